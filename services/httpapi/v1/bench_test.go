@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -170,6 +171,96 @@ func BenchmarkHTTPContext(b *testing.B) {
 				func(int) error { return post(client, plain+path, body, http.StatusOK) })
 		})
 	}
+}
+
+// BenchmarkHTTPContextOfABranch asks for contexts through three forks and, in alternation, for those of a flat session
+// of as many turns; with one connection, and with 64. The window reaches back into the root. Asked for: at p99 at most
+// twice the time of the flat session.
+func BenchmarkHTTPContextOfABranch(b *testing.B) {
+	for _, partitions := range []int{1, 4} {
+		log := natstest.Log(b, partitions)
+		s := startOn(b, log, quiet, withMemoryView(b, log))
+		leaf := s.forkThrice(b)
+		client := keepAlive()
+		for _, clients := range []int{1, connections} {
+			b.Run(fmt.Sprintf("partitions=%d/connections=%d", partitions, clients), func(b *testing.B) {
+				took := map[string][]time.Duration{}
+				const rounds = 20
+				for range rounds {
+					for _, session := range []string{"flat", leaf} {
+						took[session] = append(took[session], timed(b, clients, max(b.N/rounds, 1), func() error {
+							return post(client, s.url+"/v1/sessions/"+session+"/context",
+								[]byte(`{"message":"And now?"}`), http.StatusOK)
+						})...)
+					}
+				}
+				of := func(session string, percent int) float64 {
+					slices.Sort(took[session])
+					return float64(took[session][len(took[session])*percent/100].Microseconds())
+				}
+				for _, percent := range []int{50, 99} {
+					b.ReportMetric(of("flat", percent), fmt.Sprintf("flat-p%d-µs", percent))
+					b.ReportMetric(of(leaf, percent), fmt.Sprintf("branch-p%d-µs", percent))
+				}
+				b.ReportMetric(of(leaf, 99)/of("flat", 99), "ratio-p99")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+		client.CloseIdleConnections()
+	}
+}
+
+// forkThrice records 200 turns in a flat session, and as many in a session that is forked three times before its end.
+// It returns the last branch once the view has all.
+func (s *stack) forkThrice(b *testing.B) (leaf string) {
+	b.Helper()
+	leaf = "root"
+	say := func(session string, i int) {
+		a := s.do("POST", "/v1/sessions/"+session+"/turns", fmt.Sprintf(
+			`{"request_id":"%d","question_neutral":%q,"answer_neutral":%q}`, i, prose, prose))
+		require.Equal(b, http.StatusCreated, a.status)
+	}
+	for i := range 200 {
+		if i >= 191 && (i-191)%3 == 0 {
+			child := fmt.Sprint("branch-", i)
+			a := s.do("POST", "/v1/sessions/"+leaf+"/fork", `{"request_id":"f","session_id":"`+child+`"}`)
+			require.Equal(b, http.StatusCreated, a.status)
+			leaf = child
+		}
+		say(leaf, i)
+		say("flat", i)
+	}
+	for _, session := range []string{"flat", leaf} {
+		require.Eventually(b, func() bool {
+			a := s.do("POST", "/v1/sessions/"+session+"/context", `{"message":"And now?"}`)
+			return a.body["source"] == "view" && len(a.body["messages"].([]any)) == 21
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	return leaf
+}
+
+// timed runs n pieces of work by a number of clients and returns how long each took.
+func timed(b *testing.B, clients, n int, work func() error) (took []time.Duration) {
+	b.Helper()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			for range (n + clients - 1) / clients {
+				began := time.Now()
+				err := work()
+				mu.Lock()
+				took = append(took, time.Since(began))
+				mu.Unlock()
+				if err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return took
 }
 
 // plain serves the same bytes without any of what is measured.

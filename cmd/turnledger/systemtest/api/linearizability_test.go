@@ -125,8 +125,8 @@ func branchOf(id, request string) string { return id + "-" + request }
 
 func randomCall(rng *rand.Rand) call {
 	one := func(of ...string) string { return of[rng.IntN(len(of))] }
-	c := call{kind: one("start", "start", "start", "whole", "whole", "batch", "finalize", "finalize", "correct", "correct",
-		"link", "redact", "reset", "describe", "fork", "fork", "read", "read", "read", "look")}
+	c := call{kind: one("start", "start", "start", "whole", "whole", "batch", "finalize", "finalize", "correct",
+		"correct", "link", "redact", "reset", "describe", "fork", "fork", "read", "read", "read", "look")}
 	if rng.IntN(75) == 0 {
 		c.kind = "erase"
 	}

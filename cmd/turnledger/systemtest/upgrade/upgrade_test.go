@@ -262,6 +262,61 @@ func writeOn(t *testing.T, p *stack.Process) {
 	require.Contains(t, p.AuditedQuestions(t, "ada"), "a new question")
 }
 
+// Lists, statistics and searches of the tables that the version before has filled are refused until the tables are
+// rebuilt, and the refusal says so. What does not need them is right before that: its sessions are forked, and their
+// branches are read.
+func TestTablesOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	eachRecording(t, func(t *testing.T, f form, dir string, r recording) {
+		s := newSite(t, f, filepath.Join(dir, "data"))
+		execPostgres(t, s.postgres, r.Postgres)
+		if f.outside {
+			loadRedis(t, s.redis.URL(), r.Redis)
+		}
+		p := s.start(t, stack.Binary(t), readers)
+		p.WaitCaughtUp(t, "recent", "audit")
+		checkLetters(t, p, s, r)
+		before, audited := p.Context(t, "linked"), p.AuditedQuestions(t, "ada")
+		p.Must(t, http.StatusCreated, http.MethodPost, "/v1/sessions/linked/fork",
+			map[string]any{"request_id": "f", "session_id": "branch"})
+		p.RecordTurn(t, "branch", "own", "unheard question", "of the branch")
+		branch := func() {
+			t.Helper()
+			shown := p.Context(t, "branch")
+			require.Equal(t, before, shown[:len(before)])
+			require.Len(t, shown, len(before)+2)
+			require.ElementsMatch(t, append(audited, "unheard question"), p.AuditedQuestions(t, "ada"))
+			verify(t, p)
+		}
+		branch()
+		asked := []call{
+			{Method: http.MethodGet, Path: "/v1/sessions?identity_id=ada&limit=100"},
+			{Method: http.MethodGet, Path: "/v1/stats?since=2020-01-01T00:00:00Z&bucket=day"},
+			{Method: http.MethodPost, Path: "/v1/search", Body: map[string]any{"query": "unheard"}},
+		}
+		for _, c := range asked {
+			status, answer := ask(t, p, c)
+			require.Equal(t, http.StatusServiceUnavailable, status, "%s: %v", c.Path, answer)
+			require.Contains(t, fmt.Sprint(answer), "turnledger projections rebuild audit", c.Path)
+		}
+		code, out, errs := p.Run(t, "projections", "rebuild", "audit", "--yes")
+		require.Equal(t, stack.ExitDone, code, out+errs)
+		branch()
+		var answers []string
+		for _, c := range asked {
+			status, answer := ask(t, p, c)
+			require.Equal(t, http.StatusOK, status, "%s: %v", c.Path, answer)
+			answers = append(answers, fmt.Sprint(answer))
+		}
+		require.Contains(t, answers[0], "branch")
+		require.Contains(t, answers[0], "translated")
+		require.Contains(t, answers[2], "branch")
+		code, out, errs = p.Run(t, "search", "better answer")
+		require.Equal(t, stack.ExitDone, code, errs)
+		require.Contains(t, out, "linked", "a turn of the version before is found")
+	})
+}
+
 // A backup of the version before becomes the log of this one.
 func TestBackupOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
