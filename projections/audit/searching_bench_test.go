@@ -132,7 +132,7 @@ func searchedTurn(n int, words *rand.Zipf) (out []events.Fact) {
 		out = append(out, linked(session, owner))
 	}
 	answer := text(80)
-	spread := uint32(n) * 2654435761 >> 8 //nolint:gosec // any 24 bits will do
+	spread := uint32(n) * 2654435761 >> 8
 	for _, one := range []uint32{20, 100, 1000} {
 		if spread%one == 0 {
 			answer += fmt.Sprint(" every", one)
