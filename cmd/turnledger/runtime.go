@@ -36,7 +36,7 @@ func gcPercent(live uint64) int {
 	if live == 0 {
 		return 100
 	}
-	return int(max(100/shareOfLive, min(100*leastRoom/live, 10_000))) //nolint:gosec // at most 10,000
+	return int(max(100/shareOfLive, min(100*leastRoom/live, 10_000)))
 }
 
 // tuneCollector sets GOGC by what is live, until ctx ends. A GOGC of the environment wins.

@@ -69,6 +69,21 @@ func TestCountsOfTurns(t *testing.T) {
 	require.Equal(t, day.Truncate(time.Hour), hours[0].Start)
 	require.Equal(t, 1, hours[0].Started, "until is not included")
 
+	edge := log.state("a").Turn(id("a", "r2")).CreatedAt
+	for _, at := range []time.Time{edge.Add(-time.Microsecond), edge, edge.Add(time.Microsecond)} {
+		behind, _, err := a.Counts(t.Context(), projections.CountsFilter{Since: at, Until: day.Add(time.Minute),
+			By: projections.ByNone})
+		require.NoError(t, err)
+		before, _, err := a.Counts(t.Context(), projections.CountsFilter{Since: day.Add(-time.Hour), Until: at,
+			By: projections.ByNone})
+		require.NoError(t, err)
+		want := 2 // of three turns
+		if at.After(edge) {
+			want = 1
+		}
+		require.Equal(t, []int{want, 3 - want}, []int{behind[0].Started, before[0].Started}, at)
+	}
+
 	a.exec("update turnledger.generation set filled = 5")
 	_, _, err = a.Counts(t.Context(), projections.CountsFilter{})
 	require.ErrorIs(t, err, audit.ErrUnavailable)

@@ -55,7 +55,8 @@ func (t *tables) Sessions(
 }
 
 func (t *tables) Counts(context.Context, projections.CountsFilter) ([]projections.Counts, []events.Position, error) {
-	return []projections.Counts{{Started: 1}}, []events.Position{{Seq: t.applied}}, t.err
+	// A partition that the log does not have is one of tables that were made for another log.
+	return []projections.Counts{{Started: 1}}, []events.Position{{Seq: t.applied}, {Partition: 1, Seq: 9}}, t.err
 }
 
 func (t *tables) Search(
@@ -97,7 +98,8 @@ func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
 	old.LastActive, linked.Identity = now.Add(-2*time.Hour), "ada"
 	log, of := logOf(t, 3), &tables{applied: 3, sessions: []projections.ListedSession{
 		{SessionID: "fresh", Head: head, Position: at}, {SessionID: "old", Head: old, Position: at},
-		{SessionID: "linked", Head: linked, Position: at}, {SessionID: "empty", Position: at},
+		{SessionID: "linked", Head: linked, Position: at},
+		{SessionID: "empty", Head: conversation.Head{LastActive: now}, Position: at},
 	}}
 	long := strings.Repeat("ü", projections.LastTurnText)
 	read := &readings{state: &conversation.State{Turns: []*conversation.Turn{
@@ -118,9 +120,29 @@ func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
 	for _, s := range page.Sessions[1:] {
 		require.Nil(t, s.LastTurn, s.SessionID)
 	}
+	last := func() *projections.LastTurn {
+		page, err := reader.Sessions(t.Context(), services.SessionsAsk{})
+		require.NoError(t, err)
+		return page.Sessions[0].LastTurn
+	}
+	read.state.Turns = read.state.Turns[:1]
+	require.Equal(t, conversation.Finalized, last().Status)
+	read.state.Erased = 5
+	require.Nil(t, last(), "of a session that was erased meanwhile")
+	read.state, read.err = nil, errors.New("refused")
+	_, err = reader.Sessions(t.Context(), services.SessionsAsk{})
+	require.ErrorIs(t, err, read.err)
 	of.applied = 2
 	_, err = reader.Sessions(t.Context(), services.SessionsAsk{})
 	require.ErrorIs(t, err, services.ErrBehind)
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "ada",
+		ReceiptID: "r"}}})
+	require.NoError(t, err)
+	of.applied, read.state, read.err = 4, &conversation.State{}, nil
+	page, err = reader.Sessions(t.Context(), services.SessionsAsk{SessionFilter: projections.SessionFilter{
+		IdentityID: "ada"}})
+	require.NoError(t, err)
+	require.Empty(t, page.Sessions, "of an erased identity")
 }
 
 // readings answers with one state, and remembers what it was asked.
@@ -128,11 +150,12 @@ type readings struct {
 	services.SessionReader
 	state *conversation.State
 	asked []services.Ask
+	err   error
 }
 
 func (r *readings) Read(_ context.Context, ask services.Ask) (services.Reading, error) {
 	r.asked = append(r.asked, ask)
-	return services.Reading{State: r.state}, nil
+	return services.Reading{State: r.state}, r.err
 }
 
 // Statistics don't wait for the tables, and say how far they are; they wait for a position that was asked for.
@@ -143,7 +166,12 @@ func TestStatisticsSayHowFarTheyAre(t *testing.T) {
 	page, err := reader.Counts(t.Context(), services.CountsAsk{MinPosition: []events.Position{{Seq: 2}}})
 	require.NoError(t, err)
 	require.Equal(t, services.CountsPage{Counts: []projections.Counts{{Started: 1}},
-		Positions: []events.Position{{Seq: 2}}, LagEvents: 1}, page)
+		Positions: []events.Position{{Seq: 2}, {Partition: 1, Seq: 9}}, LagEvents: 1}, page)
+	of.applied = 5
+	page, err = reader.Counts(t.Context(), services.CountsAsk{})
+	require.NoError(t, err)
+	require.Zero(t, page.LagEvents, "the tables went on meanwhile")
+	of.applied = 2
 	_, err = reader.Counts(t.Context(), services.CountsAsk{MinPosition: []events.Position{{Seq: 3}}})
 	require.ErrorIs(t, err, services.ErrBehind)
 	_, err = reader.Counts(t.Context(), services.CountsAsk{MinPosition: []events.Position{{Seq: 4}}})
@@ -194,12 +222,40 @@ func TestTablesThatAreBehindTheLogAreUnavailable(t *testing.T) {
 	}
 }
 
+// erasedTail is a log without an event behind the tables: those that are missing were erased.
+type erasedTail struct{ identities.Log }
+
+func (erasedTail) Still(context.Context, int, uint64, uint64) (bool, error) { return true, nil }
+
+// Tables that hold all that is left of the log are not behind. Those that have not begun are.
+func TestErasedEventsAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	of := &tables{applied: 2}
+	reader := identities.New(func() (identities.Tables, error) { return of, nil }, erasedTail{logOf(t, 3)}, patience)
+	require.NoError(t, reader.CaughtUp(t.Context()))
+	of.applied = 0
+	require.ErrorIs(t, reader.CaughtUp(t.Context()), services.ErrBehind)
+}
+
+// A position is held against its own partition.
+func TestAPositionOfOneOfTwoPartitions(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 2)
+	at, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{
+		TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r",
+		Question: events.Question{QuestionNeutral: "q"},
+	}}})
+	require.NoError(t, err)
+	_, err = list(t, log, &tables{applied: 9}, at.Position)
+	require.NoError(t, err)
+}
+
 // A position that the log does not hold is not reached, whatever the tables do.
 func TestAPositionThatTheLogDoesNotHoldIsNotReached(t *testing.T) {
 	t.Parallel()
 	log := logOf(t, 3)
 	for _, of := range []*tables{{applied: 3}, {hang: true}} {
-		for _, least := range []events.Position{{Seq: 4}, {Partition: 7, Seq: 1}} {
+		for _, least := range []events.Position{{Seq: 4}, {Partition: 7, Seq: 1}, {Partition: 1, Seq: 1}} {
 			_, err := list(t, log, of, least)
 			require.ErrorIs(t, err, services.ErrPositionNotReached)
 			require.NotErrorIs(t, err, services.ErrBehind)

@@ -289,7 +289,7 @@ func (t *turnledger) text(s string) string {
 	}
 	out := make([]byte, 0, len(s)+len("word-0000"))
 	for len(out) < len(s) {
-		out = strconv.AppendInt(append(out, "word"...), rand.Int64N(2000), 10) //nolint:gosec // no secret
+		out = strconv.AppendInt(append(out, "word"...), rand.Int64N(2000), 10)
 		out = append(out, ' ')
 	}
 	return string(out[:len(s)])

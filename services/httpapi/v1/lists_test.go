@@ -64,6 +64,10 @@ func TestListOfSessions(t *testing.T) {
 		"since": "2026-01-02T03:04:05Z"})
 	require.Equal(t, services.SessionsAsk{Limit: 50, SessionFilter: projections.SessionFilter{Since: since, Title: "t",
 		Metadata: map[string]string{"k": "v"}}}, l.asked)
+	s.ok(http.StatusOK, "POST", "/v1/sessions/query?min_position=0:1", map[string]any{"identity_id": "ada",
+		"until": "2026-01-03T03:04:05Z", "limit": 7, "cursor": "c"})
+	require.Equal(t, services.SessionsAsk{SessionFilter: projections.SessionFilter{IdentityID: "ada",
+		Until: since.AddDate(0, 0, 1)}, Limit: 7, Cursor: "c", MinPosition: []events.Position{{Seq: 1}}}, l.asked)
 	for _, path := range []string{"?limit=0", "?since=x", "?min_position=x"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.do("GET", "/v1/sessions"+path, nil).status, path)
 	}
@@ -169,6 +173,20 @@ func TestStats(t *testing.T) {
 		a := s.do("GET", "/v1/stats?"+query, nil)
 		requireProblem(t, a, http.StatusUnprocessableEntity, "invalid_argument", field)
 	}
+	// 10,000 buckets are the most, also where the first is not whole, and in the answer.
+	for query, status := range map[string]int{
+		"until=2026-02-21T16:00:00Z&since=2025-01-01T00:00:00Z": http.StatusOK,
+		"until=2026-02-21T16:00:00Z&since=2025-01-01T00:00:01Z": http.StatusOK,
+		"until=2026-02-21T16:00:01Z&since=2025-01-01T00:00:00Z": http.StatusUnprocessableEntity,
+		"until=2026-02-21T16:30:00Z&since=2025-01-01T00:59:00Z": http.StatusUnprocessableEntity,
+	} {
+		require.Equal(t, status, s.do("GET", "/v1/stats?bucket=hour&"+query, nil).status, query)
+	}
+	s.ok(http.StatusOK, "GET", "/v1/stats?bucket=hour", nil)
+	require.Equal(t, [2]time.Time{time.Date(2026, 5, 2, 0, 0, 0, 0, time.UTC), time.Date(2026, 5, 31, 13, 0, 0, 0,
+		time.UTC)}, [2]time.Time{c.asked.Since, c.asked.Until}, "up to the end of the hour")
+	c.page.Counts = make([]projections.Counts, projections.MostCounts)
+	s.ok(http.StatusOK, "GET", "/v1/stats", nil)
 	c.page.Counts = make([]projections.Counts, projections.MostCounts+1)
 	requireProblem(t, s.do("GET", "/v1/stats", nil), http.StatusUnprocessableEntity, "invalid_argument", "by")
 }
