@@ -79,8 +79,8 @@ func (c *explainCmd) prompt(e *Env, s *client.Client, x *explain.Explanation) er
 		through = got.Summary.ThroughTurnID
 	}
 	x.Saw(explain.Context{
-		SummarisedThrough: through, HistoryMessages: got.HistoryMessages, HistoryTurns: got.HistoryTurns, DroppedTurns: got.DroppedTurns,
-		Messages: got.Messages,
+		HistoryMessages: got.HistoryMessages, HistoryTurns: got.HistoryTurns, DroppedTurns: got.DroppedTurns,
+		SummarisedThrough: through, Messages: got.Messages,
 	}, c.Pending)
 	return nil
 }

@@ -69,8 +69,8 @@ func (w *world) record(n int, translated string) {
 		i := len(w.turns) + 1
 		request := fmt.Sprint("r", i)
 		q := events.Question{QuestionNeutral: fmt.Sprint("Question ", i), QuestionTranslated: translated}
-		_, err := w.History.StartTurn(w.Context(), conversation.Start{SessionID: w.session, RequestID: request, Question: q,
-			Answer: &events.Answer{AnswerNeutral: fmt.Sprint("Answer ", i)}})
+		_, err := w.History.StartTurn(w.Context(), conversation.Start{SessionID: w.session, RequestID: request,
+			Question: q, Answer: &events.Answer{AnswerNeutral: fmt.Sprint("Answer ", i)}})
 		require.NoError(w, err)
 		id := events.TurnID(w.session, request)
 		w.turns = append(w.turns, id)
@@ -103,15 +103,16 @@ func (w *world) standing() []conversation.Summary {
 	return r.State.Standing()
 }
 
-// A branch is summarised with the turns that it shares, as soon as it has a turn of its own, and again when it is due by
-// its own turns; and anew when a shared turn was redacted.
+// A branch is summarised with the turns that it shares, as soon as it has a turn of its own, again when it is due by
+// its own turns, and anew when a shared turn was redacted.
 func TestABranchIsSummarised(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	m := &model{answer: says("Summary")}
 	h := w.handler(m, summarizer.Config{})
 	w.record(25, "")
-	_, err := w.History.ForkSession(t.Context(), conversation.ForkSession{SessionID: "s", RequestID: "f", ChildID: "b"})
+	_, err := w.History.ForkSession(t.Context(),
+		conversation.ForkSession{SessionID: "s", RequestID: "f", ChildID: "b"})
 	require.NoError(t, err)
 	w.session = "b"
 	w.record(1, "")
