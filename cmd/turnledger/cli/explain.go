@@ -22,6 +22,7 @@ type explainCmd struct {
 	IdleTimeout string `help:"As the prompt was asked for; the server's by default."`
 	Language    string `help:"neutral or translated."`
 	Pending     bool   `help:"With the questions that had no answer yet."`
+	Summary     bool   `help:"With a summary in the place of turns that the window left out."`
 	remote
 }
 
@@ -68,14 +69,18 @@ func (c *explainCmd) prompt(e *Env, s *client.Client, x *explain.Explanation) er
 	got, err := s.Context(e.Ctx, x.SessionID, client.ContextRequest{
 		Message: cmp.Or(x.Question, "(no text)"), TurnID: x.Root.String(), MaxMessages: c.MaxMessages,
 		MaxTokens: c.MaxTokens, IdleTimeout: c.IdleTimeout, Language: c.Language, IncludePending: c.Pending,
-		AsOf: &client.AsOf{Position: x.AsOf},
+		Summary: c.Summary, AsOf: &client.AsOf{Position: x.AsOf},
 	})
 	if err != nil {
 		return err
 	}
+	through := ""
+	if got.Summary != nil {
+		through = got.Summary.ThroughTurnID
+	}
 	x.Saw(explain.Context{
 		HistoryMessages: got.HistoryMessages, HistoryTurns: got.HistoryTurns, DroppedTurns: got.DroppedTurns,
-		Messages: got.Messages,
+		SummarisedThrough: through, Messages: got.Messages,
 	}, c.Pending)
 	return nil
 }

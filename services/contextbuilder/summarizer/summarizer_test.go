@@ -49,15 +49,16 @@ type world struct {
 	*testing.T
 	log *jetlog.Log
 	servicetest.Services
-	rules conversation.Rules
-	turns []uuid.UUID
+	rules   conversation.Rules
+	session string
+	turns   []uuid.UUID
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
 	log := natstest.Log(t, 1)
-	return &world{T: t, log: log, rules: rules, Services: servicetest.Start(t, log, servicetest.Config{
+	return &world{T: t, log: log, rules: rules, session: "s", Services: servicetest.Start(t, log, servicetest.Config{
 		History: history.Config{Rules: rules}, Reader: contextbuilder.ReaderConfig{Rules: rules},
 	})}
 }
@@ -68,10 +69,10 @@ func (w *world) record(n int, translated string) {
 		i := len(w.turns) + 1
 		request := fmt.Sprint("r", i)
 		q := events.Question{QuestionNeutral: fmt.Sprint("Question ", i), QuestionTranslated: translated}
-		_, err := w.History.StartTurn(w.Context(), conversation.Start{SessionID: "s", RequestID: request, Question: q,
-			Answer: &events.Answer{AnswerNeutral: fmt.Sprint("Answer ", i)}})
+		_, err := w.History.StartTurn(w.Context(), conversation.Start{SessionID: w.session, RequestID: request,
+			Question: q, Answer: &events.Answer{AnswerNeutral: fmt.Sprint("Answer ", i)}})
 		require.NoError(w, err)
-		id := events.TurnID("s", request)
+		id := events.TurnID(w.session, request)
 		w.turns = append(w.turns, id)
 	}
 }
@@ -86,7 +87,7 @@ func (w *world) feed(h *summarizer.Handler) {
 	w.Helper()
 	judge := projections.NewJudge(w.log, w.rules, 0)
 	var batch []projections.Judged
-	for e, err := range w.log.Session(w.Context(), "s", 0, 1<<40) {
+	for e, err := range w.log.Session(w.Context(), w.session, 0, 1<<40) {
 		require.NoError(w, err)
 		j, err := judge.Judge(w.Context(), e)
 		require.NoError(w, err)
@@ -97,9 +98,40 @@ func (w *world) feed(h *summarizer.Handler) {
 
 func (w *world) standing() []conversation.Summary {
 	w.Helper()
-	r, err := w.Reader.Read(w.Context(), services.Ask{SessionID: "s", AllTurns: true})
+	r, err := w.Reader.Read(w.Context(), services.Ask{SessionID: w.session, AllTurns: true})
 	require.NoError(w, err)
 	return r.State.Standing()
+}
+
+// A branch is summarised with the turns that it shares, as soon as it has a turn of its own, again when it is due by
+// its own turns, and anew when a shared turn was redacted.
+func TestABranchIsSummarised(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := &model{answer: says("Summary")}
+	h := w.handler(m, summarizer.Config{})
+	w.record(25, "")
+	_, err := w.History.ForkSession(t.Context(),
+		conversation.ForkSession{SessionID: "s", RequestID: "f", ChildID: "b"})
+	require.NoError(t, err)
+	w.session = "b"
+	w.record(1, "")
+	w.feed(h)
+	require.Equal(t, w.turns[15], w.standing()[0].Through)
+	w.record(9, "")
+	w.feed(h)
+	require.Len(t, w.standing(), 1)
+	w.record(1, "")
+	w.feed(h)
+	require.Len(t, w.standing(), 2)
+	require.Equal(t, 26, w.standing()[1].Turns, "25 are shared")
+	_, err = w.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: w.turns[20]})
+	require.NoError(t, err)
+	require.Len(t, w.standing(), 1)
+	w.record(1, "")
+	w.feed(w.handler(m, summarizer.Config{}))
+	require.Len(t, w.standing(), 2)
+	require.Equal(t, 26, w.standing()[1].Turns)
 }
 
 // One summary is made when twenty turns are not covered, of all but the last ten, and the next extends it.
@@ -191,7 +223,7 @@ func TestATurnRedactedWhileTheModelWrites(t *testing.T) {
 	require.Equal(t, "About false", w.standing()[0].Fact.SummaryNeutral)
 	require.Equal(t, 19, w.standing()[0].Turns)
 	n := 0
-	for e, err := range w.log.Session(w.Context(), "s", 0, 1<<40) {
+	for e, err := range w.log.Session(w.Context(), w.session, 0, 1<<40) {
 		require.NoError(t, err)
 		if e.Type == events.TypeSessionSummarized {
 			n++

@@ -40,23 +40,26 @@ type Explanation struct {
 	versions map[uuid.UUID]bool
 }
 
-// Context is the prompt of the turn. Messages are set only if texts were asked for.
+// Context is the prompt of the turn. Messages are set only if texts were asked for. SummarisedThrough is the last of
+// the turns that a summary in the prompt stands for.
 type Context struct {
-	HistoryMessages int               `json:"history_messages"`
-	HistoryTurns    int               `json:"history_turns"`
-	DroppedTurns    int               `json:"dropped_turns"`
-	Roles           []string          `json:"roles"`
-	Messages        []json.RawMessage `json:"messages,omitempty"`
+	HistoryMessages   int               `json:"history_messages"`
+	HistoryTurns      int               `json:"history_turns"`
+	DroppedTurns      int               `json:"dropped_turns"`
+	SummarisedThrough string            `json:"summarised_through,omitempty"`
+	Roles             []string          `json:"roles"`
+	Messages          []json.RawMessage `json:"messages,omitempty"`
 }
 
 // Values of ExplainedTurn.Seen.
 const (
-	seenShown    = services.SeenShown
-	seenWindow   = "left out by the window"
-	seenBoundary = "before a reset or a silence"
-	seenPending  = "had no answer yet"
-	seenReplaced = "corrected"
-	seenRedacted = "redacted"
+	seenShown      = services.SeenShown
+	seenWindow     = "left out by the window"
+	seenSummarised = "summarised"
+	seenBoundary   = "before a reset or a silence"
+	seenPending    = "had no answer yet"
+	seenReplaced   = "corrected"
+	seenRedacted   = "redacted"
 )
 
 // Texts says whether an explanation has the texts of its events and its prompt.
@@ -225,6 +228,12 @@ func (x *Explanation) Saw(prompt Context, pending bool) {
 			left--
 		default:
 			t.Seen = seenBoundary // a silence: only the server measures it
+		}
+	}
+	through := func(t Turn) bool { return t.TurnID == prompt.SummarisedThrough }
+	for i := range x.Turns[:slices.IndexFunc(x.Turns, through)+1] {
+		if t := &x.Turns[i]; t.Seen == seenWindow { // those are what a summary covers
+			t.Seen = seenSummarised
 		}
 	}
 }

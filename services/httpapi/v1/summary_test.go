@@ -118,9 +118,11 @@ func TestSummariesOfBranches(t *testing.T) {
 			t.Helper()
 			first := s.record("p", "r1", "one", "un")
 			second := s.record("p", "r2", "two", "deux")
-			s.ok(http.StatusCreated, "POST", "/v1/sessions/p/fork", map[string]any{"request_id": "f", "session_id": "b"})
+			s.ok(http.StatusCreated, "POST", "/v1/sessions/p/fork",
+				map[string]any{"request_id": "f", "session_id": "b"})
 			own := s.record("b", "r3", "three", "trois")
-			s.ok(http.StatusCreated, "POST", "/v1/sessions/b/fork", map[string]any{"request_id": "f", "session_id": "c"})
+			s.ok(http.StatusCreated, "POST", "/v1/sessions/b/fork",
+				map[string]any{"request_id": "f", "session_id": "c"})
 			s.record("p", "later", "not shared", "no")
 			for _, id := range []string{"b", "c"} {
 				s.record(id, "r4", "four", "quatre")

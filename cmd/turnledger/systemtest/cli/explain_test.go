@@ -177,3 +177,41 @@ func explainBranches(t *testing.T, p *stack.Process) {
 	require.Equal(t, stack.ExitFailed, code, "a later turn of the parent is none of the branch's")
 	require.Contains(t, said, "no such turn")
 }
+
+// Of turns that the window left out, explain names those that a summary stood for: one that stood when the turn was
+// asked, and still stands.
+func TestExplainNamesSummarisedTurns(t *testing.T) {
+	t.Parallel()
+	p := stack.Serve(t, nil)
+	shared := p.RecordTurn(t, "p", "0", "question", "answer")
+	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("p")+"/fork",
+		map[string]any{"request_id": "f", "session_id": "s"})
+	var earlier []string
+	for k := range 3 {
+		earlier = append(earlier, p.RecordTurn(t, "s", fmt.Sprint(k), "question", "answer"))
+	}
+	summarise := func(request, through string) {
+		p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("s")+"/summaries",
+			map[string]any{"request_id": request, "through_turn_id": through, "summary_neutral": "SECRET"})
+	}
+	summarise("then", earlier[0])
+	turn := p.RecordTurn(t, "s", "this", "question", "answer")
+	summarise("later", earlier[1])
+	seen := func(flags ...string) (out []string) {
+		code, printed, said := p.Run(t, append([]string{"explain", "s", turn, "--max-messages", "2", "--json"},
+			flags...)...)
+		require.Zero(t, code, said)
+		var x explained
+		require.NoError(t, json.Unmarshal([]byte(printed), &x))
+		require.NotContains(t, printed, "SECRET")
+		for _, t := range x.Turns {
+			out = append(out, t.Seen)
+		}
+		return out
+	}
+	const left = "left out by the window"
+	require.Equal(t, []string{"summarised", "summarised", left, "shown"}, seen("--summary"))
+	require.Equal(t, []string{left, left, left, "shown"}, seen())
+	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("p")+"/turns/"+shared+"/redact", nil)
+	require.Equal(t, []string{"redacted", left, left, "shown"}, seen("--summary"))
+}
