@@ -13,8 +13,9 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// A record in Redis is: version, state, turn id, the question half, and for a finalized turn the answer
-// half. Behind each half stand its extensions. Nothing is escaped, so that a script can join the parts, and texts stay byte for byte.
+// A record in Redis is: version, state, turn id, the question half, and for a finalized turn the answer half. Behind
+// each half stand its extensions. Nothing is escaped, so that a script can join the parts, and texts stay byte for
+// byte.
 const (
 	version = 1
 	// extended is the version of a turn with extensions.
