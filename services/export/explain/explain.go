@@ -230,7 +230,7 @@ func (x *Explanation) Saw(prompt Context, pending bool) {
 			t.Seen = seenBoundary // a silence: only the server measures it
 		}
 	}
-	through := func(t Turn) bool { return t.TurnID == prompt.SummarisedThrough }
+	through := func(t services.ExplainedTurn) bool { return t.TurnID == prompt.SummarisedThrough }
 	for i := range x.Turns[:slices.IndexFunc(x.Turns, through)+1] {
 		if t := &x.Turns[i]; t.Seen == seenWindow { // those are what a summary covers
 			t.Seen = seenSummarised
