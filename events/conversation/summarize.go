@@ -147,7 +147,7 @@ func (s *State) Stands(m *Summary) bool {
 // sharesShown reports whether prompts of a branch may show turns that it shares, as far as its own events tell.
 func (s *State) sharesShown() bool { return s.Fork().Lineage != "" && s.Boundary == 0 }
 
-// liftSummaries gives the summaries of a branch the places that their turns have in it.
+// liftSummaries sets the places of a branch's summaries to those that their turns have in it.
 func (s *State) liftSummaries() {
 	now := s.more()
 	now.summaries = slices.Clone(now.summaries)
