@@ -272,7 +272,8 @@ func TestCursorsAreStrict(t *testing.T) {
 		require.NoError(t, err)
 		parts := strings.Split(string(raw), ".")
 		for i, part := range parts {
-			for _, other := range []string{"", "0" + part, "+" + part, part + "x", part + " ", strings.ToUpper(part) + "-"} {
+			for _, other := range []string{"", "0" + part, "+" + part, part + "x", part + " ",
+				strings.ToUpper(part) + "-"} {
 				changed := slices.Clone(parts)
 				changed[i] = other
 				text := strings.Join(changed, ".")

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -265,34 +264,6 @@ func (t *turnledger) inTwo(ctx context.Context, session string) error {
 	}
 	_, err = t.send(ctx, http.MethodPost, path+"/"+started.TurnID+"/finalize", encoded(turn{Answer: t.text(answer)}))
 	return err
-}
-
-// link gives a session an identity before its first turn, if sessions get one.
-func (t *turnledger) link(ctx context.Context, session string) error {
-	if t.linked == nil {
-		return nil
-	}
-	if _, linked := t.linked.LoadOrStore(session, true); linked {
-		return nil
-	}
-	_, err := t.send(ctx, http.MethodPut, "/v1/sessions/"+session+"/identity", encoded(map[string]any{
-		"identity_id": session,
-	}))
-	return err
-}
-
-// text is a text of an anonymous session as it is, and one of 2,000 words, as long, for a session with an identity:
-// the tables hold the words of those.
-func (t *turnledger) text(s string) string {
-	if t.linked == nil {
-		return s
-	}
-	out := make([]byte, 0, len(s)+len("word-0000"))
-	for len(out) < len(s) {
-		out = strconv.AppendInt(append(out, "word"...), rand.Int64N(2000), 10)
-		out = append(out, ' ')
-	}
-	return string(out[:len(s)])
 }
 
 // inOne records a turn with one call: the start carries the answer.

@@ -17,8 +17,8 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// What people write in titles, metadata, summaries, searches and reasons is in no log, error, metric, trace, dead letter
-// or subject, also where a call or a view fails with it. A title that was replaced and metadata that was taken away
+// What people write in titles, metadata, summaries, searches and reasons is in no log, error, metric, trace, dead
+// letter or subject, also where a call or a view fails with it. A title that was replaced and metadata that was taken away
 // leave every disk.
 func TestNothingOperatorsSeeHoldsWhatPeopleWrite(t *testing.T) {
 	t.Parallel()
@@ -65,7 +65,8 @@ func TestNothingOperatorsSeeHoldsWhatPeopleWrite(t *testing.T) {
 	p.Must(t, http.StatusCreated, http.MethodPost, path+"/summaries",
 		map[string]any{"request_id": "m", "through_turn_id": turn, "summary_neutral": "SENTINEL summary"})
 	p.Must(t, http.StatusCreated, http.MethodPost, path+"/fork", map[string]any{"request_id": "f", "turn_id": turn})
-	p.Must(t, http.StatusOK, http.MethodPost, path+"/turns/"+gone+"/redact", map[string]any{"reason": "SENTINEL reason"})
+	p.Must(t, http.StatusOK, http.MethodPost, path+"/turns/"+gone+"/redact",
+		map[string]any{"reason": "SENTINEL reason"})
 	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("other")+"/reset",
 		map[string]any{"reason": "SENTINEL reason"})
 	p.WaitCaughtUp(t, "recent", "audit")
@@ -82,7 +83,8 @@ func TestNothingOperatorsSeeHoldsWhatPeopleWrite(t *testing.T) {
 	// Calls and verbs that are refused.
 	long := strings.Repeat("SENTINEL ", 2000)
 	refused(http.StatusUnprocessableEntity, http.MethodPatch, path, map[string]any{"title": long})
-	refused(http.StatusUnprocessableEntity, http.MethodPatch, path, map[string]any{"metadata": map[string]any{"k": long}})
+	refused(http.StatusUnprocessableEntity, http.MethodPatch, path,
+		map[string]any{"metadata": map[string]any{"k": long}})
 	refused(http.StatusUnprocessableEntity, http.MethodPost, path+"/summaries",
 		map[string]any{"request_id": "n", "through_turn_id": turn, "summary_neutral": "SENTINEL", "created_by": long})
 	refused(http.StatusUnprocessableEntity, http.MethodPost, "/v1/search", map[string]any{"query": "-SENTINEL"})
