@@ -176,7 +176,9 @@ func (r Rules) extend(t *Turn, x *events.Extension, metadata json.RawMessage) {
 	}
 	if a := t.Answer; a != nil && x.Half == events.HalfAnswer {
 		own := *a
-		h := half{"assistant", &own.AnswerNeutral, &own.AnswerTranslated, &own.AnswerMessages, own.AnswerTranslatedIsFallback}
+		h := half{
+			"assistant", &own.AnswerNeutral, &own.AnswerTranslated, &own.AnswerMessages, own.AnswerTranslatedIsFallback,
+		}
 		h.extend(x.Messages, x.AnswerNeutral)
 		t.Answer, t.AnswerMetadata = &own, MergeMetadata(t.AnswerMetadata, r.Metadata(metadata))
 	}

@@ -18,8 +18,8 @@ import (
 )
 
 // What people write in titles, metadata, summaries, searches and reasons is in no log, error, metric, trace, dead
-// letter or subject, also where a call or a view fails with it. A title that was replaced and metadata that was taken away
-// leave every disk.
+// letter or subject, also where a call or a view fails with it. A title that was replaced and metadata that was taken
+// away leave every disk.
 func TestNothingOperatorsSeeHoldsWhatPeopleWrite(t *testing.T) {
 	t.Parallel()
 	traces := &stack.Buffer{}
