@@ -152,9 +152,9 @@ func TestAnAnswerThatWasCutSaysSo(t *testing.T) {
 func TestEchoAnswersWithoutAKey(t *testing.T) {
 	t.Parallel()
 	p := stack.Start(t, nil, "dev", "--data-dir", stack.DataDir(t))
-	require.Contains(t, p.Out.String(), p.URL+"/console/")
 	require.Eventually(t, func() bool { return strings.Contains(p.Out.String(), "an echo") }, 30*time.Second,
 		10*time.Millisecond)
+	require.Contains(t, p.Out.String(), p.URL+"/console/", "it stands above the model")
 	out := p.Must(t, http.StatusOK, http.MethodPost, "/v1/chat", stack.Content("hello"))
 	require.Equal(t, "echo", out["model"])
 	require.Contains(t, out["content"], "no model is configured")
