@@ -71,13 +71,33 @@ func feed(t testing.TB, log *jetlog.Log, v view) {
 
 // drawLog appends the same random facts to logs; some contradict what stands there.
 func drawLog(rt *rapid.T, logs ...*jetlog.Log) {
+	last := make([]map[string]events.Position, len(logs))
+	for i := range logs {
+		last[i] = map[string]events.Position{}
+	}
 	for range rapid.IntRange(1, 50).Draw(rt, "events") {
 		f := viewtest.DrawFact(rt)
-		for _, log := range logs {
-			_, err := log.Append(rt.Context(), jetlog.Append{Facts: []events.Fact{f}})
+		for i, log := range logs {
+			f := inLog(f, last[i])
+			ack, err := log.Append(rt.Context(), jetlog.Append{Facts: []events.Fact{f}})
 			require.NoError(rt, err)
+			last[i][f.Subject()] = ack.Position
 		}
 	}
+}
+
+// inLog returns a fact as it is written to one of the logs. The logs number their events differently, so a description
+// that was decided on something was decided on the session's last event.
+func inLog(f events.Fact, last map[string]events.Position) events.Fact {
+	d, ok := f.(*events.SessionDescribed)
+	if !ok {
+		return f
+	}
+	own := *d
+	if own.After.Seq > 0 {
+		own.After = last[f.Subject()]
+	}
+	return &own
 }
 
 // snapshots returns what a view holds of each session, with its positions where those

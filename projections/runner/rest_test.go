@@ -12,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/runner"
 )
@@ -38,7 +39,7 @@ func TestEventsGatherWhileAPartitionRests(t *testing.T) {
 	require.Eventually(t, func() bool { return s.reached(0) > 0 }, 20*time.Second, time.Millisecond)
 	before := c.batches.Load()
 	for i := range 20 {
-		time.Sleep(3 * time.Millisecond)
+		pause.For(t.Context(), 3*time.Millisecond)
 		link := &events.SessionLinked{SessionID: fmt.Sprint("late", i), IdentityID: "i"}
 		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{link}})
 		require.NoError(t, err)
