@@ -22,13 +22,14 @@ const (
 	devShare   = 0.7
 )
 
-// The room that the garbage collector leaves between two collections: half of what is live, but at least leastRoom.
+// The room that the garbage collector leaves between two collections: three quarters of what is live, but at least
+// leastRoom.
 // By Go's own default a small heap would be collected too often, and a large one would grow to twice its size
-// (docs/decisions.md#the-collector-leaves-half-of-what-is-live).
+// (docs/decisions.md#the-collectors-room-follows-what-is-live).
 const (
-	leastRoom   = 192 << 20
-	shareOfLive = 2
-	tuneEvery   = time.Second
+	leastRoom     = 192 << 20
+	percentOfLive = 75
+	tuneEvery     = time.Second
 )
 
 // gcPercent returns the value of GOGC that leaves the room.
@@ -36,7 +37,7 @@ func gcPercent(live uint64) int {
 	if live == 0 {
 		return 100
 	}
-	return int(max(100/shareOfLive, min(100*leastRoom/live, 10_000)))
+	return int(max(percentOfLive, min(100*leastRoom/live, 10_000)))
 }
 
 // tuneCollector sets GOGC by what is live, until ctx ends. A GOGC of the environment wins.
