@@ -65,6 +65,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
+require github.com/dchest/siphash v1.2.3
+
 require (
 	dario.cat/mergo v1.0.1 // indirect
 	github.com/Masterminds/goutils v1.1.1 // indirect

@@ -54,8 +54,8 @@ func NormalSummarize(c Summarize) (Summarize, error) {
 }
 
 // DecideSummarize decides a summary, which NormalSummarize has checked. A branch must hold the turns that it shares
-// (Inherit). While the state knows that the request has
-// made a summary that is void, the request makes no other: its text may repeat a turn that was redacted since.
+// (Inherit). While the state knows that the request has made a summary that is void, the request makes no other: its
+// text may repeat a turn that was redacted since.
 func (s *State) DecideSummarize(c Summarize) Decision {
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}

@@ -2,10 +2,13 @@ package words
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/dchest/siphash"
 )
 
 // Key makes the terms of an index from words. Who does not have it can't find out words from terms.
@@ -26,7 +29,8 @@ func (k Key) Mark(config string) string {
 func (k *Key) term(word string) int32 { return k.termOf([]byte(word)) }
 
 func (k *Key) termOf(word []byte) int32 {
-	return int32(uint32(sipHash((*[16]byte)(k[:]), word))) //nolint:gosec // any 32 bits will do
+	k0, k1 := binary.LittleEndian.Uint64(k[:]), binary.LittleEndian.Uint64(k[8:])
+	return int32(uint32(siphash.Hash(k0, k1, word))) //nolint:gosec // any 32 bits will do
 }
 
 // Owner returns the term of an identity's turns, which is that of no word.
