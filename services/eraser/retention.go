@@ -222,7 +222,7 @@ func (r *Retention) anonymous(ctx context.Context, s *sweep, id string, cut uint
 	if state.Identity != "" || state.Erased != 0 || len(all) == 0 {
 		return nil
 	}
-	if shares, err := living(ctx, r.log, r.cfg.Rules, state); shares || err != nil {
+	if shares, err := living(ctx, r.log, r.cfg.Rules, id); shares || err != nil {
 		s.held = append(s.held, id)
 		return err
 	}
