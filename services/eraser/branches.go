@@ -125,19 +125,44 @@ func (e *Eraser) branchesAmong(ctx context.Context, sessions []linkedSession) (i
 	return len(out), nil
 }
 
-// linkBranches repeats the link of a session on its branches. Each of these links asks for those of the next branches.
+// linkBranches repeats the link of a session on its branches. Each of these links asks for those of the next branches. A
+// link that a foreign publisher wrote on a branch links the root, where it is judged; below, the root's link counts.
 func (e *Eraser) linkBranches(ctx context.Context, j *job) (remainder, error) {
 	s, err := state(ctx, e.log, e.cfg.Rules, j.session)
 	if err != nil || s.Identity == "" {
 		return remainder{}, err
 	}
+	identity := s.Identity
+	if s.Fork().Root != "" {
+		if identity, err = e.linkRoot(ctx, s); err != nil || identity == "" {
+			return remainder{}, err
+		}
+	}
 	return remainder{}, e.eachBranch(ctx, s.SessionID,
 		func(_ *events.SessionBranched, branch relative) (below bool, err error) {
 			if branch.Erased == 0 && branch.Identity == "" {
-				_, err = e.append(ctx, &events.SessionLinked{SessionID: branch.SessionID, IdentityID: s.Identity})
+				_, err = e.append(ctx, &events.SessionLinked{SessionID: branch.SessionID, IdentityID: identity})
 			}
 			return branch.Erased != 0, err
 		})
+}
+
+// linkRoot links the root of a linked branch if nobody has, and returns the identity that the root had before. A
+// session to which no mark leads from its root is no branch of it.
+func (e *Eraser) linkRoot(ctx context.Context, s *conversation.State) (identity string, err error) {
+	root, err := state(ctx, e.log, e.cfg.Rules, s.Fork().Root)
+	if err != nil || root.Identity != "" || root.Erased != 0 {
+		return root.Identity, err
+	}
+	marked := false
+	err = e.eachBranch(ctx, root.SessionID, func(_ *events.SessionBranched, branch relative) (bool, error) {
+		marked = marked || branch.SessionID == s.SessionID
+		return !marked, nil
+	})
+	if err == nil && marked {
+		_, err = e.append(ctx, &events.SessionLinked{SessionID: root.SessionID, IdentityID: s.Identity})
+	}
+	return "", err
 }
 
 // linkBranch links a branch whose root was linked while it was forked.

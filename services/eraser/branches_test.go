@@ -2,6 +2,7 @@ package eraser_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -209,6 +210,47 @@ func TestALinkOnABranchLinksTheTree(t *testing.T) {
 			require.Equal(t, "alice", w.state(s).Identity)
 		}
 	})
+}
+
+// A foreign publisher's link on a branch links the root, where it is judged, and so the tree; but not the root of a
+// session that is its branch only by the word of a foreign publisher. Where the root is linked already, it links no
+// other session.
+func TestAForeignLinkOnABranchLinksTheTree(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		linked []string // a session, and its identity
+		of     []string // the identities of root, b, of b and c then
+	}{
+		{[]string{"of b", "bob"}, []string{"bob", "bob", "bob", "bob"}},
+		{[]string{"b", "bob", "root", "alice"}, []string{"alice", "bob", "alice", "alice"}},
+		{[]string{"thief", "bob"}, []string{"", "", "", ""}},
+	} {
+		t.Run(c.linked[0], func(t *testing.T) {
+			t.Parallel()
+			inWorlds(t, func(t *testing.T, w *world) {
+				w.tree()
+				w.fork("root", "c", uuid.Nil)
+				w.publish(&events.SessionForked{SessionID: "thief", RequestID: "f", FromSessionID: "root",
+					Root: "root"}, "")
+				stop := w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000})
+				w.idle() // it has met the forks
+				stop()
+				for i := 0; i < len(c.linked); i += 2 {
+					w.publish(&events.SessionLinked{SessionID: c.linked[i], IdentityID: c.linked[i+1]}, "")
+				}
+				w.die(eraser.Config{}, 8)
+				identities := func() (out []string) {
+					for _, s := range []string{"root", "b", "of b", "c"} {
+						out = append(out, w.state(s).Identity)
+					}
+					return out
+				}
+				require.Eventually(t, func() bool { return slices.Equal(c.of, identities()) }, patience, lookEvery)
+				w.idle()
+				require.Equal(t, c.of, identities())
+			})
+		})
+	}
 }
 
 // Retention leaves an anonymous session alone while a branch of it lives, at any depth, and takes it when the last one
