@@ -143,6 +143,17 @@ func (s *State) Summary(id uuid.UUID) *Summary {
 	return nil
 }
 
+// SummaryAt returns the summary that the event at a sequence states, if it counted, or nil.
+func (s *State) SummaryAt(seq uint64) *Summary {
+	list := s.more().summaries
+	for i := range list {
+		if list[i].At == seq {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
 // Stands reports whether a summary stands: the visible turns from the session's first through its last are exactly
 // those that it covers, all of them are finalized, none was extended since, and the log does not say that it was void.
 // A branch that does not hold the turns that it shares can tell this only of its own.
