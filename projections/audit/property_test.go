@@ -205,6 +205,7 @@ func act(t *rapid.T, log *journal, session, request string) {
 		}
 	case 15, 16:
 		log.add(s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request, Title: &text,
+			Kind:     rapid.SampledFrom([]events.SessionKind{"", "", events.KindResponse}).Draw(t, "kind"),
 			Metadata: map[string]*string{request: &text}}, 0).Facts...)
 	case 18, 19:
 		child := rapid.SampledFrom(sessions).Draw(t, "child")
