@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events/conversation"
 )
 
 // ExplainAsk asks why a turn got its answer. The options are those of the prompt that the turn was asked with.
@@ -39,6 +41,8 @@ type ExplainedEvent struct {
 	ID         string          `json:"id"`
 	Redacted   bool            `json:"redacted,omitempty"`
 	Problem    string          `json:"problem,omitempty"`
+	// Usage is what the model used for the answer that the event brings; nil if the event tells none.
+	Usage *conversation.Usage `json:"usage,omitempty"`
 	Data       json.RawMessage `json:"data,omitempty"`
 }
 

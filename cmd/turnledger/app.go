@@ -242,7 +242,10 @@ func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) service
 	})
 	a.chatting = chat.New(chat.Config{
 		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder,
-		Model:    chat.SteppedModel{Model: model, Steps: a.steps},
+		Model: chat.SteppedModel{
+			Model: model, Steps: a.steps,
+			Measures: chat.NewMeasures(a.registry, models.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
+		},
 		Presence: presence.New(a.store.NC, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
 		Summaries: a.cfg.SummaryURL != "",
 	})
