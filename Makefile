@@ -35,7 +35,7 @@ build: ## build bin/turnledger
 	@echo "building; the first build of a machine takes some minutes"
 	CGO_ENABLED=0 $(GO) build -o bin/turnledger ./cmd/turnledger
 
-deps: ## install what the tests need (PostgreSQL, Redis, a C compiler), where that can be done
+deps: ## install what the tests need (PostgreSQL, Redis, a C compiler, Chromium), where that can be done
 	@sh deploy/deps.sh test
 
 # Tests of the whole program run a binary, which is built here once for all packages. Only the long forms have the race
