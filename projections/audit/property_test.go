@@ -264,7 +264,8 @@ func reference(t *rapid.T, log *journal, a *tables) {
 
 // belong keeps which turns of a session belong to the audit.
 func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]bool) {
-	if c.Kind == conversation.Linked || c.Kind == conversation.TurnGone && c.NewBoundary && state.Identity != "" {
+	back := c.Kind == conversation.TurnGone || c.Kind == conversation.Described
+	if c.Kind == conversation.Linked || back && c.NewBoundary && state.Identity != "" {
 		for _, turn := range state.Turns {
 			if turn.Place > state.Boundary {
 				in[turn.ID] = true
