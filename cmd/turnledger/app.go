@@ -62,6 +62,8 @@ type app struct {
 	hashKey   []byte
 	// consoleKey seals the cookies of the web console.
 	consoleKey []byte
+	// itemKey makes the ids of items.
+	itemKey []byte
 	handler    backup.Handler
 	traces     *tracing.Provider
 	steps      *httpwire.Steps
@@ -152,6 +154,9 @@ func (a *app) open(ctx context.Context) (err error) {
 	if err := a.keepConsoleKey(ctx); err != nil {
 		return err
 	}
+	if err := a.keepItemKey(ctx); err != nil {
+		return err
+	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(history.On(a.store.Log), history.Config{
 			Rules: a.cfg.Rules(), Policy: a.cfg.Policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart,
@@ -174,7 +179,7 @@ func (a *app) serve() error {
 	a.registry.MustRegister(a.views.Fleet, httpwire.Dependencies(checks))
 	w := httpwire.Config{
 		Registry: a.registry, Logger: a.logger, Traces: a.traces, Checks: checks,
-		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil,
+		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil, Origins: a.cfg.CORSOrigins,
 	}
 	if a.callers != nil {
 		w.Auth = a.callers
@@ -208,6 +213,7 @@ func (a *app) serve() error {
 		c.Chat = a.chat(reader, builder)
 	}
 	v1.Mount(api, c)
+	a.mountOpenAI(api, c, reader)
 	if a.hasConsole() {
 		a.mountConsole(api, c)
 	}
