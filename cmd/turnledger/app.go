@@ -63,13 +63,13 @@ type app struct {
 	// consoleKey seals the cookies of the web console.
 	consoleKey []byte
 	// itemKey makes the ids of items.
-	itemKey []byte
-	handler    backup.Handler
-	traces     *tracing.Provider
-	steps      *httpwire.Steps
-	chatting   *chat.Service // nil without the role
-	registry   *prometheus.Registry
-	metrics    *runner.Metrics
+	itemKey  []byte
+	handler  backup.Handler
+	traces   *tracing.Provider
+	steps    *httpwire.Steps
+	chatting *chat.Service // nil without the role
+	registry *prometheus.Registry
+	metrics  *runner.Metrics
 	// still stops everything that follows the log; replaced is closed when the app is to be opened again.
 	still    func()
 	replaced chan struct{}
