@@ -152,7 +152,7 @@ type adding struct {
 	// turns are those that messages were added to.
 	turns map[uuid.UUID]*growing
 	facts []*addedFact
-	at     []AddedAt
+	at    []AddedAt
 }
 
 // addedFact is a fact that is not complete yet.
