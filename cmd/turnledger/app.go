@@ -62,6 +62,7 @@ type app struct {
 	hashKey   []byte
 	// consoleKey seals the cookies of the web console.
 	consoleKey []byte
+	tokens     func(text string) int // counts as prompts do
 	handler    backup.Handler
 	traces     *tracing.Provider
 	steps      *httpwire.Steps
@@ -191,7 +192,7 @@ func (a *app) serve() error {
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
 	}
-	c.Receipts = a.receipts
+	c.Receipts, c.Keys = a.receipts, a.keys()
 	c.Streams, c.Backups = operate.On(a.store.Log), a.backups()
 	if a.eraser != nil {
 		c.Retention = a.eraser.Retention

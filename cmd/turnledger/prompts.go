@@ -123,6 +123,10 @@ func (a *app) prompts() contextbuilder.Config {
 	} else if counter != nil {
 		c.Tokens = counter
 	}
+	a.tokens = contextbuilder.Estimate{}.Count
+	if c.Tokens != nil {
+		a.tokens = c.Tokens.Count
+	}
 	if m := a.snippets(); m != nil {
 		c.Memory = contextbuilder.SteppedMemory{Memory: m, Steps: a.steps}
 	}

@@ -113,3 +113,7 @@ func (r Rules) Fill(t *Turn, f events.Fact) {
 		r.extend(t, texts.Extension, texts.Metadata)
 	}
 }
+
+// Extend adds to the question of a turn what an extension brings, for a slim state whose caller keeps the questions of
+// pending turns.
+func (s *State) Extend(t *Turn, f events.Fact) { s.rules().Fill(t, f) }

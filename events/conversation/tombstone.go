@@ -27,6 +27,7 @@ func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
 		v.StatusBefore, v.Status, v.Redacted, v.DeletedAt = v.Status, Redacted, e.Position.Seq, e.Time
 		v.Question, v.Answer, v.AnswerMetadata = nil, nil, nil
 		v.TranslateChat, v.startDigest, v.finalDigest, v.startSent = false, 0, 0, 0
+		v.messages = 0
 		v.bare()
 	}
 	return Change{Kind: TurnGone, Turn: t, Turns: chain}

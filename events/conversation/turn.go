@@ -44,6 +44,9 @@ type Turn struct {
 	CreatedAt, FinalizedAt, DeletedAt time.Time
 	Replaces, ReplacedBy              uuid.UUID
 	TranslateChat, fromTombstone      bool
+	// messages counts those of the half that came last, up to 65,535, while the turn may go on. It stands where the
+	// struct has room.
+	messages uint16
 	// startSent is a digest of the time that the sender of the start stated. It stands where the struct has room.
 	startSent uint32
 
