@@ -124,7 +124,7 @@ type Finalize struct {
 	FinishReason string
 	// Usage, if set, is stored in the log's metadata under UsageKey.
 	Usage      *Usage
-	StartFirst   *Start
+	StartFirst *Start
 }
 
 // DecideFinalize decides a finalize. The first answer of a turn stays.
