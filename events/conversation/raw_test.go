@@ -56,6 +56,8 @@ func (r *runner) rawFact(a args) (events.Fact, error) {
 			}
 		}
 		return f, nil
+	case "pruned":
+		return r.prunedOf(a)
 	case "forked":
 		return r.forkOf(a), nil
 	case "branched":

@@ -323,7 +323,7 @@ func (s *State) between(from, through uint64) (ids []uuid.UUID) {
 // voidsSummary reports whether more summaries than before the change don't stand.
 func (s *State) voidsSummary(c Change) bool {
 	switch c.Kind {
-	case WasExtended, Corrected, TurnGone, Reset, Summarized:
+	case WasExtended, Corrected, Pruned, TurnGone, Reset, Summarized:
 	case Seen, Duplicate, Anomaly, Refused, Noted, Started, Answered, Linked, Described, Forked, Branched, Erased:
 		if !c.NewBoundary {
 			return false
