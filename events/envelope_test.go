@@ -246,6 +246,7 @@ func factEdits() []edit {
 		{"a description of no request", &events.SessionDescribed{SessionID: "s1"}, nil, "malformed_id"},
 		{"a long title", with(d, func(f *described) { f.Title = strings.Repeat("ü", 201) }), nil,
 			"malformed_description"},
+		{"an unknown kind", with(d, func(f *described) { f.Kind = "thread" }), nil, "malformed_description"},
 		{"a title with NUL", with(d, func(f *described) { f.Title = "a\x00" }), nil, "malformed_description"},
 		{"an empty key", with(d, func(f *described) { f.Metadata = map[string]string{"": "v"} }), nil,
 			"malformed_description"},

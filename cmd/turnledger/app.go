@@ -64,6 +64,7 @@ type app struct {
 	consoleKey []byte
 	// itemKey makes the ids of items.
 	itemKey  []byte
+	tokens   func(text string) int // counts as prompts do
 	handler  backup.Handler
 	traces   *tracing.Provider
 	steps    *httpwire.Steps
@@ -196,7 +197,7 @@ func (a *app) serve() error {
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
 	}
-	c.Receipts = a.receipts
+	c.Receipts, c.Keys = a.receipts, a.keys()
 	c.Streams, c.Backups = operate.On(a.store.Log), a.backups()
 	if a.eraser != nil {
 		c.Retention = a.eraser.Retention
@@ -248,7 +249,10 @@ func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) service
 	})
 	a.chatting = chat.New(chat.Config{
 		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder,
-		Model:    chat.SteppedModel{Model: model, Steps: a.steps},
+		Model: chat.SteppedModel{
+			Model: model, Steps: a.steps,
+			Measures: chat.NewMeasures(a.registry, models.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
+		},
 		Presence: presence.New(a.store.NC, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
 		Summaries: a.cfg.SummaryURL != "",
 	})

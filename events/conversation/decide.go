@@ -122,6 +122,8 @@ type Finalize struct {
 	Metadata             []byte
 	// FinishReason, if set, is stored in the log's metadata under FinishKey.
 	FinishReason string
+	// Usage, if set, is stored in the log's metadata under UsageKey.
+	Usage      *Usage
 	StartFirst   *Start
 }
 

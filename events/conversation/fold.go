@@ -23,7 +23,7 @@ type Change struct {
 	// that anybody waited.
 	Whole bool
 	// NewBoundary is true if the boundary moved: forward by a silence or a reset, or back by a redaction that restores
-	// it (events.SessionMark).
+	// it (events.SessionMark) or by a description that sets the session's kind.
 	NewBoundary bool
 	// VoidsSummary is true if a summary stands no longer, or was void from the beginning.
 	VoidsSummary bool
@@ -104,7 +104,7 @@ func afterErasure(f events.Fact) Change {
 
 // count updates the counts. After a new boundary, only a turn that this event itself started is shown.
 func (s *State) count(c Change) {
-	if c.NewBoundary && c.Kind != TurnGone {
+	if c.NewBoundary && c.Kind != TurnGone && c.Kind != Described {
 		s.ShownFinalized, s.ShownPending = 0, 0
 	}
 	switch c.Kind {
@@ -152,11 +152,10 @@ func (s *State) shownCount(t *Turn) int {
 	return 0
 }
 
-// touch notes activity. In an anonymous session a long silence before the event is a
-// boundary, and the turn that the event opens comes after the boundary.
+// touch notes activity. In an anonymous session without a kind a long silence before the event is a boundary, and the turn that the event opens comes after the boundary.
 func (s *State) touch(e events.Recorded) {
 	anonymous := s.Identity == "" || s.LinkedAt == e.Position.Seq
-	if anonymous && s.silent(e.Time) && s.Boundary < e.Position.Seq {
+	if anonymous && s.Description().Kind == "" && s.silent(e.Time) && s.Boundary < e.Position.Seq {
 		s.Boundary = e.Position.Seq - 1
 	}
 	if s.CreatedAt.IsZero() {

@@ -84,6 +84,9 @@ func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
 	if c.FinishReason != "" {
 		metadata[FinishKey] = encode(c.FinishReason)
 	}
+	if c.Usage != nil {
+		metadata[UsageKey] = encode(c.Usage)
+	}
 	c.Metadata = object(metadata)
 	return c, dropped, nil
 }

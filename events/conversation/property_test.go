@@ -104,6 +104,8 @@ func (m *machine) anyCommand(t *rapid.T) command {
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideExtend(c) }}
 	case "describe":
 		c := conversation.Describe{SessionID: m.session, RequestID: request, Title: &words,
+			Kind: rapid.SampledFrom([]events.SessionKind{"", "", "", events.KindConversation, events.KindResponse}).Draw(t,
+				"kind"),
 			Metadata: map[string]*string{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"): nil, words: &words}}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideDescribe(c, 0) }}
 	case "summarize":

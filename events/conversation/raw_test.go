@@ -71,7 +71,8 @@ func (r *runner) rawFact(a args) (events.Fact, error) {
 		after, err := strconv.ParseUint(a.values["after"], 10, 64)
 		return &events.SessionReset{SessionID: r.session, After: events.Position{Seq: after}}, err
 	case "described":
-		f := &events.SessionDescribed{SessionID: r.session, RequestID: request, Title: a.values["title"]}
+		f := &events.SessionDescribed{SessionID: r.session, RequestID: request, Title: a.values["title"],
+			Kind: events.SessionKind(a.values["kind"])}
 		after, err := strconv.ParseUint(a.values["after"], 10, 64)
 		f.After.Seq = after
 		if earlier := a.values["earlier"]; earlier != "" {

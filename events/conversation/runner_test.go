@@ -122,9 +122,11 @@ func (r *runner) command(a args) (string, error) {
 	return b.String() + r.verdict("-> ", d), err
 }
 
-// describeOf reads "describe REQUEST title=T metadata=KEY:VALUE,KEY"; a key alone is taken away.
+// describeOf reads "describe REQUEST title=T metadata=KEY:VALUE,KEY kind=K"; a key alone is taken away.
 func (r *runner) describeOf(a args) conversation.Describe {
-	c := conversation.Describe{SessionID: r.session, RequestID: a.word(1)}
+	c := conversation.Describe{
+		SessionID: r.session, RequestID: a.word(1), Kind: events.SessionKind(a.values["kind"]),
+	}
 	if title, ok := a.values["title"]; ok {
 		c.Title = &title
 	}

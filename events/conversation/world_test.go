@@ -151,6 +151,7 @@ func (w *world) show(s *conversation.State) string {
 	optional(&b, "pending", shown(s.Pending, s.ShownPending))
 	if d := s.Description(); d.DescribedAt != 0 {
 		fmt.Fprintf(&b, " described=%d title=%q metadata=%s", d.DescribedAt, d.Title, cmp.Or(d.Metadata, "{}"))
+		optional(&b, "kind", d.Kind)
 	}
 	if f := s.Fork(); f.ForkedAt != 0 {
 		fmt.Fprintf(&b, " forked=%d from=%s root=%s", f.ForkedAt, f.From, f.Root)

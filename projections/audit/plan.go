@@ -102,6 +102,9 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 			p.described = map[string]*projections.Judged{}
 		}
 		p.described[e.SessionID] = e
+		if linked && e.Change.NewBoundary {
+			return a.backfill(ctx, p, e) // the kind undoes the silences before the link
+		}
 	case conversation.Erased:
 		if p.erased == nil {
 			p.erased = map[string]*projections.Judged{}

@@ -205,6 +205,7 @@ func act(t *rapid.T, log *journal, session, request string) {
 		}
 	case 15, 16:
 		log.add(s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request, Title: &text,
+			Kind:     rapid.SampledFrom([]events.SessionKind{"", "", events.KindResponse}).Draw(t, "kind"),
 			Metadata: map[string]*string{request: &text}}, 0).Facts...)
 	case 18, 19:
 		child := rapid.SampledFrom(sessions).Draw(t, "child")
@@ -263,7 +264,8 @@ func reference(t *rapid.T, log *journal, a *tables) {
 
 // belong keeps which turns of a session belong to the audit.
 func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]bool) {
-	if c.Kind == conversation.Linked || c.Kind == conversation.TurnGone && c.NewBoundary && state.Identity != "" {
+	back := c.Kind == conversation.TurnGone || c.Kind == conversation.Described
+	if c.Kind == conversation.Linked || back && c.NewBoundary && state.Identity != "" {
 		for _, turn := range state.Turns {
 			if turn.Place > state.Boundary {
 				in[turn.ID] = true

@@ -72,6 +72,7 @@ func DrawFact(rt *rapid.T) events.Fact {
 		// It says that it knows of all requests, so that it counts wherever it stands behind After.
 		began := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 		f := &events.SessionDescribed{SessionID: session, RequestID: request, Title: words, CreatedAt: &began,
+			Kind:  rapid.SampledFrom([]events.SessionKind{"", "", events.KindConversation}).Draw(rt, "kind"),
 			After: events.Position{Seq: rapid.Uint64Range(0, 40).Draw(rt, "after")}}
 		for n := range 5 {
 			f.Earlier = append(f.Earlier, events.RequestHash(fmt.Sprint("r", n)))

@@ -49,11 +49,14 @@ type Contexts interface {
 	services.ContextBuilder
 }
 
-// Prompt is what is sent to the model: messages in the OpenAI form, or in the Anthropic form with the system text
-// apart.
+// Prompt is what is sent to the model: messages in the model's format, in the Anthropic format with the system text
+// apart, and what the caller asks of the answer.
 type Prompt struct {
 	System   string
 	Messages []json.RawMessage
+	services.ModelOptions
+	// Conversation is the session's id, for traces. Models do not get it.
+	Conversation string
 }
 
 // Model answers prompts.
@@ -62,8 +65,7 @@ type Model interface {
 	Name() string
 	// Format of the prompts that it takes.
 	Format() services.Format
-	// Answer calls emit with each piece of the answer's text as it arrives. It returns the whole text and why the
-	// answer ended. With an error the text is incomplete. The error's text may be logged: it holds nothing of the
-	// prompt or the answer.
-	Answer(ctx context.Context, p Prompt, emit func(piece string)) (text string, why services.Finish, err error)
+	// Answer calls emit with each piece of the answer as it arrives. With an error the answer is incomplete. The
+	// error's text may be logged: it holds nothing of the prompt or the answer.
+	Answer(ctx context.Context, p Prompt, emit func(services.AnswerPiece)) (services.ModelAnswer, error)
 }

@@ -122,7 +122,11 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 			e.urgent.enqueue(p, &job{session: session, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
 		}
 	case conversation.Described:
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.replaceDescription})
+		run := e.replaceDescription
+		if j.Change.VoidsSummary { // its kind undid a silence
+			run = e.describeOverSilence
+		}
+		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
 	case conversation.Linked:
 		run := e.linkBranches
 		if j.Change.VoidsSummary { // it ended a silence

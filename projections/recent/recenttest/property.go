@@ -196,7 +196,8 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 		log.Append(rt, &events.SessionReset{SessionID: session, After: events.Position{Seq: s.Applied}}, at)
 	case "describe":
 		title := fmt.Sprint("title ", rapid.IntRange(0, 9).Draw(rt, "title"))
-		d := s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request(), Title: &title}, 0)
+		d := s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request(), Title: &title,
+			Kind: rapid.SampledFrom([]events.SessionKind{"", "", events.KindResponse}).Draw(rt, "kind")}, 0)
 		for _, f := range d.Facts {
 			log.Append(rt, f, at)
 		}

@@ -42,6 +42,14 @@ var statuses = []struct {
 	{reach.ErrNoSession, http.StatusNotFound, "There is no such session."},
 	{services.ErrNotExplained, http.StatusNotFound, "The session has no such turn."},
 	{services.ErrNoReceipt, http.StatusNotFound, "There is no such receipt."},
+	{projections.ErrNoProjection, http.StatusNotFound, "There is no such view."},
+	{projections.ErrNoDeadLetter, http.StatusNotFound, "There is no such dead letter."},
+	{projections.ErrNotFed, http.StatusConflict, "Another process feeds the view: act there."},
+	{projections.ErrNoRebuild, http.StatusConflict, "No rebuild of the view runs in this process."},
+	{projections.ErrRebuilding, http.StatusConflict, "A rebuild of the view is under way."},
+	{services.ErrModelFailed, http.StatusBadGateway, "The model did not answer. The question is recorded, and its turn " +
+		"stays pending."},
+	{services.ErrBusy, http.StatusServiceUnavailable, "The session is too busy: try again."},
 	{conversation.ErrInvalid, http.StatusUnprocessableEntity, "Something in the address or the form is not valid."},
 	{wire.ErrOverloaded, http.StatusServiceUnavailable, "Too many requests are under way: try again."},
 	{services.ErrPositionNotReached, http.StatusServiceUnavailable, "The log does not hold the position yet."},
@@ -66,8 +74,14 @@ func statusOf(err error) (status int, say string) {
 	if large, ok := errors.AsType[*wire.TooLarge](err); ok {
 		return http.StatusRequestEntityTooLarge, large.Error()
 	}
+	if _, ok := errors.AsType[*reach.TooOften](err); ok {
+		return http.StatusTooManyRequests, "The session or the identity asks too often: wait a little."
+	}
 	if held, ok := errors.AsType[*wire.Suspended](err); ok {
 		return http.StatusServiceUnavailable, held.Why
+	}
+	if refused, ok := errors.AsType[*conversation.Refusal](err); ok {
+		return refusedStatus(refused.Code), refused.Detail
 	}
 	for _, s := range statuses {
 		if errors.Is(err, s.err) {
@@ -78,6 +92,18 @@ func statusOf(err error) (status int, say string) {
 		}
 	}
 	return http.StatusInternalServerError, "Something is wrong here; the server's log has it."
+}
+
+// refusedStatus returns the status of a command that the state of its session does not allow.
+func refusedStatus(code string) int {
+	switch code {
+	case conversation.CodeSessionNotFound, conversation.CodeTurnNotFound, conversation.CodeTurnNotStarted:
+		return http.StatusNotFound
+	case conversation.CodeSessionErased:
+		return http.StatusGone
+	default:
+		return http.StatusConflict
+	}
 }
 
 // safeText returns what a log may hold of an error: nothing that a client sent.

@@ -89,6 +89,8 @@ func (s *surface) nav(caller access.Caller, at string) (list []entry) {
 		bound       bool
 	}{
 		{"Sessions", "/", access.ContextRead | access.EventsRead, true},
+		{"Search", "/search", access.ContextRead | access.EventsRead, true},
+		{"Playground", "/playground", access.TurnsWrite, false},
 		{"Log", "/log", access.EventsRead, false},
 		{"Views", "/views", access.Admin, false},
 		{"Dead letters", "/deadletters", access.Admin, false},
@@ -96,7 +98,7 @@ func (s *surface) nav(caller access.Caller, at string) (list []entry) {
 		{"Keys", "/keys", access.Admin, false},
 		{"Statistics", "/stats", access.EventsRead | access.Admin, false},
 	} {
-		if s.cfg.Auth != nil && (caller.Scopes&n.scopes == 0 || caller.IdentityID != "" && !n.bound) {
+		if n.path == "/playground" && s.cfg.Chat == nil || s.cfg.Auth != nil && (caller.Scopes&n.scopes == 0 || caller.IdentityID != "" && !n.bound) {
 			continue
 		}
 		here := at == root+n.path || n.path == "/" && strings.HasPrefix(at, root+"/sessions/")

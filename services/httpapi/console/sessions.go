@@ -72,7 +72,7 @@ func (s *surface) sessions(ctx context.Context, r *http.Request) (view, error) {
 
 // querySessions shows the list by title, which is posted.
 func (s *surface) querySessions(ctx context.Context, r *http.Request) (view, error) {
-	form, err := readForm(r)
+	form, err := readForm(r, mostForm)
 	if err != nil {
 		return view{}, err
 	}

@@ -12,18 +12,21 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// Bounds of the form of a sign-in. A browser keeps no cookie of more than 4 KiB, so no key may be longer.
+// Bounds of forms. A browser keeps no cookie of more than 4 KiB, so no key may be longer.
 const (
-	mostForm = 16 << 10
-	mostKey  = 2500
+	mostSignIn = 16 << 10
+	mostKey    = 2500
+	// mostForm bounds other forms: a turn's texts may be as long as the API takes them, and a form's encoding may take
+	// three bytes for one.
+	mostForm = 4 << 20
 )
 
 // errForm says that a form is malformed.
 var errForm = errors.New("the form can't be read")
 
 // readForm reads the body of a form.
-func readForm(r *http.Request) (url.Values, error) {
-	raw, err := wire.ReadBody(r, mostForm)
+func readForm(r *http.Request, most int64) (url.Values, error) {
+	raw, err := wire.ReadBody(r, most)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +39,7 @@ func readForm(r *http.Request) (url.Values, error) {
 
 // signIn takes a key, and answers with a cookie.
 func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
-	form, err := readForm(r)
+	form, err := readForm(r, mostSignIn)
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,10 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 		w.Auth, c.Auth = auth, auth
 	}
 	none := &operated{}
-	c.Projections, c.Receipts = none, none
+	c.Projections, c.Receipts, c.Keeper = none, none, none
+	c.DeadLetters = []projections.DeadLetterQueue{none}
+	c.Turns, c.SessionWrites, c.Erasures = s.services.History, s.services.History, s.services.History
+	c.Tokens = contextbuilder.Estimate{}.Count
 	for _, set := range settings {
 		set(&c)
 	}
