@@ -46,6 +46,7 @@ type NewSession struct {
 
 	IdentityID, SourceHash string
 	Metadata               map[string]*string
+	Kind                   events.SessionKind
 }
 
 // MessageWriter records messages, and finds the turns that they belong to. All messages of a call are appended, or

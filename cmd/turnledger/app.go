@@ -62,9 +62,9 @@ type app struct {
 	hashKey   []byte
 	// consoleKey seals the cookies of the web console.
 	consoleKey []byte
-	tokens     func(text string) int // counts as prompts do
 	// itemKey makes the ids of items.
 	itemKey  []byte
+	tokens   func(text string) int // counts as prompts do
 	handler  backup.Handler
 	traces   *tracing.Provider
 	steps    *httpwire.Steps
