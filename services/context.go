@@ -33,6 +33,9 @@ type ContextRequest struct {
 	SessionID    string
 	Message      string
 	TurnID       uuid.UUID
+	// Through: the prompt ends with TurnID, its question and what it has of an answer, or without TurnID with the last
+	// turn, and Message is empty.
+	Through      bool
 	SystemPrompt string
 	MaxMessages  int // 0: 20
 	MaxTokens    int // 0: no bound

@@ -62,13 +62,15 @@ type app struct {
 	hashKey   []byte
 	// consoleKey seals the cookies of the web console.
 	consoleKey []byte
-	tokens     func(text string) int // counts as prompts do
-	handler    backup.Handler
-	traces     *tracing.Provider
-	steps      *httpwire.Steps
-	chatting   *chat.Service // nil without the role
-	registry   *prometheus.Registry
-	metrics    *runner.Metrics
+	// itemKey makes the ids of items.
+	itemKey  []byte
+	tokens   func(text string) int // counts as prompts do
+	handler  backup.Handler
+	traces   *tracing.Provider
+	steps    *httpwire.Steps
+	chatting *chat.Service // nil without the role
+	registry *prometheus.Registry
+	metrics  *runner.Metrics
 	// still stops everything that follows the log; replaced is closed when the app is to be opened again.
 	still    func()
 	replaced chan struct{}
@@ -153,6 +155,9 @@ func (a *app) open(ctx context.Context) (err error) {
 	if err := a.keepConsoleKey(ctx); err != nil {
 		return err
 	}
+	if err := a.keepItemKey(ctx); err != nil {
+		return err
+	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(history.On(a.store.Log), history.Config{
 			Rules: a.cfg.Rules(), Policy: a.cfg.Policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart,
@@ -175,7 +180,7 @@ func (a *app) serve() error {
 	a.registry.MustRegister(a.views.Fleet, httpwire.Dependencies(checks))
 	w := httpwire.Config{
 		Registry: a.registry, Logger: a.logger, Traces: a.traces, Checks: checks,
-		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil,
+		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil, Origins: a.cfg.CORSOrigins,
 	}
 	if a.callers != nil {
 		w.Auth = a.callers
@@ -209,6 +214,7 @@ func (a *app) serve() error {
 		c.Chat = a.chat(reader, builder)
 	}
 	v1.Mount(api, c)
+	a.mountOpenAI(api, c, reader)
 	if a.hasConsole() {
 		a.mountConsole(api, c)
 	}

@@ -61,6 +61,9 @@ type writing struct {
 	dropped     []string
 	question    *events.Question
 
+	// calls are the headers of the events that the write appends; nil for most.
+	calls []string
+
 	// rooted is the identity that the root of a branch has.
 	rooted string
 
