@@ -35,7 +35,9 @@ type ContextRequest struct {
 	TurnID       uuid.UUID
 	// Through: the prompt ends with TurnID, its question and what it has of an answer, or without TurnID with the last
 	// turn, and Message is empty.
-	Through      bool
+	Through bool
+	// Append are chat messages that stand behind the history; only with Through.
+	Append       []json.RawMessage
 	SystemPrompt string
 	MaxMessages  int // 0: 20
 	MaxTokens    int // 0: no bound

@@ -34,6 +34,9 @@ func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *
 		before = append(before, summaryMessage(p.summary, req.Language))
 	}
 	messages := slices.Insert(p.history, 0, before...)
+	for _, raw := range req.Append {
+		messages = append(messages, parseMessage(raw))
+	}
 	if !req.Through {
 		messages = append(messages, textMessage(roleUser, current))
 	}

@@ -188,7 +188,11 @@ func (b *Builder) recall(
 }
 
 func (b *Builder) budget(req services.ContextRequest) budget {
-	return budget{req.MaxMessages, req.MaxTokens, b.cfg.Tokens.Count}
+	out := budget{messages: req.MaxMessages, tokens: req.MaxTokens, count: b.cfg.Tokens.Count}
+	if req.Through && req.TurnID != uuid.Nil {
+		out.least = 1
+	}
+	return out
 }
 
 func (b *Builder) idle(req services.ContextRequest) time.Duration {
