@@ -82,7 +82,8 @@ type Ask struct {
 
 // asked is what the log keeps of a request beside its input: the settings of the fact that brings the input.
 type asked struct {
-	Request      Settings `json:"request,omitempty"`
+	// Request is never nil: it marks the settings of a request.
+	Request      Settings `json:"request"`
 	Conversation bool     `json:"conversation,omitempty"`
 	Previous     string   `json:"previous_response_id,omitempty"`
 }
