@@ -65,11 +65,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/dchest/siphash v1.2.3
-
 require (
-	github.com/chromedp/cdproto v0.159.0 // indirect
-	github.com/chromedp/chromedp v0.23.0 // indirect
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
+	github.com/dchest/siphash v1.2.3
 )
 
 require (

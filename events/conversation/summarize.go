@@ -133,9 +133,9 @@ func (s *State) Summary(id uuid.UUID) *Summary {
 // those that it covers, all of them are finalized, and none was extended since. A branch that does not hold the turns
 // that it shares can tell this only of its own.
 func (s *State) Stands(m *Summary) bool {
-	seen, final := s.visibleThrough(m.ThroughPlace)
+	seen, extensions, final := s.visibleThrough(m.ThroughPlace)
 	switch {
-	case !final, s.extensionsThrough(m.ThroughPlace) != m.extensions:
+	case !final, extensions != m.extensions:
 		return false
 	case len(s.more().segments) > 0:
 		return seen == m.covered
@@ -193,30 +193,23 @@ func (s *State) keepSummaries(list []Summary) {
 	now.notStanding = len(list) - len(s.Standing())
 }
 
-// extensionsThrough returns how often the session's own turns up to a place were extended, of those that prompts show.
-// What extends a shared turn after the fork is not shared.
-func (s *State) extensionsThrough(place uint64) (n int) {
-	for _, t := range s.Turns {
-		if t.Place <= place && s.Shown(t) && segmentOf(t) >= len(s.more().segments) {
-			n += t.extensions()
-		}
-	}
-	return n
-}
-
-// visibleThrough returns the digest of the turns that prompts may show up to a place, and whether all are finalized.
-func (s *State) visibleThrough(place uint64) (digest [sha256.Size]byte, final bool) {
-	ids := make([]uuid.UUID, 0, len(s.Turns))
+// visibleThrough returns the digest of the turns that prompts may show up to a place, how often those of the session's
+// own were extended, and whether all are finalized. What extends a shared turn after the fork is not shared.
+func (s *State) visibleThrough(place uint64) (digest [sha256.Size]byte, extensions int, final bool) {
+	ids, shared := make([]uuid.UUID, 0, len(s.Turns)), len(s.more().segments)
 	for _, t := range s.Turns {
 		if t.Place > place || !s.Shown(t) {
 			continue
 		}
 		if t.Status != Finalized {
-			return digest, false
+			return digest, 0, false
 		}
 		ids = append(ids, t.ID)
+		if segmentOf(t) >= shared {
+			extensions += t.extensions()
+		}
 	}
-	return digestOf(ids), true
+	return digestOf(ids), extensions, true
 }
 
 // summarize keeps a summary whose turns are final and leave none out. Whether prompts may still show its turns is asked

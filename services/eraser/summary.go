@@ -35,11 +35,7 @@ func (e *Eraser) linkAfterSilence(ctx context.Context, j *job) (remainder, error
 // eraseVoidBelow erases the summaries of the branches of a session, at any depth, that don't stand now. A branch has
 // its mark before it has a summary: what this call does not find is met later, when the session has changed already.
 func (e *Eraser) eraseVoidBelow(ctx context.Context, session string) error {
-	s, err := state(ctx, e.log, e.cfg.Rules, session)
-	if err != nil {
-		return err
-	}
-	return eachBranch(ctx, e.log, e.cfg.Rules, s, func(branch *conversation.State) (bool, error) {
+	return e.eachBranch(ctx, session, func(_ *events.SessionBranched, branch relative) (bool, error) {
 		at := events.Position{Partition: events.Partition(branch.SessionID, len(e.parts)), Seq: branch.Applied}
 		return true, e.eraseVoid(ctx, branch.SessionID, at)
 	})
@@ -85,12 +81,9 @@ func (e *Eraser) inherit(ctx context.Context, branch *conversation.State) error 
 	}
 	from := make([]*conversation.State, len(list))
 	for i, g := range list {
-		s, err := state(ctx, e.log, e.cfg.Rules, g.SessionID)
-		if err != nil {
+		var err error
+		if from[i], err = state(ctx, e.log, e.cfg.Rules, g.SessionID); err != nil {
 			return err
-		}
-		if s.IsOf(branch.Fork().Root) {
-			from[i] = s
 		}
 	}
 	branch.Inherit(list, from, math.MaxInt)

@@ -108,12 +108,16 @@ func (w *window) byKeyboard(where string) {
 		.filter(e => !e.disabled && e.checkVisibility())`
 	var all int
 	w.eval(`(window.reached = new Set(), window.plain = [], `+controls+`.length)`, &all)
-	const step = `(() => { const e = document.activeElement; if (e === document.body) return;
+	const look = `(() => { const e = document.activeElement; if (e === document.body) return true;
 		reached.add(e);
-		const s = getComputedStyle(e); if (s.outlineStyle === "none" && s.outlineWidth === "0px") plain.push(e.outerHTML) })()`
-	for range all + 2 {
+		const s = getComputedStyle(e); if (s.outlineStyle === "none" && s.outlineWidth === "0px") plain.push(e.outerHTML); return false })()`
+	const stops = 8 // a time has so many, one for each of its parts
+	for range stops * all {
+		around := false
 		w.do(chromedp.KeyEvent("\t"))
-		w.eval(step, nil)
+		if w.eval(look, &around); around {
+			break
+		}
 	}
 	var missed, plain []string
 	w.eval(controls+`.filter(e => !reached.has(e)).map(e => e.outerHTML)`, &missed)
