@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"encoding/json"
 	"slices"
 
 	"github.com/google/uuid"
@@ -123,7 +124,9 @@ type Finalize struct {
 	// FinishReason, if set, is stored in the log's metadata under FinishKey.
 	FinishReason string
 	// Usage, if set, is stored in the log's metadata under UsageKey.
-	Usage      *Usage
+	Usage *Usage
+	// Settings are those of the fact.
+	Settings   json.RawMessage
 	StartFirst *Start
 }
 
@@ -157,7 +160,10 @@ func (s *State) DecideFinalize(c Finalize) Decision {
 // fact returns the fact to append. If a translation was asked for but is missing, the fact has a copy of the neutral
 // answer.
 func (c Finalize) fact(translate bool) *events.TurnFinalized {
-	f := &events.TurnFinalized{TurnID: c.TurnID, SessionID: c.SessionID, Answer: c.Answer, Metadata: c.Metadata}
+	f := &events.TurnFinalized{
+		TurnID: c.TurnID, SessionID: c.SessionID, Answer: c.Answer, Metadata: c.Metadata,
+		Settings: c.Settings,
+	}
 	if translate && f.AnswerTranslated == "" && f.AnswerNeutral != "" {
 		f.AnswerTranslated, f.AnswerTranslatedIsFallback = f.AnswerNeutral, true
 	}
