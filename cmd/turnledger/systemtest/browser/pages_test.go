@@ -199,6 +199,7 @@ func TestSigningInAtAnIssuer(t *testing.T) {
 	t.Parallel()
 	program(t)
 	issuer := logintest.New(t)
+	issuer.Asks.Store(true)
 	address := stack.FreeAddress(t)
 	p := stack.LaunchAt(t, address, []string{
 		"TURNLEDGER_AUTH=oidc:" + issuer.URL, "TURNLEDGER_AUTH_AUDIENCE=" + logintest.Audience,
@@ -210,7 +211,8 @@ func TestSigningInAtAnIssuer(t *testing.T) {
 	w.issuer = issuer.URL
 	w.visit("/console/search", http.StatusUnauthorized)
 	w.barriers("sign in")
-	w.click("a[href*='issuer']")
+	w.follow("a[href*='issuer']", http.StatusOK)
+	w.click("#go")
 	w.until(`location.pathname === "/console/search"`)
 	require.Equal(t, "Search", w.text("h1"))
 	w.barriers("search of a user")

@@ -1,4 +1,4 @@
-// Package logintest is an OpenID Connect issuer for tests. It signs everybody in as Subject, without asking.
+// Package logintest is an OpenID Connect issuer for tests. It signs everybody in as Subject.
 package logintest
 
 import (
@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -34,8 +35,8 @@ const (
 // Issuer is a running issuer.
 type Issuer struct {
 	*httptest.Server
-	// Down makes the issuer answer 502.
-	Down atomic.Bool
+	// Down makes the issuer answer 502. Asks makes it show a page with a link, #go, before it sends the browser back.
+	Down, Asks atomic.Bool
 
 	signer jose.Signer
 	scope  atomic.Value
@@ -100,7 +101,14 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	i.codes[code] = asked
 	i.mu.Unlock()
 	back := url.Values{"code": {code}, "state": {asked.Get("state")}}
-	http.Redirect(w, r, asked.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
+	address := asked.Get("redirect_uri") + "?" + back.Encode()
+	if i.Asks.Load() {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte(`<!DOCTYPE html><link rel="icon" href="data:,"><a id="go" href="` + html.EscapeString(address) +
+			`">It is me</a>`))
+		return
+	}
+	http.Redirect(w, r, address, http.StatusFound)
 }
 
 // token exchanges a code, once, for an access token and an ID token.
