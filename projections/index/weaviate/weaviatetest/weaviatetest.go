@@ -50,19 +50,32 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// freePorts returns ports of loopback that are free now.
+// freePorts returns ports of loopback that are free now, in pairs of neighbours: a node expects the port of its calls
+// right behind the one of Raft, and its data right behind its gossip.
 func freePorts(t testing.TB, n int) (ports []string) {
 	t.Helper()
-	for range n {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	for len(ports) < n {
+		first := listen(t, 0)
+		if first == nil {
+			t.Fatal("no port of loopback is free")
 		}
-		defer func() { _ = l.Close() }()
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		ports = append(ports, port)
+		defer func() { _ = first.Close() }()
+		port := first.Addr().(*net.TCPAddr).Port
+		if second := listen(t, port+1); second != nil {
+			defer func() { _ = second.Close() }()
+			ports = append(ports, strconv.Itoa(port), strconv.Itoa(port+1))
+		}
 	}
 	return ports
+}
+
+// listen returns a listener, or nil if the port is taken.
+func listen(t testing.TB, port int) net.Listener {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return nil
+	}
+	return l
 }
 
 // Config returns how a client reaches the server. It stays the same over restarts.
@@ -179,7 +192,7 @@ func (s *Server) environment() []string {
 		"CLUSTER_HOSTNAME=node1", "CLUSTER_IN_LOCALHOST=true", "CLUSTER_BIND_ADDR=127.0.0.1",
 		"CLUSTER_ADVERTISE_ADDR=127.0.0.1", "CLUSTER_GOSSIP_BIND_PORT="+s.ports[2],
 		"CLUSTER_DATA_BIND_PORT="+s.ports[3], "RAFT_PORT="+s.ports[4], "RAFT_INTERNAL_RPC_PORT="+s.ports[5],
-		"RAFT_JOIN=node1:"+s.ports[4], "RAFT_BOOTSTRAP_EXPECT=1", "RAFT_TIMEOUTS_MULTIPLIER=1",
+		"RAFT_BOOTSTRAP_EXPECT=1", "RAFT_TIMEOUTS_MULTIPLIER=1",
 		"CLUSTER_BASIC_AUTH_USERNAME=node", "CLUSTER_BASIC_AUTH_PASSWORD="+s.key,
 		"AUTHENTICATION_APIKEY_ENABLED=true", "AUTHENTICATION_APIKEY_ALLOWED_KEYS="+s.key,
 		"AUTHENTICATION_APIKEY_USERS=turnledger", "AUTHORIZATION_ADMINLIST_ENABLED=true",
