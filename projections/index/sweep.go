@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/projections"
 )
 
 const (
@@ -40,7 +42,8 @@ func (v *View) Sweep(ctx context.Context) error {
 	own := maps.Clone(v.claims)
 	v.mu.Unlock()
 	for _, k := range slices.Sorted(maps.Keys(own)) {
-		if err := v.sweep(ctx, own[k]); err != nil {
+		// Another process that has taken a partition over sweeps it.
+		if err := v.sweep(ctx, own[k]); err != nil && !errors.Is(err, projections.ErrFenced) {
 			return failed(err, "sweep partition %d", k)
 		}
 	}
