@@ -61,7 +61,7 @@ function valid(schema, value, where) {
 const ajvWords = (errors) => errors.slice(-3).map((e) => `${e.instancePath} ${e.message}`).join("; ");
 
 // plain leaves out what a validator takes for more than it is: the alternatives of the document overlap, since its
-// discriminator is not a part of JSON Schema.
+// discriminator is not a part of JSON Schema, and a member that is not required may be null, as OpenAI's server has it.
 function plain(schema) {
   if (Array.isArray(schema)) return schema.map(plain);
   if (schema === null || typeof schema !== "object") return schema;
@@ -69,6 +69,9 @@ function plain(schema) {
   for (const [name, value] of Object.entries(schema)) {
     if (name === "discriminator" || name === "$recursiveRef" || name === "$recursiveAnchor") continue;
     out[name === "oneOf" ? "anyOf" : name] = plain(value);
+  }
+  for (const [name, value] of Object.entries(out.type === "object" ? (out.properties ?? {}) : {})) {
+    if (!out.required?.includes(name)) out.properties[name] = { anyOf: [value, { type: "null" }] };
   }
   return out;
 }
