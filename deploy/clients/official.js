@@ -60,7 +60,8 @@ function faultsOf(schema, value, where) {
 const ajvWords = (errors) => errors.slice(-3).map((e) => `${e.instancePath} ${e.message}`).join("; ");
 
 // plain leaves out what a validator takes for more than it is: the alternatives of the document overlap, since its
-// discriminator is not a part of JSON Schema, and a member that is not required may be null, as OpenAI's server has it.
+// discriminator is not a part of JSON Schema. A member that is not required may be null, and an empty list has no first
+// and no last item, as OpenAI's server has it.
 function plain(schema) {
   if (Array.isArray(schema)) return schema.map(plain);
   if (schema === null || typeof schema !== "object") return schema;
@@ -70,7 +71,8 @@ function plain(schema) {
     out[name === "oneOf" ? "anyOf" : name] = plain(value);
   }
   for (const [name, value] of Object.entries(out.type === "object" ? (out.properties ?? {}) : {})) {
-    if (!out.required?.includes(name)) out.properties[name] = { anyOf: [value, { type: "null" }] };
+    const none = !out.required?.includes(name) || name === "first_id" || name === "last_id";
+    if (none) out.properties[name] = { anyOf: [value, { type: "null" }] };
   }
   return out;
 }
