@@ -160,6 +160,18 @@ func TestRecordedEnvelopes(t *testing.T) {
 		}
 		require.ElementsMatch(t, events.Types(), types, "each type of the catalogue is decoded and folded here")
 	})
+	t.Run("of other shapes of a type decode, too", func(t *testing.T) {
+		t.Parallel()
+		r := readRecorded(t, "turnledger.session.summarized.v1.void").decode(t)
+		require.Empty(t, r.Problem)
+		void := &events.SessionSummarized{SessionID: "visit/2026-03-01 ü", RequestID: "sum-1", Void: true}
+		require.Equal(t, void, r.Fact)
+		require.Equal(t, r.ID, void.EventID())
+		require.NoError(t, compile(t, void.Type()).Validate(object(t, void)))
+		state := conversation.New("visit/2026-03-01 ü", conversation.Rules{SessionTTL: time.Hour})
+		require.Equal(t, conversation.Summarized, state.Fold(r).Kind)
+		require.True(t, state.Voided(events.SummaryID("visit/2026-03-01 ü", "sum-1")))
+	})
 	t.Run("fold", func(t *testing.T) {
 		t.Parallel()
 		state := conversation.New("visit/2026-03-01 ü", conversation.Rules{SessionTTL: time.Hour})

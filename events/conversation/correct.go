@@ -89,7 +89,8 @@ func (c Correct) question(q *events.Question) {
 		}
 	}
 	if c.AnswerNeutral != nil {
-		q.Metadata, _ = without(q.Metadata, FinishKey) // it belonged to the old answer
+		q.Metadata, _ = without(q.Metadata, FinishKey) // both belonged to the old answer
+		q.Metadata, _ = without(q.Metadata, UsageKey)
 	}
 	if worded || c.QuestionTranslated != nil {
 		to := words{"user", q.QuestionNeutral, q.QuestionTranslated}

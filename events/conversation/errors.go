@@ -42,8 +42,8 @@ const (
 	CodeSecondDescription   = "second_description"
 	// CodeSecondFork is the reason of a fork of a session that has begun already, or of a second mark of a request.
 	CodeSecondFork = "second_fork"
-	// CodeSecondSummary is the reason of a summary with the request of another one that stands, CodeSummaryGap of one
-	// that leaves out a turn.
+	// CodeSecondSummary is the reason of a summary with the request of another one that stands or was void,
+	// CodeSummaryGap of one that leaves out a turn.
 	CodeSecondSummary = "second_summary"
 	CodeSummaryGap    = "summary_gap"
 )
@@ -101,6 +101,10 @@ var (
 		"the branch would share turns of more than 32 sessions: start a new session")
 	ErrTurnInherited = refusal(CodeTurnInherited,
 		"the turn belongs to the session that this one was forked from: write to it there")
+	errVoidByRedaction = refusal(CodeTurnRedacted,
+		"the summary of this request is void since a turn is redacted: summarise again with a new request_id")
+	errVoid = refusal(CodeTurnReplaced,
+		"the summary of this request is void since its turns have changed: summarise again with a new request_id")
 	ErrSessionErased = refusal(CodeSessionErased, "the session was erased and takes no more writes")
 )
 

@@ -125,6 +125,7 @@ func (s *State) extend(e events.Recorded, f *events.TurnExtended) Change {
 		x.undone = before(t)
 	}
 	t.note(x)
+	t.asked = t.asked || f.Half == events.HalfQuestion && len(f.Settings) > 0
 	s.fill(t, f)
 	return Change{Kind: WasExtended, Turn: t}
 }
@@ -256,6 +257,10 @@ type Extend struct {
 	ExtensionID string
 	events.Extension
 	Metadata []byte
+	// Usage and FinishReason, where set, are stored in the metadata as those of Finalize.
+	Usage        *Usage
+	FinishReason string
+	Settings     json.RawMessage
 }
 
 // DecideExtend decides an extension, which NormalExtend has checked. The first extension of an id stands.
@@ -273,7 +278,7 @@ func (s *State) DecideExtend(c Extend) Decision {
 	if refusal == nil {
 		return Decision{Facts: []events.Fact{&events.TurnExtended{
 			TurnID: c.TurnID, SessionID: c.SessionID, ExtensionID: c.ExtensionID, Extension: c.Extension,
-			Metadata: c.Metadata,
+			Metadata: c.Metadata, Settings: c.Settings,
 		}}}
 	}
 	if refusal.Code == CodeTurnReplaced {
@@ -310,6 +315,10 @@ func (p Policy) NormalExtend(c Extend) (Extend, []string, error) {
 	}
 	c.QuestionNeutral, c.AnswerNeutral = cleanText(c.QuestionNeutral), cleanText(c.AnswerNeutral)
 	metadata, dropped, err := p.filter(c.Metadata)
+	if err != nil {
+		return c, nil, err
+	}
+	noteAnswer(metadata, c.FinishReason, c.Usage)
 	c.Metadata = object(metadata)
-	return c, dropped, err
+	return c, dropped, nil
 }

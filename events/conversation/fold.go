@@ -1,7 +1,9 @@
 package conversation
 
 import (
+	"encoding/json"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -208,7 +210,7 @@ func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
 	t := &Turn{
 		ID: f.TurnID, RequestID: f.RequestID, Status: Pending, Version: 1,
 		Place: e.Position.Seq, Started: e.Position.Seq, CreatedAt: e.Time, startDigest: e.Digest,
-		startSent: sentDigest(e), TranslateChat: f.TranslateChat,
+		startSent: sentDigest(e), TranslateChat: f.TranslateChat, asked: len(f.Settings) > 0,
 	}
 	s.fill(t, f)
 	s.insert(t)
@@ -232,11 +234,31 @@ func (s *State) finalize(e events.Recorded, f *events.TurnFinalized) Change {
 // sentDigest returns a digest of the time that the sender of an event stated.
 func sentDigest(e events.Recorded) uint32 { return uint32(events.Digest([]byte(e.SentAt))) } //nolint:gosec // cut off
 
-// fill adds the texts of a fact to a turn, unless the state is slim.
+// fill adds the texts of a fact to a turn, unless the state is slim, and counts their messages.
 func (s *State) fill(t *Turn, f events.Fact) {
 	if !s.slim {
 		s.rules().Fill(t, f)
 	}
+	texts := events.TextsOf(f)
+	if q := texts.Question; q != nil {
+		t.messages = countMessages(q.QuestionMessages, q.QuestionNeutral)
+	}
+	if a := texts.Answer; a != nil {
+		t.messages = countMessages(a.AnswerMessages, a.AnswerNeutral)
+	}
+	if x := texts.Extension; x != nil {
+		t.messages = uint16(min(int(t.messages)+int(countMessages(x.Messages, "")), math.MaxUint16)) //nolint:gosec // cut
+	}
+}
+
+// countMessages counts the messages of a half, up to 65,535. A text without messages is one.
+func countMessages(messages json.RawMessage, text string) uint16 {
+	var list []struct{}
+	_ = json.Unmarshal(messages, &list) // none are none
+	if len(list) == 0 && text != "" {
+		return 1
+	}
+	return uint16(min(len(list), math.MaxUint16)) //nolint:gosec // cut
 }
 
 // stated judges a fact that a turn has already. The same words are a duplicate, and other words are an anomaly. For a
@@ -286,7 +308,7 @@ func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
 		TranslateChat: f.TranslateChat,
 	}
 	s.fill(t, f)
-	old.Status, old.ReplacedBy = Replaced, t.ID
+	old.Status, old.ReplacedBy, old.messages = Replaced, t.ID, 0
 	s.insert(t)
 	return Change{Kind: Corrected, Turn: t, Turns: []*Turn{old}}
 }

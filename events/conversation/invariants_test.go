@@ -104,6 +104,29 @@ func (m *machine) final(t *rapid.T) {
 	m.slim(t)
 	m.cloned(t)
 	m.erased(t)
+	m.summaryless(t)
+}
+
+// summaryless: without its summaries the session is the same but for them, and so is what each other event did.
+func (m *machine) summaryless(t *rapid.T) {
+	without := conversation.New(m.session, m.rules)
+	for _, e := range m.log {
+		if e.Type == events.TypeSessionSummarized {
+			continue
+		}
+		got, want := without.Fold(e), m.changes[e.Position.Seq]
+		want.VoidsSummary = false
+		if m.describe(got) != m.describe(want) {
+			t.Fatalf("event %d is %s without summaries, and %s with them", e.Position.Seq, m.describe(got),
+				m.describe(want))
+		}
+	}
+	live := m.live.Clone()
+	live.KeepSummaries(func(conversation.Summary) bool { return false })
+	live.Applied, without.Applied = 0, 0
+	if got, want := m.show(without), m.show(live); got != want || !live.Same(without) {
+		t.Fatalf("without summaries:\n%s\nwith them:\n%s", got, want)
+	}
 }
 
 // slim: a state without texts agrees in everything else.
@@ -165,7 +188,7 @@ func (m *machine) erased(t *rapid.T) {
 	}
 	replaced := m.covered(func(e events.Recorded) bool {
 		return e.Type == events.TypeSessionDescribed && e.Position.Seq != m.live.Description().DescribedAt ||
-			e.Type == events.TypeSessionSummarized && !m.stands(e)
+			isSummary(e) && !m.stands(e)
 	})
 	for _, seq := range replaced[:rapid.IntRange(0, len(replaced)).Draw(t, "replaced so far")] {
 		gone[seq] = true
@@ -184,6 +207,12 @@ func (m *machine) erased(t *rapid.T) {
 		m.world.fold(func(e events.Recorded) bool { return !gone[e.Position.Seq] })); d != "" {
 		t.Fatalf("without the erased events %v the session is another:\n%s", gone, d)
 	}
+}
+
+// isSummary reports whether an event brings the text of a summary.
+func isSummary(e events.Recorded) bool {
+	f, is := e.Fact.(*events.SessionSummarized)
+	return is && !f.Void
 }
 
 // erases reports whether an event redacted or pruned a turn with the tombstones and the mark that a decision gives it.

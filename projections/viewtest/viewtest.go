@@ -82,6 +82,9 @@ func DrawFact(rt *rapid.T) events.Fact {
 		}
 		return f
 	case "summarize":
+		if rapid.IntRange(0, 4).Draw(rt, "void") == 0 {
+			return &events.SessionSummarized{SessionID: session, RequestID: request, Void: true}
+		}
 		return &events.SessionSummarized{SessionID: session, RequestID: request, SummaryNeutral: words,
 			TurnIDs: []uuid.UUID{id}}
 	case "fork":

@@ -87,6 +87,7 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 		}
 	}
 	var covered []uint64
+	var summaries []*events.SessionSummarized
 	counts := map[uint64]int{}
 	for r, err := range e.log.Session(ctx, session, 0, upTo.Seq-1) {
 		if err != nil {
@@ -100,6 +101,9 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 		if r.Position.Seq < by {
 			covered = append(covered, r.Position.Seq)
 			counts[by]++
+			if f, is := r.Fact.(*events.SessionSummarized); is {
+				summaries = append(summaries, f)
+			}
 		}
 	}
 	if len(covered) == 0 {
@@ -120,6 +124,9 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 				return false, err
 			}
 		}
+	}
+	if err := e.noteVoid(ctx, state, slices.Values(summaries)); err != nil {
+		return false, err
 	}
 	return true, e.overwrite(ctx, session, upTo, covered)
 }

@@ -31,14 +31,15 @@ type session struct {
 // folded is the folded state of a session that the service holds.
 type folded struct {
 	state *conversation.State
-	// questionBytes counts the bytes of the questions that the state holds.
+	// questionBytes counts the bytes of the questions that the state holds, and of the calls.
 	questionBytes int
+	calls         calls
 }
 
 // fold folds an event that the session does not have yet.
 func (x *folded) fold(e events.Recorded) conversation.Change {
 	c, grown := fold(x.state, e)
-	x.questionBytes += grown
+	x.questionBytes += grown + x.calls.note(e)
 	return c
 }
 
@@ -165,7 +166,12 @@ func fold(state *conversation.State, e events.Recorded) (c conversation.Change, 
 		c.Turn.Question = state.Allowed(&f.Question)
 		return c, size(c.Turn.Question)
 	}
-	if c.Kind == conversation.Answered || c.Kind == conversation.WasExtended { // an extended one is read from the log
+	switch {
+	case c.Kind == conversation.WasExtended && c.Turn.Status == conversation.Pending:
+		grown = -size(c.Turn.Question)
+		state.Extend(c.Turn, e.Fact)
+		grown += size(c.Turn.Question)
+	case c.Kind == conversation.Answered:
 		grown = -size(c.Turn.Question)
 		c.Turn.Question = nil
 	}

@@ -23,6 +23,7 @@ const (
 	mostName     = 300
 	frame        = 300
 	frameOfEvent = 900
+	frameOfLink  = 40
 )
 
 // shownText is a text, or its beginning.

@@ -8,22 +8,24 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// Bounds of the form of a sign-in. A browser keeps no cookie of more than 4 KiB, so no key may be longer.
+// Bounds of forms. A browser keeps no cookie of more than 4 KiB, so no key may be longer.
 const (
-	mostForm = 16 << 10
-	mostKey  = 2500
+	mostSignIn = 16 << 10
+	mostKey    = 2500
+	// mostForm bounds other forms: a turn's texts may be as long as the API takes them, and a form's encoding may take
+	// three bytes for one.
+	mostForm = 4 << 20
 )
 
 // errForm says that a form is malformed.
 var errForm = errors.New("the form can't be read")
 
 // readForm reads the body of a form.
-func readForm(r *http.Request) (url.Values, error) {
-	raw, err := wire.ReadBody(r, mostForm)
+func readForm(r *http.Request, most int64) (url.Values, error) {
+	raw, err := wire.ReadBody(r, most)
 	if err != nil {
 		return nil, err
 	}
@@ -36,24 +38,14 @@ func readForm(r *http.Request) (url.Values, error) {
 
 // signIn takes a key, and answers with a cookie.
 func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
-	form, err := readForm(r)
+	form, err := readForm(r, mostSignIn)
 	if err != nil {
 		return err
 	}
 	if s.cfg.Auth != nil {
-		key := strings.TrimSpace(form.Get("key"))
-		if key == "" || len(key) > mostKey {
-			return access.ErrUnauthenticated
-		}
-		caller, err := s.cfg.Auth.Authenticate(r.Context(), key)
-		if err != nil {
+		if err := s.admit(w, r, strings.TrimSpace(form.Get("key"))); err != nil {
 			return err
 		}
-		c := wire.CallOf(r.Context())
-		c.Caller = caller
-		c.Prominent()
-		now := s.cfg.Now()
-		s.setCookie(w, r, pass{key, now, now})
 	}
 	http.Redirect(w, r, within(form.Get("to")), http.StatusSeeOther)
 	return nil
@@ -107,7 +99,7 @@ func newCookie(r *http.Request, value string, age time.Duration) *http.Cookie {
 }
 
 func (s *surface) setCookie(w http.ResponseWriter, r *http.Request, p pass) {
-	http.SetCookie(w, newCookie(r, s.seal.close(p), longest))
+	http.SetCookie(w, newCookie(r, s.seal.close(cookiePurpose, p), longest))
 }
 
 func clearCookie(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +112,8 @@ func (s *surface) passOf(r *http.Request) (pass, bool) {
 	if len(found) != 1 || s.cfg.Now == nil {
 		return pass{}, false
 	}
-	p, ok := s.seal.open(found[0].Value)
+	var p pass
+	ok := s.seal.open(cookiePurpose, found[0].Value, &p)
 	return p, ok && p.valid(s.cfg.Now())
 }
 
