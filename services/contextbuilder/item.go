@@ -43,7 +43,9 @@ func (m Message) onlyCalls() bool {
 	return m.role == roleAssistant && m.silent() && len(m.stored.ToolCalls) > 0
 }
 
-func (m Message) silent() bool { return len(m.stored.Content) == 0 || string(m.stored.Content) == "null" }
+func (m Message) silent() bool {
+	return len(m.stored.Content) == 0 || string(m.stored.Content) == "null"
+}
 
 // and returns the message with the calls of another one behind its own.
 func (m Message) and(more Message) Message {

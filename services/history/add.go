@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -97,7 +98,8 @@ func (a *adding) run(
 	if err != nil {
 		return services.AddedMessages{}, err
 	}
-	defer leave()
+	a.yield = sync.OnceFunc(leave)
+	defer a.yield()
 	var v verdict
 	for {
 		v, err = a.writing.run(ctx, first, func(st *conversation.State) conversation.Decision { return a.next(st, plan) })

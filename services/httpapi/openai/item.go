@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"net/http"
 	"slices"
 
@@ -114,13 +115,17 @@ func (s *surface) listItems(ctx context.Context, r *http.Request, _ http.Header)
 // page returns a page of a conversation's items.
 func (s *surface) page(ctx context.Context, id string, p paging) (page []items.Item, more bool, err error) {
 	// Each turn that is shown has an item, so the newest page is in so many turns.
-	all, whole, err := s.listed(ctx, id, p.limit+1, p.asc)
+	turns := p.limit + 1
+	if p.asc {
+		turns = allTurns
+	}
+	all, whole, err := s.listed(ctx, id, turns)
 	if err != nil {
 		return nil, false, err
 	}
 	page, more, found := cutPage(all, p)
 	if !whole && !(found && more) {
-		if all, _, err = s.listed(ctx, id, 0, p.asc); err != nil {
+		if all, _, err = s.listed(ctx, id, allTurns); err != nil {
 			return nil, false, err
 		}
 		page, more, found = cutPage(all, p)
@@ -148,26 +153,39 @@ func cutPage(all []items.Item, p paging) (page []items.Item, more, found bool) {
 	return all[:n], len(all) > n, true
 }
 
-// listed returns a conversation's items: of its last turns, or if turns is 0 or whole is wanted, of all. It reports
-// whether they are all.
-func (s *surface) listed(ctx context.Context, id string, turns int, whole bool) (all []items.Item, isAll bool, err error) {
-	ask := services.Ask{SessionID: id, Shown: turns, Pending: true, AllTurns: turns == 0}
+// allTurns is more turns than any session has.
+const allTurns = math.MaxInt32
+
+// listed returns the items of a conversation's last turns, at least so many if it has them. It reports whether they are
+// all.
+func (s *surface) listed(ctx context.Context, id string, turns int) (all []items.Item, whole bool, err error) {
+	ask := services.Ask{SessionID: id, Shown: turns, Pending: true}
 	reading, err := s.read(ctx, ask)
+	branch := err == nil && reading.State.Fork().Root != ""
+	if err == nil && !branch && reading.State.Boundary != reading.State.ResetAt { // a silence hides nothing here
+		ask.AllTurns = true
+		reading, err = s.read(ctx, ask)
+	}
 	if err != nil {
 		return nil, false, err
 	}
-	st := reading.State
-	isAll = ask.AllTurns || st.Whole
-	if !isAll && (whole || st.Boundary != st.ResetAt) { // a silence hides nothing here
-		return s.listed(ctx, id, 0, whole)
+	st, shown := reading.State, 0
+	begin := st.ResetAt
+	if branch {
+		begin = st.Boundary // of all that the branch shares
 	}
 	for _, t := range st.Turns {
-		session, partition, inherited := st.Origin(t, reading.Position.Partition)
-		if inherited || t.Place > st.ResetAt {
-			all = append(all, s.ids.OfTurn(session, partition, t)...)
+		if t.Place <= begin {
+			continue
 		}
+		if st.Shown(t) {
+			shown++
+		}
+		session, partition, _ := st.Origin(t, reading.Position.Partition)
+		all = append(all, s.ids.OfTurn(session, partition, t)...)
 	}
-	return all, isAll, nil
+	whole = turns == allTurns || st.Whole || !branch && shown == st.ShownFinalized+st.ShownPending
+	return all, whole, nil
 }
 
 func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
@@ -184,8 +202,8 @@ func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (
 
 // item finds an item of a conversation, first among the newest.
 func (s *surface) item(ctx context.Context, conversationID, id string) (items.Item, error) {
-	for _, turns := range []int{defaultLimit, 0} {
-		all, whole, err := s.listed(ctx, conversationID, turns, false)
+	for _, turns := range []int{defaultLimit, allTurns} {
+		all, whole, err := s.listed(ctx, conversationID, turns)
 		if err != nil {
 			return nil, err
 		}
