@@ -50,7 +50,7 @@ tested:
 test: deps tested ## run every test with the race detector, on real PostgreSQL, Redis and NATS
 	RAPID_SEED=$(SEED) CGO_ENABLED=1 $(GO) test -race -count=1 -p $(P) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 
-# The packages come by the lock file from npm's registry. TURNLEDGER_OPENAI_DOCUMENT names OpenAI's own document, which
+# The packages come by the lock file from npm's registry. TURNLEDGER_TEST_OPENAPI names OpenAI's own document, which
 # every answer is then compared with.
 test-clients: tested ## run the official JavaScript clients against the binary (Node 20 or newer, npm)
 	@node -e 'if (parseInt(process.versions.node) < 20) throw new Error("Node 20 or newer is needed")'

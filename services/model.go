@@ -1,6 +1,7 @@
 package services
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 
@@ -122,4 +123,25 @@ func (a ModelAnswer) Text() string {
 		}
 	}
 	return b.String()
+}
+
+// Prompt is what is sent to the model: messages in the model's format, in the Anthropic format with the system text
+// apart, and what the caller asks of the answer.
+type Prompt struct {
+	System   string
+	Messages []json.RawMessage
+	ModelOptions
+	// Conversation is the session's id, for traces. Models do not get it.
+	Conversation string
+}
+
+// Model answers prompts.
+type Model interface {
+	// Name is shown to clients.
+	Name() string
+	// Format of the prompts that it takes.
+	Format() Format
+	// Answer calls emit with each piece of the answer as it arrives. With an error the answer is incomplete. The
+	// error's text may be logged: it holds nothing of the prompt or the answer.
+	Answer(ctx context.Context, p Prompt, emit func(AnswerPiece)) (ModelAnswer, error)
 }

@@ -69,6 +69,7 @@ type app struct {
 	traces   *tracing.Provider
 	steps    *httpwire.Steps
 	chatting *chat.Service // nil without the role
+	model    chat.Model
 	registry *prometheus.Registry
 	metrics  *runner.Metrics
 	// still stops everything that follows the log; replaced is closed when the app is to be opened again.
@@ -214,7 +215,7 @@ func (a *app) serve() error {
 		c.Chat = a.chat(reader, builder)
 	}
 	v1.Mount(api, c)
-	a.mountOpenAI(api, c, reader)
+	a.mountOpenAI(api, c, reader, builder)
 	if a.hasConsole() {
 		a.mountConsole(api, c)
 	}
@@ -247,12 +248,12 @@ func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) service
 	model := models.New(a.cfg.ModelAPI, endpoint.Config{
 		URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence,
 	})
+	a.model = chat.SteppedModel{
+		Model: model, Steps: a.steps,
+		Measures: chat.NewMeasures(a.registry, models.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
+	}
 	a.chatting = chat.New(chat.Config{
-		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder,
-		Model: chat.SteppedModel{
-			Model: model, Steps: a.steps,
-			Measures: chat.NewMeasures(a.registry, models.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
-		},
+		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder, Model: a.model,
 		Presence: presence.New(a.store.NC, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
 		Summaries: a.cfg.SummaryURL != "",
 	})

@@ -9,9 +9,12 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/models"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/items"
 )
 
 // keepItemKey sets the key of the ids of items, which all processes share. It can't be set by hand: with another one,
@@ -26,7 +29,9 @@ func (a *app) keepItemKey(ctx context.Context) error {
 }
 
 // mountOpenAI adds OpenAI's API, which writes and reads through the ports of the native one.
-func (a *app) mountOpenAI(api *httpwire.API, native v1.Config, reader services.SessionReader) {
+func (a *app) mountOpenAI(
+	api *httpwire.API, native v1.Config, reader services.SessionReader, builder services.ContextBuilder,
+) {
 	c := openai.Config{
 		SessionWrites: native.SessionWrites, Turns: native.Turns, Erasures: native.Erasures, Sessions: native.Sessions,
 		Lists: native.Lists, SessionAt: a.sessionAt, Key: a.itemKey, Strict: a.cfg.OpenAIStrict,
@@ -41,6 +46,11 @@ func (a *app) mountOpenAI(api *httpwire.API, native v1.Config, reader services.S
 			name = chat.Echo{}.Name()
 		}
 		c.Models = []string{name}
+		c.Responses = respond.New(respond.Config{
+			Turns: a.history, Log: a.store.Log, Sessions: reader, Contexts: builder, Answers: a.chatting, Model: a.model,
+			Count: a.tokens, IDs: items.Minter{Key: a.itemKey},
+		})
+		c.HostedTools = a.cfg.ModelAPI == models.Responses && a.cfg.ModelURL != ""
 	}
 	openai.Mount(api, c)
 }

@@ -1,9 +1,9 @@
-// Checks answers against OpenAI's own document, which is not in this repository: TURNLEDGER_OPENAI_DOCUMENT names it.
+// Checks answers against OpenAI's own document, which is not in this repository: TURNLEDGER_TEST_OPENAPI names it.
 // Without it the clients' own checks are all there is.
 import { readFileSync } from "node:fs";
 import Ajv from "ajv/dist/2020.js";
 
-const file = process.env.TURNLEDGER_OPENAI_DOCUMENT;
+const file = process.env.TURNLEDGER_TEST_OPENAPI;
 const document = file ? JSON.parse(readFileSync(file, "utf8")) : undefined;
 const checks = new Map();
 

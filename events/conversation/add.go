@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,11 @@ import (
 type AddMessages struct {
 	SessionID, RequestID string
 	Messages             []AddedMessage
+	// Settings are those of the last fact, which asks a model with them: the turn's question takes no more messages.
+	Settings json.RawMessage
+	// After, above 0, is the last event that brought the session texts (State.LastText). If others came since, nothing
+	// is added.
+	After uint64
 	// Now decides whether an anonymous session was silent for too long.
 	Now time.Time
 }
@@ -71,8 +77,24 @@ func (s *State) DecideAdd(c AddMessages) Added {
 		return Added{Decision: Decision{Err: ErrSessionErased}}
 	case !s.Found():
 		return Added{Decision: Decision{Err: ErrSessionNotFound}}
+	case c.After > 0 && s.LastText() != c.After:
+		return Added{Decision: Decision{Err: ErrWentOn}}
 	}
 	return s.Add(c)
+}
+
+// ErrWentOn: others have added to the session since.
+var ErrWentOn = errors.New("the session went on meanwhile")
+
+// LastText returns the sequence of the session's last event that brought its turns texts, or 0. What redacts a turn, or
+// describes the session, is none.
+func (s *State) LastText() (last uint64) {
+	for _, t := range s.Turns {
+		if _, _, inherited := s.Origin(t, 0); !inherited {
+			last = max(last, t.Last())
+		}
+	}
+	return last
 }
 
 // Add is DecideAdd for a session that need not exist yet.
@@ -140,7 +162,8 @@ func hasUser(messages json.RawMessage) bool {
 // asking reports whether the question of the turn may be extended.
 func (g *growing) asking() bool {
 	known := g.Turn == nil || g.Turn.Question != nil
-	return g.pending && known && g.count < longestRun && len(g.question) < mostWords
+	asked := g.Turn != nil && g.asked
+	return g.pending && known && !asked && g.count < longestRun && len(g.question) < mostWords
 }
 
 // adding is an append that grows message by message.
@@ -167,6 +190,7 @@ type addedFact struct {
 	size     int
 	messages []json.RawMessage
 	words    string
+	settings json.RawMessage
 }
 
 func (a *adding) request(i int) string { return fmt.Sprintf("%s#%d", a.RequestID, i) }
@@ -257,7 +281,10 @@ func (a *adding) put(g *growing, m AddedMessage) {
 
 func (a *adding) added() Added {
 	out := Added{At: a.at, Decision: Decision{Expect: true}}
-	for _, f := range a.facts {
+	for i, f := range a.facts {
+		if i == len(a.facts)-1 {
+			f.settings = a.Settings
+		}
 		out.Facts, out.Bases = append(out.Facts, f.fact(a.SessionID)), append(out.Bases, f.base)
 	}
 	return out
@@ -270,11 +297,12 @@ func (f *addedFact) fact(session string) events.Fact {
 	case f.starts:
 		return &events.TurnStarted{
 			TurnID: f.id, SessionID: session, RequestID: f.request,
-			Question: events.Question{QuestionNeutral: f.words, QuestionMessages: messages},
+			Question: events.Question{QuestionNeutral: f.words, QuestionMessages: messages}, Settings: f.settings,
 		}
 	case f.finishes:
 		c := Finalize{
 			SessionID: session, TurnID: f.id, Answer: events.Answer{AnswerNeutral: f.words, AnswerMessages: messages},
+			Settings: f.settings,
 		}
 		return c.fact(f.turn.Turn != nil && f.turn.TranslateChat)
 	}
@@ -284,5 +312,5 @@ func (f *addedFact) fact(session string) events.Fact {
 	} else {
 		x.AnswerNeutral = f.words
 	}
-	return &events.TurnExtended{TurnID: f.id, SessionID: session, ExtensionID: f.request, Extension: x}
+	return &events.TurnExtended{TurnID: f.id, SessionID: session, ExtensionID: f.request, Extension: x, Settings: f.settings}
 }

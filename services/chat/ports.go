@@ -2,7 +2,6 @@ package chat
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/google/uuid"
 
@@ -49,23 +48,14 @@ type Contexts interface {
 	services.ContextBuilder
 }
 
-// Prompt is what is sent to the model: messages in the model's format, in the Anthropic format with the system text
-// apart, and what the caller asks of the answer.
-type Prompt struct {
-	System   string
-	Messages []json.RawMessage
-	services.ModelOptions
-	// Conversation is the session's id, for traces. Models do not get it.
-	Conversation string
-}
-
-// Model answers prompts.
-type Model interface {
-	// Name is shown to clients.
-	Name() string
-	// Format of the prompts that it takes.
-	Format() services.Format
-	// Answer calls emit with each piece of the answer as it arrives. With an error the answer is incomplete. The
-	// error's text may be logged: it holds nothing of the prompt or the answer.
-	Answer(ctx context.Context, p Prompt, emit func(services.AnswerPiece)) (services.ModelAnswer, error)
-}
+// The nouns of models and of their work, which other services use, too.
+type (
+	// Prompt is what is sent to a model.
+	Prompt = services.Prompt
+	// Model answers prompts.
+	Model = services.Model
+	// Work is a step that a model has to answer.
+	Work = services.Work
+	// Task is a Work with its place.
+	Task = services.Task
+)

@@ -57,9 +57,7 @@ func (r *Reader) compose(ctx context.Context, ask services.Ask, reading services
 	}
 	from := make([]*conversation.State, len(list))
 	for i, g := range list {
-		if s := found[g.SessionID]; s.IsOf(fork.Root) {
-			from[i] = s
-		}
+		from[i] = found[g.SessionID]
 	}
 	reading.State.Inherit(list, from, most)
 	return reading, nil
@@ -305,9 +303,7 @@ func (p past) inherit(ctx context.Context, r *Reader, m moment, reading *service
 		if err != nil {
 			return err
 		}
-		if s.today.IsOf(fork.Root) {
-			then[i], today[i] = s.then, s.today
-		}
+		then[i], today[i] = s.then, s.today
 		if g.SessionID == fork.Root {
 			root(s)
 		}
@@ -322,7 +318,7 @@ func (p past) inherit(ctx context.Context, r *Reader, m moment, reading *service
 	if p.today.Erased == 0 {
 		p.today.Inherit(list, today, math.MaxInt)
 	}
-	p.then.Inherit(conversation.Held(list, then, today), then, math.MaxInt)
+	p.then.InheritThen(then, today)
 	return nil
 }
 

@@ -236,7 +236,7 @@ func (r *Retention) silent(ctx context.Context, s *sweep, id string, cut uint64)
 	if state.Identity != "" && s.kind == "" || state.Description().Kind != s.kind || state.Erased != 0 || len(all) == 0 {
 		return nil
 	}
-	if shares, err := living(ctx, r.log, r.cfg.Rules, state); shares || err != nil {
+	if shares, err := living(ctx, r.log, r.cfg.Rules, id); shares || err != nil {
 		s.held = append(s.held, id)
 		return err
 	}

@@ -78,6 +78,6 @@ for (const stream of [false, true]) {
 }
 
 test("every answer was as OpenAI's document says", (t) => {
-  if (!spy.complete) return t.skip("set TURNLEDGER_OPENAI_DOCUMENT to OpenAI's document");
+  if (!spy.complete) return t.skip("set TURNLEDGER_TEST_OPENAPI to OpenAI's document");
   assert.ok(spy.count > 50, `only ${spy.count} were looked at`);
 });

@@ -38,12 +38,17 @@ type Answer struct {
 // Call is a call of a tool, whose arguments are sent in two pieces.
 type Call struct{ ID, Name, Arguments string }
 
-// Usage that each answer reports: 5 of the 12 tokens of the prompt came from a cache, and 3 of the 7 tokens of the
-// answer were reasoning.
-const (
-	UsedInput, UsedCached     = 12, 5
-	UsedOutput, UsedReasoning = 7, 3
-)
+// UsedInput are the tokens of the prompt that each answer reports.
+const UsedInput = 12
+
+// UsedCached are those of them that came from a cache.
+const UsedCached = 5
+
+// UsedOutput are the tokens of the answer.
+const UsedOutput = 7
+
+// UsedReasoning are those of them that were reasoning.
+const UsedReasoning = 3
 
 // ModelName is the name of the model that an answer reports.
 const ModelName = "model-of-the-endpoint"

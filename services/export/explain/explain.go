@@ -87,7 +87,7 @@ func New(sessionID string, turn uuid.UUID, log Log, texts Texts) (*Explanation, 
 		if origins[i], err = read(g.SessionID, log); err != nil {
 			return nil, err
 		}
-		if origins[i].today.IsOf(own.today.Fork().Root) && origins[i].today.Shares(g, turn) {
+		if origins[i].today.Shares(own.today.Fork().Root, g, turn) {
 			x, err := New(g.SessionID, turn, log, texts)
 			if err == nil {
 				x.Inherited = true

@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -129,6 +130,9 @@ const noAnswer = "The log did not answer; the same request again finds out wheth
 func errorOf(err error) *apiError {
 	if own, ok := errors.AsType[*apiError](err); ok {
 		return own
+	}
+	if refused, ok := errors.AsType[*respond.Refusal](err); ok {
+		return refusal(refused.Status, refused.Param, refused.Code, refused.Message)
 	}
 	if scopes, ok := errors.AsType[*wire.MissingScopes](err); ok {
 		return refusal(http.StatusForbidden, "", "insufficient_permissions",

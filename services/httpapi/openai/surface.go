@@ -31,6 +31,9 @@ type Config struct {
 	// Key makes the ids of items, and the digests by which a repeated call is known. All processes on a log need the
 	// same one, for ever.
 	Key []byte
+	// Responses answers with a model; nil in a process without one. HostedTools: the model knows tools of its own.
+	Responses   Responder
+	HostedTools bool
 	// Models are the names of the models that answer.
 	Models []string
 	// Strict refuses what OpenAI refuses and this surface would take.
@@ -62,6 +65,7 @@ func (c Config) withDefaults() Config {
 
 // surface is OpenAI's API.
 type surface struct {
+	api    *wire.API
 	cfg    Config
 	ids    items.Minter
 	began  time.Time
@@ -79,7 +83,7 @@ func Form() wire.Surface {
 // Mount adds the surface to an API; it does no I/O.
 func Mount(api *wire.API, cfg Config) {
 	cfg = cfg.withDefaults()
-	s := &surface{cfg: cfg, ids: items.Minter{Key: cfg.Key}, began: cfg.Now()}
+	s := &surface{api: api, cfg: cfg, ids: items.Minter{Key: cfg.Key}, began: cfg.Now()}
 	s.declare()
 	form := Form()
 	form.Routes = s.routes
@@ -116,6 +120,7 @@ func (s *surface) declare() {
 	s.call(http.MethodGet, models, 0, true, "", anybody, s.listModels)
 	s.call(http.MethodGet, models+"/{model}", 0, true, "", anybody, s.getModel)
 	s.list(reads)
+	s.declareResponses()
 }
 
 // list adds the list of conversations, which callers of two scopes may ask for.

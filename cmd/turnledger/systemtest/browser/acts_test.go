@@ -62,7 +62,7 @@ func TestTheSliderOfAnExplanation(t *testing.T) {
 	links := w.hrefs("article h3 a[href*='/turns/']")
 	w.visit(links[0], http.StatusOK)
 	require.Equal(t, "1", w.text("#nth"))
-	w.do(chromedp.Focus("#n", chromedp.ByQuery), chromedp.KeyEvent(kb.ArrowRight))
+	w.do(chromedp.Focus(chromedp.CSS("#n")), chromedp.KeyEvent(kb.ArrowRight))
 	w.until(`location.pathname !== "` + links[0] + `"`)
 	require.Equal(t, "2", w.text("#nth"))
 	require.Contains(t, w.text("#explained"), "What did he do there?")

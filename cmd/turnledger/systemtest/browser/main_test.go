@@ -65,12 +65,12 @@ func (c *chromium) start(t testing.TB) context.Context {
 	c.once.Do(func() {
 		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 			chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
-			chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("hide-scrollbars", true))
+			chromedp.Flag("hide-scrollbars", true))
 		ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
 		c.ends = append(c.ends, end)
 		c.ctx, end = chromedp.NewContext(ctx)
 		c.ends = append(c.ends, end)
-		c.err = chromedp.Run(c.ctx)
+		c.err = chromedp.Do(c.ctx)
 	})
 	require.NoError(t, c.err)
 	return c.ctx

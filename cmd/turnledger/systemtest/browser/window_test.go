@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -33,6 +34,10 @@ type window struct {
 	t      testing.TB
 	ctx    context.Context
 	origin string
+	// issuer is another origin that the window may ask.
+	issuer string
+	// scriptless: pages run no scripts, and so axe-core can't look at them.
+	scriptless bool
 
 	mu       sync.Mutex
 	problems []string
@@ -57,8 +62,8 @@ func (w *window) another() *window {
 func newWindow(t testing.TB, ctx context.Context, origin string) *window {
 	t.Helper()
 	w := &window{t: t, ctx: ctx, origin: origin}
-	chromedp.ListenTarget(ctx, w.note)
-	w.do(network.Enable())
+	require.NoError(t, chromedp.Listen(ctx, w.note))
+	command(w, network.Enable, network.EnableParams{})
 	w.shape(desk)
 	t.Cleanup(func() { w.clean("at the end") })
 	return w
@@ -71,11 +76,15 @@ func (w *window) note(event any) {
 		raw, _ := json.Marshal(e.Args)
 		problem = "console: " + string(raw)
 	case *runtime.EventExceptionThrown:
-		problem = "exception: " + e.ExceptionDetails.Error()
+		problem = "exception: " + fmt.Sprint(e.ExceptionDetails.Text, " ", e.ExceptionDetails.URL)
 	case *log.EventEntryAdded:
 		problem = "console: " + e.Entry.Text + " " + e.Entry.URL
 	case *network.EventRequestWillBeSent:
-		if u := e.Request.URL; u != w.origin && !strings.HasPrefix(u, w.origin+"/") && !strings.HasPrefix(u, "data:") {
+		u, own := e.Request.URL, false
+		for _, origin := range []string{w.origin, w.issuer} {
+			own = own || origin != "" && (u == origin || strings.HasPrefix(u, origin+"/"))
+		}
+		if !own && !strings.HasPrefix(u, "data:") {
 			problem = "request: " + u
 		}
 	}
@@ -127,26 +136,36 @@ func (w *window) shape(s shape) {
 	if s.dark {
 		scheme = "dark"
 	}
-	w.do(emulation.SetDeviceMetricsOverride(s.width, s.height, 1, false),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
-			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
-		}))
+	command(w, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: s.width, Height: s.height, DeviceScaleFactor: 1,
+	})
+	command(w, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme},
+	}})
 }
 
 // scripts switches the scripts of pages on or off.
 func (w *window) scripts(on bool) {
 	w.t.Helper()
-	w.do(emulation.SetScriptExecutionDisabled(!on))
+	w.scriptless = !on
+	command(w, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
 }
 
-func (w *window) do(actions ...chromedp.Action) {
+// command runs a command of the browser's protocol.
+func command[P, R any](w *window, c cdp.Command[P, R], p P) {
+	w.t.Helper()
+	_, err := chromedp.Call(w.ctx, c, p)
+	require.NoError(w.t, err)
+}
+
+// step is something that is done in a page.
+type step = chromedp.Action[chromedp.Void]
+
+func (w *window) do(steps ...step) {
 	w.t.Helper()
 	ctx, end := context.WithTimeout(w.ctx, patience)
 	defer end()
-	if chromedp.FromContext(w.ctx).Target == nil {
-		ctx = w.ctx // the first call opens the tab, which lives as long as its context
-	}
-	require.NoError(w.t, chromedp.Run(ctx, actions...))
+	require.NoError(w.t, chromedp.Do(ctx, steps...))
 }
 
 // visit opens a page of the origin, and requires its status.
@@ -156,11 +175,11 @@ func (w *window) visit(path string, status int) {
 }
 
 // leads does what leads to another page, and requires that page's status.
-func (w *window) leads(status int, actions ...chromedp.Action) {
+func (w *window) leads(status int, steps ...step) {
 	w.t.Helper()
 	ctx, end := context.WithTimeout(w.ctx, patience)
 	defer end()
-	answer, err := chromedp.RunResponse(ctx, actions...)
+	answer, err := chromedp.RunResponse(ctx, steps...)
 	require.NoError(w.t, err)
 	require.NotNil(w.t, answer)
 	require.EqualValues(w.t, status, answer.Status, answer.URL)
@@ -169,12 +188,22 @@ func (w *window) leads(status int, actions ...chromedp.Action) {
 	}
 }
 
-// eval evaluates an expression in the page.
+// eval evaluates an expression in the page; to may be nil.
 func (w *window) eval(expression string, to any) {
 	w.t.Helper()
-	w.do(chromedp.Evaluate(expression, to, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
-		return p.WithAwaitPromise(true)
-	}))
+	w.json("JSON.stringify(("+expression+") ?? null)", to)
+}
+
+// json evaluates an expression that is JSON, or a promise of it.
+func (w *window) json(expression string, to any) {
+	w.t.Helper()
+	ctx, end := context.WithTimeout(w.ctx, patience)
+	defer end()
+	raw, err := chromedp.Run(ctx, chromedp.Evaluate[string](expression, chromedp.EvalAwaitPromise))
+	require.NoError(w.t, err, expression[:min(len(expression), 300)])
+	if to != nil {
+		require.NoError(w.t, json.Unmarshal([]byte(raw), to))
+	}
 }
 
 func (w *window) text(selector string) (out string) {
@@ -210,27 +239,31 @@ func (w *window) until(expression string) {
 // click clicks what stays on the page; follow clicks what leads to another one.
 func (w *window) click(selector string) {
 	w.t.Helper()
-	w.do(chromedp.Click(selector, chromedp.ByQuery))
+	w.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
 func (w *window) follow(selector string, status int) {
 	w.t.Helper()
-	w.leads(status, chromedp.Click(selector, chromedp.ByQuery))
+	w.leads(status, chromedp.Click(chromedp.CSS(selector)))
 }
 
 func (w *window) fill(selector, value string) {
 	w.t.Helper()
-	w.do(chromedp.SetValue(selector, "", chromedp.ByQuery), chromedp.SendKeys(selector, value, chromedp.ByQuery))
+	w.eval(fmt.Sprintf(`document.querySelector(%q).value = ""`, selector), nil)
+	w.do(chromedp.SendKeys(chromedp.CSS(selector), value))
 }
 
-// barriers requires that axe-core finds no violation in the page.
+// barriers requires that axe-core finds no violation in the page. Without scripts it can't look.
 func (w *window) barriers(where string) {
 	w.t.Helper()
+	if w.scriptless {
+		return
+	}
 	source, err := axe()
 	require.NoError(w.t, err, "axe-core is not there: make deps installs it")
 	var found []string
-	w.eval(source+`;axe.run(document).then(r => r.violations.flatMap(v => v.nodes.map(n =>
-		v.id + ": " + v.help + " at " + n.target.join(" ") + ": " + (n.any[0] || n.all[0] || n.none[0] || {}).message)))`,
+	w.json(source+`;axe.run(document).then(r => JSON.stringify(r.violations.flatMap(v => v.nodes.map(n =>
+		v.id + ": " + v.help + " at " + n.target.join(" ") + ": " + (n.any[0] || n.all[0] || n.none[0] || {}).message))))`,
 		&found)
 	assert.Empty(w.t, found, where)
 }
@@ -252,7 +285,7 @@ func (w *window) shot(name string) {
 	if dir == "" {
 		return
 	}
-	var png []byte
-	w.do(chromedp.CaptureScreenshot(&png))
+	png, err := chromedp.Run(w.ctx, chromedp.CaptureScreenshot())
+	require.NoError(w.t, err)
 	require.NoError(w.t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
 }
