@@ -194,9 +194,7 @@ func (a *adding) ofFact(st *conversation.State, e events.Recorded) (out []servic
 			return nil
 		}
 		messages, answer = texts.Extension.Messages, texts.Extension.Half == events.HalfAnswer
-		if first = a.at(t.Started); answer {
-			first = a.at(t.Final)
-		}
+		first = a.at(t.Begun(texts.Extension.Half))
 	}
 	var list []json.RawMessage
 	_ = json.Unmarshal(messages, &list) // a fact that names no turn has none

@@ -3,12 +3,14 @@ package openai
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"net/http"
 	"slices"
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -159,33 +161,40 @@ const allTurns = math.MaxInt32
 // listed returns the items of a conversation's last turns, at least so many if it has them. It reports whether they are
 // all.
 func (s *surface) listed(ctx context.Context, id string, turns int) (all []items.Item, whole bool, err error) {
+	reading, turnsShown, whole, err := s.shownTurns(ctx, id, turns)
+	for _, t := range turnsShown {
+		session, partition, _ := reading.State.Origin(t, reading.Position.Partition)
+		all = append(all, s.ids.OfTurn(session, partition, t)...)
+	}
+	return all, whole, err
+}
+
+// shownTurns returns a conversation's last turns, at least so many if it has them. It reports whether they are all.
+func (s *surface) shownTurns(
+	ctx context.Context, id string, turns int,
+) (reading services.Reading, list []*conversation.Turn, whole bool, err error) {
 	ask := services.Ask{SessionID: id, Shown: turns, Pending: true}
-	reading, err := s.read(ctx, ask)
+	reading, err = s.read(ctx, ask)
 	branch := err == nil && reading.State.Fork().Root != ""
 	if err == nil && !branch && reading.State.Boundary != reading.State.ResetAt { // a silence hides nothing here
 		ask.AllTurns = true
 		reading, err = s.read(ctx, ask)
 	}
 	if err != nil {
-		return nil, false, err
+		return reading, nil, false, err
 	}
-	st, shown := reading.State, 0
+	st := reading.State
 	begin := st.ResetAt
 	if branch {
 		begin = st.Boundary // of all that the branch shares
 	}
 	for _, t := range st.Turns {
-		if t.Place <= begin {
-			continue
+		if t.Place > begin && (t.Status == conversation.Pending || t.Status == conversation.Finalized) {
+			list = append(list, t)
 		}
-		if st.Shown(t) {
-			shown++
-		}
-		session, partition, _ := st.Origin(t, reading.Position.Partition)
-		all = append(all, s.ids.OfTurn(session, partition, t)...)
 	}
-	whole = turns == allTurns || st.Whole || !branch && shown == st.ShownFinalized+st.ShownPending
-	return all, whole, nil
+	whole = turns == allTurns || st.Whole || !branch && len(list) == st.ShownFinalized+st.ShownPending
+	return reading, list, whole, nil
 }
 
 func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
@@ -215,4 +224,42 @@ func (s *surface) item(ctx context.Context, conversationID, id string) (items.It
 		}
 	}
 	return nil, refusal(http.StatusNotFound, "item_id", "", "The conversation has no item of the id in the path.")
+}
+
+// deleteItem takes an item out of its turn, and out of the log. If it was the only one, the turn is redacted.
+func (s *surface) deleteItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	id, gone := r.PathValue("conversation_id"), r.PathValue("item_id")
+	none := refusal(http.StatusNotFound, "item_id", "", "The conversation has no item of the id in the path.")
+	for _, turns := range []int{defaultLimit, allTurns} {
+		reading, list, whole, err := s.shownTurns(ctx, id, turns)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range list {
+			session, partition, _ := reading.State.Origin(t, reading.Position.Partition)
+			if indexOf(s.ids.OfTurn(session, partition, t), gone) < 0 {
+				continue
+			}
+			_, err := s.cfg.Turns.PruneTurn(ctx, conversation.Prune{
+				SessionID: id, TurnID: t.ID, Keep: func(m conversation.Message) json.RawMessage {
+					at := items.Address{
+						Position: events.Position{Partition: partition, Seq: m.Begun},
+						Answer:   m.Half == events.HalfAnswer, Message: m.Number,
+					}
+					return s.ids.Kept(session, at, m.Raw, gone)
+				},
+			})
+			if errors.Is(err, conversation.ErrMessageNotFound) || errors.Is(err, conversation.ErrTurnRedacted) {
+				return nil, none // another call was first
+			}
+			if err != nil {
+				return nil, err
+			}
+			return s.conversation(ctx, id)
+		}
+		if whole {
+			break
+		}
+	}
+	return nil, none
 }
