@@ -70,5 +70,7 @@ function plain(schema) {
     if (name === "discriminator" || name === "$recursiveRef" || name === "$recursiveAnchor") continue;
     out[name === "oneOf" ? "anyOf" : name] = plain(value);
   }
+  // OpenAI's own responses have "user": null where a request names none, which the document does not say.
+  if (out.properties?.user?.type === "string") out.properties.user.type = ["string", "null"];
   return out;
 }
