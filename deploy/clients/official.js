@@ -70,7 +70,11 @@ function plain(schema) {
     if (name === "discriminator" || name === "$recursiveRef" || name === "$recursiveAnchor") continue;
     out[name === "oneOf" ? "anyOf" : name] = plain(value);
   }
-  // OpenAI's own responses have "user": null where a request names none, which the document does not say.
-  if (out.properties?.user?.type === "string") out.properties.user.type = ["string", "null"];
+  // OpenAI's own server has null in these places, which the document does not say: a response without a user, and the
+  // first and last item of an empty list.
+  for (const name of ["user", "first_id", "last_id"]) {
+    const member = out.properties?.[name];
+    if (member?.type === "string") member.type = ["string", "null"];
+  }
   return out;
 }
