@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 
+	"github.com/turnledger/turnledger/services/access/login"
 	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/httpapi/console"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
@@ -42,6 +43,9 @@ func (a *app) mountConsole(api *httpwire.API, native v1.Config) {
 	c.Explain = explain.Service{Events: native.Events, Contexts: native.Contexts}
 	if a.callers != nil {
 		c.Auth = a.callers
+		if at, ok := a.cfg.Login(console.Callback); ok {
+			c.Login = login.New(at)
+		}
 	}
 	console.Mount(api, c)
 }

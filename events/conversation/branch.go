@@ -63,6 +63,8 @@ type rare struct {
 	// summaries are the summaries that counted when they were written. notStanding is how many of them don't stand.
 	summaries   []Summary
 	notStanding int
+	// voided are the ids of summaries that were void and have left the log, or are about to.
+	voided []uuid.UUID
 }
 
 func (s *State) more() rare {

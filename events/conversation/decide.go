@@ -202,7 +202,7 @@ func (s *State) DecideRedact(c Redact) Decision {
 	if t == nil {
 		return Decision{Err: ErrTurnNotFound}
 	}
-	if t.Redacted != 0 {
+	if s.current(t).Redacted != 0 {
 		return Decision{Turn: t, RestsOn: t.Redacted}
 	}
 	return Decision{Expect: true, Facts: []events.Fact{&events.TurnRedacted{

@@ -12,7 +12,7 @@ import (
 )
 
 // extension is one extension of a turn, with those before it. It never changes, since copies of the turn share it. What
-// a redaction leaves of it is its sequence.
+// a redaction leaves of it is its sequence. A prune of the turn stands among its extensions, without a half.
 type extension struct {
 	seq    uint64
 	id     string
@@ -45,7 +45,7 @@ func (x *extension) back() iter.Seq[*extension] {
 type Extended struct {
 	ID  string
 	Seq uint64
-	// Half is empty in a tombstone.
+	// Half is empty in a tombstone, and where the turn was pruned.
 	Half events.Half
 }
 
@@ -86,7 +86,7 @@ func (t *Turn) Last() uint64 {
 // extension returns the turn's extension of an id, or nil.
 func (t *Turn) extension(id string) *extension {
 	for x := range t.extended.back() {
-		if x.id == id {
+		if x.half != "" && x.id == id {
 			return x
 		}
 	}

@@ -14,10 +14,10 @@ type Change struct {
 	Kind Kind
 	// Reason of an anomaly is one word: a problem of the envelope, or a Code.
 	Reason string
-	// Turn is the turn that was started, answered or extended, or that replaces another one.
+	// Turn is the turn that was started, answered, extended or pruned, or that replaces another one.
 	Turn *Turn
-	// Turns are the versions that a redaction or an erasure covers, oldest first, or the turn that a correction
-	// replaces.
+	// Turns are the versions that a redaction or an erasure covers, oldest first, those that a pruned turn replaced, or
+	// the turn that a correction replaces.
 	Turns []*Turn
 	// Whole: the answer came in one append with its question, right behind it, so that the time between them is none
 	// that anybody waited.
@@ -77,7 +77,7 @@ func (s *State) Fold(e events.Recorded) Change {
 	switch c.Kind {
 	case Started, Answered, WasExtended, Linked, Corrected, Reset, Forked:
 		s.touch(e)
-	case Seen, Duplicate, Anomaly, TurnGone, Described, Summarized, Branched,
+	case Seen, Duplicate, Anomaly, Pruned, TurnGone, Described, Summarized, Branched,
 		Erased, Refused, Noted: // no activity in the conversation
 	}
 	c.NewBoundary = s.Boundary != before
@@ -104,7 +104,7 @@ func afterErasure(f events.Fact) Change {
 
 // count updates the counts. After a new boundary, only a turn that this event itself started is shown.
 func (s *State) count(c Change) {
-	if c.NewBoundary && c.Kind != TurnGone && c.Kind != Described {
+	if c.NewBoundary && c.Kind != TurnGone && c.Kind != Pruned && c.Kind != Described {
 		s.ShownFinalized, s.ShownPending = 0, 0
 	}
 	switch c.Kind {
@@ -124,7 +124,7 @@ func (s *State) count(c Change) {
 		}
 	case Erased:
 		s.Counts = Counts{}
-	case Seen, Duplicate, Anomaly, WasExtended, Linked, Corrected, Reset, Described, Summarized, Forked, Branched,
+	case Seen, Duplicate, Anomaly, WasExtended, Linked, Corrected, Pruned, Reset, Described, Summarized, Forked, Branched,
 		Refused, Noted:
 	}
 }
@@ -179,6 +179,8 @@ func (s *State) foldFact(e events.Recorded) Change {
 		return s.redact(e, f)
 	case *events.TurnCorrected:
 		return s.correct(e, f)
+	case *events.TurnPruned:
+		return s.prune(e, f)
 	case *events.SessionReset:
 		return s.reset(e, f)
 	case *events.SessionDescribed:
@@ -268,10 +270,13 @@ func stated(t *Turn, same bool, otherwise string) Change {
 	return contradicted(t, otherwise)
 }
 
-// contradicted judges a fact that contradicts a turn.
+// contradicted judges a fact that contradicts a turn. Of a pruned turn it may repeat what the turn has lost.
 func contradicted(t *Turn, otherwise string) Change {
-	if t.Status == Redacted {
+	switch {
+	case t.Status == Redacted:
 		return anomaly(CodeTurnRedacted)
+	case t.PrunedAt() != 0:
+		return anomaly(CodeTurnPruned)
 	}
 	return anomaly(otherwise)
 }

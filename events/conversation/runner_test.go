@@ -46,7 +46,8 @@ func (r *runner) line(line string) (string, error) {
 		d, err := time.ParseDuration(a.word(1))
 		r.clock = r.clock.Add(d)
 		return "", err
-	case "start", "finalize", "link", "redact", "correct", "reset", "describe", "summarize", "fork", "begin", "extend":
+	case "start", "finalize", "link", "redact", "correct", "reset", "describe", "summarize", "fork", "begin", "extend",
+		"prune":
 		return r.command(a)
 	case "normal":
 		return r.normal(args{words: a.words[1:], values: a.values})
@@ -180,6 +181,8 @@ func (r *runner) decide(s *conversation.State, a args) (conversation.Decision, e
 	case "extend":
 		c, _, err := policy.NormalExtend(r.extendOf(a))
 		return s.DecideExtend(c), err
+	case "prune":
+		return r.prune(s, r.pruneOf(a))
 	case "fork":
 		return r.fork(s, a)
 	case "begin":

@@ -54,13 +54,13 @@ func NormalSummarize(c Summarize) (Summarize, error) {
 }
 
 // DecideSummarize decides a summary, which NormalSummarize has checked. A branch must hold the turns that it shares
-// (Inherit). While the state knows that the request has made a summary that is void, the request makes no other: its
-// text may repeat a turn that was redacted since.
+// (Inherit). A request whose summary is void makes no other: its text may repeat a turn that was redacted since.
 func (s *State) DecideSummarize(c Summarize) Decision {
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}
 	}
-	earlier := s.Summary(events.SummaryID(c.Summary.SessionID, c.Summary.RequestID))
+	id := events.SummaryID(c.Summary.SessionID, c.Summary.RequestID)
+	earlier := s.Summary(id)
 	if earlier != nil && s.Stands(earlier) {
 		return Decision{RestsOn: earlier.At}
 	}
@@ -85,8 +85,8 @@ func (s *State) DecideSummarize(c Summarize) Decision {
 		}
 		f.TurnIDs = append(f.TurnIDs, t.ID)
 	}
-	if earlier != nil {
-		return Decision{Err: s.whyVoid(earlier)}
+	if earlier != nil || s.Voided(id) {
+		return Decision{Err: s.whyVoid(through)}
 	}
 	if c.Read != nil && !slices.Equal(c.Read, f.TurnIDs) {
 		return Decision{Err: ErrTurnReplaced}
@@ -108,14 +108,28 @@ func unsummarizable(t *Turn) *Refusal {
 	return nil
 }
 
-// whyVoid returns the refusal of a request whose summary is void although its last turn stands.
-func (s *State) whyVoid(m *Summary) error {
+// whyVoid returns the refusal of a request whose summary is void although the turn that it is to end with stands.
+func (s *State) whyVoid(through *Turn) *Refusal {
 	for _, t := range s.Turns {
-		if t.Place >= m.FromPlace && t.Place <= m.ThroughPlace && t.Status == Redacted {
-			return ErrTurnRedacted
+		if t.Place > s.Boundary && t.Place <= through.Place && t.Status == Redacted {
+			return errVoidByRedaction
 		}
 	}
-	return ErrTurnReplaced
+	return errVoid
+}
+
+// Voided reports whether the log says of a summary that it was void.
+func (s *State) Voided(id uuid.UUID) bool { return slices.Contains(s.more().voided, id) }
+
+// void notes that a summary is void for ever, and is to leave the log or has left it.
+func (s *State) void(id uuid.UUID) Change {
+	if s.Voided(id) {
+		return Change{Kind: Duplicate}
+	}
+	now := s.more()
+	now.voided = append(slices.Clip(now.voided), id)
+	s.rare = &now
+	return Change{Kind: Summarized}
 }
 
 // Summary returns the last summary of an id, whether or not it stands, or nil.
@@ -129,10 +143,24 @@ func (s *State) Summary(id uuid.UUID) *Summary {
 	return nil
 }
 
+// SummaryAt returns the summary that the event at a sequence states, if it counted, or nil.
+func (s *State) SummaryAt(seq uint64) *Summary {
+	list := s.more().summaries
+	for i := range list {
+		if list[i].At == seq {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
 // Stands reports whether a summary stands: the visible turns from the session's first through its last are exactly
-// those that it covers, all of them are finalized, and none was extended since. A branch that does not hold the turns
-// that it shares can tell this only of its own.
+// those that it covers, all of them are finalized, none was extended since, and the log does not say that it was void.
+// A branch that does not hold the turns that it shares can tell this only of its own.
 func (s *State) Stands(m *Summary) bool {
+	if s.Voided(m.ID) {
+		return false
+	}
 	seen, extensions, final := s.visibleThrough(m.ThroughPlace)
 	switch {
 	case !final, extensions != m.extensions:
@@ -218,6 +246,10 @@ func (s *State) summarize(e events.Recorded, f *events.SessionSummarized) Change
 	id := events.SummaryID(f.SessionID, f.RequestID)
 	old := s.Summary(id)
 	switch {
+	case f.Void:
+		return s.void(id)
+	case s.Voided(id):
+		return anomaly(CodeSecondSummary)
 	case old != nil && old.digest == e.Digest:
 		return Change{Kind: Duplicate}
 	case old != nil && s.Stands(old):
@@ -291,7 +323,7 @@ func (s *State) between(from, through uint64) (ids []uuid.UUID) {
 // voidsSummary reports whether more summaries than before the change don't stand.
 func (s *State) voidsSummary(c Change) bool {
 	switch c.Kind {
-	case WasExtended, Corrected, TurnGone, Reset, Summarized:
+	case WasExtended, Corrected, Pruned, TurnGone, Reset, Summarized:
 	case Seen, Duplicate, Anomaly, Refused, Noted, Started, Answered, Linked, Described, Forked, Branched, Erased:
 		if !c.NewBoundary {
 			return false

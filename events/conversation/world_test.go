@@ -95,6 +95,8 @@ func named(e events.Recorded, turns ...uuid.UUID) bool {
 		return slices.Contains(turns, f.TurnID)
 	case *events.TurnExtended:
 		return slices.Contains(turns, f.TurnID)
+	case *events.TurnPruned:
+		return slices.Contains(turns, f.TurnID)
 	case *events.TurnCorrected:
 		return slices.Contains(turns, f.TurnID) || slices.Contains(turns, f.ReplacesTurnID)
 	case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,

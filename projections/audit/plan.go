@@ -87,6 +87,11 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 		if linked {
 			p.correct(e)
 		}
+	case conversation.Pruned:
+		p.prune(e, linked)
+		if linked && e.Change.NewBoundary {
+			return a.backfill(ctx, p, e) // as with a redaction
+		}
 	case conversation.Linked:
 		p.links = append(p.links, e)
 		return a.backfill(ctx, p, e)

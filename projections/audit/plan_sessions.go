@@ -26,8 +26,8 @@ func (p *plan) head(e *projections.Judged) {
 		conversation.Summarized,
 		conversation.Refused:
 		h.whole = h.whole || e.Change.NewBoundary || e.First
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.TurnGone,
-		conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.Pruned,
+		conversation.TurnGone, conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
 		conversation.Erased, conversation.Noted:
 		h.whole = true
 	}

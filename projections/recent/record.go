@@ -48,6 +48,14 @@ func FinalizedRecord(t *conversation.Turn) []byte {
 	return appendNotes(AppendAnswer(appendStart(nil, finalized, t), t), t)
 }
 
+// Record returns the record of a turn, whole or not.
+func Record(t *conversation.Turn) []byte {
+	if t.Status == conversation.Pending {
+		return PendingRecord(t)
+	}
+	return FinalizedRecord(t)
+}
+
 // AppendExtension appends an extension of a turn, with what a view may show of it.
 func AppendExtension(b []byte, rules conversation.Rules, seq uint64, f *events.TurnExtended) []byte {
 	b = appendExtension(b, conversation.Extended{ID: f.ExtensionID, Seq: seq, Half: f.Half})

@@ -2,6 +2,7 @@ package eraser
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -44,14 +45,14 @@ func (e *Eraser) eraseVoidBelow(ctx context.Context, session string) error {
 // eraseVoid erases the summaries of a session that don't stand now, and in the mirrors those up to a position.
 func (e *Eraser) eraseVoid(ctx context.Context, session string, at events.Position) error {
 	own := conversation.New(session, e.cfg.Rules)
-	void := map[uint64]bool{}
+	void := map[uint64]*events.SessionSummarized{}
 	for r, err := range e.log.Session(ctx, session, 0, maxSeq) {
 		if err != nil {
 			return err
 		}
 		own.Fold(r)
-		if r.Type == events.TypeSessionSummarized {
-			void[r.Position.Seq] = true
+		if f, _ := r.Fact.(*events.SessionSummarized); r.Type == events.TypeSessionSummarized && (f == nil || !f.Void) {
+			void[r.Position.Seq] = f
 		}
 	}
 	if own.Erased != 0 {
@@ -66,11 +67,35 @@ func (e *Eraser) eraseVoid(ctx context.Context, session string, at events.Positi
 		}
 	}
 	if len(void) > 0 {
+		if err := e.noteVoid(ctx, own, maps.Values(void)); err != nil {
+			return err
+		}
 		if err := e.overwrite(ctx, session, at, slices.Sorted(maps.Keys(void))); err != nil {
 			return err
 		}
 	}
 	return e.eraseMirrored(ctx, session, at)
+}
+
+// noteVoid records of summaries which don't stand, and are about to leave the log, that they were void: so their
+// requests make no others. What never counted as a summary is left out, and so is nil.
+func (e *Eraser) noteVoid(
+	ctx context.Context, s *conversation.State, summaries iter.Seq[*events.SessionSummarized],
+) error {
+	for f := range summaries {
+		if f == nil {
+			continue
+		}
+		m := s.Summary(events.SummaryID(f.SessionID, f.RequestID))
+		if m == nil || s.Stands(m) || s.Voided(m.ID) {
+			continue
+		}
+		note := &events.SessionSummarized{SessionID: f.SessionID, RequestID: f.RequestID, Void: true}
+		if _, err := e.append(ctx, note); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // inherit adds to a branch the turns that it shares, as the log has them now.

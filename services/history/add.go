@@ -36,7 +36,7 @@ func (s *Service) BeginSession(
 		return services.AddedMessages{SessionID: earlier, Duplicate: true}, err
 	}
 	describe, err := conversation.NormalDescribe(conversation.Describe{
-		SessionID: c.SessionID, RequestID: c.RequestID, Metadata: described(c.Metadata), Kind: c.Kind,
+		SessionID: c.SessionID, RequestID: c.RequestID, Metadata: c.Metadata, Kind: c.Kind,
 	})
 	if err != nil {
 		return services.AddedMessages{}, err
@@ -60,13 +60,6 @@ func (s *Service) BeginSession(
 		}
 		return behind(d, st.Add(c.AddMessages))
 	})
-}
-
-func described(m map[string]*string) map[string]*string {
-	if m == nil {
-		return map[string]*string{}
-	}
-	return m
 }
 
 // behind returns a decision with the facts of another one before those of added messages.

@@ -87,6 +87,8 @@ type outcome struct {
 	kind conversation.Kind
 	turn *conversation.Turn
 	head conversation.Head
+	// summary is the one that the event states.
+	summary *conversation.Summary
 }
 
 // outcomes holds the outcomes of a session's events while writes to it are in flight: the writer of an event may learn
@@ -145,6 +147,9 @@ func (o *outcomes) keep(seq uint64, c conversation.Change, s *conversation.State
 		o.full = 2 * len(o.kept)
 	}
 	n := outcome{seq: seq, kind: c.Kind, head: s.Head()}
+	if c.Kind == conversation.Summarized {
+		n.summary = s.SummaryAt(seq)
+	}
 	if c.Turn != nil {
 		own := *c.Turn
 		own.Question = nil // texts are not kept

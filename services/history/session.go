@@ -152,7 +152,16 @@ func (x *session) deliver(m jetlog.Message) {
 // fold folds an event into a state. The only texts it keeps are the questions of pending turns, since the writer of an
 // answer is shown question and answer. It returns by how many bytes these questions grew.
 func fold(state *conversation.State, e events.Recorded) (c conversation.Change, grown int) {
+	held := 0
+	if f, ok := e.Fact.(*events.TurnPruned); ok {
+		if t := state.Turn(f.TurnID); t != nil {
+			held = size(t.Question)
+		}
+	}
 	c = state.Fold(e)
+	if c.Kind == conversation.Pruned { // it is read from the log, as an extended one is
+		return c, -held
+	}
 	if f, ok := e.Fact.(*events.TurnStarted); ok && c.Kind == conversation.Started {
 		c.Turn.Question = state.Allowed(&f.Question)
 		return c, size(c.Turn.Question)

@@ -105,7 +105,7 @@ func (w *writing) ownVerdict(d decided) (verdict, bool) {
 		return verdict{}, false
 	}
 	at := events.Position{Partition: w.partition, Seq: w.own.last}
-	return verdict{turn: o.turn, head: o.head, position: at, facts: w.own.facts()}, true
+	return verdict{turn: o.turn, head: o.head, position: at, facts: w.own.facts(), summary: o.summary}, true
 }
 
 // appending appends the facts of a decision.

@@ -41,6 +41,9 @@ func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize
 	if err != nil {
 		return services.Summary{}, err
 	}
+	if v.summary != nil {
+		out.Summary = *v.summary
+	}
 	out.Position, out.Duplicate = v.position, v.duplicate
 	for _, f := range v.facts {
 		if own, ok := f.(*events.SessionSummarized); ok && !v.duplicate {

@@ -163,6 +163,8 @@ type verdict struct {
 	duplicate bool
 	// facts that this write itself appended.
 	facts []events.Fact
+	// summary that the write's own event states, if the session has changed since.
+	summary *conversation.Summary
 }
 
 func (s *Service) writing(sessionID string) *writing {

@@ -2,44 +2,71 @@ package items
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 )
 
-// Normal returns an item in the form that is given back: with a status, with a list for a content, with annotations and
-// logprobs where text is said, and without base64 data.
-func Normal(i Item) Item {
-	switch i.Type() {
-	case typeMessage:
-		i = i.With("content", normalParts(i["content"], i.text("role"))).done()
-	case typeCall:
-		i = i.done()
-	case typeCallOutput, typeCustomOutput:
-		if i.Type() == typeCallOutput {
-			i = i.done()
-		}
-		if !isText(i["output"]) && list(i["output"]) != nil {
-			i = i.With("output", normalParts(i["output"], roleTool))
-		}
-	case typeReasoning:
-		if isNull(i["summary"]) {
-			i = i.With("summary", []string{})
-		}
-	case typeImage:
-		if isText(i["result"]) {
-			i = i.With("result", nil)
-		}
-	case typeComputerOutput:
-		i = i.done()
-		if out := object(i["output"]); isData(out["image_url"]) {
-			i = i.With("output", out.without("image_url"))
-		}
-	}
-	return i
+// missing are the members that clients expect of items of a type, with the values that they have where they are not
+// sent.
+var missing = map[string]Item{
+	typeMessage:               {"status": done},
+	typeCall:                  {"status": done},
+	typeCallOutput:            {"status": done},
+	typeReasoning:             {"summary": none},
+	typeImage:                 {"status": done, "result": null},
+	typeComputerOutput:        {"status": done},
+	"computer_call":           {"status": done, "pending_safety_checks": none},
+	"file_search_call":        {"status": done, "queries": none},
+	"web_search_call":         {"status": done},
+	"code_interpreter_call":   {"status": done, "code": null, "outputs": null},
+	"tool_search_call":        {"status": done, "call_id": null, "execution": quote("server"), "arguments": null},
+	"tool_search_output":      {"status": done, "call_id": null, "execution": quote("server"), "tools": none},
+	"program_output":          {"status": done},
+	"local_shell_call":        {"status": done},
+	"shell_call":              {"status": done, "environment": null},
+	"shell_call_output":       {"status": done, "max_output_length": null},
+	"apply_patch_call":        {"status": done},
+	"apply_patch_call_output": {"status": done},
+	"mcp_list_tools":          {"tools": none},
 }
 
-func (i Item) done() Item {
-	if isNull(i["status"]) {
-		return i.With("status", statusDone)
+var done, none, null = quote(statusDone), json.RawMessage("[]"), json.RawMessage("null")
+
+// Normal returns an item in the form that is given back: with the members that clients expect, with a list for a
+// content, with annotations and logprobs where text is said, and without base64 data.
+func Normal(i Item) Item {
+	i = maps.Clone(i)
+	for name, value := range missing[i.Type()] {
+		if isNull(i[name]) {
+			i[name] = value
+		}
+	}
+	switch i.Type() {
+	case typeMessage:
+		i["content"] = encode(normalParts(i["content"], i.text("role")))
+	case typeCallOutput, typeCustomOutput:
+		if list(i["output"]) != nil {
+			i["output"] = encode(normalParts(i["output"], roleTool))
+		}
+	case typeImage:
+		i["result"] = null
+	case typeComputerOutput:
+		if out := object(i["output"]); isData(out["image_url"]) {
+			i["output"] = out.without("image_url").JSON()
+		}
+	case "shell_call":
+		if a := object(i["action"]); a != nil {
+			for _, name := range []string{"timeout_ms", "max_output_length"} {
+				if isNull(a[name]) {
+					a[name] = null
+				}
+			}
+			i["action"] = a.JSON()
+		}
+	case "mcp_approval_response":
+		if isNull(i["request_id"]) && isText(i["approval_request_id"]) {
+			i["request_id"] = i["approval_request_id"] // the official document wants both
+		}
 	}
 	return i
 }

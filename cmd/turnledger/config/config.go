@@ -45,9 +45,8 @@ type Config struct {
 	MetadataKeys         string `help:"Metadata keys that may be kept, with commas between." env:"TURNLEDGER_METADATA_KEYS" default:"channel,device_type,ip_hash,user_agent_hash,locale,question_neutral_is_fallback"`
 	FinalizeWithoutStart bool   `help:"For development: a finalize starts a turn that was never started." env:"TURNLEDGER_FINALIZE_WITHOUT_START"`
 	SearchConfig         string `help:"Text search configuration of PostgreSQL by which searches find words: simple (as they are), english, german and so on." default:"simple" env:"TURNLEDGER_SEARCH_CONFIG"`
-	Console              string `help:"The web console at /console/ of each process with the role context: on or off." default:"on" env:"TURNLEDGER_CONSOLE"`
-	ConsoleKey           string `help:"Key that seals the console's cookies; unset: one that is drawn once and kept in the log's NATS." env:"TURNLEDGER_CONSOLE_KEY" show:"given"`
 	RecentShadow         string `help:"A second recent view that reads are compared with: memory, or the URL of a Redis; answers come from the first." env:"TURNLEDGER_RECENT_SHADOW" show:"url"`
+	console              `embed:""`
 	auth                 `embed:""`
 	certificates         `embed:""`
 	bounds               `embed:""`
@@ -74,7 +73,7 @@ func (c Config) Validate() error {
 		"NATS_LISTEN", "is for the embedded server: unset it, or TURNLEDGER_NATS_URL")
 	no.unless(searchConfig.MatchString(c.SearchConfig), "SEARCH_CONFIG",
 		"must be the name of a text search configuration, such as simple or english")
-	no.unless(c.Console == "on" || c.Console == "off", "CONSOLE", "must be on or off")
+	c.console.validate(&no, c.auth)
 	c.auth.validate(&no)
 	c.certificates.validate(&no, c)
 	c.bounds.validate(&no)
@@ -106,9 +105,6 @@ func within[T cmp.Ordered](v, least, most T) bool { return v >= least && v <= mo
 func (c Config) Rules() conversation.Rules {
 	return conversation.Rules{SessionTTL: c.SessionTTL, MetadataKeys: c.Policy().MetadataKeys}
 }
-
-// HasConsole reports whether the web console is on.
-func (c Config) HasConsole() bool { return c.Console == "on" }
 
 // Limits returns the bounds of the recent view.
 func (c Config) Limits() recent.Limits {

@@ -57,6 +57,18 @@ type actView struct {
 // named is an id with what it is.
 type named struct{ What, ID string }
 
+// mostPreset is the longest text that a form begins with, in bytes; browsers edit longer ones slowly.
+const mostPreset = 50_000
+
+// preset puts the present text into a field, unless it is too long to be edited there.
+func (f *field) preset(text string) {
+	if len(text) > mostPreset {
+		f.Label += " (the present text is too long to be edited here; it stays if the field is empty)"
+		return
+	}
+	f.Value = text
+}
+
 // reasonField asks why; the log keeps the answer for ever.
 func reasonField() field {
 	return field{Name: "reason", Label: "Reason; the log keeps it for ever, so write no text of a turn", Most: 500}
@@ -165,9 +177,9 @@ func (s *surface) turnTexts(ctx context.Context, r *http.Request, out *actView) 
 		f := &out.Fields[i]
 		switch {
 		case f.Name == questionField && t.Question != nil:
-			f.Value = t.Question.QuestionNeutral
+			f.preset(t.Question.QuestionNeutral)
 		case f.Name == answerField && t.Answer != nil:
-			f.Value = t.Answer.AnswerNeutral
+			f.preset(t.Answer.AnswerNeutral)
 		}
 	}
 	return nil

@@ -73,7 +73,7 @@ func (s *surface) playgroundPage(ctx context.Context, r *http.Request, out *play
 		}
 		row.Again = &again{out.Thread, row.ID, out.Request + "-" + row.ID}
 		row.Actions = append(row.Actions, link{"edit", playgroundHref(out.Thread) + "&edit=" + row.ID + "#message"})
-		if row.ID == out.Edits && out.Content == "" && len(row.Messages) > 0 {
+		if row.ID == out.Edits && out.Content == "" && len(row.Messages) > 0 && row.Messages[0].Left == 0 {
 			out.Content = row.Messages[0].Text
 		}
 	}

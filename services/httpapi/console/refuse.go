@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/access/login"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -28,6 +29,8 @@ var statuses = []struct {
 	{access.ErrKeyEnded, http.StatusUnauthorized, "The key has expired or was revoked."},
 	{access.ErrTokenEnded, http.StatusUnauthorized, "The token has expired."},
 	{access.ErrUnauthenticated, http.StatusUnauthorized, ""},
+	{login.ErrAttempt, http.StatusBadRequest, ""},
+	{login.ErrIssuer, http.StatusServiceUnavailable, ""},
 	{access.ErrNoKeys, http.StatusServiceUnavailable, ""},
 	{wire.ErrForeign, http.StatusForbidden, ""},
 	{wire.ErrNoScope, http.StatusForbidden, ""},
@@ -118,7 +121,7 @@ func safeText(err error) string {
 type refusal struct{ Say string }
 
 // signingIn is what the page of a sign-in shows.
-type signingIn struct{ Say, To string }
+type signingIn struct{ Say, To, Issuer string }
 
 // refuse answers with a page that says what is wrong. Callers who are not known get the form to sign in.
 func (s *surface) refuse(w http.ResponseWriter, r *http.Request, err error) {
@@ -138,6 +141,9 @@ func (s *surface) refuseUnknown(w http.ResponseWriter, r *http.Request, err erro
 	in := signingIn{To: within(r.URL.RequestURI())}
 	if r.Method != http.MethodGet {
 		in.To = root + "/"
+	}
+	if s.cfg.Login != nil {
+		in.Issuer = issuerHref(in.To)
 	}
 	if _, say := statusOf(err); !errors.Is(err, access.ErrUnauthenticated) {
 		in.Say = say

@@ -47,6 +47,8 @@ type view struct {
 type page struct {
 	Title, Version string
 	Nav            []entry
+	// Next is the address of a page that comes by itself.
+	Next string
 	// Caller is empty where nobody is signed in.
 	Caller string
 	Body   template.HTML
@@ -66,6 +68,9 @@ func (s *surface) render(w http.ResponseWriter, r *http.Request, status int, v v
 	}
 	p := page{Title: v.title, Version: s.cfg.Version}
 	p.Body = template.HTML(body.String()) //nolint:gosec // a template has escaped it
+	if on, ok := v.data.(landed); ok {
+		p.Next = on.To
+	}
 	if v.template != "signin" {
 		caller := wire.CallOf(r.Context()).Caller
 		p.Nav, p.Caller = s.nav(caller, r.URL.Path), caller.Name

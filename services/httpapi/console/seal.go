@@ -31,8 +31,13 @@ func (p pass) valid(now time.Time) bool {
 // seal encrypts cookies, so that nobody else can read or make them.
 type seal struct{ aead cipher.AEAD }
 
-// purpose is authenticated with each cookie, so that nothing else sealed with the key is taken for one.
-var purpose = []byte("turnledger console cookie 1")
+// purpose is authenticated with each cookie, so that one kind is not taken for another.
+type purpose string
+
+const (
+	cookiePurpose purpose = "turnledger console cookie 1"
+	loginPurpose  purpose = "turnledger console sign-in 1"
+)
 
 func newSeal(key []byte) seal {
 	if len(key) == 0 {
@@ -49,18 +54,18 @@ func newSeal(key []byte) seal {
 	panic(err) // never happens: the key has the length of an AES key
 }
 
-func (s seal) close(p pass) string {
-	plain, _ := json.Marshal(p)                     // a pass always encodes
-	sealed := s.aead.Seal(nil, nil, plain, purpose) //nolint:gosec // the AEAD draws the nonce itself
+func (s seal) close(of purpose, v any) string {
+	plain, _ := json.Marshal(v)                        // what cookies hold always encodes
+	sealed := s.aead.Seal(nil, nil, plain, []byte(of)) //nolint:gosec // the AEAD draws the nonce itself
 	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// open returns the pass of a cookie that this deployment has sealed.
-func (s seal) open(cookie string) (p pass, ok bool) {
+// open reads a cookie that this deployment has sealed.
+func (s seal) open(of purpose, cookie string, v any) bool {
 	raw, err := base64.RawURLEncoding.DecodeString(cookie)
 	if err != nil || s.aead == nil {
-		return p, false
+		return false
 	}
-	plain, err := s.aead.Open(nil, nil, raw, purpose)
-	return p, err == nil && json.Unmarshal(plain, &p) == nil
+	plain, err := s.aead.Open(nil, nil, raw, []byte(of))
+	return err == nil && json.Unmarshal(plain, v) == nil
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -44,19 +43,9 @@ func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if s.cfg.Auth != nil {
-		key := strings.TrimSpace(form.Get("key"))
-		if key == "" || len(key) > mostKey {
-			return access.ErrUnauthenticated
-		}
-		caller, err := s.cfg.Auth.Authenticate(r.Context(), key)
-		if err != nil {
+		if err := s.admit(w, r, strings.TrimSpace(form.Get("key"))); err != nil {
 			return err
 		}
-		c := wire.CallOf(r.Context())
-		c.Caller = caller
-		c.Prominent()
-		now := s.cfg.Now()
-		s.setCookie(w, r, pass{key, now, now})
 	}
 	http.Redirect(w, r, within(form.Get("to")), http.StatusSeeOther)
 	return nil
@@ -110,7 +99,7 @@ func newCookie(r *http.Request, value string, age time.Duration) *http.Cookie {
 }
 
 func (s *surface) setCookie(w http.ResponseWriter, r *http.Request, p pass) {
-	http.SetCookie(w, newCookie(r, s.seal.close(p), longest))
+	http.SetCookie(w, newCookie(r, s.seal.close(cookiePurpose, p), longest))
 }
 
 func clearCookie(w http.ResponseWriter, r *http.Request) {
@@ -123,7 +112,8 @@ func (s *surface) passOf(r *http.Request) (pass, bool) {
 	if len(found) != 1 || s.cfg.Now == nil {
 		return pass{}, false
 	}
-	p, ok := s.seal.open(found[0].Value)
+	var p pass
+	ok := s.seal.open(cookiePurpose, found[0].Value, &p)
 	return p, ok && p.valid(s.cfg.Now())
 }
 

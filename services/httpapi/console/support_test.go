@@ -104,7 +104,7 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 	c.Events = events
 	c.Explain = explain.Service{Events: events, Contexts: s.services.Contexts}
 	if auth != nil {
-		w.Auth, c.Auth = auth, auth
+		c.Auth = auth
 	}
 	none := &operated{}
 	c.Projections, c.Receipts, c.Keeper = none, none, none
@@ -113,6 +113,9 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 	c.Tokens = contextbuilder.Estimate{}.Count
 	for _, set := range settings {
 		set(&c)
+	}
+	if auth != nil {
+		w.Auth = c.Auth
 	}
 	s.api = wire.New(w)
 	console.Mount(s.api, c)

@@ -18,7 +18,9 @@ type Config struct {
 	// Auth finds the caller of a key. Without it the pages are open, as the API is.
 	Auth access.Authenticator
 	// SealKey seals the cookies. All processes behind one address need the same one.
-	SealKey  []byte
+	SealKey []byte
+	// Login signs people in at the issuer of tokens; nil if they sign in by a key or a token only.
+	Login    Login
 	Sessions services.SessionReader
 	// Turns, SessionWrites, Erasures and Keeper are nil in a process that does not write or keep views.
 	Turns         services.TurnWriter
@@ -91,6 +93,10 @@ func (s *surface) declare() {
 	s.public(http.MethodGet, "/assets/{file}", asset)
 	s.public(http.MethodPost, "/signin", s.signIn)
 	s.public(http.MethodPost, "/signout", s.signOut)
+	if s.cfg.Login != nil && s.cfg.Auth != nil {
+		s.public(http.MethodGet, "/signin/issuer", s.toIssuer)
+		s.public(http.MethodGet, "/signin/callback", s.fromIssuer)
+	}
 	s.page(http.MethodGet, "/", 0, access.ContextRead|access.EventsRead, ownOnly, s.sessions)
 	s.page(http.MethodPost, "/", 0, access.ContextRead|access.EventsRead, ownOnly, s.querySessions)
 	s.page(http.MethodGet, "/search", 0, access.ContextRead|access.EventsRead, ownOnly, s.searchForm)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
@@ -52,6 +53,7 @@ func (s *surface) createConversation(ctx context.Context, r *http.Request, _ htt
 			SessionID: id, RequestID: uuid.NewString(), Messages: added(given), Now: s.cfg.Now(),
 		},
 		IdentityID: bound(ctx), SourceHash: s.cfg.Source(ctx), Metadata: metadata,
+		Kind: events.KindConversation,
 	}
 	done, err := s.cfg.Messages.BeginSession(ctx, c, call)
 	if err != nil {

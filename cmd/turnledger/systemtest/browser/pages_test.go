@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/services/access/login/logintest"
 )
 
 // told is a session in which everything has happened that a page shows in a way of its own.
@@ -190,4 +191,31 @@ func TestSigningIn(t *testing.T) {
 	require.Contains(t, second.text("h1"), "Sign in")
 	second.barriers("signed out")
 	w.visit("/console/keys", http.StatusUnauthorized)
+}
+
+// At an issuer on another site: the browser comes back signed in, on the page that was asked for, although the cookie is
+// Strict.
+func TestSigningInAtAnIssuer(t *testing.T) {
+	t.Parallel()
+	program(t)
+	issuer := logintest.New(t)
+	issuer.Asks.Store(true)
+	address := stack.FreeAddress(t)
+	p := stack.LaunchAt(t, address, []string{
+		"TURNLEDGER_AUTH=oidc:" + issuer.URL, "TURNLEDGER_AUTH_AUDIENCE=" + logintest.Audience,
+		"TURNLEDGER_CONSOLE_URL=http://" + address, "TURNLEDGER_CONSOLE_OIDC_CLIENT_ID=" + logintest.ClientID,
+		"TURNLEDGER_CONSOLE_OIDC_CLIENT_SECRET=" + logintest.Secret,
+	}, "serve", "--data-dir", stack.DataDir(t))
+	p.WaitReady(t)
+	w := open(t, p.URL)
+	w.issuer = issuer.URL
+	w.visit("/console/search", http.StatusUnauthorized)
+	w.barriers("sign in")
+	w.follow("a[href*='issuer']", http.StatusOK)
+	w.click("#go")
+	w.until(`location.pathname === "/console/search"`)
+	require.Equal(t, "Search", w.text("h1"))
+	w.barriers("search of a user")
+	w.visit("/console/log", http.StatusForbidden)
+	require.NotContains(t, p.Log.String(), "code=")
 }

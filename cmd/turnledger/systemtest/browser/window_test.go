@@ -34,6 +34,8 @@ type window struct {
 	t      testing.TB
 	ctx    context.Context
 	origin string
+	// issuer is another origin that the window may ask.
+	issuer string
 	// scriptless: pages run no scripts, and so axe-core can't look at them.
 	scriptless bool
 
@@ -78,7 +80,11 @@ func (w *window) note(event any) {
 	case *log.EventEntryAdded:
 		problem = "console: " + e.Entry.Text + " " + e.Entry.URL
 	case *network.EventRequestWillBeSent:
-		if u := e.Request.URL; u != w.origin && !strings.HasPrefix(u, w.origin+"/") && !strings.HasPrefix(u, "data:") {
+		u, own := e.Request.URL, false
+		for _, origin := range []string{w.origin, w.issuer} {
+			own = own || origin != "" && (u == origin || strings.HasPrefix(u, origin+"/"))
+		}
+		if !own && !strings.HasPrefix(u, "data:") {
 			problem = "request: " + u
 		}
 	}
