@@ -83,6 +83,9 @@ func TestSchemas(t *testing.T) {
 				if f.Type() == events.TypeTurnExtended && name == "question_neutral" {
 					continue // it extends the answer
 				}
+				if f.Type() == events.TypeSessionSummarized && name == "void" {
+					continue // it stands in the place of all others
+				}
 				require.Contains(t, object(t, f), name, f.Type())
 			}
 		}

@@ -9,14 +9,17 @@ import (
 
 // SessionSummarized says: this text stands for the session's turns from its first visible one through the last of
 // TurnIDs, which are all of them, oldest first. The text repeats what the turns say: the event is erased from the log
-// when one of them is redacted, corrected or hidden.
+// when one of them is redacted, corrected or hidden. Then an event with Void comes in its place, so that a retry of the
+// request, however late, does not bring the text back.
 type SessionSummarized struct {
 	SessionID         string      `json:"session_id"`
 	RequestID         string      `json:"request_id"`
-	TurnIDs           []uuid.UUID `json:"turn_ids"`
-	SummaryNeutral    string      `json:"summary_neutral"`
+	TurnIDs           []uuid.UUID `json:"turn_ids,omitempty"`
+	SummaryNeutral    string      `json:"summary_neutral,omitempty"`
 	SummaryTranslated string      `json:"summary_translated,omitempty"`
 	Model             string      `json:"model,omitempty"`
+	// Void: the summary that the request made was void and leaves the log. Such an event has no turns and no text.
+	Void bool `json:"void,omitempty"`
 }
 
 // Type implements Fact.
@@ -24,7 +27,11 @@ func (f *SessionSummarized) Type() string { return TypeSessionSummarized }
 
 // EventID implements Fact.
 func (f *SessionSummarized) EventID() string {
-	return pairEventID(f.SessionID, f.RequestID, "summarized")
+	verb := "summarized"
+	if f.Void {
+		verb = "voided"
+	}
+	return pairEventID(f.SessionID, f.RequestID, verb)
 }
 
 // Subject implements Fact.
@@ -38,6 +45,9 @@ func (f *SessionSummarized) check([]byte) Problem {
 }
 
 func (f *SessionSummarized) malformed() bool {
+	if f.Void {
+		return len(f.TurnIDs) > 0 || f.SummaryNeutral+f.SummaryTranslated+f.Model != ""
+	}
 	seen := make(map[uuid.UUID]bool, len(f.TurnIDs))
 	for _, id := range f.TurnIDs {
 		seen[id] = true

@@ -62,13 +62,16 @@ type app struct {
 	hashKey   []byte
 	// consoleKey seals the cookies of the web console.
 	consoleKey []byte
-	tokens     func(text string) int // counts as prompts do
-	handler    backup.Handler
-	traces     *tracing.Provider
-	steps      *httpwire.Steps
-	chatting   *chat.Service // nil without the role
-	registry   *prometheus.Registry
-	metrics    *runner.Metrics
+	// itemKey makes the ids of items.
+	itemKey  []byte
+	tokens   func(text string) int // counts as prompts do
+	handler  backup.Handler
+	traces   *tracing.Provider
+	steps    *httpwire.Steps
+	chatting *chat.Service // nil without the role
+	model    chat.Model
+	registry *prometheus.Registry
+	metrics  *runner.Metrics
 	// still stops everything that follows the log; replaced is closed when the app is to be opened again.
 	still    func()
 	replaced chan struct{}
@@ -153,6 +156,9 @@ func (a *app) open(ctx context.Context) (err error) {
 	if err := a.keepConsoleKey(ctx); err != nil {
 		return err
 	}
+	if err := a.keepItemKey(ctx); err != nil {
+		return err
+	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(history.On(a.store.Log), history.Config{
 			Rules: a.cfg.Rules(), Policy: a.cfg.Policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart,
@@ -175,7 +181,7 @@ func (a *app) serve() error {
 	a.registry.MustRegister(a.views.Fleet, httpwire.Dependencies(checks))
 	w := httpwire.Config{
 		Registry: a.registry, Logger: a.logger, Traces: a.traces, Checks: checks,
-		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil,
+		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil, Origins: a.cfg.CORSOrigins,
 	}
 	if a.callers != nil {
 		w.Auth = a.callers
@@ -209,6 +215,7 @@ func (a *app) serve() error {
 		c.Chat = a.chat(reader, builder)
 	}
 	v1.Mount(api, c)
+	a.mountOpenAI(api, c, reader, builder)
 	if a.hasConsole() {
 		a.mountConsole(api, c)
 	}
@@ -241,9 +248,12 @@ func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) service
 	model := models.New(a.cfg.ModelAPI, endpoint.Config{
 		URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence,
 	})
+	a.model = chat.SteppedModel{
+		Model: model, Steps: a.steps,
+		Measures: chat.NewMeasures(a.registry, models.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
+	}
 	a.chatting = chat.New(chat.Config{
-		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder,
-		Model:    chat.SteppedModel{Model: model, Steps: a.steps},
+		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder, Model: a.model,
 		Presence: presence.New(a.store.NC, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
 		Summaries: a.cfg.SummaryURL != "",
 	})

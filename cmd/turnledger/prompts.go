@@ -93,7 +93,12 @@ func (m summaryModel) Write(
 		}
 		p.Messages = append(p.Messages, raw)
 	}
-	return m.Answer(ctx, p, emit)
+	answer, err := m.Answer(ctx, p, func(piece services.AnswerPiece) {
+		if piece.Said() {
+			emit(piece.Text)
+		}
+	})
+	return answer.Text(), answer.Finish, err
 }
 
 // snippets returns the memory of prompts: the external memory, else the audit tables, or nil if there is neither.

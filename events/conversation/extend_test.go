@@ -48,6 +48,9 @@ func TestABranchSharesWhatExtendedATurnBeforeTheFork(t *testing.T) {
 		for _, parent := range []*conversation.State{at, w.live} {
 			before := parent.Clone()
 			child := conversation.New("child", conversation.Rules{})
+			head := child.Head()
+			head.HeldDescription = head.ForkedBy(conversation.Fork{ForkedAt: 1, From: "s", Root: mark.Root})
+			child.Adopt(head)
 			child.Inherit(mark.Segments, []*conversation.State{parent}, math.MaxInt)
 			require.Len(t, child.Turns, 3)
 			for i, got := range child.Turns {

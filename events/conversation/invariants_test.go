@@ -65,8 +65,11 @@ func (m *machine) turnInvariants(t *rapid.T, x *conversation.Turn) {
 	case x.Place > x.Started || x.Corrects() != (x.Version > 1):
 		t.Fatalf("%s stands after its start", x.RequestID)
 	}
-	for i, v := range m.live.Chain(x) {
-		if v.Version != i+1 || (v.Status == conversation.Redacted) != redacted || v.Place != x.Place {
+	chain := m.live.Chain(x)
+	pruned, gone := chain[len(chain)-1].PrunedAt(), chain[len(chain)-1].Redacted
+	for i, v := range chain {
+		buried := gone != 0 || i < len(chain)-1 && v.Started < pruned
+		if v.Version != i+1 || (v.Status == conversation.Redacted) != buried || v.Place != x.Place {
 			t.Fatalf("the versions of %s are not one turn", x.RequestID)
 		}
 	}
@@ -101,6 +104,29 @@ func (m *machine) final(t *rapid.T) {
 	m.slim(t)
 	m.cloned(t)
 	m.erased(t)
+	m.summaryless(t)
+}
+
+// summaryless: without its summaries the session is the same but for them, and so is what each other event did.
+func (m *machine) summaryless(t *rapid.T) {
+	without := conversation.New(m.session, m.rules)
+	for _, e := range m.log {
+		if e.Type == events.TypeSessionSummarized {
+			continue
+		}
+		got, want := without.Fold(e), m.changes[e.Position.Seq]
+		want.VoidsSummary = false
+		if m.describe(got) != m.describe(want) {
+			t.Fatalf("event %d is %s without summaries, and %s with them", e.Position.Seq, m.describe(got),
+				m.describe(want))
+		}
+	}
+	live := m.live.Clone()
+	live.KeepSummaries(func(conversation.Summary) bool { return false })
+	live.Applied, without.Applied = 0, 0
+	if got, want := m.show(without), m.show(live); got != want || !live.Same(without) {
+		t.Fatalf("without summaries:\n%s\nwith them:\n%s", got, want)
+	}
 }
 
 // slim: a state without texts agrees in everything else.
@@ -144,22 +170,25 @@ func (m *machine) erased(t *rapid.T) {
 	gone := map[uint64]bool{}
 	for _, e := range m.log {
 		c := m.changes[e.Position.Seq]
-		f, ours := e.Fact.(*events.TurnRedacted)
-		if c.Kind != conversation.TurnGone || !ours || f.Session == nil {
+		if !erases(e, c) {
 			continue
 		}
 		var ids []uuid.UUID
 		for _, x := range c.Turns {
 			ids = append(ids, x.ID)
 		}
-		covered := m.covered(func(e events.Recorded) bool { return named(e, ids...) })
+		covered := m.covered(func(x events.Recorded) bool {
+			took := c.Kind == conversation.Pruned && named(x, c.Turn.ID) &&
+				(x.Position.Seq < e.Position.Seq || m.changes[x.Position.Seq].Reason == conversation.CodeTurnPruned)
+			return took || named(x, ids...) && (c.Kind == conversation.TurnGone || x.Position.Seq < e.Position.Seq)
+		})
 		for _, seq := range covered[:rapid.IntRange(0, len(covered)).Draw(t, "erased so far")] {
 			gone[seq] = true
 		}
 	}
 	replaced := m.covered(func(e events.Recorded) bool {
 		return e.Type == events.TypeSessionDescribed && e.Position.Seq != m.live.Description().DescribedAt ||
-			e.Type == events.TypeSessionSummarized && !m.stands(e)
+			isSummary(e) && !m.stands(e)
 	})
 	for _, seq := range replaced[:rapid.IntRange(0, len(replaced)).Draw(t, "replaced so far")] {
 		gone[seq] = true
@@ -177,6 +206,24 @@ func (m *machine) erased(t *rapid.T) {
 	if d := differences(m.world, m.live,
 		m.world.fold(func(e events.Recorded) bool { return !gone[e.Position.Seq] })); d != "" {
 		t.Fatalf("without the erased events %v the session is another:\n%s", gone, d)
+	}
+}
+
+// isSummary reports whether an event brings the text of a summary.
+func isSummary(e events.Recorded) bool {
+	f, is := e.Fact.(*events.SessionSummarized)
+	return is && !f.Void
+}
+
+// erases reports whether an event redacted or pruned a turn with the tombstones and the mark that a decision gives it.
+func erases(e events.Recorded, c conversation.Change) bool {
+	switch f := e.Fact.(type) {
+	case *events.TurnRedacted:
+		return c.Kind == conversation.TurnGone && f.Session != nil
+	case *events.TurnPruned:
+		return c.Kind == conversation.Pruned && f.Reason == decided
+	default:
+		return false
 	}
 }
 

@@ -81,11 +81,19 @@ func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
 	if err != nil {
 		return c, nil, err
 	}
-	if c.FinishReason != "" {
-		metadata[FinishKey] = encode(c.FinishReason)
-	}
+	noteAnswer(metadata, c.FinishReason, c.Usage)
 	c.Metadata = object(metadata)
 	return c, dropped, nil
+}
+
+// noteAnswer adds to metadata what Turnledger itself says of an answer.
+func noteAnswer(metadata map[string]json.RawMessage, finish string, usage *Usage) {
+	if finish != "" {
+		metadata[FinishKey] = encode(finish)
+	}
+	if usage != nil {
+		metadata[UsageKey] = encode(usage)
+	}
 }
 
 // normalAnswer cleans an answer, and refuses an empty one.

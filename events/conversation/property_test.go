@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/events"
@@ -18,6 +19,7 @@ import (
 // the way against what must always be so. A failure prints rapid's seed.
 func TestAnyHistory(t *testing.T) {
 	t.Parallel()
+	summaries := 0
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{world: newWorld("s", conversation.Rules{SessionTTL: 24 * time.Hour})}
 		for range 3 {
@@ -27,6 +29,8 @@ func TestAnyHistory(t *testing.T) {
 			"command":   m.command,
 			"command 2": m.command,
 			"raw":       m.raw,
+			"whole":     m.whole,
+			"summary":   m.summary,
 			"again":     m.publishAgain,
 			"catch up":  m.catchUp,
 			"redeliver": m.redeliver,
@@ -34,7 +38,9 @@ func TestAnyHistory(t *testing.T) {
 			"":          m.invariants,
 		})
 		m.final(t)
+		summaries += len(m.live.Standing())
 	})
+	require.NotZero(t, summaries, "some summaries stand at the end")
 }
 
 type machine struct {
@@ -73,7 +79,8 @@ func (m *machine) anyCommand(t *rapid.T) command {
 	request, words := requests.Draw(t, "request"), wordings.Draw(t, "words")
 	id := m.turn(request)
 	switch name := rapid.SampledFrom([]string{"start", "start", "finalize", "finalize", "correct", "redact", "link",
-		"reset", "finalize first", "describe", "describe", "summarize", "extend", "extend"}).Draw(t, "command"); name {
+		"reset", "finalize first", "describe", "describe", "summarize", "extend", "extend", "prune",
+		"prune"}).Draw(t, "command"); name {
 	case "start":
 		c := conversation.Start{SessionID: m.session, RequestID: request, IdentityID: identities.Draw(t, "identity"),
 			Question: events.Question{QuestionNeutral: words}}
@@ -102,8 +109,19 @@ func (m *machine) anyCommand(t *rapid.T) command {
 		c := conversation.Extend{SessionID: m.session, TurnID: id, ExtensionID: extensionIDs.Draw(t, "extension"),
 			Extension: m.extension(t, words)}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideExtend(c) }}
+	case "prune":
+		c := m.anyPrune(t, id)
+		return command{name, func(s *conversation.State) conversation.Decision {
+			d, err := m.prune(s, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}}
 	case "describe":
 		c := conversation.Describe{SessionID: m.session, RequestID: request, Title: &words,
+			Kind: rapid.SampledFrom([]events.SessionKind{"", "", "", events.KindConversation, events.KindResponse}).Draw(t,
+				"kind"),
 			Metadata: map[string]*string{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"): nil, words: &words}}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideDescribe(c, 0) }}
 	case "summarize":
@@ -170,6 +188,7 @@ func (m *machine) raw(t *rapid.T) {
 			"extension"), Extension: m.extension(t, words)},
 		"corrected": &events.TurnCorrected{TurnID: id, SessionID: m.session, RequestID: request,
 			ReplacesTurnID: m.turn(requests.Draw(t, "old")), Question: q, Answer: a},
+		"pruned":   m.rawPrune(t, id, words),
 		"redacted": &events.TurnRedacted{TurnID: id, SessionID: m.session},
 		"linked":   &events.SessionLinked{SessionID: m.session, IdentityID: "mallory"},
 		"refused":  &events.LinkRefused{SessionID: m.session, IdentityID: "mallory"},
@@ -182,6 +201,7 @@ func (m *machine) raw(t *rapid.T) {
 			FromSessionID: m.session, Root: m.session},
 		"summarized": &events.SessionSummarized{SessionID: m.session, RequestID: request, SummaryNeutral: words,
 			TurnIDs: m.summarizable(t)},
+		"voided": &events.SessionSummarized{SessionID: m.session, RequestID: request, Void: true},
 		"erased": &events.SessionErased{SessionID: m.session, ReceiptID: "x"},
 		"empty":  &events.TurnStarted{TurnID: id, SessionID: m.session, RequestID: request},
 		"wrong turn id": &events.TurnStarted{TurnID: m.turn("other"), SessionID: m.session, RequestID: request,
@@ -189,13 +209,40 @@ func (m *machine) raw(t *rapid.T) {
 		"no turn id": &events.TurnFinalized{TurnID: uuid.Nil, SessionID: m.session, Answer: a},
 	}
 	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked",
-		"extended", "extended",
-		"refused", "reset", "described", "described", "summarized", "summarized", "forked", "branched", "empty",
+		"extended", "extended", "pruned", "pruned",
+		"refused", "reset", "described", "described", "summarized", "summarized", "voided", "forked", "branched", "empty",
 		"wrong turn id", "no turn id"}
 	if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {
 		names = []string{"erased"}
 	}
 	m.append(facts[rapid.SampledFrom(names).Draw(t, "fact")])
+}
+
+// whole records a turn with its answer.
+func (m *machine) whole(t *rapid.T) {
+	request, words := requests.Draw(t, "request"), wordings.Draw(t, "words")
+	m.append(&events.TurnStarted{TurnID: m.turn(request), SessionID: m.session, RequestID: request,
+		Question: events.Question{QuestionNeutral: words}})
+	m.append(&events.TurnFinalized{TurnID: m.turn(request), SessionID: m.session,
+		Answer: events.Answer{AnswerNeutral: words}})
+}
+
+// summary records a summary through a turn that has its answer, if the session lets it.
+func (m *machine) summary(t *rapid.T) {
+	request := requests.Draw(t, "request")
+	for _, x := range m.live.Turns {
+		if x.Status != conversation.Finalized || rapid.Bool().Draw(t, "a later one") {
+			continue
+		}
+		d := m.live.DecideSummarize(conversation.Summarize{ThroughTurnID: x.ID, Summary: events.SessionSummarized{
+			SessionID: m.session, RequestID: request, SummaryNeutral: "a summary"}})
+		for _, f := range d.Facts {
+			if c := m.append(f); c.Kind != conversation.Summarized {
+				t.Fatalf("a summary that was decided is %s", m.describe(c))
+			}
+		}
+		return
+	}
 }
 
 // summarizable draws turns for a summary: mostly those that the session shows from the first on.

@@ -54,13 +54,13 @@ func NormalSummarize(c Summarize) (Summarize, error) {
 }
 
 // DecideSummarize decides a summary, which NormalSummarize has checked. A branch must hold the turns that it shares
-// (Inherit). While the state knows that the request has made a summary that is void, the request makes no other: its
-// text may repeat a turn that was redacted since.
+// (Inherit). A request whose summary is void makes no other: its text may repeat a turn that was redacted since.
 func (s *State) DecideSummarize(c Summarize) Decision {
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}
 	}
-	earlier := s.Summary(events.SummaryID(c.Summary.SessionID, c.Summary.RequestID))
+	id := events.SummaryID(c.Summary.SessionID, c.Summary.RequestID)
+	earlier := s.Summary(id)
 	if earlier != nil && s.Stands(earlier) {
 		return Decision{RestsOn: earlier.At}
 	}
@@ -85,8 +85,8 @@ func (s *State) DecideSummarize(c Summarize) Decision {
 		}
 		f.TurnIDs = append(f.TurnIDs, t.ID)
 	}
-	if earlier != nil {
-		return Decision{Err: s.whyVoid(earlier)}
+	if earlier != nil || s.Voided(id) {
+		return Decision{Err: s.whyVoid(through)}
 	}
 	if c.Read != nil && !slices.Equal(c.Read, f.TurnIDs) {
 		return Decision{Err: ErrTurnReplaced}
@@ -108,14 +108,28 @@ func unsummarizable(t *Turn) *Refusal {
 	return nil
 }
 
-// whyVoid returns the refusal of a request whose summary is void although its last turn stands.
-func (s *State) whyVoid(m *Summary) error {
+// whyVoid returns the refusal of a request whose summary is void although the turn that it is to end with stands.
+func (s *State) whyVoid(through *Turn) *Refusal {
 	for _, t := range s.Turns {
-		if t.Place >= m.FromPlace && t.Place <= m.ThroughPlace && t.Status == Redacted {
-			return ErrTurnRedacted
+		if t.Place > s.Boundary && t.Place <= through.Place && t.Status == Redacted {
+			return errVoidByRedaction
 		}
 	}
-	return ErrTurnReplaced
+	return errVoid
+}
+
+// Voided reports whether the log says of a summary that it was void.
+func (s *State) Voided(id uuid.UUID) bool { return slices.Contains(s.more().voided, id) }
+
+// void notes that a summary is void for ever, and is to leave the log or has left it.
+func (s *State) void(id uuid.UUID) Change {
+	if s.Voided(id) {
+		return Change{Kind: Duplicate}
+	}
+	now := s.more()
+	now.voided = append(slices.Clip(now.voided), id)
+	s.rare = &now
+	return Change{Kind: Summarized}
 }
 
 // Summary returns the last summary of an id, whether or not it stands, or nil.
@@ -129,13 +143,27 @@ func (s *State) Summary(id uuid.UUID) *Summary {
 	return nil
 }
 
+// SummaryAt returns the summary that the event at a sequence states, if it counted, or nil.
+func (s *State) SummaryAt(seq uint64) *Summary {
+	list := s.more().summaries
+	for i := range list {
+		if list[i].At == seq {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
 // Stands reports whether a summary stands: the visible turns from the session's first through its last are exactly
-// those that it covers, all of them are finalized, and none was extended since. A branch that does not hold the turns
-// that it shares can tell this only of its own.
+// those that it covers, all of them are finalized, none was extended since, and the log does not say that it was void.
+// A branch that does not hold the turns that it shares can tell this only of its own.
 func (s *State) Stands(m *Summary) bool {
-	seen, final := s.visibleThrough(m.ThroughPlace)
+	if s.Voided(m.ID) {
+		return false
+	}
+	seen, extensions, final := s.visibleThrough(m.ThroughPlace)
 	switch {
-	case !final, s.extensionsThrough(m.ThroughPlace) != m.extensions:
+	case !final, extensions != m.extensions:
 		return false
 	case len(s.more().segments) > 0:
 		return seen == m.covered
@@ -193,30 +221,23 @@ func (s *State) keepSummaries(list []Summary) {
 	now.notStanding = len(list) - len(s.Standing())
 }
 
-// extensionsThrough returns how often the session's own turns up to a place were extended, of those that prompts show.
-// What extends a shared turn after the fork is not shared.
-func (s *State) extensionsThrough(place uint64) (n int) {
-	for _, t := range s.Turns {
-		if t.Place <= place && s.Shown(t) && segmentOf(t) >= len(s.more().segments) {
-			n += t.extensions()
-		}
-	}
-	return n
-}
-
-// visibleThrough returns the digest of the turns that prompts may show up to a place, and whether all are finalized.
-func (s *State) visibleThrough(place uint64) (digest [sha256.Size]byte, final bool) {
-	ids := make([]uuid.UUID, 0, len(s.Turns))
+// visibleThrough returns the digest of the turns that prompts may show up to a place, how often those of the session's
+// own were extended, and whether all are finalized. What extends a shared turn after the fork is not shared.
+func (s *State) visibleThrough(place uint64) (digest [sha256.Size]byte, extensions int, final bool) {
+	ids, shared := make([]uuid.UUID, 0, len(s.Turns)), len(s.more().segments)
 	for _, t := range s.Turns {
 		if t.Place > place || !s.Shown(t) {
 			continue
 		}
 		if t.Status != Finalized {
-			return digest, false
+			return digest, 0, false
 		}
 		ids = append(ids, t.ID)
+		if segmentOf(t) >= shared {
+			extensions += t.extensions()
+		}
 	}
-	return digestOf(ids), true
+	return digestOf(ids), extensions, true
 }
 
 // summarize keeps a summary whose turns are final and leave none out. Whether prompts may still show its turns is asked
@@ -225,6 +246,10 @@ func (s *State) summarize(e events.Recorded, f *events.SessionSummarized) Change
 	id := events.SummaryID(f.SessionID, f.RequestID)
 	old := s.Summary(id)
 	switch {
+	case f.Void:
+		return s.void(id)
+	case s.Voided(id):
+		return anomaly(CodeSecondSummary)
 	case old != nil && old.digest == e.Digest:
 		return Change{Kind: Duplicate}
 	case old != nil && s.Stands(old):
@@ -298,7 +323,7 @@ func (s *State) between(from, through uint64) (ids []uuid.UUID) {
 // voidsSummary reports whether more summaries than before the change don't stand.
 func (s *State) voidsSummary(c Change) bool {
 	switch c.Kind {
-	case WasExtended, Corrected, TurnGone, Reset, Summarized:
+	case WasExtended, Corrected, Pruned, TurnGone, Reset, Summarized:
 	case Seen, Duplicate, Anomaly, Refused, Noted, Started, Answered, Linked, Described, Forked, Branched, Erased:
 		if !c.NewBoundary {
 			return false

@@ -180,7 +180,8 @@ const listedSessions = `with page as materialized (select s.* from {s}.sessions 
 		order by s.listed_at desc, s.listed_ns desc, s.session_id limit @limit)
 	select page.session_id, page.identity_id, page.created_at, page.created_ns,
 		page.last_active_at, page.last_active_ns,
-		page.finalized, page.pending, coalesce(page.described_position, 0), coalesce(page.title, ''), page.metadata,
+		page.finalized, page.pending, coalesce(page.described_position, 0), coalesce(page.title, ''),
+		page.metadata, coalesce(page.kind, ''),
 		` + forkColumns + `, page.partition, c.seq, t.turn_id, t.answered, t.question, t.answer
 	from page join {s}.projection_checkpoints c on c.partition = page.partition and c.projection = @name
 	left join lateral (select q.turn_id, a.turn_id is not null as answered, left(q.question_neutral, @text) as question,
@@ -224,6 +225,9 @@ func (q *sessionQuery) where(cursor string) error {
 	if q.Title != "" {
 		q.and("strpos(lower(s.title), lower(@title)) > 0", pgx.NamedArgs{"title": cut(q.Title, recallText)})
 	}
+	if q.Kind != "" {
+		q.and("s.kind = @kind", pgx.NamedArgs{"kind": string(q.Kind)})
+	}
 	if len(q.Metadata) > 0 {
 		q.and("s.metadata @> @metadata", pgx.NamedArgs{"metadata": q.Metadata})
 	}
@@ -244,7 +248,7 @@ func scanSession(row pgx.CollectableRow) (s projections.ListedSession, err error
 	var answered *bool
 	var question, answer zeronull.Text
 	err = row.Scan(&s.SessionID, (*zeronull.Text)(&s.Identity), &created.at, &created.ns, &active.at, &active.ns,
-		&s.Finalized, &s.Pending, &is.DescribedAt, &is.Title, &metadata,
+		&s.Finalized, &s.Pending, &is.DescribedAt, &is.Title, &metadata, &is.Kind,
 		&fork.ForkedAt, &fork.RequestID, &fork.From, &fork.Root, &fork.Lineage,
 		&s.Position.Partition, &s.Position.Seq,
 		&turn, &answered, &question, &answer)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
@@ -35,7 +36,7 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 	}
 	viewtest.Checks(t, checks)
 	server := redistest.Start(t)
-	opened := 0
+	opened, shown := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		one, four := natstest.Log(t, 1), natstest.Log(t, 4)
 		for range rapid.IntRange(1, 60).Draw(rt, "events") {
@@ -46,7 +47,18 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 			natstest.Append(t, one, f)
 			natstest.Append(t, four, f)
 		}
+		for n := range viewtest.Sessions {
+			for k := range rapid.IntRange(0, 3).Draw(rt, "whole turns") {
+				appendBoth(t, one, four, wholeTurn(viewtest.Session(n), fmt.Sprint("whole ", k))...)
+			}
+		}
+		bare := contexts(rt, one, nil)
+		for n := range viewtest.Sessions {
+			summarise(t, one, four, viewtest.Session(n))
+		}
 		want := contexts(rt, one, nil)
+		require.Equal(rt, bare, want, "summaries change nothing")
+		shown += requireSummariesDisplaceNothing(rt, one)
 		seed := rapid.Uint64().Draw(rt, "failures")
 		for _, log := range []*jetlog.Log{one, four} {
 			opened++
@@ -67,6 +79,61 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 			inRedis.Close()
 		}
 	})
+	require.NotZero(t, shown, "some contexts have a summary")
+}
+
+func appendBoth(t *testing.T, one, four *jetlog.Log, facts ...events.Fact) {
+	t.Helper()
+	natstest.Append(t, one, facts...)
+	natstest.Append(t, four, facts...)
+}
+
+func wholeTurn(session, request string) []events.Fact {
+	id := events.TurnID(session, request)
+	return []events.Fact{
+		&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
+			Question: events.Question{QuestionNeutral: request}},
+		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: request}},
+	}
+}
+
+// summarise records a summary of the first turns of a session, if there is a turn that can be summarised.
+func summarise(t *testing.T, one, four *jetlog.Log, session string) {
+	t.Helper()
+	state := natstest.Fold(t, one, session, rules)
+	for _, turn := range state.Turns {
+		d := state.DecideSummarize(conversation.Summarize{ThroughTurnID: turn.ID, Summary: events.SessionSummarized{
+			SessionID: session, RequestID: "a summary", SummaryNeutral: "of what was before"}})
+		if len(d.Facts) > 0 {
+			appendBoth(t, one, four, d.Facts...)
+			return
+		}
+	}
+}
+
+// requireSummariesDisplaceNothing requires that contexts with a summary are those without, but for the summary. It
+// returns how many have one.
+func requireSummariesDisplaceNothing(t *rapid.T, log *jetlog.Log) (shown int) {
+	t.Helper()
+	builder := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules}),
+		contextbuilder.Config{})
+	for n := range viewtest.Sessions {
+		ask := services.ContextRequest{SessionID: viewtest.Session(n), Message: "now", MaxMessages: 2}
+		without, err := builder.Build(t.Context(), ask)
+		require.NoError(t, err)
+		ask.Summary = true
+		with, err := builder.Build(t.Context(), ask)
+		require.NoError(t, err)
+		if with.Summary != nil {
+			shown++
+			require.Contains(t, with.Messages[0].Text(), "of what was before")
+			with.Messages, with.Summary = with.Messages[1:], nil
+		}
+		require.Equal(t, texts(t, without), texts(t, with))
+		require.Equal(t, []int{without.HistoryMessages, without.HistoryTurns, without.DroppedTurns},
+			[]int{with.HistoryMessages, with.HistoryTurns, with.DroppedTurns})
+	}
+	return shown
 }
 
 type servedView interface {

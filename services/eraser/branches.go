@@ -16,61 +16,6 @@ func state(ctx context.Context, log Reader, rules conversation.Rules, id string)
 	return conversation.Folded(id, rules, log.Session(ctx, id, 0, maxSeq))
 }
 
-// branchesOf returns the sessions that were forked from a session, and whether they are branches of its root.
-func branchesOf(
-	ctx context.Context, log Reader, rules conversation.Rules, s *conversation.State,
-) (out []*conversation.State, err error) {
-	for _, id := range slices.Sorted(slices.Values(s.Branches())) {
-		child, err := state(ctx, log, rules, id)
-		if err != nil {
-			return nil, err
-		}
-		// An erased branch has forgotten its root, and still leads to its own branches.
-		if child.Fork().Root != "" || child.Erased != 0 {
-			out = append(out, child)
-		}
-	}
-	return out, nil
-}
-
-// eachBranch calls visit with the branches of a session. It goes on below a branch, to the branches of that one, if
-// visit returns true. It visits no session twice, whatever a foreign publisher has marked.
-func eachBranch(
-	ctx context.Context, log Reader, rules conversation.Rules, s *conversation.State,
-	visit func(branch *conversation.State) (below bool, err error),
-) error {
-	seen := map[string]bool{s.SessionID: true}
-	for next := []*conversation.State{s}; len(next) > 0; next = next[1:] {
-		children, err := branchesOf(ctx, log, rules, next[0])
-		if err != nil {
-			return err
-		}
-		for _, child := range children {
-			if seen[child.SessionID] {
-				continue
-			}
-			seen[child.SessionID] = true
-			below, err := visit(child)
-			if err != nil {
-				return err
-			}
-			if below {
-				next = append(next, child)
-			}
-		}
-	}
-	return nil
-}
-
-// living reports whether a session has a branch, at any depth, that is not erased.
-func living(ctx context.Context, log Reader, rules conversation.Rules, s *conversation.State) (found bool, err error) {
-	err = eachBranch(ctx, log, rules, s, func(branch *conversation.State) (bool, error) {
-		found = found || branch.Erased == 0
-		return !found, nil
-	})
-	return found, err
-}
-
 // relative is a session with the marks of its branches, which outlive it, and the receipt of its erasure.
 type relative struct {
 	*conversation.State
@@ -78,9 +23,9 @@ type relative struct {
 	receipt string
 }
 
-func (e *Eraser) relative(ctx context.Context, id string) (relative, error) {
-	r := relative{State: conversation.New(id, e.cfg.Rules)}
-	for x, err := range e.log.Session(ctx, id, 0, maxSeq) {
+func relativeOf(ctx context.Context, log Reader, rules conversation.Rules, id string) (relative, error) {
+	r := relative{State: conversation.New(id, rules)}
+	for x, err := range log.Session(ctx, id, 0, maxSeq) {
 		if err != nil {
 			return r, err
 		}
@@ -95,45 +40,69 @@ func (e *Eraser) relative(ctx context.Context, id string) (relative, error) {
 	return r, nil
 }
 
-// lost counts what the branches of a session lose by its erasure. A branch that is erased with the same receipt, since
-// its identity is erased, loses turns too.
-func (e *Eraser) lost(ctx context.Context, c *closed) (*services.SharedTurns, error) {
-	branches, turns := map[string]bool{}, map[uuid.UUID]bool{}
-	err := e.eachMark(ctx, c.SessionID, func(mark *events.SessionBranched, branch relative) {
-		alive := branch.Erased == 0 && branch.Fork().Root == mark.Root
-		if !alive && branch.receipt != c.ReceiptID || !c.before.IsOf(mark.Root) {
-			return
-		}
-		for _, g := range mark.Segments {
-			if g.SessionID == c.SessionID {
-				for id := range c.before.SharedIDs(g) {
-					branches[branch.SessionID], turns[id] = true, true
-				}
-			}
-		}
-	})
-	return &services.SharedTurns{Branches: len(branches), Turns: len(turns)}, err
-}
-
-// eachMark calls visit with all branches below a session, at any depth, and the marks that made them.
-func (e *Eraser) eachMark(
-	ctx context.Context, session string, visit func(mark *events.SessionBranched, branch relative),
+// eachBranch calls visit with the branches of a session, and the marks that made them. It goes on below a branch, to
+// the branches of that one, if visit returns true. It visits no session twice, and none that is no branch, whatever a
+// foreign publisher has marked.
+func eachBranch(
+	ctx context.Context, log Reader, rules conversation.Rules, session string,
+	visit func(mark *events.SessionBranched, branch relative) (below bool, err error),
 ) error {
 	seen := map[string]bool{session: true}
-	top, err := e.relative(ctx, session)
+	top, err := relativeOf(ctx, log, rules, session)
 	for next := top.marks; len(next) > 0 && err == nil; next = next[1:] {
 		mark := next[0]
 		if seen[mark.ChildSessionID] {
 			continue
 		}
 		seen[mark.ChildSessionID] = true
-		var branch relative
-		if branch, err = e.relative(ctx, mark.ChildSessionID); err == nil {
-			visit(mark, branch)
+		branch, failed := relativeOf(ctx, log, rules, mark.ChildSessionID)
+		if failed != nil {
+			return failed
+		}
+		// An erased branch has forgotten its root, and still leads to its own branches.
+		if branch.Fork().Root == "" && branch.Erased == 0 {
+			continue
+		}
+		var below bool
+		if below, err = visit(mark, branch); below {
 			next = append(next, branch.marks...)
 		}
 	}
 	return err
+}
+
+// living reports whether a session has a branch, at any depth, that is not erased.
+func living(ctx context.Context, log Reader, rules conversation.Rules, session string) (found bool, err error) {
+	err = eachBranch(ctx, log, rules, session, func(_ *events.SessionBranched, branch relative) (bool, error) {
+		found = found || branch.Erased == 0
+		return !found, nil
+	})
+	return found, err
+}
+
+// lost counts what the branches of a session lose by its erasure. A branch that is erased with the same receipt, since
+// its identity is erased, loses turns too.
+func (e *Eraser) lost(ctx context.Context, c *closed) (*services.SharedTurns, error) {
+	branches, turns := map[string]bool{}, map[uuid.UUID]bool{}
+	err := e.eachBranch(ctx, c.SessionID, func(mark *events.SessionBranched, branch relative) (bool, error) {
+		alive := branch.Erased == 0 && branch.Fork().Root == mark.Root
+		for _, g := range mark.Segments {
+			if g.SessionID != c.SessionID || !alive && branch.receipt != c.ReceiptID {
+				continue
+			}
+			for id := range c.before.SharedIDs(mark.Root, g) {
+				branches[branch.SessionID], turns[id] = true, true
+			}
+		}
+		return true, nil
+	})
+	return &services.SharedTurns{Branches: len(branches), Turns: len(turns)}, err
+}
+
+func (e *Eraser) eachBranch(
+	ctx context.Context, session string, visit func(*events.SessionBranched, relative) (below bool, err error),
+) error {
+	return eachBranch(ctx, e.log, e.cfg.Rules, session, visit)
 }
 
 // branchesAmong counts the sessions of an erased identity that were branches and shared turns of others.
@@ -143,7 +112,7 @@ func (e *Eraser) branchesAmong(ctx context.Context, sessions []linkedSession) (i
 		members[s.id] = true
 	}
 	for _, s := range sessions {
-		r, err := e.relative(ctx, s.id)
+		r, err := relativeOf(ctx, e.log, e.cfg.Rules, s.id)
 		if err != nil {
 			return 0, err
 		}
@@ -156,22 +125,44 @@ func (e *Eraser) branchesAmong(ctx context.Context, sessions []linkedSession) (i
 	return len(out), nil
 }
 
-// linkBranches repeats the link of a session on its branches. Each of these links asks for those of the next branches.
+// linkBranches repeats the link of a session on its branches. Each of these links asks for those of the next branches. A
+// link that a foreign publisher wrote on a branch links the root, where it is judged; below, the root's link counts.
 func (e *Eraser) linkBranches(ctx context.Context, j *job) (remainder, error) {
 	s, err := state(ctx, e.log, e.cfg.Rules, j.session)
 	if err != nil || s.Identity == "" {
 		return remainder{}, err
 	}
-	return remainder{}, e.linkThose(ctx, s, s.Identity)
+	identity := s.Identity
+	if s.Fork().Root != "" {
+		if identity, err = e.linkRoot(ctx, s); err != nil || identity == "" {
+			return remainder{}, err
+		}
+	}
+	return remainder{}, e.eachBranch(ctx, s.SessionID,
+		func(_ *events.SessionBranched, branch relative) (below bool, err error) {
+			if branch.Erased == 0 && branch.Identity == "" {
+				_, err = e.append(ctx, &events.SessionLinked{SessionID: branch.SessionID, IdentityID: identity})
+			}
+			return branch.Erased != 0, err
+		})
 }
 
-func (e *Eraser) linkThose(ctx context.Context, s *conversation.State, identity string) error {
-	return eachBranch(ctx, e.log, e.cfg.Rules, s, func(branch *conversation.State) (below bool, err error) {
-		if branch.Erased == 0 && branch.Identity == "" {
-			_, err = e.append(ctx, &events.SessionLinked{SessionID: branch.SessionID, IdentityID: identity})
-		}
-		return branch.Erased != 0, err
+// linkRoot links the root of a linked branch if nobody has, and returns the identity that the root had before. A
+// session to which no mark leads from its root is no branch of it.
+func (e *Eraser) linkRoot(ctx context.Context, s *conversation.State) (identity string, err error) {
+	root, err := state(ctx, e.log, e.cfg.Rules, s.Fork().Root)
+	if err != nil || root.Identity != "" || root.Erased != 0 {
+		return root.Identity, err
+	}
+	marked := false
+	err = e.eachBranch(ctx, root.SessionID, func(_ *events.SessionBranched, branch relative) (bool, error) {
+		marked = marked || branch.SessionID == s.SessionID
+		return !marked, nil
 	})
+	if err == nil && marked {
+		_, err = e.append(ctx, &events.SessionLinked{SessionID: root.SessionID, IdentityID: s.Identity})
+	}
+	return "", err
 }
 
 // linkBranch links a branch whose root was linked while it was forked.
@@ -193,21 +184,18 @@ func (e *Eraser) withBranches(ctx context.Context, members []linkedSession) ([]l
 	for _, m := range members {
 		known[m.id] = true
 	}
-	for i := 0; i < len(members); i++ {
-		s, err := state(ctx, e.log, e.cfg.Rules, members[i].id)
-		if err != nil {
-			return nil, err
-		}
-		children, err := branchesOf(ctx, e.log, e.cfg.Rules, s)
-		if err != nil {
-			return nil, err
-		}
-		for _, child := range children {
-			if !known[child.SessionID] {
-				known[child.SessionID] = true
-				at := events.Position{Partition: events.Partition(child.SessionID, len(e.parts))}
-				members = append(members, linkedSession{id: child.SessionID, number: len(members), at: at})
+	for _, m := range slices.Clone(members) {
+		err := e.eachBranch(ctx, m.id, func(_ *events.SessionBranched, branch relative) (below bool, err error) {
+			if known[branch.SessionID] {
+				return false, nil // it is walked by itself
 			}
+			known[branch.SessionID] = true
+			at := events.Position{Partition: events.Partition(branch.SessionID, len(e.parts))}
+			members = append(members, linkedSession{id: branch.SessionID, number: len(members), at: at})
+			return true, nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return members, nil

@@ -2,6 +2,7 @@ package eraser_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,25 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 )
+
+// inWorlds runs a test on a log of one partition, and on one of four.
+func inWorlds(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	for _, n := range []int{1, 4} {
+		t.Run(fmt.Sprint(n, " partitions"), func(t *testing.T) {
+			t.Parallel()
+			test(t, newWorld(t, n))
+		})
+	}
+}
+
+// tree makes a session "root" with a turn, its branch "b", and "of b", which is a branch of that one.
+func (w *world) tree() {
+	w.Helper()
+	w.turn("root", "r1", "KEPT")
+	w.fork("root", "b", uuid.Nil)
+	w.fork("b", "of b", uuid.Nil)
+}
 
 // fork makes a branch that ends with a turn, or with the last finalized one.
 func (w *world) fork(session, child string, turn uuid.UUID) {
@@ -57,49 +77,45 @@ func (w *world) die(cfg eraser.Config, lives int) {
 // when the eraser has forgotten all and looks at the log anew.
 func TestAReceiptCountsWhatBranchesLose(t *testing.T) {
 	t.Parallel()
-	for _, partitions := range []int{1, 4} {
-		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, partitions)
-			w.turn("root", "r1", "SECRET")
-			second := w.turn("root", "r2", "SECRET")
-			third := w.turn("root", "r3", "SECRET")
-			fourth := w.turn("root", "r4", "SECRET")
-			w.fork("root", "b", uuid.Nil)
-			w.fork("b", "below b", second)
-			w.fork("root", "erased", uuid.Nil)
-			w.fork("erased", "below erased", uuid.Nil)
-			w.turn("b", "own", "SECRET too")
-			w.fork("b", "of b", uuid.Nil)
-			w.turn("root", "r5", "SECRET")
-			w.redact("root", third)
-			w.correct("root", "c4", fourth, "SECRET")
-			_, err := w.history.EraseSession(t.Context(), "erased", services.Erasure{})
-			require.NoError(t, err)
+	inWorlds(t, func(t *testing.T, w *world) {
+		w.turn("root", "r1", "SECRET")
+		second := w.turn("root", "r2", "SECRET")
+		third := w.turn("root", "r3", "SECRET")
+		fourth := w.turn("root", "r4", "SECRET")
+		w.fork("root", "b", uuid.Nil)
+		w.fork("b", "below b", second)
+		w.fork("root", "erased", uuid.Nil)
+		w.fork("erased", "below erased", uuid.Nil)
+		w.turn("b", "own", "SECRET too")
+		w.fork("b", "of b", uuid.Nil)
+		w.turn("root", "r5", "SECRET")
+		w.redact("root", third)
+		w.correct("root", "c4", fourth, "SECRET")
+		_, err := w.history.EraseSession(t.Context(), "erased", services.Erasure{})
+		require.NoError(t, err)
 
-			id, err := w.history.EraseSession(t.Context(), "root", services.Erasure{})
-			require.NoError(t, err)
-			receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
-			got, err := receipts.Receipt(t.Context(), id)
-			require.NoError(t, err)
-			require.Nil(t, got.Shared, "not counted yet")
-			w.die(eraser.Config{}, 8)
-			want := &services.SharedTurns{Branches: 4, Turns: 3}
-			require.Equal(t, want, w.receipt(id).Shared)
+		id, err := w.history.EraseSession(t.Context(), "root", services.Erasure{})
+		require.NoError(t, err)
+		receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
+		got, err := receipts.Receipt(t.Context(), id)
+		require.NoError(t, err)
+		require.Nil(t, got.Shared, "not counted yet")
+		w.die(eraser.Config{}, 8)
+		want := &services.SharedTurns{Branches: 4, Turns: 3}
+		require.Equal(t, want, w.receipt(id).Shared)
 
-			for k := range partitions {
-				require.NoError(t, w.notes.Drop(t.Context(), fmt.Sprint("eraser.at.", k)))
-			}
-			w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000})
-			id, err = w.history.EraseSession(t.Context(), "b", services.Erasure{})
-			require.NoError(t, err)
-			require.Equal(t, &services.SharedTurns{Branches: 1, Turns: 1}, w.receipt(id).Shared, "its own turn")
-			again, err := w.history.EraseSession(t.Context(), "root", services.Erasure{})
-			require.NoError(t, err)
-			require.Equal(t, want, w.receipt(again).Shared)
-			require.Empty(t, holding(t, w.dir, "SECRET"))
-		})
-	}
+		for k := range w.log.Partitions() {
+			require.NoError(t, w.notes.Drop(t.Context(), fmt.Sprint("eraser.at.", k)))
+		}
+		w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000})
+		id, err = w.history.EraseSession(t.Context(), "b", services.Erasure{})
+		require.NoError(t, err)
+		require.Equal(t, &services.SharedTurns{Branches: 1, Turns: 1}, w.receipt(id).Shared, "its own turn")
+		again, err := w.history.EraseSession(t.Context(), "root", services.Erasure{})
+		require.NoError(t, err)
+		require.Equal(t, want, w.receipt(again).Shared)
+		require.Empty(t, holding(t, w.dir, "SECRET"))
+	})
 }
 
 // A session without branches says so, and a redaction says nothing of branches.
@@ -121,87 +137,118 @@ func TestReceiptsWithoutBranches(t *testing.T) {
 // eraser dies at any step. Its receipt counts what the sessions shared.
 func TestAnErasedIdentityTakesItsBranches(t *testing.T) {
 	t.Parallel()
-	for _, partitions := range []int{1, 4} {
-		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, partitions)
-			w.turn("root", "r1", "SECRET")
-			w.turn("root", "r2", "SECRET")
-			w.fork("root", "b", uuid.Nil)
-			w.turn("b", "own", "SECRET too")
-			w.fork("b", "of b", uuid.Nil)
-			w.fork("root", "stray", uuid.Nil)
-			w.publish(&events.SessionLinked{SessionID: "stray", IdentityID: "mallory"}, "")
-			w.link("of b", "alice")
-			w.turn("other", "r1", "KEPT")
-			w.fork("other", "of other", uuid.Nil)
-			slow := &events.SessionBranched{SessionID: "b", ChildSessionID: "slow", RequestID: "slow",
-				At:            events.Position{Partition: events.Partition("b", partitions), Seq: 1},
-				FromSessionID: "b", Root: "root"}
-			w.publish(slow, "")
-			slower := *slow
-			slower.ChildSessionID, slower.RequestID = "slower", "slower"
-			w.publish(&slower, "")
-			id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
-			require.NoError(t, err)
-			first := newMortal(inOnePiece(w.log), 3, false)
-			stop := w.erase(first, eraser.Config{Rate: 10_000})
-			<-first.dead
-			stop()
-			w.publish(slow.Fork(), "")
-			turn := events.TurnID("slow", "r1")
-			w.publish(&events.TurnStarted{TurnID: turn, SessionID: "slow", RequestID: "r1",
-				Question: events.Question{QuestionNeutral: "SECRET of the slow one"}}, "")
-			w.die(eraser.Config{}, 10)
-			require.Equal(t, &services.SharedTurns{Branches: 3, Turns: 3}, w.receipt(id).Shared)
-			w.publish(slower.Fork(), "")
-			for _, s := range []string{"root", "b", "of b", "slow", "slower", "stray"} {
-				require.Eventually(t, func() bool { return w.state(s).Erased != 0 }, patience, lookEvery, s)
-			}
-			require.Eventually(t, func() bool { return len(holding(t, w.dir, "SECRET")) == 0 }, patience, lookEvery)
-			require.Zero(t, w.state("of other").Erased)
-			require.NotEmpty(t, holding(t, w.dir, "KEPT"))
-		})
-	}
+	inWorlds(t, func(t *testing.T, w *world) {
+		w.turn("root", "r1", "SECRET")
+		w.turn("root", "r2", "SECRET")
+		w.fork("root", "b", uuid.Nil)
+		w.turn("b", "own", "SECRET too")
+		w.fork("b", "of b", uuid.Nil)
+		w.fork("root", "stray", uuid.Nil)
+		w.publish(&events.SessionLinked{SessionID: "stray", IdentityID: "mallory"}, "")
+		w.link("of b", "alice")
+		w.turn("other", "r1", "KEPT")
+		w.fork("other", "of other", uuid.Nil)
+		slow := &events.SessionBranched{SessionID: "b", ChildSessionID: "slow", RequestID: "slow",
+			At:            events.Position{Partition: events.Partition("b", w.log.Partitions()), Seq: 1},
+			FromSessionID: "b", Root: "root"}
+		w.publish(slow, "")
+		slower := *slow
+		slower.ChildSessionID, slower.RequestID = "slower", "slower"
+		w.publish(&slower, "")
+		id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
+		require.NoError(t, err)
+		first := newMortal(inOnePiece(w.log), 3, false)
+		stop := w.erase(first, eraser.Config{Rate: 10_000})
+		<-first.dead
+		stop()
+		w.publish(slow.Fork(), "")
+		turn := events.TurnID("slow", "r1")
+		w.publish(&events.TurnStarted{TurnID: turn, SessionID: "slow", RequestID: "r1",
+			Question: events.Question{QuestionNeutral: "SECRET of the slow one"}}, "")
+		w.die(eraser.Config{}, 10)
+		require.Equal(t, &services.SharedTurns{Branches: 3, Turns: 3}, w.receipt(id).Shared)
+		w.publish(slower.Fork(), "")
+		for _, s := range []string{"root", "b", "of b", "slow", "slower", "stray"} {
+			require.Eventually(t, func() bool { return w.state(s).Erased != 0 }, patience, lookEvery, s)
+		}
+		require.Eventually(t, func() bool { return len(holding(t, w.dir, "SECRET")) == 0 }, patience, lookEvery)
+		require.Zero(t, w.state("of other").Erased)
+		require.NotEmpty(t, holding(t, w.dir, "KEPT"))
+	})
 }
 
 // A link on any branch links the root and all branches, also when an effect has to do it since the process that linked
 // died; a link that is refused links nothing.
 func TestALinkOnABranchLinksTheTree(t *testing.T) {
 	t.Parallel()
-	for _, partitions := range []int{1, 4} {
-		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+	inWorlds(t, func(t *testing.T, w *world) {
+		w.tree()
+		w.fork("root", "erased", uuid.Nil)
+		w.fork("erased", "of erased", uuid.Nil)
+		_, err := w.history.EraseSession(t.Context(), "erased", services.Erasure{})
+		require.NoError(t, err)
+		stop := w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000}) // it looks at the forks before the link
+		w.left("erased", events.TypeSessionBranched, events.TypeSessionErased, events.TypeErasureReceipt)
+		stop()
+		tree := []string{"root", "b", "of b", "of erased"}
+		// As the history service leaves it, killed right after the root.
+		w.publish(&events.SessionLinked{SessionID: "root", IdentityID: "alice"}, "")
+		w.die(eraser.Config{}, 8)
+		for _, s := range tree {
+			require.Eventually(t, func() bool { return w.state(s).Identity == "alice" }, patience, lookEvery, s)
+		}
+		var before [][]string
+		for _, s := range tree {
+			before = append(before, w.types(s))
+		}
+		_, err = w.history.LinkSession(t.Context(), "of b", "bob", "")
+		require.ErrorIs(t, err, conversation.ErrLinkedElsewhere)
+		for i, s := range tree {
+			now := w.types(s)
+			require.Equal(t, before[i], now[:len(before[i])])
+			require.NotContains(t, now[len(before[i]):], events.TypeSessionLinked, s)
+			require.Equal(t, "alice", w.state(s).Identity)
+		}
+	})
+}
+
+// A foreign publisher's link on a branch links the root, where it is judged, and so the tree; but not the root of a
+// session that is its branch only by the word of a foreign publisher. Where the root is linked already, it links no
+// other session.
+func TestAForeignLinkOnABranchLinksTheTree(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		linked []string // a session, and its identity
+		of     []string // the identities of root, b, of b and c then
+	}{
+		{[]string{"of b", "bob"}, []string{"bob", "bob", "bob", "bob"}},
+		{[]string{"b", "bob", "root", "alice"}, []string{"alice", "bob", "alice", "alice"}},
+		{[]string{"thief", "bob"}, []string{"", "", "", ""}},
+	} {
+		t.Run(c.linked[0], func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, partitions)
-			w.turn("root", "r1", "KEPT")
-			w.fork("root", "b", uuid.Nil)
-			w.fork("b", "of b", uuid.Nil)
-			w.fork("root", "erased", uuid.Nil)
-			w.fork("erased", "of erased", uuid.Nil)
-			_, err := w.history.EraseSession(t.Context(), "erased", services.Erasure{})
-			require.NoError(t, err)
-			stop := w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000}) // it looks at the forks before the link
-			w.left("erased", events.TypeSessionBranched, events.TypeSessionErased, events.TypeErasureReceipt)
-			stop()
-			tree := []string{"root", "b", "of b", "of erased"}
-			// As the history service leaves it, killed right after the root.
-			w.publish(&events.SessionLinked{SessionID: "root", IdentityID: "alice"}, "")
-			w.die(eraser.Config{}, 8)
-			for _, s := range tree {
-				require.Eventually(t, func() bool { return w.state(s).Identity == "alice" }, patience, lookEvery, s)
-			}
-			var before [][]string
-			for _, s := range tree {
-				before = append(before, w.types(s))
-			}
-			_, err = w.history.LinkSession(t.Context(), "of b", "bob", "")
-			require.ErrorIs(t, err, conversation.ErrLinkedElsewhere)
-			for i, s := range tree {
-				now := w.types(s)
-				require.Equal(t, before[i], now[:len(before[i])])
-				require.NotContains(t, now[len(before[i]):], events.TypeSessionLinked, s)
-				require.Equal(t, "alice", w.state(s).Identity)
-			}
+			inWorlds(t, func(t *testing.T, w *world) {
+				w.tree()
+				w.fork("root", "c", uuid.Nil)
+				w.publish(&events.SessionForked{SessionID: "thief", RequestID: "f", FromSessionID: "root",
+					Root: "root"}, "")
+				stop := w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000})
+				w.idle() // it has met the forks
+				stop()
+				for i := 0; i < len(c.linked); i += 2 {
+					w.publish(&events.SessionLinked{SessionID: c.linked[i], IdentityID: c.linked[i+1]}, "")
+				}
+				w.die(eraser.Config{}, 8)
+				identities := func() (out []string) {
+					for _, s := range []string{"root", "b", "of b", "c"} {
+						out = append(out, w.state(s).Identity)
+					}
+					return out
+				}
+				require.Eventually(t, func() bool { return slices.Equal(c.of, identities()) }, patience, lookEvery)
+				w.idle()
+				require.Equal(t, c.of, identities())
+			})
 		})
 	}
 }
@@ -210,40 +257,36 @@ func TestALinkOnABranchLinksTheTree(t *testing.T) {
 // is gone. A session with marks of branches that were never made is not held.
 func TestABranchKeepsItsParentFromRetention(t *testing.T) {
 	t.Parallel()
-	for _, partitions := range []int{1, 4} {
-		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, partitions)
-			w.turn("root", "r1", "SECRET")
-			w.fork("root", "b", uuid.Nil)
-			w.fork("b", "of b", uuid.Nil)
-			w.turn("marked", "r1", "SECRET")
-			w.publish(&events.SessionBranched{SessionID: "marked", ChildSessionID: "never", RequestID: "f",
-				FromSessionID: "marked", Root: "marked"}, "")
-			erase := func(session string) {
-				_, err := w.history.EraseSession(t.Context(), session, services.Erasure{})
-				require.NoError(t, err)
-			}
-			cut := time.Now().Add(10 * time.Millisecond)
-			require.Eventually(t, func() bool { return time.Now().After(cut) }, time.Second, time.Millisecond)
-			w.turn("of b", "own", "KEPT")
-			r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
-				Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return cut.Add(time.Hour) }})
-			sweep := func() int {
-				got, err := r.Sweep(t.Context())
-				require.NoError(t, err)
-				return got.Sessions
-			}
-			require.Equal(t, 1, sweep())
-			require.Empty(t, w.types("marked"))
-			require.NotEmpty(t, w.types("root"))
-			require.NotEmpty(t, w.types("b"))
-			erase("b")
-			require.Zero(t, sweep())
-			require.NotEmpty(t, w.types("root"), "held by the branch of an erased branch")
-			erase("of b")
-			require.Equal(t, 1, sweep(), "nothing new is old: it is looked at again")
-			require.Empty(t, w.types("root"))
-		})
-	}
+	inWorlds(t, func(t *testing.T, w *world) {
+		w.turn("root", "r1", "SECRET")
+		w.fork("root", "b", uuid.Nil)
+		w.fork("b", "of b", uuid.Nil)
+		w.turn("marked", "r1", "SECRET")
+		w.publish(&events.SessionBranched{SessionID: "marked", ChildSessionID: "never", RequestID: "f",
+			FromSessionID: "marked", Root: "marked"}, "")
+		erase := func(session string) {
+			_, err := w.history.EraseSession(t.Context(), session, services.Erasure{})
+			require.NoError(t, err)
+		}
+		cut := time.Now().Add(10 * time.Millisecond)
+		require.Eventually(t, func() bool { return time.Now().After(cut) }, time.Second, time.Millisecond)
+		w.turn("of b", "own", "KEPT")
+		r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
+			Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return cut.Add(time.Hour) }})
+		sweep := func() int {
+			got, err := r.Sweep(t.Context())
+			require.NoError(t, err)
+			return got.Sessions
+		}
+		require.Equal(t, 1, sweep())
+		require.Empty(t, w.types("marked"))
+		require.NotEmpty(t, w.types("root"))
+		require.NotEmpty(t, w.types("b"))
+		erase("b")
+		require.Zero(t, sweep())
+		require.NotEmpty(t, w.types("root"), "held by the branch of an erased branch")
+		erase("of b")
+		require.Equal(t, 1, sweep(), "nothing new is old: it is looked at again")
+		require.Empty(t, w.types("root"))
+	})
 }

@@ -2,6 +2,7 @@ package eraser
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -35,11 +36,7 @@ func (e *Eraser) linkAfterSilence(ctx context.Context, j *job) (remainder, error
 // eraseVoidBelow erases the summaries of the branches of a session, at any depth, that don't stand now. A branch has
 // its mark before it has a summary: what this call does not find is met later, when the session has changed already.
 func (e *Eraser) eraseVoidBelow(ctx context.Context, session string) error {
-	s, err := state(ctx, e.log, e.cfg.Rules, session)
-	if err != nil {
-		return err
-	}
-	return eachBranch(ctx, e.log, e.cfg.Rules, s, func(branch *conversation.State) (bool, error) {
+	return e.eachBranch(ctx, session, func(_ *events.SessionBranched, branch relative) (bool, error) {
 		at := events.Position{Partition: events.Partition(branch.SessionID, len(e.parts)), Seq: branch.Applied}
 		return true, e.eraseVoid(ctx, branch.SessionID, at)
 	})
@@ -48,14 +45,14 @@ func (e *Eraser) eraseVoidBelow(ctx context.Context, session string) error {
 // eraseVoid erases the summaries of a session that don't stand now, and in the mirrors those up to a position.
 func (e *Eraser) eraseVoid(ctx context.Context, session string, at events.Position) error {
 	own := conversation.New(session, e.cfg.Rules)
-	void := map[uint64]bool{}
+	void := map[uint64]*events.SessionSummarized{}
 	for r, err := range e.log.Session(ctx, session, 0, maxSeq) {
 		if err != nil {
 			return err
 		}
 		own.Fold(r)
-		if r.Type == events.TypeSessionSummarized {
-			void[r.Position.Seq] = true
+		if f, _ := r.Fact.(*events.SessionSummarized); r.Type == events.TypeSessionSummarized && (f == nil || !f.Void) {
+			void[r.Position.Seq] = f
 		}
 	}
 	if own.Erased != 0 {
@@ -70,11 +67,35 @@ func (e *Eraser) eraseVoid(ctx context.Context, session string, at events.Positi
 		}
 	}
 	if len(void) > 0 {
+		if err := e.noteVoid(ctx, own, maps.Values(void)); err != nil {
+			return err
+		}
 		if err := e.overwrite(ctx, session, at, slices.Sorted(maps.Keys(void))); err != nil {
 			return err
 		}
 	}
 	return e.eraseMirrored(ctx, session, at)
+}
+
+// noteVoid records of summaries which don't stand, and are about to leave the log, that they were void: so their
+// requests make no others. What never counted as a summary is left out, and so is nil.
+func (e *Eraser) noteVoid(
+	ctx context.Context, s *conversation.State, summaries iter.Seq[*events.SessionSummarized],
+) error {
+	for f := range summaries {
+		if f == nil {
+			continue
+		}
+		m := s.Summary(events.SummaryID(f.SessionID, f.RequestID))
+		if m == nil || s.Stands(m) || s.Voided(m.ID) {
+			continue
+		}
+		note := &events.SessionSummarized{SessionID: f.SessionID, RequestID: f.RequestID, Void: true}
+		if _, err := e.append(ctx, note); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // inherit adds to a branch the turns that it shares, as the log has them now.
@@ -85,12 +106,9 @@ func (e *Eraser) inherit(ctx context.Context, branch *conversation.State) error 
 	}
 	from := make([]*conversation.State, len(list))
 	for i, g := range list {
-		s, err := state(ctx, e.log, e.cfg.Rules, g.SessionID)
-		if err != nil {
+		var err error
+		if from[i], err = state(ctx, e.log, e.cfg.Rules, g.SessionID); err != nil {
 			return err
-		}
-		if s.IsOf(branch.Fork().Root) {
-			from[i] = s
 		}
 	}
 	branch.Inherit(list, from, math.MaxInt)

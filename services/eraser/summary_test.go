@@ -1,6 +1,7 @@
 package eraser_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/servicetest"
 )
 
 func (w *world) summarize(session, request string, through uuid.UUID, text string) {
@@ -37,7 +40,7 @@ func (w *world) idle() {
 }
 
 // A summary leaves the log and the disk with any turn that it covers, whatever voids it, also while no eraser ran; one
-// that ends before the turn stays.
+// that ends before the turn stays. An event without text says of each that it was void.
 func TestAVoidSummaryLeavesTheLog(t *testing.T) {
 	t.Parallel()
 	const (
@@ -49,13 +52,13 @@ func TestAVoidSummaryLeavesTheLog(t *testing.T) {
 		left []string
 	}{
 		"redacted": {func(w *world, turn uuid.UUID) { w.redact("s", turn) },
-			[]string{started, finalized, summarized, events.TypeTurnRedacted}},
+			[]string{started, finalized, summarized, events.TypeTurnRedacted, summarized}},
 		"corrected": {func(w *world, turn uuid.UUID) { w.correct("s", "c", turn, "KEPT too") },
-			[]string{started, finalized, started, finalized, summarized, events.TypeTurnCorrected}},
+			[]string{started, finalized, started, finalized, summarized, events.TypeTurnCorrected, summarized}},
 		"reset": {func(w *world, _ uuid.UUID) {
 			_, err := w.history.ResetSession(w.Context(), "s", "")
 			require.NoError(w, err)
-		}, []string{started, finalized, started, finalized, events.TypeSessionReset}},
+		}, []string{started, finalized, started, finalized, events.TypeSessionReset, summarized, summarized}},
 	} {
 		for _, running := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
@@ -83,6 +86,55 @@ func TestAVoidSummaryLeavesTheLog(t *testing.T) {
 				require.Empty(t, holding(t, w.dir, "SECRET"), "one that does not count goes, too")
 			})
 		}
+	}
+}
+
+// The request of a void summary makes no other, in a process that has never seen the summary: its text may repeat what
+// is gone. So it is also in a branch, and after the eraser died at any step.
+func TestALateRetryOfAVoidSummaryIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, void := range map[string]struct {
+		does  func(w *world, turn uuid.UUID)
+		codes [2]string // of the session and of its branch
+	}{
+		"redacted": {func(w *world, turn uuid.UUID) { w.redact("s", turn) },
+			[2]string{conversation.CodeTurnRedacted, conversation.CodeTurnRedacted}},
+		"corrected": {func(w *world, turn uuid.UUID) { w.correct("s", "c", turn, "KEPT too") },
+			[2]string{conversation.CodeTurnReplaced, conversation.CodeTurnReplaced}},
+		"erased": {func(w *world, _ uuid.UUID) {
+			_, err := w.history.EraseSession(w.Context(), "s", services.Erasure{})
+			require.NoError(w, err)
+		}, [2]string{conversation.CodeSessionErased, conversation.CodeTurnReplaced}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 4)
+			first, last := w.turn("s", "r1", "KEPT"), w.turn("s", "r2", "KEPT last")
+			w.fork("s", "b", uuid.Nil)
+			own := w.turn("b", "own", "KEPT own")
+			w.summarize("s", "m", last, "SECRET")
+			w.summarize("b", "m", own, "SECRET")
+			void.does(w, first)
+			w.die(eraser.Config{}, 8)
+			gone := func() bool { return len(holding(t, w.dir, "SECRET")) == 0 }
+			require.Eventually(t, gone, patience, lookEvery)
+			fresh := servicetest.Start(t, w.log, servicetest.Config{History: history.Config{Rules: rules}})
+			for i, of := range []struct {
+				session string
+				through uuid.UUID
+			}{{"s", last}, {"b", own}} {
+				for _, writes := range []*history.Service{w.history, fresh.History} {
+					_, err := writes.SummarizeSession(t.Context(), conversation.Summarize{ThroughTurnID: of.through,
+						Summary: events.SessionSummarized{SessionID: of.session, RequestID: "m",
+							SummaryNeutral: "SECRET"}})
+					refusal, is := errors.AsType[*conversation.Refusal](err)
+					require.True(t, is, "%s: %v", of.session, err)
+					require.Equal(t, void.codes[i], refusal.Code, of.session)
+				}
+			}
+			w.summarize("b", "anew", own, "KEPT anew")
+			require.True(t, gone())
+		})
 	}
 }
 

@@ -125,9 +125,7 @@ func (f *folding) only(sessionID string) {
 		list := fork.Segments()
 		from := make([]*conversation.State, len(list))
 		for i, g := range list {
-			if o := f.states[g.SessionID]; o != nil && o.IsOf(fork.Root) {
-				from[i] = o
-			}
+			from[i] = f.states[g.SessionID]
 		}
 		if root := f.states[fork.Root]; root != nil {
 			s.Identity = root.Identity

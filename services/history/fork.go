@@ -132,9 +132,6 @@ func (s *Service) origins(
 		if err != nil {
 			return nil, nil, err
 		}
-		if !st.IsOf(fork.Root) {
-			st = nil
-		}
 		from = append(from, st)
 	}
 	return list, from, nil
@@ -250,7 +247,7 @@ func (s *Service) inherited(ctx context.Context, sessionID string, turn uuid.UUI
 		return failed
 	}
 	for i, g := range list {
-		if from[i].Shares(g, turn) {
+		if from[i].Shares(own.Fork().Root, g, turn) {
 			r := *conversation.ErrTurnInherited
 			r.Origin = &conversation.TurnOrigin{SessionID: g.SessionID, TurnID: turn}
 			return &r

@@ -35,7 +35,7 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 	}
 	// Other writes to the session wait for this append too, so it must not end when its caller gives up. It expects a
 	// session without events.
-	ack, err := w.log.Append(context.WithoutCancel(ctx), jetlog.Append{Facts: d.Facts, Expect: new(uint64)})
+	ack, err := w.log.Append(context.WithoutCancel(ctx), jetlog.Append{Facts: d.Facts, Expect: new(uint64), Calls: w.calls})
 	switch {
 	case errors.Is(err, jetlog.ErrUnavailable) && !errors.Is(err, jetlog.ErrNoWrites):
 		w.loaded(w.id, x, err)
@@ -105,13 +105,13 @@ func (w *writing) ownVerdict(d decided) (verdict, bool) {
 		return verdict{}, false
 	}
 	at := events.Position{Partition: w.partition, Seq: w.own.last}
-	return verdict{turn: o.turn, head: o.head, position: at, facts: w.own.facts()}, true
+	return verdict{turn: o.turn, head: o.head, position: at, facts: w.own.facts(), summary: o.summary}, true
 }
 
 // appending appends the facts of a decision.
 func (w *writing) appending(d decided) state {
 	return func(ctx context.Context) (state, error) {
-		a := jetlog.Append{Facts: d.Facts, Salt: w.next.salt}
+		a := jetlog.Append{Facts: d.Facts, Salt: w.next.salt, Calls: w.calls}
 		if d.Expect {
 			a.Expect = &d.applied
 			if w.next.last != nil {

@@ -41,6 +41,9 @@ func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize
 	if err != nil {
 		return services.Summary{}, err
 	}
+	if v.summary != nil {
+		out.Summary = *v.summary
+	}
 	out.Position, out.Duplicate = v.position, v.duplicate
 	for _, f := range v.facts {
 		if own, ok := f.(*events.SessionSummarized); ok && !v.duplicate {
@@ -50,14 +53,17 @@ func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize
 	return out, w.summaryTexts(ctx, &out)
 }
 
-// shared returns the sessions of the turns that the session shares as a branch, as they are now. A session that begins
-// as a branch later has no summaries that the fork could change.
+// shared returns the sessions of the turns that the session shares as a branch, as they are now. A session is a branch
+// from its first event on, or never.
 func (w *writing) shared(ctx context.Context) ([]events.Segment, []*conversation.State, error) {
+	own, err := w.copied(ctx)
+	if err != nil || own.Found() && own.Fork().Root == "" {
+		return nil, nil, err
+	}
 	if _, err := w.refresh(ctx); err != nil {
 		return nil, nil, err
 	}
-	own, err := w.copied(ctx)
-	if err != nil {
+	if own, err = w.copied(ctx); err != nil {
 		return nil, nil, err
 	}
 	return w.origins(ctx, own.Fork())

@@ -61,6 +61,9 @@ type writing struct {
 	dropped     []string
 	question    *events.Question
 
+	// calls are the headers of the events that the write appends; nil for most.
+	calls []string
+
 	// rooted is the identity that the root of a branch has.
 	rooted string
 
@@ -160,6 +163,8 @@ type verdict struct {
 	duplicate bool
 	// facts that this write itself appended.
 	facts []events.Fact
+	// summary that the write's own event states, if the session has changed since.
+	summary *conversation.Summary
 }
 
 func (s *Service) writing(sessionID string) *writing {

@@ -36,10 +36,11 @@ type Config struct {
 	SessionMax  int           `name:"session-max-turns" help:"Turns of a session that the recent view keeps." default:"500" env:"TURNLEDGER_SESSION_MAX_TURNS"`
 	IdleTimeout time.Duration `help:"Silence after which prompts leave earlier turns out; off: never." default:"off" env:"TURNLEDGER_IDLE_TIMEOUT"`
 
-	Retention          time.Duration `help:"Age at which turns of linked sessions are redacted; off: they are kept." default:"off" env:"TURNLEDGER_RETENTION"`
-	AnonymousRetention time.Duration `help:"Silence after which an anonymous session leaves the log; off: never." default:"30d" env:"TURNLEDGER_ANONYMOUS_RETENTION"`
-	EraseRate          float64       `help:"Events a second that are overwritten at most." default:"25" env:"TURNLEDGER_ERASE_RATE"`
-	HashKey            string        `help:"Key of the hashes of addresses that the security audit keeps; unset: one that is drawn once and kept in the log's NATS." env:"TURNLEDGER_HASH_KEY" show:"given"`
+	Retention             time.Duration `help:"Age at which turns of linked sessions are redacted; off: they are kept." default:"off" env:"TURNLEDGER_RETENTION"`
+	AnonymousRetention    time.Duration `help:"Silence after which an anonymous session leaves the log; off: never." default:"30d" env:"TURNLEDGER_ANONYMOUS_RETENTION"`
+	ConversationRetention time.Duration `help:"Silence after which a conversation is removed, a linked one erased; off: never." default:"off" env:"TURNLEDGER_CONVERSATION_RETENTION"`
+	EraseRate             float64       `help:"Events a second that are overwritten at most." default:"25" env:"TURNLEDGER_ERASE_RATE"`
+	HashKey               string        `help:"Key of the hashes of addresses that the security audit keeps; unset: one that is drawn once and kept in the log's NATS." env:"TURNLEDGER_HASH_KEY" show:"given"`
 
 	MetadataKeys         string `help:"Metadata keys that may be kept, with commas between." env:"TURNLEDGER_METADATA_KEYS" default:"channel,device_type,ip_hash,user_agent_hash,locale,question_neutral_is_fallback"`
 	FinalizeWithoutStart bool   `help:"For development: a finalize starts a turn that was never started." env:"TURNLEDGER_FINALIZE_WITHOUT_START"`
@@ -121,13 +122,23 @@ func (c Config) Policy() conversation.Policy {
 	return conversation.Policy{MetadataKeys: keys}
 }
 
-// AnonymousAge returns the silence after which an anonymous session leaves the log. It is never shorter than the
-// session's TTL, since otherwise a session would leave while it is still shown.
-func (c Config) AnonymousAge() time.Duration {
-	if c.AnonymousRetention == 0 {
+// AnonymousAge returns the silence after which an anonymous session leaves the log; 0 means never.
+func (c Config) AnonymousAge() time.Duration { return c.silence(c.AnonymousRetention) }
+
+// ConversationAge returns the silence after which a session of the kind conversation is removed; 0 means never.
+func (c Config) ConversationAge() time.Duration { return c.silence(c.ConversationRetention) }
+
+// ResponseAge returns the silence after which a session of the kind response is removed: the time for which OpenAI
+// keeps responses.
+func (c Config) ResponseAge() time.Duration { return c.silence(30 * 24 * time.Hour) }
+
+// silence returns a time of retention that is never shorter than the session's TTL, since otherwise a session would
+// leave while it is still shown.
+func (c Config) silence(d time.Duration) time.Duration {
+	if d == 0 {
 		return 0
 	}
-	return max(c.AnonymousRetention, c.SessionTTL)
+	return max(d, c.SessionTTL)
 }
 
 // NATSListener parses the listener's setting: host:port, or a URL with credentials.

@@ -199,6 +199,7 @@ func ownShown(s *conversation.State) int {
 // plan is a summary to make: covered are all its turns, read those that the one before it does not cover.
 type plan struct {
 	session       string
+	request       string
 	covered, read []*conversation.Turn
 	last          *events.SessionSummarized
 }
@@ -240,12 +241,13 @@ func (h *Handler) plan(s *conversation.State) *plan {
 		return nil
 	}
 	p.covered, p.read = final[:to], final[from:to]
+	p.request = requestID(s, p.covered)
 	return p
 }
 
 // make has the model write a summary, and records it.
 func (h *Handler) make(ctx context.Context, p *plan) error {
-	f := events.SessionSummarized{SessionID: p.session, RequestID: requestID(p.covered), Model: h.cfg.Model.Name()}
+	f := events.SessionSummarized{SessionID: p.session, RequestID: p.request, Model: h.cfg.Model.Name()}
 	var before events.SessionSummarized
 	if p.last != nil {
 		before = *p.last
@@ -297,11 +299,18 @@ func idsOf(turns []*conversation.Turn) []uuid.UUID {
 	return ids
 }
 
-// requestID is computed from what a summary covers, so that all processes that make it use the same.
-func requestID(covered []*conversation.Turn) string {
+// requestID is computed from what a summary covers, so that all processes that make it use the same, and from how often
+// such a summary was void: its turns may be shown again, or be longer now.
+func requestID(s *conversation.State, covered []*conversation.Turn) string {
 	sum := sha256.New()
 	for _, t := range covered {
 		_, _ = sum.Write(t.ID[:])
 	}
-	return "effect-" + promptVersion + "-" + hex.EncodeToString(sum.Sum(nil)[:16])
+	for {
+		id := "effect-" + promptVersion + "-" + hex.EncodeToString(sum.Sum(nil)[:16])
+		if !s.Voided(events.SummaryID(s.SessionID, id)) {
+			return id
+		}
+		_, _ = sum.Write([]byte("void"))
+	}
 }

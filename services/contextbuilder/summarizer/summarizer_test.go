@@ -243,6 +243,22 @@ func TestOldTurnsAskForNoSummary(t *testing.T) {
 	require.Zero(t, m.calls.Load())
 }
 
+// Where a summary of just these turns was void once, the next one is a request of its own.
+func TestASummaryIsMadeAgainOfTurnsWhoseSummaryWasVoid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.record(20, "")
+	for n := range 3 {
+		w.feed(w.handler(&model{answer: says(fmt.Sprint("Summary ", n))}, summarizer.Config{}))
+		standing := w.standing()
+		require.Len(t, standing, 1)
+		require.Equal(t, fmt.Sprint("Summary ", n), standing[0].Fact.SummaryNeutral)
+		natstest.Append(t, w.log, &events.SessionSummarized{SessionID: "s", Void: true,
+			RequestID: standing[0].Fact.RequestID})
+		require.Empty(t, w.standing())
+	}
+}
+
 // A call and its result are never on two sides of a summary's end, nor is a turn without an answer within it.
 func TestASummaryEndsBeforeACallWhoseResultIsLater(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ func New(sessionID string, turn uuid.UUID, log Log, texts Texts) (*Explanation, 
 		if origins[i], err = read(g.SessionID, log); err != nil {
 			return nil, err
 		}
-		if origins[i].today.IsOf(own.today.Fork().Root) && origins[i].today.Shares(g, turn) {
+		if origins[i].today.Shares(own.today.Fork().Root, g, turn) {
 			x, err := New(g.SessionID, turn, log, texts)
 			if err == nil {
 				x.Inherited = true
@@ -146,6 +146,7 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 	if row.Problem != nil {
 		e.Problem = *row.Problem
 	}
+	e.Usage = conversation.UsageOf(events.TextsOf(r.Fact).Metadata)
 	if x.texts {
 		e.Data = json.RawMessage(row.Data)
 	}

@@ -79,10 +79,8 @@ func (s *session) inherit(then *conversation.State, origins []*session, m moment
 	list := fork.Segments()
 	past, today := make([]*conversation.State, len(list)), make([]*conversation.State, len(list))
 	for i, o := range origins {
-		if o.today.IsOf(fork.Root) {
-			past[i], today[i] = o.then(m.holds), o.today
-		}
+		past[i], today[i] = o.then(m.holds), o.today
 	}
 	s.today.Inherit(list, today, math.MaxInt)
-	then.Inherit(conversation.Held(list, past, today), past, math.MaxInt)
+	then.InheritThen(past, today)
 }

@@ -11,11 +11,12 @@ import (
 )
 
 // call is an operation on a session; request and of are turns by their request ids. The request of a fork, and of a
-// reading of the branch, is that of the fork.
+// reading of the branch, is that of the fork; that of a summary is its own, and of is the last turn that it is to cover.
 type call struct{ kind, request, of, identity, title string }
 
 // reply is what the API said: the status, the code of a refusal, whether it was a duplicate, for a reading all turns
-// with their states, for a look at the session its title and identity, and for a fork the last turn that is shared.
+// with their states, for a look at the session its title and identity, for a fork the last turn that is shared, and for
+// summaries how many turns each covers.
 type reply struct {
 	status          int
 	code            string
@@ -23,6 +24,7 @@ type reply struct {
 	turns           string
 	title, identity string
 	through         string
+	summaries       string
 }
 
 // modelled is the state of a session in the model.
@@ -34,6 +36,8 @@ type modelled struct {
 	// hidden is the place of the last turn that a reset has hidden.
 	hidden   int
 	branches map[string]modelBranch
+	// summaries are the turns that each summary covers, by its request.
+	summaries map[string]string
 }
 
 // modelTurn is a version of a turn. All versions have the place of the first; answered is that the first was.
@@ -47,14 +51,14 @@ type modelTurn struct {
 type modelBranch struct{ through, shares string }
 
 func (m modelled) clone() modelled {
-	m.turns, m.branches = maps.Clone(m.turns), maps.Clone(m.branches)
+	m.turns, m.branches, m.summaries = maps.Clone(m.turns), maps.Clone(m.branches), maps.Clone(m.summaries)
 	return m
 }
 
 // key returns the session's state as one line, by which states are compared.
 func (m modelled) key() string {
-	return fmt.Sprintf("%v %v %q %q %s %v %d %v", m.known, m.erased, m.identity, m.title, m.show(), m.turns, m.hidden,
-		m.branches)
+	return fmt.Sprintf("%v %v %q %q %s %v %d %v %v", m.known, m.erased, m.identity, m.title, m.show(), m.turns,
+		m.hidden, m.branches, m.summaries)
 }
 
 // show returns what a reading of all turns shows.
@@ -91,6 +95,8 @@ func (m modelled) step(c call) (modelled, reply) {
 		return m, reply{status: http.StatusOK, turns: m.show()}
 	case c.kind == "branch":
 		return m, reply{status: http.StatusOK, turns: m.showBranch(c.request)}
+	case c.kind == "summaries":
+		return m, reply{status: http.StatusOK, summaries: m.standing()}
 	case c.kind == "look" && m.erased:
 		return m, reply{status: http.StatusOK, identity: m.identity} // whose it was stays known
 	case c.kind == "look":
@@ -132,6 +138,8 @@ func (m modelled) step(c call) (modelled, reply) {
 		m.hidden = m.places()
 	case "fork":
 		return m.fork(c)
+	case "summarise":
+		return m.summarise(c)
 	case "describe":
 		m.title, m.known = c.title, true
 	case "finalize":
@@ -201,6 +209,74 @@ func (m modelled) fork(c call) (modelled, reply) {
 	return m, reply{status: http.StatusCreated, through: b.through}
 }
 
+// covered returns the turns that prompts show up to a place, in their order.
+func (m modelled) covered(place int) string {
+	shown := map[int]string{}
+	for id, t := range m.turns {
+		if t.place > m.hidden && t.place <= place && (t.status == "finalized" || t.status == "pending") {
+			shown[t.place] = id
+		}
+	}
+	var ids []string
+	for _, at := range slices.Sorted(maps.Keys(shown)) {
+		ids = append(ids, shown[at])
+	}
+	return strings.Join(ids, " ")
+}
+
+// stands reports whether the summary of a request stands: prompts show the turns that it covers, and none between.
+func (m modelled) stands(request string) bool {
+	ids := strings.Fields(m.summaries[request])
+	return !m.erased && len(ids) > 0 && m.covered(m.turns[ids[len(ids)-1]].place) == m.summaries[request]
+}
+
+// standing returns the summaries that stand, each with the number of its turns.
+func (m modelled) standing() string {
+	var out []string
+	for request, ids := range m.summaries {
+		if m.stands(request) {
+			out = append(out, covers(request, len(strings.Fields(ids))))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+func covers(request string, turns int) string { return fmt.Sprintf("%s covers %d", request, turns) }
+
+// summarise records a summary; a request whose summary is void makes no other.
+func (m modelled) summarise(c call) (modelled, reply) {
+	if m.stands(c.request) {
+		said := covers(c.request, len(strings.Fields(m.summaries[c.request])))
+		return m, reply{status: http.StatusOK, duplicate: true, summaries: said}
+	}
+	last, there := m.turns[c.of]
+	switch {
+	case !there:
+		return m, refused(http.StatusNotFound, "turn_not_found")
+	case last.status != "finalized":
+		return m, refused(http.StatusConflict, "turn_"+last.status)
+	case last.place <= m.hidden:
+		return m, refused(http.StatusUnprocessableEntity, "invalid_argument")
+	}
+	ids := m.covered(last.place)
+	for id := range strings.FieldsSeq(ids) {
+		if m.turns[id].status == "pending" {
+			return m, refused(http.StatusConflict, "turn_pending")
+		}
+	}
+	if m.summaries[c.request] != "" {
+		for _, t := range m.turns {
+			if t.status == "redacted" && t.place > m.hidden && t.place <= last.place {
+				return m, refused(http.StatusConflict, "turn_redacted")
+			}
+		}
+		return m, refused(http.StatusConflict, "turn_replaced")
+	}
+	m.summaries[c.request] = ids
+	return m, reply{status: http.StatusCreated, summaries: covers(c.request, len(strings.Fields(ids)))}
+}
+
 // redact takes all versions of a turn.
 func (m modelled) redact(id string) {
 	for id = m.first(id); id != ""; {
@@ -235,7 +311,8 @@ func (m modelled) correct(c call) (modelled, reply) {
 func sessionModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any {
-			return modelled{turns: map[string]modelTurn{}, branches: map[string]modelBranch{}}
+			return modelled{turns: map[string]modelTurn{}, branches: map[string]modelBranch{},
+				summaries: map[string]string{}}
 		},
 		Step: func(state, input, output any) (bool, any) {
 			next, want := state.(modelled).step(input.(call))

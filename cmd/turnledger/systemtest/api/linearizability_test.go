@@ -126,7 +126,8 @@ func branchOf(id, request string) string { return id + "-" + request }
 func randomCall(rng *rand.Rand) call {
 	one := func(of ...string) string { return of[rng.IntN(len(of))] }
 	c := call{kind: one("start", "start", "start", "whole", "whole", "batch", "finalize", "finalize", "correct",
-		"correct", "link", "redact", "reset", "describe", "fork", "fork", "read", "read", "read", "look")}
+		"correct", "link", "redact", "reset", "describe", "fork", "fork", "summarise", "summarise", "summaries",
+		"summaries", "read", "read", "read", "look")}
 	if rng.IntN(75) == 0 {
 		c.kind = "erase"
 	}
@@ -141,13 +142,15 @@ func randomCall(rng *rand.Rand) call {
 		c.request = one("r1", "r2", "c1", "c2")
 	case "correct":
 		c.request, c.of = one("c1", "c2"), one("r1", "r2", "c1")
+	case "summarise":
+		c.request, c.of = one("m1", "m2"), one("r1", "r2", "r2", "c1", "c2")
 	case "link":
 		c.identity = one("alice", "bob")
 	}
 	if c.request == c.of {
 		c.of = "r2"
 	}
-	if c.kind != "correct" {
+	if c.kind != "correct" && c.kind != "summarise" {
 		c.of = ""
 	}
 	return c
@@ -184,6 +187,11 @@ func perform(ctx context.Context, p *stack.Process, id string, c call) ([]reply,
 	case "fork":
 		path, body = stack.SessionPath(id)+"/fork",
 			map[string]any{"request_id": c.request, "session_id": branchOf(id, c.request)}
+	case "summarise":
+		path, body = stack.SessionPath(id)+"/summaries", map[string]any{"request_id": c.request,
+			"through_turn_id": events.TurnID(id, c.of).String(), "summary_neutral": c.request}
+	case "summaries":
+		method, path, body = http.MethodGet, stack.SessionPath(id)+"/summaries", nil
 	case "branch":
 		method, path, body = http.MethodGet, stack.SessionPath(branchOf(id, c.request))+"/turns?status=all", nil
 	case "read":
@@ -196,6 +204,9 @@ func perform(ctx context.Context, p *stack.Process, id string, c call) ([]reply,
 		in = body
 	}
 	status, out, err := p.Call(ctx, method, path, in)
+	for c.kind == "summarise" && status == http.StatusServiceUnavailable {
+		status, out, err = p.Call(ctx, method, path, in) // it was voided while the call repeated it
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -219,6 +230,18 @@ func perform(ctx context.Context, p *stack.Process, id string, c call) ([]reply,
 		}
 		slices.Sort(turns)
 		r.turns = strings.Join(turns, ", ")
+	}
+	if turns, is := out["turns"].(float64); is && c.kind == "summarise" {
+		r.summaries = covers(c.request, int(turns))
+	}
+	if c.kind == "summaries" {
+		var all []string
+		for _, x := range out["summaries"].([]any) {
+			m := x.(map[string]any)
+			all = append(all, covers(m["summary_neutral"].(string), int(m["turns"].(float64))))
+		}
+		slices.Sort(all)
+		r.summaries = strings.Join(all, ", ")
 	}
 	if c.kind == "look" {
 		r.title, _ = out["title"].(string)

@@ -3,8 +3,9 @@ package erasure_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
-	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,49 +18,165 @@ import (
 	"github.com/turnledger/turnledger/services/chat/modeltest"
 )
 
-// A context asked for after a redaction was acknowledged has no summary of the turn, also where another process
-// redacted and the reader is kept busy meanwhile.
+// What is asked for after a redaction was acknowledged shows no summary of the turn: contexts, those of the past, lists,
+// explanations, from whichever process. So it is where the summary stood before, and where it is recorded meanwhile, in
+// the session of the turn and in a branch that shares it.
 func TestNoSummaryIsShownAfterARedaction(t *testing.T) {
 	t.Parallel()
-	rounds := 10
-	if os.Getenv("TURNLEDGER_TORTURE") != "" {
-		rounds = 1000
+	rounds, seed := 20, uint64(1)
+	if stack.Long() {
+		rounds, seed = 1000, stack.Seed(t)
 	}
 	nats := stack.FreeAddress(t)
-	reads := stack.Start(t, stack.ServeNATS(nats), "serve", "--roles", "api,context,eraser",
+	first := stack.Start(t, stack.ServeNATS(nats), "serve", "--roles", "api,context,eraser",
 		"--data-dir", stack.DataDir(t))
-	writes := stack.Start(t, stack.JoinNATS(nats), "serve", "--roles", "api")
+	second := stack.Start(t, stack.JoinNATS(nats), "serve", "--roles", "api,context")
+	rng := rand.New(rand.NewPCG(seed, 0))
 	for n := range rounds {
-		session := fmt.Sprint("s-", n)
-		path := stack.SessionPath(session)
-		turn := writes.RecordTurn(t, session, "r1", "question", "answer")
-		writes.RecordTurn(t, session, "r2", "question", "answer")
-		body := map[string]any{"message": "next", "summary": true, "max_messages": 2}
-		writes.Must(t, http.StatusCreated, http.MethodPost, path+"/summaries",
-			map[string]any{"request_id": "m", "through_turn_id": turn, "summary_neutral": "SECRET"})
-		require.NotNil(t, reads.BuildContext(t, session, body)["summary"], "it stands at first")
+		r := &summaryRace{T: t, session: fmt.Sprint("s-", n), late: rng.IntN(2) == 0, gone: rng.IntN(2),
+			readers: []*stack.Process{first, second}, posts: first, redacts: second}
+		if rng.IntN(4) == 0 {
+			r.posts, r.redacts = r.redacts, r.posts
+		}
+		r.prepare(rng.IntN(2) == 0)
+		r.run()
+		stands := r.stands(second)
+		if rng.IntN(8) == 0 {
+			after := second.RecordTurn(t, r.summarised, "after", "question", "answer")
+			code, said, errs := second.Run(t, "explain", r.summarised, after, "--summary", "--max-messages", "2")
+			require.Equal(t, stack.ExitDone, code, errs)
+			require.Equal(t, stands, strings.Contains(said, "summarised"), said)
+		}
+		require.False(t, t.Failed(), "round %d of seed %d", n, seed)
+	}
+}
 
-		var redacted atomic.Bool
-		var wg sync.WaitGroup
-		for range 2 {
+// summaryRace is the redaction of a turn that a summary covers, and what is read meanwhile. The summary covers two
+// turns of session, and is one of summarised, which is that session or its branch.
+type summaryRace struct {
+	*testing.T
+	session, summarised string
+	turns               [2]string
+	// late: the summary is recorded while the turn is redacted. gone says which turn that is.
+	late           bool
+	gone           int
+	readers        []*stack.Process
+	posts, redacts *stack.Process
+	// before is the position of the last turn.
+	before string
+}
+
+// prepare records the turns, and the summary if it is not late.
+func (r *summaryRace) prepare(branch bool) {
+	r.Helper()
+	record := func(session, request string) (id, position string) {
+		out := r.posts.Must(r, http.StatusCreated, http.MethodPost, stack.SessionPath(session)+"/turns",
+			map[string]any{"request_id": request, "question_neutral": "question", "answer_neutral": "answer"})
+		return out["turn_id"].(string), out["position"].(string)
+	}
+	for i := range r.turns {
+		r.turns[i], _ = record(r.session, fmt.Sprint("r", i))
+	}
+	if r.summarised = r.session; branch {
+		r.summarised += "-branch"
+		r.posts.Must(r, http.StatusCreated, http.MethodPost, stack.SessionPath(r.session)+"/fork",
+			map[string]any{"request_id": "f", "session_id": r.summarised})
+	}
+	if !r.late {
+		require.Equal(r, http.StatusCreated, r.post())
+	}
+	_, r.before = record(r.summarised, "last")
+	for read := range 3 {
+		for _, p := range r.readers {
+			counts, _ := r.read(p, read)
+			require.Equal(r, r.late, len(counts) == 0, "it stands at first")
+		}
+	}
+}
+
+// post records the summary.
+func (r *summaryRace) post() int {
+	status, _, err := r.posts.Call(r.Context(), http.MethodPost, stack.SessionPath(r.summarised)+"/summaries",
+		map[string]any{"request_id": "m", "through_turn_id": r.turns[1], "summary_neutral": "SECRET"})
+	assert.NoError(r, err)
+	return status
+}
+
+// run redacts the turn while others read, until they have read once more after the redaction was acknowledged.
+func (r *summaryRace) run() {
+	r.Helper()
+	var redacted atomic.Bool
+	var wg sync.WaitGroup
+	for i, p := range r.readers {
+		for read := range 3 {
 			wg.Go(func() {
 				for after := false; !after; {
 					after = redacted.Load()
-					status, got, err := reads.Call(context.Background(), http.MethodPost, path+"/context", body)
-					if !assert.NoError(t, err) || !assert.Equal(t, http.StatusOK, status) {
+					counts, ok := r.read(p, read)
+					if !ok {
 						return
 					}
 					if after {
-						assert.Nil(t, got["summary"])
-						assert.NotContains(t, fmt.Sprint(got["messages"]), "SECRET")
+						r.check(counts, fmt.Sprintf("reader %d, read %d", i, read))
 					}
 				}
 			})
 		}
-		writes.Must(t, http.StatusOK, http.MethodPost, path+"/turns/"+turn+"/redact", nil)
-		redacted.Store(true)
-		wg.Wait()
 	}
+	if r.late {
+		wg.Go(func() {
+			status := r.post()
+			assert.Contains(r, []int{http.StatusCreated, http.StatusConflict}, status)
+		})
+	}
+	r.redacts.Must(r, http.StatusOK, http.MethodPost,
+		stack.SessionPath(r.session)+"/turns/"+r.turns[r.gone]+"/redact", nil)
+	redacted.Store(true)
+	wg.Wait()
+}
+
+// read returns the numbers of turns that the summaries cover which an answer shows: a context, one of the past, a list.
+func (r *summaryRace) read(p *stack.Process, read int) (counts []float64, ok bool) {
+	method, path, body := http.MethodPost, stack.SessionPath(r.summarised), map[string]any{
+		"message": "next", "summary": true, "max_messages": 2}
+	switch read {
+	case 0:
+		path += "/context"
+	case 1:
+		path += "/context"
+		body["as_of"] = map[string]any{"position": r.before}
+	default:
+		method, path = http.MethodGet, path+"/summaries"
+	}
+	status, got, err := p.Call(context.Background(), method, path, body)
+	if !assert.NoError(r, err) || !assert.Equal(r, http.StatusOK, status) {
+		return nil, false
+	}
+	if shown, is := got["summary"].(map[string]any); is {
+		counts = append(counts, shown["turns"].(float64))
+	} else {
+		assert.NotContains(r, fmt.Sprint(got["messages"]), "SECRET")
+	}
+	list, _ := got["summaries"].([]any)
+	for _, m := range list {
+		counts = append(counts, m.(map[string]any)["turns"].(float64))
+	}
+	return counts, true
+}
+
+// check says what may stand after the redaction: a summary that was decided after it, of the turn that is left.
+func (r *summaryRace) check(counts []float64, what string) {
+	if r.late && r.gone == 0 && len(counts) > 0 {
+		assert.Equal(r, []float64{1}, counts, what)
+		return
+	}
+	assert.Empty(r, counts, what)
+}
+
+// stands reports whether a process shows the summary.
+func (r *summaryRace) stands(p *stack.Process) bool {
+	counts, ok := r.read(p, 0)
+	return ok && len(counts) > 0
 }
 
 // A model summarises each session once, however many processes ask it and though one is killed meanwhile. The
