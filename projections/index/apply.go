@@ -40,7 +40,11 @@ func (v *View) apply(ctx context.Context, c *claim, b projections.Batch) error {
 	if err := v.putCanary(ctx, c, b.To.Seq); err != nil {
 		return err
 	}
-	return c.commit(ctx, c.at.forward(b.To, v.cfg.Now()))
+	at := c.at.forward(b.To, v.cfg.Now())
+	if len(deleted) > 0 {
+		at.Deleted = b.To.Seq
+	}
+	return c.commit(ctx, at)
 }
 
 // write deletes and writes objects. Deletions go first: they must not wait for the embedder.

@@ -19,11 +19,11 @@ import (
 func Run(t *testing.T, open func(t testing.TB) index.Store) {
 	for name, test := range map[string]func(*testing.T, *World){
 		"a turn of a linked session is found by its question until it is redacted": turnsComeAndGo,
-		"a link brings the turns before it, and an identity sees its own":           links,
-		"corrections and extensions are in the turn's place":                        versions,
-		"an embedder that is down holds up no deletion":                             withoutEmbedder,
-		"a rebuild takes vectors over":                                              rebuilt,
-		"a late write of a runner that was taken over goes with a sweep":            lateWrites,
+		"a link brings the turns before it, and an identity sees its own":          links,
+		"corrections and extensions are in the turn's place":                       versions,
+		"an embedder that is down holds up no deletion":                            withoutEmbedder,
+		"a rebuild takes vectors over":                                             rebuilt,
+		"a late write of a runner that was taken over goes with a sweep":           lateWrites,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, NewWorld(t, open(t), 2)) })
 	}
@@ -208,4 +208,3 @@ func held(t testing.TB, w *World) map[uuid.UUID]index.Object {
 	}
 	return out
 }
-
