@@ -41,9 +41,7 @@ func (v *View) apply(ctx context.Context, c *claim, b projections.Batch) error {
 		return err
 	}
 	at := c.at.forward(b.To, v.cfg.Now())
-	if len(deleted) > 0 {
-		at.Deleted = b.To.Seq
-	}
+	at.Deleted = max(at.Deleted, out.deleted)
 	return c.commit(ctx, at)
 }
 

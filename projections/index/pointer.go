@@ -122,7 +122,7 @@ func (v *View) Files(ctx context.Context, partition int) (events.Position, error
 type place struct {
 	Created time.Time `json:"stream_created"`
 	mark
-	// Deleted is the sequence up to which a batch has deleted objects, whose bytes may still be in the store's files.
+	// Deleted is the sequence of the last event that deleted an object, whose bytes may still be in the store's files.
 	Deleted uint64 `json:"deleted,omitempty"`
 	// Marks are former checkpoints: the newest one that is older than flushed, and all younger ones.
 	Marks []mark `json:"marks,omitempty"`
