@@ -22,7 +22,7 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test tested race lint shape vuln bench bench-cluster bench-compare torture build fuzz cover clean deps
+.PHONY: help run test test-clients tested race lint shape vuln bench bench-cluster bench-compare torture build fuzz cover clean deps
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,12 +35,12 @@ build: ## build bin/turnledger
 	@echo "building; the first build of a machine takes some minutes"
 	CGO_ENABLED=0 $(GO) build -o bin/turnledger ./cmd/turnledger
 
-deps: ## install what the tests need (PostgreSQL, Redis, a C compiler), where that can be done
+deps: ## install what the tests need (PostgreSQL, Redis, a C compiler, Chromium), where that can be done
 	@sh deploy/deps.sh test
 
 # Tests of the whole program run a binary, which is built here once for all packages. Only the long forms have the race
 # detector in it: a process with it takes three times the processor, and all processes of a test wait for each other.
-test race torture bench bench-cluster cover: export TURNLEDGER_TEST_BINARY := $(CURDIR)/bin/tested/turnledger
+test test-clients race torture bench bench-cluster cover: export TURNLEDGER_TEST_BINARY := $(CURDIR)/bin/tested/turnledger
 torture: TESTED_FLAGS := -race
 tested:
 	$(GO) build $(TESTED_FLAGS) -o $(CURDIR)/bin/tested/turnledger ./cmd/turnledger
@@ -49,6 +49,12 @@ tested:
 # A seed for the property tests: what a build says follows from the code alone. Others are drawn by torture.
 test: deps tested ## run every test with the race detector, on real PostgreSQL, Redis and NATS
 	RAPID_SEED=$(SEED) CGO_ENABLED=1 $(GO) test -race -count=1 -p $(P) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
+
+# The packages come by the lock file from npm's registry. TURNLEDGER_TEST_OPENAPI names OpenAI's own document, which
+# every answer is then compared with.
+test-clients: tested ## run the official JavaScript clients against the binary (Node 20 or newer, npm)
+	@node -e 'if (parseInt(process.versions.node) < 20) throw new Error("Node 20 or newer is needed")'
+	cd deploy/clients && npm ci --silent --no-audit --no-fund && npm test
 
 race: deps tested ## hunt for a race: the tests of PKG that match RUN, COUNT times (make race PKG=./events/... COUNT=20)
 	CGO_ENABLED=1 $(GO) test -race -count=$(COUNT) -failfast -timeout 1h -run '$(RUN)' $(PKG)

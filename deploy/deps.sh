@@ -30,6 +30,29 @@ missing() {
 	[ "$(uname)" != Linux ] || [ "$(id -u)" = 0 ] || have fusermount3 || have fusermount || echo fuse3
 }
 
+# What the browser tests need. Where it can't be installed, they are skipped, and say so.
+have_browser() {
+	have chromium || have chromium-browser || have google-chrome || have google-chrome-stable
+}
+
+wanted() {
+	[ "$1" = test ] || return 0
+	have_browser || echo chromium
+	have npm || echo npm
+}
+
+# axe-core comes from the npm registry by a lock file, and is no part of this repository.
+install_axe() {
+	have npm || return 0
+	here=$(cd "$(dirname "$0")" && pwd)
+	axe=$here/../bin/axe
+	cmp -s "$here/tools/axe/package-lock.json" "$axe/installed.json" && return 0
+	mkdir -p "$axe"
+	cp "$here/tools/axe/package.json" "$here/tools/axe/package-lock.json" "$axe/"
+	(cd "$axe" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) || return 0
+	cp "$here/tools/axe/package-lock.json" "$axe/installed.json"
+}
+
 tell() {
 	echo >&2
 	if have apt-get; then
@@ -93,15 +116,22 @@ if [ "$(id -u)" = 0 ]; then
 	sudo_hint=
 	as_root=
 fi
+# can_install WORDS: some are missing, and this machine can install them.
+can_install() {
+	[ -n "$1" ] && have apt-get && { [ -z "$as_root" ] || { have sudo && sudo -n true 2>/dev/null; }; }
+}
+for list in missing wanted; do # apart, so that a package which does not exist here holds up no other
+	need=$($list "$what" | tr '\n' ' ')
+	# shellcheck disable=SC2086 # a list of words
+	! can_install "$need" || install_missing $need || true
+done
+if [ "$what" = test ]; then
+	install_axe
+	without=$(wanted test | tr '\n' ' ')
+	[ -z "$without" ] || echo "NO BROWSER TESTS: ${without% } could not be installed" >&2
+fi
 need=$(missing "$what" | tr '\n' ' ')
 need=${need% }
 [ -n "$need" ] || exit 0
-if have apt-get && { [ -z "$as_root" ] || { have sudo && sudo -n true 2>/dev/null; }; }; then
-	# shellcheck disable=SC2086 # a list of words
-	install_missing $need || true
-	need=$(missing "$what" | tr '\n' ' ')
-	need=${need% }
-	[ -n "$need" ] || exit 0
-fi
 tell "$need"
 [ "$what" = run ]

@@ -19,6 +19,7 @@ const (
 	TypeTurnFinalized     = "turnledger.turn.finalized.v1"
 	TypeTurnExtended      = "turnledger.turn.extended.v1"
 	TypeTurnCorrected     = "turnledger.turn.corrected.v1"
+	TypeTurnPruned        = "turnledger.turn.pruned.v1"
 	TypeTurnRedacted      = "turnledger.turn.redacted.v1"
 	TypeSessionLinked     = "turnledger.session.linked.v1"
 	TypeLinkRefused       = "turnledger.session.link_refused.v1"
@@ -39,6 +40,7 @@ var catalogue = byType(
 	event[TurnFinalized](),
 	event[TurnExtended](),
 	event[TurnCorrected](),
+	event[TurnPruned](),
 	event[TurnRedacted](),
 	event[SessionLinked](),
 	event[LinkRefused](),

@@ -131,7 +131,7 @@ func TestRemains(t *testing.T) {
 			}
 			require.Contains(t, []any{
 				left.TurnID.String(), left.ReplacesTurnID.String(), left.SessionID, left.RequestID,
-				left.ExtensionID,
+				left.ExtensionID, left.PruneID,
 			}, value, "%s: the ids stay", f.Type())
 		}
 	}

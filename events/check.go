@@ -29,6 +29,7 @@ const (
 	ProblemSegments      Problem = "malformed_segments"
 	ProblemSummary       Problem = "malformed_summary"
 	ProblemExtension     Problem = "malformed_extension"
+	ProblemPrune         Problem = "malformed_prune"
 	ProblemEmptyQuestion Problem = "empty_question"
 	ProblemEmptyAnswer   Problem = "empty_answer"
 )

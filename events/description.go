@@ -19,10 +19,19 @@ const (
 	maxRequestsOfBefore = 256
 )
 
+// SessionKind says what a session is for. A silence is no boundary in a session that has a kind.
+type SessionKind string
+
+// The kinds. A response session is made by responses alone (docs/contract.md).
+const (
+	KindConversation SessionKind = "conversation"
+	KindResponse     SessionKind = "response"
+)
+
 // SessionDescribed says: the session has this title and this metadata, and no others. It replaces every earlier
 // description, which then leaves the log, so it also carries what the fold needs of those: Earlier has the hashes of
 // their requests (RequestHash), oldest first, and CreatedAt is when the session began. After is the session's last
-// position when the description was decided: a description that was decided before the one that stands has no effect.
+// position when the description was decided: a description that was decided before the one that stands has no effect. Kind, once set, is the same in every later description.
 type SessionDescribed struct {
 	SessionID string            `json:"session_id"`
 	RequestID string            `json:"request_id"`
@@ -31,6 +40,7 @@ type SessionDescribed struct {
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	CreatedAt *time.Time        `json:"created_at,omitempty"`
 	Earlier   []string          `json:"earlier,omitempty"`
+	Kind      SessionKind       `json:"kind,omitempty"`
 }
 
 // Type implements Fact.
@@ -54,7 +64,7 @@ func (f *SessionDescribed) check([]byte) Problem {
 func (f *SessionDescribed) malformed() bool {
 	if (f.CreatedAt == nil) != (len(f.Earlier) == 0) || len(f.Earlier) > maxRequestsOfBefore ||
 		utf8.RuneCountInString(f.Title) > MaxTitle || strings.ContainsRune(f.Title, 0) ||
-		len(f.Metadata) > MaxMetadataKeys {
+		len(f.Metadata) > MaxMetadataKeys || !f.Kind.known() {
 		return true
 	}
 	for _, h := range f.Earlier {
@@ -70,6 +80,8 @@ func (f *SessionDescribed) malformed() bool {
 	}
 	return false
 }
+
+func (k SessionKind) known() bool { return k == "" || k == KindConversation || k == KindResponse }
 
 var requestHash = regexp.MustCompile(`^[0-9a-f]{16}$`)
 

@@ -26,6 +26,9 @@ const (
 	// HeaderTraceParent is the distributed tracing extension of CloudEvents: W3C's traceparent of the request that
 	// wrote the event. It does not change what the event states.
 	HeaderTraceParent = "ce-" + TraceParent
+	// HeaderCall names, by a keyed digest, the call of a client that wrote the event, so that the same call again is
+	// known. It does not change what the event states.
+	HeaderCall = "Turnledger-Call"
 )
 
 // TraceParent is W3C's name of the header that names the parent of a span.
@@ -99,12 +102,14 @@ type Recorded struct {
 	SentAt   string
 	// TraceParent is the value that the publisher wrote; it may be anything.
 	TraceParent string
-	SessionID   string
-	IdentityID  string
-	Digest      uint64
-	Fact        Fact
-	Problem     string
-	Body        []byte
+	// Call is the value of HeaderCall; it may be anything.
+	Call       string
+	SessionID  string
+	IdentityID string
+	Digest     uint64
+	Fact       Fact
+	Problem    string
+	Body       []byte
 }
 
 // Decode reads an envelope recorded at a position. It never fails: an envelope without a fact gets a Problem, and the
@@ -118,6 +123,9 @@ func Decode(env Envelope, at Position, recorded time.Time) Recorded {
 	}
 	if v := env.Header[HeaderTraceParent]; len(v) > 0 {
 		r.TraceParent = v[0]
+	}
+	if v := env.Header[HeaderCall]; len(v) > 0 {
+		r.Call = v[0]
 	}
 	id, identity, err := ParseSubject(env.Subject)
 	switch {

@@ -176,10 +176,11 @@ func factEdits() []edit {
 		redacted  = events.TurnRedacted
 		described = events.SessionDescribed
 		extended  = events.TurnExtended
+		pruned    = events.TurnPruned
 	)
 	full := fullFacts()
 	s, f, r, c := *full[0].(*started), *full[1].(*finalized), *full[3].(*redacted), *full[4].(*corrected)
-	d, x := *full[10].(*described), *full[14].(*extended)
+	d, x, p := *full[10].(*described), *full[14].(*extended), *full[15].(*pruned)
 	raw := func(v string) json.RawMessage { return json.RawMessage(v) }
 	return []edit{
 		{"a wrong turn id", with(s, func(f *started) { f.TurnID = c1 }), nil, "wrong_turn_id"},
@@ -250,6 +251,18 @@ func factEdits() []edit {
 		{"a description of no request", &events.SessionDescribed{SessionID: "s1"}, nil, "malformed_id"},
 		{"a long title", with(d, func(f *described) { f.Title = strings.Repeat("ü", 201) }), nil,
 			"malformed_description"},
+		{"a prune of no id", with(p, func(f *pruned) { f.PruneID = "" }), nil, "malformed_id"},
+		{"a prune without tombstones", with(p, func(f *pruned) { f.Tombstones = nil }), nil, "malformed_tombstones"},
+		{"a prune without a mark", with(p, func(f *pruned) { f.Session = nil }), nil, "malformed_tombstones"},
+		{"a part of no id", with(p, func(f *pruned) { f.Parts = []events.Part{{}, {ID: "p0"}} }), nil,
+			"malformed_prune"},
+		{"a part of another half", with(p, func(f *pruned) {
+			f.Parts = []events.Part{{ID: "e1", Half: "middle"}, {ID: "p0"}}
+		}), nil, "malformed_prune"},
+		{"a part of less than nothing", with(p, func(f *pruned) {
+			f.Parts = []events.Part{{ID: "e1", Half: events.HalfAnswer, Messages: -1}, {ID: "p0"}}
+		}), nil, "malformed_prune"},
+		{"an unknown kind", with(d, func(f *described) { f.Kind = "thread" }), nil, "malformed_description"},
 		{"a title with NUL", with(d, func(f *described) { f.Title = "a\x00" }), nil, "malformed_description"},
 		{"an empty key", with(d, func(f *described) { f.Metadata = map[string]string{"": "v"} }), nil,
 			"malformed_description"},

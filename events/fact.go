@@ -37,6 +37,7 @@ type Names struct {
 	// ReplacesTurnID is the second turn that a correction names.
 	ReplacesTurnID uuid.UUID `json:"replaces_turn_id,omitzero"`
 	ExtensionID    string    `json:"extension_id,omitempty"`
+	PruneID        string    `json:"prune_id,omitempty"`
 }
 
 // Texts are the parts of a turn that an event brings. They point into the fact, which never changes.
@@ -54,12 +55,13 @@ type Texts struct {
 type Withdrawal uint8
 
 // The withdrawals. WithdrawsDescription withdraws the descriptions of the session that it replaces, WithdrawsVersion
-// the version of a turn that a correction replaces, WithdrawsTurn a turn with all its versions, WithdrawsSession a
+// the version of a turn that a correction replaces, WithdrawsMessages messages of a turn, WithdrawsTurn a turn with all its versions, WithdrawsSession a
 // session, and WithdrawsIdentity all sessions of an identity, also those that are linked to it later.
 const (
 	WithdrawsNothing Withdrawal = iota
 	WithdrawsDescription
 	WithdrawsVersion
+	WithdrawsMessages
 	WithdrawsTurn
 	WithdrawsSession
 	WithdrawsIdentity

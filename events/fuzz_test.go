@@ -15,7 +15,7 @@ var problems = map[string]bool{
 	"malformed_body": true, "malformed_id": true, "malformed_messages": true, "malformed_metadata": true,
 	"malformed_tombstones": true, "malformed_segments": true,
 	"malformed_description": true, "wrong_turn_id": true, "empty_question": true, "empty_answer": true,
-	"malformed_summary": true, "malformed_extension": true,
+	"malformed_summary": true, "malformed_extension": true, "malformed_prune": true,
 }
 
 func FuzzToken(f *testing.F) {

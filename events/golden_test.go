@@ -132,6 +132,17 @@ func goldens() []struct {
 			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: "Yes & yes.",
 				Messages: json.RawMessage(`[{"role":"tool","tool_call_id":"call_2","content":"1 < 2"},{"role":"assistant","content":"Yes & yes.","x_client":{"n":1.50}}]`)},
 			Metadata: json.RawMessage(`{"channel":"web"}`)}, conversation.Anomaly},
+		{events.TypeTurnPruned, &events.TurnPruned{TurnID: events.TurnID(session, "req-2"), SessionID: session,
+			PruneID: "delete/1", Question: events.Question{Metadata: json.RawMessage(`{"channel":"web"}`)},
+			Answer: events.Answer{AnswerNeutral: "Yes & yes.",
+				AnswerMessages: json.RawMessage(`[{"role":"assistant","content":"Yes & yes.","item":{"id":"msg_1"}}]`)},
+			Tombstones: []events.Tombstone{{TurnID: events.TurnID(session, "req-2"), RequestID: "req-2", Place: at(3),
+				Position: at(3), Final: ptr(at(4)), Status: "finalized", CreatedAt: first,
+				FinalizedAt: ptr(first.Add(time.Second)), RecordVersion: 1, Extended: []events.Position{at(5), at(6)}}},
+			Session: &events.SessionMark{CreatedAt: first, LastActiveAt: first.Add(5 * time.Second), Finalized: 1,
+				ShownFinalized: 1},
+			Parts:  []events.Part{{ID: "step 2#1", Half: events.HalfAnswer, Messages: 1}, {ID: "delete/0"}},
+			Reason: "asked to", RedactedBy: "ops"}, conversation.Anomaly},
 	}
 }
 
@@ -179,7 +190,8 @@ func TestRecordedEnvelopes(t *testing.T) {
 			r := readRecorded(t, g.name).decode(t)
 			live.Fold(r)
 			switch r.Fact.(type) {
-			case *events.TurnStarted, *events.TurnFinalized, *events.TurnExtended, *events.TurnCorrected:
+			case *events.TurnStarted, *events.TurnFinalized, *events.TurnExtended, *events.TurnCorrected,
+				*events.TurnPruned:
 			case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
 				*events.SessionDescribed, *events.SessionSummarized, *events.SessionForked, *events.SessionBranched,
 				*events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:

@@ -50,17 +50,29 @@ func fullFacts() []events.Fact {
 		&events.ErasureReceipt{IdentityID: "alice@example.org", SessionID: "s1", ReceiptID: "x2", Place: "log",
 			Erased: 12, Sessions: 1, Branches: 2, SharedTurns: 5},
 		&events.SessionDescribed{SessionID: "s1", RequestID: "d2", After: at(9), Title: "Quarks",
+			Kind:     events.KindConversation,
 			Metadata: map[string]string{"folder": "physics"}, CreatedAt: &recordedAt,
 			Earlier: []string{events.RequestHash("d1")}},
 		&events.SessionForked{SessionID: "s2", RequestID: "f1", FromSessionID: "s1", Root: "s0", Segments: lineage()},
 		&events.SessionBranched{SessionID: "s1", ChildSessionID: "s2", RequestID: "f1", At: at(9), FromSessionID: "s1",
 			Root: "s0", Segments: lineage()},
 		&events.SessionSummarized{SessionID: "s1", RequestID: "m1", TurnIDs: []uuid.UUID{r1, c1},
-			SummaryNeutral: "Quarks.", SummaryTranslated: "Kvarkar.", Model: "small"},
+			SummaryNeutral: "Quarks.", SummaryTranslated: "Kvarkar.", Model: "small", Prunes: 1},
 		&events.TurnExtended{TurnID: r1, SessionID: "s1", ExtensionID: "e1#0", Metadata: json.RawMessage(`{"n":1}`),
 			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: "A quark is a particle.",
 				Messages: json.RawMessage(`[{"role":"tool","tool_call_id":"1","content":"particle"}]`)}},
+		&events.TurnPruned{TurnID: c1, SessionID: "s1", PruneID: "p1", Question: question, Answer: answer,
+			Tombstones: pruned(), Session: &events.SessionMark{CreatedAt: recordedAt, LastActiveAt: recordedAt},
+			Parts:  []events.Part{{ID: "e1#0", Half: events.HalfAnswer, Messages: 1}, {ID: "p0"}},
+			Reason: "asked to", RedactedBy: "ops"},
 	}
+}
+
+// pruned is a chain whose first version is the first.
+func pruned() []events.Tombstone {
+	list := chain()
+	list[0].RecordVersion, list[0].ReplacesTurnID, list[1].RecordVersion = 1, nil, 2
+	return list
 }
 
 // lineage is that of a branch that shares turns of two sessions, every member set.
@@ -95,6 +107,9 @@ func leastFacts() []events.Fact {
 		&events.SessionSummarized{SessionID: "s1", RequestID: "m1", TurnIDs: []uuid.UUID{r1}, SummaryNeutral: "q"},
 		&events.TurnExtended{TurnID: r1, SessionID: "s1", ExtensionID: "e1",
 			Extension: events.Extension{Half: events.HalfQuestion, Messages: json.RawMessage(`[{"role":"user"}]`)}},
+		&events.TurnPruned{TurnID: r1, SessionID: "s1", PruneID: "p1", Session: &events.SessionMark{},
+			Tombstones: []events.Tombstone{{TurnID: r1, RequestID: "r1", Place: at(1), Position: at(1),
+				Status: "pending", RecordVersion: 1}}},
 	}
 }
 

@@ -42,12 +42,15 @@ func (a Answer) problem() Problem {
 	return badMessages(a.AnswerMessages)
 }
 
-// TurnStarted says: a request opened a turn with its question.
+// TurnStarted says: a request opened a turn with its question. Settings, where there are any, are a JSON object: what a
+// model was asked for with the event's messages, such as instructions and tools. They hold texts, and no view shows
+// them.
 type TurnStarted struct {
 	TurnID    uuid.UUID `json:"turn_id"`
 	SessionID string    `json:"session_id"`
 	RequestID string    `json:"request_id"`
 	Question
+	Settings json.RawMessage `json:"settings,omitempty"`
 }
 
 // Type implements Fact.
@@ -65,15 +68,18 @@ func (f *TurnStarted) names() Names {
 func (f *TurnStarted) texts() Texts          { return Texts{Question: &f.Question} }
 func (f *TurnStarted) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *TurnStarted) check([]byte) Problem {
-	return cmp.Or(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID), f.problem())
+	return cmp.Or(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID), f.problem(),
+		badObject(f.Settings))
 }
 
-// TurnFinalized says: the turn has its answer. Members of Metadata override those of the start.
+// TurnFinalized says: the turn has its answer. Members of Metadata override those of the start. Settings are as in
+// TurnStarted, or what the model said of its answer.
 type TurnFinalized struct {
 	TurnID    uuid.UUID `json:"turn_id"`
 	SessionID string    `json:"session_id"`
 	Answer
 	Metadata json.RawMessage `json:"metadata,omitempty"`
+	Settings json.RawMessage `json:"settings,omitempty"`
 }
 
 // Type implements Fact.
@@ -89,7 +95,7 @@ func (f *TurnFinalized) names() Names          { return Names{TurnID: f.TurnID, 
 func (f *TurnFinalized) texts() Texts          { return Texts{Answer: &f.Answer, Metadata: f.Metadata} }
 func (f *TurnFinalized) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *TurnFinalized) check([]byte) Problem {
-	return cmp.Or(badID(f.SessionID), nilTurn(f.TurnID), f.problem(), badObject(f.Metadata))
+	return cmp.Or(badID(f.SessionID), nilTurn(f.TurnID), f.problem(), badObject(f.Metadata), badObject(f.Settings))
 }
 
 // TurnCorrected says: a whole new turn replaces ReplacesTurnID, in its place.
@@ -156,6 +162,8 @@ type TurnExtended struct {
 	ExtensionID string    `json:"extension_id"`
 	Extension
 	Metadata json.RawMessage `json:"metadata,omitempty"`
+	// Settings are as in TurnFinalized.
+	Settings json.RawMessage `json:"settings,omitempty"`
 }
 
 // Type implements Fact.
@@ -174,5 +182,6 @@ func (f *TurnExtended) texts() Texts          { return Texts{Extension: &f.Exten
 func (f *TurnExtended) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *TurnExtended) check([]byte) Problem {
 	return cmp.Or(badID(f.SessionID), nilTurn(f.TurnID),
-		problemIf(ValidExtensionID(f.ExtensionID) != nil, ProblemID), f.problem(), badObject(f.Metadata))
+		problemIf(ValidExtensionID(f.ExtensionID) != nil, ProblemID), f.problem(), badObject(f.Metadata),
+		badObject(f.Settings))
 }

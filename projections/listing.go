@@ -17,6 +17,7 @@ type SessionFilter struct {
 	// Title is a part of the title, in any case. Metadata are members that the session's metadata has.
 	Title    string
 	Metadata map[string]string
+	Kind     events.SessionKind
 }
 
 // ListedSession is a session of a list, as it is at Position. LastTurn is its newest turn that was not redacted; nil if

@@ -30,9 +30,14 @@ const (
 
 // ContextRequest asks for a context (docs/contract.md#context).
 type ContextRequest struct {
-	SessionID    string
-	Message      string
-	TurnID       uuid.UUID
+	SessionID string
+	Message   string
+	TurnID    uuid.UUID
+	// Through: the prompt ends with TurnID, its question and what it has of an answer, or without TurnID with the last
+	// turn, and Message is empty.
+	Through bool
+	// Append are chat messages that stand behind the history; only with Through.
+	Append       []json.RawMessage
 	SystemPrompt string
 	MaxMessages  int // 0: 20
 	MaxTokens    int // 0: no bound

@@ -18,6 +18,8 @@ var (
 	ErrNoReceipt = errors.New("there is no such receipt")
 	// ErrNotExplained: the session has no turn that could be explained.
 	ErrNotExplained = errors.New("the session has no such turn")
+	// ErrNotRepeated: no earlier call was the same.
+	ErrNotRepeated = errors.New("no earlier call was the same")
 	// ErrWithheld: a memory withholds its texts, since a deletion in it is not confirmed yet.
 	ErrWithheld = errors.New("withheld until a deletion is confirmed")
 )

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events/conversation"
 )
 
 // ExplainAsk asks why a turn got its answer. The options are those of the prompt that the turn was asked with.
@@ -33,13 +35,15 @@ type Explanation struct {
 // ExplainedEvent is an event of an explained turn. Problem says why the event has no effect, if it has none. Data is
 // set only if texts were asked for.
 type ExplainedEvent struct {
-	Position   string          `json:"position"`
-	RecordedAt time.Time       `json:"recordedat"`
-	Type       string          `json:"type"`
-	ID         string          `json:"id"`
-	Redacted   bool            `json:"redacted,omitempty"`
-	Problem    string          `json:"problem,omitempty"`
-	Data       json.RawMessage `json:"data,omitempty"`
+	Position   string    `json:"position"`
+	RecordedAt time.Time `json:"recordedat"`
+	Type       string    `json:"type"`
+	ID         string    `json:"id"`
+	Redacted   bool      `json:"redacted,omitempty"`
+	Problem    string    `json:"problem,omitempty"`
+	// Usage is what the model used for the answer that the event brings; nil if the event tells none.
+	Usage *conversation.Usage `json:"usage,omitempty"`
+	Data  json.RawMessage     `json:"data,omitempty"`
 }
 
 // ExplainedTurn is a turn before the explained one. Seen says whether the prompt showed it, and if not, why.

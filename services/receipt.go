@@ -65,9 +65,23 @@ type ErasureProgress struct {
 	Shared *SharedTurns `json:"shared,omitempty"`
 }
 
-// ReceiptReader returns receipts. It fails with ErrNoReceipt if there is none.
+// ReceiptReader returns receipts: Receipt one, or ErrNoReceipt, and Receipts a page of all, the newest first.
 type ReceiptReader interface {
 	Receipt(ctx context.Context, id string) (Receipt, error)
+	Receipts(ctx context.Context, ask ReceiptsAsk) (ReceiptPage, error)
+}
+
+// ReceiptsAsk asks for at most Limit receipts. Cursor is the NextCursor of the page before, or empty.
+type ReceiptsAsk struct {
+	Limit  int
+	Cursor string
+}
+
+// ReceiptPage is a page of receipts. It may be short, even empty, where the log has few erasures; NextCursor is empty
+// only at the end.
+type ReceiptPage struct {
+	Receipts   []Receipt
+	NextCursor string
 }
 
 // Swept counts what retention removed from the log, or would remove: Events of anonymous Sessions, and Turns of

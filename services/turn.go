@@ -40,6 +40,9 @@ type TurnWriter interface {
 	FinalizeTurn(ctx context.Context, c conversation.Finalize) (Turn, error)
 	ExtendTurn(ctx context.Context, c conversation.Extend) (Turn, error)
 	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (Turn, error)
+	// PruneTurn takes messages out of a turn. It returns the turn with what is left, or a tombstone if nothing is. It
+	// fails with conversation.ErrMessageNotFound if Keep changes no message.
+	PruneTurn(ctx context.Context, c conversation.Prune) (Turn, error)
 	CorrectTurn(ctx context.Context, c conversation.Correct) (Turn, error)
 }
 

@@ -33,6 +33,7 @@ import (
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/identities"
+	"github.com/turnledger/turnledger/services/meaning"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
@@ -62,12 +63,16 @@ type app struct {
 	hashKey   []byte
 	// consoleKey seals the cookies of the web console.
 	consoleKey []byte
-	handler    backup.Handler
-	traces     *tracing.Provider
-	steps      *httpwire.Steps
-	chatting   *chat.Service // nil without the role
-	registry   *prometheus.Registry
-	metrics    *runner.Metrics
+	// itemKey makes the ids of items.
+	itemKey  []byte
+	tokens   func(text string) int // counts as prompts do
+	handler  backup.Handler
+	traces   *tracing.Provider
+	steps    *httpwire.Steps
+	chatting *chat.Service // nil without the role
+	model    chat.Model
+	registry *prometheus.Registry
+	metrics  *runner.Metrics
 	// still stops everything that follows the log; replaced is closed when the app is to be opened again.
 	still    func()
 	replaced chan struct{}
@@ -152,6 +157,9 @@ func (a *app) open(ctx context.Context) (err error) {
 	if err := a.keepConsoleKey(ctx); err != nil {
 		return err
 	}
+	if err := a.keepItemKey(ctx); err != nil {
+		return err
+	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(history.On(a.store.Log), history.Config{
 			Rules: a.cfg.Rules(), Policy: a.cfg.Policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart,
@@ -174,7 +182,7 @@ func (a *app) serve() error {
 	a.registry.MustRegister(a.views.Fleet, httpwire.Dependencies(checks))
 	w := httpwire.Config{
 		Registry: a.registry, Logger: a.logger, Traces: a.traces, Checks: checks,
-		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil,
+		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil, Origins: a.cfg.CORSOrigins,
 	}
 	if a.callers != nil {
 		w.Auth = a.callers
@@ -191,7 +199,7 @@ func (a *app) serve() error {
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
 	}
-	c.Receipts = a.receipts
+	c.Receipts, c.Keys = a.receipts, a.keys()
 	c.Streams, c.Backups = operate.On(a.store.Log), a.backups()
 	if a.eraser != nil {
 		c.Retention = a.eraser.Retention
@@ -200,7 +208,8 @@ func (a *app) serve() error {
 		c.Sessions, c.Contexts = reader, builder
 		across := a.identities().WithSessions(reader, a.cfg.SessionTTL)
 		c.Identities, c.Lists, c.Counts = across, across, across
-		c.Search = identities.SteppedSearcher{Searcher: across, Steps: a.steps}
+		search := meaning.Stepped{Searcher: a.searcher(across), Steps: a.steps}
+		c.Search, c.Similar = search, search
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
 	}
@@ -208,6 +217,7 @@ func (a *app) serve() error {
 		c.Chat = a.chat(reader, builder)
 	}
 	v1.Mount(api, c)
+	a.mountOpenAI(api, c, reader, builder)
 	if a.hasConsole() {
 		a.mountConsole(api, c)
 	}
@@ -240,9 +250,12 @@ func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) service
 	model := models.New(a.cfg.ModelAPI, endpoint.Config{
 		URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence,
 	})
+	a.model = chat.SteppedModel{
+		Model: model, Steps: a.steps,
+		Measures: chat.NewMeasures(a.registry, models.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
+	}
 	a.chatting = chat.New(chat.Config{
-		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder,
-		Model:    chat.SteppedModel{Model: model, Steps: a.steps},
+		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder, Model: a.model,
 		Presence: presence.New(a.store.NC, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
 		Summaries: a.cfg.SummaryURL != "",
 	})

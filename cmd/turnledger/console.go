@@ -5,8 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 
-	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/access/bearer"
+	"github.com/turnledger/turnledger/services/access/login"
 	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/httpapi/console"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
@@ -34,33 +33,19 @@ func (a *app) keepConsoleKey(ctx context.Context) error {
 func (a *app) mountConsole(api *httpwire.API, native v1.Config) {
 	c := console.Config{
 		SealKey: a.consoleKey, Sessions: native.Sessions, Events: native.Events, Lists: native.Lists,
+		Search: native.Search,
 		Counts: native.Counts, Projections: native.Projections, DeadLetters: native.DeadLetters,
-		Receipts: native.Receipts,
-		Rules:    native.Rules, Deadline: native.Deadline, Version: version,
+		Receipts: native.Receipts, Keys: native.Keys, Turns: native.Turns, SessionWrites: native.SessionWrites,
+		Chat: native.Chat, Contexts: native.Contexts,
+		Erasures: native.Erasures, Keeper: native.Keeper, Tokens: a.tokens,
+		Rules: native.Rules, Deadline: native.Deadline, Version: version,
 	}
 	c.Explain = explain.Service{Events: native.Events, Contexts: native.Contexts}
 	if a.callers != nil {
 		c.Auth = a.callers
-		if a.callers.Keys != nil {
-			c.Keys = a.keysOfConsole
+		if at, ok := a.cfg.Login(console.Callback); ok {
+			c.Login = login.New(at)
 		}
 	}
 	console.Mount(api, c)
-}
-
-// keysOfConsole lists the file of keys, as turnledger keys list does.
-func (a *app) keysOfConsole() ([]access.Key, error) {
-	sources, err := bearer.ParseSources(a.cfg.Auth)
-	if err != nil {
-		return nil, err
-	}
-	list, err := sources.Keys.Keys()
-	if err != nil {
-		return nil, err
-	}
-	out := make([]access.Key, len(list))
-	for i, k := range list {
-		out[i] = k.Shown()
-	}
-	return out, nil
 }

@@ -25,7 +25,8 @@ func (a *app) openErasing() {
 			Rules: a.cfg.Rules(), Follower: a.follower, Logger: a.logger, Metrics: a.metrics, Traces: a.traces,
 		},
 		Owners: a.owners, Rate: a.cfg.EraseRate, Places: places, Keepers: keepers, Turns: a.history,
-		Anonymous: a.cfg.AnonymousAge(), Linked: a.cfg.Retention,
+		Anonymous: a.cfg.AnonymousAge(), Conversation: a.cfg.ConversationAge(), Response: a.cfg.ResponseAge(),
+		Linked: a.cfg.Retention,
 	})
 	a.views.AddWorker(fleet.Worker{Name: a.eraser.Name(), Runner: a.eraser.Feed})
 }

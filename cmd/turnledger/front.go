@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/services/access/certfile"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/httpapi/console"
+	"github.com/turnledger/turnledger/services/httpapi/openai"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -122,5 +123,5 @@ func (f *front) open(ctx context.Context, h backup.Handler) {
 // closed answers while no app is open because its log is being replaced.
 var closed = httpwire.Closed(
 	"log", "the log is being replaced by a backup: come again when the header Retry-After says so", v1.Form(),
-	console.Form(),
+	console.Form(), openai.Form(),
 )

@@ -93,7 +93,12 @@ func (m summaryModel) Write(
 		}
 		p.Messages = append(p.Messages, raw)
 	}
-	return m.Answer(ctx, p, emit)
+	answer, err := m.Answer(ctx, p, func(piece services.AnswerPiece) {
+		if piece.Said() {
+			emit(piece.Text)
+		}
+	})
+	return answer.Text(), answer.Finish, err
 }
 
 // snippets returns the memory of prompts: the external memory, else the audit tables, or nil if there is neither.
@@ -117,6 +122,10 @@ func (a *app) prompts() contextbuilder.Config {
 		a.logger.Warn("max_tokens is estimated", "err", err)
 	} else if counter != nil {
 		c.Tokens = counter
+	}
+	a.tokens = contextbuilder.Estimate{}.Count
+	if c.Tokens != nil {
+		a.tokens = c.Tokens.Count
 	}
 	if m := a.snippets(); m != nil {
 		c.Memory = contextbuilder.SteppedMemory{Memory: m, Steps: a.steps}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -40,10 +41,16 @@ func (textSteps) Name() string { return "m" }
 
 func (textSteps) Format() services.Format { return services.OpenAI }
 
-func (k textSteps) Answer(_ context.Context, _ chat.Prompt, emit func(string)) (string, services.Finish, error) {
-	emit("secret")
-	emit("secret")
-	return "secret", services.FinishStop, k.err
+func (k textSteps) Answer(
+	_ context.Context, _ chat.Prompt, emit func(services.AnswerPiece),
+) (services.ModelAnswer, error) {
+	part := services.AnswerPart{Kind: services.PartText, Text: "secret", CallID: "secret", Name: "secret"}
+	emit(services.AnswerPiece{AnswerPart: part})
+	emit(services.AnswerPiece{AnswerPart: part})
+	return services.ModelAnswer{
+		Parts: []services.AnswerPart{part}, Finish: services.FinishStop, Model: "small",
+		Usage: &conversation.Usage{Input: 7, Output: 3},
+	}, k.err
 }
 
 // TestStepsAreSpansAndMeasuresWithoutText: each is a span below its request's.
@@ -52,12 +59,15 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	seen := tracetest.NewInMemoryExporter()
 	traces := trace.NewTracerProvider(trace.WithSyncer(seen))
 	registry := prometheus.NewRegistry()
-	s := httpwire.NewSteps(registry, traces)
+	s, measures := httpwire.NewSteps(registry, traces), chat.NewMeasures(registry, "openai")
 	ctx, request := traces.Tracer("test").Start(t.Context(), "request")
 	for _, k := range []textSteps{{}, {errors.New("a secret of its own")}} {
 		_, _ = contextbuilder.SteppedMemory{Memory: k, Steps: s}.Snippet(ctx, services.MemoryQuery{Message: "secret"})
 		_, _ = contextbuilder.SteppedRewriter{Rewriter: k, Steps: s}.Rewrite(ctx, "secret", nil, "secret")
-		_, _, _ = chat.SteppedModel{Model: k, Steps: s}.Answer(ctx, chat.Prompt{}, func(string) {})
+		_, _ = chat.SteppedModel{Model: k, Steps: s, Measures: measures}.Answer(ctx, chat.Prompt{
+			System: "secret", Conversation: "s-1",
+			ModelOptions: services.ModelOptions{Tools: []services.ModelTool{{Kind: "function", Name: "secret"}}},
+		}, func(services.AnswerPiece) {})
 		_, err := identities.SteppedSearcher{Searcher: k, Steps: s}.Search(ctx,
 			services.SearchAsk{SearchFilter: projections.SearchFilter{Query: "secret"}})
 		require.ErrorIs(t, err, k.err)
@@ -69,6 +79,9 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	for _, span := range seen.GetSpans() {
 		require.Equal(t, request.SpanContext().SpanID(), span.Parent.SpanID())
 		got = append(got, fmt.Sprint(span.Name, " ", span.Status.Code, " ", len(span.Events)))
+		if span.Name == "model" {
+			requireModelAttributes(t, span.Attributes)
+		}
 	}
 	require.Equal(t, []string{"memory Unset 0", "rewriter Unset 0", "model Unset 1", "search_words Unset 0",
 		"memory Error 0", "rewriter Error 0", "model Error 1", "search_words Error 0", "search_words Unset 0"}, got)
@@ -80,4 +93,26 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, fmt.Sprint(gathered), "secret")
 	require.Contains(t, fmt.Sprint(gathered), `search_words`)
+	for name, want := range map[string]int{
+		"gen_ai_client_token_usage":                2, // input and output
+		"gen_ai_client_operation_duration_seconds": 2, // ok and failed
+	} {
+		n, err := testutil.GatherAndCount(registry, name)
+		require.NoError(t, err)
+		require.Equal(t, want, n, name)
+	}
+}
+
+// requireModelAttributes: a call of the model tells what OpenTelemetry's conventions name, and nothing else.
+func requireModelAttributes(t *testing.T, attributes []attribute.KeyValue) {
+	t.Helper()
+	got := map[string]string{}
+	for _, a := range attributes {
+		got[string(a.Key)] = a.Value.Emit()
+	}
+	require.Equal(t, map[string]string{
+		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.conversation.id": "s-1",
+		"gen_ai.request.model": "m", "gen_ai.response.model": "small", "gen_ai.response.finish_reasons": `["stop"]`,
+		"gen_ai.usage.input_tokens": "7", "gen_ai.usage.output_tokens": "3",
+	}, got)
 }

@@ -169,9 +169,9 @@ func PlaceOf(t *Turn) uint64 { return t.Place & sequence }
 // segmentOf returns the number of the segment of a turn of a composed session.
 func segmentOf(t *Turn) int { return int(t.Place >> segmentBits) }
 
-// shared returns the turns of a session that a segment of a branch shares, each with all its versions and its
-// tombstone. Turns that were pending at the fork are not among them. s must hold all its turns. A session that is not of
-// the branch's root shares nothing, whatever a foreign publisher has written, nor does nil.
+// shared returns the turns of a session that a segment of a branch shares, the newest first, each with all its versions
+// and its tombstone. Turns that were pending at the fork are not among them. s must hold all its turns. A session that
+// is not of the branch's root shares nothing, whatever a foreign publisher has written, nor does nil.
 func (s *State) shared(root string, g events.Segment) iter.Seq[*Turn] {
 	return func(yield func(*Turn) bool) {
 		if !s.isOf(root) {
@@ -181,17 +181,23 @@ func (s *State) shared(root string, g events.Segment) iter.Seq[*Turn] {
 		if last == nil {
 			return
 		}
-		place, final := uint64(0), false
-		for _, t := range s.Turns {
-			if t.Place > last.Place {
-				return
+		end := len(s.Turns)
+		for end > 0 && s.Turns[end-1].Place > last.Place {
+			end--
+		}
+		for end > 0 {
+			first := end - 1 // the first version
+			for first > 0 && s.Turns[first-1].Place == s.Turns[first].Place {
+				first--
 			}
-			if t.Place != place { // the first version
-				place, final = t.Place, t.Final != 0 && t.Final <= g.Through.Seq
+			if final := s.Turns[first].Final; final != 0 && final <= g.Through.Seq {
+				for _, t := range slices.Backward(s.Turns[first:end]) {
+					if !yield(t) {
+						return
+					}
+				}
 			}
-			if final && !yield(t) {
-				return
-			}
+			end = first
 		}
 	}
 }
@@ -224,43 +230,40 @@ func (s *State) Shares(root string, g events.Segment, id uuid.UUID) bool {
 }
 
 // Inherit adds to a branch the turns that it shares. from holds the sessions of list, its segments, each with all its
-// turns, or nil. Those that are not of the branch's root share nothing. The turns of s must be the caller's own, those of from are copied,
-// each without what extended it after the fork. Only the newest shown turns that are shared are taken, as many as most
-// says, with all that stand between them; the counts are those of all. A state that leaves turns out is not Whole.
+// turns, or nil. Those that are not of the branch's root share nothing. The turns of s must be the caller's own, those
+// of from are copied, each without what extended it after the fork. Only the newest shown turns that are shared are
+// taken, as many as most says, with all that stand between them; the counts are those of all. A state that leaves turns
+// out is not Whole.
 func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 	s.liftOwn(list)
 	now := s.more()
 	now.segments = list
 	s.rare = &now
-	type inherited struct {
-		t       *Turn
-		segment int
-	}
-	var all []inherited
-	for i, g := range list {
-		for t := range from[i].shared(s.Fork().Root, g) {
-			all = append(all, inherited{t, i})
-		}
-	}
-	first, taken := len(all), 0
-	for i, x := range slices.Backward(all) {
-		if x.t.Status == Finalized {
-			s.Finalized++
-			if lifted(x.segment, x.t.Place) > s.Boundary {
+	root := s.Fork().Root
+	var copies []Turn // the newest first
+	taken, whole := 0, true
+	for i, g := range slices.Backward(list) {
+		for t := range from[i].shared(root, g) {
+			shown := t.Status == Finalized && lifted(i, t.Place) > s.Boundary
+			if t.Status == Finalized {
+				s.Finalized++
+			}
+			if shown {
 				s.ShownFinalized++
 				taken++
 			}
-		}
-		if taken <= most {
-			first = i
+			if whole = taken <= most; !whole {
+				continue
+			}
+			c := *t
+			c.shorten(g.Through.Seq)
+			c.Place = lifted(i, t.Place)
+			copies = append(copies, c)
 		}
 	}
-	s.Whole = s.Whole && first == 0
-	copies, turns := make([]Turn, len(all)-first), make([]*Turn, 0, len(all)-first+len(s.Turns))
-	for i, x := range all[first:] {
-		copies[i] = *x.t
-		copies[i].shorten(list[x.segment].Through.Seq)
-		copies[i].Place = lifted(x.segment, x.t.Place)
+	s.Whole = s.Whole && whole
+	turns := make([]*Turn, 0, len(copies)+len(s.Turns))
+	for i := range slices.Backward(copies) {
 		turns = append(turns, &copies[i])
 	}
 	s.Turns = append(turns, s.Turns...)

@@ -60,6 +60,13 @@ func (s *State) DecideCorrect(c Correct, old *Turn) Decision {
 	f.Metadata = old.Metadata()
 	c.question(&f.Question)
 	c.answer(&f.Answer)
+	// A prune may have left a half empty.
+	switch {
+	case f.QuestionNeutral == "" && !events.HasMessages(f.QuestionMessages):
+		return Decision{Err: &Invalid{"question_neutral", "is required: nothing is left of the turn's question"}}
+	case f.AnswerNeutral == "" && !events.HasMessages(f.AnswerMessages):
+		return Decision{Err: &Invalid{"answer_neutral", "is required: nothing is left of the turn's answer"}}
+	}
 	return Decision{Facts: []events.Fact{f}, Expect: true}
 }
 
@@ -82,7 +89,8 @@ func (c Correct) question(q *events.Question) {
 		}
 	}
 	if c.AnswerNeutral != nil {
-		q.Metadata, _ = without(q.Metadata, FinishKey) // it belonged to the old answer
+		q.Metadata, _ = without(q.Metadata, FinishKey) // both belonged to the old answer
+		q.Metadata, _ = without(q.Metadata, UsageKey)
 	}
 	if worded || c.QuestionTranslated != nil {
 		to := words{"user", q.QuestionNeutral, q.QuestionTranslated}

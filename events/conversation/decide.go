@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"encoding/json"
 	"slices"
 
 	"github.com/google/uuid"
@@ -122,7 +123,11 @@ type Finalize struct {
 	Metadata             []byte
 	// FinishReason, if set, is stored in the log's metadata under FinishKey.
 	FinishReason string
-	StartFirst   *Start
+	// Usage, if set, is stored in the log's metadata under UsageKey.
+	Usage *Usage
+	// Settings are those of the fact.
+	Settings   json.RawMessage
+	StartFirst *Start
 }
 
 // DecideFinalize decides a finalize. The first answer of a turn stays.
@@ -155,7 +160,10 @@ func (s *State) DecideFinalize(c Finalize) Decision {
 // fact returns the fact to append. If a translation was asked for but is missing, the fact has a copy of the neutral
 // answer.
 func (c Finalize) fact(translate bool) *events.TurnFinalized {
-	f := &events.TurnFinalized{TurnID: c.TurnID, SessionID: c.SessionID, Answer: c.Answer, Metadata: c.Metadata}
+	f := &events.TurnFinalized{
+		TurnID: c.TurnID, SessionID: c.SessionID, Answer: c.Answer, Metadata: c.Metadata,
+		Settings: c.Settings,
+	}
 	if translate && f.AnswerTranslated == "" && f.AnswerNeutral != "" {
 		f.AnswerTranslated, f.AnswerTranslatedIsFallback = f.AnswerNeutral, true
 	}
@@ -194,7 +202,7 @@ func (s *State) DecideRedact(c Redact) Decision {
 	if t == nil {
 		return Decision{Err: ErrTurnNotFound}
 	}
-	if t.Redacted != 0 {
+	if s.current(t).Redacted != 0 {
 		return Decision{Turn: t, RestsOn: t.Redacted}
 	}
 	return Decision{Expect: true, Facts: []events.Fact{&events.TurnRedacted{

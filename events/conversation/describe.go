@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -54,11 +55,14 @@ type Description struct {
 	// Metadata is a JSON object whose values are strings, with its keys in order; "" for an empty one. A text, so that
 	// descriptions can be compared.
 	Metadata string
+	Kind     events.SessionKind
 }
 
-// Describe asks for a session's title or metadata to change.
+// Describe asks for a session's title or metadata to change, or for its kind to be set.
 type Describe struct {
 	SessionID, RequestID string
+	// Kind, where not empty, becomes the session's. A session keeps its kind for ever.
+	Kind events.SessionKind
 	// Title, where not nil, takes the place of the session's title; an empty one takes it away.
 	Title *string
 	// Metadata is laid over the session's. A nil value takes its key away.
@@ -83,7 +87,12 @@ func NormalDescribe(c Describe) (Describe, error) {
 	if err := ValidIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
 		return c, err
 	}
-	if c.Title == nil && c.Metadata == nil {
+	switch c.Kind {
+	case "", events.KindConversation, events.KindResponse:
+	default:
+		return c, &Invalid{"kind", "must be conversation or response"}
+	}
+	if c.Title == nil && c.Metadata == nil && c.Kind == "" {
 		return c, &Invalid{"title", "or metadata is required: send what is to change"}
 	}
 	if c.Title != nil && utf8.RuneCountInString(*c.Title) > events.MaxTitle {
@@ -116,9 +125,12 @@ func (s *State) DecideDescribe(c Describe, partition int) Decision {
 		return Decision{RestsOn: s.Description().DescribedAt}
 	}
 	now := s.Description()
+	if now.Kind != "" && c.Kind != "" && now.Kind != c.Kind {
+		return Decision{Err: &Invalid{"kind", "is not the session's, which never changes"}}
+	}
 	f := &events.SessionDescribed{
 		SessionID: s.SessionID, RequestID: c.RequestID, After: events.Position{Partition: partition, Seq: s.Applied},
-		Title: now.Title, Metadata: now.Object(),
+		Title: now.Title, Metadata: now.Object(), Kind: cmp.Or(c.Kind, now.Kind),
 	}
 	if c.Title != nil {
 		f.Title = *c.Title
@@ -165,7 +177,7 @@ func (s *State) describe(e events.Recorded, f *events.SessionDescribed) Change {
 	more := s.more()
 	more.described = &describing{digest: e.Digest, last: hash, earlier: f.Earlier}
 	s.rare = &more
-	now := Description{e.Position.Seq, f.Title, MetadataText(f.Metadata)}
+	now := Description{e.Position.Seq, f.Title, MetadataText(f.Metadata), f.Kind}
 	s.HeldDescription = DescribedBy(now).ForkedBy(s.Fork())
 	switch {
 	case f.CreatedAt != nil:
@@ -173,7 +185,28 @@ func (s *State) describe(e events.Recorded, f *events.SessionDescribed) Change {
 	case s.CreatedAt.IsZero():
 		s.CreatedAt = e.Time
 	}
+	if f.Kind != "" {
+		s.liftSilences()
+	}
 	return Change{Kind: Described}
+}
+
+// liftSilences moves the boundary back to the last reset: a session with a kind has no other boundary. Silences before
+// the kind was set count no more, since the description that set it may have left the log.
+func (s *State) liftSilences() {
+	if s.Boundary == s.ResetAt {
+		return
+	}
+	s.Boundary, s.ShownFinalized, s.ShownPending = s.ResetAt, 0, 0
+	for _, t := range s.Turns {
+		switch t.Status {
+		case Finalized:
+			s.ShownFinalized += s.shownCount(t)
+		case Pending:
+			s.ShownPending += s.shownCount(t)
+		case Redacted, Replaced:
+		}
+	}
 }
 
 // stateAgain judges a description whose request the log has.
@@ -185,9 +218,12 @@ func stateAgain(same bool) Change {
 }
 
 // contradicts reports whether a description does not fit what is left of the session: a session begins no later than
-// any of its events, and a description knows of those before it.
+// any of its events, and a description knows of those before it, and keeps the kind.
 func (s *State) contradicts(f *events.SessionDescribed, recorded time.Time) bool {
 	if f.CreatedAt != nil && (f.CreatedAt.After(recorded) || s.Found() && f.CreatedAt.After(s.CreatedAt)) {
+		return true
+	}
+	if kind := s.Description().Kind; kind != "" && f.Kind != kind {
 		return true
 	}
 	old := s.more().described

@@ -24,11 +24,16 @@ const (
 	CodeSessionExists   = "session_exists"
 	CodeForkTooDeep     = "fork_too_deep"
 	CodeTurnInherited   = "turn_inherited"
+	CodeMessageNotFound = "message_not_found"
 
 	CodeSecondStart = "second_start"
 	CodeSecondFinal = "second_final"
 	// CodeSecondExtension is the reason of an extension with the id of another one of the turn.
 	CodeSecondExtension = "second_extension"
+	// CodeTurnPruned is the reason of an event that repeats one that stood before messages were taken out of its turn,
+	// CodeWrongTombstones of a prune that does not say of the turn what the log says.
+	CodeTurnPruned      = "turn_pruned"
+	CodeWrongTombstones = "wrong_tombstones"
 	// CodeWrongPosition is the reason of an event that claims to rest on an event after it.
 	CodeWrongPosition = "wrong_position"
 	// CodeDescriptionReplaced is the reason of a description that was decided before the one that stands;
@@ -82,11 +87,12 @@ var (
 		"the session belongs to another identity: use a new session_id; the attempt was recorded")
 	ErrTurnMismatch = refusal(CodeTurnMismatch,
 		"the request_id does not compute to this turn_id: send the request_id that started the turn, or none")
-	ErrTurnRedacted   = refusal(CodeTurnRedacted, "the turn is redacted and takes no more writes")
-	ErrTurnReplaced   = refusal(CodeTurnReplaced, "the turn was replaced by a correction: correct the current version")
-	ErrTurnPending    = refusal(CodeTurnPending, "the turn has no answer yet: finalize it first")
-	ErrTurnFinalized  = refusal(CodeTurnFinalized, "the turn has its answer: its question can't be extended any more")
-	ErrRequestIDInUse = refusal(CodeRequestIDInUse,
+	ErrTurnRedacted    = refusal(CodeTurnRedacted, "the turn is redacted and takes no more writes")
+	ErrTurnReplaced    = refusal(CodeTurnReplaced, "the turn was replaced by a correction: correct the current version")
+	ErrTurnPending     = refusal(CodeTurnPending, "the turn has no answer yet: finalize it first")
+	ErrTurnFinalized   = refusal(CodeTurnFinalized, "the turn has its answer: its question can't be extended any more")
+	ErrMessageNotFound = refusal(CodeMessageNotFound, "the turn has no such message")
+	ErrRequestIDInUse  = refusal(CodeRequestIDInUse,
 		"the request_id belongs to another write of this session: use a new one")
 	ErrSessionNotFound = refusal(CodeSessionNotFound, "the log has no session of this id")
 	ErrSessionExists   = refusal(CodeSessionExists,

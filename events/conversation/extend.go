@@ -12,7 +12,7 @@ import (
 )
 
 // extension is one extension of a turn, with those before it. It never changes, since copies of the turn share it. What
-// a redaction leaves of it is its sequence.
+// a redaction leaves of it is its sequence. A prune of the turn stands among its extensions, without a half.
 type extension struct {
 	seq    uint64
 	id     string
@@ -45,7 +45,7 @@ func (x *extension) back() iter.Seq[*extension] {
 type Extended struct {
 	ID  string
 	Seq uint64
-	// Half is empty in a tombstone.
+	// Half is empty in a tombstone, and where the turn was pruned.
 	Half events.Half
 }
 
@@ -86,7 +86,7 @@ func (t *Turn) Last() uint64 {
 // extension returns the turn's extension of an id, or nil.
 func (t *Turn) extension(id string) *extension {
 	for x := range t.extended.back() {
-		if x.id == id {
+		if x.half != "" && x.id == id {
 			return x
 		}
 	}
@@ -125,6 +125,7 @@ func (s *State) extend(e events.Recorded, f *events.TurnExtended) Change {
 		x.undone = before(t)
 	}
 	t.note(x)
+	t.asked = t.asked || f.Half == events.HalfQuestion && len(f.Settings) > 0
 	s.fill(t, f)
 	return Change{Kind: WasExtended, Turn: t}
 }
@@ -138,9 +139,14 @@ func before(t *Turn) *undone {
 	return u
 }
 
-// shorten takes the extensions after a sequence from the turn, which is the caller's own copy.
+// shorten takes the extensions after a sequence from the turn, which is the caller's own copy. What a prune took stays
+// away.
 func (t *Turn) shorten(after uint64) {
+	var prunes []extension
 	for x := t.extended; x != nil && x.seq > after; x = x.before {
+		if x.half == "" {
+			prunes = append(prunes, *x)
+		}
 		if u := x.undone; u != nil && t.Answer != nil {
 			was := u.answer
 			if u.cut > 0 {
@@ -149,6 +155,9 @@ func (t *Turn) shorten(after uint64) {
 			t.Answer, t.AnswerMetadata = &was, u.metadata
 		}
 		t.extended = x.before
+	}
+	for _, x := range slices.Backward(prunes) {
+		t.note(x)
 	}
 }
 
@@ -248,6 +257,10 @@ type Extend struct {
 	ExtensionID string
 	events.Extension
 	Metadata []byte
+	// Usage and FinishReason, where set, are stored in the metadata as those of Finalize.
+	Usage        *Usage
+	FinishReason string
+	Settings     json.RawMessage
 }
 
 // DecideExtend decides an extension, which NormalExtend has checked. The first extension of an id stands.
@@ -265,7 +278,7 @@ func (s *State) DecideExtend(c Extend) Decision {
 	if refusal == nil {
 		return Decision{Facts: []events.Fact{&events.TurnExtended{
 			TurnID: c.TurnID, SessionID: c.SessionID, ExtensionID: c.ExtensionID, Extension: c.Extension,
-			Metadata: c.Metadata,
+			Metadata: c.Metadata, Settings: c.Settings,
 		}}}
 	}
 	if refusal.Code == CodeTurnReplaced {
@@ -302,6 +315,10 @@ func (p Policy) NormalExtend(c Extend) (Extend, []string, error) {
 	}
 	c.QuestionNeutral, c.AnswerNeutral = cleanText(c.QuestionNeutral), cleanText(c.AnswerNeutral)
 	metadata, dropped, err := p.filter(c.Metadata)
+	if err != nil {
+		return c, nil, err
+	}
+	noteAnswer(metadata, c.FinishReason, c.Usage)
 	c.Metadata = object(metadata)
-	return c, dropped, err
+	return c, dropped, nil
 }

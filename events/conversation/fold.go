@@ -1,7 +1,9 @@
 package conversation
 
 import (
+	"encoding/json"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -12,16 +14,16 @@ type Change struct {
 	Kind Kind
 	// Reason of an anomaly is one word: a problem of the envelope, or a Code.
 	Reason string
-	// Turn is the turn that was started, answered or extended, or that replaces another one.
+	// Turn is the turn that was started, answered, extended or pruned, or that replaces another one.
 	Turn *Turn
-	// Turns are the versions that a redaction or an erasure covers, oldest first, or the turn that a correction
-	// replaces.
+	// Turns are the versions that a redaction or an erasure covers, oldest first, those that a pruned turn replaced, or
+	// the turn that a correction replaces.
 	Turns []*Turn
 	// Whole: the answer came in one append with its question, right behind it, so that the time between them is none
 	// that anybody waited.
 	Whole bool
 	// NewBoundary is true if the boundary moved: forward by a silence or a reset, or back by a redaction that restores
-	// it (events.SessionMark).
+	// it (events.SessionMark) or by a description that sets the session's kind.
 	NewBoundary bool
 	// VoidsSummary is true if a summary stands no longer, or was void from the beginning.
 	VoidsSummary bool
@@ -75,7 +77,7 @@ func (s *State) Fold(e events.Recorded) Change {
 	switch c.Kind {
 	case Started, Answered, WasExtended, Linked, Corrected, Reset, Forked:
 		s.touch(e)
-	case Seen, Duplicate, Anomaly, TurnGone, Described, Summarized, Branched,
+	case Seen, Duplicate, Anomaly, Pruned, TurnGone, Described, Summarized, Branched,
 		Erased, Refused, Noted: // no activity in the conversation
 	}
 	c.NewBoundary = s.Boundary != before
@@ -102,7 +104,7 @@ func afterErasure(f events.Fact) Change {
 
 // count updates the counts. After a new boundary, only a turn that this event itself started is shown.
 func (s *State) count(c Change) {
-	if c.NewBoundary && c.Kind != TurnGone {
+	if c.NewBoundary && c.Kind != TurnGone && c.Kind != Pruned && c.Kind != Described {
 		s.ShownFinalized, s.ShownPending = 0, 0
 	}
 	switch c.Kind {
@@ -122,7 +124,7 @@ func (s *State) count(c Change) {
 		}
 	case Erased:
 		s.Counts = Counts{}
-	case Seen, Duplicate, Anomaly, WasExtended, Linked, Corrected, Reset, Described, Summarized, Forked, Branched,
+	case Seen, Duplicate, Anomaly, WasExtended, Linked, Corrected, Pruned, Reset, Described, Summarized, Forked, Branched,
 		Refused, Noted:
 	}
 }
@@ -150,11 +152,10 @@ func (s *State) shownCount(t *Turn) int {
 	return 0
 }
 
-// touch notes activity. In an anonymous session a long silence before the event is a
-// boundary, and the turn that the event opens comes after the boundary.
+// touch notes activity. In an anonymous session without a kind a long silence before the event is a boundary, and the turn that the event opens comes after the boundary.
 func (s *State) touch(e events.Recorded) {
 	anonymous := s.Identity == "" || s.LinkedAt == e.Position.Seq
-	if anonymous && s.silent(e.Time) && s.Boundary < e.Position.Seq {
+	if anonymous && s.Description().Kind == "" && s.silent(e.Time) && s.Boundary < e.Position.Seq {
 		s.Boundary = e.Position.Seq - 1
 	}
 	if s.CreatedAt.IsZero() {
@@ -178,6 +179,8 @@ func (s *State) foldFact(e events.Recorded) Change {
 		return s.redact(e, f)
 	case *events.TurnCorrected:
 		return s.correct(e, f)
+	case *events.TurnPruned:
+		return s.prune(e, f)
 	case *events.SessionReset:
 		return s.reset(e, f)
 	case *events.SessionDescribed:
@@ -207,7 +210,7 @@ func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
 	t := &Turn{
 		ID: f.TurnID, RequestID: f.RequestID, Status: Pending, Version: 1,
 		Place: e.Position.Seq, Started: e.Position.Seq, CreatedAt: e.Time, startDigest: e.Digest,
-		startSent: sentDigest(e), TranslateChat: f.TranslateChat,
+		startSent: sentDigest(e), TranslateChat: f.TranslateChat, asked: len(f.Settings) > 0,
 	}
 	s.fill(t, f)
 	s.insert(t)
@@ -231,11 +234,31 @@ func (s *State) finalize(e events.Recorded, f *events.TurnFinalized) Change {
 // sentDigest returns a digest of the time that the sender of an event stated.
 func sentDigest(e events.Recorded) uint32 { return uint32(events.Digest([]byte(e.SentAt))) } //nolint:gosec // cut off
 
-// fill adds the texts of a fact to a turn, unless the state is slim.
+// fill adds the texts of a fact to a turn, unless the state is slim, and counts their messages.
 func (s *State) fill(t *Turn, f events.Fact) {
 	if !s.slim {
 		s.rules().Fill(t, f)
 	}
+	texts := events.TextsOf(f)
+	if q := texts.Question; q != nil {
+		t.messages = countMessages(q.QuestionMessages, q.QuestionNeutral)
+	}
+	if a := texts.Answer; a != nil {
+		t.messages = countMessages(a.AnswerMessages, a.AnswerNeutral)
+	}
+	if x := texts.Extension; x != nil {
+		t.messages = uint16(min(int(t.messages)+int(countMessages(x.Messages, "")), math.MaxUint16)) //nolint:gosec // cut
+	}
+}
+
+// countMessages counts the messages of a half, up to 65,535. A text without messages is one.
+func countMessages(messages json.RawMessage, text string) uint16 {
+	var list []struct{}
+	_ = json.Unmarshal(messages, &list) // none are none
+	if len(list) == 0 && text != "" {
+		return 1
+	}
+	return uint16(min(len(list), math.MaxUint16)) //nolint:gosec // cut
 }
 
 // stated judges a fact that a turn has already. The same words are a duplicate, and other words are an anomaly. For a
@@ -247,10 +270,13 @@ func stated(t *Turn, same bool, otherwise string) Change {
 	return contradicted(t, otherwise)
 }
 
-// contradicted judges a fact that contradicts a turn.
+// contradicted judges a fact that contradicts a turn. Of a pruned turn it may repeat what the turn has lost.
 func contradicted(t *Turn, otherwise string) Change {
-	if t.Status == Redacted {
+	switch {
+	case t.Status == Redacted:
 		return anomaly(CodeTurnRedacted)
+	case t.PrunedAt() != 0:
+		return anomaly(CodeTurnPruned)
 	}
 	return anomaly(otherwise)
 }
@@ -282,7 +308,7 @@ func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
 		TranslateChat: f.TranslateChat,
 	}
 	s.fill(t, f)
-	old.Status, old.ReplacedBy = Replaced, t.ID
+	old.Status, old.ReplacedBy, old.messages = Replaced, t.ID, 0
 	s.insert(t)
 	return Change{Kind: Corrected, Turn: t, Turns: []*Turn{old}}
 }

@@ -14,7 +14,10 @@ import (
 type ForkSession struct {
 	SessionID, RequestID string
 	TurnID, BeforeTurnID uuid.UUID
-	ChildID              string
+	// Through, above 0, is the last event that is shared: the branch begins with TurnID, a turn of the session itself, as
+	// it was then.
+	Through uint64
+	ChildID string
 }
 
 // NormalFork checks a fork by the rules that need no state, and chooses the id of the branch.
@@ -50,6 +53,9 @@ func (s *State) Mark(c ForkSession, own Fork, at events.Position, now time.Time)
 	}
 	if last != nil {
 		f.Segments = s.lineage(own.Segments(), last, at.Partition)
+		if c.Through > 0 {
+			f.Segments[len(f.Segments)-1].Through.Seq = c.Through
+		}
 		f.FromSessionID = f.Segments[len(f.Segments)-1].SessionID
 	}
 	if len(f.Segments) > events.MaxSegments {

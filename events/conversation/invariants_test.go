@@ -65,8 +65,11 @@ func (m *machine) turnInvariants(t *rapid.T, x *conversation.Turn) {
 	case x.Place > x.Started || x.Corrects() != (x.Version > 1):
 		t.Fatalf("%s stands after its start", x.RequestID)
 	}
-	for i, v := range m.live.Chain(x) {
-		if v.Version != i+1 || (v.Status == conversation.Redacted) != redacted || v.Place != x.Place {
+	chain := m.live.Chain(x)
+	pruned, gone := chain[len(chain)-1].PrunedAt(), chain[len(chain)-1].Redacted
+	for i, v := range chain {
+		buried := gone != 0 || i < len(chain)-1 && v.Started < pruned
+		if v.Version != i+1 || (v.Status == conversation.Redacted) != buried || v.Place != x.Place {
 			t.Fatalf("the versions of %s are not one turn", x.RequestID)
 		}
 	}
@@ -167,15 +170,18 @@ func (m *machine) erased(t *rapid.T) {
 	gone := map[uint64]bool{}
 	for _, e := range m.log {
 		c := m.changes[e.Position.Seq]
-		f, ours := e.Fact.(*events.TurnRedacted)
-		if c.Kind != conversation.TurnGone || !ours || f.Session == nil {
+		if !erases(e, c) {
 			continue
 		}
 		var ids []uuid.UUID
 		for _, x := range c.Turns {
 			ids = append(ids, x.ID)
 		}
-		covered := m.covered(func(e events.Recorded) bool { return named(e, ids...) })
+		covered := m.covered(func(x events.Recorded) bool {
+			took := c.Kind == conversation.Pruned && named(x, c.Turn.ID) &&
+				(x.Position.Seq < e.Position.Seq || m.changes[x.Position.Seq].Reason == conversation.CodeTurnPruned)
+			return took || named(x, ids...) && (c.Kind == conversation.TurnGone || x.Position.Seq < e.Position.Seq)
+		})
 		for _, seq := range covered[:rapid.IntRange(0, len(covered)).Draw(t, "erased so far")] {
 			gone[seq] = true
 		}
@@ -207,6 +213,18 @@ func (m *machine) erased(t *rapid.T) {
 func isSummary(e events.Recorded) bool {
 	f, is := e.Fact.(*events.SessionSummarized)
 	return is && !f.Void
+}
+
+// erases reports whether an event redacted or pruned a turn with the tombstones and the mark that a decision gives it.
+func erases(e events.Recorded, c conversation.Change) bool {
+	switch f := e.Fact.(type) {
+	case *events.TurnRedacted:
+		return c.Kind == conversation.TurnGone && f.Session != nil
+	case *events.TurnPruned:
+		return c.Kind == conversation.Pruned && f.Reason == decided
+	default:
+		return false
+	}
 }
 
 func links(e events.Recorded) bool {

@@ -20,6 +20,8 @@ const (
 	WasExtended
 	Linked
 	Corrected
+	// Pruned: messages were taken out of a turn.
+	Pruned
 	TurnGone
 	Reset
 	Described
@@ -33,7 +35,7 @@ const (
 var kindNames = [...]string{
 	Seen: "seen", Duplicate: "duplicate", Anomaly: "anomaly", Refused: "link_refused", Noted: "noted",
 	Started: "started", Answered: "answered", WasExtended: "extended", Linked: "linked", Corrected: "corrected",
-	TurnGone: "redacted", Reset: "reset", Described: "described", Summarized: "summarized", Forked: "forked",
+	Pruned: "pruned", TurnGone: "redacted", Reset: "reset", Described: "described", Summarized: "summarized", Forked: "forked",
 	Branched: "branched", Erased: "erased",
 }
 

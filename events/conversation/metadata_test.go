@@ -48,10 +48,13 @@ func TestTheFoldDropsMetadataThatIsNotAllowed(t *testing.T) {
 func TestMetadataOfItsOwnIsNobodyElses(t *testing.T) {
 	t.Parallel()
 	r := conversation.Rules{MetadataKeys: []string{"channel"}}
-	for _, raw := range []string{`{"question_neutral_is_fallback": true}`, `{"finish_reason": "interrupted"}`} {
+	for _, raw := range []string{`{"question_neutral_is_fallback": true}`, `{"finish_reason": "interrupted"}`,
+		`{"usage": {"input_tokens": 1, "output_tokens": 2, "cached_tokens": 1}}`} {
 		require.Equal(t, raw, string(r.Metadata([]byte(raw))))
 	}
-	for _, raw := range []string{`{"question_neutral_is_fallback": "555"}`, `{"finish_reason": "555"}`, `{"finish_reason": {"length": "555"}}`} {
+	for _, raw := range []string{`{"question_neutral_is_fallback": "555"}`, `{"finish_reason": "555"}`, `{"finish_reason": {"length": "555"}}`,
+		`{"usage": "555"}`, `{"usage": null}`, `{"usage": {"input_tokens": "555"}}`, `{"usage": {"phone": 555}}`,
+		`{"usage": {"input_tokens": -1}}`, `{"usage": [{"input_tokens": 1}]}`} {
 		require.Empty(t, r.Metadata([]byte(raw)))
 	}
 	r.MetadataKeys = []string{conversation.FinishKey}
@@ -67,7 +70,7 @@ func TestACorrectedAnswerIsWhole(t *testing.T) {
 	for i, f := range []events.Fact{
 		&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1",
 			Question: events.Question{QuestionNeutral: "q"}},
-		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"}, Metadata: json.RawMessage(`{"channel":"web","finish_reason":"length"}`)},
+		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"}, Metadata: json.RawMessage(`{"channel":"web","finish_reason":"length","usage":{"input_tokens":1,"output_tokens":2}}`)},
 	} {
 		env, err := events.Encode(f, time.Now())
 		require.NoError(t, err)
@@ -78,5 +81,5 @@ func TestACorrectedAnswerIsWhole(t *testing.T) {
 	require.JSONEq(t, `{"channel":"web"}`,
 		string(s.DecideCorrect(c, s.Turn(id)).Facts[0].(*events.TurnCorrected).Metadata))
 	c.AnswerNeutral, c.QuestionNeutral = nil, &text
-	require.JSONEq(t, `{"channel":"web","finish_reason":"length"}`, string(s.DecideCorrect(c, s.Turn(id)).Facts[0].(*events.TurnCorrected).Metadata))
+	require.JSONEq(t, `{"channel":"web","finish_reason":"length","usage":{"input_tokens":1,"output_tokens":2}}`, string(s.DecideCorrect(c, s.Turn(id)).Facts[0].(*events.TurnCorrected).Metadata))
 }

@@ -32,7 +32,9 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 		return c, nil, err
 	}
 	q := &c.Question
-	wordless := holdsNonText(q.QuestionMessages) // checked before images become text
+	// Checked before images become text. Messages of others than the user, such as a greeting, may open a turn.
+	wordless := holdsNonText(q.QuestionMessages) ||
+		events.HasMessages(q.QuestionMessages) && questionText(q.QuestionMessages) == ""
 	if q.QuestionMessages, err = cleanMessages("question_messages", q.QuestionMessages); err != nil {
 		return c, nil, err
 	}
@@ -81,11 +83,19 @@ func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
 	if err != nil {
 		return c, nil, err
 	}
-	if c.FinishReason != "" {
-		metadata[FinishKey] = encode(c.FinishReason)
-	}
+	noteAnswer(metadata, c.FinishReason, c.Usage)
 	c.Metadata = object(metadata)
 	return c, dropped, nil
+}
+
+// noteAnswer adds to metadata what Turnledger itself says of an answer.
+func noteAnswer(metadata map[string]json.RawMessage, finish string, usage *Usage) {
+	if finish != "" {
+		metadata[FinishKey] = encode(finish)
+	}
+	if usage != nil {
+		metadata[UsageKey] = encode(usage)
+	}
 }
 
 // normalAnswer cleans an answer, and refuses an empty one.

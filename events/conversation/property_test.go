@@ -79,7 +79,8 @@ func (m *machine) anyCommand(t *rapid.T) command {
 	request, words := requests.Draw(t, "request"), wordings.Draw(t, "words")
 	id := m.turn(request)
 	switch name := rapid.SampledFrom([]string{"start", "start", "finalize", "finalize", "correct", "redact", "link",
-		"reset", "finalize first", "describe", "describe", "summarize", "extend", "extend"}).Draw(t, "command"); name {
+		"reset", "finalize first", "describe", "describe", "summarize", "extend", "extend", "prune",
+		"prune"}).Draw(t, "command"); name {
 	case "start":
 		c := conversation.Start{SessionID: m.session, RequestID: request, IdentityID: identities.Draw(t, "identity"),
 			Question: events.Question{QuestionNeutral: words}}
@@ -108,8 +109,19 @@ func (m *machine) anyCommand(t *rapid.T) command {
 		c := conversation.Extend{SessionID: m.session, TurnID: id, ExtensionID: extensionIDs.Draw(t, "extension"),
 			Extension: m.extension(t, words)}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideExtend(c) }}
+	case "prune":
+		c := m.anyPrune(t, id)
+		return command{name, func(s *conversation.State) conversation.Decision {
+			d, err := m.prune(s, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}}
 	case "describe":
 		c := conversation.Describe{SessionID: m.session, RequestID: request, Title: &words,
+			Kind: rapid.SampledFrom([]events.SessionKind{"", "", "", events.KindConversation, events.KindResponse}).Draw(t,
+				"kind"),
 			Metadata: map[string]*string{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"): nil, words: &words}}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideDescribe(c, 0) }}
 	case "summarize":
@@ -176,6 +188,7 @@ func (m *machine) raw(t *rapid.T) {
 			"extension"), Extension: m.extension(t, words)},
 		"corrected": &events.TurnCorrected{TurnID: id, SessionID: m.session, RequestID: request,
 			ReplacesTurnID: m.turn(requests.Draw(t, "old")), Question: q, Answer: a},
+		"pruned":   m.rawPrune(t, id, words),
 		"redacted": &events.TurnRedacted{TurnID: id, SessionID: m.session},
 		"linked":   &events.SessionLinked{SessionID: m.session, IdentityID: "mallory"},
 		"refused":  &events.LinkRefused{SessionID: m.session, IdentityID: "mallory"},
@@ -196,7 +209,7 @@ func (m *machine) raw(t *rapid.T) {
 		"no turn id": &events.TurnFinalized{TurnID: uuid.Nil, SessionID: m.session, Answer: a},
 	}
 	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked",
-		"extended", "extended",
+		"extended", "extended", "pruned", "pruned",
 		"refused", "reset", "described", "described", "summarized", "summarized", "voided", "forked", "branched", "empty",
 		"wrong turn id", "no turn id"}
 	if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {

@@ -56,6 +56,8 @@ func (r *runner) rawFact(a args) (events.Fact, error) {
 			}
 		}
 		return f, nil
+	case "pruned":
+		return r.prunedOf(a)
 	case "forked":
 		return r.forkOf(a), nil
 	case "branched":
@@ -71,7 +73,8 @@ func (r *runner) rawFact(a args) (events.Fact, error) {
 		after, err := strconv.ParseUint(a.values["after"], 10, 64)
 		return &events.SessionReset{SessionID: r.session, After: events.Position{Seq: after}}, err
 	case "described":
-		f := &events.SessionDescribed{SessionID: r.session, RequestID: request, Title: a.values["title"]}
+		f := &events.SessionDescribed{SessionID: r.session, RequestID: request, Title: a.values["title"],
+			Kind: events.SessionKind(a.values["kind"])}
 		after, err := strconv.ParseUint(a.values["after"], 10, 64)
 		f.After.Seq = after
 		if earlier := a.values["earlier"]; earlier != "" {

@@ -46,7 +46,8 @@ func (r *runner) line(line string) (string, error) {
 		d, err := time.ParseDuration(a.word(1))
 		r.clock = r.clock.Add(d)
 		return "", err
-	case "start", "finalize", "link", "redact", "correct", "reset", "describe", "summarize", "fork", "begin", "extend":
+	case "start", "finalize", "link", "redact", "correct", "reset", "describe", "summarize", "fork", "begin", "extend",
+		"prune":
 		return r.command(a)
 	case "normal":
 		return r.normal(args{words: a.words[1:], values: a.values})
@@ -122,9 +123,11 @@ func (r *runner) command(a args) (string, error) {
 	return b.String() + r.verdict("-> ", d), err
 }
 
-// describeOf reads "describe REQUEST title=T metadata=KEY:VALUE,KEY"; a key alone is taken away.
+// describeOf reads "describe REQUEST title=T metadata=KEY:VALUE,KEY kind=K"; a key alone is taken away.
 func (r *runner) describeOf(a args) conversation.Describe {
-	c := conversation.Describe{SessionID: r.session, RequestID: a.word(1)}
+	c := conversation.Describe{
+		SessionID: r.session, RequestID: a.word(1), Kind: events.SessionKind(a.values["kind"]),
+	}
 	if title, ok := a.values["title"]; ok {
 		c.Title = &title
 	}
@@ -178,6 +181,8 @@ func (r *runner) decide(s *conversation.State, a args) (conversation.Decision, e
 	case "extend":
 		c, _, err := policy.NormalExtend(r.extendOf(a))
 		return s.DecideExtend(c), err
+	case "prune":
+		return r.prune(s, r.pruneOf(a))
 	case "fork":
 		return r.fork(s, a)
 	case "begin":

@@ -197,10 +197,15 @@ func (s *State) Shown(t *Turn) bool {
 	return t.Place > s.Boundary && (t.Status == Pending || t.Status == Finalized)
 }
 
-// Expired reports whether the session has ended at now: it is anonymous and was silent for longer than the TTL.
+// Expired reports whether the session has ended at now: it is anonymous, has no kind and was silent for longer than the
+// TTL.
 func (s *State) Expired(now time.Time) bool {
-	return s.Identity == "" && s.Found() && s.silent(now)
+	return s.Identity == "" && s.Found() && s.Description().Kind == "" && s.silent(now)
 }
+
+// Silent reports whether the session is anonymous and was silent for longer than the TTL at now. Retention may remove
+// it some time after that, whatever its kind.
+func (s *State) Silent(now time.Time) bool { return s.Identity == "" && s.silent(now) }
 
 func (s *State) silent(now time.Time) bool {
 	return s.ttl > 0 && !s.LastActive.IsZero() && now.Sub(s.LastActive) > s.ttl

@@ -11,7 +11,7 @@ import (
 // redact makes every version of the turn a tombstone. Versions whose events have partly or all left the log are
 // restored as the tombstones in the fact.
 func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
-	if t := s.Turn(f.TurnID); t != nil && t.Redacted != 0 {
+	if t := s.Turn(f.TurnID); t != nil && s.current(t).Redacted != 0 {
 		return Change{Kind: Duplicate, Turn: t}
 	}
 	if s.restore(f, e) {
@@ -24,10 +24,7 @@ func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
 	}
 	chain := s.Chain(t)
 	for _, v := range chain {
-		v.StatusBefore, v.Status, v.Redacted, v.DeletedAt = v.Status, Redacted, e.Position.Seq, e.Time
-		v.Question, v.Answer, v.AnswerMetadata = nil, nil, nil
-		v.TranslateChat, v.startDigest, v.finalDigest, v.startSent = false, 0, 0, 0
-		v.bare()
+		v.bury(e)
 	}
 	return Change{Kind: TurnGone, Turn: t, Turns: chain}
 }
@@ -45,6 +42,12 @@ func (s *State) Chain(t *Turn) []*Turn {
 	return chain
 }
 
+// current returns the newest version of a turn.
+func (s *State) current(t *Turn) *Turn {
+	chain := s.Chain(t)
+	return chain[len(chain)-1]
+}
+
 // replaced reports whether both turns agree that newer replaces older. Versions must increase, so that every chain
 // ends.
 func replaced(older, newer *Turn) bool {
@@ -55,15 +58,11 @@ func replaced(older, newer *Turn) bool {
 func (s *State) Tombstones(chain []*Turn, partition int) []events.Tombstone {
 	out := make([]events.Tombstone, len(chain))
 	for i, t := range chain {
-		status := t.Status
-		if t.Redacted != 0 {
-			status = t.StatusBefore
-		}
 		out[i] = events.Tombstone{
 			TurnID: t.ID, RequestID: t.RequestID,
 			Place:    events.Position{Partition: partition, Seq: t.Place},
 			Position: events.Position{Partition: partition, Seq: t.Started},
-			Status:   status.String(), CreatedAt: t.CreatedAt, RecordVersion: t.Version,
+			Status:   t.was().String(), CreatedAt: t.CreatedAt, RecordVersion: t.Version,
 			Final:            optional(events.Position{Partition: partition, Seq: t.Final}, t.Final != 0),
 			FinalizedAt:      optional(t.FinalizedAt, !t.FinalizedAt.IsZero()),
 			ReplacesTurnID:   optional(t.Replaces, t.Replaces != uuid.Nil),
@@ -88,19 +87,31 @@ func (s *State) sessionMark(partition int) *events.SessionMark {
 // restore adds what the tombstones know and the log has lost: versions without any event left, and answers that are
 // gone. It reports whether it added anything. If the tombstones or the mark contradict the log, it ignores them all.
 func (s *State) restore(f *events.TurnRedacted, e events.Recorded) bool {
-	var missing []*Turn
+	missing, fits := s.missing(f, e)
+	if !fits || len(missing) == 0 || s.occupied(f.Tombstones) || !s.plausible(f, e) {
+		return false
+	}
+	s.bringBack(missing)
+	return true
+}
+
+// missing returns the versions of which the log has lost something, as the tombstones have them. It reports false if
+// the tombstones contradict the log.
+func (s *State) missing(f *events.TurnRedacted, e events.Recorded) (missing []*Turn, fits bool) {
 	for _, stone := range f.Tombstones {
 		want, have := fromTombstone(stone), s.Turn(stone.TurnID)
 		if want.Last() >= e.Position.Seq || have != nil && have.contradicts(want) {
-			return false
+			return nil, false
 		}
-		if have == nil || have.Status < want.Status || have.extensions() < want.extensions() {
+		if have == nil || have.was() < want.Status || have.extensions() < want.extensions() {
 			missing = append(missing, want)
 		}
 	}
-	if len(missing) == 0 || s.occupied(f.Tombstones) || !s.plausible(f, e) {
-		return false
-	}
+	return missing, true
+}
+
+// bringBack puts versions in the place of what the log has of them.
+func (s *State) bringBack(missing []*Turn) {
 	for _, want := range missing {
 		if have := s.Turn(want.ID); have != nil {
 			have.StatusBefore = have.Status
@@ -110,7 +121,6 @@ func (s *State) restore(f *events.TurnRedacted, e events.Recorded) bool {
 			s.insert(want)
 		}
 	}
-	return true
 }
 
 // occupied reports whether another event of the session stands at a sequence that a tombstone claims
@@ -180,11 +190,20 @@ func (s *State) hadEvent(stones []events.Tombstone, seq uint64) bool {
 
 // contradicts reports whether t can't be what is left of want after some of want's events were erased.
 func (t *Turn) contradicts(want *Turn) bool {
-	return t.Redacted != 0 || t.Started != want.Started || t.Version != want.Version || t.Replaces != want.Replaces ||
-		t.Status > want.Status || t.Status == want.Status && t.ReplacedBy != want.ReplacedBy ||
+	buried := t.Redacted != 0 && (t.StatusBefore != Replaced || want.Status != Replaced) // not by a prune
+	return buried || t.Started != want.Started || t.Version != want.Version || t.Replaces != want.Replaces ||
+		t.was() > want.Status || t.was() == want.Status && t.ReplacedBy != want.ReplacedBy ||
 		t.extendedAt(func(seq uint64) bool {
 			return !want.extendedAt(func(at uint64) bool { return at == seq })
 		})
+}
+
+// was returns the status of a turn, of a tombstone that before its redaction.
+func (t *Turn) was() Status {
+	if t.Redacted != 0 {
+		return t.StatusBefore
+	}
+	return t.Status
 }
 
 // extendedAt reports whether one of the turn's extensions stands at a sequence for which is returns true.

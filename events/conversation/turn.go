@@ -34,7 +34,9 @@ type Turn struct {
 	Status    Status
 	// StatusBefore is the status before a redaction.
 	StatusBefore Status
-	Version      int
+	// asked: the event that opened the question, or the last that extended it, asked a model (it has settings).
+	asked   bool
+	Version int
 	// Place orders the turn in its session: the sequence of its start, or the place of the turn that it replaces.
 	Place uint64
 	// Started, Final and Redacted are the sequences of the events that opened, answered and redacted it; 0 if there is
@@ -44,6 +46,9 @@ type Turn struct {
 	CreatedAt, FinalizedAt, DeletedAt time.Time
 	Replaces, ReplacedBy              uuid.UUID
 	TranslateChat, fromTombstone      bool
+	// messages counts those of the half that came last, up to 65,535, while the turn may go on. It stands where the
+	// struct has room.
+	messages uint16
 	// startSent is a digest of the time that the sender of the start stated. It stands where the struct has room.
 	startSent uint32
 

@@ -95,6 +95,8 @@ func named(e events.Recorded, turns ...uuid.UUID) bool {
 		return slices.Contains(turns, f.TurnID)
 	case *events.TurnExtended:
 		return slices.Contains(turns, f.TurnID)
+	case *events.TurnPruned:
+		return slices.Contains(turns, f.TurnID)
 	case *events.TurnCorrected:
 		return slices.Contains(turns, f.TurnID) || slices.Contains(turns, f.ReplacesTurnID)
 	case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
@@ -151,6 +153,7 @@ func (w *world) show(s *conversation.State) string {
 	optional(&b, "pending", shown(s.Pending, s.ShownPending))
 	if d := s.Description(); d.DescribedAt != 0 {
 		fmt.Fprintf(&b, " described=%d title=%q metadata=%s", d.DescribedAt, d.Title, cmp.Or(d.Metadata, "{}"))
+		optional(&b, "kind", d.Kind)
 	}
 	if f := s.Fork(); f.ForkedAt != 0 {
 		fmt.Fprintf(&b, " forked=%d from=%s root=%s", f.ForkedAt, f.From, f.Root)

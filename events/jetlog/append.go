@@ -24,6 +24,8 @@ type Append struct {
 	// Salt makes the Nats-Msg-Id differ from the event id. It is needed if the server still remembers the id of an
 	// event that had no effect.
 	Salt string
+	// Calls, if set, are the values of events.HeaderCall, one for each fact.
+	Calls []string
 }
 
 // Ack is the position of an append's last event. With Duplicate, an event with the same id was in the log already, at
@@ -165,10 +167,13 @@ func (l *Log) encode(a Append) (msgs []*nats.Msg, p *partition, err error) {
 		return nil, nil, errors.New("there is nothing to append")
 	}
 	now := time.Now() // one for all: by it a reader knows facts of one append
-	for _, f := range a.Facts {
+	for i, f := range a.Facts {
 		m, of, err := l.encodeFact(f, a.Salt, now)
 		if err != nil {
 			return nil, nil, err
+		}
+		if len(a.Calls) > 0 {
+			m.Header[events.HeaderCall] = []string{a.Calls[i]}
 		}
 		if p != nil && p != of {
 			return nil, nil, errors.New("facts of several partitions can't be appended at once")

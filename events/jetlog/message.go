@@ -121,6 +121,17 @@ func (m Message) Type() string {
 	return m.Header().Value(events.HeaderType)
 }
 
+// Call returns the value of events.HeaderCall, or "".
+func (m Message) Call() string {
+	if m.decoded != nil {
+		return m.decoded.Call
+	}
+	if v := m.header[events.HeaderCall]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
 // ID returns the event id that the header states.
 func (m Message) ID() string {
 	if m.decoded != nil {

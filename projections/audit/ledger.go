@@ -15,7 +15,7 @@ import (
 )
 
 // record notes an event for the ledger and the security table. It leaves out an event that names a turn after the
-// turn's redaction, or a session after its erasure, since such an event is erased from the log; and a
+// turn's redaction or repeats one from before its prune, or a session after its erasure, since such an event is erased from the log; and a
 // description that does not count. A summary has no row, since it leaves the log whenever one of its turns changes.
 func (p *plan) record(e *projections.Judged) {
 	row := ledgerRow{e: e}
@@ -25,7 +25,8 @@ func (p *plan) record(e *projections.Judged) {
 		p.security = append(p.security, row)
 	}
 	afterErasure := e.Head.Erased != 0 && e.Head.Erased != e.Position.Seq && kind != conversation.Noted
-	afterRedaction := kind == conversation.Anomaly && e.Change.Reason == conversation.CodeTurnRedacted ||
+	gone := e.Change.Reason == conversation.CodeTurnRedacted || e.Change.Reason == conversation.CodeTurnPruned
+	afterRedaction := kind == conversation.Anomaly && gone ||
 		kind == conversation.Duplicate && e.Change.Turn != nil && e.Change.Turn.Redacted != 0
 	summary := e.Type == events.TypeSessionSummarized
 	if !afterErasure && !afterRedaction && !e.VoidDescription() && !summary {
@@ -101,6 +102,11 @@ func (l ledgerRow) did() string {
 		if len(c.Turns) > 0 {
 			return c.Kind.String()
 		}
+	case conversation.Pruned: // the events that started and answered the turn have no row any more
+		if c.Turn.Status == conversation.Pending {
+			return conversation.Started.String()
+		}
+		return c.Kind.String()
 	case conversation.Answered:
 		if c.Whole {
 			return "recorded"
@@ -131,6 +137,9 @@ var noTurn conversation.Turn
 // opened returns the question that the event opened a turn with, or an empty one.
 func (l ledgerRow) opened() *events.Question {
 	if f, started := l.e.Fact.(*events.TurnStarted); started && l.e.Change.Kind == conversation.Started {
+		return &f.Question
+	}
+	if f, pruned := l.e.Fact.(*events.TurnPruned); pruned && l.e.Change.Kind == conversation.Pruned {
 		return &f.Question
 	}
 	return &noQuestion
@@ -233,7 +242,7 @@ const countTurns = `with turns as (
 			min(case @by when 'pipeline_name' then pipeline_name when 'consultant' then consultant
 				when 'repository' then repository end) as by,
 			bool_or(did = 'redacted') as redacted, bool_or(did = 'corrected') as corrected,
-			bool_or(did in ('answered', 'recorded')) as answered,
+			bool_or(did in ('answered', 'recorded', 'pruned')) as answered,
 			min(1000 * extract(epoch from recorded_at - started_at)::float8)
 				filter (where did = 'answered') as answer_ms
 		from {s}.event_ledger where started_at >= @since and started_at < @until group by partition, place)

@@ -82,6 +82,22 @@ const identityTurns = `select ` + turnColumns + `, at from (
 	join {s}.turns on turn_id = listed
 	order by at, partition, place, record_version`
 
+// TurnsByID returns those of some turns that are finalized, and neither redacted nor replaced, in any order. Turns of
+// erased sessions and identities are left out. Errors: ErrUnavailable.
+func (a *Audit) TurnsByID(ctx context.Context, ids []uuid.UUID) (turns []Turn, err error) {
+	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+		found, _ := tx.Query(ctx, a.sql(`select `+turnColumns+`, null::timestamptz from {s}.turns t
+			where turn_id = any($1) and status = 'finalized' and not exists (select from {s}.event_ledger l
+				where l.identity_id = t.identity_id and l.type = 'turnledger.identity.erased.v1')`), ids)
+		turns, err = pgx.CollectRows(found, scanTurn)
+		return err
+	})
+	if err != nil {
+		return nil, unavailable("read turns", err)
+	}
+	return turns, nil
+}
+
 // endOfTime is after every time that PostgreSQL is asked for here.
 var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
@@ -180,7 +196,8 @@ const listedSessions = `with page as materialized (select s.* from {s}.sessions 
 		order by s.listed_at desc, s.listed_ns desc, s.session_id limit @limit)
 	select page.session_id, page.identity_id, page.created_at, page.created_ns,
 		page.last_active_at, page.last_active_ns,
-		page.finalized, page.pending, coalesce(page.described_position, 0), coalesce(page.title, ''), page.metadata,
+		page.finalized, page.pending, coalesce(page.described_position, 0), coalesce(page.title, ''),
+		page.metadata, coalesce(page.kind, ''),
 		` + forkColumns + `, page.partition, c.seq, t.turn_id, t.answered, t.question, t.answer
 	from page join {s}.projection_checkpoints c on c.partition = page.partition and c.projection = @name
 	left join lateral (select q.turn_id, a.turn_id is not null as answered, left(q.question_neutral, @text) as question,
@@ -224,6 +241,9 @@ func (q *sessionQuery) where(cursor string) error {
 	if q.Title != "" {
 		q.and("strpos(lower(s.title), lower(@title)) > 0", pgx.NamedArgs{"title": cut(q.Title, recallText)})
 	}
+	if q.Kind != "" {
+		q.and("s.kind = @kind", pgx.NamedArgs{"kind": string(q.Kind)})
+	}
 	if len(q.Metadata) > 0 {
 		q.and("s.metadata @> @metadata", pgx.NamedArgs{"metadata": q.Metadata})
 	}
@@ -244,7 +264,7 @@ func scanSession(row pgx.CollectableRow) (s projections.ListedSession, err error
 	var answered *bool
 	var question, answer zeronull.Text
 	err = row.Scan(&s.SessionID, (*zeronull.Text)(&s.Identity), &created.at, &created.ns, &active.at, &active.ns,
-		&s.Finalized, &s.Pending, &is.DescribedAt, &is.Title, &metadata,
+		&s.Finalized, &s.Pending, &is.DescribedAt, &is.Title, &metadata, &is.Kind,
 		&fork.ForkedAt, &fork.RequestID, &fork.From, &fork.Root, &fork.Lineage,
 		&s.Position.Partition, &s.Position.Seq,
 		&turn, &answered, &question, &answer)

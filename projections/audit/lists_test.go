@@ -99,6 +99,8 @@ func TestListOfSessions(t *testing.T) {
 	title("b", "d", "Old QUARKS", nil)
 	title("b", "e", "New Leptons", map[string]*string{"folder": &physics, "pinned": &pinned})
 	title("c", "d", "Quarks & more", nil)
+	log.add(log.state("c").DecideDescribe(conversation.Describe{SessionID: "c", RequestID: "e",
+		Kind: events.KindConversation}, 0).Facts...)
 	log.add(started("d", "r1"), erased("d"), linked("e", "bob"),
 		&events.IdentityErased{IdentityID: "bob", ReceiptID: "x"}, started("b", "r2"))
 	a := filled(t, log, 3)
@@ -115,6 +117,8 @@ func TestListOfSessions(t *testing.T) {
 	require.Equal(t, []string{"c"}, ids(projections.SessionFilter{Title: "quark"}), "the replaced title is gone")
 	require.Equal(t, []string{"b"}, ids(projections.SessionFilter{Metadata: map[string]string{"folder": "physics"}}))
 	require.Empty(t, ids(projections.SessionFilter{Title: "%"}))
+	require.Equal(t, []string{"c"}, ids(projections.SessionFilter{Kind: events.KindConversation}))
+	require.Empty(t, ids(projections.SessionFilter{Kind: events.KindResponse}))
 	began := log.state("c").CreatedAt
 	require.Equal(t, []string{"c", "a"}, ids(projections.SessionFilter{Until: began.Add(1)}))
 	require.Equal(t, []string{"b", "c"}, ids(projections.SessionFilter{Since: began}))

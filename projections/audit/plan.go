@@ -87,6 +87,11 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 		if linked {
 			p.correct(e)
 		}
+	case conversation.Pruned:
+		p.prune(e, linked)
+		if linked && e.Change.NewBoundary {
+			return a.backfill(ctx, p, e) // as with a redaction
+		}
 	case conversation.Linked:
 		p.links = append(p.links, e)
 		return a.backfill(ctx, p, e)
@@ -102,6 +107,9 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 			p.described = map[string]*projections.Judged{}
 		}
 		p.described[e.SessionID] = e
+		if linked && e.Change.NewBoundary {
+			return a.backfill(ctx, p, e) // the kind undoes the silences before the link
+		}
 	case conversation.Erased:
 		if p.erased == nil {
 			p.erased = map[string]*projections.Judged{}

@@ -26,8 +26,8 @@ func (p *plan) head(e *projections.Judged) {
 		conversation.Summarized,
 		conversation.Refused:
 		h.whole = h.whole || e.Change.NewBoundary || e.First
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.TurnGone,
-		conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.Pruned,
+		conversation.TurnGone, conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
 		conversation.Erased, conversation.Noted:
 		h.whole = true
 	}
@@ -65,6 +65,7 @@ var sessionTable = rows.Table[judged]{Name: "sessions", Key: "session_id", Colum
 	rows.Col("forked_from", "text", func(b *buffer, e judged) { b.Optional(e.Head.Fork().From) }),
 	rows.Col("fork_root", "text", func(b *buffer, e judged) { b.Optional(e.Head.Fork().Root) }),
 	rows.Col("fork_segments", "text", func(b *buffer, e judged) { b.Optional(e.Head.Fork().Lineage) }),
+	rows.Col("kind", "text", func(b *buffer, e judged) { b.Optional(string(e.Head.Description().Kind)) }),
 	rows.Col("metadata", "jsonb", func(b *buffer, e judged) { b.JSONB([]byte(e.Head.Description().Metadata)) }),
 }}
 

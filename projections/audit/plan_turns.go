@@ -145,14 +145,11 @@ func (p *plan) correct(e *projections.Judged) {
 // redact notes the tombstones. It takes them from the redaction, so that they don't depend on which events the log
 // still holds.
 func (p *plan) redact(e *projections.Judged, linked bool) {
-	if p.redacted == nil {
-		p.redacted = map[named]*projections.Judged{}
+	p.takeOut(e, e.Change.Turns...)
+	if !linked {
+		return
 	}
 	for _, t := range e.Change.Turns {
-		p.redacted[named{e.SessionID, t.ID}] = e
-		if !linked {
-			continue
-		}
 		r := p.byTurn[t.ID]
 		if r == nil {
 			p.put(e, t, merged)
@@ -161,6 +158,46 @@ func (p *plan) redact(e *projections.Judged, linked bool) {
 		r.turn = *t
 		if !r.mode.whole() || r.needs != uuid.Nil {
 			r.mode, r.needs = merged, uuid.Nil
+		}
+	}
+}
+
+// takeOut notes that the events of turns before an event leave the log.
+func (p *plan) takeOut(e *projections.Judged, turns ...*conversation.Turn) {
+	if p.redacted == nil {
+		p.redacted = map[named]*projections.Judged{}
+	}
+	for _, t := range turns {
+		p.redacted[named{e.SessionID, t.ID}] = e
+	}
+}
+
+// prune notes what is left of a turn, and the tombstones of the versions that it replaced. If the link left the turn
+// out, they stay out.
+func (p *plan) prune(e *projections.Judged, linked bool) {
+	t := e.Change.Turn
+	p.takeOut(e, append(e.Change.Turns, t)...)
+	if !linked {
+		return
+	}
+	r := p.byTurn[t.ID]
+	if r == nil {
+		r = p.put(e, t, merged)
+		if t.Place <= e.Head.Boundary && t.Place < e.Head.LinkedAt {
+			r.needs = t.ID
+		}
+	}
+	if r.turn = *t; !r.mode.whole() {
+		r.mode = merged
+	}
+	for _, old := range e.Change.Turns {
+		o := p.byTurn[old.ID]
+		if o == nil {
+			o = p.put(e, old, merged)
+			o.needs = r.needs
+		}
+		if o.turn = *old; !o.mode.whole() {
+			o.mode, o.needs = merged, r.needs
 		}
 	}
 }

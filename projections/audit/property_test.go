@@ -68,7 +68,7 @@ func resetHidesLink(log *journal) bool {
 			}
 			c := state.Fold(e)
 			reset = reset || c.Kind == conversation.Reset && state.Identity != ""
-			if reset && c.Kind == conversation.TurnGone {
+			if reset && (c.Kind == conversation.TurnGone || c.Kind == conversation.Pruned) {
 				return true
 			}
 		}
@@ -152,10 +152,13 @@ func randomLog(t *rapid.T) *journal {
 	for range rapid.IntRange(1, 60).Draw(t, "events") {
 		session := rapid.SampledFrom(sessions).Draw(t, "session")
 		request := rapid.SampledFrom([]string{"r1", "r2", "r3", "r4"}).Draw(t, "request")
-		before := log.last
+		before, now := log.last, log.now
 		// Some events are at the same microsecond, or at the same time, as the one before.
 		log.pass(rapid.SampledFrom([]time.Duration{0, 0, 0, -time.Second, -time.Second - 7}).Draw(t, "at once"))
 		act(t, log, session, request)
+		if log.last == before {
+			log.now = now // the log's clock never goes back
+		}
 		if log.last > before && rapid.IntRange(0, 9).Draw(t, "again") == 0 {
 			e := log.events[rapid.IntRange(0, len(log.events)-1).Draw(t, "which")]
 			if e.Fact != nil {
@@ -175,7 +178,7 @@ func act(t *rapid.T, log *journal, session, request string) {
 	turn := id(session, request)
 	text := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "text")
 	identity := rapid.SampledFrom([]string{"u", "v"}).Draw(t, "identity")
-	switch rapid.IntRange(0, 22).Draw(t, "act") {
+	switch rapid.IntRange(0, 24).Draw(t, "act") {
 	case 0, 1, 2:
 		q := question(request)
 		q.QuestionNeutral = text
@@ -197,6 +200,13 @@ func act(t *rapid.T, log *journal, session, request string) {
 		log.add(&events.TurnExtended{TurnID: turn, SessionID: session, Metadata: json.RawMessage(`{"n":"more"}`),
 			ExtensionID: rapid.SampledFrom([]string{"e1", "e2", "e3"}).Draw(t, "extension"),
 			Extension:   viewtest.DrawExtension(t, text)})
+	case 23, 24:
+		of := s.Turn(turn)
+		if of != nil {
+			chain := s.Chain(of)
+			turn = chain[len(chain)-1].ID
+		}
+		log.add(viewtest.DrawPrune(t, s, log.Session(t.Context(), session, 0, log.last), turn)...)
 	case 13:
 		log.add(s.DecideReset("", 0).Facts...)
 	case 14:
@@ -205,6 +215,7 @@ func act(t *rapid.T, log *journal, session, request string) {
 		}
 	case 15, 16:
 		log.add(s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request, Title: &text,
+			Kind:     rapid.SampledFrom([]events.SessionKind{"", "", events.KindResponse}).Draw(t, "kind"),
 			Metadata: map[string]*string{request: &text}}, 0).Facts...)
 	case 18, 19:
 		child := rapid.SampledFrom(sessions).Draw(t, "child")
@@ -263,7 +274,8 @@ func reference(t *rapid.T, log *journal, a *tables) {
 
 // belong keeps which turns of a session belong to the audit.
 func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]bool) {
-	if c.Kind == conversation.Linked || c.Kind == conversation.TurnGone && c.NewBoundary && state.Identity != "" {
+	back := c.Kind == conversation.TurnGone || c.Kind == conversation.Pruned || c.Kind == conversation.Described
+	if c.Kind == conversation.Linked || back && c.NewBoundary && state.Identity != "" {
 		for _, turn := range state.Turns {
 			if turn.Place > state.Boundary {
 				in[turn.ID] = true
@@ -281,6 +293,10 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 	case conversation.TurnGone:
 		for _, turn := range c.Turns {
 			in[turn.ID] = true
+		}
+	case conversation.Pruned:
+		for _, turn := range c.Turns {
+			in[turn.ID] = in[c.Turn.ID]
 		}
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered,
 		conversation.WasExtended, conversation.Linked,
@@ -313,14 +329,16 @@ func (j *journal) stay(state *conversation.State, e events.Recorded, c conversat
 				delete(rows, seq)
 			}
 		}
-	case c.Kind == conversation.TurnGone:
+	case c.Kind == conversation.TurnGone, c.Kind == conversation.Pruned:
 		for seq, turns := range rows {
 			if slices.ContainsFunc(turns, func(id uuid.UUID) bool {
-				return slices.ContainsFunc(c.Turns, func(t *conversation.Turn) bool { return t.ID == id })
+				return c.Kind == conversation.Pruned && id == c.Turn.ID || slices.ContainsFunc(c.Turns, func(t *conversation.Turn) bool { return t.ID == id })
 			}) {
 				delete(rows, seq)
 			}
 		}
+	case c.Reason == conversation.CodeTurnPruned:
+		return
 	case slices.ContainsFunc(names, func(id uuid.UUID) bool {
 		t := state.Turn(id)
 		return t != nil && t.Redacted != 0

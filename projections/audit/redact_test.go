@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -149,9 +150,15 @@ func goneFrom(l *journal) func(events.Recorded) bool {
 		}
 		return slices.ContainsFunc(named(e), func(turn uuid.UUID) bool {
 			t := s.Turn(turn)
-			return t != nil && t.Redacted != 0 && t.Redacted != e.Position.Seq
-		})
+			return t != nil && (t.Redacted != 0 && t.Redacted != e.Position.Seq || e.Position.Seq < t.PrunedAt())
+		}) || l.repeatsPruned(e)
 	}
+}
+
+// repeatsPruned reports whether an event repeats one from before a prune of its turn.
+func (j *journal) repeatsPruned(e events.Recorded) bool {
+	s, err := j.fold(context.Background(), e.SessionID, e.Position.Seq-1)
+	return err == nil && s.Fold(e).Reason == conversation.CodeTurnPruned
 }
 
 func named(e events.Recorded) []uuid.UUID {

@@ -50,14 +50,15 @@ func (a *Audit) head(
 	err = tx.QueryRow(ctx, a.sql(`select coalesce(linked_position, 0), boundary, coalesce(reset_position, 0),
 			coalesce(erased_position, 0), created_at, created_ns, last_active_at, last_active_ns, erased_at, erased_ns,
 			finalized, pending, shown_finalized, shown_pending, identity_id, partition, c.seq,
-			coalesce(described_position, 0), coalesce(title, ''), metadata, `+forkColumns+`
+			coalesce(described_position, 0), coalesce(title, ''), metadata, coalesce(kind, ''),
+			`+forkColumns+`
 		from {s}.sessions s join {s}.projection_checkpoints c using (partition)
 		where s.session_id = $1 and c.projection = $2
 			and (s.identity_id is not null or s.erased_position is not null)`), sessionID, Name).Scan(
 		&h.LinkedAt, &h.Boundary, &h.ResetAt, &h.Erased,
 		&created.at, &created.ns, &active.at, &active.ns, &gone.at, &gone.ns,
 		&h.Finalized, &h.Pending, &h.ShownFinalized, &h.ShownPending, (*zeronull.Text)(&h.Identity),
-		&at.Partition, &at.Seq, &is.DescribedAt, &is.Title, &metadata,
+		&at.Partition, &at.Seq, &is.DescribedAt, &is.Title, &metadata, &is.Kind,
 		&fork.ForkedAt, &fork.RequestID, &fork.From, &fork.Root, &fork.Lineage)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, events.Position{}, nil

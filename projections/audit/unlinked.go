@@ -61,12 +61,12 @@ func (x *unlinkedSessions) fold(e *projections.Judged) {
 	}
 }
 
-// expire drops the sessions whose last turn is behind a boundary: a link no longer brings in their turns, and retention
-// may take them out of the log.
+// expire drops the sessions whose last turn is behind a boundary or could be: a link no longer brings in their turns,
+// or reads them from the log, and retention may take them out of the log.
 func (x *unlinkedSessions) expire(now time.Time) {
 	for {
 		_, s, ok := x.sessions.GetOldest()
-		if !ok || !s.state.Expired(now) {
+		if !ok || !s.state.Silent(now) {
 			return
 		}
 		x.sessions.RemoveOldest()

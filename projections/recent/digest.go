@@ -16,6 +16,11 @@ func (d Digest) String() string { return hex.EncodeToString(d[:8]) }
 // TurnDigest returns the digest of a turn as views hold it.
 func TurnDigest(t *conversation.Turn) Digest {
 	var b buffer
+	return b.whole(t)
+}
+
+// whole returns the digest of a turn, with its answer if it has one.
+func (b *buffer) whole(t *conversation.Turn) Digest {
 	d := b.question(t)
 	if t.Status == conversation.Finalized {
 		d = b.answered(d, t)

@@ -23,7 +23,9 @@ const (
 	// described is the version of a head with a description.
 	described = 2
 	// forked is the version of the head of a branch, with a description or without.
-	forked    = 3
+	forked = 3
+	// kinded is the version of the head of a session that has a kind, of a branch or not.
+	kinded    = 4
 	pending   = 'p'
 	finalized = 'f'
 	// extension begins an extension. No answer half begins so.
@@ -44,6 +46,14 @@ func PendingRecord(t *conversation.Turn) []byte {
 // FinalizedRecord returns the record of a whole turn.
 func FinalizedRecord(t *conversation.Turn) []byte {
 	return appendNotes(AppendAnswer(appendStart(nil, finalized, t), t), t)
+}
+
+// Record returns the record of a turn, whole or not.
+func Record(t *conversation.Turn) []byte {
+	if t.Status == conversation.Pending {
+		return PendingRecord(t)
+	}
+	return FinalizedRecord(t)
 }
 
 // AppendExtension appends an extension of a turn, with what a view may show of it.
@@ -166,6 +176,8 @@ func (r *reader) answer(t *conversation.Turn) {
 func AppendHead(b []byte, h conversation.Head) []byte {
 	first := byte(version)
 	switch {
+	case h.Description().Kind != "":
+		first = kinded
 	case h.Fork().ForkedAt != 0:
 		first = forked
 	case h.HeldDescription != (conversation.HeldDescription{}):
@@ -185,11 +197,14 @@ func AppendHead(b []byte, h conversation.Head) []byte {
 		b = binary.AppendUvarint(b, is.DescribedAt)
 		b = appendText(appendText(b, is.Title), is.Metadata)
 	}
-	if is := h.Fork(); first == forked {
+	if is := h.Fork(); first >= forked {
 		b = binary.AppendUvarint(b, is.ForkedAt)
 		for _, s := range []string{is.RequestID, is.From, is.Root, is.Lineage} {
 			b = appendText(b, s)
 		}
+	}
+	if first == kinded {
+		b = appendText(b, string(h.Description().Kind))
 	}
 	return b
 }
@@ -198,7 +213,7 @@ func AppendHead(b []byte, h conversation.Head) []byte {
 func ReadHead(record string) (h conversation.Head, err error) {
 	r := &reader{unread: record}
 	first := r.byte()
-	if first < version || first > forked {
+	if first < version || first > kinded {
 		return h, errors.New("a session of an unknown version")
 	}
 	h.Identity = r.text()
@@ -212,18 +227,24 @@ func ReadHead(record string) (h conversation.Head, err error) {
 		*n = int(r.int())
 	}
 	if first != version {
-		h.HeldDescription = conversation.DescribedBy(conversation.Description{
-			DescribedAt: r.uint(), Title: r.text(), Metadata: r.text(),
-		})
-	}
-	if first == forked {
-		is := conversation.Fork{ForkedAt: r.uint()}
-		for _, s := range []*string{&is.RequestID, &is.From, &is.Root, &is.Lineage} {
-			*s = r.text()
-		}
-		h.HeldDescription = h.ForkedBy(is)
+		h.HeldDescription = r.description(first)
 	}
 	return h, r.done()
+}
+
+// description reads the description of a head of a version, and where a branch comes from.
+func (r *reader) description(version byte) conversation.HeldDescription {
+	is, from := conversation.Description{DescribedAt: r.uint(), Title: r.text(), Metadata: r.text()}, conversation.Fork{}
+	if version >= forked {
+		from.ForkedAt = r.uint()
+		for _, s := range []*string{&from.RequestID, &from.From, &from.Root, &from.Lineage} {
+			*s = r.text()
+		}
+	}
+	if version == kinded {
+		is.Kind = events.SessionKind(r.text())
+	}
+	return conversation.DescribedBy(is).ForkedBy(from)
 }
 
 func appendText[T string | json.RawMessage](b []byte, s T) []byte {

@@ -134,6 +134,10 @@ func (r *Reference) note(n *partitionDigests, e *projections.Judged) {
 		if t := s.turn(c.Turn.Replaces); t != nil {
 			*t = turnDigest{c.Turn.ID, r.buf.answered(r.buf.question(c.Turn), c.Turn), true, false}
 		}
+	case conversation.Pruned:
+		if t := s.turn(c.Turn.ID); t != nil {
+			*t = turnDigest{c.Turn.ID, r.buf.whole(c.Turn), c.Turn.Status == conversation.Finalized, false}
+		}
 	case conversation.TurnGone:
 		s.turns = slices.DeleteFunc(s.turns, func(t turnDigest) bool {
 			return slices.ContainsFunc(c.Turns, func(g *conversation.Turn) bool { return g.ID == t.id })

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -20,6 +22,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 )
@@ -72,6 +75,7 @@ func DrawFact(rt *rapid.T) events.Fact {
 		// It says that it knows of all requests, so that it counts wherever it stands behind After.
 		began := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 		f := &events.SessionDescribed{SessionID: session, RequestID: request, Title: words, CreatedAt: &began,
+			Kind:  rapid.SampledFrom([]events.SessionKind{"", "", events.KindConversation}).Draw(rt, "kind"),
 			After: events.Position{Seq: rapid.Uint64Range(0, 40).Draw(rt, "after")}}
 		for n := range 5 {
 			f.Earlier = append(f.Earlier, events.RequestHash(fmt.Sprint("r", n)))
@@ -106,6 +110,34 @@ func Mark(rt *rapid.T, session, request string) *events.SessionBranched {
 			Through: events.Position{Seq: 1 << 40}}}
 	}
 	return f
+}
+
+// DrawPrune draws a prune of a turn as a writer decides it, which may be a redaction. all are the events of the session.
+// It returns none where nothing can be taken out.
+func DrawPrune(
+	rt *rapid.T, s *conversation.State, all iter.Seq2[events.Recorded, error], turn uuid.UUID,
+) []events.Fact {
+	drop := rapid.IntRange(0, 2).Draw(rt, "message")
+	c := conversation.Prune{SessionID: s.SessionID, TurnID: turn,
+		PruneID: rapid.SampledFrom([]string{"p1", "p2", "p3"}).Draw(rt, "prune"),
+		Keep: func(m conversation.Message) json.RawMessage {
+			if m.Index == drop {
+				return nil
+			}
+			return m.Raw
+		}}
+	t := s.Turn(turn)
+	if _, refused := s.PruneRefused(c); refused {
+		return nil
+	}
+	var brought []events.Recorded
+	for e, err := range all {
+		require.NoError(rt, err)
+		if slices.Contains(t.Sources(), e.Position.Seq) {
+			brought = append(brought, e)
+		}
+	}
+	return s.DecidePrune(c, t, conversation.Messages(t, brought)).Facts
 }
 
 // DrawExtension draws what is appended to a half of a turn, with a neutral text or without.

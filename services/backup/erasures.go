@@ -22,6 +22,7 @@ type ErasureData struct {
 	SessionID  string    `json:"session_id,omitempty"`
 	IdentityID string    `json:"identity_id,omitempty"`
 	TurnID     uuid.UUID `json:"turn_id,omitzero"`
+	PruneID    string    `json:"prune_id,omitempty"`
 	Reason     string    `json:"reason,omitempty"`
 	RedactedBy string    `json:"redacted_by,omitempty"`
 	ErasedBy   string    `json:"erased_by,omitempty"`
@@ -66,7 +67,7 @@ func ReadErasures(from io.Reader) (out []Erasure, err error) {
 		switch events.WithdrawalOf(e.Type) {
 		case events.WithdrawsNothing, events.WithdrawsDescription, events.WithdrawsVersion:
 			continue
-		case events.WithdrawsTurn, events.WithdrawsSession, events.WithdrawsIdentity:
+		case events.WithdrawsMessages, events.WithdrawsTurn, events.WithdrawsSession, events.WithdrawsIdentity:
 		}
 		x := Erasure{Type: e.Type}
 		if err := json.Unmarshal(e.Data, &x.Data); err != nil || x.Data.SessionID == "" && x.Data.IdentityID == "" {

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,6 +39,7 @@ type Eraser interface {
 	EraseSession(ctx context.Context, sessionID string, c services.Erasure) (receipt string, err error)
 	EraseIdentity(ctx context.Context, identityID string, c services.Erasure) (receipt string, err error)
 	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (services.Turn, error)
+	PruneTurn(ctx context.Context, c conversation.Prune) (services.Turn, error)
 }
 
 // Log copies the log of a running process, and replaces an empty log by a backup.
@@ -187,15 +189,10 @@ func (e *Erasure) record(ctx context.Context, s Eraser) (known bool, err error) 
 		_, err = s.EraseSession(ctx, d.SessionID, services.Erasure{Reason: d.Reason, By: d.ErasedBy})
 	case events.WithdrawsIdentity:
 		_, err = s.EraseIdentity(ctx, d.IdentityID, services.Erasure{Reason: d.Reason, By: d.ErasedBy})
+	case events.WithdrawsMessages:
+		err = e.prune(ctx, s)
 	case events.WithdrawsTurn:
-		for _, turn := range d.Turns() {
-			_, err = s.RedactTurn(ctx, d.SessionID, conversation.Redact{
-				TurnID: turn, Reason: d.Reason, RedactedBy: d.RedactedBy,
-			})
-			if !errors.Is(err, conversation.ErrTurnNotFound) {
-				break
-			}
-		}
+		err = e.redact(ctx, s)
 	case events.WithdrawsNothing, events.WithdrawsDescription, events.WithdrawsVersion: // ReadErasures leaves these out
 	}
 	switch {
@@ -206,4 +203,36 @@ func (e *Erasure) record(ctx context.Context, s Eraser) (known bool, err error) 
 	default:
 		return false, err
 	}
+}
+
+// redact redacts the turn, by the version of it that the log knows.
+func (e *Erasure) redact(ctx context.Context, s Eraser) (err error) {
+	for _, turn := range e.Data.Turns() {
+		_, err = s.RedactTurn(ctx, e.Data.SessionID, conversation.Redact{
+			TurnID: turn, Reason: e.Data.Reason, RedactedBy: e.Data.RedactedBy,
+		})
+		if !errors.Is(err, conversation.ErrTurnNotFound) {
+			break
+		}
+	}
+	return err
+}
+
+// prune redacts the turn, unless the log holds the prune: which messages it took out, the list of erasures does not say.
+func (e *Erasure) prune(ctx context.Context, s Eraser) error {
+	_, err := s.PruneTurn(ctx, conversation.Prune{
+		SessionID: e.Data.SessionID, TurnID: e.Data.TurnID, PruneID: e.Data.PruneID,
+		Keep: func(m conversation.Message) json.RawMessage { return m.Raw },
+	})
+	for _, lacks := range []error{
+		conversation.ErrMessageNotFound, conversation.ErrTurnNotFound, conversation.ErrTurnReplaced,
+	} {
+		if errors.Is(err, lacks) {
+			return e.redact(ctx, s)
+		}
+	}
+	if errors.Is(err, conversation.ErrTurnRedacted) {
+		return nil
+	}
+	return err
 }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -81,97 +79,22 @@ func (s *Service) Send(
 	if m.UserID == SystemUser {
 		return s.aside(ctx, m, to)
 	}
-	a := &answering{Service: s, m: m, to: to, anew: anew, id: events.TurnID(m.ThreadID, m.RequestID)}
-	if err := a.begin(ctx); err != nil {
+	w := &message{Service: s, ChatMessage: m, to: to, anew: anew}
+	turn, repeated, err := s.Do(ctx, Task{
+		SessionID: m.ThreadID, Key: events.TurnID(m.ThreadID, m.RequestID), OnPending: m.OnPending, Work: w,
+	}, said(to.Piece))
+	if !w.begun {
 		return services.ChatReply{}, err
 	}
-	a.reply = services.ChatReply{ThreadID: m.ThreadID, Turn: a.turn, Model: s.cfg.Model.Name()}
-	if a.turn.Status != conversation.Pending {
-		// The same request was sent before: return its answer.
-		a.reply.Repeated = true
-		if a.turn.Answer != nil {
-			a.reply.Content, a.reply.Finish = a.turn.Answer.AnswerNeutral, finishOf(&a.turn)
-			a.reply.Turn.Position.Seq = max(a.turn.Position.Seq, a.turn.Final) // the position of the answer
-			to.Piece(a.reply.Content)
-		}
-		return a.reply, nil
+	w.reply.ThreadID, w.reply.Turn, w.reply.Model, w.reply.Repeated = m.ThreadID, turn, s.cfg.Model.Name(), repeated
+	if turn.Answer != nil && err == nil {
+		w.reply.Content, w.reply.Finish = turn.Answer.AnswerNeutral, finishOf(&turn)
 	}
-	// From here on the answer is made for the log, and the client may disconnect.
-	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer stop(nil)
-	a.take(stop)
-	err = a.answer(ctx)
-	a.end(err)
-	return a.reply, err
-}
-
-// answering is the work of this process on one message, up to its answer.
-type answering struct {
-	*Service
-	m     services.ChatMessage
-	to    services.ChatListener
-	id    uuid.UUID // of the turn
-	turn  services.Turn
-	reply services.ChatReply
-	// anew is the question that is asked again; nil for a message of its own.
-	anew *events.Question
-	// answerText is the answer so far. It is recorded if the answer is interrupted.
-	answerText strings.Builder
-
-	stop context.CancelCauseFunc
-	// leave ends the announcement; done is closed when this process has finished its work on the message.
-	leave func()
-	done  chan struct{}
-	// since is a sequence of the log: only interrupting messages after it concern this attempt.
-	since uint64
-}
-
-// begin records the message, informs the listener, and announces that this process answers the message. If the message
-// is being answered already, here or by another process, begin waits for that answer.
-func (a *answering) begin(ctx context.Context) error {
-	other := a.register()
-	err := a.start(ctx)
-	if err == nil {
-		a.to.Begun(a.m.ThreadID, a.turn.ID)
+	if turn.Answer != nil && repeated {
+		w.reply.Turn.Position.Seq = max(turn.Position.Seq, turn.Final) // the position of the answer
+		to.Piece(w.reply.Content)
 	}
-	for other != nil && err == nil && a.turn.Status == conversation.Pending {
-		select {
-		case <-other:
-			if other = a.register(); other == nil {
-				err = a.start(ctx)
-			}
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-	}
-	if other != nil {
-		return err
-	}
-	for mine := !a.turn.Duplicate; err == nil && !mine && a.turn.Status == conversation.Pending; {
-		if mine, err = a.takeOver(ctx); err == nil {
-			err = a.start(ctx) // the other process may have answered it
-		}
-	}
-	if err == nil && a.turn.Status == conversation.Pending {
-		a.since, err = a.begins(ctx)
-	}
-	if err != nil || a.turn.Status != conversation.Pending {
-		a.end(nil)
-	}
-	return err
-}
-
-// begins returns the sequence at which this attempt to answer begins; only later messages interrupt it. A retry begins
-// at the session's last event, since the messages up to there ended the earlier attempts.
-func (a *answering) begins(ctx context.Context) (uint64, error) {
-	if !a.turn.Duplicate {
-		return a.turn.Place, nil
-	}
-	state, err := a.cfg.Sessions.Session(ctx, a.m.ThreadID, 0)
-	if err != nil {
-		return 0, err
-	}
-	return max(state.Applied, a.turn.Place), nil
+	return w.reply, err
 }
 
 // complete fills the fields that may be left out, and refuses invalid ones.
@@ -189,34 +112,6 @@ func complete(m *services.ChatMessage, onPending services.OnPending) error {
 	}
 	return nil
 }
-
-// start records the message.
-func (a *answering) start(ctx context.Context) (err error) {
-	c := conversation.Start{
-		SessionID: a.m.ThreadID, RequestID: a.m.RequestID, IdentityID: a.m.UserID,
-		Question: events.Question{QuestionNeutral: a.m.Content, PipelineName: pipeline},
-	}
-	if q := a.anew; q != nil {
-		c.Question.QuestionTranslated, c.Question.QuestionMessages = q.QuestionTranslated, q.QuestionMessages
-	}
-	switch a.m.OnPending {
-	case services.Reject:
-		if c.Busy, err = a.busyIn(ctx, a.m.ThreadID); err != nil {
-			return err
-		}
-	case services.Interrupt:
-		c.Question.PipelineName = interrupting
-	case services.Enqueue:
-	}
-	a.turn, err = a.cfg.Turns.StartTurn(ctx, c)
-	return err
-}
-
-// Names of chat's pipeline in the log. The second name marks a turn that interrupts the turns before it.
-const (
-	pipeline     = "chat"
-	interrupting = "chat.interrupt"
-)
 
 // request returns the request for a message's prompt. The model is also shown earlier questions without an answer.
 func (s *Service) request(m services.ChatMessage) services.ContextRequest {
@@ -251,88 +146,22 @@ func (s *Service) aside(
 		return services.ChatReply{}, err
 	}
 	to.Begun(m.ThreadID, uuid.Nil)
-	text, why, err := s.cfg.Model.Answer(ctx, prompt(&built), to.Piece)
+	answer, err := s.cfg.Model.Answer(ctx, prompt(&built), said(to.Piece))
 	if err != nil {
 		return services.ChatReply{}, fmt.Errorf("%w: %w", services.ErrModelFailed, err)
 	}
-	return services.ChatReply{ThreadID: m.ThreadID, Content: text, Finish: why, Model: s.cfg.Model.Name()}, nil
+	return services.ChatReply{
+		ThreadID: m.ThreadID, Content: answer.Text(), Finish: answer.Finish, Model: s.cfg.Model.Name(),
+	}, nil
 }
 
-// answer waits until the turn may go on, calls the model and records its answer.
-func (a *answering) answer(ctx context.Context) error {
-	text, why, err := a.ask(ctx)
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause // the reason for the stop explains the failure
+// said passes on the pieces of an answer that are told to the user.
+func said(piece func(string)) func(services.AnswerPiece) {
+	return func(p services.AnswerPiece) {
+		if p.Said() && p.Text != "" {
+			piece(p.Text)
+		}
 	}
-	if errors.Is(err, errInterrupted) || errors.Is(err, errSettled) {
-		why, err = services.FinishInterrupted, nil
-		text = cmp.Or(a.answerText.String(), interruptedText)
-	}
-	if err != nil {
-		a.cfg.Logger.Warn("a turn stays without an answer", "session_id", a.m.ThreadID, "turn_id", a.id,
-			"model_failed", errors.Is(err, services.ErrModelFailed))
-		return err
-	}
-	return a.record(ctx, text, why)
-}
-
-// ask returns the model's answer, or errInterrupted, or errSettled.
-func (a *answering) ask(ctx context.Context) (string, services.Finish, error) {
-	known, err := a.wait(ctx)
-	if err != nil {
-		return "", "", err
-	}
-	// The timeout does not include the time in the queue.
-	ctx, end := context.WithTimeout(ctx, a.cfg.Timeout)
-	defer end()
-	req := a.request(a.m)
-	req.TurnID, req.KnownSeq = a.id, known
-	built, err := a.cfg.Contexts.Build(ctx, req)
-	if err != nil {
-		return "", "", err
-	}
-	a.reply.HistoryTurns, a.reply.HistoryMessages = built.HistoryTurns, built.HistoryMessages
-	a.reply.DroppedTurns, a.reply.Source = built.DroppedTurns, built.Source
-	a.reply.RewrittenQuery = built.RewrittenQuery
-	calling, stop := context.WithCancelCause(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() { a.watch(calling, stop) })
-	text, why, err := a.cfg.Model.Answer(calling, prompt(&built), func(piece string) {
-		a.answerText.WriteString(piece)
-		a.to.Piece(piece)
-	})
-	cause := context.Cause(calling)
-	stop(nil)
-	watching.Wait()
-	switch {
-	case errors.Is(cause, errInterrupted), errors.Is(cause, errSettled):
-		return "", "", cause
-	case err != nil:
-		return "", "", fmt.Errorf("%w: %w", services.ErrModelFailed, err)
-	case text == "":
-		return "", "", fmt.Errorf("%w: it said nothing", services.ErrModelFailed)
-	default:
-		return text, why, nil
-	}
-}
-
-// record writes the answer to the log. If another process has recorded an answer first, that answer stays.
-func (a *answering) record(ctx context.Context, text string, why services.Finish) (err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
-	defer cancel()
-	f := conversation.Finalize{SessionID: a.m.ThreadID, TurnID: a.id, Answer: events.Answer{AnswerNeutral: text}}
-	if why != services.FinishStop {
-		f.FinishReason = string(why)
-	}
-	turn, err := a.cfg.Turns.FinalizeTurn(ctx, f)
-	if err != nil {
-		return err
-	}
-	a.reply.Turn, a.reply.Content, a.reply.Finish = turn, text, finishOf(&turn)
-	if turn.Answer != nil {
-		a.reply.Content = turn.Answer.AnswerNeutral
-	}
-	return nil
 }
 
 // finishOf returns why the recorded answer of a turn ended. Without a record of that, the answer is whole.
@@ -348,8 +177,3 @@ func finishOf(t *services.Turn) services.Finish {
 	}
 	return services.FinishStop
 }
-
-const (
-	recordDeadline  = 15 * time.Second
-	interruptedText = "[Interrupted]"
-)

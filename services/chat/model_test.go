@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
 	"github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/chat/responses"
 )
 
 func always(a modeltest.Answer) func([]string) modeltest.Answer {
@@ -28,19 +29,34 @@ func always(a modeltest.Answer) func([]string) modeltest.Answer {
 // models runs a test with each vendor's client, whose models may be silent for a while.
 func models(t *testing.T, idle time.Duration, test func(t *testing.T, server *modeltest.Server, m chat.Model)) {
 	t.Parallel()
-	for _, vendor := range []string{"openai", "anthropic"} {
+	for _, vendor := range []string{"openai", "anthropic", "responses"} {
 		t.Run(vendor, func(t *testing.T) {
 			t.Parallel()
 			server := modeltest.New(t, always(modeltest.Answer{Text: "It is żółty indeed."}))
 			cfg := endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m", Idle: idle}
-			m := openai.New(cfg)
-			if vendor == "anthropic" {
-				m = anthropic.New(cfg)
+			m, format := openai.New(cfg), services.OpenAI
+			switch vendor {
+			case "anthropic":
+				m, format = anthropic.New(cfg), services.Anthropic
+			case "responses":
+				m = responses.New(cfg)
 			}
-			require.Equal(t, services.Format(vendor), m.Format())
+			require.Equal(t, format, m.Format())
 			test(t, server, m)
 		})
 	}
+}
+
+// ask returns an answer's text and why it ended, and calls piece with the pieces of the text.
+func ask(
+	ctx context.Context, m chat.Model, p chat.Prompt, piece func(string),
+) (string, services.Finish, error) {
+	answer, err := m.Answer(ctx, p, func(p services.AnswerPiece) {
+		if p.Said() {
+			piece(p.Text)
+		}
+	})
+	return answer.Text(), answer.Finish, err
 }
 
 func prompt(messages ...string) (p chat.Prompt) {
@@ -58,7 +74,7 @@ func TestModelsStream(t *testing.T) {
 			p.System = "be \"kind\""
 		}
 		var pieces []string
-		text, _, err := m.Answer(t.Context(), p, func(s string) { pieces = append(pieces, s) })
+		text, _, err := ask(t.Context(), m, p, func(s string) { pieces = append(pieces, s) })
 		require.NoError(t, err)
 		require.Equal(t, "It is żółty indeed.", text)
 		require.Equal(t, []string{"It ", "is ", "żółty ", "indeed."}, pieces)
@@ -93,7 +109,7 @@ func TestModelsThatFail(t *testing.T) {
 		} {
 			server.Script(always(a.Answer))
 			began := time.Now()
-			text, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+			text, _, err := ask(t.Context(), m, prompt(`{"role":"user","content":"now"}`), func(string) {})
 			require.EqualError(t, err, a.why, name)
 			require.Less(t, time.Since(began), 20*time.Second, name)
 			switch name {
@@ -109,7 +125,7 @@ func TestModelsSayWhyTheyEnd(t *testing.T) {
 	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
 		for long, want := range map[bool]services.Finish{false: services.FinishStop, true: services.FinishLength} {
 			server.Script(always(modeltest.Answer{Text: "It is", Long: long}))
-			text, why, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+			text, why, err := ask(t.Context(), m, prompt(`{"role":"user","content":"now"}`), func(string) {})
 			require.NoError(t, err)
 			require.Equal(t, "It is", text)
 			require.Equal(t, want, why)
@@ -120,7 +136,7 @@ func TestModelsSayWhyTheyEnd(t *testing.T) {
 func TestModelsThatFallSilent(t *testing.T) {
 	models(t, 2*time.Second, func(t *testing.T, server *modeltest.Server, m chat.Model) {
 		server.Script(always(modeltest.Answer{Text: "It is half", Stall: true}))
-		_, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+		_, _, err := ask(t.Context(), m, prompt(`{"role":"user","content":"now"}`), func(string) {})
 		require.EqualError(t, err, endpoint.ErrSilent.Error())
 		require.ErrorIs(t, err, endpoint.ErrSilent)
 	})
@@ -139,8 +155,8 @@ func TestAModelThatRefusesForLongIsNotWaitedFor(t *testing.T) {
 		}))
 		t.Cleanup(server.Close)
 		cfg := endpoint.Config{URL: server.URL, Key: "k", Name: "m"}
-		for _, m := range []chat.Model{openai.New(cfg), anthropic.New(cfg)} {
-			_, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+		for _, m := range []chat.Model{openai.New(cfg), anthropic.New(cfg), responses.New(cfg)} {
+			_, _, err := ask(t.Context(), m, prompt(`{"role":"user","content":"now"}`), func(string) {})
 			require.EqualError(t, err, "the endpoint answered 429", "%s, %s", m.Format(), header)
 		}
 	}
@@ -151,7 +167,7 @@ func TestModelsTakeAHistoryWithTools(t *testing.T) {
 	models(t, 0, func(t *testing.T, _ *modeltest.Server, m chat.Model) {
 		p := prompt(`{"role":"user","content":"q"}`, `{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{}},{"type":"tool_use","id":"d","name":"f","input":{}}]}`,
 			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"1"},{"type":"tool_result","tool_use_id":"d","content":"2"},{"type":"text","text":"now"}]}`)
-		text, _, err := m.Answer(t.Context(), p, func(string) {})
+		text, _, err := ask(t.Context(), m, p, func(string) {})
 		require.NoError(t, err)
 		require.Equal(t, "It is żółty indeed.", text)
 	})
@@ -162,7 +178,7 @@ func TestAModelThatIsNotThere(t *testing.T) {
 	server := modeltest.New(t, nil)
 	server.Close()
 	m := openai.New(endpoint.Config{URL: server.URL + "/v1", Name: "m"})
-	_, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+	_, _, err := ask(t.Context(), m, prompt(`{"role":"user","content":"now"}`), func(string) {})
 	require.EqualError(t, err, "the endpoint can't be reached: is TURNLEDGER_MODEL_URL right?")
 }
 
@@ -177,7 +193,7 @@ func TestModelsAreAskedAgain(t *testing.T) {
 				}
 				return modeltest.Answer{Text: "yes"}
 			})
-			text, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+			text, _, err := ask(t.Context(), m, prompt(`{"role":"user","content":"now"}`), func(string) {})
 			require.NoError(t, err)
 			require.Equal(t, "yes", text)
 		}
@@ -188,7 +204,7 @@ func TestModelsEndWithTheirContext(t *testing.T) {
 	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
 		server.Script(always(modeltest.Answer{Text: "It is half", Stall: true}))
 		ctx, cancel := context.WithCancel(t.Context())
-		text, _, err := m.Answer(ctx, prompt(`{"role":"user","content":"now"}`), func(string) { cancel() })
+		text, _, err := ask(ctx, m, prompt(`{"role":"user","content":"now"}`), func(string) { cancel() })
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, "It ", text)
 	})
@@ -196,7 +212,7 @@ func TestModelsEndWithTheirContext(t *testing.T) {
 
 func TestEchoSaysThatItIsNoModel(t *testing.T) {
 	t.Parallel()
-	text, _, err := chat.Echo{}.Answer(t.Context(), prompt(`{"role":"user","content":"hello"}`), func(string) {})
+	text, _, err := ask(t.Context(), chat.Echo{}, prompt(`{"role":"user","content":"hello"}`), func(string) {})
 	require.NoError(t, err)
 	require.True(t, strings.Contains(text, "no model is configured") && strings.Contains(text, "hello"))
 }
@@ -215,7 +231,7 @@ func TestARefusalIsAnAnswer(t *testing.T) {
 	t.Cleanup(server.Close)
 	m := openai.New(endpoint.Config{URL: server.URL, Key: "k", Name: "m"})
 	var pieces []string
-	text, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"q"}`),
+	text, _, err := ask(t.Context(), m, prompt(`{"role":"user","content":"q"}`),
 		func(s string) { pieces = append(pieces, s) })
 	require.NoError(t, err)
 	require.Equal(t, "I can't do that.", text)

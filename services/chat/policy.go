@@ -35,11 +35,11 @@ const looksAtView = 10
 // acknowledged before the message stand before the message in the log.
 func (a *answering) wait(ctx context.Context) (uint64, error) {
 	known := a.since
-	if a.m.OnPending == services.Reject {
+	if a.OnPending == services.Reject {
 		return known, nil
 	}
 	for look := known; ; look = 0 {
-		state, err := a.cfg.Sessions.Session(ctx, a.m.ThreadID, look)
+		state, err := a.cfg.Sessions.Session(ctx, a.SessionID, look)
 		if err != nil {
 			return 0, err
 		}
@@ -51,7 +51,7 @@ func (a *answering) wait(ctx context.Context) (uint64, error) {
 		if len(ahead) == 0 {
 			return known, nil
 		}
-		if a.m.OnPending == services.Interrupt {
+		if a.OnPending == services.Interrupt {
 			a.interrupt(ahead)
 		}
 		if !pause.For(ctx, lookEvery) {
@@ -122,7 +122,7 @@ func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 		if look%looksAtView == 0 {
 			known = 0
 		}
-		state, err := a.cfg.Sessions.Session(ctx, a.m.ThreadID, known)
+		state, err := a.cfg.Sessions.Session(ctx, a.SessionID, known)
 		if err != nil {
 			continue // the model's answer goes on
 		}
@@ -141,11 +141,11 @@ func (a *answering) over(state *conversation.State) error {
 	interrupts := func(t *conversation.Turn) bool {
 		return t.Place > a.since && t.Question != nil && t.Question.PipelineName == interrupting
 	}
-	t := state.Turn(a.id)
+	t := state.Turn(a.turn.ID)
 	switch {
 	case slices.ContainsFunc(state.Turns, interrupts):
 		return errInterrupted
-	case state.Erased != 0 || t == nil || t.Status != conversation.Pending:
+	case state.Erased != 0 || t == nil || a.Answered(t):
 		return errSettled
 	}
 	return nil
@@ -156,19 +156,19 @@ func (a *answering) over(state *conversation.State) error {
 func (a *answering) register() (other <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if under := a.running[a.id]; under != nil {
+	if under := a.running[a.Key]; under != nil {
 		return under.done
 	}
 	a.leave, a.done = a.announce(), make(chan struct{})
-	a.running[a.id] = a
+	a.running[a.Key] = a
 	return nil
 }
 
 // announce announces that this process answers a turn, until leave is called.
 func (a *answering) announce() (leave func()) {
-	leave, err := a.cfg.Presence.Announce(a.id)
+	leave, err := a.cfg.Presence.Announce(a.Key)
 	if err != nil {
-		a.cfg.Logger.Warn("others may not wait for a turn", "turn_id", a.id, "err", err)
+		a.cfg.Logger.Warn("others may not wait for a turn", "turn_id", a.Key, "err", err)
 		return func() {}
 	}
 	return leave
@@ -180,10 +180,10 @@ func (a *answering) announce() (leave func()) {
 func (a *answering) takeOver(ctx context.Context) (mine bool, err error) {
 	a.leave()
 	for waited, silent := false, 0; silent < mostSilent; {
-		since, err := a.cfg.Presence.Claimed(ctx, a.id)
+		since, err := a.cfg.Presence.Claimed(ctx, a.Key)
 		present := false
 		if err == nil {
-			present, err = a.cfg.Presence.Present(ctx, a.id)
+			present, err = a.cfg.Presence.Present(ctx, a.Key)
 		}
 		if err == nil && !present && !waited {
 			if mine, err = a.claim(ctx, since); err == nil {
@@ -214,7 +214,7 @@ func (a *answering) takeOver(ctx context.Context) (mine bool, err error) {
 // take a moment.
 func (a *answering) claim(ctx context.Context, since uint64) (mine bool, err error) {
 	a.leave = a.announce()
-	if mine, err = a.cfg.Presence.Claim(ctx, a.id, since); mine {
+	if mine, err = a.cfg.Presence.Claim(ctx, a.Key, since); mine {
 		return true, nil
 	}
 	a.leave()
@@ -245,7 +245,7 @@ func (a *answering) take(stop context.CancelCauseFunc) {
 	if a.stop = stop; a.stopping {
 		stop(errStopping)
 	}
-	delete(a.failed, a.id)
+	delete(a.failed, a.Key)
 }
 
 // end ends the work on a turn. It remembers a failed turn for as long as another turn may wait for it.
@@ -254,11 +254,11 @@ func (a *answering) end(err error) {
 	defer a.mu.Unlock()
 	a.leave()
 	close(a.done)
-	delete(a.running, a.id)
+	delete(a.running, a.Key)
 	now := time.Now()
 	maps.DeleteFunc(a.failed, func(_ uuid.UUID, at time.Time) bool { return now.Sub(at) > a.cfg.Timeout })
 	if err != nil {
-		a.failed[a.id] = now
+		a.failed[a.Key] = now
 	}
 }
 

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/google/uuid"
 
@@ -49,21 +48,14 @@ type Contexts interface {
 	services.ContextBuilder
 }
 
-// Prompt is what is sent to the model: messages in the OpenAI form, or in the Anthropic form with the system text
-// apart.
-type Prompt struct {
-	System   string
-	Messages []json.RawMessage
-}
-
-// Model answers prompts.
-type Model interface {
-	// Name is shown to clients.
-	Name() string
-	// Format of the prompts that it takes.
-	Format() services.Format
-	// Answer calls emit with each piece of the answer's text as it arrives. It returns the whole text and why the
-	// answer ended. With an error the text is incomplete. The error's text may be logged: it holds nothing of the
-	// prompt or the answer.
-	Answer(ctx context.Context, p Prompt, emit func(piece string)) (text string, why services.Finish, err error)
-}
+// The nouns of models and of their work, which other services use, too.
+type (
+	// Prompt is what is sent to a model.
+	Prompt = services.Prompt
+	// Model answers prompts.
+	Model = services.Model
+	// Work is a step that a model has to answer.
+	Work = services.Work
+	// Task is a Work with its place.
+	Task = services.Task
+)

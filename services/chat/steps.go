@@ -9,19 +9,22 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// SteppedModel is a Model that records its answers, and the time to their first word, as tracing steps of a request.
+// SteppedModel is a Model that records its answers, and the time to their first word, as tracing steps of a request,
+// and what they used as OpenTelemetry's conventions for generative AI say.
 type SteppedModel struct {
 	Model
 	Steps services.Steps
+	// Measures may be nil.
+	Measures *Measures
 }
 
 // Answer implements Model.
 func (m SteppedModel) Answer(
-	ctx context.Context, p Prompt, emit func(string),
-) (text string, why services.Finish, err error) {
+	ctx context.Context, p Prompt, emit func(services.AnswerPiece),
+) (answer services.ModelAnswer, err error) {
 	began, first := time.Now(), true
 	err = m.Steps.Step(ctx, "model", func(inside context.Context) (err error) {
-		text, why, err = m.Model.Answer(inside, p, func(piece string) {
+		answer, err = m.Model.Answer(inside, p, func(piece services.AnswerPiece) {
 			if first {
 				first = false
 				trace.SpanFromContext(inside).AddEvent("first_word")
@@ -29,7 +32,12 @@ func (m SteppedModel) Answer(
 			}
 			emit(piece)
 		})
+		if m.Measures != nil {
+			m.Measures.note(trace.SpanFromContext(inside), used{
+				model: m.Name(), conversation: p.Conversation, answer: answer, took: time.Since(began), err: err,
+			})
+		}
 		return err
 	})
-	return text, why, err
+	return answer, err
 }

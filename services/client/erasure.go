@@ -65,6 +65,19 @@ func (c *Client) Receipt(ctx context.Context, id string) (Receipt, error) {
 	return call[Receipt](ctx, c, get("look at a receipt", "/receipts/"+escape(id)))
 }
 
+// ReceiptPage is a page of receipts, the newest first. It may be short, even empty; NextCursor is empty only at the
+// end.
+type ReceiptPage struct {
+	Receipts   []Receipt `json:"receipts"`
+	NextCursor string    `json:"next_cursor"`
+}
+
+// Receipts lists the receipts of redactions and erasures. A limit of 0 is the server's; cursor is the NextCursor of the
+// page before, or empty.
+func (c *Client) Receipts(ctx context.Context, limit int, cursor string) (ReceiptPage, error) {
+	return call[ReceiptPage](ctx, c, get("list receipts", "/receipts", "limit", number(limit), "cursor", cursor))
+}
+
 // AwaitReceipt polls the receipt of an erasure until the erasure is complete. It calls told with the progress, in the
 // receipt's unit.
 func (c *Client) AwaitReceipt(ctx context.Context, id string, every time.Duration, report func(done, of uint64)) error {

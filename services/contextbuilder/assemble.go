@@ -33,7 +33,13 @@ func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *
 	if p.summary != nil {
 		before = append(before, summaryMessage(p.summary, req.Language))
 	}
-	messages := append(slices.Insert(p.history, 0, before...), textMessage(roleUser, current))
+	messages := slices.Insert(p.history, 0, before...)
+	for _, raw := range req.Append {
+		messages = append(messages, parseMessage(raw))
+	}
+	if !req.Through {
+		messages = append(messages, textMessage(roleUser, current))
+	}
 	if req.Format == services.Anthropic {
 		p.System, messages = toAnthropic(messages)
 	}

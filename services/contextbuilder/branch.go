@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/errgroup"
 
@@ -25,11 +26,15 @@ func (r *Reader) compose(ctx context.Context, ask services.Ask, reading services
 		return reading, nil
 	}
 	own := reading.State.Identity
-	list := fork.Segments()
-	if ask.Own {
-		list = nil
+	var list []events.Segment
+	if !ask.Own {
+		list = r.origins.segments(fork)
 	}
-	found, err := r.originsOf(ctx, &reading, fork.Root, list)
+	var end *events.Position
+	if ask.KnownSeq == 0 {
+		end = &reading.Position
+	}
+	found, err := r.originsOf(ctx, &reading, end, fork.Root, list)
 	if err != nil {
 		return reading, err
 	}
@@ -92,10 +97,10 @@ func holdsAll(s *conversation.State) bool {
 }
 
 // originsOf returns the root of a branch and the sessions of its segments, each with all its turns, as new as all that
-// was acknowledged before the call. It asks for all at once, and notes their partitions in the reading. Nobody may
-// change the states.
+// was acknowledged before the call; end, where set, is a position that has all of that of its partition. It asks for
+// all at once, and notes their partitions in the reading. Nobody may change the states.
 func (r *Reader) originsOf(
-	ctx context.Context, reading *services.Reading, root string, list []events.Segment,
+	ctx context.Context, reading *services.Reading, end *events.Position, root string, list []events.Segment,
 ) (map[string]*conversation.State, error) {
 	ids := []string{root}
 	for _, g := range list {
@@ -103,11 +108,22 @@ func (r *Reader) originsOf(
 			ids = append(ids, g.SessionID)
 		}
 	}
+	heads := map[int]func() (events.Position, error){}
+	for _, id := range ids {
+		p := r.log.Partition(id)
+		switch {
+		case heads[p] != nil:
+		case end != nil && end.Partition == p:
+			heads[p] = func() (events.Position, error) { return *end, nil }
+		default:
+			heads[p] = sync.OnceValues(func() (events.Position, error) { return r.log.Head(ctx, p) })
+		}
+	}
 	states, places := make([]*conversation.State, len(ids)), make([]events.Position, len(ids))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, id := range ids {
 		group.Go(func() (err error) {
-			states[i], places[i], err = r.origin(ctx, id)
+			states[i], places[i], err = r.origin(ctx, id, heads[r.log.Partition(id)])
 			return err
 		})
 	}
@@ -123,8 +139,10 @@ func (r *Reader) originsOf(
 }
 
 // origin returns a session that a branch shares turns of, and the position that it is as new as.
-func (r *Reader) origin(ctx context.Context, sessionID string) (*conversation.State, events.Position, error) {
-	at, err := r.log.Head(ctx, r.log.Partition(sessionID))
+func (r *Reader) origin(
+	ctx context.Context, sessionID string, head func() (events.Position, error),
+) (*conversation.State, events.Position, error) {
+	at, err := head()
 	if err != nil {
 		return nil, at, err
 	}
@@ -169,6 +187,8 @@ type origins struct {
 	mu    sync.Mutex
 	held  *simplelru.LRU[string, *origin]
 	bytes int
+	// lineages holds the segments of the branches that were read last, by conversation.Fork.Lineage.
+	lineages *lru.Cache[string, []events.Segment]
 }
 
 const (
@@ -179,16 +199,31 @@ const (
 	// its question and answer, and its place in the index. Both are rounded up.
 	leastOrigin = 1 << 10
 	turnWeight  = 512
+	// heldLineages bounds the lineages that a reader holds: 10 MB, if each has 32 segments.
+	heldLineages = 1 << 10
 )
 
 func newOrigins() *origins {
 	o := &origins{}
 	var err error
 	o.held, err = simplelru.NewLRU(originBytes/leastOrigin, func(_ string, gone *origin) { o.bytes -= gone.bytes })
+	if err == nil {
+		o.lineages, err = lru.New[string, []events.Segment](heldLineages)
+	}
 	if err != nil {
-		panic(err) // the size is a constant
+		panic(err) // the sizes are constants
 	}
 	return o
+}
+
+// segments returns the segments of a branch, which nobody may change.
+func (o *origins) segments(f conversation.Fork) []events.Segment {
+	list, held := o.lineages.Get(f.Lineage)
+	if !held {
+		list = f.Segments()
+		o.lineages.Add(f.Lineage, list)
+	}
+	return list
 }
 
 func (o *origins) get(id string) (*origin, bool) {
@@ -251,7 +286,25 @@ func (r *Reader) past(ctx context.Context, sessionID string, m moment, head *eve
 			}
 		}
 	}
+	p.prune(m, head.Partition)
 	return p, last, err
+}
+
+// prune leaves of the turns of the past what later prunes have left of them. The turns' own events may be gone.
+func (p past) prune(m moment, partition int) {
+	upTo := p.then.Applied
+	if m.position != nil && m.position.Partition == partition {
+		upTo = m.position.Seq
+	}
+	had := func(seq uint64, at time.Time) bool {
+		return seq != 0 && m.holds(events.Recorded{Position: events.Position{Partition: partition, Seq: seq}, Time: at})
+	}
+	for _, t := range p.today.Turns {
+		live := t.Status == conversation.Pending || t.Status == conversation.Finalized
+		if live && t.PrunedAt() > upTo && had(t.Started, t.CreatedAt) {
+			p.then.Put(t.Until(upTo, had(t.Final, t.FinalizedAt)))
+		}
+	}
 }
 
 // inherit adds to the past of a branch what it shared at the moment, and what it shares of that today.

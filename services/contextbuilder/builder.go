@@ -101,7 +101,7 @@ func (*Builder) Valid(r services.ContextRequest) error {
 	switch {
 	case events.ValidID(r.SessionID) != nil:
 		return &conversation.Invalid{Field: "session_id", Why: events.ErrID.Error()}
-	case r.Message == "":
+	case r.Message == "" && !r.Through:
 		return &conversation.Invalid{Field: "message", Why: "is required"}
 	case r.MaxMessages != 0 && r.MaxMessages < LeastMessages:
 		return &conversation.Invalid{Field: "max_messages", Why: "must be at least 2, a question and its answer"}
@@ -188,7 +188,11 @@ func (b *Builder) recall(
 }
 
 func (b *Builder) budget(req services.ContextRequest) budget {
-	return budget{req.MaxMessages, req.MaxTokens, b.cfg.Tokens.Count}
+	out := budget{messages: req.MaxMessages, tokens: req.MaxTokens, count: b.cfg.Tokens.Count}
+	if req.Through && req.TurnID != uuid.Nil {
+		out.least = 1
+	}
+	return out
 }
 
 func (b *Builder) idle(req services.ContextRequest) time.Duration {
@@ -254,6 +258,9 @@ func asked(
 	s, until := r.State, ^uint64(0)
 	if t := turnOf(r, req.TurnID); req.TurnID != uuid.Nil && t != nil {
 		until, now = t.Place, t.CreatedAt
+		if req.Through {
+			until++
+		}
 	}
 	wanted := func(t *conversation.Turn) bool { return t.Status == conversation.Finalized || req.IncludePending }
 	// Turns that are not held are older than all turns that are held.

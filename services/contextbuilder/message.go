@@ -18,6 +18,8 @@ type Message struct {
 	// text of a plain message; for all others stored is set.
 	text   string
 	stored *stored
+	// joins: the message only makes calls, and further ones of the same answer may join them.
+	joins bool
 }
 
 // stored is a message as it came, with the members that the window and the output forms need.
@@ -37,6 +39,9 @@ type stored struct {
 	Audio struct {
 		Transcript string `json:"transcript"`
 	} `json:"audio"`
+	// Item holds what the chat form can't say of an item.
+	Item    json.RawMessage `json:"item"`
+	ItemIDs json.RawMessage `json:"item_ids"`
 	// parts of the content, if the content is a list.
 	parts []part
 }
@@ -217,7 +222,7 @@ func half(
 	out []Message, role string, messages json.RawMessage, neutral, translated string, lang services.Language,
 ) []Message {
 	if list := parseMessages(messages); len(list) > 0 {
-		for _, m := range list {
+		for _, m := range spoken(list) {
 			out = append(out, m.in(lang))
 		}
 		return out

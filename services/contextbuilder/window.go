@@ -28,9 +28,11 @@ func piecesOf(turns []*conversation.Turn, lang services.Language) []piece {
 
 func (p piece) complete() bool { return p.turn.Status == conversation.Finalized }
 
-// budget of a window. Tokens 0 means no limit; count returns the tokens of a text.
+// budget of a window. Tokens 0 means no limit; count returns the tokens of a text. The newest turns, least in number, are
+// always taken.
 type budget struct {
 	messages, tokens int
+	least            int
 	count            func(string) int
 }
 
@@ -41,13 +43,12 @@ func window(pieces []piece, b budget) []piece {
 	messages, tokens := 0, 0
 	for from > 0 {
 		p := pieces[from-1]
-		if messages += len(p.messages); messages > b.messages {
-			break
-		}
+		messages += len(p.messages)
 		if b.tokens > 0 {
-			if tokens += tokensOf(p.messages, b.count); tokens > b.tokens {
-				break
-			}
+			tokens += tokensOf(p.messages, b.count)
+		}
+		if len(pieces)-from >= b.least && (messages > b.messages || b.tokens > 0 && tokens > b.tokens) {
+			break
 		}
 		from--
 	}

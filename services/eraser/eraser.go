@@ -113,7 +113,7 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 		return nil
 	}
 	switch j.Change.Kind { // one job an event: the queue takes no second one of its position
-	case conversation.TurnGone:
+	case conversation.TurnGone, conversation.Pruned:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
 	case conversation.Erased:
 		e.bulk.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
@@ -122,7 +122,11 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 			e.urgent.enqueue(p, &job{session: session, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
 		}
 	case conversation.Described:
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.replaceDescription})
+		run := e.replaceDescription
+		if j.Change.VoidsSummary { // its kind undid a silence
+			run = e.describeOverSilence
+		}
+		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
 	case conversation.Linked:
 		run := e.linkBranches
 		if j.Change.VoidsSummary { // it ended a silence
@@ -162,7 +166,7 @@ func cameAfterErasure(j *projections.Judged) bool {
 	case j.Head.Erased != 0 && j.Head.Erased != j.Position.Seq:
 		return true
 	case c.Kind == conversation.Anomaly:
-		return c.Reason == conversation.CodeTurnRedacted
+		return c.Reason == conversation.CodeTurnRedacted || c.Reason == conversation.CodeTurnPruned
 	default:
 		return c.Kind == conversation.Duplicate && c.Turn != nil && c.Turn.Redacted != 0
 	}

@@ -45,7 +45,13 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, er
 	if err != nil {
 		return services.Receipt{}, err
 	}
+	return r.of(ctx, id, marker)
+}
+
+// of returns the receipt of a redaction or an erasure.
+func (r *Receipts) of(ctx context.Context, id string, marker events.Recorded) (services.Receipt, error) {
 	out := services.Receipt{ID: id, Position: marker.Position, RequestedAt: marker.Time}
+	var err error
 	var written map[string]*stamped
 	if f, ok := marker.Fact.(*events.SessionErased); ok {
 		out.SessionID, out.IdentityID = f.SessionID, f.IdentityID

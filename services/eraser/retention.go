@@ -22,11 +22,13 @@ import (
 // RetentionConfig of a Retention.
 type RetentionConfig struct {
 	Rules conversation.Rules
-	// Anonymous is the silence after which an anonymous session leaves the log. Linked is the age at which turns of
-	// linked sessions are redacted. 0 means never.
-	Anonymous, Linked time.Duration
-	// Redact redacts a turn of a linked session.
+	// Anonymous is the silence after which an anonymous session without a kind leaves the log; Conversation and Response
+	// are that of sessions of a kind, also linked ones. Linked is the age at which turns of linked sessions are
+	// redacted. 0 means never.
+	Anonymous, Conversation, Response, Linked time.Duration
+	// Redact redacts a turn of a linked session, and Erase erases a linked session.
 	Redact func(ctx context.Context, sessionID string, turn uuid.UUID) error
+	Erase  func(ctx context.Context, sessionID string) error
 	// Forget, if set, tells a view that keeps a row for each event which events of a session leave the log. It calls
 	// purge, which removes the events, while the view makes sure that no reader of the log restores their rows. If
 	// Forget fails before it calls purge, the events stay for now.
@@ -89,9 +91,14 @@ type sweep struct {
 	before    time.Time
 	dry       bool
 	partition int
+	// kind is that of the sessions that the rule is for. With described, the rule looks at a session only where a
+	// description of it comes into the window, and holds it while it is active.
+	kind      events.SessionKind
+	described bool
 	session   func(ctx context.Context, s *sweep, id string, cut uint64) error
 	out       *services.Swept
-	// held are sessions of the partition that are too old and stay, since a branch shares their turns.
+	// held are sessions of the partition to look at again: they are too old and stay, since a branch shares their
+	// turns, or the rule meets no later event of theirs.
 	held []string
 }
 
@@ -115,7 +122,10 @@ func (r *Retention) sweepAll(ctx context.Context, kind sweep) (out services.Swep
 	defer r.sweeping.Unlock()
 	// A rule that waits in a partition, for example for a view, holds up no other rule.
 	for _, s := range []*sweep{
-		{rule: "anonymous", after: r.cfg.Anonymous, session: r.anonymous},
+		{rule: "anonymous", after: r.cfg.Anonymous, session: r.silent},
+		{rule: "conversation", after: r.cfg.Conversation, session: r.silent, kind: events.KindConversation},
+		// Most sessions are of no kind, and this rule is always on: it reads those only that were described.
+		{rule: "response", after: r.cfg.Response, session: r.silent, kind: events.KindResponse, described: true},
 		{rule: "linked", after: r.cfg.Linked, session: r.linked},
 	} {
 		if s.after > 0 {
@@ -161,6 +171,9 @@ func (r *Retention) window(ctx context.Context, s *sweep) error {
 		if err != nil {
 			return err
 		}
+		if s.described && m.Type() != events.TypeSessionDescribed {
+			continue
+		}
 		if id, identity, err := events.ParseSubject(m.Subject); err == nil && !identity && !seen[id] {
 			seen[id] = true
 			ids = append(ids, id)
@@ -181,16 +194,17 @@ func (r *Retention) window(ctx context.Context, s *sweep) error {
 	return r.notes.Put(ctx, key, swept)
 }
 
-// anonymous removes an anonymous session that has been silent for too long. Markers of redactions and erasures stay,
-// with the events that they rest on: without them a late retry would bring a text back.
-func (r *Retention) anonymous(ctx context.Context, s *sweep, id string, cut uint64) error {
+// silent removes a session of the rule's kind that has been silent for too long. A linked one is erased; the anonymous
+// rule leaves it. Of an anonymous one, markers of redactions and erasures stay, with the events that they rest on:
+// without them a late retry would bring a text back.
+func (r *Retention) silent(ctx context.Context, s *sweep, id string, cut uint64) error {
 	last, err := r.log.Last(ctx, id)
 	if err != nil {
 		return err
 	}
 	if last > cut {
 		if active, err := r.activeAfter(ctx, id, cut, last); active || err != nil {
-			return err
+			return errors.Join(err, r.hold(ctx, s, id))
 		}
 		cut = last
 	}
@@ -219,12 +233,15 @@ func (r *Retention) anonymous(ctx context.Context, s *sweep, id string, cut uint
 			all = append(all, n.seq)
 		}
 	}
-	if state.Identity != "" || state.Erased != 0 || len(all) == 0 {
+	if state.Identity != "" && s.kind == "" || state.Description().Kind != s.kind || state.Erased != 0 || len(all) == 0 {
 		return nil
 	}
 	if shares, err := living(ctx, r.log, r.cfg.Rules, id); shares || err != nil {
 		s.held = append(s.held, id)
 		return err
+	}
+	if state.Identity != "" {
+		return r.eraseLinked(ctx, s, state)
 	}
 	s.out.Sessions++
 	s.out.Events += len(all)
@@ -237,6 +254,28 @@ func (r *Retention) anonymous(ctx context.Context, s *sweep, id string, cut uint
 	}
 	// Forget comes before the purge, since a session that has left the log is not found again.
 	return r.cfg.Forget(ctx, id, s.partition, all, purge)
+}
+
+// hold has the next sweep look at an active session again, if the rule would not meet it by itself.
+func (r *Retention) hold(ctx context.Context, s *sweep, id string) error {
+	if !s.described {
+		return nil
+	}
+	state, err := state(ctx, r.log, r.cfg.Rules, id)
+	if err == nil && state.Description().Kind == s.kind {
+		s.held = append(s.held, id)
+	}
+	return err
+}
+
+// eraseLinked erases a linked session of a kind.
+func (r *Retention) eraseLinked(ctx context.Context, s *sweep, state *conversation.State) error {
+	s.out.LinkedSessions++
+	s.out.Turns += state.Finalized + state.Pending
+	if s.dry {
+		return nil
+	}
+	return r.cfg.Erase(ctx, state.SessionID)
 }
 
 // activeAfter reports whether anything but descriptions, summaries and branches of the session came after a cut: these

@@ -29,18 +29,19 @@ type ServiceConfig struct {
 	// Config says how the eraser is fed. Its rules and its logger are those of all parts. NewService sets its Group.
 	runner.Config
 	Keepers
-	// Turns redacts turns that are older than Linked.
+	// Turns redacts turns, and erases sessions, that are too old.
 	Turns Redactor
-	// Owners, Rate and Places are those of an Eraser's Config, Anonymous and Linked those of a RetentionConfig.
-	Owners            Owners
-	Rate              float64
-	Places            []Place
-	Anonymous, Linked time.Duration
+	// Owners, Rate and Places are those of an Eraser's Config, the ages those of a RetentionConfig.
+	Owners                                    Owners
+	Rate                                      float64
+	Places                                    []Place
+	Anonymous, Conversation, Response, Linked time.Duration
 }
 
-// Redactor redacts turns.
+// Redactor redacts turns and erases sessions.
 type Redactor interface {
 	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (services.Turn, error)
+	EraseSession(ctx context.Context, sessionID string, c services.Erasure) (receipt string, err error)
 }
 
 // Keepers hold copies of what the log holds, and delete them before the log forgets the events.
@@ -87,7 +88,12 @@ func NewService(log *jetlog.Log, notes *jetlog.Notes, cfg ServiceConfig) *Servic
 	cfg.Group = desk.New(notes).Members(s.Name(), nil)
 	s.Feed = runner.NewTask(log, s.Eraser, cfg.Config)
 	s.Retention = NewRetention(On(log), notes, RetentionConfig{
-		Rules: cfg.Rules, Anonymous: cfg.Anonymous, Linked: cfg.Linked, Forget: cfg.Forget, Logger: cfg.Logger,
+		Rules: cfg.Rules, Anonymous: cfg.Anonymous, Conversation: cfg.Conversation, Response: cfg.Response,
+		Linked: cfg.Linked, Forget: cfg.Forget, Logger: cfg.Logger,
+		Erase: func(ctx context.Context, sessionID string) error {
+			_, err := cfg.Turns.EraseSession(ctx, sessionID, services.Erasure{Reason: "retention", By: "turnledger"})
+			return err
+		},
 		Redact: func(ctx context.Context, sessionID string, turn uuid.UUID) error {
 			redact := conversation.Redact{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"}
 			_, err := cfg.Turns.RedactTurn(ctx, sessionID, redact)

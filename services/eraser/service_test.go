@@ -72,10 +72,16 @@ func TestARetentionWaitsForTheMemory(t *testing.T) {
 	require.Empty(t, service.Documents())
 }
 
-// redactor redacts turns in memory, or fails.
+// redactor redacts turns and erases sessions in memory, or fails.
 type redactor struct {
-	asked []conversation.Redact
-	err   error
+	asked  []conversation.Redact
+	erased map[string]services.Erasure
+	err    error
+}
+
+func (r *redactor) EraseSession(_ context.Context, id string, c services.Erasure) (string, error) {
+	r.erased = map[string]services.Erasure{id: c}
+	return "", r.err
 }
 
 func (r *redactor) RedactTurn(_ context.Context, _ string, c conversation.Redact) (services.Turn, error) {
@@ -104,4 +110,23 @@ func TestAServiceRedactsWhatIsTooOld(t *testing.T) {
 		// A sweep that succeeded does not look again at what it saw.
 		require.NoError(t, w.notes.Drop(t.Context(), "retention.linked.0"))
 	}
+}
+
+// A linked session of a kind is erased as a whole, with its title.
+func TestAServiceErasesLinkedSessionsOfAKind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.turn("linked", "r1", "old")
+	w.link("linked", "alice")
+	_, err := w.history.DescribeSession(t.Context(), conversation.Describe{SessionID: "linked",
+		Kind: events.KindResponse})
+	require.NoError(t, err)
+	turns := &redactor{}
+	s := eraser.NewService(w.log, w.notes, eraser.ServiceConfig{
+		Config: runner.Config{Rules: rules}, Keepers: eraser.Keepers{Audit: (*audit.Guarded)(nil)},
+		Turns: turns, Response: time.Nanosecond,
+	})
+	_, err = s.Retention.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]services.Erasure{"linked": {Reason: "retention", By: "turnledger"}}, turns.erased)
 }

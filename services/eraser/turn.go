@@ -11,8 +11,8 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// redact erases the events that name a redacted turn and stand before its redaction. It carries out all waiting
-// redactions of the session at once. If that would change what the session folds to, it carries them out one by one.
+// redact erases the events that name a redacted or pruned turn and stand before its redaction or prune. It carries out
+// all waiting redactions and prunes of the session at once. If that would change what the session folds to, it carries them out one by one.
 func (e *Eraser) redact(ctx context.Context, j *job) (remainder, error) {
 	places := j.positions()
 	done, err := e.redactAll(ctx, j.session, places)
@@ -75,12 +75,15 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 	if err != nil {
 		return false, err
 	}
-	gone := map[uuid.UUID]uint64{}       // the sequence of the redaction, by turn
-	versions := map[uint64][]uuid.UUID{} // the turns, by redaction
+	gone := map[uuid.UUID]uint64{}       // the sequence of the redaction or prune, by turn
+	versions := map[uint64][]uuid.UUID{} // the redacted turns, by redaction
 	for _, t := range state.Turns {
-		if slices.ContainsFunc(places, func(at events.Position) bool { return at.Seq == t.Redacted }) {
-			gone[t.ID] = t.Redacted
-			versions[t.Redacted] = append(versions[t.Redacted], t.ID)
+		by := max(t.Redacted, t.PrunedAt())
+		if !slices.ContainsFunc(places, func(at events.Position) bool { return at.Seq == by }) {
+			continue
+		}
+		if gone[t.ID] = by; t.Redacted != 0 { // of a pruned turn the other stores get what is left
+			versions[by] = append(versions[by], t.ID)
 		}
 	}
 	var covered []uint64

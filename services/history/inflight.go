@@ -2,10 +2,13 @@ package history
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 )
 
 // inFlight holds the sessions that writes are at. Such a session stays in memory, and gets the events of the log, even
@@ -19,6 +22,8 @@ type inFlight struct {
 type pin struct {
 	*session
 	writes int
+	// adds holds a token while messages are added to the session.
+	adds chan struct{}
 }
 
 // pin keeps the write's session in memory until unpin is called.
@@ -27,7 +32,7 @@ func (w *writing) pin() (unpin func()) {
 	defer w.inFlight.mu.Unlock()
 	p := w.inFlight.of[w.id]
 	if p == nil {
-		p = &pin{}
+		p = &pin{adds: make(chan struct{}, 1)}
 		w.inFlight.of[w.id] = p
 	}
 	p.writes++
@@ -38,6 +43,20 @@ func (w *writing) pin() (unpin func()) {
 		if p.writes--; p.writes == 0 {
 			delete(w.inFlight.of, w.id)
 		}
+	}
+}
+
+// alone waits until no other write of this process adds messages to the pinned session. Together they would lose races
+// to each other.
+func (w *writing) alone(ctx context.Context) (leave func(), err error) {
+	w.inFlight.mu.Lock()
+	adds := w.inFlight.of[w.id].adds
+	w.inFlight.mu.Unlock()
+	select {
+	case adds <- struct{}{}:
+		return func() { <-adds }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, ctx.Err())
 	}
 }
 

@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -42,5 +43,6 @@ type TailReader interface {
 	Partitions() int
 	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
 	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
+	SeqAt(ctx context.Context, partition int, since time.Time) (uint64, error)
 	Reached(ctx context.Context, read *jetlog.Watermark, at events.Position) error
 }

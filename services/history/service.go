@@ -37,6 +37,8 @@ type Service struct {
 	inFlight inFlight
 	loads    chan struct{}
 	follower *follower.Follower
+	// beginnings are the sessions that calls have begun lately.
+	beginnings *beginnings
 }
 
 var (
@@ -53,7 +55,8 @@ func New(log Log, cfg Config) *Service {
 	cfg.Rules.Slim = true
 	cfg.StateBytes = cmp.Or(cfg.StateBytes, 128<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads)}
+	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads),
+		beginnings: newBeginnings()}
 	s.inFlight.of = map[string]*pin{}
 	held := &otter.Options[string, *session]{
 		MaximumWeight: cfg.StateBytes,
@@ -97,6 +100,7 @@ func (s *Service) deliver(m *jetlog.Message) {
 	if err != nil || identity {
 		return
 	}
+	s.beginnings.note(id, m)
 	x := s.inFlight.get(id)
 	if x == nil {
 		x, _ = s.sessions.GetIfPresent(id)

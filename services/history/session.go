@@ -31,14 +31,15 @@ type session struct {
 // folded is the folded state of a session that the service holds.
 type folded struct {
 	state *conversation.State
-	// questionBytes counts the bytes of the questions that the state holds.
+	// questionBytes counts the bytes of the questions that the state holds, and of the calls.
 	questionBytes int
+	calls         calls
 }
 
 // fold folds an event that the session does not have yet.
 func (x *folded) fold(e events.Recorded) conversation.Change {
 	c, grown := fold(x.state, e)
-	x.questionBytes += grown
+	x.questionBytes += grown + x.calls.note(e)
 	return c
 }
 
@@ -151,12 +152,29 @@ func (x *session) deliver(m jetlog.Message) {
 // fold folds an event into a state. The only texts it keeps are the questions of pending turns, since the writer of an
 // answer is shown question and answer. It returns by how many bytes these questions grew.
 func fold(state *conversation.State, e events.Recorded) (c conversation.Change, grown int) {
+	held := 0
+	if f, ok := e.Fact.(*events.TurnPruned); ok {
+		if t := state.Turn(f.TurnID); t != nil {
+			held = size(t.Question)
+		}
+	}
 	c = state.Fold(e)
+	if c.Kind == conversation.Pruned {
+		if f, _ := e.Fact.(*events.TurnPruned); c.Turn.Status == conversation.Pending && f != nil {
+			c.Turn.Question = state.Allowed(&f.Question)
+		}
+		return c, size(c.Turn.Question) - held
+	}
 	if f, ok := e.Fact.(*events.TurnStarted); ok && c.Kind == conversation.Started {
 		c.Turn.Question = state.Allowed(&f.Question)
 		return c, size(c.Turn.Question)
 	}
-	if c.Kind == conversation.Answered || c.Kind == conversation.WasExtended { // an extended one is read from the log
+	switch {
+	case c.Kind == conversation.WasExtended && c.Turn.Status == conversation.Pending:
+		grown = -size(c.Turn.Question)
+		state.Extend(c.Turn, e.Fact)
+		grown += size(c.Turn.Question)
+	case c.Kind == conversation.Answered:
 		grown = -size(c.Turn.Question)
 		c.Turn.Question = nil
 	}

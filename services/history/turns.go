@@ -189,6 +189,16 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 // correction decides a correction as far as that is possible without texts, on all that the log holds now. It reports
 // whether the decision is final; if it is not, Turn is the turn to correct.
 func (w *writing) correction(ctx context.Context, c conversation.Correct) (d decided, final bool, err error) {
+	return w.undecided(ctx, c.TurnID, func(st *conversation.State) (conversation.Decision, bool) {
+		return st.CorrectRefused(c)
+	})
+}
+
+// undecided decides a command on a turn as far as refused does, on all that the log holds now. It reports whether the
+// decision is final; if it is not, Turn is the turn.
+func (w *writing) undecided(
+	ctx context.Context, turn uuid.UUID, refused func(*conversation.State) (conversation.Decision, bool),
+) (d decided, final bool, err error) {
 	if _, err := w.refresh(ctx); err != nil {
 		return d, false, err
 	}
@@ -197,8 +207,8 @@ func (w *writing) correction(ctx context.Context, c conversation.Correct) (d dec
 		return d, false, err
 	}
 	d = x.decide(func(st *conversation.State) (d conversation.Decision) {
-		if d, final = st.CorrectRefused(c); !final {
-			d.Turn = st.Turn(c.TurnID)
+		if d, final = refused(st); !final {
+			d.Turn = st.Turn(turn)
 		}
 		return d
 	})
@@ -206,7 +216,7 @@ func (w *writing) correction(ctx context.Context, c conversation.Correct) (d dec
 		if err := w.folded(ctx, d.applied+1); err != nil {
 			return d, false, err
 		}
-		return w.correction(ctx, c)
+		return w.undecided(ctx, turn, refused)
 	}
 	return d, final, nil
 }
@@ -280,7 +290,14 @@ func (w *writing) texts(ctx context.Context, t *conversation.Turn) error {
 		return nil
 	}
 	question, answer := t.Question == nil, t.Answer == nil
-	if question {
+	halves := map[events.Half]bool{events.HalfQuestion: question, events.HalfAnswer: answer}
+	pruned := t.PrunedAt()
+	switch {
+	case pruned != 0 && (question || answer):
+		if err := w.text(ctx, pruned, t); err != nil {
+			return err
+		}
+	case question:
 		if err := w.text(ctx, t.Started, t); err != nil {
 			return err
 		}
@@ -291,7 +308,7 @@ func (w *writing) texts(ctx context.Context, t *conversation.Turn) error {
 		}
 	}
 	for _, x := range t.Extensions() {
-		if x.Half == events.HalfQuestion && question || x.Half == events.HalfAnswer && answer {
+		if x.Seq > pruned && halves[x.Half] {
 			if err := w.text(ctx, x.Seq, t); err != nil {
 				return err
 			}

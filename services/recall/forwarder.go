@@ -88,6 +88,8 @@ func (f *Forwarder) event(ctx context.Context, e *projections.Judged) error {
 			return err
 		}
 		return f.put(ctx, scope, e.SessionID, e.Change.Turn)
+	case conversation.Pruned:
+		return f.pruned(ctx, scope, e)
 	case conversation.TurnGone:
 		return f.store.Delete(ctx, scope, idsOf(e.Change.Turns))
 	case conversation.Linked:
@@ -138,6 +140,21 @@ func (f *Forwarder) extended(ctx context.Context, scope string, e *projections.J
 	turn := state.Turn(e.Change.Turn.ID)
 	if turn == nil || turn.Status != conversation.Finalized {
 		return nil // it was erased since
+	}
+	return f.put(ctx, scope, e.SessionID, turn)
+}
+
+// pruned stores what is left of a turn, and deletes it where that has no text.
+func (f *Forwarder) pruned(ctx context.Context, scope string, e *projections.Judged) error {
+	turn := e.Change.Turn
+	gone := append([]*conversation.Turn{turn}, e.Change.Turns...)
+	if turn.Answer != nil && turn.Question.QuestionNeutral+turn.Answer.AnswerNeutral != "" {
+		gone = gone[1:]
+	}
+	if len(gone) > 0 {
+		if err := f.store.Delete(ctx, scope, idsOf(gone)); err != nil {
+			return err
+		}
 	}
 	return f.put(ctx, scope, e.SessionID, turn)
 }

@@ -16,7 +16,7 @@ import (
 // (docs/contract.md#reading). Its data is
 //
 //   - the body as it stands in the log;
-//   - for a turn's event that a redaction covers, a summary of such a
+//   - for a turn's event that a redaction or a prune covers, a summary of such a
 //     turn, and a description that was replaced, the ids and "redacted": true;
 //   - for an event that states no fact, "problem" with a one-word reason, and never the body.
 //
@@ -59,11 +59,11 @@ func appendData(b []byte, e *events.Recorded, hidden *redactions) []byte {
 	if f, ok := e.Fact.(*events.SessionDescribed); ok && hidden.hidesDescription(e.SessionID, e.Position.Seq) {
 		return appendRedacted(b, events.Names{SessionID: f.SessionID, RequestID: f.RequestID})
 	}
-	if f, ok := e.Fact.(*events.SessionSummarized); ok && hidden.covers(e.SessionID, f.TurnIDs...) {
+	if f, ok := e.Fact.(*events.SessionSummarized); ok && hidden.hides(e, f.TurnIDs...) {
 		return appendRedacted(b, events.Names{SessionID: f.SessionID, RequestID: f.RequestID})
 	}
 	ids, hides := events.Remains(e.Fact)
-	if !hides || !hidden.covers(e.SessionID, ids.TurnID, ids.ReplacesTurnID) {
+	if !hides || !hidden.hides(e, ids.TurnID, ids.ReplacesTurnID) {
 		return appendBody(b, e.Body)
 	}
 	return appendRedacted(b, ids)

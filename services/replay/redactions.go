@@ -34,6 +34,38 @@ type withdrawals struct {
 	erased   bool
 	turns    map[uuid.UUID]bool
 	versions map[uuid.UUID][]uuid.UUID
+	pruned   map[uuid.UUID]prune
+}
+
+// prune is the last prune of a turn, at a sequence. What it withdraws are the events before it, and later ones that may
+// repeat them: a start, an answer unless the turn had none, and extensions of the same ids.
+type prune struct {
+	seq      uint64
+	pending  bool
+	extended map[string]bool
+}
+
+// hides reports whether an event of the turn of an id is withdrawn.
+func (p prune) hides(e *events.Recorded, id uuid.UUID) bool {
+	if e.Position.Seq < p.seq {
+		return true
+	}
+	switch f := e.Fact.(type) {
+	case *events.TurnStarted:
+		return true
+	case *events.TurnFinalized:
+		return !p.pending
+	case *events.TurnExtended:
+		return p.extended[f.ExtensionID]
+	case *events.TurnCorrected: // one that made the turn
+		return f.TurnID == id
+	case *events.TurnPruned: // another one counts instead, or this one does not
+		return e.Position.Seq != p.seq
+	case nil, *events.TurnRedacted, *events.SessionReset, *events.LinkRefused,
+		*events.SessionLinked, *events.SessionDescribed, *events.SessionForked, *events.SessionBranched,
+		*events.SessionSummarized, *events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
+	}
+	return false
 }
 
 func newRedactions(log *jetlog.Log, index *owners.Index) *redactions {
@@ -48,6 +80,20 @@ func (r *redactions) covers(session string, turns ...uuid.UUID) bool {
 	lost := r.sessions[session]
 	return lost != nil &&
 		(lost.erased || slices.ContainsFunc(turns, func(id uuid.UUID) bool { return lost.turns[id] }))
+}
+
+// hides reports whether an event may not be printed, since one of these turns is redacted, or was pruned.
+func (r *redactions) hides(e *events.Recorded, turns ...uuid.UUID) bool {
+	if r.covers(e.SessionID, turns...) {
+		return true
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	lost := r.sessions[e.SessionID]
+	return lost != nil && slices.ContainsFunc(turns, func(id uuid.UUID) bool {
+		p, pruned := lost.pruned[id]
+		return pruned && p.hides(e, id)
+	})
 }
 
 // note reads the events of a batch that matter.
@@ -88,6 +134,8 @@ func (r *redactions) withdraw(ctx context.Context, at events.Position) error {
 				lost.cover(t.TurnID)
 			}
 		})
+	case *events.TurnPruned:
+		return r.prune(ctx, e, f)
 	case *events.TurnCorrected:
 		r.changeWithdrawals(f.SessionID, func(lost *withdrawals) { lost.join(f.TurnID, f.ReplacesTurnID) })
 	case *events.SessionDescribed:
@@ -113,7 +161,8 @@ func (r *redactions) changeWithdrawals(session string, change func(*withdrawals)
 	defer r.mu.Unlock()
 	lost := r.sessions[session]
 	if lost == nil {
-		lost = &withdrawals{turns: map[uuid.UUID]bool{}, versions: map[uuid.UUID][]uuid.UUID{}}
+		lost = &withdrawals{turns: map[uuid.UUID]bool{}, versions: map[uuid.UUID][]uuid.UUID{},
+			pruned: map[uuid.UUID]prune{}}
 		r.sessions[session] = lost
 	}
 	if !lost.erased {
@@ -146,6 +195,31 @@ func (l *withdrawals) join(id, replaced uuid.UUID) {
 		l.cover(id)
 		l.cover(replaced)
 	}
+}
+
+// prune notes a prune that counts: the fold says whether it does.
+func (r *redactions) prune(ctx context.Context, e events.Recorded, f *events.TurnPruned) error {
+	state, err := conversation.Folded(e.SessionID, conversation.Rules{Slim: true},
+		r.log.Session(ctx, e.SessionID, 0, e.Position.Seq))
+	if err != nil {
+		return err
+	}
+	if t := state.Turn(f.TurnID); t == nil || t.PrunedAt() != e.Position.Seq {
+		return nil
+	}
+	p := prune{e.Position.Seq, f.Pending(), map[string]bool{}}
+	for _, x := range f.Parts {
+		p.extended[x.ID] = true
+	}
+	r.changeWithdrawals(e.SessionID, func(lost *withdrawals) {
+		if lost.pruned[f.TurnID].seq < p.seq {
+			lost.pruned[f.TurnID] = p
+		}
+		for _, stone := range f.Tombstones[:len(f.Tombstones)-1] {
+			lost.turns[stone.TurnID] = true
+		}
+	})
+	return nil
 }
 
 // hidesDescription reports whether a description was replaced, or its session erased.

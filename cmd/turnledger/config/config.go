@@ -36,21 +36,22 @@ type Config struct {
 	SessionMax  int           `name:"session-max-turns" help:"Turns of a session that the recent view keeps." default:"500" env:"TURNLEDGER_SESSION_MAX_TURNS"`
 	IdleTimeout time.Duration `help:"Silence after which prompts leave earlier turns out; off: never." default:"off" env:"TURNLEDGER_IDLE_TIMEOUT"`
 
-	Retention          time.Duration `help:"Age at which turns of linked sessions are redacted; off: they are kept." default:"off" env:"TURNLEDGER_RETENTION"`
-	AnonymousRetention time.Duration `help:"Silence after which an anonymous session leaves the log; off: never." default:"30d" env:"TURNLEDGER_ANONYMOUS_RETENTION"`
-	EraseRate          float64       `help:"Events a second that are overwritten at most." default:"25" env:"TURNLEDGER_ERASE_RATE"`
-	HashKey            string        `help:"Key of the hashes of addresses that the security audit keeps; unset: one that is drawn once and kept in the log's NATS." env:"TURNLEDGER_HASH_KEY" show:"given"`
+	Retention             time.Duration `help:"Age at which turns of linked sessions are redacted; off: they are kept." default:"off" env:"TURNLEDGER_RETENTION"`
+	AnonymousRetention    time.Duration `help:"Silence after which an anonymous session leaves the log; off: never." default:"30d" env:"TURNLEDGER_ANONYMOUS_RETENTION"`
+	ConversationRetention time.Duration `help:"Silence after which a conversation is removed, a linked one erased; off: never." default:"off" env:"TURNLEDGER_CONVERSATION_RETENTION"`
+	EraseRate             float64       `help:"Events a second that are overwritten at most." default:"25" env:"TURNLEDGER_ERASE_RATE"`
+	HashKey               string        `help:"Key of the hashes of addresses that the security audit keeps; unset: one that is drawn once and kept in the log's NATS." env:"TURNLEDGER_HASH_KEY" show:"given"`
 
 	MetadataKeys         string `help:"Metadata keys that may be kept, with commas between." env:"TURNLEDGER_METADATA_KEYS" default:"channel,device_type,ip_hash,user_agent_hash,locale,question_neutral_is_fallback"`
 	FinalizeWithoutStart bool   `help:"For development: a finalize starts a turn that was never started." env:"TURNLEDGER_FINALIZE_WITHOUT_START"`
 	SearchConfig         string `help:"Text search configuration of PostgreSQL by which searches find words: simple (as they are), english, german and so on." default:"simple" env:"TURNLEDGER_SEARCH_CONFIG"`
-	Console              string `help:"The web console at /console/ of each process with the role context: on or off." default:"on" env:"TURNLEDGER_CONSOLE"`
-	ConsoleKey           string `help:"Key that seals the console's cookies; unset: one that is drawn once and kept in the log's NATS." env:"TURNLEDGER_CONSOLE_KEY" show:"given"`
 	RecentShadow         string `help:"A second recent view that reads are compared with: memory, or the URL of a Redis; answers come from the first." env:"TURNLEDGER_RECENT_SHADOW" show:"url"`
+	console              `embed:""`
 	auth                 `embed:""`
 	certificates         `embed:""`
 	bounds               `embed:""`
 	prompts              `embed:""`
+	indexing             `embed:""`
 	Verbose              bool `help:"Log debug lines." short:"v" env:"TURNLEDGER_VERBOSE" show:"never"`
 }
 
@@ -73,11 +74,12 @@ func (c Config) Validate() error {
 		"NATS_LISTEN", "is for the embedded server: unset it, or TURNLEDGER_NATS_URL")
 	no.unless(searchConfig.MatchString(c.SearchConfig), "SEARCH_CONFIG",
 		"must be the name of a text search configuration, such as simple or english")
-	no.unless(c.Console == "on" || c.Console == "off", "CONSOLE", "must be on or off")
+	c.console.validate(&no, c.auth)
 	c.auth.validate(&no)
 	c.certificates.validate(&no, c)
 	c.bounds.validate(&no)
 	c.prompts.validate(&no)
+	c.indexing.validate(&no)
 	s := c.RecentShadow
 	no.unless(s == "" || s == "memory" || strings.Contains(s, "://"),
 		"RECENT_SHADOW", "must be memory, or the URL of a Redis such as redis://localhost:6379")
@@ -106,9 +108,6 @@ func (c Config) Rules() conversation.Rules {
 	return conversation.Rules{SessionTTL: c.SessionTTL, MetadataKeys: c.Policy().MetadataKeys}
 }
 
-// HasConsole reports whether the web console is on.
-func (c Config) HasConsole() bool { return c.Console == "on" }
-
 // Limits returns the bounds of the recent view.
 func (c Config) Limits() recent.Limits {
 	return recent.Limits{TTL: c.SessionTTL, MaxTurns: c.SessionMax}
@@ -125,13 +124,23 @@ func (c Config) Policy() conversation.Policy {
 	return conversation.Policy{MetadataKeys: keys}
 }
 
-// AnonymousAge returns the silence after which an anonymous session leaves the log. It is never shorter than the
-// session's TTL, since otherwise a session would leave while it is still shown.
-func (c Config) AnonymousAge() time.Duration {
-	if c.AnonymousRetention == 0 {
+// AnonymousAge returns the silence after which an anonymous session leaves the log; 0 means never.
+func (c Config) AnonymousAge() time.Duration { return c.silence(c.AnonymousRetention) }
+
+// ConversationAge returns the silence after which a session of the kind conversation is removed; 0 means never.
+func (c Config) ConversationAge() time.Duration { return c.silence(c.ConversationRetention) }
+
+// ResponseAge returns the silence after which a session of the kind response is removed: the time for which OpenAI
+// keeps responses.
+func (c Config) ResponseAge() time.Duration { return c.silence(30 * 24 * time.Hour) }
+
+// silence returns a time of retention that is never shorter than the session's TTL, since otherwise a session would
+// leave while it is still shown.
+func (c Config) silence(d time.Duration) time.Duration {
+	if d == 0 {
 		return 0
 	}
-	return max(c.AnonymousRetention, c.SessionTTL)
+	return max(d, c.SessionTTL)
 }
 
 // NATSListener parses the listener's setting: host:port, or a URL with credentials.

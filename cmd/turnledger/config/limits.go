@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/url"
 	"time"
 
 	"github.com/alecthomas/units"
@@ -19,12 +20,21 @@ type bounds struct {
 	MaxRequests    int              `name:"http-max-requests" help:"Requests that are answered at once; more are refused with 503." default:"1024" env:"TURNLEDGER_HTTP_MAX_REQUESTS"`
 	MaxStreams     int              `name:"http-max-streams" help:"Streams of events and answers of models at once." default:"1024" env:"TURNLEDGER_HTTP_MAX_STREAMS"`
 	MaxConnections int              `name:"http-max-connections" help:"Connections that are open at once; more wait." default:"10000" env:"TURNLEDGER_HTTP_MAX_CONNECTIONS"`
+	OpenAIBody     units.Base2Bytes `name:"openai-body" help:"Most bytes of a request's body on OpenAI's routes." default:"16MiB" env:"TURNLEDGER_OPENAI_BODY"`
+	OpenAIStrict   bool             `name:"openai-strict" help:"OpenAI's routes refuse what OpenAI refuses, such as more than 20 items in one call." env:"TURNLEDGER_OPENAI_STRICT"`
+	CORSOrigins    []string         `name:"cors-origins" help:"Origins whose web pages may call OpenAI's routes, such as https://app.example.org." env:"TURNLEDGER_CORS_ORIGINS"`
 	Pprof          string           `help:"Address on loopback for profiles of this process (pprof); unset: none." env:"TURNLEDGER_PPROF"`
 }
 
 func (c bounds) validate(no *complaints) {
 	no.unless(within(c.MaxBody, units.KiB, 8*units.MiB),
 		"HTTP_MAX_BODY", "must be 1KiB to 8MiB, which is the most that the log takes")
+	no.unless(within(c.OpenAIBody, units.KiB, 256*units.MiB), "OPENAI_BODY", "must be 1KiB to 256MiB")
+	for _, origin := range c.CORSOrigins {
+		u, err := url.Parse(origin)
+		no.unless(err == nil && u.Scheme != "" && u.Host != "" && origin == u.Scheme+"://"+u.Host, "CORS_ORIGINS",
+			"must be origins, as browsers send them: https://app.example.org, without a path")
+	}
 	no.unless(within(c.MaxHeader, 4*units.KiB, units.MiB), "HTTP_MAX_HEADER", "must be 4KiB to 1MiB")
 	if c.Pprof != "" {
 		err := wire.CheckProfiles(c.Pprof)

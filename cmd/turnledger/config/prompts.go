@@ -16,7 +16,7 @@ type prompts struct {
 	ModelURL     string        `name:"model-url" help:"Endpoint of the chat model, up to its version; unset: dev answers with an echo." env:"TURNLEDGER_MODEL_URL" show:"url"`
 	ModelName    string        `name:"model-name" help:"Name of the model; its encoding counts max_tokens." env:"TURNLEDGER_MODEL_NAME"`
 	ModelKey     string        `name:"model-key" help:"Key of the endpoint." env:"TURNLEDGER_MODEL_KEY" show:"given"`
-	ModelAPI     string        `name:"model-api" help:"What the endpoint speaks: openai or anthropic; auto goes by the address." default:"auto" env:"TURNLEDGER_MODEL_API"`
+	ModelAPI     string        `name:"model-api" help:"What the endpoint speaks: chat (OpenAI's chat completions, also openai), anthropic, or responses (OpenAI's Responses API); auto is chat or anthropic, by the address." default:"auto" env:"TURNLEDGER_MODEL_API"`
 	ModelSilence time.Duration `name:"model-silence" help:"How long the model may say nothing before its answer is given up; models that think, or are loaded first, need longer." default:"30s" env:"TURNLEDGER_MODEL_SILENCE"`
 	OnPending    string        `name:"on-pending" help:"What chat does with a message while another is being answered: reject, enqueue or interrupt." default:"enqueue" env:"TURNLEDGER_ON_PENDING"`
 
@@ -60,8 +60,8 @@ func (c prompts) validate(no *complaints) {
 	no.when(c.RewriterURL != "" && c.RewriterModel() == "", "REWRITER_NAME", "is needed with TURNLEDGER_REWRITER_URL")
 	no.when(c.SummaryURL != "" && c.SummaryModel() == "", "SUMMARY_NAME", "is needed with TURNLEDGER_SUMMARY_URL")
 	no.unless(within(c.SummaryAfter, 11, 100_000), "SUMMARY_AFTER", "must be at least 11: the last ten are not covered")
-	no.unless(slices.Contains([]string{"auto", "openai", "anthropic"}, c.ModelAPI),
-		"MODEL_API", "must be auto, openai or anthropic")
+	no.unless(slices.Contains([]string{"auto", "chat", "openai", "anthropic", "responses"}, c.ModelAPI),
+		"MODEL_API", "must be auto, chat, anthropic or responses")
 	no.unless(slices.Contains([]string{"v5", "v4"}, c.MemoryAPI), "MEMORY_API", "must be v5 or v4")
 	no.unless(within(c.ModelSilence, 1, 2*time.Minute),
 		"MODEL_SILENCE", "must be above 0 and at most 2m, the time of an answer")

@@ -69,7 +69,7 @@ func Text(value any) string {
 // Unknown returns the environment variables that look like settings but that no flag reads, so that nobody relies on
 // them. It also accepts each known variable with the suffix _FILE.
 func Unknown(model *kong.Application) (names []string) {
-	known := []string{prefix + "TEST_DATA", prefix + "TORTURE"} // tests read these
+	known := []string{prefix + "TEST_DATA", prefix + "TEST_OPENAPI", prefix + "TORTURE"} // tests read these
 	_ = kong.Visit(model, func(node kong.Visitable, next kong.Next) error {
 		if f, ok := node.(*kong.Flag); ok {
 			known = append(known, f.Envs...)

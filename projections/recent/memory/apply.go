@@ -52,6 +52,10 @@ func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
 }
 
 func (v *generation) fold(held *session, e *projections.Judged) {
+	if e.Change.Kind == conversation.Pruned {
+		prune(held, e)
+		return
+	}
 	c := held.Fold(e.Recorded)
 	previous := before(held.Turns, c.Turn)
 	switch c.Kind {
@@ -65,7 +69,7 @@ func (v *generation) fold(held *session, e *projections.Judged) {
 	case conversation.WasExtended: // makes halves of its own
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.TurnGone,
 		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
-		conversation.Erased, conversation.Refused,
+		conversation.Erased, conversation.Refused, conversation.Pruned,
 		conversation.Noted: // no texts came
 	}
 	switch e.Change.Kind {
@@ -77,8 +81,18 @@ func (v *generation) fold(held *session, e *projections.Judged) {
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered,
 		conversation.WasExtended, conversation.Linked,
 		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
-		conversation.Erased, conversation.Refused,
+		conversation.Erased, conversation.Refused, conversation.Pruned,
 		conversation.Noted: // no turn came or went
+	}
+	held.Adopt(e.Head)
+}
+
+// prune puts the judge's turn in the place of the one that the view holds. The view can't fold the prune, which speaks
+// of versions of the turn that the view does not hold.
+func prune(held *session, e *projections.Judged) {
+	held.Applied = e.Position.Seq
+	if t := held.Turn(e.Change.Turn.ID); t != nil {
+		*t = *e.Change.Turn
 	}
 	held.Adopt(e.Head)
 }

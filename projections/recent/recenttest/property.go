@@ -162,7 +162,7 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 	fresh := fmt.Sprintf("n%d", len(log.Events))
 	switch rapid.SampledFrom([]string{
 		"turn", "turn", "turn", "turn", "turn", "turn", "start", "start", "start", "answer", "answer", "redact",
-		"correct", "correct", "extend", "extend", "extend",
+		"correct", "correct", "extend", "extend", "extend", "prune", "prune",
 		"link", "reset", "describe", "fork", "erase", "refused", "garbage", "again", "identity",
 	}).Draw(rt, "event") {
 	case "turn":
@@ -178,6 +178,11 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 			Extension:   viewtest.DrawExtension(rt, rapid.String().Draw(rt, "text")),
 			Metadata:    metadata.Draw(rt, "metadata"),
 		}, at)
+	case "prune":
+		all := log.Session(rt.Context(), session, 0, uint64(len(log.Events)))
+		for _, f := range viewtest.DrawPrune(rt, s, all, drawTurn(rt, s)) {
+			log.Append(rt, f, at)
+		}
 	case "redact":
 		drawRedaction(rt, log, s, at)
 	case "correct":
@@ -196,7 +201,8 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 		log.Append(rt, &events.SessionReset{SessionID: session, After: events.Position{Seq: s.Applied}}, at)
 	case "describe":
 		title := fmt.Sprint("title ", rapid.IntRange(0, 9).Draw(rt, "title"))
-		d := s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request(), Title: &title}, 0)
+		d := s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request(), Title: &title,
+			Kind: rapid.SampledFrom([]events.SessionKind{"", "", events.KindResponse}).Draw(rt, "kind")}, 0)
 		for _, f := range d.Facts {
 			log.Append(rt, f, at)
 		}

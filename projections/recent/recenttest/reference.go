@@ -60,7 +60,7 @@ func (r *reference) apply(e events.Recorded) {
 			r.floor, r.whole = turns[len(turns)-r.limits.MaxTurns].Place, false
 		}
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered,
-		conversation.WasExtended, conversation.Linked,
+		conversation.WasExtended, conversation.Linked, conversation.Pruned,
 		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
 		conversation.Erased, conversation.Refused, conversation.Noted:
 	}

@@ -94,6 +94,12 @@ while ARGV[i] do
           redis.call('ZADD', turns, place, data)
         end
         whole = '0'
+      elseif op == 'prune' then
+        local record = at(turns, place, id, 'p') or at(turns, place, id, 'f')
+        if record then
+          redis.call('ZREM', turns, record)
+          redis.call('ZADD', turns, place, data)
+        end
       elseif op == 'redact' then
         remove(turns, id)
         whole = '0'

@@ -77,6 +77,8 @@ func (v *View) add(g *sessionOps, e *projections.Judged, now int64) {
 		}
 	case conversation.Corrected:
 		g.operation("correct", e, operand{t.Place, t.Replaces[:], recent.FinalizedRecord(t)})
+	case conversation.Pruned:
+		g.operation("prune", e, operand{t.Place, t.ID[:], recent.Record(t)})
 	case conversation.TurnGone:
 		g.operation("redact", e, operand{id: ids(e.Change.Turns)})
 	case conversation.Erased:

@@ -55,6 +55,17 @@ func TestRecordsComeBack(t *testing.T) {
 			Counts: conversation.Counts{Finalized: count.Draw(rt, "1"), Pending: count.Draw(rt, "2"),
 				ShownFinalized: count.Draw(rt, "3"), ShownPending: count.Draw(rt, "4")},
 		}
+		if rapid.Bool().Draw(rt, "described") {
+			head.HeldDescription = conversation.DescribedBy(conversation.Description{DescribedAt: number.Draw(rt, "at"),
+				Title: text.Draw(rt, "title"), Metadata: text.Draw(rt, "metadata"), Kind: rapid.SampledFrom(
+					[]events.SessionKind{"", events.KindConversation, events.KindResponse}).Draw(rt, "kind")})
+		}
+		if rapid.Bool().Draw(rt, "forked") {
+			head.HeldDescription = head.ForkedBy(conversation.Fork{ForkedAt: number.Filter(func(n uint64) bool {
+				return n > 0
+			}).Draw(rt, "fork"), RequestID: text.Draw(rt, "fr"), From: text.Draw(rt, "ff"), Root: text.Draw(rt, "fo"),
+				Lineage: text.Draw(rt, "fl")})
+		}
 		back, backHead, err := redis.Roundtrip(turn, head)
 		require.NoError(rt, err)
 		require.Equal(rt, turn, back)

@@ -48,6 +48,19 @@ func ParseSources(list string) (out Sources, err error) {
 	return out, nil
 }
 
+// List returns what may be shown of the keys in the file, which is read anew.
+func (s Sources) List() ([]access.Key, error) {
+	if s.Keys == "" {
+		return nil, nil
+	}
+	list, err := s.Keys.Keys()
+	out := make([]access.Key, len(list))
+	for i, k := range list {
+		out[i] = k.Shown()
+	}
+	return out, err
+}
+
 // Open opens the sources. It uses all of jwt.Config but the issuer's address. It returns nil if there are no
 // sources.
 func (s Sources) Open(c jwt.Config) (*Callers, error) {

@@ -98,8 +98,8 @@ type Model[E any] struct {
 	Form services.Format
 	// Open calls the model. The messages are sent as they are.
 	Open func(context.Context, chat.Prompt) Stream[E]
-	// Read returns the piece of text in an event, and the reason if the answer ends with this event, else "".
-	Read func(E) (piece string, why services.Finish)
+	// Read adds what an event brings to the answer.
+	Read func(E, *Answering)
 	// Status returns the HTTP status if an error is a refusal by the endpoint, else 0.
 	Status func(error) int
 }
@@ -110,22 +110,18 @@ func (m *Model[E]) Name() string { return m.Config.Name }
 // Format implements chat.Model.
 func (m *Model[E]) Format() services.Format { return m.Form }
 
-// Answer implements chat.Model. Together with an error it returns the text that came before the error. The error is
-// ErrSilent, ErrBroken, ctx's or the vendor's. Its text says what failed, and never holds the prompt or the answer.
-func (m *Model[E]) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, services.Finish, error) {
+// Answer implements chat.Model. Together with an error it returns what came before the error. The error is ErrSilent,
+// ErrBroken, ErrFailed, ctx's or the vendor's. Its text says what failed, and never holds the prompt or the answer.
+func (m *Model[E]) Answer(
+	ctx context.Context, p chat.Prompt, emit func(services.AnswerPiece),
+) (services.ModelAnswer, error) {
 	ctx, end := watch(ctx, m.Idle)
 	defer end()
 	stream := m.Open(ctx, p)
 	defer func() { _ = stream.Close() }()
-	var text strings.Builder
-	var why services.Finish
-	for stream.Next() {
-		piece, ended := m.Read(stream.Current())
-		if piece != "" {
-			text.WriteString(piece)
-			emit(piece)
-		}
-		why = cmp.Or(why, ended)
+	a := &Answering{Options: p.ModelOptions, emit: emit, index: map[string]int{}}
+	for !a.failed && stream.Next() {
+		m.Read(stream.Current(), a)
 	}
 	err := stream.Err()
 	switch cause := context.Cause(ctx); {
@@ -133,10 +129,12 @@ func (m *Model[E]) Answer(ctx context.Context, p chat.Prompt, emit func(string))
 		err = &failure{cause.Error(), errors.Join(err, cause)}
 	case err != nil:
 		err = &failure{m.reason(err, m.Status(err)), err}
-	case why == "":
+	case a.failed:
+		err = ErrFailed
+	case a.why == "":
 		err = ErrBroken
 	}
-	return text.String(), why, err
+	return a.answer(), err
 }
 
 var (
@@ -144,6 +142,8 @@ var (
 	ErrSilent = errors.New("the model fell silent")
 	// ErrBroken says that a stream ended before its answer did.
 	ErrBroken = errors.New("the model's stream ended before its answer did")
+	// ErrFailed says that the endpoint reported a failure within its stream.
+	ErrFailed = errors.New("the endpoint reported that the model failed")
 )
 
 // failure reduces an error to what an operator needs. The error's own text may hold the endpoint's answer, and with it

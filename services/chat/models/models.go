@@ -8,18 +8,46 @@ import (
 	"github.com/turnledger/turnledger/services/chat/anthropic"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	"github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/chat/responses"
 )
 
-// New returns the model at an endpoint that speaks an API: openai, anthropic, or auto, which chooses by the address.
-// Without an address it returns the echo model.
+// Names of the APIs that an endpoint may speak. Auto chooses Chat or Anthropic by the address, and OpenAI is Chat.
+const (
+	Auto      = "auto"
+	Chat      = "chat"
+	OpenAI    = "openai"
+	Anthropic = "anthropic"
+	Responses = "responses"
+)
+
+// New returns the model at an endpoint that speaks an API. Without an address it returns the echo model.
 func New(api string, at endpoint.Config) chat.Model {
-	u, err := url.Parse(at.URL)
 	switch {
 	case at.URL == "":
 		return chat.Echo{}
-	case api == "anthropic" || api == "auto" && err == nil && u.Hostname() == "api.anthropic.com":
+	case speaksAnthropic(api, at.URL):
 		return anthropic.New(at)
+	case api == Responses:
+		return responses.New(at)
 	default:
 		return openai.New(at)
+	}
+}
+
+func speaksAnthropic(api, address string) bool {
+	u, err := url.Parse(address)
+	return api == Anthropic || api == Auto && err == nil && u.Hostname() == "api.anthropic.com"
+}
+
+// Provider returns the provider of a model as OpenTelemetry's conventions name it. An OpenAI-compatible endpoint counts
+// as OpenAI's, as they say.
+func Provider(api, address string) string {
+	switch {
+	case address == "":
+		return "turnledger"
+	case speaksAnthropic(api, address):
+		return "anthropic"
+	default:
+		return "openai"
 	}
 }

@@ -22,10 +22,21 @@ func TestTheClientGoesByTheAPIAndTheAddress(t *testing.T) {
 		"Anthropic's address":        {"auto", "https://api.anthropic.com/v1", "m", services.Anthropic},
 		"another address":            {"auto", "https://api.openai.com/v1", "m", services.OpenAI},
 		"an API at another address":  {"anthropic", "http://localhost:8000/v1", "m", services.Anthropic},
+		"responses":                  {"responses", "https://api.openai.com/v1", "m", services.OpenAI},
 		"another API than addressed": {"openai", "https://api.anthropic.com/v1", "m", services.OpenAI},
 	} {
 		m := models.New(c.api, endpoint.Config{URL: c.url, Name: "m"})
 		require.Equal(t, c.model, m.Name(), name)
 		require.Equal(t, c.format, m.Format(), name)
+	}
+}
+
+func TestProvidersHaveTheNamesOfTheConventions(t *testing.T) {
+	t.Parallel()
+	for want, of := range map[string][2]string{
+		"turnledger": {"auto", ""}, "openai": {"responses", "http://localhost/v1"},
+		"anthropic": {"auto", "https://api.anthropic.com"},
+	} {
+		require.Equal(t, want, models.Provider(of[0], of[1]))
 	}
 }

@@ -1,11 +1,12 @@
 // Package modeltest is a model for tests. It answers from the prompt that it gets, and speaks the streaming protocols
-// of OpenAI and Anthropic.
+// of OpenAI (chat completions and responses) and Anthropic.
 package modeltest
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -27,15 +28,38 @@ type Answer struct {
 	Stall bool
 	// Long makes the answer end as cut by the limit of tokens.
 	Long bool
+	// Thoughts come before Text, a word at a time, and Calls after it.
+	Thoughts string
+	Calls    []Call
 	// Malformed sends a piece that is no JSON; Cut ends the stream.
 	Malformed, Cut bool
 }
+
+// Call is a call of a tool, whose arguments are sent in two pieces.
+type Call struct{ ID, Name, Arguments string }
+
+// UsedInput are the tokens of the prompt that each answer reports.
+const UsedInput = 12
+
+// UsedCached are those of them that came from a cache.
+const UsedCached = 5
+
+// UsedOutput are the tokens of the answer.
+const UsedOutput = 7
+
+// UsedReasoning are those of them that were reasoning.
+const UsedReasoning = 3
+
+// ModelName is the name of the model that an answer reports.
+const ModelName = "model-of-the-endpoint"
 
 // Server is the model's endpoint.
 type Server struct {
 	*httptest.Server
 	// Asked receives each prompt, as "role: content" lines; a separate system prompt comes first.
 	Asked chan []string
+	// Bodies receives the bodies of the first 10,000 requests.
+	Bodies chan json.RawMessage
 
 	mu     sync.Mutex
 	script func(prompt []string) Answer
@@ -44,7 +68,7 @@ type Server struct {
 // New starts a model that ends with the test. script returns the model's answer for a prompt, whose last line is the
 // current message.
 func New(t testing.TB, script func(prompt []string) Answer) *Server {
-	s := &Server{Asked: make(chan []string, 10_000), script: script}
+	s := &Server{Asked: make(chan []string, 10_000), Bodies: make(chan json.RawMessage, 10_000), script: script}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -66,10 +90,15 @@ type request struct {
 	Tools  []struct {
 		Schema struct{ Type string } `json:"input_schema"`
 	}
-	Messages []struct {
-		Role    string
-		Content json.RawMessage
-	}
+	Messages []message
+	Input    []message
+}
+
+type message struct {
+	Role    string
+	Type    string
+	Content json.RawMessage
+	Output  json.RawMessage
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
@@ -80,12 +109,19 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		speak = openAI{}
 	case "/v1/messages":
 		speak = anthropic{}
+	case "/v1/responses":
+		speak = responses{}
 	}
-	if json.NewDecoder(r.Body).Decode(&in) != nil || speak == nil || len(in.Messages) == 0 {
+	body, _ := io.ReadAll(r.Body)
+	if json.Unmarshal(body, &in) != nil || speak == nil || len(in.Messages)+len(in.Input) == 0 {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	if !speak.takes(in) {
+	select {
+	case s.Bodies <- body:
+	default: // nobody wants them
+	}
+	if in.Messages = append(in.Messages, in.Input...); !speak.takes(in) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
@@ -94,6 +130,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		prompt = append(prompt, "system: "+in.System)
 	}
 	for _, m := range in.Messages {
+		if m.Role == "" {
+			m.Role, m.Content = m.Type, m.Output
+		}
 		text := string(m.Content)
 		_ = json.Unmarshal(m.Content, &text) // parts stay as they are
 		prompt = append(prompt, m.Role+": "+text)
@@ -130,39 +169,47 @@ func stream(w http.ResponseWriter, r *http.Request, speak protocol, a Answer) {
 		}
 		_ = http.NewResponseController(w).Flush()
 	}
-	send(speak.begin()...)
+	speech := speak.begin(a)
+	send(speech.events...)
+	for word := range strings.SplitAfterSeq(a.Thoughts, " ") {
+		if word != "" {
+			send(speech.thought(word))
+		}
+	}
 	for i, word := range strings.SplitAfter(a.Text, " ") {
 		if i > 0 && !pause(r.Context(), a.Every) {
 			return
 		}
-		send(speak.piece(word))
-		if i > 0 {
-			continue
+		if word != "" {
+			send(speech.word(word))
 		}
-		hold := a.Hold
-		if a.Stall {
-			hold = make(chan struct{})
-		}
-		if hold != nil {
-			select {
-			case <-hold:
-			case <-r.Context().Done():
-				return
-			}
-		}
-		if a.Malformed {
-			name := speak.piece("").name
-			_, _ = fmt.Fprintf(w, "event: %s\ndata: {\"choices\": [{\n\n", name)
-			return
-		}
-		if a.Cut {
+		if i == 0 && !a.goOn(r.Context(), w, speech) {
 			return
 		}
 	}
-	send(speak.end(a.Long)...)
+	send(speech.end()...)
 	if speak.done() != "" {
 		_, _ = fmt.Fprint(w, speak.done())
 	}
+}
+
+// goOn does what the answer has for the time after its first word, and reports whether the answer goes on.
+func (a Answer) goOn(ctx context.Context, w http.ResponseWriter, speech speech) bool {
+	hold := a.Hold
+	if a.Stall {
+		hold = make(chan struct{})
+	}
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	if a.Malformed {
+		_, _ = fmt.Fprintf(w, "event: %s\ndata: {\"choices\": [{\n\n", speech.word("").name)
+	}
+	return !a.Malformed && !a.Cut
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
@@ -176,104 +223,3 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
-
-type event struct {
-	name string
-	data any
-}
-
-// protocol is a vendor's form of requests and streams.
-type protocol interface {
-	takes(r request) bool
-	whole(text string) any
-	begin() []event
-	piece(text string) event
-	end(long bool) []event
-	done() string
-}
-
-type openAI struct{}
-
-type object = map[string]any
-
-func (openAI) takes(request) bool { return true }
-
-func (openAI) whole(text string) any {
-	return object{"choices": []any{object{"index": 0, "message": object{"role": "assistant", "content": text},
-		"finish_reason": "stop"}}}
-}
-
-func (openAI) begin() []event {
-	return []event{{"", object{"choices": []any{object{"index": 0, "delta": object{"role": "assistant"},
-		"finish_reason": nil}}}}}
-}
-
-func (openAI) piece(text string) event {
-	return event{"", object{"choices": []any{object{"index": 0, "delta": object{"content": text},
-		"finish_reason": nil}}}}
-}
-
-func (openAI) end(long bool) []event {
-	why := "stop"
-	if long {
-		why = "length"
-	}
-	return []event{
-		{"", object{"choices": []any{object{"index": 0, "delta": object{}, "finish_reason": why}}}},
-		{"", object{"choices": []any{}, "usage": object{"total_tokens": 1}}},
-	}
-}
-
-func (openAI) done() string { return "data: [DONE]\n\n" }
-
-type anthropic struct{}
-
-// takes refuses tools without a schema, and tool calls in a request that defines no tools, as the API does.
-func (anthropic) takes(r request) bool {
-	for _, tool := range r.Tools {
-		if tool.Schema.Type != "object" {
-			return false
-		}
-	}
-	for _, m := range r.Messages {
-		if len(r.Tools) == 0 && strings.Contains(string(m.Content), `"type":"tool_use"`) {
-			return false
-		}
-	}
-	return true
-}
-
-func (anthropic) whole(text string) any {
-	return object{"type": "message", "role": "assistant", "content": []any{object{"type": "text", "text": text}},
-		"stop_reason": "end_turn"}
-}
-
-func (anthropic) begin() []event {
-	return []event{
-		{"message_start", object{"type": "message_start", "message": object{"id": "m", "type": "message",
-			"role": "assistant", "content": []any{}, "usage": object{"input_tokens": 1, "output_tokens": 1}}}},
-		{"content_block_start", object{"type": "content_block_start", "index": 0,
-			"content_block": object{"type": "text", "text": ""}}},
-		{"ping", object{"type": "ping"}},
-	}
-}
-
-func (anthropic) piece(text string) event {
-	return event{"content_block_delta", object{"type": "content_block_delta", "index": 0,
-		"delta": object{"type": "text_delta", "text": text}}}
-}
-
-func (anthropic) end(long bool) []event {
-	why := "end_turn"
-	if long {
-		why = "max_tokens"
-	}
-	return []event{
-		{"content_block_stop", object{"type": "content_block_stop", "index": 0}},
-		{"message_delta", object{"type": "message_delta", "delta": object{"stop_reason": why},
-			"usage": object{"output_tokens": 1}}},
-		{"message_stop", object{"type": "message_stop"}},
-	}
-}
-
-func (anthropic) done() string { return "" }

@@ -146,6 +146,7 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 	if row.Problem != nil {
 		e.Problem = *row.Problem
 	}
+	e.Usage = conversation.UsageOf(events.TextsOf(r.Fact).Metadata)
 	if x.texts {
 		e.Data = json.RawMessage(row.Data)
 	}

@@ -24,6 +24,8 @@ func (x *Explanation) Print(to io.Writer) error {
 			note = "  (without effect: " + e.Problem + ")"
 		case e.Redacted:
 			note = "  (redacted)"
+		case e.Usage != nil:
+			note = fmt.Sprintf("  (%d tokens in, %d out)", e.Usage.Input, e.Usage.Output)
 		}
 		p("  %-8s %s  %s%s", e.Position, e.RecordedAt.Format(time.RFC3339Nano), e.Type, note)
 		if len(e.Data) > 0 {

@@ -257,3 +257,22 @@ func (s *surface) wholeEvent(w http.ResponseWriter, r *http.Request) error {
 	_, _ = w.Write(found) // an error means that the client has gone
 	return nil
 }
+
+// export answers with all events of a session, as GET /v1/events prints them.
+func (s *surface) export(w http.ResponseWriter, r *http.Request) error {
+	id := r.PathValue("session_id")
+	if events.ValidID(id) != nil {
+		return errNothing
+	}
+	stream, err := s.cfg.Events.OpenEvents(r.Context(), services.EventQuery{SessionID: id})
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Content-Disposition", `attachment; filename="session.jsonl"`)
+	return each(r.Context(), stream, func(e services.Event) (bool, error) {
+		_, err := w.Write(append(e.JSON, '\n'))
+		return err == nil, err
+	})
+}

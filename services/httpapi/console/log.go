@@ -20,8 +20,8 @@ type logView struct {
 	From, Since, Type, Session, Identity string
 	Types                                []string
 	Rows                                 []eventRow
-	// End is where the log ended, Older and Newer are addresses.
-	End, Older, Newer string
+	// End is where the log ended; Older, Newer and Live are addresses.
+	End, Older, Newer, Live string
 }
 
 // log shows a page of events from a position or a time on; without either, the newest.
@@ -48,6 +48,9 @@ func (s *surface) log(ctx context.Context, r *http.Request) (view, error) {
 	}
 	if err := s.logPage(ctx, q, &out); err != nil {
 		return view{}, err
+	}
+	if out.From == "" && q.Since.IsZero() && !out.filtered() {
+		out.Live = liveHref(root+"/log", out.End, nil)
 	}
 	return view{"log", "Log", out}, nil
 }

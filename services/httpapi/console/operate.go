@@ -3,6 +3,8 @@ package console
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"time"
 
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
@@ -10,16 +12,61 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
+// viewsView is the page of the views.
+type viewsView struct {
+	Rows []projections.Status
+	Kept []*keptView
+}
+
+// keptView is a view that this process can rebuild and verify.
+type keptView struct {
+	Name string
+	// Rebuilding is set while a rebuild is under way; it has done Done of so many events.
+	Rebuilding     bool
+	Done, Of       uint64
+	ETA            time.Duration
+	Rebuild        string
+	Cancel, Verify link
+}
+
+// Percent returns how much of a rebuild is done.
+func (k *keptView) Percent() uint64 { return 100 * k.Done / max(k.Of, 1) }
+
+// rebuilding is the state of a partition that a rebuild fills.
+const rebuilding = "rebuilding"
+
 // views shows how far the views are.
 func (s *surface) views(ctx context.Context, _ *http.Request) (view, error) {
 	list, err := s.cfg.Projections.Projections(ctx)
-	return view{"views", "Views", list}, err
+	out := viewsView{Rows: list}
+	kept := map[string]*keptView{}
+	for _, one := range list {
+		if !one.Rebuildable || s.cfg.Keeper == nil {
+			continue
+		}
+		k := kept[one.Name]
+		if k == nil {
+			at := root + "/views/" + url.PathEscape(one.Name)
+			k = &keptView{
+				Name: one.Name, Rebuild: at + "/rebuild", Cancel: link{"Break the rebuild off", at + "/cancel"},
+				Verify: link{"Compare with the log", at + "/verify"},
+			}
+			kept[one.Name], out.Kept = k, append(out.Kept, k)
+		}
+		if one.State == rebuilding {
+			k.Rebuilding = true
+			k.Done, k.Of, k.ETA = k.Done+one.Position.Seq, k.Of+one.Head.Seq, max(k.ETA, one.ETA)
+		}
+	}
+	return view{"views", "Views", out}, err
 }
 
 // letterRow is a dead letter.
 type letterRow struct {
 	projections.DeadLetter
-	Href string
+	Href  string
+	Retry link
+	Drop  string
 }
 
 // letters are the dead letters of this process's views.
@@ -27,16 +74,17 @@ type letters struct {
 	Letters []letterRow
 	// Failed are the views whose letters could not be read.
 	Failed []string
-	// More is how many letters the page leaves out.
-	More int
+	// More is how many letters the page leaves out. Retried says how a retry ended: applied or refused.
+	More    int
+	Retried string
 }
 
 // mostLetters is how many dead letters a page shows.
 const mostLetters = 200
 
 // deadLetters shows the events that views could not apply.
-func (s *surface) deadLetters(ctx context.Context, _ *http.Request) (view, error) {
-	var out letters
+func (s *surface) deadLetters(ctx context.Context, r *http.Request) (view, error) {
+	out := letters{Retried: r.URL.Query().Get("retried")}
 	for _, q := range s.cfg.DeadLetters {
 		list, err := q.DeadLetters(ctx)
 		if err != nil {
@@ -48,7 +96,8 @@ func (s *surface) deadLetters(ctx context.Context, _ *http.Request) (view, error
 				out.More++
 				continue
 			}
-			row := letterRow{DeadLetter: l}
+			here := root + "/deadletters/" + url.PathEscape(q.Name()) + "/" + l.Position.String()
+			row := letterRow{DeadLetter: l, Retry: link{"Retry", here + "/retry"}, Drop: here + "/drop"}
 			if l.SessionID != "" {
 				at := l.Position.String()
 				row.Href = sessionHref(l.SessionID) + "?at=" + at + "#" + anchorOf(at)
@@ -59,23 +108,46 @@ func (s *surface) deadLetters(ctx context.Context, _ *http.Request) (view, error
 	return view{"deadletters", "Dead letters", out}, nil
 }
 
-// receiptView is the page of receipts: the form, and the receipt that was asked for.
+// receiptView is the page of a receipt, or the list of receipts.
 type receiptView struct {
 	ID       string
 	Receipt  *services.Receipt
 	Complete bool
 	// Href is the page of the session of a redacted turn.
 	Href string
+	List []receiptRow
+	// Older is the address of the next page of the list.
+	Older string
 }
 
-// receipts shows the receipt that the form asks for.
+// receiptRow is a receipt of the list.
+type receiptRow struct {
+	services.Receipt
+	What, Href string
+}
+
+// Done returns how many places have carried an erasure out.
+func (r receiptRow) Done() (n int) {
+	for _, p := range r.Places {
+		if p.Done {
+			n++
+		}
+	}
+	return n
+}
+
+// receiptsOnPage is how many receipts a page lists.
+const receiptsOnPage = 50
+
+// receipts shows the receipt that the form asks for, or the list of all.
 func (s *surface) receipts(ctx context.Context, r *http.Request) (view, error) {
 	out := receiptView{ID: r.URL.Query().Get("id")}
-	if out.ID == "" {
-		return view{"receipts", "Receipts", out}, nil
-	}
 	if s.cfg.Receipts == nil {
 		return view{}, services.ErrNoReceipt
+	}
+	if out.ID == "" {
+		err := s.receiptList(ctx, r.URL.Query().Get("cursor"), &out)
+		return view{"receipts", "Receipts", out}, err
 	}
 	receipt, err := s.cfg.Receipts.Receipt(ctx, out.ID)
 	if err != nil {
@@ -85,8 +157,29 @@ func (s *surface) receipts(ctx context.Context, r *http.Request) (view, error) {
 	if receipt.TurnID != "" && receipt.SessionID != "" {
 		out.Href = sessionHref(receipt.SessionID) + "?at=" + receipt.Position.String()
 	}
-	return view{"receipts", "Receipts", out}, nil
+	return view{"receipts", "Receipt", out}, nil
 }
+
+func (s *surface) receiptList(ctx context.Context, cursor string, out *receiptView) error {
+	page, err := s.cfg.Receipts.Receipts(ctx, services.ReceiptsAsk{Limit: receiptsOnPage, Cursor: cursor})
+	for _, one := range page.Receipts {
+		row := receiptRow{one, "session", receiptHref(one.ID)}
+		switch {
+		case one.TurnID != "":
+			row.What = "turn"
+		case one.SessionID == "":
+			row.What = "identity"
+		}
+		out.List = append(out.List, row)
+	}
+	if page.NextCursor != "" {
+		out.Older = root + "/receipts?" + url.Values{"cursor": {page.NextCursor}}.Encode()
+	}
+	return err
+}
+
+// receiptHref returns the address of a receipt's page.
+func receiptHref(id string) string { return root + "/receipts?" + url.Values{"id": {id}}.Encode() }
 
 // keyList is the page of keys. None is set where this process reads no file of keys.
 type keyList struct {

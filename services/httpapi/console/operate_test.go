@@ -27,6 +27,13 @@ type operated struct {
 	asked    services.CountsAsk
 	receipt  services.Receipt
 	err      error
+
+	// did are the calls of a keeper of views, which fails with kept.
+	did         []string
+	kept        error
+	differences []projections.Difference
+	retried     projections.Retried
+	dropped     projections.Drop
 }
 
 func (o *operated) Projections(context.Context) ([]projections.Status, error) {
@@ -40,6 +47,13 @@ func (o *operated) Receipt(_ context.Context, id string) (services.Receipt, erro
 	return o.receipt, nil
 }
 
+func (o *operated) Receipts(_ context.Context, ask services.ReceiptsAsk) (services.ReceiptPage, error) {
+	if ask.Cursor != "" {
+		return services.ReceiptPage{}, o.err
+	}
+	return services.ReceiptPage{Receipts: []services.Receipt{o.receipt}, NextCursor: "0:7,1:3"}, o.err
+}
+
 func (o *operated) Counts(_ context.Context, ask services.CountsAsk) (services.CountsPage, error) {
 	o.asked = ask
 	return services.CountsPage{Counts: o.counts, LagEvents: 3}, o.err
@@ -51,12 +65,42 @@ func (o *operated) DeadLetters(context.Context) ([]projections.DeadLetter, error
 	return o.letters, o.err
 }
 
-func (*operated) RetryDeadLetter(context.Context, events.Position) (projections.Retried, error) {
-	return projections.Retried{}, projections.ErrNoDeadLetter
+func (o *operated) RetryDeadLetter(_ context.Context, at events.Position) (projections.Retried, error) {
+	if len(o.letters) == 0 {
+		return projections.Retried{}, projections.ErrNoDeadLetter
+	}
+	o.did = append(o.did, "retry "+at.String())
+	return o.retried, nil
 }
 
-func (*operated) DropDeadLetter(context.Context, events.Position, projections.Drop) (projections.DeadLetter, error) {
-	return projections.DeadLetter{}, projections.ErrNoDeadLetter
+func (o *operated) DropDeadLetter(
+	_ context.Context, at events.Position, d projections.Drop,
+) (projections.DeadLetter, error) {
+	if len(o.letters) == 0 {
+		return projections.DeadLetter{}, projections.ErrNoDeadLetter
+	}
+	o.did, o.dropped = append(o.did, "drop "+at.String()), d
+	return projections.DeadLetter{}, nil
+}
+
+func (o *operated) Rebuild(_ context.Context, name string) (uint64, error) {
+	o.did = append(o.did, "rebuild "+name)
+	return 1, o.kept
+}
+
+func (o *operated) CancelRebuild(_ context.Context, name string) (uint64, error) {
+	o.did = append(o.did, "cancel "+name)
+	return 1, o.kept
+}
+
+func (o *operated) Verify(_ context.Context, _ string, _ int, progress func(done, of uint64) error,
+	found func(projections.Difference) error) (int, error) {
+	for _, d := range o.differences {
+		if err := found(d); err != nil {
+			return 0, err
+		}
+	}
+	return 7, errors.Join(progress(1, 2), o.kept)
 }
 
 func (o *operated) set(c *console.Config) {
@@ -111,7 +155,13 @@ func TestReceipts(t *testing.T) {
 	o := &operated{receipt: services.Receipt{ID: "0-42-abc", SessionID: "s", Position: events.Position{Seq: 42},
 		Places: []services.ReceiptPlace{{Place: "log", Done: true, Erased: &n}, {Place: "audit"}}}}
 	s := start(t, nil, o.set)
-	require.Equal(t, http.StatusOK, s.page("/console/receipts", "").status)
+	list := s.page("/console/receipts", "")
+	require.Equal(t, http.StatusOK, list.status)
+	for _, want := range []string{`href="/console/receipts?id=0-42-abc"`, "running</span>, 1 of 2 places",
+		`href="/console/receipts?cursor=0%3A7%2C1%3A3"`} {
+		require.Contains(t, list.body, want)
+	}
+	require.NotContains(t, s.page("/console/receipts?cursor=0:7,1:3", "").body, "0-42-abc")
 	require.Equal(t, http.StatusNotFound, s.page("/console/receipts?id=none", "").status)
 	a := s.page("/console/receipts?id=0-42-abc", "")
 	for _, want := range []string{"running", "log", "done", "audit", "waiting", ">4<"} {

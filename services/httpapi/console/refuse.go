@@ -28,6 +28,8 @@ var statuses = []struct {
 	{access.ErrKeyEnded, http.StatusUnauthorized, "The key has expired or was revoked."},
 	{access.ErrTokenEnded, http.StatusUnauthorized, "The token has expired."},
 	{access.ErrUnauthenticated, http.StatusUnauthorized, ""},
+	{access.ErrAttempt, http.StatusBadRequest, ""},
+	{access.ErrIssuer, http.StatusServiceUnavailable, ""},
 	{access.ErrNoKeys, http.StatusServiceUnavailable, ""},
 	{wire.ErrForeign, http.StatusForbidden, ""},
 	{wire.ErrNoScope, http.StatusForbidden, ""},
@@ -42,6 +44,14 @@ var statuses = []struct {
 	{reach.ErrNoSession, http.StatusNotFound, "There is no such session."},
 	{services.ErrNotExplained, http.StatusNotFound, "The session has no such turn."},
 	{services.ErrNoReceipt, http.StatusNotFound, "There is no such receipt."},
+	{projections.ErrNoProjection, http.StatusNotFound, "There is no such view."},
+	{projections.ErrNoDeadLetter, http.StatusNotFound, "There is no such dead letter."},
+	{projections.ErrNotFed, http.StatusConflict, "Another process feeds the view: act there."},
+	{projections.ErrNoRebuild, http.StatusConflict, "No rebuild of the view runs in this process."},
+	{projections.ErrRebuilding, http.StatusConflict, "A rebuild of the view is under way."},
+	{services.ErrModelFailed, http.StatusBadGateway, "The model did not answer. The question is recorded, and its " +
+		"turn stays pending."},
+	{services.ErrBusy, http.StatusServiceUnavailable, "The session is too busy: try again."},
 	{conversation.ErrInvalid, http.StatusUnprocessableEntity, "Something in the address or the form is not valid."},
 	{wire.ErrOverloaded, http.StatusServiceUnavailable, "Too many requests are under way: try again."},
 	{services.ErrPositionNotReached, http.StatusServiceUnavailable, "The log does not hold the position yet."},
@@ -66,8 +76,14 @@ func statusOf(err error) (status int, say string) {
 	if large, ok := errors.AsType[*wire.TooLarge](err); ok {
 		return http.StatusRequestEntityTooLarge, large.Error()
 	}
+	if _, ok := errors.AsType[*reach.TooOften](err); ok {
+		return http.StatusTooManyRequests, "The session or the identity asks too often: wait a little."
+	}
 	if held, ok := errors.AsType[*wire.Suspended](err); ok {
 		return http.StatusServiceUnavailable, held.Why
+	}
+	if refused, ok := errors.AsType[*conversation.Refusal](err); ok {
+		return refusedStatus(refused.Code), refused.Detail
 	}
 	for _, s := range statuses {
 		if errors.Is(err, s.err) {
@@ -78,6 +94,18 @@ func statusOf(err error) (status int, say string) {
 		}
 	}
 	return http.StatusInternalServerError, "Something is wrong here; the server's log has it."
+}
+
+// refusedStatus returns the status of a command that the state of its session does not allow.
+func refusedStatus(code string) int {
+	switch code {
+	case conversation.CodeSessionNotFound, conversation.CodeTurnNotFound, conversation.CodeTurnNotStarted:
+		return http.StatusNotFound
+	case conversation.CodeSessionErased:
+		return http.StatusGone
+	default:
+		return http.StatusConflict
+	}
 }
 
 // safeText returns what a log may hold of an error: nothing that a client sent.
@@ -92,7 +120,7 @@ func safeText(err error) string {
 type refusal struct{ Say string }
 
 // signingIn is what the page of a sign-in shows.
-type signingIn struct{ Say, To string }
+type signingIn struct{ Say, To, Issuer string }
 
 // refuse answers with a page that says what is wrong. Callers who are not known get the form to sign in.
 func (s *surface) refuse(w http.ResponseWriter, r *http.Request, err error) {
@@ -112,6 +140,9 @@ func (s *surface) refuseUnknown(w http.ResponseWriter, r *http.Request, err erro
 	in := signingIn{To: within(r.URL.RequestURI())}
 	if r.Method != http.MethodGet {
 		in.To = root + "/"
+	}
+	if s.cfg.Login != nil {
+		in.Issuer = issuerHref(in.To)
 	}
 	if _, say := statusOf(err); !errors.Is(err, access.ErrUnauthenticated) {
 		in.Say = say

@@ -47,6 +47,8 @@ type view struct {
 type page struct {
 	Title, Version string
 	Nav            []entry
+	// Next is the address of a page that comes by itself.
+	Next string
 	// Caller is empty where nobody is signed in.
 	Caller string
 	Body   template.HTML
@@ -66,6 +68,9 @@ func (s *surface) render(w http.ResponseWriter, r *http.Request, status int, v v
 	}
 	p := page{Title: v.title, Version: s.cfg.Version}
 	p.Body = template.HTML(body.String()) //nolint:gosec // a template has escaped it
+	if on, ok := v.data.(landed); ok {
+		p.Next = on.To
+	}
 	if v.template != "signin" {
 		caller := wire.CallOf(r.Context()).Caller
 		p.Nav, p.Caller = s.nav(caller, r.URL.Path), caller.Name
@@ -89,6 +94,8 @@ func (s *surface) nav(caller access.Caller, at string) (list []entry) {
 		bound       bool
 	}{
 		{"Sessions", "/", access.ContextRead | access.EventsRead, true},
+		{"Search", "/search", access.ContextRead | access.EventsRead, true},
+		{"Playground", "/playground", access.TurnsWrite, false},
 		{"Log", "/log", access.EventsRead, false},
 		{"Views", "/views", access.Admin, false},
 		{"Dead letters", "/deadletters", access.Admin, false},
@@ -96,7 +103,8 @@ func (s *surface) nav(caller access.Caller, at string) (list []entry) {
 		{"Keys", "/keys", access.Admin, false},
 		{"Statistics", "/stats", access.EventsRead | access.Admin, false},
 	} {
-		if s.cfg.Auth != nil && (caller.Scopes&n.scopes == 0 || caller.IdentityID != "" && !n.bound) {
+		refused := caller.Scopes&n.scopes == 0 || caller.IdentityID != "" && !n.bound
+		if n.path == "/playground" && s.cfg.Chat == nil || s.cfg.Auth != nil && refused {
 			continue
 		}
 		here := at == root+n.path || n.path == "/" && strings.HasPrefix(at, root+"/sessions/")

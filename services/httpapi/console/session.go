@@ -50,9 +50,11 @@ type sessionView struct {
 	From     *link
 	Branches []link
 	Rows     []turnRow
-	// Older, Newer and Language are addresses.
-	Older, Newer, Language string
-	Translated             bool
+	// Actions is what the caller may do to the session.
+	Actions []link
+	// Older, Newer, Language and Live are addresses. Live is empty if the page does not end with the newest turn.
+	Older, Newer, Language, Live string
+	Translated                   bool
 	// Events is nil for callers who may not read the log.
 	Events *eventsView
 }
@@ -71,9 +73,13 @@ type turnRow struct {
 	Rest                         bool
 	Tombstone, Earlier           bool
 	Boundary                     bool // prompts begin with this turn
-	Branches                     []link
+	Branches, Actions            []link
 	Summaries                    []summaryRow
+	Again                        *again // in the playground
 }
+
+// again asks a turn's question again.
+type again struct{ Thread, Turn, Request string }
 
 // summaryRow is a summary that ends with a turn.
 type summaryRow struct {
@@ -85,6 +91,7 @@ type summaryRow struct {
 
 // sessionPage reads what the page of a session shows.
 type sessionPage struct {
+	acts       func(session string, t *conversation.Turn) []link
 	s          *surface
 	reading    services.Reading
 	href       string
@@ -100,31 +107,41 @@ type sessionPage struct {
 func (s *surface) session(ctx context.Context, r *http.Request) (view, error) {
 	id := r.PathValue("session_id")
 	wire.CallOf(ctx).SetAttribute("session_id", id)
+	out, err := s.conversation(ctx, r, id)
+	return view{"session", "Session", out}, err
+}
+
+// conversation reads a page of a session, by the parameters of the request's address.
+func (s *surface) conversation(ctx context.Context, r *http.Request, id string) (*sessionView, error) {
 	if events.ValidID(id) != nil {
-		return view{}, errNothing
+		return nil, errNothing
 	}
 	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: id, AllTurns: true})
 	if err != nil {
-		return view{}, err
+		return nil, err
 	}
 	if !reading.State.Found() || reading.State.Erased != 0 {
-		return view{}, errNothing
+		return nil, errNothing
 	}
 	query := r.URL.Query()
 	p := &sessionPage{
-		s: s, reading: reading, href: sessionHref(id), translated: query.Get("language") == "translated", query: query,
-		room: room{roomOfTurns}, log: s.allows(ctx, access.EventsRead) && s.cfg.Events != nil,
+		acts: func(session string, t *conversation.Turn) []link { return s.turnActions(ctx, session, t) },
+		s:    s, reading: reading, href: sessionHref(id), query: query,
+		translated: query.Get("language") == "translated",
+		room:       room{roomOfTurns}, log: s.allows(ctx, access.EventsRead) && s.cfg.Events != nil,
 	}
 	out := p.head(id)
+	out.Actions = s.sessionActions(ctx, id, out.Identity)
 	if err := p.turns(out); err != nil {
-		return view{}, err
+		return nil, err
 	}
-	if p.log {
-		if err := p.events(ctx, out); err != nil {
-			return view{}, err
-		}
+	if !p.log {
+		return out, nil
 	}
-	return view{"session", "Session", out}, nil
+	if out.Newer == "" {
+		out.Live = liveHref(p.href, out.Position.String(), nil)
+	}
+	return out, p.events(ctx, out)
 }
 
 // allows reports whether the caller has a scope; in an open console everybody has all.
@@ -239,6 +256,14 @@ func (p *sessionPage) isBoundary(earlier, later chain) bool {
 	return b != 0 && earlier[0].Place <= b && later[0].Place > b
 }
 
+// language returns the language of the page's texts.
+func (p *sessionPage) language() services.Language {
+	if p.translated {
+		return services.Translated
+	}
+	return services.Neutral
+}
+
 // rows returns the versions of a turn.
 func (p *sessionPage) rows(c chain, boundary bool) (list []turnRow) {
 	for i, t := range c {
@@ -248,17 +273,20 @@ func (p *sessionPage) rows(c chain, boundary bool) (list []turnRow) {
 			ID: t.ID.String(), Anchor: "t-" + t.ID.String(), Position: at.String(), Status: t.Status.String(),
 			Version: t.Version, Created: t.CreatedAt, Finalized: t.FinalizedAt, Deleted: t.DeletedAt,
 			Tombstone: t.Status == conversation.Redacted, Earlier: t.Status == conversation.Replaced,
-			Boundary: boundary && i == 0,
+			Boundary: boundary && i == 0, Actions: p.acts(of, t),
 		}
 		if p.log {
 			row.Explain = p.href + "/turns/" + row.ID
 		}
 		p.room.left -= frame + len(row.Explain)
+		for _, a := range row.Actions {
+			p.room.left -= len(a.Href) + frameOfLink
+		}
 		if inherited {
 			row.Origin = &link{of, sessionHref(of)}
 			p.room.left -= 2 * len(row.Origin.Href)
 		}
-		row.Messages, row.Rest = messagesOf(t, p.translated, &p.room)
+		row.Messages, row.Rest = messagesOf(t, p.language(), &p.room)
 		for _, m := range p.reading.State.Standing() {
 			if m.Through == t.ID && m.Fact != nil {
 				text := textIn(m.Fact.SummaryNeutral, m.Fact.SummaryTranslated, p.translated)

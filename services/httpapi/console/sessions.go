@@ -17,13 +17,21 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// sessionsOnPage is how many sessions a page lists.
-const sessionsOnPage = 50
+// sessionsOnPage is how many sessions a page lists. A page of those with pending turns has those of one such list, and
+// looks through mostLists for the first.
+const (
+	sessionsOnPage = 50
+	mostLists      = 20
+)
 
 // sessionFilter is what a list was asked for, as the form has it.
-type sessionFilter struct{ Identity, Pending, Since, Until, Title, Cursor string }
+type sessionFilter struct{ Identity, Pending, Since, Until, Title, Key, Value, Cursor string }
 
-// filterOf reads a filter. A title is read from a posted form only: it is a text, and stands in no address.
+// Posted reports whether the filter has texts, which stand in no address.
+func (f sessionFilter) Posted() bool { return f.Title != "" || f.Key != "" }
+
+// filterOf reads a filter. Title and metadata are read from a posted form only: they are texts, and stand in no
+// address.
 func filterOf(values url.Values) sessionFilter {
 	return sessionFilter{
 		Identity: values.Get("identity_id"), Pending: values.Get("state"), Since: values.Get("since"),
@@ -70,14 +78,14 @@ func (s *surface) sessions(ctx context.Context, r *http.Request) (view, error) {
 	return s.listing(ctx, filterOf(r.URL.Query()))
 }
 
-// querySessions shows the list by title, which is posted.
+// querySessions shows the list by title and metadata, which are posted.
 func (s *surface) querySessions(ctx context.Context, r *http.Request) (view, error) {
-	form, err := readForm(r)
+	form, err := readForm(r, mostForm)
 	if err != nil {
 		return view{}, err
 	}
 	f := filterOf(form)
-	f.Title = form.Get("title")
+	f.Title, f.Key, f.Value = form.Get("title"), form.Get("key"), form.Get("value")
 	return s.listing(ctx, f)
 }
 
@@ -99,20 +107,25 @@ func (s *surface) listing(ctx context.Context, f sessionFilter) (view, error) {
 	if s.cfg.Lists == nil {
 		return out, projections.ErrUnavailable
 	}
-	page, err := s.cfg.Lists.Sessions(ctx, ask)
-	if err != nil {
-		return out, acrossError(err)
-	}
-	for _, one := range page.Sessions {
-		if f.Pending == "pending" && one.Pending == 0 {
-			continue
+	for range mostLists {
+		page, err := s.cfg.Lists.Sessions(ctx, ask)
+		if err != nil {
+			return out, acrossError(err)
 		}
-		shown.Sessions = append(shown.Sessions, sessionRow{
-			one, sessionHref(one.SessionID), one.Description().Title, one.Finalized + one.Pending,
-		})
+		for _, one := range page.Sessions {
+			if f.Pending == "pending" && one.Pending == 0 {
+				continue
+			}
+			shown.Sessions = append(shown.Sessions, sessionRow{
+				one, sessionHref(one.SessionID), one.Description().Title, one.Finalized + one.Pending,
+			})
+		}
+		if ask.Cursor = page.NextCursor; ask.Cursor == "" || len(shown.Sessions) > 0 {
+			break
+		}
 	}
-	if page.NextCursor != "" {
-		shown.Next, shown.Cursor = root+"/"+f.query(page.NextCursor), page.NextCursor
+	if ask.Cursor != "" {
+		shown.Next, shown.Cursor = root+"/"+f.query(ask.Cursor), ask.Cursor
 	}
 	return out, nil
 }
@@ -128,14 +141,19 @@ func acrossError(err error) error {
 // askOf returns what the list's port is asked for.
 func (s *surface) askOf(ctx context.Context, f sessionFilter) (ask services.SessionsAsk, err error) {
 	ask.Limit, ask.Cursor, ask.Title = sessionsOnPage, f.Cursor, f.Title
+	if f.Key != "" {
+		ask.Metadata = map[string]string{f.Key: f.Value}
+	}
 	if f.Pending != "" && f.Pending != "pending" {
 		return ask, invalid("state", "must be pending, or left out")
 	}
 	if f.Identity != "" && events.ValidID(f.Identity) != nil {
 		return ask, invalid("identity_id", events.ErrID.Error())
 	}
-	if strings.ContainsFunc(f.Title, unicode.IsControl) {
-		return ask, invalid("title", "must not have control characters")
+	for name, text := range map[string]string{"title": f.Title, "key": f.Key, "value": f.Value} {
+		if strings.ContainsFunc(text, unicode.IsControl) {
+			return ask, invalid(name, "must not have control characters")
+		}
 	}
 	if ask.IdentityID, err = reach.Across(wire.CallOf(ctx).Caller, f.Identity); err != nil {
 		return ask, err

@@ -62,7 +62,9 @@ func TestATitleIsPosted(t *testing.T) {
 	s := start(t, nil)
 	s.lists.page = services.SessionPage{NextCursor: "next", Sessions: []projections.ListedSession{
 		listed("s", "", "secret plan", "a secret question")}}
-	a := s.do("POST", "/console/", url.Values{"title": {"secret"}, "identity_id": {"ada"}})
+	a := s.do("POST", "/console/", url.Values{"title": {"secret"}, "identity_id": {"ada"}, "key": {"folder"},
+		"value": {"secret folder"}})
+	require.Equal(t, map[string]string{"folder": "secret folder"}, s.lists.asked.Metadata)
 	require.Equal(t, "secret", s.lists.asked.Title)
 	require.Equal(t, "ada", s.lists.asked.IdentityID)
 	for line := range strings.SplitSeq(a.body, "\n") {
@@ -74,7 +76,8 @@ func TestATitleIsPosted(t *testing.T) {
 			require.NotRegexp(t, `<title>[^<]*secret`, line)
 		}
 	}
-	s.page("/console/?title=secret", "")
+	s.page("/console/?title=secret&key=secret&value=secret", "")
+	require.Empty(t, s.lists.asked.Metadata)
 	require.Empty(t, s.lists.asked.Title, "a title in an address is not read")
 	require.NotContains(t, s.logs.String(), "secret")
 }
@@ -86,7 +89,8 @@ func TestHostileTextsOfTheListAreText(t *testing.T) {
 		short := text[:min(len(text), 200)]
 		s.lists.page = services.SessionPage{NextCursor: "c", Sessions: []projections.ListedSession{
 			listed("id"+short, "of "+short, short, short)}}
-		a := s.do("POST", "/console/", url.Values{"title": {short}, "identity_id": {short}})
+		a := s.do("POST", "/console/", url.Values{"title": {short}, "identity_id": {short}, "key": {short},
+			"value": {short}})
 		if strings.ContainsFunc(short, unicode.IsControl) {
 			require.Equal(t, http.StatusUnprocessableEntity, a.status)
 		} else {

@@ -1,6 +1,12 @@
 package console
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -8,22 +14,24 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// Bounds of the form of a sign-in. A browser keeps no cookie of more than 4 KiB, so no key may be longer.
+// Bounds of forms. A browser keeps no cookie of more than 4 KiB, so no key may be longer.
 const (
-	mostForm = 16 << 10
-	mostKey  = 2500
+	mostSignIn = 16 << 10
+	mostKey    = 2500
+	// mostForm bounds other forms: a turn's texts may be as long as the API takes them, and a form's encoding may take
+	// three bytes for one.
+	mostForm = 4 << 20
 )
 
 // errForm says that a form is malformed.
 var errForm = errors.New("the form can't be read")
 
 // readForm reads the body of a form.
-func readForm(r *http.Request) (url.Values, error) {
-	raw, err := wire.ReadBody(r, mostForm)
+func readForm(r *http.Request, most int64) (url.Values, error) {
+	raw, err := wire.ReadBody(r, most)
 	if err != nil {
 		return nil, err
 	}
@@ -36,24 +44,14 @@ func readForm(r *http.Request) (url.Values, error) {
 
 // signIn takes a key, and answers with a cookie.
 func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
-	form, err := readForm(r)
+	form, err := readForm(r, mostSignIn)
 	if err != nil {
 		return err
 	}
 	if s.cfg.Auth != nil {
-		key := strings.TrimSpace(form.Get("key"))
-		if key == "" || len(key) > mostKey {
-			return access.ErrUnauthenticated
-		}
-		caller, err := s.cfg.Auth.Authenticate(r.Context(), key)
-		if err != nil {
+		if err := s.admit(w, r, strings.TrimSpace(form.Get("key"))); err != nil {
 			return err
 		}
-		c := wire.CallOf(r.Context())
-		c.Caller = caller
-		c.Prominent()
-		now := s.cfg.Now()
-		s.setCookie(w, r, pass{key, now, now})
 	}
 	http.Redirect(w, r, within(form.Get("to")), http.StatusSeeOther)
 	return nil
@@ -107,7 +105,7 @@ func newCookie(r *http.Request, value string, age time.Duration) *http.Cookie {
 }
 
 func (s *surface) setCookie(w http.ResponseWriter, r *http.Request, p pass) {
-	http.SetCookie(w, newCookie(r, s.seal.close(p), longest))
+	http.SetCookie(w, newCookie(r, s.seal.close(cookiePurpose, p), longest))
 }
 
 func clearCookie(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +118,8 @@ func (s *surface) passOf(r *http.Request) (pass, bool) {
 	if len(found) != 1 || s.cfg.Now == nil {
 		return pass{}, false
 	}
-	p, ok := s.seal.open(found[0].Value)
+	var p pass
+	ok := s.seal.open(cookiePurpose, found[0].Value, &p)
 	return p, ok && p.valid(s.cfg.Now())
 }
 
@@ -140,4 +139,64 @@ func (s *surface) renew(w http.ResponseWriter, r *http.Request) {
 		p.Used = now
 		s.setCookie(w, r, p)
 	}
+}
+
+// How long a sign-in lasts: at most longest, and idle without a request.
+const (
+	longest = 12 * time.Hour
+	idle    = time.Hour
+)
+
+// pass is what a cookie holds: the caller's key, and when it was shown and last used.
+type pass struct {
+	Key  string    `json:"key"`
+	From time.Time `json:"from"`
+	Used time.Time `json:"used"`
+}
+
+// valid reports whether a pass still counts at a time.
+func (p pass) valid(now time.Time) bool {
+	return now.Sub(p.From) < longest && now.Sub(p.Used) < idle && !p.Used.After(now.Add(idle))
+}
+
+// seal encrypts cookies, so that nobody else can read or make them.
+type seal struct{ aead cipher.AEAD }
+
+// purpose is authenticated with each cookie, so that one kind is not taken for another.
+type purpose string
+
+const (
+	cookiePurpose purpose = "turnledger console cookie 1"
+	loginPurpose  purpose = "turnledger console sign-in 1"
+)
+
+func newSeal(key []byte) seal {
+	if len(key) == 0 {
+		key = []byte(rand.Text())
+	}
+	sum := sha256.Sum256(key)
+	block, err := aes.NewCipher(sum[:])
+	if err == nil {
+		var aead cipher.AEAD
+		if aead, err = cipher.NewGCMWithRandomNonce(block); err == nil {
+			return seal{aead}
+		}
+	}
+	panic(err) // never happens: the key has the length of an AES key
+}
+
+func (s seal) close(of purpose, v any) string {
+	plain, _ := json.Marshal(v)                        // what cookies hold always encodes
+	sealed := s.aead.Seal(nil, nil, plain, []byte(of)) //nolint:gosec // the AEAD draws the nonce itself
+	return base64.RawURLEncoding.EncodeToString(sealed)
+}
+
+// open reads a cookie that this deployment has sealed.
+func (s seal) open(of purpose, cookie string, v any) bool {
+	raw, err := base64.RawURLEncoding.DecodeString(cookie)
+	if err != nil || s.aead == nil {
+		return false
+	}
+	plain, err := s.aead.Open(nil, nil, raw, []byte(of))
+	return err == nil && json.Unmarshal(plain, v) == nil
 }

@@ -104,12 +104,18 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 	c.Events = events
 	c.Explain = explain.Service{Events: events, Contexts: s.services.Contexts}
 	if auth != nil {
-		w.Auth, c.Auth = auth, auth
+		c.Auth = auth
 	}
 	none := &operated{}
-	c.Projections, c.Receipts = none, none
+	c.Projections, c.Receipts, c.Keeper = none, none, none
+	c.DeadLetters = []projections.DeadLetterQueue{none}
+	c.Turns, c.SessionWrites, c.Erasures = s.services.History, s.services.History, s.services.History
+	c.Tokens = contextbuilder.Estimate{}.Count
 	for _, set := range settings {
 		set(&c)
+	}
+	if auth != nil {
+		w.Auth = c.Auth
 	}
 	s.api = wire.New(w)
 	console.Mount(s.api, c)

@@ -18,13 +18,27 @@ type Config struct {
 	// Auth finds the caller of a key. Without it the pages are open, as the API is.
 	Auth access.Authenticator
 	// SealKey seals the cookies. All processes behind one address need the same one.
-	SealKey  []byte
+	SealKey []byte
+	// Login signs people in at the issuer of tokens; nil if they sign in by a key or a token only.
+	Login    Login
 	Sessions services.SessionReader
+	// Turns, SessionWrites, Erasures and Keeper are nil in a process that does not write or keep views.
+	Turns         services.TurnWriter
+	SessionWrites services.SessionWriter
+	Erasures      services.ErasureWriter
+	Keeper        services.ProjectionKeeper
 	// Events is the log.
 	Events  services.EventReader
 	Explain services.Explainer
+	// Tokens counts the tokens of a text as the prompt's budget does.
+	Tokens func(text string) int
 	// Lists is nil where no Postgres is configured.
 	Lists services.SessionLister
+	// Search is nil where no Postgres is configured.
+	Search services.Searcher
+	// Chat and Contexts are nil in a process that asks no model.
+	Chat     services.Chat
+	Contexts services.ContextBuilder
 	// Counts is nil where no Postgres is configured.
 	Counts      services.TurnCounter
 	Projections services.ProjectionReader
@@ -44,6 +58,7 @@ type Config struct {
 
 // surface is the console.
 type surface struct {
+	api    *wire.API
 	cfg    Config
 	seal   seal
 	routes []wire.Route
@@ -65,7 +80,7 @@ func Mount(api *wire.API, cfg Config) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &surface{cfg: cfg, seal: newSeal(cfg.SealKey)}
+	s := &surface{api: api, cfg: cfg, seal: newSeal(cfg.SealKey)}
 	s.declare()
 	form := s.form()
 	form.Routes = s.routes
@@ -78,22 +93,70 @@ func (s *surface) declare() {
 	s.public(http.MethodGet, "/assets/{file}", asset)
 	s.public(http.MethodPost, "/signin", s.signIn)
 	s.public(http.MethodPost, "/signout", s.signOut)
+	if s.cfg.Login != nil && s.cfg.Auth != nil {
+		s.public(http.MethodGet, "/signin/issuer", s.toIssuer)
+		s.public(http.MethodGet, "/signin/callback", s.fromIssuer)
+	}
 	s.page(http.MethodGet, "/", 0, access.ContextRead|access.EventsRead, ownOnly, s.sessions)
 	s.page(http.MethodPost, "/", 0, access.ContextRead|access.EventsRead, ownOnly, s.querySessions)
+	s.page(http.MethodGet, "/search", 0, access.ContextRead|access.EventsRead, ownOnly, s.searchForm)
+	s.page(http.MethodPost, "/search", 0, access.ContextRead|access.EventsRead, ownOnly, s.search)
 	s.page(http.MethodGet, "/log", access.EventsRead, 0, nil, s.log)
 	s.page(http.MethodGet, "/views", access.Admin, 0, nil, s.views)
 	s.page(http.MethodGet, "/deadletters", access.Admin, 0, nil, s.deadLetters)
 	s.page(http.MethodGet, "/receipts", access.TurnsRedact, 0, nil, s.receipts)
 	s.page(http.MethodGet, "/keys", access.Admin, 0, nil, s.keys)
 	s.page(http.MethodGet, "/stats", 0, access.EventsRead|access.Admin, nil, s.stats)
-	s.page(http.MethodGet, "/sessions/{session_id}", access.ContextRead, 0, s.ownSession, s.session)
-	s.page(http.MethodGet, "/sessions/{session_id}/turns/{turn_id}", access.ContextRead|access.EventsRead, 0,
+	s.page(http.MethodGet, onSession, access.ContextRead, 0, s.ownSession, s.session)
+	s.page(http.MethodGet, onTurn, access.ContextRead|access.EventsRead, 0,
 		s.ownSession, s.explain)
 	s.routes = append(s.routes, wire.Route{
-		Method: http.MethodGet, Path: root + "/sessions/{session_id}/events/{position}", Needs: access.EventsRead,
+		Method: http.MethodGet, Path: root + onSession + "/explain", Needs: access.ContextRead | access.EventsRead,
 		MayReach: s.ownSession, Handle: func(w http.ResponseWriter, r *http.Request) error {
 			policy(w.Header())
-			return s.wholeEvent(w, r)
+			return s.explainNth(w, r)
+		},
+	})
+	s.lives("/log", nil)
+	s.lives(onSession, s.ownSession)
+	s.file(onSession+"/events/{position}", s.wholeEvent)
+	s.file(onSession+"/export", s.export)
+	s.actions()
+	s.keeping()
+	if s.cfg.Chat != nil && s.cfg.Contexts != nil {
+		s.chats()
+	}
+}
+
+// chats adds the playground. A bound key has none.
+func (s *surface) chats() {
+	const needs = access.TurnsWrite | access.ContextRead
+	s.page(http.MethodGet, "/playground", needs, 0, nil, s.playground)
+	s.page(http.MethodPost, "/playground/prompt", needs, 0, nil, s.prompt)
+	for path, handle := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"/playground/send": s.send, "/playground/stream": s.stream,
+	} {
+		s.routes = append(s.routes, wire.Route{
+			Method: http.MethodPost, Path: root + path, Needs: needs, Long: liveTime, Handle: handle,
+		})
+	}
+}
+
+// lives adds the news for a page.
+func (s *surface) lives(path string, may mayReach) {
+	s.routes = append(s.routes, wire.Route{
+		Method: http.MethodGet, Path: root + path + "/live", Needs: access.EventsRead, MayReach: may, Long: liveTime,
+		Handle: s.live,
+	})
+}
+
+// file adds what a session's page links to beside pages: something of the log.
+func (s *surface) file(path string, handle func(http.ResponseWriter, *http.Request) error) {
+	s.routes = append(s.routes, wire.Route{
+		Method: http.MethodGet, Path: root + path, Needs: access.EventsRead, MayReach: s.ownSession,
+		Handle: func(w http.ResponseWriter, r *http.Request) error {
+			policy(w.Header())
+			return handle(w, r)
 		},
 	})
 }

@@ -57,6 +57,8 @@ var needs = map[string]access.Scopes{
 	"DELETE /v1/sessions/{session_id}":                       redacts,
 	"DELETE /v1/identities/{identity_id}":                    redacts,
 	"GET /v1/receipts/{id}":                                  redacts,
+	"GET /v1/receipts":                                       redacts,
+	"GET /v1/keys":                                           operates,
 	"POST /v1/retention":                                     operates,
 	"GET /v1/events":                                         follows,
 	"POST /v1/threads/{thread_id}/messages":                  writes | reads,
@@ -97,6 +99,7 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, r, model, nothing{}
 		c.Erasures, c.Receipts, c.Retention = nothing{}, nothing{}, nothing{}
 		c.Streams, c.Backups = operate.On(events), nothing{}
+		c.Keys = func() ([]access.Key, error) { return nil, nil }
 		c.LinkReader = contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})
 	}}, more...)...)
 	return s, model

@@ -64,6 +64,10 @@ func (nothing) Receipt(context.Context, string) (services.Receipt, error) {
 	return services.Receipt{}, services.ErrNoReceipt
 }
 
+func (nothing) Receipts(context.Context, services.ReceiptsAsk) (services.ReceiptPage, error) {
+	return services.ReceiptPage{}, nil
+}
+
 func (nothing) Sweep(context.Context) (services.Swept, error) {
 	return services.Swept{}, projections.ErrUnavailable
 }

@@ -19,8 +19,10 @@ func (a *surface) erasures() {
 		"Erase all sessions of an identity, also those linked later", unread).accepted())
 }
 
-// receipts adds the call that shows receipts.
+// receipts adds the calls that show receipts.
 func (a *surface) receipts() {
+	call(a, a.listReceipts, op("list-receipts", access.TurnsRedact, "GET /receipts",
+		"List the receipts of redactions and erasures, the newest first"))
 	call(a, a.receipt, op("get-receipt", access.TurnsRedact, "GET /receipts/{id}",
 		"See what an erasure has reached", notFound).boundsItself())
 }
@@ -87,6 +89,33 @@ type progressJSON struct {
 	Sessions     int      `json:"sessions,omitempty"`
 	SessionsDone int      `json:"sessions_done,omitempty"`
 	ETASeconds   *float64 `json:"eta_seconds" doc:"At the rate so far"`
+}
+
+// Bounds of a page of receipts.
+const (
+	defaultReceipts = 50
+	maxReceipts     = 200
+)
+
+type listReceiptsIn struct {
+	Limit  number `query:"limit" doc:"At most so many receipts; 50 by default, clamped to 200"`
+	Cursor string `query:"cursor" doc:"next_cursor of the page before"`
+}
+
+type receiptsJSON struct {
+	Receipts   []receiptJSON `json:"receipts" nullable:"false" doc:"Newest first; a page that is not the last may be short"`
+	NextCursor *string       `json:"next_cursor" doc:"For the next page; null at the end"`
+}
+
+func (a *surface) listReceipts(ctx context.Context, in *listReceiptsIn) (receiptsJSON, error) {
+	limit := defaultReceipts
+	if in.Limit > 0 {
+		limit = min(int(in.Limit), maxReceipts)
+	}
+	page, err := a.cfg.Receipts.Receipts(ctx, services.ReceiptsAsk{Limit: limit, Cursor: in.Cursor})
+	now := a.cfg.Now()
+	list := mapped(page.Receipts, func(r *services.Receipt) receiptJSON { return newReceiptJSON(r, now) })
+	return receiptsJSON{list, optional(&page.NextCursor)}, err
 }
 
 func (a *surface) receipt(ctx context.Context, in *receiptIn) (receiptJSON, error) {

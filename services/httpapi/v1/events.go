@@ -137,7 +137,7 @@ func (a *surface) events(w http.ResponseWriter, r *http.Request, in *eventsIn) e
 	}
 	out.out = a.wire.NewPatient(w, nil)
 	defer out.out.End()
-	out.may = a.wire.Still(r.Header, access.EventsRead)
+	out.may = a.wire.Still(r, access.EventsRead)
 	if err := out.run(ctx, a.wire.Heartbeat()); err != nil {
 		a.brokenOff(ctx, err, q.Follow, stream)
 	}

@@ -30,6 +30,7 @@ var (
 		"GET /v1/streams":                    "?replicas=1",
 		"POST /v1/streams":                   "?replicas=1",
 		"POST /v1/retention":                 "?dry_run=true",
+		"GET /v1/receipts":                   "?limit=5&cursor=0:9",
 	}
 	realBodies = map[string]string{
 		"POST /v1/sessions/{session_id}/turns": `{"request_id":"r","question_neutral":"Who is it?","question_translated":"Wer ist es?","translate_chat":true,"identity_id":"ada","pipeline_name":"p","consultant":"c","repository":"x","metadata":{"channel":"web","locale":"de"},` +

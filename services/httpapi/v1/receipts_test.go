@@ -2,12 +2,16 @@ package v1_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -22,6 +26,56 @@ func (f filed) Receipt(_ context.Context, id string) (services.Receipt, error) {
 	}
 	r.ID = id
 	return r, nil
+}
+
+func (f filed) Receipts(_ context.Context, ask services.ReceiptsAsk) (services.ReceiptPage, error) {
+	out := services.ReceiptPage{NextCursor: "0:3"}
+	if ask.Cursor == "0:3" {
+		out.NextCursor = ""
+	}
+	for _, id := range slices.Sorted(maps.Keys(f))[:ask.Limit] {
+		r, err := f.Receipt(context.Background(), id)
+		if err != nil {
+			return out, err
+		}
+		out.Receipts = append(out.Receipts, r)
+	}
+	return out, nil
+}
+
+func TestReceiptsAreListed(t *testing.T) {
+	t.Parallel()
+	s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		list := filed{}
+		for i := range 300 {
+			list[fmt.Sprintf("%03d", i)] = services.Receipt{SessionID: "s", TurnID: "t"}
+		}
+		c.Receipts = list
+	})
+	for query, want := range map[string]int{"": 50, "?limit=3": 3, "?limit=9999": 200} {
+		a := s.as("all", "GET", "/v1/receipts"+query, nil)
+		require.Equal(t, http.StatusOK, a.status)
+		require.Len(t, a.body["receipts"], want)
+		require.Equal(t, "0:3", a.body["next_cursor"])
+		require.Equal(t, s.as("all", "GET", "/v1/receipts/000", nil).body, a.body["receipts"].([]any)[0])
+	}
+	require.Nil(t, s.as("all", "GET", "/v1/receipts?cursor=0:3", nil).body["next_cursor"])
+}
+
+func TestKeysAreListedWithoutTheirSecrets(t *testing.T) {
+	t.Parallel()
+	ada := "ada"
+	s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Keys = func() ([]access.Key, error) {
+			return []access.Key{{Text: "SECRET", Prefix: "tl_abc", Name: "ops", Scopes: []string{"admin"},
+				IdentityID: &ada, State: "active"}}, nil
+		}
+	})
+	a := s.as("all", "GET", "/v1/keys", nil)
+	require.NotContains(t, string(a.raw), "SECRET")
+	require.Equal(t, map[string]any{"prefix": "tl_abc", "name": "ops", "scopes": []any{"admin"}, "identity_id": "ada",
+		"created_at": "0001-01-01T00:00:00Z", "expires_at": nil, "revoked_at": nil, "state": "active"},
+		a.body["keys"].([]any)[0])
 }
 
 // A key that is bound to an identity reads the receipts of that identity and of its

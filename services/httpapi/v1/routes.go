@@ -41,6 +41,7 @@ func (a *surface) declare() {
 	a.ofRole("chat", cfg.Chat != nil, a.chats)
 	a.ofRole("context", cfg.Events != nil, a.streams)
 	call(a, a.projections, op("list-projections", access.Admin, "GET /projections", "See how far the views are"))
+	call(a, a.keys, op("list-keys", access.Admin, "GET /keys", "List the API keys, without their secrets"))
 	a.operates()
 	if cfg.Keeper != nil {
 		a.keeping()

@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -170,7 +171,9 @@ type Config struct {
 	// Counts is nil where no Postgres is configured.
 	Counts services.TurnCounter
 	// Search is nil where no Postgres is configured.
-	Search      services.Searcher
+	Search services.Searcher
+	// Similar is nil where no index is configured.
+	Similar     services.SimilarTurns
 	Projections services.ProjectionReader
 	// Chat is nil if no model is configured.
 	Chat services.Chat
@@ -182,6 +185,8 @@ type Config struct {
 	MetadataKeys []string
 	// Keeper is nil if no view can be rebuilt.
 	Keeper services.ProjectionKeeper
+	// Keys lists the API keys without their secrets; nil if there is no file of keys.
+	Keys func() ([]access.Key, error)
 	// Streams and Backups are nil in a process that does not manage the log.
 	Streams StreamKeeper
 	Backups Backups

@@ -51,8 +51,8 @@ func (s *Surface) token(r *http.Request) (string, bool) {
 
 // Still returns a function for long calls. The function authenticates the caller again, and returns an error once the
 // caller would no longer be admitted.
-func (a *API) Still(h http.Header, needs access.Scopes) func(context.Context) error {
-	token, _ := bearer(h)
+func (a *API) Still(r *http.Request, needs access.Scopes) func(context.Context) error {
+	token, _ := CallOf(r.Context()).surface.token(r)
 	return func(ctx context.Context) error {
 		if a.cfg.Open {
 			return nil

@@ -32,6 +32,8 @@ type Config struct {
 	// localhost. Otherwise a web page in a browser on this machine could reach the API under a host name of the page's
 	// owner.
 	Open bool
+	// Origins are those whose web pages may call the surfaces that allow it, such as https://app.example.org.
+	Origins []string
 	// MaxRequests bounds the requests that are answered at the same time, MaxStreams the long ones among them; 1,024
 	// each by default. More are refused with ErrOverloaded.
 	MaxRequests, MaxStreams int
@@ -134,6 +136,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.finish(out, r, c, began)
 	h := w.Header()
 	h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
+	if a.preflight(out, r, c.surface) {
+		return
+	}
 	segments := segmentsOf(path)
 	t, allowed, err := a.router.find(r.Method, segments)
 	if err := cmp.Or(a.turnAway(r, t), err); err != nil {
@@ -150,7 +155,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // turnAway returns why a request is refused before its caller is known. t is the zero route if no route was found.
 func (a *API) turnAway(r *http.Request, t route) error {
 	// A page of another site may have made a browser send the request.
-	if a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
+	trusted := a.mayCall(r, CallOf(r.Context()).surface)
+	if !trusted && a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
 		return ErrForeign
 	}
 	if held := a.suspended.Load(); held != nil && !t.Public {

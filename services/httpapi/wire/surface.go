@@ -24,6 +24,8 @@ type Surface struct {
 	SafeText func(err error) string
 	// Token returns the token of a request's caller. Nil means the one in the header Authorization.
 	Token func(r *http.Request) (token string, ok bool)
+	// CORS lets web pages of Config.Origins call the surface.
+	CORS bool
 }
 
 // Route is one call of a surface.

@@ -144,8 +144,12 @@ func TestAnAnswerThatWasCutSaysSo(t *testing.T) {
 	}
 	require.Contains(t, last[1], `"finish_reason":"length"`)
 	turns := waitFinalized(t, p, "s", 2)
-	require.Empty(t, turns[0].(map[string]any)["metadata"])
-	require.Equal(t, map[string]any{"finish_reason": "length"}, turns[1].(map[string]any)["metadata"])
+	used := map[string]any{"input_tokens": 12.0, "cached_tokens": 5.0, "output_tokens": 7.0, "reasoning_tokens": 3.0}
+	require.Equal(t, map[string]any{"usage": used}, turns[0].(map[string]any)["metadata"])
+	require.Equal(t, map[string]any{"finish_reason": "length", "usage": used}, turns[1].(map[string]any)["metadata"])
+	code, explained, said := p.Run(t, "explain", "s", turns[1].(map[string]any)["turn_id"].(string))
+	require.Zero(t, code, said)
+	require.Contains(t, explained, "turnledger.turn.finalized.v1  (12 tokens in, 7 out)")
 }
 
 // TestEchoAnswersWithoutAKey holds that dev says that it is no real model.

@@ -54,6 +54,8 @@ var kinds = map[string]kind{
 	"DELETE /v1/sessions/{session_id}":                       tells,
 	"DELETE /v1/identities/{identity_id}":                    tells,
 	"GET /v1/receipts/{id}":                                  tells,
+	"GET /v1/receipts":                                       tells,
+	"GET /v1/keys":                                           tells,
 	"GET /v1/events":                                         shows,
 	"POST /v1/threads/{thread_id}/messages":                  tells,
 	"POST /v1/threads/{thread_id}/messages/stream":           tells,

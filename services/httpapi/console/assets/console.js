@@ -2,29 +2,184 @@
 "use strict";
 
 // A button beside each block of JSON that copies it.
-for (const block of document.querySelectorAll("pre.json")) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "copy";
-  button.textContent = "Copy";
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(block.textContent);
-      button.textContent = "Copied";
-    } catch {
-      button.textContent = "Select and copy by hand";
-    }
-  });
-  block.before(button);
+function addCopies(within) {
+  for (const block of within.querySelectorAll("pre.json")) {
+    if (block.previousElementSibling?.className === "copy") continue;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = "Copy";
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(block.textContent);
+        button.textContent = "Copied";
+      } catch {
+        button.textContent = "Select and copy by hand";
+      }
+    });
+    block.before(button);
+  }
 }
+addCopies(document);
 
 // An address that names a row opens it.
 function openNamed() {
   const row = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (row instanceof HTMLDetailsElement) {
-    row.open = true;
-    row.scrollIntoView({ block: "center" });
-  }
+  for (let e = row; e; e = e.parentElement) if (e instanceof HTMLDetailsElement) e.open = true;
+  if (row instanceof HTMLDetailsElement) row.scrollIntoView({ block: "center" });
 }
 addEventListener("hashchange", openNamed);
 openNamed();
+
+// plain is an element as the server sent it: without what people opened and what this script added.
+function plain(element) {
+  const copy = element.cloneNode(true);
+  for (const e of [copy, ...copy.querySelectorAll("details")]) e.removeAttribute("open");
+  for (const e of copy.querySelectorAll(".copy")) e.remove();
+  return copy.outerHTML;
+}
+
+// merge gives an element the children of a newer one. A child that is still the same stays, open as it is, and a child
+// that changed keeps what was open in it.
+function merge(old, fresh) {
+  if (plain(old) === plain(fresh)) return;
+  const had = new Map([...old.children].filter((e) => e.id).map((e) => [e.id, e]));
+  let at = old.firstChild;
+  for (const child of [...fresh.childNodes]) {
+    const before = had.get(child.id);
+    if (before && plain(before) === plain(child)) {
+      while (at && at !== before) at = remove(at);
+      if (at) {
+        at = at.nextSibling;
+        continue;
+      }
+    }
+    if (before) {
+      const opened = [before, ...before.querySelectorAll("details[open]")].filter((e) => e.open).map((e) => e.id);
+      for (const e of [child, ...child.querySelectorAll("details")]) if (e.id && opened.includes(e.id)) e.open = true;
+    }
+    old.insertBefore(document.adoptNode(child), at);
+    if (child.querySelectorAll) addCopies(child);
+  }
+  while (at) at = remove(at);
+}
+
+function remove(node) {
+  const next = node.nextSibling;
+  node.remove();
+  return next;
+}
+
+// refresh fetches a page, and merges what it has anew into this one.
+async function refresh(address) {
+  const answer = await fetch(address, { cache: "no-store" });
+  if (!answer.ok) {
+    location.reload(); // the page says why, or asks to sign in
+    return null;
+  }
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const focused = document.activeElement?.closest("[id]")?.id;
+  for (const part of document.querySelectorAll("[data-fresh]")) {
+    const fresh = page.getElementById(part.id);
+    if (fresh) merge(part, fresh);
+  }
+  if (focused && document.activeElement === document.body) document.getElementById(focused)?.focus();
+  return answer;
+}
+
+// Live rows: a stream tells of news, and then the page is fetched again, at most a few times a second.
+function follow(control) {
+  const button = control.querySelector("button");
+  const status = control.querySelector("[role=status]");
+  let paused = false, news = false, busy = false;
+  async function show() {
+    if (busy || paused || !news) return;
+    busy = true;
+    news = false;
+    try {
+      await refresh(location.href);
+    } catch {
+      // The server does not answer; the stream will tell when it does again.
+    }
+    setTimeout(() => { busy = false; show(); }, 300);
+  }
+  const source = new EventSource(control.dataset.live);
+  source.addEventListener("open", () => { status.textContent = paused ? "Paused" : "Live"; });
+  source.addEventListener("news", () => {
+    news = true;
+    if (paused) status.textContent = "Paused; there is more";
+    show();
+  });
+  source.addEventListener("ended", () => {
+    source.close();
+    location.reload();
+  });
+  source.addEventListener("error", () => { status.textContent = "Waiting for the server"; });
+  addEventListener("pagehide", () => source.close());
+  button.addEventListener("click", () => {
+    paused = !paused;
+    button.setAttribute("aria-pressed", String(paused));
+    status.textContent = paused ? "Paused" : "Live";
+    show();
+  });
+  control.hidden = false;
+}
+for (const control of document.querySelectorAll("[data-live]")) follow(control);
+
+// A page that says so is fetched again now and then while it is looked at.
+for (const part of document.querySelectorAll("[data-every]")) {
+  setInterval(() => {
+    if (document.visibilityState === "visible" && !part.contains(document.activeElement)) {
+      refresh(location.href).catch(() => {});
+    }
+  }, Number(part.dataset.every));
+}
+
+// A slider shows the page that it points to while it moves.
+for (const form of document.querySelectorAll("form[data-slide]")) {
+  const slider = form.querySelector("input[type=range]");
+  const told = form.querySelector("output");
+  let timer;
+  slider.addEventListener("input", () => {
+    told.textContent = slider.value;
+    clearTimeout(timer);
+    timer = setTimeout(async () => {
+      const answer = await refresh(form.getAttribute("action") + "?n=" + slider.value).catch(() => null);
+      if (answer) history.replaceState(null, "", answer.url);
+    }, 150);
+  });
+}
+
+// The playground shows an answer while it is made. A form that can't be sent like this is sent as any form is: the same
+// message again is answered with the same answer.
+async function ask(form) {
+  const said = document.getElementById("answer");
+  const text = said.querySelector(".text");
+  text.textContent = "";
+  said.hidden = false;
+  said.scrollIntoView({ block: "nearest" });
+  const answer = await fetch(form.dataset.chat, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+  if (!answer.headers.get("Content-Type").startsWith("text/event-stream")) throw new Error("no stream");
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) throw new Error("broken off");
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) {
+      const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(part) ?? [];
+      if (name === "delta") text.textContent += JSON.parse(data).text;
+      if (name === "failed") text.textContent += "\n" + JSON.parse(data).say;
+      if (name === "done") return location.assign(JSON.parse(data).page);
+      if (name === "failed") return null;
+    }
+  }
+}
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!form.dataset.chat || event.submitter?.hasAttribute("formaction")) return;
+  event.preventDefault();
+  for (const button of form.querySelectorAll("button")) button.disabled = true;
+  ask(form).catch(() => form.submit());
+});

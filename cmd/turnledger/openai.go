@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/models"
+	"github.com/turnledger/turnledger/services/httpapi/openai"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// keepItemKey sets the key of the ids of items, which all processes share. It can't be set by hand: with another one,
+// ids that clients hold would name nothing.
+func (a *app) keepItemKey(ctx context.Context) error {
+	key, err := a.notes.Once(ctx, "items.key", rand.Text)
+	if err != nil {
+		return fmt.Errorf("keep the key of the ids of items: %w", err)
+	}
+	a.itemKey = []byte(key)
+	return nil
+}
+
+// mountOpenAI adds OpenAI's API, which writes and reads through the ports of the native one.
+func (a *app) mountOpenAI(
+	api *httpwire.API, native v1.Config, reader services.SessionReader, builder services.ContextBuilder,
+) {
+	c := openai.Config{
+		SessionWrites: native.SessionWrites, Turns: native.Turns, Erasures: native.Erasures, Sessions: native.Sessions,
+		Lists: native.Lists, SessionAt: a.sessionAt, Key: a.itemKey, Strict: a.cfg.OpenAIStrict,
+		MaxBody: int64(a.cfg.OpenAIBody), Source: a.sourceOf, Rules: native.Rules,
+	}
+	if a.roles.has(roleAPI) {
+		c.Messages, c.Sessions = a.history, reader
+	}
+	if a.roles.has(roleChat) {
+		name := a.cfg.ModelName
+		if a.cfg.ModelURL == "" {
+			name = chat.Echo{}.Name()
+		}
+		c.Models = []string{name}
+		c.Responses = respond.New(respond.Config{
+			Turns: a.history, Log: a.store.Log, Sessions: reader, Contexts: builder, Answers: a.chatting, Model: a.model,
+			Count: a.tokens, IDs: items.Minter{Key: a.itemKey},
+		})
+		c.HostedTools = a.cfg.ModelAPI == models.Responses && a.cfg.ModelURL != ""
+	}
+	openai.Mount(api, c)
+}
+
+// sessionAt returns the session of the event at a position.
+func (a *app) sessionAt(ctx context.Context, at events.Position) (string, error) {
+	if at.Partition >= a.store.Log.Partitions() {
+		return "", nil
+	}
+	e, _, err := a.store.Log.At(ctx, at)
+	return e.SessionID, err
+}
+
+// sourceOf returns a hash of the address that a request came from, for the security audit.
+func (a *app) sourceOf(ctx context.Context) string {
+	host, _, err := net.SplitHostPort(httpwire.CallOf(ctx).Remote)
+	if err != nil {
+		return ""
+	}
+	return events.HashIP(a.hashKey, host)
+}

@@ -1,0 +1,211 @@
+package browser_test
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+)
+
+// started runs turnledger dev with the told session.
+func started(t testing.TB, env ...string) *stack.Process {
+	t.Helper()
+	program(t)
+	p := stack.Start(t, env, "dev", "--data-dir", stack.DataDir(t))
+	tell(t, p)
+	return p
+}
+
+// What is recorded while a session's page, or the log, is open appears on it; what was opened stays open, and the page
+// can be paused.
+func TestLiveRows(t *testing.T) {
+	t.Parallel()
+	p := started(t)
+	w := open(t, p.URL)
+	w.visit("/console/sessions/"+told, http.StatusOK)
+	w.until(`document.querySelector("[data-live] [role=status]").innerText === "Live"`)
+	w.click("#groups > details:last-child > summary")
+	w.eval(`window.kept = document.querySelector("#rows > article"), true`, nil)
+	p.RecordTurn(t, told, "live", "Is this live?", "It is.")
+	w.until(`document.querySelector("#rows").innerText.includes("It is.")`)
+	w.until(`document.querySelectorAll("#groups > details[open]").length === 1`)
+	same := false
+	w.eval(`kept === document.querySelector("#rows > article")`, &same)
+	require.True(t, same, "a row that did not change stays")
+	w.fits("live")
+	w.barriers("live")
+
+	w.click("[data-live] button")
+	p.RecordTurn(t, told, "paused", "And now?", "It waits.")
+	w.until(`document.querySelector("[data-live] [role=status]").innerText.includes("there is more")`)
+	require.NotContains(t, w.text("#rows"), "It waits.")
+	w.click("[data-live] button")
+	w.until(`document.querySelector("#rows").innerText.includes("It waits.")`)
+
+	w.visit("/console/log", http.StatusOK)
+	w.until(`document.querySelector("[data-live] [role=status]").innerText === "Live"`)
+	p.RecordTurn(t, "elsewhere", "r", "q", "a")
+	w.until(`document.querySelector("#tail").innerText.includes("elsewhere")`)
+}
+
+// The slider of an explanation moves over the session's turns by the keyboard alone, and the address follows.
+func TestTheSliderOfAnExplanation(t *testing.T) {
+	t.Parallel()
+	p := started(t)
+	w := open(t, p.URL)
+	w.visit("/console/sessions/"+told, http.StatusOK)
+	links := w.hrefs("article h3 a[href*='/turns/']")
+	w.visit(links[0], http.StatusOK)
+	require.Equal(t, "1", w.text("#nth"))
+	w.do(chromedp.Focus(chromedp.CSS("#n")), chromedp.KeyEvent(kb.ArrowRight))
+	w.until(`location.pathname !== "` + links[0] + `"`)
+	require.Equal(t, "2", w.text("#nth"))
+	require.Contains(t, w.text("#explained"), "What did he do there?")
+	require.Contains(t, w.text("#explained"), "tokens")
+	require.Contains(t, w.text("#explained tbody"), "shown")
+	var focused string
+	w.eval(`document.activeElement.id`, &focused)
+	require.Equal(t, "n", focused)
+	w.scripts(false)
+	w.visit("/console/sessions/"+told+"/explain?n=2", http.StatusOK)
+	require.Contains(t, w.text("#explained"), "What did he do there?")
+}
+
+// Each action by the keyboard and the forms of its page, without scripts too.
+func TestActions(t *testing.T) {
+	t.Parallel()
+	p := started(t)
+	for _, scripts := range []bool{true, false} {
+		w := open(t, p.URL)
+		w.scripts(scripts)
+		id := map[bool]string{true: "with", false: "without"}[scripts]
+		session := "/console/sessions/" + id
+		p.RecordTurn(t, id, "r1", "A first question", "A first answer")
+		p.RecordTurn(t, id, "r2", "An address", "My address")
+		p.LinkIdentity(t, id, "of "+id)
+		w.visit(session, http.StatusOK)
+		acts := w.hrefs(".acts a")
+		require.Len(t, acts, 6)
+
+		w.visit(acts[0], http.StatusOK) // correct
+		w.barriers("correct")
+		w.fill("#answer", "A better answer")
+		w.follow("form.act button", http.StatusOK)
+		require.Contains(t, w.text("article.earlier"), "A first answer")
+		require.Contains(t, w.text("article:not(.earlier)"), "A better answer")
+
+		w.visit(acts[4], http.StatusOK) // branch
+		w.follow("form.act button", http.StatusOK)
+		require.Contains(t, w.text("dl.facts"), "Branch of")
+
+		w.visit(acts[5], http.StatusOK) // redact
+		w.barriers("redact")
+		w.fits("redact")
+		require.Contains(t, w.text("main"), "My address")
+		w.click("input[name=sure]")
+		w.fill("#reason", "asked to")
+		w.follow("form.act button", http.StatusOK)
+		require.Contains(t, w.text("dl.facts"), "Requested")
+		require.Eventually(t, func() bool {
+			w.visit(w.path(), http.StatusOK)
+			return w.text("dl.facts .state-good") == "complete"
+		}, patience, lookEvery)
+		w.visit(session, http.StatusOK)
+		require.NotContains(t, w.text("body"), "My address")
+		require.Contains(t, w.text("article"), "This turn was redacted")
+
+		w.visit(session+"/describe", http.StatusOK)
+		w.barriers("describe")
+		w.fill("#title", "A title")
+		w.follow("form.act button", http.StatusOK)
+		require.Contains(t, w.text("dl.facts"), "A title")
+		w.visit(session+"/reset", http.StatusOK)
+		w.follow("form.act button", http.StatusOK)
+
+		w.visit("/console/identities/"+url.PathEscape("of "+id)+"/erase", http.StatusOK)
+		w.click("input[name=sure]")
+		w.follow("form.act button", http.StatusOK)
+		require.Eventually(t, func() bool {
+			w.visit(w.path(), http.StatusOK)
+			return w.text("dl.facts .state-good") == "complete"
+		}, patience, lookEvery)
+		w.visit(session, http.StatusNotFound)
+	}
+}
+
+// A view is rebuilt and compared in the console.
+func TestAViewIsRebuilt(t *testing.T) {
+	t.Parallel()
+	p := started(t)
+	w := open(t, p.URL)
+	generation := `[...document.querySelectorAll("#views tbody tr")].find(e => e.cells[0].innerText === "recent").cells[8].innerText`
+	w.visit("/console/views", http.StatusOK)
+	var before string
+	w.eval(generation, &before)
+	w.follow("a[href='/console/views/recent/rebuild']", http.StatusOK)
+	w.barriers("rebuild")
+	w.follow("form.act button", http.StatusOK)
+	require.Equal(t, "/console/views", w.path())
+	w.until(generation + ` !== "` + before + `"`) // the page fetches itself
+	w.follow("form[action='/console/views/recent/verify'] button", http.StatusOK)
+	require.Contains(t, w.text("main"), "No difference")
+	w.barriers("verified")
+}
+
+// Words that were said are found, and the query stands in no address.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	p := started(t)
+	w := open(t, p.URL)
+	w.visit("/console/search", http.StatusOK)
+	w.barriers("search")
+	w.fits("search")
+	w.fill("#query", "roses")
+	w.follow("form.filter button", http.StatusOK)
+	require.NotContains(t, w.path(), "roses")
+	require.Contains(t, w.text("article"), "roses")
+	w.barriers("hits")
+	w.follow("article h3 a", http.StatusOK)
+	require.Contains(t, w.path(), "/console/sessions/"+told)
+}
+
+// A message is sent and its answer appears while it is made; it is edited and asked again in branches. The prompt is
+// shown before anything is recorded.
+func TestPlayground(t *testing.T) {
+	t.Parallel()
+	m := stack.NewModel(t)
+	p := stack.Start(t, m.Env(), "dev", "--data-dir", stack.DataDir(t))
+	w := open(t, p.URL)
+	w.visit("/console/playground", http.StatusOK)
+	w.barriers("playground")
+	w.fits("playground")
+	w.fill("#thread_id", "played")
+	w.fill("#content", "Who are you?")
+	w.follow("button[formaction]", http.StatusOK)
+	require.Contains(t, w.text("main"), "What the model would be sent")
+	require.Equal(t, false, p.Get(t, "/v1/sessions/played")["found"], "nothing is recorded")
+	w.barriers("prompt")
+	w.click("#message button:not([formaction])")
+	w.until(`document.querySelector("#rows")?.innerText.includes("Who are you?")`)
+	require.Contains(t, w.path(), "thread_id=played")
+	require.Equal(t, float64(1), p.Get(t, "/v1/sessions/played")["turns"])
+	w.barriers("played")
+	w.follow(".acts a[href*='edit=']", http.StatusOK)
+	w.fill("#content", "Who am I?")
+	w.click("#message button:not([formaction])")
+	w.until(`!location.search.includes("thread_id=played") && document.querySelector("#rows")?.innerText.includes("Who am I?")`)
+	require.NotContains(t, w.text("#rows"), "Who are you?")
+	w.visit("/console/playground?thread_id=played", http.StatusOK)
+	w.click(".acts form button")
+	w.until(`!location.search.includes("thread_id=played") && document.querySelector("#rows")?.innerText.includes("Who are you?")`)
+	w.scripts(false)
+	w.visit("/console/playground?thread_id=played", http.StatusOK)
+	w.fill("#content", "Without scripts")
+	w.follow("#message button:not([formaction])", http.StatusOK)
+	require.Contains(t, w.text("#rows"), "Without scripts")
+}

@@ -1,0 +1,316 @@
+package conversation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// AddMessages asks to add messages to a session without naming turns. DecideAdd finds the turns that they belong to.
+type AddMessages struct {
+	SessionID, RequestID string
+	Messages             []AddedMessage
+	// Settings are those of the last fact, which asks a model with them: the turn's question takes no more messages.
+	Settings json.RawMessage
+	// After, above 0, is the last event that brought the session texts (State.LastText). If others came since, nothing
+	// is added.
+	After uint64
+	// Now decides whether an anonymous session was silent for too long.
+	Now time.Time
+}
+
+// AddedMessage is a message, clean of base64 data, with what a decision has to know of it.
+type AddedMessage struct {
+	JSON json.RawMessage
+	// Asks: it is part of a question. All else is part of an answer. ByUser: it asks, and the user says it.
+	Asks, ByUser bool
+	// Words is the text of a message of the user or the assistant.
+	Words string
+	// Answers is the turn that holds the call which the message answers; uuid.Nil if that is not known.
+	Answers uuid.UUID
+}
+
+// AddedAt is where a message was added: as which message of its half, whose first event is at the sequence Begun, or
+// where that is 0, is the fact Fact of the same append.
+type AddedAt struct {
+	Answer  bool
+	Begun   uint64
+	Fact    int
+	Message int
+}
+
+// Added is a decision on AddMessages. At holds the place of each message. Bases holds for each fact which message of
+// its half its first message is.
+type Added struct {
+	Decision
+	At    []AddedAt
+	Bases []int
+}
+
+const (
+	// longestRun bounds the messages of one question, and mostWords its text in bytes: with every message that extends
+	// it, an event repeats the text.
+	longestRun, mostWords = 64, 64 << 10
+	// mostInFact bounds the bytes of messages in one fact of several.
+	mostInFact = 512 << 10
+)
+
+// DecideAdd decides where messages belong, by these rules.
+//
+//   - A message that asks extends the question of the session's last turn if that is pending, else it opens a turn. So
+//     a run of them is one question.
+//   - Any other message answers: after a pending turn it finalizes it, after a finalized one it extends its answer. If
+//     it answers a call of an earlier turn, it extends the answer of that turn.
+//   - Messages that answer before any user has spoken, such as a greeting, are part of the first turn's question.
+//
+// All facts are one append, which expects the session's last sequence.
+func (s *State) DecideAdd(c AddMessages) Added {
+	switch {
+	case s.Erased != 0:
+		return Added{Decision: Decision{Err: ErrSessionErased}}
+	case !s.Found():
+		return Added{Decision: Decision{Err: ErrSessionNotFound}}
+	case c.After > 0 && s.LastText() != c.After:
+		return Added{Decision: Decision{Err: ErrWentOn}}
+	}
+	return s.Add(c)
+}
+
+// ErrWentOn: others have added to the session since.
+var ErrWentOn = errors.New("the session went on meanwhile")
+
+// LastText returns the sequence of the session's last event that brought its turns texts, or 0. What redacts a turn, or
+// describes the session, is none.
+func (s *State) LastText() (last uint64) {
+	for _, t := range s.Turns {
+		if _, _, inherited := s.Origin(t, 0); !inherited {
+			last = max(last, t.Last())
+		}
+	}
+	return last
+}
+
+// Add is DecideAdd for a session that need not exist yet.
+func (s *State) Add(c AddMessages) Added {
+	a := adding{AddMessages: c, state: s, turns: map[uuid.UUID]*growing{}}
+	if a.goes = s.goesOn(c.Now); a.goes != nil {
+		a.turns[a.goes.id] = a.goes
+	}
+	for i, m := range c.Messages {
+		a.add(i, m)
+	}
+	return a.added()
+}
+
+// goesOn returns the last turn, if it is one that may go on.
+func (s *State) goesOn(now time.Time) *growing {
+	if s.Expired(now) {
+		return nil
+	}
+	for _, t := range slices.Backward(s.Turns) {
+		if s.Shown(t) {
+			return s.growing(t)
+		}
+	}
+	return nil
+}
+
+// growing is a turn as the facts of an append leave it.
+type growing struct {
+	*Turn
+
+	id       uuid.UUID
+	pending  bool
+	spoken   bool // a user has spoken in it
+	opening  bool // no turn stands before it
+	question string
+	// count of the messages of the half that may go on, and the first event of that half.
+	count int
+	begun uint64
+	fact  int
+	// open is the fact of this append that takes further messages of the half; nil if there is none.
+	open *addedFact
+}
+
+func (s *State) growing(t *Turn) *growing {
+	g := &growing{
+		Turn: t, id: t.ID, pending: t.Status == Pending, count: int(t.messages), begun: t.Begun(events.HalfQuestion),
+		opening: len(s.Turns) == 1 && s.Fork().Root == "",
+	}
+	if !g.pending {
+		g.begun = t.Begun(events.HalfAnswer)
+	}
+	if q := t.Question; q != nil {
+		g.question, g.spoken = q.QuestionNeutral, !events.HasMessages(q.QuestionMessages) || hasUser(q.QuestionMessages)
+	}
+	return g
+}
+
+func hasUser(messages json.RawMessage) bool {
+	var list []struct{ Role string }
+	_ = json.Unmarshal(messages, &list) // messages were checked when they were recorded
+	return slices.ContainsFunc(list, func(m struct{ Role string }) bool { return m.Role == "user" })
+}
+
+// asking reports whether the question of the turn may be extended.
+func (g *growing) asking() bool {
+	known := g.Turn == nil || g.Turn.Question != nil
+	asked := g.Turn != nil && g.asked
+	return g.pending && known && !asked && g.count < longestRun && len(g.question) < mostWords
+}
+
+// adding is an append that grows message by message.
+type adding struct {
+	AddMessages
+
+	state *State
+	goes  *growing
+	// turns are those that messages were added to.
+	turns map[uuid.UUID]*growing
+	facts []*addedFact
+	at    []AddedAt
+}
+
+// addedFact is a fact that is not complete yet.
+type addedFact struct {
+	turn     *growing
+	id       uuid.UUID
+	request  string
+	starts   bool
+	half     events.Half
+	finishes bool
+	base     int
+	size     int
+	messages []json.RawMessage
+	words    string
+	settings json.RawMessage
+}
+
+func (a *adding) request(i int) string { return fmt.Sprintf("%s#%d", a.RequestID, i) }
+
+func (a *adding) add(i int, m AddedMessage) {
+	g := a.goes
+	switch {
+	case g == nil:
+		a.start(i, m)
+	case m.Asks && g.asking(), !m.Asks && g.pending && g.opening && !g.spoken && g.asking():
+		a.extend(i, m, g, events.HalfQuestion)
+	case m.Asks:
+		a.start(i, m)
+	default:
+		a.answer(i, m)
+	}
+}
+
+// start opens a turn.
+func (a *adding) start(i int, m AddedMessage) {
+	request := a.request(i)
+	g := &growing{
+		id: events.TurnID(a.SessionID, request), pending: true, fact: len(a.facts),
+		opening: len(a.state.Turns) == 0 && a.goes == nil && a.state.Fork().Root == "",
+	}
+	g.open = &addedFact{turn: g, id: g.id, request: request, starts: true, half: events.HalfQuestion}
+	a.facts, a.goes, a.turns[g.id] = append(a.facts, g.open), g, g
+	a.put(g, m)
+}
+
+// answer adds a message to the answer of the turn that goes on, or of the one that holds the call which it answers.
+func (a *adding) answer(i int, m AddedMessage) {
+	g := a.goes
+	if earlier := a.earlier(m.Answers); earlier != nil {
+		a.extend(i, m, earlier, events.HalfAnswer)
+		return
+	}
+	if !g.pending {
+		a.extend(i, m, g, events.HalfAnswer)
+		return
+	}
+	g.pending, g.count, g.begun, g.fact = false, 0, 0, len(a.facts)
+	g.open = &addedFact{turn: g, id: g.id, half: events.HalfAnswer, finishes: true}
+	a.facts = append(a.facts, g.open)
+	a.put(g, m)
+}
+
+// earlier returns a turn before the one that goes on, if its answer may be extended; else nil.
+func (a *adding) earlier(id uuid.UUID) *growing {
+	t := a.state.Turn(id)
+	if t == nil || id == a.goes.id || t.Status != Finalized || !a.state.Shown(t) {
+		return nil
+	}
+	if a.turns[id] == nil {
+		a.turns[id] = a.state.growing(t)
+	}
+	return a.turns[id]
+}
+
+// extend adds a message to a half of a turn, by a new fact if none is open.
+func (a *adding) extend(i int, m AddedMessage, g *growing, half events.Half) {
+	if g.open == nil || g.open.size+len(m.JSON) > mostInFact {
+		g.open = &addedFact{turn: g, id: g.id, request: a.request(i), half: half, base: g.count}
+		a.facts = append(a.facts, g.open)
+	}
+	a.put(g, m)
+}
+
+// put adds a message to the open fact of a turn.
+func (a *adding) put(g *growing, m AddedMessage) {
+	f := g.open
+	a.at = append(a.at, AddedAt{Answer: f.half == events.HalfAnswer, Begun: g.begun, Fact: g.fact, Message: g.count})
+	f.messages, f.size = append(f.messages, m.JSON), f.size+len(m.JSON)
+	g.count++
+	switch {
+	case f.half == events.HalfAnswer:
+		if m.Words != "" {
+			f.words = m.Words
+		}
+	case m.ByUser:
+		g.spoken = true
+		if m.Words != "" {
+			g.question = strings.TrimPrefix(g.question+"\n\n"+m.Words, "\n\n")
+			f.words = g.question
+		}
+	}
+}
+
+func (a *adding) added() Added {
+	out := Added{At: a.at, Decision: Decision{Expect: true}}
+	for i, f := range a.facts {
+		if i == len(a.facts)-1 {
+			f.settings = a.Settings
+		}
+		out.Facts, out.Bases = append(out.Facts, f.fact(a.SessionID)), append(out.Bases, f.base)
+	}
+	return out
+}
+
+// fact returns the complete fact.
+func (f *addedFact) fact(session string) events.Fact {
+	messages := encode(f.messages)
+	switch {
+	case f.starts:
+		return &events.TurnStarted{
+			TurnID: f.id, SessionID: session, RequestID: f.request,
+			Question: events.Question{QuestionNeutral: f.words, QuestionMessages: messages}, Settings: f.settings,
+		}
+	case f.finishes:
+		c := Finalize{
+			SessionID: session, TurnID: f.id, Answer: events.Answer{AnswerNeutral: f.words, AnswerMessages: messages},
+			Settings: f.settings,
+		}
+		return c.fact(f.turn.Turn != nil && f.turn.TranslateChat)
+	}
+	x := events.Extension{Half: f.half, Messages: messages}
+	if f.half == events.HalfQuestion {
+		x.QuestionNeutral = f.words
+	} else {
+		x.AnswerNeutral = f.words
+	}
+	return &events.TurnExtended{TurnID: f.id, SessionID: session, ExtensionID: f.request, Extension: x, Settings: f.settings}
+}

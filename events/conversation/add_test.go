@@ -1,0 +1,233 @@
+package conversation_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// adds is a session to which messages are added.
+type adds struct {
+	state *conversation.State
+	seq   uint64
+	time  time.Time
+	calls int
+	// at has the place of each message: where it was said to be added.
+	at map[string]conversation.AddedAt
+}
+
+func newAdds() *adds {
+	a := &adds{
+		state: conversation.New("s", conversation.Rules{SessionTTL: time.Hour}),
+		time:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), at: map[string]conversation.AddedAt{},
+	}
+	a.fold(&events.SessionDescribed{SessionID: "s", RequestID: "d"})
+	return a
+}
+
+func (a *adds) fold(f events.Fact) conversation.Change {
+	a.seq++
+	env, err := events.Encode(f, a.time)
+	if err != nil {
+		panic(err)
+	}
+	return a.state.Fold(events.Decode(env, events.Position{Seq: a.seq}, a.time))
+}
+
+// message reads "U text", "S text" (system), "A text" or "T text" (a tool's output), and "T>2 text" for an output whose
+// call is in the second turn.
+func (a *adds) message(line string) conversation.AddedMessage {
+	kind, text, _ := strings.Cut(line, " ")
+	kind, turn, found := strings.Cut(kind, ">")
+	role := map[string]string{"U": "user", "S": "system", "A": "assistant", "T": "tool"}[kind]
+	m := conversation.AddedMessage{
+		JSON: json.RawMessage(fmt.Sprintf(`{"role":%q,"content":%q}`, role, text)),
+		Asks: kind == "U" || kind == "S", ByUser: kind == "U",
+	}
+	if kind == "U" || kind == "A" {
+		m.Words = text
+	}
+	if found {
+		n := 0
+		_, _ = fmt.Sscan(turn, &n)
+		m.Answers = a.state.Turns[n-1].ID
+	}
+	return m
+}
+
+// add adds messages with one call, and notes where they were put.
+func (a *adds) add(t require.TestingT, lines ...string) conversation.Added {
+	a.calls++
+	c := conversation.AddMessages{SessionID: "s", RequestID: fmt.Sprint("r", a.calls), Now: a.time}
+	for _, line := range lines {
+		c.Messages = append(c.Messages, a.message(line))
+	}
+	d := a.state.DecideAdd(c)
+	require.NoError(t, d.Err)
+	require.True(t, d.Expect)
+	require.Len(t, d.At, len(lines))
+	require.Len(t, d.Bases, len(d.Facts))
+	first := a.seq + 1
+	for _, f := range d.Facts {
+		require.True(t, a.fold(f).Kind.ChangesView(), "%T", f)
+	}
+	for i, line := range lines {
+		at := d.At[i]
+		if at.Begun == 0 {
+			at.Begun = first + uint64(at.Fact)
+		}
+		a.at[line] = at
+	}
+	return d
+}
+
+// shown describes the turns: "q | a", with a text for each message and the neutral text behind it.
+func (a *adds) shown() (out []string) {
+	for _, t := range a.state.Turns {
+		line := half(t.Question.QuestionMessages, t.Question.QuestionNeutral)
+		if t.Answer != nil {
+			line += " | " + half(t.Answer.AnswerMessages, t.Answer.AnswerNeutral)
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func half(messages json.RawMessage, neutral string) string {
+	var list []struct{ Content string }
+	_ = json.Unmarshal(messages, &list)
+	var texts []string
+	for _, m := range list {
+		texts = append(texts, m.Content)
+	}
+	return strings.Join(texts, "+") + " (" + strings.ReplaceAll(neutral, "\n\n", "/") + ")"
+}
+
+// The rules by which messages become turns.
+func TestMessagesBecomeTurns(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		calls [][]string
+		want  []string
+	}{
+		"a question and its answer": {[][]string{{"U q"}, {"A a"}}, []string{"q (q) | a (a)"}},
+		"at once":                   {[][]string{{"U q", "A a", "U q2"}}, []string{"q (q) | a (a)", "q2 (q2)"}},
+		"a run is one question":     {[][]string{{"U a", "U b"}, {"U c"}}, []string{"a+b+c (a/b/c)"}},
+		"a system text in a run":    {[][]string{{"S s", "U b"}}, []string{"s+b (b)"}},
+		"it goes on":                {[][]string{{"U q", "A a"}, {"A b"}, {"T t"}}, []string{"q (q) | a+b+t (b)"}},
+		"a call, its output and the answer": {[][]string{{"U q"}, {"A "}, {"T t"}, {"A a"}, {"U n"}},
+			[]string{"q (q) | +t+a (a)", "n (n)"}},
+		"a late output": {[][]string{{"U q", "A call"}, {"U n", "A m"}, {"T>1 t", "A o", "T>1 u"}},
+			[]string{"q (q) | call+t+u (call)", "n (n) | m+o (o)"}},
+		"an output of nothing known": {[][]string{{"U q"}, {"T t"}}, []string{"q (q) | t ()"}},
+		"a greeting":                 {[][]string{{"A hello"}, {"U q"}, {"A a"}}, []string{"hello+q (q) | a (a)"}},
+		"a greeting at once":         {[][]string{{"S s", "A hello", "U q", "A a"}}, []string{"s+hello+q (q) | a (a)"}},
+		"a system text between":      {[][]string{{"U q", "A a"}, {"S s"}, {"A b"}}, []string{"q (q) | a (a)", "s () | b (b)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAdds()
+			for _, lines := range c.calls {
+				a.add(t, lines...)
+			}
+			require.Equal(t, c.want, a.shown())
+		})
+	}
+}
+
+// Every message stands where the decision said, in the order in which it was added, whatever else is done.
+func TestMessagesStandWhereTheyWereAdded(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a := newAdds()
+		for n := range rapid.IntRange(1, 8).Draw(t, "calls") {
+			var lines []string
+			for m := range rapid.IntRange(1, 5).Draw(t, "messages") {
+				kind := rapid.SampledFrom([]string{"U", "U", "S", "A", "A", "T"}).Draw(t, "kind")
+				if kind == "T" && len(a.state.Turns) > 0 {
+					kind = fmt.Sprint("T>", rapid.IntRange(1, len(a.state.Turns)).Draw(t, "turn"))
+				}
+				lines = append(lines, fmt.Sprintf("%s m%d-%d", kind, n, m))
+			}
+			a.add(t, lines...)
+			if last := a.state.Turns[len(a.state.Turns)-1]; rapid.IntRange(0, 4).Draw(t, "native") == 0 {
+				if last.Status == conversation.Pending {
+					a.fold(&events.TurnFinalized{TurnID: last.ID, SessionID: "s",
+						Answer: events.Answer{AnswerNeutral: "native"}})
+				}
+			}
+		}
+		for line, at := range a.at {
+			_, text, _ := strings.Cut(line, " ")
+			require.Equal(t, text, a.text(at), "%s %+v", line, at)
+		}
+	})
+}
+
+// text returns the text of the message at a place.
+func (a *adds) text(at conversation.AddedAt) string {
+	for _, t := range a.state.Turns {
+		var messages json.RawMessage
+		switch {
+		case at.Answer && t.Final == at.Begun:
+			messages = t.Answer.AnswerMessages
+		case !at.Answer && t.Started == at.Begun:
+			messages = t.Question.QuestionMessages
+		default:
+			continue
+		}
+		var list []struct{ Content string }
+		_ = json.Unmarshal(messages, &list)
+		return list[at.Message].Content
+	}
+	return "in no turn"
+}
+
+// A question does not grow for ever, and an event does not either.
+func TestRunsAreBounded(t *testing.T) {
+	t.Parallel()
+	a := newAdds()
+	var lines []string
+	for n := range 100 {
+		lines = append(lines, fmt.Sprint("U ", n))
+	}
+	a.add(t, lines...)
+	require.Len(t, a.state.Turns, 2)
+	require.Len(t, strings.Split(a.shown()[0], "+"), 64)
+
+	long := strings.Repeat("x", 300<<10)
+	d := a.add(t, "A "+long+"1", "A "+long+"2", "A "+long+"3")
+	require.Len(t, d.Facts, 3, "one that finalizes, and two that extend")
+	require.Equal(t, []int{0, 1, 2}, d.Bases)
+}
+
+// What a session that is not there, closed, reset or silent says to messages.
+func TestWhereMessagesAreNotAdded(t *testing.T) {
+	t.Parallel()
+	c := conversation.AddMessages{SessionID: "s", RequestID: "r"}
+	none := conversation.New("s", conversation.Rules{})
+	require.ErrorIs(t, none.DecideAdd(c).Err, conversation.ErrSessionNotFound)
+	a := newAdds()
+	a.add(t, "U q")
+	a.fold(&events.SessionReset{SessionID: "s", After: events.Position{Seq: a.seq}})
+	a.add(t, "U after the reset")
+	require.Len(t, a.state.Turns, 2, "what is hidden does not go on")
+	a.time = a.time.Add(2 * time.Hour)
+	a.add(t, "U after the silence")
+	require.Len(t, a.state.Turns, 3)
+	a.fold(&events.TurnRedacted{TurnID: a.state.Turns[2].ID, SessionID: "s"})
+	a.add(t, "U again")
+	require.Len(t, a.state.Turns, 4)
+	a.fold(&events.SessionErased{SessionID: "s", ReceiptID: "r"})
+	require.ErrorIs(t, a.state.DecideAdd(c).Err, conversation.ErrSessionErased)
+	require.Equal(t, uuid.Nil, conversation.AddedMessage{}.Answers)
+}

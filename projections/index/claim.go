@@ -1,0 +1,159 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
+)
+
+// claimed is the note of a partition's claim. The claim's revision guards the checkpoint: who claims fences all others.
+type claimed struct {
+	Epoch uint64 `json:"epoch"`
+	// Closed: a swap has fenced the runners, and may be about to put another generation in this one's place.
+	Closed bool `json:"closed,omitempty"`
+}
+
+// claim is a partition of a generation that this process writes. Its lock is held while it writes.
+type claim struct {
+	mu        sync.Mutex
+	of        pointer
+	partition int
+	epoch     uint64
+	notes     desk.Notes
+	revision  uint64
+	at        place
+	// doubtful is the sequence up to which objects may have been written before.
+	doubtful uint64
+	plans    *planner
+	// reuse names the collection that vectors are taken over from.
+	reuse string
+}
+
+// Claim implements projections.Sink, for the served generation.
+func (v *View) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
+	p, notes, err := v.ensure(ctx)
+	if err != nil {
+		return projections.Checkpoint{}, err
+	}
+	c, err := v.claim(ctx, p, notes, partition, admitReopening)
+	if err != nil {
+		return projections.Checkpoint{}, err
+	}
+	v.mu.Lock()
+	v.claims[partition] = c
+	v.mu.Unlock()
+	return c.at.checkpoint(p, partition, c.epoch), nil
+}
+
+// reopening says whether a claim may open a partition that a swap has closed.
+type reopening bool
+
+const admitReopening reopening = true
+
+func (v *View) claim(
+	ctx context.Context, p pointer, notes desk.Notes, partition int, may reopening,
+) (*claim, error) {
+	c := &claim{of: p, partition: partition, notes: notes, plans: newPlanner(&v.cfg, partition), reuse: p.collection().Name}
+	var now claimed
+	revision, err := notes.Read(ctx, p.key("claim", partition), &now)
+	if err == nil && now.Closed && may == admitReopening {
+		err = touch(ctx, notes, p)
+	}
+	if err == nil {
+		c.epoch = now.Epoch + 1
+		c.revision, err = notes.Write(ctx, p.key("claim", partition), claimed{Epoch: c.epoch}, revision)
+	}
+	if err != nil {
+		return nil, failed(fenced(err), "claim partition %d", partition)
+	}
+	if _, err := notes.Read(ctx, p.key("at", partition), &c.at); err != nil {
+		return nil, err
+	}
+	known, err := v.canary(ctx, p, partition)
+	if err != nil {
+		return nil, err
+	}
+	c.doubtful = c.at.Seq
+	c.at = c.at.back(known).take(c.epoch - 1)
+	if err := c.commit(ctx, c.at); err != nil {
+		return nil, err
+	}
+	// The canary goes back with the checkpoint, so that a store that loses it is noticed.
+	return c, v.putCanary(ctx, c, c.at.Seq)
+}
+
+// touch writes the pointer again, so that a swap that closed the generation begins anew. It fails if another generation
+// is served by now.
+func touch(ctx context.Context, notes desk.Notes, p pointer) error {
+	var now pointer
+	revision, err := notes.Read(ctx, pointerKey, &now)
+	if err == nil && now.Generation != p.Generation {
+		err = projections.ErrFenced
+	}
+	if err == nil {
+		err = notes.Commit(ctx, pointerKey, now, pointerKey, revision)
+	}
+	return err
+}
+
+// commit writes the checkpoint, unless another runner has claimed the partition.
+func (c *claim) commit(ctx context.Context, at place) error {
+	err := c.notes.Commit(ctx, c.of.key("at", c.partition), at, c.of.key("claim", c.partition), c.revision)
+	if err == nil {
+		c.at = at
+	}
+	return fenced(err)
+}
+
+// holds fails if another runner has claimed the partition.
+func (c *claim) holds(ctx context.Context) error {
+	var now claimed
+	revision, err := c.notes.Read(ctx, c.of.key("claim", c.partition), &now)
+	if err == nil && revision != c.revision {
+		err = projections.ErrFenced
+	}
+	return err
+}
+
+// fenced returns ErrFenced for a conflict of notes.
+func fenced(err error) error {
+	if errors.Is(err, jetlog.ErrConflict) {
+		return projections.ErrFenced
+	}
+	return err
+}
+
+// canaries is the namespace of the ids of canaries.
+var canaries = uuid.NewSHA1(uuid.NameSpaceOID, []byte("turnledger.index.canary"))
+
+// canaryID is the id of a partition's canary: an object without vectors that is written with each batch and carries the
+// batch's end. So a store that was restored from a copy, or has lost its last writes, tells how far it is.
+func canaryID(partition int) uuid.UUID {
+	return uuid.NewSHA1(canaries, []byte(strconv.Itoa(partition)))
+}
+
+// canary returns the sequence that the store knows of a partition; 0 if it knows none.
+func (v *View) canary(ctx context.Context, p pointer, partition int) (uint64, error) {
+	found, err := v.cfg.Store.ByID(ctx, p.collection().Name, []uuid.UUID{canaryID(partition)}, WithoutVectors)
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	return found[0].Started, nil
+}
+
+// putCanary writes the canary. The sequence stands in Started; Seq is 0, so that no canary counts as written late.
+func (v *View) putCanary(ctx context.Context, c *claim, seq uint64) error {
+	return v.cfg.Store.Put(ctx, c.of.collection().Name, []Object{{
+		TurnID: canaryID(c.partition), Partition: c.partition, Started: seq, Written: Written{Epoch: c.epoch},
+	}})
+}
+
+// isCanary reports whether an object is a canary and no turn.
+func isCanary(o *Object) bool { return o.SessionID == "" }

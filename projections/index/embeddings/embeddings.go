@@ -1,0 +1,232 @@
+// Package embeddings makes vectors of texts by an OpenAI-compatible endpoint (/v1/embeddings).
+package embeddings
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/projections/index"
+)
+
+// Config of a Client.
+type Config struct {
+	// URL of the API, including its version: https://api.openai.com/v1.
+	URL string
+	// Key may be empty.
+	Key string
+	// Name of the model. Dimensions of its vectors; 0 leaves them to the model.
+	Name       string
+	Dimensions int
+	// Timeout bounds one call; 20 s by default.
+	Timeout time.Duration
+	// Registry takes the metrics; nil: none.
+	Registry prometheus.Registerer
+}
+
+const (
+	// textsAtOnce and charsAtOnce bound the texts of one call.
+	textsAtOnce = 96
+	charsAtOnce = 200_000
+	// callsAtOnce bounds the calls in flight.
+	callsAtOnce = 4
+	// tries again after a call that may succeed later.
+	retries        = 2
+	defaultTimeout = 20 * time.Second
+)
+
+// Client of an endpoint. Safe for concurrent use.
+type Client struct {
+	cfg    Config
+	api    openai.Client
+	slots  chan struct{}
+	calls  *prometheus.CounterVec
+	tokens prometheus.Counter
+}
+
+var _ index.Embedder = (*Client)(nil)
+
+// New makes a client; it does no I/O.
+func New(cfg Config) *Client {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	options := []option.RequestOption{
+		option.WithBaseURL(strings.TrimSuffix(cfg.URL, "/") + "/"), option.WithMaxRetries(retries),
+		option.WithAPIKey(cfg.Key), option.WithRequestTimeout(cfg.Timeout), option.WithHTTPClient(keepAlive()),
+	}
+	if cfg.Key == "" {
+		options = append(options, option.WithHeaderDel("Authorization"))
+	}
+	c := &Client{
+		cfg: cfg, api: openai.NewClient(options...), slots: make(chan struct{}, callsAtOnce),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "turnledger_embeddings_calls_total", Help: "Calls of the embeddings endpoint, by outcome.",
+		}, []string{"outcome"}),
+		tokens: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "turnledger_embeddings_tokens_total", Help: "Tokens that the embeddings endpoint has counted.",
+		}),
+	}
+	if cfg.Registry != nil {
+		cfg.Registry.MustRegister(c.calls, c.tokens)
+	}
+	return c
+}
+
+// keepAlive returns an HTTP client that keeps a connection for each call in flight.
+func keepAlive() *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = callsAtOnce
+	return &http.Client{Transport: t}
+}
+
+// Model implements index.Embedder.
+func (c *Client) Model() string {
+	if c.cfg.Dimensions == 0 {
+		return c.cfg.Name
+	}
+	return c.cfg.Name + "/" + strconv.Itoa(c.cfg.Dimensions)
+}
+
+// Embed implements index.Embedder. All processes of a host may call the endpoint at once, but one client makes at most
+// four calls at a time.
+func (c *Client) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	out := make([][]float32, len(texts))
+	g, ctx := errgroup.WithContext(ctx)
+	for from := 0; from < len(texts); {
+		to := share(texts, from)
+		part, into := texts[from:to], out[from:to]
+		from = to
+		g.Go(func() error {
+			select {
+			case c.slots <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			defer func() { <-c.slots }()
+			return c.call(ctx, part, into)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, errors.Join(index.ErrEmbedder, err)
+	}
+	return out, nil
+}
+
+// share returns the end of the texts that one call takes.
+func share(texts []string, from int) int {
+	chars := 0
+	for to := from; to < len(texts); to++ {
+		if chars += len(texts[to]); to > from && (to-from == textsAtOnce || chars > charsAtOnce) {
+			return to
+		}
+	}
+	return len(texts)
+}
+
+func (c *Client) call(ctx context.Context, texts []string, into [][]float32) error {
+	p := openai.EmbeddingNewParams{
+		Model: c.cfg.Name, Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: texts},
+		EncodingFormat: openai.EmbeddingNewParamsEncodingFormatBase64,
+	}
+	if c.cfg.Dimensions > 0 {
+		p.Dimensions = openai.Int(int64(c.cfg.Dimensions))
+	}
+	var raw []byte
+	err := c.api.Post(ctx, "embeddings", p, &raw)
+	if err == nil {
+		err = c.read(raw, into)
+	}
+	if err != nil {
+		c.calls.WithLabelValues("failed").Inc()
+		return reason(err)
+	}
+	c.calls.WithLabelValues("done").Inc()
+	return nil
+}
+
+// answer is what an endpoint sends: vectors as base64, or as numbers from those that know no other form.
+type answer struct {
+	Data []struct {
+		Index     int             `json:"index"`
+		Embedding json.RawMessage `json:"embedding"`
+	} `json:"data"`
+	Usage struct {
+		TotalTokens float64 `json:"total_tokens"`
+	} `json:"usage"`
+}
+
+func (c *Client) read(raw []byte, into [][]float32) error {
+	var a answer
+	if json.Unmarshal(raw, &a) != nil {
+		return errForm
+	}
+	for _, d := range a.Data {
+		if d.Index < 0 || d.Index >= len(into) {
+			return errForm
+		}
+		v, err := vector(d.Embedding)
+		if err != nil {
+			return err
+		}
+		if c.cfg.Dimensions > 0 && len(v) != c.cfg.Dimensions {
+			return fmt.Errorf("the endpoint's vectors have %d dimensions, and not the %d of TURNLEDGER_EMBED_DIMENSIONS",
+				len(v), c.cfg.Dimensions)
+		}
+		into[d.Index] = v
+	}
+	for _, v := range into {
+		if len(v) == 0 {
+			return errForm
+		}
+	}
+	c.tokens.Add(a.Usage.TotalTokens)
+	return nil
+}
+
+var errForm = errors.New("the endpoint's answer has another form than that of /v1/embeddings")
+
+func vector(raw json.RawMessage) (out []float32, err error) {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		if json.Unmarshal(raw, &out) != nil {
+			return nil, errForm
+		}
+		return out, nil
+	}
+	packed, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(packed)%4 != 0 {
+		return nil, errForm
+	}
+	out = make([]float32, len(packed)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(packed[4*i:]))
+	}
+	return out, nil
+}
+
+// reason reduces an error to what an operator needs: the endpoint's own words may repeat a text.
+func reason(err error) error {
+	var refused *openai.Error
+	switch {
+	case errors.As(err, &refused):
+		return fmt.Errorf("the endpoint answered with status %d", refused.StatusCode)
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("the endpoint did not answer in time")
+	default:
+		return err
+	}
+}

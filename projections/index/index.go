@@ -1,0 +1,169 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
+)
+
+// Name of the view.
+const Name = "index"
+
+// Config of a View.
+type Config struct {
+	Store    Store
+	Embedder Embedder
+	// Notes keep the checkpoints.
+	Notes desk.Notes
+	// Log is read where a batch does not hold all of a turn.
+	Log        projections.LogReader
+	Partitions int
+	Rules      conversation.Rules
+	// Anonymous: turns of sessions without an identity are in the index, too.
+	Anonymous bool
+	// MaxChars bounds the characters of a half that its vector is made of; 8,000 by default.
+	MaxChars int
+	// Erased returns the position up to which the log itself has forgotten what was erased. A generation that begins
+	// there holds no text that was erased before. nil: nothing is known.
+	Erased func(ctx context.Context, partition int) (events.Position, error)
+	// Registry takes the metrics; nil: none.
+	Registry prometheus.Registerer
+	Logger   *slog.Logger
+	// Now is the clock by which marks are old enough to go back to; time.Now by default.
+	Now func() time.Time
+}
+
+const defaultMaxChars = 8000
+
+// View is the index of one log. Safe for concurrent use.
+type View struct {
+	cfg     Config
+	metrics *metrics
+	mu      sync.Mutex
+	// claims are the partitions that this process has claimed last.
+	claims map[int]*claim
+	// embedAgain is when the embedder is asked again after it failed.
+	embedAgain time.Time
+}
+
+var (
+	_ projections.View        = (*View)(nil)
+	_ projections.Rebuildable = (*View)(nil)
+)
+
+// New makes a view; it does no I/O.
+func New(cfg Config) *View {
+	cfg.MaxChars = cmp.Or(cfg.MaxChars, defaultMaxChars)
+	cfg.Rules.Slim = false
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &View{cfg: cfg, metrics: newMetrics(cfg.Registry), claims: map[int]*claim{}}
+}
+
+// Name implements projections.View.
+func (v *View) Name() string { return Name }
+
+// Prepare makes the first generation if there is none, for a process that feeds the view.
+func (v *View) Prepare(ctx context.Context) error {
+	_, _, err := v.ensure(ctx)
+	return err
+}
+
+// Look fails while there is no generation to read, for a process that only reads.
+func (v *View) Look(ctx context.Context) error {
+	p, _, err := v.served(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = v.holds(ctx, p)
+	return err
+}
+
+// Served implements projections.View.
+func (v *View) Served(ctx context.Context) (projections.Served, error) {
+	notes := v.cfg.Notes
+	p, _, err := v.pointer(ctx, notes)
+	if err != nil || p.Generation == 0 {
+		return projections.Served{}, err
+	}
+	out := projections.Served{Store: p.Store, Generation: p.Generation}
+	for k := range v.cfg.Partitions {
+		var at place
+		revision, err := notes.Read(ctx, p.key("at", k), &at)
+		if err != nil {
+			return out, err
+		}
+		if revision != 0 {
+			out.At = append(out.At, at.checkpoint(p, k, 0))
+		}
+	}
+	return out, nil
+}
+
+// Applied implements projections.Projection. It goes by the checkpoint and by what the store itself still knows, so
+// that a store that has lost objects is further back than it was, and is filled again.
+func (v *View) Applied(ctx context.Context, partition int) (events.Position, error) {
+	out := events.Position{Partition: partition}
+	p, notes, err := v.served(ctx)
+	if err != nil {
+		return out, err
+	}
+	if there, err := v.holds(ctx, p); err != nil || !there {
+		return out, err
+	}
+	var at place
+	if _, err := notes.Read(ctx, p.key("at", partition), &at); err != nil {
+		return out, err
+	}
+	known, err := v.canary(ctx, p, partition)
+	out.Seq = min(at.Seq, known)
+	return out, err
+}
+
+// served returns the pointer to the served generation. It fails with ErrUnavailable while there is none.
+func (v *View) served(ctx context.Context) (pointer, desk.Notes, error) {
+	notes := v.cfg.Notes
+	p, _, err := v.pointer(ctx, notes)
+	if err == nil && p.Generation == 0 {
+		err = projections.Unavailable(errNone)
+	}
+	return p, notes, err
+}
+
+var errNone = errors.New("no process with the role index has made the index yet")
+
+// holds reports whether the store has the collection of a generation, and not one that it made by itself.
+func (v *View) holds(ctx context.Context, p pointer) (bool, error) {
+	all, err := v.cfg.Store.List(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, c := range all {
+		if c == p.collection() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func failed(err error, attempted string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("index: %s: %w", fmt.Sprintf(attempted, args...), err)
+}

@@ -1,0 +1,133 @@
+// Package indextest is the suite that each store of an index passes: the view on the store holds what the log says,
+// whoever writes it and whatever happens meanwhile.
+package indextest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/index"
+	"github.com/turnledger/turnledger/projections/index/embeddings"
+	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
+	"github.com/turnledger/turnledger/projections/rebuild"
+	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/projections/viewtest"
+)
+
+// Rules of the logs in tests.
+var Rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+
+// World is a log with an index on a store.
+type World struct {
+	Log      *jetlog.Log
+	Store    index.Store
+	Endpoint *embeddingstest.Endpoint
+	Notes    desk.Notes
+}
+
+// NewWorld makes an empty log, for a store.
+func NewWorld(t testing.TB, store index.Store, partitions int) *World {
+	t.Helper()
+	log := natstest.Log(t, partitions)
+	notes, err := log.Notes(t.Context())
+	require.NoError(t, err)
+	return &World{Log: log, Store: store, Endpoint: embeddingstest.Start(t), Notes: notes}
+}
+
+// Config returns the configuration of a view.
+func (w *World) Config() index.Config {
+	return index.Config{
+		Store: w.Store, Log: w.Log, Partitions: w.Log.Partitions(), Rules: Rules,
+		Notes:    w.Notes,
+		Embedder: embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash", Dimensions: 64}),
+	}
+}
+
+// Open makes a view, as a process does that feeds it.
+func (w *World) Open(t testing.TB, change ...func(*index.Config)) *index.View {
+	t.Helper()
+	cfg := w.Config()
+	for _, c := range change {
+		c(&cfg)
+	}
+	v := index.New(cfg)
+	require.NoError(t, v.Prepare(t.Context()))
+	return v
+}
+
+// Feed feeds a view until the test ends, or stop is called.
+func (w *World) Feed(t testing.TB, v projections.Projection) (stop func()) {
+	t.Helper()
+	r := runner.New(w.Log, v, runner.Config{
+		Rules: Rules, Feeding: runner.Feeding{MaxBatch: 50}, Pause: 20 * time.Millisecond, Beat: 50 * time.Millisecond,
+	})
+	return natstest.Run(t, r.Run)
+}
+
+// CaughtUp waits until a view has applied all of the log.
+func (w *World) CaughtUp(t testing.TB, v projections.View) {
+	t.Helper()
+	require.Eventually(t, func() bool { return viewtest.CaughtUp(t, w.Log, v) }, time.Minute, 5*time.Millisecond)
+}
+
+// Differences verifies a view, and returns what differs from the log.
+func (w *World) Differences(t testing.TB, v *index.View) (out []projections.Difference) {
+	t.Helper()
+	_, err := rebuild.NewVerification(w.Log, v, rebuild.Config{Rules: Rules}).Run(t.Context(), 0,
+		func(d projections.Difference) error {
+			out = append(out, d)
+			return nil
+		})
+	require.NoError(t, err)
+	return out
+}
+
+// Rebuild rebuilds a view.
+func (w *World) Rebuild(t testing.TB, v *index.View) {
+	t.Helper()
+	r, err := rebuild.Begin(t.Context(), w.Log, v, v, rebuild.Config{Rules: Rules})
+	require.NoError(t, err)
+	require.NoError(t, r.Run(t.Context()))
+}
+
+// Append appends facts, each by itself.
+func (w *World) Append(t testing.TB, facts ...events.Fact) events.Position {
+	t.Helper()
+	return natstest.Append(t, w.Log, facts...)
+}
+
+// Turn returns the facts of a finalized turn.
+func Turn(session, request, question, answer string) []events.Fact {
+	id := events.TurnID(session, request)
+	return []events.Fact{
+		&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
+			Question: events.Question{QuestionNeutral: question}},
+		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: answer}},
+	}
+}
+
+// Linked returns the fact that links a session.
+func Linked(session, identity string) events.Fact {
+	return &events.SessionLinked{SessionID: session, IdentityID: identity}
+}
+
+// Found returns the turns that are nearest to a question, with an identity or without.
+func (w *World) Found(t testing.TB, v *index.View, question, identity string) (ids []string) {
+	t.Helper()
+	near, _, err := v.Nearest(t.Context(), projections.QuestionHalf, index.Near{
+		Vector: embeddingstest.Vector(question, 64), Limit: 10, Filter: index.Filter{IdentityID: identity},
+	})
+	require.NoError(t, err)
+	for _, n := range near {
+		ids = append(ids, n.TurnID.String())
+	}
+	return ids
+}

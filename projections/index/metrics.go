@@ -1,0 +1,24 @@
+package index
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type metrics struct {
+	vectors *prometheus.CounterVec
+	swept   *prometheus.CounterVec
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		vectors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "turnledger_index_vectors_total", Help: "Vectors of halves of turns, made by the embedder or taken over.",
+		}, []string{"how"}),
+		swept: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "turnledger_index_swept_total",
+			Help: "Objects and collections that a sweep has put right: late writes, missing vectors, left collections.",
+		}, []string{"what"}),
+	}
+	if r != nil {
+		r.MustRegister(m.vectors, m.swept)
+	}
+	return m
+}

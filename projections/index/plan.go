@@ -1,0 +1,182 @@
+package index
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// planner turns batches of one partition into changes of objects. Not safe for concurrent use.
+type planner struct {
+	cfg       *Config
+	partition int
+	// questions of turns that have no answer yet, so that the log need not be read for them.
+	questions *simplelru.LRU[uuid.UUID, *events.Question]
+}
+
+// heldQuestions bounds the questions that a planner holds.
+const heldQuestions = 5000
+
+func newPlanner(cfg *Config, partition int) *planner {
+	held, err := simplelru.NewLRU[uuid.UUID, *events.Question](heldQuestions, nil)
+	if err != nil {
+		panic(err) // the size is a constant
+	}
+	return &planner{cfg, partition, held}
+}
+
+// changes are what a batch does to objects, each in its last state: an object that is written, or nil for one that is
+// deleted. Order has each id once.
+type changes struct {
+	objects map[uuid.UUID]*Object
+	order   []uuid.UUID
+	// deleted is the sequence of the last event that deletes an object.
+	deleted uint64
+}
+
+func (c *changes) put(o Object) { c.set(o.TurnID, &o) }
+
+func (c *changes) drop(id uuid.UUID, at events.Position) {
+	c.set(id, nil)
+	c.deleted = max(c.deleted, at.Seq)
+}
+
+func (c *changes) set(id uuid.UUID, o *Object) {
+	if c.objects == nil {
+		c.objects = map[uuid.UUID]*Object{}
+	}
+	if _, known := c.objects[id]; !known {
+		c.order = append(c.order, id)
+	}
+	c.objects[id] = o
+}
+
+// split returns what is written and what is deleted.
+func (c *changes) split() (written []Object, deleted []uuid.UUID) {
+	for _, id := range c.order {
+		if o := c.objects[id]; o != nil {
+			written = append(written, *o)
+		} else {
+			deleted = append(deleted, id)
+		}
+	}
+	return written, deleted
+}
+
+// plan returns the changes of a run of events.
+func (p *planner) plan(ctx context.Context, run []projections.Judged) (*changes, error) {
+	out := &changes{}
+	for i := range run {
+		if err := p.apply(ctx, out, &run[i]); err != nil {
+			return nil, failed(err, "event %s", run[i].Position)
+		}
+	}
+	return out, nil
+}
+
+func (p *planner) apply(ctx context.Context, out *changes, e *projections.Judged) error {
+	wanted, t := e.Head.Identity != "" || p.cfg.Anonymous, e.Change.Turn
+	switch e.Change.Kind {
+	case conversation.Started:
+		if wanted {
+			p.questions.Add(t.ID, t.Question)
+		}
+	case conversation.Answered:
+		if wanted {
+			return p.answer(ctx, out, e)
+		}
+	case conversation.WasExtended:
+		p.questions.Remove(t.ID)
+		if wanted && t.Status == conversation.Finalized {
+			return p.reread(ctx, out, e, func(of *conversation.Turn) bool { return of.ID == t.ID })
+		}
+	case conversation.Corrected:
+		out.drop(e.Change.Turns[0].ID, e.Position)
+		if wanted {
+			p.put(out, e, t)
+		}
+	case conversation.Linked:
+		if !e.First {
+			return p.backfill(ctx, out, e)
+		}
+	case conversation.TurnGone, conversation.Erased:
+		for _, t := range e.Change.Turns {
+			p.questions.Remove(t.ID)
+			out.drop(t.ID, e.Position)
+		}
+		if e.Change.NewBoundary && e.Head.Identity != "" {
+			// The link had taken a gap for a silence. The redaction shows that there was none.
+			return p.backfill(ctx, out, e)
+		}
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Reset, conversation.Described,
+		conversation.Summarized, conversation.Forked, conversation.Branched, conversation.Refused, conversation.Noted:
+	}
+	return nil
+}
+
+// answer puts a turn that has its answer now.
+func (p *planner) answer(ctx context.Context, out *changes, e *projections.Judged) error {
+	t := *e.Change.Turn
+	if q, held := p.questions.Get(t.ID); held {
+		p.questions.Remove(t.ID)
+		t.Question = q
+	} else {
+		return p.reread(ctx, out, e, func(of *conversation.Turn) bool { return of.ID == t.ID })
+	}
+	p.put(out, e, &t)
+	return nil
+}
+
+// backfill puts the session's turns after its boundary, which are new to the index, or have an identity from now on.
+func (p *planner) backfill(ctx context.Context, out *changes, e *projections.Judged) error {
+	return p.reread(ctx, out, e, func(t *conversation.Turn) bool { return t.Place > e.Head.Boundary })
+}
+
+// reread reads the session as it is at an event, and puts those of its turns that are chosen.
+func (p *planner) reread(
+	ctx context.Context, out *changes, e *projections.Judged, chosen func(*conversation.Turn) bool,
+) error {
+	s, err := p.cfg.session(ctx, e.SessionID, e.Position.Seq)
+	if err != nil {
+		return err
+	}
+	for _, t := range s.Turns {
+		if chosen(t) {
+			p.put(out, e, t)
+		}
+	}
+	return nil
+}
+
+// session folds a session, with texts, up to a sequence of its partition.
+func (c *Config) session(ctx context.Context, id string, upTo uint64) (*conversation.State, error) {
+	s, err := conversation.Folded(id, c.Rules, c.Log.Session(ctx, id, 0, upTo))
+	return s, failed(err, "read a session")
+}
+
+// put writes a turn, if it is finalized. A turn whose text has left the log is one that a later event redacts.
+func (p *planner) put(out *changes, e *projections.Judged, t *conversation.Turn) {
+	if o, ok := p.cfg.object(e.SessionID, e.Head.Identity, p.partition, t); ok {
+		o.Seq = e.Position.Seq
+		out.put(o)
+	}
+}
+
+// object makes the object of a turn, and reports whether the turn has one.
+func (c *Config) object(session, identity string, partition int, t *conversation.Turn) (o Object, ok bool) {
+	q, a := t.Question, t.Answer
+	if t.Status != conversation.Finalized || q == nil || a == nil {
+		return o, false
+	}
+	return Object{
+		TurnID: t.ID, SessionID: session, IdentityID: identity, Partition: partition, Started: t.Started,
+		Version: t.Version, CreatedAt: t.CreatedAt, PipelineName: q.PipelineName, Consultant: q.Consultant,
+		Repository: q.Repository, Question: c.half(q.QuestionNeutral, q.QuestionTranslated),
+		Answer: c.half(a.AnswerNeutral, a.AnswerTranslated),
+	}, true
+}

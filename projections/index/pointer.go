@@ -1,0 +1,189 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
+)
+
+// pointer is the note of the served generation.
+type pointer struct {
+	// Store is drawn for each store that was empty when it was met.
+	Store      string `json:"store"`
+	Generation uint64 `json:"generation"`
+	// Last is the highest number of a generation that was ever begun; no number is used twice.
+	Last uint64 `json:"last"`
+	// Model made the vectors.
+	Model string `json:"model"`
+	// Clean are the positions up to which nothing that was erased has ever been in this generation's files.
+	Clean   []uint64  `json:"clean,omitempty"`
+	BegunAt time.Time `json:"begun_at"`
+}
+
+const pointerKey = "index.served"
+
+func (p pointer) key(kind string, partition int) string {
+	return fmt.Sprintf("index.%s.%s.%d.%d", kind, p.Store, p.Generation, partition)
+}
+
+// collection of the generation. Its mark tells it from a collection that the store made by itself at a late write.
+func (p pointer) collection() Collection {
+	return Collection{
+		Name: fmt.Sprintf("%s%s_%06d", Prefix, p.Store[:8], p.Generation),
+		Mark: "Turnledger's index of turns, store " + p.Store + ", generation " + strconv.FormatUint(p.Generation, 10),
+	}
+}
+
+// pointer reads the pointer; its generation is 0 if there is none.
+func (v *View) pointer(ctx context.Context, notes desk.Notes) (p pointer, revision uint64, err error) {
+	revision, err = notes.Read(ctx, pointerKey, &p)
+	return p, revision, failed(err, "read which generation is served")
+}
+
+// ensure returns the served generation. If the store does not have its collection, ensure begins an empty one in its
+// place: the log fills it.
+func (v *View) ensure(ctx context.Context) (pointer, desk.Notes, error) {
+	notes := v.cfg.Notes
+	for {
+		p, revision, err := v.pointer(ctx, notes)
+		if err != nil {
+			return p, nil, err
+		}
+		if p.Generation != 0 {
+			if there, err := v.holds(ctx, p); err != nil || there {
+				return p, notes, err
+			}
+			v.cfg.Logger.Warn("the store lacks the index, which is filled again from the log", "generation", p.Generation)
+		}
+		n := pointer{
+			Store: uuid.NewString(), Generation: p.Last + 1, Last: p.Last + 1, Model: v.cfg.Embedder.Model(),
+			BegunAt: v.cfg.Now().UTC(),
+		}
+		if n.Clean, err = v.clean(ctx); err != nil {
+			return p, nil, err
+		}
+		if err := v.cfg.Store.Create(ctx, n.collection()); err != nil {
+			return p, nil, err
+		}
+		err = notes.Commit(ctx, pointerKey, n, pointerKey, revision)
+		if errors.Is(err, jetlog.ErrConflict) {
+			err = v.cfg.Store.Drop(ctx, n.collection().Name) // another process was faster
+			if err == nil {
+				continue
+			}
+		}
+		if err == nil {
+			err = v.cfg.Store.Serve(ctx, n.collection().Name)
+		}
+		return n, notes, failed(err, "begin a generation")
+	}
+}
+
+// clean returns the positions up to which the log has forgotten what was erased.
+func (v *View) clean(ctx context.Context) (out []uint64, err error) {
+	for k := range v.cfg.Partitions {
+		at := events.Position{}
+		if v.cfg.Erased != nil {
+			if at, err = v.cfg.Erased(ctx, k); err != nil {
+				return nil, failed(err, "ask how far the log has forgotten what was erased")
+			}
+		}
+		out = append(out, at.Seq)
+	}
+	return out, nil
+}
+
+// Files returns the position up to which no file of the store holds what was erased: that of the served generation's
+// begin, once no other collection of the index is left.
+func (v *View) Files(ctx context.Context, partition int) (events.Position, error) {
+	out := events.Position{Partition: partition}
+	p, _, err := v.served(ctx)
+	if err != nil {
+		return out, err
+	}
+	all, err := v.cfg.Store.List(ctx)
+	if err == nil && len(all) == 1 && all[0] == p.collection() && partition < len(p.Clean) {
+		out.Seq = p.Clean[partition]
+	}
+	return out, err
+}
+
+// place is the note of a partition's checkpoint.
+type place struct {
+	Created time.Time `json:"stream_created"`
+	mark
+	// Deleted is the sequence of the last event that deleted an object, whose bytes may still be in the store's files.
+	Deleted uint64 `json:"deleted,omitempty"`
+	// Marks are former checkpoints: the newest one that is older than flushed, and all younger ones.
+	Marks []mark `json:"marks,omitempty"`
+	// Floors bound what runners that were taken over may have written, by their epochs.
+	Floors []Written `json:"floors,omitempty"`
+}
+
+// mark is a checkpoint with the time at which it was written.
+type mark struct {
+	Seq     uint64    `json:"seq"`
+	EventID string    `json:"event_id,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+func (p place) checkpoint(of pointer, partition int, epoch uint64) projections.Checkpoint {
+	return projections.Checkpoint{
+		Partition: partition, Created: p.Created, Seq: p.Seq, EventID: p.EventID, Epoch: epoch, Store: of.Store,
+		Generation: of.Generation,
+	}
+}
+
+const (
+	// flushed is the age from which a store has surely written to the disk what it acknowledged, with room: Weaviate
+	// does so within a minute.
+	flushed = 2 * time.Minute
+	// markEvery is the least time between two marks.
+	markEvery = 15 * time.Second
+	// mostFloors bounds the floors of a place.
+	mostFloors = 32
+)
+
+// forward moves a place to a checkpoint.
+func (p place) forward(to projections.Checkpoint, now time.Time) place {
+	if n := len(p.Marks); n == 0 || now.Sub(p.Marks[n-1].At) >= markEvery {
+		p.Marks = append(slices.Clip(p.Marks), p.mark)
+	}
+	for len(p.Marks) > 1 && now.Sub(p.Marks[1].At) >= flushed {
+		p.Marks = p.Marks[1:]
+	}
+	p.Created, p.mark = to.Created, mark{to.Seq, to.EventID, now}
+	return p
+}
+
+// back moves a place to its newest mark that the store has surely kept, and not beyond a position that the store knows.
+func (p place) back(known uint64) place {
+	last := p.At
+	for len(p.Marks) > 0 && (p.Seq > known || last.Sub(p.At) < flushed) {
+		n := len(p.Marks) - 1
+		p.mark, p.Marks = p.Marks[n], p.Marks[:n]
+	}
+	if p.Seq > known {
+		p.mark, p.Marks = mark{}, nil
+	}
+	return p
+}
+
+// take notes that from now on runners up to an epoch must not have written anything after the place.
+func (p place) take(epoch uint64) place {
+	p.Floors = slices.DeleteFunc(slices.Clone(p.Floors), func(f Written) bool { return f.Seq >= p.Seq })
+	if p.Floors = append(p.Floors, Written{epoch, p.Seq}); len(p.Floors) > mostFloors {
+		p.Floors = slices.Delete(p.Floors, 1, 2)
+	}
+	return p
+}

@@ -1,0 +1,61 @@
+package index
+
+import (
+	"context"
+	"math"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// unsettled marks an object that no runner wrote: every sweep takes it for a late write, and settles it.
+var unsettled = Written{Epoch: 0, Seq: math.MaxInt32}
+
+// Restore implements projections.View. It writes the session's turns as the log has them, to be settled by the next
+// sweep of the runner, which excludes its own batches meanwhile.
+func (v *View) Restore(ctx context.Context, s projections.Session) (settled []events.Position, err error) {
+	p, notes, err := v.served(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var at place
+	if _, err := notes.Read(ctx, p.key("at", s.Partition), &at); err != nil || at.Seq < s.UpTo {
+		return nil, err
+	}
+	if s.ID == "" {
+		return []events.Position{s.Letter}, nil
+	}
+	for _, err := range v.cfg.Log.Session(ctx, s.ID, s.UpTo, at.Seq) {
+		return nil, err // the view has applied more events of the session, or the log does not answer
+	}
+	c := &claim{of: p, partition: s.Partition, notes: notes, at: at, reuse: p.collection().Name}
+	written, deleted, err := v.replanned(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	for i := range written {
+		written[i].Seq = unsettled.Seq
+	}
+	if err := v.write(ctx, c, written, deleted, true); err != nil {
+		return nil, err
+	}
+	return []events.Position{s.Letter}, nil
+}
+
+// replanned plans a session's events as if they came in one batch.
+func (v *View) replanned(ctx context.Context, s projections.Session) ([]Object, []uuid.UUID, error) {
+	out, err := newPlanner(&v.cfg, s.Partition).plan(ctx, s.Events)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, t := range s.State.Turns {
+		if o := out.objects[t.ID]; o != nil && t.Status != conversation.Finalized {
+			out.drop(t.ID, s.Letter)
+		}
+	}
+	written, deleted := out.split()
+	return written, deleted, nil
+}

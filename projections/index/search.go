@@ -1,0 +1,67 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// Nearest returns the turns that are nearest to a vector, the nearest first, each once with its nearer half, and the
+// position of each partition that the index has applied. half is empty for both. What it returns must be compared with
+// the truth before anybody sees it: the index may lag, and may hold what was redacted.
+func (v *View) Nearest(
+	ctx context.Context, half projections.Half, n Near,
+) (found []Neighbour, at []events.Position, err error) {
+	p, notes, err := v.served(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.Model != v.cfg.Embedder.Model() {
+		return nil, nil, projections.Unavailable(ErrModel)
+	}
+	for k := range v.cfg.Partitions {
+		var is place
+		if _, err := notes.Read(ctx, p.key("at", k), &is); err != nil {
+			return nil, nil, projections.Unavailable(err)
+		}
+		at = append(at, events.Position{Partition: k, Seq: is.Seq})
+	}
+	halves := []projections.Half{projections.QuestionHalf, projections.AnswerHalf}
+	if half != "" {
+		halves = []projections.Half{half}
+	}
+	lists := make([][]Neighbour, len(halves))
+	g, asking := errgroup.WithContext(ctx)
+	for i, h := range halves {
+		ask := n
+		ask.Half = h
+		g.Go(func() (err error) {
+			lists[i], err = v.cfg.Store.Near(asking, p.collection().Name, ask)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, nil, err
+	}
+	return nearer(slices.Concat(lists...)), at, nil
+}
+
+// nearer keeps the nearer half of each turn, the nearest turn first.
+func nearer(all []Neighbour) []Neighbour {
+	slices.SortFunc(all, func(a, b Neighbour) int {
+		return cmp.Or(cmp.Compare(b.Similarity, a.Similarity), slices.Compare(a.TurnID[:], b.TurnID[:]),
+			cmp.Compare(b.Half, a.Half))
+	})
+	seen := map[uuid.UUID]bool{}
+	return slices.DeleteFunc(all, func(n Neighbour) bool {
+		again := seen[n.TurnID]
+		seen[n.TurnID] = true
+		return again
+	})
+}

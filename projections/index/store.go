@@ -1,0 +1,143 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/projections"
+)
+
+// Object is a finalized turn in the index.
+type Object struct {
+	TurnID                uuid.UUID
+	SessionID, IdentityID string
+	Partition             int
+	// Started is the sequence of the turn's start, Version the turn's record version.
+	Started   uint64
+	Version   int
+	CreatedAt time.Time
+	// PipelineName, Consultant and Repository are what the turn's start named, for those who read the store themselves.
+	PipelineName, Consultant, Repository string
+	Question, Answer                     Half
+	Written
+}
+
+// Half is a half of a turn. Its texts are empty in what a store returns, and where the index keeps no texts.
+type Half struct {
+	Neutral, Translated string
+	// Digest names the text and the model of the vector; empty if the half has no text. Vector is nil while the
+	// embedder has not made it.
+	Digest string
+	Vector []float32
+}
+
+// Bare reports whether a half waits for its vector.
+func (o *Object) Bare() bool {
+	return o.Question.Digest != "" && o.Question.Vector == nil || o.Answer.Digest != "" && o.Answer.Vector == nil
+}
+
+// Written says who wrote an object, and for which event: the epoch of the writer's claim, and the event's sequence.
+type Written struct{ Epoch, Seq uint64 }
+
+// Collection is a collection of objects. Its mark says which index and generation it belongs to; a collection that the
+// store has made by itself has no such mark.
+type Collection struct{ Name, Mark string }
+
+// Near asks for the objects of which a half is nearest to a vector.
+type Near struct {
+	Half   projections.Half
+	Vector []float32
+	Filter
+	Limit int
+}
+
+// Filter bounds the objects of a search. Zero values are no bounds.
+type Filter struct {
+	IdentityID, SessionID string
+	projections.Period
+}
+
+// Neighbour is an object that Near has found. Similarity is the cosine, 1 for the same direction.
+type Neighbour struct {
+	TurnID                uuid.UUID
+	SessionID, IdentityID string
+	Partition             int
+	Half                  projections.Half
+	Similarity            float64
+}
+
+// Late selects the objects of a partition that a runner wrote which had been taken over: those of an epoch up to Epoch
+// for an event after Seq.
+type Late struct {
+	Partition int
+	Written
+}
+
+// Collections of a store. Names begin with Prefix. Errors are projections.ErrUnavailable: a retry may mend them.
+type Collections interface {
+	// List returns all collections whose names begin with Prefix.
+	List(ctx context.Context) ([]Collection, error)
+	Create(ctx context.Context, c Collection) error
+	// Drop removes a collection with its files; a missing one is no error.
+	Drop(ctx context.Context, name string) error
+	// Serve points the alias, which readers from outside use, to a collection.
+	Serve(ctx context.Context, name string) error
+}
+
+// Objects of a store's collections. No error holds a text of an object. Errors are projections.ErrUnavailable.
+type Objects interface {
+	// Put writes objects, over those that have their ids.
+	Put(ctx context.Context, collection string, objects []Object) error
+	// Delete removes objects; missing ones are no error.
+	Delete(ctx context.Context, collection string, ids []uuid.UUID) error
+	// Near returns the nearest objects, the nearest first.
+	Near(ctx context.Context, collection string, n Near) ([]Neighbour, error)
+	// ByID returns those of the objects that there are, in any order.
+	ByID(ctx context.Context, collection string, ids []uuid.UUID, vectors Vectors) ([]Object, error)
+	// Page returns up to limit objects after an id, in the order of the store.
+	Page(ctx context.Context, collection string, after uuid.UUID, limit int) ([]Object, error)
+	// Late returns up to limit objects that Late selects, and Bare those of a partition that wait for vectors.
+	Late(ctx context.Context, collection string, l Late, limit int) ([]Object, error)
+	Bare(ctx context.Context, collection string, partition, limit int) ([]Object, error)
+}
+
+// Vectors says whether objects are returned with their vectors.
+type Vectors bool
+
+// The two ways.
+const (
+	WithVectors    Vectors = true
+	WithoutVectors Vectors = false
+)
+
+// Store of an index.
+type Store struct {
+	Collections
+	Objects
+}
+
+// Prefix begins the names of collections, and Alias is the name of the served one for readers from outside.
+const (
+	Alias  = "TurnledgerTurns"
+	Prefix = Alias + "_"
+)
+
+// Embedder makes vectors of texts. Safe for concurrent use.
+type Embedder interface {
+	// Embed returns a vector for each text. Its errors are ErrEmbedder.
+	Embed(ctx context.Context, texts []string) ([][]float32, error)
+	// Model names the model with its dimensions. Vectors of different models can't be compared.
+	Model() string
+}
+
+// Errors of an index.
+var (
+	// ErrEmbedder: the endpoint of embeddings does not answer, or refuses.
+	ErrEmbedder = errors.New("the embeddings endpoint does not answer: see TURNLEDGER_EMBED_URL")
+	// ErrModel: the index was filled with another model of embeddings.
+	ErrModel = errors.New("another model of embeddings, or other dimensions, has filled the index: " +
+		"rebuild it with turnledger projections rebuild index")
+)

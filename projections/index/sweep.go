@@ -1,0 +1,164 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/projections"
+)
+
+const (
+	// sweepEvery is the pause between two sweeps.
+	sweepEvery = 15 * time.Second
+	// sweptAtOnce bounds the objects that are put right at once, while no batch is applied.
+	sweptAtOnce = 200
+)
+
+// Run sweeps from time to time until ctx ends; then it returns nil.
+func (v *View) Run(ctx context.Context) error {
+	for pause.For(ctx, sweepEvery) {
+		if err := v.Sweep(ctx); err != nil && ctx.Err() == nil {
+			v.cfg.Logger.Warn("the index is swept again later", "err", err)
+		}
+	}
+	return nil
+}
+
+// Sweep puts right what the store's lack of transactions leaves behind, in the partitions that this process feeds: late
+// writes of runners that were taken over, and turns without vectors. It also drops collections that are older than the
+// served one, such as one that a late write has made anew.
+func (v *View) Sweep(ctx context.Context) error {
+	if err := v.dropOlder(ctx); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	own := maps.Clone(v.claims)
+	v.mu.Unlock()
+	for _, k := range slices.Sorted(maps.Keys(own)) {
+		// Another process that has taken a partition over sweeps it.
+		if err := v.sweep(ctx, own[k]); err != nil && !errors.Is(err, projections.ErrFenced) {
+			return failed(err, "sweep partition %d", k)
+		}
+	}
+	return nil
+}
+
+// dropOlder drops collections of generations before the served one. A newer one may be being filled.
+func (v *View) dropOlder(ctx context.Context) error {
+	p, _, err := v.served(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := v.cfg.Store.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		// The number of a generation stands at the end of the name, with leading zeros.
+		number := c.Name[max(len(c.Name)-len("000000"), 0):]
+		older := number < p.collection().Name[len(p.collection().Name)-len("000000"):]
+		if c != p.collection() && (older || c.Name == p.collection().Name) {
+			v.cfg.Logger.Warn("a collection that is no longer served is dropped", "collection", c.Name)
+			if err := v.cfg.Store.Drop(ctx, c.Name); err != nil {
+				return err
+			}
+			v.metrics.swept.WithLabelValues("collection").Inc()
+		}
+	}
+	return v.cfg.Store.Serve(ctx, p.collection().Name)
+}
+
+func (v *View) sweep(ctx context.Context, c *claim) error {
+	name := c.of.collection().Name
+	late := func(context.Context) (out []Object, err error) {
+		for _, f := range c.at.Floors {
+			if len(out) == 0 && err == nil {
+				out, err = v.cfg.Store.Late(ctx, name, Late{c.partition, f}, sweptAtOnce)
+			}
+		}
+		return out, err
+	}
+	if err := v.settleAll(ctx, c, "late write", late); err != nil {
+		return err
+	}
+	if !v.mayEmbed() || c.of.Model != v.cfg.Embedder.Model() {
+		return nil
+	}
+	return v.settleAll(ctx, c, "missing vector", func(ctx context.Context) ([]Object, error) {
+		return v.cfg.Store.Bare(ctx, name, c.partition, sweptAtOnce)
+	})
+}
+
+// settleAll settles the objects that find returns, until it returns none or only what it has returned before.
+func (v *View) settleAll(
+	ctx context.Context, c *claim, what string, find func(context.Context) ([]Object, error),
+) error {
+	seen := map[uuid.UUID]bool{}
+	for {
+		fresh, err := v.settleSome(ctx, c, find, seen)
+		if err != nil || fresh == 0 {
+			return err
+		}
+		v.metrics.swept.WithLabelValues(what).Add(float64(fresh))
+	}
+}
+
+func (v *View) settleSome(
+	ctx context.Context, c *claim, find func(context.Context) ([]Object, error), seen map[uuid.UUID]bool,
+) (fresh int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.holds(ctx); err != nil {
+		return 0, err
+	}
+	found, err := find(ctx)
+	if err != nil {
+		return 0, err
+	}
+	bySession := map[string][]uuid.UUID{}
+	for i := range found {
+		if o := &found[i]; !seen[o.TurnID] && !isCanary(o) {
+			seen[o.TurnID] = true
+			bySession[o.SessionID] = append(bySession[o.SessionID], o.TurnID)
+			fresh++
+		}
+	}
+	return fresh, v.settle(ctx, c, bySession)
+}
+
+// settle makes objects what the log says of them at the claim's checkpoint. The caller has the claim's lock.
+func (v *View) settle(ctx context.Context, c *claim, bySession map[string][]uuid.UUID) error {
+	var written []Object
+	var deleted []uuid.UUID
+	for _, session := range slices.Sorted(maps.Keys(bySession)) {
+		s, err := v.cfg.session(ctx, session, c.at.Seq)
+		if err != nil {
+			return err
+		}
+		for _, id := range bySession[session] {
+			if o, ok := v.cfg.current(s, id, c.partition); ok {
+				o.Seq = c.at.Seq
+				written = append(written, o)
+			} else {
+				deleted = append(deleted, id)
+			}
+		}
+	}
+	return v.write(ctx, c, written, deleted, len(written) > 0)
+}
+
+// current returns the object of a session's turn as the session is, and reports whether the index has the turn.
+func (c *Config) current(s *conversation.State, id uuid.UUID, partition int) (o Object, ok bool) {
+	t := s.Turn(id)
+	if t == nil || s.Erased != 0 || s.Identity == "" && !c.Anonymous {
+		return o, false
+	}
+	return c.object(s.SessionID, s.Identity, partition, t)
+}

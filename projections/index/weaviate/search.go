@@ -1,0 +1,181 @@
+package weaviate
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	pb "github.com/weaviate/weaviate/grpc/generated/protocol/v1"
+
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/index"
+)
+
+// kept are the properties that an object is read with: all but its texts.
+var kept = []string{
+	propSession, propIdentity, propCreated, propPartition, propStarted, propVersion, propPipeline, propConsultant,
+	propRepository, propEpoch, propSeq, propDigestQ, propDigestA,
+}
+
+// request asks for the objects of a collection with some properties.
+func request(collection string, limit int, properties ...string) *pb.SearchRequest {
+	return &pb.SearchRequest{
+		Collection: collection, Limit: uint32(limit), Uses_127Api: true, //nolint:gosec // it is bounded
+		Properties: &pb.PropertiesRequest{NonRefProperties: properties},
+		Metadata:   &pb.MetadataRequest{Uuid: true},
+	}
+}
+
+// Near implements index.Objects.
+func (w *Weaviate) Near(ctx context.Context, collection string, n index.Near) ([]index.Neighbour, error) {
+	req := request(collection, n.Limit, propSession, propIdentity, propPartition)
+	req.Metadata.Distance = true
+	req.NearVector = &pb.NearVector{
+		Targets: &pb.Targets{TargetVectors: []string{string(n.Half)}},
+		Vectors: []*pb.Vectors{newVector(n.Half, n.Vector)},
+	}
+	req.Filters = filter(n.Filter)
+	reply, err := w.api.Search(w.signed(ctx), req)
+	if err != nil {
+		return nil, failure("search", err)
+	}
+	out := make([]index.Neighbour, 0, len(reply.GetResults()))
+	for _, r := range reply.GetResults() {
+		o, err := newObject(r)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, index.Neighbour{
+			TurnID: o.TurnID, SessionID: o.SessionID, IdentityID: o.IdentityID, Partition: o.Partition, Half: n.Half,
+			Similarity: 1 - float64(r.GetMetadata().GetDistance()),
+		})
+	}
+	return out, nil
+}
+
+// ByID implements index.Objects.
+func (w *Weaviate) ByID(
+	ctx context.Context, collection string, ids []uuid.UUID, vectors index.Vectors,
+) (out []index.Object, err error) {
+	for len(ids) > 0 && err == nil {
+		n := min(len(ids), atOnce)
+		req := request(collection, n, kept...)
+		req.Filters = byID(ids[:n])
+		if vectors == index.WithVectors {
+			req.Metadata.Vectors = []string{string(projections.QuestionHalf), string(projections.AnswerHalf)}
+		}
+		var found []index.Object
+		found, err = w.objects(ctx, req)
+		out, ids = append(out, found...), ids[n:]
+	}
+	return out, err
+}
+
+// Page implements index.Objects.
+func (w *Weaviate) Page(ctx context.Context, collection string, after uuid.UUID, limit int) ([]index.Object, error) {
+	req := request(collection, limit, kept...)
+	if req.After = after.String(); after == uuid.Nil {
+		req.After = uuid.Nil.String()
+	}
+	return w.objects(ctx, req)
+}
+
+// Late implements index.Objects.
+func (w *Weaviate) Late(ctx context.Context, collection string, l index.Late, limit int) ([]index.Object, error) {
+	req := request(collection, limit, kept...)
+	req.Filters = all(
+		number(propPartition, pb.Filters_OPERATOR_EQUAL, uint64(l.Partition)), //nolint:gosec // never negative
+		number(propEpoch, pb.Filters_OPERATOR_LESS_THAN_EQUAL, l.Epoch),
+		number(propSeq, pb.Filters_OPERATOR_GREATER_THAN, l.Seq),
+	)
+	return w.objects(ctx, req)
+}
+
+// Bare implements index.Objects.
+func (w *Weaviate) Bare(ctx context.Context, collection string, partition, limit int) ([]index.Object, error) {
+	req := request(collection, limit, kept...)
+	bare := condition(propBare, pb.Filters_OPERATOR_EQUAL)
+	bare.TestValue = &pb.Filters_ValueBoolean{ValueBoolean: true}
+	req.Filters = all(number(propPartition, pb.Filters_OPERATOR_EQUAL, uint64(partition)), bare) //nolint:gosec // as above
+	return w.objects(ctx, req)
+}
+
+func (w *Weaviate) objects(ctx context.Context, req *pb.SearchRequest) ([]index.Object, error) {
+	reply, err := w.api.Search(w.signed(ctx), req)
+	if err != nil {
+		return nil, failure("read objects", err)
+	}
+	out := make([]index.Object, 0, len(reply.GetResults()))
+	for _, r := range reply.GetResults() {
+		o, err := newObject(r)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+func condition(name string, op pb.Filters_Operator) *pb.Filters {
+	return &pb.Filters{
+		Operator: op, Target: &pb.FilterTarget{Target: &pb.FilterTarget_Property{Property: name}},
+	}
+}
+
+func number(name string, op pb.Filters_Operator, value uint64) *pb.Filters {
+	f := condition(name, op)
+	f.TestValue = &pb.Filters_ValueInt{ValueInt: int64(value)} //nolint:gosec // sequences and epochs are far smaller
+	return f
+}
+
+func word(name, value string) *pb.Filters {
+	f := condition(name, pb.Filters_OPERATOR_EQUAL)
+	f.TestValue = &pb.Filters_ValueText{ValueText: value}
+	return f
+}
+
+func date(op pb.Filters_Operator, at time.Time) *pb.Filters {
+	f := condition(propCreated, op)
+	f.TestValue = &pb.Filters_ValueText{ValueText: stamp(at)}
+	return f
+}
+
+func byID(ids []uuid.UUID) *pb.Filters {
+	f := condition("_id", pb.Filters_OPERATOR_CONTAINS_ANY)
+	texts := &pb.TextArray{}
+	for _, id := range ids {
+		texts.Values = append(texts.Values, id.String())
+	}
+	f.TestValue = &pb.Filters_ValueTextArray{ValueTextArray: texts}
+	return f
+}
+
+// filter returns the conditions of a search, nil if there are none.
+func filter(f index.Filter) *pb.Filters {
+	var of []*pb.Filters
+	if f.IdentityID != "" {
+		of = append(of, word(propIdentity, f.IdentityID))
+	}
+	if f.SessionID != "" {
+		of = append(of, word(propSession, f.SessionID))
+	}
+	if !f.Since.IsZero() {
+		of = append(of, date(pb.Filters_OPERATOR_GREATER_THAN_EQUAL, f.Since))
+	}
+	if !f.Until.IsZero() {
+		of = append(of, date(pb.Filters_OPERATOR_LESS_THAN, f.Until))
+	}
+	return all(of...)
+}
+
+func all(of ...*pb.Filters) *pb.Filters {
+	switch len(of) {
+	case 0:
+		return nil
+	case 1:
+		return of[0]
+	default:
+		return &pb.Filters{Operator: pb.Filters_OPERATOR_AND, Filters: of}
+	}
+}

@@ -1,0 +1,24 @@
+package weaviate_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/projections/index"
+	"github.com/turnledger/turnledger/projections/index/indextest"
+	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
+)
+
+func TestWeaviateIsAnIndex(t *testing.T) {
+	server := weaviatetest.Start(t)
+	indextest.Run(t, func(t testing.TB) index.Store {
+		w := server.Client()
+		all, err := w.List(t.Context())
+		require.NoError(t, err)
+		for _, c := range all {
+			require.NoError(t, w.Drop(t.Context(), c.Name))
+		}
+		return w.Store()
+	})
+}

@@ -1,0 +1,17 @@
+// Command build sees to it that this machine has the Weaviate that tests run.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
+)
+
+func main() {
+	if _, err := weaviatetest.Program(context.Background(), os.Stdout); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

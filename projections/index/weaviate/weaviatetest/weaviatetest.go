@@ -1,0 +1,277 @@
+// Package weaviatetest gives a test a Weaviate of its own: a real server in a folder of its own, started in a few
+// seconds, stopped when the test ends. `make test` builds it once a machine from its Go module, which folder server
+// pins; so does the first test that needs it. A build that fails is a failure, and nothing is skipped.
+//
+// REST and Raft listen on loopback. gRPC and the cluster's data port listen on all interfaces, since the server can't be
+// told otherwise; both ask for a password that is drawn for each server.
+package weaviatetest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/turnledger/turnledger/projections/index/weaviate"
+)
+
+// Server is a Weaviate that belongs to one test. If a method can't do its work, it fails the test; so call the methods
+// from the test's own goroutine.
+type Server struct {
+	t       testing.TB
+	program string
+	dir     string
+	key     string
+	auto    bool
+	ports   []string
+	done    chan struct{}
+	proc    *os.Process
+}
+
+// Start runs an empty Weaviate for t.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	program, err := Program(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t: t, program: program, dir: t.TempDir(), key: rand.Text(), ports: freePorts(t, 6)}
+	t.Cleanup(s.Kill)
+	s.run()
+	return s
+}
+
+// freePorts returns ports of loopback that are free now, in pairs of neighbours: a node expects the port of its calls
+// right behind the one of Raft, and its data right behind its gossip.
+func freePorts(t testing.TB, n int) (ports []string) {
+	t.Helper()
+	for len(ports) < n {
+		first := listen(t, 0)
+		if first == nil {
+			t.Fatal("no port of loopback is free")
+		}
+		defer func() { _ = first.Close() }()
+		port := first.Addr().(*net.TCPAddr).Port
+		if second := listen(t, port+1); second != nil {
+			defer func() { _ = second.Close() }()
+			ports = append(ports, strconv.Itoa(port), strconv.Itoa(port+1))
+		}
+	}
+	return ports
+}
+
+// listen returns a listener, or nil if the port is taken.
+func listen(t testing.TB, port int) net.Listener {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return nil
+	}
+	return l
+}
+
+// Config returns how a client reaches the server. It stays the same over restarts.
+func (s *Server) Config() weaviate.Config {
+	return weaviate.Config{URL: s.URL(), GRPC: "127.0.0.1:" + s.ports[1], Key: s.key}
+}
+
+// URL of the REST API.
+func (s *Server) URL() string { return "http://127.0.0.1:" + s.ports[0] }
+
+// GRPC returns host:port of the gRPC API, and Key the key of both.
+func (s *Server) GRPC() string { return "127.0.0.1:" + s.ports[1] }
+
+// Key of the server.
+func (s *Server) Key() string { return s.key }
+
+// Dir returns the folder with all files of the server.
+func (s *Server) Dir() string { return filepath.Join(s.dir, "data") }
+
+// MakesCollections lets a restarted server make a missing collection at a write, as it does by default in production.
+func (s *Server) MakesCollections() { s.auto = true }
+
+// Client returns a client, which is closed when the test ends.
+func (s *Server) Client() *weaviate.Weaviate {
+	s.t.Helper()
+	w, err := weaviate.New(s.Config())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(w.Close)
+	return w
+}
+
+// Kill ends the server as a crash of its process does. Killing a stopped server does nothing.
+func (s *Server) Kill() {
+	s.t.Helper()
+	if s.proc == nil {
+		return
+	}
+	_ = s.proc.Signal(syscall.SIGCONT) // it may be paused
+	_ = s.proc.Kill()
+	select {
+	case <-s.done:
+		s.proc = nil
+	case <-time.After(startLimit):
+		s.t.Fatal("Weaviate does not end")
+	}
+}
+
+// Restart kills the server if it runs, and starts it on the same addresses and files.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	s.run()
+}
+
+// Empty kills the server, removes its files, and starts it again.
+func (s *Server) Empty() {
+	s.t.Helper()
+	s.Kill()
+	if err := os.RemoveAll(s.Dir()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.run()
+}
+
+// Save kills the server, copies its files, and starts it again. Back puts the copy in the place of the files.
+func (s *Server) Save() {
+	s.t.Helper()
+	s.Kill()
+	if err := os.CopyFS(s.saved(), os.DirFS(s.Dir())); err != nil {
+		s.t.Fatal(err)
+	}
+	s.run()
+}
+
+// Back kills the server and starts it with the files that Save has copied.
+func (s *Server) Back() {
+	s.t.Helper()
+	s.Kill()
+	if err := os.RemoveAll(s.Dir()); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Rename(s.saved(), s.Dir()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.run()
+}
+
+func (s *Server) saved() string { return filepath.Join(s.dir, "saved") }
+
+// Pause makes the server hang until Resume.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume ends a Pause.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if s.proc == nil {
+		s.t.Fatal("Weaviate is stopped")
+	}
+	if err := s.proc.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// startLimit bounds a start, on a slow machine that is busy with other tests.
+const startLimit = 2 * time.Minute
+
+func (s *Server) environment() []string {
+	return append(os.Environ(),
+		"PERSISTENCE_DATA_PATH="+s.Dir(), "GRPC_PORT="+s.ports[1],
+		"CLUSTER_HOSTNAME=node1", "CLUSTER_IN_LOCALHOST=true", "CLUSTER_BIND_ADDR=127.0.0.1",
+		"CLUSTER_ADVERTISE_ADDR=127.0.0.1", "CLUSTER_GOSSIP_BIND_PORT="+s.ports[2],
+		"CLUSTER_DATA_BIND_PORT="+s.ports[3], "RAFT_PORT="+s.ports[4], "RAFT_INTERNAL_RPC_PORT="+s.ports[5],
+		"RAFT_BOOTSTRAP_EXPECT=1", "RAFT_TIMEOUTS_MULTIPLIER=1",
+		"CLUSTER_BASIC_AUTH_USERNAME=node", "CLUSTER_BASIC_AUTH_PASSWORD="+s.key,
+		"AUTHENTICATION_APIKEY_ENABLED=true", "AUTHENTICATION_APIKEY_ALLOWED_KEYS="+s.key,
+		"AUTHENTICATION_APIKEY_USERS=turnledger", "AUTHORIZATION_ADMINLIST_ENABLED=true",
+		"AUTHORIZATION_ADMINLIST_USERS=turnledger", "AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED=false",
+		"DISABLE_TELEMETRY=true", "GO_PROFILING_DISABLE=true", "ENABLE_MODULES=", "LOG_LEVEL=warning",
+		"AUTOSCHEMA_ENABLED="+strconv.FormatBool(s.auto), "QUERY_MAXIMUM_RESULTS=10000",
+	)
+}
+
+func (s *Server) run() {
+	s.t.Helper()
+	logged, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.Command(s.program, "--host", "127.0.0.1", "--port", s.ports[0], "--scheme", "http") // ended by Cleanup
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Dir = s.environment(), logged, logged, s.dir
+	cmd.SysProcAttr = apart()
+	s.done = make(chan struct{})
+	started := make(chan error, 1)
+	go func(done chan struct{}) {
+		runtime.LockOSThread() // when this thread ends, Linux takes that for the death of the parent
+		defer runtime.UnlockOSThread()
+		defer close(done)
+		defer func() { _ = logged.Close() }()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // a killed server ends with an error
+		}
+	}(s.done)
+	if err := <-started; err != nil {
+		s.t.Fatalf("start Weaviate: %v", err)
+	}
+	s.proc = cmd.Process
+	s.awaitReady()
+}
+
+func (s *Server) log() string { return filepath.Join(s.dir, "weaviate.log") }
+
+func (s *Server) awaitReady() {
+	s.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(startLimit)
+	for {
+		if s.isReady() {
+			return
+		}
+		select {
+		case <-s.done:
+			text, _ := os.ReadFile(s.log())
+			s.t.Fatalf("Weaviate ended at once:\n%s", text)
+		case <-deadline:
+			text, _ := os.ReadFile(s.log())
+			s.t.Fatalf("Weaviate does not answer:\n%s", text)
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Server) isReady() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for _, address := range []string{"127.0.0.1:" + s.ports[0], s.GRPC()} {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return false
+		}
+		_ = conn.Close()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/v1/.well-known/ready", nil)
+	if err != nil {
+		s.t.Fatal(fmt.Errorf("ask Weaviate: %w", err))
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}

@@ -1,0 +1,58 @@
+package services
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// Call lets a repeated call be known. Its digests are keyed, so that the log tells nobody what was sent. The zero value
+// is a call that is never repeated.
+type Call struct {
+	// Key is the digest of a key by which the client names the call: the call counts once, for ever.
+	Key string
+	// Body is the digest of all that the call sends. With Repeats, the client says that it may have sent the same call
+	// before: if that is the newest append to the session, and not old, it is the answer.
+	Body    string
+	Repeats bool
+	// Only: nothing is to be appended. If the call repeats none, it fails with ErrNotRepeated.
+	Only bool
+}
+
+// AddedMessages is the answer to an append of messages. Duplicate: an earlier call has appended them.
+type AddedMessages struct {
+	SessionID string
+	conversation.Head
+	Position  events.Position
+	Duplicate bool
+	Messages  []AddedMessage
+}
+
+// AddedMessage is a message where it stands: as the message Message, counted from 0, of a half of a turn whose first
+// event is at First.
+type AddedMessage struct {
+	JSON    json.RawMessage
+	First   events.Position
+	Answer  bool
+	Message int
+}
+
+// NewSession asks for a session with a description, and with its first messages. Its id must be new. With an identity
+// it is linked.
+type NewSession struct {
+	conversation.AddMessages
+
+	IdentityID, SourceHash string
+	Metadata               map[string]*string
+	Kind                   events.SessionKind
+}
+
+// MessageWriter records messages, and finds the turns that they belong to. All messages of a call are appended, or
+// none. Its errors are those of a TurnWriter.
+type MessageWriter interface {
+	AddMessages(ctx context.Context, c conversation.AddMessages, call Call) (AddedMessages, error)
+	// BeginSession returns the session that an earlier call has begun if the call says that it repeats that call.
+	BeginSession(ctx context.Context, c NewSession, call Call) (AddedMessages, error)
+}

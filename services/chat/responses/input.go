@@ -1,0 +1,176 @@
+package responses
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// message is a stored chat message. Item is what the log keeps of an item of the Responses API that a chat message
+// can't say.
+type message struct {
+	Role      string          `json:"role"`
+	Content   json.RawMessage `json:"content"`
+	CallID    string          `json:"tool_call_id"`
+	ToolCalls []toolCall      `json:"tool_calls"`
+	Item      json.RawMessage `json:"item"`
+}
+
+type toolCall struct {
+	ID       string
+	Type     string
+	Function struct{ Name, Arguments string }
+	Custom   struct{ Name, Input string }
+}
+
+// itemHead are the members of an item that decide whether the endpoint gets it.
+type itemHead struct {
+	Type      string `json:"type"`
+	Encrypted string `json:"encrypted_content"`
+}
+
+// inputOf returns stored messages as the items of a request's input.
+func inputOf(list []json.RawMessage) []any {
+	messages := make([]message, len(list))
+	called, answered := map[string]bool{}, map[string]bool{}
+	for i, raw := range list {
+		m := &messages[i]
+		_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
+		for _, c := range m.ToolCalls {
+			called[c.ID] = true
+		}
+		if m.Role == "tool" && called[m.CallID] {
+			answered[m.CallID] = true
+		}
+	}
+	out := []any{}
+	for i, m := range messages {
+		switch {
+		case m.Role == "tool":
+			out = append(out, resultOf(m, called[m.CallID]))
+		case len(m.ToolCalls) == 0 && silent(m.Content):
+			if item := whole(m.Item, messages[i+1:]); item != nil {
+				out = append(out, item)
+			}
+		default:
+			if !silent(m.Content) {
+				out = append(out, members{"role": m.Role, "content": contentOf(m)})
+			}
+			for _, c := range m.ToolCalls {
+				out = append(out, callOf(c, answered[c.ID]))
+			}
+		}
+	}
+	return out
+}
+
+func silent(content json.RawMessage) bool {
+	s := string(content)
+	return s == "" || s == "null" || s == `""` || s == "[]"
+}
+
+// whole returns an item that is sent as it came, or nil for one that the endpoint refuses: reasoning without its
+// encrypted content, of another vendor, or without the item that followed it.
+func whole(item json.RawMessage, next []message) any {
+	var head itemHead
+	if json.Unmarshal(item, &head) != nil || head.Type == "" {
+		return nil
+	}
+	if head.Type != "reasoning" {
+		return item
+	}
+	foreign := head.Encrypted == "" || strings.HasPrefix(head.Encrypted, "anthropic.")
+	if foreign || len(next) == 0 || next[0].Role != "assistant" {
+		return nil
+	}
+	return item
+}
+
+// resultOf returns the result of a tool. The endpoint refuses one without its call, so that becomes text.
+func resultOf(m message, called bool) any {
+	if !called {
+		return members{"role": "user", "content": "[Tool result: " + textIn(m.Content) + "]"}
+	}
+	kind := "function_call_output"
+	var head itemHead
+	if json.Unmarshal(m.Item, &head) == nil && head.Type == "custom_tool_call_output" {
+		kind = head.Type
+	}
+	var output any = textIn(m.Content)
+	if parts, some := partsOf(m); some {
+		output = parts
+	}
+	return members{"type": kind, "call_id": m.CallID, "output": output}
+}
+
+// callOf returns a call of a tool. The endpoint refuses one without its result, so that becomes text.
+func callOf(c toolCall, answered bool) any {
+	custom := c.Custom.Name != ""
+	switch {
+	case !answered:
+		said := c.Function.Name + c.Custom.Name + " " + c.Function.Arguments + c.Custom.Input
+		return members{"role": "assistant", "content": "[Tool call: " + said + "]"}
+	case custom:
+		return members{"type": "custom_tool_call", "call_id": c.ID, "name": c.Custom.Name, "input": c.Custom.Input}
+	default:
+		return members{
+			"type": "function_call", "call_id": c.ID, "name": c.Function.Name, "arguments": c.Function.Arguments,
+		}
+	}
+}
+
+// contentOf returns the content of a message. What an assistant said is a text, since parts of it would need members
+// that only the endpoint's own answers have.
+func contentOf(m message) any {
+	if parts, some := partsOf(m); some && m.Role != "assistant" {
+		return parts
+	}
+	return textIn(m.Content)
+}
+
+// partsOf returns the parts of a content that is a list, in the forms of the Responses API.
+func partsOf(m message) (parts []any, some bool) {
+	var raws []json.RawMessage
+	if json.Unmarshal(m.Content, &raws) != nil || raws == nil {
+		return nil, false
+	}
+	for _, raw := range raws {
+		var p struct {
+			Type, Text string
+			ImageURL   struct{ URL, Detail string } `json:"image_url"`
+			File       map[string]any
+		}
+		_ = json.Unmarshal(raw, &p) // parts of the Responses API have members of other types
+		switch p.Type {
+		case "text", "output_text":
+			parts = append(parts, members{"type": "input_text", "text": p.Text})
+		case "image_url":
+			detail := p.ImageURL.Detail
+			if detail == "" {
+				detail = "auto"
+			}
+			parts = append(parts, members{"type": "input_image", "image_url": p.ImageURL.URL, "detail": detail})
+		case "file":
+			file := members{"type": "input_file"}
+			for name, value := range p.File {
+				file[name] = value
+			}
+			parts = append(parts, file)
+		default:
+			parts = append(parts, raw)
+		}
+	}
+	return parts, true
+}
+
+// textIn returns the text of a content: a string, or the texts of its parts.
+func textIn(content json.RawMessage) (s string) {
+	if json.Unmarshal(content, &s) == nil {
+		return s
+	}
+	var parts []struct{ Text, Refusal string }
+	_ = json.Unmarshal(content, &parts) // another form has no text
+	for _, p := range parts {
+		s += p.Text + p.Refusal
+	}
+	return s
+}

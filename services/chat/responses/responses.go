@@ -1,0 +1,201 @@
+// Package responses is a client of models behind an endpoint that speaks OpenAI's Responses API itself. It sends the
+// whole input each time and has the endpoint store nothing, since the log is the history.
+package responses
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/endpoint"
+	chatopenai "github.com/turnledger/turnledger/services/chat/openai"
+)
+
+// New makes a model; it does no I/O.
+func New(cfg endpoint.Config) chat.Model {
+	client := openai.NewClient(
+		option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key), option.WithHTTPClient(endpoint.Client()),
+	)
+	return &endpoint.Model[responses.ResponseStreamEventUnion]{
+		Config: cfg, Form: services.OpenAI, Read: read, Status: chatopenai.Status,
+		Open: func(ctx context.Context, p chat.Prompt) endpoint.Stream[responses.ResponseStreamEventUnion] {
+			var with []option.RequestOption
+			for name, value := range requestOf(p) {
+				with = append(with, option.WithJSONSet(name, value))
+			}
+			return client.Responses.NewStreaming(ctx, responses.ResponseNewParams{Model: cfg.Name}, with...)
+		},
+	}
+}
+
+type members = map[string]any
+
+// requestOf returns the members of a request beside the model.
+func requestOf(p chat.Prompt) members {
+	m := members{"input": inputOf(p.Messages), "store": false, "include": []string{"reasoning.encrypted_content"}}
+	for name, value := range p.Others {
+		m[name] = value
+	}
+	set := func(name string, value any, given bool) {
+		if given {
+			m[name] = value
+		}
+	}
+	set("temperature", p.Temperature, p.Temperature != nil)
+	set("top_p", p.TopP, p.TopP != nil)
+	set("max_output_tokens", p.MaxTokens, p.MaxTokens > 0)
+	set("parallel_tool_calls", false, p.OneCall)
+	set("reasoning", reasoningOf(p.ModelOptions), p.Effort != "" || p.Summary != "")
+	set("text", textOf(p.ModelOptions), p.Format.Kind != "" || p.Verbosity != "")
+	set("tools", toolsOf(p.Tools), len(p.Tools) > 0)
+	set("tool_choice", choiceOf(p.ToolChoice), p.ToolChoice.Mode != "" || p.ToolChoice.Raw != nil)
+	return m
+}
+
+func reasoningOf(o services.ModelOptions) members {
+	m := members{}
+	if o.Effort != "" {
+		m["effort"] = o.Effort
+	}
+	if o.Summary != "" {
+		m["summary"] = o.Summary
+	}
+	return m
+}
+
+func textOf(o services.ModelOptions) members {
+	m := members{}
+	if o.Verbosity != "" {
+		m["verbosity"] = o.Verbosity
+	}
+	if f := o.Format; f.Kind != "" {
+		format := members{"type": f.Kind}
+		if f.Kind == "json_schema" {
+			format["name"], format["schema"] = f.Name, f.Schema
+			if f.Description != "" {
+				format["description"] = f.Description
+			}
+			if f.Strict != nil {
+				format["strict"] = *f.Strict
+			}
+		}
+		m["format"] = format
+	}
+	return m
+}
+
+func toolsOf(tools []services.ModelTool) (list []any) {
+	for _, t := range tools {
+		if t.Raw != nil {
+			list = append(list, t.Raw)
+			continue
+		}
+		tool := members{"type": t.Kind, "name": t.Name}
+		if t.Description != "" {
+			tool["description"] = t.Description
+		}
+		if t.Kind == services.ToolFunction { // the API asks for both members
+			tool["parameters"], tool["strict"] = t.Parameters, t.Strict
+		}
+		list = append(list, tool)
+	}
+	return list
+}
+
+func choiceOf(c services.ToolChoice) any {
+	switch {
+	case c.Raw != nil:
+		return c.Raw
+	case c.Mode == services.ToolNamed:
+		return members{"type": services.ToolFunction, "name": c.Tool}
+	default:
+		return c.Mode
+	}
+}
+
+// read reads an event. The parts of an answer are known by the index of their item, and those of a message also by
+// their index in it.
+func read(e responses.ResponseStreamEventUnion, a *endpoint.Answering) {
+	item := strconv.FormatInt(e.OutputIndex, 10)
+	content := item + "." + strconv.FormatInt(e.ContentIndex, 10)
+	switch e.Type {
+	case "response.output_item.added":
+		if kind := callKind(e.Item.Type); kind != "" {
+			a.Add(item, services.AnswerPart{Kind: kind, CallID: e.Item.CallID, Name: e.Item.Name})
+		}
+	case "response.output_text.delta":
+		a.Add(content, services.AnswerPart{Kind: services.PartText, Text: e.Delta})
+	case "response.refusal.delta":
+		a.Add(content, services.AnswerPart{Kind: services.PartRefusal, Text: e.Delta})
+	case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
+		a.Add(item, services.AnswerPart{Kind: a.Kind(item), Text: e.Delta})
+	case "response.reasoning_summary_text.delta":
+		a.Add(item, services.AnswerPart{Kind: services.PartSummary, Text: e.Delta})
+	case "response.reasoning_text.delta":
+		a.Add(item, services.AnswerPart{Kind: services.PartReasoning, Text: e.Delta})
+	case "response.output_item.done":
+		readItem(item, e.Item, a)
+	case "response.completed", "response.incomplete", "response.failed", "error":
+		readEnd(e, a)
+	}
+}
+
+func callKind(itemType string) services.PartKind {
+	switch itemType {
+	case "function_call":
+		return services.PartCall
+	case "custom_tool_call":
+		return services.PartCustomCall
+	}
+	return ""
+}
+
+// readItem keeps a whole item where its text is not all that is needed of it.
+func readItem(key string, item responses.ResponseOutputItemUnion, a *endpoint.Answering) {
+	raw := json.RawMessage(item.RawJSON())
+	switch item.Type {
+	case "function_call", "custom_tool_call":
+	case "message":
+		for i, c := range item.Content {
+			if at := key + "." + strconv.Itoa(i); len(c.Annotations) > 0 && a.Kind(at) != "" {
+				a.Add(at, services.AnswerPart{Kind: services.PartText, Item: raw})
+			}
+		}
+	case "reasoning":
+		kind := a.Kind(key)
+		if kind == "" {
+			kind = services.PartReasoning
+		}
+		a.Add(key, services.AnswerPart{Kind: kind, Item: raw})
+	default:
+		a.Add(key, services.AnswerPart{Kind: services.PartItem, Item: raw})
+	}
+}
+
+func readEnd(e responses.ResponseStreamEventUnion, a *endpoint.Answering) {
+	r := e.Response
+	a.Named(r.Model)
+	if u := r.Usage; u.TotalTokens > 0 {
+		a.Use(conversation.Usage{
+			Input: u.InputTokens, Cached: u.InputTokensDetails.CachedTokens,
+			Output: u.OutputTokens, Reasoning: u.OutputTokensDetails.ReasoningTokens,
+		})
+	}
+	switch {
+	case e.Type == "response.completed":
+		a.End(services.FinishStop)
+	case e.Type == "response.incomplete" && r.IncompleteDetails.Reason == "content_filter":
+		a.End(services.FinishFiltered)
+	case e.Type == "response.incomplete":
+		a.End(services.FinishLength)
+	default:
+		a.Fail()
+	}
+}

@@ -1,0 +1,79 @@
+package history
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+)
+
+// PruneTurn records that messages of a turn must never be shown again. A command without a prune id is one of its own.
+// The decision rests on all that the log holds, so of two calls at once that take out the same message, one fails with
+// conversation.ErrMessageNotFound.
+func (s *Service) PruneTurn(ctx context.Context, c conversation.Prune) (services.Turn, error) {
+	if c.PruneID == "" {
+		c.PruneID = uuid.NewString()
+	}
+	c, err := conversation.NormalPrune(c)
+	if err != nil {
+		return services.Turn{}, err
+	}
+	for {
+		t, err := s.pruneOnce(ctx, c)
+		if !errors.Is(err, errExtended) {
+			return t, err
+		}
+	}
+}
+
+// pruneOnce fails with errExtended if the turn's texts changed after they were read.
+func (s *Service) pruneOnce(ctx context.Context, c conversation.Prune) (services.Turn, error) {
+	w := s.writing(c.SessionID)
+	c.Partition = w.partition
+	old, messages, err := w.prunable(ctx, c)
+	if err != nil {
+		return services.Turn{}, s.inherited(ctx, c.SessionID, c.TurnID, err)
+	}
+	return w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
+		if d, answered := st.PruneRefused(c); answered {
+			return d
+		}
+		if old == nil || st.Turn(c.TurnID).Last() != old.Last() {
+			return conversation.Decision{Err: errExtended}
+		}
+		return st.DecidePrune(c, old, messages)
+	})
+}
+
+// prunable returns the turn to prune with its texts and its messages, or nil if the log has the answer already.
+func (w *writing) prunable(
+	ctx context.Context, c conversation.Prune,
+) (*conversation.Turn, []conversation.Message, error) {
+	d, answered, err := w.undecided(ctx, c.TurnID, func(st *conversation.State) (conversation.Decision, bool) {
+		return st.PruneRefused(c)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if answered {
+		_, err := w.answer(ctx, d)
+		return nil, nil, err
+	}
+	var brought []events.Recorded
+	for _, seq := range d.Turn.Sources() {
+		e, found, err := w.log.At(ctx, events.Position{Partition: w.partition, Seq: seq})
+		if err != nil {
+			return nil, nil, err
+		}
+		if !found { // it was erased since the decision
+			return nil, nil, errExtended
+		}
+		w.cfg.Rules.Fill(d.Turn, e.Fact)
+		brought = append(brought, e)
+	}
+	return d.Turn, conversation.Messages(d.Turn, brought), nil
+}

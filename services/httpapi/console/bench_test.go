@@ -1,0 +1,70 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// long records a session of many turns.
+func (s *stack) long(session string, turns int) {
+	s.t.Helper()
+	const atOnce = 1000
+	text := strings.Repeat("Some words of a conversation. ", 12)
+	for n := 0; n < turns; n += atOnce {
+		var list []conversation.Start
+		for i := n; i < min(n+atOnce, turns); i++ {
+			list = append(list, conversation.Start{
+				SessionID: session, RequestID: fmt.Sprint(i), Answer: &events.Answer{AnswerNeutral: text},
+				Question: events.Question{QuestionNeutral: fmt.Sprintf("question %d of many: %s", i, text)},
+			})
+		}
+		for _, out := range s.services.History.StartTurns(s.t.Context(), list) {
+			require.NoError(s.t, out.Err)
+		}
+	}
+}
+
+// longPages are pages of a session of 5,000 turns: the newest turns, old ones, and an explanation in the middle.
+func longPages() map[string]string {
+	middle := events.TurnID("long", "2500").String()
+	return map[string]string{
+		"newest": "/console/sessions/long", "older": "/console/sessions/long?before=" + middle,
+		"position": "/console/sessions/long?at=0:5000", "explanation": "/console/sessions/long/turns/" + middle,
+	}
+}
+
+// A session of 5,000 turns has pages of a bounded size, which lead through all of it.
+func TestALongSession(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	s.long("long", 5000)
+	for name, path := range longPages() {
+		a := s.page(path, "")
+		require.Equal(t, http.StatusOK, a.status, name)
+		require.LessOrEqual(t, len(a.body), mostPage, name)
+	}
+	require.Contains(t, s.page(longPages()["newest"], "").body, "question 4999 of many")
+	require.Contains(t, s.page(longPages()["older"], "").body, "question 2499 of many")
+	require.Contains(t, s.page(longPages()["position"], "").body, "question 2499 of many")
+	require.Contains(t, s.page(longPages()["explanation"], "").body, "of 5000")
+}
+
+// BenchmarkPages measures pages of a session of 5,000 turns.
+func BenchmarkPages(b *testing.B) {
+	s := start(b, nil)
+	s.long("long", 5000)
+	for name, path := range longPages() {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				require.Equal(b, http.StatusOK, s.page(path, "").status)
+			}
+		})
+	}
+}

@@ -1,0 +1,177 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// members are the members of a body. Those that a call does not know are left alone: clients are newer than servers.
+type members map[string]json.RawMessage
+
+// body reads the body of a request: an object. An empty body is one without members.
+func (s *surface) body(r *http.Request) (members, []byte, error) {
+	raw, err := wire.ReadBody(r, s.cfg.MaxBody)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return members{}, raw, nil
+	}
+	var m members
+	switch {
+	case !utf8.Valid(raw):
+		return nil, nil, bad("", "", "The body is not UTF-8.")
+	case json.Unmarshal(raw, &m) != nil || m == nil:
+		return nil, nil, bad("", "", "The body is not a JSON object.")
+	case events.TooDeep(raw):
+		return nil, nil, bad("", codeValue, "The body nests deeper than 500 levels.")
+	}
+	return m, raw, nil
+}
+
+// has reports whether a member is there and is not null.
+func (m members) has(name string) bool { return len(m[name]) > 0 && string(m[name]) != "null" }
+
+// Bounds of metadata, in characters.
+const (
+	mostKeys, longestKey, longestValue = events.MaxMetadataKeys, events.MaxMetadataKey, events.MaxMetadataValue
+)
+
+const metadataMember = "metadata"
+
+// metadata reads metadata; a null value takes its key away.
+func (m members) metadata() (map[string]*string, error) {
+	if !m.has(metadataMember) {
+		return nil, nil //nolint:nilnil // none is a valid answer
+	}
+	var raw map[string]json.RawMessage
+	if json.Unmarshal(m[metadataMember], &raw) != nil {
+		return nil, bad(metadataMember, codeType, "metadata must be an object.")
+	}
+	if len(raw) > mostKeys {
+		return nil, bad(metadataMember, codeManyKeys, "metadata has more than 16 keys.")
+	}
+	out := map[string]*string{}
+	for k, v := range raw {
+		var value *string
+		switch err := json.Unmarshal(v, &value); {
+		case err != nil:
+			return nil, bad(metadataMember, codeType, "A value of metadata is not a string.")
+		case utf8.RuneCountInString(k) > longestKey:
+			return nil, bad(metadataMember, codeLongKey, "A key of metadata has more than 64 characters.")
+		case value != nil && utf8.RuneCountInString(*value) > longestValue:
+			return nil, bad(metadataMember, codeLongValue, "A value of metadata has more than 512 characters.")
+		}
+		out[k] = value
+	}
+	return out, nil
+}
+
+// headers by which a client says which call it makes.
+const (
+	keyHeader   = "Idempotency-Key"
+	retryHeader = "X-Stainless-Retry-Count"
+)
+
+// callOf returns the identity of a call, by which its repetition is known.
+func (s *surface) callOf(ctx context.Context, r *http.Request, body []byte) services.Call {
+	where := caller(ctx) + "\x00" + r.Method + "\x00" + r.URL.EscapedPath()
+	c := services.Call{Body: s.digest("body", where, string(body))}
+	if key := r.Header.Get(keyHeader); key != "" {
+		c.Key = s.digest("key", where, key)
+	}
+	n, err := strconv.Atoi(r.Header.Get(retryHeader))
+	c.Repeats = err == nil && n >= 1
+	return c
+}
+
+// digest returns 48 hex digits that depend on the log's key.
+func (s *surface) digest(parts ...string) string {
+	mac := hmac.New(sha256.New, s.cfg.Key)
+	for _, p := range parts {
+		_, _ = mac.Write([]byte(p + "\x00")) // never fails
+	}
+	return hex.EncodeToString(mac.Sum(nil)[:24])
+}
+
+// list is a page of things with ids.
+type list struct {
+	Object  string  `json:"object"`
+	Data    []any   `json:"data"`
+	FirstID *string `json:"first_id"`
+	LastID  *string `json:"last_id"`
+	HasMore bool    `json:"has_more"`
+}
+
+// listOf returns a page. An empty one has neither first nor last.
+func listOf[T any](page []T, id func(T) string, more bool) list {
+	out := list{Object: "list", Data: []any{}, HasMore: more}
+	for _, one := range page {
+		out.Data = append(out.Data, one)
+	}
+	if len(page) > 0 {
+		out.FirstID, out.LastID = optional(id(page[0])), optional(id(page[len(page)-1]))
+	}
+	return out
+}
+
+// paging says which part of a list is asked for.
+type paging struct {
+	limit int
+	asc   bool
+	after string
+}
+
+const defaultLimit, maxLimit = 20, 100
+
+func pagingOf(r *http.Request) (p paging, err error) {
+	q := r.URL.Query()
+	p = paging{limit: defaultLimit, after: q.Get("after")}
+	if q.Has("limit") {
+		switch p.limit, err = strconv.Atoi(q.Get("limit")); {
+		case err != nil:
+			return p, bad("limit", codeType, "limit must be a whole number.")
+		case p.limit < 1:
+			return p, bad("limit", codeBelow, "limit must be at least 1.")
+		case p.limit > maxLimit:
+			return p, bad("limit", codeAbove, "limit must be at most 100.")
+		}
+	}
+	switch q.Get("order") {
+	case "asc":
+		p.asc = true
+	case "", "desc":
+	default:
+		return p, bad("order", codeValue, "order must be asc or desc.")
+	}
+	return p, nil
+}
+
+// includesOf reads the query member include, with or without brackets.
+func includesOf(r *http.Request) (items.Includes, error) {
+	q, out := r.URL.Query(), items.Includes{}
+	for _, name := range []string{"include[]", "include"} {
+		for _, value := range q[name] {
+			out[value] = true
+		}
+	}
+	for value := range out {
+		if !slices.Contains(items.KnownIncludes, value) {
+			return nil, bad("include", codeValue, "include has a value that there is not.")
+		}
+	}
+	return out, nil
+}

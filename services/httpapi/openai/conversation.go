@@ -1,0 +1,179 @@
+package openai
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+)
+
+// conversationJSON is a session as clients see it.
+type conversationJSON struct {
+	ID        string            `json:"id"`
+	Object    string            `json:"object"`
+	CreatedAt int64             `json:"created_at"`
+	Metadata  map[string]string `json:"metadata"`
+}
+
+func conversationOf(id string, h conversation.Head) conversationJSON {
+	return conversationJSON{id, "conversation", h.CreatedAt.Unix(), h.Description().Object()}
+}
+
+// conversationPrefix begins the ids that this surface makes. A conversation may have any other id of a session.
+const conversationPrefix = "conv_"
+
+func (s *surface) createConversation(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	if err := s.cfg.Rate(ctx, kindTurn, "", bound(ctx)); err != nil {
+		return nil, err
+	}
+	body, raw, err := s.body(r)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := body.metadata()
+	if err != nil {
+		return nil, err
+	}
+	call := s.callOf(ctx, r, raw)
+	id := s.newConversationID(call)
+	given, err := s.given(ctx, body, "", false)
+	if err != nil {
+		return nil, err
+	}
+	c := services.NewSession{
+		AddMessages: conversation.AddMessages{
+			SessionID: id, RequestID: uuid.NewString(), Messages: added(given), Now: s.cfg.Now(),
+		},
+		IdentityID: bound(ctx), SourceHash: s.cfg.Source(ctx), Metadata: metadata,
+		Kind: events.KindConversation,
+	}
+	done, err := s.cfg.Messages.BeginSession(ctx, c, call)
+	if err != nil {
+		return nil, err
+	}
+	noteSession(ctx, done.SessionID)
+	notePosition(ctx, done.Position)
+	if done.Duplicate {
+		return s.conversation(ctx, done.SessionID)
+	}
+	return conversationOf(done.SessionID, done.Head), nil
+}
+
+// newConversationID draws an id. A call with a key has the same id for ever.
+func (s *surface) newConversationID(call services.Call) string {
+	if call.Key != "" {
+		return conversationPrefix + s.digest("conversation", call.Key)
+	}
+	drawn := make([]byte, 24)
+	_, _ = rand.Read(drawn) // never fails
+	return conversationPrefix + hex.EncodeToString(drawn)
+}
+
+func (s *surface) getConversation(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	return s.conversation(ctx, r.PathValue("conversation_id"))
+}
+
+func (s *surface) conversation(ctx context.Context, id string) (any, error) {
+	reading, err := s.read(ctx, services.Ask{SessionID: id, Shown: 1, Own: true})
+	if err != nil {
+		return nil, err
+	}
+	return conversationOf(id, reading.State.Head()), nil
+}
+
+// read reads a session that there is.
+func (s *surface) read(ctx context.Context, ask services.Ask) (services.Reading, error) {
+	if conversation.ValidIDs("conversation_id", ask.SessionID) != nil {
+		return services.Reading{}, noConversation()
+	}
+	noteSession(ctx, ask.SessionID)
+	reading, err := s.cfg.Sessions.Read(ctx, ask)
+	if err != nil {
+		return reading, err
+	}
+	if !reading.State.Found() || reading.State.Erased != 0 {
+		return reading, noConversation()
+	}
+	notePosition(ctx, reading.Position)
+	wire.CallOf(ctx).SetAttribute("source", string(reading.Source))
+	return reading, nil
+}
+
+func (s *surface) updateConversation(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	id := r.PathValue("conversation_id")
+	body, _, err := s.body(r)
+	if err != nil {
+		return nil, err
+	}
+	switch raw, given := body[metadataMember]; {
+	case !given:
+		return nil, bad(metadataMember, codeMissing, "metadata is required.")
+	case string(raw) == "null":
+		return nil, bad(metadataMember, codeType, "metadata must be an object.")
+	}
+	metadata, err := body.metadata()
+	if err != nil {
+		return nil, err
+	}
+	// A description makes a session exist, so the session is read first.
+	if _, err := s.read(ctx, services.Ask{SessionID: id, Shown: 1, Own: true}); err != nil {
+		return nil, err
+	}
+	done, err := s.cfg.SessionWrites.DescribeSession(ctx, conversation.Describe{SessionID: id, Metadata: metadata})
+	if wrong, is := err.(*conversation.Invalid); is { //nolint:errorlint // as DecideDescribe returns it
+		return nil, bad(metadataMember, codeManyKeys, wrong.Error())
+	}
+	if err != nil {
+		return nil, err
+	}
+	notePosition(ctx, done.Position)
+	return conversationOf(id, done.Head), nil
+}
+
+// deletedJSON says that something is deleted.
+type deletedJSON struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Deleted bool   `json:"deleted"`
+}
+
+// receiptHeader names the receipt of an erasure.
+const receiptHeader = "Turnledger-Receipt"
+
+func (s *surface) deleteConversation(ctx context.Context, r *http.Request, h http.Header) (any, error) {
+	id := r.PathValue("conversation_id")
+	if _, err := s.read(ctx, services.Ask{SessionID: id, Shown: 1, Own: true}); err != nil {
+		return nil, err
+	}
+	receipt, err := s.cfg.Erasures.EraseSession(ctx, id, services.Erasure{})
+	if err != nil {
+		return nil, err
+	}
+	h.Set(receiptHeader, receipt)
+	return deletedJSON{id, "conversation.deleted", true}, nil
+}
+
+// listConversations lists sessions, the one that was active last first. It is an extension of the API.
+func (s *surface) listConversations(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	identity, err := reach.Across(wire.CallOf(ctx).Caller, "")
+	if err != nil {
+		return nil, err
+	}
+	p, err := pagingOf(r)
+	if err != nil {
+		return nil, err
+	}
+	page, more, err := s.pageOfConversations(ctx, identity, p)
+	if err != nil {
+		return nil, err
+	}
+	return listOf(page, func(c conversationJSON) string { return c.ID }, more), nil
+}

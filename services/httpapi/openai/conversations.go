@@ -1,0 +1,73 @@
+package openai
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
+)
+
+// pageOfConversations returns a page of the sessions of an identity, or of all.
+func (s *surface) pageOfConversations(
+	ctx context.Context, identity string, p paging,
+) (page []conversationJSON, more bool, err error) {
+	switch {
+	case s.cfg.Lists == nil:
+		return nil, false, projections.ErrUnavailable
+	case p.asc:
+		return nil, false, bad("order", codeValue, "order must be desc: conversations are listed by their last activity.")
+	}
+	ask := services.SessionsAsk{SessionFilter: projections.SessionFilter{IdentityID: identity}, Limit: p.limit + 1}
+	behind := p.after != ""
+	if behind {
+		if ask.Until, err = s.activeUntil(ctx, p.after); err != nil {
+			return nil, false, err
+		}
+		ask.Limit++
+	}
+	// Sessions with the same time are in the order of their ids, so the one to begin after may not be the first.
+	for {
+		found, err := s.cfg.Lists.Sessions(ctx, ask)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, one := range found.Sessions {
+			switch {
+			case !behind:
+				page = append(page, conversationOf(one.SessionID, one.Head))
+			case one.SessionID == p.after:
+				behind = false
+			}
+		}
+		if len(page) > p.limit || found.NextCursor == "" {
+			break
+		}
+		ask.Cursor = found.NextCursor
+	}
+	if behind {
+		return nil, false, noAfter()
+	}
+	return page[:min(p.limit, len(page))], len(page) > p.limit, nil
+}
+
+func noAfter() *apiError {
+	return refusal(http.StatusNotFound, "after", "", "There is nothing of the id in after.")
+}
+
+// activeUntil returns the time right after a session's last activity.
+func (s *surface) activeUntil(ctx context.Context, id string) (time.Time, error) {
+	if err := s.cfg.Session(ctx, bound(ctx), id); err != nil {
+		return time.Time{}, noAfter()
+	}
+	reading, err := s.read(ctx, services.Ask{SessionID: id, Shown: 1, Own: true})
+	if err != nil {
+		return time.Time{}, noAfter()
+	}
+	at := reading.State.LastActive
+	if at.IsZero() {
+		at = reading.State.CreatedAt
+	}
+	return at.Add(1), nil
+}

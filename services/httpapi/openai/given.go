@@ -1,0 +1,220 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+const itemsMember = "items"
+
+// Bounds of the items of one call: OpenAI's, and ours. An atomic append holds 1,000 events, and an item makes at most
+// one.
+const officialItems, mostItems = 20, 500
+
+// given returns the items of a body in their normal form. What they refer to stands in their place. id is the
+// conversation that they are for; "" for one that there is not yet.
+func (s *surface) given(ctx context.Context, body members, id string, required bool) ([]items.Item, error) {
+	if !body.has(itemsMember) {
+		if required {
+			return nil, bad(itemsMember, codeMissing, "items is required.")
+		}
+		return nil, nil
+	}
+	var raws []json.RawMessage
+	if json.Unmarshal(body[itemsMember], &raws) != nil {
+		return nil, bad(itemsMember, codeType, "items must be a list.")
+	}
+	most := mostItems
+	if s.cfg.Strict {
+		most = officialItems
+	}
+	switch {
+	case len(raws) == 0 && required:
+		return nil, bad(itemsMember, codeEmptyArray, "items must hold at least one item.")
+	case len(raws) > most:
+		return nil, bad(itemsMember, codeAboveMaximum, fmt.Sprintf("items holds more than %d items.", most))
+	}
+	return s.resolved(ctx, id, raws)
+}
+
+// resolved parses items, and puts what they refer to in their place. An item that is not found is told before what is
+// wrong with the others.
+func (s *surface) resolved(ctx context.Context, id string, raws []json.RawMessage) (out []items.Item, err error) {
+	var wrong error
+	ids := &known{surface: s, ctx: ctx, conversation: id}
+	for n, raw := range raws {
+		param := fmt.Sprintf("%s[%d]", itemsMember, n)
+		i, err := items.Parse(raw)
+		if err == nil {
+			err = s.checked(i, param)
+		} else {
+			err = bad(param, codeType, param+" "+err.Error()+".")
+		}
+		switch {
+		case err != nil:
+			if wrong == nil {
+				wrong = err
+			}
+			continue
+		case !i.Listed():
+			continue
+		case i.Refers():
+			if i, err = ids.referred(i.ID(), param); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, items.Normal(i))
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	return out, ids.take(out)
+}
+
+// checked refuses an item that can't be given back in the form that clients expect.
+func (s *surface) checked(i items.Item, param string) error {
+	if wrong := i.Check(); wrong != nil {
+		code := codeMissing
+		switch wrong.Kind {
+		case items.WrongType:
+			code = codeType
+		case items.WrongValue:
+			code = codeValue
+		case items.Missing:
+		}
+		name := param + "." + wrong.Member
+		return bad(name, code, name+" "+wrong.Error()+".")
+	}
+	return nil
+}
+
+// known finds items by their ids. It reads the conversation once, and only if an id is asked for.
+type known struct {
+	*surface
+
+	ctx          context.Context //nolint:containedctx // of one call
+	conversation string
+	all          []items.Item
+	read         bool
+}
+
+func (k *known) listed() ([]items.Item, error) {
+	if k.read || k.conversation == "" {
+		return k.all, nil
+	}
+	var err error
+	k.all, _, err = k.surface.listed(k.ctx, k.conversation, allTurns)
+	k.read = err == nil
+	return k.all, err
+}
+
+// referred returns the item of an id in this conversation, or in another one of the caller's.
+func (k *known) referred(id, param string) (items.Item, error) {
+	none := refusal(http.StatusNotFound, param+".id", "", param+".id names no item.")
+	own, err := k.listed()
+	if err != nil {
+		return nil, err
+	}
+	if n := indexOf(own, id); n >= 0 {
+		return own[n].WithoutID(), nil
+	}
+	at, looks := items.Locate(id)
+	if !looks {
+		return nil, none
+	}
+	session, err := k.cfg.SessionAt(k.ctx, at.Position)
+	if err != nil {
+		return nil, err
+	}
+	if session == "" || !k.ids.Made(id, session) || k.cfg.Session(k.ctx, bound(k.ctx), session) != nil {
+		return nil, none
+	}
+	there, _, err := k.surface.listed(k.ctx, session, allTurns)
+	if n := indexOf(there, id); err == nil && n >= 0 {
+		return there[n].WithoutID(), nil
+	}
+	return nil, none
+}
+
+func indexOf(all []items.Item, id string) int {
+	return slices.IndexFunc(all, func(i items.Item) bool { return i.ID() == id })
+}
+
+// take lets the items keep the ids that they bring, if they may. An id that the conversation has is refused.
+func (k *known) take(given []items.Item) error {
+	taken := map[string]bool{}
+	for n, i := range given {
+		switch {
+		case i.ID() == "":
+			if i["id"] != nil {
+				given[n] = i.WithoutID()
+			}
+			continue
+		case !i.KeepsID():
+			given[n] = i.WithoutID()
+			continue
+		}
+		own, err := k.listed()
+		if err != nil {
+			return err
+		}
+		if taken[i.ID()] || indexOf(own, i.ID()) >= 0 {
+			return bad(itemsMember, codeTaken, "The conversation has an item of an id in items already.")
+		}
+		taken[i.ID()] = true
+	}
+	return nil
+}
+
+// added returns items as messages that a session takes.
+func added(given []items.Item) []conversation.AddedMessage {
+	out := make([]conversation.AddedMessage, len(given))
+	for n, i := range given {
+		out[n] = items.Added(i)
+	}
+	return out
+}
+
+// place finds the turns that hold the calls which the items answer, unless an item before them makes the call.
+func (s *surface) place(
+	ctx context.Context, id string, given []items.Item, messages []conversation.AddedMessage,
+) error {
+	var state *services.Reading
+	made := map[string]bool{}
+	for n, i := range given {
+		switch {
+		case i.IsCall():
+			made[i.CallID()] = true
+		case i.IsOutput() && !made[i.CallID()]:
+			if state == nil {
+				reading, err := s.read(ctx, services.Ask{SessionID: id, Shown: defaultLimit, Own: true, Pending: true})
+				if err != nil {
+					return err
+				}
+				state = &reading
+			}
+			messages[n].Answers = s.turnOf(state, i.CallID())
+		}
+	}
+	return nil
+}
+
+// turnOf returns the newest turn that makes a call, or uuid.Nil.
+func (s *surface) turnOf(r *services.Reading, call string) uuid.UUID {
+	for _, t := range slices.Backward(r.State.Turns) {
+		makes := func(i items.Item) bool { return i.IsCall() && i.CallID() == call }
+		if slices.ContainsFunc(s.ids.OfTurn(r.State.SessionID, r.Position.Partition, t), makes) {
+			return t.ID
+		}
+	}
+	return uuid.Nil
+}

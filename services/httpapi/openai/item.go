@@ -1,0 +1,265 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// itemID returns the id of an item.
+func itemID(i items.Item) string { return i.ID() }
+
+func (s *surface) createItems(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	id := r.PathValue("conversation_id")
+	noteSession(ctx, id)
+	if conversation.ValidIDs("conversation_id", id) != nil {
+		return nil, noConversation()
+	}
+	if err := s.cfg.Rate(ctx, kindTurn, id, bound(ctx)); err != nil {
+		return nil, err
+	}
+	with, err := includesOf(r)
+	if err != nil {
+		return nil, err
+	}
+	body, raw, err := s.body(r)
+	if err != nil {
+		return nil, err
+	}
+	done, err := s.addItems(ctx, id, body, s.callOf(ctx, r, raw))
+	if err != nil {
+		return nil, err
+	}
+	notePosition(ctx, done.Position)
+	out := s.itemsOf(done)
+	wire.CallOf(ctx).SetAttribute("items", len(out))
+	return listOf(shown(out, with), itemID, false), nil
+}
+
+// addItems records the items of a body. A call that was recorded before has its first answer, whatever the conversation
+// holds by now.
+func (s *surface) addItems(
+	ctx context.Context, id string, body members, call services.Call,
+) (services.AddedMessages, error) {
+	given, err := s.given(ctx, body, id, true)
+	if err != nil {
+		if call.Key == "" && !call.Repeats {
+			return services.AddedMessages{}, err
+		}
+		call.Only = true // it may name itself: its items have their ids already
+		done, failed := s.cfg.Messages.AddMessages(ctx, conversation.AddMessages{SessionID: id, Now: s.cfg.Now()}, call)
+		if failed != nil {
+			return done, err
+		}
+		return done, nil
+	}
+	messages := added(given)
+	if err := s.place(ctx, id, given, messages); err != nil {
+		return services.AddedMessages{}, err
+	}
+	return s.cfg.Messages.AddMessages(ctx, conversation.AddMessages{
+		SessionID: id, RequestID: requestID(call), Messages: messages, Now: s.cfg.Now(),
+	}, call)
+}
+
+// requestID returns the id of the requests that a call makes. A call with a key makes the same for ever.
+func requestID(call services.Call) string {
+	if call.Key != "" {
+		return call.Key
+	}
+	return uuid.NewString()
+}
+
+// itemsOf returns the items of added messages, with their ids.
+func (s *surface) itemsOf(done services.AddedMessages) (out []items.Item) {
+	for _, m := range done.Messages {
+		at := items.Address{Position: m.First, Answer: m.Answer, Message: m.Message}
+		out = append(out, s.ids.OfMessages(done.SessionID, at, []json.RawMessage{m.JSON})...)
+	}
+	return out
+}
+
+func shown(all []items.Item, with items.Includes) []items.Item {
+	out := make([]items.Item, len(all))
+	for n, i := range all {
+		out[n] = i.Shown(with)
+	}
+	return out
+}
+
+func (s *surface) listItems(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	p, err := pagingOf(r)
+	if err != nil {
+		return nil, err
+	}
+	with, err := includesOf(r)
+	if err != nil {
+		return nil, err
+	}
+	page, more, err := s.page(ctx, r.PathValue("conversation_id"), p)
+	if err != nil {
+		return nil, err
+	}
+	return listOf(shown(page, with), itemID, more), nil
+}
+
+// page returns a page of a conversation's items.
+func (s *surface) page(ctx context.Context, id string, p paging) (page []items.Item, more bool, err error) {
+	// Each turn that is shown has an item, so the newest page is in so many turns.
+	turns := p.limit + 1
+	if p.asc {
+		turns = allTurns
+	}
+	all, whole, err := s.listed(ctx, id, turns)
+	if err != nil {
+		return nil, false, err
+	}
+	page, more, found := cutPage(all, p)
+	if !whole && !(found && more) {
+		if all, _, err = s.listed(ctx, id, allTurns); err != nil {
+			return nil, false, err
+		}
+		page, more, found = cutPage(all, p)
+	}
+	if !found {
+		return nil, false, noAfter()
+	}
+	return page, more, nil
+}
+
+// cutPage cuts a page out of items in their order. It reports whether the item that the page follows is among them.
+func cutPage(all []items.Item, p paging) (page []items.Item, more, found bool) {
+	if !p.asc {
+		all = slices.Clone(all)
+		slices.Reverse(all)
+	}
+	if p.after != "" {
+		at := slices.IndexFunc(all, func(i items.Item) bool { return i.ID() == p.after })
+		if at < 0 {
+			return nil, false, false
+		}
+		all = all[at+1:]
+	}
+	n := min(p.limit, len(all))
+	return all[:n], len(all) > n, true
+}
+
+// allTurns is more turns than any session has.
+const allTurns = math.MaxInt32
+
+// listed returns the items of a conversation's last turns, at least so many if it has them. It reports whether they are
+// all.
+func (s *surface) listed(ctx context.Context, id string, turns int) (all []items.Item, whole bool, err error) {
+	reading, turnsShown, whole, err := s.shownTurns(ctx, id, turns)
+	for _, t := range turnsShown {
+		session, partition, _ := reading.State.Origin(t, reading.Position.Partition)
+		all = append(all, s.ids.OfTurn(session, partition, t)...)
+	}
+	return all, whole, err
+}
+
+// shownTurns returns a conversation's last turns, at least so many if it has them. It reports whether they are all.
+func (s *surface) shownTurns(
+	ctx context.Context, id string, turns int,
+) (reading services.Reading, list []*conversation.Turn, whole bool, err error) {
+	ask := services.Ask{SessionID: id, Shown: turns, Pending: true}
+	reading, err = s.read(ctx, ask)
+	branch := err == nil && reading.State.Fork().Root != ""
+	if err == nil && !branch && reading.State.Boundary != reading.State.ResetAt { // a silence hides nothing here
+		ask.AllTurns = true
+		reading, err = s.read(ctx, ask)
+	}
+	if err != nil {
+		return reading, nil, false, err
+	}
+	st := reading.State
+	begin := st.ResetAt
+	if branch {
+		begin = st.Boundary // of all that the branch shares
+	}
+	for _, t := range st.Turns {
+		if t.Place > begin && (t.Status == conversation.Pending || t.Status == conversation.Finalized) {
+			list = append(list, t)
+		}
+	}
+	whole = turns == allTurns || st.Whole || !branch && len(list) == st.ShownFinalized+st.ShownPending
+	return reading, list, whole, nil
+}
+
+func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	with, err := includesOf(r)
+	if err != nil {
+		return nil, err
+	}
+	i, err := s.item(ctx, r.PathValue("conversation_id"), r.PathValue("item_id"))
+	if err != nil {
+		return nil, err
+	}
+	return i.Shown(with), nil
+}
+
+// item finds an item of a conversation, first among the newest.
+func (s *surface) item(ctx context.Context, conversationID, id string) (items.Item, error) {
+	for _, turns := range []int{defaultLimit, allTurns} {
+		all, whole, err := s.listed(ctx, conversationID, turns)
+		if err != nil {
+			return nil, err
+		}
+		if n := slices.IndexFunc(all, func(i items.Item) bool { return i.ID() == id }); n >= 0 {
+			return all[n], nil
+		}
+		if whole {
+			break
+		}
+	}
+	return nil, refusal(http.StatusNotFound, "item_id", "", "The conversation has no item of the id in the path.")
+}
+
+// deleteItem takes an item out of its turn, and out of the log. If it was the only one, the turn is redacted.
+func (s *surface) deleteItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	id, gone := r.PathValue("conversation_id"), r.PathValue("item_id")
+	none := refusal(http.StatusNotFound, "item_id", "", "The conversation has no item of the id in the path.")
+	for _, turns := range []int{defaultLimit, allTurns} {
+		reading, list, whole, err := s.shownTurns(ctx, id, turns)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range list {
+			session, partition, _ := reading.State.Origin(t, reading.Position.Partition)
+			if indexOf(s.ids.OfTurn(session, partition, t), gone) < 0 {
+				continue
+			}
+			_, err := s.cfg.Turns.PruneTurn(ctx, conversation.Prune{
+				SessionID: id, TurnID: t.ID, Keep: func(m conversation.Message) json.RawMessage {
+					at := items.Address{
+						Position: events.Position{Partition: partition, Seq: m.Begun},
+						Answer:   m.Half == events.HalfAnswer, Message: m.Number,
+					}
+					return s.ids.Kept(session, at, m.Raw, gone)
+				},
+			})
+			if errors.Is(err, conversation.ErrMessageNotFound) || errors.Is(err, conversation.ErrTurnRedacted) {
+				return nil, none // another call was first
+			}
+			if err != nil {
+				return nil, err
+			}
+			return s.conversation(ctx, id)
+		}
+		if whole {
+			break
+		}
+	}
+	return nil, none
+}

@@ -1,0 +1,203 @@
+package openai_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/openai/openai-go/v3/conversations"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
+)
+
+// retry is the header that OpenAI's clients send.
+const retry = "X-Stainless-Retry-Count"
+
+// A call that comes again is answered as the first time, in every process. The same words without a word of a retry are
+// said twice.
+func TestRepeatedItems(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s, other := startOn(t, log), startOn(t, log)
+	id := s.begin()
+	path, body := "/v1/conversations/"+id+"/items", `{"items":[`+user("yes")+`,`+assistant("ok")+`]}`
+	first := s.must("POST", path, body, retry, "0")
+	require.Equal(t, first, s.must("POST", path, body, retry, "1"))
+	require.Equal(t, first, other.must("POST", path, body, retry, "2"))
+	require.Equal(t, first, startOn(t, log).must("POST", path, body, retry, "1"), "after a restart")
+	require.Len(t, s.list(id, 100), 2)
+
+	second := s.must("POST", path, body, retry, "0")
+	require.NotEqual(t, first, second)
+	require.Equal(t, second, other.must("POST", path, body, retry, "1"), "the newest one")
+	more := assistant("and more")
+	s.post(id, more)
+	require.Len(t, s.list(id, 100), 5)
+	require.NotEqual(t, second, s.must("POST", path, body, retry, "1"), "another append came since: it is said again")
+	require.Len(t, s.list(id, 100), 7)
+
+	goes := `{"items":[` + more + `]}`
+	extends := s.must("POST", path, goes, retry, "0")
+	require.Equal(t, extends, other.must("POST", path, goes, retry, "1"), "of what extends a turn, too")
+	require.NotEqual(t, extends, other.must("POST", path, `{"items":[ `+more+`]}`, retry, "1"), "other bytes")
+
+	named := `{"items":[{"role":"user","content":"with an id","id":"msg_1"}]}`
+	first = s.must("POST", path, named, retry, "0")
+	require.Equal(t, first, other.must("POST", path, named, retry, "1"), "its id is its own")
+	a := s.do("POST", path, named, retry, "0")
+	require.Equal(t, http.StatusBadRequest, a.status, a.raw)
+}
+
+// A key names a call for ever, for its caller and its route.
+func TestKeysOfCalls(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s, other := startOn(t, log), startOn(t, log)
+	const key = "Idempotency-Key"
+	made := s.must("POST", "/v1/conversations", `{"items":[`+user("a")+`]}`, key, "k")
+	require.Equal(t, made, other.must("POST", "/v1/conversations", `{}`, key, "k"), "the first body stands")
+	require.NotEqual(t, made["id"], s.must("POST", "/v1/conversations", `{}`, key, "k2")["id"])
+	id := made["id"].(string)
+	path := "/v1/conversations/" + id + "/items"
+	finishes := s.must("POST", path, `{"items":[`+assistant("b")+`]}`, key, "k")
+	extends := s.must("POST", path, `{"items":[`+assistant("c")+`]}`, key, "k2")
+	opens := s.must("POST", path, `{"items":[`+user("d")+`]}`, key, "k3")
+	s.post(id, assistant("e"))
+	for name, first := range map[string]map[string]any{"k": finishes, "k2": extends, "k3": opens} {
+		require.Equal(t, first, other.must("POST", path, `{"items":[`+user("another")+`]}`, key, name), name)
+		require.Equal(t, first, startOn(t, log).must("POST", path, `{"items":[`+user("another")+`]}`, key, name), name)
+	}
+	require.Equal(t, []string{"a", "b", "c", "d", "e"}, texts(s.list(id, 100)))
+	elsewhere := s.begin()
+	s.must("POST", "/v1/conversations/"+elsewhere+"/items", `{"items":[`+user("d")+`]}`, key, "k3")
+	require.Len(t, s.list(elsewhere, 100), 1)
+}
+
+// A conversation whose first answer was lost is found again, in every process, for ten minutes.
+func TestRepeatedConversations(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 4)
+	s, other := startOn(t, log), startOn(t, log)
+	const body = `{"items":[]}`
+	first := s.must("POST", "/v1/conversations", body, retry, "0")
+	require.Equal(t, first, s.must("POST", "/v1/conversations", body, retry, "1"))
+	require.Equal(t, first, other.must("POST", "/v1/conversations", body, retry, "1"))
+	later := startOn(t, log)
+	require.Equal(t, first, later.must("POST", "/v1/conversations", body, retry, "2"), "after a restart")
+	require.NotEqual(t, first["id"], s.must("POST", "/v1/conversations", body, retry, "0")["id"])
+	require.NotEqual(t, first["id"], s.must("POST", "/v1/conversations", `{}`, retry, "1")["id"])
+}
+
+// lostRace is a writer that always loses to another process.
+type lostRace struct {
+	services.MessageWriter
+
+	lose func()
+}
+
+func (l lostRace) AddMessages(
+	ctx context.Context, c conversation.AddMessages, call services.Call,
+) (services.AddedMessages, error) {
+	l.lose()
+	return l.MessageWriter.AddMessages(ctx, c, call)
+}
+
+// Many clients of two processes add to one conversation: nobody is told to come again, and there is one order, whatever
+// the direction and the size of the pages.
+func TestManyClientsOfOneConversation(t *testing.T) {
+	t.Parallel()
+	const clients = 64
+	total := 640
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		total = 10_000
+	}
+	log := natstest.Log(t, 1)
+	stacks := []*stack{startOn(t, log), startOn(t, log)}
+	id := stacks[0].begin()
+	var mu sync.Mutex
+	posted := map[string]string{} // texts by ids
+	var all sync.WaitGroup
+	errs := make([]error, clients)
+	for n := range clients {
+		all.Go(func() {
+			c := stacks[n%2].client(option.WithHTTPClient(&http.Client{}))
+			for k := range total / clients {
+				role := []responses.EasyInputMessageRole{"user", "assistant", "user"}[(n+k)%3]
+				text := fmt.Sprintf("%d/%d", n, k)
+				got, err := c.Conversations.Items.New(t.Context(), id, newItems(said(role, text)))
+				if err != nil {
+					errs[n] = err
+					return
+				}
+				mu.Lock()
+				posted[got.Data[0].ID] = text
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(t, errors.Join(errs...))
+	require.Len(t, posted, total/clients*clients, "each item has an id of its own")
+	one := stacks[0].list(id, 100)
+	require.Len(t, one, len(posted))
+	last := map[string]int{}
+	for i, got := range ids(one) {
+		text := texts(one)[i]
+		require.Equal(t, posted[got], text)
+		var client string
+		var k int
+		_, err := fmt.Sscanf(strings.Replace(text, "/", " ", 1), "%s %d", &client, &k)
+		require.NoError(t, err)
+		require.Equal(t, last[client], k, "each client's items stand in its order, without a gap")
+		last[client]++
+	}
+	require.Equal(t, ids(one), ids(stacks[1].list(id, 7)))
+	var back []string
+	pages := stacks[1].client()
+	list := pages.Conversations.Items.ListAutoPaging(t.Context(), id, conversations.ItemListParams{})
+	for list.Next() {
+		back = append(back, list.Current().ID)
+	}
+	require.NoError(t, list.Err())
+	slices.Reverse(back)
+	require.Equal(t, ids(one), back)
+}
+
+// A write that loses a race to another process is decided again, on what that one wrote.
+func TestALostRaceIsDecidedAgain(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	other := startOn(t, log)
+	id, n := "", 0
+	s := startOn(t, log, func(s *stack) {
+		s.cfg.Messages = lostRace{s.services.History, func() {
+			n++
+			other.post(id, []string{user("between"), assistant("between")}[n%2])
+		}}
+	})
+	id = s.begin(user("q"))
+	for range 6 {
+		s.post(id, assistant("a"), user("q"))
+	}
+	require.Len(t, s.list(id, 100), 1+6*3)
+	require.Equal(t, ids(s.list(id, 100)), ids(other.list(id, 7)))
+	st := natstest.Fold(t, log, id, rules)
+	require.Zero(t, st.Erased)
+	for e, err := range log.Session(t.Context(), id, 0, ^uint64(0)) {
+		require.NoError(t, err)
+		require.NotEmpty(t, e.Call, "%s at %s", e.Type, e.Position)
+		require.NotEqual(t, events.TypeLinkRefused, e.Type)
+	}
+}

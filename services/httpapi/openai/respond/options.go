@@ -1,0 +1,122 @@
+package respond
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/turnledger/turnledger/services"
+)
+
+// others are members that only a model behind a Responses API knows.
+var others = []string{"top_logprobs", "max_tool_calls", "service_tier", "prompt_cache_key", "safety_identifier"}
+
+// options reads what the request asks of the model.
+func (p *parser) options(hosted bool) services.ModelOptions {
+	o := services.ModelOptions{
+		OneCall: !p.flag("parallel_tool_calls", true), Temperature: p.number("temperature", 0, 2),
+		TopP: p.number("top_p", 0, 1), MaxTokens: p.count("max_output_tokens", 1), Others: p.members.only(others),
+	}
+	o.ToolChoice = p.choice()
+	o.Tools = allowed(p.tools(hosted), o.ToolChoice)
+	var reasoning struct{ Effort, Summary string }
+	p.read("reasoning", &reasoning, "an object")
+	o.Effort, o.Summary = reasoning.Effort, reasoning.Summary
+	var text struct {
+		Verbosity string
+		Format    struct {
+			Type, Name, Description string
+			Schema                  json.RawMessage
+			Strict                  *bool
+		}
+	}
+	p.read("text", &text, "an object")
+	o.Verbosity = text.Verbosity
+	if f := text.Format; f.Type != "" && f.Type != "text" {
+		o.Format = services.AnswerFormat{
+			Kind: f.Type, Name: f.Name, Description: f.Description, Schema: f.Schema, Strict: f.Strict,
+		}
+	}
+	return o
+}
+
+// tools reads the tools.
+func (p *parser) tools(hosted bool) (out []services.ModelTool) {
+	var list []json.RawMessage
+	p.read("tools", &list, "an array")
+	for i, raw := range list {
+		var t struct {
+			Type, Name, Description string
+			Parameters              json.RawMessage
+			Strict                  *bool
+		}
+		param := fmt.Sprintf("tools[%d]", i)
+		switch {
+		case json.Unmarshal(raw, &t) != nil || t.Type == "":
+			p.refuse("invalid_value", param, fmt.Sprintf("'%s' must be a tool with a type.", param))
+			return nil
+		case (t.Type == services.ToolFunction || t.Type == services.ToolCustom) && t.Name == "":
+			p.refuse("missing_required_parameter", param+".name", fmt.Sprintf("'%s.name' is required.", param))
+			return nil
+		case t.Type != services.ToolFunction && t.Type != services.ToolCustom && !hosted:
+			p.refuse("unsupported_value", param+".type",
+				fmt.Sprintf("'%s.type' names a tool that the model behind this server does not have.", param))
+			return nil
+		}
+		if string(t.Parameters) == "null" {
+			t.Parameters = nil
+		}
+		out = append(out, services.ModelTool{
+			Kind: t.Type, Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict, Raw: raw,
+		})
+	}
+	return out
+}
+
+// choice reads which tools the model has to call: a mode, a tool, or a mode for some of the tools.
+func (p *parser) choice() services.ToolChoice {
+	raw := p.members["tool_choice"]
+	if len(raw) == 0 || string(raw) == "null" {
+		return services.ToolChoice{}
+	}
+	var mode string
+	var named struct{ Type, Name, Mode string }
+	switch {
+	case json.Unmarshal(raw, &mode) == nil:
+		named.Mode = mode
+	case json.Unmarshal(raw, &named) != nil || named.Type == "":
+		p.refuse("invalid_type", "tool_choice", "Invalid type for 'tool_choice': expected a mode or a tool.")
+		return services.ToolChoice{}
+	case named.Type == services.ToolFunction || named.Type == services.ToolCustom:
+		return services.ToolChoice{Mode: services.ToolNamed, Tool: named.Name, Raw: raw}
+	}
+	switch m := services.ToolMode(named.Mode); m {
+	case services.ToolAuto, services.ToolNone, services.ToolRequired:
+		return services.ToolChoice{Mode: m, Raw: raw}
+	case services.ToolNamed, "":
+	}
+	if mode != "" {
+		p.refuse("invalid_value", "tool_choice", "'tool_choice' must be none, auto, required, or a tool.")
+	}
+	return services.ToolChoice{Raw: raw} // a hosted tool
+}
+
+// allowed returns the tools that a choice of some of them leaves.
+func allowed(tools []services.ModelTool, c services.ToolChoice) []services.ModelTool {
+	var choice struct {
+		Type  string
+		Tools []struct{ Type, Name string }
+	}
+	if json.Unmarshal(c.Raw, &choice) != nil || choice.Type != "allowed_tools" {
+		return tools
+	}
+	var out []services.ModelTool
+	for _, t := range tools {
+		for _, a := range choice.Tools {
+			if a.Type == t.Kind && a.Name == t.Name {
+				out = append(out, t)
+				break
+			}
+		}
+	}
+	return out
+}

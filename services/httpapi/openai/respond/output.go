@@ -1,0 +1,194 @@
+package respond
+
+import (
+	"encoding/json"
+
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// Types of the items that an answer has.
+const (
+	typeMessage    = "message"
+	typeReasoning  = "reasoning"
+	typeCall       = "function_call"
+	typeCustomCall = "custom_tool_call"
+)
+
+const (
+	statusRunning    = "in_progress"
+	statusDone       = "completed"
+	statusIncomplete = "incomplete"
+	statusFailed     = "failed"
+)
+
+// mint returns the id of the item with a type and an index among the items of an answer.
+type mint func(kind string, index int) string
+
+// outputItem is an item of an answer, made of neighbouring parts of it: what is told to the user is one message, and
+// every other part is an item of its own.
+type outputItem struct {
+	index int
+	id    string
+	// parts are those of the answer that the item is made of.
+	parts []services.AnswerPart
+}
+
+// grouped returns the items of an answer.
+func grouped(parts []services.AnswerPart, id mint) (out []outputItem) {
+	for _, p := range parts {
+		if last := len(out) - 1; last >= 0 && p.Said() && out[last].parts[0].Said() {
+			out[last].parts = append(out[last].parts, p)
+			continue
+		}
+		out = append(out, newOutputItem(len(out), p, id))
+	}
+	return out
+}
+
+// newOutputItem begins an item. The id of an item that the model itself names stays, since the model needs to know it
+// again.
+func newOutputItem(index int, p services.AnswerPart, id mint) outputItem {
+	kind := kindOf(p)
+	o := outputItem{index: index, parts: []services.AnswerPart{p}}
+	if kind != typeMessage && p.Item != nil {
+		o.id = itemOf(p).ID()
+	}
+	if o.id == "" {
+		o.id = id(kind, index)
+	}
+	return o
+}
+
+func itemOf(p services.AnswerPart) (i items.Item) {
+	_ = json.Unmarshal(p.Item, &i) // the model sent it
+	return i
+}
+
+func kindOf(p services.AnswerPart) string {
+	switch p.Kind {
+	case services.PartCall:
+		return typeCall
+	case services.PartCustomCall:
+		return typeCustomCall
+	case services.PartReasoning, services.PartSummary:
+		return typeReasoning
+	case services.PartItem:
+		return itemOf(p).Type()
+	case services.PartText, services.PartRefusal:
+	}
+	return typeMessage
+}
+
+// item returns the item with a status. In an item that is in progress the texts are left out.
+func (o outputItem) item(status string) items.Item {
+	p, running := o.parts[0], status == statusRunning
+	shown := func(text string) json.RawMessage {
+		if running {
+			text = ""
+		}
+		return encode(text)
+	}
+	i := items.Item{"type": encode(kindOf(p)), "id": encode(o.id), "status": encode(status)}
+	switch p.Kind {
+	case services.PartCall:
+		i["call_id"], i["name"], i["arguments"] = encode(p.CallID), encode(p.Name), shown(p.Text)
+	case services.PartCustomCall:
+		i["call_id"], i["name"], i["input"] = encode(p.CallID), encode(p.Name), shown(p.Text)
+	case services.PartReasoning, services.PartSummary:
+		return o.reasoning(running)
+	case services.PartItem:
+		return itemOf(p).With("id", o.id)
+	case services.PartText, services.PartRefusal:
+		content := []any{}
+		for _, p := range o.parts {
+			if !running {
+				content = append(content, partOf(p))
+			}
+		}
+		i["role"], i["content"] = encode("assistant"), encode(content)
+	}
+	return i
+}
+
+// reasoning returns an item of reasoning: as the model sent it, or made of its text.
+func (o outputItem) reasoning(running bool) items.Item {
+	p := o.parts[0]
+	i := items.Item{"type": encode(typeReasoning), "id": encode(o.id), "summary": encode([]any{})}
+	switch {
+	case running:
+	case p.Item != nil:
+		return itemOf(p).With("id", o.id)
+	case p.Kind == services.PartSummary:
+		i["summary"] = encode([]any{summaryPart(p.Text)})
+	default:
+		i["content"] = encode([]any{map[string]string{"type": "reasoning_text", "text": p.Text}})
+	}
+	return i
+}
+
+func summaryPart(text string) any { return map[string]string{"type": "summary_text", "text": text} }
+
+// partOf returns a part of a message's content.
+func partOf(p services.AnswerPart) any {
+	if p.Kind == services.PartRefusal {
+		return map[string]string{"type": "refusal", "refusal": p.Text}
+	}
+	return map[string]any{"type": "output_text", "text": p.Text, "annotations": annotations(p), "logprobs": []any{}}
+}
+
+// annotations returns what a model noted beside a text, such as the pages that it cites.
+func annotations(p services.AnswerPart) any {
+	var message struct {
+		Content []struct {
+			Text        string
+			Annotations json.RawMessage
+		}
+	}
+	if p.Item != nil && json.Unmarshal(p.Item, &message) == nil {
+		for _, c := range message.Content {
+			if c.Text == p.Text && len(c.Annotations) > 0 {
+				return c.Annotations
+			}
+		}
+	}
+	return []any{}
+}
+
+// output returns the items of a whole answer.
+func output(a services.ModelAnswer, id mint) (out []items.Item) {
+	status := statusDone
+	if a.Finish == services.FinishLength || a.Finish == services.FinishFiltered {
+		status = statusIncomplete
+	}
+	for _, o := range grouped(a.Parts, id) {
+		out = append(out, o.item(status))
+	}
+	return out
+}
+
+// partsOf returns the parts of an answer that an item of it is.
+func partsOf(i items.Item) (parts []services.AnswerPart) {
+	var o struct {
+		Type, Name, Arguments, Input string
+		CallID                       string `json:"call_id"`
+		Content                      []struct{ Type, Text, Refusal string }
+	}
+	_ = json.Unmarshal(i.JSON(), &o) // it was made here
+	switch o.Type {
+	case typeCall:
+		return []services.AnswerPart{{Kind: services.PartCall, CallID: o.CallID, Name: o.Name, Text: o.Arguments}}
+	case typeCustomCall:
+		return []services.AnswerPart{{Kind: services.PartCustomCall, CallID: o.CallID, Name: o.Name, Text: o.Input}}
+	case typeMessage:
+		for _, c := range o.Content {
+			kind := services.PartText
+			if c.Type == "refusal" {
+				kind = services.PartRefusal
+			}
+			parts = append(parts, services.AnswerPart{Kind: kind, Text: c.Text + c.Refusal})
+		}
+		return parts
+	}
+	return []services.AnswerPart{{Kind: services.PartItem, Item: i.JSON()}}
+}

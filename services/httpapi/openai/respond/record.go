@@ -1,0 +1,245 @@
+package respond
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// record records the input of a request where it belongs, and returns the step that it is.
+func (s *Service) record(ctx context.Context, a Ask) (step, error) {
+	if len(a.Input) == 0 {
+		return step{}, refuse("missing_required_parameter", "input", "'input' is required.")
+	}
+	keep := asked{Request: a.Settings, Conversation: a.Conversation != "", Previous: a.Previous}
+	add := conversation.AddMessages{RequestID: a.RequestID, Settings: encode(keep), Now: s.cfg.Now()}
+	var added services.AddedMessages
+	var err error
+	switch {
+	case a.Conversation != "":
+		added, err = s.inConversation(ctx, a, add)
+	case a.Previous != "":
+		added, err = s.behind(ctx, a, add)
+	default:
+		added, err = s.begin(ctx, a, add)
+	}
+	if err != nil {
+		return step{}, err
+	}
+	at := added.Position
+	if len(added.Messages) == 0 { // the session that an earlier call began
+		if at, err = s.firstStep(ctx, added.SessionID); err != nil {
+			return step{}, err
+		}
+	}
+	st, found, err := s.stepAt(ctx, at)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: %w", jetlog.ErrUnavailable, errNoFact)
+	}
+	if n := len(added.Messages); n > 0 {
+		st.place = added.Messages[n-1].First.Seq
+	}
+	st.duplicate = added.Duplicate
+	return st, err
+}
+
+// firstStep returns the position of the step that began a session.
+func (s *Service) firstStep(ctx context.Context, sessionID string) (events.Position, error) {
+	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: sessionID, AllTurns: true})
+	if err != nil {
+		return events.Position{}, err
+	}
+	for _, t := range reading.State.Turns {
+		at := events.Position{Partition: reading.Position.Partition, Seq: t.Started}
+		if _, found, err := s.stepAt(ctx, at); found || err != nil {
+			return at, err
+		}
+	}
+	return events.Position{}, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, errNoFact)
+}
+
+func messagesOf(input []items.Item) (out []conversation.AddedMessage) {
+	for _, i := range input {
+		out = append(out, items.Added(i))
+	}
+	return out
+}
+
+// begin records the input in a session of its own.
+func (s *Service) begin(
+	ctx context.Context, a Ask, add conversation.AddMessages,
+) (services.AddedMessages, error) {
+	add.SessionID, add.Messages = newSession(), messagesOf(a.Input)
+	return s.cfg.Turns.BeginSession(ctx, services.NewSession{
+		AddMessages: add, IdentityID: a.Identity, SourceHash: a.SourceHash, Kind: events.KindResponse,
+	}, a.Call)
+}
+
+// inConversation records the input in the conversation that the request names.
+func (s *Service) inConversation(
+	ctx context.Context, a Ask, add conversation.AddMessages,
+) (services.AddedMessages, error) {
+	if conversation.ValidIDs("conversation", a.Conversation) != nil || a.May(ctx, a.Conversation) != nil {
+		return services.AddedMessages{}, ErrConversation
+	}
+	add.SessionID = a.Conversation
+	if done, err := s.repeated(ctx, add.SessionID, a); !errors.Is(err, services.ErrNotRepeated) {
+		return done, missing(err)
+	}
+	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: add.SessionID, Shown: 1, Pending: true})
+	if err != nil {
+		return services.AddedMessages{}, err
+	}
+	if a.OnPending == services.Reject && s.busy(reading.State) {
+		return services.AddedMessages{}, ErrLocked
+	}
+	add.Messages = messagesOf(s.fresh(a.Input, reading))
+	done, err := s.cfg.Turns.AddMessages(ctx, add, a.Call)
+	return done, missing(err)
+}
+
+// busy reports whether a turn of a session may still be being answered.
+func (s *Service) busy(state *conversation.State) bool {
+	return slices.ContainsFunc(state.Turns, func(t *conversation.Turn) bool {
+		return t.Status == conversation.Pending && s.cfg.Now().Sub(t.CreatedAt) < answerTime
+	})
+}
+
+// missing turns the refusals of a conversation that there is not, or not any more, into one.
+func missing(err error) error {
+	if errors.Is(err, conversation.ErrSessionNotFound) || errors.Is(err, conversation.ErrSessionErased) {
+		return ErrConversation
+	}
+	return err
+}
+
+// repeated returns what an earlier call has recorded in a session, if the call says that it may repeat one; otherwise
+// services.ErrNotRepeated.
+func (s *Service) repeated(ctx context.Context, sessionID string, a Ask) (services.AddedMessages, error) {
+	if a.Call.Key == "" && !a.Call.Repeats {
+		return services.AddedMessages{}, services.ErrNotRepeated
+	}
+	call := a.Call
+	call.Only = true
+	return s.cfg.Turns.AddMessages(ctx, conversation.AddMessages{SessionID: sessionID, Now: s.cfg.Now()}, call)
+}
+
+// fresh returns the input without what the last turn has asked already. Some clients send the user's message again
+// with the outputs of the tools that its answer called.
+func (s *Service) fresh(input []items.Item, r services.Reading) []items.Item {
+	state := r.State
+	if len(state.Turns) == 0 {
+		return input
+	}
+	last := state.Turns[len(state.Turns)-1]
+	return withoutRepeated(input, s.cfg.IDs.OfTurn(state.SessionID, r.Position.Partition, last))
+}
+
+// withoutRepeated drops the run of items at the beginning of an input that are the last turn's question, if the input
+// also holds the output of a call of that turn.
+func withoutRepeated(input, last []items.Item) []items.Item {
+	calls := map[string]bool{}
+	var question []items.Item
+	for _, i := range last {
+		if i.IsCall() {
+			calls[i.CallID()] = true
+		}
+		if i.Asks() {
+			question = append(question, i)
+		}
+	}
+	answers := false
+	for _, i := range input {
+		answers = answers || i.IsOutput() && calls[i.CallID()]
+	}
+	n := len(question)
+	if !answers || n == 0 || len(input) < n {
+		return input
+	}
+	for k, q := range question {
+		if i := input[k]; !i.Asks() || i.ByUser() != q.ByUser() || i.Words() != q.Words() {
+			return input
+		}
+	}
+	return input[n:]
+}
+
+// behind records the input behind a response: in the response's session if that was made by responses alone and goes on
+// with it, else in a branch.
+func (s *Service) behind(
+	ctx context.Context, a Ask, add conversation.AddMessages,
+) (services.AddedMessages, error) {
+	st, t, reading, err := s.find(ctx, a.Previous, a.Caller, ErrPrevious)
+	if err != nil {
+		return services.AddedMessages{}, err
+	}
+	end, answered := st.answerAt(t)
+	if !answered {
+		return services.AddedMessages{}, refuse("invalid_value", "previous_response_id",
+			"The response in 'previous_response_id' has no answer yet: wait for it, or send its request again.")
+	}
+	add.SessionID, add.Messages, add.After = st.session, messagesOf(s.fresh(a.Input, reading)), end.Seq
+	if done, err := s.repeated(ctx, st.session, a); !errors.Is(err, services.ErrNotRepeated) {
+		return done, err
+	}
+	if reading.State.Description().Kind == events.KindResponse {
+		done, err := s.cfg.Turns.AddMessages(ctx, add, a.Call)
+		if !errors.Is(err, conversation.ErrWentOn) {
+			return done, err
+		}
+	}
+	return s.inBranch(ctx, a, add)
+}
+
+// inBranch records the input in a branch that begins with all up to the response. Calls that are the same make branches
+// with numbers, so that a call that comes again is found in the branch that it made.
+func (s *Service) inBranch(
+	ctx context.Context, a Ask, add conversation.AddMessages,
+) (services.AddedMessages, error) {
+	at, _ := items.ParseResponseID(a.Previous)
+	parent, made := add.SessionID, ""
+	for n := 0; ; n++ {
+		request := fmt.Sprintf("call.%s%s#%d", a.Call.Key, a.Call.Body, n)
+		child, err := s.cfg.Turns.ForkSession(ctx, conversation.ForkSession{
+			SessionID: parent, RequestID: request, TurnID: at.TurnID, Through: add.After,
+			ChildID: branchID(parent, request),
+		})
+		switch {
+		case errors.Is(err, conversation.ErrForkTooDeep):
+			return services.AddedMessages{}, ErrTooDeep
+		case err != nil:
+			return services.AddedMessages{}, err
+		case child.Duplicate:
+			made = child.SessionID
+			continue
+		}
+		if made != "" {
+			if done, err := s.repeated(ctx, made, a); !errors.Is(err, services.ErrNotRepeated) {
+				return done, err
+			}
+		}
+		_, err = s.cfg.Turns.DescribeSession(ctx, conversation.Describe{
+			SessionID: child.SessionID, RequestID: "response", Kind: events.KindResponse,
+		})
+		if err != nil {
+			return services.AddedMessages{}, err
+		}
+		add.SessionID, add.After = child.SessionID, 0
+		return s.cfg.Turns.AddMessages(ctx, add, a.Call)
+	}
+}
+
+// branchID returns the id of the branch that a request makes.
+func branchID(sessionID, request string) string {
+	id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(sessionID+"\x00"+request))
+	return "conv_" + fmt.Sprintf("%x", id[:]) + fmt.Sprintf("%x", id[:8])
+}

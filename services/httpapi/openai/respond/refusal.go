@@ -1,0 +1,34 @@
+package respond
+
+import "net/http"
+
+// Refusal is why a request is not answered, in the words of OpenAI's errors. Its texts name members, and never hold a
+// value that the client sent.
+type Refusal struct {
+	Status               int
+	Code, Param, Message string
+}
+
+// Error returns the message.
+func (r *Refusal) Error() string { return r.Message }
+
+func refuse(code, param, message string) *Refusal {
+	return &Refusal{http.StatusBadRequest, code, param, message}
+}
+
+// Refusals that name no member of their own.
+var (
+	ErrResponseNotFound = &Refusal{http.StatusNotFound, "", "", "There is no such response."}
+	ErrPrevious         = refuse("previous_response_not_found", "previous_response_id",
+		"There is no response with the id in 'previous_response_id'.")
+	ErrConversation = &Refusal{http.StatusNotFound, "", "", "There is no conversation with the id in 'conversation'."}
+	ErrTwoHistories = refuse("mutually_exclusive_parameters", "",
+		"'conversation' and 'previous_response_id' exclude each other: send one of them.")
+	ErrLocked = refuse("conversation_locked", "conversation",
+		"Another response is being made in the conversation: wait, or leave out the header X-Turnledger-On-Pending.")
+	ErrTooDeep = refuse("invalid_value", "previous_response_id",
+		"The response has too many branches behind it: start a new conversation.")
+	ErrNotBackground = refuse("", "", "Only responses made with 'background' can be cancelled, and there are none yet.")
+	ErrTooLong       = refuse("context_length_exceeded", "input",
+		"The input and its history are longer than the model's context: set 'truncation' to 'auto', or send less.")
+)

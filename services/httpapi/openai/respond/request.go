@@ -1,0 +1,299 @@
+package respond
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// Request is a request for a response.
+type Request struct {
+	// Input are the items in the order in which they came; a text is one message of the user.
+	Input []items.Item
+	// Conversation and Previous are ids; at most one of them is set.
+	Conversation, Previous string
+	Store, Stream          bool
+	// Instructions stand before the history, for this request only.
+	Instructions string
+	// Truncate drops the oldest turns of a history that is too long for the model.
+	Truncate bool
+	Include  items.Includes
+	Options  services.ModelOptions
+	// Settings are the members that a response repeats, as they came.
+	Settings Settings
+}
+
+// Settings are members of a request by their names.
+type Settings map[string]json.RawMessage
+
+// repeated are the members of a request that its response repeats.
+var repeated = []string{
+	"instructions", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls", "prompt_cache_key",
+	"reasoning", "safety_identifier", "service_tier", "temperature", "text", "tool_choice", "tools", "top_logprobs",
+	"top_p", "truncation", "user",
+}
+
+// MostInput is how many items a request may bring.
+const MostInput = 500
+
+// Refer returns the item that an item_reference names; it has no id. param is the member that holds the reference.
+type Refer func(id, param string) (items.Item, error)
+
+// Parse reads the body of a request. Members that nobody knows are ignored, since clients are newer than servers. hosted
+// says whether the model knows tools beside functions and custom tools.
+func Parse(body []byte, hosted bool, refer Refer) (Request, error) {
+	var m Settings
+	if json.Unmarshal(body, &m) != nil || m == nil {
+		return Request{}, refuse("invalid_json", "", "The body must be a JSON object.")
+	}
+	if events.TooDeep(body) {
+		return Request{}, refuse("invalid_value", "", "The body nests too deep.")
+	}
+	p := parser{members: m, refer: refer}
+	r := Request{
+		Store: p.flag("store", true), Stream: p.flag("stream", false),
+		Previous: p.text("previous_response_id"), Instructions: p.instructions(),
+		Truncate: p.word("truncation", "disabled", "auto") == "auto", Include: p.includes(),
+	}
+	r.Input, r.Conversation = p.input(), p.conversation()
+	r.Options, r.Settings = p.options(hosted), m.only(repeated)
+	p.unsupported()
+	if p.err == nil && r.Conversation != "" && r.Previous != "" {
+		p.err = ErrTwoHistories
+	}
+	if p.err != nil {
+		return Request{}, p.err
+	}
+	return r, nil
+}
+
+// only returns the members with the names that have a value.
+func (s Settings) only(names []string) Settings {
+	out := Settings{}
+	for _, name := range names {
+		if raw, given := s[name]; given && string(raw) != "null" {
+			out[name] = raw
+		}
+	}
+	return out
+}
+
+// parser reads members, and keeps the first refusal.
+type parser struct {
+	members Settings
+	refer   Refer
+	err     error
+}
+
+func (p *parser) refuse(code, param, message string) {
+	if p.err == nil {
+		p.err = refuse(code, param, message)
+	}
+}
+
+// read reads a member, and reports whether it has a value. want names the type for the refusal.
+func (p *parser) read(name string, into any, want string) bool {
+	raw, given := p.members[name]
+	if !given || string(raw) == "null" {
+		return false
+	}
+	if json.Unmarshal(raw, into) != nil {
+		p.refuse("invalid_type", name, fmt.Sprintf("Invalid type for '%s': expected %s.", name, want))
+		return false
+	}
+	return true
+}
+
+func (p *parser) flag(name string, otherwise bool) bool {
+	value := otherwise
+	if p.read(name, &value, "a boolean") {
+		return value
+	}
+	return otherwise
+}
+
+func (p *parser) text(name string) (s string) {
+	p.read(name, &s, "a string")
+	return s
+}
+
+// includes reads what of the items is to be shown.
+func (p *parser) includes() items.Includes {
+	var list []string
+	p.read("include", &list, "an array of strings")
+	out := items.Includes{}
+	for _, value := range list {
+		if !slices.Contains(items.KnownIncludes, value) {
+			p.refuse("invalid_value", "include", "'include' has a value that there is not.")
+		}
+		out[value] = true
+	}
+	return out
+}
+
+// number reads a number between bounds; nil if there is none.
+func (p *parser) number(name string, least, most float64) *float64 {
+	var n float64
+	if !p.read(name, &n, "a number") {
+		return nil
+	}
+	switch {
+	case n < least:
+		p.refuse("decimal_below_min_value", name, fmt.Sprintf("'%s' must be at least %g.", name, least))
+	case n > most:
+		p.refuse("decimal_above_max_value", name, fmt.Sprintf("'%s' must be at most %g.", name, most))
+	}
+	return &n
+}
+
+// count reads a whole number of at least least; 0 if there is none.
+func (p *parser) count(name string, least int64) int64 {
+	var n int64
+	if p.read(name, &n, "an integer") && n < least {
+		p.refuse("integer_below_min_value", name, fmt.Sprintf("'%s' must be at least %d.", name, least))
+	}
+	return n
+}
+
+// word reads a member that has one of a few values; the first is the default.
+func (p *parser) word(name string, values ...string) string {
+	s := p.text(name)
+	if s == "" {
+		return values[0]
+	}
+	if !slices.Contains(values, s) {
+		p.refuse("invalid_value", name, fmt.Sprintf("'%s' has a value that it can't have.", name))
+	}
+	return s
+}
+
+// input reads the items, or the text in their place.
+func (p *parser) input() (out []items.Item) {
+	raw := p.members["input"]
+	var text string
+	if json.Unmarshal(raw, &text) == nil && text != "" {
+		message, _ := items.Parse(encode(map[string]string{"role": "user", "content": text})) // it is one
+		return []items.Item{items.Normal(message)}
+	}
+	var list []json.RawMessage
+	switch {
+	case len(raw) == 0 || string(raw) == "null" || string(raw) == `""`:
+		return nil
+	case json.Unmarshal(raw, &list) != nil:
+		p.refuse("invalid_type", "input", "Invalid type for 'input': expected a string or an array of items.")
+	case len(list) > MostInput:
+		p.refuse("array_above_max_length", "input", fmt.Sprintf("'input' may hold at most %d items.", MostInput))
+		return nil
+	}
+	for i, raw := range list {
+		if item, listed := p.item(raw, "input["+strconv.Itoa(i)+"]"); listed {
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+// item reads an item of the input, or the one that it refers to. Items get ids of ours, whatever ids they bring.
+func (p *parser) item(raw json.RawMessage, param string) (items.Item, bool) {
+	item, err := items.Parse(raw)
+	if err != nil {
+		p.refuse("invalid_value", param, fmt.Sprintf("'%s' %s.", param, err))
+		return nil, false
+	}
+	if item.Refers() {
+		if item, err = p.refer(item.ID(), param); err != nil {
+			if p.err == nil {
+				p.err = err
+			}
+			return nil, false
+		}
+	}
+	if wrong := item.Check(); wrong != nil {
+		name := param + "." + wrong.Member
+		p.refuse("invalid_value", name, fmt.Sprintf("'%s' %s.", name, wrong.Error()))
+		return nil, false
+	}
+	return items.Normal(item).WithoutID(), item.Listed()
+}
+
+// instructions reads what stands before the history: a text, or items whose texts are joined.
+func (p *parser) instructions() string {
+	raw := p.members["instructions"]
+	var text string
+	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		p.refuse("invalid_type", "instructions", "Invalid type for 'instructions': expected a string.")
+	}
+	for _, raw := range list {
+		item, err := items.Parse(raw)
+		if err != nil {
+			p.refuse("invalid_value", "instructions", "'instructions' must be a string or an array of items.")
+			return ""
+		}
+		if words := items.Normal(item).Words(); words != "" {
+			text += words + "\n\n"
+		}
+	}
+	return text
+}
+
+// conversation reads the id of a conversation, which may stand in an object.
+func (p *parser) conversation() string {
+	raw := p.members["conversation"]
+	var id string
+	if len(raw) == 0 || json.Unmarshal(raw, &id) == nil {
+		return id
+	}
+	var object struct{ ID *string }
+	if json.Unmarshal(raw, &object) != nil || object.ID == nil {
+		p.refuse("invalid_type", "conversation", "Invalid type for 'conversation': expected an id, or an object with one.")
+		return ""
+	}
+	return *object.ID
+}
+
+// unsupported refuses what would change the answer if it were ignored, and metadata beyond OpenAI's bounds.
+func (p *parser) unsupported() {
+	if raw := p.members["prompt"]; len(raw) > 0 && string(raw) != "null" {
+		p.refuse("unsupported_parameter", "prompt", "Stored prompts are not supported: send 'instructions'.")
+	}
+	if p.flag("background", false) {
+		p.refuse("unsupported_value", "background", "Responses in the background are not supported yet.")
+	}
+	p.metadata()
+}
+
+func (p *parser) metadata() {
+	var m map[string]json.RawMessage
+	if !p.read("metadata", &m, "an object") {
+		return
+	}
+	if len(m) > events.MaxMetadataKeys {
+		p.refuse("object_above_max_properties", "metadata", "'metadata' may have at most 16 keys.")
+	}
+	for key, raw := range m {
+		var value string
+		switch {
+		case utf8.RuneCountInString(key) > events.MaxMetadataKey:
+			p.refuse("property_name_above_max_length", "metadata", "A key of 'metadata' is longer than 64 characters.")
+		case json.Unmarshal(raw, &value) != nil:
+			p.refuse("invalid_type", "metadata", "Values of 'metadata' must be strings.")
+		case utf8.RuneCountInString(value) > events.MaxMetadataValue:
+			p.refuse("string_above_max_length", "metadata", "A value of 'metadata' is longer than 512 characters.")
+		}
+	}
+}
+
+func encode(v any) json.RawMessage {
+	raw, _ := events.JSON(v) // never fails: v is made of JSON and texts
+	return raw
+}

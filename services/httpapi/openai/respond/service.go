@@ -1,0 +1,360 @@
+package respond
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// Turns records what responses bring. Errors are those of services.TurnWriter.
+type Turns interface {
+	services.MessageWriter
+	FinalizeTurn(ctx context.Context, c conversation.Finalize) (services.Turn, error)
+	ExtendTurn(ctx context.Context, c conversation.Extend) (services.Turn, error)
+	ForkSession(ctx context.Context, c conversation.ForkSession) (services.Session, error)
+	DescribeSession(ctx context.Context, c conversation.Describe) (services.Session, error)
+}
+
+// Log reads an event.
+type Log interface {
+	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
+	Partitions() int
+}
+
+// Config of a Service.
+type Config struct {
+	Turns    Turns
+	Log      Log
+	Sessions services.SessionReader
+	Contexts services.ContextBuilder
+	Answers  services.Answerer
+	Model    services.Model
+	// Count counts the tokens of a text, for models that do not tell their usage.
+	Count func(text string) int
+	IDs   items.Minter
+	Now   func() time.Time
+}
+
+// Service answers requests for responses. Safe for concurrent use.
+type Service struct{ cfg Config }
+
+// New makes a service; it does no I/O.
+func New(cfg Config) *Service {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Count == nil {
+		cfg.Count = func(text string) int { return (len(text) + 3) / 4 }
+	}
+	return &Service{cfg}
+}
+
+// Caller is who makes a call.
+type Caller struct {
+	// Identity that the caller is bound to, or "".
+	Identity, SourceHash string
+	// May returns an error if the caller may not reach a session.
+	May func(ctx context.Context, sessionID string) error
+}
+
+// Ask asks for a response.
+type Ask struct {
+	Request
+	Caller
+
+	Call services.Call
+	// RequestID names the request; the same one is never recorded twice.
+	RequestID string
+	OnPending services.OnPending
+	// Stream, where not nil, gets the events of the response while it is made.
+	Stream *Stream
+}
+
+// asked is what the log keeps of a request beside its input: the settings of the fact that brings the input.
+type asked struct {
+	// Request is never nil: it marks the settings of a request.
+	Request      Settings `json:"request"`
+	Conversation bool     `json:"conversation,omitempty"`
+	Previous     string   `json:"previous_response_id,omitempty"`
+}
+
+// told is what the log keeps of an answer beside its items: the settings of the fact that brings it.
+type told struct {
+	Model  string             `json:"model"`
+	Usage  conversation.Usage `json:"usage"`
+	Finish services.Finish    `json:"finish_reason,omitempty"`
+}
+
+// Create answers a request. The response is returned once its answer is in the log; if the client has gone, the answer
+// is recorded all the same. Errors: *Refusal, those of the ports, and services.ErrModelFailed, after which the input
+// stands in the log.
+func (s *Service) Create(ctx context.Context, a Ask) (Response, error) {
+	if !a.Store {
+		return s.unstored(ctx, a)
+	}
+	st, err := s.record(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	w := &work{Service: s, step: st, ask: a}
+	if a.Stream != nil {
+		a.Stream.id = st.mint(s.cfg.IDs)
+		a.Stream.Begin(st.outline(s.cfg.Model.Name()).running())
+	}
+	turn, repeated, err := s.cfg.Answers.Do(ctx, services.Task{
+		SessionID: st.session, Key: st.key(), OnPending: a.OnPending, Work: w,
+	}, func(p services.AnswerPiece) {
+		if a.Stream != nil {
+			a.Stream.Piece(p)
+		}
+	})
+	if err != nil {
+		if a.Stream != nil {
+			a.Stream.End(st.outline(s.cfg.Model.Name()).failed())
+		}
+		return nil, err
+	}
+	out, err := s.response(ctx, st, &turn.Turn, a.Include)
+	if err != nil {
+		return nil, err
+	}
+	if a.Stream != nil {
+		if repeated {
+			a.Stream.Items(out)
+		}
+		a.Stream.End(out)
+	}
+	return out, nil
+}
+
+// step is where a response stands in the log: the fact that brought its input.
+type step struct {
+	items.Step
+	session   string
+	createdAt time.Time
+	// extension is the id under which the answer extends the turn, or "" if the answer finalizes it.
+	extension string
+	// place of the turn.
+	place     uint64
+	duplicate bool
+	asked     asked
+}
+
+// key names the step to all processes.
+func (st step) key() uuid.UUID {
+	if st.extension == "" {
+		return st.TurnID
+	}
+	return uuid.NewSHA1(st.TurnID, []byte(st.extension))
+}
+
+// mint returns the ids of the items of the step's answer.
+func (st step) mint(ids items.Minter) mint {
+	return func(kind string, index int) string {
+		return ids.Item(kind, st.session, items.Address{
+			Position: st.Position, Answer: true, Message: outputMessages + index,
+		})
+	}
+}
+
+// outputMessages is the first number of a message of an answer. The ids of such messages are made of the place of their
+// request, since they are told before the answer has a place.
+const outputMessages = 0x8000
+
+func (st step) outline(model string) Outline {
+	o := Outline{
+		ID: items.ResponseID(st.Step), Model: model, CreatedAt: st.createdAt, Previous: st.asked.Previous, Store: true,
+		Settings: st.asked.Request,
+	}
+	if st.asked.Conversation {
+		o.Conversation = st.session
+	}
+	return o
+}
+
+// stepAt returns the step at a position, or false if there is none.
+func (s *Service) stepAt(ctx context.Context, at events.Position) (st step, found bool, err error) {
+	if at.Partition >= s.cfg.Log.Partitions() || at.Seq == 0 {
+		return step{}, false, nil
+	}
+	e, found, err := s.cfg.Log.At(ctx, at)
+	if err != nil || !found || e.Fact == nil {
+		return step{}, false, err
+	}
+	st = step{session: e.SessionID, createdAt: e.Time, place: at.Seq}
+	st.Position, st.TurnID = at, events.NamesOf(e.Fact).TurnID
+	settings, finalizes := settingsOf(e.Fact)
+	if settings == nil || json.Unmarshal(settings, &st.asked) != nil {
+		return step{}, false, nil
+	}
+	if !finalizes {
+		st.extension = "answer." + uuid.NewSHA1(st.TurnID, []byte(e.ID)).String()
+	}
+	return st, st.asked.Request != nil, nil
+}
+
+// settingsOf returns the settings of a fact, and whether the answer to it finalizes its turn.
+func settingsOf(f events.Fact) (settings json.RawMessage, finalizes bool) {
+	switch f := f.(type) {
+	case *events.TurnStarted:
+		return f.Settings, true
+	case *events.TurnExtended:
+		return f.Settings, f.Half == events.HalfQuestion
+	case *events.TurnFinalized:
+		return f.Settings, false
+	}
+	return nil, false
+}
+
+// find returns the step of a response that the caller may reach, with the turn as it is now; otherwise none.
+func (s *Service) find(
+	ctx context.Context, id string, who Caller, none error,
+) (st step, t *conversation.Turn, reading services.Reading, err error) {
+	at, looks := items.ParseResponseID(id)
+	if !looks {
+		return st, nil, reading, none
+	}
+	st, found, err := s.stepAt(ctx, at.Position)
+	if err == nil && (!found || st.TurnID != at.TurnID) {
+		err = none
+	}
+	if err != nil {
+		return st, nil, reading, err
+	}
+	if who.May(ctx, st.session) != nil {
+		return st, nil, reading, none
+	}
+	reading, err = s.cfg.Sessions.Read(ctx, services.Ask{SessionID: st.session, AllTurns: true})
+	if err != nil {
+		return st, nil, reading, err
+	}
+	t = reading.State.Turn(st.TurnID)
+	if reading.State.Erased != 0 || t == nil ||
+		t.Status != conversation.Pending && t.Status != conversation.Finalized {
+		return st, nil, reading, none
+	}
+	st.place = t.Place
+	return st, t, reading, nil
+}
+
+// answerAt returns the position of a step's answer, if its turn has it.
+func (st step) answerAt(t *conversation.Turn) (events.Position, bool) {
+	at := events.Position{Partition: st.Position.Partition, Seq: t.Final}
+	if st.extension != "" {
+		at.Seq = 0
+		for _, x := range t.Extensions() {
+			if x.ID == st.extension {
+				at.Seq = x.Seq
+			}
+		}
+	}
+	return at, at.Seq != 0
+}
+
+// response returns a response as the log has it.
+func (s *Service) response(
+	ctx context.Context, st step, t *conversation.Turn, with items.Includes,
+) (Response, error) {
+	at, answered := st.answerAt(t)
+	if !answered {
+		if s.cfg.Now().Sub(st.createdAt) > answerTime {
+			return st.outline(s.cfg.Model.Name()).failed(), nil
+		}
+		return st.outline(s.cfg.Model.Name()).running(), nil
+	}
+	e, found, err := s.cfg.Log.At(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, ErrResponseNotFound
+	}
+	out := ended{at: e.Time, finish: services.FinishStop}
+	texts := events.TextsOf(e.Fact)
+	var messages json.RawMessage
+	switch {
+	case texts.Answer != nil:
+		messages = texts.Answer.AnswerMessages
+	case texts.Extension != nil:
+		messages = texts.Extension.Messages
+	}
+	settings, _ := settingsOf(e.Fact)
+	said := told{Model: s.cfg.Model.Name()}
+	_ = json.Unmarshal(settings, &said) // an answer of somebody else has none
+	out.usage, out.finish = said.Usage, cmp.Or(said.Finish, services.FinishStop)
+	var list []json.RawMessage
+	_ = json.Unmarshal(messages, &list) // the log checked them
+	out.output = s.cfg.IDs.OfMessages(st.session, items.Address{Position: at, Answer: true}, list)
+	for i, one := range out.output {
+		out.output[i] = one.Shown(with)
+	}
+	return st.outline(said.Model).answered(out), nil
+}
+
+// answerTime is how long a step without an answer counts as being answered.
+const answerTime = 120 * time.Second
+
+// Get returns a response.
+func (s *Service) Get(ctx context.Context, id string, who Caller, with items.Includes) (Response, error) {
+	st, t, _, err := s.find(ctx, id, who, ErrResponseNotFound)
+	if err != nil {
+		return nil, err
+	}
+	return s.response(ctx, st, t, with)
+}
+
+// Where returns the session and the turn that a response stands in, and whether the response is the whole turn.
+func (s *Service) Where(ctx context.Context, id string, who Caller) (sessionID string, turn uuid.UUID, err error) {
+	st, t, _, err := s.find(ctx, id, who, ErrResponseNotFound)
+	if err != nil {
+		return "", uuid.Nil, err
+	}
+	return st.session, t.ID, nil
+}
+
+// InputItems returns the items that a response was asked with, oldest first: its history, and its own input.
+func (s *Service) InputItems(ctx context.Context, id string, who Caller) (out []items.Item, err error) {
+	st, t, reading, err := s.find(ctx, id, who, ErrResponseNotFound)
+	if err != nil {
+		return nil, err
+	}
+	state := reading.State
+	for _, before := range state.Turns {
+		session, partition, inherited := state.Origin(before, reading.Position.Partition)
+		if state.Shown(before) && (inherited || before.Place < t.Place) {
+			out = append(out, s.cfg.IDs.OfTurn(session, partition, before)...)
+		}
+	}
+	own := s.cfg.IDs.OfTurn(st.session, reading.Position.Partition, t)
+	answer, err := s.response(ctx, st, t, nil)
+	if err != nil {
+		return nil, err
+	}
+	if told, _ := answer["output"].([]items.Item); len(told) > 0 {
+		first := func(i items.Item) bool { return i.ID() == told[0].ID() }
+		if n := slices.IndexFunc(own, first); n >= 0 {
+			own = own[:n]
+		}
+	}
+	return append(out, own...), nil
+}
+
+// newSession returns the id of a session for a response without a history.
+func newSession() string {
+	id := uuid.New()
+	more := uuid.New()
+	return "conv_" + hex.EncodeToString(id[:]) + hex.EncodeToString(more[:8])
+}
+
+var errNoFact = errors.New("the input of a response is not where it was recorded")

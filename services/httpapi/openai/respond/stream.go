@@ -1,0 +1,182 @@
+package respond
+
+import (
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// Stream turns an answer into the events of OpenAI's streams while it arrives. Its methods must not be called at the
+// same time.
+type Stream struct {
+	send   func(name string, event map[string]any)
+	id     mint
+	number int
+	// open is the item that is being sent; begun is the number of items so far.
+	open  *outputItem
+	begun int
+	// parts are how many parts of the answer have begun.
+	parts int
+}
+
+// NewStream makes a stream that calls send with each event.
+func NewStream(send func(name string, event map[string]any)) *Stream { return &Stream{send: send} }
+
+type fields = map[string]any
+
+func (s *Stream) event(name string, f fields) {
+	f["type"], f["sequence_number"] = name, s.number
+	s.number++
+	s.send(name, f)
+}
+
+// Begin sends the response before its answer.
+func (s *Stream) Begin(r Response) {
+	s.event("response.created", fields{"response": r})
+	s.event("response.in_progress", fields{"response": r})
+}
+
+// Piece sends a piece of the answer. A piece of a part that another one has followed is not sent: the whole part is in
+// the response at the end.
+func (s *Stream) Piece(p services.AnswerPiece) {
+	switch {
+	case p.Part == s.parts:
+		s.parts++
+		s.beginPart(p.AnswerPart)
+	case p.Part != s.parts-1:
+		return
+	}
+	o := s.open
+	at := &o.parts[len(o.parts)-1]
+	if p.Item != nil {
+		at.Item = p.Item
+	}
+	if p.Text != "" {
+		at.Text += p.Text
+		s.delta(*at, p.Text)
+	}
+}
+
+// beginPart begins a part: in the message that is open, or in an item of its own.
+func (s *Stream) beginPart(p services.AnswerPart) {
+	p.Text = ""
+	if s.open != nil && p.Said() && s.open.parts[0].Said() {
+		s.endPart()
+		s.open.parts = append(s.open.parts, p)
+	} else {
+		s.endItem(statusDone)
+		o := newOutputItem(s.begun, p, s.id)
+		s.open = &o
+		s.begun++
+		s.event("response.output_item.added", fields{"output_index": o.index, "item": o.item(statusRunning)})
+	}
+	switch at := s.at(); {
+	case p.Said():
+		at["part"] = partOf(p)
+		s.event("response.content_part.added", at)
+	case p.Kind == services.PartSummary:
+		at["part"] = summaryPart("")
+		s.event("response.reasoning_summary_part.added", at)
+	}
+}
+
+// at returns where the open part stands.
+func (s *Stream) at() fields {
+	f := fields{"item_id": s.open.id, "output_index": s.open.index}
+	switch p := s.open.parts[len(s.open.parts)-1]; p.Kind {
+	case services.PartText, services.PartRefusal, services.PartReasoning:
+		f["content_index"] = len(s.open.parts) - 1
+	case services.PartSummary:
+		f["summary_index"] = 0
+	case services.PartCall, services.PartCustomCall, services.PartItem:
+	}
+	return f
+}
+
+// delta sends what is new of a text.
+func (s *Stream) delta(p services.AnswerPart, text string) {
+	f := s.at()
+	f["delta"] = text
+	switch p.Kind {
+	case services.PartText:
+		f["logprobs"] = []any{}
+		s.event("response.output_text.delta", f)
+	case services.PartRefusal:
+		s.event("response.refusal.delta", f)
+	case services.PartReasoning:
+		s.event("response.reasoning_text.delta", f)
+	case services.PartSummary:
+		s.event("response.reasoning_summary_text.delta", f)
+	case services.PartCall:
+		s.event("response.function_call_arguments.delta", f)
+	case services.PartCustomCall:
+		s.event("response.custom_tool_call_input.delta", f)
+	case services.PartItem:
+	}
+}
+
+// endPart sends the whole text of the open part.
+func (s *Stream) endPart() {
+	p, f := s.open.parts[len(s.open.parts)-1], s.at()
+	switch p.Kind {
+	case services.PartText:
+		f["text"], f["logprobs"] = p.Text, []any{}
+		s.event("response.output_text.done", f)
+	case services.PartRefusal:
+		f["refusal"] = p.Text
+		s.event("response.refusal.done", f)
+	case services.PartReasoning:
+		if f["text"] = p.Text; p.Text != "" {
+			s.event("response.reasoning_text.done", f)
+		}
+	case services.PartSummary:
+		f["text"] = p.Text
+		s.event("response.reasoning_summary_text.done", f)
+	case services.PartCall:
+		f["name"], f["arguments"] = p.Name, p.Text
+		s.event("response.function_call_arguments.done", f)
+	case services.PartCustomCall:
+		f["input"] = p.Text
+		s.event("response.custom_tool_call_input.done", f)
+	case services.PartItem:
+	}
+	switch at := s.at(); {
+	case p.Said():
+		at["part"] = partOf(p)
+		s.event("response.content_part.done", at)
+	case p.Kind == services.PartSummary:
+		at["part"] = summaryPart(p.Text)
+		s.event("response.reasoning_summary_part.done", at)
+	}
+}
+
+// endItem sends the whole item that is open.
+func (s *Stream) endItem(status string) {
+	if s.open == nil {
+		return
+	}
+	s.endPart()
+	s.event("response.output_item.done", fields{"output_index": s.open.index, "item": s.open.item(status)})
+	s.open = nil
+}
+
+// End sends the response with its answer, which stands in the log.
+func (s *Stream) End(r Response) {
+	status, _ := r["status"].(string)
+	switch status {
+	case statusIncomplete, statusFailed:
+		s.endItem(statusIncomplete)
+	default:
+		s.endItem(statusDone)
+	}
+	s.event("response."+status, fields{"response": r})
+}
+
+// Items sends the items of a response that was answered before.
+func (s *Stream) Items(r Response) {
+	all, _ := r["output"].([]items.Item)
+	for _, i := range all {
+		for _, p := range partsOf(i) {
+			s.Piece(services.AnswerPiece{Part: s.parts, AnswerPart: p})
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package respond
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// unstored answers a request that is not to be recorded: its history is used, and nothing is left of it.
+func (s *Service) unstored(ctx context.Context, a Ask) (Response, error) {
+	req, err := s.history(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	var tokens int64
+	p, err := s.prompt(ctx, req, a, &tokens)
+	if err != nil {
+		return nil, err
+	}
+	p.Conversation = a.Conversation
+	id, more := uuid.New(), uuid.New()
+	o := Outline{
+		ID: "resp_" + hex.EncodeToString(id[:]) + hex.EncodeToString(more[:8]), Model: s.cfg.Model.Name(),
+		CreatedAt: s.cfg.Now(), Conversation: a.Conversation, Previous: a.Previous, Settings: a.Settings,
+	}
+	ids := func(kind string, index int) string {
+		of := uuid.NewSHA1(id, []byte{byte(index >> 8), byte(index)})
+		return items.Prefix(kind) + hex.EncodeToString(of[:]) + hex.EncodeToString(more[:8])
+	}
+	if a.Stream != nil {
+		a.Stream.id = ids
+		a.Stream.Begin(o.running())
+	}
+	answer, err := s.cfg.Model.Answer(ctx, p, func(p services.AnswerPiece) {
+		if a.Stream != nil {
+			a.Stream.Piece(p)
+		}
+	})
+	if err != nil {
+		if a.Stream != nil {
+			a.Stream.End(o.failed())
+		}
+		return nil, fmt.Errorf("%w: %w", services.ErrModelFailed, err)
+	}
+	if answer.Model != "" {
+		o.Model = answer.Model
+	}
+	made := output(answer, ids)
+	for i, one := range made {
+		made[i] = one.Shown(a.Include)
+	}
+	out := o.answered(ended{
+		at: s.cfg.Now(), finish: answer.Finish, usage: s.usage(answer, tokens), output: made,
+	})
+	if a.Stream != nil {
+		a.Stream.End(out)
+	}
+	return out, nil
+}
+
+// history returns the request for the prompt of a request that is not recorded.
+func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, error) {
+	req := s.contextRequest(a)
+	input := a.Input
+	switch {
+	case a.Conversation != "":
+		if conversation.ValidIDs("conversation", a.Conversation) != nil || a.May(ctx, a.Conversation) != nil {
+			return req, ErrConversation
+		}
+		reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: a.Conversation, Shown: 1, Pending: true})
+		if err != nil {
+			return req, err
+		}
+		if !reading.State.Found() || reading.State.Erased != 0 {
+			return req, ErrConversation
+		}
+		req.SessionID, input = a.Conversation, s.fresh(input, reading)
+	case a.Previous != "":
+		st, t, _, err := s.find(ctx, a.Previous, a.Caller, ErrPrevious)
+		if err != nil {
+			return req, err
+		}
+		end, answered := st.answerAt(t)
+		if !answered {
+			return req, ErrPrevious
+		}
+		req.SessionID, req.AsOf = st.session, &services.AsOf{Position: &end}
+	default:
+		req.SessionID = "none." + strings.ReplaceAll(uuid.NewString(), "-", "")
+	}
+	for _, i := range input {
+		req.Append = append(req.Append, items.Message(i))
+	}
+	return req, nil
+}
+
+// InputTokens counts the tokens of a request's prompt.
+func (s *Service) InputTokens(ctx context.Context, a Ask) (int64, error) {
+	req, err := s.history(ctx, a)
+	if err != nil {
+		return 0, err
+	}
+	var tokens int64
+	_, err = s.prompt(ctx, req, a, &tokens)
+	return tokens, err
+}

@@ -1,0 +1,193 @@
+package openai
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// Paths of responses, and the role whose processes answer them.
+const (
+	responses     = "/v1/responses"
+	oneResponse   = responses + "/{response_id}"
+	answering     = "chat"
+	pendingHeader = "X-Turnledger-On-Pending"
+)
+
+// answerTime bounds a whole answer, with the time that it waits for others; the model's own bound ends it earlier.
+const answerTime = 5 * time.Minute
+
+// clientPatience is how long an answer waits for a client that reads nothing.
+const clientPatience = 5 * time.Second
+
+// declareResponses adds the routes of responses.
+func (s *surface) declareResponses() {
+	here, both := s.cfg.Responses != nil, access.TurnsWrite|access.ContextRead
+	s.call(http.MethodGet, oneResponse, both, here, answering, anybody, s.getResponse)
+	s.call(http.MethodDelete, oneResponse, access.TurnsRedact, here, answering, anybody, s.deleteResponse)
+	s.call(http.MethodPost, oneResponse+"/cancel", both, here, answering, anybody, s.cancelResponse)
+	s.call(http.MethodGet, oneResponse+"/input_items", both, here, answering, anybody, s.inputItems)
+	s.call(http.MethodPost, responses+"/input_tokens", both, here, answering, anybody, s.inputTokens)
+	s.call(http.MethodPost, responses+"/compact", both, here, answering, anybody, s.compact)
+	create := wire.Route{
+		Method: http.MethodPost, Path: responses, Needs: both, MayReach: anybody, Long: answerTime,
+		Handle: s.createResponse,
+	}
+	if !here {
+		create.Role = answering
+	}
+	s.routes = append(s.routes, create)
+}
+
+// who returns the caller of a call.
+func (s *surface) who(ctx context.Context) respond.Caller {
+	return respond.Caller{
+		Identity: bound(ctx), SourceHash: s.cfg.Source(ctx),
+		May: func(ctx context.Context, sessionID string) error {
+			if bound(ctx) == "" {
+				return nil
+			}
+			return s.cfg.Session(ctx, bound(ctx), sessionID)
+		},
+	}
+}
+
+// asked reads a request for a response.
+func (s *surface) asked(ctx context.Context, r *http.Request) (respond.Ask, error) {
+	raw, err := wire.ReadBody(r, s.cfg.MaxBody)
+	if err != nil {
+		return respond.Ask{}, err
+	}
+	ids := &known{surface: s, ctx: ctx}
+	request, err := respond.Parse(raw, s.cfg.HostedTools, ids.referred)
+	if err != nil {
+		return respond.Ask{}, err
+	}
+	call := s.callOf(ctx, r, raw)
+	a := respond.Ask{
+		Request: request, Caller: s.who(ctx), Call: call, RequestID: requestID(call), OnPending: services.Enqueue,
+	}
+	switch p := services.OnPending(r.Header.Get(pendingHeader)); p {
+	case "", services.Enqueue:
+	case services.Reject, services.Interrupt:
+		a.OnPending = p
+	default:
+		return a, bad(pendingHeader, codeValue, "The header "+pendingHeader+" must be reject, enqueue or interrupt.")
+	}
+	return a, s.cfg.Rate(ctx, kindTurn, request.Conversation, bound(ctx))
+}
+
+// createResponse answers with a response, or with the events of its stream.
+func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	a, err := s.asked(ctx, r)
+	if err != nil {
+		return err
+	}
+	setRequestID(w.Header())
+	if !a.Request.Stream {
+		out, err := s.cfg.Responses.Create(ctx, a)
+		if err != nil {
+			return err
+		}
+		wire.WriteJSON(w, http.StatusOK, out)
+		return nil
+	}
+	sse, begun := s.api.NewSSE(w, clientPatience), false
+	defer sse.End()
+	a.Stream = respond.NewStream(func(name string, event map[string]any) {
+		if !begun {
+			begun = true
+			sse.Begin()
+		}
+		sse.Event(name, event)
+	})
+	_, err = s.cfg.Responses.Create(ctx, a)
+	return err
+}
+
+func (s *surface) getResponse(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	with, err := includesOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.URL.Query().Get("stream") == "true" {
+		return nil, bad("stream", "unsupported_value", "A response can't be streamed again yet.")
+	}
+	return s.cfg.Responses.Get(ctx, r.PathValue("response_id"), s.who(ctx), with)
+}
+
+// deleteResponse redacts the turn of a response, with all that other responses added to it.
+func (s *surface) deleteResponse(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	id := r.PathValue("response_id")
+	session, turn, err := s.cfg.Responses.Where(ctx, id, s.who(ctx))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.cfg.Turns.RedactTurn(ctx, session, conversation.Redact{TurnID: turn}); err != nil {
+		return nil, err
+	}
+	return deletedJSON{id, "response", true}, nil
+}
+
+func (s *surface) cancelResponse(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	if _, err := s.cfg.Responses.Get(ctx, r.PathValue("response_id"), s.who(ctx), nil); err != nil {
+		return nil, err
+	}
+	return nil, respond.ErrNotBackground
+}
+
+func (s *surface) inputItems(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	p, err := pagingOf(r)
+	if err != nil {
+		return nil, err
+	}
+	with, err := includesOf(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.cfg.Responses.InputItems(ctx, r.PathValue("response_id"), s.who(ctx))
+	if err != nil {
+		return nil, err
+	}
+	page, more, found := cutPage(all, p)
+	if !found {
+		return nil, noAfter()
+	}
+	return listOf(shown(page, with), itemID, more), nil
+}
+
+func (s *surface) inputTokens(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	a, err := s.asked(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.cfg.Responses.InputTokens(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"object": "response.input_tokens", "input_tokens": n}, nil
+}
+
+// compact is a call that there is not yet. Without a route of its own it would be a response of that name.
+func (s *surface) compact(context.Context, *http.Request, http.Header) (any, error) {
+	return nil, wire.ErrNoRoute
+}
+
+// Responder answers requests for responses.
+type Responder interface {
+	Create(ctx context.Context, a respond.Ask) (respond.Response, error)
+	Get(ctx context.Context, id string, who respond.Caller, with items.Includes) (respond.Response, error)
+	Where(ctx context.Context, id string, who respond.Caller) (sessionID string, turn uuid.UUID, err error)
+	InputItems(ctx context.Context, id string, who respond.Caller) ([]items.Item, error)
+	InputTokens(ctx context.Context, a respond.Ask) (int64, error)
+}

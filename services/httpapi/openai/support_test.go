@@ -1,0 +1,222 @@
+package openai_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/conversations"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/memory"
+	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/httpapi/openai"
+	"github.com/turnledger/turnledger/services/httpapi/openai/openaitest"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/servicetest"
+)
+
+// rules are those of a deployment by default.
+var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+
+// stack is the native API and OpenAI's on a log.
+type stack struct {
+	t        testing.TB
+	log      *jetlog.Log
+	services servicetest.Services
+	native   v1.Config
+	cfg      openai.Config
+	wire     wire.Config
+	document *openaitest.Document
+	url      string
+	logs     *buffer
+}
+
+// buffer is what was logged. Safe for concurrent use.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+type setting func(*stack)
+
+// start runs the APIs on a log of their own, with the memory view.
+func start(t testing.TB, settings ...setting) *stack {
+	return startOn(t, natstest.Log(t, 1), settings...)
+}
+
+func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
+	t.Helper()
+	view := memory.New(recent.Limits{MaxTurns: 500}, rules, nil)
+	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
+	s := &stack{t: t, log: log, logs: &buffer{}, document: openaitest.Read(t)}
+	s.services = servicetest.Start(t, log, servicetest.Config{
+		History: history.Config{Rules: rules}, Reader: contextbuilder.ReaderConfig{Rules: rules, View: view},
+	})
+	s.wire = wire.Config{
+		Open: true, Registry: prometheus.NewRegistry(),
+		Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	s.native = s.services.Ports(v1.Config{Erasures: s.services.History})
+	s.cfg = openai.Config{
+		Messages: s.services.History, SessionWrites: s.services.History, Turns: s.services.History,
+		Erasures: s.services.History, Sessions: s.services.Reader, Key: []byte("key of the test"), Models: []string{"echo"},
+		SessionAt: func(ctx context.Context, at events.Position) (string, error) {
+			e, _, err := log.At(ctx, at)
+			return e.SessionID, err
+		},
+	}
+	s.cfg.LinkReader, s.cfg.RefusalTime = s.services.Reader, time.Millisecond
+	for _, set := range settings {
+		set(s)
+	}
+	api := wire.New(s.wire)
+	s.native.Rules = s.cfg.Rules
+	v1.Mount(api, s.native)
+	openai.Mount(api, s.cfg)
+	server := httptest.NewServer(s.document.Holding(api))
+	t.Cleanup(server.Close)
+	s.url = server.URL
+	return s
+}
+
+// client returns OpenAI's own client.
+func (s *stack) client(more ...option.RequestOption) sdk.Client {
+	return sdk.NewClient(append([]option.RequestOption{
+		option.WithBaseURL(s.url + "/v1"), option.WithAPIKey("key"), option.WithMaxRetries(0),
+	}, more...)...)
+}
+
+// answer is what came back of a request.
+type answer struct {
+	status int
+	header http.Header
+	body   map[string]any
+	raw    string
+}
+
+// do sends a request with a body as it is written.
+func (s *stack) do(method, path, body string, header ...string) answer {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	require.NoError(s.t, err)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(s.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
+	require.NoError(s.t, err)
+	a := answer{status: resp.StatusCode, header: resp.Header, raw: string(raw)}
+	_ = json.Unmarshal(raw, &a.body) // what is no object has no body
+	return a
+}
+
+// must is do, and requires status 200.
+func (s *stack) must(method, path, body string, header ...string) map[string]any {
+	s.t.Helper()
+	a := s.do(method, path, body, header...)
+	require.Equal(s.t, http.StatusOK, a.status, "%s %s: %s", method, path, a.raw)
+	return a.body
+}
+
+// begin makes a conversation and returns its id.
+func (s *stack) begin(items ...string) string {
+	s.t.Helper()
+	return s.must("POST", "/v1/conversations", `{"items":[`+strings.Join(items, ",")+`]}`)["id"].(string)
+}
+
+// post adds items, and returns what came back of them.
+func (s *stack) post(id string, items ...string) []any {
+	s.t.Helper()
+	body := `{"items":[` + strings.Join(items, ",") + `]}`
+	return s.must("POST", "/v1/conversations/"+id+"/items", body)["data"].([]any)
+}
+
+// list returns all items of a conversation, oldest first, read in pages of a size.
+func (s *stack) list(id string, size int) (all []any) {
+	s.t.Helper()
+	after := ""
+	for {
+		page := s.must("GET", fmt.Sprintf("/v1/conversations/%s/items?order=asc&limit=%d%s", id, size, after), "")
+		data := page["data"].([]any)
+		all = append(all, data...)
+		if page["has_more"] == false {
+			return all
+		}
+		require.Len(s.t, data, size)
+		after = "&after=" + page["last_id"].(string)
+	}
+}
+
+// texts returns the texts of messages, and the types of other items.
+func texts(items []any) (out []string) {
+	for _, one := range items {
+		i := one.(map[string]any)
+		if i["type"] != "message" {
+			out = append(out, i["type"].(string))
+			continue
+		}
+		line := ""
+		for _, p := range i["content"].([]any) {
+			text, _ := p.(map[string]any)["text"].(string)
+			line += text
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func ids(items []any) (out []string) {
+	for _, one := range items {
+		out = append(out, one.(map[string]any)["id"].(string))
+	}
+	return out
+}
+
+func user(text string) string { return fmt.Sprintf(`{"role":"user","content":%q}`, text) }
+
+func assistant(text string) string { return fmt.Sprintf(`{"role":"assistant","content":%q}`, text) }
+
+// said returns a message in the client's own form.
+func said(role responses.EasyInputMessageRole, text string) responses.ResponseInputItemUnionParam {
+	return responses.ResponseInputItemParamOfMessage(text, role)
+}
+
+func newItems(items ...responses.ResponseInputItemUnionParam) conversations.ItemNewParams {
+	return conversations.ItemNewParams{Items: items}
+}

@@ -1,0 +1,84 @@
+package items
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// WrongKind says how a member of an item is wrong.
+type WrongKind int
+
+// A member is missing, has a wrong type, or a value that there is not.
+const (
+	Missing WrongKind = iota
+	WrongType
+	WrongValue
+)
+
+// Wrong says what is wrong with a member of an item. It never holds the member's value.
+type Wrong struct {
+	Member string
+	Kind   WrongKind
+}
+
+func (w *Wrong) Error() string {
+	switch w.Kind {
+	case WrongType:
+		return "has a wrong type"
+	case WrongValue:
+		return "has a value that there is not"
+	case Missing:
+	}
+	return "is required"
+}
+
+// roles are those that a message may have.
+var roles = []string{
+	roleUser, roleAssistant, "system", "developer", roleTool, "critic", "discriminator", "unknown",
+}
+
+// needed are the members that items of a type need besides their type, for clients to be able to read them. Those of
+// other types are taken as they are.
+var needed = map[string][]string{
+	typeMessage: {"content"}, typeCall: {"call_id", "name", "arguments"}, typeCallOutput: {"call_id", "output"},
+	typeReference: {"id"},
+}
+
+// Check returns what is wrong with an item that a client sent, or nil.
+func (i Item) Check() *Wrong {
+	kind := i.Type()
+	if kind == typeMessage && !slices.Contains(roles, i.text("role")) {
+		return &Wrong{"role", WrongValue}
+	}
+	for _, name := range needed[kind] {
+		switch {
+		case isNull(i[name]):
+			return &Wrong{name, Missing}
+		case isText(i[name]):
+		case name != "content" && name != "output" || list(i[name]) == nil:
+			return &Wrong{name, WrongType}
+		default:
+			if wrong := checkParts(name, list(i[name])); wrong != nil {
+				return wrong
+			}
+		}
+	}
+	return nil
+}
+
+func checkParts(name string, parts []json.RawMessage) *Wrong {
+	for n, raw := range parts {
+		part := object(raw)
+		at := fmt.Sprintf("%s[%d]", name, n)
+		switch {
+		case part == nil:
+			return &Wrong{at, WrongType}
+		case part.Type() == "":
+			return &Wrong{at + ".type", Missing}
+		case (part.Type() == partInput || part.Type() == partOutput) && !isText(part["text"]):
+			return &Wrong{at + ".text", Missing}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package items
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Address is where an item stands in the log: in the half of a turn whose first event is at Position, in which message
+// of the half, and as which item of that message. What extends the half later moves no item.
+type Address struct {
+	Position     events.Position
+	Answer       bool
+	Message, Sub int
+}
+
+// The widths of an address's numbers in hex. An item's id has the look of OpenAI's: a prefix and 48 hex digits.
+const (
+	sessionWidth = 16
+	subWidth     = 2
+	seqWidth     = 10
+	partWidth    = 2
+	messageWidth = 4
+	checkWidth   = 14
+
+	// answerBit of the first number marks an answer; the rest of it is Sub.
+	answerBit = 0x80
+)
+
+// Minter makes the ids of items and responses. Its key keeps them from being guessed. The same address always has the
+// same id, so nothing stores ids that nobody gave.
+type Minter struct{ Key []byte }
+
+// Item returns the id of an item of a session.
+func (m Minter) Item(kind, sessionID string, at Address) string {
+	sub := at.Sub &^ answerBit
+	if at.Answer {
+		sub |= answerBit
+	}
+	place := fmt.Sprintf("%02x%010x%02x%04x", sub&0xff, at.Position.Seq, at.Position.Partition, at.Message&0xffff)
+	return Prefix(kind) + sessionCut(sessionID) + place + m.cut(sessionID, place)
+}
+
+// sessionCut is what all ids of items of a session share.
+func sessionCut(sessionID string) string {
+	sum := sha256.Sum256([]byte(sessionID))
+	return hex.EncodeToString(sum[:sessionWidth/2])
+}
+
+func (m Minter) cut(sessionID, place string) string {
+	mac := hmac.New(sha256.New, m.Key)
+	_, _ = mac.Write([]byte("item\x00" + sessionID + "\x00" + place)) // never fails
+	return hex.EncodeToString(mac.Sum(nil))[:checkWidth]
+}
+
+var itemID = regexp.MustCompile(`^[a-z]{2,5}_[0-9a-f]{48}$`)
+
+// Locate returns the address in an id that looks like one of ours. The id may still be another's: compare it with the
+// item's own at that place.
+func Locate(id string) (Address, bool) {
+	if !itemID.MatchString(id) {
+		return Address{}, false
+	}
+	rest := id[strings.LastIndexByte(id, '_')+1+sessionWidth:]
+	take := func(width int) int {
+		n, _ := strconv.ParseInt(rest[:width], 16, 64) // hex digits, by itemID
+		rest = rest[width:]
+		return int(n)
+	}
+	var a Address
+	sub := take(subWidth)
+	a.Answer, a.Sub = sub&answerBit != 0, sub&^answerBit
+	a.Position.Seq = uint64(take(seqWidth)) //nolint:gosec // 40 bits
+	a.Position.Partition = take(partWidth)
+	a.Message = take(messageWidth)
+	return a, true
+}
+
+// Made reports whether Minter made an id of an item of a session.
+func (m Minter) Made(id, sessionID string) bool {
+	at, looks := Locate(id)
+	kind, _, _ := strings.Cut(id, "_")
+	return looks && hmac.Equal([]byte(m.Item("", sessionID, at)),
+		[]byte(prefixOfOthers+strings.TrimPrefix(id, kind+"_")))
+}
+
+// Step is where a response stands: the turn, and the event that brought the response's output.
+type Step struct {
+	Position events.Position
+	TurnID   uuid.UUID
+}
+
+const (
+	responsePrefix  = "resp_"
+	responseVersion = "02"
+)
+
+var responseID = regexp.MustCompile(`^resp_[0-9a-f]{46}02$`)
+
+// ResponseID returns the id of a response.
+func ResponseID(s Step) string {
+	return fmt.Sprintf("%s%02x%012x%s%s", responsePrefix, s.Position.Partition, s.Position.Seq,
+		hex.EncodeToString(s.TurnID[:]), responseVersion)
+}
+
+// ParseResponseID returns where the response of an id stands, if the id looks like one of ours.
+func ParseResponseID(id string) (Step, bool) {
+	if !responseID.MatchString(id) {
+		return Step{}, false
+	}
+	raw, err := hex.DecodeString(id[len(responsePrefix):])
+	if err != nil {
+		return Step{}, false
+	}
+	s := Step{Position: events.Position{Partition: int(raw[0])}, TurnID: uuid.UUID(raw[7:23])}
+	for _, b := range raw[1:7] {
+		s.Position.Seq = s.Position.Seq<<8 | uint64(b)
+	}
+	return s, true
+}

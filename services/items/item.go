@@ -1,0 +1,203 @@
+package items
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"reflect"
+	"strings"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// The types of items that the chat form has words for. All others are kept whole.
+const (
+	typeMessage        = "message"
+	typeCall           = "function_call"
+	typeCallOutput     = "function_call_output"
+	typeCustom         = "custom_tool_call"
+	typeCustomOutput   = "custom_tool_call_output"
+	typeReference      = "item_reference"
+	typeTrigger        = "compaction_trigger"
+	typeReasoning      = "reasoning"
+	typeImage          = "image_generation_call"
+	typeComputerOutput = "computer_call_output"
+)
+
+const (
+	roleUser      = "user"
+	roleAssistant = "assistant"
+	roleTool      = "tool"
+	roleFunction  = "function"
+	statusDone    = "completed"
+)
+
+// Item is an item of a conversation: the members of a JSON object. Members that nobody knows are kept.
+type Item map[string]json.RawMessage
+
+// Errors of Parse. Neither holds anything of the item.
+var (
+	ErrNoObject = errors.New("must be an object")
+	ErrNoType   = errors.New("must have a type, or a role")
+	ErrTooDeep  = errors.New("must not nest deeper than 500 levels")
+)
+
+// Parse reads an item as a client sends it. Every object with a type is an item, and one with a role and no type is a
+// message.
+func Parse(raw json.RawMessage) (Item, error) {
+	var i Item
+	if json.Unmarshal(raw, &i) != nil || i == nil {
+		return nil, ErrNoObject
+	}
+	if events.TooDeep(raw) {
+		return nil, ErrTooDeep
+	}
+	switch {
+	case i.Type() != "":
+	case isNull(i["type"]) && i.text("role") != "":
+		i["type"] = quote(typeMessage)
+	default:
+		return nil, ErrNoType
+	}
+	if i.Type() == typeMessage && i.text("role") == "" {
+		return nil, ErrNoType
+	}
+	return i, nil
+}
+
+// Type returns the item's type, or "" if it has none.
+func (i Item) Type() string { return i.text("type") }
+
+// ID returns the id that the item brings, or "" if it brings none.
+func (i Item) ID() string { return i.text("id") }
+
+// CallID returns the id of the call that the item makes or answers, or "".
+func (i Item) CallID() string { return i.text("call_id") }
+
+// Refers reports whether the item only names another one, by its id.
+func (i Item) Refers() bool { return i.Type() == typeReference }
+
+// Listed reports whether a conversation keeps the item. A compaction_trigger is an instruction, and no part of the
+// conversation.
+func (i Item) Listed() bool { return i.Type() != typeTrigger }
+
+// Asks reports whether the item belongs to a question: it is a message of the user or of the program that asks. All
+// other items belong to an answer.
+func (i Item) Asks() bool {
+	if i.Type() != typeMessage {
+		return false
+	}
+	switch i.text("role") {
+	case roleUser, "system", "developer":
+		return true
+	default:
+		return false
+	}
+}
+
+// ByUser reports whether the item is a message of the user.
+func (i Item) ByUser() bool { return i.Type() == typeMessage && i.text("role") == roleUser }
+
+// ByAssistant reports whether the item is a message of the assistant.
+func (i Item) ByAssistant() bool { return i.Type() == typeMessage && i.text("role") == roleAssistant }
+
+// IsOutput reports whether the item is the output of a call.
+func (i Item) IsOutput() bool { return strings.HasSuffix(i.Type(), "_output") && i.CallID() != "" }
+
+// IsCall reports whether the item is a call that an output may answer.
+func (i Item) IsCall() bool { return !strings.HasSuffix(i.Type(), "_output") && i.CallID() != "" }
+
+// Words returns the text of a message: its text parts, joined by blank lines.
+func (i Item) Words() string {
+	var texts []string
+	for _, p := range list(i["content"]) {
+		var part struct {
+			Type, Text, Refusal string
+		}
+		_ = json.Unmarshal(p, &part) // a part of an odd form has no text
+		if part.Type == partRefusal {
+			part.Text = part.Refusal
+		}
+		if part.Text != "" {
+			texts = append(texts, part.Text)
+		}
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+// JSON returns the item as JSON, with its members in order.
+func (i Item) JSON() json.RawMessage { return encode(i) }
+
+// With returns a copy of the item with another value of a member.
+func (i Item) With(name string, value any) Item {
+	out := maps.Clone(i)
+	out[name] = encode(value)
+	return out
+}
+
+// without returns a copy of the item that lacks a member.
+func (i Item) without(name string) Item {
+	out := maps.Clone(i)
+	delete(out, name)
+	return out
+}
+
+func (i Item) text(name string) string {
+	var s string
+	_ = json.Unmarshal(i[name], &s) // what is no string is no text
+	return s
+}
+
+// Same reports whether two items say the same.
+func (i Item) Same(o Item) bool {
+	if len(i) != len(o) {
+		return false
+	}
+	for k, v := range i {
+		if w, has := o[k]; !has || !same(v, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// same reports whether two JSON values are equal. Numbers are equal if they are written alike.
+func same(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	return reflect.DeepEqual(valueOf(a), valueOf(b))
+}
+
+func valueOf(raw json.RawMessage) (v any) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	_ = d.Decode(&v) // raw came from a JSON document
+	return v
+}
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+func isText(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
+
+// list returns the elements of a JSON array; none for any other value.
+func list(raw json.RawMessage) []json.RawMessage {
+	var out []json.RawMessage
+	_ = json.Unmarshal(raw, &out) // no array has no elements
+	return out
+}
+
+// object returns the members of a JSON object, or nil for any other value.
+func object(raw json.RawMessage) Item {
+	var out Item
+	_ = json.Unmarshal(raw, &out) // no object has no members
+	return out
+}
+
+func quote(s string) json.RawMessage { return encode(s) }
+
+func encode(v any) json.RawMessage {
+	raw, _ := events.JSON(v) // never fails: v is made of JSON and texts
+	return raw
+}

@@ -1,0 +1,314 @@
+package items_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// parse returns an item in its normal form.
+func parse(t *testing.T, raw string) items.Item {
+	t.Helper()
+	i, err := items.Parse(json.RawMessage(raw))
+	require.NoError(t, err)
+	require.Nil(t, i.Check())
+	return items.Normal(i)
+}
+
+// png is an image.
+var png = "data:image/png;base64,iVBORw0KGgo" + strings.Repeat("A", 200)
+
+// What is given back of an item, and what the log keeps of it.
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ in, item, message string }{
+		"easy user": {`{"role":"user","content":"hi"}`,
+			`{"type":"message","role":"user","status":"completed","content":[{"type":"input_text","text":"hi"}]}`,
+			`{"role":"user","content":"hi"}`},
+		"easy assistant": {`{"role":"assistant","content":"ho","phase":"final_answer"}`,
+			`{"type":"message","role":"assistant","status":"completed","phase":"final_answer",
+			  "content":[{"type":"output_text","text":"ho","annotations":[],"logprobs":[]}]}`,
+			`{"role":"assistant","content":"ho","item":{"phase":"final_answer"}}`},
+		"two texts": {`{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]}`,
+			`{"type":"message","role":"user","status":"completed",
+			  "content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]}`,
+			`{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`},
+		"annotations": {`{"type":"message","id":"msg_1","role":"assistant","status":"incomplete",
+			  "content":[{"type":"output_text","text":"a","annotations":[{"type":"url_citation"}]}]}`,
+			`{"type":"message","id":"msg_1","role":"assistant","status":"incomplete",
+			  "content":[{"type":"output_text","text":"a","annotations":[{"type":"url_citation"}],"logprobs":[]}]}`,
+			`{"role":"assistant","content":"a",
+			  "item":{"id":"msg_1","status":"incomplete","content":[{"annotations":[{"type":"url_citation"}]}]}}`},
+		"an image": {`{"role":"user","content":[{"type":"input_image","image_url":"https://e.org/i"}]}`,
+			`{"type":"message","role":"user","status":"completed",
+			  "content":[{"type":"input_image","image_url":"https://e.org/i","detail":"auto"}]}`,
+			`{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://e.org/i"}}]}`},
+		"an image's data": {`{"role":"user","content":[{"type":"input_image","image_url":"` + png + `"}]}`,
+			`{"type":"message","role":"user","status":"completed",
+			  "content":[{"type":"input_image","image_url":null,"detail":"auto"},
+			             {"type":"input_text","text":"[Image sent: photo]"}]}`,
+			`{"role":"user","content":"[Image sent: photo]",
+			  "item":{"content":[{"type":"input_image","image_url":null,"detail":"auto"},null]}}`},
+		"a file's data": {`{"role":"user","content":[{"type":"input_file","filename":"a.pdf","file_data":"JVBERi0="}]}`,
+			`{"type":"message","role":"user","status":"completed",
+			  "content":[{"type":"input_file","filename":"a.pdf"},{"type":"input_text","text":"[Image sent: photo]"}]}`,
+			`{"role":"user","content":[{"type":"text","text":"[File sent a.pdf]"},{"type":"text","text":"[Image sent: photo]"}],
+			  "item":{"content":[{"type":"input_file","filename":"a.pdf"},null]}}`},
+		"a call": {`{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`,
+			`{"type":"function_call","call_id":"c","name":"f","arguments":"{}","status":"completed"}`,
+			`{"role":"assistant","content":null,"item":{"type":"function_call"},
+			  "tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}`},
+		"an output": {`{"type":"function_call_output","call_id":"c","output":"ok"}`,
+			`{"type":"function_call_output","call_id":"c","output":"ok","status":"completed"}`,
+			`{"role":"tool","tool_call_id":"c","content":"ok"}`},
+		"an output of parts": {`{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"ok"}]}`,
+			`{"type":"function_call_output","call_id":"c","status":"completed",
+			  "output":[{"type":"input_text","text":"ok"}]}`,
+			`{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"ok"}]}`},
+		"a custom call": {`{"type":"custom_tool_call","call_id":"c","name":"f","input":"x"}`,
+			`{"type":"custom_tool_call","call_id":"c","name":"f","input":"x"}`,
+			`{"role":"assistant","content":null,"item":{"type":"custom_tool_call"},
+			  "tool_calls":[{"id":"c","type":"custom","custom":{"name":"f","input":"x"}}]}`},
+		"its output": {`{"type":"custom_tool_call_output","call_id":"c","output":"x"}`,
+			`{"type":"custom_tool_call_output","call_id":"c","output":"x"}`,
+			`{"role":"tool","tool_call_id":"c","content":"x","item":{"type":"custom_tool_call_output"}}`},
+		"reasoning": {`{"type":"reasoning","id":"rs_1","encrypted_content":"e"}`,
+			`{"type":"reasoning","id":"rs_1","encrypted_content":"e","summary":[]}`,
+			`{"role":"assistant","content":null,
+			  "item":{"type":"reasoning","id":"rs_1","encrypted_content":"e","summary":[]}}`},
+		"of tomorrow": {`{"type":"dream","x":[1,{"y":null}]}`, `{"type":"dream","x":[1,{"y":null}]}`,
+			`{"role":"assistant","content":null,"item":{"type":"dream","x":[1,{"y":null}]}}`},
+		"an image that was made": {`{"type":"image_generation_call","id":"ig_1","status":"completed","result":"iVBOR"}`,
+			`{"type":"image_generation_call","id":"ig_1","status":"completed","result":null}`,
+			`{"role":"assistant","content":null,
+			  "item":{"type":"image_generation_call","id":"ig_1","status":"completed","result":null}}`},
+		"a screenshot": {`{"type":"computer_call_output","call_id":"c",
+			  "output":{"type":"computer_screenshot","image_url":"` + png + `"}}`,
+			`{"type":"computer_call_output","call_id":"c","status":"completed","output":{"type":"computer_screenshot"}}`,
+			`{"role":"assistant","content":null,"item":{"type":"computer_call_output","call_id":"c","status":"completed",
+			  "output":{"type":"computer_screenshot"}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := parse(t, c.in)
+			require.JSONEq(t, c.item, string(i.JSON()))
+			require.JSONEq(t, c.message, string(items.Message(i)))
+			requireBack(t, i)
+		})
+	}
+}
+
+// Messages that others recorded are items, too.
+func TestItemsOfOtherMessages(t *testing.T) {
+	t.Parallel()
+	const text = `{"type":"message","role":"assistant","status":"completed",
+		"content":[{"type":"output_text","text":"t","annotations":[],"logprobs":[]}]}`
+	const call = `{"type":"function_call","call_id":"c","name":"f","arguments":"{\"a\":1}","status":"completed"}`
+	const output = `{"type":"function_call_output","call_id":"c","output":"o","status":"completed"}`
+	for name, c := range map[string]struct {
+		message string
+		items   []string
+	}{
+		"text and calls": {`{"role":"assistant","content":"t","tool_calls":[
+			{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},
+			{"id":"c","type":"function","function":{"name":"f","arguments":{"a":1}}}]}`, []string{text, call, call}},
+		"the older form": {`{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}`,
+			[]string{`{"type":"function_call","call_id":"f","name":"f","arguments":"{}","status":"completed"}`}},
+		"its result": {`{"role":"function","name":"f","content":"o"}`,
+			[]string{`{"type":"function_call_output","call_id":"f","output":"o","status":"completed"}`}},
+		"blocks": {`{"role":"assistant","content":[{"type":"thinking","thinking":"…"},{"type":"text","text":"t"},
+			{"type":"tool_use","id":"c","name":"f","input":{"a":1}}]}`, []string{text, call}},
+		"a result's block": {`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"o"}]}`,
+			[]string{output}},
+		"of the AI SDK": {`{"role":"tool","content":"o","tool_call_id":"c"}`, []string{output}},
+		"a refusal": {`{"role":"assistant","content":null,"refusal":"no"}`, []string{`{"type":"message",
+			"role":"assistant","status":"completed","content":[{"type":"refusal","refusal":"no"}]}`}},
+		"an item that is none": {`{"role":"assistant","content":"t","item":7}`, []string{text}},
+		"nothing":              {`{}`, []string{`{"type":"message","role":"user","status":"completed","content":[]}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := items.Of(json.RawMessage(c.message))
+			require.Len(t, got, len(c.items))
+			for n, want := range c.items {
+				require.JSONEq(t, want, string(got[n].JSON()))
+			}
+		})
+	}
+}
+
+// What an item is refused for, by the member's name.
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]items.Wrong{
+		`{"role":"user"}`:                                              {Member: "content", Kind: items.Missing},
+		`{"role":"user","content":7}`:                                  {Member: "content", Kind: items.WrongType},
+		`{"role":"user","content":[{}]}`:                               {Member: "content[0].type", Kind: items.Missing},
+		`{"role":"user","content":[7]}`:                                {Member: "content[0]", Kind: items.WrongType},
+		`{"role":"user","content":[{"type":"input_text"}]}`:            {Member: "content[0].text", Kind: items.Missing},
+		`{"role":"robot","content":"x"}`:                               {Member: "role", Kind: items.WrongValue},
+		`{"type":"function_call","call_id":"c"}`:                       {Member: "name", Kind: items.Missing},
+		`{"type":"function_call_output","call_id":"c","output":{}}`:    {Member: "output", Kind: items.WrongType},
+		`{"type":"function_call","call_id":7,"name":"","arguments":1}`: {Member: "call_id", Kind: items.WrongType},
+		`{"type":"item_reference"}`:                                    {Member: "id", Kind: items.Missing},
+	} {
+		i, err := items.Parse(json.RawMessage(raw))
+		require.NoError(t, err, raw)
+		require.Equal(t, &want, i.Check(), raw)
+		require.NotEmpty(t, i.Check().Error())
+	}
+	for raw, want := range map[string]error{
+		`7`: items.ErrNoObject, `null`: items.ErrNoObject, `{}`: items.ErrNoType, `{"type":7}`: items.ErrNoType,
+		`{"type":"message"}`: items.ErrNoType, `{"type":null,"role":""}`: items.ErrNoType,
+		`{"type":"x","y":` + strings.Repeat("[", 501) + strings.Repeat("]", 501) + `}`: items.ErrTooDeep,
+	} {
+		_, err := items.Parse(json.RawMessage(raw))
+		require.ErrorIs(t, err, want, raw)
+	}
+}
+
+// What is shown only when it is asked for.
+func TestIncludes(t *testing.T) {
+	t.Parallel()
+	for value, c := range map[string]struct{ item, without string }{
+		"file_search_call.results": {`{"type":"file_search_call","results":[1]}`, `{"type":"file_search_call"}`},
+		"web_search_call.results":  {`{"type":"web_search_call","results":[1]}`, `{"type":"web_search_call"}`},
+		"web_search_call.action.sources": {`{"type":"web_search_call","action":{"type":"search","sources":[1]}}`,
+			`{"type":"web_search_call","action":{"type":"search"}}`},
+		"code_interpreter_call.outputs": {`{"type":"code_interpreter_call","outputs":[1]}`,
+			`{"type":"code_interpreter_call","outputs":null}`},
+		"reasoning.encrypted_content": {`{"type":"reasoning","summary":[],"encrypted_content":"e"}`,
+			`{"type":"reasoning","summary":[]}`},
+		"computer_call_output.output.image_url": {`{"type":"computer_call_output","output":{"image_url":"u"}}`,
+			`{"type":"computer_call_output","output":{}}`},
+		"message.input_image.image_url": {
+			`{"type":"message","role":"user","content":[{"type":"input_image","image_url":"https://e.org"}]}`,
+			`{"type":"message","role":"user","content":[{"type":"input_image","image_url":null}]}`},
+		"message.output_text.logprobs": {
+			`{"type":"message","role":"assistant","content":[{"type":"output_text","text":"t","logprobs":[1]}]}`,
+			`{"type":"message","role":"assistant","content":[{"type":"output_text","text":"t","logprobs":[]}]}`},
+	} {
+		require.Contains(t, items.KnownIncludes, value)
+		i, err := items.Parse(json.RawMessage(c.item))
+		require.NoError(t, err)
+		require.JSONEq(t, c.without, string(i.Shown(nil).JSON()), value)
+		require.JSONEq(t, c.item, string(i.Shown(items.Includes{value: true}).JSON()), value)
+	}
+	require.Len(t, items.KnownIncludes, 8)
+}
+
+// An id names a place, and is of no other session, log or place.
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		at := items.Address{
+			Position: events.Position{
+				Partition: rapid.IntRange(0, 255).Draw(t, "partition"), Seq: rapid.Uint64Range(1, 1<<40-1).Draw(t, "seq"),
+			},
+			Answer: rapid.Bool().Draw(t, "answer"), Message: rapid.IntRange(0, 1<<16-1).Draw(t, "message"),
+			Sub: rapid.IntRange(0, 127).Draw(t, "sub"),
+		}
+		m, kind := items.Minter{Key: []byte("key")}, rapid.SampledFrom(append(types, "dream")).Draw(t, "type")
+		id := m.Item(kind, "s", at)
+		require.Len(t, id, len(items.Prefix(kind))+48)
+		require.LessOrEqual(t, len(id), 64)
+		back, looks := items.Locate(id)
+		require.True(t, looks)
+		require.Equal(t, at, back)
+		require.True(t, m.Made(id, "s"))
+		require.False(t, m.Made(id, "other"))
+		require.False(t, items.Minter{Key: []byte("other")}.Made(id, "s"))
+		digit := "0"
+		if strings.HasSuffix(id, digit) {
+			digit = "1"
+		}
+		require.False(t, m.Made(id[:len(id)-1]+digit, "s"))
+
+		step := items.Step{Position: at.Position, TurnID: events.TurnID("s", "r")}
+		parsed, looks := items.ParseResponseID(items.ResponseID(step))
+		require.True(t, looks)
+		require.Equal(t, step, parsed)
+	})
+	for _, id := range []string{"", "msg_1", "msg_" + strings.Repeat("0", 47), "MSG_" + strings.Repeat("0", 48)} {
+		_, looks := items.Locate(id)
+		require.False(t, looks, id)
+		_, looks = items.ParseResponseID(id)
+		require.False(t, looks, id)
+	}
+}
+
+// Which ids of clients are kept.
+func TestKeptIDs(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]bool{
+		`{"type":"message","id":"msg_1"}`: true, `{"type":"message","id":"fc_1"}`: false,
+		`{"type":"function_call","id":"fc_1"}`: true, `{"type":"function_call_output","id":"fco_1"}`: true,
+		`{"type":"function_call_output","id":"fc_1"}`: false,
+		`{"type":"dream","id":"anything"}`:            true, `{"type":"dream","id":"a/b"}`: false, `{"type":"dream"}`: false,
+		`{"type":"message","id":"msg_` + strings.Repeat("x", 60) + `"}`: true,
+		`{"type":"message","id":"msg_` + strings.Repeat("x", 61) + `"}`: false,
+	} {
+		var i items.Item
+		require.NoError(t, json.Unmarshal([]byte(raw), &i))
+		require.Equal(t, want, i.KeepsID(), raw)
+	}
+}
+
+// The items of a turn keep their ids when another one goes, and when the turn goes on.
+func TestItemsOfATurn(t *testing.T) {
+	t.Parallel()
+	m := items.Minter{Key: []byte("key")}
+	turn := &conversation.Turn{
+		ID: uuid.New(), Status: conversation.Finalized, Started: 5, Final: 6,
+		Question: &events.Question{QuestionNeutral: "q"},
+		Answer: &events.Answer{AnswerNeutral: "a", AnswerMessages: json.RawMessage(`[
+			{"role":"assistant","content":"t","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},
+			{"role":"tool","tool_call_id":"c","content":"o"},
+			{"role":"assistant","content":"a","item":{"id":"msg_own"}}]`)},
+	}
+	all := m.OfTurn("s", 3, turn)
+	require.Len(t, all, 5)
+	require.Equal(t, "q", all[0].Words())
+	require.Equal(t, "msg_own", all[4].ID())
+	at, _ := items.Locate(all[2].ID())
+	require.Equal(t, items.Address{Position: events.Position{Partition: 3, Seq: 6}, Answer: true, Sub: 1}, at)
+
+	// One goes after the other, in each order: the others keep their ids.
+	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 0, 3, 1}} {
+		left := slices.Clone(all[1:])
+		now := *turn
+		var raws []json.RawMessage
+		require.NoError(t, json.Unmarshal(turn.Answer.AnswerMessages, &raws))
+		for n, which := range order {
+			gone := all[1:][which].ID()
+			var kept []json.RawMessage
+			for k, raw := range raws {
+				at := items.Address{Position: events.Position{Partition: 3, Seq: now.Final}, Answer: true, Message: k}
+				if raw = m.Kept("s", at, raw, gone); raw != nil {
+					kept = append(kept, raw)
+				}
+			}
+			left = slices.DeleteFunc(left, func(i items.Item) bool { return i.ID() == gone })
+			raw, err := json.Marshal(kept)
+			require.NoError(t, err)
+			raws, now.Final = kept, uint64(20+n)
+			now.Question, now.Answer = nil, &events.Answer{AnswerMessages: raw}
+			got := m.OfTurn("s", 3, &now)
+			require.Len(t, got, len(left))
+			for k := range got {
+				require.JSONEq(t, string(left[k].JSON()), string(got[k].JSON()))
+			}
+		}
+	}
+	turn.Status = conversation.Redacted
+	require.Empty(t, m.OfTurn("s", 3, turn))
+}

@@ -1,0 +1,186 @@
+package items
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+)
+
+// missing are the members that clients expect of items of a type, with the values that they have where they are not
+// sent.
+var missing = map[string]Item{
+	typeMessage:               {"status": done},
+	typeCall:                  {"status": done},
+	typeCallOutput:            {"status": done},
+	typeReasoning:             {"summary": none},
+	typeImage:                 {"status": done, "result": null},
+	typeComputerOutput:        {"status": done},
+	"computer_call":           {"status": done, "pending_safety_checks": none},
+	"file_search_call":        {"status": done, "queries": none},
+	"web_search_call":         {"status": done},
+	"code_interpreter_call":   {"status": done, "code": null, "outputs": null},
+	"tool_search_call":        {"status": done, "call_id": null, "execution": quote("server"), "arguments": null},
+	"tool_search_output":      {"status": done, "call_id": null, "execution": quote("server"), "tools": none},
+	"program_output":          {"status": done},
+	"local_shell_call":        {"status": done},
+	"shell_call":              {"status": done, "environment": null},
+	"shell_call_output":       {"status": done, "max_output_length": null},
+	"apply_patch_call":        {"status": done},
+	"apply_patch_call_output": {"status": done},
+	"mcp_list_tools":          {"tools": none},
+}
+
+var done, none, null = quote(statusDone), json.RawMessage("[]"), json.RawMessage("null")
+
+// Normal returns an item in the form that is given back: with the members that clients expect, with a list for a
+// content, with annotations and logprobs where text is said, and without base64 data.
+func Normal(i Item) Item {
+	i = maps.Clone(i)
+	for name, value := range missing[i.Type()] {
+		if isNull(i[name]) {
+			i[name] = value
+		}
+	}
+	switch i.Type() {
+	case typeMessage:
+		i["content"] = encode(normalParts(i["content"], i.text("role")))
+	case typeCallOutput, typeCustomOutput:
+		if list(i["output"]) != nil {
+			i["output"] = encode(normalParts(i["output"], roleTool))
+		}
+	case typeImage:
+		i["result"] = null
+	case typeComputerOutput:
+		if out := object(i["output"]); isData(out["image_url"]) {
+			i["output"] = out.without("image_url").JSON()
+		}
+	case "shell_call":
+		if a := object(i["action"]); a != nil {
+			for _, name := range []string{"timeout_ms", "max_output_length"} {
+				if isNull(a[name]) {
+					a[name] = null
+				}
+			}
+			i["action"] = a.JSON()
+		}
+	case "mcp_approval_response":
+		if isNull(i["request_id"]) && isText(i["approval_request_id"]) {
+			i["request_id"] = i["approval_request_id"] // the official document wants both
+		}
+	}
+	return i
+}
+
+// prefixes are those of the ids of items, by type. An item of another type has the prefix of others.
+var prefixes = map[string]string{
+	typeMessage: "msg_", typeCall: "fc_", typeCallOutput: "fco_", typeReasoning: "rs_",
+	"file_search_call": "fs_", "web_search_call": "ws_", "code_interpreter_call": "ci_", typeImage: "ig_",
+	"mcp_call": "mcp_", "mcp_list_tools": "mcpl_", "mcp_approval_request": "mcpr_",
+	typeCustom: "ctc_", typeCustomOutput: "ctco_", "computer_call": "cu_",
+}
+
+const prefixOfOthers = "item_"
+
+// maxID is the longest id that a client may give an item.
+const maxID = 64
+
+// Prefix returns what the ids of items of a type begin with.
+func Prefix(kind string) string {
+	if p, known := prefixes[kind]; known {
+		return p
+	}
+	return prefixOfOthers
+}
+
+// KeepsID reports whether an item may have the id that its client gave it: one that is not too long, and begins as ids
+// of its type do. OpenAI tests the first letters only.
+func (i Item) KeepsID() bool {
+	id := i.ID()
+	if id == "" || len(id) > maxID || strings.ContainsFunc(id, notInID) {
+		return false
+	}
+	p, known := prefixes[i.Type()]
+	return !known || strings.HasPrefix(id, strings.TrimSuffix(p, "_"))
+}
+
+// notInID reports whether an id can't have a character. An id stands in a path.
+func notInID(r rune) bool {
+	return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+}
+
+// WithoutID returns the item without its id, so that it gets one of ours.
+func (i Item) WithoutID() Item { return i.without("id") }
+
+// Includes are the values of the query member include: what of an item is shown only when it is asked for.
+type Includes map[string]bool
+
+// The values of Includes.
+const (
+	searchResults = "file_search_call.results"
+	webResults    = "web_search_call.results"
+	webSources    = "web_search_call.action.sources"
+	imageURL      = "message.input_image.image_url"
+	screenshotURL = "computer_call_output.output.image_url"
+	codeOutputs   = "code_interpreter_call.outputs"
+	encrypted     = "reasoning.encrypted_content"
+	logprobs      = "message.output_text.logprobs"
+)
+
+// KnownIncludes are all values of Includes.
+var KnownIncludes = []string{
+	searchResults, webResults, webSources, imageURL, screenshotURL, codeOutputs, encrypted, logprobs,
+}
+
+// Shown returns what is shown of an item.
+func (i Item) Shown(with Includes) Item {
+	switch i.Type() {
+	case typeMessage:
+		return i.shownMessage(with)
+	case "file_search_call":
+		return i.hidden("results", with[searchResults])
+	case "web_search_call":
+		i = i.hidden("results", with[webResults])
+		if a := object(i["action"]); a["sources"] != nil && !with[webSources] {
+			i = i.With("action", a.without("sources"))
+		}
+	case "code_interpreter_call":
+		if i["outputs"] != nil && !with[codeOutputs] {
+			i = i.With("outputs", nil) // it is required
+		}
+	case typeComputerOutput:
+		if o := object(i["output"]); o["image_url"] != nil && !with[screenshotURL] {
+			i = i.With("output", o.without("image_url"))
+		}
+	case typeReasoning:
+		return i.hidden("encrypted_content", with[encrypted])
+	}
+	return i
+}
+
+func (i Item) hidden(member string, shown bool) Item {
+	if shown || i[member] == nil {
+		return i
+	}
+	return i.without(member)
+}
+
+func (i Item) shownMessage(with Includes) Item {
+	if with[imageURL] && with[logprobs] {
+		return i
+	}
+	parts := list(i["content"])
+	changed := false
+	for n, raw := range parts {
+		part := object(raw)
+		switch {
+		case part.Type() == partImage && !with[imageURL] && isText(part["image_url"]):
+			parts[n], changed = part.With("image_url", nil).JSON(), true
+		case part.Type() == partOutput && !with[logprobs] && string(part["logprobs"]) != "[]":
+			parts[n], changed = part.With("logprobs", []json.RawMessage{}).JSON(), true
+		}
+	}
+	if !changed {
+		return i
+	}
+	return i.With("content", parts)
+}

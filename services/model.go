@@ -1,0 +1,147 @@
+package services
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// ModelOptions are what a caller asks of an answer beside its prompt. The zero value leaves all to the model.
+type ModelOptions struct {
+	Tools      []ModelTool
+	ToolChoice ToolChoice
+	// OneCall: an answer calls at most one tool.
+	OneCall           bool
+	Temperature, TopP *float64
+	// MaxTokens bounds the answer; 0: the model's own bound.
+	MaxTokens int64
+	Format    AnswerFormat
+	// Effort of the model's reasoning, the Summary of it that is asked for, and the Verbosity of the answer, in
+	// OpenAI's words.
+	Effort, Summary, Verbosity string
+	// Others are members of a request in the form of OpenAI's Responses API. Only a model that speaks it gets them.
+	Others map[string]json.RawMessage
+}
+
+// ModelTool is a tool that the model may call. Parameters is the JSON schema of its arguments. Raw is the tool in the
+// form of OpenAI's Responses API, as it came; only a model that speaks it knows other kinds than ToolFunction and
+// ToolCustom.
+type ModelTool struct {
+	Kind, Name, Description string
+	Parameters              json.RawMessage
+	Strict                  *bool
+	Raw                     json.RawMessage
+}
+
+// Kinds of tools that every model can call: a function has arguments in JSON, and a custom tool one text.
+const (
+	ToolFunction = "function"
+	ToolCustom   = "custom"
+)
+
+// ToolChoice says whether the model calls tools. Tool names the one that ToolNamed asks for. Raw is the choice in the
+// form of OpenAI's Responses API, if it came so.
+type ToolChoice struct {
+	Mode ToolMode
+	Tool string
+	Raw  json.RawMessage
+}
+
+// ToolMode says whether the model calls tools.
+type ToolMode string
+
+// The modes. The model decides in ToolAuto and in the zero value.
+const (
+	ToolAuto     ToolMode = "auto"
+	ToolNone     ToolMode = "none"
+	ToolRequired ToolMode = "required"
+	ToolNamed    ToolMode = "named"
+)
+
+// AnswerFormat is the form of an answer's text. Kind is "" for plain text, json_object, or json_schema; the other
+// fields belong to json_schema.
+type AnswerFormat struct {
+	Kind, Name, Description string
+	Schema                  json.RawMessage
+	Strict                  *bool
+}
+
+// PartKind is what a part of a model's answer is.
+type PartKind string
+
+// The kinds. PartReasoning is the model's reasoning, and PartSummary a summary of it. PartCall calls a function, with
+// its arguments as Text, and PartCustomCall a custom tool, with its input as Text. PartItem is an item of a model that
+// speaks OpenAI's Responses API, such as the call of a hosted tool.
+const (
+	PartText       PartKind = "text"
+	PartRefusal    PartKind = "refusal"
+	PartReasoning  PartKind = "reasoning"
+	PartSummary    PartKind = "summary"
+	PartCall       PartKind = "call"
+	PartCustomCall PartKind = "custom_call"
+	PartItem       PartKind = "item"
+)
+
+// AnswerPart is a part of a model's answer.
+type AnswerPart struct {
+	Kind         PartKind
+	Text         string
+	CallID, Name string
+	// Item is what the model itself needs to see again of a part, in the form of an item of OpenAI's Responses API: a
+	// PartItem, or reasoning with its encrypted content.
+	Item json.RawMessage
+}
+
+// AnswerPiece is a piece of the part with the index Part, as it arrives: Text is what is new of the text. The first
+// piece of a part has its kind and its names. Parts begin in the order of their indices, and may be interleaved.
+type AnswerPiece struct {
+	Part int
+	AnswerPart
+}
+
+// ModelAnswer is an answer of a model.
+type ModelAnswer struct {
+	Parts  []AnswerPart
+	Finish Finish
+	// Usage is nil if the model did not tell it.
+	Usage *conversation.Usage
+	// Model is the name that the endpoint gave for the model that answered, or "".
+	Model string
+}
+
+// Said reports whether a part is told to the user: a text or a refusal.
+func (p AnswerPart) Said() bool { return p.Kind == PartText || p.Kind == PartRefusal }
+
+// Text returns what the answer tells the user.
+func (a ModelAnswer) Text() string {
+	var b strings.Builder
+	for _, p := range a.Parts {
+		if p.Said() {
+			b.WriteString(p.Text)
+		}
+	}
+	return b.String()
+}
+
+// Prompt is what is sent to the model: messages in the model's format, in the Anthropic format with the system text
+// apart, and what the caller asks of the answer.
+type Prompt struct {
+	System   string
+	Messages []json.RawMessage
+	ModelOptions
+	// Conversation is the session's id, for traces. Models do not get it.
+	Conversation string
+}
+
+// Model answers prompts.
+type Model interface {
+	// Name is shown to clients.
+	Name() string
+	// Format of the prompts that it takes.
+	Format() Format
+	// Answer calls emit with each piece of the answer as it arrives. With an error the answer is incomplete. The
+	// error's text may be logged: it holds nothing of the prompt or the answer.
+	Answer(ctx context.Context, p Prompt, emit func(AnswerPiece)) (ModelAnswer, error)
+}
