@@ -125,8 +125,8 @@ func (e *Eraser) branchesAmong(ctx context.Context, sessions []linkedSession) (i
 	return len(out), nil
 }
 
-// linkBranches repeats the link of a session on its branches. Each of these links asks for those of the next branches. A
-// link that a foreign publisher wrote on a branch links the root, where it is judged; below, the root's link counts.
+// linkBranches repeats the link of a session on its branches. Each of these links asks for those of the next branches.
+// A link that a foreign publisher wrote on a branch links the root, where it is judged; below, the root's link counts.
 func (e *Eraser) linkBranches(ctx context.Context, j *job) (remainder, error) {
 	s, err := state(ctx, e.log, e.cfg.Rules, j.session)
 	if err != nil || s.Identity == "" {
