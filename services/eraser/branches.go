@@ -151,8 +151,11 @@ func (e *Eraser) linkBranches(ctx context.Context, j *job) (remainder, error) {
 // session to which no mark leads from its root is no branch of it.
 func (e *Eraser) linkRoot(ctx context.Context, s *conversation.State) (identity string, err error) {
 	root, err := state(ctx, e.log, e.cfg.Rules, s.Fork().Root)
-	if err != nil || root.Identity != "" || root.Erased != 0 {
-		return root.Identity, err
+	if err != nil {
+		return "", err
+	}
+	if root.Identity != "" || root.Erased != 0 {
+		return root.Identity, nil
 	}
 	marked := false
 	err = e.eachBranch(ctx, root.SessionID, func(_ *events.SessionBranched, branch relative) (bool, error) {
