@@ -112,8 +112,8 @@ func Mark(rt *rapid.T, session, request string) *events.SessionBranched {
 	return f
 }
 
-// DrawPrune draws a prune of a turn as a writer decides it, which may be a redaction. all are the events of the session.
-// It returns none where nothing can be taken out.
+// DrawPrune draws a prune of a turn as a writer decides it, which may be a redaction. all are the events of the
+// session. It returns none where nothing can be taken out.
 func DrawPrune(
 	rt *rapid.T, s *conversation.State, all iter.Seq2[events.Recorded, error], turn uuid.UUID,
 ) []events.Fact {
