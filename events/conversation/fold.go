@@ -124,7 +124,8 @@ func (s *State) count(c Change) {
 		}
 	case Erased:
 		s.Counts = Counts{}
-	case Seen, Duplicate, Anomaly, WasExtended, Linked, Corrected, Pruned, Reset, Described, Summarized, Forked, Branched,
+	case Seen, Duplicate, Anomaly, WasExtended, Linked, Corrected, Pruned, Reset, Described, Summarized, Forked,
+		Branched,
 		Refused, Noted:
 	}
 }
@@ -152,7 +153,8 @@ func (s *State) shownCount(t *Turn) int {
 	return 0
 }
 
-// touch notes activity. In an anonymous session without a kind a long silence before the event is a boundary, and the turn that the event opens comes after the boundary.
+// touch notes activity. In an anonymous session without a kind a long silence before the event is a boundary, and the
+// turn that the event opens comes after the boundary.
 func (s *State) touch(e events.Recorded) {
 	anonymous := s.Identity == "" || s.LinkedAt == e.Position.Seq
 	if anonymous && s.Description().Kind == "" && s.silent(e.Time) && s.Boundary < e.Position.Seq {

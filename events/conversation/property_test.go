@@ -60,6 +60,8 @@ var (
 	identities = rapid.SampledFrom([]string{"", "", "alice", "bob"})
 	wordings   = rapid.SampledFrom([]string{"one", "two"})
 
+	kinds = rapid.SampledFrom([]events.SessionKind{"", "", "", events.KindConversation, events.KindResponse})
+
 	extensionIDs = rapid.SampledFrom([]string{"e1", "e2", "e3"})
 )
 
@@ -120,8 +122,7 @@ func (m *machine) anyCommand(t *rapid.T) command {
 		}}
 	case "describe":
 		c := conversation.Describe{SessionID: m.session, RequestID: request, Title: &words,
-			Kind: rapid.SampledFrom([]events.SessionKind{"", "", "", events.KindConversation, events.KindResponse}).Draw(t,
-				"kind"),
+			Kind:     kinds.Draw(t, "kind"),
 			Metadata: map[string]*string{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"): nil, words: &words}}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideDescribe(c, 0) }}
 	case "summarize":
