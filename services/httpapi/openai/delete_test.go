@@ -17,14 +17,14 @@ func TestItemsAreDeleted(t *testing.T) {
 	s := start(t)
 	for seed := range uint64(12) {
 		id := s.begin(user("q1"), `{"role":"user","content":"q2","id":"msg_client"}`)
-		s.post(id, `{"type":"reasoning","summary":[]}`, `{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`)
+		s.post(id, `{"type":"reasoning","summary":[]}`, function("c"))
 		s.post(id, `{"type":"function_call_output","call_id":"c","output":"o"}`, assistant("a1"))
 		s.post(id, user("q3"))
 		s.do("POST", "/v1/sessions/"+id+"/turns", `{"request_id":"r","question_neutral":"n1","answer_messages":[
 			{"role":"assistant","content":"n2","tool_calls":[{"id":"d","function":{"name":"f","arguments":"{}"}}]}]}`)
 		left := s.list(id, 100)
 		require.Len(t, left, 10)
-		order := rand.New(rand.NewPCG(seed, 0)).Perm(len(left)) //nolint:gosec // a test's order
+		order := rand.New(rand.NewPCG(seed, 0)).Perm(len(left))
 		if seed == 0 {
 			slices.Sort(order)
 		}
