@@ -96,8 +96,14 @@ func TestRepeatedConversations(t *testing.T) {
 	require.Equal(t, first, other.must("POST", "/v1/conversations", body, retry, "1"))
 	later := startOn(t, log)
 	require.Equal(t, first, later.must("POST", "/v1/conversations", body, retry, "2"), "after a restart")
-	require.NotEqual(t, first["id"], s.must("POST", "/v1/conversations", body, retry, "0")["id"])
+	second := s.must("POST", "/v1/conversations", body, retry, "0")["id"].(string)
+	require.NotEqual(t, first["id"], second)
 	require.NotEqual(t, first["id"], s.must("POST", "/v1/conversations", `{}`, retry, "1")["id"])
+	require.Equal(t, second, other.must("POST", "/v1/conversations", body, retry, "1")["id"], "the newest")
+	s.post(second, user("hello"))
+	for _, p := range []*stack{s, other, later, startOn(t, log)} {
+		require.NotEqual(t, second, p.must("POST", "/v1/conversations", body, retry, "1")["id"], "somebody uses it")
+	}
 }
 
 // lostRace is a writer that always loses to another process.
