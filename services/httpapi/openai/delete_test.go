@@ -66,6 +66,28 @@ func TestTheNewestItemIsPopped(t *testing.T) {
 	require.Equal(t, []string{"anew"}, texts(s.list(id, 100)))
 }
 
+// What comes after a deletion takes the id of nothing that was there.
+func TestIDsAreNeverGivenTwice(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	id := s.begin(user("q1"), user("q2"), user("q3"))
+	seen := ids(s.list(id, 100))
+	next := func(item string) {
+		all := ids(s.list(id, 100))
+		s.must("DELETE", "/v1/conversations/"+id+"/items/"+all[0], "")
+		added := ids(s.post(id, item))
+		require.NotContains(t, seen, added[0])
+		seen = append(seen, added...)
+		require.Equal(t, append(all[1:], added...), ids(s.list(id, 100)))
+	}
+	next(user("q4"))
+	next(user("q5"))
+	next(assistant("a1"))
+	for n := range 6 {
+		next(assistant(fmt.Sprint("a", n+2)))
+	}
+}
+
 // An item of a turn that a branch shares is deleted where it stands.
 func TestASharedItemIsDeletedAtItsOrigin(t *testing.T) {
 	t.Parallel()

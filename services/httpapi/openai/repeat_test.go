@@ -51,7 +51,12 @@ func TestRepeatedItems(t *testing.T) {
 	goes := `{"items":[` + more + `]}`
 	extends := s.must("POST", path, goes, retry, "0")
 	require.Equal(t, extends, other.must("POST", path, goes, retry, "1"), "of what extends a turn, too")
-	require.NotEqual(t, extends, other.must("POST", path, `{"items":[ `+more+`]}`, retry, "1"), "other bytes")
+	goes = `{"items":[ ` + more + `]}`
+	bytes := other.must("POST", path, goes, retry, "1")
+	require.NotEqual(t, extends, bytes, "other bytes")
+
+	s.do("POST", "/v1/sessions/"+id+"/turns", `{"request_id":"r","question_neutral":"native"}`)
+	require.NotEqual(t, bytes, other.must("POST", path, goes, retry, "1"), "a native turn came since")
 
 	named := `{"items":[{"role":"user","content":"with an id","id":"msg_1"}]}`
 	first = s.must("POST", path, named, retry, "0")
