@@ -28,9 +28,10 @@ func fullFacts() []events.Fact {
 		AnswerMessages: json.RawMessage(`[{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}]`),
 	}
 	return []events.Fact{
-		&events.TurnStarted{TurnID: r1, SessionID: "s1", RequestID: "r1", Question: question},
+		&events.TurnStarted{TurnID: r1, SessionID: "s1", RequestID: "r1", Question: question,
+			Settings: json.RawMessage(`{"instructions":"Be brief."}`)},
 		&events.TurnFinalized{TurnID: r1, SessionID: "s1", Answer: answer,
-			Metadata: json.RawMessage(`{"locale":"de"}`)},
+			Metadata: json.RawMessage(`{"locale":"de"}`), Settings: json.RawMessage(`{"model":"small"}`)},
 		&events.SessionLinked{SessionID: "s1", IdentityID: "alice@example.org"},
 		&events.TurnRedacted{
 			TurnID: c1, SessionID: "s1", IdentityID: "alice@example.org", Reason: "asked to", RedactedBy: "ops",
@@ -59,6 +60,7 @@ func fullFacts() []events.Fact {
 		&events.SessionSummarized{SessionID: "s1", RequestID: "m1", TurnIDs: []uuid.UUID{r1, c1},
 			SummaryNeutral: "Quarks.", SummaryTranslated: "Kvarkar.", Model: "small"},
 		&events.TurnExtended{TurnID: r1, SessionID: "s1", ExtensionID: "e1#0", Metadata: json.RawMessage(`{"n":1}`),
+			Settings: json.RawMessage(`{"model":"small"}`),
 			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: "A quark is a particle.",
 				Messages: json.RawMessage(`[{"role":"tool","tool_call_id":"1","content":"particle"}]`)}},
 		&events.TurnPruned{TurnID: c1, SessionID: "s1", PruneID: "p1", Question: question, Answer: answer,

@@ -17,6 +17,8 @@ const sameFields = 4
 // apart are packages and types that may look like another noun, each with the reason.
 var apart = map[string]string{
 	"events.TurnCorrected": "stored: the form of a fact in the log; the command Finalize may change without it",
+	"events.TurnStarted":   "stored: the form of a fact in the log; the commands may change without it",
+	"events.TurnFinalized": "stored: the form of a fact in the log; the command Finalize may change without it",
 	"events.TurnExtended":  "stored: the form of a fact in the log; the command Extend may change without it",
 	"events.SessionMark":   "stored: the form in the log of a state's counts",
 	"events.Recorded":      "an event as the log has it; a receipt's position and subject are its own",

@@ -13,7 +13,7 @@ var others = []string{"top_logprobs", "max_tool_calls", "service_tier", "prompt_
 // options reads what the request asks of the model.
 func (p *parser) options(hosted bool) services.ModelOptions {
 	o := services.ModelOptions{
-		OneCall: !p.flag("parallel_tool_calls", true), Temperature: p.number("temperature", 0, 2),
+		OneCall: !p.unless("parallel_tool_calls"), Temperature: p.number("temperature", 0, 2),
 		TopP: p.number("top_p", 0, 1), MaxTokens: p.count("max_output_tokens", 1), Others: p.members.only(others),
 	}
 	o.ToolChoice = p.choice()
@@ -66,7 +66,8 @@ func (p *parser) tools(hosted bool) (out []services.ModelTool) {
 			t.Parameters = nil
 		}
 		out = append(out, services.ModelTool{
-			Kind: t.Type, Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict, Raw: raw,
+			Kind: t.Type, Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict,
+			Raw: raw,
 		})
 	}
 	return out
