@@ -79,5 +79,6 @@ for (const stream of [false, true]) {
 
 test("every answer was as OpenAI's document says", (t) => {
   if (!spy.complete) return t.skip("set TURNLEDGER_TEST_OPENAPI to OpenAI's document");
+  assert.deepEqual(spy.faults, []);
   assert.ok(spy.count > 50, `only ${spy.count} were looked at`);
 });

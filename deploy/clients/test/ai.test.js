@@ -49,5 +49,6 @@ for (const [way, generate] of Object.entries(ways)) {
 
 test("every answer was as OpenAI's document says", (t) => {
   if (!spy.complete) return t.skip("set TURNLEDGER_TEST_OPENAPI to OpenAI's document");
+  assert.deepEqual(spy.faults, []);
   assert.ok(spy.count > 10, `only ${spy.count} were looked at`);
 });

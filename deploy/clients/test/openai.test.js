@@ -170,5 +170,6 @@ test("what the SDK sends again while the server is killed stands once", async ()
 
 test("every answer was as OpenAI's document says", (t) => {
   if (!spy.complete) return t.skip("set TURNLEDGER_TEST_OPENAPI to OpenAI's document");
+  assert.deepEqual(spy.faults, []);
   assert.ok(spy.count > 200, `only ${spy.count} were looked at`);
 });
