@@ -206,15 +206,9 @@ func (s *Service) stepAt(ctx context.Context, at events.Position) (st step, foun
 
 // settingsOf returns the settings of a fact, and whether the answer to it finalizes its turn.
 func settingsOf(f events.Fact) (settings json.RawMessage, finalizes bool) {
-	switch f := f.(type) {
-	case *events.TurnStarted:
-		return f.Settings, true
-	case *events.TurnExtended:
-		return f.Settings, f.Half == events.HalfQuestion
-	case *events.TurnFinalized:
-		return f.Settings, false
-	}
-	return nil, false
+	texts := events.TextsOf(f)
+	asks := texts.Extension != nil && texts.Extension.Half == events.HalfQuestion
+	return texts.Settings, texts.Question != nil || asks
 }
 
 // find returns the step of a response that the caller may reach, with the turn as it is now; otherwise none.
