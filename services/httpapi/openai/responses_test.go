@@ -3,6 +3,7 @@ package openai_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -405,6 +406,31 @@ func TestADeletedResponseIsGone(t *testing.T) {
 	require.Empty(t, s.list(id, 10))
 	require.Equal(t, "previous_response_not_found", s.do("POST", "/v1/responses",
 		`{"input":"b","previous_response_id":"`+r+`"}`).body["error"].(map[string]any)["code"])
+}
+
+// A response of somebody else is none, whatever a call does with its id.
+func TestAResponseOfSomebodyElseIsNone(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	id := s.must("POST", "/v1/responses", `{"input":"a"}`)["id"].(string)
+	stranger := respond.Caller{May: func(context.Context, string) error { return errors.New("not yours") }}
+	_, err := s.cfg.Responses.Get(t.Context(), id, stranger, nil)
+	require.ErrorIs(t, err, respond.ErrResponseNotFound)
+	_, err = s.cfg.Responses.Where(t.Context(), id, stranger)
+	require.ErrorIs(t, err, respond.ErrResponseNotFound)
+	_, err = s.cfg.Responses.InputItems(t.Context(), id, stranger)
+	require.ErrorIs(t, err, respond.ErrResponseNotFound)
+	for _, body := range []string{`{"input":"b","previous_response_id":"` + id + `"}`,
+		`{"input":"b","store":false,"previous_response_id":"` + id + `"}`} {
+		r, err := respond.Parse([]byte(body), respond.HostedTools(false), nil)
+		require.NoError(t, err)
+		_, err = s.cfg.Responses.Create(t.Context(), respond.Ask{Request: r, Caller: stranger})
+		require.ErrorIs(t, err, respond.ErrPrevious)
+	}
+	r, err := respond.Parse([]byte(`{"input":"b","conversation":"`+s.begin()+`"}`), respond.HostedTools(false), nil)
+	require.NoError(t, err)
+	_, err = s.cfg.Responses.Create(t.Context(), respond.Ask{Request: r, Caller: stranger})
+	require.ErrorIs(t, err, respond.ErrConversation)
 }
 
 // A response in the middle of a turn goes without the others.

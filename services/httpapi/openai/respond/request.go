@@ -45,9 +45,12 @@ const MostInput = 500
 // Refer returns the item that an item_reference names; it has no id. param is the member that holds the reference.
 type Refer func(id, param string) (items.Item, error)
 
+// HostedTools says whether the model has tools of its own.
+type HostedTools bool
+
 // Parse reads the body of a request. Members that nobody knows are ignored, since clients are newer than servers.
 // hosted says whether the model knows tools beside functions and custom tools.
-func Parse(body []byte, hosted bool, refer Refer) (Request, error) {
+func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 	var m Settings
 	if json.Unmarshal(body, &m) != nil || m == nil {
 		return Request{}, refuse("invalid_json", "", "The body must be a JSON object.")
