@@ -51,7 +51,7 @@ func (a *app) mountOpenAI(
 			Answers: a.chatting, Model: a.model,
 			Count: a.tokens, IDs: items.Minter{Key: a.itemKey},
 		})
-		c.HostedTools = a.cfg.ModelAPI == models.Responses && a.cfg.ModelURL != ""
+		c.HostedTools = respond.HostedTools(a.cfg.ModelAPI == models.Responses && a.cfg.ModelURL != "")
 	}
 	openai.Mount(api, c)
 }

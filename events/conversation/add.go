@@ -83,7 +83,7 @@ func (s *State) DecideAdd(c AddMessages) Added {
 	return s.Add(c)
 }
 
-// ErrWentOn: others have added to the session since.
+// ErrWentOn says that others have added to the session since.
 var ErrWentOn = errors.New("the session went on meanwhile")
 
 // LastText returns the sequence of the session's last event that brought its turns texts, or 0. What redacts a turn, or

@@ -105,15 +105,13 @@ func (c *calls) note(e events.Recorded) (grown int) {
 
 // belongs reports whether a fact without a call belongs to the append before it.
 func belongs(f events.Fact) bool {
-	switch f := f.(type) {
-	case *events.TurnFinalized:
-		return len(f.Settings) > 0
-	case *events.TurnExtended:
-		return f.Half == events.HalfAnswer && len(f.Settings) > 0
-	case *events.SessionBranched:
-		return true
+	if f == nil {
+		return false
 	}
-	return false
+	_, marks := f.(*events.SessionBranched)
+	texts := events.TextsOf(f)
+	answers := texts.Answer != nil || texts.Extension != nil && texts.Extension.Half == events.HalfAnswer
+	return marks || answers && len(texts.Settings) > 0
 }
 
 // repeated returns the append that a call repeats, or nil. applied is the session's last sequence.

@@ -3,6 +3,7 @@ package openai_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -189,17 +190,20 @@ func TestManyContinueAResponseAtOnce(t *testing.T) {
 			require.Contains(t, r.OutputText(), fmt.Sprintf("You said: branch-%d (2 messages before)", n))
 			given := s.must("GET", "/v1/responses/"+r.ID+"/input_items?order=asc", "")
 			require.Len(t, given["data"], 3, "nothing of the others")
-			session, _, err := s.cfg.Responses.Where(t.Context(), r.ID, respond.Caller{
-				May: func(context.Context, string) error { return nil }})
-			require.NoError(t, err)
-			sessions[session] = true
+			sessions[s.sessionOf(r.ID)] = true
 		}
 		require.Len(t, sessions, many)
-		own, _, err := s.cfg.Responses.Where(t.Context(), root.ID, respond.Caller{
-			May: func(context.Context, string) error { return nil }})
-		require.NoError(t, err)
-		require.True(t, sessions[own], "one went on")
+		require.True(t, sessions[s.sessionOf(root.ID)], "one went on")
 	}
+}
+
+// sessionOf returns the session that a response stands in.
+func (s *stack) sessionOf(id string) string {
+	s.t.Helper()
+	at, err := s.cfg.Responses.Where(s.t.Context(), id, respond.Caller{
+		May: func(context.Context, string) error { return nil }})
+	require.NoError(s.t, err)
+	return at.SessionID
 }
 
 // A conversation never grows by previous_response_id.
@@ -291,8 +295,8 @@ func TestWhatIsAskedReachesTheModel(t *testing.T) {
 		return modeltest.Answer{Text: "It is.", Thoughts: "Is it?", Long: true}
 	})
 	s := start(t, answeredBy(m))
-	first := s.must("POST", "/v1/responses", `{"input":[{"role":"developer","content":"d"},{"role":"user","content":"a"}],
-		"instructions":"be kind","temperature":0.5,"max_output_tokens":9,"metadata":{"k":"v"},"user":"u",
+	first := s.must("POST", "/v1/responses", `{
+		"input":[{"role":"developer","content":"d"},{"role":"user","content":"a"}],"instructions":"be kind","temperature":0.5,"max_output_tokens":9,"metadata":{"k":"v"},"user":"u",
 		"reasoning":{"effort":"low"},"text":{"format":{"type":"json_object"}}}`)
 	require.Equal(t, []string{"system: be kind", "developer: d", "user: a"}, <-model.Asked)
 	var sent map[string]any
@@ -345,15 +349,18 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			"previous_response_id"},
 		`{"input":"a","previous_response_id":"resp_000000000000010000000000000000000000000000000002"}`: {"400",
 			"previous_response_not_found", "previous_response_id"},
-		`{"input":"a","conversation":"conv_none"}`:                      {"404", "", ""},
-		`{"input":"a","conversation":7}`:                                {"400", "invalid_type", "conversation"},
-		`{"input":7}`:                                                   {"400", "invalid_type", "input"},
-		`{"input":[7]}`:                                                 {"400", "invalid_value", "input[0]"},
-		`{"input":"a","temperature":3}`:                                 {"400", "decimal_above_max_value", "temperature"},
-		`{"input":"a","temperature":"x"}`:                               {"400", "invalid_type", "temperature"},
-		`{"input":"a","max_output_tokens":0}`:                           {"400", "integer_below_min_value", "max_output_tokens"},
-		`{"input":"a","tools":[{"type":"web_search"}]}`:                 {"400", "unsupported_value", "tools[0].type"},
-		`{"input":"a","tools":[{"type":"function"}]}`:                   {"400", "missing_required_parameter", "tools[0].name"},
+		`{"input":"a","conversation":"conv_none"}`: {"404", "", ""},
+		`{"input":"a","conversation":7}`:           {"400", "invalid_type", "conversation"},
+		`{"input":7}`:                              {"400", "invalid_type", "input"},
+		`{"input":[7]}`:                            {"400", "invalid_value", "input[0]"},
+		`{"input":"a","temperature":3}`: {"400", "decimal_above_max_value",
+			"temperature"},
+		`{"input":"a","temperature":"x"}`: {"400", "invalid_type", "temperature"},
+		`{"input":"a","max_output_tokens":0}`: {"400", "integer_below_min_value",
+			"max_output_tokens"},
+		`{"input":"a","tools":[{"type":"web_search"}]}`: {"400", "unsupported_value", "tools[0].type"},
+		`{"input":"a","tools":[{"type":"function"}]}`: {"400", "missing_required_parameter",
+			"tools[0].name"},
 		`{"input":"a","tool_choice":"maybe"}`:                           {"400", "invalid_value", "tool_choice"},
 		`{"input":"a","prompt":{"id":"p"}}`:                             {"400", "unsupported_parameter", "prompt"},
 		`{"input":"a","background":true}`:                               {"400", "unsupported_value", "background"},
@@ -399,6 +406,47 @@ func TestADeletedResponseIsGone(t *testing.T) {
 	require.Empty(t, s.list(id, 10))
 	require.Equal(t, "previous_response_not_found", s.do("POST", "/v1/responses",
 		`{"input":"b","previous_response_id":"`+r+`"}`).body["error"].(map[string]any)["code"])
+}
+
+// A response of somebody else is none, whatever a call does with its id.
+func TestAResponseOfSomebodyElseIsNone(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	id := s.must("POST", "/v1/responses", `{"input":"a"}`)["id"].(string)
+	stranger := respond.Caller{May: func(context.Context, string) error { return errors.New("not yours") }}
+	_, err := s.cfg.Responses.Get(t.Context(), id, stranger, nil)
+	require.ErrorIs(t, err, respond.ErrResponseNotFound)
+	_, err = s.cfg.Responses.Where(t.Context(), id, stranger)
+	require.ErrorIs(t, err, respond.ErrResponseNotFound)
+	_, err = s.cfg.Responses.InputItems(t.Context(), id, stranger)
+	require.ErrorIs(t, err, respond.ErrResponseNotFound)
+	for _, body := range []string{`{"input":"b","previous_response_id":"` + id + `"}`,
+		`{"input":"b","store":false,"previous_response_id":"` + id + `"}`} {
+		r, err := respond.Parse([]byte(body), respond.HostedTools(false), nil)
+		require.NoError(t, err)
+		_, err = s.cfg.Responses.Create(t.Context(), respond.Ask{Request: r, Caller: stranger})
+		require.ErrorIs(t, err, respond.ErrPrevious)
+	}
+	r, err := respond.Parse([]byte(`{"input":"b","conversation":"`+s.begin()+`"}`), respond.HostedTools(false), nil)
+	require.NoError(t, err)
+	_, err = s.cfg.Responses.Create(t.Context(), respond.Ask{Request: r, Caller: stranger})
+	require.ErrorIs(t, err, respond.ErrConversation)
+}
+
+// A response in the middle of a turn goes without the others.
+func TestADeletedStepIsGone(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	id := s.begin()
+	tools := `"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}],"conversation":"` + id + `"`
+	first := s.must("POST", "/v1/responses", `{"input":"a",`+tools+`}`)
+	call := first["output"].([]any)[0].(map[string]any)["call_id"].(string)
+	second := s.must("POST", "/v1/responses", `{"input":[{"type":"function_call_output","call_id":"`+call+
+		`","output":"o"}],`+tools+`}`)["id"].(string)
+	before := s.list(id, 10)
+	s.must("DELETE", "/v1/responses/"+second, "")
+	require.Equal(t, http.StatusNotFound, s.do("GET", "/v1/responses/"+second, "").status)
+	require.Equal(t, before[:2], s.list(id, 10))
 }
 
 // The events of a stream come in OpenAI's order, and the pieces are the whole.

@@ -9,6 +9,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
@@ -33,7 +34,7 @@ type Config struct {
 	Key []byte
 	// Responses answers with a model; nil in a process without one. HostedTools: the model knows tools of its own.
 	Responses   Responder
-	HostedTools bool
+	HostedTools respond.HostedTools
 	// Models are the names of the models that answer.
 	Models []string
 	// Strict refuses what OpenAI refuses and this surface would take.

@@ -206,15 +206,9 @@ func (s *Service) stepAt(ctx context.Context, at events.Position) (st step, foun
 
 // settingsOf returns the settings of a fact, and whether the answer to it finalizes its turn.
 func settingsOf(f events.Fact) (settings json.RawMessage, finalizes bool) {
-	switch f := f.(type) {
-	case *events.TurnStarted:
-		return f.Settings, true
-	case *events.TurnExtended:
-		return f.Settings, f.Half == events.HalfQuestion
-	case *events.TurnFinalized:
-		return f.Settings, false
-	}
-	return nil, false
+	texts := events.TextsOf(f)
+	asks := texts.Extension != nil && texts.Extension.Half == events.HalfQuestion
+	return texts.Settings, texts.Question != nil || asks
 }
 
 // find returns the step of a response that the caller may reach, with the turn as it is now; otherwise none.
@@ -241,7 +235,8 @@ func (s *Service) find(
 	}
 	t = reading.State.Turn(st.TurnID)
 	if reading.State.Erased != 0 || t == nil ||
-		t.Status != conversation.Pending && t.Status != conversation.Finalized {
+		t.Status != conversation.Pending && t.Status != conversation.Finalized ||
+		t.PrunedAt() > at.Position.Seq { // what the event says goes from the log
 		return st, nil, reading, none
 	}
 	st.place = t.Place
@@ -314,13 +309,25 @@ func (s *Service) Get(ctx context.Context, id string, who Caller, with items.Inc
 	return s.response(ctx, st, t, with)
 }
 
-// Where returns the session and the turn that a response stands in, and whether the response is the whole turn.
-func (s *Service) Where(ctx context.Context, id string, who Caller) (sessionID string, turn uuid.UUID, err error) {
+// Place is where a response stands: in a turn of a session, brought by the events of two sequences. Answer is 0 if the
+// response has no answer.
+type Place struct {
+	SessionID     string
+	TurnID        uuid.UUID
+	Partition     int
+	Input, Answer uint64
+}
+
+// Where returns where a response stands.
+func (s *Service) Where(ctx context.Context, id string, who Caller) (Place, error) {
 	st, t, _, err := s.find(ctx, id, who, ErrResponseNotFound)
 	if err != nil {
-		return "", uuid.Nil, err
+		return Place{}, err
 	}
-	return st.session, t.ID, nil
+	at, _ := st.answerAt(t)
+	return Place{
+		SessionID: st.session, TurnID: t.ID, Partition: st.Position.Partition, Input: st.Position.Seq, Answer: at.Seq,
+	}, nil
 }
 
 // InputItems returns the items that a response was asked with, oldest first: its history, and its own input.
