@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
+	"unicode"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -99,6 +101,9 @@ func (v *searchView) filter() (f projections.SearchFilter, err error) {
 	}
 	if v.Query == "" {
 		return f, invalid("query", "must have a word to search for")
+	}
+	if strings.ContainsFunc(v.Query, unicode.IsControl) {
+		return f, invalid("query", "must not have control characters")
 	}
 	if f.Since, err = momentOf("since", v.Since); err == nil {
 		f.Until, err = momentOf("until", v.Until)
