@@ -141,11 +141,11 @@ type growing struct {
 
 func (s *State) growing(t *Turn) *growing {
 	g := &growing{
-		Turn: t, id: t.ID, pending: t.Status == Pending, count: int(t.messages), begun: t.Started,
+		Turn: t, id: t.ID, pending: t.Status == Pending, count: int(t.messages), begun: t.Begun(events.HalfQuestion),
 		opening: len(s.Turns) == 1 && s.Fork().Root == "",
 	}
 	if !g.pending {
-		g.begun = t.Final
+		g.begun = t.Begun(events.HalfAnswer)
 	}
 	if q := t.Question; q != nil {
 		g.question, g.spoken = q.QuestionNeutral, !events.HasMessages(q.QuestionMessages) || hasUser(q.QuestionMessages)

@@ -128,9 +128,21 @@ func (w *writing) appending(d decided) state {
 			return w.deciding, nil
 		case !ack.Duplicate:
 			w.appendedTo(d.head, ack, d.Facts)
+			if err := w.yielding(ctx, ack.Position.Seq); err != nil {
+				return nil, err
+			}
 		}
 		return w.settling(ack.Position.Seq), nil
 	}
+}
+
+// yielding lets another write decide on what this one has appended, once that is folded.
+func (w *writing) yielding(ctx context.Context, seq uint64) error {
+	if w.yield == nil {
+		return nil
+	}
+	defer w.yield()
+	return w.folded(ctx, seq)
 }
 
 // refused returns the next state after the log refused the write's append.
@@ -139,6 +151,9 @@ func (w *writing) refused(err error, applied uint64) (state, error) {
 	switch isConflict := errors.As(err, &conflict); {
 	case isConflict && conflict.Last > applied:
 		w.next.last = nil
+		if w.yield != nil {
+			return w.completing(conflict.Last), nil
+		}
 		return w.settling(conflict.Last), nil
 	case isConflict && conflict.Last > 0 && conflict.Last < applied:
 		w.next.last = &conflict.Last

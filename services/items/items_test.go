@@ -2,6 +2,7 @@ package items_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -281,19 +282,33 @@ func TestItemsOfATurn(t *testing.T) {
 	at, _ := items.Locate(all[2].ID())
 	require.Equal(t, items.Address{Position: events.Position{Partition: 3, Seq: 6}, Answer: true, Sub: 1}, at)
 
-	left, gone := items.Kept(all[1:], all[3].ID())
-	require.True(t, gone)
-	require.Len(t, left, 3)
-	pruned := *turn
-	pruned.Started, pruned.Final = 9, 9
-	raw, err := json.Marshal(left)
-	require.NoError(t, err)
-	pruned.Question = nil
-	pruned.Answer = &events.Answer{AnswerMessages: raw}
-	now := m.OfTurn("s", 3, &pruned)
-	require.Equal(t, []string{all[1].ID(), all[2].ID(), all[4].ID()}, []string{now[0].ID(), now[1].ID(), now[2].ID()})
-	require.True(t, now[0].Same(all[1]))
-
+	// One goes after the other, in each order: the others keep their ids.
+	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 0, 3, 1}} {
+		left := slices.Clone(all[1:])
+		now := *turn
+		var raws []json.RawMessage
+		require.NoError(t, json.Unmarshal(turn.Answer.AnswerMessages, &raws))
+		for n, which := range order {
+			gone := all[1:][which].ID()
+			var kept []json.RawMessage
+			for k, raw := range raws {
+				at := items.Address{Position: events.Position{Partition: 3, Seq: now.Final}, Answer: true, Message: k}
+				if raw = m.Kept("s", at, raw, gone); raw != nil {
+					kept = append(kept, raw)
+				}
+			}
+			left = slices.DeleteFunc(left, func(i items.Item) bool { return i.ID() == gone })
+			raw, err := json.Marshal(kept)
+			require.NoError(t, err)
+			raws, now.Final = kept, uint64(20+n)
+			now.Question, now.Answer = nil, &events.Answer{AnswerMessages: raw}
+			got := m.OfTurn("s", 3, &now)
+			require.Len(t, got, len(left))
+			for k := range got {
+				require.JSONEq(t, string(left[k].JSON()), string(got[k].JSON()))
+			}
+		}
+	}
 	turn.Status = conversation.Redacted
 	require.Empty(t, m.OfTurn("s", 3, turn))
 }

@@ -97,3 +97,26 @@ func TestItemsAreNativeTurns(t *testing.T) {
 	require.Equal(t, http.StatusGone, s.do("POST", "/v1/sessions/"+id+"/turns", `{"request_id":"r","question_neutral":"q"}`).status)
 	require.Empty(t, s.must("GET", "/v1/sessions/"+id+"/history", "")["history"])
 }
+
+// A branch shows what it shares, by the same ids, and its own items behind it.
+func TestItemsOfABranch(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	id := s.begin(user("q1"), assistant("a1"), user("q2"), assistant("a2"), user("q3"))
+	fork := s.do("POST", "/v1/sessions/"+id+"/fork", `{"request_id":"f"}`)
+	require.Equal(t, http.StatusCreated, fork.status, fork.raw)
+	branch := fork.body["session_id"].(string)
+	require.Equal(t, []string{"q1", "a1", "q2", "a2"}, texts(s.list(branch, 3)))
+	require.Equal(t, ids(s.list(id, 100))[:4], ids(s.list(branch, 100)))
+	s.post(branch, user("b1"), assistant("b2"))
+	s.post(id, assistant("a3"))
+	require.Equal(t, []string{"q1", "a1", "q2", "a2", "b1", "b2"}, texts(s.list(branch, 4)))
+	newest := s.must("GET", "/v1/conversations/"+branch+"/items?limit=3", "")
+	require.Equal(t, []string{"b2", "b1", "a2"}, texts(newest["data"].([]any)))
+	require.Equal(t, true, newest["has_more"])
+	one := ids(s.list(branch, 100))[1]
+	require.Equal(t, one, s.must("GET", "/v1/conversations/"+branch+"/items/"+one, "")["id"])
+	s.must("POST", "/v1/sessions/"+branch+"/reset", `{}`)
+	require.Empty(t, s.list(branch, 100))
+	require.Len(t, s.list(id, 100), 6)
+}
