@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -36,7 +37,8 @@ func (s *searched) set(c *console.Config) { c.Search = s }
 func TestSearching(t *testing.T) {
 	t.Parallel()
 	turn := uuid.New()
-	found := &searched{page: services.SearchPage{NextCursor: "more", Hits: []projections.Hit{{
+	found := &searched{page: services.SearchPage{NextCursor: "more", Mode: services.SearchHybrid,
+		Lag: 7, Hits: []projections.Hit{{
 		SessionID: "a/b", IdentityID: "ada", TurnID: turn, Half: projections.QuestionHalf, CreatedAt: time.Unix(1, 0),
 		Position: events.Position{Seq: 7}, Snippet: "<b>a secret</b> place",
 	}}}}
@@ -44,19 +46,22 @@ func TestSearching(t *testing.T) {
 	require.Contains(t, s.page("/console/search?session_id=a%2Fb", "").body, `value="a/b"`)
 	require.NotContains(t, s.page("/console/search?query=secret", "").body, "secret", "none is read from an address")
 	a := s.do("POST", "/console/search", url.Values{"query": {"secret words"}, "in": {"question"},
-		"session_id": {"a/b"}, "identity_id": {"ada"}, "since": {"2026-01-02T03:04"}, "until": {"2026-01-03"}, "cursor": {"c"}})
+		"mode": {"hybrid"}, "session_id": {"a/b"}, "identity_id": {"ada"},
+		"since": {"2026-01-02T03:04"}, "until": {"2026-01-03"}, "cursor": {"c"}})
 	require.Equal(t, http.StatusOK, a.status)
 	want := projections.SearchFilter{Query: "secret words", In: projections.QuestionHalf, SessionID: "a/b",
 		IdentityID: "ada"}
 	want.Since = time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
 	want.Until = time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)
-	require.Equal(t, services.SearchAsk{SearchFilter: want, Limit: 20, Cursor: "c"}, found.asked)
+	require.Equal(t, services.SearchAsk{SearchFilter: want, Mode: services.SearchHybrid, Limit: 20, Cursor: "c"},
+		found.asked)
 	for _, shown := range []string{`href="/console/sessions/a%2Fb?at=0:7#t-` + turn.String(), "&lt;b&gt;a secret",
-		`name="cursor" value="more"`} {
+		`name="cursor" value="more"`, "by words and meaning", "not applied 7 events"} {
 		require.Contains(t, a.body, shown)
 	}
 	require.NotContains(t, s.logs.String(), "secret")
-	for _, wrong := range []url.Values{{}, {"query": {"q"}, "in": {"x"}}, {"query": {"q"}, "since": {"soon"}},
+	for _, wrong := range []url.Values{{}, {"query": {"q"}, "in": {"x"}}, {"query": {"q"}, "mode": {"x"}},
+		{"query": {"q"}, "since": {"soon"}},
 		{"query": {"q"}, "session_id": {"."}}} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.do("POST", "/console/search", wrong).status, wrong)
 	}
@@ -65,9 +70,15 @@ func TestSearching(t *testing.T) {
 		a := s.do("POST", "/console/search", url.Values{"query": {text[:min(len(text), 500)]}})
 		requireText(t, a.body)
 	}
-	found.err = services.ErrBehind
-	status := s.do("POST", "/console/search", url.Values{"query": {"q"}}).status
-	require.Equal(t, http.StatusServiceUnavailable, status)
+	for err, say := range map[error]string{
+		services.ErrBehind: "have not applied yet", services.ErrIndex: "does not answer",
+		errors.Join(services.ErrIndex, services.ErrNoIndex): "No index of meanings is configured",
+	} {
+		found.err = err
+		a := s.do("POST", "/console/search", url.Values{"query": {"q"}})
+		require.Equal(t, http.StatusServiceUnavailable, a.status)
+		require.Contains(t, a.body, say)
+	}
 	none := start(t, nil).do("POST", "/console/search", url.Values{"query": {"q"}})
 	require.Equal(t, http.StatusServiceUnavailable, none.status)
 }
