@@ -37,11 +37,13 @@ func (s *searched) set(c *console.Config) { c.Search = s }
 func TestSearching(t *testing.T) {
 	t.Parallel()
 	turn := uuid.New()
-	found := &searched{page: services.SearchPage{NextCursor: "more", Mode: services.SearchHybrid,
-		Lag: 7, Hits: []projections.Hit{{
-		SessionID: "a/b", IdentityID: "ada", TurnID: turn, Half: projections.QuestionHalf, CreatedAt: time.Unix(1, 0),
-		Position: events.Position{Seq: 7}, Snippet: "<b>a secret</b> place",
-	}}}}
+	found := &searched{page: services.SearchPage{
+		NextCursor: "more", Mode: services.SearchHybrid, Lag: 7,
+		Hits: []projections.Hit{{
+			SessionID: "a/b", IdentityID: "ada", TurnID: turn, Half: projections.QuestionHalf,
+			CreatedAt: time.Unix(1, 0), Position: events.Position{Seq: 7}, Snippet: "<b>a secret</b> place",
+		}},
+	}}
 	s := start(t, nil, found.set)
 	require.Contains(t, s.page("/console/search?session_id=a%2Fb", "").body, `value="a/b"`)
 	require.NotContains(t, s.page("/console/search?query=secret", "").body, "secret", "none is read from an address")
