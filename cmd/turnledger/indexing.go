@@ -50,7 +50,7 @@ func (a *app) openIndex(ctx context.Context) error {
 		Partitions: a.store.Log.Partitions(), Rules: a.cfg.Rules(), Anonymous: a.cfg.IndexAnonymous,
 		MaxChars: a.cfg.EmbedMaxChars, Registry: a.registry, Logger: a.logger,
 		Erased: func(ctx context.Context, partition int) (events.Position, error) {
-			return eraser.Done(ctx, a.store.Log, notes, partition)
+			return eraser.Forgotten(ctx, a.store.Log, notes, partition)
 		},
 	})
 	entry := fleet.Entry{
