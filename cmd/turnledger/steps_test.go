@@ -18,7 +18,7 @@ import (
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
-	"github.com/turnledger/turnledger/services/identities"
+	"github.com/turnledger/turnledger/services/meaning"
 )
 
 // textSteps is a memory, a rewriter and a model whose answers and errors are texts.
@@ -58,12 +58,12 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 		_, _ = contextbuilder.SteppedMemory{Memory: k, Steps: s}.Snippet(ctx, services.MemoryQuery{Message: "secret"})
 		_, _ = contextbuilder.SteppedRewriter{Rewriter: k, Steps: s}.Rewrite(ctx, "secret", nil, "secret")
 		_, _, _ = chat.SteppedModel{Model: k, Steps: s}.Answer(ctx, chat.Prompt{}, func(string) {})
-		_, err := identities.SteppedSearcher{Searcher: k, Steps: s}.Search(ctx,
+		_, err := meaning.Stepped{Searcher: k, Steps: s}.Search(ctx,
 			services.SearchAsk{SearchFilter: projections.SearchFilter{Query: "secret"}})
 		require.ErrorIs(t, err, k.err)
 	}
 	wrong := textSteps{&conversation.Invalid{Field: "query", Why: "is a secret"}}
-	_, err := identities.SteppedSearcher{Searcher: wrong, Steps: s}.Search(ctx, services.SearchAsk{})
+	_, err := meaning.Stepped{Searcher: wrong, Steps: s}.Search(ctx, services.SearchAsk{})
 	require.ErrorIs(t, err, wrong.err)
 	var got []string
 	for _, span := range seen.GetSpans() {

@@ -18,8 +18,8 @@ import (
 type progress struct {
 	Created time.Time `json:"created"`
 	Seq     uint64    `json:"seq"`
-	// Erased is the sequence up to which the log holds nothing more of what was erased. The places of receipts may still
-	// have to follow.
+	// Erased is the sequence up to which the log holds nothing more of what was erased. The places of receipts may
+	// still have to follow.
 	Erased uint64 `json:"erased,omitempty"`
 	// Held are sessions that a retention has to look at again.
 	Held []string `json:"held,omitempty"`
@@ -38,8 +38,8 @@ func progressOf(
 	return p, revision, err
 }
 
-// Forgotten returns the position of a partition up to which the log holds nothing more of what was erased, by the eraser
-// of any process. The places of receipts may still have to follow.
+// Forgotten returns the position of a partition up to which the log holds nothing more of what was erased, by the
+// eraser of any process. The places of receipts may still have to follow.
 func Forgotten(ctx context.Context, log Reader, notes *jetlog.Notes, partition int) (events.Position, error) {
 	p, _, err := progressOf(ctx, notes, doneKey(partition), log.Created(partition))
 	return events.Position{Partition: partition, Seq: max(p.Seq, p.Erased)}, err
