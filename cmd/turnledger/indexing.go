@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/projections/index/embeddings"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/identities"
 	"github.com/turnledger/turnledger/services/meaning"
@@ -50,7 +51,7 @@ func (a *app) openIndex(ctx context.Context) error {
 		Partitions: a.store.Log.Partitions(), Rules: a.cfg.Rules(), Anonymous: a.cfg.IndexAnonymous,
 		MaxChars: a.cfg.EmbedMaxChars, Registry: a.registry, Logger: a.logger,
 		Erased: func(ctx context.Context, partition int) (events.Position, error) {
-			return eraser.Done(ctx, a.store.Log, notes, partition)
+			return eraser.Forgotten(ctx, a.store.Log, notes, partition)
 		},
 	})
 	entry := fleet.Entry{
@@ -85,10 +86,13 @@ func (m *meanings) run(ctx context.Context) error {
 }
 
 // searcher finds turns by words in the audit tables, and by meaning in the index.
-func (a *app) searcher(across *identities.Reader) *meaning.Searcher {
+func (a *app) searcher(across *identities.Reader) meaning.Stepped {
 	c := meaning.Config{Words: across, Turns: across, Log: a.store.Log, Registry: a.registry}
+	usual := services.SearchWords
 	if m := a.views.index; m != nil {
+		usual = services.SearchHybrid
 		c.Index, c.Embedder, c.Readable, c.Cut = m.view, m.embedder, m.Readable, m.view.Query
 	}
-	return meaning.New(c)
+	s := meaning.New(c)
+	return meaning.Stepped{Searcher: s, SimilarTurns: s, Usual: usual, Steps: a.steps}
 }

@@ -39,7 +39,7 @@ type changes struct {
 	deleted uint64
 }
 
-func (c *changes) put(o Object) { c.set(o.TurnID, &o) }
+func (c *changes) put(o Object) { c.set(o.ID, &o) }
 
 func (c *changes) drop(id uuid.UUID, at events.Position) {
 	c.set(id, nil)
@@ -174,7 +174,7 @@ func (c *Config) object(session, identity string, partition int, t *conversation
 		return o, false
 	}
 	return Object{
-		TurnID: t.ID, SessionID: session, IdentityID: identity, Partition: partition, Started: t.Started,
+		ID: t.ID, Session: session, Identity: identity, Partition: partition, Started: t.Started,
 		Version: t.Version, CreatedAt: t.CreatedAt, PipelineName: q.PipelineName, Consultant: q.Consultant,
 		Repository: q.Repository, Question: c.half(q.QuestionNeutral, q.QuestionTranslated),
 		Answer: c.half(a.AnswerNeutral, a.AnswerTranslated),

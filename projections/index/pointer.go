@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,7 +39,7 @@ func (p pointer) key(kind string, partition int) string {
 func (p pointer) collection() Collection {
 	return Collection{
 		Name: fmt.Sprintf("%s%s_%06d", Prefix, p.Store[:8], p.Generation),
-		Mark: "Turnledger's index of turns, store " + p.Store + ", generation " + strconv.FormatUint(p.Generation, 10),
+		Mark: fmt.Sprintf("Turnledger's index of turns, store %s, generation %d", p.Store, p.Generation),
 	}
 }
 

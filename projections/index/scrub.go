@@ -30,7 +30,7 @@ func (s Scrub) Run(ctx context.Context) error {
 			err = s.Rebuild(ctx)
 		}
 		switch {
-		case err == nil, ctx.Err() != nil, errors.Is(err, projections.ErrRebuilding), errors.Is(err, projections.ErrNotFed):
+		case err == nil, ctx.Err() != nil, errors.Is(err, projections.ErrRebuilding):
 		default:
 			s.View.cfg.Logger.Warn("the files of the index are scrubbed later", "err", err)
 		}
@@ -38,7 +38,8 @@ func (s Scrub) Run(ctx context.Context) error {
 	return nil
 }
 
-// due reports whether the served generation is old enough, and its files may hold what was deleted and has left the log.
+// due reports whether the served generation is old enough, and its files may hold what was deleted and has left the
+// log.
 func (s Scrub) due(ctx context.Context) (bool, error) {
 	v := s.View
 	p, notes, err := v.served(ctx)

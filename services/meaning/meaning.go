@@ -19,10 +19,10 @@ import (
 // Index is what searches need of the index of meanings; *index.View implements it.
 type Index interface {
 	Nearest(ctx context.Context, half projections.Half, n index.Near) (
-		[]index.Neighbour, []events.Position, error)
+		[]projections.Hit, []events.Position, error)
 }
 
-// Log tells how far the log is, and waits until it holds positions.
+// Log returns how far the log is.
 type Log interface {
 	Partitions() int
 	Head(ctx context.Context, partition int) (events.Position, error)

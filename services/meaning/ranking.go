@@ -47,7 +47,7 @@ func (s *Searcher) nearest(
 			return out, unavailable(err)
 		}
 		out.at = at
-		fresh := slices.DeleteFunc(slices.Clone(near), func(n index.Neighbour) bool {
+		fresh := slices.DeleteFunc(slices.Clone(near), func(n projections.Hit) bool {
 			return looked[n.TurnID] || !behind.admits(n) || score(n) < f.MinScore
 		})
 		if err := s.confirm(ctx, fresh, f, looked, &out); err != nil {
@@ -63,7 +63,7 @@ func (s *Searcher) nearest(
 
 // confirm adds the turns that are as the index and the filter say.
 func (s *Searcher) confirm(
-	ctx context.Context, fresh []index.Neighbour, f projections.SearchFilter, looked map[uuid.UUID]bool, out *found,
+	ctx context.Context, fresh []projections.Hit, f projections.SearchFilter, looked map[uuid.UUID]bool, out *found,
 ) error {
 	refs := make([]services.TurnRef, 0, len(fresh))
 	for _, n := range fresh {
@@ -99,7 +99,7 @@ func (s *Searcher) confirm(
 }
 
 // score of a neighbour, between 0 and 1.
-func score(n index.Neighbour) float64 { return min(max(n.Similarity, 0), 1) }
+func score(n projections.Hit) float64 { return min(max(n.Score, 0), 1) }
 
 // textOf returns the text of a half in a language: the neutral one if none is asked for and there is one.
 func textOf(t *services.TrueTurn, half projections.Half, language string) string {

@@ -14,7 +14,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -123,7 +122,7 @@ func (r rank) before(score float64, turn uuid.UUID) bool {
 	return score < r.score || score == r.score && slices.Compare(turn[:], r.turn[:]) > 0
 }
 
-func (r rank) admits(n index.Neighbour) bool { return r.before(score(n), n.TurnID) }
+func (r rank) admits(n projections.Hit) bool { return r.before(score(n), n.TurnID) }
 
 // The marks of the cursors of both modes. A cursor of words has another form.
 const (

@@ -9,20 +9,19 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// Stepped is a Searcher that records its searches as steps of requests, by mode. A search that the caller asked wrongly
-// is no failure.
+// Stepped records searches as steps of requests, by mode. A search that the caller asked wrongly is no failure.
 type Stepped struct {
-	*Searcher
+	services.Searcher
+	services.SimilarTurns
+	// Usual is the mode of a search that names none.
+	Usual services.SearchMode
 	Steps services.Steps
 }
 
 // Search implements services.Searcher.
 func (s Stepped) Search(ctx context.Context, ask services.SearchAsk) (page services.SearchPage, err error) {
 	var wrong error
-	mode := cmp.Or(ask.Mode, services.SearchWords)
-	if ask.Mode == services.AnyMode && s.cfg.Index != nil {
-		mode = services.SearchHybrid
-	}
+	mode := cmp.Or(ask.Mode, s.Usual, services.SearchWords)
 	err = s.Steps.Step(ctx, "search_"+string(mode), func(ctx context.Context) (err error) {
 		page, err = s.Searcher.Search(ctx, ask)
 		if errors.Is(err, conversation.ErrInvalid) {
@@ -36,7 +35,7 @@ func (s Stepped) Search(ctx context.Context, ask services.SearchAsk) (page servi
 // Similar implements services.SimilarTurns.
 func (s Stepped) Similar(ctx context.Context, ask services.SimilarAsk) (hits []services.SimilarHit, err error) {
 	err = s.Steps.Step(ctx, "similar", func(ctx context.Context) (err error) {
-		hits, err = s.Searcher.Similar(ctx, ask)
+		hits, err = s.SimilarTurns.Similar(ctx, ask)
 		return err
 	})
 	return hits, err

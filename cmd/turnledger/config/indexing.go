@@ -9,7 +9,7 @@ import (
 	"github.com/turnledger/turnledger/projections/index/weaviate"
 )
 
-// indexing are the settings of the index of meanings (docs/contract.md#the-index).
+// indexing are the settings of the index of meanings (docs/contract.md#index).
 type indexing struct {
 	WeaviateURL  string `name:"weaviate-url" help:"Weaviate of the index of meanings, 1.32 or newer; unset: searches are by words." env:"TURNLEDGER_WEAVIATE_URL" show:"url"`
 	WeaviateGRPC string `name:"weaviate-grpc" help:"host:port of its gRPC; unset: the URL's host, 50051." env:"TURNLEDGER_WEAVIATE_GRPC"`

@@ -238,8 +238,8 @@ func held(t testing.TB, w *World) map[uuid.UUID]index.Object {
 	require.NoError(t, err)
 	out := map[uuid.UUID]index.Object{}
 	for _, o := range page {
-		if o.Written = (index.Written{}); o.SessionID != "" {
-			out[o.TurnID] = o
+		if o.Written = (index.Written{}); o.Session != "" {
+			out[o.ID] = o
 		}
 	}
 	return out

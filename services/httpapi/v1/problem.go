@@ -13,7 +13,6 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
@@ -242,9 +241,9 @@ var problemTable = []struct {
 		"verified, or has not applied it yet, or the memory outside has not deleted it (turnledger projections " +
 		"list); it is tried again each minute"},
 	{is(services.ErrNoIndex), indexUnavailable, ""},
-	{is(index.ErrModel), indexUnavailable, ""},
-	{is(index.ErrEmbedder), indexUnavailable, "the embeddings endpoint does not answer: look at TURNLEDGER_EMBED_URL, " +
-		"or search with mode words"},
+	{is(projections.ErrOtherModel), indexUnavailable, ""},
+	{is(projections.ErrEmbedder), indexUnavailable, "the embeddings endpoint does not answer: look at " +
+		"TURNLEDGER_EMBED_URL, or search with mode words"},
 	{is(services.ErrIndex), indexUnavailable, "the index does not answer: turnledger projections list shows how it " +
 		"stands; search with mode words, or try again"},
 	{is(projections.ErrOutdated), auditUnavailable, "the audit tables lack what this call needs, since an earlier " +

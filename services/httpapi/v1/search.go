@@ -81,7 +81,8 @@ func (a *surface) search(ctx context.Context, in *searchIn) (out searchJSON, err
 		return out, projections.ErrUnavailable
 	}
 	page, err := a.cfg.Search.Search(ctx, services.SearchAsk{
-		SearchFilter: f, Mode: services.SearchMode(in.Body.Mode), Limit: hitsOf(in.Body.Limit), Cursor: in.Body.Cursor, MinPosition: in.MinPosition,
+		SearchFilter: f, Mode: services.SearchMode(in.Body.Mode), Limit: hitsOf(in.Body.Limit),
+		Cursor: in.Body.Cursor, MinPosition: in.MinPosition,
 	})
 	if err != nil {
 		return out, acrossError(err)

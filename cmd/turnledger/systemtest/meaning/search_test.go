@@ -56,7 +56,8 @@ func TestTurnsAreFoundByTheirMeaning(t *testing.T) {
 	require.Equal(t, "hybrid", mode)
 	require.Equal(t, lima, turns[0])
 
-	page := p.Must(t, http.StatusOK, http.MethodPost, "/v1/similar", body{"question": "change a bicycle tyre", "limit": 2})
+	page := p.Must(t, http.StatusOK, http.MethodPost, "/v1/similar",
+		body{"question": "change a bicycle tyre", "limit": 2})
 	hit := page["hits"].([]any)[0].(body)
 	require.Contains(t, []any{tyre, again}, hit["turn_id"])
 	require.Contains(t, hit["question_neutral"], "tyre")
@@ -97,7 +98,8 @@ func TestWithoutTheIndexSearchesFallBackToWords(t *testing.T) {
 		p.RecordTurn(t, "s", name, "a turn while the "+name+" is away", "yes")
 		away.back()
 		require.Eventually(t, func() bool {
-			page := p.Must(t, http.StatusOK, http.MethodPost, "/v1/search", body{"query": "a turn while the " + name + " is away"})
+			page := p.Must(t, http.StatusOK, http.MethodPost, "/v1/search",
+				body{"query": "a turn while the " + name + " is away"})
 			return page["mode"] == "hybrid" && len(page["hits"].([]any)) > 1
 		}, time.Minute, 50*time.Millisecond, name)
 	}
