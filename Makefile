@@ -22,7 +22,8 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-clients tested race lint shape vuln bench bench-cluster bench-compare torture build fuzz cover clean deps
+.PHONY: help run test test-clients tested race lint shape vuln bench bench-cluster bench-compare torture build fuzz \
+	cover clean deps
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +41,8 @@ deps: ## install what the tests need (PostgreSQL, Redis, a C compiler, Chromium)
 
 # Tests of the whole program run a binary, which is built here once for all packages. Only the long forms have the race
 # detector in it: a process with it takes three times the processor, and all processes of a test wait for each other.
-test test-clients race torture bench bench-cluster cover: export TURNLEDGER_TEST_BINARY := $(CURDIR)/bin/tested/turnledger
+test test-clients race torture bench bench-cluster cover: \
+	export TURNLEDGER_TEST_BINARY := $(CURDIR)/bin/tested/turnledger
 torture: TESTED_FLAGS := -race
 tested:
 	$(GO) run ./projections/index/weaviate/weaviatetest/build

@@ -104,8 +104,8 @@ func looked() error {
 	})
 }
 
-// unread are folders without source: hidden ones, and what make run and make build leave.
-var unread = regexp.MustCompile(`^(\..*|data|bin)$`)
+// unread are folders without source of ours: hidden ones, and what make run, make build and make test-clients leave.
+var unread = regexp.MustCompile(`^(\..*|data|bin|node_modules)$`)
 
 // list asks the go command for all packages that the module is made of, compiled.
 func list() (out []listed, err error) {
