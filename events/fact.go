@@ -49,6 +49,8 @@ type Texts struct {
 	// Metadata comes with Answer, and overrides members of the question's metadata, or with Extension, and overrides
 	// those of its half.
 	Metadata json.RawMessage
+	// Settings are what a model was asked for, or said of its answer. No view shows them.
+	Settings json.RawMessage
 }
 
 // Withdrawal says what an event withdraws from all readers for ever.

@@ -65,7 +65,7 @@ func (f *TurnStarted) Subject() string { return SessionSubject(f.SessionID) }
 func (f *TurnStarted) names() Names {
 	return Names{TurnID: f.TurnID, SessionID: f.SessionID, RequestID: f.RequestID}
 }
-func (f *TurnStarted) texts() Texts          { return Texts{Question: &f.Question} }
+func (f *TurnStarted) texts() Texts          { return Texts{Question: &f.Question, Settings: f.Settings} }
 func (f *TurnStarted) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *TurnStarted) check([]byte) Problem {
 	return cmp.Or(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID), f.problem(),
@@ -91,8 +91,10 @@ func (f *TurnFinalized) EventID() string { return f.TurnID.String() + ".finalize
 // Subject implements Fact.
 func (f *TurnFinalized) Subject() string { return SessionSubject(f.SessionID) }
 
-func (f *TurnFinalized) names() Names          { return Names{TurnID: f.TurnID, SessionID: f.SessionID} }
-func (f *TurnFinalized) texts() Texts          { return Texts{Answer: &f.Answer, Metadata: f.Metadata} }
+func (f *TurnFinalized) names() Names { return Names{TurnID: f.TurnID, SessionID: f.SessionID} }
+func (f *TurnFinalized) texts() Texts {
+	return Texts{Answer: &f.Answer, Metadata: f.Metadata, Settings: f.Settings}
+}
 func (f *TurnFinalized) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *TurnFinalized) check([]byte) Problem {
 	return cmp.Or(badID(f.SessionID), nilTurn(f.TurnID), f.problem(), badObject(f.Metadata), badObject(f.Settings))
@@ -178,7 +180,9 @@ func (f *TurnExtended) Subject() string { return SessionSubject(f.SessionID) }
 func (f *TurnExtended) names() Names {
 	return Names{TurnID: f.TurnID, SessionID: f.SessionID, ExtensionID: f.ExtensionID}
 }
-func (f *TurnExtended) texts() Texts          { return Texts{Extension: &f.Extension, Metadata: f.Metadata} }
+func (f *TurnExtended) texts() Texts {
+	return Texts{Extension: &f.Extension, Metadata: f.Metadata, Settings: f.Settings}
+}
 func (f *TurnExtended) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *TurnExtended) check([]byte) Problem {
 	return cmp.Or(badID(f.SessionID), nilTurn(f.TurnID),

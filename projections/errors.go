@@ -30,6 +30,11 @@ var (
 	ErrNoRebuild = errors.New("no rebuild of the projection runs in this process")
 	// ErrNotYet: a view is not ready for events to leave the log.
 	ErrNotYet    = errors.New("what is to be forgotten is not applied yet")
+	// ErrEmbedder: the endpoint of embeddings does not answer, or refuses.
+	ErrEmbedder = errors.New("the embeddings endpoint does not answer: look at TURNLEDGER_EMBED_URL")
+	// ErrOtherModel: another model of embeddings has filled the index.
+	ErrOtherModel = errors.New("another model of embeddings, or other dimensions, has filled the index: " +
+		"rebuild it with turnledger projections rebuild index")
 	errPermanent = errors.New("permanent")
 )
 

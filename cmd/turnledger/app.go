@@ -181,7 +181,8 @@ func (a *app) serve() error {
 	a.registry.MustRegister(a.views.Fleet, httpwire.Dependencies(checks))
 	w := httpwire.Config{
 		Registry: a.registry, Logger: a.logger, Traces: a.traces, Checks: checks,
-		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil, Origins: a.cfg.CORSOrigins,
+		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil,
+		Origins: a.cfg.CORSOrigins,
 	}
 	if a.callers != nil {
 		w.Auth = a.callers
@@ -207,7 +208,8 @@ func (a *app) serve() error {
 		c.Sessions, c.Contexts = reader, builder
 		across := a.identities().WithSessions(reader, a.cfg.SessionTTL)
 		c.Identities, c.Lists, c.Counts = across, across, across
-		c.Search = identities.SteppedSearcher{Searcher: across, Steps: a.steps}
+		search := a.searcher(across)
+		c.Search, c.Similar = search, search
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
 	}

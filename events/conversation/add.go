@@ -83,7 +83,7 @@ func (s *State) DecideAdd(c AddMessages) Added {
 	return s.Add(c)
 }
 
-// ErrWentOn: others have added to the session since.
+// ErrWentOn says that others have added to the session since.
 var ErrWentOn = errors.New("the session went on meanwhile")
 
 // LastText returns the sequence of the session's last event that brought its turns texts, or 0. What redacts a turn, or
@@ -141,11 +141,11 @@ type growing struct {
 
 func (s *State) growing(t *Turn) *growing {
 	g := &growing{
-		Turn: t, id: t.ID, pending: t.Status == Pending, count: int(t.messages), begun: t.Started,
+		Turn: t, id: t.ID, pending: t.Status == Pending, count: int(t.messages), begun: t.Begun(events.HalfQuestion),
 		opening: len(s.Turns) == 1 && s.Fork().Root == "",
 	}
 	if !g.pending {
-		g.begun = t.Final
+		g.begun = t.Begun(events.HalfAnswer)
 	}
 	if q := t.Question; q != nil {
 		g.question, g.spoken = q.QuestionNeutral, !events.HasMessages(q.QuestionMessages) || hasUser(q.QuestionMessages)
@@ -312,5 +312,7 @@ func (f *addedFact) fact(session string) events.Fact {
 	} else {
 		x.AnswerNeutral = f.words
 	}
-	return &events.TurnExtended{TurnID: f.id, SessionID: session, ExtensionID: f.request, Extension: x, Settings: f.settings}
+	return &events.TurnExtended{
+		TurnID: f.id, SessionID: session, ExtensionID: f.request, Extension: x, Settings: f.settings,
+	}
 }

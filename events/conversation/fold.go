@@ -260,7 +260,7 @@ func countMessages(messages json.RawMessage, text string) uint16 {
 	if len(list) == 0 && text != "" {
 		return 1
 	}
-	return uint16(min(len(list), math.MaxUint16)) //nolint:gosec // cut
+	return uint16(min(len(list), math.MaxUint16))
 }
 
 // stated judges a fact that a turn has already. The same words are a duplicate, and other words are an anomaly. For a

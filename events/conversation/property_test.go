@@ -211,7 +211,8 @@ func (m *machine) raw(t *rapid.T) {
 	}
 	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked",
 		"extended", "extended", "pruned", "pruned",
-		"refused", "reset", "described", "described", "summarized", "summarized", "voided", "forked", "branched", "empty",
+		"refused", "reset", "described", "described", "summarized", "summarized", "voided", "forked", "branched",
+		"empty",
 		"wrong turn id", "no turn id"}
 	if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {
 		names = []string{"erased"}

@@ -30,6 +30,9 @@ type Message struct {
 	Seq   uint64
 	Index int
 	Raw   json.RawMessage
+	// Begun is the sequence of the first event of the half, and Number counts its messages from 0.
+	Begun  uint64
+	Number int
 	// part is the number of the extension that brought it, counted from 1 among all that the turn has, or 0.
 	part int
 }
@@ -40,7 +43,21 @@ func Messages(t *Turn, brought []events.Recorded) (list []Message) {
 	for _, e := range brought {
 		c.take(e)
 	}
+	for _, half := range [][]Message{c.question, c.answer} {
+		for i := range half {
+			half[i].Begun, half[i].Number = t.Begun(half[i].Half), i
+		}
+	}
 	return append(c.question, c.answer...)
+}
+
+// Begun returns the sequence of the event that brought a half of the turn, as far as it was not extended since: its
+// start or its final, or the last event that pruned the turn.
+func (t *Turn) Begun(of events.Half) uint64 {
+	if of == events.HalfAnswer {
+		return max(t.Final, t.PrunedAt())
+	}
+	return max(t.Started, t.PrunedAt())
 }
 
 // collected are messages of a turn, half by half.
@@ -65,7 +82,7 @@ func (c *collected) take(e events.Recorded) {
 			to = &c.answer
 		}
 		for i, raw := range listOf(x.Messages) {
-			*to = append(*to, Message{x.Half, e.Position.Seq, i, raw, c.partAt(e.Position.Seq)})
+			*to = append(*to, Message{Half: x.Half, Seq: e.Position.Seq, Index: i, Raw: raw, part: c.partAt(e.Position.Seq)})
 		}
 	}
 }
@@ -77,7 +94,7 @@ func (c *collected) whole(e events.Recorded, of events.Half, h half, messages js
 		raw = []json.RawMessage{h.first()}
 	}
 	for i, m := range raw {
-		list = append(list, Message{of, e.Position.Seq, i, m, 0})
+		list = append(list, Message{Half: of, Seq: e.Position.Seq, Index: i, Raw: m})
 	}
 	f, pruned := e.Fact.(*events.TurnPruned)
 	if !pruned {

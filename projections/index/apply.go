@@ -34,17 +34,24 @@ func (v *View) apply(ctx context.Context, c *claim, b projections.Batch) error {
 		return err
 	}
 	written, deleted := out.split()
-	if err := v.write(ctx, c, written, deleted, b.From.Seq < c.doubtful); err != nil {
+	if err := v.write(ctx, c, written, deleted, writtenBefore(b.From.Seq < c.doubtful)); err != nil {
 		return err
 	}
 	if err := v.putCanary(ctx, c, b.To.Seq); err != nil {
 		return err
 	}
-	return c.commit(ctx, c.at.forward(b.To, v.cfg.Now()))
+	at := c.at.forward(b.To, v.cfg.Now())
+	at.Deleted = max(at.Deleted, out.deleted)
+	return c.commit(ctx, at)
 }
 
+// writtenBefore says whether objects may have been written before, with vectors that can be taken over.
+type writtenBefore bool
+
+const mayStand writtenBefore = true
+
 // write deletes and writes objects. Deletions go first: they must not wait for the embedder.
-func (v *View) write(ctx context.Context, c *claim, written []Object, deleted []uuid.UUID, again bool) error {
+func (v *View) write(ctx context.Context, c *claim, written []Object, deleted []uuid.UUID, again writtenBefore) error {
 	name := c.of.collection().Name
 	if len(deleted) > 0 {
 		if err := v.cfg.Store.Delete(ctx, name, deleted); err != nil {
@@ -57,7 +64,7 @@ func (v *View) write(ctx context.Context, c *claim, written []Object, deleted []
 	for i := range written {
 		written[i].Epoch = c.epoch
 	}
-	if again || c.reuse != name {
+	if again == mayStand || c.reuse != name {
 		if err := v.takeOver(ctx, c.reuse, written); err != nil {
 			return err
 		}
@@ -73,14 +80,14 @@ func (v *View) takeOver(ctx context.Context, from string, objects []Object) erro
 	byID := make(map[uuid.UUID]*Object, len(objects))
 	ids := make([]uuid.UUID, len(objects))
 	for i := range objects {
-		ids[i], byID[objects[i].TurnID] = objects[i].TurnID, &objects[i]
+		ids[i], byID[objects[i].ID] = objects[i].ID, &objects[i]
 	}
 	have, err := v.cfg.Store.ByID(ctx, from, ids, WithVectors)
 	if err != nil {
 		return err
 	}
 	for _, h := range have {
-		o := byID[h.TurnID]
+		o := byID[h.ID]
 		for _, pair := range [][2]*Half{{&o.Question, &h.Question}, {&o.Answer, &h.Answer}} {
 			if pair[0].Digest == pair[1].Digest && pair[1].Vector != nil {
 				pair[0].Vector = pair[1].Vector

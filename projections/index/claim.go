@@ -60,7 +60,9 @@ const admitReopening reopening = true
 func (v *View) claim(
 	ctx context.Context, p pointer, notes desk.Notes, partition int, may reopening,
 ) (*claim, error) {
-	c := &claim{of: p, partition: partition, notes: notes, plans: newPlanner(&v.cfg, partition), reuse: p.collection().Name}
+	c := &claim{
+		of: p, partition: partition, notes: notes, plans: newPlanner(&v.cfg, partition), reuse: p.collection().Name,
+	}
 	var now claimed
 	revision, err := notes.Read(ctx, p.key("claim", partition), &now)
 	if err == nil && now.Closed && may == admitReopening {
@@ -135,7 +137,9 @@ var canaries = uuid.NewSHA1(uuid.NameSpaceOID, []byte("turnledger.index.canary")
 
 // canaryID is the id of a partition's canary: an object without vectors that is written with each batch and carries the
 // batch's end. So a store that was restored from a copy, or has lost its last writes, tells how far it is.
-func canaryID(partition int) uuid.UUID { return uuid.NewSHA1(canaries, []byte(strconv.Itoa(partition))) }
+func canaryID(partition int) uuid.UUID {
+	return uuid.NewSHA1(canaries, []byte(strconv.Itoa(partition)))
+}
 
 // canary returns the sequence that the store knows of a partition; 0 if it knows none.
 func (v *View) canary(ctx context.Context, p pointer, partition int) (uint64, error) {
@@ -149,9 +153,9 @@ func (v *View) canary(ctx context.Context, p pointer, partition int) (uint64, er
 // putCanary writes the canary. The sequence stands in Started; Seq is 0, so that no canary counts as written late.
 func (v *View) putCanary(ctx context.Context, c *claim, seq uint64) error {
 	return v.cfg.Store.Put(ctx, c.of.collection().Name, []Object{{
-		TurnID: canaryID(c.partition), Partition: c.partition, Started: seq, Written: Written{Epoch: c.epoch},
+		ID: canaryID(c.partition), Partition: c.partition, Started: seq, Written: Written{Epoch: c.epoch},
 	}})
 }
 
 // isCanary reports whether an object is a canary and no turn.
-func isCanary(o *Object) bool { return o.SessionID == "" }
+func isCanary(o *Object) bool { return o.Session == "" }

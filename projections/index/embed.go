@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// embedPause is how long the embedder is left alone after it failed, so that deletions don't wait for it batch by batch.
+// embedPause is how long the embedder is left alone after it failed, so that deletions don't wait for it batch by
+// batch.
 const embedPause = 10 * time.Second
 
 // embed makes the vectors that objects lack. If the embedder fails, the objects stay bare, and Sweep asks again.

@@ -46,7 +46,8 @@ func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error
 		return nil, failed(rebuilding(err), "begin a generation")
 	}
 	n := pointer{
-		Store: now.Store, Generation: now.Last, Last: now.Last, Model: v.cfg.Embedder.Model(), BegunAt: v.cfg.Now().UTC(),
+		Store: now.Store, Generation: now.Last, Last: now.Last, Model: v.cfg.Embedder.Model(),
+		BegunAt: v.cfg.Now().UTC(),
 	}
 	if n.Clean, err = v.clean(ctx); err != nil {
 		return nil, err

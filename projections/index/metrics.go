@@ -10,7 +10,8 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		vectors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "turnledger_index_vectors_total", Help: "Vectors of halves of turns, made by the embedder or taken over.",
+			Name: "turnledger_index_vectors_total",
+			Help: "Vectors of halves of turns, made by the embedder or taken over.",
 		}, []string{"how"}),
 		swept: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "turnledger_index_swept_total",

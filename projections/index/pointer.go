@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,7 +39,7 @@ func (p pointer) key(kind string, partition int) string {
 func (p pointer) collection() Collection {
 	return Collection{
 		Name: fmt.Sprintf("%s%s_%06d", Prefix, p.Store[:8], p.Generation),
-		Mark: "Turnledger's index of turns, store " + p.Store + ", generation " + strconv.FormatUint(p.Generation, 10),
+		Mark: fmt.Sprintf("Turnledger's index of turns, store %s, generation %d", p.Store, p.Generation),
 	}
 }
 
@@ -53,10 +52,7 @@ func (v *View) pointer(ctx context.Context, notes desk.Notes) (p pointer, revisi
 // ensure returns the served generation. If the store does not have its collection, ensure begins an empty one in its
 // place: the log fills it.
 func (v *View) ensure(ctx context.Context) (pointer, desk.Notes, error) {
-	notes, err := v.cfg.Notes(ctx)
-	if err != nil {
-		return pointer{}, nil, err
-	}
+	notes := v.cfg.Notes
 	for {
 		p, revision, err := v.pointer(ctx, notes)
 		if err != nil {
@@ -125,6 +121,8 @@ func (v *View) Files(ctx context.Context, partition int) (events.Position, error
 type place struct {
 	Created time.Time `json:"stream_created"`
 	mark
+	// Deleted is the sequence of the last event that deleted an object, whose bytes may still be in the store's files.
+	Deleted uint64 `json:"deleted,omitempty"`
 	// Marks are former checkpoints: the newest one that is older than flushed, and all younger ones.
 	Marks []mark `json:"marks,omitempty"`
 	// Floors bound what runners that were taken over may have written, by their epochs.

@@ -66,7 +66,7 @@ func (r *reference) Apply(ctx context.Context, b projections.Batch) error {
 		if o == nil {
 			delete(p.objects, id)
 		} else {
-			p.objects[id] = expected{o.SessionID, o.digest()}
+			p.objects[id] = expected{o.Session, o.digest()}
 		}
 	}
 	p.at = b.To
@@ -75,8 +75,8 @@ func (r *reference) Apply(ctx context.Context, b projections.Batch) error {
 
 // digest of what verify compares: the ids, the version, the identity, the start, and what was embedded.
 func (o *Object) digest() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d\x00%d\x00%s\x00%s\x00%s", o.TurnID, o.SessionID,
-		o.IdentityID, o.Started, o.Version, o.CreatedAt.UTC().Format(time.RFC3339Nano), o.Question.Digest,
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d\x00%d\x00%s\x00%s\x00%s", o.ID, o.Session,
+		o.Identity, o.Started, o.Version, o.CreatedAt.UTC().Format(time.RFC3339Nano), o.Question.Digest,
 		o.Answer.Digest))
 	return hex.EncodeToString(sum[:8])
 }
@@ -86,7 +86,6 @@ const (
 	// compareRounds bounds how often a turn that differs is compared again: the view may have been writing it.
 	compareRounds = 5
 )
-
 
 // Compare implements projections.Reference.
 func (r *reference) Compare(
@@ -98,7 +97,7 @@ func (r *reference) Compare(
 	}
 	sessions := map[string]bool{}
 	for _, o := range found {
-		sessions[o.SessionID] = true
+		sessions[o.Session] = true
 	}
 	if sample > 0 {
 		sessions = sampled(sessions, sample)
@@ -184,8 +183,8 @@ func (r *reference) list(ctx context.Context) (map[uuid.UUID]Object, error) {
 			return nil, err
 		}
 		for _, o := range page {
-			if after = o.TurnID; !isCanary(&o) {
-				out[o.TurnID] = o
+			if after = o.ID; !isCanary(&o) {
+				out[o.ID] = o
 			}
 		}
 		if len(page) < pageOfObjects {
@@ -203,11 +202,11 @@ type difference struct {
 
 func (r *reference) differences(found map[uuid.UUID]Object, sessions map[string]bool, only bool) (out []difference) {
 	for id, o := range found {
-		if only && !sessions[o.SessionID] {
+		if only && !sessions[o.Session] {
 			continue
 		}
 		if want, got := r.want(id), o.digest(); want.digest != got {
-			out = append(out, difference{id, o.SessionID, got, want.digest})
+			out = append(out, difference{id, o.Session, got, want.digest})
 		}
 	}
 	for _, p := range r.parts {
@@ -242,7 +241,7 @@ func (r *reference) ask(ctx context.Context, of []difference) (map[uuid.UUID]Obj
 	found, err := r.cfg.Store.ByID(ctx, p.collection().Name, ids, WithoutVectors)
 	out := map[uuid.UUID]Object{}
 	for _, o := range found {
-		out[o.TurnID] = o
+		out[o.ID] = o
 	}
 	return out, err
 }
@@ -266,8 +265,10 @@ func (r *reference) report(of []difference, report func(projections.Difference) 
 		return cmp.Or(cmp.Compare(a.session, b.session), slices.Compare(a.id[:], b.id[:]))
 	})
 	for _, d := range of {
-		what := "turn " + d.id.String()
-		if err := report(projections.Difference{SessionID: d.session, What: what, View: d.ofView, Log: d.ofIndex}); err != nil {
+		err := report(projections.Difference{
+			SessionID: d.session, What: "turn " + d.id.String(), View: d.ofView, Log: d.ofIndex,
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,7 @@ func (v *View) Restore(ctx context.Context, s projections.Session) (settled []ev
 	for i := range written {
 		written[i].Seq = unsettled.Seq
 	}
-	if err := v.write(ctx, c, written, deleted, true); err != nil {
+	if err := v.write(ctx, c, written, deleted, mayStand); err != nil {
 		return nil, err
 	}
 	return []events.Position{s.Letter}, nil
@@ -53,7 +53,7 @@ func (v *View) replanned(ctx context.Context, s projections.Session) ([]Object, 
 	}
 	for _, t := range s.State.Turns {
 		if o := out.objects[t.ID]; o != nil && t.Status != conversation.Finalized {
-			out.drop(t.ID)
+			out.drop(t.ID, s.Letter)
 		}
 	}
 	written, deleted := out.split()

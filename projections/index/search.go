@@ -12,19 +12,18 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-
 // Nearest returns the turns that are nearest to a vector, the nearest first, each once with its nearer half, and the
 // position of each partition that the index has applied. half is empty for both. What it returns must be compared with
 // the truth before anybody sees it: the index may lag, and may hold what was redacted.
 func (v *View) Nearest(
 	ctx context.Context, half projections.Half, n Near,
-) (found []Neighbour, at []events.Position, err error) {
+) (found []projections.Hit, at []events.Position, err error) {
 	p, notes, err := v.served(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if p.Model != v.cfg.Embedder.Model() {
-		return nil, nil, projections.Unavailable(ErrModel)
+		return nil, nil, projections.Unavailable(projections.ErrOtherModel)
 	}
 	for k := range v.cfg.Partitions {
 		var is place
@@ -37,7 +36,7 @@ func (v *View) Nearest(
 	if half != "" {
 		halves = []projections.Half{half}
 	}
-	lists := make([][]Neighbour, len(halves))
+	lists := make([][]projections.Hit, len(halves))
 	g, asking := errgroup.WithContext(ctx)
 	for i, h := range halves {
 		ask := n
@@ -54,13 +53,13 @@ func (v *View) Nearest(
 }
 
 // nearer keeps the nearer half of each turn, the nearest turn first.
-func nearer(all []Neighbour) []Neighbour {
-	slices.SortFunc(all, func(a, b Neighbour) int {
-		return cmp.Or(cmp.Compare(b.Similarity, a.Similarity), slices.Compare(a.TurnID[:], b.TurnID[:]),
+func nearer(all []projections.Hit) []projections.Hit {
+	slices.SortFunc(all, func(a, b projections.Hit) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), slices.Compare(a.TurnID[:], b.TurnID[:]),
 			cmp.Compare(b.Half, a.Half))
 	})
 	seen := map[uuid.UUID]bool{}
-	return slices.DeleteFunc(all, func(n Neighbour) bool {
+	return slices.DeleteFunc(all, func(n projections.Hit) bool {
 		again := seen[n.TurnID]
 		seen[n.TurnID] = true
 		return again

@@ -2,7 +2,6 @@ package index
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,9 +11,9 @@ import (
 
 // Object is a finalized turn in the index.
 type Object struct {
-	TurnID                uuid.UUID
-	SessionID, IdentityID string
-	Partition             int
+	ID                uuid.UUID
+	Session, Identity string
+	Partition         int
 	// Started is the sequence of the turn's start, Version the turn's record version.
 	Started   uint64
 	Version   int
@@ -60,15 +59,6 @@ type Filter struct {
 	projections.Period
 }
 
-// Neighbour is an object that Near has found. Similarity is the cosine, 1 for the same direction.
-type Neighbour struct {
-	TurnID                uuid.UUID
-	SessionID, IdentityID string
-	Partition             int
-	Half                  projections.Half
-	Similarity            float64
-}
-
 // Late selects the objects of a partition that a runner wrote which had been taken over: those of an epoch up to Epoch
 // for an event after Seq.
 type Late struct {
@@ -93,8 +83,8 @@ type Objects interface {
 	Put(ctx context.Context, collection string, objects []Object) error
 	// Delete removes objects; missing ones are no error.
 	Delete(ctx context.Context, collection string, ids []uuid.UUID) error
-	// Near returns the nearest objects, the nearest first.
-	Near(ctx context.Context, collection string, n Near) ([]Neighbour, error)
+	// Near returns the nearest objects, the nearest first: their ids, the half, and as Score the cosine.
+	Near(ctx context.Context, collection string, n Near) ([]projections.Hit, error)
 	// ByID returns those of the objects that there are, in any order.
 	ByID(ctx context.Context, collection string, ids []uuid.UUID, vectors Vectors) ([]Object, error)
 	// Page returns up to limit objects after an id, in the order of the store.
@@ -127,17 +117,8 @@ const (
 
 // Embedder makes vectors of texts. Safe for concurrent use.
 type Embedder interface {
-	// Embed returns a vector for each text. Its errors are ErrEmbedder.
+	// Embed returns a vector for each text. Its errors are projections.ErrEmbedder.
 	Embed(ctx context.Context, texts []string) ([][]float32, error)
 	// Model names the model with its dimensions. Vectors of different models can't be compared.
 	Model() string
 }
-
-// Errors of an index.
-var (
-	// ErrEmbedder: the endpoint of embeddings does not answer, or refuses.
-	ErrEmbedder = errors.New("the embeddings endpoint does not answer: see TURNLEDGER_EMBED_URL")
-	// ErrModel: the index was filled with another model of embeddings.
-	ErrModel = errors.New("another model of embeddings, or other dimensions, has filled the index: " +
-		"rebuild it with turnledger projections rebuild index")
-)

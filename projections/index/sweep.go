@@ -124,9 +124,9 @@ func (v *View) settleSome(
 	}
 	bySession := map[string][]uuid.UUID{}
 	for i := range found {
-		if o := &found[i]; !seen[o.TurnID] && !isCanary(o) {
-			seen[o.TurnID] = true
-			bySession[o.SessionID] = append(bySession[o.SessionID], o.TurnID)
+		if o := &found[i]; !seen[o.ID] && !isCanary(o) {
+			seen[o.ID] = true
+			bySession[o.Session] = append(bySession[o.Session], o.ID)
 			fresh++
 		}
 	}
@@ -151,7 +151,7 @@ func (v *View) settle(ctx context.Context, c *claim, bySession map[string][]uuid
 			}
 		}
 	}
-	return v.write(ctx, c, written, deleted, len(written) > 0)
+	return v.write(ctx, c, written, deleted, mayStand)
 }
 
 // current returns the object of a session's turn as the session is, and reports whether the index has the turn.

@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 )
 
-// An item of OpenAI's API is recorded as a chat message. What chat has no word for stands beside it, in the member
-// item, which no chat model takes; a message of an item that chat has no form for says nothing else (services/items).
+// An item of OpenAI's API is recorded as a chat message. What chat has no word for stands beside it, in the members
+// item and item_ids, which no chat model takes; a message of an item that chat has no form for says nothing
+// else (services/items).
 
 // spoken returns what prompts show of recorded messages: without what only items say, and with calls that the model
 // made together in one message, since vendors want each call's result right behind the message that calls.
@@ -19,7 +20,7 @@ func spoken(list []Message) []Message {
 			continue
 		default:
 			calls := m.onlyCalls()
-			m = m.with(m.stored.Content, map[string]any{"item": nil})
+			m = m.with(m.stored.Content, map[string]any{"item": nil, "item_ids": nil})
 			if n := len(out) - 1; calls && n >= 0 && out[n].joins {
 				out[n] = out[n].and(m)
 				continue
@@ -31,7 +32,9 @@ func spoken(list []Message) []Message {
 	return out
 }
 
-func (m Message) ofItem() bool { return bytes.HasPrefix(m.stored.Item, []byte("{")) }
+func (m Message) ofItem() bool {
+	return bytes.HasPrefix(m.stored.Item, []byte("{")) || bytes.HasPrefix(m.stored.ItemIDs, []byte("["))
+}
 
 // wordless reports whether chat has no form for the message's item.
 func (m Message) wordless() bool {
@@ -43,7 +46,9 @@ func (m Message) onlyCalls() bool {
 	return m.role == roleAssistant && m.silent() && len(m.stored.ToolCalls) > 0
 }
 
-func (m Message) silent() bool { return len(m.stored.Content) == 0 || string(m.stored.Content) == "null" }
+func (m Message) silent() bool {
+	return len(m.stored.Content) == 0 || string(m.stored.Content) == "null"
+}
 
 // and returns the message with the calls of another one behind its own.
 func (m Message) and(more Message) Message {

@@ -40,7 +40,8 @@ type stored struct {
 		Transcript string `json:"transcript"`
 	} `json:"audio"`
 	// Item holds what the chat form can't say of an item.
-	Item json.RawMessage `json:"item"`
+	Item    json.RawMessage `json:"item"`
+	ItemIDs json.RawMessage `json:"item_ids"`
 	// parts of the content, if the content is a list.
 	parts []part
 }

@@ -43,12 +43,14 @@ func window(pieces []piece, b budget) []piece {
 	messages, tokens := 0, 0
 	for from > 0 {
 		p := pieces[from-1]
-		messages += len(p.messages)
-		if b.tokens > 0 {
-			tokens += tokensOf(p.messages, b.count)
-		}
-		if len(pieces)-from >= b.least && (messages > b.messages || b.tokens > 0 && tokens > b.tokens) {
+		always := len(pieces)-from < b.least
+		if messages += len(p.messages); messages > b.messages && !always {
 			break
+		}
+		if b.tokens > 0 {
+			if tokens += tokensOf(p.messages, b.count); tokens > b.tokens && !always {
+				break
+			}
 		}
 		from--
 	}

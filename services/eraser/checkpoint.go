@@ -18,6 +18,9 @@ import (
 type progress struct {
 	Created time.Time `json:"created"`
 	Seq     uint64    `json:"seq"`
+	// Erased is the sequence up to which the log holds nothing more of what was erased. The places of receipts may
+	// still have to follow.
+	Erased uint64 `json:"erased,omitempty"`
 	// Held are sessions that a retention has to look at again.
 	Held []string `json:"held,omitempty"`
 }
@@ -35,11 +38,19 @@ func progressOf(
 	return p, revision, err
 }
 
+// Forgotten returns the position of a partition up to which the log holds nothing more of what was erased, by the
+// eraser of any process. The places of receipts may still have to follow.
+func Forgotten(ctx context.Context, log Reader, notes *jetlog.Notes, partition int) (events.Position, error) {
+	p, _, err := progressOf(ctx, notes, doneKey(partition), log.Created(partition))
+	return events.Position{Partition: partition, Seq: max(p.Seq, p.Erased)}, err
+}
+
 // part is the state of one partition.
 type part struct {
 	frontier
 	number int
-	saved  uint64 // used only by the goroutine that saves
+	// used only by the goroutine that saves
+	saved, savedErased uint64
 }
 
 // done returns the progress that the notes hold, whichever eraser wrote it.
@@ -61,15 +72,16 @@ func (e *Eraser) Resume(ctx context.Context, partition int) (projections.Checkpo
 
 // save stores the progress of a partition, unless another eraser has come further.
 func (e *Eraser) save(ctx context.Context, p *part) error {
-	key, to := doneKey(p.number), progress{Created: e.log.Created(p.number), Seq: p.done()}
-	for to.Seq > p.saved {
+	key, to := doneKey(p.number), progress{Created: e.log.Created(p.number), Seq: p.done(), Erased: p.erased()}
+	for to.Seq > p.saved || to.Erased > p.savedErased {
 		noted, revision, err := progressOf(ctx, e.notes, key, to.Created)
-		if err == nil && noted.Seq < to.Seq {
+		if err == nil && (noted.Seq < to.Seq || noted.Erased < to.Erased) {
+			to.Seq, to.Erased = max(to.Seq, noted.Seq), max(to.Erased, noted.Erased)
 			_, err = e.notes.Write(ctx, key, to, revision)
 		}
 		switch {
 		case err == nil:
-			p.saved = to.Seq
+			p.saved, p.savedErased = to.Seq, to.Erased
 		case !errors.Is(err, jetlog.ErrConflict):
 			return err
 		}
@@ -89,14 +101,15 @@ func (e *Eraser) Applied(ctx context.Context, partition int) (events.Position, e
 type frontier struct {
 	mu     sync.Mutex
 	looked uint64
-	open   map[uint64]bool
+	// open has the events whose work is not done. The value is whether the log still holds what must go.
+	open map[uint64]bool
 }
 
 // begin notes that an event asks for work, and reports whether that is new.
 func (f *frontier) begin(seq uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.open[seq] {
+	if _, known := f.open[seq]; known {
 		return false
 	}
 	if f.open == nil {
@@ -104,6 +117,13 @@ func (f *frontier) begin(seq uint64) bool {
 	}
 	f.open[seq] = true
 	return true
+}
+
+// forget notes that the log no longer holds what an event erases.
+func (f *frontier) forget(seq uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open[seq] = false
 }
 
 // end notes that the work for an event is done.
@@ -127,6 +147,19 @@ func (f *frontier) done() uint64 {
 	at := f.looked
 	for seq := range f.open {
 		at = min(at, seq-1)
+	}
+	return at
+}
+
+// erased returns the sequence up to which the log holds nothing more of what was erased.
+func (f *frontier) erased() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := f.looked
+	for seq, held := range f.open {
+		if held {
+			at = min(at, seq-1)
+		}
 	}
 	return at
 }

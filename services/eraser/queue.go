@@ -19,6 +19,8 @@ type job struct {
 	otherSubject bool
 	at           events.Position
 	run          func(ctx context.Context, j *job) (remainder, error)
+	// forgotten is called once, when the log holds nothing more of what the job erases; nil for a job that only waits.
+	forgotten func()
 	// done is called once, when nothing is left of the job.
 	done func()
 
@@ -38,6 +40,15 @@ func (j *job) positions() []events.Position {
 		out = append(out, other.at)
 	}
 	return out
+}
+
+// forget notes that the log holds nothing more of what the job, and the jobs that were run with it, erase.
+func (j *job) forget() {
+	for _, one := range append([]*job{j}, j.also...) {
+		if one.forgotten != nil {
+			one.forgotten()
+		}
+	}
 }
 
 // end notes that the job and the jobs that were run with it are done.
@@ -106,7 +117,7 @@ func newQueue(workers int) *queue { return &queue{workers: workers, signal: make
 // enqueue adds a job of a partition, unless the same job is queued or running already.
 func (q *queue) enqueue(p *part, j *job) {
 	if p.begin(j.at.Seq) {
-		j.done = func() { p.end(j.at.Seq) }
+		j.forgotten, j.done = func() { p.forget(j.at.Seq) }, func() { p.end(j.at.Seq) }
 		q.push(j)
 	}
 }
@@ -179,6 +190,7 @@ func (q *queue) work(ctx context.Context, e *Eraser) {
 				"session_id", j.session, "position", j.at, "attempt", j.attempts, "err", err)
 			q.push(j)
 		default:
+			j.forget()
 			e.await(ctx, left, j.end)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -97,10 +98,13 @@ func (a *adding) run(
 	if err != nil {
 		return services.AddedMessages{}, err
 	}
-	defer leave()
+	a.yield = sync.OnceFunc(leave)
+	defer a.yield()
 	var v verdict
 	for {
-		v, err = a.writing.run(ctx, first, func(st *conversation.State) conversation.Decision { return a.next(st, plan) })
+		v, err = a.writing.run(ctx, first, func(st *conversation.State) conversation.Decision {
+			return a.next(st, plan)
+		})
 		if !errors.Is(err, services.ErrBusy) || ctx.Err() != nil {
 			break
 		}
@@ -192,9 +196,7 @@ func (a *adding) ofFact(st *conversation.State, e events.Recorded) (out []servic
 			return nil
 		}
 		messages, answer = texts.Extension.Messages, texts.Extension.Half == events.HalfAnswer
-		if first = a.at(t.Started); answer {
-			first = a.at(t.Final)
-		}
+		first = a.at(t.Begun(texts.Extension.Half))
 	}
 	var list []json.RawMessage
 	_ = json.Unmarshal(messages, &list) // a fact that names no turn has none

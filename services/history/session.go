@@ -159,8 +159,11 @@ func fold(state *conversation.State, e events.Recorded) (c conversation.Change, 
 		}
 	}
 	c = state.Fold(e)
-	if c.Kind == conversation.Pruned { // it is read from the log, as an extended one is
-		return c, -held
+	if c.Kind == conversation.Pruned {
+		if f, _ := e.Fact.(*events.TurnPruned); c.Turn.Status == conversation.Pending && f != nil {
+			c.Turn.Question = state.Allowed(&f.Question)
+		}
+		return c, size(c.Turn.Question) - held
 	}
 	if f, ok := e.Fact.(*events.TurnStarted); ok && c.Kind == conversation.Started {
 		c.Turn.Question = state.Allowed(&f.Question)

@@ -35,7 +35,8 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 	}
 	// Other writes to the session wait for this append too, so it must not end when its caller gives up. It expects a
 	// session without events.
-	ack, err := w.log.Append(context.WithoutCancel(ctx), jetlog.Append{Facts: d.Facts, Expect: new(uint64), Calls: w.calls})
+	first := jetlog.Append{Facts: d.Facts, Expect: new(uint64), Calls: w.calls}
+	ack, err := w.log.Append(context.WithoutCancel(ctx), first)
 	switch {
 	case errors.Is(err, jetlog.ErrUnavailable) && !errors.Is(err, jetlog.ErrNoWrites):
 		w.loaded(w.id, x, err)
@@ -128,9 +129,21 @@ func (w *writing) appending(d decided) state {
 			return w.deciding, nil
 		case !ack.Duplicate:
 			w.appendedTo(d.head, ack, d.Facts)
+			if err := w.yielding(ctx, ack.Position.Seq); err != nil {
+				return nil, err
+			}
 		}
 		return w.settling(ack.Position.Seq), nil
 	}
+}
+
+// yielding lets another write decide on what this one has appended, once that is folded.
+func (w *writing) yielding(ctx context.Context, seq uint64) error {
+	if w.yield == nil {
+		return nil
+	}
+	defer w.yield()
+	return w.folded(ctx, seq)
 }
 
 // refused returns the next state after the log refused the write's append.
@@ -139,6 +152,9 @@ func (w *writing) refused(err error, applied uint64) (state, error) {
 	switch isConflict := errors.As(err, &conflict); {
 	case isConflict && conflict.Last > applied:
 		w.next.last = nil
+		if w.yield != nil {
+			return w.completing(conflict.Last), nil
+		}
 		return w.settling(conflict.Last), nil
 	case isConflict && conflict.Last > 0 && conflict.Last < applied:
 		w.next.last = &conflict.Last

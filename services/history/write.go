@@ -19,6 +19,7 @@ import (
 //	the others ─▶ deciding ─┬─▶ appending ─┬─▶ settling ──▶ deciding
 //	                        │              ├─▶ rereading ─▶ deciding
 //	                        │              ├─▶ renaming ──▶ deciding
+//	                        │              ├─▶ completing ▶ deciding
 //	                        │              └─▶ deciding
 //	                        ├─▶ closing ─────▶ settling ──▶ deciding
 //	                        ├─▶ completing ──▶ deciding
@@ -36,6 +37,7 @@ import (
 //	                                           no facts, and the state is fresh         answering
 //	                                           the write's own event counted already    verdict
 //	appending   the log's answer               stored, or another event came first      settling
+//	                                           the same, while others wait to write     completing
 //	                                           an event without effect has its id       deciding
 //	                                           the session's last event was erased      deciding
 //	                                           the state holds more than the log        rereading
@@ -61,6 +63,9 @@ type writing struct {
 	dropped     []string
 	question    *events.Question
 
+	// yield, if set, is called once the write's append is in the fold, before it is on disk. Then another write may
+	// decide on it: what stands behind an event is durable only when the event is.
+	yield func()
 	// calls are the headers of the events that the write appends; nil for most.
 	calls []string
 
@@ -222,7 +227,10 @@ func (w *writing) turn(ctx context.Context, first state, decide decider) (servic
 	}
 	if !v.duplicate {
 		for _, f := range v.facts {
-			w.cfg.Rules.Fill(&t.Turn, f)
+			// The state's question has an extension already, and texts reads an extended answer.
+			if _, extends := f.(*events.TurnExtended); !extends {
+				w.cfg.Rules.Fill(&t.Turn, f)
+			}
 		}
 	}
 	return t, w.texts(ctx, &t.Turn)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -59,6 +60,8 @@ func (t *tables) Counts(context.Context, projections.CountsFilter) ([]projection
 	return []projections.Counts{{Started: 1}}, []events.Position{{Seq: t.applied}, {Partition: 1, Seq: 9}}, t.err
 }
 
+func (t *tables) TurnsByID(context.Context, []uuid.UUID) ([]audit.Turn, error) { return nil, t.err }
+
 func (t *tables) Search(
 	context.Context, projections.SearchFilter, int, string,
 ) ([]projections.Hit, []events.Position, string, error) {
@@ -72,7 +75,7 @@ func TestASearchHoldsAllThatTheLogHolds(t *testing.T) {
 	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience)
 	page, err := reader.Search(t.Context(), services.SearchAsk{MinPosition: []events.Position{{Seq: 3}}})
 	require.NoError(t, err)
-	require.Equal(t, services.SearchPage{Hits: []projections.Hit{{SessionID: "s"}},
+	require.Equal(t, services.SearchPage{Mode: services.SearchWords, Hits: []projections.Hit{{SessionID: "s"}},
 		Positions: []events.Position{{Seq: 3}}, NextCursor: "next"}, page)
 	of.applied = 2
 	_, err = reader.Search(t.Context(), services.SearchAsk{})

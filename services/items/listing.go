@@ -2,6 +2,7 @@ package items
 
 import (
 	"encoding/json"
+	"maps"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -45,28 +46,64 @@ func (m Minter) OfTurn(sessionID string, partition int, t *conversation.Turn) (o
 		return nil
 	}
 	if q := t.Question; q != nil {
-		at := events.Position{Partition: partition, Seq: t.Started}
+		at := events.Position{Partition: partition, Seq: t.Begun(events.HalfQuestion)}
 		out = m.OfHalf(sessionID, at, false, q.QuestionMessages, q.QuestionNeutral)
 	}
 	if a := t.Answer; a != nil {
-		at := events.Position{Partition: partition, Seq: t.Final}
+		at := events.Position{Partition: partition, Seq: t.Begun(events.HalfAnswer)}
 		out = append(out, m.OfHalf(sessionID, at, true, a.AnswerMessages, a.AnswerNeutral)...)
 	}
 	return out
 }
 
-// Kept returns the messages of a half of a turn that are left when one of its items goes, each with the id that its
-// item has: an id that comes from a place would change with the place. gone reports whether the half had the item.
-func Kept(items []Item, id string) (messages []json.RawMessage, gone bool) {
-	messages = []json.RawMessage{}
-	for _, i := range items {
-		if i.ID() == id {
-			gone = true
+// idsMember is the member of a message that holds the ids of its items, where these come from another place.
+const idsMember = "item_ids"
+
+// Kept returns what is left of a recorded message when the item of an id goes: nil, if it was the only one. The others
+// get their ids into the message, since an id that comes from a place would change with the place. at is the message's
+// address.
+func (m Minter) Kept(sessionID string, at Address, message json.RawMessage, gone string) json.RawMessage {
+	all := m.OfMessages(sessionID, at, []json.RawMessage{message})
+	var left, ids []json.RawMessage
+	for _, i := range all {
+		if i.ID() != gone {
+			left, ids = append(left, i.JSON()), append(ids, i["id"])
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	out := object(message)
+	if len(left) < len(all) {
+		out = reduced(out, left)
+	}
+	out[idsMember] = encode(ids)
+	return encode(out)
+}
+
+// reduced returns a message that says several items, with those that are left.
+func reduced(message Item, left []json.RawMessage) Item {
+	out := maps.Clone(message)
+	for _, name := range []string{"content", "refusal", "audio", "translated", "tool_calls", "function_call"} {
+		delete(out, name)
+	}
+	out["content"] = null
+	calls := []json.RawMessage{}
+	for _, raw := range left {
+		i := object(raw)
+		if i.Type() == typeMessage {
+			out["content"] = chatMessage(i)["content"]
+			if t := message["translated"]; t != nil {
+				out["translated"] = t
+			}
 			continue
 		}
-		messages = append(messages, Message(i))
+		calls = append(calls, list(chatMessage(i)["tool_calls"])...)
 	}
-	return messages, gone
+	if len(calls) > 0 {
+		out["tool_calls"] = encode(calls)
+	}
+	return out
 }
 
 // Added returns an item as a message that a session can take (conversation.AddMessages).

@@ -144,6 +144,18 @@ func overParts(says, rest []json.RawMessage) []json.RawMessage {
 // read is an empty message.
 func Of(message json.RawMessage) []Item {
 	m := object(message)
+	out := itemsOf(m)
+	if ids := list(m[idsMember]); len(ids) == len(out) {
+		for n := range out {
+			if isText(ids[n]) {
+				out[n]["id"] = ids[n]
+			}
+		}
+	}
+	return out
+}
+
+func itemsOf(m Item) []Item {
 	rest := object(m[itemMember])
 	if rest.Type() != "" && m.text("role") == roleAssistant && isNull(m["content"]) && list(m["tool_calls"]) == nil {
 		return []Item{rest}

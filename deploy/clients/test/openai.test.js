@@ -168,6 +168,33 @@ test("what the SDK sends again while the server is killed stands once", async ()
   }
 });
 
+test("a response that the SDK asks for again while the server is killed is one turn", async () => {
+  const proxy = await proxied(server);
+  const retrying = new OpenAI({ baseURL: `${proxy.url}/v1`, apiKey: "none", maxRetries: 4 });
+  try {
+    const { id } = await retrying.conversations.create({});
+    const root = await retrying.responses.create({ model: "echo", input: "root" });
+    await retrying.responses.create({ model: "echo", previous_response_id: root.id, input: "goes on" });
+    const made = new Set();
+    for (let round = 0; round < rounds; round++) {
+      for (const history of [{ conversation: id }, { previous_response_id: root.id }, {}]) {
+        proxy.lose(async () => {
+          await server.kill();
+          await server.begin();
+        });
+        const response = await retrying.responses.create({ model: "echo", input: `${round}`, ...history });
+        assert.equal((await client.responses.retrieve(response.id)).output_text, response.output_text);
+        made.add(response.id);
+      }
+    }
+    assert.equal(proxy.lost, 3 * rounds);
+    assert.equal(made.size, 3 * rounds);
+    assert.equal((await listed(id)).length, 2 * rounds);
+  } finally {
+    proxy.stop();
+  }
+});
+
 test("every answer was as OpenAI's document says", (t) => {
   if (!spy.complete) return t.skip("set TURNLEDGER_TEST_OPENAPI to OpenAI's document");
   assert.deepEqual(spy.faults, []);

@@ -17,6 +17,8 @@ const sameFields = 4
 // apart are packages and types that may look like another noun, each with the reason.
 var apart = map[string]string{
 	"events.TurnCorrected": "stored: the form of a fact in the log; the command Finalize may change without it",
+	"events.TurnStarted":   "stored: the form of a fact in the log; the commands may change without it",
+	"events.TurnFinalized": "stored: the form of a fact in the log; the command Finalize may change without it",
 	"events.TurnExtended":  "stored: the form of a fact in the log; the command Extend may change without it",
 	"events.TurnPruned":    "stored: the form of a fact in the log; the command Prune may change without it",
 	"events.TurnRedacted":  "stored: the form of a fact in the log; the commands Redact and Prune may change without it",

@@ -131,6 +131,7 @@ var notViews = map[string]string{
 	"cmd/turnledger.roleRecent":      "a role of a process, as --roles names it",
 	"cmd/turnledger.roleAudit":       "a role of a process, as --roles names it",
 	"cmd/turnledger.roleEraser":      "a role of a process, as --roles names it",
+	"cmd/turnledger.roleIndex":       "a role of a process, as --roles names it",
 	"services/httpapi/v1.roleEraser": "a role of a process, as --roles names it",
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
 
@@ -121,7 +122,7 @@ func (c *Client) Embed(ctx context.Context, texts []string) ([][]float32, error)
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, errors.Join(index.ErrEmbedder, err)
+		return nil, errors.Join(projections.ErrEmbedder, err)
 	}
 	return out, nil
 }
@@ -183,8 +184,8 @@ func (c *Client) read(raw []byte, into [][]float32) error {
 			return err
 		}
 		if c.cfg.Dimensions > 0 && len(v) != c.cfg.Dimensions {
-			return fmt.Errorf("the endpoint's vectors have %d dimensions, and not the %d of TURNLEDGER_EMBED_DIMENSIONS",
-				len(v), c.cfg.Dimensions)
+			return fmt.Errorf("the endpoint's vectors have %d dimensions, and not the %d of "+
+				"TURNLEDGER_EMBED_DIMENSIONS", len(v), c.cfg.Dimensions)
 		}
 		into[d.Index] = v
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/projections/index"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index/embeddings"
 	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
 )
@@ -37,7 +37,8 @@ func TestVectorsComeInTheOrderOfTheirTexts(t *testing.T) {
 			}
 			require.Equal(t, 6, e.Calls(), "500 texts go in calls of 96")
 			require.Equal(t, "m/64", c.Model())
-			n, err := testutil.GatherAndCount(reg, "turnledger_embeddings_calls_total", "turnledger_embeddings_tokens_total")
+			n, err := testutil.GatherAndCount(reg, "turnledger_embeddings_calls_total",
+				"turnledger_embeddings_tokens_total")
 			require.NoError(t, err)
 			require.Equal(t, 2, n)
 		})
@@ -50,7 +51,7 @@ func TestARefusalNamesTheStatusAndNoText(t *testing.T) {
 	c := embeddings.New(embeddings.Config{URL: e.URL(), Name: "m"})
 	e.Fail(http.StatusBadRequest)
 	_, err := c.Embed(t.Context(), []string{"a secret"})
-	require.ErrorIs(t, err, index.ErrEmbedder)
+	require.ErrorIs(t, err, projections.ErrEmbedder)
 	require.ErrorContains(t, err, "status 400")
 	require.NotContains(t, err.Error(), "secret")
 	e.Fail(0)
@@ -63,7 +64,7 @@ func TestAFailureThatMayPassIsTriedAgain(t *testing.T) {
 	e := embeddingstest.Start(t)
 	e.Fail(http.StatusServiceUnavailable)
 	_, err := embeddings.New(embeddings.Config{URL: e.URL(), Name: "m"}).Embed(t.Context(), []string{"x"})
-	require.ErrorIs(t, err, index.ErrEmbedder)
+	require.ErrorIs(t, err, projections.ErrEmbedder)
 	require.Equal(t, 3, e.Calls())
 }
 
@@ -71,7 +72,8 @@ func TestOtherDimensionsThanWereAskedForAreRefused(t *testing.T) {
 	t.Parallel()
 	e := embeddingstest.Start(t)
 	e.Answer(7)
-	_, err := embeddings.New(embeddings.Config{URL: e.URL(), Name: "m", Dimensions: 64}).Embed(t.Context(), []string{"x"})
+	c := embeddings.New(embeddings.Config{URL: e.URL(), Name: "m", Dimensions: 64})
+	_, err := c.Embed(t.Context(), []string{"x"})
 	require.ErrorContains(t, err, "7 dimensions")
 }
 

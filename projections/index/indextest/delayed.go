@@ -52,7 +52,7 @@ func (d *delayed) release(t testing.TB) {
 func (d *delayed) Put(ctx context.Context, collection string, objects []index.Object) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.holding == nil || objects[0].SessionID == "" { // a canary
+	if d.holding == nil || objects[0].Session == "" { // a canary
 		return d.Objects.Put(ctx, collection, objects)
 	}
 	if len(d.held) == 0 {

@@ -55,8 +55,8 @@ func (w *Weaviate) message(collection string, o *index.Object) *pb.BatchObject {
 		}
 	}
 	number := func(name string, value uint64) { fields[name] = structpb.NewNumberValue(float64(value)) }
-	text(propSession, o.SessionID)
-	text(propIdentity, o.IdentityID)
+	text(propSession, o.Session)
+	text(propIdentity, o.Identity)
 	text(propCreated, stamp(o.CreatedAt))
 	text(propPipeline, o.PipelineName)
 	text(propConsultant, o.Consultant)
@@ -70,7 +70,7 @@ func (w *Weaviate) message(collection string, o *index.Object) *pb.BatchObject {
 	number(propSeq, o.Seq)
 	fields[propBare] = structpb.NewBoolValue(o.Bare())
 	out := &pb.BatchObject{
-		Uuid: o.TurnID.String(), Collection: collection,
+		Uuid: o.ID.String(), Collection: collection,
 		Properties: &pb.BatchObject_Properties{NonRefProperties: &structpb.Struct{Fields: fields}},
 	}
 	for half, h := range map[projections.Half]*index.Half{
@@ -137,11 +137,11 @@ func (w *Weaviate) Delete(ctx context.Context, collection string, ids []uuid.UUI
 // newObject reads an object of an answer.
 func newObject(r *pb.SearchResult) (o index.Object, err error) {
 	fields := r.GetProperties().GetNonRefProps().GetFields()
-	if o.TurnID, err = uuid.Parse(r.GetMetadata().GetId()); err != nil {
+	if o.ID, err = uuid.Parse(r.GetMetadata().GetId()); err != nil {
 		return o, fmt.Errorf("weaviate: an object's id is no UUID: %w", err)
 	}
 	number := func(name string) uint64 { return uint64(fields[name].GetIntValue()) } //nolint:gosec // as it was written
-	o.SessionID, o.IdentityID = fields[propSession].GetTextValue(), fields[propIdentity].GetTextValue()
+	o.Session, o.Identity = fields[propSession].GetTextValue(), fields[propIdentity].GetTextValue()
 	o.Partition, o.Started = int(fields[propPartition].GetIntValue()), number(propStarted)
 	o.Version = int(fields[propVersion].GetIntValue())
 	o.Written = index.Written{Epoch: number(propEpoch), Seq: number(propSeq)}
@@ -150,7 +150,7 @@ func newObject(r *pb.SearchResult) (o index.Object, err error) {
 	o.Question.Digest, o.Answer.Digest = fields[propDigestQ].GetTextValue(), fields[propDigestA].GetTextValue()
 	if at := fields[propCreated].GetDateValue(); at != "" {
 		if o.CreatedAt, err = time.Parse(time.RFC3339Nano, at); err != nil {
-			return o, fmt.Errorf("weaviate: the time of object %s: %w", o.TurnID, err)
+			return o, fmt.Errorf("weaviate: the time of object %s: %w", o.ID, err)
 		}
 	}
 	for _, v := range r.GetMetadata().GetVectors() {

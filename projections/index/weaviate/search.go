@@ -28,8 +28,8 @@ func request(collection string, limit int, properties ...string) *pb.SearchReque
 }
 
 // Near implements index.Objects.
-func (w *Weaviate) Near(ctx context.Context, collection string, n index.Near) ([]index.Neighbour, error) {
-	req := request(collection, n.Limit, propSession, propIdentity, propPartition)
+func (w *Weaviate) Near(ctx context.Context, collection string, n index.Near) ([]projections.Hit, error) {
+	req := request(collection, n.Limit, propSession, propIdentity)
 	req.Metadata.Distance = true
 	req.NearVector = &pb.NearVector{
 		Targets: &pb.Targets{TargetVectors: []string{string(n.Half)}},
@@ -40,15 +40,15 @@ func (w *Weaviate) Near(ctx context.Context, collection string, n index.Near) ([
 	if err != nil {
 		return nil, failure("search", err)
 	}
-	out := make([]index.Neighbour, 0, len(reply.GetResults()))
+	out := make([]projections.Hit, 0, len(reply.GetResults()))
 	for _, r := range reply.GetResults() {
 		o, err := newObject(r)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, index.Neighbour{
-			TurnID: o.TurnID, SessionID: o.SessionID, IdentityID: o.IdentityID, Partition: o.Partition, Half: n.Half,
-			Similarity: 1 - float64(r.GetMetadata().GetDistance()),
+		out = append(out, projections.Hit{
+			TurnID: o.ID, SessionID: o.Session, IdentityID: o.Identity, Half: n.Half,
+			Score: 1 - float64(r.GetMetadata().GetDistance()),
 		})
 	}
 	return out, nil
@@ -97,7 +97,10 @@ func (w *Weaviate) Bare(ctx context.Context, collection string, partition, limit
 	req := request(collection, limit, kept...)
 	bare := condition(propBare, pb.Filters_OPERATOR_EQUAL)
 	bare.TestValue = &pb.Filters_ValueBoolean{ValueBoolean: true}
-	req.Filters = all(number(propPartition, pb.Filters_OPERATOR_EQUAL, uint64(partition)), bare) //nolint:gosec // as above
+	req.Filters = all(
+		number(propPartition, pb.Filters_OPERATOR_EQUAL, uint64(partition)), //nolint:gosec // never negative
+		bare,
+	)
 	return w.objects(ctx, req)
 }
 

@@ -17,7 +17,8 @@ import (
 func object(i int, identity string) index.Object {
 	text := fmt.Sprintf("question number %d about %s", i, []string{"cats", "dogs", "taxes"}[i%3])
 	return index.Object{
-		TurnID: uuid.NewSHA1(uuid.NameSpaceOID, []byte(text)), SessionID: fmt.Sprintf("s%d", i%7), IdentityID: identity,
+		ID:      uuid.NewSHA1(uuid.NameSpaceOID, []byte(text)),
+		Session: fmt.Sprintf("s%d", i%7), Identity: identity,
 		Partition: i % 2, Started: uint64(i + 1), Version: 1, CreatedAt: time.Unix(int64(1000+i), 12345).UTC(),
 		Question: index.Half{Neutral: text, Digest: fmt.Sprint("q", i), Vector: embeddingstest.Vector(text, 64)},
 		Answer:   index.Half{Neutral: "yes", Digest: fmt.Sprint("a", i), Vector: embeddingstest.Vector("yes "+text, 64)},
@@ -41,12 +42,13 @@ func TestObjectsInCollections(t *testing.T) {
 		objects = append(objects, object(i, "ann"))
 	}
 	bare := object(1, "ann")
-	bare.Answer.Vector, bare.TurnID = nil, uuid.New()
+	bare.Answer.Vector, bare.ID = nil, uuid.New()
 	began := time.Now()
 	require.NoError(t, w.Put(t.Context(), c.Name, append(objects, bare)))
 	t.Log("put", time.Since(began))
 
-	got, err := w.ByID(t.Context(), c.Name, []uuid.UUID{objects[7].TurnID, objects[900].TurnID, uuid.New()}, index.WithVectors)
+	some := []uuid.UUID{objects[7].ID, objects[900].ID, uuid.New()}
+	got, err := w.ByID(t.Context(), c.Name, some, index.WithVectors)
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	for _, o := range got {
@@ -59,14 +61,14 @@ func TestObjectsInCollections(t *testing.T) {
 
 	near, err := w.Near(t.Context(), index.Alias, index.Near{
 		Half: projections.QuestionHalf, Vector: objects[42].Question.Vector, Limit: 3, Filter: index.Filter{
-			IdentityID: "ann", SessionID: objects[42].SessionID,
+			IdentityID: "ann", SessionID: objects[42].Session,
 			Period: projections.Period{Since: objects[42].CreatedAt, Until: objects[42].CreatedAt.Add(1)},
 		},
 	})
 	require.NoError(t, err)
 	require.Len(t, near, 1)
-	require.Equal(t, objects[42].TurnID, near[0].TurnID)
-	require.InDelta(t, 1, near[0].Similarity, 1e-5)
+	require.Equal(t, objects[42].ID, near[0].TurnID)
+	require.InDelta(t, 1, near[0].Score, 1e-5)
 
 	late, err := w.Late(t.Context(), c.Name, index.Late{Partition: 1, Written: index.Written{Epoch: 1, Seq: 1190}}, 100)
 	require.NoError(t, err)
@@ -74,14 +76,14 @@ func TestObjectsInCollections(t *testing.T) {
 	waiting, err := w.Bare(t.Context(), c.Name, 1, 10)
 	require.NoError(t, err)
 	require.Len(t, waiting, 1)
-	require.Equal(t, bare.TurnID, waiting[0].TurnID)
+	require.Equal(t, bare.ID, waiting[0].ID)
 
 	seen := map[uuid.UUID]bool{}
 	for after := uuid.Nil; ; {
 		page, err := w.Page(t.Context(), c.Name, after, 500)
 		require.NoError(t, err)
 		for _, o := range page {
-			seen[o.TurnID], after = true, o.TurnID
+			seen[o.ID], after = true, o.ID
 		}
 		if len(page) < 500 {
 			break
@@ -89,8 +91,8 @@ func TestObjectsInCollections(t *testing.T) {
 	}
 	require.Len(t, seen, 1201)
 
-	require.NoError(t, w.Delete(t.Context(), c.Name, []uuid.UUID{objects[42].TurnID, uuid.New()}))
-	got, err = w.ByID(t.Context(), c.Name, []uuid.UUID{objects[42].TurnID}, index.WithoutVectors)
+	require.NoError(t, w.Delete(t.Context(), c.Name, []uuid.UUID{objects[42].ID, uuid.New()}))
+	got, err = w.ByID(t.Context(), c.Name, []uuid.UUID{objects[42].ID}, index.WithoutVectors)
 	require.NoError(t, err)
 	require.Empty(t, got)
 	require.NoError(t, w.Drop(t.Context(), c.Name))

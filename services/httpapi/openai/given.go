@@ -112,7 +112,7 @@ func (k *known) listed() ([]items.Item, error) {
 		return k.all, nil
 	}
 	var err error
-	k.all, _, err = k.surface.listed(k.ctx, k.conversation, 0, true)
+	k.all, _, err = k.surface.listed(k.ctx, k.conversation, allTurns)
 	k.read = err == nil
 	return k.all, err
 }
@@ -138,7 +138,7 @@ func (k *known) referred(id, param string) (items.Item, error) {
 	if session == "" || !k.ids.Made(id, session) || k.cfg.Session(k.ctx, bound(k.ctx), session) != nil {
 		return nil, none
 	}
-	there, _, err := k.surface.listed(k.ctx, session, 0, true)
+	there, _, err := k.surface.listed(k.ctx, session, allTurns)
 	if n := indexOf(there, id); err == nil && n >= 0 {
 		return there[n].WithoutID(), nil
 	}

@@ -3,11 +3,14 @@ package openai
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"math"
 	"net/http"
 	"slices"
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -114,13 +117,17 @@ func (s *surface) listItems(ctx context.Context, r *http.Request, _ http.Header)
 // page returns a page of a conversation's items.
 func (s *surface) page(ctx context.Context, id string, p paging) (page []items.Item, more bool, err error) {
 	// Each turn that is shown has an item, so the newest page is in so many turns.
-	all, whole, err := s.listed(ctx, id, p.limit+1, p.asc)
+	turns := p.limit + 1
+	if p.asc {
+		turns = allTurns
+	}
+	all, whole, err := s.listed(ctx, id, turns)
 	if err != nil {
 		return nil, false, err
 	}
 	page, more, found := cutPage(all, p)
-	if !whole && !(found && more) {
-		if all, _, err = s.listed(ctx, id, 0, p.asc); err != nil {
+	if !whole && (!found || !more) {
+		if all, _, err = s.listed(ctx, id, allTurns); err != nil {
 			return nil, false, err
 		}
 		page, more, found = cutPage(all, p)
@@ -148,26 +155,46 @@ func cutPage(all []items.Item, p paging) (page []items.Item, more, found bool) {
 	return all[:n], len(all) > n, true
 }
 
-// listed returns a conversation's items: of its last turns, or if turns is 0 or whole is wanted, of all. It reports
-// whether they are all.
-func (s *surface) listed(ctx context.Context, id string, turns int, whole bool) (all []items.Item, isAll bool, err error) {
-	ask := services.Ask{SessionID: id, Shown: turns, Pending: true, AllTurns: turns == 0}
-	reading, err := s.read(ctx, ask)
+// allTurns is more turns than any session has.
+const allTurns = math.MaxInt32
+
+// listed returns the items of a conversation's last turns, at least so many if it has them. It reports whether they are
+// all.
+func (s *surface) listed(ctx context.Context, id string, turns int) (all []items.Item, whole bool, err error) {
+	reading, turnsShown, whole, err := s.shownTurns(ctx, id, turns)
+	for _, t := range turnsShown {
+		session, partition, _ := reading.State.Origin(t, reading.Position.Partition)
+		all = append(all, s.ids.OfTurn(session, partition, t)...)
+	}
+	return all, whole, err
+}
+
+// shownTurns returns a conversation's last turns, at least so many if it has them. It reports whether they are all.
+func (s *surface) shownTurns(
+	ctx context.Context, id string, turns int,
+) (reading services.Reading, list []*conversation.Turn, whole bool, err error) {
+	ask := services.Ask{SessionID: id, Shown: turns, Pending: true}
+	reading, err = s.read(ctx, ask)
+	branch := err == nil && reading.State.Fork().Root != ""
+	if err == nil && !branch && reading.State.Boundary != reading.State.ResetAt { // a silence hides nothing here
+		ask.AllTurns = true
+		reading, err = s.read(ctx, ask)
+	}
 	if err != nil {
-		return nil, false, err
+		return reading, nil, false, err
 	}
 	st := reading.State
-	isAll = ask.AllTurns || st.Whole
-	if !isAll && (whole || st.Boundary != st.ResetAt) { // a silence hides nothing here
-		return s.listed(ctx, id, 0, whole)
+	begin := st.ResetAt
+	if branch {
+		begin = st.Boundary // of all that the branch shares
 	}
 	for _, t := range st.Turns {
-		session, partition, inherited := st.Origin(t, reading.Position.Partition)
-		if inherited || t.Place > st.ResetAt {
-			all = append(all, s.ids.OfTurn(session, partition, t)...)
+		if t.Place > begin && (t.Status == conversation.Pending || t.Status == conversation.Finalized) {
+			list = append(list, t)
 		}
 	}
-	return all, isAll, nil
+	whole = turns == allTurns || st.Whole || !branch && len(list) == st.ShownFinalized+st.ShownPending
+	return reading, list, whole, nil
 }
 
 func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
@@ -184,8 +211,8 @@ func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (
 
 // item finds an item of a conversation, first among the newest.
 func (s *surface) item(ctx context.Context, conversationID, id string) (items.Item, error) {
-	for _, turns := range []int{defaultLimit, 0} {
-		all, whole, err := s.listed(ctx, conversationID, turns, false)
+	for _, turns := range []int{defaultLimit, allTurns} {
+		all, whole, err := s.listed(ctx, conversationID, turns)
 		if err != nil {
 			return nil, err
 		}
@@ -197,4 +224,42 @@ func (s *surface) item(ctx context.Context, conversationID, id string) (items.It
 		}
 	}
 	return nil, refusal(http.StatusNotFound, "item_id", "", "The conversation has no item of the id in the path.")
+}
+
+// deleteItem takes an item out of its turn, and out of the log. If it was the only one, the turn is redacted.
+func (s *surface) deleteItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+	id, gone := r.PathValue("conversation_id"), r.PathValue("item_id")
+	none := refusal(http.StatusNotFound, "item_id", "", "The conversation has no item of the id in the path.")
+	for _, turns := range []int{defaultLimit, allTurns} {
+		reading, list, whole, err := s.shownTurns(ctx, id, turns)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range list {
+			session, partition, _ := reading.State.Origin(t, reading.Position.Partition)
+			if indexOf(s.ids.OfTurn(session, partition, t), gone) < 0 {
+				continue
+			}
+			_, err := s.cfg.Turns.PruneTurn(ctx, conversation.Prune{
+				SessionID: id, TurnID: t.ID, Keep: func(m conversation.Message) json.RawMessage {
+					at := items.Address{
+						Position: events.Position{Partition: partition, Seq: m.Begun},
+						Answer:   m.Half == events.HalfAnswer, Message: m.Number,
+					}
+					return s.ids.Kept(session, at, m.Raw, gone)
+				},
+			})
+			if errors.Is(err, conversation.ErrMessageNotFound) || errors.Is(err, conversation.ErrTurnRedacted) {
+				return nil, none // another call was first
+			}
+			if err != nil {
+				return nil, err
+			}
+			return s.conversation(ctx, id)
+		}
+		if whole {
+			break
+		}
+	}
+	return nil, none
 }

@@ -57,8 +57,8 @@ func TestItemsAreNativeTurns(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	id := s.begin(`{"role":"developer","content":"be brief"}`, user("q1"), user("q1b"))
-	s.post(id, `{"type":"reasoning","summary":[]}`, `{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"}`,
-		`{"type":"function_call","call_id":"c2","name":"g","arguments":"{}"}`)
+	s.post(id, `{"type":"reasoning","summary":[]}`, function("c1"),
+		function("c2"))
 	s.post(id, `{"type":"function_call_output","call_id":"c1","output":"o1"}`)
 	s.post(id, `{"type":"function_call_output","call_id":"c2","output":"o2"}`, assistant("a1"))
 	s.post(id, user("q2"))
@@ -81,12 +81,13 @@ func TestItemsAreNativeTurns(t *testing.T) {
 		{"role":"user","content":"q1b"},
 		{"role":"assistant","content":null,"tool_calls":[
 			{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}},
-			{"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]},
+			{"id":"c2","type":"function","function":{"name":"f","arguments":"{}"}}]},
 		{"role":"tool","tool_call_id":"c1","content":"o1"},{"role":"tool","tool_call_id":"c2","content":"o2"},
-		{"role":"assistant","content":"a1"},{"role":"user","content":"q2"},{"role":"user","content":"now"}]`, string(raw),
-		"without what only items say, and with calls side by side")
+		{"role":"assistant","content":"a1"},{"role":"user","content":"q2"},{"role":"user","content":"now"}]`,
+		string(raw), "without what only items say, and with calls side by side")
 
-	a := s.do("POST", "/v1/sessions/"+id+"/turns/"+turns[1]["turn_id"].(string)+"/finalize", `{"answer_neutral":"native"}`)
+	path := "/v1/sessions/" + id + "/turns"
+	a := s.do("POST", path+"/"+turns[1]["turn_id"].(string)+"/finalize", `{"answer_neutral":"native"}`)
 	require.Equal(t, http.StatusOK, a.status)
 	s.post(id, assistant("and here"))
 	last := s.list(id, 100)
@@ -94,6 +95,29 @@ func TestItemsAreNativeTurns(t *testing.T) {
 	a = s.do("DELETE", "/v1/conversations/"+id, "")
 	require.Equal(t, http.StatusOK, a.status)
 	require.NotEmpty(t, a.header.Get("Turnledger-Receipt"))
-	require.Equal(t, http.StatusGone, s.do("POST", "/v1/sessions/"+id+"/turns", `{"request_id":"r","question_neutral":"q"}`).status)
+	require.Equal(t, http.StatusGone, s.do("POST", path, `{"request_id":"r","question_neutral":"q"}`).status)
 	require.Empty(t, s.must("GET", "/v1/sessions/"+id+"/history", "")["history"])
+}
+
+// A branch shows what it shares, by the same ids, and its own items behind it.
+func TestItemsOfABranch(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	id := s.begin(user("q1"), assistant("a1"), user("q2"), assistant("a2"), user("q3"))
+	fork := s.do("POST", "/v1/sessions/"+id+"/fork", `{"request_id":"f"}`)
+	require.Equal(t, http.StatusCreated, fork.status, fork.raw)
+	branch := fork.body["session_id"].(string)
+	require.Equal(t, []string{"q1", "a1", "q2", "a2"}, texts(s.list(branch, 3)))
+	require.Equal(t, ids(s.list(id, 100))[:4], ids(s.list(branch, 100)))
+	s.post(branch, user("b1"), assistant("b2"))
+	s.post(id, assistant("a3"))
+	require.Equal(t, []string{"q1", "a1", "q2", "a2", "b1", "b2"}, texts(s.list(branch, 4)))
+	newest := s.must("GET", "/v1/conversations/"+branch+"/items?limit=3", "")
+	require.Equal(t, []string{"b2", "b1", "a2"}, texts(newest["data"].([]any)))
+	require.Equal(t, true, newest["has_more"])
+	one := ids(s.list(branch, 100))[1]
+	require.Equal(t, one, s.must("GET", "/v1/conversations/"+branch+"/items/"+one, "")["id"])
+	s.must("POST", "/v1/sessions/"+branch+"/reset", `{}`)
+	require.Empty(t, s.list(branch, 100))
+	require.Len(t, s.list(id, 100), 6)
 }

@@ -2,11 +2,12 @@ package openai
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -126,14 +127,29 @@ func (s *surface) getResponse(ctx context.Context, r *http.Request, _ http.Heade
 	return s.cfg.Responses.Get(ctx, r.PathValue("response_id"), s.who(ctx), with)
 }
 
-// deleteResponse redacts the turn of a response, with all that other responses added to it.
+// deleteResponse takes what a response brought out of its turn, and out of the log: its input and its answer. If that is
+// all of the turn, the turn is redacted.
 func (s *surface) deleteResponse(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
 	id := r.PathValue("response_id")
-	session, turn, err := s.cfg.Responses.Where(ctx, id, s.who(ctx))
+	at, err := s.cfg.Responses.Where(ctx, id, s.who(ctx))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.cfg.Turns.RedactTurn(ctx, session, conversation.Redact{TurnID: turn}); err != nil {
+	_, err = s.cfg.Turns.PruneTurn(ctx, conversation.Prune{
+		SessionID: at.SessionID, TurnID: at.TurnID, Keep: func(m conversation.Message) json.RawMessage {
+			if m.Seq == at.Input || m.Seq == at.Answer {
+				return nil
+			}
+			begun := events.Position{Partition: at.Partition, Seq: m.Begun}
+			return s.ids.Kept(at.SessionID, items.Address{
+				Position: begun, Answer: m.Half == events.HalfAnswer, Message: m.Number,
+			}, m.Raw, "")
+		},
+	})
+	if errors.Is(err, conversation.ErrMessageNotFound) || errors.Is(err, conversation.ErrTurnRedacted) {
+		return nil, respond.ErrResponseNotFound // another call was first
+	}
+	if err != nil {
 		return nil, err
 	}
 	return deletedJSON{id, "response", true}, nil
@@ -187,7 +203,7 @@ func (s *surface) compact(context.Context, *http.Request, http.Header) (any, err
 type Responder interface {
 	Create(ctx context.Context, a respond.Ask) (respond.Response, error)
 	Get(ctx context.Context, id string, who respond.Caller, with items.Includes) (respond.Response, error)
-	Where(ctx context.Context, id string, who respond.Caller) (sessionID string, turn uuid.UUID, err error)
+	Where(ctx context.Context, id string, who respond.Caller) (respond.Place, error)
 	InputItems(ctx context.Context, id string, who respond.Caller) ([]items.Item, error)
 	InputTokens(ctx context.Context, a respond.Ask) (int64, error)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
@@ -33,7 +34,7 @@ type Config struct {
 	Key []byte
 	// Responses answers with a model; nil in a process without one. HostedTools: the model knows tools of its own.
 	Responses   Responder
-	HostedTools bool
+	HostedTools respond.HostedTools
 	// Models are the names of the models that answer.
 	Models []string
 	// Strict refuses what OpenAI refuses and this surface would take.
@@ -117,6 +118,7 @@ func (s *surface) declare() {
 	s.call(http.MethodPost, itemsOfOne, access.TurnsWrite, writes, writing, own, s.createItems)
 	s.call(http.MethodGet, itemsOfOne, access.ContextRead, reads, reading, own, s.listItems)
 	s.call(http.MethodGet, oneItem, access.ContextRead, reads, reading, own, s.getItem)
+	s.call(http.MethodDelete, oneItem, access.TurnsRedact, writes, writing, own, s.deleteItem)
 	s.call(http.MethodGet, models, 0, true, "", anybody, s.listModels)
 	s.call(http.MethodGet, models+"/{model}", 0, true, "", anybody, s.getModel)
 	s.list(reads)

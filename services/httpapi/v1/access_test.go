@@ -42,6 +42,7 @@ var needs = map[string]access.Scopes{
 	"GET /v1/sessions":                       reads | follows,    // one of them
 	"POST /v1/sessions/query":                reads | follows,    // one of them
 	"POST /v1/search":                        reads | follows,    // one of them
+	"POST /v1/similar":                       reads | follows,    // one of them
 	"GET /v1/stats":                          follows | operates, // one of them
 	"POST /v1/sessions/{session_id}/turns/{turn_id}/redact":  redacts,
 	"POST /v1/sessions/{session_id}/turns/{turn_id}/correct": writes,
@@ -129,7 +130,7 @@ func TestEachCallNeedsItsScope(t *testing.T) {
 		callers["key-"+strings.Join(set.Names(), "+")] = access.Caller{Name: "x", Scopes: set}
 	}
 	s, _ := guarded(t, callers)
-	require.ElementsMatch(t, []string{"Counts", "Identities", "Limiter", "Lists", "Projections", "Search"},
+	require.ElementsMatch(t, []string{"Counts", "Identities", "Limiter", "Lists", "Projections", "Search", "Similar"},
 		unset(s.cfg.v1Config, s.cfg.Rules),
 		"give guarded what else there is, so that its calls are here")
 	require.Equal(t, []string{"Traces"}, unset(s.cfg.wireConfig))
@@ -141,7 +142,8 @@ func TestEachCallNeedsItsScope(t *testing.T) {
 		want, ok := needs[pattern]
 		require.True(t, ok, "%s: say in this test what it needs", pattern)
 		require.Equal(t, want, route.needs, pattern)
-		if pattern == "GET /v1/sessions" || pattern == "POST /v1/sessions/query" || pattern == "POST /v1/search" {
+		if pattern == "GET /v1/sessions" || pattern == "POST /v1/sessions/query" || pattern == "POST /v1/search" ||
+			pattern == "POST /v1/similar" {
 			want = follows // without an identity; TestCallsAcrossSessionsNeedOneOfTwoScopes has the rest
 		}
 		method, path := fill(pattern, "s")

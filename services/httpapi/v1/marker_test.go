@@ -58,6 +58,7 @@ var calls = map[string][]string{
 	"POST /v1/sessions/query": {"identity_id", "since", "until", "title", "metadata", "limit", "cursor"},
 	"POST /v1/search": {"query", "mode", "in", "identity_id", "session_id", "since", "until", "language", "limit",
 		"min_score", "cursor"},
+	"POST /v1/similar":            {"question", "identity_id", "limit", "min_score"},
 	"POST " + gone + "/finalize":  {"answer_neutral"},
 	"POST " + none + "/finalize":  {"answer_neutral"},
 	"POST " + gone + "/correct":   {"request_id", "answer_neutral"},

@@ -39,6 +39,7 @@ var kinds = map[string]kind{
 	"GET /v1/sessions":                                       shows,
 	"POST /v1/sessions/query":                                shows,
 	"POST /v1/search":                                        shows,
+	"POST /v1/similar":                                       tells, // systemtest/meaning has its texts
 	"GET /v1/stats":                                          tells,
 	"POST /v1/sessions/{session_id}/fork":                    tells,
 	"POST /v1/sessions/{session_id}/summaries":               shows, // the first summary of the request

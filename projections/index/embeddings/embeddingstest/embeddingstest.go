@@ -114,7 +114,8 @@ func Vector(text string, dimensions int) []float32 {
 		v[sum%uint64(dimensions)] += weight //nolint:gosec // never negative
 	}
 	text = strings.ToLower(text)
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	between := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	for _, word := range strings.FieldsFunc(text, between) {
 		add("w"+word, 1)
 		runes := []rune(word)
 		for n := 2; n <= 3; n++ {

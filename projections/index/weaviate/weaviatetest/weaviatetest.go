@@ -2,8 +2,8 @@
 // seconds, stopped when the test ends. `make test` builds it once a machine from its Go module, which folder server
 // pins; so does the first test that needs it. A build that fails is a failure, and nothing is skipped.
 //
-// REST and Raft listen on loopback. gRPC and the cluster's data port listen on all interfaces, since the server can't be
-// told otherwise; both ask for a password that is drawn for each server.
+// REST and Raft listen on loopback. gRPC and the cluster's data port listen on all interfaces, since the server can't
+// be told otherwise; both ask for a password that is drawn for each server.
 package weaviatetest
 
 import (
@@ -33,8 +33,8 @@ type Server struct {
 	key     string
 	auto    bool
 	ports   []string
-	done    chan struct{}
-	proc    *os.Process
+	ended   chan struct{}
+	process *os.Process
 }
 
 // Start runs an empty Weaviate for t.
@@ -112,14 +112,14 @@ func (s *Server) Client() *weaviate.Weaviate {
 // Kill ends the server as a crash of its process does. Killing a stopped server does nothing.
 func (s *Server) Kill() {
 	s.t.Helper()
-	if s.proc == nil {
+	if s.process == nil {
 		return
 	}
-	_ = s.proc.Signal(syscall.SIGCONT) // it may be paused
-	_ = s.proc.Kill()
+	_ = s.process.Signal(syscall.SIGCONT) // it may be paused
+	_ = s.process.Kill()
 	select {
-	case <-s.done:
-		s.proc = nil
+	case <-s.ended:
+		s.process = nil
 	case <-time.After(startLimit):
 		s.t.Fatal("Weaviate does not end")
 	}
@@ -175,10 +175,10 @@ func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {
 	s.t.Helper()
-	if s.proc == nil {
+	if s.process == nil {
 		s.t.Fatal("Weaviate is stopped")
 	}
-	if err := s.proc.Signal(sig); err != nil {
+	if err := s.process.Signal(sig); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -211,7 +211,7 @@ func (s *Server) run() {
 	cmd := exec.Command(s.program, "--host", "127.0.0.1", "--port", s.ports[0], "--scheme", "http") // ended by Cleanup
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Dir = s.environment(), logged, logged, s.dir
 	cmd.SysProcAttr = apart()
-	s.done = make(chan struct{})
+	s.ended = make(chan struct{})
 	started := make(chan error, 1)
 	go func(done chan struct{}) {
 		runtime.LockOSThread() // when this thread ends, Linux takes that for the death of the parent
@@ -223,11 +223,11 @@ func (s *Server) run() {
 		if err == nil {
 			_ = cmd.Wait() // a killed server ends with an error
 		}
-	}(s.done)
+	}(s.ended)
 	if err := <-started; err != nil {
 		s.t.Fatalf("start Weaviate: %v", err)
 	}
-	s.proc = cmd.Process
+	s.process = cmd.Process
 	s.awaitReady()
 }
 
@@ -243,7 +243,7 @@ func (s *Server) awaitReady() {
 			return
 		}
 		select {
-		case <-s.done:
+		case <-s.ended:
 			text, _ := os.ReadFile(s.log())
 			s.t.Fatalf("Weaviate ended at once:\n%s", text)
 		case <-deadline:

@@ -11,9 +11,9 @@ import (
 var others = []string{"top_logprobs", "max_tool_calls", "service_tier", "prompt_cache_key", "safety_identifier"}
 
 // options reads what the request asks of the model.
-func (p *parser) options(hosted bool) services.ModelOptions {
+func (p *parser) options(hosted HostedTools) services.ModelOptions {
 	o := services.ModelOptions{
-		OneCall: !p.flag("parallel_tool_calls", true), Temperature: p.number("temperature", 0, 2),
+		OneCall: !p.unless("parallel_tool_calls"), Temperature: p.number("temperature", 0, 2),
 		TopP: p.number("top_p", 0, 1), MaxTokens: p.count("max_output_tokens", 1), Others: p.members.only(others),
 	}
 	o.ToolChoice = p.choice()
@@ -40,7 +40,7 @@ func (p *parser) options(hosted bool) services.ModelOptions {
 }
 
 // tools reads the tools.
-func (p *parser) tools(hosted bool) (out []services.ModelTool) {
+func (p *parser) tools(hosted HostedTools) (out []services.ModelTool) {
 	var list []json.RawMessage
 	p.read("tools", &list, "an array")
 	for i, raw := range list {
@@ -57,7 +57,7 @@ func (p *parser) tools(hosted bool) (out []services.ModelTool) {
 		case (t.Type == services.ToolFunction || t.Type == services.ToolCustom) && t.Name == "":
 			p.refuse("missing_required_parameter", param+".name", fmt.Sprintf("'%s.name' is required.", param))
 			return nil
-		case t.Type != services.ToolFunction && t.Type != services.ToolCustom && !hosted:
+		case t.Type != services.ToolFunction && t.Type != services.ToolCustom && !bool(hosted):
 			p.refuse("unsupported_value", param+".type",
 				fmt.Sprintf("'%s.type' names a tool that the model behind this server does not have.", param))
 			return nil
@@ -66,7 +66,8 @@ func (p *parser) tools(hosted bool) (out []services.ModelTool) {
 			t.Parameters = nil
 		}
 		out = append(out, services.ModelTool{
-			Kind: t.Type, Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict, Raw: raw,
+			Kind: t.Type, Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict,
+			Raw: raw,
 		})
 	}
 	return out

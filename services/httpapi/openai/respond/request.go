@@ -45,9 +45,12 @@ const MostInput = 500
 // Refer returns the item that an item_reference names; it has no id. param is the member that holds the reference.
 type Refer func(id, param string) (items.Item, error)
 
-// Parse reads the body of a request. Members that nobody knows are ignored, since clients are newer than servers. hosted
-// says whether the model knows tools beside functions and custom tools.
-func Parse(body []byte, hosted bool, refer Refer) (Request, error) {
+// HostedTools says whether the model has tools of its own.
+type HostedTools bool
+
+// Parse reads the body of a request. Members that nobody knows are ignored, since clients are newer than servers.
+// hosted says whether the model knows tools beside functions and custom tools.
+func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 	var m Settings
 	if json.Unmarshal(body, &m) != nil || m == nil {
 		return Request{}, refuse("invalid_json", "", "The body must be a JSON object.")
@@ -57,7 +60,7 @@ func Parse(body []byte, hosted bool, refer Refer) (Request, error) {
 	}
 	p := parser{members: m, refer: refer}
 	r := Request{
-		Store: p.flag("store", true), Stream: p.flag("stream", false),
+		Store: p.unless("store"), Stream: p.flag("stream"),
 		Previous: p.text("previous_response_id"), Instructions: p.instructions(),
 		Truncate: p.word("truncation", "disabled", "auto") == "auto", Include: p.includes(),
 	}
@@ -110,12 +113,16 @@ func (p *parser) read(name string, into any, want string) bool {
 	return true
 }
 
-func (p *parser) flag(name string, otherwise bool) bool {
-	value := otherwise
-	if p.read(name, &value, "a boolean") {
-		return value
-	}
-	return otherwise
+// flag reads a member that is false if it is left out.
+func (p *parser) flag(name string) (set bool) {
+	p.read(name, &set, "a boolean")
+	return set
+}
+
+// unless reads a member that is true if it is left out.
+func (p *parser) unless(name string) bool {
+	set := true
+	return !p.read(name, &set, "a boolean") || set
 }
 
 func (p *parser) text(name string) (s string) {
@@ -255,7 +262,8 @@ func (p *parser) conversation() string {
 	}
 	var object struct{ ID *string }
 	if json.Unmarshal(raw, &object) != nil || object.ID == nil {
-		p.refuse("invalid_type", "conversation", "Invalid type for 'conversation': expected an id, or an object with one.")
+		p.refuse("invalid_type", "conversation",
+			"Invalid type for 'conversation': expected an id, or an object with one.")
 		return ""
 	}
 	return *object.ID
@@ -266,7 +274,7 @@ func (p *parser) unsupported() {
 	if raw := p.members["prompt"]; len(raw) > 0 && string(raw) != "null" {
 		p.refuse("unsupported_parameter", "prompt", "Stored prompts are not supported: send 'instructions'.")
 	}
-	if p.flag("background", false) {
+	if p.flag("background") {
 		p.refuse("unsupported_value", "background", "Responses in the background are not supported yet.")
 	}
 	p.metadata()

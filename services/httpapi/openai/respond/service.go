@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -205,15 +206,9 @@ func (s *Service) stepAt(ctx context.Context, at events.Position) (st step, foun
 
 // settingsOf returns the settings of a fact, and whether the answer to it finalizes its turn.
 func settingsOf(f events.Fact) (settings json.RawMessage, finalizes bool) {
-	switch f := f.(type) {
-	case *events.TurnStarted:
-		return f.Settings, true
-	case *events.TurnExtended:
-		return f.Settings, f.Half == events.HalfQuestion
-	case *events.TurnFinalized:
-		return f.Settings, false
-	}
-	return nil, false
+	texts := events.TextsOf(f)
+	asks := texts.Extension != nil && texts.Extension.Half == events.HalfQuestion
+	return texts.Settings, texts.Question != nil || asks
 }
 
 // find returns the step of a response that the caller may reach, with the turn as it is now; otherwise none.
@@ -240,7 +235,8 @@ func (s *Service) find(
 	}
 	t = reading.State.Turn(st.TurnID)
 	if reading.State.Erased != 0 || t == nil ||
-		t.Status != conversation.Pending && t.Status != conversation.Finalized {
+		t.Status != conversation.Pending && t.Status != conversation.Finalized ||
+		t.PrunedAt() > at.Position.Seq { // what the event says goes from the log
 		return st, nil, reading, none
 	}
 	st.place = t.Place
@@ -313,50 +309,52 @@ func (s *Service) Get(ctx context.Context, id string, who Caller, with items.Inc
 	return s.response(ctx, st, t, with)
 }
 
-// Where returns the session and the turn that a response stands in, and whether the response is the whole turn.
-func (s *Service) Where(ctx context.Context, id string, who Caller) (sessionID string, turn uuid.UUID, err error) {
-	st, t, _, err := s.find(ctx, id, who, ErrResponseNotFound)
-	if err != nil {
-		return "", uuid.Nil, err
-	}
-	return st.session, t.ID, nil
+// Place is where a response stands: in a turn of a session, brought by the events of two sequences. Answer is 0 if the
+// response has no answer.
+type Place struct {
+	SessionID     string
+	TurnID        uuid.UUID
+	Partition     int
+	Input, Answer uint64
 }
 
-// InputItems returns the items that a response was asked with, oldest first.
-func (s *Service) InputItems(ctx context.Context, id string, who Caller) ([]items.Item, error) {
+// Where returns where a response stands.
+func (s *Service) Where(ctx context.Context, id string, who Caller) (Place, error) {
+	st, t, _, err := s.find(ctx, id, who, ErrResponseNotFound)
+	if err != nil {
+		return Place{}, err
+	}
+	at, _ := st.answerAt(t)
+	return Place{
+		SessionID: st.session, TurnID: t.ID, Partition: st.Position.Partition, Input: st.Position.Seq, Answer: at.Seq,
+	}, nil
+}
+
+// InputItems returns the items that a response was asked with, oldest first: its history, and its own input.
+func (s *Service) InputItems(ctx context.Context, id string, who Caller) (out []items.Item, err error) {
 	st, t, reading, err := s.find(ctx, id, who, ErrResponseNotFound)
 	if err != nil {
 		return nil, err
 	}
-	all := s.cfg.IDs.OfTurn(st.session, reading.Position.Partition, t)
-	e, found, err := s.cfg.Log.At(ctx, st.Position)
-	if err != nil || !found {
-		return nil, cmp.Or(err, error(ErrResponseNotFound))
-	}
-	texts := events.TextsOf(e.Fact)
-	var messages json.RawMessage
-	switch {
-	case texts.Question != nil:
-		messages = texts.Question.QuestionMessages
-	case texts.Answer != nil:
-		messages = texts.Answer.AnswerMessages
-	case texts.Extension != nil:
-		messages = texts.Extension.Messages
-	}
-	var list []json.RawMessage
-	_ = json.Unmarshal(messages, &list) // the log checked them
-	var out []items.Item
-	for _, raw := range list {
-		for _, of := range items.Of(raw) {
-			for _, i := range all {
-				if i.WithoutID().Same(of.WithoutID()) {
-					out = append(out, i)
-					break
-				}
-			}
+	state := reading.State
+	for _, before := range state.Turns {
+		session, partition, inherited := state.Origin(before, reading.Position.Partition)
+		if state.Shown(before) && (inherited || before.Place < t.Place) {
+			out = append(out, s.cfg.IDs.OfTurn(session, partition, before)...)
 		}
 	}
-	return out, nil
+	own := s.cfg.IDs.OfTurn(st.session, reading.Position.Partition, t)
+	answer, err := s.response(ctx, st, t, nil)
+	if err != nil {
+		return nil, err
+	}
+	if told, _ := answer["output"].([]items.Item); len(told) > 0 {
+		first := func(i items.Item) bool { return i.ID() == told[0].ID() }
+		if n := slices.IndexFunc(own, first); n >= 0 {
+			own = own[:n]
+		}
+	}
+	return append(out, own...), nil
 }
 
 // newSession returns the id of a session for a response without a history.

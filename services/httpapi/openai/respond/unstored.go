@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -31,7 +32,7 @@ func (s *Service) unstored(ctx context.Context, a Ask) (Response, error) {
 		CreatedAt: s.cfg.Now(), Conversation: a.Conversation, Previous: a.Previous, Settings: a.Settings,
 	}
 	ids := func(kind string, index int) string {
-		of := uuid.NewSHA1(id, []byte{byte(index >> 8), byte(index)})
+		of := uuid.NewSHA1(id, []byte(strconv.Itoa(index)))
 		return items.Prefix(kind) + hex.EncodeToString(of[:]) + hex.EncodeToString(more[:8])
 	}
 	if a.Stream != nil {
