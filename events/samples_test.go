@@ -57,7 +57,7 @@ func fullFacts() []events.Fact {
 		&events.SessionBranched{SessionID: "s1", ChildSessionID: "s2", RequestID: "f1", At: at(9), FromSessionID: "s1",
 			Root: "s0", Segments: lineage()},
 		&events.SessionSummarized{SessionID: "s1", RequestID: "m1", TurnIDs: []uuid.UUID{r1, c1},
-			SummaryNeutral: "Quarks.", SummaryTranslated: "Kvarkar.", Model: "small"},
+			SummaryNeutral: "Quarks.", SummaryTranslated: "Kvarkar.", Model: "small", Prunes: 1},
 		&events.TurnExtended{TurnID: r1, SessionID: "s1", ExtensionID: "e1#0", Metadata: json.RawMessage(`{"n":1}`),
 			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: "A quark is a particle.",
 				Messages: json.RawMessage(`[{"role":"tool","tool_call_id":"1","content":"particle"}]`)}},

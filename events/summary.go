@@ -10,7 +10,8 @@ import (
 // SessionSummarized says: this text stands for the session's turns from its first visible one through the last of
 // TurnIDs, which are all of them, oldest first. The text repeats what the turns say: the event is erased from the log
 // when one of them is redacted, corrected or hidden. Then an event with Void comes in its place, so that a retry of the
-// request, however late, does not bring the text back.
+// request, however late, does not bring the text back. Prunes is how often those turns had been pruned that a branch
+// shares: a branch can't see that in its own events.
 type SessionSummarized struct {
 	SessionID         string      `json:"session_id"`
 	RequestID         string      `json:"request_id"`
@@ -18,6 +19,7 @@ type SessionSummarized struct {
 	SummaryNeutral    string      `json:"summary_neutral,omitempty"`
 	SummaryTranslated string      `json:"summary_translated,omitempty"`
 	Model             string      `json:"model,omitempty"`
+	Prunes            int         `json:"prunes,omitempty"`
 	// Void: the summary that the request made was void and leaves the log. Such an event has no turns and no text.
 	Void bool `json:"void,omitempty"`
 }
@@ -52,7 +54,7 @@ func (f *SessionSummarized) malformed() bool {
 	for _, id := range f.TurnIDs {
 		seen[id] = true
 	}
-	return f.SummaryNeutral == "" || len(f.TurnIDs) == 0 || len(seen) < len(f.TurnIDs) || seen[uuid.Nil]
+	return f.Prunes < 0 || f.SummaryNeutral == "" || len(f.TurnIDs) == 0 || len(seen) < len(f.TurnIDs) || seen[uuid.Nil]
 }
 
 // SummaryID returns the id of the summary that a request makes of a session: UUIDv5 over session id, 0x00, "summary",

@@ -132,24 +132,3 @@ type CountsPage struct {
 type TurnCounter interface {
 	Counts(ctx context.Context, ask CountsAsk) (CountsPage, error)
 }
-
-// SearchAsk asks for a page of hits, at most Limit.
-type SearchAsk struct {
-	projections.SearchFilter
-	Limit       int
-	Cursor      string
-	MinPosition []events.Position
-}
-
-// SearchPage is a page of hits at Positions, one of each partition; NextCursor is empty at the end.
-type SearchPage struct {
-	Hits       []projections.Hit
-	Positions  []events.Position
-	NextCursor string
-}
-
-// Searcher finds turns of linked sessions by their words, exactly: it shows nothing that was redacted before the call,
-// and all that was acknowledged. Its errors are those of an IdentityReader.
-type Searcher interface {
-	Search(ctx context.Context, ask SearchAsk) (SearchPage, error)
-}

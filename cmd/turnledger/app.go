@@ -33,6 +33,7 @@ import (
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/identities"
+	"github.com/turnledger/turnledger/services/meaning"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
@@ -208,7 +209,8 @@ func (a *app) serve() error {
 		c.Sessions, c.Contexts = reader, builder
 		across := a.identities().WithSessions(reader, a.cfg.SessionTTL)
 		c.Identities, c.Lists, c.Counts = across, across, across
-		c.Search = identities.SteppedSearcher{Searcher: across, Steps: a.steps}
+		search := meaning.Stepped{Searcher: a.searcher(across), Steps: a.steps}
+		c.Search, c.Similar = search, search
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
 	}

@@ -14,11 +14,12 @@ const (
 	roleContext = "context" // answers reads over HTTP
 	roleRecent  = "recent"  // feeds the recent view in Redis
 	roleAudit   = "audit"   // feeds the audit tables
+	roleIndex   = "index"   // feeds the index of meanings
 	roleEraser  = "eraser"  // carries redactions and erasures out, and retention
 	roleChat    = "chat"    // answers messages with a model
 )
 
-var allRoles = roles{roleAPI, roleContext, roleRecent, roleAudit, roleEraser, roleChat}
+var allRoles = roles{roleAPI, roleContext, roleRecent, roleAudit, roleIndex, roleEraser, roleChat}
 
 // roles are the roles of a process.
 type roles []string
@@ -32,7 +33,7 @@ func parseRoles(s string) (roles, error) {
 		x := strings.TrimSpace(name)
 		if !allRoles.has(x) {
 			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; "+
-				"it has api, context, recent, audit, eraser, chat", config.ErrUsage, name)
+				"it has api, context, recent, audit, index, eraser, chat", config.ErrUsage, name)
 		}
 		if !out.has(x) {
 			out = append(out, x)
@@ -53,6 +54,8 @@ func (r roles) fit(c config.Config) error {
 			"TURNLEDGER_REDIS_URL, or run the role context here", config.ErrUsage, r)
 	case r.has(roleAudit) && c.PostgresURL == "" && len(r) == 1:
 		return fmt.Errorf("%w: --roles audit: set TURNLEDGER_POSTGRES_URL", config.ErrUsage)
+	case r.has(roleIndex) && c.WeaviateURL == "" && len(r) == 1:
+		return fmt.Errorf("%w: --roles index: set TURNLEDGER_WEAVIATE_URL and TURNLEDGER_EMBED_URL", config.ErrUsage)
 	case r.has(roleChat) && c.ModelURL == "":
 		return fmt.Errorf("%w: --roles chat: set TURNLEDGER_MODEL_URL and TURNLEDGER_MODEL_NAME", config.ErrUsage)
 	default:

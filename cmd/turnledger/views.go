@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/words"
 	"github.com/turnledger/turnledger/projections/fleet"
+	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/recent/redis"
@@ -24,17 +25,18 @@ type views struct {
 	recent recent.Reader  // nil: reads go to the log alone
 	audit  *audit.Guarded // nil: nobody reads them here
 	shadow *shadow.Shadow // nil if none is configured
+	index  *meanings      // nil if none is configured
 }
 
 // openViews makes the views of the roles. It also adds views in stores that only other processes use, so that every
 // process can report how far they are.
 func (a *app) openViews(ctx context.Context) error {
 	a.views = &views{Fleet: fleet.New(fleet.Config{
-		Log: a.store.Log, ViewNames: []string{recent.Name, audit.Name, shadow.Name}, Config: runner.Config{
+		Log: a.store.Log, ViewNames: []string{recent.Name, audit.Name, shadow.Name, index.Name}, Config: runner.Config{
 			Rules: a.cfg.Rules(), Follower: a.follower, Logger: a.logger, Metrics: a.metrics, Traces: a.traces,
 		},
 	})}
-	for _, open := range []func(context.Context) error{a.openRecent, a.openShadow, a.openAudit} {
+	for _, open := range []func(context.Context) error{a.openRecent, a.openShadow, a.openAudit, a.openIndex} {
 		if err := open(ctx); err != nil {
 			return err
 		}
@@ -170,6 +172,9 @@ func (v *views) run(ctx context.Context) error {
 	g.Go(func() error { return v.Run(ctx) })
 	if v.shadow != nil {
 		g.Go(func() error { return v.shadow.Run(ctx) })
+	}
+	if v.index != nil && v.index.Feeds {
+		g.Go(func() error { return v.index.run(ctx) })
 	}
 	return g.Wait()
 }

@@ -60,8 +60,7 @@ function faultsOf(schema, value, where) {
 const ajvWords = (errors) => errors.slice(-3).map((e) => `${e.instancePath} ${e.message}`).join("; ");
 
 // plain leaves out what a validator takes for more than it is: the alternatives of the document overlap, since its
-// discriminator is not a part of JSON Schema. A member that is not required may be null, and an empty list has no first
-// and no last item, as OpenAI's server has it.
+// discriminator is not a part of JSON Schema.
 function plain(schema) {
   if (Array.isArray(schema)) return schema.map(plain);
   if (schema === null || typeof schema !== "object") return schema;
@@ -70,9 +69,11 @@ function plain(schema) {
     if (name === "discriminator" || name === "$recursiveRef" || name === "$recursiveAnchor") continue;
     out[name === "oneOf" ? "anyOf" : name] = plain(value);
   }
-  for (const [name, value] of Object.entries(out.type === "object" ? (out.properties ?? {}) : {})) {
-    const none = !out.required?.includes(name) || name === "first_id" || name === "last_id";
-    if (none) out.properties[name] = { anyOf: [value, { type: "null" }] };
+  // OpenAI's own server has null in these places, which the document does not say: a response without a user, and the
+  // first and last item of an empty list.
+  for (const name of ["user", "first_id", "last_id"]) {
+    const member = out.properties?.[name];
+    if (member?.type === "string") member.type = ["string", "null"];
   }
   return out;
 }

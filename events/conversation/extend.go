@@ -139,9 +139,14 @@ func before(t *Turn) *undone {
 	return u
 }
 
-// shorten takes the extensions after a sequence from the turn, which is the caller's own copy.
+// shorten takes the extensions after a sequence from the turn, which is the caller's own copy. What a prune took stays
+// away.
 func (t *Turn) shorten(after uint64) {
+	var prunes []extension
 	for x := t.extended; x != nil && x.seq > after; x = x.before {
+		if x.half == "" {
+			prunes = append(prunes, *x)
+		}
 		if u := x.undone; u != nil && t.Answer != nil {
 			was := u.answer
 			if u.cut > 0 {
@@ -150,6 +155,9 @@ func (t *Turn) shorten(after uint64) {
 			t.Answer, t.AnswerMetadata = &was, u.metadata
 		}
 		t.extended = x.before
+	}
+	for _, x := range slices.Backward(prunes) {
+		t.note(x)
 	}
 }
 

@@ -32,7 +32,9 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 		return c, nil, err
 	}
 	q := &c.Question
-	wordless := holdsNonText(q.QuestionMessages) // checked before images become text
+	// Checked before images become text. Messages of others than the user, such as a greeting, may open a turn.
+	wordless := holdsNonText(q.QuestionMessages) ||
+		events.HasMessages(q.QuestionMessages) && questionText(q.QuestionMessages) == ""
 	if q.QuestionMessages, err = cleanMessages("question_messages", q.QuestionMessages); err != nil {
 		return c, nil, err
 	}

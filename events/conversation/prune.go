@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -296,4 +297,24 @@ func (t *Turn) Sources() (seqs []uint64) {
 	}
 	slices.Sort(seqs)
 	return slices.Compact(seqs)
+}
+
+// Until returns the turn as it was at a sequence, as far as the last prune of it has left that; answered says whether it
+// had its answer by then.
+func (t *Turn) Until(seq uint64, answered bool) *Turn {
+	own := *t
+	own.shorten(seq)
+	if !answered {
+		own.Status, own.Final, own.FinalizedAt, own.Answer, own.AnswerMetadata = Pending, 0, time.Time{}, nil, nil
+	}
+	return &own
+}
+
+// Put puts a turn into its place, or replaces the turn of its id.
+func (s *State) Put(t *Turn) {
+	if old := s.Turn(t.ID); old != nil {
+		*old = *t
+		return
+	}
+	s.insert(t)
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/events"
@@ -112,4 +114,56 @@ func (m *machine) rawPrune(t *rapid.T, id uuid.UUID, words string) events.Fact {
 		f.AnswerNeutral = words
 	}
 	return f
+}
+
+// The texts of a half that was pruned are those of its messages: the user's with an empty line between them, and the
+// assistant's last one. Messages without a change stay byte for byte, and a half without a change keeps its texts.
+func TestTextsOfAPrunedTurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld("s", conversation.Rules{})
+	id := w.turn("r1")
+	w.append(&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{
+		QuestionNeutral: "first", QuestionTranslated: "erst", TranslateChat: true, PipelineName: "p",
+		QuestionMessages: json.RawMessage(`[ {"role":"user","content":"one","n":1.50}, {"role":"system","content":"sys"},` +
+			`{"role":"user","content":[{"type":"text","text":"two"},{"type":"image_url"},{"type":"text","text":"three"}]},` +
+			`{"role":"user","content":"GOES"}]`)}})
+	w.append(&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "said",
+		AnswerTranslated: "said", AnswerTranslatedIsFallback: true}})
+	prune := func(id string, word string) *conversation.Turn {
+		c := conversation.Prune{SessionID: "s", TurnID: w.turn("r1"), PruneID: id,
+			Keep: func(m conversation.Message) json.RawMessage {
+				if strings.Contains(string(m.Raw), word) {
+					return nil
+				}
+				return m.Raw
+			}}
+		d, err := w.prune(w.live, c)
+		require.NoError(t, err)
+		require.Len(t, d.Facts, 1)
+		require.Equal(t, conversation.Pruned, w.append(d.Facts[0]).Kind)
+		return w.live.Turn(c.TurnID)
+	}
+	left := prune("p1", "GOES")
+	require.Equal(t, "one\n\ntwo\n\nthree", left.Question.QuestionNeutral)
+	require.Empty(t, left.Question.QuestionTranslated)
+	require.Equal(t, "p", left.Question.PipelineName)
+	require.Equal(t, `[{"role":"user","content":"one","n":1.50},{"role":"system","content":"sys"},`+
+		`{"role":"user","content":[{"type":"text","text":"two"},{"type":"image_url"},{"type":"text","text":"three"}]}]`,
+		string(left.Question.QuestionMessages))
+	require.Equal(t, events.Answer{AnswerNeutral: "said", AnswerTranslated: "said", AnswerTranslatedIsFallback: true},
+		*left.Answer)
+	w.append(&events.TurnExtended{TurnID: id, SessionID: "s", ExtensionID: "e", Extension: events.Extension{
+		Half: events.HalfAnswer, AnswerNeutral: "last", Messages: json.RawMessage(
+			`[{"role":"assistant","content":"said too"},{"role":"tool","content":"x"},{"role":"assistant","content":"last"}]`),
+	}})
+	left = prune("p2", `"last"`)
+	require.Equal(t, "said too", left.Answer.AnswerNeutral)
+	require.Equal(t, "said too", left.Answer.AnswerTranslated)
+	left = prune("p3", "assistant")
+	require.Empty(t, left.Answer.AnswerNeutral)
+	require.Empty(t, left.Answer.AnswerTranslated)
+	require.False(t, left.Answer.AnswerTranslatedIsFallback)
+	left = prune("p4", "tool")
+	require.Equal(t, events.Answer{}, *left.Answer)
+	require.Equal(t, conversation.Finalized, left.Status)
 }

@@ -28,8 +28,8 @@ type Summary struct {
 	// inherited is how many of its first turns a branch shares; covered are all turns, own those that follow.
 	inherited    int
 	covered, own [sha256.Size]byte
-	// extensions is how often its own turns had been extended.
-	extensions int
+	// extensions is how often its own turns had been extended or pruned, prunes how often the others had been pruned.
+	extensions, prunes int
 }
 
 // Summarize asks to record a summary of the turns from the session's first visible one through ThroughTurnID.
@@ -91,7 +91,23 @@ func (s *State) DecideSummarize(c Summarize) Decision {
 	if c.Read != nil && !slices.Equal(c.Read, f.TurnIDs) {
 		return Decision{Err: ErrTurnReplaced}
 	}
+	f.Prunes = s.inheritedPrunes(through.Place)
 	return Decision{Facts: []events.Fact{&f}, Expect: true}
+}
+
+// inheritedPrunes returns how often the turns up to a place were pruned that a branch shares and prompts show.
+func (s *State) inheritedPrunes(place uint64) (n int) {
+	for _, t := range s.Turns {
+		if t.Place > place || !s.Shown(t) || segmentOf(t) >= len(s.more().segments) {
+			continue
+		}
+		for x := range t.extended.back() {
+			if x.half == "" {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // unsummarizable returns why a summary can't cover a turn, or nil.
@@ -166,7 +182,7 @@ func (s *State) Stands(m *Summary) bool {
 	case !final, extensions != m.extensions:
 		return false
 	case len(s.more().segments) > 0:
-		return seen == m.covered
+		return seen == m.covered && s.inheritedPrunes(m.ThroughPlace) == m.prunes
 	default:
 		return seen == m.own && (m.inherited == 0 || s.sharesShown())
 	}
@@ -276,6 +292,7 @@ func (s *State) summarize(e events.Recorded, f *events.SessionSummarized) Change
 	if m.FromPlace < s.ResetAt || !slices.Equal(own, s.between(m.FromPlace, m.ThroughPlace)) {
 		return anomaly(CodeSummaryGap)
 	}
+	m.prunes = f.Prunes
 	m.covered, m.own = digestOf(f.TurnIDs), digestOf(own)
 	if !s.slim {
 		m.Fact = f

@@ -82,6 +82,22 @@ const identityTurns = `select ` + turnColumns + `, at from (
 	join {s}.turns on turn_id = listed
 	order by at, partition, place, record_version`
 
+// TurnsByID returns those of some turns that are finalized, and neither redacted nor replaced, in any order. Turns of
+// erased sessions and identities are left out. Errors: ErrUnavailable.
+func (a *Audit) TurnsByID(ctx context.Context, ids []uuid.UUID) (turns []Turn, err error) {
+	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+		found, _ := tx.Query(ctx, a.sql(`select `+turnColumns+`, null::timestamptz from {s}.turns t
+			where turn_id = any($1) and status = 'finalized' and not exists (select from {s}.event_ledger l
+				where l.identity_id = t.identity_id and l.type = 'turnledger.identity.erased.v1')`), ids)
+		turns, err = pgx.CollectRows(found, scanTurn)
+		return err
+	})
+	if err != nil {
+		return nil, unavailable("read turns", err)
+	}
+	return turns, nil
+}
+
 // endOfTime is after every time that PostgreSQL is asked for here.
 var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 

@@ -40,7 +40,9 @@ func (v *View) apply(ctx context.Context, c *claim, b projections.Batch) error {
 	if err := v.putCanary(ctx, c, b.To.Seq); err != nil {
 		return err
 	}
-	return c.commit(ctx, c.at.forward(b.To, v.cfg.Now()))
+	at := c.at.forward(b.To, v.cfg.Now())
+	at.Deleted = max(at.Deleted, out.deleted)
+	return c.commit(ctx, at)
 }
 
 // write deletes and writes objects. Deletions go first: they must not wait for the embedder.

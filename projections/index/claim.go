@@ -135,7 +135,9 @@ var canaries = uuid.NewSHA1(uuid.NameSpaceOID, []byte("turnledger.index.canary")
 
 // canaryID is the id of a partition's canary: an object without vectors that is written with each batch and carries the
 // batch's end. So a store that was restored from a copy, or has lost its last writes, tells how far it is.
-func canaryID(partition int) uuid.UUID { return uuid.NewSHA1(canaries, []byte(strconv.Itoa(partition))) }
+func canaryID(partition int) uuid.UUID {
+	return uuid.NewSHA1(canaries, []byte(strconv.Itoa(partition)))
+}
 
 // canary returns the sequence that the store knows of a partition; 0 if it knows none.
 func (v *View) canary(ctx context.Context, p pointer, partition int) (uint64, error) {

@@ -27,8 +27,8 @@ func (c *Config) embedded(h *Half) string {
 	return cut(text, c.MaxChars)
 }
 
-// Query returns a text as a query is embedded.
-func (c *Config) Query(text string) string { return cut(text, c.MaxChars) }
+// Query returns as much of a text as is embedded of a query.
+func (v *View) Query(text string) string { return cut(text, v.cfg.MaxChars) }
 
 // cut returns at most so many characters of a text.
 func cut(s string, most int) string {

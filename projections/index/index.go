@@ -25,7 +25,7 @@ type Config struct {
 	Store    Store
 	Embedder Embedder
 	// Notes keep the checkpoints.
-	Notes func(ctx context.Context) (desk.Notes, error)
+	Notes desk.Notes
 	// Log is read where a batch does not hold all of a turn.
 	Log        projections.LogReader
 	Partitions int
@@ -96,10 +96,7 @@ func (v *View) Look(ctx context.Context) error {
 
 // Served implements projections.View.
 func (v *View) Served(ctx context.Context) (projections.Served, error) {
-	notes, err := v.cfg.Notes(ctx)
-	if err != nil {
-		return projections.Served{}, err
-	}
+	notes := v.cfg.Notes
 	p, _, err := v.pointer(ctx, notes)
 	if err != nil || p.Generation == 0 {
 		return projections.Served{}, err
@@ -140,10 +137,7 @@ func (v *View) Applied(ctx context.Context, partition int) (events.Position, err
 
 // served returns the pointer to the served generation. It fails with ErrUnavailable while there is none.
 func (v *View) served(ctx context.Context) (pointer, desk.Notes, error) {
-	notes, err := v.cfg.Notes(ctx)
-	if err != nil {
-		return pointer{}, nil, err
-	}
+	notes := v.cfg.Notes
 	p, _, err := v.pointer(ctx, notes)
 	if err == nil && p.Generation == 0 {
 		err = projections.Unavailable(errNone)

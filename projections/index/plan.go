@@ -35,11 +35,16 @@ func newPlanner(cfg *Config, partition int) *planner {
 type changes struct {
 	objects map[uuid.UUID]*Object
 	order   []uuid.UUID
+	// deleted is the sequence of the last event that deletes an object.
+	deleted uint64
 }
 
 func (c *changes) put(o Object) { c.set(o.TurnID, &o) }
 
-func (c *changes) drop(id uuid.UUID) { c.set(id, nil) }
+func (c *changes) drop(id uuid.UUID, at events.Position) {
+	c.set(id, nil)
+	c.deleted = max(c.deleted, at.Seq)
+}
 
 func (c *changes) set(id uuid.UUID, o *Object) {
 	if c.objects == nil {
@@ -91,7 +96,7 @@ func (p *planner) apply(ctx context.Context, out *changes, e *projections.Judged
 			return p.reread(ctx, out, e, func(of *conversation.Turn) bool { return of.ID == t.ID })
 		}
 	case conversation.Corrected:
-		out.drop(e.Change.Turns[0].ID)
+		out.drop(e.Change.Turns[0].ID, e.Position)
 		if wanted {
 			p.put(out, e, t)
 		}
@@ -102,7 +107,7 @@ func (p *planner) apply(ctx context.Context, out *changes, e *projections.Judged
 	case conversation.TurnGone, conversation.Erased:
 		for _, t := range e.Change.Turns {
 			p.questions.Remove(t.ID)
-			out.drop(t.ID)
+			out.drop(t.ID, e.Position)
 		}
 		if e.Change.NewBoundary && e.Head.Identity != "" {
 			// The link had taken a gap for a silence. The redaction shows that there was none.

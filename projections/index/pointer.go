@@ -53,10 +53,7 @@ func (v *View) pointer(ctx context.Context, notes desk.Notes) (p pointer, revisi
 // ensure returns the served generation. If the store does not have its collection, ensure begins an empty one in its
 // place: the log fills it.
 func (v *View) ensure(ctx context.Context) (pointer, desk.Notes, error) {
-	notes, err := v.cfg.Notes(ctx)
-	if err != nil {
-		return pointer{}, nil, err
-	}
+	notes := v.cfg.Notes
 	for {
 		p, revision, err := v.pointer(ctx, notes)
 		if err != nil {
@@ -125,6 +122,8 @@ func (v *View) Files(ctx context.Context, partition int) (events.Position, error
 type place struct {
 	Created time.Time `json:"stream_created"`
 	mark
+	// Deleted is the sequence of the last event that deleted an object, whose bytes may still be in the store's files.
+	Deleted uint64 `json:"deleted,omitempty"`
 	// Marks are former checkpoints: the newest one that is older than flushed, and all younger ones.
 	Marks []mark `json:"marks,omitempty"`
 	// Floors bound what runners that were taken over may have written, by their epochs.

@@ -87,7 +87,6 @@ const (
 	compareRounds = 5
 )
 
-
 // Compare implements projections.Reference.
 func (r *reference) Compare(
 	ctx context.Context, sample int, fold projections.Fold, report func(projections.Difference) error,

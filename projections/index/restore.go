@@ -53,7 +53,7 @@ func (v *View) replanned(ctx context.Context, s projections.Session) ([]Object, 
 	}
 	for _, t := range s.State.Turns {
 		if o := out.objects[t.ID]; o != nil && t.Status != conversation.Finalized {
-			out.drop(t.ID)
+			out.drop(t.ID, s.Letter)
 		}
 	}
 	written, deleted := out.split()

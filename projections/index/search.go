@@ -12,7 +12,6 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-
 // Nearest returns the turns that are nearest to a vector, the nearest first, each once with its nearer half, and the
 // position of each partition that the index has applied. half is empty for both. What it returns must be compared with
 // the truth before anybody sees it: the index may lag, and may hold what was redacted.

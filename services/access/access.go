@@ -72,3 +72,18 @@ var (
 	// ErrNoKeys: the token can't be checked, since this process does not have the issuer's keys yet.
 	ErrNoKeys = errors.New("the issuer of tokens does not answer, so that they can't be checked: try again")
 )
+
+// Attempt is what one attempt to sign in at an issuer is known by when the browser comes back. The browser keeps it.
+type Attempt struct {
+	State    string `json:"state"`
+	Nonce    string `json:"nonce"`
+	Verifier string `json:"verifier"`
+}
+
+// Errors of signing in at an issuer.
+var (
+	// ErrIssuer: the issuer does not answer, or not as OpenID Connect says.
+	ErrIssuer = errors.New("the issuer of tokens does not answer: try again")
+	// ErrAttempt: what came back from the issuer does not belong to this attempt to sign in.
+	ErrAttempt = errors.New("this sign-in was not begun here, or has ended: begin again")
+)

@@ -65,7 +65,8 @@ func (c *Client) Receipt(ctx context.Context, id string) (Receipt, error) {
 	return call[Receipt](ctx, c, get("look at a receipt", "/receipts/"+escape(id)))
 }
 
-// ReceiptPage is a page of receipts, the newest first. It may be short, even empty; NextCursor is empty only at the end.
+// ReceiptPage is a page of receipts, the newest first. It may be short, even empty; NextCursor is empty only at the
+// end.
 type ReceiptPage struct {
 	Receipts   []Receipt `json:"receipts"`
 	NextCursor string    `json:"next_cursor"`

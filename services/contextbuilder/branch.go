@@ -286,7 +286,25 @@ func (r *Reader) past(ctx context.Context, sessionID string, m moment, head *eve
 			}
 		}
 	}
+	p.prune(m, head.Partition)
 	return p, last, err
+}
+
+// prune leaves of the turns of the past what later prunes have left of them. The turns' own events may be gone.
+func (p past) prune(m moment, partition int) {
+	upTo := p.then.Applied
+	if m.position != nil && m.position.Partition == partition {
+		upTo = m.position.Seq
+	}
+	had := func(seq uint64, at time.Time) bool {
+		return seq != 0 && m.holds(events.Recorded{Position: events.Position{Partition: partition, Seq: seq}, Time: at})
+	}
+	for _, t := range p.today.Turns {
+		live := t.Status == conversation.Pending || t.Status == conversation.Finalized
+		if live && t.PrunedAt() > upTo && had(t.Started, t.CreatedAt) {
+			p.then.Put(t.Until(upTo, had(t.Final, t.FinalizedAt)))
+		}
+	}
 }
 
 // inherit adds to the past of a branch what it shared at the moment, and what it shares of that today.

@@ -35,6 +35,12 @@ func progressOf(
 	return p, revision, err
 }
 
+// Done returns the position of a partition up to which all erasing is done, by the eraser of any process.
+func Done(ctx context.Context, log Reader, notes *jetlog.Notes, partition int) (events.Position, error) {
+	p, _, err := progressOf(ctx, notes, doneKey(partition), log.Created(partition))
+	return events.Position{Partition: partition, Seq: p.Seq}, err
+}
+
 // part is the state of one partition.
 type part struct {
 	frontier

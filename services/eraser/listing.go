@@ -37,8 +37,8 @@ type backwards struct {
 	found []jetlog.Message
 }
 
-// Receipts returns the receipts of all redactions and erasures, the newest first. It reads the log backwards, and ends a
-// page early once it has read much of the log. It fails with conversation.ErrInvalid for a cursor that is none.
+// Receipts returns the receipts of all redactions and erasures, the newest first. It reads the log backwards, and ends
+// a page early once it has read much of the log. It fails with conversation.ErrInvalid for a cursor that is none.
 func (r *Receipts) Receipts(ctx context.Context, ask services.ReceiptsAsk) (out services.ReceiptPage, err error) {
 	l, err := r.listing(ctx, ask.Cursor)
 	if err != nil {
@@ -139,13 +139,13 @@ func (l *listing) next() (newest, behind *backwards) {
 // read reads the events before those that were read.
 func (b *backwards) read(ctx context.Context, log Log) error {
 	after := b.unread - min(b.unread, listedAtOnce)
-	first := b.reached
+	first, begun := b.reached, false
 	for m, err := range (scan{log: log, partition: b.partition, after: after}).until(ctx, b.unread) {
 		if err != nil {
 			return err
 		}
-		if first == b.reached {
-			first = m.Time
+		if !begun {
+			first, begun = m.Time, true
 		}
 		if events.WithdrawalOf(m.Type()) >= events.WithdrawsTurn {
 			b.found = append(b.found, m)

@@ -74,15 +74,22 @@ type calls struct {
 	byKey  map[string]calledAppend
 	name   string
 	newest calledAppend
+	// end is the last event of the newest append, or of what belongs to it: the answer of a model that it asked, and
+	// marks of branches. noted is the session's last event.
+	end, noted uint64
 }
 
 // note notes the append that an event belongs to. Its first event is enough, since an append is in the log whole.
 func (c *calls) note(e events.Recorded) (grown int) {
 	of, called := parseCall(e.Call)
+	if (called || belongs(e.Fact)) && (c.end == c.noted || of.index > 0) {
+		c.end = e.Position.Seq
+	}
+	c.noted = e.Position.Seq
 	if !called || of.index != 0 {
 		return 0
 	}
-	c.name, c.newest = of.call, calledAppend{e.Position.Seq, of.of, e.Time}
+	c.name, c.newest, c.end = of.call, calledAppend{e.Position.Seq, of.of, e.Time}, e.Position.Seq
 	if !strings.HasPrefix(of.call, byKey) {
 		return 0
 	}
@@ -96,6 +103,19 @@ func (c *calls) note(e events.Recorded) (grown int) {
 	return 2 * len(of.call)
 }
 
+// belongs reports whether a fact without a call belongs to the append before it.
+func belongs(f events.Fact) bool {
+	switch f := f.(type) {
+	case *events.TurnFinalized:
+		return len(f.Settings) > 0
+	case *events.TurnExtended:
+		return f.Half == events.HalfAnswer && len(f.Settings) > 0
+	case *events.SessionBranched:
+		return true
+	}
+	return false
+}
+
 // repeated returns the append that a call repeats, or nil. applied is the session's last sequence.
 func (c *calls) repeated(call services.Call, applied uint64, now time.Time) *calledAppend {
 	if call.Key != "" {
@@ -104,7 +124,7 @@ func (c *calls) repeated(call services.Call, applied uint64, now time.Time) *cal
 		}
 		return nil
 	}
-	if !call.Repeats || call.Body == "" || c.name != byBody+call.Body || c.newest.last() != applied ||
+	if !call.Repeats || call.Body == "" || c.name != byBody+call.Body || c.end != applied ||
 		now.Sub(c.newest.time) > repeatTime {
 		return nil
 	}

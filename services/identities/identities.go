@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
@@ -30,6 +32,7 @@ type Tables interface {
 	Search(
 		ctx context.Context, f projections.SearchFilter, limit int, cursor string,
 	) (hits []projections.Hit, at []events.Position, next string, err error)
+	TurnsByID(ctx context.Context, ids []uuid.UUID) ([]audit.Turn, error)
 }
 
 // Log is the log that the tables follow.

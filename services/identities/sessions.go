@@ -114,6 +114,7 @@ func (r *Reader) Search(ctx context.Context, ask services.SearchAsk) (services.S
 		if err := r.reached(ctx, tables, ask.MinPosition); err != nil {
 			return page, err
 		}
+		page.Mode = services.SearchWords
 		page.Hits, page.Positions, page.NextCursor, err = tables.Search(ctx, ask.SearchFilter, ask.Limit, ask.Cursor)
 		return page, err
 	})

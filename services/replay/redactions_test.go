@@ -169,3 +169,45 @@ func TestAReplacedDescriptionIsNotPrinted(t *testing.T) {
 	require.Equal(t, map[string]any{"session_id": "s", "request_id": "d1", "redacted": true}, got[0].Data)
 	require.Equal(t, "stands", got[2].Data["title"])
 }
+
+// What a prune took out is not printed, wherever the prune stands, nor what repeats it later; what came later by itself
+// is. A prune that does not count hides nothing.
+func TestPrunedTextIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	turn := events.TurnID("s", "1")
+	extended := func(id, text string) *events.TurnExtended {
+		return &events.TurnExtended{TurnID: turn, SessionID: "s", ExtensionID: id, Extension: events.Extension{
+			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool","content":"` + text + `"}]`)}}
+	}
+	prune := func(id string, change func(*events.TurnPruned)) *events.TurnPruned {
+		f := &events.TurnPruned{TurnID: turn, SessionID: "s", PruneID: id, Tombstones: chain(t, w, "s"),
+			Question: events.Question{QuestionNeutral: "stays"}, Session: &events.SessionMark{},
+			Parts: []events.Part{{ID: "e1", Half: events.HalfAnswer}}}
+		if change != nil {
+			change(f)
+		}
+		return f
+	}
+	w.add(asked("s", "1", secret), answered("s", "1", secret), extended("e1", secret),
+		&events.SessionSummarized{SessionID: "s", RequestID: "m", TurnIDs: []uuid.UUID{turn}, SummaryNeutral: secret})
+	w.add(prune("wrong", func(f *events.TurnPruned) { f.Tombstones[0].Final.Seq++ }))
+	require.Contains(t, w.all(services.EventQuery{})[0].line, secret, "it does not count")
+	w.add(prune("p", nil))
+	for _, f := range []events.Fact{extended("e1", secret), asked("s", "1", "late "+secret),
+		answered("s", "1", "late "+secret), corrected("s", "0", "1", secret)} {
+		_, err := w.log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}, Salt: "late"})
+		require.NoError(t, err)
+	}
+	w.add(extended("e2", "next"), corrected("s", "1", "c", "corrected"))
+	for _, q := range []services.EventQuery{{}, {SessionID: "s"}, {To: []events.Position{{Seq: 3}}}} {
+		noSecret(t, w.all(q))
+	}
+	got := w.all(services.EventQuery{})
+	require.Len(t, got, 12)
+	require.Equal(t, map[string]any{"turn_id": turn.String(), "session_id": "s", "extension_id": "e1", "redacted": true},
+		got[2].Data)
+	require.Equal(t, "stays", got[5].Data["question_neutral"])
+	require.Contains(t, got[10].line, "next")
+	require.Contains(t, got[11].line, "corrected")
+}

@@ -31,9 +31,29 @@ func (c *searchCmd) Run(e *Env) error {
 			Cursor: c.Cursor,
 		})
 	}, func(p client.SearchPage) {
+		if p.Mode != "words" {
+			e.printErr("(%s; the index is %d events behind)", p.Mode, p.LagEvents)
+		}
 		table(e, client.HitHeading, p.Hits, client.Hit.Cells)
 		if p.NextCursor != "" {
 			e.printErr("(more: --cursor %s)", p.NextCursor)
 		}
 	})
+}
+
+type similarCmd struct {
+	Question []string `arg:"" help:"A question that may have been answered before."`
+	Identity string   `help:"Only turns of this identity."`
+	MinScore float64  `help:"Only turns that are at least that near, from 0 to 1."`
+	Limit    int      `help:"At most so many; the server lists 100 at most." default:"10"`
+	remote
+}
+
+// Run finds similar turns.
+func (c *similarCmd) Run(e *Env) error {
+	return ask(e, c.remote, func(s *client.Client) (client.SimilarPage, error) {
+		return s.Similar(e.Ctx, client.SimilarQuery{
+			Question: strings.Join(c.Question, " "), IdentityID: c.Identity, Limit: c.Limit, MinScore: c.MinScore,
+		})
+	}, func(p client.SimilarPage) { table(e, client.SimilarHeading, p.Hits, client.SimilarHit.Cells) })
 }

@@ -23,7 +23,8 @@ type Verbs struct {
 	Explain     explainCmd     `cmd:"" help:"Show what a turn was made of, and what its prompt could see."`
 	Replay      replayCmd      `cmd:"" help:"Print the log, or make a table of it."`
 	Sessions    sessionsCmd    `cmd:"" help:"List sessions, look at one, and describe it."`
-	Search      searchCmd      `cmd:"" help:"Find turns by their words."`
+	Search      searchCmd      `cmd:"" help:"Find turns by their words or their meaning."`
+	Similar     similarCmd     `cmd:"" help:"Find turns whose question is similar."`
 	Stats       statsCmd       `cmd:"" help:"Count turns over time."`
 	Summaries   summariesCmd   `cmd:"" help:"List the valid summaries of a session, or record one."`
 	Link        linkCmd        `cmd:"" help:"Link a session to an identity."`

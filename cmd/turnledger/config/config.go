@@ -51,6 +51,7 @@ type Config struct {
 	certificates         `embed:""`
 	bounds               `embed:""`
 	prompts              `embed:""`
+	indexing             `embed:""`
 	Verbose              bool `help:"Log debug lines." short:"v" env:"TURNLEDGER_VERBOSE" show:"never"`
 }
 
@@ -78,6 +79,7 @@ func (c Config) Validate() error {
 	c.certificates.validate(&no, c)
 	c.bounds.validate(&no)
 	c.prompts.validate(&no)
+	c.indexing.validate(&no)
 	s := c.RecentShadow
 	no.unless(s == "" || s == "memory" || strings.Contains(s, "://"),
 		"RECENT_SHADOW", "must be memory, or the URL of a Redis such as redis://localhost:6379")

@@ -3,7 +3,6 @@
 package indextest
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -47,7 +46,7 @@ func NewWorld(t testing.TB, store index.Store, partitions int) *World {
 func (w *World) Config() index.Config {
 	return index.Config{
 		Store: w.Store, Log: w.Log, Partitions: w.Log.Partitions(), Rules: Rules,
-		Notes:    func(context.Context) (desk.Notes, error) { return w.Notes, nil },
+		Notes:    w.Notes,
 		Embedder: embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash", Dimensions: 64}),
 	}
 }

@@ -1,7 +1,9 @@
 package indextest
 
 import (
+	"context"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/projections/viewtest"
 )
@@ -18,12 +21,13 @@ import (
 // Run runs the suite on a store, which is empty and is used by nothing else.
 func Run(t *testing.T, open func(t testing.TB) index.Store) {
 	for name, test := range map[string]func(*testing.T, *World){
-		"a turn of a linked session is found by its question until it is redacted": turnsComeAndGo,
-		"a link brings the turns before it, and an identity sees its own":           links,
-		"corrections and extensions are in the turn's place":                        versions,
-		"an embedder that is down holds up no deletion":                             withoutEmbedder,
-		"a rebuild takes vectors over":                                              rebuilt,
-		"a late write of a runner that was taken over goes with a sweep":            lateWrites,
+		"a turn of a linked session is found by its question until it is redacted":             turnsComeAndGo,
+		"a link brings the turns before it, and an identity sees its own":                      links,
+		"corrections and extensions are in the turn's place":                                   versions,
+		"an embedder that is down holds up no deletion":                                        withoutEmbedder,
+		"a rebuild takes vectors over":                                                         rebuilt,
+		"a late write of a runner that was taken over goes with a sweep":                       lateWrites,
+		"a generation that may hold what was erased is replaced once the log has forgotten it": scrubbed,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, NewWorld(t, open(t), 2)) })
 	}
@@ -168,6 +172,38 @@ func lateWrites(t *testing.T, w *World) {
 	require.Empty(t, w.Differences(t, taking))
 }
 
+func scrubbed(t *testing.T, w *World) {
+	var forgotten atomic.Uint64
+	v := w.Open(t, func(c *index.Config) {
+		c.Erased = func(_ context.Context, k int) (events.Position, error) {
+			return events.Position{Partition: k, Seq: forgotten.Load()}, nil
+		}
+	})
+	w.Feed(t, v)
+	rebuilt := make(chan struct{}, 1)
+	natstest.Run(t, index.Scrub{View: v, After: 50 * time.Millisecond, Rebuild: func(context.Context) error {
+		w.Rebuild(t, v)
+		rebuilt <- struct{}{}
+		return nil
+	}}.Run)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "what must go", "yes")...)
+	at := w.Append(t, redacted("s", "1"))
+	w.CaughtUp(t, v)
+	files, err := v.Files(t.Context(), at.Partition)
+	require.NoError(t, err)
+	require.Less(t, files.Seq, at.Seq)
+	require.Empty(t, rebuilt, "the log still holds the text")
+	forgotten.Store(at.Seq)
+	<-rebuilt
+	files, err = v.Files(t.Context(), at.Partition)
+	require.NoError(t, err)
+	require.Equal(t, at, files)
+	w.Append(t, Turn("s", "2", "what stays", "yes")...)
+	w.CaughtUp(t, v)
+	require.Empty(t, rebuilt, "once")
+}
+
 func property(t *testing.T, open func(t testing.TB) index.Store) {
 	viewtest.Checks(t, 8)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -208,4 +244,3 @@ func held(t testing.TB, w *World) map[uuid.UUID]index.Object {
 	}
 	return out
 }
-

@@ -14,6 +14,8 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"github.com/turnledger/turnledger/services/access"
 )
 
 // Config of a Login.
@@ -25,21 +27,6 @@ type Config struct {
 	// Scopes are asked for besides openid.
 	Scopes []string
 	Client *http.Client
-}
-
-// Errors of a Login.
-var (
-	// ErrIssuer: the issuer does not answer, or not as OpenID Connect says.
-	ErrIssuer = errors.New("the issuer of tokens does not answer: try again")
-	// ErrAttempt: what came back from the issuer does not belong to this attempt to sign in.
-	ErrAttempt = errors.New("this sign-in was not begun here, or has ended: begin again")
-)
-
-// Attempt is what one attempt to sign in is known by when the browser comes back.
-type Attempt struct {
-	State    string `json:"state"`
-	Nonce    string `json:"nonce"`
-	Verifier string `json:"verifier"`
 }
 
 // Login signs people in. Safe for concurrent use.
@@ -66,7 +53,7 @@ func (l *Login) discover(ctx context.Context) (*oidc.Provider, *oauth2.Config, e
 		// The provider keeps the context for later requests.
 		p, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), l.cfg.Client), l.cfg.Issuer)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", ErrIssuer, err)
+			return nil, nil, fmt.Errorf("%w: %w", access.ErrIssuer, err)
 		}
 		l.provider = p
 	}
@@ -76,21 +63,22 @@ func (l *Login) discover(ctx context.Context) (*oidc.Provider, *oauth2.Config, e
 	}, nil
 }
 
-// Begin returns the address at the issuer where somebody signs in, and what the attempt is known by.
-func (l *Login) Begin(ctx context.Context) (address string, a Attempt, err error) {
+// Begin returns the address at the issuer where somebody signs in, and what the attempt is known by. Its error is
+// access.ErrIssuer; Finish also fails with access.ErrAttempt.
+func (l *Login) Begin(ctx context.Context) (address string, a access.Attempt, err error) {
 	_, flow, err := l.discover(ctx)
 	if err != nil {
 		return "", a, err
 	}
-	a = Attempt{rand.Text(), rand.Text(), oauth2.GenerateVerifier()}
+	a = access.Attempt{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier()}
 	return flow.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), a, nil
 }
 
-// Finish exchanges the code with which the browser came back for tokens: the access token, and the ID token. Callers ask
-// their authenticator which of the two it takes.
-func (l *Login) Finish(ctx context.Context, a Attempt, state, code string) (tokens []string, err error) {
+// Finish exchanges the code with which the browser came back for tokens: the access token, and the ID token. Callers
+// ask their authenticator which of the two it takes.
+func (l *Login) Finish(ctx context.Context, a access.Attempt, state, code string) (tokens []string, err error) {
 	if a.State == "" || code == "" || subtle.ConstantTimeCompare([]byte(a.State), []byte(state)) != 1 {
-		return nil, ErrAttempt
+		return nil, access.ErrAttempt
 	}
 	provider, flow, err := l.discover(ctx)
 	if err != nil {
@@ -99,15 +87,15 @@ func (l *Login) Finish(ctx context.Context, a Attempt, state, code string) (toke
 	ctx = oidc.ClientContext(ctx, l.cfg.Client)
 	got, err := flow.Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response.StatusCode < 500 {
-		return nil, fmt.Errorf("%w: %w", ErrAttempt, err)
+		return nil, fmt.Errorf("%w: %w", access.ErrAttempt, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIssuer, err)
+		return nil, fmt.Errorf("%w: %w", access.ErrIssuer, err)
 	}
 	raw, _ := got.Extra("id_token").(string)
 	id, err := provider.Verifier(&oidc.Config{ClientID: l.cfg.ClientID}).Verify(ctx, raw)
 	if err != nil || subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(a.Nonce)) != 1 {
-		return nil, ErrAttempt
+		return nil, access.ErrAttempt
 	}
 	return []string{got.AccessToken, raw}, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/login"
 	"github.com/turnledger/turnledger/services/access/login/logintest"
 )
@@ -23,22 +24,22 @@ func TestSigningIn(t *testing.T) {
 	back := issuer.Visit(t, address)
 	require.Equal(t, a.State, back.Get("state"))
 
-	for name, attempt := range map[string]login.Attempt{
+	for name, attempt := range map[string]access.Attempt{
 		"another state":    {State: "other", Nonce: a.Nonce, Verifier: a.Verifier},
 		"no attempt":       {},
 		"another verifier": {State: a.State, Nonce: a.Nonce, Verifier: "other"},
 	} {
 		_, err := l.Finish(t.Context(), attempt, a.State, issuer.Visit(t, address).Get("code"))
-		require.ErrorIs(t, err, login.ErrAttempt, name)
+		require.ErrorIs(t, err, access.ErrAttempt, name)
 	}
-	_, err = l.Finish(t.Context(), login.Attempt{State: a.State, Nonce: "other", Verifier: a.Verifier}, a.State,
+	_, err = l.Finish(t.Context(), access.Attempt{State: a.State, Nonce: "other", Verifier: a.Verifier}, a.State,
 		issuer.Visit(t, address).Get("code"))
-	require.ErrorIs(t, err, login.ErrAttempt, "another nonce")
+	require.ErrorIs(t, err, access.ErrAttempt, "another nonce")
 	tokens, err := l.Finish(t.Context(), a, a.State, back.Get("code"))
 	require.NoError(t, err)
 	require.Len(t, tokens, 2)
 	_, err = l.Finish(t.Context(), a, a.State, back.Get("code"))
-	require.ErrorIs(t, err, login.ErrAttempt, "a code counts once")
+	require.ErrorIs(t, err, access.ErrAttempt, "a code counts once")
 }
 
 func TestAnIssuerThatIsDown(t *testing.T) {
@@ -47,7 +48,7 @@ func TestAnIssuerThatIsDown(t *testing.T) {
 	l := login.New(issuer.Login("http://127.0.0.1:1/back"))
 	issuer.Down.Store(true)
 	_, _, err := l.Begin(t.Context())
-	require.ErrorIs(t, err, login.ErrIssuer)
+	require.ErrorIs(t, err, access.ErrIssuer)
 	issuer.Down.Store(false)
 	address, a, err := l.Begin(t.Context())
 	require.NoError(t, err)
@@ -57,6 +58,6 @@ func TestAnIssuerThatIsDown(t *testing.T) {
 	back := issuer.Visit(t, address)
 	issuer.Down.Store(true)
 	_, err = l.Finish(t.Context(), a, a.State, back.Get("code"))
-	require.ErrorIs(t, err, login.ErrIssuer)
+	require.ErrorIs(t, err, access.ErrIssuer)
 	require.Equal(t, http.StatusBadGateway, issuer.Status(t))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -222,14 +223,7 @@ func TestATurnRedactedWhileTheModelWrites(t *testing.T) {
 	require.Len(t, w.standing(), 1)
 	require.Equal(t, "About false", w.standing()[0].Fact.SummaryNeutral)
 	require.Equal(t, 19, w.standing()[0].Turns)
-	n := 0
-	for e, err := range w.log.Session(w.Context(), w.session, 0, 1<<40) {
-		require.NoError(t, err)
-		if e.Type == events.TypeSessionSummarized {
-			n++
-		}
-	}
-	require.Equal(t, 1, n, "the one made of the redacted turn is not in the log")
+	require.Equal(t, 1, w.recorded(), "the one made of the redacted turn is not in the log")
 }
 
 // Old sessions are left as they are until they go on, also where the effect begins anew.
@@ -241,6 +235,67 @@ func TestOldTurnsAskForNoSummary(t *testing.T) {
 	later := func() time.Time { return time.Now().Add(2 * time.Hour) }
 	w.feed(w.handler(m, summarizer.Config{Now: later, Oldest: time.Hour}))
 	require.Zero(t, m.calls.Load())
+}
+
+// A model is given at most fifty turns a call, so that a long session is summarised in steps.
+func TestALongSessionIsSummarisedInSteps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.record(75, "")
+	m := &model{answer: says("Summary")}
+	w.feed(w.handler(m, summarizer.Config{}))
+	require.Len(t, w.standing(), 2)
+	require.Equal(t, []int{50, 65}, []int{w.standing()[0].Turns, w.standing()[1].Turns})
+	require.Equal(t, int32(2), m.calls.Load())
+}
+
+// Once a summary is void, the next one does not wait for the turn at which a longer one would have been due.
+func TestAVoidSummaryIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.handler(&model{answer: says("Summary")}, summarizer.Config{})
+	w.record(20, "")
+	w.feed(h)
+	_, err := w.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: w.turns[4]})
+	require.NoError(t, err)
+	require.Empty(t, w.standing())
+	w.record(1, "")
+	w.feed(h)
+	require.Len(t, w.standing(), 1)
+	require.Equal(t, 10, w.standing()[0].Turns)
+}
+
+// Two processes whose models write of one session at the same time make one summary, whichever is first.
+func TestTwoModelsWriteAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.record(20, "")
+	var writing, all sync.WaitGroup
+	writing.Add(2)
+	for n := range 2 {
+		m := &model{answer: func(string) (string, services.Finish, error) {
+			writing.Done()
+			writing.Wait()
+			return fmt.Sprint("Summary ", n), services.FinishStop, nil
+		}}
+		done := func(made bool) { assert.True(t, made) }
+		all.Go(func() { w.feed(w.handler(m, summarizer.Config{Done: done})) })
+	}
+	all.Wait()
+	require.Len(t, w.standing(), 1)
+	require.Equal(t, 1, w.recorded())
+}
+
+// recorded returns how many summaries the log holds.
+func (w *world) recorded() (n int) {
+	w.Helper()
+	for e, err := range w.log.Session(w.Context(), w.session, 0, 1<<40) {
+		require.NoError(w, err)
+		if e.Type == events.TypeSessionSummarized {
+			n++
+		}
+	}
+	return n
 }
 
 // Where a summary of just these turns was void once, the next one is a request of its own.

@@ -172,7 +172,7 @@ func (s *surface) turnTexts(ctx context.Context, r *http.Request, out *actView) 
 		return errNothing
 	}
 	space := room{roomOfTurns}
-	out.Texts, _ = messagesOf(t, false, &space)
+	out.Texts, _ = messagesOf(t, services.Neutral, &space)
 	for i := range out.Fields {
 		f := &out.Fields[i]
 		switch {

@@ -47,10 +47,11 @@ func (s *surface) redact() action {
 	return action{
 		path: onTurn + "/redact", needs: access.TurnsRedact, may: s.ownSession, title: "Redact a turn",
 		words: []string{
-			"The turn becomes a tombstone: its question, its answer and its metadata go, with all its corrections. Its " +
-				"ids, its times and its place stay.",
-			"From the next request on no prompt, page or search shows the texts. Then they are erased from the log, " +
-				"from the views, and from summaries that cover the turn. Branches that share the turn lose it, too.",
+			"The turn becomes a tombstone: its question, its answer and its metadata go, with all its corrections. " +
+				"Its ids, its times and its place stay.",
+			"From the next request on no prompt, page or search shows the texts. Then they are erased from the " +
+				"log, from the views, and from summaries that cover the turn. Branches that share the turn lose " +
+				"it, too.",
 			"The next page is the receipt. It shows which places have carried it out.",
 		},
 		sure: true, button: "Redact this turn", fields: []field{reasonField()}, about: s.turnTexts,
@@ -72,10 +73,10 @@ func (s *surface) correct() action {
 		path: onTurn + "/correct", needs: access.TurnsWrite, may: s.ownSession, title: "Correct a turn",
 		words: []string{
 			"A new version takes the turn's place. Prompts show the new version from the next request on.",
-			"The old version stays in the log, and the session's page shows it struck through. To take a text away for " +
-				"good, redact the turn.",
-			"A text that you leave as it is, or empty, stays. A corrected text also takes the place of the messages with " +
-				"which that half of the turn was recorded.",
+			"The old version stays in the log, and the session's page shows it struck through. To take a text away " +
+				"for good, redact the turn.",
+			"A text that you leave as it is, or empty, stays. A corrected text also takes the place of the " +
+				"messages with which that half of the turn was recorded.",
 		},
 		button: "Record the correction", about: s.turnTexts,
 		fields: []field{
@@ -134,8 +135,8 @@ func (s *surface) describe() action {
 		path: onSession + "/describe", needs: access.TurnsWrite, may: s.ownSession, title: "Describe a session",
 		words: []string{
 			"The session gets this title; an empty one takes its title away. The former title is erased from the log.",
-			"A key of the metadata with a value is set, and a key without a value is taken away. Leave the key empty to " +
-				"leave the metadata as it is.",
+			"A key of the metadata with a value is set, and a key without a value is taken away. Leave the key " +
+				"empty to leave the metadata as it is.",
 		},
 		button: "Save",
 		fields: []field{
@@ -191,7 +192,8 @@ func (s *surface) fork() action {
 		path: onTurn + "/fork", needs: access.TurnsWrite | access.ContextRead, may: s.ownSession,
 		title: "Begin a branch",
 		words: []string{
-			"A new session begins with the turns up to and with this one, which it shares. This session stays as it is.",
+			"A new session begins with the turns up to and with this one, which it shares. This session stays " +
+				"as it is.",
 			"What is redacted or erased here later goes from the branch, too.",
 		},
 		button: "Begin a branch after this turn", about: s.turnTexts,
@@ -210,13 +212,15 @@ func (s *surface) fork() action {
 
 // erasing says what an erasure does beside what it is about.
 const erasing = "From the next request on nothing shows the texts. Then they are erased from the log and from the " +
-	"views; branches lose the turns that they share. The next page is the receipt. It shows which places have carried " +
-	"it out."
+	"views; branches lose the turns that they share. The next page is the receipt. It shows which places have " +
+	"carried it out."
 
 func (s *surface) eraseSession() action {
 	return action{
 		path: onSession + "/erase", needs: access.TurnsRedact, may: s.ownSession, title: "Erase a session",
-		words:  []string{"The session is closed for ever, and all its texts go. Later writes to it are refused.", erasing},
+		words: []string{
+			"The session is closed for ever, and all its texts go. Later writes to it are refused.", erasing,
+		},
 		button: "Erase this session", sure: true, fields: []field{reasonField()},
 		do: func(ctx context.Context, r *http.Request, form url.Values) (string, error) {
 			receipt, err := s.cfg.Erasures.EraseSession(ctx, r.PathValue("session_id"), services.Erasure{
@@ -232,8 +236,8 @@ func (s *surface) eraseIdentity() action {
 		path: "/identities/{identity_id}/erase", needs: access.TurnsRedact, may: ownIdentity,
 		title: "Erase an identity",
 		words: []string{
-			"All sessions of the identity are closed for ever, also those that are linked to it later, and all their " +
-				"texts go.", erasing,
+			"All sessions of the identity are closed for ever, also those that are linked to it later, and all " +
+				"their texts go.", erasing,
 		},
 		button: "Erase this identity", sure: true, fields: []field{reasonField()},
 		do: func(ctx context.Context, r *http.Request, form url.Values) (string, error) {

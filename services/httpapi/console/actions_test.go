@@ -59,15 +59,17 @@ func TestActionsOnATurn(t *testing.T) {
 		require.Contains(t, links, `href="`+page+turn.ID.String()+"/"+verb+`"`)
 	}
 
-	to := s.act(page+turn.ID.String()+"/correct", url.Values{"answer": {"a better\r\nanswer"}, "question": {"a question"}},
-		cookie...)
+	to := s.act(page+turn.ID.String()+"/correct", url.Values{
+		"answer": {"a better\r\nanswer"}, "question": {"a question"},
+	}, cookie...)
 	corrected := s.state("a/b").Turns[1]
 	require.Contains(t, to, "#t-"+corrected.ID.String())
 	require.Equal(t, "a better\nanswer", corrected.Answer.AnswerNeutral)
 	require.Equal(t, "a question", corrected.Question.QuestionNeutral)
 	address, _, _ := strings.Cut(to, "#")
 	require.Equal(t, http.StatusOK, s.page(address, cookie[1]).status)
-	a := s.do("POST", page+turn.ID.String()+"/correct", url.Values{"answer": {"late"}, "request_id": {"other"}}, cookie...)
+	late := url.Values{"answer": {"late"}, "request_id": {"other"}}
+	a := s.do("POST", page+turn.ID.String()+"/correct", late, cookie...)
 	require.Equal(t, http.StatusConflict, a.status)
 
 	to = s.act(page+corrected.ID.String()+"/fork", nil, cookie...)
@@ -84,7 +86,8 @@ func TestActionsOnATurn(t *testing.T) {
 	require.Equal(t, conversation.Redacted, s.state("a/b").Turns[1].Status)
 	require.NotContains(t, s.page("/console/sessions/a%2Fb", cookie[1]).body, "/redact")
 	require.Contains(t, s.page("/console/log?type=turn.redacted.v1", cookie[1]).body, "ops")
-	require.Equal(t, http.StatusNotFound, s.page(page+events.TurnID("a/b", "none").String()+"/redact", cookie[1]).status)
+	none := page + events.TurnID("a/b", "none").String()
+	require.Equal(t, http.StatusNotFound, s.page(none+"/redact", cookie[1]).status)
 }
 
 func TestActionsOnASession(t *testing.T) {
@@ -151,7 +154,8 @@ func TestActionsOnViewsAndDeadLetters(t *testing.T) {
 	}
 	compared := s.do("POST", "/console/views/audit/verify", url.Values{})
 	require.Equal(t, http.StatusOK, compared.status)
-	for _, want := range []string{"300 differences", "in 7 sessions", "&lt;b&gt;missing", `href="/console/sessions/a%2Fb"`} {
+	for _, want := range []string{"300 differences", "in 7 sessions", "&lt;b&gt;missing",
+		`href="/console/sessions/a%2Fb"`} {
 		require.Contains(t, compared.body, want)
 	}
 	require.Equal(t, 200, strings.Count(compared.body, "missing"))
@@ -191,8 +195,8 @@ func TestNoActionIsTakenFromAnotherSite(t *testing.T) {
 			continue
 		}
 		posts++
-		path := strings.NewReplacer("{session_id}", "s", "{turn_id}", turn.ID.String(), "{identity_id}", "ada", "{name}",
-			"audit", "{projection}", "audit", "{position}", "0:1").Replace(route.Path)
+		path := strings.NewReplacer("{session_id}", "s", "{turn_id}", turn.ID.String(), "{identity_id}", "ada",
+			"{name}", "audit", "{projection}", "audit", "{position}", "0:1").Replace(route.Path)
 		form := url.Values{"sure": {"yes"}, "request_id": {"x"}, "reason": {"x"}, "answer": {"x"}, "query": {"x"}}
 		for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"},
 			{"Origin", "https://evil.example"}} {

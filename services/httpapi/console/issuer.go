@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/access/login"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // Login signs people in at an issuer; *login.Login implements it.
 type Login interface {
-	Begin(ctx context.Context) (address string, a login.Attempt, err error)
-	Finish(ctx context.Context, a login.Attempt, state, code string) (tokens []string, err error)
+	Begin(ctx context.Context) (address string, a access.Attempt, err error)
+	Finish(ctx context.Context, a access.Attempt, state, code string) (tokens []string, err error)
 }
 
 // Callback is the path to which an issuer sends people back.
@@ -25,14 +24,14 @@ const attemptTime = 10 * time.Minute
 
 // attempted is what the cookie of an attempt to sign in holds.
 type attempted struct {
-	login.Attempt
+	access.Attempt
 	To   string    `json:"to"`
 	From time.Time `json:"from"`
 }
 
 // attemptCookie returns the cookie of an attempt. It is Lax, since the browser comes back from another site.
 func attemptCookie(r *http.Request, value string, age time.Duration) *http.Cookie {
-	c := newCookie(r, value, age)
+	c := newCookie(r, value, age) //nolint:gosec // Secure wherever the browser speaks HTTPS
 	c.Name += "-login"
 	c.SameSite = http.SameSiteLaxMode
 	return c
@@ -57,7 +56,7 @@ func (s *surface) fromIssuer(w http.ResponseWriter, r *http.Request) error {
 	found := r.CookiesNamed(attemptCookie(r, "", 0).Name)
 	http.SetCookie(w, attemptCookie(r, "", -time.Second))
 	if len(found) != 1 || !s.seal.open(loginPurpose, found[0].Value, &a) || s.cfg.Now().Sub(a.From) > attemptTime {
-		return login.ErrAttempt
+		return access.ErrAttempt
 	}
 	query := r.URL.Query()
 	tokens, err := s.cfg.Login.Finish(r.Context(), a.Attempt, query.Get("state"), query.Get("code"))

@@ -38,8 +38,8 @@ func (s *surface) rebuild() action {
 	return action{
 		path: onView + "/rebuild", needs: access.Admin, title: "Rebuild a view",
 		words: []string{
-			"The view is filled anew from the log, beside the one that is served. Readers notice nothing until the new " +
-				"one has caught up and takes the place of the old one.",
+			"The view is filled anew from the log, beside the one that is served. Readers notice nothing until the " +
+				"new one has caught up and takes the place of the old one.",
 			"It can be broken off at any time; then the view is served as it was. The page Views shows how far it is.",
 		},
 		button: "Begin the rebuild",

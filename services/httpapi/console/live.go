@@ -21,8 +21,8 @@ const (
 	liveTime     = 5 * time.Minute
 )
 
-// live tells a page that the log has news for it: an event "news" with a position, and no text. The page then fetches
-// itself again. An event "ended" says that the caller may not read any more.
+// live streams news for a page: an event "news" for what the log has recorded, with a position and no text. The page
+// then fetches itself again. An event "ended" says that the caller may not read any more.
 func (s *surface) live(w http.ResponseWriter, r *http.Request) error {
 	q, err := liveQuery(r)
 	if err != nil {

@@ -82,6 +82,9 @@ var needs = map[string]need{
 // acts matches pages of actions that read nothing of their session where the caller may not.
 var acts = regexp.MustCompile("/(describe|reset|erase|redact|correct)$")
 
+// whose matches the paths that name a session or an identity.
+var whose = regexp.MustCompile("{(session|identity)_id}")
+
 // TestTheMatrixOfAuthorisation opens every page with each set of scopes, by a key for all and by a bound one, on a
 // session of its own, another's, an anonymous one and one that does not exist.
 func TestTheMatrixOfAuthorisation(t *testing.T) {
@@ -125,7 +128,8 @@ func TestTheMatrixOfAuthorisation(t *testing.T) {
 					if identity == "" {
 						identity = "nobody"
 					}
-					path := strings.NewReplacer("{identity_id}", identity, "{name}", "audit", "{projection}", "audit", "{session_id}", id, "{position}", positions[session],
+					path := strings.NewReplacer("{identity_id}", identity, "{name}", "audit", "{projection}",
+						"audit", "{session_id}", id, "{position}", positions[session],
 						"{turn_id}", events.TurnID(id, "r").String()).Replace(route.Path)
 					var form url.Values
 					if route.Method == http.MethodPost {
@@ -133,7 +137,7 @@ func TestTheMatrixOfAuthorisation(t *testing.T) {
 					}
 					a := s.do(route.Method, path, form, "Cookie", cookie)
 					what := fmt.Sprintf("%s with %v, %s, %s session: %d", pattern, set.Names(), who, session, a.status)
-					named := strings.Contains(route.Path, "{session_id}") || strings.Contains(route.Path, "{identity_id}")
+					named := whose.MatchString(route.Path)
 					read := needs[pattern].all&follows == 0 || strings.Contains(route.Path, "{turn_id}")
 					switch {
 					case set&want.all != want.all, want.any != 0 && set&want.any == 0:

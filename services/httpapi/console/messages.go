@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 // room is what is left of a page for texts, in bytes of HTML.
@@ -84,7 +85,8 @@ type chatMessage struct {
 
 // messagesOf returns the messages of a turn, with each tool's result in its call. rest reports whether some are left
 // out since the page is full.
-func messagesOf(t *conversation.Turn, translated bool, r *room) (list []message, rest bool) {
+func messagesOf(t *conversation.Turn, in services.Language, r *room) (list []message, rest bool) {
+	translated := in == services.Translated
 	var all []chatMessage
 	if q := t.Question; q != nil {
 		text := textIn(q.QuestionNeutral, q.QuestionTranslated, translated)
@@ -130,11 +132,11 @@ func messagesOf(t *conversation.Turn, translated bool, r *room) (list []message,
 }
 
 // textIn returns the translated text if it is wanted and there is one.
-func textIn(neutral, translation string, translated bool) string {
+func textIn(text, translation string, translated bool) string {
 	if translated && translation != "" {
 		return translation
 	}
-	return neutral
+	return text
 }
 
 // half adds the messages of a half of a turn, or its text where it has none. Messages are in the neutral language, so

@@ -91,7 +91,9 @@ func messageOf(form url.Values) (m services.ChatMessage, err error) {
 		ThreadID: form.Get(threadField), RequestID: form.Get(requestField), UserID: form.Get("identity_id"),
 		Content: strings.ReplaceAll(form.Get(contentField), "\r\n", "\n"),
 	}
-	for name, id := range map[string]string{threadField: m.ThreadID, requestField: m.RequestID, "identity_id": m.UserID} {
+	for name, id := range map[string]string{
+		threadField: m.ThreadID, requestField: m.RequestID, "identity_id": m.UserID,
+	} {
 		if id != "" && events.ValidID(id) != nil {
 			return m, invalid(name, events.ErrID.Error())
 		}

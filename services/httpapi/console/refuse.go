@@ -11,7 +11,6 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/access/login"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -29,8 +28,8 @@ var statuses = []struct {
 	{access.ErrKeyEnded, http.StatusUnauthorized, "The key has expired or was revoked."},
 	{access.ErrTokenEnded, http.StatusUnauthorized, "The token has expired."},
 	{access.ErrUnauthenticated, http.StatusUnauthorized, ""},
-	{login.ErrAttempt, http.StatusBadRequest, ""},
-	{login.ErrIssuer, http.StatusServiceUnavailable, ""},
+	{access.ErrAttempt, http.StatusBadRequest, ""},
+	{access.ErrIssuer, http.StatusServiceUnavailable, ""},
 	{access.ErrNoKeys, http.StatusServiceUnavailable, ""},
 	{wire.ErrForeign, http.StatusForbidden, ""},
 	{wire.ErrNoScope, http.StatusForbidden, ""},
@@ -50,8 +49,8 @@ var statuses = []struct {
 	{projections.ErrNotFed, http.StatusConflict, "Another process feeds the view: act there."},
 	{projections.ErrNoRebuild, http.StatusConflict, "No rebuild of the view runs in this process."},
 	{projections.ErrRebuilding, http.StatusConflict, "A rebuild of the view is under way."},
-	{services.ErrModelFailed, http.StatusBadGateway, "The model did not answer. The question is recorded, and its turn " +
-		"stays pending."},
+	{services.ErrModelFailed, http.StatusBadGateway, "The model did not answer. The question is recorded, and its " +
+		"turn stays pending."},
 	{services.ErrBusy, http.StatusServiceUnavailable, "The session is too busy: try again."},
 	{conversation.ErrInvalid, http.StatusUnprocessableEntity, "Something in the address or the form is not valid."},
 	{wire.ErrOverloaded, http.StatusServiceUnavailable, "Too many requests are under way: try again."},

@@ -103,7 +103,8 @@ func (s *surface) nav(caller access.Caller, at string) (list []entry) {
 		{"Keys", "/keys", access.Admin, false},
 		{"Statistics", "/stats", access.EventsRead | access.Admin, false},
 	} {
-		if n.path == "/playground" && s.cfg.Chat == nil || s.cfg.Auth != nil && (caller.Scopes&n.scopes == 0 || caller.IdentityID != "" && !n.bound) {
+		refused := caller.Scopes&n.scopes == 0 || caller.IdentityID != "" && !n.bound
+		if n.path == "/playground" && s.cfg.Chat == nil || s.cfg.Auth != nil && refused {
 			continue
 		}
 		here := at == root+n.path || n.path == "/" && strings.HasPrefix(at, root+"/sessions/")

@@ -48,8 +48,8 @@ func (s *surface) search(ctx context.Context, r *http.Request) (view, error) {
 	}
 	caller := wire.CallOf(ctx).Caller
 	out := searchView{
-		Query: form.Get("query"), In: form.Get("in"), Identity: form.Get("identity_id"), Session: form.Get("session_id"),
-		Since: form.Get("since"), Until: form.Get("until"), Bound: caller.IdentityID,
+		Query: form.Get("query"), In: form.Get("in"), Identity: form.Get("identity_id"),
+		Session: form.Get("session_id"), Since: form.Get("since"), Until: form.Get("until"), Bound: caller.IdentityID,
 	}
 	f, err := out.filter()
 	if err != nil {

@@ -126,8 +126,9 @@ func (s *surface) conversation(ctx context.Context, r *http.Request, id string) 
 	query := r.URL.Query()
 	p := &sessionPage{
 		acts: func(session string, t *conversation.Turn) []link { return s.turnActions(ctx, session, t) },
-		s:    s, reading: reading, href: sessionHref(id), translated: query.Get("language") == "translated", query: query,
-		room: room{roomOfTurns}, log: s.allows(ctx, access.EventsRead) && s.cfg.Events != nil,
+		s:    s, reading: reading, href: sessionHref(id), query: query,
+		translated: query.Get("language") == "translated",
+		room:       room{roomOfTurns}, log: s.allows(ctx, access.EventsRead) && s.cfg.Events != nil,
 	}
 	out := p.head(id)
 	out.Actions = s.sessionActions(ctx, id, out.Identity)
@@ -255,6 +256,14 @@ func (p *sessionPage) isBoundary(earlier, later chain) bool {
 	return b != 0 && earlier[0].Place <= b && later[0].Place > b
 }
 
+// language returns the language of the page's texts.
+func (p *sessionPage) language() services.Language {
+	if p.translated {
+		return services.Translated
+	}
+	return services.Neutral
+}
+
 // rows returns the versions of a turn.
 func (p *sessionPage) rows(c chain, boundary bool) (list []turnRow) {
 	for i, t := range c {
@@ -277,7 +286,7 @@ func (p *sessionPage) rows(c chain, boundary bool) (list []turnRow) {
 			row.Origin = &link{of, sessionHref(of)}
 			p.room.left -= 2 * len(row.Origin.Href)
 		}
-		row.Messages, row.Rest = messagesOf(t, p.translated, &p.room)
+		row.Messages, row.Rest = messagesOf(t, p.language(), &p.room)
 		for _, m := range p.reading.State.Standing() {
 			if m.Through == t.ID && m.Fact != nil {
 				text := textIn(m.Fact.SummaryNeutral, m.Fact.SummaryTranslated, p.translated)

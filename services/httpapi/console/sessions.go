@@ -17,8 +17,12 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// sessionsOnPage is how many sessions a page lists.
-const sessionsOnPage = 50
+// sessionsOnPage is how many sessions a page lists. A page of those with pending turns has those of one such list, and
+// looks through mostLists for the first.
+const (
+	sessionsOnPage = 50
+	mostLists      = 20
+)
 
 // sessionFilter is what a list was asked for, as the form has it.
 type sessionFilter struct{ Identity, Pending, Since, Until, Title, Key, Value, Cursor string }
@@ -103,20 +107,25 @@ func (s *surface) listing(ctx context.Context, f sessionFilter) (view, error) {
 	if s.cfg.Lists == nil {
 		return out, projections.ErrUnavailable
 	}
-	page, err := s.cfg.Lists.Sessions(ctx, ask)
-	if err != nil {
-		return out, acrossError(err)
-	}
-	for _, one := range page.Sessions {
-		if f.Pending == "pending" && one.Pending == 0 {
-			continue
+	for range mostLists {
+		page, err := s.cfg.Lists.Sessions(ctx, ask)
+		if err != nil {
+			return out, acrossError(err)
 		}
-		shown.Sessions = append(shown.Sessions, sessionRow{
-			one, sessionHref(one.SessionID), one.Description().Title, one.Finalized + one.Pending,
-		})
+		for _, one := range page.Sessions {
+			if f.Pending == "pending" && one.Pending == 0 {
+				continue
+			}
+			shown.Sessions = append(shown.Sessions, sessionRow{
+				one, sessionHref(one.SessionID), one.Description().Title, one.Finalized + one.Pending,
+			})
+		}
+		if ask.Cursor = page.NextCursor; ask.Cursor == "" || len(shown.Sessions) > 0 {
+			break
+		}
 	}
-	if page.NextCursor != "" {
-		shown.Next, shown.Cursor = root+"/"+f.query(page.NextCursor), page.NextCursor
+	if ask.Cursor != "" {
+		shown.Next, shown.Cursor = root+"/"+f.query(ask.Cursor), ask.Cursor
 	}
 	return out, nil
 }

@@ -89,7 +89,8 @@ func TestHostileTextsOfTheListAreText(t *testing.T) {
 		short := text[:min(len(text), 200)]
 		s.lists.page = services.SessionPage{NextCursor: "c", Sessions: []projections.ListedSession{
 			listed("id"+short, "of "+short, short, short)}}
-		a := s.do("POST", "/console/", url.Values{"title": {short}, "identity_id": {short}, "key": {short}, "value": {short}})
+		a := s.do("POST", "/console/", url.Values{"title": {short}, "identity_id": {short}, "key": {short},
+			"value": {short}})
 		if strings.ContainsFunc(short, unicode.IsControl) {
 			require.Equal(t, http.StatusUnprocessableEntity, a.status)
 		} else {

@@ -34,7 +34,9 @@ func (a *surface) across() {
 		byEither("list-sessions", "GET /sessions", "List sessions, the one that was active last first"))
 	call(a, a.querySessions, byEither("query-sessions", "POST /sessions/query",
 		"List sessions, also by title and metadata", unread, tooBig))
-	call(a, a.search, byEither("search", "POST /search", "Find turns by their words", unread, tooBig))
+	call(a, a.search, byEither("search", "POST /search", "Find turns by their words or their meaning", unread, tooBig))
+	call(a, a.similar, byEither("similar", "POST /similar",
+		"Find finalized turns whose question is near in meaning: have we answered this before?", unread, tooBig))
 	call(a, a.stats, op("get-stats", 0, "GET /stats", "Count turns over time").
 		any(access.EventsRead|access.Admin))
 }
@@ -121,7 +123,7 @@ func (a *surface) sessions(ctx context.Context, ask services.SessionsAsk) (out s
 // acrossError returns an error of a read of the tables as the caller is told of it.
 func acrossError(err error) error {
 	if errors.Is(err, conversation.ErrInvalid) || errors.Is(err, services.ErrPositionNotReached) ||
-		errors.Is(err, services.ErrBehind) {
+		errors.Is(err, services.ErrBehind) || errors.Is(err, services.ErrIndex) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", projections.ErrUnavailable, err)
@@ -224,117 +226,4 @@ func newBucketJSON(c *projections.Counts) bucketJSON {
 		c.Start, c.By, c.Started, c.Finalized, c.Redacted, c.Corrected, c.Pending, c.Sessions, c.Identities,
 		c.AnswerP50, c.AnswerP95,
 	}
-}
-
-type searchIn struct {
-	MinPosition positions `query:"min_position" doc:"The answer is at least that new"`
-	Body        searchQuery
-}
-
-type searchQuery struct {
-	Query      string   `json:"query" doc:"Words; all must be in one half of a turn. Phrases in quotation marks; -word leaves out"`
-	Mode       string   `json:"mode,omitempty" enum:"words,meaning,hybrid" doc:"words, or what the server has"`
-	In         string   `json:"in,omitempty" enum:"question,answer,both" doc:"both by default"`
-	IdentityID id       `json:"identity_id,omitempty" doc:"Turns of its sessions; left out: all, which needs events:read"`
-	SessionID  id       `json:"session_id,omitempty" doc:"Turns of this session"`
-	Since      moment   `json:"since,omitzero" doc:"Turns that started at or after that time"`
-	Until      moment   `json:"until,omitzero" doc:"Turns that started before that time"`
-	Language   string   `json:"language,omitempty" enum:"neutral,translated" doc:"Both if left out"`
-	Limit      count    `json:"limit,omitempty" doc:"At most so many hits; 10 by default, clamped to 100"`
-	MinScore   *float64 `json:"min_score,omitempty" doc:"Hits with at least that score"`
-	Cursor     string   `json:"cursor,omitempty" doc:"next_cursor of the page before"`
-}
-
-type searchJSON struct {
-	Hits       []hitJSON `json:"hits" nullable:"false" doc:"The best first among the newest 200 matching turns, then among the 200 before them, and so on"`
-	Mode       string    `json:"mode" enum:"words,meaning,hybrid"`
-	Position   string    `json:"position" doc:"One of each partition: what was searched" example:"0:42,1:17"`
-	LagEvents  uint64    `json:"lag_events" doc:"0 with words"`
-	NextCursor *string   `json:"next_cursor" doc:"For the next page, which may be empty; null at the end"`
-}
-
-type hitJSON struct {
-	SessionID  string          `json:"session_id"`
-	TurnID     uuid.UUID       `json:"turn_id"`
-	IdentityID string          `json:"identity_id"`
-	Half       string          `json:"half" enum:"question,answer" doc:"The one that matches better"`
-	CreatedAt  time.Time       `json:"created_at"`
-	Position   events.Position `json:"position" doc:"Of the turn's start"`
-	Score      float64         `json:"score" doc:"Between 0 and 1; depends on nothing but the query and the text"`
-	Snippet    string          `json:"snippet" doc:"The text around the match, at most 200 characters"`
-}
-
-// Bounds of a page of hits.
-const (
-	defaultHits = 10
-	maxHits     = 100
-)
-
-// search finds turns by their words.
-func (a *surface) search(ctx context.Context, in *searchIn) (out searchJSON, err error) {
-	identity, err := reach.Across(wire.CallOf(ctx).Caller, in.Body.IdentityID.text())
-	if err != nil {
-		return out, err
-	}
-	f, err := searchFilter(&in.Body)
-	if err != nil {
-		return out, err
-	}
-	f.IdentityID = identity
-	if mode := in.Body.Mode; mode == "meaning" || mode == "hybrid" {
-		return out, newProblem(indexUnavailable, "no index of meanings is configured: search with mode words")
-	}
-	if a.cfg.Search == nil {
-		return out, projections.ErrUnavailable
-	}
-	limit := defaultHits
-	if in.Body.Limit > 0 {
-		limit = min(int(in.Body.Limit), maxHits)
-	}
-	page, err := a.cfg.Search.Search(ctx, services.SearchAsk{
-		SearchFilter: f, Limit: limit, Cursor: in.Body.Cursor, MinPosition: in.MinPosition,
-	})
-	if err != nil {
-		return out, acrossError(err)
-	}
-	noteTurns(ctx, len(page.Hits))
-	return searchJSON{
-		mapped(page.Hits, newHitJSON), "words", events.NewCursor(page.Positions...).String(), 0,
-		optional(&page.NextCursor),
-	}, nil
-}
-
-func searchFilter(q *searchQuery) (f projections.SearchFilter, err error) {
-	f = projections.SearchFilter{
-		Query: q.Query, Language: q.Language, SessionID: q.SessionID.text(),
-		Period: projections.Period{Since: q.Since.Time, Until: q.Until.Time},
-	}
-	if q.MinScore != nil {
-		f.MinScore = *q.MinScore
-	}
-	if q.Query == "" {
-		return f, invalid("query", "must have a word to search for")
-	}
-	switch q.In {
-	case "", "both":
-	case string(projections.QuestionHalf), string(projections.AnswerHalf):
-		f.In = projections.Half(q.In)
-	default:
-		return f, invalid("in", "must be question, answer or both")
-	}
-	switch q.Mode {
-	case "", "words", "meaning", "hybrid":
-	default:
-		return f, invalid("mode", "must be words, meaning or hybrid")
-	}
-	switch q.Language {
-	case "", "neutral", "translated":
-	default:
-		return f, invalid("language", "must be neutral or translated")
-	}
-	return f, nil
-}
-
-func newHitJSON(h *projections.Hit) hitJSON {
-	return hitJSON{h.SessionID, h.TurnID, h.IdentityID, string(h.Half), h.CreatedAt, h.Position, h.Score, h.Snippet}
 }

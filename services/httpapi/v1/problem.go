@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
@@ -240,6 +241,12 @@ var problemTable = []struct {
 	{is(projections.ErrNotYet), auditUnavailable, "what is too old stays for now: the audit is being rebuilt or " +
 		"verified, or has not applied it yet, or the memory outside has not deleted it (turnledger projections " +
 		"list); it is tried again each minute"},
+	{is(services.ErrNoIndex), indexUnavailable, ""},
+	{is(index.ErrModel), indexUnavailable, ""},
+	{is(index.ErrEmbedder), indexUnavailable, "the embeddings endpoint does not answer: look at TURNLEDGER_EMBED_URL, " +
+		"or search with mode words"},
+	{is(services.ErrIndex), indexUnavailable, "the index does not answer: turnledger projections list shows how it " +
+		"stands; search with mode words, or try again"},
 	{is(projections.ErrOutdated), auditUnavailable, "the audit tables lack what this call needs, since an earlier " +
 		"version has filled them, or another TURNLEDGER_SEARCH_CONFIG: run turnledger projections rebuild audit"},
 	// The audit is the only view whose store answers requests directly.

@@ -171,7 +171,9 @@ type Config struct {
 	// Counts is nil where no Postgres is configured.
 	Counts services.TurnCounter
 	// Search is nil where no Postgres is configured.
-	Search      services.Searcher
+	Search services.Searcher
+	// Similar is nil where no index is configured.
+	Similar     services.SimilarTurns
 	Projections services.ProjectionReader
 	// Chat is nil if no model is configured.
 	Chat services.Chat

@@ -28,8 +28,8 @@ func tell(t testing.TB, p *stack.Process) {
 		"metadata": map[string]any{"folder": "crime"}})
 	p.Must(t, http.StatusCreated, http.MethodPost, path+"/summaries", map[string]any{"request_id": "m",
 		"through_turn_id": first, "summary_neutral": "Somebody asked about the garden."})
-	p.Must(t, http.StatusCreated, http.MethodPost, path+"/fork", map[string]any{"request_id": "f", "session_id": "branch",
-		"turn_id": first})
+	p.Must(t, http.StatusCreated, http.MethodPost, path+"/fork", map[string]any{"request_id": "f",
+		"session_id": "branch", "turn_id": first})
 	p.Must(t, http.StatusOK, http.MethodPost, path+"/turns/"+gone+"/redact", map[string]any{"reason": "an address"})
 	second := p.RecordTurn(t, told, "r4", "Which roses?", "Red ones.")
 	p.Must(t, http.StatusOK, http.MethodPost, path+"/turns/"+second+"/correct",
@@ -111,7 +111,9 @@ func (w *window) byKeyboard(where string) {
 	w.eval(`(window.reached = new Set(), window.plain = [], `+controls+`.length)`, &all)
 	const look = `(() => { const e = document.activeElement; if (e === document.body) return true;
 		reached.add(e);
-		const s = getComputedStyle(e); if (s.outlineStyle === "none" && s.outlineWidth === "0px") plain.push(e.outerHTML); return false })()`
+		const s = getComputedStyle(e); 
+		if (s.outlineStyle === "none" && s.outlineWidth === "0px") plain.push(e.outerHTML);
+		return false })()`
 	const stops = 8 // a time has so many, one for each of its parts
 	for range stops * all {
 		around := false
@@ -193,8 +195,8 @@ func TestSigningIn(t *testing.T) {
 	w.visit("/console/keys", http.StatusUnauthorized)
 }
 
-// At an issuer on another site: the browser comes back signed in, on the page that was asked for, although the cookie is
-// Strict.
+// At an issuer on another site: the browser comes back signed in, on the page that was asked for, although the cookie
+// is Strict.
 func TestSigningInAtAnIssuer(t *testing.T) {
 	t.Parallel()
 	program(t)

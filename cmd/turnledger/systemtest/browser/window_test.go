@@ -48,7 +48,7 @@ func open(t testing.TB, origin string) *window {
 	t.Helper()
 	ctx, end := chromedp.NewContext(browser.start(t), chromedp.WithNewBrowserContext())
 	t.Cleanup(end)
-	return newWindow(t, ctx, origin)
+	return newWindow(ctx, t, origin)
 }
 
 // another opens a second tab with the same cookies.
@@ -56,10 +56,10 @@ func (w *window) another() *window {
 	w.t.Helper()
 	ctx, end := chromedp.NewContext(w.ctx)
 	w.t.Cleanup(end)
-	return newWindow(w.t, ctx, w.origin)
+	return newWindow(ctx, w.t, w.origin)
 }
 
-func newWindow(t testing.TB, ctx context.Context, origin string) *window {
+func newWindow(ctx context.Context, t testing.TB, origin string) *window {
 	t.Helper()
 	w := &window{t: t, ctx: ctx, origin: origin}
 	require.NoError(t, chromedp.Listen(ctx, w.note))
@@ -263,7 +263,8 @@ func (w *window) barriers(where string) {
 	require.NoError(w.t, err, "axe-core is not there: make deps installs it")
 	var found []string
 	w.json(source+`;axe.run(document).then(r => JSON.stringify(r.violations.flatMap(v => v.nodes.map(n =>
-		v.id + ": " + v.help + " at " + n.target.join(" ") + ": " + (n.any[0] || n.all[0] || n.none[0] || {}).message))))`,
+		v.id + ": " + v.help + " at " + n.target.join(" ") + ": " +
+		(n.any[0] || n.all[0] || n.none[0] || {}).message))))`,
 		&found)
 	assert.Empty(w.t, found, where)
 }
@@ -274,7 +275,7 @@ func (w *window) fits(where string) {
 	var widest []string
 	w.eval(`document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("body *")]
 		.filter(e => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 5)
-		.map(e => e.tagName + "." + e.className + "#" + e.id + " " + Math.round(e.getBoundingClientRect().right))`, &widest)
+		.map(e => [e.tagName, e.className, e.id, Math.round(e.getBoundingClientRect().right)].join(" "))`, &widest)
 	assert.Empty(w.t, widest, "%s is wider than its window", where)
 }
 

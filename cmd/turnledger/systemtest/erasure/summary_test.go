@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
 )
 
@@ -179,19 +180,26 @@ func (r *summaryRace) stands(p *stack.Process) bool {
 	return ok && len(counts) > 0
 }
 
-// A model summarises each session once, however many processes ask it and though one is killed meanwhile. The
-// summary is shown no more after a redaction.
+// A model summarises each session once, though all processes that ask it are killed while it writes, and another one asks
+// it again. The summary is shown no more after a redaction.
 func TestAModelSummarisesEachSessionOnce(t *testing.T) {
 	t.Parallel()
 	const sessions = 6
-	model := modeltest.New(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "SECRET of the model"} })
-	asks := []string{"TURNLEDGER_SUMMARY_URL=" + model.URL + "/v1", "TURNLEDGER_SUMMARY_NAME=small"}
+	answers := make(chan struct{})
+	model := modeltest.New(t, func([]string) modeltest.Answer {
+		return modeltest.Answer{Text: "SECRET of the model", Hold: answers}
+	})
+	const four = "TURNLEDGER_PARTITIONS=4"
 	nats, dir := stack.FreeAddress(t), stack.DataDir(t)
-	first := stack.Start(t, append(stack.ServeNATS(nats), asks...), "serve", "--roles", "api,context,eraser",
+	first := stack.Start(t, append(stack.ServeNATS(nats), four), "serve", "--roles", "api,context,eraser",
 		"--data-dir", dir)
+	ask := func() *stack.Process {
+		return stack.Start(t, append(stack.JoinNATS(nats), four, "TURNLEDGER_SUMMARY_URL="+model.URL+"/v1",
+			"TURNLEDGER_SUMMARY_NAME=small"), "serve", "--roles", "api")
+	}
 	var others []*stack.Process
 	for range 3 {
-		others = append(others, stack.Start(t, append(stack.JoinNATS(nats), asks...), "serve", "--roles", "api"))
+		others = append(others, ask())
 	}
 	var turn string
 	for i := range 20 {
@@ -202,13 +210,28 @@ func TestAModelSummarisesEachSessionOnce(t *testing.T) {
 			}
 		}
 	}
-	others[0].Kill(t)
+	partitions := map[int]bool{}
+	for s := range sessions {
+		partitions[events.Partition(fmt.Sprint("s-", s), 4)] = true
+	}
+	for range partitions {
+		<-model.Asked // each waits for its first answer
+	}
+	for _, p := range others {
+		p.Kill(t)
+	}
+	close(answers)
+	last := ask()
 	listed := func(session string) []any {
 		return first.Get(t, stack.SessionPath(session)+"/summaries")["summaries"].([]any)
 	}
 	for s := range sessions {
 		require.Eventually(t, func() bool { return len(listed(fmt.Sprint("s-", s))) > 0 }, time.Minute,
 			50*time.Millisecond)
+	}
+	last.WaitCaughtUp(t, "summaries")
+	require.Greater(t, len(partitions)+len(model.Asked), sessions, "some were asked for again")
+	for s := range sessions {
 		got := listed(fmt.Sprint("s-", s))
 		require.Len(t, got, 1)
 		require.InDelta(t, 10, got[0].(map[string]any)["turns"], 0)

@@ -108,7 +108,7 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 			`">It is me</a>`))
 		return
 	}
-	http.Redirect(w, r, address, http.StatusFound)
+	http.Redirect(w, r, address, http.StatusFound) //nolint:gosec // a test sends the browser where it likes
 }
 
 // token exchanges a code, once, for an access token and an ID token.
@@ -149,9 +149,7 @@ func (i *Issuer) sign(audience, nonce string) string {
 func (i *Issuer) Visit(t testing.TB, address string) url.Values {
 	t.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Get(address)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
+	resp := get(t, client, address)
 	to, err := resp.Location()
 	require.NoError(t, err)
 	return to.Query()
@@ -160,8 +158,15 @@ func (i *Issuer) Visit(t testing.TB, address string) url.Values {
 // Status returns how the issuer answers.
 func (i *Issuer) Status(t testing.TB) int {
 	t.Helper()
-	resp, err := http.Get(i.URL + "/keys")
+	return get(t, http.DefaultClient, i.URL+"/keys").StatusCode
+}
+
+func get(t testing.TB, client *http.Client, address string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	require.NoError(t, err)
+	resp, err := client.Do(r)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	return resp.StatusCode
+	return resp
 }

@@ -29,6 +29,8 @@ type Document struct {
 	t testing.TB
 	// schemas of answers, by method and path. Nil: no document was named.
 	schemas map[string]*jsonschema.Schema
+	// events are the schemas of the events of streams, by type.
+	events map[string]*jsonschema.Schema
 	// Checked counts the answers that were held against the document.
 	Checked atomic.Int64
 }
@@ -41,34 +43,42 @@ func Read(t testing.TB, path string) *Document {
 		t.Logf("%s names no document: answers are not held against it", Variable)
 		return d
 	}
-	var err error
-	d.schemas, err = compiled(path)
+	both, err := compiled(path)
+	d.schemas, d.events = both.answers, both.events
 	require.NoError(t, err)
 	return d
 }
 
-// compile compiles the schemas of answers.
-func compile(path string) (map[string]*jsonschema.Schema, error) {
+// schemas of answers, by method and path, and of the events of streams, by type.
+type schemas struct{ answers, events map[string]*jsonschema.Schema }
+
+// compile compiles the schemas of answers and events.
+func compile(path string) (schemas, error) {
+	none := schemas{}
 	file, err := os.Open(path) //nolint:gosec // the tester names it
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	defer func() { _ = file.Close() }()
 	doc, err := jsonschema.UnmarshalJSON(file)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	emptyLists(doc)
+	noUser(doc)
 	older(doc)
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	const name = "official.json"
 	if err := c.AddResource(name, doc); err != nil {
-		return nil, err
+		return none, err
 	}
 	out := map[string]*jsonschema.Schema{}
 	for path, item := range member(doc, "paths").(map[string]any) {
 		for method, call := range item.(map[string]any) {
+			if strings.Contains(path, "?") { // another version of a call
+				continue
+			}
 			if member(call, "responses", "200", "content", "application/json", "schema") == nil {
 				continue
 			}
@@ -76,25 +86,44 @@ func compile(path string) (map[string]*jsonschema.Schema, error) {
 			pointer := "/paths/" + escaped + "/" + method + "/responses/200/content/application~1json/schema"
 			s, err := c.Compile(name + "#" + (&url.URL{Path: pointer}).EscapedPath())
 			if err != nil {
-				return nil, err
+				return none, err
 			}
 			out[strings.ToUpper(method)+" "+path] = s
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New("the document has no answers")
+		return none, errors.New("the document has no answers")
+	}
+	events, err := compileEvents(c, name, doc)
+	return schemas{out, events}, err
+}
+
+// compileEvents compiles the schemas of the events of streams. Those of the beta have the same types.
+func compileEvents(c *jsonschema.Compiler, name string, doc any) (map[string]*jsonschema.Schema, error) {
+	out := map[string]*jsonschema.Schema{}
+	all, _ := member(doc, "components", "schemas").(map[string]any)
+	for schema, described := range all {
+		types, _ := member(described, "properties", "type", "enum").([]any)
+		if !strings.HasSuffix(schema, "Event") || strings.HasPrefix(schema, "Beta") || len(types) != 1 {
+			continue
+		}
+		compiled, err := c.Compile(name + "#/components/schemas/" + schema)
+		if err != nil {
+			return nil, err
+		}
+		out[types[0].(string)] = compiled
 	}
 	return out, nil
 }
 
 // compiled compiles the document once.
-var compiled = func() func(string) (map[string]*jsonschema.Schema, error) {
+var compiled = func() func(string) (schemas, error) {
 	var once sync.Once
-	var schemas map[string]*jsonschema.Schema
+	var found schemas
 	var err error
-	return func(path string) (map[string]*jsonschema.Schema, error) {
-		once.Do(func() { schemas, err = compile(path) })
-		return schemas, err
+	return func(path string) (schemas, error) {
+		once.Do(func() { found, err = compile(path) })
+		return found, err
 	}
 }()
 
@@ -124,6 +153,14 @@ func emptyLists(doc any) {
 				properties[id] = map[string]any{"type": []any{"string", "null"}}
 			}
 		}
+	}
+}
+
+// noUser lets responses have no user: OpenAI's own have null there.
+func noUser(doc any) {
+	properties, _ := member(doc, "components", "schemas", "ModelResponseProperties", "properties").(map[string]any)
+	if properties != nil {
+		properties["user"] = map[string]any{"type": []any{"string", "null"}}
 	}
 }
 
@@ -182,15 +219,33 @@ func (d *Document) Holding(next http.Handler) http.Handler {
 }
 
 func (d *Document) hold(r *http.Request, s *jsonschema.Schema, kept *httptest.ResponseRecorder) {
-	if kept.Code != http.StatusOK || !strings.HasPrefix(kept.Header().Get("Content-Type"), "application/json") {
-		return
+	kind := kept.Header().Get("Content-Type")
+	switch {
+	case kept.Code != http.StatusOK:
+	case strings.HasPrefix(kind, "application/json"):
+		d.holdJSON(r, s, kept.Body.Bytes())
+	case kind == "text/event-stream":
+		for line := range strings.Lines(kept.Body.String()) {
+			if data, is := strings.CutPrefix(line, "data: "); is {
+				v, _ := jsonschema.UnmarshalJSON(strings.NewReader(data))
+				kind, _ := member(v, "type").(string)
+				if d.events[kind] == nil {
+					d.t.Errorf("%s %s: the official document has no event %q", r.Method, r.URL.Path, kind)
+					continue
+				}
+				d.holdJSON(r, d.events[kind], []byte(data))
+			}
+		}
 	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(kept.Body.Bytes()))
+}
+
+func (d *Document) holdJSON(r *http.Request, s *jsonschema.Schema, raw []byte) {
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err == nil {
 		err = s.Validate(v)
 	}
 	if err != nil {
-		d.t.Errorf("%s %s is not what the official document says: %v\n%s", r.Method, r.URL.Path, err, kept.Body)
+		d.t.Errorf("%s %s is not what the official document says: %v\n%s", r.Method, r.URL.Path, err, raw)
 	}
 	d.Checked.Add(1)
 }

@@ -200,34 +200,42 @@ func (s *Service) behind(
 	return s.inBranch(ctx, a, add)
 }
 
-// inBranch records the input in a branch that begins with all up to the response. A call that is repeated is found in
-// the branch that it made.
+// inBranch records the input in a branch that begins with all up to the response. Calls that are the same make branches
+// with numbers, so that a call that comes again is found in the branch that it made.
 func (s *Service) inBranch(
 	ctx context.Context, a Ask, add conversation.AddMessages,
 ) (services.AddedMessages, error) {
 	at, _ := items.ParseResponseID(a.Previous)
-	request := a.RequestID
-	if a.Call.Repeats || a.Call.Key != "" {
-		request = "call." + a.Call.Key + a.Call.Body
+	parent, made := add.SessionID, ""
+	for n := 0; ; n++ {
+		request := fmt.Sprintf("call.%s%s#%d", a.Call.Key, a.Call.Body, n)
+		child, err := s.cfg.Turns.ForkSession(ctx, conversation.ForkSession{
+			SessionID: parent, RequestID: request, TurnID: at.TurnID, Through: add.After,
+			ChildID: branchID(parent, request),
+		})
+		switch {
+		case errors.Is(err, conversation.ErrForkTooDeep):
+			return services.AddedMessages{}, ErrTooDeep
+		case err != nil:
+			return services.AddedMessages{}, err
+		case child.Duplicate:
+			made = child.SessionID
+			continue
+		}
+		if made != "" {
+			if done, err := s.repeated(ctx, made, a); !errors.Is(err, services.ErrNotRepeated) {
+				return done, err
+			}
+		}
+		_, err = s.cfg.Turns.DescribeSession(ctx, conversation.Describe{
+			SessionID: child.SessionID, RequestID: "response", Kind: events.KindResponse,
+		})
+		if err != nil {
+			return services.AddedMessages{}, err
+		}
+		add.SessionID, add.After = child.SessionID, 0
+		return s.cfg.Turns.AddMessages(ctx, add, a.Call)
 	}
-	child, err := s.cfg.Turns.ForkSession(ctx, conversation.ForkSession{
-		SessionID: add.SessionID, RequestID: request, TurnID: at.TurnID, Through: add.After,
-		ChildID: branchID(add.SessionID, request),
-	})
-	if errors.Is(err, conversation.ErrForkTooDeep) {
-		return services.AddedMessages{}, ErrTooDeep
-	}
-	if err != nil {
-		return services.AddedMessages{}, err
-	}
-	_, err = s.cfg.Turns.DescribeSession(ctx, conversation.Describe{
-		SessionID: child.SessionID, RequestID: "response", Kind: events.KindResponse,
-	})
-	if err != nil {
-		return services.AddedMessages{}, err
-	}
-	add.SessionID, add.After = child.SessionID, 0
-	return s.cfg.Turns.AddMessages(ctx, add, a.Call)
 }
 
 // branchID returns the id of the branch that a request makes.

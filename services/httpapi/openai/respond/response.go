@@ -34,12 +34,12 @@ var defaults = Settings{
 	"top_p": json.RawMessage(`1.0`), "truncation": json.RawMessage(`"disabled"`), "user": json.RawMessage(`null`),
 }
 
-// running returns the response while it has no answer.
+// running returns the response while it has no answer. It has no usage then: the document knows no null in its place.
 func (o Outline) running() Response {
 	r := Response{
 		"id": o.ID, "object": "response", "created_at": o.CreatedAt.Unix(), "completed_at": nil,
 		"status": statusRunning, "background": false, "error": nil, "incomplete_details": nil, "model": o.Model,
-		"output": []items.Item{}, "previous_response_id": nil, "store": o.Store, "usage": nil,
+		"output": []items.Item{}, "previous_response_id": nil, "store": o.Store,
 	}
 	for name, value := range defaults {
 		r[name] = value
@@ -69,7 +69,7 @@ func normal(name string, value json.RawMessage) json.RawMessage {
 		_ = json.Unmarshal(value, &given)          // the request was checked
 		for k, v := range given {
 			if whole[k] = v; k == "format" {
-				whole[k] = completed(v, map[string]any{"description": nil, "strict": nil}, "json_schema")
+				whole[k] = completed(v, map[string]any{"strict": nil}, "json_schema")
 			}
 		}
 		return encode(whole)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -322,41 +323,31 @@ func (s *Service) Where(ctx context.Context, id string, who Caller) (sessionID s
 	return st.session, t.ID, nil
 }
 
-// InputItems returns the items that a response was asked with, oldest first.
-func (s *Service) InputItems(ctx context.Context, id string, who Caller) ([]items.Item, error) {
+// InputItems returns the items that a response was asked with, oldest first: its history, and its own input.
+func (s *Service) InputItems(ctx context.Context, id string, who Caller) (out []items.Item, err error) {
 	st, t, reading, err := s.find(ctx, id, who, ErrResponseNotFound)
 	if err != nil {
 		return nil, err
 	}
-	all := s.cfg.IDs.OfTurn(st.session, reading.Position.Partition, t)
-	e, found, err := s.cfg.Log.At(ctx, st.Position)
-	if err != nil || !found {
-		return nil, cmp.Or(err, error(ErrResponseNotFound))
-	}
-	texts := events.TextsOf(e.Fact)
-	var messages json.RawMessage
-	switch {
-	case texts.Question != nil:
-		messages = texts.Question.QuestionMessages
-	case texts.Answer != nil:
-		messages = texts.Answer.AnswerMessages
-	case texts.Extension != nil:
-		messages = texts.Extension.Messages
-	}
-	var list []json.RawMessage
-	_ = json.Unmarshal(messages, &list) // the log checked them
-	var out []items.Item
-	for _, raw := range list {
-		for _, of := range items.Of(raw) {
-			for _, i := range all {
-				if i.WithoutID().Same(of.WithoutID()) {
-					out = append(out, i)
-					break
-				}
-			}
+	state := reading.State
+	for _, before := range state.Turns {
+		session, partition, inherited := state.Origin(before, reading.Position.Partition)
+		if state.Shown(before) && (inherited || before.Place < t.Place) {
+			out = append(out, s.cfg.IDs.OfTurn(session, partition, before)...)
 		}
 	}
-	return out, nil
+	own := s.cfg.IDs.OfTurn(st.session, reading.Position.Partition, t)
+	answer, err := s.response(ctx, st, t, nil)
+	if err != nil {
+		return nil, err
+	}
+	if told, _ := answer["output"].([]items.Item); len(told) > 0 {
+		first := func(i items.Item) bool { return i.ID() == told[0].ID() }
+		if n := slices.IndexFunc(own, first); n >= 0 {
+			own = own[:n]
+		}
+	}
+	return append(out, own...), nil
 }
 
 // newSession returns the id of a session for a response without a history.

@@ -1,0 +1,141 @@
+package eraser_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/eraser"
+)
+
+// prune takes the messages out of a turn that hold a word.
+func (w *world) prune(session string, turn uuid.UUID, id, word string) services.Turn {
+	w.Helper()
+	t, err := w.history.PruneTurn(w.Context(), conversation.Prune{SessionID: session, TurnID: turn, PruneID: id,
+		Keep: func(m conversation.Message) json.RawMessage {
+			if strings.Contains(string(m.Raw), word) {
+				return nil
+			}
+			return m.Raw
+		}})
+	require.NoError(w, err)
+	return t
+}
+
+func (w *world) extend(session string, turn uuid.UUID, id, text string) {
+	w.publish(extended(session, turn, id, text), "")
+}
+
+func extended(session string, turn uuid.UUID, id, text string) *events.TurnExtended {
+	return &events.TurnExtended{TurnID: turn, SessionID: session, ExtensionID: id, Extension: events.Extension{
+		Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool","content":"` + text + `"}]`)}}
+}
+
+// What a prune took out leaves the log with every event before it, also what comes again after it, from whom ever. The
+// turn stays what it was.
+func TestWhatAPruneTookLeavesTheLog(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"the eraser", "the prune"} {
+		t.Run("first "+first, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			begin := func() { w.erase(inOnePiece(w.log), eraser.Config{}) }
+			if first == "the eraser" {
+				begin()
+			}
+			other := w.turn("s", "r0", "KEPT")
+			turn := w.turn("s", "r1", "STAYS")
+			w.extend("s", turn, "e1", "SECRET")
+			w.extend("s", turn, "e2", "STAYS TOO")
+			w.summarize("s", "m1", turn, "all with SECRET")
+			before := w.prune("s", turn, "p1", "SECRET")
+			if first == "the prune" {
+				w.extend("s", turn, "e1", "SECRET") // late
+				begin()
+			}
+			two := []string{events.TypeTurnStarted, events.TypeTurnFinalized}
+			w.left("s", append(two, events.TypeTurnPruned)...)
+			require.Empty(t, holding(t, w.dir, "SECRET"))
+			require.NotEmpty(t, holding(t, w.dir, "STAYS TOO"))
+			state := w.state("s")
+			require.Equal(t, other, state.Turns[0].ID)
+			require.JSONEq(t, string(before.Answer.AnswerMessages), string(state.Turns[1].Answer.AnswerMessages))
+			require.Equal(t, before.FinalizedAt, state.Turns[1].FinalizedAt)
+
+			// A retry of anything from before is late, with the same id or another one.
+			w.extend("s", turn, "e1", "SECRET")
+			w.publish(&events.TurnStarted{TurnID: turn, SessionID: "s", RequestID: "r1",
+				Question: events.Question{QuestionNeutral: "SECRET"}}, "again")
+			w.publish(&events.TurnFinalized{TurnID: turn, SessionID: "s",
+				Answer: events.Answer{AnswerNeutral: "SECRET"}}, "again")
+			w.extend("s", turn, "e3", "NEXT SECRET")
+			w.prune("s", turn, "p2", "NEXT")
+			w.left("s", append(two, events.TypeTurnPruned)...)
+			require.Empty(t, holding(t, w.dir, "SECRET"))
+			w.redact("s", turn)
+			w.left("s", append(two, events.TypeTurnRedacted)...)
+			require.Empty(t, holding(t, w.dir, "STAYS"))
+		})
+	}
+}
+
+// The versions that a pruned turn replaced go for ever.
+func TestVersionsOfAPrunedTurnLeaveTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.erase(inOnePiece(w.log), eraser.Config{})
+	first := w.turn("s", "r1", "SECRET-1")
+	second := w.correct("s", "c1", first, "STAYS")
+	w.extend("s", second, "e1", "GOES")
+	w.prune("s", second, "p1", "GOES")
+	w.left("s", events.TypeTurnPruned)
+	require.Empty(t, holding(t, w.dir, "GOES"))
+	require.Empty(t, holding(t, w.dir, "answer SECRET-1"))
+	state := w.state("s")
+	require.Equal(t, conversation.Redacted, state.Turn(first).Status)
+	require.Equal(t, "STAYS", state.Turn(second).Answer.AnswerNeutral)
+	w.publish(&events.TurnCorrected{TurnID: events.TurnID("s", "c9"), SessionID: "s", RequestID: "c9",
+		ReplacesTurnID: first, Question: events.Question{QuestionNeutral: "GOES"},
+		Answer: events.Answer{AnswerNeutral: "GOES"}}, "")
+	w.left("s", events.TypeTurnPruned)
+	require.Empty(t, holding(t, w.dir, "GOES"))
+}
+
+// A prune whose tombstones are not those of the log takes nothing away.
+func TestAForeignPruneTakesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.erase(inOnePiece(w.log), eraser.Config{})
+	turn := w.turn("s", "r1", "KEPT")
+	state := w.state("s")
+	stones := state.Tombstones(state.Turns, 0)
+	wrong := func(id string, change func(f *events.TurnPruned)) {
+		f := &events.TurnPruned{TurnID: turn, SessionID: "s", PruneID: id, Tombstones: state.Tombstones(state.Turns, 0),
+			Session: &events.SessionMark{CreatedAt: stones[0].CreatedAt, LastActiveAt: stones[0].CreatedAt, Finalized: 1,
+				ShownFinalized: 1}}
+		change(f)
+		w.publish(f, "")
+	}
+	wrong("later", func(f *events.TurnPruned) { f.Tombstones[0].Final.Seq++ })
+	wrong("older", func(f *events.TurnPruned) { f.Tombstones[0].CreatedAt = stones[0].CreatedAt.Add(-1) })
+	w.turn("s", "r2", "other")
+	gone := w.turn("s", "r3", "SECRET")
+	w.redact("s", gone)
+	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnPruned, events.TypeTurnPruned,
+		events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted)
+	require.Equal(t, "answer KEPT", w.state("s").Turn(turn).Answer.AnswerNeutral)
+	// One with the right tombstones and a wrong mark is shown, but its events stay: without them it would say otherwise.
+	wrong("mark", func(f *events.TurnPruned) { f.Session.Finalized = 7 })
+	w.redact("s", w.turn("s", "r4", "SECRET"))
+	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnPruned, events.TypeTurnPruned,
+		events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted, events.TypeTurnPruned,
+		events.TypeTurnRedacted)
+	require.Nil(t, w.state("s").Turn(turn).Question.QuestionMessages)
+	require.Empty(t, w.state("s").Turn(turn).Answer.AnswerNeutral)
+}

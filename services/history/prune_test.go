@@ -1,0 +1,123 @@
+package history_test
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+// without asks to take the messages out of a turn that hold a word.
+func without(session string, turn uuid.UUID, id, word string) conversation.Prune {
+	return conversation.Prune{SessionID: session, TurnID: turn, PruneID: id,
+		Keep: func(m conversation.Message) json.RawMessage {
+			if strings.Contains(string(m.Raw), word) {
+				return nil
+			}
+			return m.Raw
+		}}
+}
+
+func TestATurnIsPruned(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	ctx := t.Context()
+	mine, other := run(t, log), run(t, log)
+	_, err := mine.PruneTurn(ctx, without("s", events.TurnID("s", "r"), "p", "x"))
+	require.ErrorIs(t, err, conversation.ErrTurnNotFound)
+	began, err := mine.StartTurn(ctx, start("s", "r"))
+	require.NoError(t, err)
+	_, err = mine.ExtendTurn(ctx, extend("s", began.ID, "e1", events.HalfQuestion, "more"))
+	require.NoError(t, err)
+	left, err := other.PruneTurn(ctx, without("s", began.ID, "p1", "more"))
+	require.NoError(t, err)
+	require.Equal(t, "q r", left.Question.QuestionNeutral)
+	require.Nil(t, left.Answer)
+	require.Equal(t, conversation.Pending, left.Status)
+
+	told, err := mine.FinalizeTurn(ctx, finalize("s", "r"))
+	require.NoError(t, err)
+	require.Equal(t, "q r", told.Question.QuestionNeutral, "the writer of the answer sees what is left")
+	for _, id := range []string{"e2", "e3"} {
+		_, err = other.ExtendTurn(ctx, extend("s", began.ID, id, events.HalfAnswer, id+" said"))
+		require.NoError(t, err)
+	}
+	for _, s := range []string{"mine", "again"} {
+		left, err = mine.PruneTurn(ctx, without("s", began.ID, "p2", "e2 said"))
+		require.NoError(t, err)
+		require.Equal(t, s == "again", left.Duplicate)
+		require.JSONEq(t, `[{"role":"assistant","content":"a r"},{"role":"x","content":"e3 said"}]`,
+			string(left.Answer.AnswerMessages))
+	}
+	_, err = other.PruneTurn(ctx, without("s", began.ID, "p3", "e2 said"))
+	require.ErrorIs(t, err, conversation.ErrMessageNotFound)
+	again, err := run(t, log).ExtendTurn(ctx, extend("s", began.ID, "e2", events.HalfAnswer, "e2 said"))
+	require.NoError(t, err)
+	require.True(t, again.Duplicate, "a late retry brings nothing back")
+	require.NotContains(t, string(again.Answer.AnswerMessages), "e2 said")
+	late, err := mine.ExtendTurn(ctx, extend("s", began.ID, "e4", events.HalfAnswer, "e4 said"))
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"role":"assistant","content":"a r"},{"role":"x","content":"e3 said"},{"role":"x",
+		"content":"e4 said"}]`, string(late.Answer.AnswerMessages))
+	text := "better"
+	next, err := other.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: began.ID,
+		QuestionNeutral: &text})
+	require.NoError(t, err)
+	require.NotContains(t, string(next.Answer.AnswerMessages), "e2 said", "a correction takes what is left")
+
+	_, err = mine.PruneTurn(ctx, without("s", began.ID, "p4", "better"))
+	require.ErrorIs(t, err, conversation.ErrTurnReplaced)
+	gone, err := mine.PruneTurn(ctx, without("s", next.ID, "p4", `"role"`))
+	require.NoError(t, err)
+	require.Equal(t, conversation.Redacted, gone.Status, "nothing is left")
+	_, err = other.PruneTurn(ctx, without("s", next.ID, "p5", "better"))
+	require.ErrorIs(t, err, conversation.ErrTurnRedacted)
+	_, err = other.PruneTurn(ctx, without("s", next.ID, "p ", "better"))
+	require.ErrorIs(t, err, conversation.ErrInvalid)
+}
+
+// Each of several callers at once takes out another message, and two the same: each message goes, and of the two one is
+// told that it was not there.
+func TestPrunesAtOnce(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	ctx := t.Context()
+	mine, other := run(t, log), run(t, log)
+	began, err := mine.StartTurn(ctx, start("s", "r"))
+	require.NoError(t, err)
+	_, err = mine.FinalizeTurn(ctx, finalize("s", "r"))
+	require.NoError(t, err)
+	words := []string{"w0", "w1", "w2", "w3", "w4", "w5"}
+	for _, word := range words {
+		_, err = mine.ExtendTurn(ctx, extend("s", began.ID, word, events.HalfAnswer, word))
+		require.NoError(t, err)
+	}
+	var wg sync.WaitGroup
+	failed := make([]error, 2*len(words))
+	for i := range failed {
+		by := []*history.Service{mine, other}[i%2]
+		wg.Go(func() {
+			_, failed[i] = by.PruneTurn(ctx, without("s", began.ID, "", words[i/2]))
+		})
+	}
+	wg.Wait()
+	for i := 0; i < len(failed); i += 2 {
+		one, two := failed[i], failed[i+1]
+		if one != nil {
+			one, two = two, one
+		}
+		require.NoError(t, one)
+		require.ErrorIs(t, two, conversation.ErrMessageNotFound)
+	}
+	left, err := other.ExtendTurn(ctx, extend("s", began.ID, "w0", events.HalfAnswer, "w0"))
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"role":"assistant","content":"a r"}]`, string(left.Answer.AnswerMessages))
+}

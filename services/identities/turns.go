@@ -1,0 +1,82 @@
+package identities
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+)
+
+var _ services.TurnFinder = (*Reader)(nil)
+
+// FindTurns implements services.TurnFinder. The tables answer for turns of linked sessions, once they hold all that the
+// log does, and know which identities were erased by then. Sessions without an identity, and all of them where there
+// are no tables, are read by themselves.
+func (r *Reader) FindTurns(
+	ctx context.Context, refs []services.TurnRef,
+) (out map[uuid.UUID]services.TrueTurn, err error) {
+	out = make(map[uuid.UUID]services.TrueTurn, len(refs))
+	var linked []uuid.UUID
+	bySession := map[string][]uuid.UUID{}
+	tables, none := r.tables()
+	for _, ref := range refs {
+		if ref.IdentityID != "" && none == nil {
+			linked = append(linked, ref.TurnID)
+		} else {
+			bySession[ref.SessionID] = append(bySession[ref.SessionID], ref.TurnID)
+		}
+	}
+	if len(linked) > 0 {
+		if err := r.reached(ctx, tables, nil); err != nil {
+			return nil, err
+		}
+		turns, err := tables.TurnsByID(ctx, linked)
+		if err != nil {
+			return nil, err
+		}
+		for i := range turns {
+			t := &turns[i]
+			out[t.ID] = services.TrueTurn{
+				Turn: t.Turn, SessionID: t.SessionID, IdentityID: t.IdentityID,
+				Position: events.Position{Partition: t.Partition, Seq: t.Started},
+			}
+		}
+	}
+	return out, r.findInSessions(ctx, bySession, out)
+}
+
+// findInSessions reads sessions for their turns.
+func (r *Reader) findInSessions(
+	ctx context.Context, bySession map[string][]uuid.UUID, out map[uuid.UUID]services.TrueTurn,
+) error {
+	var writing sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readsAtOnce)
+	for session, ids := range bySession {
+		g.Go(func() error {
+			reading, err := r.sessions.Read(ctx, services.Ask{SessionID: session, AllTurns: true, Own: true})
+			if err != nil {
+				return err
+			}
+			writing.Lock()
+			defer writing.Unlock()
+			for _, id := range ids {
+				t := reading.State.Turn(id)
+				if t == nil || reading.State.Erased != 0 || t.Status != conversation.Finalized {
+					continue
+				}
+				out[id] = services.TrueTurn{
+					Turn: *t, SessionID: session, IdentityID: reading.State.Identity,
+					Position: events.Position{Partition: reading.Position.Partition, Seq: t.Started},
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}

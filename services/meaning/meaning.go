@@ -1,0 +1,135 @@
+// Package meaning finds turns by their meaning, by their words, or by both. The index of meanings says which turns are
+// near; whether a turn may be shown, and its text, comes from the tables or the log (services.TurnFinder). So what was
+// redacted before a search is never in its answer, whatever the index still holds.
+package meaning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/index"
+	"github.com/turnledger/turnledger/services"
+)
+
+// Index is what searches need of the index of meanings; *index.View implements it.
+type Index interface {
+	Nearest(ctx context.Context, half projections.Half, n index.Near) (
+		[]index.Neighbour, []events.Position, error)
+}
+
+// Log tells how far the log is, and waits until it holds positions.
+type Log interface {
+	Partitions() int
+	Head(ctx context.Context, partition int) (events.Position, error)
+}
+
+// Config of a Searcher.
+type Config struct {
+	// Words searches by words. It returns projections.ErrUnavailable where there are no tables.
+	Words services.Searcher
+	// Turns are the truth of what the index has found.
+	Turns services.TurnFinder
+	// Index and Embedder are nil where no index is configured. Readable returns why the index may not be read.
+	Index    Index
+	Embedder index.Embedder
+	Readable func() error
+	// Cut cuts a question to what is embedded of it; nil: it is embedded whole.
+	Cut func(string) string
+	Log Log
+	// Registry takes the metrics; nil: none.
+	Registry prometheus.Registerer
+}
+
+// Searcher implements services.Searcher and services.SimilarTurns. Safe for concurrent use.
+type Searcher struct {
+	cfg       Config
+	takenBack prometheus.Counter
+}
+
+var (
+	_ services.Searcher     = (*Searcher)(nil)
+	_ services.SimilarTurns = (*Searcher)(nil)
+)
+
+// New makes a searcher; it does no I/O.
+func New(cfg Config) *Searcher {
+	s := &Searcher{cfg, prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "turnledger_index_hits_taken_back_total",
+		Help: "Turns that the index found and that the tables or the log no longer show.",
+	})}
+	if cfg.Registry != nil {
+		cfg.Registry.MustRegister(s.takenBack)
+	}
+	if s.cfg.Cut == nil {
+		s.cfg.Cut = func(text string) string { return text }
+	}
+	return s
+}
+
+// Search implements services.Searcher. A search that names no mode falls back to words where the index does not answer.
+func (s *Searcher) Search(ctx context.Context, ask services.SearchAsk) (services.SearchPage, error) {
+	switch ask.Mode {
+	case services.SearchWords:
+		return s.cfg.Words.Search(ctx, ask)
+	case services.SearchMeaning:
+		return s.meaning(ctx, ask)
+	case services.SearchHybrid:
+		return s.hybrid(ctx, ask)
+	case services.AnyMode:
+	}
+	if isWordsCursor(ask.Cursor) || s.ready() != nil {
+		return s.cfg.Words.Search(ctx, ask)
+	}
+	page, err := s.hybrid(ctx, ask)
+	if errors.Is(err, services.ErrIndex) && ask.Cursor == "" {
+		return s.cfg.Words.Search(ctx, ask)
+	}
+	return page, err
+}
+
+// ready returns why the index can't be asked.
+func (s *Searcher) ready() error {
+	if s.cfg.Index == nil {
+		return services.ErrNoIndex
+	}
+	return s.cfg.Readable()
+}
+
+// unavailable marks an error of the index or the embedder.
+func unavailable(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", services.ErrIndex, err)
+}
+
+// embed returns the vector of a query.
+func (s *Searcher) embed(ctx context.Context, query string) ([]float32, error) {
+	if err := s.ready(); err != nil {
+		return nil, unavailable(err)
+	}
+	vectors, err := s.cfg.Embedder.Embed(ctx, []string{s.cfg.Cut(query)})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return vectors[0], nil
+}
+
+// lag returns how many events of the log the index has not applied yet.
+func (s *Searcher) lag(ctx context.Context, at []events.Position) (behind uint64, err error) {
+	for _, p := range at {
+		head, err := s.cfg.Log.Head(ctx, p.Partition)
+		if err != nil {
+			return 0, err
+		}
+		if head.Seq > p.Seq {
+			behind += head.Seq - p.Seq
+		}
+	}
+	return behind, nil
+}

@@ -1,0 +1,159 @@
+package meaning
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/index"
+	"github.com/turnledger/turnledger/services"
+)
+
+const (
+	// firstLook is how many turns the index is asked for at first; a look that does not fill the page asks for four
+	// times as many, up to mostLooked.
+	firstLook  = 50
+	mostLooked = 3200
+	// fused is how many hits of each mode a hybrid search fuses, and so how many it shows at most.
+	fused = 100
+	// rankConstant damps the first ranks where two lists are fused (Cormack et al., 2009).
+	rankConstant = 60
+)
+
+// found is the turns that are nearest to a query, as they are now, nearest first.
+type found struct {
+	hits []projections.Hit
+	true map[uuid.UUID]services.TrueTurn
+	at   []events.Position
+}
+
+// nearest returns the first hits behind a place that match a filter, up to a limit. One more than the limit says that
+// there is more.
+func (s *Searcher) nearest(
+	ctx context.Context, vector []float32, f projections.SearchFilter, behind rank, limit int,
+) (out found, err error) {
+	out.true = map[uuid.UUID]services.TrueTurn{}
+	looked := map[uuid.UUID]bool{}
+	for look := max(firstLook, limit+1); ; look *= 4 {
+		near, at, err := s.cfg.Index.Nearest(ctx, f.In, index.Near{
+			Vector: vector, Limit: min(look, mostLooked),
+			Filter: index.Filter{IdentityID: f.IdentityID, SessionID: f.SessionID, Period: f.Period},
+		})
+		if err != nil {
+			return out, unavailable(err)
+		}
+		out.at = at
+		fresh := slices.DeleteFunc(slices.Clone(near), func(n index.Neighbour) bool {
+			return looked[n.TurnID] || !behind.admits(n) || score(n) < f.MinScore
+		})
+		if err := s.confirm(ctx, fresh, f, looked, &out); err != nil {
+			return out, err
+		}
+		if len(out.hits) > limit || len(near) < min(look, mostLooked) || look >= mostLooked {
+			break
+		}
+	}
+	slices.SortFunc(out.hits, byRank)
+	return out, nil
+}
+
+// confirm adds the turns that are as the index and the filter say.
+func (s *Searcher) confirm(
+	ctx context.Context, fresh []index.Neighbour, f projections.SearchFilter, looked map[uuid.UUID]bool, out *found,
+) error {
+	refs := make([]services.TurnRef, 0, len(fresh))
+	for _, n := range fresh {
+		looked[n.TurnID] = true
+		refs = append(refs, services.TurnRef{SessionID: n.SessionID, IdentityID: n.IdentityID, TurnID: n.TurnID})
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	turns, err := s.cfg.Turns.FindTurns(ctx, refs)
+	if err != nil {
+		return err
+	}
+	for _, n := range fresh {
+		t, there := turns[n.TurnID]
+		text := textOf(&t, n.Half, f.Language)
+		switch {
+		case !there:
+			s.takenBack.Inc()
+			continue
+		case f.IdentityID != "" && t.IdentityID != f.IdentityID, f.SessionID != "" && t.SessionID != f.SessionID,
+			t.CreatedAt.Before(f.Since), !f.Until.IsZero() && !t.CreatedAt.Before(f.Until),
+			text == "" && f.Language != "":
+			continue
+		}
+		out.true[n.TurnID] = t
+		out.hits = append(out.hits, projections.Hit{
+			SessionID: t.SessionID, IdentityID: t.IdentityID, TurnID: t.ID, Half: n.Half, CreatedAt: t.CreatedAt,
+			Position: t.Position, Score: score(n), Snippet: snippet(text),
+		})
+	}
+	return nil
+}
+
+// score of a neighbour, between 0 and 1.
+func score(n index.Neighbour) float64 { return min(max(n.Similarity, 0), 1) }
+
+// textOf returns the text of a half in a language: the neutral one if none is asked for and there is one.
+func textOf(t *services.TrueTurn, half projections.Half, language string) string {
+	var neutral, translated string
+	switch {
+	case half == projections.QuestionHalf && t.Question != nil:
+		neutral, translated = t.Question.QuestionNeutral, t.Question.QuestionTranslated
+	case half == projections.AnswerHalf && t.Answer != nil:
+		neutral, translated = t.Answer.AnswerNeutral, t.Answer.AnswerTranslated
+	}
+	switch language {
+	case "neutral":
+		return neutral
+	case "translated":
+		return translated
+	default:
+		return cmp.Or(neutral, translated)
+	}
+}
+
+// snippetChars bounds the characters of a snippet.
+const snippetChars = 200
+
+// snippet is the beginning of a text.
+func snippet(text string) string {
+	n := 0
+	for i := range text {
+		if n++; n > snippetChars {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// byRank orders hits: the best first, then by the turn's id.
+func byRank(a, b projections.Hit) int {
+	return cmp.Or(cmp.Compare(b.Score, a.Score), slices.Compare(a.TurnID[:], b.TurnID[:]))
+}
+
+// fuse fuses two lists by rank. A turn that is first in both has the score 1.
+func fuse(lists ...[]projections.Hit) (out []projections.Hit) {
+	at := map[uuid.UUID]int{}
+	for _, list := range lists {
+		for rank, h := range list {
+			share := float64(rankConstant+1) / float64(len(lists)*(rankConstant+1+rank))
+			if i, known := at[h.TurnID]; known {
+				out[i].Score += share
+				continue
+			}
+			at[h.TurnID] = len(out)
+			h.Score = share
+			out = append(out, h)
+		}
+	}
+	slices.SortFunc(out, byRank)
+	return out
+}

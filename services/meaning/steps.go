@@ -1,0 +1,43 @@
+package meaning
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+)
+
+// Stepped is a Searcher that records its searches as steps of requests, by mode. A search that the caller asked wrongly
+// is no failure.
+type Stepped struct {
+	*Searcher
+	Steps services.Steps
+}
+
+// Search implements services.Searcher.
+func (s Stepped) Search(ctx context.Context, ask services.SearchAsk) (page services.SearchPage, err error) {
+	var wrong error
+	mode := cmp.Or(ask.Mode, services.SearchWords)
+	if ask.Mode == services.AnyMode && s.cfg.Index != nil {
+		mode = services.SearchHybrid
+	}
+	err = s.Steps.Step(ctx, "search_"+string(mode), func(ctx context.Context) (err error) {
+		page, err = s.Searcher.Search(ctx, ask)
+		if errors.Is(err, conversation.ErrInvalid) {
+			wrong, err = err, nil
+		}
+		return err
+	})
+	return page, cmp.Or(wrong, err)
+}
+
+// Similar implements services.SimilarTurns.
+func (s Stepped) Similar(ctx context.Context, ask services.SimilarAsk) (hits []services.SimilarHit, err error) {
+	err = s.Steps.Step(ctx, "similar", func(ctx context.Context) (err error) {
+		hits, err = s.Searcher.Similar(ctx, ask)
+		return err
+	})
+	return hits, err
+}
