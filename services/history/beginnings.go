@@ -50,8 +50,8 @@ func (b *beginnings) note(sessionID string, m *jetlog.Message) {
 	}
 }
 
-// of returns the session that a call has begun last, if that was lately and nothing was added to it since; else "". It
-// knows all that the log holds now.
+// of returns the session that a call has begun last, if that was lately and, of a conversation, nothing was added to it
+// since; else "". It knows all that the log holds now.
 func (b *beginnings) of(ctx context.Context, s *Service, call string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,8 +74,9 @@ func (b *beginnings) of(ctx context.Context, s *Service, call string) (string, e
 		return "", nil
 	}
 	st, err := s.writing(found.sessionID).copied(ctx)
-	if err != nil || st.Erased != 0 || st.Applied != found.last {
-		return "", err // whoever has begun it goes on with it
+	used := st.Applied != found.last && st.Description().Kind == events.KindConversation
+	if err != nil || st.Erased != 0 || used {
+		return "", err // whoever has begun a conversation goes on with it; a response adds its own answer
 	}
 	return found.sessionID, nil
 }
