@@ -312,5 +312,7 @@ func (f *addedFact) fact(session string) events.Fact {
 	} else {
 		x.AnswerNeutral = f.words
 	}
-	return &events.TurnExtended{TurnID: f.id, SessionID: session, ExtensionID: f.request, Extension: x, Settings: f.settings}
+	return &events.TurnExtended{
+		TurnID: f.id, SessionID: session, ExtensionID: f.request, Extension: x, Settings: f.settings,
+	}
 }
