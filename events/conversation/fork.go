@@ -14,8 +14,8 @@ import (
 type ForkSession struct {
 	SessionID, RequestID string
 	TurnID, BeforeTurnID uuid.UUID
-	// Through, above 0, is the last event that is shared: the branch begins with TurnID, a turn of the session itself, as
-	// it was then.
+	// Through, above 0, is the last event that is shared: the branch begins with TurnID, a turn of the session itself,
+	// as it was then.
 	Through uint64
 	ChildID string
 }

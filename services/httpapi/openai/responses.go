@@ -127,8 +127,8 @@ func (s *surface) getResponse(ctx context.Context, r *http.Request, _ http.Heade
 	return s.cfg.Responses.Get(ctx, r.PathValue("response_id"), s.who(ctx), with)
 }
 
-// deleteResponse takes what a response brought out of its turn, and out of the log: its input and its answer. If that is
-// all of the turn, the turn is redacted.
+// deleteResponse takes what a response brought out of its turn, and out of the log: its input and its answer. If that
+// is all of the turn, the turn is redacted.
 func (s *surface) deleteResponse(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
 	id := r.PathValue("response_id")
 	at, err := s.cfg.Responses.Where(ctx, id, s.who(ctx))

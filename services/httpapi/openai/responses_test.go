@@ -3,10 +3,8 @@ package openai_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +14,6 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
@@ -336,172 +333,8 @@ func TestAQuestionThatComesAgainStandsOnce(t *testing.T) {
 	require.Len(t, s.list(id, 10), 6, "the same question without an output is another one")
 }
 
-func TestRequestsThatAreRefused(t *testing.T) {
-	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
-	id := s.begin()
-	for body, want := range map[string][3]string{
-		`[]`: {"400", "invalid_json", ""},
-		`{}`: {"400", "missing_required_parameter", "input"},
-		`{"input":"a","conversation":"` + id + `","previous_response_id":"resp_1"}`: {"400",
-			"mutually_exclusive_parameters", ""},
-		`{"input":"a","previous_response_id":"resp_1"}`: {"400", "previous_response_not_found",
-			"previous_response_id"},
-		`{"input":"a","previous_response_id":"resp_000000000000010000000000000000000000000000000002"}`: {"400",
-			"previous_response_not_found", "previous_response_id"},
-		`{"input":"a","conversation":"conv_none"}`: {"404", "", ""},
-		`{"input":"a","conversation":7}`:           {"400", "invalid_type", "conversation"},
-		`{"input":7}`:                              {"400", "invalid_type", "input"},
-		`{"input":[7]}`:                            {"400", "invalid_value", "input[0]"},
-		`{"input":"a","temperature":3}`: {"400", "decimal_above_max_value",
-			"temperature"},
-		`{"input":"a","temperature":"x"}`: {"400", "invalid_type", "temperature"},
-		`{"input":"a","max_output_tokens":0}`: {"400", "integer_below_min_value",
-			"max_output_tokens"},
-		`{"input":"a","tools":[{"type":"web_search"}]}`: {"400", "unsupported_value", "tools[0].type"},
-		`{"input":"a","tools":[{"type":"function"}]}`: {"400", "missing_required_parameter",
-			"tools[0].name"},
-		`{"input":"a","tool_choice":"maybe"}`:                           {"400", "invalid_value", "tool_choice"},
-		`{"input":"a","prompt":{"id":"p"}}`:                             {"400", "unsupported_parameter", "prompt"},
-		`{"input":"a","background":true}`:                               {"400", "unsupported_value", "background"},
-		`{"input":"a","metadata":{"k":7}}`:                              {"400", "invalid_type", "metadata"},
-		`{"input":"a","include":["x"]}`:                                 {"400", "invalid_value", "include"},
-		`{"input":"a","truncation":"x"}`:                                {"400", "invalid_value", "truncation"},
-		`{"input":[{"type":"item_reference","id":"msg_secret_value"}]}`: {"404", "", "input[0].id"},
-	} {
-		a := s.do("POST", "/v1/responses", body)
-		require.Equal(t, want[0], fmt.Sprint(a.status), "%s: %s", body, a.raw)
-		e := a.body["error"].(map[string]any)
-		got := [3]string{want[0]}
-		got[1], _ = e["code"].(string)
-		got[2], _ = e["param"].(string)
-		require.Equal(t, want, got, body)
-		require.NotContains(t, a.raw, "secret_value")
-	}
-	require.Empty(t, s.list(id, 10), "what is refused leaves nothing")
-	first := s.must("POST", "/v1/responses", `{"input":"a"}`)["id"].(string)
-	for call, want := range map[string]int{
-		"POST /v1/responses/" + first + "/cancel": 400, "POST /v1/responses/compact": 404,
-		"GET /v1/responses/" + first + "?stream=true": 400, "GET /v1/responses/resp_1": 404,
-		"DELETE /v1/responses/resp_1": 404,
-	} {
-		method, path, _ := strings.Cut(call, " ")
-		require.Equal(t, want, s.do(method, path, `{}`).status, call)
-	}
-	counted := s.must("POST", "/v1/responses/input_tokens", `{"input":"aaaa","previous_response_id":"`+first+`"}`)
-	require.Greater(t, counted["input_tokens"], s.must("POST", "/v1/responses/input_tokens",
-		`{"input":"aaaa"}`)["input_tokens"])
-}
-
 // A response that is deleted is gone, and what came with it.
-func TestADeletedResponseIsGone(t *testing.T) {
-	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
-	id := s.begin()
-	r := s.must("POST", "/v1/responses", `{"input":"a","conversation":"`+id+`"}`)["id"].(string)
-	require.Equal(t, map[string]any{"id": r, "object": "response", "deleted": true},
-		s.must("DELETE", "/v1/responses/"+r, ""))
-	require.Equal(t, http.StatusNotFound, s.do("GET", "/v1/responses/"+r, "").status)
-	require.Equal(t, http.StatusNotFound, s.do("DELETE", "/v1/responses/"+r, "").status)
-	require.Empty(t, s.list(id, 10))
-	require.Equal(t, "previous_response_not_found", s.do("POST", "/v1/responses",
-		`{"input":"b","previous_response_id":"`+r+`"}`).body["error"].(map[string]any)["code"])
-}
-
 // A response of somebody else is none, whatever a call does with its id.
-func TestAResponseOfSomebodyElseIsNone(t *testing.T) {
-	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
-	id := s.must("POST", "/v1/responses", `{"input":"a"}`)["id"].(string)
-	stranger := respond.Caller{May: func(context.Context, string) error { return errors.New("not yours") }}
-	_, err := s.cfg.Responses.Get(t.Context(), id, stranger, nil)
-	require.ErrorIs(t, err, respond.ErrResponseNotFound)
-	_, err = s.cfg.Responses.Where(t.Context(), id, stranger)
-	require.ErrorIs(t, err, respond.ErrResponseNotFound)
-	_, err = s.cfg.Responses.InputItems(t.Context(), id, stranger)
-	require.ErrorIs(t, err, respond.ErrResponseNotFound)
-	for _, body := range []string{`{"input":"b","previous_response_id":"` + id + `"}`,
-		`{"input":"b","store":false,"previous_response_id":"` + id + `"}`} {
-		r, err := respond.Parse([]byte(body), respond.HostedTools(false), nil)
-		require.NoError(t, err)
-		_, err = s.cfg.Responses.Create(t.Context(), respond.Ask{Request: r, Caller: stranger})
-		require.ErrorIs(t, err, respond.ErrPrevious)
-	}
-	r, err := respond.Parse([]byte(`{"input":"b","conversation":"`+s.begin()+`"}`), respond.HostedTools(false), nil)
-	require.NoError(t, err)
-	_, err = s.cfg.Responses.Create(t.Context(), respond.Ask{Request: r, Caller: stranger})
-	require.ErrorIs(t, err, respond.ErrConversation)
-}
-
 // A response in the middle of a turn goes without the others.
-func TestADeletedStepIsGone(t *testing.T) {
-	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
-	id := s.begin()
-	tools := `"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}],"conversation":"` + id + `"`
-	first := s.must("POST", "/v1/responses", `{"input":"a",`+tools+`}`)
-	call := first["output"].([]any)[0].(map[string]any)["call_id"].(string)
-	second := s.must("POST", "/v1/responses", `{"input":[{"type":"function_call_output","call_id":"`+call+
-		`","output":"o"}],`+tools+`}`)["id"].(string)
-	before := s.list(id, 10)
-	s.must("DELETE", "/v1/responses/"+second, "")
-	require.Equal(t, http.StatusNotFound, s.do("GET", "/v1/responses/"+second, "").status)
-	require.Equal(t, before[:2], s.list(id, 10))
-}
-
 // The events of a stream come in OpenAI's order, and the pieces are the whole.
-func TestTheEventsOfAStream(t *testing.T) {
-	t.Parallel()
-	_, m := scripted(t, func([]string) modeltest.Answer {
-		return modeltest.Answer{Thoughts: "Hm.", Text: "I look.",
-			Calls: []modeltest.Call{{ID: "c1", Name: "weather", Arguments: `{"city":"x"}`}}}
-	})
-	s := start(t, answeredBy(m))
-	raw := s.do("POST", "/v1/responses", `{"stream":true,"input":"a"}`).raw
-	var names []string
-	for line := range strings.Lines(raw) {
-		if name, is := strings.CutPrefix(line, "event: "); is {
-			names = append(names, strings.TrimSpace(name))
-		}
-	}
-	require.Equal(t, []string{
-		"response.created", "response.in_progress",
-		"response.output_item.added", "response.reasoning_text.delta", "response.reasoning_text.done",
-		"response.output_item.done",
-		"response.output_item.added", "response.content_part.added", "response.output_text.delta",
-		"response.output_text.delta", "response.output_text.done", "response.content_part.done",
-		"response.output_item.done",
-		"response.output_item.added", "response.function_call_arguments.delta",
-		"response.function_call_arguments.delta", "response.function_call_arguments.done",
-		"response.output_item.done", "response.completed",
-	}, slices.Clip(names))
-	require.NotContains(t, raw, "[DONE]")
-}
-
 // A response on a conversation where another is being made waits for it, or is refused if the caller says so.
-func TestABusyConversation(t *testing.T) {
-	t.Parallel()
-	held := make(chan struct{})
-	model, m := scripted(t, func(prompt []string) modeltest.Answer {
-		a := modeltest.Answer{Text: "the answer"}
-		if strings.HasSuffix(prompt[len(prompt)-1], "slowly") {
-			a.Hold = held
-		}
-		return a
-	})
-	s := start(t, answeredBy(m))
-	id := s.begin()
-	var all sync.WaitGroup
-	all.Go(func() { s.do("POST", "/v1/responses", `{"input":"slowly","conversation":"`+id+`"}`) })
-	<-model.Asked
-	refused := s.do("POST", "/v1/responses", `{"input":"b","conversation":"`+id+`"}`, "X-Turnledger-On-Pending",
-		string(services.Reject))
-	require.Equal(t, "conversation_locked", refused.body["error"].(map[string]any)["code"])
-	all.Go(func() {
-		s.do("POST", "/v1/responses", `{"input":"c","conversation":"`+id+`"}`)
-	})
-	close(held)
-	all.Wait()
-	require.Equal(t, []string{"user: slowly", "assistant: the answer", "user: c"}, <-model.Asked)
-	require.Equal(t, []string{"slowly", "the answer", "c", "the answer"}, texts(s.list(id, 10)))
-}

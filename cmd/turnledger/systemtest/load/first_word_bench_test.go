@@ -88,8 +88,8 @@ func BenchmarkChatFirstWord(b *testing.B) {
 	}
 }
 
-// BenchmarkResponseFirstWord streams answers of the native chat and responses of OpenAI's API in turns, from one server:
-// how much later the first word of a response comes. Asked for: at most 1 ms at p50.
+// BenchmarkResponseFirstWord streams answers of the native chat and responses of OpenAI's API in turns, from one
+// server: how much later the first word of a response comes. Asked for: at most 1 ms at p50.
 func BenchmarkResponseFirstWord(b *testing.B) {
 	model := modeltest.New(b, func([]string) modeltest.Answer {
 		return modeltest.Answer{Text: strings.Repeat("word ", 5), Every: time.Millisecond}
