@@ -31,36 +31,40 @@ func (s *stack) long(session string, turns int) {
 	}
 }
 
-// longPages are pages of a session of 5,000 turns: the newest turns, old ones, and an explanation in the middle.
-func longPages() map[string]string {
-	middle := events.TurnID("long", "2500").String()
+// longPages are pages of a long session: the newest turns, old ones, and an explanation in the middle.
+func longPages(turns int) map[string]string {
+	middle := events.TurnID("long", fmt.Sprint(turns/2)).String()
 	return map[string]string{
 		"newest": "/console/sessions/long", "older": "/console/sessions/long?before=" + middle,
-		"position": "/console/sessions/long?at=0:5000", "explanation": "/console/sessions/long/turns/" + middle,
+		"position":    "/console/sessions/long?at=0:" + fmt.Sprint(turns),
+		"explanation": "/console/sessions/long/turns/" + middle,
 	}
 }
 
-// A session of 5,000 turns has pages of a bounded size, which lead through all of it.
+// A session of many turns has pages of a bounded size, which lead through all of it.
 func TestALongSession(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
-	s.long("long", 5000)
-	for name, path := range longPages() {
+	const turns = 600 // more than the recent view keeps
+	s.long("long", turns)
+	pages := longPages(turns)
+	for name, path := range pages {
 		a := s.page(path, "")
 		require.Equal(t, http.StatusOK, a.status, name)
 		require.LessOrEqual(t, len(a.body), mostPage, name)
 	}
-	require.Contains(t, s.page(longPages()["newest"], "").body, "question 4999 of many")
-	require.Contains(t, s.page(longPages()["older"], "").body, "question 2499 of many")
-	require.Contains(t, s.page(longPages()["position"], "").body, "question 2499 of many")
-	require.Contains(t, s.page(longPages()["explanation"], "").body, "of 5000")
+	require.Contains(t, s.page(pages["newest"], "").body, "question 599 of many")
+	require.Contains(t, s.page(pages["older"], "").body, "question 299 of many")
+	require.Contains(t, s.page(pages["position"], "").body, "question 299 of many")
+	require.Contains(t, s.page(pages["explanation"], "").body, "of 600")
 }
 
 // BenchmarkPages measures pages of a session of 5,000 turns.
 func BenchmarkPages(b *testing.B) {
 	s := start(b, nil)
-	s.long("long", 5000)
-	for name, path := range longPages() {
+	const turns = 5000
+	s.long("long", turns)
+	for name, path := range longPages(turns) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				require.Equal(b, http.StatusOK, s.page(path, "").status)

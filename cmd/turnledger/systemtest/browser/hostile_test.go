@@ -61,22 +61,52 @@ func TestHostileTexts(t *testing.T) {
 	w.barriers(here)
 }
 
-// Of 10,000 sessions the list shows pages, which lead through all of them.
-func TestManySessions(t *testing.T) {
-	t.Parallel()
-	p := stack.Start(t, nil, "dev", "--data-dir", stack.DataDir(t))
-	w := open(t, p.URL)
-	const many, atOnce = 10_000, 1000
-	for n := 0; n < many; n += atOnce {
+// record records turns, each made of its number.
+func record(t testing.TB, p *stack.Process, turns int, line func(i int) string) {
+	t.Helper()
+	const atOnce = 1000
+	for n := 0; n < turns; n += atOnce {
 		var lines strings.Builder
 		for i := n; i < n+atOnce; i++ {
-			fmt.Fprintf(&lines, `{"session_id":"s%d","request_id":"r","question_neutral":"q %d"}`+"\n", i, i)
+			lines.WriteString(line(i) + "\n")
 		}
 		resp, err := http.Post(p.URL+"/v1/turns", "application/x-ndjson", strings.NewReader(lines.String()))
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 	}
+}
+
+// A session of 5,000 turns has pages of at most 300 KB, which lead through all of it.
+func TestALongSession(t *testing.T) {
+	t.Parallel()
+	p := stack.Start(t, nil, "dev", "--data-dir", stack.DataDir(t))
+	text := strings.Repeat("Some words of a conversation. ", 12)
+	record(t, p, 5000, func(i int) string {
+		const form = `{"session_id":"long","request_id":"%d","question_neutral":"question %d: %s","answer_neutral":%q}`
+		return fmt.Sprintf(form, i, i, text, text)
+	})
+	w := open(t, p.URL)
+	w.visit("/console/sessions/long", http.StatusOK)
+	for _, newest := range []int{4999, 4979, 4959} {
+		require.Contains(t, w.text("#rows"), fmt.Sprintf("question %d:", newest))
+		size := 0
+		w.json(`fetch(location.href).then(r => r.arrayBuffer()).then(b => String(b.byteLength))`, &size)
+		require.Less(t, size, 300_000)
+		require.Positive(t, size)
+		w.follow("a[rel=prev]", http.StatusOK)
+	}
+	w.fits("a long session")
+}
+
+// Of 10,000 sessions the list shows pages, which lead through all of them.
+func TestManySessions(t *testing.T) {
+	t.Parallel()
+	p := stack.Start(t, nil, "dev", "--data-dir", stack.DataDir(t))
+	w := open(t, p.URL)
+	record(t, p, 10_000, func(i int) string {
+		return fmt.Sprintf(`{"session_id":"s%d","request_id":"r","question_neutral":"q %d"}`, i, i)
+	})
 	w.visit("/console/", http.StatusOK)
 	seen := map[string]bool{}
 	for range 3 {
