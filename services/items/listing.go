@@ -11,17 +11,17 @@ import (
 // OfHalf returns the items of a half of a turn, with their ids. first is the position of the half's first event. A half
 // without messages is one message of its role, with the neutral text; a half without that has no items.
 func (m Minter) OfHalf(
-	sessionID string, first events.Position, answer bool, messages json.RawMessage, neutral string,
+	sessionID string, first events.Position, half events.Half, messages json.RawMessage, neutral string,
 ) []Item {
 	all := list(messages)
 	if len(all) == 0 && neutral != "" {
 		role := roleUser
-		if answer {
+		if half == events.HalfAnswer {
 			role = roleAssistant
 		}
 		all = []json.RawMessage{encode(Item{"role": quote(role), "content": quote(neutral)})}
 	}
-	return m.OfMessages(sessionID, Address{Position: first, Answer: answer}, all)
+	return m.OfMessages(sessionID, Address{Position: first, Answer: half == events.HalfAnswer}, all)
 }
 
 // OfMessages returns the items of messages that stand side by side in a half of a turn, with their ids. from is the
@@ -47,11 +47,11 @@ func (m Minter) OfTurn(sessionID string, partition int, t *conversation.Turn) (o
 	}
 	if q := t.Question; q != nil {
 		at := events.Position{Partition: partition, Seq: t.Begun(events.HalfQuestion)}
-		out = m.OfHalf(sessionID, at, false, q.QuestionMessages, q.QuestionNeutral)
+		out = m.OfHalf(sessionID, at, events.HalfQuestion, q.QuestionMessages, q.QuestionNeutral)
 	}
 	if a := t.Answer; a != nil {
 		at := events.Position{Partition: partition, Seq: t.Begun(events.HalfAnswer)}
-		out = append(out, m.OfHalf(sessionID, at, true, a.AnswerMessages, a.AnswerNeutral)...)
+		out = append(out, m.OfHalf(sessionID, at, events.HalfAnswer, a.AnswerMessages, a.AnswerNeutral)...)
 	}
 	return out
 }

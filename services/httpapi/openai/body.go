@@ -116,9 +116,9 @@ type list struct {
 	HasMore bool    `json:"has_more"`
 }
 
-// listOf returns a page. An empty one has neither first nor last.
-func listOf[T any](page []T, id func(T) string, more bool) list {
-	out := list{Object: "list", Data: []any{}, HasMore: more}
+// listOf returns a page that is all there is. An empty one has neither first nor last.
+func listOf[T any](page []T, id func(T) string) list {
+	out := list{Object: "list", Data: []any{}}
 	for _, one := range page {
 		out.Data = append(out.Data, one)
 	}
@@ -126,6 +126,12 @@ func listOf[T any](page []T, id func(T) string, more bool) list {
 		out.FirstID, out.LastID = optional(id(page[0])), optional(id(page[len(page)-1]))
 	}
 	return out
+}
+
+// thenMore returns the page, which more may follow.
+func (l list) thenMore(more bool) list {
+	l.HasMore = more
+	return l
 }
 
 // paging says which part of a list is asked for.

@@ -44,7 +44,7 @@ func (s *surface) createConversation(ctx context.Context, r *http.Request, _ htt
 	}
 	call := s.callOf(ctx, r, raw)
 	id := s.newConversationID(call)
-	given, err := s.given(ctx, body, "", false)
+	given, err := s.given(ctx, body, "")
 	if err != nil {
 		return nil, err
 	}
@@ -175,5 +175,5 @@ func (s *surface) listConversations(ctx context.Context, r *http.Request, _ http
 	if err != nil {
 		return nil, err
 	}
-	return listOf(page, func(c conversationJSON) string { return c.ID }, more), nil
+	return listOf(page, func(c conversationJSON) string { return c.ID }).thenMore(more), nil
 }

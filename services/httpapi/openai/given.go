@@ -21,8 +21,9 @@ const itemsMember = "items"
 const officialItems, mostItems = 20, 500
 
 // given returns the items of a body in their normal form. What they refer to stands in their place. id is the
-// conversation that they are for; "" for one that there is not yet.
-func (s *surface) given(ctx context.Context, body members, id string, required bool) ([]items.Item, error) {
+// conversation that they are for; "" for one that there is not yet, and that may begin without items.
+func (s *surface) given(ctx context.Context, body members, id string) ([]items.Item, error) {
+	required := id != ""
 	if !body.has(itemsMember) {
 		if required {
 			return nil, bad(itemsMember, codeMissing, "items is required.")

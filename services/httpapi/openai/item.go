@@ -44,7 +44,7 @@ func (s *surface) createItems(ctx context.Context, r *http.Request, _ http.Heade
 	notePosition(ctx, done.Position)
 	out := s.itemsOf(done)
 	wire.CallOf(ctx).SetAttribute("items", len(out))
-	return listOf(shown(out, with), itemID, false), nil
+	return listOf(shown(out, with), itemID), nil
 }
 
 // addItems records the items of a body. A call that was recorded before has its first answer, whatever the conversation
@@ -52,7 +52,7 @@ func (s *surface) createItems(ctx context.Context, r *http.Request, _ http.Heade
 func (s *surface) addItems(
 	ctx context.Context, id string, body members, call services.Call,
 ) (services.AddedMessages, error) {
-	given, err := s.given(ctx, body, id, true)
+	given, err := s.given(ctx, body, id)
 	if err != nil {
 		if call.Key == "" && !call.Repeats {
 			return services.AddedMessages{}, err
@@ -111,7 +111,7 @@ func (s *surface) listItems(ctx context.Context, r *http.Request, _ http.Header)
 	if err != nil {
 		return nil, err
 	}
-	return listOf(shown(page, with), itemID, more), nil
+	return listOf(shown(page, with), itemID).thenMore(more), nil
 }
 
 // page returns a page of a conversation's items.

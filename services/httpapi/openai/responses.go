@@ -179,7 +179,7 @@ func (s *surface) inputItems(ctx context.Context, r *http.Request, _ http.Header
 	if !found {
 		return nil, noAfter()
 	}
-	return listOf(shown(page, with), itemID, more), nil
+	return listOf(shown(page, with), itemID).thenMore(more), nil
 }
 
 func (s *surface) inputTokens(ctx context.Context, r *http.Request, _ http.Header) (any, error) {

@@ -119,8 +119,8 @@ func (s *surface) declare() {
 	s.call(http.MethodGet, itemsOfOne, access.ContextRead, reads, reading, own, s.listItems)
 	s.call(http.MethodGet, oneItem, access.ContextRead, reads, reading, own, s.getItem)
 	s.call(http.MethodDelete, oneItem, access.TurnsRedact, writes, writing, own, s.deleteItem)
-	s.call(http.MethodGet, models, 0, true, "", anybody, s.listModels)
-	s.call(http.MethodGet, models+"/{model}", 0, true, "", anybody, s.getModel)
+	s.call(http.MethodGet, models, 0, writes || reads, "", anybody, s.listModels)
+	s.call(http.MethodGet, models+"/{model}", 0, writes || reads, "", anybody, s.getModel)
 	s.list(reads)
 	s.declareResponses()
 }
