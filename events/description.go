@@ -31,7 +31,8 @@ const (
 // SessionDescribed says: the session has this title and this metadata, and no others. It replaces every earlier
 // description, which then leaves the log, so it also carries what the fold needs of those: Earlier has the hashes of
 // their requests (RequestHash), oldest first, and CreatedAt is when the session began. After is the session's last
-// position when the description was decided: a description that was decided before the one that stands has no effect. Kind, once set, is the same in every later description.
+// position when the description was decided: a description that was decided before the one that stands has no effect.
+// Kind, once set, is the same in every later description.
 type SessionDescribed struct {
 	SessionID string            `json:"session_id"`
 	RequestID string            `json:"request_id"`

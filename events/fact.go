@@ -57,8 +57,9 @@ type Texts struct {
 type Withdrawal uint8
 
 // The withdrawals. WithdrawsDescription withdraws the descriptions of the session that it replaces, WithdrawsVersion
-// the version of a turn that a correction replaces, WithdrawsMessages messages of a turn, WithdrawsTurn a turn with all its versions, WithdrawsSession a
-// session, and WithdrawsIdentity all sessions of an identity, also those that are linked to it later.
+// the version of a turn that a correction replaces, WithdrawsMessages messages of a turn, WithdrawsTurn a turn with all
+// its versions, WithdrawsSession a session, and WithdrawsIdentity all sessions of an identity, also those that are
+// linked to it later.
 const (
 	WithdrawsNothing Withdrawal = iota
 	WithdrawsDescription

@@ -29,9 +29,9 @@ func fullFacts() []events.Fact {
 	}
 	return []events.Fact{
 		&events.TurnStarted{TurnID: r1, SessionID: "s1", RequestID: "r1", Question: question,
-			Settings: json.RawMessage(`{"instructions":"Be brief."}`)},
+			Settings: json.RawMessage(`{"instructions":"Be kind."}`)},
 		&events.TurnFinalized{TurnID: r1, SessionID: "s1", Answer: answer,
-			Metadata: json.RawMessage(`{"locale":"de"}`), Settings: json.RawMessage(`{"model":"small"}`)},
+			Metadata: json.RawMessage(`{"locale":"de"}`), Settings: json.RawMessage(`{"n":1}`)},
 		&events.SessionLinked{SessionID: "s1", IdentityID: "alice@example.org"},
 		&events.TurnRedacted{
 			TurnID: c1, SessionID: "s1", IdentityID: "alice@example.org", Reason: "asked to", RedactedBy: "ops",
@@ -60,7 +60,7 @@ func fullFacts() []events.Fact {
 		&events.SessionSummarized{SessionID: "s1", RequestID: "m1", TurnIDs: []uuid.UUID{r1, c1},
 			SummaryNeutral: "Quarks.", SummaryTranslated: "Kvarkar.", Model: "small", Prunes: 1},
 		&events.TurnExtended{TurnID: r1, SessionID: "s1", ExtensionID: "e1#0", Metadata: json.RawMessage(`{"n":1}`),
-			Settings: json.RawMessage(`{"model":"small"}`),
+			Settings: json.RawMessage(`{"n":1}`),
 			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: "A quark is a particle.",
 				Messages: json.RawMessage(`[{"role":"tool","tool_call_id":"1","content":"particle"}]`)}},
 		&events.TurnPruned{TurnID: c1, SessionID: "s1", PruneID: "p1", Question: question, Answer: answer,

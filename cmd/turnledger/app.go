@@ -182,7 +182,8 @@ func (a *app) serve() error {
 	a.registry.MustRegister(a.views.Fleet, httpwire.Dependencies(checks))
 	w := httpwire.Config{
 		Registry: a.registry, Logger: a.logger, Traces: a.traces, Checks: checks,
-		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil, Origins: a.cfg.CORSOrigins,
+		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil,
+		Origins: a.cfg.CORSOrigins,
 	}
 	if a.callers != nil {
 		w.Auth = a.callers

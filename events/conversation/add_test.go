@@ -131,7 +131,8 @@ func TestMessagesBecomeTurns(t *testing.T) {
 		"an output of nothing known": {[][]string{{"U q"}, {"T t"}}, []string{"q (q) | t ()"}},
 		"a greeting":                 {[][]string{{"A hello"}, {"U q"}, {"A a"}}, []string{"hello+q (q) | a (a)"}},
 		"a greeting at once":         {[][]string{{"S s", "A hello", "U q", "A a"}}, []string{"s+hello+q (q) | a (a)"}},
-		"a system text between":      {[][]string{{"U q", "A a"}, {"S s"}, {"A b"}}, []string{"q (q) | a (a)", "s () | b (b)"}},
+		"a system text between": {[][]string{{"U q", "A a"}, {"S s"}, {"A b"}},
+			[]string{"q (q) | a (a)", "s () | b (b)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -124,7 +124,8 @@ func (s *State) count(c Change) {
 		}
 	case Erased:
 		s.Counts = Counts{}
-	case Seen, Duplicate, Anomaly, WasExtended, Linked, Corrected, Pruned, Reset, Described, Summarized, Forked, Branched,
+	case Seen, Duplicate, Anomaly, WasExtended, Linked, Corrected, Pruned, Reset, Described, Summarized, Forked,
+		Branched,
 		Refused, Noted:
 	}
 }
@@ -152,7 +153,8 @@ func (s *State) shownCount(t *Turn) int {
 	return 0
 }
 
-// touch notes activity. In an anonymous session without a kind a long silence before the event is a boundary, and the turn that the event opens comes after the boundary.
+// touch notes activity. In an anonymous session without a kind a long silence before the event is a boundary, and the
+// turn that the event opens comes after the boundary.
 func (s *State) touch(e events.Recorded) {
 	anonymous := s.Identity == "" || s.LinkedAt == e.Position.Seq
 	if anonymous && s.Description().Kind == "" && s.silent(e.Time) && s.Boundary < e.Position.Seq {
@@ -258,7 +260,7 @@ func countMessages(messages json.RawMessage, text string) uint16 {
 	if len(list) == 0 && text != "" {
 		return 1
 	}
-	return uint16(min(len(list), math.MaxUint16)) //nolint:gosec // cut
+	return uint16(min(len(list), math.MaxUint16))
 }
 
 // stated judges a fact that a turn has already. The same words are a duplicate, and other words are an anomaly. For a

@@ -217,14 +217,10 @@ func isSummary(e events.Recorded) bool {
 
 // erases reports whether an event redacted or pruned a turn with the tombstones and the mark that a decision gives it.
 func erases(e events.Recorded, c conversation.Change) bool {
-	switch f := e.Fact.(type) {
-	case *events.TurnRedacted:
-		return c.Kind == conversation.TurnGone && f.Session != nil
-	case *events.TurnPruned:
-		return c.Kind == conversation.Pruned && f.Reason == decided
-	default:
-		return false
-	}
+	redaction, redacts := e.Fact.(*events.TurnRedacted)
+	prune, prunes := e.Fact.(*events.TurnPruned)
+	return redacts && c.Kind == conversation.TurnGone && redaction.Session != nil ||
+		prunes && c.Kind == conversation.Pruned && prune.Reason == decided
 }
 
 func links(e events.Recorded) bool {

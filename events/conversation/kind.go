@@ -35,7 +35,8 @@ const (
 var kindNames = [...]string{
 	Seen: "seen", Duplicate: "duplicate", Anomaly: "anomaly", Refused: "link_refused", Noted: "noted",
 	Started: "started", Answered: "answered", WasExtended: "extended", Linked: "linked", Corrected: "corrected",
-	Pruned: "pruned", TurnGone: "redacted", Reset: "reset", Described: "described", Summarized: "summarized", Forked: "forked",
+	Pruned: "pruned", TurnGone: "redacted", Reset: "reset", Described: "described", Summarized: "summarized",
+	Forked:   "forked",
 	Branched: "branched", Erased: "erased",
 }
 

@@ -60,6 +60,8 @@ var (
 	identities = rapid.SampledFrom([]string{"", "", "alice", "bob"})
 	wordings   = rapid.SampledFrom([]string{"one", "two"})
 
+	kinds = rapid.SampledFrom([]events.SessionKind{"", "", "", events.KindConversation, events.KindResponse})
+
 	extensionIDs = rapid.SampledFrom([]string{"e1", "e2", "e3"})
 )
 
@@ -120,8 +122,7 @@ func (m *machine) anyCommand(t *rapid.T) command {
 		}}
 	case "describe":
 		c := conversation.Describe{SessionID: m.session, RequestID: request, Title: &words,
-			Kind: rapid.SampledFrom([]events.SessionKind{"", "", "", events.KindConversation, events.KindResponse}).Draw(t,
-				"kind"),
+			Kind:     kinds.Draw(t, "kind"),
 			Metadata: map[string]*string{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"): nil, words: &words}}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideDescribe(c, 0) }}
 	case "summarize":
@@ -210,7 +211,8 @@ func (m *machine) raw(t *rapid.T) {
 	}
 	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked",
 		"extended", "extended", "pruned", "pruned",
-		"refused", "reset", "described", "described", "summarized", "summarized", "voided", "forked", "branched", "empty",
+		"refused", "reset", "described", "described", "summarized", "summarized", "voided", "forked", "branched",
+		"empty",
 		"wrong turn id", "no turn id"}
 	if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {
 		names = []string{"erased"}

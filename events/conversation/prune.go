@@ -18,8 +18,8 @@ type Prune struct {
 	TurnID             uuid.UUID
 	Reason, RedactedBy string
 	Partition          int
-	// Keep is called for each message of the turn, in order, and returns the message as it is to stay, or nil if it is to
-	// go. It may be called again, on a newer state of the turn.
+	// Keep is called for each message of the turn, in order, and returns the message as it is to stay, or nil if it is
+	// to go. It may be called again, on a newer state of the turn.
 	Keep func(Message) json.RawMessage
 }
 
@@ -192,8 +192,8 @@ func (s *State) DecidePrune(c Prune, old *Turn, messages []Message) Decision {
 	if changed[events.HalfAnswer] {
 		f.AnswerMessages = ofHalf(left, events.HalfAnswer)
 		f.AnswerNeutral, f.AnswerTranslated = answerText(f.AnswerMessages), ""
-		if f.AnswerTranslatedIsFallback = f.AnswerTranslatedIsFallback && f.AnswerNeutral != ""; f.AnswerTranslatedIsFallback {
-			f.AnswerTranslated = f.AnswerNeutral
+		if f.AnswerTranslatedIsFallback {
+			f.AnswerTranslated, f.AnswerTranslatedIsFallback = f.AnswerNeutral, f.AnswerNeutral != ""
 		}
 	}
 	return Decision{Facts: []events.Fact{f}, Expect: true}
@@ -299,8 +299,8 @@ func (t *Turn) Sources() (seqs []uint64) {
 	return slices.Compact(seqs)
 }
 
-// Until returns the turn as it was at a sequence, as far as the last prune of it has left that; answered says whether it
-// had its answer by then.
+// Until returns the turn as it was at a sequence, as far as the last prune of it has left that; answered says whether
+// it had its answer by then.
 func (t *Turn) Until(seq uint64, answered bool) *Turn {
 	own := *t
 	own.shorten(seq)

@@ -25,8 +25,8 @@ func (r *runner) pruneOf(a args) conversation.Prune {
 			case a.values["drop"] != "" && slices.ContainsFunc(strings.Split(a.values["drop"], ","), holds):
 				return nil
 			case a.values["keep"] != "" && holds(a.values["keep"]):
-				return append(m.Raw[:len(m.Raw)-1:len(m.Raw)-1], fmt.Sprintf(`,"item":{"id":"%s:%d:%d"}}`, m.Half, m.Seq,
-					m.Index)...)
+				item := fmt.Sprintf(`,"item":{"id":"%s:%d:%d"}}`, m.Half, m.Seq, m.Index)
+				return append(m.Raw[:len(m.Raw)-1:len(m.Raw)-1], item...)
 			}
 			return m.Raw
 		}}
@@ -56,11 +56,12 @@ func (w *world) brought(s *conversation.State, c conversation.Prune) (brought []
 	return brought
 }
 
-// prunedOf reads "pruned TURN ID q=TEXT a=TEXT stones=…": the fact that a prune of the turn would state now, with other
-// texts or tombstones.
+// prunedOf reads "pruned TURN ID q=TEXT a=TEXT stones=…": the fact that a prune of the turn would state now, with
+// other texts or tombstones.
 func (r *runner) prunedOf(a args) (events.Fact, error) {
 	f := &events.TurnPruned{TurnID: r.turn(a.word(1)), SessionID: r.session, PruneID: a.word(2),
-		Question: questionOf(a), Answer: answerOf(a), Session: &events.SessionMark{CreatedAt: epoch, LastActiveAt: epoch}}
+		Question: questionOf(a), Answer: answerOf(a),
+		Session: &events.SessionMark{CreatedAt: epoch, LastActiveAt: epoch}}
 	if raw := a.values["stones"]; raw != "" {
 		return f, json.Unmarshal([]byte(r.fill(raw)), &f.Tombstones)
 	}
@@ -124,8 +125,9 @@ func TestTextsOfAPrunedTurn(t *testing.T) {
 	id := w.turn("r1")
 	w.append(&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{
 		QuestionNeutral: "first", QuestionTranslated: "erst", TranslateChat: true, PipelineName: "p",
-		QuestionMessages: json.RawMessage(`[ {"role":"user","content":"one","n":1.50}, {"role":"system","content":"sys"},` +
-			`{"role":"user","content":[{"type":"text","text":"two"},{"type":"image_url"},{"type":"text","text":"three"}]},` +
+		QuestionMessages: json.RawMessage(`[ {"role":"user","content":"one","n":1.50}, ` +
+			`{"role":"system","content":"sys"},{"role":"user","content":[{"type":"text","text":"two"},` +
+			`{"type":"image_url"},{"type":"text","text":"three"}]},` +
 			`{"role":"user","content":"GOES"}]`)}})
 	w.append(&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "said",
 		AnswerTranslated: "said", AnswerTranslatedIsFallback: true}})
@@ -154,7 +156,8 @@ func TestTextsOfAPrunedTurn(t *testing.T) {
 		*left.Answer)
 	w.append(&events.TurnExtended{TurnID: id, SessionID: "s", ExtensionID: "e", Extension: events.Extension{
 		Half: events.HalfAnswer, AnswerNeutral: "last", Messages: json.RawMessage(
-			`[{"role":"assistant","content":"said too"},{"role":"tool","content":"x"},{"role":"assistant","content":"last"}]`),
+			`[{"role":"assistant","content":"said too"},{"role":"tool","content":"x"},` +
+				`{"role":"assistant","content":"last"}]`),
 	}})
 	left = prune("p2", `"last"`)
 	require.Equal(t, "said too", left.Answer.AnswerNeutral)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -92,9 +93,11 @@ func TestIdentityTurns(t *testing.T) {
 	})
 	t.Run("a limit beyond the bounds is clamped", func(t *testing.T) {
 		t.Parallel()
-		turns, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 1<<40, "")
-		require.NoError(t, err)
-		require.Len(t, turns, len(all))
+		for _, limit := range []int{1 << 40, math.MaxInt} {
+			turns, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, limit, "")
+			require.NoError(t, err)
+			require.Len(t, turns, len(all))
+		}
 	})
 	t.Run("a cursor that none was is refused", func(t *testing.T) {
 		t.Parallel()

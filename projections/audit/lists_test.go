@@ -3,6 +3,7 @@ package audit_test
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,10 +94,10 @@ func TestListOfSessions(t *testing.T) {
 		log.add(log.state(session).DecideDescribe(conversation.Describe{SessionID: session, RequestID: request,
 			Title: &title, Metadata: metadata}, 0).Facts...)
 	}
-	physics := "physics"
+	physics, pinned := "physics", "yes"
 	log.add(started("a", "r1"), finalized("a", "r1"), linked("b", "ada"), started("b", "r1"), finalized("b", "r1"))
 	title("b", "d", "Old QUARKS", nil)
-	title("b", "e", "New Leptons", map[string]*string{"folder": &physics})
+	title("b", "e", "New Leptons", map[string]*string{"folder": &physics, "pinned": &pinned})
 	title("c", "d", "Quarks & more", nil)
 	log.add(log.state("c").DecideDescribe(conversation.Describe{SessionID: "c", RequestID: "e",
 		Kind: events.KindConversation}, 0).Facts...)
@@ -124,12 +125,49 @@ func TestListOfSessions(t *testing.T) {
 	require.Equal(t, []string{"b"}, ids(projections.SessionFilter{Since: began.Add(1)}))
 	last := pages(t, a.Audit, projections.SessionFilter{IdentityID: "ada"}, 1)[0].LastTurn
 	require.Equal(t, &projections.LastTurn{TurnID: id("b", "r2"), Question: question("r2").QuestionNeutral}, last)
+	for _, cursor := range []string{"s", "s.1.1000.a", "s.1.-1.a", "s.01.5.a", "s.1.5.", "x.1.5.a"} {
+		_, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1,
+			base64.RawURLEncoding.EncodeToString([]byte(cursor)))
+		require.ErrorIs(t, err, audit.ErrCursor, cursor)
+	}
 	_, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, "x")
 	require.ErrorIs(t, err, audit.ErrCursor)
 
 	a.exec("update turnledger.generation set filled = 4")
 	_, _, err = a.Sessions(t.Context(), projections.SessionFilter{}, 1, "")
 	require.ErrorIs(t, err, audit.ErrUnavailable)
+}
+
+// The last turn of a listed session is the newest that is not redacted, in its newest version, its texts cut.
+func TestLastTurnsOfListedSessions(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	for _, s := range []string{"long", "corrected", "redacted", "pending"} {
+		log.add(linked(s, "of "+s), started(s, "r1"), finalized(s, "r1"))
+	}
+	long, answered := started("long", "r2"), finalized("long", "r2")
+	long.QuestionNeutral, answered.AnswerNeutral = strings.Repeat("é", 201), strings.Repeat("ä", 201)
+	log.add(long, answered, started("redacted", "r2"), corrected("corrected", "c1", "r1"), started("pending", "r2"))
+	log.redact("redacted", id("redacted", "r2"))
+	a := filled(t, log, 3)
+	of := func(s string) projections.LastTurn {
+		page := pages(t, a.Audit, projections.SessionFilter{IdentityID: "of " + s}, 1)
+		require.Len(t, page, 1)
+		return *page[0].LastTurn
+	}
+	turn := func(s, request string, status conversation.Status) projections.LastTurn {
+		out := projections.LastTurn{TurnID: id(s, request), Status: status, Question: "question " + request}
+		if status == conversation.Finalized {
+			out.Answer = "answer " + request
+		}
+		return out
+	}
+	cut := turn("long", "r2", conversation.Finalized)
+	cut.Question, cut.Answer = strings.Repeat("é", 200), strings.Repeat("ä", 200)
+	require.Equal(t, cut, of("long"))
+	require.Equal(t, turn("corrected", "c1", conversation.Finalized), of("corrected"))
+	require.Equal(t, turn("redacted", "r1", conversation.Finalized), of("redacted"))
+	require.Equal(t, turn("pending", "r2", conversation.Pending), of("pending"))
 }
 
 // Sessions of one microsecond stand in the order of their nanoseconds, those of one time in the order of their ids, on

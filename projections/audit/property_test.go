@@ -272,39 +272,6 @@ func reference(t *rapid.T, log *journal, a *tables) {
 		"reason else '' end from one.security_events"))
 }
 
-// belong keeps which turns of a session belong to the audit.
-func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]bool) {
-	back := c.Kind == conversation.TurnGone || c.Kind == conversation.Pruned || c.Kind == conversation.Described
-	if c.Kind == conversation.Linked || back && c.NewBoundary && state.Identity != "" {
-		for _, turn := range state.Turns {
-			if turn.Place > state.Boundary {
-				in[turn.ID] = true
-			}
-		}
-	}
-	if state.Identity == "" {
-		return
-	}
-	switch c.Kind {
-	case conversation.Started:
-		in[c.Turn.ID] = true
-	case conversation.Corrected:
-		in[c.Turn.ID] = in[c.Turns[0].ID]
-	case conversation.TurnGone:
-		for _, turn := range c.Turns {
-			in[turn.ID] = true
-		}
-	case conversation.Pruned:
-		for _, turn := range c.Turns {
-			in[turn.ID] = in[c.Turn.ID]
-		}
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered,
-		conversation.WasExtended, conversation.Linked,
-		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
-		conversation.Erased, conversation.Refused, conversation.Noted:
-	}
-}
-
 // stay keeps which events of a session have a ledger row.
 func (j *journal) stay(state *conversation.State, e events.Recorded, c conversation.Change,
 	rows map[uint64][]uuid.UUID) {
@@ -332,7 +299,8 @@ func (j *journal) stay(state *conversation.State, e events.Recorded, c conversat
 	case c.Kind == conversation.TurnGone, c.Kind == conversation.Pruned:
 		for seq, turns := range rows {
 			if slices.ContainsFunc(turns, func(id uuid.UUID) bool {
-				return c.Kind == conversation.Pruned && id == c.Turn.ID || slices.ContainsFunc(c.Turns, func(t *conversation.Turn) bool { return t.ID == id })
+				return c.Kind == conversation.Pruned && id == c.Turn.ID || slices.ContainsFunc(c.Turns,
+					func(t *conversation.Turn) bool { return t.ID == id })
 			}) {
 				delete(rows, seq)
 			}

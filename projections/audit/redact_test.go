@@ -231,3 +231,36 @@ func (a *tables) holding(text string, tables ...string) (out []string) {
 	}
 	return out
 }
+
+// belong keeps which turns of a session belong to the audit.
+func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]bool) {
+	back := c.Kind == conversation.TurnGone || c.Kind == conversation.Pruned || c.Kind == conversation.Described
+	if c.Kind == conversation.Linked || back && c.NewBoundary && state.Identity != "" {
+		for _, turn := range state.Turns {
+			if turn.Place > state.Boundary {
+				in[turn.ID] = true
+			}
+		}
+	}
+	if state.Identity == "" {
+		return
+	}
+	switch c.Kind {
+	case conversation.Started:
+		in[c.Turn.ID] = true
+	case conversation.Corrected:
+		in[c.Turn.ID] = in[c.Turns[0].ID]
+	case conversation.TurnGone:
+		for _, turn := range c.Turns {
+			in[turn.ID] = true
+		}
+	case conversation.Pruned:
+		for _, turn := range c.Turns {
+			in[turn.ID] = in[c.Turn.ID]
+		}
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered,
+		conversation.WasExtended, conversation.Linked,
+		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
+		conversation.Erased, conversation.Refused, conversation.Noted:
+	}
+}

@@ -24,6 +24,14 @@ func allCounts(t require.TestingT, a *audit.Audit, by projections.By) []projecti
 	return counts
 }
 
+// total returns how many turns were started.
+func total(counts []projections.Counts) (n int) {
+	for _, c := range counts {
+		n += c.Started
+	}
+	return n
+}
+
 func TestCountsOfTurns(t *testing.T) {
 	t.Parallel()
 	log := newJournal()
@@ -68,6 +76,9 @@ func TestCountsOfTurns(t *testing.T) {
 	require.Len(t, hours, 1)
 	require.Equal(t, day.Truncate(time.Hour), hours[0].Start)
 	require.Equal(t, 1, hours[0].Started, "until is not included")
+
+	a.exec("update turnledger.event_ledger set partition = 1, place = 1 where session_id = 'e'")
+	require.Equal(t, 5, total(allCounts(t, a.Audit, projections.ByNone)), "places of two partitions are not one")
 
 	edge := log.state("a").Turn(id("a", "r2")).CreatedAt
 	for _, at := range []time.Time{edge.Add(-time.Microsecond), edge, edge.Add(time.Microsecond)} {

@@ -234,7 +234,8 @@ func ReadHead(record string) (h conversation.Head, err error) {
 
 // description reads the description of a head of a version, and where a branch comes from.
 func (r *reader) description(version byte) conversation.HeldDescription {
-	is, from := conversation.Description{DescribedAt: r.uint(), Title: r.text(), Metadata: r.text()}, conversation.Fork{}
+	is := conversation.Description{DescribedAt: r.uint(), Title: r.text(), Metadata: r.text()}
+	from := conversation.Fork{}
 	if version >= forked {
 		from.ForkedAt = r.uint()
 		for _, s := range []*string{&from.RequestID, &from.From, &from.Root, &from.Lineage} {

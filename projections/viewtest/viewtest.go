@@ -112,16 +112,16 @@ func Mark(rt *rapid.T, session, request string) *events.SessionBranched {
 	return f
 }
 
-// DrawPrune draws a prune of a turn as a writer decides it, which may be a redaction. all are the events of the session.
-// It returns none where nothing can be taken out.
+// DrawPrune draws a prune of a turn as a writer decides it, which may be a redaction. all are the events of the
+// session. It returns none where nothing can be taken out.
 func DrawPrune(
 	rt *rapid.T, s *conversation.State, all iter.Seq2[events.Recorded, error], turn uuid.UUID,
 ) []events.Fact {
-	drop := rapid.IntRange(0, 2).Draw(rt, "message")
+	drop, at := rapid.IntRange(0, 3).Draw(rt, "message"), -1
 	c := conversation.Prune{SessionID: s.SessionID, TurnID: turn,
 		PruneID: rapid.SampledFrom([]string{"p1", "p2", "p3"}).Draw(rt, "prune"),
 		Keep: func(m conversation.Message) json.RawMessage {
-			if m.Index == drop {
+			if at++; at == drop {
 				return nil
 			}
 			return m.Raw

@@ -218,7 +218,7 @@ func (e *Erasure) redact(ctx context.Context, s Eraser) (err error) {
 	return err
 }
 
-// prune redacts the turn, unless the log holds the prune: which messages it took out, the list of erasures does not say.
+// prune redacts the turn, unless the log holds the prune: the list of erasures does not say which messages it took out.
 func (e *Erasure) prune(ctx context.Context, s Eraser) error {
 	_, err := s.PruneTurn(ctx, conversation.Prune{
 		SessionID: e.Data.SessionID, TurnID: e.Data.TurnID, PruneID: e.Data.PruneID,

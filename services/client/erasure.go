@@ -78,6 +78,23 @@ func (c *Client) Receipts(ctx context.Context, limit int, cursor string) (Receip
 	return call[ReceiptPage](ctx, c, get("list receipts", "/receipts", "limit", number(limit), "cursor", cursor))
 }
 
+// Key is what may be shown of an API key; times are zero where there are none.
+type Key struct {
+	Prefix     string    `json:"prefix"`
+	Name       string    `json:"name"`
+	Scopes     []string  `json:"scopes"`
+	IdentityID string    `json:"identity_id"`
+	CreatedAt  time.Time `json:"created_at"`
+	ExpiresAt  time.Time `json:"expires_at"`
+	RevokedAt  time.Time `json:"revoked_at"`
+	State      string    `json:"state"`
+}
+
+// Keys lists the API keys of the file that the server reads, without their secrets.
+func (c *Client) Keys(ctx context.Context) ([]Key, error) {
+	return callField[[]Key](ctx, c, "keys", get("list keys", "/keys"))
+}
+
 // AwaitReceipt polls the receipt of an erasure until the erasure is complete. It calls told with the progress, in the
 // receipt's unit.
 func (c *Client) AwaitReceipt(ctx context.Context, id string, every time.Duration, report func(done, of uint64)) error {

@@ -6,7 +6,8 @@ import (
 )
 
 // An item of OpenAI's API is recorded as a chat message. What chat has no word for stands beside it, in the members
-// item and item_ids, which no chat model takes; a message of an item that chat has no form for says nothing else (services/items).
+// item and item_ids, which no chat model takes; a message of an item that chat has no form for says nothing
+// else (services/items).
 
 // spoken returns what prompts show of recorded messages: without what only items say, and with calls that the model
 // made together in one message, since vendors want each call's result right behind the message that calls.

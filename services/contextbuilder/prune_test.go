@@ -32,7 +32,8 @@ func TestAPruneHoldsInBranchesAndInThePast(t *testing.T) {
 	extend := func(id string) events.Position {
 		made, err := writes.ExtendTurn(ctx, conversation.Extend{SessionID: "parent", TurnID: turn, ExtensionID: id,
 			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: id,
-				Messages: []byte(`[{"role":"assistant","content":"` + id + `"},{"role":"assistant","content":"GOES"}]`)}})
+				Messages: []byte(`[{"role":"assistant","content":"` + id + `"},` +
+					`{"role":"assistant","content":"GOES"}]`)}})
 		require.NoError(t, err)
 		return made.Position
 	}

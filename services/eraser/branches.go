@@ -125,8 +125,8 @@ func (e *Eraser) branchesAmong(ctx context.Context, sessions []linkedSession) (i
 	return len(out), nil
 }
 
-// linkBranches repeats the link of a session on its branches. Each of these links asks for those of the next branches. A
-// link that a foreign publisher wrote on a branch links the root, where it is judged; below, the root's link counts.
+// linkBranches repeats the link of a session on its branches. Each of these links asks for those of the next branches.
+// A link that a foreign publisher wrote on a branch links the root, where it is judged; below, the root's link counts.
 func (e *Eraser) linkBranches(ctx context.Context, j *job) (remainder, error) {
 	s, err := state(ctx, e.log, e.cfg.Rules, j.session)
 	if err != nil || s.Identity == "" {
@@ -151,8 +151,11 @@ func (e *Eraser) linkBranches(ctx context.Context, j *job) (remainder, error) {
 // session to which no mark leads from its root is no branch of it.
 func (e *Eraser) linkRoot(ctx context.Context, s *conversation.State) (identity string, err error) {
 	root, err := state(ctx, e.log, e.cfg.Rules, s.Fork().Root)
-	if err != nil || root.Identity != "" || root.Erased != 0 {
-		return root.Identity, err
+	if err != nil {
+		return "", err
+	}
+	if root.Identity != "" || root.Erased != 0 {
+		return root.Identity, nil
 	}
 	marked := false
 	err = e.eachBranch(ctx, root.SessionID, func(_ *events.SessionBranched, branch relative) (bool, error) {

@@ -232,6 +232,8 @@ func TestAForeignLinkOnABranchLinksTheTree(t *testing.T) {
 				w.fork("root", "c", uuid.Nil)
 				w.publish(&events.SessionForked{SessionID: "thief", RequestID: "f", FromSessionID: "root",
 					Root: "root"}, "")
+				w.publish(&events.SessionBranched{SessionID: "of b", ChildSessionID: "b", RequestID: "in a circle",
+					FromSessionID: "of b", Root: "root"}, "")
 				stop := w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000})
 				w.idle() // it has met the forks
 				stop()

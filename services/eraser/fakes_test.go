@@ -74,7 +74,7 @@ func (l *closedSessions) Append(ctx context.Context, a jetlog.Append) (jetlog.Ac
 			l.open--
 		}
 	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnExtended,
-		*events.TurnCorrected, *events.TurnRedacted,
+		*events.TurnCorrected, *events.TurnPruned, *events.TurnRedacted,
 		*events.SessionLinked, *events.LinkRefused, *events.SessionReset, *events.SessionDescribed,
 		*events.SessionForked, *events.SessionBranched,
 		*events.SessionSummarized,

@@ -117,8 +117,8 @@ func TestAForeignPruneTakesNothing(t *testing.T) {
 	stones := state.Tombstones(state.Turns, 0)
 	wrong := func(id string, change func(f *events.TurnPruned)) {
 		f := &events.TurnPruned{TurnID: turn, SessionID: "s", PruneID: id, Tombstones: state.Tombstones(state.Turns, 0),
-			Session: &events.SessionMark{CreatedAt: stones[0].CreatedAt, LastActiveAt: stones[0].CreatedAt, Finalized: 1,
-				ShownFinalized: 1}}
+			Session: &events.SessionMark{CreatedAt: stones[0].CreatedAt, LastActiveAt: stones[0].CreatedAt,
+				Finalized: 1, ShownFinalized: 1}}
 		change(f)
 		w.publish(f, "")
 	}
@@ -130,7 +130,8 @@ func TestAForeignPruneTakesNothing(t *testing.T) {
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnPruned, events.TypeTurnPruned,
 		events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted)
 	require.Equal(t, "answer KEPT", w.state("s").Turn(turn).Answer.AnswerNeutral)
-	// One with the right tombstones and a wrong mark is shown, but its events stay: without them it would say otherwise.
+	// One with the right tombstones and a wrong mark is shown, but its events stay: without them the session would fold
+	// to another state.
 	wrong("mark", func(f *events.TurnPruned) { f.Session.Finalized = 7 })
 	w.redact("s", w.turn("s", "r4", "SECRET"))
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnPruned, events.TypeTurnPruned,

@@ -22,9 +22,9 @@ import (
 // RetentionConfig of a Retention.
 type RetentionConfig struct {
 	Rules conversation.Rules
-	// Anonymous is the silence after which an anonymous session without a kind leaves the log; Conversation and Response
-	// are that of sessions of a kind, also linked ones. Linked is the age at which turns of linked sessions are
-	// redacted. 0 means never.
+	// Anonymous is the silence after which an anonymous session without a kind leaves the log; Conversation and
+	// Response are that of sessions of a kind, also linked ones. Linked is the age at which turns of linked sessions
+	// are redacted. 0 means never.
 	Anonymous, Conversation, Response, Linked time.Duration
 	// Redact redacts a turn of a linked session, and Erase erases a linked session.
 	Redact func(ctx context.Context, sessionID string, turn uuid.UUID) error
@@ -233,7 +233,8 @@ func (r *Retention) silent(ctx context.Context, s *sweep, id string, cut uint64)
 			all = append(all, n.seq)
 		}
 	}
-	if state.Identity != "" && s.kind == "" || state.Description().Kind != s.kind || state.Erased != 0 || len(all) == 0 {
+	another := state.Identity != "" && s.kind == "" || state.Description().Kind != s.kind
+	if another || state.Erased != 0 || len(all) == 0 {
 		return nil
 	}
 	if shares, err := living(ctx, r.log, r.cfg.Rules, id); shares || err != nil {

@@ -12,7 +12,8 @@ import (
 )
 
 // redact erases the events that name a redacted or pruned turn and stand before its redaction or prune. It carries out
-// all waiting redactions and prunes of the session at once. If that would change what the session folds to, it carries them out one by one.
+// all waiting redactions and prunes of the session at once. If that would change what the session folds to, it carries
+// them out one by one.
 func (e *Eraser) redact(ctx context.Context, j *job) (remainder, error) {
 	places := j.positions()
 	done, err := e.redactAll(ctx, j.session, places)

@@ -102,7 +102,9 @@ func (a *adding) run(
 	defer a.yield()
 	var v verdict
 	for {
-		v, err = a.writing.run(ctx, first, func(st *conversation.State) conversation.Decision { return a.next(st, plan) })
+		v, err = a.writing.run(ctx, first, func(st *conversation.State) conversation.Decision {
+			return a.next(st, plan)
+		})
 		if !errors.Is(err, services.ErrBusy) || ctx.Err() != nil {
 			break
 		}

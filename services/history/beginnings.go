@@ -24,6 +24,8 @@ type beginnings struct {
 type beginning struct {
 	sessionID string
 	time      time.Time
+	// last is the sequence of the last event that the call has appended.
+	last uint64
 }
 
 // mostBeginnings bounds the sessions that are held.
@@ -43,11 +45,13 @@ func (b *beginnings) note(sessionID string, m *jetlog.Message) {
 		return
 	}
 	if c, called := parseCall(call); called {
-		b.held.SetIfAbsent(c.call, beginning{sessionID, m.Time})
+		last := m.Position.Seq + uint64(c.of-c.index-1) //nolint:gosec // at least 0
+		b.held.Set(c.call, beginning{sessionID, m.Time, last})
 	}
 }
 
-// of returns the session that a call has begun lately, or "". It knows all that the log holds now.
+// of returns the session that a call has begun last, if that was lately and nothing was added to it since; else "". It
+// knows all that the log holds now.
 func (b *beginnings) of(ctx context.Context, s *Service, call string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,8 +74,8 @@ func (b *beginnings) of(ctx context.Context, s *Service, call string) (string, e
 		return "", nil
 	}
 	st, err := s.writing(found.sessionID).copied(ctx)
-	if err != nil || st.Erased != 0 {
-		return "", err
+	if err != nil || st.Erased != 0 || st.Applied != found.last {
+		return "", err // whoever has begun it goes on with it
 	}
 	return found.sessionID, nil
 }

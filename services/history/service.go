@@ -87,6 +87,7 @@ func (x *session) weight(id string) uint32 {
 // it followed.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.sessions.StopAllGoroutines()
+	defer s.beginnings.held.StopAllGoroutines()
 	if s.cfg.Follower == nil {
 		return s.follower.Run(ctx)
 	}

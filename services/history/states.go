@@ -35,7 +35,8 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 	}
 	// Other writes to the session wait for this append too, so it must not end when its caller gives up. It expects a
 	// session without events.
-	ack, err := w.log.Append(context.WithoutCancel(ctx), jetlog.Append{Facts: d.Facts, Expect: new(uint64), Calls: w.calls})
+	first := jetlog.Append{Facts: d.Facts, Expect: new(uint64), Calls: w.calls}
+	ack, err := w.log.Append(context.WithoutCancel(ctx), first)
 	switch {
 	case errors.Is(err, jetlog.ErrUnavailable) && !errors.Is(err, jetlog.ErrNoWrites):
 		w.loaded(w.id, x, err)

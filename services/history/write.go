@@ -227,7 +227,8 @@ func (w *writing) turn(ctx context.Context, first state, decide decider) (servic
 	}
 	if !v.duplicate {
 		for _, f := range v.facts {
-			if _, extends := f.(*events.TurnExtended); !extends { // the state's question has it, and texts reads the rest
+			// The state's question has an extension already, and texts reads an extended answer.
+			if _, extends := f.(*events.TurnExtended); !extends {
 				w.cfg.Rules.Fill(&t.Turn, f)
 			}
 		}

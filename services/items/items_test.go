@@ -61,7 +61,8 @@ func TestShapes(t *testing.T) {
 		"a file's data": {`{"role":"user","content":[{"type":"input_file","filename":"a.pdf","file_data":"JVBERi0="}]}`,
 			`{"type":"message","role":"user","status":"completed",
 			  "content":[{"type":"input_file","filename":"a.pdf"},{"type":"input_text","text":"[Image sent: photo]"}]}`,
-			`{"role":"user","content":[{"type":"text","text":"[File sent a.pdf]"},{"type":"text","text":"[Image sent: photo]"}],
+			`{"role":"user","content":[{"type":"text","text":"[File sent a.pdf]"},
+			  {"type":"text","text":"[Image sent: photo]"}],
 			  "item":{"content":[{"type":"input_file","filename":"a.pdf"},null]}}`},
 		"a call": {`{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`,
 			`{"type":"function_call","call_id":"c","name":"f","arguments":"{}","status":"completed"}`,
@@ -70,7 +71,8 @@ func TestShapes(t *testing.T) {
 		"an output": {`{"type":"function_call_output","call_id":"c","output":"ok"}`,
 			`{"type":"function_call_output","call_id":"c","output":"ok","status":"completed"}`,
 			`{"role":"tool","tool_call_id":"c","content":"ok"}`},
-		"an output of parts": {`{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"ok"}]}`,
+		"an output of parts": {`{"type":"function_call_output","call_id":"c",
+			  "output":[{"type":"input_text","text":"ok"}]}`,
 			`{"type":"function_call_output","call_id":"c","status":"completed",
 			  "output":[{"type":"input_text","text":"ok"}]}`,
 			`{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"ok"}]}`},
@@ -93,8 +95,10 @@ func TestShapes(t *testing.T) {
 			  "item":{"type":"image_generation_call","id":"ig_1","status":"completed","result":null}}`},
 		"a screenshot": {`{"type":"computer_call_output","call_id":"c",
 			  "output":{"type":"computer_screenshot","image_url":"` + png + `"}}`,
-			`{"type":"computer_call_output","call_id":"c","status":"completed","output":{"type":"computer_screenshot"}}`,
-			`{"role":"assistant","content":null,"item":{"type":"computer_call_output","call_id":"c","status":"completed",
+			`{"type":"computer_call_output","call_id":"c","status":"completed",
+			  "output":{"type":"computer_screenshot"}}`,
+			`{"role":"assistant","content":null,"item":{"type":"computer_call_output","call_id":"c",
+			  "status":"completed",
 			  "output":{"type":"computer_screenshot"}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,17 +153,18 @@ func TestItemsOfOtherMessages(t *testing.T) {
 // What an item is refused for, by the member's name.
 func TestChecks(t *testing.T) {
 	t.Parallel()
+	const missing, wrongType, wrongValue = items.Missing, items.WrongType, items.WrongValue
 	for raw, want := range map[string]items.Wrong{
-		`{"role":"user"}`:                                              {Member: "content", Kind: items.Missing},
-		`{"role":"user","content":7}`:                                  {Member: "content", Kind: items.WrongType},
-		`{"role":"user","content":[{}]}`:                               {Member: "content[0].type", Kind: items.Missing},
-		`{"role":"user","content":[7]}`:                                {Member: "content[0]", Kind: items.WrongType},
-		`{"role":"user","content":[{"type":"input_text"}]}`:            {Member: "content[0].text", Kind: items.Missing},
-		`{"role":"robot","content":"x"}`:                               {Member: "role", Kind: items.WrongValue},
-		`{"type":"function_call","call_id":"c"}`:                       {Member: "name", Kind: items.Missing},
-		`{"type":"function_call_output","call_id":"c","output":{}}`:    {Member: "output", Kind: items.WrongType},
-		`{"type":"function_call","call_id":7,"name":"","arguments":1}`: {Member: "call_id", Kind: items.WrongType},
-		`{"type":"item_reference"}`:                                    {Member: "id", Kind: items.Missing},
+		`{"role":"user"}`:                                              {Member: "content", Kind: missing},
+		`{"role":"user","content":7}`:                                  {Member: "content", Kind: wrongType},
+		`{"role":"user","content":[{}]}`:                               {Member: "content[0].type", Kind: missing},
+		`{"role":"user","content":[7]}`:                                {Member: "content[0]", Kind: wrongType},
+		`{"role":"user","content":[{"type":"input_text"}]}`:            {Member: "content[0].text", Kind: missing},
+		`{"role":"robot","content":"x"}`:                               {Member: "role", Kind: wrongValue},
+		`{"type":"function_call","call_id":"c"}`:                       {Member: "name", Kind: missing},
+		`{"type":"function_call_output","call_id":"c","output":{}}`:    {Member: "output", Kind: wrongType},
+		`{"type":"function_call","call_id":7,"name":"","arguments":1}`: {Member: "call_id", Kind: wrongType},
+		`{"type":"item_reference"}`:                                    {Member: "id", Kind: missing},
 	} {
 		i, err := items.Parse(json.RawMessage(raw))
 		require.NoError(t, err, raw)
@@ -212,7 +217,8 @@ func TestIDs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := items.Address{
 			Position: events.Position{
-				Partition: rapid.IntRange(0, 255).Draw(t, "partition"), Seq: rapid.Uint64Range(1, 1<<40-1).Draw(t, "seq"),
+				Partition: rapid.IntRange(0, 255).Draw(t, "partition"),
+				Seq:       rapid.Uint64Range(1, 1<<40-1).Draw(t, "seq"),
 			},
 			Answer: rapid.Bool().Draw(t, "answer"), Message: rapid.IntRange(0, 1<<16-1).Draw(t, "message"),
 			Sub: rapid.IntRange(0, 127).Draw(t, "sub"),
@@ -253,7 +259,8 @@ func TestKeptIDs(t *testing.T) {
 		`{"type":"message","id":"msg_1"}`: true, `{"type":"message","id":"fc_1"}`: false,
 		`{"type":"function_call","id":"fc_1"}`: true, `{"type":"function_call_output","id":"fco_1"}`: true,
 		`{"type":"function_call_output","id":"fc_1"}`: false,
-		`{"type":"dream","id":"anything"}`:            true, `{"type":"dream","id":"a/b"}`: false, `{"type":"dream"}`: false,
+		`{"type":"dream","id":"anything"}`:            true,
+		`{"type":"dream","id":"a/b"}`:                 false, `{"type":"dream"}`: false,
 		`{"type":"message","id":"msg_` + strings.Repeat("x", 60) + `"}`: true,
 		`{"type":"message","id":"msg_` + strings.Repeat("x", 61) + `"}`: false,
 	} {

@@ -130,7 +130,7 @@ func normalParts(content json.RawMessage, role string) []Item {
 		}
 		part, sent := withoutData(normalPart(part))
 		out = append(out, part)
-		if sent && !(n+1 < len(given) && saysImage(given[n+1])) {
+		if sent && (n+1 == len(given) || !saysImage(given[n+1])) {
 			out = append(out, text(quote(conversation.ImageText), role))
 		}
 	}

@@ -205,8 +205,8 @@ func TestPrunedTextIsNotPrinted(t *testing.T) {
 	}
 	got := w.all(services.EventQuery{})
 	require.Len(t, got, 12)
-	require.Equal(t, map[string]any{"turn_id": turn.String(), "session_id": "s", "extension_id": "e1", "redacted": true},
-		got[2].Data)
+	require.Equal(t, map[string]any{"turn_id": turn.String(), "session_id": "s", "extension_id": "e1",
+		"redacted": true}, got[2].Data)
 	require.Equal(t, "stays", got[5].Data["question_neutral"])
 	require.Contains(t, got[10].line, "next")
 	require.Contains(t, got[11].line, "corrected")

@@ -22,7 +22,7 @@ func Plain(s *conversation.State) any {
 	}
 	turns := []any{}
 	for _, t := range s.Turns {
-		turns = append(turns, plain(reflect.ValueOf(t)))
+		turns = append(turns, plain(reflect.ValueOf(t)), t.Extensions())
 	}
 	out["turns"] = turns
 	return out

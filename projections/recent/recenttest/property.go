@@ -179,10 +179,7 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 			Metadata:    metadata.Draw(rt, "metadata"),
 		}, at)
 	case "prune":
-		all := log.Session(rt.Context(), session, 0, uint64(len(log.Events)))
-		for _, f := range viewtest.DrawPrune(rt, s, all, drawTurn(rt, s)) {
-			log.Append(rt, f, at)
-		}
+		drawPrune(rt, log, s, at)
 	case "redact":
 		drawRedaction(rt, log, s, at)
 	case "correct":
@@ -239,6 +236,14 @@ func drawFork(rt *rapid.T, log *Log, s *conversation.State, request string, at t
 	log.Append(rt, mark, at)
 	if rapid.Bool().Draw(rt, "forked") {
 		log.Append(rt, mark.Fork(), at)
+	}
+}
+
+// drawPrune takes a message out of a turn.
+func drawPrune(rt *rapid.T, log *Log, s *conversation.State, at time.Time) {
+	all := log.Session(rt.Context(), s.SessionID, 0, uint64(len(log.Events)))
+	for _, f := range viewtest.DrawPrune(rt, s, all, drawTurn(rt, s)) {
+		log.Append(rt, f, at)
 	}
 }
 

@@ -114,6 +114,8 @@ func TestAForeignCallbackSignsNobodyIn(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, a.status)
 
 	issuer.Down.Store(true)
-	fresh := start(t, keys(), func(c *console.Config) { c.Login = login.New(issuer.Login("https://x" + console.Callback)) })
+	fresh := start(t, keys(), func(c *console.Config) {
+		c.Login = login.New(issuer.Login("https://x" + console.Callback))
+	})
 	require.Equal(t, http.StatusServiceUnavailable, fresh.do("GET", "/console/signin/issuer", nil).status)
 }

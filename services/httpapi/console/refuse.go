@@ -51,6 +51,9 @@ var statuses = []struct {
 	{projections.ErrRebuilding, http.StatusConflict, "A rebuild of the view is under way."},
 	{services.ErrModelFailed, http.StatusBadGateway, "The model did not answer. The question is recorded, and its " +
 		"turn stays pending."},
+	{services.ErrNoIndex, http.StatusServiceUnavailable, "No index of meanings is configured: search by words."},
+	{services.ErrIndex, http.StatusServiceUnavailable, "The index of meanings does not answer: search by words, " +
+		"or look at the page Views."},
 	{services.ErrBusy, http.StatusServiceUnavailable, "The session is too busy: try again."},
 	{conversation.ErrInvalid, http.StatusUnprocessableEntity, "Something in the address or the form is not valid."},
 	{wire.ErrOverloaded, http.StatusServiceUnavailable, "Too many requests are under way: try again."},

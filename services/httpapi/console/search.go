@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
+	"unicode"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -17,13 +19,16 @@ const hitsOnPage = 20
 
 // searchView is the page of a search. Its query is a text, so it is posted.
 type searchView struct {
-	Query, In, Identity, Session, Since, Until string
+	Query, Mode, In, Identity, Session, Since, Until string
 	// Bound is the identity of a bound caller, Say a notice in place of hits.
 	Bound, Say string
 	Asked      bool
 	Hits       []hitRow
 	// Next is the cursor of the next page.
 	Next string
+	// By is how the turns were found, Lag how many events the index has not applied yet.
+	By  services.SearchMode
+	Lag uint64
 }
 
 // hitRow is a turn that was found, with the address of its place.
@@ -40,7 +45,7 @@ func (s *surface) searchForm(ctx context.Context, r *http.Request) (view, error)
 	}}, nil
 }
 
-// search shows the turns that have some words.
+// search shows the turns that have some words, or a meaning near to theirs.
 func (s *surface) search(ctx context.Context, r *http.Request) (view, error) {
 	form, err := readForm(r, mostSignIn)
 	if err != nil {
@@ -48,8 +53,9 @@ func (s *surface) search(ctx context.Context, r *http.Request) (view, error) {
 	}
 	caller := wire.CallOf(ctx).Caller
 	out := searchView{
-		Query: form.Get("query"), In: form.Get("in"), Identity: form.Get("identity_id"),
-		Session: form.Get("session_id"), Since: form.Get("since"), Until: form.Get("until"), Bound: caller.IdentityID,
+		Query: form.Get("query"), Mode: form.Get("mode"), In: form.Get("in"),
+		Identity: form.Get("identity_id"), Session: form.Get("session_id"), Since: form.Get("since"),
+		Until: form.Get("until"), Bound: caller.IdentityID,
 	}
 	f, err := out.filter()
 	if err != nil {
@@ -70,12 +76,12 @@ func (s *surface) search(ctx context.Context, r *http.Request) (view, error) {
 		return view{}, projections.ErrUnavailable
 	}
 	page, err := s.cfg.Search.Search(ctx, services.SearchAsk{
-		SearchFilter: f, Limit: hitsOnPage, Cursor: form.Get("cursor"),
+		SearchFilter: f, Mode: services.SearchMode(out.Mode), Limit: hitsOnPage, Cursor: form.Get("cursor"),
 	})
 	if err != nil {
 		return view{}, acrossError(err)
 	}
-	out.Asked, out.Next = true, page.NextCursor
+	out.Asked, out.Next, out.By, out.Lag = true, page.NextCursor, page.Mode, page.Lag
 	for _, h := range page.Hits {
 		out.Hits = append(out.Hits, hitRow{h, sessionHref(h.SessionID) + "?at=" + h.Position.String() +
 			"#t-" + h.TurnID.String()})
@@ -92,6 +98,11 @@ func (v *searchView) filter() (f projections.SearchFilter, err error) {
 	default:
 		return f, invalid("in", "must be question or answer, or left out")
 	}
+	switch services.SearchMode(v.Mode) {
+	case services.AnyMode, services.SearchWords, services.SearchMeaning, services.SearchHybrid:
+	default:
+		return f, invalid("mode", "must be words, meaning or hybrid, or left out")
+	}
 	for name, id := range map[string]string{"identity_id": v.Identity, "session_id": v.Session} {
 		if id != "" && events.ValidID(id) != nil {
 			return f, invalid(name, events.ErrID.Error())
@@ -99,6 +110,9 @@ func (v *searchView) filter() (f projections.SearchFilter, err error) {
 	}
 	if v.Query == "" {
 		return f, invalid("query", "must have a word to search for")
+	}
+	if strings.ContainsFunc(v.Query, unicode.IsControl) {
+		return f, invalid("query", "must not have control characters")
 	}
 	if f.Since, err = momentOf("since", v.Since); err == nil {
 		f.Until, err = momentOf("until", v.Until)

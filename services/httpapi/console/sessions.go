@@ -132,7 +132,8 @@ func (s *surface) listing(ctx context.Context, f sessionFilter) (view, error) {
 
 // acrossError returns an error of a read of the tables as the caller is told of it.
 func acrossError(err error) error {
-	if errors.Is(err, conversation.ErrInvalid) || errors.Is(err, services.ErrBehind) {
+	if errors.Is(err, conversation.ErrInvalid) || errors.Is(err, services.ErrBehind) ||
+		errors.Is(err, services.ErrIndex) {
 		return err
 	}
 	return errors.Join(projections.ErrUnavailable, err)

@@ -110,7 +110,7 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 	c.Projections, c.Receipts, c.Keeper = none, none, none
 	c.DeadLetters = []projections.DeadLetterQueue{none}
 	c.Turns, c.SessionWrites, c.Erasures = s.services.History, s.services.History, s.services.History
-	c.Tokens = contextbuilder.Estimate{}.Count
+	c.Tokens, c.Contexts = contextbuilder.Estimate{}.Count, s.services.Contexts
 	for _, set := range settings {
 		set(&c)
 	}

@@ -33,8 +33,10 @@ func TestRefusals(t *testing.T) {
 		{"POST", "/v1/conversations", "{\"x\":\"\xff\"}", 400, nil, nil},
 		{"POST", "/v1/conversations", `{"metadata":7}`, 400, "invalid_type", "metadata"},
 		{"POST", "/v1/conversations", `{"metadata":{"a":7}}`, 400, "invalid_type", "metadata"},
-		{"POST", "/v1/conversations", `{"metadata":{` + keys(17) + `}}`, 400, "object_above_max_properties", "metadata"},
-		{"POST", "/v1/conversations", `{"metadata":{"` + long + `":"x"}}`, 400, "property_name_above_max_length", "metadata"},
+		{"POST", "/v1/conversations", `{"metadata":{` + keys(17) + `}}`, 400, "object_above_max_properties",
+			"metadata"},
+		{"POST", "/v1/conversations", `{"metadata":{"` + long + `":"x"}}`, 400, "property_name_above_max_length",
+			"metadata"},
 		{"POST", "/v1/conversations", `{"metadata":{"a":"` + strings.Repeat("x", 513) + `"}}`, 400,
 			"string_above_max_length", "metadata"},
 		{"POST", "/v1/conversations", `{"items":7}`, 400, "invalid_type", "items"},
@@ -44,12 +46,14 @@ func TestRefusals(t *testing.T) {
 		{"POST", list, ``, 400, "missing_required_parameter", "items"},
 		{"POST", list, `{"items":[]}`, 400, "empty_array", "items"},
 		{"POST", list, `{"items":[` + many(501) + `]}`, 400, "array_above_max_length", "items"},
-		{"POST", list, `{"items":[` + user("a") + `,{"role":"robot","content":"b"}]}`, 400, "invalid_value", "items[1].role"},
+		{"POST", list, `{"items":[` + user("a") + `,{"role":"robot","content":"b"}]}`, 400, "invalid_value",
+			"items[1].role"},
 		{"POST", list, `{"items":[{"role":"user"}]}`, 400, "missing_required_parameter", "items[0].content"},
 		{"POST", list, `{"items":[{}]}`, 400, "invalid_type", "items[0]"},
 		{"POST", list, `{"items":[{"role":"user","content":"b","id":"msg_own"}]}`, 400, "item_already_in_conversation",
 			"items"},
-		{"POST", list, `{"items":[{"role":"robot"},{"type":"item_reference","id":"msg_none"}]}`, 404, nil, "items[1].id"},
+		{"POST", list, `{"items":[{"role":"robot"},{"type":"item_reference","id":"msg_none"}]}`, 404, nil,
+			"items[1].id"},
 		{"POST", list + "?include[]=all", `{"items":[` + user("a") + `]}`, 400, "invalid_value", "include"},
 		{"GET", list + "?limit=0", "", 400, "integer_below_min_value", "limit"},
 		{"GET", list + "?limit=101", "", 400, "integer_above_max_value", "limit"},
@@ -119,7 +123,8 @@ func TestIDsAndReferences(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	id := s.begin()
-	got := s.post(id, `{"role":"user","content":"a","id":"msg_client"}`, `{"role":"user","content":"b","id":"fc_wrong"}`,
+	got := s.post(id, `{"role":"user","content":"a","id":"msg_client"}`,
+		`{"role":"user","content":"b","id":"fc_wrong"}`,
 		`{"role":"user","content":"c","id":"msg_`+strings.Repeat("x", 90)+`"}`, user("d"))
 	require.Equal(t, "msg_client", ids(got)[0])
 	for _, own := range ids(got)[1:] {
@@ -128,7 +133,8 @@ func TestIDsAndReferences(t *testing.T) {
 	}
 	require.Equal(t, ids(got), ids(s.list(id, 100)), "the same ids, whoever asks")
 
-	again := s.post(id, `{"type":"item_reference","id":"msg_client"}`, `{"type":"item_reference","id":"`+ids(got)[3]+`"}`)
+	again := s.post(id, `{"type":"item_reference","id":"msg_client"}`,
+		`{"type":"item_reference","id":"`+ids(got)[3]+`"}`)
 	require.Equal(t, []string{"a", "d"}, texts(again))
 	require.NotContains(t, ids(got), ids(again)[0], "an item of its own")
 	other := s.post(s.begin(), `{"type":"item_reference","id":"`+ids(got)[3]+`"}`, `{"type":"compaction_trigger"}`)
@@ -167,7 +173,7 @@ func TestTextsAreInNoLog(t *testing.T) {
 	s := start(t)
 	const secret = "Marzipanmond"
 	id := s.begin(user(secret))
-	s.post(id, assistant(secret), `{"type":"function_call","call_id":"`+secret+`","name":"`+secret+`","arguments":"{}"}`)
+	s.post(id, assistant(secret), function(secret))
 	list := "/v1/conversations/" + id + "/items"
 	for _, call := range [][3]string{
 		{"POST", list, `{"items":[{"role":"` + secret + `","content":"x"}]}`},

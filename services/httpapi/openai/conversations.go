@@ -17,7 +17,8 @@ func (s *surface) pageOfConversations(
 	case s.cfg.Lists == nil:
 		return nil, false, projections.ErrUnavailable
 	case p.asc:
-		return nil, false, bad("order", codeValue, "order must be desc: conversations are listed by their last activity.")
+		return nil, false, bad("order", codeValue,
+			"order must be desc: conversations are listed by their last activity.")
 	}
 	ask := services.SessionsAsk{SessionFilter: projections.SessionFilter{IdentityID: identity}, Limit: p.limit + 1}
 	behind := p.after != ""

@@ -17,14 +17,14 @@ func TestItemsAreDeleted(t *testing.T) {
 	s := start(t)
 	for seed := range uint64(12) {
 		id := s.begin(user("q1"), `{"role":"user","content":"q2","id":"msg_client"}`)
-		s.post(id, `{"type":"reasoning","summary":[]}`, `{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`)
+		s.post(id, `{"type":"reasoning","summary":[]}`, function("c"))
 		s.post(id, `{"type":"function_call_output","call_id":"c","output":"o"}`, assistant("a1"))
 		s.post(id, user("q3"))
 		s.do("POST", "/v1/sessions/"+id+"/turns", `{"request_id":"r","question_neutral":"n1","answer_messages":[
 			{"role":"assistant","content":"n2","tool_calls":[{"id":"d","function":{"name":"f","arguments":"{}"}}]}]}`)
 		left := s.list(id, 100)
 		require.Len(t, left, 10)
-		order := rand.New(rand.NewPCG(seed, 0)).Perm(len(left)) //nolint:gosec // a test's order
+		order := rand.New(rand.NewPCG(seed, 0)).Perm(len(left))
 		if seed == 0 {
 			slices.Sort(order)
 		}
@@ -64,6 +64,28 @@ func TestTheNewestItemIsPopped(t *testing.T) {
 	require.Empty(t, s.list(id, 100))
 	s.post(id, user("anew"))
 	require.Equal(t, []string{"anew"}, texts(s.list(id, 100)))
+}
+
+// What comes after a deletion takes the id of nothing that was there.
+func TestIDsAreNeverGivenTwice(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	id := s.begin(user("q1"), user("q2"), user("q3"))
+	seen := ids(s.list(id, 100))
+	next := func(item string) {
+		all := ids(s.list(id, 100))
+		s.must("DELETE", "/v1/conversations/"+id+"/items/"+all[0], "")
+		added := ids(s.post(id, item))
+		require.NotContains(t, seen, added[0])
+		seen = append(seen, added...)
+		require.Equal(t, append(all[1:], added...), ids(s.list(id, 100)))
+	}
+	next(user("q4"))
+	next(user("q5"))
+	next(assistant("a1"))
+	for n := range 6 {
+		next(assistant(fmt.Sprint("a", n+2)))
+	}
 }
 
 // An item of a turn that a branch shares is deleted where it stands.

@@ -126,7 +126,7 @@ func (s *surface) page(ctx context.Context, id string, p paging) (page []items.I
 		return nil, false, err
 	}
 	page, more, found := cutPage(all, p)
-	if !whole && !(found && more) {
+	if !whole && (!found || !more) {
 		if all, _, err = s.listed(ctx, id, allTurns); err != nil {
 			return nil, false, err
 		}

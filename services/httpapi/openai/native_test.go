@@ -57,8 +57,8 @@ func TestItemsAreNativeTurns(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	id := s.begin(`{"role":"developer","content":"be brief"}`, user("q1"), user("q1b"))
-	s.post(id, `{"type":"reasoning","summary":[]}`, `{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"}`,
-		`{"type":"function_call","call_id":"c2","name":"g","arguments":"{}"}`)
+	s.post(id, `{"type":"reasoning","summary":[]}`, function("c1"),
+		function("c2"))
 	s.post(id, `{"type":"function_call_output","call_id":"c1","output":"o1"}`)
 	s.post(id, `{"type":"function_call_output","call_id":"c2","output":"o2"}`, assistant("a1"))
 	s.post(id, user("q2"))
@@ -81,12 +81,13 @@ func TestItemsAreNativeTurns(t *testing.T) {
 		{"role":"user","content":"q1b"},
 		{"role":"assistant","content":null,"tool_calls":[
 			{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}},
-			{"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]},
+			{"id":"c2","type":"function","function":{"name":"f","arguments":"{}"}}]},
 		{"role":"tool","tool_call_id":"c1","content":"o1"},{"role":"tool","tool_call_id":"c2","content":"o2"},
-		{"role":"assistant","content":"a1"},{"role":"user","content":"q2"},{"role":"user","content":"now"}]`, string(raw),
-		"without what only items say, and with calls side by side")
+		{"role":"assistant","content":"a1"},{"role":"user","content":"q2"},{"role":"user","content":"now"}]`,
+		string(raw), "without what only items say, and with calls side by side")
 
-	a := s.do("POST", "/v1/sessions/"+id+"/turns/"+turns[1]["turn_id"].(string)+"/finalize", `{"answer_neutral":"native"}`)
+	path := "/v1/sessions/" + id + "/turns"
+	a := s.do("POST", path+"/"+turns[1]["turn_id"].(string)+"/finalize", `{"answer_neutral":"native"}`)
 	require.Equal(t, http.StatusOK, a.status)
 	s.post(id, assistant("and here"))
 	last := s.list(id, 100)
@@ -94,7 +95,7 @@ func TestItemsAreNativeTurns(t *testing.T) {
 	a = s.do("DELETE", "/v1/conversations/"+id, "")
 	require.Equal(t, http.StatusOK, a.status)
 	require.NotEmpty(t, a.header.Get("Turnledger-Receipt"))
-	require.Equal(t, http.StatusGone, s.do("POST", "/v1/sessions/"+id+"/turns", `{"request_id":"r","question_neutral":"q"}`).status)
+	require.Equal(t, http.StatusGone, s.do("POST", path, `{"request_id":"r","question_neutral":"q"}`).status)
 	require.Empty(t, s.must("GET", "/v1/sessions/"+id+"/history", "")["history"])
 }
 

@@ -60,7 +60,9 @@ func (e *apiError) Error() string { return e.Message }
 
 // refusal returns an error of type invalid_request_error. An empty param or code is null.
 func refusal(status int, param, code, message string) *apiError {
-	return &apiError{Message: message, Type: invalidRequest, Param: optional(param), Code: optional(code), status: status}
+	return &apiError{
+		Message: message, Type: invalidRequest, Param: optional(param), Code: optional(code), status: status,
+	}
 }
 
 // bad returns an error of status 400.
@@ -146,7 +148,8 @@ func errorOf(err error) *apiError {
 	}
 	if held, ok := errors.AsType[*wire.Suspended](err); ok {
 		return &apiError{
-			Message: held.Why, Type: serverError, Code: optional(codeUnavailable), status: http.StatusServiceUnavailable,
+			Message: held.Why, Type: serverError, Code: optional(codeUnavailable),
+			status: http.StatusServiceUnavailable,
 		}
 	}
 	if often, ok := errors.AsType[*reach.TooOften](err); ok {
@@ -184,10 +187,10 @@ func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	e := errorOf(err)
 	h := w.Header()
 	setRequestID(h)
-	switch {
-	case e.status == http.StatusUnauthorized:
+	switch e.status {
+	case http.StatusUnauthorized:
 		h["Www-Authenticate"] = []string{"Bearer"}
-	case e.status == http.StatusServiceUnavailable, e.status == http.StatusTooManyRequests:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		h["X-Should-Retry"] = []string{"true"}
 		h["Retry-After"] = []string{strconv.Itoa(int(math.Ceil(max(e.after, time.Second).Seconds())))}
 	}
@@ -197,7 +200,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	wire.WriteJSON(w, e.status, map[string]*apiError{"error": e})
 }
 
-// setRequestID gives an answer an id, by which a client may speak of it.
+// setRequestID sets the id of an answer, by which a client may speak of it.
 func setRequestID(h http.Header) {
 	if h["X-Request-Id"] == nil {
 		h["X-Request-Id"] = []string{"req_" + strings.ReplaceAll(uuid.NewString(), "-", "")}

@@ -51,7 +51,12 @@ func TestRepeatedItems(t *testing.T) {
 	goes := `{"items":[` + more + `]}`
 	extends := s.must("POST", path, goes, retry, "0")
 	require.Equal(t, extends, other.must("POST", path, goes, retry, "1"), "of what extends a turn, too")
-	require.NotEqual(t, extends, other.must("POST", path, `{"items":[ `+more+`]}`, retry, "1"), "other bytes")
+	goes = `{"items":[ ` + more + `]}`
+	bytes := other.must("POST", path, goes, retry, "1")
+	require.NotEqual(t, extends, bytes, "other bytes")
+
+	s.do("POST", "/v1/sessions/"+id+"/turns", `{"request_id":"r","question_neutral":"native"}`)
+	require.NotEqual(t, bytes, other.must("POST", path, goes, retry, "1"), "a native turn came since")
 
 	named := `{"items":[{"role":"user","content":"with an id","id":"msg_1"}]}`
 	first = s.must("POST", path, named, retry, "0")
@@ -96,8 +101,14 @@ func TestRepeatedConversations(t *testing.T) {
 	require.Equal(t, first, other.must("POST", "/v1/conversations", body, retry, "1"))
 	later := startOn(t, log)
 	require.Equal(t, first, later.must("POST", "/v1/conversations", body, retry, "2"), "after a restart")
-	require.NotEqual(t, first["id"], s.must("POST", "/v1/conversations", body, retry, "0")["id"])
+	second := s.must("POST", "/v1/conversations", body, retry, "0")["id"].(string)
+	require.NotEqual(t, first["id"], second)
 	require.NotEqual(t, first["id"], s.must("POST", "/v1/conversations", `{}`, retry, "1")["id"])
+	require.Equal(t, second, other.must("POST", "/v1/conversations", body, retry, "1")["id"], "the newest")
+	s.post(second, user("hello"))
+	for _, p := range []*stack{s, other, later, startOn(t, log)} {
+		require.NotEqual(t, second, p.must("POST", "/v1/conversations", body, retry, "1")["id"], "somebody uses it")
+	}
 }
 
 // lostRace is a writer that always loses to another process.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -82,7 +83,7 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	t.Helper()
 	view := memory.New(recent.Limits{MaxTurns: 500}, rules, nil)
 	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
-	s := &stack{t: t, log: log, logs: &buffer{}, document: openaitest.Read(t)}
+	s := &stack{t: t, log: log, logs: &buffer{}, document: openaitest.Read(t, os.Getenv(openaitest.Variable))}
 	s.services = servicetest.Start(t, log, servicetest.Config{
 		History: history.Config{Rules: rules}, Reader: contextbuilder.ReaderConfig{Rules: rules, View: view},
 	})
@@ -93,7 +94,8 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	s.native = s.services.Ports(v1.Config{Erasures: s.services.History})
 	s.cfg = openai.Config{
 		Messages: s.services.History, SessionWrites: s.services.History, Turns: s.services.History,
-		Erasures: s.services.History, Sessions: s.services.Reader, Key: []byte("key of the test"), Models: []string{"echo"},
+		Erasures: s.services.History, Sessions: s.services.Reader, Key: []byte("key of the test"),
+		Models: []string{"echo"},
 		SessionAt: func(ctx context.Context, at events.Position) (string, error) {
 			e, _, err := log.At(ctx, at)
 			return e.SessionID, err
@@ -219,4 +221,9 @@ func said(role responses.EasyInputMessageRole, text string) responses.ResponseIn
 
 func newItems(items ...responses.ResponseInputItemUnionParam) conversations.ItemNewParams {
 	return conversations.ItemNewParams{Items: items}
+}
+
+// function is a call of a function.
+func function(call string) string {
+	return fmt.Sprintf(`{"type":"function_call","call_id":%q,"name":"f","arguments":"{}"}`, call)
 }

@@ -14,7 +14,7 @@ func (a *API) mayCall(r *http.Request, s *Surface) bool {
 	return s.CORS && len(origins) == 1 && slices.Contains(a.cfg.Origins, origins[0])
 }
 
-// preflight tells the browser of a web page that it may read the answer. It reports whether that was all the browser
+// preflight lets the browser of a web page read the answer. It reports whether that was all the browser
 // asked: a browser asks so before it sends a call with a key.
 func (a *API) preflight(w http.ResponseWriter, r *http.Request, s *Surface) bool {
 	if !a.mayCall(r, s) {

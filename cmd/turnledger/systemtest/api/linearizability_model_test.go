@@ -11,7 +11,8 @@ import (
 )
 
 // call is an operation on a session; request and of are turns by their request ids. The request of a fork, and of a
-// reading of the branch, is that of the fork; that of a summary is its own, and of is the last turn that it is to cover.
+// reading of the branch, is that of the fork. That of a summary is its own, and of is the last turn that it is to
+// cover.
 type call struct{ kind, request, of, identity, title string }
 
 // reply is what the API said: the status, the code of a refusal, whether it was a duplicate, for a reading all turns

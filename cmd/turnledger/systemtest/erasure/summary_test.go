@@ -19,9 +19,9 @@ import (
 	"github.com/turnledger/turnledger/services/chat/modeltest"
 )
 
-// What is asked for after a redaction was acknowledged shows no summary of the turn: contexts, those of the past, lists,
-// explanations, from whichever process. So it is where the summary stood before, and where it is recorded meanwhile, in
-// the session of the turn and in a branch that shares it.
+// What is asked for after a redaction was acknowledged shows no summary of the turn: contexts, those of the past,
+// lists, explanations, from whichever process. So it is where the summary stood before, and where it is recorded
+// meanwhile, in the session of the turn and in a branch that shares it.
 func TestNoSummaryIsShownAfterARedaction(t *testing.T) {
 	t.Parallel()
 	rounds, seed := 20, uint64(1)
@@ -180,8 +180,8 @@ func (r *summaryRace) stands(p *stack.Process) bool {
 	return ok && len(counts) > 0
 }
 
-// A model summarises each session once, though all processes that ask it are killed while it writes, and another one asks
-// it again. The summary is shown no more after a redaction.
+// A model summarises each session once, though all processes that ask it are killed while it writes, and another one
+// asks it again. The summary is shown no more after a redaction.
 func TestAModelSummarisesEachSessionOnce(t *testing.T) {
 	t.Parallel()
 	const sessions = 6

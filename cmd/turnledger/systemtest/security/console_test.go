@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/services/client"
 )
 
 // A sign-in at one process counts at all, since they share the key that seals it, and ends at all when the API key is
@@ -58,6 +59,14 @@ func TestASignInToTheConsole(t *testing.T) {
 		require.NotContains(t, body, key)
 		require.NotContains(t, p.Log.String(), key)
 	}
+	c, err := client.New(client.Config{URL: first.URL, Key: key})
+	require.NoError(t, err)
+	defer c.Close()
+	listed, err := c.Keys(t.Context())
+	require.NoError(t, err)
+	require.Len(t, listed, 1)
+	require.Equal(t, prefix, listed[0].Prefix)
+	require.Equal(t, "active", listed[0].State)
 	code, _, errs := stack.Run(t, "keys", "revoke", prefix, "--auth", "keys:"+file)
 	require.Equal(t, stack.ExitDone, code, errs)
 	u, err := url.Parse(first.URL)
