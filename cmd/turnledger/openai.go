@@ -47,8 +47,8 @@ func (a *app) mountOpenAI(
 		}
 		c.Models = []string{name}
 		c.Responses = respond.New(respond.Config{
-			Turns: a.history, Log: a.store.Log, Sessions: reader, Contexts: builder, Answers: a.chatting,
-			Model: a.model,
+			Turns: a.history, Log: a.store.Log, Sessions: reader, Contexts: builder,
+			Answers: a.chatting, Model: a.model,
 			Count: a.tokens, IDs: items.Minter{Key: a.itemKey},
 		})
 		c.HostedTools = respond.HostedTools(a.cfg.ModelAPI == models.Responses && a.cfg.ModelURL != "")

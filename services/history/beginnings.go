@@ -73,10 +73,15 @@ func (b *beginnings) of(ctx context.Context, s *Service, call string) (string, e
 	if !held || time.Since(found.time) > repeatTime {
 		return "", nil
 	}
-	st, err := s.writing(found.sessionID).copied(ctx)
-	used := st.Applied != found.last && st.Description().Kind == events.KindConversation
-	if err != nil || st.Erased != 0 || used {
-		return "", err // whoever has begun a conversation goes on with it; a response adds its own answer
+	x, err := s.writing(found.sessionID).current(ctx)
+	if err != nil {
+		return "", err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	own := x.calls.newest.last() == found.last && x.calls.end == x.state.Applied
+	if x.state.Erased != 0 || x.state.Applied != found.last && !own {
+		return "", nil // whoever has begun it goes on with it
 	}
 	return found.sessionID, nil
 }

@@ -20,7 +20,8 @@ func floor(path string) int {
 // siblings names the groups whose packages may import each other; packages of two groups may not. Each view is a group,
 // and so is each service. The nouns in services
 // itself belong to no group, nor do the scopes and callers in services/access, which transports ask for and
-// authenticators return, nor the items in services/items, which are pure, nor services/servicetest, which puts the services together for tests.
+// authenticators return, nor services/items, which is pure, nor services/servicetest, which puts the services together
+// for tests.
 func siblings(all []*pkg) func(path string) string {
 	group := func(path string) string { return strings.Join(strings.SplitN(path+"/", "/", 3)[:2], "/") }
 	views := map[string]bool{}
