@@ -96,8 +96,10 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 	})
 	c := console.Config{
 		SealKey: []byte("a key"), Lists: s.lists, Sessions: s.services.Reader, Version: "test",
-		Now:   func() time.Time { return s.now },
-		Rules: reach.Rules{LinkReader: s.services.Reader, Deadline: 5 * time.Second, RefusalTime: time.Millisecond},
+		Now: func() time.Time { return s.now },
+		// The race detector makes pages of many megabytes slow on a machine that is busy.
+		Deadline: 5 * time.Minute,
+		Rules:    reach.Rules{LinkReader: s.services.Reader, Deadline: 5 * time.Second, RefusalTime: time.Millisecond},
 	}
 	events := replay.New(log, owners.New(log, nil))
 	natstest.Run(t, events.Run)
