@@ -36,7 +36,7 @@ func Program(ctx context.Context, progress io.Writer) (path string, err error) {
 	digest := sha256.New()
 	_, _ = io.WriteString(digest, runtime.Version())
 	for _, name := range []string{"go.mod", "go.sum"} {
-		text, err := os.ReadFile(filepath.Join(source(), name)) //nolint:gosec // of this repository
+		text, err := os.ReadFile(filepath.Join(source(), name))
 		if err != nil {
 			return "", err
 		}
@@ -71,9 +71,8 @@ func build(ctx context.Context, path string, progress io.Writer) error {
 	_, _ = fmt.Fprintln(progress, "building Weaviate for the tests; this takes some minutes, once a machine")
 	began := time.Now()
 	half := path + ".new"
-	//nolint:gosec // the path is in the user's cache
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", half, command)
-	cmd.Dir, cmd.Env = source(), append(os.Environ(),                                      //nolint:forbidigo // Go's own
+	cmd.Dir, cmd.Env = source(), append(os.Environ(),
 		"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build Weaviate from its Go module, as the tests need it: %w\n%s", err, said)

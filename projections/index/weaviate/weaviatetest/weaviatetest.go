@@ -187,7 +187,7 @@ func (s *Server) signal(sig syscall.Signal) {
 const startLimit = 2 * time.Minute
 
 func (s *Server) environment() []string {
-	return append(os.Environ(), //nolint:forbidigo // the server's
+	return append(os.Environ(),
 		"PERSISTENCE_DATA_PATH="+s.Dir(), "GRPC_PORT="+s.ports[1],
 		"CLUSTER_HOSTNAME=node1", "CLUSTER_IN_LOCALHOST=true", "CLUSTER_BIND_ADDR=127.0.0.1",
 		"CLUSTER_ADVERTISE_ADDR=127.0.0.1", "CLUSTER_GOSSIP_BIND_PORT="+s.ports[2],
@@ -208,7 +208,6 @@ func (s *Server) run() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	//nolint:gosec // built here, and ended by Cleanup
 	cmd := exec.Command(s.program, "--host", "127.0.0.1", "--port", s.ports[0], "--scheme", "http")
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Dir = s.environment(), logged, logged, s.dir
 	cmd.SysProcAttr = apart()

@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	_, err := weaviatetest.Program(context.Background(), os.Stdout) //nolint:forbidigo // main has no other
+	_, err := weaviatetest.Program(context.Background(), os.Stdout)
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
