@@ -29,7 +29,7 @@ var (
 	// ErrNoRebuild: no rebuild of the view runs in this process.
 	ErrNoRebuild = errors.New("no rebuild of the projection runs in this process")
 	// ErrNotYet: a view is not ready for events to leave the log.
-	ErrNotYet    = errors.New("what is to be forgotten is not applied yet")
+	ErrNotYet = errors.New("what is to be forgotten is not applied yet")
 	// ErrEmbedder: the endpoint of embeddings does not answer, or refuses.
 	ErrEmbedder = errors.New("the embeddings endpoint does not answer: look at TURNLEDGER_EMBED_URL")
 	// ErrOtherModel: another model of embeddings has filled the index.

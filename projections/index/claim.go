@@ -147,13 +147,13 @@ func (v *View) canary(ctx context.Context, p pointer, partition int) (uint64, er
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
-	return found[0].Started, nil
+	return found[0].StartSeq, nil
 }
 
-// putCanary writes the canary. The sequence stands in Started; Seq is 0, so that no canary counts as written late.
+// putCanary writes the canary. The sequence stands in StartSeq; Seq is 0, so that no canary counts as written late.
 func (v *View) putCanary(ctx context.Context, c *claim, seq uint64) error {
 	return v.cfg.Store.Put(ctx, c.of.collection().Name, []Object{{
-		ID: canaryID(c.partition), Partition: c.partition, Started: seq, Written: Written{Epoch: c.epoch},
+		ID: canaryID(c.partition), Partition: c.partition, StartSeq: seq, Written: Written{Epoch: c.epoch},
 	}})
 }
 

@@ -122,12 +122,12 @@ func (p *planner) apply(ctx context.Context, out *changes, e *projections.Judged
 // answer puts a turn that has its answer now.
 func (p *planner) answer(ctx context.Context, out *changes, e *projections.Judged) error {
 	t := *e.Change.Turn
-	if q, held := p.questions.Get(t.ID); held {
-		p.questions.Remove(t.ID)
-		t.Question = q
-	} else {
+	q, held := p.questions.Get(t.ID)
+	if !held {
 		return p.reread(ctx, out, e, func(of *conversation.Turn) bool { return of.ID == t.ID })
 	}
+	p.questions.Remove(t.ID)
+	t.Question = q
 	p.put(out, e, &t)
 	return nil
 }
@@ -174,7 +174,7 @@ func (c *Config) object(session, identity string, partition int, t *conversation
 		return o, false
 	}
 	return Object{
-		ID: t.ID, Session: session, Identity: identity, Partition: partition, Started: t.Started,
+		ID: t.ID, Session: session, Identity: identity, Partition: partition, StartSeq: t.Started,
 		Version: t.Version, CreatedAt: t.CreatedAt, PipelineName: q.PipelineName, Consultant: q.Consultant,
 		Repository: q.Repository, Question: c.half(q.QuestionNeutral, q.QuestionTranslated),
 		Answer: c.half(a.AnswerNeutral, a.AnswerTranslated),

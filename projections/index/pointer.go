@@ -62,7 +62,8 @@ func (v *View) ensure(ctx context.Context) (pointer, desk.Notes, error) {
 			if there, err := v.holds(ctx, p); err != nil || there {
 				return p, notes, err
 			}
-			v.cfg.Logger.Warn("the store lacks the index, which is filled again from the log", "generation", p.Generation)
+			v.cfg.Logger.Warn("the store lacks the index, which is filled again from the log",
+				"generation", p.Generation)
 		}
 		n := pointer{
 			Store: uuid.NewString(), Generation: p.Last + 1, Last: p.Last + 1, Model: v.cfg.Embedder.Model(),
@@ -121,7 +122,8 @@ func (v *View) Files(ctx context.Context, partition int) (events.Position, error
 type place struct {
 	Created time.Time `json:"stream_created"`
 	mark
-	// Deleted is the sequence of the last event that deleted an object, whose bytes may still be in the store's files.
+	// Deleted is the sequence of the last event that deleted an object, whose bytes may still be in the store's
+	// files.
 	Deleted uint64 `json:"deleted,omitempty"`
 	// Marks are former checkpoints: the newest one that is older than flushed, and all younger ones.
 	Marks []mark `json:"marks,omitempty"`

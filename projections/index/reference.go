@@ -76,7 +76,7 @@ func (r *reference) Apply(ctx context.Context, b projections.Batch) error {
 // digest of what verify compares: the ids, the version, the identity, the start, and what was embedded.
 func (o *Object) digest() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d\x00%d\x00%s\x00%s\x00%s", o.ID, o.Session,
-		o.Identity, o.Started, o.Version, o.CreatedAt.UTC().Format(time.RFC3339Nano), o.Question.Digest,
+		o.Identity, o.StartSeq, o.Version, o.CreatedAt.UTC().Format(time.RFC3339Nano), o.Question.Digest,
 		o.Answer.Digest))
 	return hex.EncodeToString(sum[:8])
 }
@@ -130,7 +130,7 @@ func (r *reference) Compare(
 // sampled draws some of the sessions.
 func sampled(all map[string]bool, most int) map[string]bool {
 	ids := slices.Sorted(maps.Keys(all))
-	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] }) //nolint:gosec // no secret
 	out := map[string]bool{}
 	for _, id := range ids[:min(most, len(ids))] {
 		out[id] = true

@@ -14,8 +14,8 @@ type Object struct {
 	ID                uuid.UUID
 	Session, Identity string
 	Partition         int
-	// Started is the sequence of the turn's start, Version the turn's record version.
-	Started   uint64
+	// StartSeq is the sequence of the turn's start, Version the turn's record version.
+	StartSeq  uint64
 	Version   int
 	CreatedAt time.Time
 	// PipelineName, Consultant and Repository are what the turn's start named, for those who read the store themselves.

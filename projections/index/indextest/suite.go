@@ -36,8 +36,9 @@ func Run(t *testing.T, open func(t testing.TB) index.Store) {
 
 func id(session, request string) string { return events.TurnID(session, request).String() }
 
-func redacted(session, request string) events.Fact {
-	return &events.TurnRedacted{TurnID: events.TurnID(session, request), SessionID: session}
+// redacted redacts a turn of the session s.
+func redacted(request string) events.Fact {
+	return &events.TurnRedacted{TurnID: events.TurnID("s", request), SessionID: "s"}
 }
 
 func turnsComeAndGo(t *testing.T, w *World) {
@@ -50,7 +51,7 @@ func turnsComeAndGo(t *testing.T, w *World) {
 	w.CaughtUp(t, v)
 	require.Equal(t, id("s", "1"), w.Found(t, v, "change a bicycle tyre", "")[0])
 	require.Len(t, w.Found(t, v, "change a bicycle tyre", ""), 2)
-	w.Append(t, redacted("s", "1"))
+	w.Append(t, redacted("1"))
 	w.CaughtUp(t, v)
 	require.Equal(t, []string{id("s", "2")}, w.Found(t, v, "change a bicycle tyre", ""))
 	w.Append(t, &events.SessionErased{SessionID: "s", ReceiptID: "r"})
@@ -93,7 +94,7 @@ func versions(t *testing.T, w *World) {
 	w.CaughtUp(t, v)
 	require.Equal(t, []string{id("s", "1c")}, w.Found(t, v, "volcanoes", "ann"))
 	require.Empty(t, w.Differences(t, v))
-	w.Append(t, redacted("s", "1"))
+	w.Append(t, redacted("1"))
 	w.CaughtUp(t, v)
 	require.Empty(t, w.Found(t, v, "volcanoes", "ann"), "a redaction of any version redacts the turn")
 }
@@ -106,7 +107,7 @@ func withoutEmbedder(t *testing.T, w *World) {
 	w.CaughtUp(t, v)
 	w.Endpoint.Fail(http.StatusServiceUnavailable)
 	w.Append(t, Turn("s", "2", "a question without a vector", "yes")...)
-	w.Append(t, redacted("s", "1"))
+	w.Append(t, redacted("1"))
 	w.CaughtUp(t, v)
 	require.Empty(t, w.Found(t, v, "a question with a vector", ""))
 	require.Empty(t, w.Differences(t, v))
@@ -157,7 +158,7 @@ func lateWrites(t *testing.T, w *World) {
 	late.awaitHeld()
 	taking := w.Open(t)
 	w.Feed(t, taking)
-	w.Append(t, redacted("s", "2"))
+	w.Append(t, redacted("2"))
 	w.CaughtUp(t, taking)
 	require.NotContains(t, w.Found(t, taking, "what must go as well", ""), id("s", "2"))
 	stop()
@@ -188,7 +189,7 @@ func scrubbed(t *testing.T, w *World) {
 	}}.Run)
 	w.Append(t, Linked("s", "ann"))
 	w.Append(t, Turn("s", "1", "what must go", "yes")...)
-	at := w.Append(t, redacted("s", "1"))
+	at := w.Append(t, redacted("1"))
 	w.CaughtUp(t, v)
 	files, err := v.Files(t.Context(), at.Partition)
 	require.NoError(t, err)

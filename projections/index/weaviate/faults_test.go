@@ -77,4 +77,3 @@ func TestTheIndexSurvivesItsServer(t *testing.T) {
 		})
 	}
 }
-

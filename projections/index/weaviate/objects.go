@@ -63,9 +63,9 @@ func (w *Weaviate) message(collection string, o *index.Object) *pb.BatchObject {
 	text(propRepository, o.Repository)
 	text(propDigestQ, o.Question.Digest)
 	text(propDigestA, o.Answer.Digest)
-	number(propPartition, uint64(o.Partition))
-	number(propStarted, o.Started)
-	number(propVersion, uint64(o.Version))
+	number(propPartition, uint64(o.Partition)) //nolint:gosec // never negative
+	number(propStarted, o.StartSeq)
+	number(propVersion, uint64(o.Version)) //nolint:gosec // never negative
 	number(propEpoch, o.Epoch)
 	number(propSeq, o.Seq)
 	fields[propBare] = structpb.NewBoolValue(o.Bare())
@@ -142,7 +142,7 @@ func newObject(r *pb.SearchResult) (o index.Object, err error) {
 	}
 	number := func(name string) uint64 { return uint64(fields[name].GetIntValue()) } //nolint:gosec // as it was written
 	o.Session, o.Identity = fields[propSession].GetTextValue(), fields[propIdentity].GetTextValue()
-	o.Partition, o.Started = int(fields[propPartition].GetIntValue()), number(propStarted)
+	o.Partition, o.StartSeq = int(fields[propPartition].GetIntValue()), number(propStarted)
 	o.Version = int(fields[propVersion].GetIntValue())
 	o.Written = index.Written{Epoch: number(propEpoch), Seq: number(propSeq)}
 	o.PipelineName, o.Consultant = fields[propPipeline].GetTextValue(), fields[propConsultant].GetTextValue()

@@ -19,10 +19,14 @@ func object(i int, identity string) index.Object {
 	return index.Object{
 		ID:      uuid.NewSHA1(uuid.NameSpaceOID, []byte(text)),
 		Session: fmt.Sprintf("s%d", i%7), Identity: identity,
-		Partition: i % 2, Started: uint64(i + 1), Version: 1, CreatedAt: time.Unix(int64(1000+i), 12345).UTC(),
-		Question: index.Half{Neutral: text, Digest: fmt.Sprint("q", i), Vector: embeddingstest.Vector(text, 64)},
-		Answer:   index.Half{Neutral: "yes", Digest: fmt.Sprint("a", i), Vector: embeddingstest.Vector("yes "+text, 64)},
-		Written:  index.Written{Epoch: uint64(1 + i%3), Seq: uint64(i + 2)},
+		Partition: i % 2, StartSeq: uint64(i + 1), Version: 1, CreatedAt: time.Unix(int64(1000+i), 12345).UTC(),
+		Question: index.Half{
+			Neutral: text, Digest: fmt.Sprint("q", i), Vector: embeddingstest.Vector(text, 64),
+		},
+		Answer: index.Half{
+			Neutral: "yes", Digest: fmt.Sprint("a", i), Vector: embeddingstest.Vector("yes "+text, 64),
+		},
+		Written: index.Written{Epoch: uint64(1 + i%3), Seq: uint64(i + 2)},
 	}
 }
 
@@ -52,7 +56,7 @@ func TestObjectsInCollections(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	for _, o := range got {
-		want := objects[o.Started-1]
+		want := objects[o.StartSeq-1]
 		want.Question.Neutral, want.Answer.Neutral = "", ""
 		require.InDeltaSlice(t, want.Question.Vector, o.Question.Vector, 1e-6)
 		want.Question.Vector, want.Answer.Vector, o.Question.Vector, o.Answer.Vector = nil, nil, nil, nil

@@ -228,16 +228,18 @@ func TestSimilar(t *testing.T) {
 	turn := events.TurnID("s", "r")
 	f := &similar{hits: []services.SimilarHit{{
 		Hit: projections.Hit{SessionID: "s", IdentityID: "ada", TurnID: turn, Half: projections.QuestionHalf,
-			CreatedAt: time.Unix(1, 0).UTC(), Position: events.Position{Seq: 3}, Score: 0.5, Snippet: "a quark?"},
+			CreatedAt: time.Unix(1, 0).UTC(), Position: events.Position{Seq: 3}, Score: 0.5,
+			Snippet: "a quark?"},
 		Question: "a quark?", Answer: "a particle"}}}
 	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Similar = f })
 	got := s.ok(http.StatusOK, "POST", "/v1/similar",
 		`{"question":"quarks","identity_id":"ada","limit":1000,"min_score":0.1}`)
 	require.Equal(t, services.SimilarAsk{Question: "quarks", IdentityID: "ada", Limit: 100, MinScore: 0.1}, f.asked)
 	require.Equal(t, map[string]any{"hits": []any{map[string]any{"session_id": "s", "turn_id": turn.String(),
-		"identity_id": "ada", "half": "question", "created_at": "1970-01-01T00:00:01Z", "position": "0:3", "score": 0.5,
-		"snippet": "a quark?", "question_neutral": "a quark?", "answer_neutral": "a particle"}}}, got)
-	requireProblem(t, s.do("POST", "/v1/similar", `{}`), http.StatusUnprocessableEntity, "invalid_argument", "question")
+		"identity_id": "ada", "half": "question", "created_at": "1970-01-01T00:00:01Z", "position": "0:3",
+		"score": 0.5, "snippet": "a quark?", "question_neutral": "a quark?", "answer_neutral": "a particle"}}}, got)
+	requireProblem(t, s.do("POST", "/v1/similar", `{}`), http.StatusUnprocessableEntity, "invalid_argument",
+		"question")
 	f.err = fmt.Errorf("%w: %w", services.ErrIndex, projections.ErrEmbedder)
 	requireProblem(t, s.do("POST", "/v1/similar", `{"question":"q"}`), http.StatusServiceUnavailable,
 		"index_unavailable")
@@ -261,7 +263,8 @@ func (f *similar) Similar(_ context.Context, ask services.SimilarAsk) ([]service
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	turn := events.TurnID("s", "r")
-	f := &searcher{page: services.SearchPage{Mode: services.SearchWords, Lag: 4, NextCursor: "next", Positions: []events.Position{{Seq: 7}},
+	f := &searcher{page: services.SearchPage{Mode: services.SearchWords, Lag: 4, NextCursor: "next",
+		Positions: []events.Position{{Seq: 7}},
 		Hits: []projections.Hit{{SessionID: "s", IdentityID: "ada", TurnID: turn, Half: projections.AnswerHalf,
 			CreatedAt: time.Unix(1, 0).UTC(), Position: events.Position{Seq: 3}, Score: 0.5, Snippet: "a quark"}}}}
 	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Search = f })
@@ -272,7 +275,8 @@ func TestSearch(t *testing.T) {
 	require.Equal(t, services.SearchAsk{SearchFilter: projections.SearchFilter{Query: "quark", IdentityID: "ada",
 		SessionID: "s", In: projections.AnswerHalf, Language: "neutral",
 		Period:   projections.Period{Since: since, Until: since.AddDate(0, 0, 1)},
-		MinScore: 0.1}, Mode: services.SearchWords, Limit: 100, Cursor: "c", MinPosition: []events.Position{{Seq: 1}}}, f.asked)
+		MinScore: 0.1}, Mode: services.SearchWords, Limit: 100, Cursor: "c",
+		MinPosition: []events.Position{{Seq: 1}}}, f.asked)
 	require.Equal(t, map[string]any{"mode": "words", "position": "0:7", "lag_events": 4.0, "next_cursor": "next",
 		"hits": []any{map[string]any{"session_id": "s", "turn_id": turn.String(), "identity_id": "ada",
 			"half": "answer", "created_at": "1970-01-01T00:00:01Z", "position": "0:3", "score": 0.5,

@@ -35,7 +35,8 @@ func TestNoSearchShowsWhatWasRedacted(t *testing.T) {
 		if i < 20 {
 			first.LinkIdentity(t, session, "ada")
 		}
-		ids[i] = first.RecordTurn(t, session, fmt.Sprint(i), fmt.Sprintf("where is the key %d of the garden", i), "there")
+		question := fmt.Sprintf("where is the key %d of the garden", i)
+		ids[i] = first.RecordTurn(t, session, fmt.Sprint(i), question, "there")
 	}
 	first.WaitCaughtUp(t, "index")
 

@@ -83,11 +83,11 @@ func TestWithoutTheIndexSearchesFallBackToWords(t *testing.T) {
 	p.LinkIdentity(t, "s", "ada")
 	first := p.RecordTurn(t, "s", "1", "how do I change a bicycle tyre", "With two levers and a pump.")
 	p.WaitCaughtUp(t, "index", "audit")
-	for name, away := range map[string]struct{ go_, back func() }{
+	for name, away := range map[string]struct{ leave, back func() }{
 		"embedder": {func() { e.Fail(http.StatusBadGateway) }, func() { e.Fail(0) }},
 		"weaviate": {w.Kill, w.Restart},
 	} {
-		away.go_()
+		away.leave()
 		turns, mode := search(t, p, body{"query": "bicycle"})
 		require.Equal(t, "words", mode, name)
 		require.Equal(t, []string{first}, turns, name)

@@ -72,7 +72,8 @@ func build(ctx context.Context, path string, progress io.Writer) error {
 	began := time.Now()
 	half := path + ".new"
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", half, command)
-	cmd.Dir, cmd.Env = source(), append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
+	cmd.Dir, cmd.Env = source(), append(os.Environ(),
+		"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build Weaviate from its Go module, as the tests need it: %w\n%s", err, said)
 	}

@@ -208,7 +208,7 @@ func (s *Server) run() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	cmd := exec.Command(s.program, "--host", "127.0.0.1", "--port", s.ports[0], "--scheme", "http") // ended by Cleanup
+	cmd := exec.Command(s.program, "--host", "127.0.0.1", "--port", s.ports[0], "--scheme", "http")
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Dir = s.environment(), logged, logged, s.dir
 	cmd.SysProcAttr = apart()
 	s.ended = make(chan struct{})
@@ -255,7 +255,7 @@ func (s *Server) awaitReady() {
 }
 
 func (s *Server) isReady() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), time.Second)
 	defer cancel()
 	for _, address := range []string{"127.0.0.1:" + s.ports[0], s.GRPC()} {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)

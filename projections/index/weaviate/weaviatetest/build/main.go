@@ -10,7 +10,8 @@ import (
 )
 
 func main() {
-	if _, err := weaviatetest.Program(context.Background(), os.Stdout); err != nil {
+	_, err := weaviatetest.Program(context.Background(), os.Stdout)
+	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
