@@ -249,7 +249,8 @@ func (s *State) fill(t *Turn, f events.Fact) {
 		t.messages = countMessages(a.AnswerMessages, a.AnswerNeutral)
 	}
 	if x := texts.Extension; x != nil {
-		t.messages = uint16(min(int(t.messages)+int(countMessages(x.Messages, "")), math.MaxUint16)) //nolint:gosec // cut
+		more := int(countMessages(x.Messages, ""))
+		t.messages = uint16(min(int(t.messages)+more, math.MaxUint16)) //nolint:gosec // cut
 	}
 }
 

@@ -82,7 +82,8 @@ func (c *collected) take(e events.Recorded) {
 			to = &c.answer
 		}
 		for i, raw := range listOf(x.Messages) {
-			*to = append(*to, Message{Half: x.Half, Seq: e.Position.Seq, Index: i, Raw: raw, part: c.partAt(e.Position.Seq)})
+			seq := e.Position.Seq
+			*to = append(*to, Message{Half: x.Half, Seq: seq, Index: i, Raw: raw, part: c.partAt(seq)})
 		}
 	}
 }

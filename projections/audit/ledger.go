@@ -16,8 +16,8 @@ import (
 
 // record notes an event for the ledger and the security table. It leaves out an event that names a turn after the
 // turn's redaction or repeats one from before its prune, or a session after its erasure, since such an event is erased
-// from the log; and a description that does not count. A summary has no row, since it leaves the log whenever one of its
-// turns changes.
+// from the log; and a description that does not count. A summary has no row, since it leaves the log whenever one of
+// its turns changes.
 func (p *plan) record(e *projections.Judged) {
 	row := ledgerRow{e: e}
 	row.turn, row.replaces = conversation.Named(e.Recorded)

@@ -28,8 +28,8 @@ func piecesOf(turns []*conversation.Turn, lang services.Language) []piece {
 
 func (p piece) complete() bool { return p.turn.Status == conversation.Finalized }
 
-// budget of a window. Tokens 0 means no limit; count returns the tokens of a text. The newest turns, least in number, are
-// always taken.
+// budget of a window. Tokens 0 means no limit; count returns the tokens of a text. The newest turns, least in number,
+// are always taken.
 type budget struct {
 	messages, tokens int
 	least            int

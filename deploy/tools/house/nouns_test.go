@@ -21,7 +21,7 @@ var apart = map[string]string{
 	"events.TurnFinalized": "stored: the form of a fact in the log; the command Finalize may change without it",
 	"events.TurnExtended":  "stored: the form of a fact in the log; the command Extend may change without it",
 	"events.TurnPruned":    "stored: the form of a fact in the log; the command Prune may change without it",
-	"events.TurnRedacted":  "stored: the form of a fact in the log; the commands Redact and Prune may change without it",
+	"events.TurnRedacted":  "stored: the form of a fact in the log; its commands may change without it",
 	"events.SessionMark":   "stored: the form in the log of a state's counts",
 	"events.Recorded":      "an event as the log has it; a receipt's position and subject are its own",
 	"services/client": "a client's own types: programs outside import them, and the JSON of the API is " +

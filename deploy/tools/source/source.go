@@ -72,7 +72,8 @@ func Read(root string) ([]File, error) {
 
 func left(dir string) bool {
 	base := path.Base(dir)
-	return strings.HasPrefix(base, ".") || base == "testdata" || base == "node_modules" || dir == "bin" || dir == "data" || dir == "secrets"
+	return strings.HasPrefix(base, ".") || base == "testdata" || base == "node_modules" ||
+		dir == "bin" || dir == "data" || dir == "secrets"
 }
 
 func wanted(rel string) bool {

@@ -27,7 +27,8 @@ func TestHostileRequests(t *testing.T) {
 		`{"metadata":{"":"x"}}`, `{"metadata":{"\u0000":"x"}}`, `{"metadata":[]}`, "\x00", `"items"`,
 		strings.Repeat("9", 99),
 	}
-	for _, path := range []string{"/v1/conversations", "/v1/conversations/" + id, "/v1/conversations/" + id + "/items"} {
+	one := "/v1/conversations/" + id
+	for _, path := range []string{"/v1/conversations", one, one + "/items"} {
 		for _, body := range bodies {
 			a := s.do("POST", path, body, openaitest.Unofficial, "1", retry, "-1", "Idempotency-Key", "")
 			require.Less(t, a.status, http.StatusInternalServerError, "%s %s: %s", path, body, a.raw)
