@@ -21,14 +21,16 @@ func TestHostileRequests(t *testing.T) {
 		`{"items":[{"type":"function_call","call_id":"","name":"","arguments":""}]}`,
 		`{"items":[{"type":"function_call_output","call_id":"none","output":[]}]}`,
 		`{"items":[{"type":"` + strings.Repeat("x", 9000) + `"}]}`, `{"items":[{"type":"x","id":"../../etc"}]}`,
-		`{"items":[{"type":"x","id":{"a":1},"call_id":[1],"status":7}]}`, `{"items":[{"role":"user","content":"\ud800"}]}`,
-		`{"items":[{"type":"item_reference","id":7}]}`, `{"items":{"0":{}}}`, `{"items":[` + strings.Repeat("[", 600) +
-			strings.Repeat("]", 600) + `]}`, `{"items":[{"type":"x"},{"type":"x","id":"x"},{"type":"x","id":"x"}]}`,
+		`{"items":[{"type":"x","id":{"a":1},"call_id":[1],"status":7}]}`,
+		`{"items":[{"role":"user","content":"\ud800"}]}`,
+		`{"items":[{"type":"item_reference","id":7}]}`, `{"items":{"0":{}}}`,
+		`{"items":[` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `]}`,
+		`{"items":[{"type":"x"},{"type":"x","id":"x"},{"type":"x","id":"x"}]}`,
 		`{"metadata":{"":"x"}}`, `{"metadata":{"\u0000":"x"}}`, `{"metadata":[]}`, "\x00", `"items"`,
 		strings.Repeat("9", 99),
 	}
-	one := "/v1/conversations/" + id
-	for _, path := range []string{"/v1/conversations", one, one + "/items"} {
+	conv := "/v1/conversations/" + id
+	for _, path := range []string{"/v1/conversations", conv, conv + "/items"} {
 		for _, body := range bodies {
 			a := s.do("POST", path, body, openaitest.Unofficial, "1", retry, "-1", "Idempotency-Key", "")
 			require.Less(t, a.status, http.StatusInternalServerError, "%s %s: %s", path, body, a.raw)
