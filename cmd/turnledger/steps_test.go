@@ -108,7 +108,7 @@ func requireModelAttributes(t *testing.T, attributes []attribute.KeyValue) {
 	t.Helper()
 	got := map[string]string{}
 	for _, a := range attributes {
-		got[string(a.Key)] = a.Value.Emit()
+		got[string(a.Key)] = a.Value.String()
 	}
 	require.Equal(t, map[string]string{
 		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.conversation.id": "s-1",

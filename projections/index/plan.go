@@ -95,6 +95,12 @@ func (p *planner) apply(ctx context.Context, out *changes, e *projections.Judged
 		if wanted && t.Status == conversation.Finalized {
 			return p.reread(ctx, out, e, func(of *conversation.Turn) bool { return of.ID == t.ID })
 		}
+	case conversation.Pruned:
+		p.questions.Remove(t.ID)
+		out.drop(t.ID, e.Position)
+		if wanted && t.Status == conversation.Finalized {
+			return p.reread(ctx, out, e, func(of *conversation.Turn) bool { return of.ID == t.ID })
+		}
 	case conversation.Corrected:
 		out.drop(e.Change.Turns[0].ID, e.Position)
 		if wanted {
@@ -113,8 +119,12 @@ func (p *planner) apply(ctx context.Context, out *changes, e *projections.Judged
 			// The link had taken a gap for a silence. The redaction shows that there was none.
 			return p.backfill(ctx, out, e)
 		}
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Reset, conversation.Described,
-		conversation.Summarized, conversation.Forked, conversation.Branched, conversation.Refused, conversation.Noted:
+	case conversation.Described:
+		if e.Change.NewBoundary && e.Head.Identity != "" {
+			return p.backfill(ctx, out, e) // the kind undoes the silences before the link
+		}
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Reset, conversation.Summarized,
+		conversation.Forked, conversation.Branched, conversation.Refused, conversation.Noted: // no text came or went
 	}
 	return nil
 }
