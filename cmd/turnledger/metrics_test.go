@@ -33,6 +33,7 @@ func describedMetrics(t *testing.T) map[string]string {
 	}
 	cfg.MemoryURL, cfg.MemoryAPI = "http://127.0.0.1:1", "v5"
 	cfg.SummaryURL, cfg.SummaryName = "http://127.0.0.1:1", "small"
+	cfg.WeaviateURL, cfg.EmbedURL, cfg.EmbedName = "http://127.0.0.1:1", "http://127.0.0.1:1", "vectors"
 	logger := slog.New(slog.NewTextHandler(&stack.Buffer{}, nil))
 	s, err := openStore(t.Context(), cfg, logger)
 	require.NoError(t, err)
