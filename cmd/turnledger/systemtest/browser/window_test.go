@@ -226,13 +226,14 @@ func (w *window) hrefs(selector string) (out []string) {
 	return out
 }
 
-// until waits until an expression is true in the page.
+// until waits until an expression is true in the page. While one page takes the place of another, no expression is.
 func (w *window) until(expression string) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
-		ok := false
-		w.eval("Boolean("+expression+")", &ok)
-		return ok
+		ctx, end := context.WithTimeout(w.ctx, patience)
+		defer end()
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		return err == nil && is
 	}, patience, lookEvery, expression)
 }
 
