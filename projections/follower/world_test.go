@@ -2,10 +2,13 @@ package follower_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -138,8 +141,10 @@ func (s *scribe) fact() events.Fact {
 			TurnID: events.TurnID(session, again), SessionID: session, RequestID: again, ReplacesTurnID: id,
 			Question: text, Answer: answer,
 		}
-	case k < 88:
+	case k < 87:
 		return s.redaction(session, id)
+	case k < 89:
+		return s.prune(session, id)
 	case k < 91:
 		return &events.SessionReset{SessionID: session, After: events.Position{Seq: s.rng.Uint64N(s.n)}}
 	case k < 93:
@@ -162,6 +167,38 @@ func (s *scribe) extended(session string, turn uuid.UUID) events.Fact {
 		x.Half = events.HalfQuestion
 	}
 	return &events.TurnExtended{TurnID: turn, SessionID: session, ExtensionID: fmt.Sprint("e", s.n%5), Extension: x}
+}
+
+// prune takes the answer out of a session's first finalized turn, or anything out of a turn that there may not be.
+func (s *scribe) prune(session string, turn uuid.UUID) events.Fact {
+	state := natstest.Fold(s.t, s.log, session, rules)
+	for _, t := range state.Turns {
+		if t.Status == conversation.Finalized {
+			turn = t.ID
+			break
+		}
+	}
+	c := conversation.Prune{SessionID: session, TurnID: turn, PruneID: fmt.Sprint("p", s.n%5),
+		Keep: func(m conversation.Message) json.RawMessage {
+			if m.Half == events.HalfAnswer {
+				return nil
+			}
+			return m.Raw
+		}}
+	if _, refused := state.PruneRefused(c); !refused {
+		t := state.Turn(turn)
+		var brought []events.Recorded
+		for e, err := range s.log.Session(s.t.Context(), session, 0, math.MaxUint64) {
+			require.NoError(s.t, err)
+			if slices.Contains(t.Sources(), e.Position.Seq) {
+				brought = append(brought, e)
+			}
+		}
+		if d := state.DecidePrune(c, t, conversation.Messages(t, brought)); len(d.Facts) > 0 {
+			return d.Facts[0]
+		}
+	}
+	return &events.TurnPruned{TurnID: turn, SessionID: session, PruneID: "p"}
 }
 
 // redaction is of a turn as its session has it, or of a turn that there is not.

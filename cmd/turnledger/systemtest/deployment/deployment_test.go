@@ -8,6 +8,7 @@ import (
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
@@ -106,11 +107,15 @@ func (f *deployment) replace(r string, i int) {
 	f.processes[r][i] = p
 }
 
-// restartEachProcess stops every process of every role, one after the other, and starts another in its
-// place.
+// restartEachProcess stops every process of every role, one after the other, and starts another in its place: first
+// those that feed views and erase, as docs/operations.md has it for an upgrade.
 func (f *deployment) restartEachProcess() {
 	f.t.Helper()
+	order := []string{roleEraser, roleAudit, roleRecent, roleContext, roleChat, roleAPI}
 	for _, r := range f.roles() {
+		require.Contains(f.t, order, r)
+	}
+	for _, r := range order {
 		for i, p := range f.ofRole(r) {
 			p.Stop(f.t)
 			f.replace(r, i)
