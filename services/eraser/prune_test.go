@@ -60,7 +60,7 @@ func TestWhatAPruneTookLeavesTheLog(t *testing.T) {
 				begin()
 			}
 			two := []string{events.TypeTurnStarted, events.TypeTurnFinalized}
-			w.left("s", append(two, events.TypeTurnPruned)...)
+			w.left("s", append(two, events.TypeTurnPruned, events.TypeSessionSummarized)...) // the note that it is void
 			require.Empty(t, holding(t, w.dir, "SECRET"))
 			require.NotEmpty(t, holding(t, w.dir, "STAYS TOO"))
 			state := w.state("s")
@@ -76,6 +76,7 @@ func TestWhatAPruneTookLeavesTheLog(t *testing.T) {
 				Answer: events.Answer{AnswerNeutral: "SECRET"}}, "again")
 			w.extend("s", turn, "e3", "NEXT SECRET")
 			w.prune("s", turn, "p2", "NEXT")
+			two = append(two, events.TypeSessionSummarized)
 			w.left("s", append(two, events.TypeTurnPruned)...)
 			require.Empty(t, holding(t, w.dir, "SECRET"))
 			w.redact("s", turn)
