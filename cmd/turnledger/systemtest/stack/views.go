@@ -38,7 +38,7 @@ func (p *Process) WaitCaughtUp(t testing.TB, names ...string) {
 			}
 		}
 		return true
-	}, time.Minute, 20*time.Millisecond, "%v do not catch up: %s", names, p.Log)
+	}, 30*time.Second, 20*time.Millisecond, "%v do not catch up: %s", names, p.Log)
 }
 
 // AuditedQuestions returns the questions of an identity in the audit tables. It repeats the call while the answer is
