@@ -30,7 +30,7 @@ missing() {
 	[ "$(uname)" != Linux ] || [ "$(id -u)" = 0 ] || have fusermount3 || have fusermount || echo fuse3
 }
 
-# What the browser tests need. Where it can't be installed, they are skipped, and say so.
+# What the browser tests need. Where it can't be installed, they fail.
 have_browser() {
 	have chromium || have chromium-browser || have google-chrome || have google-chrome-stable
 }
@@ -128,7 +128,7 @@ done
 if [ "$what" = test ]; then
 	install_axe
 	without=$(wanted test | tr '\n' ' ')
-	[ -z "$without" ] || echo "NO BROWSER TESTS: ${without% } could not be installed" >&2
+	[ -z "$without" ] || echo "the browser tests will fail: ${without% } could not be installed" >&2
 fi
 need=$(missing "$what" | tr '\n' ' ')
 need=${need% }

@@ -145,7 +145,7 @@ func cutPage(all []items.Item, p paging) (page []items.Item, more, found bool) {
 		slices.Reverse(all)
 	}
 	if p.after != "" {
-		at := slices.IndexFunc(all, func(i items.Item) bool { return i.ID() == p.after })
+		at := indexOf(all, p.after)
 		if at < 0 {
 			return nil, false, false
 		}
@@ -209,57 +209,73 @@ func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (
 	return i.Shown(with), nil
 }
 
-// item finds an item of a conversation, first among the newest.
-func (s *surface) item(ctx context.Context, conversationID, id string) (items.Item, error) {
+// item finds an item of a conversation.
+func (s *surface) item(ctx context.Context, conversationID, id string) (out items.Item, err error) {
+	err = s.find(ctx, conversationID, id, func(i items.Item, _ *conversation.Turn, _ string, _ int) error {
+		out = i
+		return nil
+	})
+	return out, err
+}
+
+// find calls use with an item of a conversation, and with the turn, the session and the partition that it stands in. It
+// looks among the newest turns first.
+func (s *surface) find(
+	ctx context.Context, conversationID, id string,
+	use func(i items.Item, t *conversation.Turn, session string, partition int) error,
+) error {
 	for _, turns := range []int{defaultLimit, allTurns} {
-		all, whole, err := s.listed(ctx, conversationID, turns)
+		reading, list, whole, err := s.shownTurns(ctx, conversationID, turns)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if n := slices.IndexFunc(all, func(i items.Item) bool { return i.ID() == id }); n >= 0 {
-			return all[n], nil
+		for _, t := range list {
+			session, partition, _ := reading.State.Origin(t, reading.Position.Partition)
+			all := s.ids.OfTurn(session, partition, t)
+			if n := indexOf(all, id); n >= 0 {
+				return use(all[n], t, session, partition)
+			}
 		}
 		if whole {
 			break
 		}
 	}
-	return nil, refusal(http.StatusNotFound, "item_id", "", "The conversation has no item of the id in the path.")
+	return noItem()
+}
+
+func noItem() error {
+	return refusal(http.StatusNotFound, "item_id", "", "The conversation has no item of the id in the path.")
 }
 
 // deleteItem takes an item out of its turn, and out of the log. If it was the only one, the turn is redacted.
 func (s *surface) deleteItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
 	id, gone := r.PathValue("conversation_id"), r.PathValue("item_id")
-	none := refusal(http.StatusNotFound, "item_id", "", "The conversation has no item of the id in the path.")
-	for _, turns := range []int{defaultLimit, allTurns} {
-		reading, list, whole, err := s.shownTurns(ctx, id, turns)
-		if err != nil {
-			return nil, err
+	err := s.find(ctx, id, gone, func(_ items.Item, t *conversation.Turn, session string, partition int) error {
+		_, err := s.cfg.Turns.PruneTurn(ctx, conversation.Prune{
+			SessionID: id, TurnID: t.ID, Keep: func(m conversation.Message) json.RawMessage {
+				return s.kept(session, partition, m, gone)
+			},
+		})
+		if isGone(err) {
+			return noItem()
 		}
-		for _, t := range list {
-			session, partition, _ := reading.State.Origin(t, reading.Position.Partition)
-			if indexOf(s.ids.OfTurn(session, partition, t), gone) < 0 {
-				continue
-			}
-			_, err := s.cfg.Turns.PruneTurn(ctx, conversation.Prune{
-				SessionID: id, TurnID: t.ID, Keep: func(m conversation.Message) json.RawMessage {
-					at := items.Address{
-						Position: events.Position{Partition: partition, Seq: m.Begun},
-						Answer:   m.Half == events.HalfAnswer, Message: m.Number,
-					}
-					return s.ids.Kept(session, at, m.Raw, gone)
-				},
-			})
-			if errors.Is(err, conversation.ErrMessageNotFound) || errors.Is(err, conversation.ErrTurnRedacted) {
-				return nil, none // another call was first
-			}
-			if err != nil {
-				return nil, err
-			}
-			return s.conversation(ctx, id)
-		}
-		if whole {
-			break
-		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	return nil, none
+	return s.conversation(ctx, id)
+}
+
+// kept returns a message of a turn without an item, as it is to stay.
+func (s *surface) kept(session string, partition int, m conversation.Message, gone string) json.RawMessage {
+	return s.ids.Kept(session, items.Address{
+		Position: events.Position{Partition: partition, Seq: m.Begun},
+		Answer:   m.Half == events.HalfAnswer, Message: m.Number,
+	}, m.Raw, gone)
+}
+
+// isGone reports whether another call has taken out first what this one takes out.
+func isGone(err error) bool {
+	return errors.Is(err, conversation.ErrMessageNotFound) || errors.Is(err, conversation.ErrTurnRedacted)
 }

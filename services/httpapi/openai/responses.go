@@ -3,11 +3,9 @@ package openai
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -140,13 +138,10 @@ func (s *surface) deleteResponse(ctx context.Context, r *http.Request, _ http.He
 			if m.Seq == at.Input || m.Seq == at.Answer {
 				return nil
 			}
-			begun := events.Position{Partition: at.Partition, Seq: m.Begun}
-			return s.ids.Kept(at.SessionID, items.Address{
-				Position: begun, Answer: m.Half == events.HalfAnswer, Message: m.Number,
-			}, m.Raw, "")
+			return s.kept(at.SessionID, at.Partition, m, "")
 		},
 	})
-	if errors.Is(err, conversation.ErrMessageNotFound) || errors.Is(err, conversation.ErrTurnRedacted) {
+	if isGone(err) {
 		return nil, respond.ErrResponseNotFound // another call was first
 	}
 	if err != nil {
