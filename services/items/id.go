@@ -2,6 +2,7 @@ package items
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -90,6 +91,22 @@ func (m Minter) Made(id, sessionID string) bool {
 	kind, _, _ := strings.Cut(id, "_")
 	return looks && hmac.Equal([]byte(m.Item("", sessionID, at)),
 		[]byte(prefixOfOthers+strings.TrimPrefix(id, kind+"_")))
+}
+
+// ConversationPrefix begins the ids of conversations that are made here. A conversation may have any other id of a
+// session.
+const ConversationPrefix = "conv_"
+
+// ConversationID returns an id of a conversation, with the look of OpenAI's, that is made of a digest.
+func ConversationID(digest [sha256.Size]byte) string {
+	return ConversationPrefix + hex.EncodeToString(digest[:24])
+}
+
+// NewConversationID draws an id of a conversation.
+func NewConversationID() string {
+	var drawn [sha256.Size]byte
+	_, _ = rand.Read(drawn[:]) // never fails
+	return ConversationID(drawn)
 }
 
 // Step is where a response stands: the turn, and the event that brought the response's output.

@@ -2,8 +2,6 @@ package openai
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -13,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/items"
 )
 
 // conversationJSON is a session as clients see it.
@@ -26,9 +25,6 @@ type conversationJSON struct {
 func conversationOf(id string, h conversation.Head) conversationJSON {
 	return conversationJSON{id, "conversation", h.CreatedAt.Unix(), h.Description().Object()}
 }
-
-// conversationPrefix begins the ids that this surface makes. A conversation may have any other id of a session.
-const conversationPrefix = "conv_"
 
 func (s *surface) createConversation(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
 	if err := s.cfg.Rate(ctx, kindTurn, "", bound(ctx)); err != nil {
@@ -70,11 +66,9 @@ func (s *surface) createConversation(ctx context.Context, r *http.Request, _ htt
 // newConversationID draws an id. A call with a key has the same id for ever.
 func (s *surface) newConversationID(call services.Call) string {
 	if call.Key != "" {
-		return conversationPrefix + s.digest("conversation", call.Key)
+		return items.ConversationPrefix + s.digest("conversation", call.Key)
 	}
-	drawn := make([]byte, 24)
-	_, _ = rand.Read(drawn) // never fails
-	return conversationPrefix + hex.EncodeToString(drawn)
+	return items.NewConversationID()
 }
 
 func (s *surface) getConversation(ctx context.Context, r *http.Request, _ http.Header) (any, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
 	chatopenai "github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -35,7 +36,7 @@ func answeredBy(model chat.Model) setting {
 	return func(s *stack) {
 		s.cfg.Responses = respond.New(respond.Config{
 			Turns: s.services.History, Log: s.log, Sessions: s.services.Reader, Contexts: s.services.Contexts,
-			Model: model, IDs: items.Minter{Key: s.cfg.Key},
+			Model: model, IDs: items.Minter{Key: s.cfg.Key}, Count: contextbuilder.Estimate{}.Count,
 			Answers: chat.New(chat.Config{
 				Turns: s.services.History, Sessions: s.services.Reader, Questions: s.services.Reader,
 				Contexts: s.services.Contexts, Model: model, Presence: alone{},

@@ -2,11 +2,10 @@ package respond
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -78,7 +77,7 @@ func messagesOf(input []items.Item) (out []conversation.AddedMessage) {
 func (s *Service) begin(
 	ctx context.Context, a Ask, add conversation.AddMessages,
 ) (services.AddedMessages, error) {
-	add.SessionID, add.Messages = newSession(), messagesOf(a.Input)
+	add.SessionID, add.Messages = items.NewConversationID(), messagesOf(a.Input)
 	return s.cfg.Turns.BeginSession(ctx, services.NewSession{
 		AddMessages: add, IdentityID: a.Identity, SourceHash: a.SourceHash, Kind: events.KindResponse,
 	}, a.Call)
@@ -240,6 +239,5 @@ func (s *Service) inBranch(
 
 // branchID returns the id of the branch that a request makes.
 func branchID(sessionID, request string) string {
-	id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(sessionID+"\x00"+request))
-	return "conv_" + fmt.Sprintf("%x", id[:]) + fmt.Sprintf("%x", id[:8])
+	return items.ConversationID(sha256.Sum256([]byte(sessionID + "\x00" + request)))
 }

@@ -3,7 +3,6 @@ package respond
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -53,9 +52,6 @@ type Service struct{ cfg Config }
 func New(cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
-	}
-	if cfg.Count == nil {
-		cfg.Count = func(text string) int { return (len(text) + 3) / 4 }
 	}
 	return &Service{cfg}
 }
@@ -355,13 +351,6 @@ func (s *Service) InputItems(ctx context.Context, id string, who Caller) (out []
 		}
 	}
 	return append(out, own...), nil
-}
-
-// newSession returns the id of a session for a response without a history.
-func newSession() string {
-	id := uuid.New()
-	more := uuid.New()
-	return "conv_" + hex.EncodeToString(id[:]) + hex.EncodeToString(more[:8])
 }
 
 var errNoFact = errors.New("the input of a response is not where it was recorded")

@@ -146,7 +146,12 @@ func (w *work) wholeUsage(ctx context.Context, used *conversation.Usage) (*conve
 	if used == nil {
 		return nil, nil //nolint:nilnil // the model did not tell
 	}
-	reading, err := w.cfg.Sessions.Read(ctx, services.Ask{SessionID: w.step.session, AllTurns: true})
+	ask := services.Ask{SessionID: w.step.session, Shown: 1, Own: true}
+	reading, err := w.cfg.Sessions.Read(ctx, ask)
+	if err == nil && reading.State.Turn(w.step.TurnID) == nil { // it is not the newest
+		ask.AllTurns = true
+		reading, err = w.cfg.Sessions.Read(ctx, ask)
+	}
 	if err != nil {
 		return nil, err
 	}
