@@ -19,7 +19,7 @@ func (p *Process) WaitNoLag(t testing.TB) {
 	}, 30*time.Second, 20*time.Millisecond)
 }
 
-// WaitCaughtUp waits until the process has fed the named projections up to the log's head.
+// WaitCaughtUp waits until the process has fed all partitions of the named projections up to the log's head.
 func (p *Process) WaitCaughtUp(t testing.TB, names ...string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -30,7 +30,9 @@ func (p *Process) WaitCaughtUp(t testing.TB, names ...string) {
 		ready := map[string]bool{}
 		for _, x := range out["projections"].([]any) {
 			s := x.(map[string]any)
-			ready[s["name"].(string)] = s["position"] == s["head"] && s["state"] == "live"
+			name, is := s["name"].(string), s["position"] == s["head"] && s["state"] == "live"
+			earlier, listed := ready[name] // of another partition
+			ready[name] = is && (earlier || !listed)
 		}
 		for _, n := range names {
 			if !ready[n] {
