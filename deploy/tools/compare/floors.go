@@ -112,10 +112,10 @@ func (p *postgres) stop() error {
 const insert = "INSERT INTO messages (session, role, content) VALUES ($1, $2, $3)"
 
 func (p *postgres) record(ctx context.Context, session string) error {
-	if _, err := p.pool.Exec(ctx, insert, session, "user", question); err != nil {
+	if _, err := p.pool.Exec(ctx, insert, session, "user", question()); err != nil {
 		return err
 	}
-	_, err := p.pool.Exec(ctx, insert, session, "assistant", answer)
+	_, err := p.pool.Exec(ctx, insert, session, "assistant", answer())
 	return err
 }
 
@@ -148,7 +148,7 @@ func (p *postgres) read(ctx context.Context, session string) error {
 func (p *postgres) fill(ctx context.Context, session string, turns int) error {
 	_, err := p.pool.Exec(ctx, `INSERT INTO messages (session, role, content)
 		SELECT $1, r, CASE r WHEN 'user' THEN $3 ELSE $4 END
-		FROM generate_series(1, $2) n, unnest(ARRAY['user','assistant']) r`, session, turns, question, answer)
+		FROM generate_series(1, $2) n, unnest(ARRAY['user','assistant']) r`, session, turns, question(), answer())
 	return err
 }
 
@@ -188,7 +188,7 @@ func (r *redis) stop() error {
 }
 
 func (r *redis) record(ctx context.Context, session string) error {
-	for _, half := range []string{question, answer} {
+	for _, half := range []string{question(), answer()} {
 		if err := r.conn.Do(ctx, r.conn.B().Rpush().Key(session).Element(half).Build()).Error(); err != nil {
 			return err
 		}
@@ -281,7 +281,7 @@ func (b *bareNATS) stop() error {
 }
 
 func (b *bareNATS) record(ctx context.Context, session string) error {
-	for _, half := range []string{question, answer} {
+	for _, half := range []string{question(), answer()} {
 		if _, err := b.js.Publish(ctx, "floor."+session, []byte(half)); err != nil {
 			return err
 		}

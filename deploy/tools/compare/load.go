@@ -4,16 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-)
-
-// The texts of a turn: 120 bytes of question and 600 of answer.
-var (
-	question = strings.Repeat("Who are his children? ", 6)[:120]
-	answer   = strings.Repeat("He has five children by three marriages. ", 15)[:600]
 )
 
 const (

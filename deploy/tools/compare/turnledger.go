@@ -252,7 +252,7 @@ func (t *turnledger) inTwo(ctx context.Context, session string) error {
 		return err
 	}
 	path := "/v1/sessions/" + session + "/turns"
-	body, err := t.send(ctx, http.MethodPost, path, encoded(turn{Request: t.next(), Question: t.text(question)}))
+	body, err := t.send(ctx, http.MethodPost, path, encoded(turn{Request: t.next(), Question: question()}))
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (t *turnledger) inTwo(ctx context.Context, session string) error {
 	if err := json.Unmarshal(body, &started); err != nil {
 		return err
 	}
-	_, err = t.send(ctx, http.MethodPost, path+"/"+started.TurnID+"/finalize", encoded(turn{Answer: t.text(answer)}))
+	_, err = t.send(ctx, http.MethodPost, path+"/"+started.TurnID+"/finalize", encoded(turn{Answer: answer()}))
 	return err
 }
 
@@ -271,7 +271,7 @@ func (t *turnledger) inOne(ctx context.Context, session string) error {
 	if err := t.link(ctx, session); err != nil {
 		return err
 	}
-	whole := turn{Request: t.next(), Question: t.text(question), Answer: t.text(answer)}
+	whole := turn{Request: t.next(), Question: question(), Answer: answer()}
 	_, err := t.send(ctx, http.MethodPost, "/v1/sessions/"+session+"/turns", encoded(whole))
 	return err
 }
@@ -282,8 +282,8 @@ func (t *turnledger) inBatch(ctx context.Context, session string) (int, error) {
 	session += "-" + t.next() // each batch has sessions of its own
 	for i := range batch {
 		body.Write(encoded(turn{
-			Session: session + "-" + strconv.Itoa(i/turnsOfSession), Request: t.next(), Question: question,
-			Answer: answer,
+			Session: session + "-" + strconv.Itoa(i/turnsOfSession), Request: t.next(), Question: question(),
+			Answer: answer(),
 		}))
 		body.WriteByte('\n')
 	}
@@ -296,7 +296,7 @@ func (t *turnledger) inBatch(ctx context.Context, session string) (int, error) {
 
 func (t *turnledger) read(ctx context.Context, session string) error {
 	body, err := t.send(ctx, http.MethodPost, "/v1/sessions/"+session+"/context",
-		encoded(map[string]any{"message": question, "max_messages": readWindow}))
+		encoded(map[string]any{"message": question(), "max_messages": readWindow}))
 	if err == nil && !bytes.Contains(body, []byte(`"history_messages":`+strconv.Itoa(readWindow))) {
 		err = fmt.Errorf("not %d messages: %.300s", readWindow, body)
 	}
@@ -364,7 +364,7 @@ func conversations(file string, n int) error {
 	for i := range n {
 		err := lines.Encode(map[string]any{
 			"conversation_id": "import-" + strconv.Itoa(i),
-			"messages":        []message{{"user", question}, {"assistant", answer}},
+			"messages":        []message{{"user", question()}, {"assistant", answer()}},
 		})
 		if err != nil {
 			return err
