@@ -138,7 +138,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	}
 	following := follower.Config{Rules: a.cfg.Rules(), Logger: a.logger}
 	if a.store.Server != nil {
-		following.Loads, following.PauseFactor = 1, 1
+		following.Loads, following.PauseFactor = 1, 2
 	}
 	a.follower = follower.New(a.store.Log, following)
 	if err := a.openViews(ctx); err != nil {
