@@ -16,6 +16,9 @@ func (v *generation) applyTogether(s *shard, list []projections.Judged, after ui
 			v.apply(s, e, now)
 		}
 	}
+	if held := s.sessions[list[0].SessionID]; held != nil && held.state != nil {
+		s.use(held, v.open)
+	}
 }
 
 // apply applies one event. The caller holds the shard's lock. The view folds the event on the turns
@@ -23,16 +26,16 @@ func (v *generation) applyTogether(s *shard, list []projections.Judged, after ui
 func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
 	s.sweep(now, sweepEvent)
 	held := s.sessions[e.SessionID]
-	if held != nil && held.expires < now {
+	if held != nil && (held.expires < now || !s.unpack(held, v.rules)) {
 		s.drop(held)
 		held = nil
 	}
 	switch {
-	case held != nil && e.Position.Seq <= held.Applied:
+	case held != nil && e.Position.Seq <= held.state.Applied:
 		return
 	case !e.Change.Kind.ChangesSession():
 		if held != nil {
-			held.Applied = e.Position.Seq
+			held.state.Applied = e.Position.Seq
 		}
 		return
 	}
@@ -45,13 +48,13 @@ func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
 	}
 	if held == nil {
 		held = s.add(e.SessionID, v.rules)
-		held.Whole = e.First
+		held.state.Whole = e.First
 	}
-	v.fold(held, e)
+	v.fold(held.state, e)
 	s.date(held, expires)
 }
 
-func (v *generation) fold(held *session, e *projections.Judged) {
+func (v *generation) fold(held *conversation.State, e *projections.Judged) {
 	if e.Change.Kind == conversation.Pruned {
 		prune(held, e)
 		return
@@ -89,7 +92,7 @@ func (v *generation) fold(held *session, e *projections.Judged) {
 
 // prune puts the judge's turn in the place of the one that the view holds. The view can't fold the prune, which speaks
 // of versions of the turn that the view does not hold.
-func prune(held *session, e *projections.Judged) {
+func prune(held *conversation.State, e *projections.Judged) {
 	held.Applied = e.Position.Seq
 	if t := held.Turn(e.Change.Turn.ID); t != nil {
 		*t = *e.Change.Turn

@@ -1,6 +1,33 @@
 package memory
 
-import "github.com/turnledger/turnledger/events/conversation"
+import (
+	"time"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// NewPacked makes a view that leaves some sessions unpacked.
+func NewPacked(limits recent.Limits, rules conversation.Rules, now func() time.Time, open int64) *View {
+	return packing(limits, rules, now, open)
+}
+
+// Open returns the sessions that are not packed, and how many the view counts.
+func (v *View) Open() (ids []string, counted int64) {
+	g := v.served.Load()
+	for k := range g.parts {
+		if p := g.parts[k].Load(); p != nil {
+			for i := range p.shards {
+				for id, held := range p.shards[i].sessions {
+					if held.packed == "" {
+						ids = append(ids, id)
+					}
+				}
+			}
+		}
+	}
+	return ids, g.opened.Load()
+}
 
 // Held counts the sessions that take memory.
 func (v *View) SessionsHeld() (n int) {

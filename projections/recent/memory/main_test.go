@@ -22,3 +22,15 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	recenttest.Run(t, open)
 }
+
+// openPacked opens a view that packs each session after each event.
+func openPacked(_ testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
+	v := memory.NewPacked(limits, rules, nil, 0)
+	return recenttest.View{View: v, Reader: v}
+}
+
+// TestConformancePacked: a packed session keeps all the promises of one that is not.
+func TestConformancePacked(t *testing.T) {
+	t.Parallel()
+	recenttest.Run(t, openPacked)
+}

@@ -23,29 +23,85 @@ var (
 	rules  = conversation.Rules{SessionTTL: ttl}
 )
 
-// TestHeap holds the view to at most twice the canonical JSON of the turns that it
-// holds, also where each session has one turn.
+// TestHeap holds the view to at most twice the canonical JSON of the turns that it holds, also where each session has
+// one turn, and where all but the sessions in use are packed, to no more than that JSON.
 func TestHeap(t *testing.T) {
 	// From 32 turns on a state keeps an index.
 	for perSession, turns := range map[int]int{1: 30_000, 10: 100_000, 40: 20_000} {
-		t.Run(fmt.Sprintf("%d turns a session", perSession), func(t *testing.T) {
-			tr := recenttest.Traffic{Sessions: turns / perSession, Turns: perSession}
-			view := memory.New(recent.Limits{}, rules, nil)
-			before := heap()
-			tr.Feed(t, view)
-			held := heap() - before
-			canonical := 0
-			for n := range tr.Sessions {
-				snap, err := view.Load(context.Background(), tr.SessionID(n), 0, -1)
-				require.NoError(t, err)
-				for _, turn := range snap.State.Turns {
-					canonical += recenttest.CanonicalJSON(snap.State, turn)
-				}
-			}
-			ratio := float64(held) / float64(canonical)
-			t.Logf("%d B of JSON and %d B of heap a turn: %.2f times", canonical/turns, held/turns, ratio)
-			require.LessOrEqual(t, ratio, 2.0)
-		})
+		for name, c := range map[string]struct {
+			view *memory.View
+			most float64
+		}{
+			"open":   {memory.New(recent.Limits{}, rules, nil), 2},
+			"packed": {memory.NewPacked(recent.Limits{}, rules, nil, 0), 1},
+		} {
+			t.Run(fmt.Sprintf("%d turns a session, %s", perSession, name), func(t *testing.T) {
+				ratio := heapRatio(t, c.view, recenttest.Traffic{Sessions: turns / perSession, Turns: perSession})
+				require.LessOrEqual(t, ratio, c.most)
+			})
+		}
+	}
+}
+
+// heapRatio feeds a view, and returns its heap in times of the canonical JSON of its turns.
+func heapRatio(t *testing.T, view *memory.View, tr recenttest.Traffic) float64 {
+	t.Helper()
+	before := heap()
+	tr.Feed(t, view)
+	held := heap() - before
+	canonical, turns := 0, tr.Sessions*tr.Turns
+	for n := range tr.Sessions {
+		snap, err := view.Load(context.Background(), tr.SessionID(n), 0, -1)
+		require.NoError(t, err)
+		for _, turn := range snap.State.Turns {
+			canonical += recenttest.CanonicalJSON(snap.State, turn)
+		}
+	}
+	ratio := float64(held) / float64(canonical)
+	t.Logf("%d B of JSON and %d B of heap a turn: %.2f times", canonical/turns, held/turns, ratio)
+	return ratio
+}
+
+// TestWhatIsUsedStaysOpen: a view packs sessions that were not used for long. Those that are read stay as they are, and
+// those that have expired take no room.
+func TestWhatIsUsedStaysOpen(t *testing.T) {
+	t.Parallel()
+	const most = 200
+	clock := time.Now().UTC()
+	view := memory.NewPacked(limits, rules, func() time.Time { return clock }, most)
+	log := recenttest.NewLog(rules)
+	feed := recenttest.NewFeed(t, log, view, 0)
+	start(t, log, "read", clock)
+	for n := range 5 * most {
+		start(t, log, fmt.Sprint(n), clock)
+		feed.All(1)
+		require.NotNil(t, load(t, view, "read"))
+	}
+	open, counted := view.Open()
+	require.Contains(t, open, "read")
+	require.Len(t, open, most)
+	require.EqualValues(t, most, counted)
+	require.Len(t, load(t, view, "0").Turns, 1)
+
+	clock = clock.Add(2 * ttl)
+	for n := range 2 * most {
+		start(t, log, fmt.Sprint("late", n), clock)
+		feed.All(1)
+	}
+	open, counted = view.Open()
+	require.Len(t, open, most)
+	require.EqualValues(t, most, counted)
+}
+
+// TestLongSessionsStayOpen: a session of more than 64 turns is never packed.
+func TestLongSessionsStayOpen(t *testing.T) {
+	t.Parallel()
+	for turns, open := range map[int]int{64: 0, 65: 3} {
+		view := memory.NewPacked(limits, rules, nil, 0)
+		recenttest.Traffic{Sessions: 3, Turns: turns}.Feed(t, view)
+		ids, counted := view.Open()
+		require.Len(t, ids, open)
+		require.Zero(t, counted)
 	}
 }
 

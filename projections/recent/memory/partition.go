@@ -25,10 +25,10 @@ type partition struct {
 
 const shards = 64
 
-func newPartition(k int) *partition {
+func newPartition(k int, opened *atomic.Int64) *partition {
 	p := &partition{at: projections.Checkpoint{Partition: k}, moved: make(chan struct{})}
 	for i := range p.shards {
-		p.shards[i].begin()
+		p.shards[i].begin(opened)
 	}
 	return p
 }

@@ -20,7 +20,8 @@ func (v *View) Restore(ctx context.Context, from projections.Session) ([]events.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := s.sessions[from.ID]
-	if p.applied.Load() < from.UpTo || s.left[from.ID] > from.UpTo || held != nil && held.Applied > from.UpTo {
+	if p.applied.Load() < from.UpTo || s.left[from.ID] > from.UpTo ||
+		held != nil && s.unpack(held, g.rules) && held.state.Applied > from.UpTo {
 		return nil, nil
 	}
 	delete(s.left, from.ID)
@@ -45,6 +46,8 @@ func (v *generation) take(s *shard, folded *conversation.State, expires int64) {
 		previous = t
 	}
 	held := s.add(folded.SessionID, v.rules)
-	held.State = *folded
+	folded.SessionID = held.id
+	held.state = folded
 	s.date(held, expires)
+	s.use(held, v.open)
 }

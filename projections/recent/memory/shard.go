@@ -3,6 +3,7 @@ package memory
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -17,28 +18,44 @@ type shard struct {
 	// left holds the sessions that were given up, with the sequence of the event that was parked last: reads of them
 	// use the log.
 	left map[string]uint64
+	// open has the sessions that are not packed, roughly in the order of their last use, and opened counts those of all
+	// shards. A session that was dropped stands in open until its turn comes.
+	open   []*session
+	opened *atomic.Int64
 }
 
 // session is a session that the view holds. Expires is in milliseconds, as in Redis.
 type session struct {
-	conversation.State
+	id string
+	// state is nil while the session is packed, and packed is "" while it is not.
+	state  *conversation.State
+	packed string
+	// open: the session stands in the shard's list of them. used: since it was looked at there.
+	open         bool
+	used         atomic.Bool
 	expires      int64
 	older, newer *session
 }
 
-func (s *shard) begin() {
+func (s *shard) begin(opened *atomic.Int64) {
+	s.opened = opened
 	s.sessions, s.left = map[string]*session{}, map[string]uint64{}
 	s.ends.older, s.ends.newer = &s.ends, &s.ends
 }
 
-func (s *shard) load(sessionID string, shown int, now int64) *conversation.State {
+func (s *shard) load(sessionID string, rules conversation.Rules, shown int, now int64) *conversation.State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	held := s.sessions[sessionID]
 	if held == nil || held.expires < now {
 		return nil
 	}
-	return held.CloneLast(newest(held.Turns, shown))
+	held.used.Store(true)
+	state := unpacked(held, rules)
+	if state == nil {
+		return nil
+	}
+	return state.CloneLast(newest(state.Turns, shown))
 }
 
 // newest returns how many of the last turns include shown finalized ones; all turns if shown is negative.
@@ -59,8 +76,9 @@ func newest(turns []*conversation.Turn, shown int) int {
 // add adds a session; the caller calls date.
 func (s *shard) add(sessionID string, rules conversation.Rules) *session {
 	// The copy frees the longer string that the id may be part of.
-	held := &session{State: *conversation.New(strings.Clone(sessionID), rules)}
-	s.sessions[held.SessionID] = held
+	id := strings.Clone(sessionID)
+	held := &session{id: id, state: conversation.New(id, rules)}
+	s.sessions[id] = held
 	delete(s.left, sessionID)
 	s.append(held)
 	return held
@@ -95,8 +113,10 @@ func (s *shard) sweep(now int64, most int) {
 }
 
 func (s *shard) drop(held *session) {
-	delete(s.sessions, held.SessionID)
+	delete(s.sessions, held.id)
 	held.unlink()
+	s.close(held)
+	held.state, held.packed = nil, ""
 }
 
 func (s *shard) append(held *session) {

@@ -34,6 +34,8 @@ type generation struct {
 	number uint64
 	store  string
 	view   *View // the view to swap into; nil for the first generation
+	open   int64 // how many sessions are left unpacked
+	opened atomic.Int64
 	parts  [events.Buckets]atomic.Pointer[partition]
 }
 
@@ -46,6 +48,11 @@ var errPartition = errors.New("no such partition")
 
 // New makes an empty view. now is the clock by which sessions expire; time.Now by default.
 func New(limits recent.Limits, rules conversation.Rules, now func() time.Time) *View {
+	return packing(limits, rules, now, openSessions)
+}
+
+// packing makes a view that leaves some sessions unpacked.
+func packing(limits recent.Limits, rules conversation.Rules, now func() time.Time, open int64) *View {
 	if now == nil {
 		now = time.Now
 	}
@@ -54,7 +61,7 @@ func New(limits recent.Limits, rules conversation.Rules, now func() time.Time) *
 	v.last.Store(1)
 	v.served.Store(&generation{
 		limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1,
-		store: uuid.NewString(),
+		store: uuid.NewString(), open: open,
 	})
 	return v
 }
@@ -128,7 +135,7 @@ func (v *View) Load(ctx context.Context, sessionID string, partition, shown int)
 		return recent.Snapshot{}, fmt.Errorf("load a session from memory: %w", err)
 	}
 	seq, state := p.snapshot(func() *conversation.State {
-		return p.shard(g.hash(sessionID)).load(sessionID, shown, g.now().UnixMilli())
+		return p.shard(g.hash(sessionID)).load(sessionID, g.rules, shown, g.now().UnixMilli())
 	})
 	return recent.Snapshot{Applied: events.Position{Partition: partition, Seq: seq}, State: state}, nil
 }
@@ -170,7 +177,7 @@ func (v *generation) part(k int) (*partition, error) {
 	}
 	p := v.parts[k].Load()
 	if p == nil {
-		v.parts[k].CompareAndSwap(nil, newPartition(k))
+		v.parts[k].CompareAndSwap(nil, newPartition(k, &v.opened))
 		p = v.parts[k].Load()
 	}
 	return p, nil
