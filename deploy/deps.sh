@@ -26,6 +26,7 @@ missing() {
 	have redis-server || have valkey-server || echo redis-server
 	# The race detector needs a C compiler to link.
 	have "${CC:-gcc}" || have cc || echo gcc libc6-dev
+	have python3 || echo python3 # runs an example
 	# Root mounts the power-cut test's file system itself.
 	[ "$(uname)" != Linux ] || [ "$(id -u)" = 0 ] || have fusermount3 || have fusermount || echo fuse3
 }

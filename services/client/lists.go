@@ -13,10 +13,12 @@ import (
 )
 
 // Describe changes a session's title and metadata. RequestID is the idempotency key of the request. A nil Title leaves
-// the title, an empty one takes it away; a nil value of Metadata takes its key away.
+// the title, an empty one takes it away; a nil value of Metadata takes its key away. The Kind "conversation" makes the
+// session a conversation for ever: no silence is a boundary in it (docs/contract.md#reading).
 type Describe struct {
 	SessionID string             `json:"-"`
 	RequestID string             `json:"request_id,omitempty"`
+	Kind      string             `json:"kind,omitempty"`
 	Title     *string            `json:"title,omitempty"`
 	Metadata  map[string]*string `json:"metadata,omitempty"`
 }

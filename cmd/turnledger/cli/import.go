@@ -11,8 +11,9 @@ import (
 )
 
 type importCmd struct {
-	Files    []string `arg:"" name:"file" help:"JSON Lines files, one conversation a line; - is standard input."`
-	Parallel int      `help:"Requests under way at once, of up to 500 turns each." default:"4"`
+	Files    []string        `arg:"" name:"file" help:"Files to read; - is standard input."`
+	From     importer.Source `help:"What wrote the files: lines (JSON Lines, one conversation a line) or assistants (pages of threads and messages of OpenAI's Assistants API)." enum:"lines,assistants" default:"lines"`
+	Parallel int             `help:"Requests under way at once, of up to 500 turns each." default:"4"`
 	remote
 }
 
@@ -28,7 +29,7 @@ func (c *importCmd) Run(e *Env) error {
 	return c.dialTwice(func(first, later *client.Client) error {
 		bar := progress.New(e.Err, "importing", "bytes", total)
 		done, err := importer.Import(e.Ctx, c.Files, importer.Config{
-			First: first, Later: later, Parallel: c.Parallel, Explain: c.explain, Passed: bar.Add,
+			First: first, Later: later, From: c.From, Parallel: c.Parallel, Explain: c.explain, Passed: bar.Add,
 			Failed: func(where string, err error) { bar.PrintLine(e.Err, "%s: %v", where, err) },
 		})
 		bar.Done()

@@ -22,6 +22,8 @@ import (
 // server. Then they use Later, which outlasts a server's restart.
 type Config struct {
 	First, Later Store
+	// From says what the files hold; conversations, one a line, if it is left out.
+	From Source
 	// Parallel is how many requests are under way at once.
 	Parallel int
 	// Explain puts an error of a call into words for the person who runs the import.
@@ -31,11 +33,21 @@ type Config struct {
 	Failed func(where string, err error)
 }
 
+// Source is what wrote the files of an import.
+type Source string
+
+// Sources: conversations in the form of docs/contract.md#import, and the Assistants API.
+const (
+	FromLines      Source = "lines"
+	FromAssistants Source = "assistants"
+)
+
 // Store is what an import needs of a client.
 type Store interface {
 	RecordNewTurns(ctx context.Context, turns []client.WholeTurn) ([]client.Recorded, error)
 	StartTurn(ctx context.Context, s client.Start) (client.Turn, error)
 	FinalizeTurn(ctx context.Context, f client.Finalize) (client.Turn, error)
+	Describe(ctx context.Context, d client.Describe) (client.Session, error)
 }
 
 // Summary is what an import did.
@@ -50,12 +62,16 @@ type Summary struct {
 // Import records the conversations of files; "-" is standard input. An error means that the import ended early.
 func Import(ctx context.Context, files []string, cfg Config) (Summary, error) {
 	im := &importer{Config: cfg, seen: map[string][32]byte{}}
+	readAll := im.read
+	if cfg.From == FromAssistants {
+		readAll = im.readThreads
+	}
 	lines := make(chan line, linesAhead)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		// A read from a terminal can't be interrupted: it is abandoned when ctx ends.
 		read := make(chan error, 1)
-		go func() { read <- im.read(ctx, files, lines) }()
+		go func() { read <- readAll(ctx, files, lines) }()
 		select {
 		case err := <-read:
 			return err
@@ -133,13 +149,20 @@ type line struct {
 	where   string
 	size    int64
 	session string
-	turns   []client.WholeTurn
-	err     error
+	// describe, where not nil, is done before the turns are recorded.
+	describe *client.Describe
+	turns    []client.WholeTurn
+	err      error
 }
 
 // read sends the non-empty lines in order, each conversation once.
 func (im *importer) read(ctx context.Context, files []string, out chan<- line) error {
 	defer close(out)
+	return eachFile(files, func(name string, f io.Reader) error { return im.readFile(ctx, name, f, out) })
+}
+
+// eachFile opens one file after the other; "-" is standard input.
+func eachFile(files []string, read func(name string, f io.Reader) error) error {
 	for _, name := range files {
 		f := os.Stdin
 		if name != "-" {
@@ -148,7 +171,7 @@ func (im *importer) read(ctx context.Context, files []string, out chan<- line) e
 				return err
 			}
 		}
-		err := im.readFile(ctx, name, f, out)
+		err := read(name, f)
 		if name != "-" {
 			_ = f.Close()
 		}
@@ -188,7 +211,11 @@ func (im *importer) readFile(ctx context.Context, name string, f io.Reader, out 
 	}
 }
 
-var errSameLine = errors.New("the same line again")
+// Lines that are passed over, and are no faults of their own.
+var (
+	errSameLine = errors.New("the same line again")
+	errReported = errors.New("a part of it is wrong, and was reported")
+)
 
 // once refuses a second conversation with the same id, since its turns would be taken for turns of the first.
 func (im *importer) once(session string, text []byte) error {
@@ -224,7 +251,7 @@ func (im *importer) lines(ctx context.Context, batch []line) error {
 	}
 	for i := range batch {
 		l := &batch[i]
-		if l.err != nil && !errors.Is(l.err, errSameLine) {
+		if l.err != nil && !errors.Is(l.err, errSameLine) && !errors.Is(l.err, errReported) {
 			im.count(func(s *Summary) { s.Failed++ })
 			im.Failed(l.where, l.err)
 		}

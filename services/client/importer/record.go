@@ -89,28 +89,55 @@ func list(messages []json.RawMessage) json.RawMessage {
 // turn is new is new, so the rest of it follows with those of the others. Where a turn stood, what stands is compared.
 // It fails if the run must end.
 func (im *importer) record(ctx context.Context, all []*imported) error {
+	if err := im.describe(ctx, all); err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(c *imported) bool { return c.err != nil })
 	for _, most := range []int{1, math.MaxInt} {
 		if err := im.together(ctx, all, most); err != nil {
 			return err
 		}
 	}
+	return eachOf(all, func(c *imported) error {
+		if c.err != nil || c.done == len(c.turns) {
+			return c.err
+		}
+		return im.turnByTurn(ctx, c)
+	})
+}
+
+// describe describes the sessions of conversations that say how.
+func (im *importer) describe(ctx context.Context, all []*imported) error {
+	return eachOf(all, func(c *imported) error {
+		if c.line.describe == nil {
+			return nil
+		}
+		if _, err := im.store().Describe(ctx, *c.line.describe); err != nil {
+			return im.failed(ctx, err)
+		}
+		im.answered.Store(true)
+		return nil
+	})
+}
+
+// eachOf does something for each conversation, some of them at once, and keeps each one's error. It fails if the run
+// must end.
+func eachOf(all []*imported, do func(*imported) error) error {
 	var g errgroup.Group
 	g.SetLimit(carefulAtOnce)
 	for _, c := range all {
-		if c.err == nil && c.done < len(c.turns) {
-			g.Go(func() error {
-				c.err = im.turnByTurn(ctx, c)
-				if _, lost := errors.AsType[*unreachable](c.err); lost {
-					return c.err
-				}
-				return nil
-			})
-		}
+		g.Go(func() error {
+			c.err = do(c)
+			if _, lost := errors.AsType[*unreachable](c.err); lost {
+				return c.err
+			}
+			return nil
+		})
 	}
 	return g.Wait()
 }
 
-// carefulAtOnce bounds the conversations of one batch that are recorded turn by turn at the same time.
+// carefulAtOnce bounds the conversations of one batch that have calls of their own at the same time.
 const carefulAtOnce = 16
 
 // together records up to so many turns of each conversation by one call. It leaves turns that stand as they are.

@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -69,7 +70,7 @@ func guarded(t testing.TB) *stack {
 		callers["key-"+strings.Join(set.Names(), "+")] = access.Caller{Name: "x", Scopes: set}
 	}
 	callers["all"] = access.Caller{Name: "all", Scopes: all}
-	return start(t, func(s *stack) { s.wire.Open, s.wire.Auth = false, callers })
+	return start(t, answeredBy(chat.Echo{}), func(s *stack) { s.wire.Open, s.wire.Auth = false, callers })
 }
 
 func (s *stack) as(token, method, path, body string) answer {
@@ -95,6 +96,7 @@ func TestEachCallNeedsItsScopes(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	s.wire.Registry = nil
+	require.Len(t, routesOf(s), len(needs)+len(anyOf), "no call is left out")
 	for pattern, route := range routesOf(s) {
 		want, known := needs[pattern]
 		if !known {

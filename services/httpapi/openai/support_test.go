@@ -50,6 +50,7 @@ type stack struct {
 	cfg      openai.Config
 	wire     wire.Config
 	document *openaitest.Document
+	api      http.Handler
 	url      string
 	logs     *buffer
 }
@@ -97,6 +98,9 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 		Erasures: s.services.History, Sessions: s.services.Reader, Key: []byte("key of the test"),
 		Models: []string{"echo"},
 		SessionAt: func(ctx context.Context, at events.Position) (string, error) {
+			if at.Partition >= log.Partitions() {
+				return "", nil
+			}
 			e, _, err := log.At(ctx, at)
 			return e.SessionID, err
 		},
@@ -109,10 +113,19 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	s.native.Rules = s.cfg.Rules
 	v1.Mount(api, s.native)
 	openai.Mount(api, s.cfg)
+	s.api = api
 	server := httptest.NewServer(s.document.Holding(api))
 	t.Cleanup(server.Close)
 	s.url = server.URL
 	return s
+}
+
+// head returns the end of the log.
+func (s *stack) head() uint64 {
+	s.t.Helper()
+	at, err := s.log.Head(s.t.Context(), 0)
+	require.NoError(s.t, err)
+	return at.Seq
 }
 
 // client returns OpenAI's own client.

@@ -47,6 +47,19 @@ func TestDescribe(t *testing.T) {
 	})
 }
 
+// A session that is said to be a conversation stays one, and no silence is a boundary in it.
+func TestDescribeAsAConversation(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	kind := map[string]any{"request_id": "k", "kind": "conversation"}
+	s.ok(http.StatusOK, http.MethodPatch, "/v1/sessions/s", kind)
+	require.Equal(t, events.KindConversation, s.state("s").Description().Kind)
+	s.ok(http.StatusOK, http.MethodPatch, "/v1/sessions/s", map[string]any{"title": "x"})
+	require.Equal(t, events.KindConversation, s.state("s").Description().Kind)
+	again := s.ok(http.StatusOK, http.MethodPatch, "/v1/sessions/s", kind)
+	require.Equal(t, true, again["duplicate"])
+}
+
 func TestDescribeRefuses(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -69,6 +82,8 @@ func TestDescribeRefuses(t *testing.T) {
 		"one key too many": {"metadata": map[string]any{"SECRET": "v"}},
 		"a request id":     {"request_id": "a\nb", "title": "x"},
 		"another member":   {"title": "x", "name": "y"},
+		"a kind":           {"kind": "response"},
+		"an unknown kind":  {"kind": "SECRET"},
 	} {
 		got := s.do(http.MethodPatch, "/v1/sessions/s", body)
 		require.Equal(t, http.StatusUnprocessableEntity, got.status, name)

@@ -47,7 +47,7 @@ var (
 		"POST /v1/sessions/query":                                `{"title":"butler","metadata":{"folder":"crime"},"limit":3,"since":"2026-01-01T00:00:00Z"}`,
 		"POST /v1/search":                                        `{"query":"q"}`,
 		"POST /v1/similar":                                       `{"question":"q"}`,
-		"PATCH /v1/sessions/{session_id}":                        `{"request_id":"d","title":"Butler","metadata":{"folder":"crime","old":null}}`,
+		"PATCH /v1/sessions/{session_id}":                        `{"request_id":"d","title":"Butler","metadata":{"folder":"crime","old":null},"kind":"conversation"}`,
 		"PUT /v1/sessions/{session_id}/identity":                 `{"identity_id":"ada"}`,
 		"DELETE /v1/sessions/{session_id}":                       `{"reason":"asked","redacted_by":"ada"}`,
 		"DELETE /v1/identities/{identity_id}":                    `{"reason":"asked"}`,

@@ -109,11 +109,16 @@ type describeBody struct {
 	RequestID string          `json:"request_id,omitempty" doc:"The same request again changes nothing"`
 	Title     nullableText    `json:"title,omitzero" doc:"At most 200 characters; null takes it away"`
 	Metadata  metadataChanges `json:"metadata,omitzero" doc:"Laid over the session's; null takes a key away"`
+	Kind      string          `json:"kind,omitempty" enum:"conversation" doc:"Makes the session a conversation for ever: no silence is a boundary in it, and a retention of its own holds for it"`
 }
 
 func (a *surface) describeSession(ctx context.Context, in *describeIn) (sessionJSON, error) {
+	kind := events.SessionKind(in.Body.Kind)
+	if kind != "" && kind != events.KindConversation {
+		return sessionJSON{}, invalid("kind", "must be conversation")
+	}
 	s, err := a.cfg.SessionWrites.DescribeSession(ctx, conversation.Describe{
-		SessionID: in.SessionID.text(), RequestID: in.Body.RequestID,
+		SessionID: in.SessionID.text(), RequestID: in.Body.RequestID, Kind: kind,
 		Title: in.Body.Title.text, Metadata: in.Body.Metadata.values,
 	})
 	return answerSession(ctx, s, err)
