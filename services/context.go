@@ -115,8 +115,15 @@ type MemoryQuery struct {
 	After                          uint64
 }
 
-// Memory returns what is known of an identity, or of an anonymous session, beyond the history: whole sentences, at most
-// 2,000 characters. It answers within its own time budget. It fails with ErrWithheld while a deletion is not confirmed.
+// MemorySnippet is what a memory knows about a message: whole sentences, at most 2,000 characters; empty if it knows
+// nothing. ByWords: the index of meanings did not answer, so that the memory was searched by words alone.
+type MemorySnippet struct {
+	Text    string
+	ByWords bool
+}
+
+// Memory returns what is known of an identity, or of an anonymous session, beyond the history. It answers within its
+// own time budget. It fails with ErrWithheld while a deletion is not confirmed.
 type Memory interface {
-	Snippet(ctx context.Context, q MemoryQuery) (string, error)
+	Snippet(ctx context.Context, q MemoryQuery) (MemorySnippet, error)
 }

@@ -33,6 +33,7 @@ import (
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/identities"
+	"github.com/turnledger/turnledger/services/meaning"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
@@ -65,6 +66,7 @@ type app struct {
 	// itemKey makes the ids of items.
 	itemKey  []byte
 	tokens   func(text string) int // counts as prompts do
+	searcher *meaning.Searcher
 	handler  backup.Handler
 	traces   *tracing.Provider
 	steps    *httpwire.Steps
@@ -206,9 +208,9 @@ func (a *app) serve() error {
 	}
 	if a.roles.has(roleContext) {
 		c.Sessions, c.Contexts = reader, builder
-		across := a.identities().WithSessions(reader, a.cfg.SessionTTL)
+		across := a.across(reader)
 		c.Identities, c.Lists, c.Counts = across, across, across
-		search := a.searcher(across)
+		search := a.steppedSearcher()
 		c.Search, c.Similar = search, search
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
@@ -235,6 +237,7 @@ func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
 		rc.Archive = a.views.audit
 	}
 	reader := contextbuilder.NewReader(a.store.Log, rc)
+	a.openSearcher(reader)
 	builder := contextbuilder.NewBuilder(reader, a.prompts())
 	return reader, contextbuilder.SteppedBuilder{Builder: builder, Steps: a.steps}
 }
@@ -243,6 +246,11 @@ func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
 func (a *app) identities() *identities.Reader {
 	tables := a.views.audit
 	return identities.New(func() (identities.Tables, error) { return tables.Get() }, a.store.Log, 0)
+}
+
+// across reads turns and sessions of all identities, and anonymous sessions by themselves.
+func (a *app) across(reader *contextbuilder.Reader) *identities.Reader {
+	return a.identities().WithSessions(reader, a.cfg.SessionTTL)
 }
 
 // chat answers with the configured model, or an echo.

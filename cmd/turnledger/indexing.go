@@ -12,8 +12,8 @@ import (
 	"github.com/turnledger/turnledger/projections/index/weaviate"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/identities"
 	"github.com/turnledger/turnledger/services/meaning"
 )
 
@@ -85,14 +85,27 @@ func (m *meanings) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// searcher finds turns by words in the audit tables, and by meaning in the index.
-func (a *app) searcher(across *identities.Reader) meaning.Stepped {
+// readsIndex reports whether an index is configured, and this process opens it.
+func (a *app) readsIndex() bool {
+	m := a.views.index
+	return m != nil && (m.Feeds || m.Reads)
+}
+
+// openSearcher makes what finds turns by words in the audit tables, and by meaning in the index.
+func (a *app) openSearcher(reader *contextbuilder.Reader) {
+	across := a.across(reader)
 	c := meaning.Config{Words: across, Turns: across, Log: a.store.Log, Registry: a.registry}
-	usual := services.SearchWords
-	if m := a.views.index; m != nil {
-		usual = services.SearchHybrid
+	if m := a.views.index; a.readsIndex() {
 		c.Index, c.Embedder, c.Readable, c.Cut = m.view, m.embedder, m.Readable, m.view.Query
 	}
-	s := meaning.New(c)
-	return meaning.Stepped{Searcher: s, SimilarTurns: s, Usual: usual, Steps: a.steps}
+	a.searcher = meaning.New(c)
+}
+
+// steppedSearcher is the searcher of the API.
+func (a *app) steppedSearcher() meaning.Stepped {
+	usual := services.SearchWords
+	if a.readsIndex() {
+		usual = services.SearchHybrid
+	}
+	return meaning.Stepped{Searcher: a.searcher, SimilarTurns: a.searcher, Usual: usual, Steps: a.steps}
 }

@@ -101,15 +101,27 @@ func (m summaryModel) Write(
 	return answer.Text(), answer.Finish, err
 }
 
-// snippets returns the memory of prompts: the external memory, else the audit tables, or nil if there is neither.
+// snippets returns the memory of prompts: the external memory, else the audit tables and the index of meanings, or nil
+// if there is none of them.
 func (a *app) snippets() services.Memory {
 	erasures := projections.ErasureCheck{Log: a.store.Log}
-	switch {
-	case a.memory != nil:
+	if a.memory != nil {
 		return a.memory.Snippets(erasures, a.cfg.MemoryBudget)
+	}
+	var index *recall.Meaning
+	if a.readsIndex() {
+		index = &recall.Meaning{Turns: a.searcher}
+	}
+	switch {
 	case a.views.audit != nil:
 		tables := recall.NewTables(a.views.audit, a.identities().CaughtUp)
-		return tables.Snippets(erasures, a.cfg.MemoryBudget)
+		s := tables.Snippets(erasures, a.cfg.MemoryBudget)
+		if index != nil {
+			s = s.WithMeaning(index)
+		}
+		return s
+	case index != nil:
+		return recall.NewSnippets(erasures, index, index.Confirmed, a.cfg.MemoryBudget)
 	default:
 		return nil
 	}

@@ -25,8 +25,8 @@ import (
 // textSteps is a memory, a rewriter and a model whose answers and errors are texts.
 type textSteps struct{ err error }
 
-func (k textSteps) Snippet(context.Context, services.MemoryQuery) (string, error) {
-	return "secret", k.err
+func (k textSteps) Snippet(context.Context, services.MemoryQuery) (services.MemorySnippet, error) {
+	return services.MemorySnippet{Text: "secret"}, k.err
 }
 
 func (k textSteps) Rewrite(context.Context, string, []contextbuilder.Message, string) (string, error) {

@@ -80,7 +80,11 @@ func (v *View) Name() string { return Name }
 
 // Prepare makes the first generation if there is none, for a process that feeds the view.
 func (v *View) Prepare(ctx context.Context) error {
-	_, _, err := v.ensure(ctx)
+	p, _, err := v.ensure(ctx)
+	if err == nil && p.Model != v.cfg.Embedder.Model() {
+		v.cfg.Logger.Warn("searches by meaning are refused, and new turns are indexed without vectors",
+			"filled_by", p.Model, "configured", v.cfg.Embedder.Model(), "err", projections.ErrOtherModel)
+	}
 	return err
 }
 

@@ -84,7 +84,10 @@ func (b *Builder) remember(ctx context.Context, req services.ContextRequest, p *
 		p.Warnings = append(p.Warnings, "memory: "+whyNot(err))
 		return ""
 	}
-	return snippet
+	if snippet.ByWords {
+		p.Warnings = append(p.Warnings, "memory: by words only, since the index of meanings does not answer")
+	}
+	return snippet.Text
 }
 
 // whyNot returns a reason for an error. The reason never holds a text of a turn.

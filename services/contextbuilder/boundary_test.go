@@ -83,9 +83,9 @@ func TestAnErasedSessionHasNoPast(t *testing.T) {
 // asked is a memory that notes what it is asked.
 type asked struct{ last services.MemoryQuery }
 
-func (a *asked) Snippet(_ context.Context, q services.MemoryQuery) (string, error) {
+func (a *asked) Snippet(_ context.Context, q services.MemoryQuery) (services.MemorySnippet, error) {
 	a.last = q
-	return "", nil
+	return services.MemorySnippet{}, nil
 }
 
 // TestTheMemoryIsToldOfAGuestsBoundary: what a guest said before a reset or a silence is

@@ -28,12 +28,14 @@ type SteppedMemory struct {
 }
 
 // Snippet implements services.Memory.
-func (m SteppedMemory) Snippet(ctx context.Context, q services.MemoryQuery) (text string, err error) {
+func (m SteppedMemory) Snippet(
+	ctx context.Context, q services.MemoryQuery,
+) (out services.MemorySnippet, err error) {
 	err = m.Steps.Step(ctx, "memory", func(ctx context.Context) (err error) {
-		text, err = m.Memory.Snippet(ctx, q)
+		out, err = m.Memory.Snippet(ctx, q)
 		return err
 	})
-	return text, err
+	return out, err
 }
 
 // SteppedRewriter is a rewriter that records each rewrite as a tracing step.

@@ -4,9 +4,11 @@
 package meaning
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -38,12 +40,17 @@ type Config struct {
 	Index    Index
 	Embedder index.Embedder
 	Readable func() error
+	// Patience bounds each call of the index and of the embedder, so that a search that names no mode still has time to
+	// go by words; 3 s by default.
+	Patience time.Duration
 	// Cut cuts a question to what is embedded of it; nil: it is embedded whole.
 	Cut func(string) string
 	Log Log
 	// Registry takes the metrics; nil: none.
 	Registry prometheus.Registerer
 }
+
+const defaultPatience = 3 * time.Second
 
 // Searcher implements services.Searcher and services.SimilarTurns. Safe for concurrent use.
 type Searcher struct {
@@ -65,6 +72,7 @@ func New(cfg Config) *Searcher {
 	if cfg.Registry != nil {
 		cfg.Registry.MustRegister(s.takenBack)
 	}
+	s.cfg.Patience = cmp.Or(cfg.Patience, defaultPatience)
 	if s.cfg.Cut == nil {
 		s.cfg.Cut = func(text string) string { return text }
 	}
@@ -113,6 +121,8 @@ func (s *Searcher) embed(ctx context.Context, query string) ([]float32, error) {
 	if err := s.ready(); err != nil {
 		return nil, unavailable(err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
+	defer cancel()
 	vectors, err := s.cfg.Embedder.Embed(ctx, []string{s.cfg.Cut(query)})
 	if err != nil {
 		return nil, unavailable(err)

@@ -20,8 +20,6 @@ const (
 	mostLooked = 3200
 	// fused is how many hits of each mode a hybrid search fuses, and so how many it shows at most.
 	fused = 100
-	// rankConstant damps the first ranks where two lists are fused (Cormack et al., 2009).
-	rankConstant = 60
 )
 
 // found is the turns that are nearest to a query, as they are now, nearest first.
@@ -39,10 +37,7 @@ func (s *Searcher) nearest(
 	out.true = map[uuid.UUID]services.TrueTurn{}
 	looked := map[uuid.UUID]bool{}
 	for look := max(firstLook, limit+1); ; look *= 4 {
-		near, at, err := s.cfg.Index.Nearest(ctx, f.In, index.Near{
-			Vector: vector, Limit: min(look, mostLooked),
-			Filter: index.Filter{IdentityID: f.IdentityID, SessionID: f.SessionID, Period: f.Period},
-		})
+		near, at, err := s.look(ctx, f, vector, min(look, mostLooked))
 		if err != nil {
 			return out, unavailable(err)
 		}
@@ -59,6 +54,18 @@ func (s *Searcher) nearest(
 	}
 	slices.SortFunc(out.hits, byRank)
 	return out, nil
+}
+
+// look asks the index.
+func (s *Searcher) look(
+	ctx context.Context, f projections.SearchFilter, vector []float32, limit int,
+) ([]projections.Hit, []events.Position, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
+	defer cancel()
+	return s.cfg.Index.Nearest(ctx, f.In, index.Near{
+		Vector: vector, Limit: limit,
+		Filter: index.Filter{IdentityID: f.IdentityID, SessionID: f.SessionID, Period: f.Period},
+	})
 }
 
 // confirm adds the turns that are as the index and the filter say.
@@ -139,18 +146,19 @@ func byRank(a, b projections.Hit) int {
 	return cmp.Or(cmp.Compare(b.Score, a.Score), slices.Compare(a.TurnID[:], b.TurnID[:]))
 }
 
-// fuse fuses two lists by rank. A turn that is first in both has the score 1.
+// fuse fuses lists of hits by rank. Of a turn in several lists it returns the hit of the first one.
 func fuse(lists ...[]projections.Hit) (out []projections.Hit) {
-	at := map[uuid.UUID]int{}
-	for _, list := range lists {
-		for rank, h := range list {
-			share := float64(rankConstant+1) / float64(len(lists)*(rankConstant+1+rank))
-			if i, known := at[h.TurnID]; known {
-				out[i].Score += share
-				continue
-			}
-			at[h.TurnID] = len(out)
-			h.Score = share
+	ids := make([][]uuid.UUID, len(lists))
+	for i, list := range lists {
+		for _, h := range list {
+			ids[i] = append(ids[i], h.TurnID)
+		}
+	}
+	scores := projections.FusedScores(ids...)
+	seen := map[uuid.UUID]bool{}
+	for _, h := range slices.Concat(lists...) {
+		if !seen[h.TurnID] {
+			seen[h.TurnID], h.Score = true, scores[h.TurnID]
 			out = append(out, h)
 		}
 	}

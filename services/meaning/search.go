@@ -88,18 +88,31 @@ func (s *Searcher) hybrid(ctx context.Context, ask services.SearchAsk) (page ser
 }
 
 // Similar implements services.SimilarTurns.
-func (s *Searcher) Similar(ctx context.Context, ask services.SimilarAsk) (hits []services.SimilarHit, err error) {
-	vector, err := s.embed(ctx, ask.Question)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.nearest(ctx, vector, projections.SearchFilter{
+func (s *Searcher) Similar(ctx context.Context, ask services.SimilarAsk) ([]services.SimilarHit, error) {
+	return s.similar(ctx, ask.Question, projections.SearchFilter{
 		In: projections.QuestionHalf, IdentityID: ask.IdentityID, MinScore: ask.MinScore,
-	}, firstRank, ask.Limit)
+	}, ask.Limit)
+}
+
+// Neighbours returns the turns of an identity whose question or answer is nearest to a text, at most limit.
+func (s *Searcher) Neighbours(
+	ctx context.Context, identityID, text string, limit int,
+) ([]services.SimilarHit, error) {
+	return s.similar(ctx, text, projections.SearchFilter{IdentityID: identityID}, limit)
+}
+
+func (s *Searcher) similar(
+	ctx context.Context, text string, f projections.SearchFilter, limit int,
+) (hits []services.SimilarHit, err error) {
+	vector, err := s.embed(ctx, text)
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range out.hits[:min(len(out.hits), ask.Limit)] {
+	out, err := s.nearest(ctx, vector, f, firstRank, limit)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range out.hits[:min(len(out.hits), limit)] {
 		t := out.true[h.TurnID]
 		hits = append(hits, services.SimilarHit{
 			Hit: h, Question: textOf(&t, projections.QuestionHalf, ""), Answer: textOf(&t, projections.AnswerHalf, ""),

@@ -105,7 +105,8 @@ func (w *world) snippet(session, identity, message string, shown ...uuid.UUID) s
 	s, err := w.snippets.Snippet(w.t.Context(), services.MemoryQuery{SessionID: session, IdentityID: identity,
 		Message: message, Shown: shown})
 	require.NoError(w.t, err)
-	return s
+	require.False(w.t, s.ByWords, "no index is configured")
+	return s.Text
 }
 
 func (w *world) contents() (out []string) {
@@ -151,7 +152,7 @@ func TestAGuestsMemoryBeginsAfterTheBoundary(t *testing.T) {
 			s, err := w.snippets.Snippet(t.Context(), services.MemoryQuery{SessionID: "guest", Message: "like",
 				After: after})
 			require.NoError(t, err)
-			return s
+			return s.Text
 		}
 		require.Contains(t, ask(0), "grey")
 		require.Equal(t, "- User: I like puce. Assistant: Puce it is.", ask(boundary.Seq))
@@ -275,7 +276,7 @@ func TestNothingOfAnErasedIdentityIsFound(t *testing.T) {
 		require.Eventually(t, func() bool {
 			q := services.MemoryQuery{SessionID: "another", IdentityID: "ada", Message: "what do I like"}
 			s, err := w.snippets.Snippet(t.Context(), q)
-			require.Empty(t, s)
+			require.Empty(t, s.Text)
 			return err == nil
 		}, 20*time.Second, 10*time.Millisecond)
 	})

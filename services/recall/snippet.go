@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -40,8 +41,10 @@ type Confirmed func(ctx context.Context, scope Scoped) (bool, error)
 
 // Snippets implements services.Memory. Safe for concurrent use.
 type Snippets struct {
-	erasures  projections.ErasureCheck
-	search    Searcher
+	erasures projections.ErasureCheck
+	search   Searcher
+	// meaning is nil where no index is configured.
+	meaning   Searcher
 	confirmed Confirmed
 	budget    time.Duration
 }
@@ -50,7 +53,14 @@ var _ services.Memory = (*Snippets)(nil)
 
 // NewSnippets makes snippets from the results of search, if the gate lets them through. budget is 300 ms if it is 0.
 func NewSnippets(check projections.ErasureCheck, search Searcher, confirmed Confirmed, budget time.Duration) *Snippets {
-	return &Snippets{check, search, confirmed, cmp.Or(budget, 300*time.Millisecond)}
+	return &Snippets{erasures: check, search: search, confirmed: confirmed,
+		budget: cmp.Or(budget, 300*time.Millisecond)}
+}
+
+// WithMeaning makes the snippets search by meaning as well.
+func (s *Snippets) WithMeaning(meaning Searcher) *Snippets {
+	s.meaning = meaning
+	return s
 }
 
 // leavesOut reports whether a snippet must leave a result out: the prompt shows its turn anyway, or the turn stands
@@ -62,27 +72,54 @@ func leavesOut(q services.MemoryQuery, f Found) bool {
 // results bounds how many results a snippet is made of.
 const results = 10
 
-// Snippet returns what is known, or "" if nothing is known. An error means that the budget was too short, or that the
-// memory does not answer.
-func (s *Snippets) Snippet(ctx context.Context, q services.MemoryQuery) (string, error) {
+// Snippet implements services.Memory. An error means that the budget was too short, or that the memory does not answer.
+func (s *Snippets) Snippet(ctx context.Context, q services.MemoryQuery) (out services.MemorySnippet, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
 	scope := Scoped{Scope(q.IdentityID, q.SessionID), q.IdentityID, q.SessionID}
 	if err := s.free(ctx, scope); err != nil {
-		return "", err
+		return out, err
 	}
-	found, err := projections.Unerased(ctx, s.erasures, q.IdentityID, func() ([]Found, error) {
-		return s.search.Search(ctx, scope, q.Message, results+len(q.Shown))
+	found, err := projections.Unerased(ctx, s.erasures, q.IdentityID, func() (found []Found, err error) {
+		found, out.ByWords, err = s.find(ctx, scope, q.Message, results+len(q.Shown))
+		return found, err
 	})
 	if err != nil {
-		return "", fmt.Errorf("search the memory: %w", err)
+		return services.MemorySnippet{}, fmt.Errorf("search the memory: %w", err)
 	}
 	// A deletion may have come during the search.
 	if err := s.free(ctx, scope); err != nil {
-		return "", err
+		return services.MemorySnippet{}, err
 	}
 	found = slices.DeleteFunc(found, func(f Found) bool { return leavesOut(q, f) })
-	return summarise(found), nil
+	out.Text = summarise(found)
+	return out, nil
+}
+
+// find searches by words and by meaning at the same time, and fuses what they find by rank. The search by meaning has
+// two thirds of what is left of the budget, so that a prompt has what the words have found where it does not answer.
+func (s *Snippets) find(
+	ctx context.Context, scope Scoped, message string, limit int,
+) (found []Found, byWords bool, err error) {
+	if s.meaning == nil {
+		found, err = s.search.Search(ctx, scope, message, limit)
+		return found, false, err
+	}
+	var near []Found
+	var failed error
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		end, _ := ctx.Deadline() // Snippet has set it
+		ctx, cancel := context.WithTimeout(ctx, time.Until(end)*2/3)
+		defer cancel()
+		near, failed = s.meaning.Search(ctx, scope, message, limit)
+	})
+	found, err = s.search.Search(ctx, scope, message, limit)
+	asking.Wait()
+	if err != nil || failed != nil {
+		return found, true, err
+	}
+	return fuse(found, near), false, nil
 }
 
 func (s *Snippets) free(ctx context.Context, scope Scoped) error {

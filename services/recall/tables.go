@@ -42,10 +42,13 @@ func (m Tables) Search(ctx context.Context, scope Scoped, query string, limit in
 	}
 	turns, err := tables.Recall(ctx, scope.IdentityID, query, limit)
 	for _, t := range turns {
-		out = append(out, Found{TurnID: t.TurnID, Text: "User: " + t.Question + "\nAssistant: " + t.Answer})
+		out = append(out, Found{TurnID: t.TurnID, Text: dialogue(t.Question, t.Answer)})
 	}
 	return out, err
 }
+
+// dialogue is the text of a turn in a snippet.
+func dialogue(question, answer string) string { return "User: " + question + "\nAssistant: " + answer }
 
 // Confirmed implements Confirmed: once the tables have caught up, they hold nothing that was redacted before the call.
 func (m Tables) Confirmed(ctx context.Context, scope Scoped) (bool, error) {

@@ -30,7 +30,7 @@ type prompts struct {
 	SummaryKey   string `name:"summary-key" help:"Key of the endpoint." env:"TURNLEDGER_SUMMARY_KEY" show:"given"`
 	SummaryAfter int    `name:"summary-after" help:"How many finalized turns that no summary covers ask for one; the last ten are never covered." default:"20" env:"TURNLEDGER_SUMMARY_AFTER"`
 
-	MemoryURL    string        `name:"memory-url" help:"Supermemory's address for long-term memory; unset: the audit tables." env:"TURNLEDGER_MEMORY_URL" show:"url"`
+	MemoryURL    string        `name:"memory-url" help:"Supermemory's address for long-term memory; unset: the audit tables, and the index of meanings where there is one." env:"TURNLEDGER_MEMORY_URL" show:"url"`
 	MemoryKey    string        `name:"memory-key" help:"Key of it." env:"TURNLEDGER_MEMORY_KEY" show:"given"`
 	MemoryAPI    string        `name:"memory-api" help:"Version of Supermemory's API: v5 or v4." default:"v5" env:"TURNLEDGER_MEMORY_API"`
 	MemoryBudget time.Duration `name:"memory-budget" help:"How long a prompt waits for the memory." default:"300ms" env:"TURNLEDGER_MEMORY_BUDGET"`

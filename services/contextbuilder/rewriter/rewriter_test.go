@@ -129,6 +129,6 @@ func TestRewriterThatFailsLeavesTheOriginal(t *testing.T) {
 
 type remembering struct{}
 
-func (remembering) Snippet(_ context.Context, _ services.MemoryQuery) (string, error) {
-	return "The user likes lists.", nil
+func (remembering) Snippet(_ context.Context, _ services.MemoryQuery) (services.MemorySnippet, error) {
+	return services.MemorySnippet{Text: "The user likes lists."}, nil
 }
