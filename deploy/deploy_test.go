@@ -154,25 +154,43 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// compose reads docker-compose.yml as docker compose does, with all profiles; nothing of it
-// comes from the environment.
+// compose reads docker-compose.yml with docker-compose.index.yml.
 func compose(t *testing.T) *types.Project {
+	t.Helper()
+	return composeOf(t, "docker-compose.yml", "docker-compose.index.yml")
+}
+
+// composeOf reads files as docker compose does, with all profiles. From the environment comes only what
+// docker-compose.index.yml asks for.
+func composeOf(t *testing.T, names ...string) *types.Project {
 	t.Helper()
 	folder, err := filepath.Abs("..")
 	require.NoError(t, err)
+	var files []types.ConfigFile
+	for _, name := range names {
+		files = append(files, types.ConfigFile{Filename: filepath.Join(folder, name)})
+	}
 	p, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
-		WorkingDir: folder, ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(folder, "docker-compose.yml")}},
-		Environment: types.Mapping{},
+		WorkingDir: folder, ConfigFiles: files,
+		Environment: types.Mapping{"EMBED_URL": "https://embeddings.example/v1", "EMBED_NAME": "model"},
 	}, loader.WithProfiles([]string{"*"}))
 	require.NoError(t, err)
 	return p
 }
 
 func TestComposeIsCompleteAndClosed(t *testing.T) {
-	c := compose(t)
+	base := []string{"api", "context", "recent", "audit", "eraser", "chat", "keys", "nats-1", "nats-2", "nats-3",
+		"redis", "postgres", "prometheus", "grafana"}
+	requireClosed(t, composeOf(t, "docker-compose.yml"), base...)
+	requireClosed(t, compose(t), append(base, "index", "weaviate")...)
+}
+
+// requireClosed holds that a project has services, that each has limits and a check of its health, and that no secret
+// stands in an environment.
+func requireClosed(t *testing.T, c *types.Project, names ...string) {
+	t.Helper()
 	made := secretsIn(t)
-	for _, name := range []string{"api", "context", "recent", "audit", "eraser", "chat", "keys", "nats-1", "nats-2",
-		"nats-3", "redis", "postgres", "prometheus", "grafana"} {
+	for _, name := range names {
 		require.Contains(t, c.Services, name)
 	}
 	for name, s := range c.Services {
@@ -196,7 +214,7 @@ func TestComposeIsCompleteAndClosed(t *testing.T) {
 		}
 		for _, secret := range s.Secrets {
 			require.Contains(t, c.Secrets, secret.Source, name)
-			if secret.Source != "model-key" { // the operator's
+			if secret.Source != "model-key" && secret.Source != "embed-key" { // the operator's
 				secretOf(t, made, filepath.Base(c.Secrets[secret.Source].File))
 			}
 		}

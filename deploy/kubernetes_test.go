@@ -44,7 +44,7 @@ func readManifests(t *testing.T) *manifests {
 	base, err := filepath.Rel(overlay, here)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), fmt.Appendf(nil,
-		"resources: [%s]\ncomponents: [%s/chat]\n", base, base), 0o600))
+		"resources: [%s]\ncomponents: [%s/chat, %s/index]\n", base, base, base), 0o600))
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), overlay)
 	require.NoError(t, err)
 	for _, r := range built.Resources() {
@@ -96,7 +96,7 @@ func (m *manifests) add(t *testing.T, file string, doc []byte) {
 
 func TestKubernetesIsCompleteAndClosed(t *testing.T) {
 	m := readManifests(t)
-	for _, role := range []string{"api", "context", "recent", "audit", "eraser", "chat"} {
+	for _, role := range []string{"api", "context", "recent", "audit", "eraser", "chat", "index"} {
 		require.Contains(t, m.deployments, role)
 		require.Equal(t, []string{"serve", "--roles", role}, m.deployments[role].Spec.Template.Spec.Containers[0].Args)
 	}
@@ -125,7 +125,8 @@ func TestKubernetesIsCompleteAndClosed(t *testing.T) {
 			require.False(t, c.Resources.Limits.Memory().IsZero(), name)
 			require.False(t, c.Resources.Limits.Cpu().IsZero(), name)
 			for _, e := range c.Env {
-				if strings.Contains(e.Name, "PASSWORD") && !strings.HasPrefix(e.Value, `"$(`) {
+				secret := strings.Contains(e.Name, "PASSWORD") || strings.HasSuffix(e.Name, "_KEYS")
+				if secret && !strings.HasPrefix(e.Value, `"$(`) {
 					require.NotNil(t, e.ValueFrom, "%s: %s must come from a secret", name, e.Name)
 				}
 			}
@@ -144,7 +145,7 @@ func TestKubernetesIsCompleteAndClosed(t *testing.T) {
 		require.Equal(t, []string{b.Name}, finds(b.Spec.Selector.MatchLabels))
 		require.EqualValues(t, 1, b.Spec.MaxUnavailable.IntValue())
 	}
-	require.GreaterOrEqual(t, len(m.budgets), 6)
+	require.GreaterOrEqual(t, len(m.budgets), 7)
 	for _, s := range m.services {
 		found := finds(s.Spec.Selector)
 		require.Len(t, found, 1, s.Name)
@@ -153,12 +154,12 @@ func TestKubernetesIsCompleteAndClosed(t *testing.T) {
 				func(p core.ContainerPort) bool { return p.ContainerPort == port.Port }), "%s %d", s.Name, port.Port)
 		}
 	}
-	require.Len(t, m.services, 6)
+	require.Len(t, m.services, 7)
 	for name, p := range m.policies {
 		require.NotEmpty(t, finds(p.Spec.PodSelector.MatchLabels), name)
 	}
 	require.Empty(t, m.policies["nobody"].Spec.Ingress)
-	for _, store := range []string{"redis", "postgres"} {
+	for _, store := range []string{"redis", "postgres", "weaviate"} {
 		require.Contains(t, m.policies[store].Spec.PolicyTypes, networking.PolicyTypeEgress, store)
 		require.Empty(t, m.policies[store].Spec.Egress, "%s calls nobody", store)
 	}
@@ -218,7 +219,8 @@ func TestKubernetesRolesRunAsTheyAreWritten(t *testing.T) {
 		for name, value := range m.config["turnledger"] {
 			c.Environment[name] = &value
 		}
-		for _, name := range []string{"TURNLEDGER_NATS_URL", "TURNLEDGER_REDIS_URL", "TURNLEDGER_POSTGRES_URL"} {
+		for _, name := range []string{"TURNLEDGER_NATS_URL", "TURNLEDGER_REDIS_URL", "TURNLEDGER_POSTGRES_URL",
+			"TURNLEDGER_WEAVIATE_KEY", "TURNLEDGER_EMBED_KEY"} {
 			value := secretOf(t, s.secrets, filepath.Base(secret[name+"_FILE"]))
 			c.Environment[name] = &value
 		}

@@ -17,7 +17,7 @@ put() {
 random() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
 value() { cat "$dir/$1"; }
 
-for name in nats-password nats-route-password redis-password postgres-password grafana-password; do
+for name in nats-password nats-route-password redis-password postgres-password grafana-password weaviate-key; do
 	put "$name" "$(random)"
 done
 nats="nats://turnledger:$(value nats-password)@"

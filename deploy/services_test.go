@@ -21,6 +21,7 @@ import (
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
 )
@@ -38,6 +39,8 @@ type stage struct {
 	secrets string
 	volume  string // what is mounted where the keys are
 	given   map[string]string
+	// grpc is the address of Weaviate's gRPC, which stands in no file: it is the one by default.
+	grpc string
 }
 
 // mounted is where the keys are in a container.
@@ -51,10 +54,16 @@ func newStage(t *testing.T) *stage {
 		hosts = append(hosts, fmt.Sprintf("nats-%d:4222", i+1), strings.TrimPrefix(node.ClientURL(), "nats://"))
 	}
 	model := modeltest.New(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "as asked"} })
-	s.given = map[string]string{"TURNLEDGER_MODEL_URL": model.URL + "/v1", "TURNLEDGER_MODEL_NAME": "scripted"}
+	weaviate := startWeaviate(t, s.compose.Services["weaviate"], s.secrets)
+	s.grpc = weaviate.GRPC()
+	s.given = map[string]string{
+		"TURNLEDGER_MODEL_URL": model.URL + "/v1", "TURNLEDGER_MODEL_NAME": "scripted",
+		"TURNLEDGER_WEAVIATE_URL": weaviate.URL(), "TURNLEDGER_EMBED_URL": embeddingstest.Start(t).URL(),
+	}
 	for name, value := range map[string]string{
 		"nats-url":  strings.NewReplacer(hosts...).Replace(secretOf(t, s.secrets, "nats-url")),
 		"redis-url": redistest.Start(t).URL(), "postgres-url": pgtest.URL(t), "model-key": "MODELKEY",
+		"embed-key": "EMBEDKEY",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(s.secrets, name), []byte(value+"\n"), 0o600))
 	}
@@ -70,6 +79,9 @@ func (s *stage) environment(service string) map[string]string {
 		if given, ok := s.given[name]; ok {
 			out[name] = given
 		}
+	}
+	if out["TURNLEDGER_WEAVIATE_URL"] != "" {
+		out["TURNLEDGER_WEAVIATE_GRPC"] = s.grpc
 	}
 	return out
 }
@@ -128,7 +140,7 @@ func (s *stage) keep(ctx context.Context, service string, env map[string]string)
 		left, err := os.ReadDir(cmd.Dir)
 		assert.NoError(s.t, err)
 		assert.Empty(s.t, left, "%s writes into its container", service)
-		for _, name := range []string{"nats-password", "model-key"} {
+		for _, name := range []string{"nats-password", "model-key", "weaviate-key", "embed-key"} {
 			assert.NotContains(s.t, log.String(), secretOf(s.t, s.secrets, name))
 		}
 		assert.NotContains(s.t, log.String(), "no effect", "%s is given what it does not know", service)
@@ -207,7 +219,7 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 	require.Contains(t, string(out), "turnledger keys create")
 
 	made, err := s.command("keys", s.environment("keys"), "create", "pipeline", "--scopes",
-		"turns:write,context:read,admin").Output()
+		"turns:write,context:read,events:read,admin").Output()
 	require.NoError(t, err)
 	key := strings.TrimSpace(string(made))
 	listed, err := s.command("keys", s.environment("keys")).Output()
@@ -215,7 +227,7 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 	require.Contains(t, string(listed), "pipeline")
 
 	url := map[string]string{}
-	for _, service := range []string{"api", "context", "recent", "audit", "eraser", "chat"} {
+	for _, service := range []string{"api", "context", "recent", "audit", "eraser", "chat", "index"} {
 		url[service] = s.start(service)
 	}
 	for service, at := range url {
@@ -242,7 +254,12 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 		status, found := s.call("GET", url["context"]+"/v1/identities/ada/turns", key, "")
 		return status == http.StatusOK && len(found["turns"].([]any)) == 1
 	}, time.Minute, 50*time.Millisecond, "the audit has it")
-	for _, view := range []string{"recent", "audit"} {
+	require.Eventually(t, func() bool {
+		_, found := s.call("POST", url["context"]+"/v1/similar", key, `{"question":"q"}`)
+		hits, _ := found["hits"].([]any)
+		return len(hits) > 0
+	}, time.Minute, 50*time.Millisecond, "the index has it")
+	for _, view := range []string{"recent", "audit", "index"} {
 		require.Eventually(t, func() bool {
 			_, found := s.call("GET", url[view]+"/v1/projections", key, "")
 			list, _ := found["projections"].([]any)

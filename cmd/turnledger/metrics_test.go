@@ -193,7 +193,8 @@ func TestAlertsAreOfWhatTheySay(t *testing.T) {
 		alertsMatching(t, rules, "turnledger_http_requests_total",
 			map[string]string{"route": "GET /v1/events", "status": "503"}))
 	for dependency, alert := range map[string]string{"log": "TurnledgerLogDown", "redis": "TurnledgerDependencyDown",
-		"postgres": "TurnledgerDependencyDown", "issuer": "TurnledgerIssuerDown"} {
+		"postgres": "TurnledgerDependencyDown", "weaviate": "TurnledgerIndexDown",
+		"issuer": "TurnledgerIssuerDown"} {
 		require.Equal(t, []string{alert}, alertsMatching(t, rules, "turnledger_dependency_up",
 			map[string]string{"dependency": dependency}), dependency)
 	}

@@ -5,6 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	vectors *prometheus.CounterVec
 	swept   *prometheus.CounterVec
+	sweeps  *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -17,9 +18,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "turnledger_index_swept_total",
 			Help: "Objects and collections that a sweep has put right: late writes, missing vectors, left collections.",
 		}, []string{"what"}),
+		sweeps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "turnledger_index_sweeps_total",
+			Help: "Sweeps of the index, by result.",
+		}, []string{"result"}),
 	}
 	if r != nil {
-		r.MustRegister(m.vectors, m.swept)
+		r.MustRegister(m.vectors, m.swept, m.sweeps)
 	}
 	return m
 }

@@ -35,6 +35,16 @@ func (v *View) Run(ctx context.Context) error {
 // writes of runners that were taken over, and turns without vectors. It also drops collections that are older than the
 // served one, such as one that a late write has made anew.
 func (v *View) Sweep(ctx context.Context) error {
+	err := v.sweepAll(ctx)
+	result := "done"
+	if err != nil {
+		result = "failed"
+	}
+	v.metrics.sweeps.WithLabelValues(result).Inc()
+	return err
+}
+
+func (v *View) sweepAll(ctx context.Context) error {
 	if err := v.dropOlder(ctx); err != nil {
 		return err
 	}

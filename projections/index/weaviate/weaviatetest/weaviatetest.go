@@ -32,6 +32,7 @@ type Server struct {
 	dir     string
 	key     string
 	auto    bool
+	more    []string
 	ports   []string
 	ended   chan struct{}
 	process *os.Process
@@ -40,11 +41,18 @@ type Server struct {
 // Start runs an empty Weaviate for t.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	return StartWith(t, rand.Text())
+}
+
+// StartWith runs an empty Weaviate for t that has a key, and further settings (NAME=value), which count where they
+// differ from those of tests.
+func StartWith(t testing.TB, key string, settings ...string) *Server {
+	t.Helper()
 	program, err := Program(t.Context(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t: t, program: program, dir: t.TempDir(), key: rand.Text(), ports: freePorts(t, 6)}
+	s := &Server{t: t, program: program, dir: t.TempDir(), key: key, ports: freePorts(t, 6), more: settings}
 	t.Cleanup(s.Kill)
 	s.run()
 	return s
@@ -187,7 +195,7 @@ func (s *Server) signal(sig syscall.Signal) {
 const startLimit = 2 * time.Minute
 
 func (s *Server) environment() []string {
-	return append(os.Environ(),
+	of := append(os.Environ(),
 		"PERSISTENCE_DATA_PATH="+s.Dir(), "GRPC_PORT="+s.ports[1],
 		"CLUSTER_HOSTNAME=node1", "CLUSTER_IN_LOCALHOST=true", "CLUSTER_BIND_ADDR=127.0.0.1",
 		"CLUSTER_ADVERTISE_ADDR=127.0.0.1", "CLUSTER_GOSSIP_BIND_PORT="+s.ports[2],
@@ -200,6 +208,7 @@ func (s *Server) environment() []string {
 		"DISABLE_TELEMETRY=true", "GO_PROFILING_DISABLE=true", "ENABLE_MODULES=", "LOG_LEVEL=warning",
 		"AUTOSCHEMA_ENABLED="+strconv.FormatBool(s.auto), "QUERY_MAXIMUM_RESULTS=10000",
 	)
+	return append(of, s.more...)
 }
 
 func (s *Server) run() {

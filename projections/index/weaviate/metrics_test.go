@@ -1,0 +1,68 @@
+package weaviate_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/projections/index"
+	"github.com/turnledger/turnledger/projections/index/indextest"
+	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
+)
+
+// counted returns a counter's value, by its one label; 0 if there is none.
+func counted(t *testing.T, reg *prometheus.Registry, name, label string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && m.GetLabel()[0].GetValue() == label {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+// Vectors are counted by how they came, sweeps by their result and by what they have put right.
+func TestTheIndexCountsItsWork(t *testing.T) {
+	t.Parallel()
+	s := weaviatetest.Start(t)
+	w := indextest.NewWorld(t, s.Client().Store(), 1)
+	reg := prometheus.NewRegistry()
+	v := w.Open(t, func(c *index.Config) { c.Registry = reg })
+	vectors := func(how string) float64 { return counted(t, reg, "turnledger_index_vectors_total", how) }
+	swept := func(what string) float64 { return counted(t, reg, "turnledger_index_swept_total", what) }
+	sweeps := func(result string) float64 { return counted(t, reg, "turnledger_index_sweeps_total", result) }
+	w.Feed(t, v)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "an answer")...)
+	w.CaughtUp(t, v)
+	require.EqualValues(t, 2, vectors("made"))
+	w.Rebuild(t, v)
+	w.CaughtUp(t, v)
+	require.EqualValues(t, 2, vectors("made"), "a rebuild makes none anew")
+	require.GreaterOrEqual(t, vectors("taken over"), 2.0)
+
+	w.Endpoint.Fail(http.StatusBadRequest)
+	w.Append(t, indextest.Turn("s", "2", "a bare question", "a bare answer")...)
+	w.CaughtUp(t, v)
+	require.EqualValues(t, 2, vectors("made"))
+	w.Endpoint.Fail(0)
+	require.NoError(t, w.Store.Create(t.Context(), index.Collection{Name: index.Prefix + "old_000000", Mark: "left"}))
+	require.Eventually(t, func() bool {
+		require.NoError(t, v.Sweep(t.Context()))
+		return swept("missing vector") == 1
+	}, time.Minute, 200*time.Millisecond)
+	require.EqualValues(t, 4, vectors("made"))
+	require.EqualValues(t, 1, swept("collection"))
+	require.Positive(t, sweeps("done"))
+	require.Zero(t, sweeps("failed"))
+	s.Kill()
+	require.Error(t, v.Sweep(t.Context()))
+	require.EqualValues(t, 1, sweeps("failed"))
+}
