@@ -31,6 +31,8 @@ func TestConversationsAreFoundByTheirOwnQuestions(t *testing.T) {
 	require.Equal(t, stack.ExitDone, code, out+errs)
 	require.Eventually(t, func() bool { return !behind(t, p) }, 5*time.Minute, 100*time.Millisecond)
 	t.Log(len(conversations), "conversations, index caught up after", time.Since(began), e.Texts(), "texts")
+	t.Logf("Weaviate: %.0f MB of files, %d MB of memory", folderMB(t, w.Dir()),
+		stack.MemoryOf(t, w.Pid(), "VmRSS")>>20)
 	missed := 0
 	began = time.Now()
 	for _, c := range conversations {

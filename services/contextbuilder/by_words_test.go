@@ -1,0 +1,34 @@
+package contextbuilder_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+)
+
+// wordsOnly is a memory whose index does not answer.
+type wordsOnly bool
+
+func (m wordsOnly) Snippet(context.Context, services.MemoryQuery) (services.MemorySnippet, error) {
+	return services.MemorySnippet{Text: "She likes lists.", ByWords: bool(m)}, nil
+}
+
+// A prompt whose memory went without the index of meanings says so, and has what the words have found.
+func TestAMemoryByWordsIsSaid(t *testing.T) {
+	t.Parallel()
+	reader := contextbuilder.NewReader(natstest.Log(t, 1), contextbuilder.ReaderConfig{Rules: rules})
+	for byWords, want := range map[wordsOnly][]string{
+		false: nil, true: {"memory: by words only, since the index of meanings does not answer"},
+	} {
+		got, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{Memory: byWords}).Build(t.Context(),
+			services.ContextRequest{SessionID: "s", Message: "now", Memory: true, IdentityID: "ada"})
+		require.NoError(t, err)
+		require.Equal(t, "She likes lists.", got.MemorySnippet)
+		require.Equal(t, want, got.Warnings)
+	}
+}
