@@ -255,6 +255,7 @@ func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 			if whole = taken <= most; !whole {
 				continue
 			}
+			t.shareAnswer()
 			c := *t
 			c.shorten(g.Through.Seq)
 			c.Place = lifted(i, t.Place)

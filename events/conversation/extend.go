@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"iter"
 	"slices"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -18,14 +19,39 @@ type extension struct {
 	id     string
 	half   events.Half
 	digest uint64
-	// number of the extensions of the turn up to this one.
-	number int
-	before *extension
-	undone *undone
+	// number of the extensions of the turn up to this one, and the sequence of the last prune among them, or 0.
+	number   int
+	prunedAt uint64
+	before   *extension
+	undone   *undone
+	// ids are those of the extensions up to the last one whose number is a multiple of idsTogether.
+	ids *ids
+}
+
+// idsTogether is how many ids are searched at once. An extension is compared with all before it, which in a turn of
+// thousands would otherwise be the most of its cost.
+const idsTogether = 64
+
+// ids are the ids of some extensions, with those before them.
+type ids struct {
+	of     map[string]struct{}
+	before *ids
+}
+
+func (i *ids) have(id string) bool {
+	for ; i != nil; i = i.before {
+		if _, has := i.of[id]; has {
+			return true
+		}
+	}
+	return false
 }
 
 // undone is what an answer was before an extension; nil in a slim state.
 type undone struct {
+	// shared: a copy of the turn has the answer that the extension made. Before that, only its state has it, so the next
+	// extension appends to its messages in place. So the cost of an extension does not grow with the turn.
+	shared atomic.Bool
 	// answer is without messages, unless it had none; then cut is 0. Else cut is the length of its messages without
 	// the bracket at their end.
 	answer   events.Answer
@@ -39,6 +65,16 @@ func (x *extension) back() iter.Seq[*extension] {
 		for ; x != nil && yield(x); x = x.before {
 		}
 	}
+}
+
+// same reports whether two turns were extended by the same events.
+func (x *extension) same(o *extension) bool {
+	for ; x != nil && o != nil; x, o = x.before, o.before {
+		if x.seq != o.seq || x.id != o.id || x.half != o.half || x.digest != o.digest {
+			return false
+		}
+	}
+	return x == o
 }
 
 // Extended is an extension that a turn has.
@@ -62,8 +98,22 @@ func (t *Turn) Extensions() (list []Extended) {
 func (t *Turn) NoteExtension(x Extended) { t.note(extension{id: x.ID, seq: x.Seq, half: x.Half}) }
 
 func (t *Turn) note(x extension) {
-	x.number, x.before = t.extensions()+1, t.extended
-	t.extended = &x
+	x.number, x.before, x.prunedAt, x.ids = 1, t.extended, 0, nil
+	if b := x.before; b != nil {
+		x.number, x.prunedAt, x.ids = b.number+1, b.prunedAt, b.ids
+	}
+	if x.half == "" && x.id != "" {
+		x.prunedAt = x.seq
+	}
+	if t.extended = &x; x.number%idsTogether != 0 {
+		return
+	}
+	x.ids = &ids{map[string]struct{}{}, x.ids}
+	for y := range x.back() {
+		if x.ids.of[y.id] = struct{}{}; x.number-y.number == idsTogether-1 {
+			break
+		}
+	}
 }
 
 // extensions returns how many extensions the turn has.
@@ -86,8 +136,11 @@ func (t *Turn) Last() uint64 {
 // extension returns the turn's extension of an id, or nil.
 func (t *Turn) extension(id string) *extension {
 	for x := range t.extended.back() {
-		if x.half != "" && x.id == id {
+		switch {
+		case x.half != "" && x.id == id:
 			return x
+		case x.number%idsTogether == 0 && !x.ids.have(id):
+			return nil
 		}
 	}
 	return nil
@@ -121,13 +174,30 @@ func (s *State) extend(e events.Recorded, f *events.TurnExtended) Change {
 		return anomaly(refusal.Code)
 	}
 	x := extension{seq: e.Position.Seq, id: f.ExtensionID, half: f.Half, digest: e.Digest}
+	mine := t.ownsAnswer()
 	if f.Half == events.HalfAnswer && t.Answer != nil {
 		x.undone = before(t)
 	}
 	t.note(x)
 	t.asked = t.asked || f.Half == events.HalfQuestion && len(f.Settings) > 0
-	s.fill(t, f)
+	if !s.slim {
+		s.rules().extend(t, &f.Extension, f.Metadata, mine)
+	}
+	t.countMessages(f)
 	return Change{Kind: WasExtended, Turn: t}
+}
+
+// ownsAnswer reports whether the last extension made the turn's answer, and no copy of the turn has it.
+func (t *Turn) ownsAnswer() bool {
+	x := t.extended
+	return x != nil && x.undone != nil && !x.undone.shared.Load()
+}
+
+// shareAnswer notes that a copy of the turn is made. It may be called by several readers at once.
+func (t *Turn) shareAnswer() {
+	if t.ownsAnswer() {
+		t.extended.undone.shared.Store(true)
+	}
 }
 
 // before returns what the answer of a turn is now.
@@ -171,11 +241,12 @@ func (t *Turn) bare() {
 }
 
 // extend appends to a half of a turn what may be shown of an extension. A half that the turn lacks stays nil. The
-// question and the answer of the turn may be shared, so they are replaced.
-func (r Rules) extend(t *Turn, x *events.Extension, metadata json.RawMessage) {
+// question and the answer of the turn may be shared, so they are replaced. mine: nobody else has the messages of the
+// answer, and an extension made them, so that they are appended to in place.
+func (r Rules) extend(t *Turn, x *events.Extension, metadata json.RawMessage, mine bool) {
 	if q := t.Question; q != nil && x.Half == events.HalfQuestion {
 		own := *q
-		h := half{"user", &own.QuestionNeutral, &own.QuestionTranslated, &own.QuestionMessages, false}
+		h := half{"user", &own.QuestionNeutral, &own.QuestionTranslated, &own.QuestionMessages, false, false}
 		if x.QuestionNeutral != "" {
 			own.Metadata, _ = without(own.Metadata, FallbackKey)
 		}
@@ -187,6 +258,7 @@ func (r Rules) extend(t *Turn, x *events.Extension, metadata json.RawMessage) {
 		own := *a
 		h := half{
 			"assistant", &own.AnswerNeutral, &own.AnswerTranslated, &own.AnswerMessages, own.AnswerTranslatedIsFallback,
+			mine,
 		}
 		h.extend(x.Messages, x.AnswerNeutral)
 		t.Answer, t.AnswerMetadata = &own, MergeMetadata(t.AnswerMetadata, r.Metadata(metadata))
@@ -200,18 +272,21 @@ type half struct {
 	messages            *json.RawMessage
 	// copied: the translation is a copy of the neutral text.
 	copied bool
+	// mine: the messages may be appended to in place.
+	mine bool
 }
 
 // extend appends messages. A neutral text takes the place of the half's, whose translation goes, unless it is only a
 // copy.
 func (h half) extend(more json.RawMessage, neutral string) {
-	list, some := openList(*h.messages)
-	if !some && *h.neutral != "" {
-		list, some = append(json.RawMessage("["), h.first()...), true
-	}
+	joined, some := openList(*h.messages)
 	added, _ := openList(more)
-	joined := make(json.RawMessage, 0, len(list)+len(added)+2)
-	joined = append(joined, list...)
+	switch {
+	case !some && *h.neutral != "":
+		joined, some = append(json.RawMessage("["), h.first()...), true
+	case !h.mine:
+		joined = append(make(json.RawMessage, 0, len(joined)+len(added)+2), joined...)
+	}
 	if some {
 		joined = append(append(joined, ','), added[1:]...)
 	} else {

@@ -241,6 +241,11 @@ func (s *State) fill(t *Turn, f events.Fact) {
 	if !s.slim {
 		s.rules().Fill(t, f)
 	}
+	t.countMessages(f)
+}
+
+// countMessages counts the messages that a fact brings a turn.
+func (t *Turn) countMessages(f events.Fact) {
 	texts := events.TextsOf(f)
 	if q := texts.Question; q != nil {
 		t.messages = countMessages(q.QuestionMessages, q.QuestionNeutral)

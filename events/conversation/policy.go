@@ -261,17 +261,21 @@ func (r Rules) Question(q *events.Question) *events.Question {
 	return &own
 }
 
-// Fill adds to a turn the texts of a fact that views may show. A nil fact adds none.
-func (r Rules) Fill(t *Turn, f events.Fact) {
-	texts := events.TextsOf(f)
-	if texts.Question != nil {
-		t.Question = r.Question(texts.Question)
-	}
-	if texts.Answer != nil {
-		t.Answer, t.AnswerMetadata = texts.Answer, r.Metadata(texts.Metadata)
-	}
-	if texts.Extension != nil {
-		r.extend(t, texts.Extension, texts.Metadata)
+// Fill adds to a turn the texts of facts, in their order, that views may show. A nil fact adds none.
+func (r Rules) Fill(t *Turn, facts ...events.Fact) {
+	mine := false
+	for _, f := range facts {
+		texts := events.TextsOf(f)
+		if texts.Question != nil {
+			t.Question = r.Question(texts.Question)
+		}
+		if texts.Answer != nil {
+			t.Answer, t.AnswerMetadata, mine = texts.Answer, r.Metadata(texts.Metadata), false
+		}
+		if x := texts.Extension; x != nil {
+			r.extend(t, x, texts.Metadata, mine)
+			mine = mine || x.Half == events.HalfAnswer
+		}
 	}
 }
 

@@ -177,10 +177,8 @@ func (t *Turn) pruning(id string) *extension {
 
 // PrunedAt returns the sequence of the last event that pruned the turn, or 0. A tombstone was never pruned.
 func (t *Turn) PrunedAt() uint64 {
-	for x := range t.extended.back() {
-		if x.half == "" && x.id != "" {
-			return x.seq
-		}
+	if t.extended == nil {
+		return 0
 	}
-	return 0
+	return t.extended.prunedAt
 }

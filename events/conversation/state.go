@@ -163,7 +163,7 @@ func (s *State) Remove(gone func(*Turn) bool) {
 	})
 }
 
-// Clone copies the state; questions and answers are shared, since they never change.
+// Clone copies the state; questions and answers are shared, since they never change once they are.
 func (s *State) Clone() *State { return s.CloneLast(len(s.Turns)) }
 
 // CloneLast copies the state with its last n turns, or all if it has fewer.
@@ -176,6 +176,7 @@ func (s *State) CloneLast(n int) *State {
 	copies := make([]Turn, len(s.Turns)-from)
 	out.Turns = make([]*Turn, len(copies))
 	for i, t := range s.Turns[from:] {
+		t.shareAnswer()
 		copies[i] = *t
 		out.Turns[i] = &copies[i]
 	}
@@ -189,9 +190,9 @@ func (s *State) Same(o *State) bool {
 	return s.Head() == o.Head() && slices.EqualFunc(s.Turns, o.Turns, func(a, b *Turn) bool {
 		x, y := *a, *b
 		for _, t := range []*Turn{&x, &y} {
-			t.Question, t.Answer, t.AnswerMetadata = nil, nil, nil
+			t.Question, t.Answer, t.AnswerMetadata, t.extended = nil, nil, nil, nil
 		}
-		return reflect.DeepEqual(x, y)
+		return reflect.DeepEqual(x, y) && a.extended.same(b.extended)
 	})
 }
 

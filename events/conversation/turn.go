@@ -27,7 +27,9 @@ func (s Status) String() string { return statusNames[s] }
 // Turn is one question and its answer. Sequences are of the session's partition.
 //
 // Question and Answer point into the facts and are never changed in place; both are nil in a slim state and in a
-// tombstone. An extension makes new ones.
+// tombstone. An extension makes new ones. The messages of an answer that an extension made are the exception: until the
+// state is cloned, its next extension appends to them in place. So whoever keeps the texts of a state that is folded
+// further keeps those of a clone.
 type Turn struct {
 	ID        uuid.UUID
 	RequestID string
@@ -73,6 +75,16 @@ func (t *Turn) Metadata() json.RawMessage {
 		base = t.Question.Metadata
 	}
 	return MergeMetadata(base, t.AnswerMetadata)
+}
+
+// LeastMessages returns how many messages a pending or finalized turn has, as far as a state without texts knows: those
+// of the half that came last, and one of a question that has an answer.
+func (t *Turn) LeastMessages() int {
+	n := int(t.messages)
+	if t.Status == Finalized && t.PrunedAt() == 0 {
+		n++
+	}
+	return max(n, 1)
 }
 
 // MergeMetadata returns the members of two JSON objects; those of over win.

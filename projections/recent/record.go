@@ -79,6 +79,7 @@ func appendExtension(b []byte, x conversation.Extended) []byte {
 
 // extensions reads the extensions that come next.
 func (r *reader) extensions(t *conversation.Turn) {
+	var texts []events.Fact
 	for strings.HasPrefix(r.unread, string(extension)) {
 		r.byte()
 		f := &events.TurnExtended{Extension: events.Extension{Half: events.Half(r.text())}}
@@ -90,9 +91,10 @@ func (r *reader) extensions(t *conversation.Turn) {
 		}
 		f.Metadata = r.raw()
 		if f.Messages != nil {
-			conversation.Rules{}.Fill(t, f)
+			texts = append(texts, f)
 		}
 	}
+	conversation.Rules{}.Fill(t, texts...)
 }
 
 func appendStart(b []byte, state byte, t *conversation.Turn) []byte {

@@ -64,6 +64,7 @@ func (w *writing) prunable(
 		return nil, nil, err
 	}
 	var brought []events.Recorded
+	var facts []events.Fact
 	for _, seq := range d.Turn.Sources() {
 		e, found, err := w.log.At(ctx, events.Position{Partition: w.partition, Seq: seq})
 		if err != nil {
@@ -72,8 +73,8 @@ func (w *writing) prunable(
 		if !found { // it was erased since the decision
 			return nil, nil, errExtended
 		}
-		w.cfg.Rules.Fill(d.Turn, e.Fact)
-		brought = append(brought, e)
+		brought, facts = append(brought, e), append(facts, e.Fact)
 	}
+	w.cfg.Rules.Fill(d.Turn, facts...)
 	return d.Turn, conversation.Messages(d.Turn, brought), nil
 }

@@ -2,8 +2,10 @@ package memory_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -251,4 +253,55 @@ func TestAReadIsNoNewerThanItsState(t *testing.T) {
 			require.GreaterOrEqual(t, at, state.Applied)
 		}
 	}
+}
+
+// What was loaded stays as it was, while the view extends the turn further, also under readers that come at once.
+func TestLoadedTextsStayWhileTheTurnIsExtended(t *testing.T) {
+	t.Parallel()
+	view := memory.New(limits, rules, nil)
+	log := recenttest.NewLog(rules)
+	feed := recenttest.NewFeed(t, log, view, 0)
+	now := time.Now()
+	start(t, log, "s", now)
+	turn := recenttest.ID("s", "1")
+	log.Append(t, &events.TurnFinalized{TurnID: turn, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"}}, now)
+	feed.All(2)
+	var readers sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	for range 2 {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				snap, err := view.Load(context.WithoutCancel(ctx), "s", 0, 1)
+				if err != nil || !json.Valid(fmt.Appendf(nil, "[%s]", messages(snap.State))) {
+					t.Error(err, "the messages are no JSON")
+					return
+				}
+			}
+		})
+	}
+	var loaded []*conversation.State
+	var texts []string
+	for n := range 300 {
+		log.Append(t, &events.TurnExtended{TurnID: turn, SessionID: "s", ExtensionID: fmt.Sprint(n),
+			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: fmt.Sprint(n),
+				Messages: fmt.Appendf(nil, `[{"role":"assistant","content":"%d"}]`, n)}}, now)
+		feed.All(1)
+		if n%7 == 0 {
+			loaded = append(loaded, load(t, view, "s"))
+			texts = append(texts, messages(loaded[len(loaded)-1]))
+		}
+	}
+	stop()
+	readers.Wait()
+	for i, s := range loaded {
+		require.Equal(t, texts[i], messages(s))
+	}
+	require.Equal(t, messages(log.State("s")), messages(load(t, view, "s")))
+}
+
+func messages(s *conversation.State) string {
+	if m := s.Turns[0].Answer.AnswerMessages; m != nil {
+		return string(m)
+	}
+	return "null"
 }
