@@ -5,12 +5,9 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
@@ -136,123 +133,6 @@ func (r *Reader) originsOf(
 		reading.Passed(places[i])
 	}
 	return out, nil
-}
-
-// origin returns a session that a branch shares turns of, and the position that it is as new as.
-func (r *Reader) origin(
-	ctx context.Context, sessionID string, head func() (events.Position, error),
-) (*conversation.State, events.Position, error) {
-	at, err := head()
-	if err != nil {
-		return nil, at, err
-	}
-	o, held := r.origins.get(sessionID)
-	if !held || o.head.Load() != at.Seq {
-		last, err := r.log.Last(ctx, sessionID)
-		if err != nil {
-			return nil, at, err
-		}
-		if !held || o.last != last {
-			if o, err = r.loadOrigin(ctx, sessionID, last); err != nil {
-				return nil, at, err
-			}
-		}
-		o.head.Store(at.Seq)
-	}
-	at.Seq = max(at.Seq, o.state.Applied)
-	return o.state, at, nil
-}
-
-func (r *Reader) loadOrigin(ctx context.Context, sessionID string, last uint64) (*origin, error) {
-	o := &origin{last: last}
-	var err error
-	o.state, err = conversation.Folded(sessionID, r.cfg.Rules, r.log.Session(ctx, sessionID, 0, math.MaxUint64))
-	if err == nil {
-		r.origins.put(sessionID, o)
-	}
-	return o, err
-}
-
-// origin is a session that branches share turns of. It is as the log has it while the last sequence of its subject is
-// last; and so it was when head was the end of its partition.
-type origin struct {
-	state *conversation.State
-	head  atomic.Uint64
-	last  uint64
-	bytes int
-}
-
-// origins holds the origins that were read last, bounded by bytes. Safe for concurrent use.
-type origins struct {
-	mu    sync.Mutex
-	held  *simplelru.LRU[string, *origin]
-	bytes int
-	// lineages holds the segments of the branches that were read last, by conversation.Fork.Lineage.
-	lineages *lru.Cache[string, []events.Segment]
-}
-
-const (
-	// originBytes bounds the origins that a reader holds; one that takes more than half of it is not held, since it
-	// would push out all others.
-	originBytes = 64 << 20
-	// leastOrigin is the weight of a session without turns, and turnWeight that of a turn without its texts: the turn,
-	// its question and answer, and its place in the index. Both are rounded up.
-	leastOrigin = 1 << 10
-	turnWeight  = 512
-	// heldLineages bounds the lineages that a reader holds: 10 MB, if each has 32 segments.
-	heldLineages = 1 << 10
-)
-
-func newOrigins() *origins {
-	o := &origins{}
-	var err error
-	o.held, err = simplelru.NewLRU(originBytes/leastOrigin, func(_ string, gone *origin) { o.bytes -= gone.bytes })
-	if err == nil {
-		o.lineages, err = lru.New[string, []events.Segment](heldLineages)
-	}
-	if err != nil {
-		panic(err) // the sizes are constants
-	}
-	return o
-}
-
-// segments returns the segments of a branch, which nobody may change.
-func (o *origins) segments(f conversation.Fork) []events.Segment {
-	list, held := o.lineages.Get(f.Lineage)
-	if !held {
-		list = f.Segments()
-		o.lineages.Add(f.Lineage, list)
-	}
-	return list
-}
-
-func (o *origins) get(id string) (*origin, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.held.Get(id)
-}
-
-func (o *origins) put(id string, a *origin) {
-	a.bytes = leastOrigin
-	for _, t := range a.state.Turns {
-		a.bytes += turnWeight
-		if q := t.Question; q != nil {
-			a.bytes += len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
-		}
-		if q := t.Answer; q != nil {
-			a.bytes += len(q.AnswerNeutral) + len(q.AnswerTranslated) + len(q.AnswerMessages)
-		}
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.held.Remove(id)
-	if a.bytes > originBytes/2 {
-		return
-	}
-	o.held.Add(id, a)
-	for o.bytes += a.bytes; o.bytes > originBytes; {
-		o.held.RemoveOldest()
-	}
 }
 
 // moment says which events stand at a place in the log: in the partition of position those up to it, in every other, or

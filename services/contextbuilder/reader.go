@@ -59,7 +59,8 @@ type Reader struct {
 	log      Log
 	erasures projections.ErasureCheck
 	cfg      ReaderConfig
-	// origins are the sessions that branches share turns of.
+	// origins are the sessions that were read whole: those that branches share turns of, and those of which a reader
+	// asked for all turns.
 	origins *origins
 }
 
@@ -94,7 +95,10 @@ func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, 
 			return services.Reading{}, err
 		}
 	}
-	if r.cfg.View == nil || ask.AllTurns {
+	if ask.AllTurns {
+		return r.whole(ctx, ask, head)
+	}
+	if r.cfg.View == nil {
 		return r.fromLog(ctx, ask, head)
 	}
 	reading, ok, err := r.fromView(ctx, ask, head)
@@ -243,6 +247,15 @@ func (r *Reader) fromArchive(ctx context.Context, ask services.Ask, head events.
 		return services.Reading{State: state, Position: head, Source: services.FromView}, nil
 	}
 	return r.fromLog(ctx, ask, head)
+}
+
+// whole returns a session with all its turns. It folds the events that it has not folded before.
+func (r *Reader) whole(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error) {
+	o, at, err := r.origin(ctx, ask.SessionID, func() (events.Position, error) { return head, nil })
+	if err != nil {
+		return services.Reading{}, err
+	}
+	return services.Reading{State: o.Clone(), Position: at, Source: services.FromLog}, nil
 }
 
 // fromLog folds the session from the log alone.

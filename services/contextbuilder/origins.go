@@ -1,0 +1,172 @@
+package contextbuilder
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// origin returns a session with all its turns, and the position that it is as new as. Nobody may change the state.
+func (r *Reader) origin(
+	ctx context.Context, sessionID string, head func() (events.Position, error),
+) (*conversation.State, events.Position, error) {
+	at, err := head()
+	if err != nil {
+		return nil, at, err
+	}
+	o, held := r.origins.get(sessionID)
+	if !held || o.head.Load() != at.Seq {
+		last, err := r.log.Last(ctx, sessionID)
+		if err != nil {
+			return nil, at, err
+		}
+		if !held || o.last != last {
+			if o, err = r.loadOrigin(ctx, sessionID, last, o); err != nil {
+				return nil, at, err
+			}
+		}
+		o.head.Store(at.Seq)
+	}
+	at.Seq = max(at.Seq, o.state.Applied)
+	return o.state, at, nil
+}
+
+// loadOrigin folds a session whose last sequence is last, 0 if the log does not know it.
+func (r *Reader) loadOrigin(ctx context.Context, sessionID string, last uint64, held *origin) (*origin, error) {
+	o := &origin{}
+	if last == 0 {
+		o.state = conversation.New(sessionID, r.cfg.Rules)
+		return o, nil
+	}
+	var err error
+	if held != nil && held.last > 0 && held.last < last {
+		if o.state, err = r.extended(ctx, sessionID, held); err != nil {
+			return nil, err
+		}
+	}
+	if o.state == nil {
+		o.state, err = conversation.Folded(sessionID, r.cfg.Rules, r.log.Session(ctx, sessionID, 0, math.MaxUint64))
+	}
+	if err == nil {
+		o.last = max(last, o.state.Applied) // something may have come since
+		r.origins.put(sessionID, o)
+	}
+	return o, err
+}
+
+// takesAway are the changes after which a session is folded anew: texts may have left the log since it was held.
+var takesAway = []conversation.Kind{
+	conversation.Corrected, conversation.Pruned, conversation.TurnGone, conversation.Reset, conversation.Erased,
+}
+
+// extended returns a session that was held with the events that came since, as long as these only add to it; nil
+// otherwise. The first event that it reads is the last one that was held: if that has left the log, others may have.
+func (r *Reader) extended(ctx context.Context, sessionID string, held *origin) (*conversation.State, error) {
+	var state *conversation.State
+	for e, err := range r.log.Session(ctx, sessionID, held.last-1, math.MaxUint64) {
+		if err != nil {
+			return nil, err
+		}
+		if state == nil && e.Position.Seq == held.last {
+			state = held.state.Clone()
+			continue
+		}
+		if state == nil {
+			return nil, nil
+		}
+		if c := state.Fold(e); c.NewBoundary || c.VoidsSummary || slices.Contains(takesAway, c.Kind) {
+			return nil, nil
+		}
+	}
+	return state, nil
+}
+
+// origin is a session with all its turns. It is as the log has it while the last sequence of its subject is
+// last; and so it was when head was the end of its partition.
+type origin struct {
+	state *conversation.State
+	head  atomic.Uint64
+	last  uint64
+	bytes int
+}
+
+// origins holds the origins that were read last, bounded by bytes. Safe for concurrent use.
+type origins struct {
+	mu    sync.Mutex
+	held  *simplelru.LRU[string, *origin]
+	bytes int
+	// lineages holds the segments of the branches that were read last, by conversation.Fork.Lineage.
+	lineages *lru.Cache[string, []events.Segment]
+}
+
+const (
+	// originBytes bounds the origins that a reader holds; one that takes more than half of it is not held, since it
+	// would push out all others.
+	originBytes = 64 << 20
+	// leastOrigin is the weight of a session without turns, and turnWeight that of a turn without its texts: the turn,
+	// its question and answer, and its place in the index. Both are rounded up.
+	leastOrigin = 1 << 10
+	turnWeight  = 512
+	// heldLineages bounds the lineages that a reader holds: 10 MB, if each has 32 segments.
+	heldLineages = 1 << 10
+)
+
+func newOrigins() *origins {
+	o := &origins{}
+	var err error
+	o.held, err = simplelru.NewLRU(originBytes/leastOrigin, func(_ string, gone *origin) { o.bytes -= gone.bytes })
+	if err == nil {
+		o.lineages, err = lru.New[string, []events.Segment](heldLineages)
+	}
+	if err != nil {
+		panic(err) // the sizes are constants
+	}
+	return o
+}
+
+// segments returns the segments of a branch, which nobody may change.
+func (o *origins) segments(f conversation.Fork) []events.Segment {
+	list, held := o.lineages.Get(f.Lineage)
+	if !held {
+		list = f.Segments()
+		o.lineages.Add(f.Lineage, list)
+	}
+	return list
+}
+
+func (o *origins) get(id string) (*origin, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.held.Get(id)
+}
+
+func (o *origins) put(id string, a *origin) {
+	a.bytes = leastOrigin
+	for _, t := range a.state.Turns {
+		a.bytes += turnWeight
+		if q := t.Question; q != nil {
+			a.bytes += len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
+		}
+		if q := t.Answer; q != nil {
+			a.bytes += len(q.AnswerNeutral) + len(q.AnswerTranslated) + len(q.AnswerMessages)
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held.Remove(id)
+	if a.bytes > originBytes/2 {
+		return
+	}
+	o.held.Add(id, a)
+	for o.bytes += a.bytes; o.bytes > originBytes; {
+		o.held.RemoveOldest()
+	}
+}

@@ -1,0 +1,128 @@
+package contextbuilder_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+)
+
+// readCounter is a log that counts how often sessions are read, and how many events of them.
+type readCounter struct {
+	*jetlog.Log
+	reads, read atomic.Int64
+}
+
+func (l *readCounter) Session(ctx context.Context, id string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
+	l.reads.Add(1)
+	return func(yield func(events.Recorded, error) bool) {
+		for e, err := range l.Log.Session(ctx, id, after, upTo) {
+			l.read.Add(1)
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// A session that was read whole is not read again: only what came since is. Its readers own what they get.
+func TestASessionIsReadWholeOnce(t *testing.T) {
+	t.Parallel()
+	log, _ := recorded(t, 50)
+	c := &readCounter{Log: log}
+	r := contextbuilder.NewReader(c, contextbuilder.ReaderConfig{Rules: rules})
+	read := func() (*conversation.State, int64) {
+		before := c.read.Load()
+		reading, err := r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true})
+		require.NoError(t, err)
+		require.True(t, reading.State.Same(folded(t, log, "s", 1000, 1000)))
+		require.GreaterOrEqual(t, reading.Position.Seq, reading.State.Applied)
+		return reading.State, c.read.Load() - before
+	}
+	first, n := read()
+	require.EqualValues(t, 100, n)
+	first.Turns[0].Status = conversation.Redacted
+	first.DropOldest(3)
+	_, n = read()
+	require.Zero(t, n)
+	record(t, log, "elsewhere", "1", "q", "a")
+	_, n = read()
+	require.Zero(t, n, "the log has gone on, the session has not")
+	record(t, log, "s", "new", "q", "a")
+	state, n := read()
+	require.EqualValues(t, 3, n, "the last event that was read, and the two new ones")
+	require.Len(t, state.Turns, 51)
+	id := events.TurnID("s", "7")
+	natstest.Append(t, log, state.DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
+	state, n = read()
+	require.EqualValues(t, 2+103, n, "what takes something away is folded from the log alone")
+	require.Equal(t, conversation.Redacted, state.Turn(id).Status)
+	require.Nil(t, state.Turn(id).Question)
+	before := c.reads.Load()
+	reading, err := r.Read(t.Context(), services.Ask{SessionID: "unknown", AllTurns: true})
+	require.NoError(t, err)
+	require.False(t, reading.State.Found())
+	require.Equal(t, before, c.reads.Load())
+}
+
+// Where the last event that was read has left the log, the session is read anew: others may have, too.
+func TestASessionWhoseEventsHaveLeftIsReadAnew(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	read := func() *conversation.State {
+		reading, err := r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true})
+		require.NoError(t, err)
+		return reading.State
+	}
+	at := record(t, log, "s", "old", "a text that leaves", "a")
+	require.Len(t, read().Turns, 1)
+	for seq := range at.Seq {
+		_, err := overwrite.On(log).Erase(t.Context(), events.Position{Seq: seq + 1})
+		require.NoError(t, err)
+	}
+	record(t, log, "s", "new", "q", "a")
+	state := read()
+	require.Len(t, state.Turns, 1)
+	require.Equal(t, events.TurnID("s", "new"), state.Turns[0].ID)
+}
+
+// Readers of a session that grows don't see each other's turns change; the race detector looks on.
+func TestAGrowingSessionIsReadByMany(t *testing.T) {
+	t.Parallel()
+	log, _ := recorded(t, 40)
+	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	var g errgroup.Group
+	for range 4 {
+		g.Go(func() error {
+			for range 20 {
+				reading, err := r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true})
+				if err != nil {
+					return err
+				}
+				reading.State.DropOldest(len(reading.State.Turns) - 1)
+				reading.State.Turns[0].Status = conversation.Redacted
+			}
+			return nil
+		})
+	}
+	for i := range 20 {
+		record(t, log, "s", fmt.Sprint("more", i), "q", "a")
+	}
+	require.NoError(t, g.Wait())
+	reading, err := r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true})
+	require.NoError(t, err)
+	require.True(t, reading.State.Same(folded(t, log, "s", 1000, 1000)))
+}
