@@ -37,7 +37,14 @@ type ContextRequest struct {
 	// turn, and Message is empty.
 	Through bool
 	// Append are chat messages that stand behind the history; only with Through.
-	Append       []json.RawMessage
+	Append []json.RawMessage
+	// Sent are messages that the model gets in the place of the turn's own, by these as the log keeps them: with the
+	// images that the log does not keep. Only with Through.
+	Sent map[string]json.RawMessage
+	// MaxPrompt bounds the tokens of the whole prompt; 0: no bound. With Truncate, a longer prompt loses its oldest
+	// turns. What is too long even so is refused with ErrPromptTooLong. Only with Through.
+	MaxPrompt    int
+	Truncate     bool
 	SystemPrompt string
 	MaxMessages  int // 0: 20
 	MaxTokens    int // 0: no bound
@@ -82,6 +89,8 @@ type Context struct {
 	HistoryMessages int
 	HistoryTurns    int
 	DroppedTurns    int
+	// Tokens of the prompt's texts and calls, as the model counts them; only with Through.
+	Tokens int
 	// Summary stands for turns that the window left out; nil if none does.
 	Summary         *ShownSummary
 	MemorySnippet   string
@@ -100,8 +109,8 @@ type ShownSummary struct {
 	Turns                    int
 }
 
-// ContextBuilder builds contexts. Its errors are those of SessionReader and
-// *conversation.Invalid.
+// ContextBuilder builds contexts. Its errors are those of SessionReader,
+// *conversation.Invalid and ErrPromptTooLong.
 type ContextBuilder interface {
 	Build(ctx context.Context, req ContextRequest) (Context, error)
 }

@@ -14,6 +14,8 @@ var (
 	ErrBusy = errors.New("the session is too busy to decide on; try again")
 	// ErrModelFailed: the model sent no answer, or broke off. The turn is pending.
 	ErrModelFailed = errors.New("the model did not answer")
+	// ErrPromptTooLong: the prompt is longer than the model's context.
+	ErrPromptTooLong = errors.New("the prompt is longer than the model's context")
 	// ErrNoReceipt: there is no receipt with this id.
 	ErrNoReceipt = errors.New("there is no such receipt")
 	// ErrNotExplained: the session has no turn that could be explained.

@@ -121,6 +121,21 @@ func TestModelsThatFail(t *testing.T) {
 }
 
 // An answer that the model's limit of tokens cuts is told from one that is whole.
+// An endpoint that refuses a prompt for its length says so in its own way; the error's text holds nothing of the
+// prompt.
+func TestModelsWhosePromptIsTooLong(t *testing.T) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+		server.Script(always(modeltest.Answer{Status: http.StatusBadRequest})) // it repeats what was said
+		const words = "prompt is too long: 9 tokens > 8 maximum, the maximum context length"
+		_, _, err := ask(t.Context(), m, prompt(`{"role":"user","content":"`+words+`"}`), func(string) {})
+		require.ErrorIs(t, err, services.ErrPromptTooLong)
+		require.NotContains(t, err.Error(), "9 tokens")
+		_, _, err = ask(t.Context(), m, prompt(`{"role":"user","content":"q"}`), func(string) {})
+		require.Error(t, err)
+		require.NotErrorIs(t, err, services.ErrPromptTooLong)
+	})
+}
+
 func TestModelsSayWhyTheyEnd(t *testing.T) {
 	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
 		for long, want := range map[bool]services.Finish{false: services.FinishStop, true: services.FinishLength} {

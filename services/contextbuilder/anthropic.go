@@ -19,8 +19,13 @@ type block struct {
 	Name      string          `json:"name,omitempty"`
 	Input     json.RawMessage `json:"input,omitempty"`
 	ToolUseID string          `json:"tool_use_id,omitempty"`
-	Content   string          `json:"content,omitempty"`
-	IsError   bool            `json:"is_error,omitempty"`
+	// Content of a result: a text, or blocks if there are images in it.
+	Content any  `json:"content,omitempty"`
+	IsError bool `json:"is_error,omitempty"`
+	// Thinking is what the model thought, with its Signature; Data what nobody else may read of it.
+	Thinking  *string `json:"thinking,omitempty"`
+	Signature string  `json:"signature,omitempty"`
+	Data      string  `json:"data,omitempty"`
 }
 
 func textBlock(s string) block { return block{Type: "text", Text: s} }
@@ -144,6 +149,8 @@ type utterance struct {
 	answers, name string
 	isError       bool
 	call          *call
+	// images of a result, if there are any: the result's blocks.
+	images []block
 }
 
 type call struct {
@@ -157,6 +164,12 @@ func utterancesOf(messages []Message) (out []utterance) {
 		case roleSystem, "developer":
 			out = append(out, utterance{role: roleSystem, text: plainText(m)})
 		case roleAssistant:
+			if m.onlyItem() {
+				if blocks := m.thoughts(); blocks != nil {
+					out = append(out, utterance{role: roleAssistant, blocks: blocks})
+				}
+				continue
+			}
 			for _, m := range m.split() {
 				u := utterance{role: roleAssistant, blocks: m.contentBlocks()}
 				for _, c := range m.everyCall() {
@@ -168,6 +181,7 @@ func utterancesOf(messages []Message) (out []utterance) {
 			results := m.results()
 			if text := plainText(m); text != "" || len(results) == 0 {
 				u := utterance{role: roleTool, text: text, answers: m.stored.ToolCallID, name: m.stored.Name}
+				u.images = m.shown()
 				out = append(out, u)
 			}
 			out = append(out, results...)
@@ -299,7 +313,14 @@ func (u *utterance) result() block {
 		if u.isError && strings.TrimSpace(u.text) == "" {
 			u.text = noText
 		}
-		return block{Type: "tool_result", ToolUseID: u.call.use.ID, Content: u.text, IsError: u.isError}
+		b := block{Type: "tool_result", ToolUseID: u.call.use.ID, IsError: u.isError}
+		switch {
+		case len(u.images) > 0:
+			b.Content = u.images
+		case u.text != "":
+			b.Content = u.text
+		}
+		return b
 	}
 	return textBlock(resultText(u.name, u.text))
 }
@@ -314,10 +335,10 @@ func (m Message) contentBlocks() (out []block) {
 		return nil
 	}
 	for _, p := range m.stored.parts {
-		url := p.url()
+		source := p.image()
 		switch text := p.words(); {
-		case strings.HasPrefix(url, "https://") && p.Text == "" && m.role != roleAssistant:
-			out = append(out, block{Type: "image", Source: map[string]string{"type": "url", "url": url}})
+		case source != nil && p.Text == "" && m.role != roleAssistant:
+			out = append(out, block{Type: "image", Source: source})
 		case strings.TrimSpace(text) != "":
 			out = append(out, textBlock(text))
 		}

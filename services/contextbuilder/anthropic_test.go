@@ -62,6 +62,26 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 				{"type":"text","text":"[File sent a.pdf]"},{"type":"text","text":"[input_audio]"}]},
 			{"role":"assistant","content":[{"type":"text","text":"[Image: https://example.org/b.png]"},{"type":"text","text":"no"}]},
 			{"role":"user","content":"(no text)"}]`},
+		"images with their data, which only the request that is answered has": {`[
+			{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}},{"type":"image_url","image_url":{"url":"data:text/plain;base64,AAAA"}}]},
+			{"role":"assistant","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}],"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},
+			{"role":"tool","tool_call_id":"a","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,BBBB"}}]}]`, `[
+			{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}},{"type":"text","text":"[Image sent: photo]"}]},
+			{"role":"assistant","content":[{"type":"text","text":"[Image sent: photo]"},{"type":"tool_use","id":"a","name":"f","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"look"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"BBBB"}}]}]}]`},
+		"a model's thoughts, its own and those of others": {`[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":null,"item":{"type":"reasoning","encrypted_content":"anthropic.signature:sig","content":[{"type":"reasoning_text","text":"hm"}]}},
+			{"role":"assistant","content":null,"item":{"type":"reasoning","encrypted_content":"anthropic.redacted:dark"}},
+			{"role":"assistant","content":null,"item":{"type":"reasoning","encrypted_content":"of another"}},
+			{"role":"assistant","content":null,"item":{"type":"web_search_call"}},
+			{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},
+			{"role":"tool","tool_call_id":"a","content":""},
+			{"role":"assistant","content":null,"item":{"type":"reasoning","encrypted_content":"of another"}},
+			{"role":"user","content":"?"}]`, `[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"sig"},{"type":"redacted_thinking","data":"dark"},{"type":"tool_use","id":"a","name":"f","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"},{"type":"text","text":"?"}]}]`},
 		"arguments that are no string, and half a surrogate pair in them": {`[
 			{"role":"user","content":"go"},
 			{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":{"n":12345678901234567890}}},{"id":"b","function":{"name":"g","arguments":"{\"half\":\"\\ud800\"}"}}]},

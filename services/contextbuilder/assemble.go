@@ -14,8 +14,8 @@ import (
 const around = 4
 
 // assemble puts the prompt together: system prompt, memory, summary, history, message.
-// It may change the history's slice.
-func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *prompt) {
+// It may change the history's slice. It fails with services.ErrPromptTooLong.
+func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *prompt) error {
 	if req.Memory {
 		p.MemorySnippet = b.remember(ctx, req, p)
 	}
@@ -23,22 +23,21 @@ func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *
 	if req.Rewrite {
 		current = b.rewrite(ctx, req, p)
 	}
-	var before []Message
-	if req.SystemPrompt != "" {
-		before = append(before, textMessage(roleSystem, req.SystemPrompt))
-	}
+	before := systemMessage(req)
 	if p.MemorySnippet != "" {
 		before = append(before, textMessage(roleSystem, "Long-term memory:\n"+p.MemorySnippet))
 	}
 	if p.summary != nil {
 		before = append(before, summaryMessage(p.summary, req.Language))
 	}
-	messages := slices.Insert(p.history, 0, before...)
-	for _, raw := range req.Append {
-		messages = append(messages, parseMessage(raw))
-	}
-	if !req.Through {
+	messages := append(slices.Insert(p.history, 0, before...), appended(req)...)
+	if req.Through {
+		p.Tokens = tokensOf(messages, b.cfg.Tokens.Count)
+	} else {
 		messages = append(messages, textMessage(roleUser, current))
+	}
+	if req.MaxPrompt > 0 && p.Tokens > req.MaxPrompt {
+		return services.ErrPromptTooLong
 	}
 	if req.Format == services.Anthropic {
 		p.System, messages = toAnthropic(messages)
@@ -47,6 +46,7 @@ func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *
 	for i := range messages {
 		p.Messages[i] = &messages[i]
 	}
+	return nil
 }
 
 // remember returns the memory's snippet. The memory never delays a prompt beyond its budget, and never makes it fail:

@@ -3,6 +3,7 @@ package contextbuilder
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"math"
 	"slices"
 	"time"
@@ -67,8 +68,8 @@ func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (servi
 		return services.Context{}, err
 	}
 	p.HistoryMessages = len(p.history)
-	b.assemble(ctx, req, p)
-	return p.Context, nil
+	err = b.assemble(ctx, req, p)
+	return p.Context, err
 }
 
 // prompt is a context under construction, with what was taken from history.
@@ -162,7 +163,7 @@ func (b *Builder) recall(
 		return p, true, nil
 	}
 	turns, total := asked(req, reading, b.idle(req), now)
-	taken := window(piecesOf(turns, req.Language), b.budget(req))
+	taken := window(piecesOf(asSent(turns, req), form{lang: req.Language, items: req.Through}), b.budget(req))
 	p.HistoryTurns, p.DroppedTurns = len(taken), max(total-len(taken), 0)
 	p.history = make([]Message, 0, 2*len(taken)+around)
 	places := make([]uint64, 0, 2*len(taken))
@@ -188,11 +189,70 @@ func (b *Builder) recall(
 }
 
 func (b *Builder) budget(req services.ContextRequest) budget {
-	out := budget{messages: req.MaxMessages, tokens: req.MaxTokens, count: b.cfg.Tokens.Count}
+	out := budget{
+		messages: req.MaxMessages, tokens: req.MaxTokens, strict: req.Through, count: b.cfg.Tokens.Count,
+	}
 	if req.Through && req.TurnID != uuid.Nil {
 		out.least = 1
 	}
+	if req.Truncate && req.MaxPrompt > 0 {
+		around := append(systemMessage(req), appended(req)...)
+		out.tokens = max(1, req.MaxPrompt-tokensOf(around, out.count)) // 0 would be no bound
+	}
 	return out
+}
+
+// systemMessage returns the message that a prompt begins with, if the request has one.
+func systemMessage(req services.ContextRequest) []Message {
+	if req.SystemPrompt == "" {
+		return nil
+	}
+	return []Message{textMessage(roleSystem, req.SystemPrompt)}
+}
+
+// appended returns the messages that the request wants behind the history.
+func appended(req services.ContextRequest) []Message {
+	out := make([]Message, len(req.Append))
+	for i, raw := range req.Append {
+		out[i] = parseMessage(raw)
+	}
+	return out
+}
+
+// asSent returns turns with the messages that the model gets in the place of those that one of them keeps.
+func asSent(turns []*conversation.Turn, req services.ContextRequest) []*conversation.Turn {
+	n := slices.IndexFunc(turns, func(t *conversation.Turn) bool { return t.ID == req.TurnID })
+	if len(req.Sent) == 0 || n < 0 {
+		return turns
+	}
+	own := *turns[n]
+	if own.Question != nil {
+		q := *own.Question
+		q.QuestionMessages = exchanged(q.QuestionMessages, req.Sent)
+		own.Question = &q
+	}
+	if own.Answer != nil {
+		a := *own.Answer
+		a.AnswerMessages = exchanged(a.AnswerMessages, req.Sent)
+		own.Answer = &a
+	}
+	turns = slices.Clone(turns)
+	turns[n] = &own
+	return turns
+}
+
+// exchanged returns a list of messages with others in the place of some.
+func exchanged(list json.RawMessage, others map[string]json.RawMessage) json.RawMessage {
+	var all []json.RawMessage
+	if json.Unmarshal(list, &all) != nil || all == nil {
+		return list
+	}
+	for i, raw := range all {
+		if other, has := others[string(raw)]; has {
+			all[i] = other
+		}
+	}
+	return marshal(all)
 }
 
 func (b *Builder) idle(req services.ContextRequest) time.Duration {

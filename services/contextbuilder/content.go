@@ -149,6 +149,15 @@ func (p part) result() string {
 
 // url returns the address of an image that is a reference, or "".
 func (p part) url() string {
+	s := p.address()
+	if !strings.HasPrefix(s, "https://") && !strings.HasPrefix(s, "http://") {
+		return ""
+	}
+	return s
+}
+
+// address returns the address of an image, which may be its data, or "".
+func (p part) address() string {
 	var s string
 	var o struct {
 		Type string `json:"type"`
@@ -161,9 +170,6 @@ func (p part) url() string {
 	if json.Unmarshal(raw, &s) != nil {
 		_ = json.Unmarshal(raw, &o) // "" if there is no URL
 		s = o.URL
-	}
-	if !strings.HasPrefix(s, "https://") && !strings.HasPrefix(s, "http://") {
-		return ""
 	}
 	return s
 }

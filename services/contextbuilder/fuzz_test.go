@@ -132,7 +132,7 @@ func FuzzWindow(f *testing.F) {
 			}
 			shown = append(shown, m.turn)
 		}
-		taken := window(piecesOf(shown, services.Neutral), budget{messages: max(int(most), LeastMessages)})
+		taken := window(piecesOf(shown, form{lang: services.Neutral}), budget{messages: max(int(most), LeastMessages)})
 		var list []Message
 		var places []uint64
 		for _, p := range taken {
@@ -152,7 +152,7 @@ func FuzzWindow(f *testing.F) {
 				all = append(all, m.turn)
 			}
 		}
-		if last := lastComplete(piecesOf(all, services.Neutral)); last >= 0 {
+		if last := lastComplete(piecesOf(all, form{lang: services.Neutral})); last >= 0 {
 			at := lastComplete(taken)
 			require.GreaterOrEqual(t, at, 0)
 			require.Equal(t, all[last].Place, taken[at].turn.Place, "the last complete pair is missing")

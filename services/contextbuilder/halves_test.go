@@ -30,7 +30,7 @@ func TestNoAnswerVanishesFromTheAnthropicForm(t *testing.T) {
 	} {
 		turn := &conversation.Turn{Status: conversation.Finalized, Question: &events.Question{QuestionNeutral: "hi"},
 			Answer: &events.Answer{AnswerMessages: []byte(answer)}}
-		_, out := toAnthropic(append(appendMessages(nil, turn, services.Neutral), textMessage("user", "m")))
+		_, out := toAnthropic(append(appendMessages(nil, turn, form{lang: services.Neutral}), textMessage("user", "m")))
 		require.Equal(t, "assistant", out[1].Role(), answer)
 		require.Contains(t, string(out[1].JSON()), want)
 	}

@@ -207,27 +207,33 @@ func parseMessage(raw json.RawMessage) Message {
 	return Message{role: m.Role, stored: m}
 }
 
+// form is how a prompt shows messages: in which language, and whether with what only items say.
+type form struct {
+	lang  services.Language
+	items bool
+}
+
 // appendMessages appends the messages that a prompt shows for a turn.
-func appendMessages(out []Message, t *conversation.Turn, lang services.Language) []Message {
+func appendMessages(out []Message, t *conversation.Turn, f form) []Message {
 	if q := t.Question; q != nil {
-		out = half(out, "user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated, lang)
+		out = f.half(out, "user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated)
 	}
 	if a := t.Answer; a != nil && t.Status == conversation.Finalized {
-		out = half(out, "assistant", a.AnswerMessages, a.AnswerNeutral, a.AnswerTranslated, lang)
+		out = f.half(out, "assistant", a.AnswerMessages, a.AnswerNeutral, a.AnswerTranslated)
 	}
 	return out
 }
 
-func half(
-	out []Message, role string, messages json.RawMessage, neutral, translated string, lang services.Language,
+func (f form) half(
+	out []Message, role string, messages json.RawMessage, neutral, translated string,
 ) []Message {
 	if list := parseMessages(messages); len(list) > 0 {
-		for _, m := range spoken(list) {
-			out = append(out, m.in(lang))
+		for _, m := range spoken(list, f.items) {
+			out = append(out, m.in(f.lang))
 		}
 		return out
 	}
-	if lang == services.Translated && translated != "" {
+	if f.lang == services.Translated && translated != "" {
 		return append(out, textMessage(role, translated))
 	}
 	return append(out, textMessage(role, neutral))

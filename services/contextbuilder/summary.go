@@ -37,7 +37,7 @@ func (b *Builder) summarize(
 // WholeThrough returns the greatest number of turns from the first on, at most n, after which no tool result follows
 // whose call is before.
 func WholeThrough(turns []*conversation.Turn, n int) int {
-	links := linksOf(piecesOf(turns, services.Neutral))
+	links := linksOf(piecesOf(turns, form{lang: services.Neutral}))
 	for moved := true; moved; {
 		moved = false
 		for _, l := range links {
@@ -52,7 +52,7 @@ func WholeThrough(turns []*conversation.Turn, n int) int {
 // MessagesOf returns the messages that a prompt shows for some turns.
 func MessagesOf(turns []*conversation.Turn, lang services.Language) (out []Message) {
 	for _, t := range turns {
-		out = appendMessages(out, t, lang)
+		out = appendMessages(out, t, form{lang: lang})
 	}
 	return out
 }

@@ -26,7 +26,7 @@ func looseEnds(list []Message) (calls, results []end) {
 			for k >= 0 && calls[k].id != id {
 				k--
 			}
-			noResult := func(m Message) bool { return len(m.answers()) == 0 }
+			noResult := func(m Message) bool { return len(m.answers()) == 0 && !m.onlyItem() }
 			if k < 0 || slices.ContainsFunc(list[calls[k].at+1:i], noResult) {
 				results = append(results, end{i, id})
 				continue

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/services"
 )
 
 // piece is a turn with the messages that a prompt shows for it.
@@ -15,12 +14,12 @@ type piece struct {
 }
 
 // piecesOf returns every turn with its messages, in one slice for all messages.
-func piecesOf(turns []*conversation.Turn, lang services.Language) []piece {
+func piecesOf(turns []*conversation.Turn, f form) []piece {
 	all := make([]Message, 0, 2*len(turns))
 	pieces := make([]piece, len(turns))
 	for i, t := range turns {
 		from := len(all)
-		all = appendMessages(all, t, lang)
+		all = appendMessages(all, t, f)
 		pieces[i] = piece{turn: t, messages: all[from:len(all):len(all)]}
 	}
 	return pieces
@@ -33,11 +32,14 @@ func (p piece) complete() bool { return p.turn.Status == conversation.Finalized 
 type budget struct {
 	messages, tokens int
 	least            int
-	count            func(string) int
+	// strict: no other turn is always taken.
+	strict bool
+	count  func(string) int
 }
 
-// window takes whole turns, from the newest back, while the budget lasts. The last complete turn is always taken. For
-// each tool result that is taken, the turn with its call is taken too, if a piece has it.
+// window takes whole turns, from the newest back, while the budget lasts. The last complete turn is always taken,
+// unless the budget is strict. For each tool result that is taken, the turn with its call is taken too, if a piece has
+// it.
 func window(pieces []piece, b budget) []piece {
 	from := len(pieces)
 	messages, tokens := 0, 0
@@ -57,7 +59,7 @@ func window(pieces []piece, b budget) []piece {
 	links := linksOf(pieces)
 	from = callsFirst(links, from)
 	taken := pieces[from:]
-	if !slices.ContainsFunc(taken, piece.complete) {
+	if !b.strict && !slices.ContainsFunc(taken, piece.complete) {
 		if last := lastComplete(pieces[:from]); last >= 0 {
 			begin := callsFirst(links, last)
 			end := resultsToo(links, begin, last+1, from)

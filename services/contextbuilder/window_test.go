@@ -36,7 +36,7 @@ func drawPieces(t *rapid.T) []piece {
 			open = fmt.Sprint("call", i)
 			turn.Answer.AnswerMessages = json.RawMessage(fmt.Sprintf(`[{"role":"assistant","content":null,"tool_calls":[{"id":%q,"type":"function","function":{"name":"f","arguments":"{}"}}]}]`, open))
 		}
-		out = append(out, piece{turn: turn, messages: appendMessages(nil, turn, services.Neutral)})
+		out = append(out, piece{turn: turn, messages: appendMessages(nil, turn, form{lang: services.Neutral})})
 	}
 	return out
 }

@@ -26,6 +26,42 @@ func Message(i Item) json.RawMessage {
 	return conversation.WithoutImages(encode(m))
 }
 
+// WithImages returns the message that a model gets of an item as its client sent it: with the images whose data the log
+// does not keep. It reports false for an item without such images.
+func WithImages(i Item) (json.RawMessage, bool) {
+	name := "content"
+	switch i.Type() {
+	case typeMessage:
+	case typeCallOutput, typeCustomOutput:
+		name = "output"
+	case typeComputerOutput:
+		if !isData(object(i["output"])["image_url"]) {
+			return nil, false
+		}
+		return encode(Item{"role": quote(roleAssistant), "content": null, itemMember: encode(i)}), true
+	default:
+		return nil, false
+	}
+	sent, parts := false, []Item{}
+	for _, raw := range list(i[name]) {
+		part := object(raw)
+		if part.Type() == partImage && isData(part["image_url"]) {
+			image := present(Item{"url": part["image_url"], "detail": part["detail"]})
+			sent, parts = true, append(parts, Item{"type": quote(chatImage), "image_url": encode(image)})
+		} else if chat, says := chatOf(part); says {
+			parts = append(parts, chat)
+		}
+	}
+	if !sent {
+		return nil, false
+	}
+	m := chatMessage(i)
+	if m["content"] = encode(parts); i.Type() == typeCustomOutput {
+		m[itemMember] = encode(Item{"type": i["type"]})
+	}
+	return encode(m), true
+}
+
 // chatMessage returns what the chat form says of an item.
 func chatMessage(i Item) Item {
 	switch i.Type() {

@@ -26,15 +26,15 @@ func New(cfg endpoint.Config) chat.Model {
 		option.WithHTTPClient(endpoint.Client()),
 	)
 	return &endpoint.Model[anthropic.MessageStreamEventUnion]{
-		Config: cfg, Form: services.Anthropic, Read: read, Status: status,
+		Config: cfg, Form: services.Anthropic, Read: read, Status: status, TooLong: tooLong,
 		Open: func(ctx context.Context, p chat.Prompt) endpoint.Stream[anthropic.MessageStreamEventUnion] {
-			with := []option.RequestOption{option.WithJSONSet("messages", p.Messages)}
-			if p.System != "" {
-				with = append(with, option.WithJSONSet("system", p.System))
-			}
 			params := paramsOf(p.ModelOptions)
 			params.Model = cfg.Name
 			addCalled(&params, p.Messages)
+			with := []option.RequestOption{option.WithJSONSet("messages", withThoughts(params.Thinking, p.Messages))}
+			if p.System != "" {
+				with = append(with, option.WithJSONSet("system", p.System))
+			}
 			return client.Messages.NewStreaming(ctx, params, with...)
 		},
 	}
@@ -77,6 +77,12 @@ func status(err error) int {
 		return refusal.StatusCode
 	}
 	return 0
+}
+
+// tooLong reports whether the API refused a prompt for its length. It has no code for that, only words.
+func tooLong(err error) bool {
+	refusal, ok := errors.AsType[*anthropic.Error](err)
+	return ok && strings.Contains(refusal.RawJSON(), "prompt is too long")
 }
 
 func read(e anthropic.MessageStreamEventUnion, a *endpoint.Answering) {

@@ -58,6 +58,7 @@ func schema(raw json.RawMessage) (m map[string]any) {
 // argument, input.
 func tool(t services.ModelTool) *anthropic.ToolParam {
 	p := &anthropic.ToolParam{Name: t.Name}
+	p.InputSchema.Type = "object" // a schema without a member would be left out
 	if t.Description != "" {
 		p.Description = anthropic.String(t.Description)
 	}

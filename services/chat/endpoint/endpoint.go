@@ -102,6 +102,8 @@ type Model[E any] struct {
 	Read func(E, *Answering)
 	// Status returns the HTTP status if an error is a refusal by the endpoint, else 0.
 	Status func(error) int
+	// TooLong reports whether an error is a refusal of a prompt that is longer than the model's context.
+	TooLong func(error) bool
 }
 
 // Name implements chat.Model.
@@ -111,7 +113,8 @@ func (m *Model[E]) Name() string { return m.Config.Name }
 func (m *Model[E]) Format() services.Format { return m.Form }
 
 // Answer implements chat.Model. Together with an error it returns what came before the error. The error is ErrSilent,
-// ErrBroken, ErrFailed, ctx's or the vendor's. Its text says what failed, and never holds the prompt or the answer.
+// ErrBroken, ErrFailed, services.ErrPromptTooLong, ctx's or the vendor's. Its text says what failed, and never holds
+// the prompt or the answer.
 func (m *Model[E]) Answer(
 	ctx context.Context, p chat.Prompt, emit func(services.AnswerPiece),
 ) (services.ModelAnswer, error) {
@@ -127,6 +130,8 @@ func (m *Model[E]) Answer(
 	switch cause := context.Cause(ctx); {
 	case err != nil && cause != nil:
 		err = &failure{cause.Error(), errors.Join(err, cause)}
+	case err != nil && m.TooLong(err):
+		err = &failure{services.ErrPromptTooLong.Error(), errors.Join(services.ErrPromptTooLong, err)}
 	case err != nil:
 		err = &failure{m.reason(err, m.Status(err)), err}
 	case a.failed:

@@ -1,9 +1,12 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/turnledger/turnledger/events/conversation"
 )
 
 // message has the members of a chat message that its place among the others depends on. all holds every member.
@@ -30,6 +33,9 @@ func messagesOf(list []json.RawMessage) []json.RawMessage {
 			continue
 		}
 		_ = json.Unmarshal(raw, &m.all) // it is an object
+		if m.Role == "tool" {
+			m.all["content"] = withoutImages(m.all["content"])
+		}
 		if len(m.Item) > 0 {
 			if delete(m.all, "item"); len(m.Calls) == 0 && silent(m.all["content"]) {
 				continue
@@ -46,6 +52,21 @@ func messagesOf(list []json.RawMessage) []json.RawMessage {
 		raws[i] = m.json()
 	}
 	return raws
+}
+
+// withoutImages returns the content of a tool's result with texts in the place of images that stand in it, which
+// OpenAI's endpoint refuses there.
+func withoutImages(content json.RawMessage) json.RawMessage {
+	var parts []map[string]json.RawMessage
+	if !bytes.Contains(content, []byte(";base64,")) || json.Unmarshal(content, &parts) != nil {
+		return content
+	}
+	for i, p := range parts {
+		if string(p["type"]) == `"image_url"` {
+			parts[i] = map[string]json.RawMessage{"type": encode("text"), "text": encode(conversation.ImageText)}
+		}
+	}
+	return encode(parts)
 }
 
 func silent(content json.RawMessage) bool {

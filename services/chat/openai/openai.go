@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -22,7 +23,7 @@ func New(cfg endpoint.Config) chat.Model {
 		option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key), option.WithHTTPClient(endpoint.Client()),
 	)
 	return &endpoint.Model[openai.ChatCompletionChunk]{
-		Config: cfg, Form: services.OpenAI, Read: read, Status: Status,
+		Config: cfg, Form: services.OpenAI, Read: read, Status: Status, TooLong: TooLong,
 		Open: func(ctx context.Context, p chat.Prompt) endpoint.Stream[openai.ChatCompletionChunk] {
 			with := append(optionsOf(p.ModelOptions), option.WithJSONSet("messages", messagesOf(p.Messages)))
 			return client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{
@@ -39,6 +40,14 @@ func Status(err error) int {
 		return refusal.StatusCode
 	}
 	return 0
+}
+
+// TooLong reports whether an endpoint refused a prompt for its length: by OpenAI's code, by llama.cpp's type, or in the
+// words of vLLM and others, which have no code for it.
+func TooLong(err error) bool {
+	refusal, ok := errors.AsType[*openai.Error](err)
+	return ok && (refusal.Code == "context_length_exceeded" || refusal.Type == "exceed_context_size_error" ||
+		strings.Contains(refusal.Message, "maximum context length"))
 }
 
 // read reads the first choice, since requests ask for only one.

@@ -25,6 +25,7 @@ func New(cfg endpoint.Config) chat.Model {
 	)
 	return &endpoint.Model[responses.ResponseStreamEventUnion]{
 		Config: cfg, Form: services.OpenAI, Read: read, Status: chatopenai.Status,
+		TooLong: chatopenai.TooLong,
 		Open: func(ctx context.Context, p chat.Prompt) endpoint.Stream[responses.ResponseStreamEventUnion] {
 			var with []option.RequestOption
 			for name, value := range requestOf(p) {

@@ -74,12 +74,19 @@ type block struct {
 	Name      string          `json:"name"`
 	Input     json.RawMessage `json:"input"`
 	ToolUseID string          `json:"tool_use_id"`
-	Content   string          `json:"content"`
+	Content   json.RawMessage `json:"content"`
 	IsError   bool            `json:"is_error"`
 	Source    struct {
-		Type, URL string
+		Type, URL, Data string
+		MediaType       string `json:"media_type"`
 	} `json:"source"`
+	Thinking  *string `json:"thinking"`
+	Signature string  `json:"signature"`
+	Data      string  `json:"data"`
 }
+
+// mediaType matches those of images that the API takes.
+var mediaType = regexp.MustCompile(`^image/(jpeg|png|gif|webp)$`)
 
 var toolID = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
@@ -149,8 +156,14 @@ func (b block) check(role string, add func(string, ...any)) {
 			add("a blank text")
 		}
 	case "image":
-		if role != "user" || b.Source.Type != "url" || !strings.HasPrefix(b.Source.URL, "https://") {
-			add("an image of an assistant, or without a reference by https")
+		data := b.Source.Type == "base64" && mediaType.MatchString(b.Source.MediaType) && b.Source.Data != ""
+		if role != "user" || !data && (b.Source.Type != "url" || !strings.HasPrefix(b.Source.URL, "https://")) {
+			add("an image of an assistant, or without data or a reference by https")
+		}
+	case "thinking", "redacted_thinking":
+		whole := b.Type == "thinking" && b.Thinking != nil && b.Signature != "" || b.Type != "thinking" && b.Data != ""
+		if role != "assistant" || !whole {
+			add("a thought of a user, or without its signature or data")
 		}
 	case "tool_use":
 		var object map[string]json.RawMessage
@@ -162,7 +175,15 @@ func (b block) check(role string, add func(string, ...any)) {
 		if role != "user" {
 			add("a tool_result of an assistant")
 		}
-		if b.IsError && strings.TrimSpace(b.Content) == "" {
+		var words string
+		var parts []block
+		if b.Content != nil && json.Unmarshal(b.Content, &words) != nil && json.Unmarshal(b.Content, &parts) != nil {
+			add("a tool_result of an odd content")
+		}
+		for _, p := range parts {
+			p.check(role, add)
+		}
+		if b.IsError && strings.TrimSpace(words) == "" && len(parts) == 0 {
 			add("a failure without a word")
 		}
 	default:
