@@ -3,6 +3,7 @@ package events
 import (
 	"cmp"
 	"encoding/json"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -12,7 +13,8 @@ import (
 // that it replaced become tombstones. Either half may be empty. The answer of a turn that is pending is empty.
 //
 // Tombstones holds every version, oldest first, and Session the session's mark, as in TurnRedacted; the last tombstone
-// is the turn's own. Parts says for each position in that tombstone's Extended what it was.
+// is the turn's own. Parts says for each position in that tombstone's Extended what it was. Brought holds the settings
+// of the turn's earlier events that are to stay, oldest first; no view shows them.
 type TurnPruned struct {
 	TurnID    uuid.UUID `json:"turn_id"`
 	SessionID string    `json:"session_id"`
@@ -22,6 +24,7 @@ type TurnPruned struct {
 	Tombstones []Tombstone  `json:"tombstones"`
 	Session    *SessionMark `json:"session"`
 	Parts      []Part       `json:"parts,omitempty"`
+	Brought    []Brought    `json:"brought,omitempty"`
 	Reason     string       `json:"reason,omitempty"`
 	RedactedBy string       `json:"redacted_by,omitempty"`
 }
@@ -32,6 +35,13 @@ type Part struct {
 	ID       string `json:"id"`
 	Half     Half   `json:"half,omitempty"`
 	Messages int    `json:"messages,omitempty"`
+}
+
+// Brought are the settings of an event that a prune has taken from the log: its sequence and its time.
+type Brought struct {
+	Seq      uint64          `json:"seq"`
+	Time     time.Time       `json:"time"`
+	Settings json.RawMessage `json:"settings"`
 }
 
 // Type implements Fact.
@@ -85,6 +95,11 @@ func (f *TurnPruned) problem() Problem {
 	}
 	if said && own.Final == nil || len(f.Parts) != len(own.Extended) {
 		return ProblemPrune
+	}
+	for _, b := range f.Brought {
+		if b.Seq == 0 || badObject(b.Settings) != "" {
+			return ProblemPrune
+		}
 	}
 	return f.problemOfParts(own.Final == nil)
 }

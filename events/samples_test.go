@@ -65,8 +65,9 @@ func fullFacts() []events.Fact {
 				Messages: json.RawMessage(`[{"role":"tool","tool_call_id":"1","content":"particle"}]`)}},
 		&events.TurnPruned{TurnID: c1, SessionID: "s1", PruneID: "p1", Question: question, Answer: answer,
 			Tombstones: pruned(), Session: &events.SessionMark{CreatedAt: recordedAt, LastActiveAt: recordedAt},
-			Parts:  []events.Part{{ID: "e1#0", Half: events.HalfAnswer, Messages: 1}, {ID: "p0"}},
-			Reason: "asked to", RedactedBy: "ops"},
+			Parts:   []events.Part{{ID: "e1#0", Half: events.HalfAnswer, Messages: 1}, {ID: "p0"}},
+			Brought: []events.Brought{{Seq: 4, Time: recordedAt, Settings: json.RawMessage(`{"n":1}`)}},
+			Reason:  "asked to", RedactedBy: "ops"},
 	}
 }
 

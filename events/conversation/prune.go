@@ -21,13 +21,31 @@ type Prune struct {
 	// Keep is called for each message of the turn, in order, and returns the message as it is to stay, or nil if it is
 	// to go. It may be called again, on a newer state of the turn.
 	Keep func(Message) json.RawMessage
+	// Forget are the sequences of events whose settings are to go, too. Brought are those of the turn (SettingsOf).
+	Forget  []uint64
+	Brought []events.Brought
+}
+
+// SettingsOf returns the settings that events brought, also those that a prune among them has left.
+func SettingsOf(brought []events.Recorded) (list []events.Brought) {
+	for _, e := range brought {
+		if f, pruned := e.Fact.(*events.TurnPruned); pruned {
+			list = append(list, f.Brought...)
+		}
+		if raw := events.TextsOf(e.Fact).Settings; len(raw) > 0 {
+			list = append(list, events.Brought{Seq: e.Position.Seq, Time: e.Time, Settings: raw})
+		}
+	}
+	return list
 }
 
 // Message is a message of a turn, and where it stands in the log: it is the one of an index among those that the event
 // of a sequence brought to the half. A half that has a text and no messages has one message of that text.
 type Message struct {
-	Half  events.Half
-	Seq   uint64
+	Half events.Half
+	Seq  uint64
+	// First is the sequence of the event that brought it first: before the prune that is at Seq, if that is one.
+	First uint64
 	Index int
 	Raw   json.RawMessage
 	// Begun is the sequence of the first event of the half, and Number counts its messages from 0.
@@ -83,7 +101,7 @@ func (c *collected) take(e events.Recorded) {
 		}
 		for i, raw := range listOf(x.Messages) {
 			seq := e.Position.Seq
-			*to = append(*to, Message{Half: x.Half, Seq: seq, Index: i, Raw: raw, part: c.partAt(seq)})
+			*to = append(*to, Message{Half: x.Half, Seq: seq, First: seq, Index: i, Raw: raw, part: c.partAt(seq)})
 		}
 	}
 }
@@ -95,19 +113,25 @@ func (c *collected) whole(e events.Recorded, of events.Half, h half, messages js
 		raw = []json.RawMessage{h.first()}
 	}
 	for i, m := range raw {
-		list = append(list, Message{Half: of, Seq: e.Position.Seq, Index: i, Raw: m})
+		list = append(list, Message{Half: of, Seq: e.Position.Seq, First: e.Position.Seq, Index: i, Raw: m})
 	}
 	f, pruned := e.Fact.(*events.TurnPruned)
 	if !pruned {
 		return list
 	}
-	end := len(list)
+	for i := range list {
+		list[i].First = c.turn.Started
+		if of == events.HalfAnswer {
+			list[i].First = c.turn.Final
+		}
+	}
+	extensions, end := c.turn.Extensions(), len(list)
 	for i, p := range slices.Backward(f.Parts) {
 		if p.Half != of {
 			continue
 		}
 		for k := max(0, end-p.Messages); k < end; k++ {
-			list[k].part = i + 1
+			list[k].part, list[k].First = i+1, extensions[i].Seq
 		}
 		end -= p.Messages
 	}
@@ -180,6 +204,11 @@ func (s *State) DecidePrune(c Prune, old *Turn, messages []Message) Decision {
 		TurnID: c.TurnID, SessionID: c.SessionID, PruneID: c.PruneID, Question: *old.Question,
 		Tombstones: s.Tombstones(s.Chain(t), c.Partition), Session: s.sessionMark(c.Partition),
 		Parts: partsLeft(t, left), Reason: c.Reason, RedactedBy: c.RedactedBy,
+	}
+	for _, b := range c.Brought {
+		if !slices.Contains(c.Forget, b.Seq) {
+			f.Brought = append(f.Brought, b)
+		}
 	}
 	f.Metadata, f.TranslateChat = old.Metadata(), t.TranslateChat
 	if changed[events.HalfQuestion] {

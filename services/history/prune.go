@@ -34,10 +34,12 @@ func (s *Service) PruneTurn(ctx context.Context, c conversation.Prune) (services
 func (s *Service) pruneOnce(ctx context.Context, c conversation.Prune) (services.Turn, error) {
 	w := s.writing(c.SessionID)
 	c.Partition = w.partition
-	old, messages, err := w.prunable(ctx, c)
+	old, brought, err := w.prunable(ctx, c)
 	if err != nil {
 		return services.Turn{}, s.inherited(ctx, c.SessionID, c.TurnID, err)
 	}
+	messages := conversation.Messages(old, brought)
+	c.Brought = conversation.SettingsOf(brought)
 	return w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
 		if d, answered := st.PruneRefused(c); answered {
 			return d
@@ -49,10 +51,11 @@ func (s *Service) pruneOnce(ctx context.Context, c conversation.Prune) (services
 	})
 }
 
-// prunable returns the turn to prune with its texts and its messages, or nil if the log has the answer already.
+// prunable returns the turn to prune with its texts and the events that brought them, or nil if the log has the answer
+// already.
 func (w *writing) prunable(
 	ctx context.Context, c conversation.Prune,
-) (*conversation.Turn, []conversation.Message, error) {
+) (*conversation.Turn, []events.Recorded, error) {
 	d, answered, err := w.undecided(ctx, c.TurnID, func(st *conversation.State) (conversation.Decision, bool) {
 		return st.PruneRefused(c)
 	})
@@ -76,5 +79,5 @@ func (w *writing) prunable(
 		brought, facts = append(brought, e), append(facts, e.Fact)
 	}
 	w.cfg.Rules.Fill(d.Turn, facts...)
-	return d.Turn, conversation.Messages(d.Turn, brought), nil
+	return d.Turn, brought, nil
 }
