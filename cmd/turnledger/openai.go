@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/google/uuid"
+
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
@@ -34,8 +36,8 @@ func (a *app) mountOpenAI(
 ) {
 	c := openai.Config{
 		SessionWrites: native.SessionWrites, Turns: native.Turns, Erasures: native.Erasures, Sessions: native.Sessions,
-		Lists: native.Lists, SessionAt: a.sessionAt, Key: a.itemKey, Strict: a.cfg.OpenAIStrict,
-		MaxBody: int64(a.cfg.OpenAIBody), Source: a.sourceOf, Rules: native.Rules,
+		Lists: native.Lists, SessionAt: a.sessionAt, NotePruned: a.notePruned, Key: a.itemKey,
+		Strict: a.cfg.OpenAIStrict, MaxBody: int64(a.cfg.OpenAIBody), Source: a.sourceOf, Rules: native.Rules,
 	}
 	if a.roles.has(roleAPI) {
 		c.Messages, c.Sessions = a.history, reader
@@ -49,7 +51,7 @@ func (a *app) mountOpenAI(
 		c.Responses = respond.New(respond.Config{
 			Turns: a.history, Log: a.store.Log, Sessions: reader, Contexts: builder,
 			Answers: a.chatting, Model: a.model,
-			Count: a.tokens, IDs: items.Minter{Key: a.itemKey},
+			Count: a.tokens, Context: a.cfg.ModelContext, IDs: items.Minter{Key: a.itemKey}, SessionOf: a.prunedIn,
 		})
 		c.HostedTools = respond.HostedTools(a.cfg.ModelAPI == models.Responses && a.cfg.ModelURL != "")
 	}
@@ -63,6 +65,17 @@ func (a *app) sessionAt(ctx context.Context, at events.Position) (string, error)
 	}
 	e, _, err := a.store.Log.At(ctx, at)
 	return e.SessionID, err
+}
+
+// notePruned notes the session of a turn that is to be pruned, and prunedIn returns it, or "" if none was noted. The
+// ids of responses name the turn, and their events leave the log.
+func (a *app) notePruned(ctx context.Context, turn uuid.UUID, sessionID string) error {
+	return a.notes.Put(ctx, "pruned."+turn.String(), sessionID)
+}
+
+func (a *app) prunedIn(ctx context.Context, turn uuid.UUID) (sessionID string, err error) {
+	_, err = a.notes.Read(ctx, "pruned."+turn.String(), &sessionID)
+	return sessionID, err
 }
 
 // sourceOf returns a hash of the address that a request came from, for the security audit.

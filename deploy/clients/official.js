@@ -69,8 +69,10 @@ function plain(schema) {
     if (name === "discriminator" || name === "$recursiveRef" || name === "$recursiveAnchor") continue;
     out[name === "oneOf" ? "anyOf" : name] = plain(value);
   }
-  // OpenAI's own server has null in these places, which the document does not say: a response without a user, and the
-  // first and last item of an empty list.
+  // OpenAI's own server has null in these places, which the document does not say: a response without a user or, while
+  // it has no answer, without a usage, and the first and last item of an empty list.
+  const usage = out.properties?.usage;
+  if (usage?.$ref?.endsWith("/ResponseUsage")) out.properties.usage = { anyOf: [usage, { type: "null" }] };
   for (const name of ["user", "first_id", "last_id"]) {
     const member = out.properties?.[name];
     if (member?.type === "string") member.type = ["string", "null"];

@@ -18,6 +18,7 @@ type prompts struct {
 	ModelKey     string        `name:"model-key" help:"Key of the endpoint." env:"TURNLEDGER_MODEL_KEY" show:"given"`
 	ModelAPI     string        `name:"model-api" help:"What the endpoint speaks: chat (OpenAI's chat completions, also openai), anthropic, or responses (OpenAI's Responses API); auto is chat or anthropic, by the address." default:"auto" env:"TURNLEDGER_MODEL_API"`
 	ModelSilence time.Duration `name:"model-silence" help:"How long the model may say nothing before its answer is given up; models that think, or are loaded first, need longer." default:"30s" env:"TURNLEDGER_MODEL_SILENCE"`
+	ModelContext int           `name:"model-context" help:"Tokens that the model takes, with those of its answer: OpenAI's routes cut or refuse what is longer; 0: they leave that to the endpoint." default:"0" env:"TURNLEDGER_MODEL_CONTEXT"`
 	OnPending    string        `name:"on-pending" help:"What chat does with a message while another is being answered: reject, enqueue or interrupt." default:"enqueue" env:"TURNLEDGER_ON_PENDING"`
 
 	RewriterURL     string        `name:"rewriter-url" help:"OpenAI-compatible endpoint of the query rewriter; unset: rewrite falls back to the message." env:"TURNLEDGER_REWRITER_URL" show:"url"`
@@ -63,6 +64,7 @@ func (c prompts) validate(no *complaints) {
 	no.unless(slices.Contains([]string{"auto", "chat", "openai", "anthropic", "responses"}, c.ModelAPI),
 		"MODEL_API", "must be auto, chat, anthropic or responses")
 	no.unless(slices.Contains([]string{"v5", "v4"}, c.MemoryAPI), "MEMORY_API", "must be v5 or v4")
+	no.when(c.ModelContext < 0, "MODEL_CONTEXT", "must not be negative")
 	no.unless(within(c.ModelSilence, 1, 2*time.Minute),
 		"MODEL_SILENCE", "must be above 0 and at most 2m, the time of an answer")
 	no.unless(within(c.MemoryBudget, 1, 10*time.Second), "MEMORY_BUDGET", "must be above 0 and at most 10s")

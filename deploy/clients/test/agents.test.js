@@ -52,14 +52,21 @@ for (const stream of [false, true]) {
     await ran("How is the weather?", { session, stream });
     const id = await session.getSessionId();
     assert.deepEqual((await listed(id)).map((item) => item.type), kinds);
-    await ran("And tomorrow?", { session, stream });
+    const { lastResponseId } = await ran("And tomorrow?", { session, stream });
+    const given = async () => {
+      const page = await client.responses.inputItems.list(lastResponseId, { order: "asc", limit: 100 });
+      return page.data.map((item) => item.id);
+    };
     const all = await listed(id);
     const users = all.filter((item) => item.role === "user").map((item) => item.content[0].text);
     assert.deepEqual(users, ["How is the weather?", "And tomorrow?"]);
+    const first = all.slice(0, kinds.length).map((item) => item.id);
+    assert.deepEqual((await given()).slice(0, kinds.length), first, "what was sent again is shared");
     await session.popItem();
     assert.deepEqual(await listed(id), all.slice(0, -1));
     await session.clearSession();
     await assert.rejects(client.conversations.retrieve(id), OpenAI.NotFoundError);
+    assert.ok(!(await given()).some((item) => first.includes(item)), "and deleted with the conversation");
   });
 
   test(`a run in a conversation, ${way}`, async () => {

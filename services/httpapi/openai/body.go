@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -88,8 +89,22 @@ const (
 
 // callOf returns the identity of a call, by which its repetition is known.
 func (s *surface) callOf(ctx context.Context, r *http.Request, body []byte) services.Call {
+	return s.callFrom(ctx, r, body, "")
+}
+
+// beginningOf is callOf for a call that begins a session. Many users may share a key, and begin with the same words, so
+// such a call repeats only what came from the same address.
+func (s *surface) beginningOf(ctx context.Context, r *http.Request, body []byte) services.Call {
+	host, _, _ := net.SplitHostPort(wire.CallOf(ctx).Remote) // an address of another form tells nobody apart
+	return s.callFrom(ctx, r, body, host)
+}
+
+func (s *surface) callFrom(ctx context.Context, r *http.Request, body []byte, host string) services.Call {
 	where := caller(ctx) + "\x00" + r.Method + "\x00" + r.URL.EscapedPath()
 	c := services.Call{Body: s.digest("body", where, string(body))}
+	if host != "" {
+		c.Body = s.digest("beginning", where, host, string(body))
+	}
 	if key := r.Header.Get(keyHeader); key != "" {
 		c.Key = s.digest("key", where, key)
 	}

@@ -38,7 +38,7 @@ func (s *surface) createConversation(ctx context.Context, r *http.Request, _ htt
 	if err != nil {
 		return nil, err
 	}
-	call := s.callOf(ctx, r, raw)
+	call := s.beginningOf(ctx, r, raw)
 	id := s.newConversationID(call)
 	given, err := s.given(ctx, body, "")
 	if err != nil {

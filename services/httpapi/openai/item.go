@@ -251,7 +251,7 @@ func noItem() error {
 func (s *surface) deleteItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
 	id, gone := r.PathValue("conversation_id"), r.PathValue("item_id")
 	err := s.find(ctx, id, gone, func(_ items.Item, t *conversation.Turn, session string, partition int) error {
-		_, err := s.cfg.Turns.PruneTurn(ctx, conversation.Prune{
+		err := s.prune(ctx, session, conversation.Prune{
 			SessionID: id, TurnID: t.ID, Keep: func(m conversation.Message) json.RawMessage {
 				return s.kept(session, partition, m, gone)
 			},
@@ -265,6 +265,16 @@ func (s *surface) deleteItem(ctx context.Context, r *http.Request, _ http.Header
 		return nil, err
 	}
 	return s.conversation(ctx, id)
+}
+
+// prune takes messages out of a turn of a session. Its responses are found by the id of the turn from then on, since
+// their events leave the log.
+func (s *surface) prune(ctx context.Context, session string, c conversation.Prune) error {
+	if err := s.cfg.NotePruned(ctx, c.TurnID, session); err != nil {
+		return err
+	}
+	_, err := s.cfg.Turns.PruneTurn(ctx, c)
+	return err
 }
 
 // kept returns a message of a turn without an item, as it is to stay.

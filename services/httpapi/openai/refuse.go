@@ -133,6 +133,9 @@ func errorOf(err error) *apiError {
 	if own, ok := errors.AsType[*apiError](err); ok {
 		return own
 	}
+	if errors.Is(err, services.ErrPromptTooLong) { // by our count, or by the endpoint's
+		err = respond.ErrTooLong
+	}
 	if refused, ok := errors.AsType[*respond.Refusal](err); ok {
 		return refusal(refused.Status, refused.Param, refused.Code, refused.Message)
 	}

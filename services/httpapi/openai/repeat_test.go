@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/conversations"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
@@ -20,6 +22,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/chat"
 )
 
 // retry is the header that OpenAI's clients send.
@@ -109,6 +112,57 @@ func TestRepeatedConversations(t *testing.T) {
 	for _, p := range []*stack{s, other, later, startOn(t, log)} {
 		require.NotEqual(t, second, p.must("POST", "/v1/conversations", body, retry, "1")["id"], "somebody uses it")
 	}
+}
+
+// from is a client whose requests come from an address of this host.
+func from(t *testing.T, host string) *http.Client {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+	transport := &http.Transport{DialContext: dialer.DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// Users who share a key are not given each other's conversations or responses, if they come from different machines. In
+// a conversation a call is repeated from anywhere.
+func TestARetryFromAnotherAddressBeginsAnew(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	clients := []sdk.Client{
+		s.client(option.WithHTTPClient(from(t, "127.0.0.1"))), s.client(option.WithHTTPClient(from(t, "127.0.0.2"))),
+	}
+	again := option.WithHeader(retry, "1")
+	made, err := clients[0].Conversations.New(t.Context(), conversations.ConversationNewParams{})
+	require.NoError(t, err)
+	other, err := clients[1].Conversations.New(t.Context(), conversations.ConversationNewParams{}, again)
+	require.NoError(t, err)
+	require.NotEqual(t, made.ID, other.ID)
+	same, err := clients[0].Conversations.New(t.Context(), conversations.ConversationNewParams{}, again)
+	require.NoError(t, err)
+	require.Equal(t, made.ID, same.ID)
+
+	p := responses.ResponseNewParams{Input: asks("hi"), Model: "m"}
+	first, err := clients[0].Responses.New(t.Context(), p)
+	require.NoError(t, err)
+	foreign, err := clients[1].Responses.New(t.Context(), p, again)
+	require.NoError(t, err)
+	require.NotEqual(t, first.ID, foreign.ID)
+	own, err := clients[0].Responses.New(t.Context(), p, again)
+	require.NoError(t, err)
+	require.Equal(t, first.ID, own.ID)
+
+	item := newItems(said("user", "once"))
+	_, err = clients[0].Conversations.Items.New(t.Context(), made.ID, item)
+	require.NoError(t, err)
+	_, err = clients[1].Conversations.Items.New(t.Context(), made.ID, item, again)
+	require.NoError(t, err)
+	p.Conversation.OfString = sdk.String(made.ID)
+	first, err = clients[0].Responses.New(t.Context(), p)
+	require.NoError(t, err)
+	own, err = clients[1].Responses.New(t.Context(), p, again)
+	require.NoError(t, err)
+	require.Equal(t, first.ID, own.ID)
+	require.Len(t, s.list(made.ID, 10), 3)
 }
 
 // lostRace is a writer that always loses to another process.

@@ -72,6 +72,9 @@ func (s *surface) asked(ctx context.Context, r *http.Request) (respond.Ask, erro
 		return respond.Ask{}, err
 	}
 	call := s.callOf(ctx, r, raw)
+	if request.Conversation == "" && request.Previous == "" {
+		call = s.beginningOf(ctx, r, raw)
+	}
 	a := respond.Ask{
 		Request: request, Caller: s.who(ctx), Call: call, RequestID: requestID(call), OnPending: services.Enqueue,
 	}
@@ -133,9 +136,10 @@ func (s *surface) deleteResponse(ctx context.Context, r *http.Request, _ http.He
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.cfg.Turns.PruneTurn(ctx, conversation.Prune{
-		SessionID: at.SessionID, TurnID: at.TurnID, Keep: func(m conversation.Message) json.RawMessage {
-			if m.Seq == at.Input || m.Seq == at.Answer {
+	err = s.prune(ctx, at.SessionID, conversation.Prune{
+		SessionID: at.SessionID, TurnID: at.TurnID, Forget: []uint64{at.Input, at.Answer},
+		Keep: func(m conversation.Message) json.RawMessage {
+			if m.First == at.Input || m.First == at.Answer {
 				return nil
 			}
 			return s.kept(at.SessionID, at.Partition, m, "")

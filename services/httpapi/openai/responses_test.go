@@ -32,9 +32,13 @@ func (alone) Claimed(context.Context, uuid.UUID) (uint64, error)     { return 0,
 func (alone) Claim(context.Context, uuid.UUID, uint64) (bool, error) { return true, nil }
 
 // answeredBy has a model answer.
-func answeredBy(model chat.Model) setting {
+func answeredBy(model chat.Model) setting { return answeredWithin(0, model) }
+
+// answeredWithin has a model answer that takes so many tokens; 0 if that is not known.
+func answeredWithin(tokens int, model chat.Model) setting {
 	return func(s *stack) {
 		s.cfg.Responses = respond.New(respond.Config{
+			Context: tokens, SessionOf: s.prunedIn,
 			Turns: s.services.History, Log: s.log, Sessions: s.services.Reader, Contexts: s.services.Contexts,
 			Model: model, IDs: items.Minter{Key: s.cfg.Key}, Count: contextbuilder.Estimate{}.Count,
 			Answers: chat.New(chat.Config{

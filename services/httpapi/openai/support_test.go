@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/conversations"
 	"github.com/openai/openai-go/v3/option"
@@ -53,6 +54,8 @@ type stack struct {
 	api      http.Handler
 	url      string
 	logs     *buffer
+	// prunedIn returns the session of a turn that was pruned.
+	prunedIn func(ctx context.Context, turn uuid.UUID) (string, error)
 }
 
 // buffer is what was logged. Safe for concurrent use.
@@ -104,6 +107,15 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 			e, _, err := log.At(ctx, at)
 			return e.SessionID, err
 		},
+	}
+	notes, err := log.Notes(t.Context())
+	require.NoError(t, err)
+	s.cfg.NotePruned = func(ctx context.Context, turn uuid.UUID, session string) error {
+		return notes.Put(ctx, "pruned."+turn.String(), session)
+	}
+	s.prunedIn = func(ctx context.Context, turn uuid.UUID) (session string, err error) {
+		_, err = notes.Read(ctx, "pruned."+turn.String(), &session)
+		return session, err
 	}
 	s.cfg.LinkReader, s.cfg.RefusalTime = s.services.Reader, time.Millisecond
 	for _, set := range settings {

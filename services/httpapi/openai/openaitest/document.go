@@ -66,6 +66,7 @@ func compile(path string) (schemas, error) {
 	}
 	emptyLists(doc)
 	noUser(doc)
+	noUsage(doc)
 	older(doc)
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
@@ -161,6 +162,17 @@ func noUser(doc any) {
 	properties, _ := member(doc, "components", "schemas", "ModelResponseProperties", "properties").(map[string]any)
 	if properties != nil {
 		properties["user"] = map[string]any{"type": []any{"string", "null"}}
+	}
+}
+
+// noUsage lets responses without an answer have no usage: OpenAI's own have null there.
+func noUsage(doc any) {
+	parts, _ := member(doc, "components", "schemas", "Response", "allOf").([]any)
+	for _, part := range parts {
+		properties, _ := member(part, "properties").(map[string]any)
+		if usage, has := properties["usage"]; has {
+			properties["usage"] = map[string]any{"anyOf": []any{usage, map[string]any{"type": "null"}}}
+		}
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -77,7 +79,15 @@ func messagesOf(input []items.Item) (out []conversation.AddedMessage) {
 func (s *Service) begin(
 	ctx context.Context, a Ask, add conversation.AddMessages,
 ) (services.AddedMessages, error) {
+	if done, err := s.replay(ctx, a, add); !errors.Is(err, errNotReplayed) {
+		return done, err
+	}
 	add.SessionID, add.Messages = items.NewConversationID(), messagesOf(a.Input)
+	req := s.contextRequest(a)
+	req.SessionID = add.SessionID
+	if err := s.fits(ctx, a, req, a.Input); err != nil {
+		return services.AddedMessages{}, err
+	}
 	return s.cfg.Turns.BeginSession(ctx, services.NewSession{
 		AddMessages: add, IdentityID: a.Identity, SourceHash: a.SourceHash, Kind: events.KindResponse,
 	}, a.Call)
@@ -101,7 +111,12 @@ func (s *Service) inConversation(
 	if a.OnPending == services.Reject && s.busy(reading.State) {
 		return services.AddedMessages{}, ErrLocked
 	}
-	add.Messages = messagesOf(s.fresh(a.Input, reading))
+	input, req := s.fresh(a.Input, reading), s.contextRequest(a)
+	req.SessionID = a.Conversation
+	if err := s.fits(ctx, a, req, input); err != nil {
+		return services.AddedMessages{}, err
+	}
+	add.Messages = messagesOf(input)
 	done, err := s.cfg.Turns.AddMessages(ctx, add, a.Call)
 	return done, missing(err)
 }
@@ -172,8 +187,7 @@ func withoutRepeated(input, last []items.Item) []items.Item {
 	return input[n:]
 }
 
-// behind records the input behind a response: in the response's session if that was made by responses alone and goes on
-// with it, else in a branch.
+// behind records the input behind a response.
 func (s *Service) behind(
 	ctx context.Context, a Ask, add conversation.AddMessages,
 ) (services.AddedMessages, error) {
@@ -186,30 +200,75 @@ func (s *Service) behind(
 		return services.AddedMessages{}, refuse("invalid_value", "previous_response_id",
 			"The response in 'previous_response_id' has no answer yet: wait for it, or send its request again.")
 	}
-	add.SessionID, add.Messages, add.After = st.session, messagesOf(s.fresh(a.Input, reading)), end.Seq
-	if done, err := s.repeated(ctx, st.session, a); !errors.Is(err, services.ErrNotRepeated) {
+	return s.goOn(ctx, a, add, &history{
+		session: st.session, kind: reading.State.Description().Kind, turn: t.ID, end: lastOf(t, end),
+		rest: s.fresh(a.Input, reading),
+	})
+}
+
+// lastOf returns the position up to which a turn is part of the history of the response that ends at a position: also a
+// prune that came later, if nothing else did.
+func lastOf(t *conversation.Turn, end events.Position) events.Position {
+	for _, x := range t.Extensions() {
+		if x.Half != "" && x.Seq > end.Seq {
+			return end
+		}
+	}
+	if t.Final <= end.Seq {
+		end.Seq = max(end.Seq, t.PrunedAt())
+	}
+	return end
+}
+
+// history is where the history of an input ends: with a turn of a session, as it was at end. If the turn is inherited,
+// end is the session's.
+type history struct {
+	session   string
+	kind      events.SessionKind
+	turn      uuid.UUID
+	inherited bool
+	end       events.Position
+	// rest is the input that follows.
+	rest []items.Item
+}
+
+// goOn records the input behind its history: in the same session if that was made by responses alone and nothing came
+// since, else in a branch.
+func (s *Service) goOn(
+	ctx context.Context, a Ask, add conversation.AddMessages, h *history,
+) (services.AddedMessages, error) {
+	if done, err := s.repeated(ctx, h.session, a); !errors.Is(err, services.ErrNotRepeated) {
 		return done, err
 	}
-	if reading.State.Description().Kind == events.KindResponse {
+	req := s.contextRequest(a)
+	req.SessionID, req.AsOf = h.session, &services.AsOf{Position: &h.end}
+	if err := s.fits(ctx, a, req, h.rest); err != nil {
+		return services.AddedMessages{}, err
+	}
+	add.SessionID, add.Messages = h.session, messagesOf(h.rest)
+	if h.inherited {
+		return s.inBranch(ctx, a, add, h.turn)
+	}
+	add.After = h.end.Seq
+	if h.kind == events.KindResponse {
 		done, err := s.cfg.Turns.AddMessages(ctx, add, a.Call)
 		if !errors.Is(err, conversation.ErrWentOn) {
 			return done, err
 		}
 	}
-	return s.inBranch(ctx, a, add)
+	return s.inBranch(ctx, a, add, h.turn)
 }
 
-// inBranch records the input in a branch that begins with all up to the response. Calls that are the same make branches
-// with numbers, so that a call that comes again is found in the branch that it made.
+// inBranch records the input in a branch that begins with all up to a turn. Calls that are the same make branches with
+// numbers, so that a call that comes again is found in the branch that it made.
 func (s *Service) inBranch(
-	ctx context.Context, a Ask, add conversation.AddMessages,
+	ctx context.Context, a Ask, add conversation.AddMessages, turn uuid.UUID,
 ) (services.AddedMessages, error) {
-	at, _ := items.ParseResponseID(a.Previous)
 	parent, made := add.SessionID, ""
 	for n := 0; ; n++ {
 		request := fmt.Sprintf("call.%s%s#%d", a.Call.Key, a.Call.Body, n)
 		child, err := s.cfg.Turns.ForkSession(ctx, conversation.ForkSession{
-			SessionID: parent, RequestID: request, TurnID: at.TurnID, Through: add.After,
+			SessionID: parent, RequestID: request, TurnID: turn, Through: add.After,
 			ChildID: branchID(parent, request),
 		})
 		switch {

@@ -14,8 +14,13 @@ import (
 
 // Request is a request for a response.
 type Request struct {
-	// Input are the items in the order in which they came; a text is one message of the user.
+	// Input are the items in the order in which they came; a text is one message of the user. They have no ids; IDs
+	// holds for each item the one that it came with, or "".
 	Input []items.Item
+	IDs   []string
+	// Sent are the messages that the model gets in the place of others, by these: with images that the log does not
+	// keep.
+	Sent map[string]json.RawMessage
 	// Conversation and Previous are ids; at most one of them is set.
 	Conversation, Previous string
 	Store, Stream          bool
@@ -58,13 +63,14 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 	if events.TooDeep(body) {
 		return Request{}, refuse("invalid_value", "", "The body nests too deep.")
 	}
-	p := parser{members: m, refer: refer}
+	p := parser{members: m, refer: refer, sent: map[string]json.RawMessage{}}
 	r := Request{
 		Store: p.unless("store"), Stream: p.flag("stream"),
 		Previous: p.text("previous_response_id"), Instructions: p.instructions(),
 		Truncate: p.word("truncation", "disabled", "auto") == "auto", Include: p.includes(),
 	}
 	r.Input, r.Conversation = p.input(), p.conversation()
+	r.IDs, r.Sent = p.ids, p.sent
 	r.Options, r.Settings = p.options(hosted), m.only(repeated)
 	p.unsupported()
 	if p.err == nil && r.Conversation != "" && r.Previous != "" {
@@ -92,6 +98,9 @@ type parser struct {
 	members Settings
 	refer   Refer
 	err     error
+	// ids and sent are those of the input.
+	ids  []string
+	sent map[string]json.RawMessage
 }
 
 func (p *parser) refuse(code, param, message string) {
@@ -186,6 +195,7 @@ func (p *parser) input() (out []items.Item) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil && text != "" {
 		message, _ := items.Parse(encode(map[string]string{"role": "user", "content": text})) // it is one
+		p.ids = []string{""}
 		return []items.Item{items.Normal(message)}
 	}
 	var list []json.RawMessage
@@ -213,6 +223,7 @@ func (p *parser) item(raw json.RawMessage, param string) (items.Item, bool) {
 		p.refuse("invalid_value", param, fmt.Sprintf("'%s' %s.", param, err))
 		return nil, false
 	}
+	id := item.ID()
 	if item.Refers() {
 		if item, err = p.refer(item.ID(), param); err != nil {
 			if p.err == nil {
@@ -226,7 +237,16 @@ func (p *parser) item(raw json.RawMessage, param string) (items.Item, bool) {
 		p.refuse("invalid_value", name, fmt.Sprintf("'%s' %s.", name, wrong.Error()))
 		return nil, false
 	}
-	return items.Normal(item).WithoutID(), item.Listed()
+	if !item.Listed() {
+		return nil, false
+	}
+	item = item.WithoutID()
+	kept := items.Normal(item)
+	if sent, has := items.WithImages(item); has {
+		p.sent[string(items.Message(kept))] = sent
+	}
+	p.ids = append(p.ids, id)
+	return kept, true
 }
 
 // instructions reads what stands before the history: a text, or items whose texts are joined.

@@ -2,6 +2,7 @@ package respond
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/turnledger/turnledger/events/conversation"
@@ -34,12 +35,12 @@ var defaults = Settings{
 	"top_p": json.RawMessage(`1.0`), "truncation": json.RawMessage(`"disabled"`), "user": json.RawMessage(`null`),
 }
 
-// running returns the response while it has no answer. It has no usage then: the document knows no null in its place.
+// running returns the response while it has no answer, and so no usage.
 func (o Outline) running() Response {
 	r := Response{
 		"id": o.ID, "object": "response", "created_at": o.CreatedAt.Unix(), "completed_at": nil,
 		"status": statusRunning, "background": false, "error": nil, "incomplete_details": nil, "model": o.Model,
-		"output": []items.Item{}, "previous_response_id": nil, "store": o.Store,
+		"output": []items.Item{}, "previous_response_id": nil, "store": o.Store, "usage": nil,
 	}
 	for name, value := range defaults {
 		r[name] = value
@@ -127,11 +128,14 @@ func (o Outline) answered(e ended) Response {
 	return r
 }
 
-// failed returns the response whose model failed.
-func (o Outline) failed() Response {
+// failed returns the response whose model failed with an error.
+func (o Outline) failed(err error) Response {
 	r := o.running()
 	r["status"], r["error"] = statusFailed, map[string]string{
 		"code": "server_error", "message": "The model failed. The input is kept: send the request again.",
+	}
+	if errors.Is(err, services.ErrPromptTooLong) { // the official document has no closer code for a response
+		r["error"] = map[string]string{"code": "invalid_prompt", "message": ErrTooLong.Message}
 	}
 	return r
 }

@@ -41,8 +41,13 @@ type Config struct {
 	Model    services.Model
 	// Count counts the tokens of a text, for models that do not tell their usage.
 	Count func(text string) int
-	IDs   items.Minter
-	Now   func() time.Time
+	// Context is how many tokens the model takes, with those of its answer that a request bounds; 0 if that is not
+	// known.
+	Context int
+	IDs     items.Minter
+	// SessionOf returns the session of a turn that was pruned, as it was noted then, or "".
+	SessionOf func(ctx context.Context, turn uuid.UUID) (string, error)
+	Now       func() time.Time
 }
 
 // Service answers requests for responses. Safe for concurrent use.
@@ -52,6 +57,9 @@ type Service struct{ cfg Config }
 func New(cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.SessionOf == nil {
+		cfg.SessionOf = func(context.Context, uuid.UUID) (string, error) { return "", nil }
 	}
 	return &Service{cfg}
 }
@@ -117,7 +125,7 @@ func (s *Service) Create(ctx context.Context, a Ask) (Response, error) {
 	})
 	if err != nil {
 		if a.Stream != nil {
-			a.Stream.End(st.outline(s.cfg.Model.Name()).failed())
+			a.Stream.End(st.outline(s.cfg.Model.Name()).failed(err))
 		}
 		return nil, err
 	}
@@ -195,7 +203,7 @@ func (s *Service) stepAt(ctx context.Context, at events.Position) (st step, foun
 		return step{}, false, nil
 	}
 	if !finalizes {
-		st.extension = "answer." + uuid.NewSHA1(st.TurnID, []byte(e.ID)).String()
+		st.extension = extensionOf(st.TurnID, e.ID)
 	}
 	return st, st.asked.Request != nil, nil
 }
@@ -216,7 +224,11 @@ func (s *Service) find(
 		return st, nil, reading, none
 	}
 	st, found, err := s.stepAt(ctx, at.Position)
-	if err == nil && (!found || st.TurnID != at.TurnID) {
+	if err == nil && !found { // it may have left the log
+		st.Step = at
+		st.session, err = s.cfg.SessionOf(ctx, at.TurnID)
+	}
+	if err == nil && (st.session == "" || st.TurnID != at.TurnID) {
 		err = none
 	}
 	if err != nil {
@@ -231,12 +243,17 @@ func (s *Service) find(
 	}
 	t = reading.State.Turn(st.TurnID)
 	if reading.State.Erased != 0 || t == nil ||
-		t.Status != conversation.Pending && t.Status != conversation.Finalized ||
-		t.PrunedAt() > at.Position.Seq { // what the event says goes from the log
+		t.Status != conversation.Pending && t.Status != conversation.Finalized {
 		return st, nil, reading, none
 	}
+	if t.PrunedAt() > at.Position.Seq { // what the event says goes from the log
+		st, found, err = s.prunedStep(ctx, st, t)
+	}
+	if err == nil && !found {
+		err = none
+	}
 	st.place = t.Place
-	return st, t, reading, nil
+	return st, t, reading, err
 }
 
 // answerAt returns the position of a step's answer, if its turn has it.
@@ -260,33 +277,25 @@ func (s *Service) response(
 	at, answered := st.answerAt(t)
 	if !answered {
 		if s.cfg.Now().Sub(st.createdAt) > answerTime {
-			return st.outline(s.cfg.Model.Name()).failed(), nil
+			return st.outline(s.cfg.Model.Name()).failed(services.ErrModelFailed), nil
 		}
 		return st.outline(s.cfg.Model.Name()).running(), nil
 	}
-	e, found, err := s.cfg.Log.At(ctx, at)
+	var a recordedAnswer
+	var err error
+	if t.PrunedAt() > at.Seq {
+		a, err = s.prunedAnswer(ctx, t, at)
+	} else {
+		a, err = s.recordedAnswer(ctx, at)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if !found {
-		return nil, ErrResponseNotFound
-	}
-	out := ended{at: e.Time, finish: services.FinishStop}
-	texts := events.TextsOf(e.Fact)
-	var messages json.RawMessage
-	switch {
-	case texts.Answer != nil:
-		messages = texts.Answer.AnswerMessages
-	case texts.Extension != nil:
-		messages = texts.Extension.Messages
-	}
-	settings, _ := settingsOf(e.Fact)
+	out := ended{at: a.at}
 	said := told{Model: s.cfg.Model.Name()}
-	_ = json.Unmarshal(settings, &said) // an answer of somebody else has none
+	_ = json.Unmarshal(a.settings, &said) // an answer of somebody else has none
 	out.usage, out.finish = said.Usage, cmp.Or(said.Finish, services.FinishStop)
-	var list []json.RawMessage
-	_ = json.Unmarshal(messages, &list) // the log checked them
-	out.output = s.cfg.IDs.OfMessages(st.session, items.Address{Position: at, Answer: true}, list)
+	out.output = s.cfg.IDs.OfMessages(st.session, items.Address{Position: at, Answer: true}, a.messages)
 	for i, one := range out.output {
 		out.output[i] = one.Shown(with)
 	}
@@ -338,6 +347,10 @@ func (s *Service) InputItems(ctx context.Context, id string, who Caller) (out []
 		if state.Shown(before) && (inherited || before.Place < t.Place) {
 			out = append(out, s.cfg.IDs.OfTurn(session, partition, before)...)
 		}
+	}
+	if at, answered := st.answerAt(t); answered && t.PrunedAt() > at.Seq {
+		left, err := s.askedOf(ctx, t, at)
+		return append(out, s.cfg.IDs.OfMessages(st.session, items.Address{Position: at}, left)...), err
 	}
 	own := s.cfg.IDs.OfTurn(st.session, reading.Position.Partition, t)
 	answer, err := s.response(ctx, st, t, nil)

@@ -46,7 +46,7 @@ func (s *Service) unstored(ctx context.Context, a Ask) (Response, error) {
 	})
 	if err != nil {
 		if a.Stream != nil {
-			a.Stream.End(o.failed())
+			a.Stream.End(o.failed(err))
 		}
 		return nil, fmt.Errorf("%w: %w", services.ErrModelFailed, err)
 	}
@@ -96,10 +96,28 @@ func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, 
 	default:
 		req.SessionID = "none." + strings.ReplaceAll(uuid.NewString(), "-", "")
 	}
+	return a.after(req, input), nil
+}
+
+// after returns the request for a prompt whose history an input follows.
+func (a Ask) after(req services.ContextRequest, input []items.Item) services.ContextRequest {
 	for _, i := range input {
-		req.Append = append(req.Append, items.Message(i))
+		raw := items.Message(i)
+		if sent, has := a.Sent[string(raw)]; has {
+			raw = sent
+		}
+		req.Append = append(req.Append, raw)
 	}
-	return req, nil
+	return req
+}
+
+// fits refuses an input that is too long with its history, before anything is recorded. req asks for the history.
+func (s *Service) fits(ctx context.Context, a Ask, req services.ContextRequest, input []items.Item) error {
+	if req.MaxPrompt == 0 {
+		return nil
+	}
+	_, err := s.built(ctx, a.after(req, input))
+	return err
 }
 
 // InputTokens counts the tokens of a request's prompt.
@@ -109,6 +127,7 @@ func (s *Service) InputTokens(ctx context.Context, a Ask) (int64, error) {
 		return 0, err
 	}
 	var tokens int64
+	req.MaxPrompt = 0
 	_, err = s.prompt(ctx, req, a, &tokens)
 	return tokens, err
 }

@@ -3,6 +3,8 @@ package respond
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -60,32 +62,53 @@ func (w *work) Answered(t *conversation.Turn) bool {
 // Prompt implements services.Work.
 func (w *work) Prompt(ctx context.Context, turn uuid.UUID, known uint64) (services.Prompt, error) {
 	req := w.contextRequest(w.ask)
-	req.SessionID, req.TurnID, req.KnownSeq = w.step.session, turn, known
+	req.SessionID, req.TurnID, req.KnownSeq, req.Sent = w.step.session, turn, known, w.ask.Sent
 	return w.prompt(ctx, req, w.ask, &w.input)
 }
 
 // contextRequest returns the request for a prompt: everything, unless the request asks for less.
 func (s *Service) contextRequest(a Ask) services.ContextRequest {
 	off := time.Duration(0)
-	return services.ContextRequest{
+	req := services.ContextRequest{
 		SystemPrompt: a.Instructions, MaxMessages: math.MaxInt, IdleTimeout: &off, IncludePending: true, Through: true,
-		Format: s.cfg.Model.Format(),
+		Format: s.cfg.Model.Format(), Truncate: a.Truncate,
 	}
+	if s.cfg.Context > 0 {
+		answer := min(a.Options.MaxTokens, int64(s.cfg.Context))
+		req.MaxPrompt = max(1, s.cfg.Context-int(answer)-s.toolTokens(a)) // 0 would be no bound
+	}
+	return req
+}
+
+// toolTokens counts the tokens of the tools that a request offers.
+func (s *Service) toolTokens(a Ask) (n int) {
+	for _, t := range a.Options.Tools {
+		n += s.cfg.Count(string(t.Raw))
+	}
+	return n
+}
+
+// built builds a prompt. It fails with ErrTooLong.
+func (s *Service) built(ctx context.Context, req services.ContextRequest) (services.Context, error) {
+	c, err := s.cfg.Contexts.Build(ctx, req)
+	if errors.Is(err, services.ErrPromptTooLong) {
+		err = fmt.Errorf("%w: %w", ErrTooLong, err)
+	}
+	return c, err
 }
 
 // prompt builds a prompt, and counts its tokens.
 func (s *Service) prompt(
 	ctx context.Context, req services.ContextRequest, a Ask, tokens *int64,
 ) (services.Prompt, error) {
-	built, err := s.cfg.Contexts.Build(ctx, req)
+	built, err := s.built(ctx, req)
 	if err != nil {
 		return services.Prompt{}, err
 	}
 	p := services.Prompt{System: built.System, ModelOptions: a.Options}
-	*tokens = int64(s.cfg.Count(built.System))
+	*tokens = int64(built.Tokens + s.toolTokens(a))
 	for _, m := range built.Messages {
-		raw := m.JSON()
-		p.Messages, *tokens = append(p.Messages, raw), *tokens+int64(s.cfg.Count(string(raw)))
+		p.Messages = append(p.Messages, m.JSON())
 	}
 	return p, nil
 }

@@ -1,0 +1,161 @@
+package openai_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/anthropic"
+	"github.com/turnledger/turnledger/services/chat/endpoint"
+	"github.com/turnledger/turnledger/services/chat/modeltest"
+	chatopenai "github.com/turnledger/turnledger/services/chat/openai"
+	chatresponses "github.com/turnledger/turnledger/services/chat/responses"
+)
+
+// picture is an image with its data in its address.
+var picture = "data:image/png;base64," + base64.StdEncoding.EncodeToString(
+	[]byte("\x89PNG\r\n\x1a\n"+strings.Repeat("the pixels of a picture", 200)))
+
+// vendors are the forms in which a model is asked.
+var vendors = map[string]func(endpoint.Config) chat.Model{
+	"chat": chatopenai.New, "anthropic": anthropic.New, "responses": chatresponses.New,
+}
+
+// behind returns an endpoint that a test scripts, and a stack whose model speaks a vendor's form.
+func behind(t *testing.T, vendor string, script func(prompt []string) modeltest.Answer) (*modeltest.Server, *stack) {
+	t.Helper()
+	server := modeltest.New(t, script)
+	return server, start(t, answeredBy(vendors[vendor](endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m"})))
+}
+
+// messagesIn returns the messages, or the items, of a request to a model.
+func messagesIn(t *testing.T, body json.RawMessage) []any {
+	t.Helper()
+	var sent map[string]any
+	require.NoError(t, json.Unmarshal(body, &sent))
+	list, _ := sent["messages"].([]any)
+	input, _ := sent["input"].([]any)
+	return append(list, input...)
+}
+
+// imageParts are the picture in the forms of the vendors.
+var imageParts = map[string]any{
+	"chat": map[string]any{"type": "image_url", "image_url": map[string]any{"url": picture, "detail": "low"}},
+	"anthropic": map[string]any{"type": "image", "source": map[string]any{
+		"type": "base64", "media_type": "image/png", "data": strings.TrimPrefix(picture, "data:image/png;base64,")}},
+	"responses": map[string]any{"type": "input_image", "image_url": picture, "detail": "low"},
+}
+
+// The model sees the images of the request that it answers; afterwards a text stands in their place.
+func TestImagesReachTheModel(t *testing.T) {
+	t.Parallel()
+	for vendor := range vendors {
+		t.Run(vendor, func(t *testing.T) {
+			t.Parallel()
+			model, s := behind(t, vendor, func([]string) modeltest.Answer { return modeltest.Answer{Text: "A cat."} })
+			content := `[{"role":"user","content":[{"type":"input_text","text":"what is this?"},
+				{"type":"input_image","image_url":"` + picture + `","detail":"low"}]}]`
+			id := s.begin()
+			for _, where := range []string{`,"conversation":"` + id + `"`, ``, `,"store":false`} {
+				first := s.must("POST", "/v1/responses", `{"input":`+content+where+`}`)
+				messages := messagesIn(t, <-model.Bodies)
+				parts := messages[len(messages)-1].(map[string]any)["content"].([]any)
+				require.Len(t, parts, 2, where)
+				require.Equal(t, imageParts[vendor], parts[1], where)
+				if first["store"] == false {
+					continue
+				}
+				s.must("POST", "/v1/responses", `{"input":"and?","previous_response_id":"`+first["id"].(string)+`"}`)
+				body := string(<-model.Bodies)
+				require.NotContains(t, body, "base64")
+				require.Contains(t, body, "[Image sent: photo]")
+			}
+			require.Equal(t, []string{"what is this?[Image sent: photo]", "A cat."}, texts(s.list(id, 10))[:2])
+			require.NotContains(t, s.logs.String(), picture[30:60])
+		})
+	}
+}
+
+// An image that a tool has made reaches the models that take one there; others get a text.
+func TestImagesOfToolsReachTheModel(t *testing.T) {
+	t.Parallel()
+	for vendor := range vendors {
+		t.Run(vendor, func(t *testing.T) {
+			t.Parallel()
+			model, s := behind(t, vendor, func(prompt []string) modeltest.Answer {
+				if len(prompt) == 1 {
+					return modeltest.Answer{Calls: []modeltest.Call{{ID: "c1", Name: "f", Arguments: "{}"}}}
+				}
+				return modeltest.Answer{Text: "A cat."}
+			})
+			const tools = `"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}]`
+			first := s.must("POST", "/v1/responses", `{"input":"draw",`+tools+`}`)
+			<-model.Bodies
+			s.must("POST", "/v1/responses", `{"input":[{"type":"function_call_output","call_id":"c1","output":
+				[{"type":"input_image","image_url":"`+picture+`","detail":"low"}]}],"previous_response_id":"`+
+				first["id"].(string)+`",`+tools+`}`)
+			messages := messagesIn(t, <-model.Bodies)
+			last := messages[len(messages)-1].(map[string]any)
+			switch vendor {
+			case "chat":
+				require.Equal(t, []any{map[string]any{"type": "text", "text": "[Image sent: photo]"}}, last["content"])
+			case "anthropic":
+				result := last["content"].([]any)[0].(map[string]any)
+				require.Equal(t, []any{imageParts[vendor]}, result["content"])
+			case "responses":
+				require.Equal(t, []any{imageParts[vendor]}, last["output"])
+			}
+		})
+	}
+}
+
+// A model gets its own thoughts again in the steps of an answer with tools: Anthropic's with their signature, and those
+// of an endpoint that speaks the Responses API with their encrypted content. Chat endpoints have no form for them.
+func TestThoughtsAreReplayed(t *testing.T) {
+	t.Parallel()
+	for vendor := range vendors {
+		t.Run(vendor, func(t *testing.T) {
+			t.Parallel()
+			model, s := behind(t, vendor, func(prompt []string) modeltest.Answer {
+				if len(prompt) == 1 {
+					return modeltest.Answer{Thoughts: "Let me look.",
+						Calls: []modeltest.Call{{ID: "c1", Name: "f", Arguments: "{}"}}}
+				}
+				return modeltest.Answer{Text: "Done."}
+			})
+			const tools = `"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}]`
+			id := s.begin()
+			first := s.must("POST", "/v1/responses", `{"input":"go","reasoning":{"effort":"low"},`+tools+
+				`,"conversation":"`+id+`"}`)
+			<-model.Bodies
+			require.Equal(t, []string{"reasoning", "function_call"}, texts(first["output"].([]any)))
+			second := s.must("POST", "/v1/responses", `{"input":[{"type":"function_call_output","call_id":"c1",
+				"output":"found"}],"reasoning":{"effort":"low"},`+tools+`,"conversation":"`+id+`"}`)
+			body := <-model.Bodies
+			messages := messagesIn(t, body)
+			switch vendor {
+			case "chat":
+				require.Len(t, messages, 3, "question, call and result")
+				require.NotContains(t, string(body), "Let me look")
+			case "anthropic":
+				require.Equal(t, []any{
+					map[string]any{"type": "thinking", "thinking": "Let me look.", "signature": "signed"},
+					map[string]any{"type": "tool_use", "id": "c1", "name": "f", "input": map[string]any{}},
+				}, messages[1].(map[string]any)["content"])
+			case "responses":
+				thought := messages[1].(map[string]any)
+				require.Equal(t, "reasoning", thought["type"])
+				require.Equal(t, "sealed", thought["encrypted_content"])
+			}
+			// Without reasoning Anthropic's API gets no thoughts. Its thoughts are not shown unless asked for.
+			s.must("POST", "/v1/responses", `{"input":"and?","previous_response_id":"`+second["id"].(string)+`"}`)
+			body = <-model.Bodies
+			require.NotContains(t, string(body), `"thinking"`)
+			require.NotContains(t, s.do("GET", "/v1/conversations/"+id+"/items", "").raw, "signed")
+		})
+	}
+}
