@@ -13,6 +13,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -73,16 +74,20 @@ func start(t testing.TB, dir, key string, settings ...string) *Server {
 }
 
 // freePorts returns ports of loopback that are free now, in pairs of neighbours: a node expects the port of its calls
-// right behind the one of Raft, and its data right behind its gossip.
+// right behind the one of Raft, and its data right behind its gossip. The system gives none of them to a connection, so
+// that they stay free while the server is away.
 func freePorts(t testing.TB, n int) (ports []string) {
 	t.Helper()
-	for len(ports) < n {
-		first := listen(t, 0)
-		if first == nil {
+	for tries := 0; len(ports) < n; tries++ {
+		if tries == 1000 {
 			t.Fatal("no port of loopback is free")
 		}
+		port := 12_000 + mathrand.IntN(20_000) //nolint:gosec // no secret
+		first := listen(t, port)
+		if first == nil {
+			continue
+		}
 		defer func() { _ = first.Close() }()
-		port := first.Addr().(*net.TCPAddr).Port
 		if second := listen(t, port+1); second != nil {
 			defer func() { _ = second.Close() }()
 			ports = append(ports, strconv.Itoa(port), strconv.Itoa(port+1))
