@@ -1,10 +1,15 @@
 package index
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -34,7 +39,13 @@ func (v *View) apply(ctx context.Context, c *claim, b projections.Batch) error {
 		return err
 	}
 	written, deleted := out.split()
+	if deleted, err = c.withParked(ctx, b.Parked, out, deleted); err != nil {
+		return err
+	}
 	if err := v.write(ctx, c, written, deleted, writtenBefore(b.From.Seq < c.doubtful)); err != nil {
+		return err
+	}
+	if err := v.kept(ctx, c); err != nil {
 		return err
 	}
 	if err := v.putCanary(ctx, c, b.To.Seq); err != nil {
@@ -43,6 +54,20 @@ func (v *View) apply(ctx context.Context, c *claim, b projections.Batch) error {
 	at := c.at.forward(b.To, v.cfg.Now())
 	at.Deleted = max(at.Deleted, out.deleted)
 	return c.commit(ctx, at)
+}
+
+// withParked adds what parked events delete. An event is parked since the store refuses an object that it brings; what
+// it takes away has to go all the same.
+func (c *claim) withParked(
+	ctx context.Context, parked []projections.Judged, out *changes, deleted []uuid.UUID,
+) ([]uuid.UUID, error) {
+	gone, err := c.plans.plan(ctx, parked)
+	if err != nil {
+		return nil, err
+	}
+	out.deleted = max(out.deleted, gone.deleted)
+	_, more := gone.split()
+	return append(deleted, more...), nil
 }
 
 // writtenBefore says whether objects may have been written before, with vectors that can be taken over.
@@ -54,7 +79,7 @@ const mayStand writtenBefore = true
 func (v *View) write(ctx context.Context, c *claim, written []Object, deleted []uuid.UUID, again writtenBefore) error {
 	name := c.of.collection().Name
 	if len(deleted) > 0 {
-		if err := v.cfg.Store.Delete(ctx, name, deleted); err != nil {
+		if err := v.cfg.Store.Delete(ctx, name, deleted, c.deletes()); err != nil {
 			return err
 		}
 	}
@@ -64,19 +89,74 @@ func (v *View) write(ctx context.Context, c *claim, written []Object, deleted []
 	for i := range written {
 		written[i].Epoch = c.epoch
 	}
+	var stand []uuid.UUID
 	if again == mayStand || c.reuse != name {
-		if err := v.takeOver(ctx, c.reuse, written); err != nil {
+		var err error
+		if stand, err = v.takeOver(ctx, c.reuse, written); err != nil {
 			return err
 		}
 	}
 	if c.of.Model == v.cfg.Embedder.Model() {
 		v.embed(ctx, written)
 	}
-	return v.cfg.Store.Put(ctx, name, written)
+	if c.reuse == name {
+		// A store that broke off while it wrote may have an object without its vectors, and would take the same
+		// vectors for no change (docs/decisions.md#what-may-stand-is-deleted-before-it-is-written-again).
+		if err := v.cfg.Store.Delete(ctx, name, stand, c.deletes()); err != nil {
+			return err
+		}
+	}
+	return v.put(ctx, c, written)
 }
 
-// takeOver copies the vectors that a collection has of the same texts by the same model.
-func (v *View) takeOver(ctx context.Context, from string, objects []Object) error {
+// refusalPauses are the pauses after which refused objects are tried again. An object that is refused each time, while
+// the store takes others, is refused for good.
+var refusalPauses = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}
+
+// put writes objects. Its error is projections.Permanent if the store refuses some of them for good. Then put has
+// deleted what the store had of these, since nothing will overwrite it.
+func (v *View) put(ctx context.Context, c *claim, objects []Object) error {
+	name := c.of.collection().Name
+	var refused *Refused
+	err := v.cfg.Store.Put(ctx, name, objects)
+	for n := 0; errors.As(err, &refused); n++ {
+		if err := v.probe(ctx, c); err != nil {
+			return err
+		}
+		ids := refused.IDs
+		final := n == len(refusalPauses) || !slices.ContainsFunc(ids, func(id uuid.UUID) bool { return !c.refused[id] })
+		if final {
+			if c.refused == nil {
+				c.refused = map[uuid.UUID]bool{}
+			}
+			for _, id := range ids {
+				c.refused[id] = true
+			}
+			return cmp.Or(v.cfg.Store.Delete(ctx, name, ids, c.deletes()), projections.Permanent(err))
+		}
+		if !pause.For(ctx, refusalPauses[n]) {
+			return err
+		}
+		objects = slices.DeleteFunc(slices.Clone(objects), func(o Object) bool {
+			return !slices.Contains(ids, o.ID)
+		})
+		err = v.cfg.Store.Put(ctx, name, objects)
+	}
+	return err
+}
+
+// probe writes an object that no store refuses for what it holds. A store that does not take it takes nothing now. A
+// collection that the store has made by itself, in the place of a lost one, may refuse what the lost one took.
+func (v *View) probe(ctx context.Context, c *claim) error {
+	if there, err := v.holds(ctx, c.of); err != nil || !there {
+		return cmp.Or(err, projections.Unavailable(errLost))
+	}
+	return v.cfg.Store.Put(ctx, c.of.collection().Name, []Object{{ID: probeID, Partition: c.partition}})
+}
+
+// takeOver copies the vectors that a collection has of the same texts by the same model. It returns which of the
+// objects the collection has.
+func (v *View) takeOver(ctx context.Context, from string, objects []Object) (stand []uuid.UUID, err error) {
 	byID := make(map[uuid.UUID]*Object, len(objects))
 	ids := make([]uuid.UUID, len(objects))
 	for i := range objects {
@@ -84,9 +164,10 @@ func (v *View) takeOver(ctx context.Context, from string, objects []Object) erro
 	}
 	have, err := v.cfg.Store.ByID(ctx, from, ids, WithVectors)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, h := range have {
+		stand = append(stand, h.ID)
 		o := byID[h.ID]
 		for _, pair := range [][2]*Half{{&o.Question, &h.Question}, {&o.Answer, &h.Answer}} {
 			if pair[0].Digest == pair[1].Digest && pair[1].Vector != nil {
@@ -95,5 +176,5 @@ func (v *View) takeOver(ctx context.Context, from string, objects []Object) erro
 			}
 		}
 	}
-	return nil
+	return stand, nil
 }

@@ -3,6 +3,8 @@ package index
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"strconv"
 	"sync"
 
@@ -34,6 +36,8 @@ type claim struct {
 	plans    *planner
 	// reuse names the collection that vectors are taken over from.
 	reuse string
+	// refused are the objects that the store has refused for good.
+	refused map[uuid.UUID]bool
 }
 
 // Claim implements projections.Sink, for the served generation.
@@ -51,6 +55,18 @@ func (v *View) Claim(ctx context.Context, partition int) (projections.Checkpoint
 	v.mu.Unlock()
 	return c.at.checkpoint(p, partition, c.epoch), nil
 }
+
+// deletes returns up to which epoch the claim may delete what was written. Restore has no epoch and deletes all: the
+// next sweep settles it.
+func (c *claim) deletes() uint64 {
+	if c.epoch == 0 {
+		return math.MaxInt32
+	}
+	return c.epoch
+}
+
+// largestBatch bounds the events of a batch that a former runner may have written without a checkpoint.
+const largestBatch = 2000
 
 // reopening says whether a claim may open a partition that a swap has closed.
 type reopening bool
@@ -82,7 +98,7 @@ func (v *View) claim(
 	if err != nil {
 		return nil, err
 	}
-	c.doubtful = c.at.Seq
+	c.doubtful = c.at.Seq + largestBatch
 	c.at = c.at.back(known).take(c.epoch - 1)
 	if err := c.commit(ctx, c.at); err != nil {
 		return nil, err
@@ -141,6 +157,9 @@ func canaryID(partition int) uuid.UUID {
 	return uuid.NewSHA1(canaries, []byte(strconv.Itoa(partition)))
 }
 
+// probeID is the id of the object that shows that the store takes objects.
+var probeID = uuid.NewSHA1(canaries, []byte("probe"))
+
 // canary returns the sequence that the store knows of a partition; 0 if it knows none.
 func (v *View) canary(ctx context.Context, p pointer, partition int) (uint64, error) {
 	found, err := v.cfg.Store.ByID(ctx, p.collection().Name, []uuid.UUID{canaryID(partition)}, WithoutVectors)
@@ -150,6 +169,17 @@ func (v *View) canary(ctx context.Context, p pointer, partition int) (uint64, er
 	return found[0].StartSeq, nil
 }
 
+// kept fails if the store has not kept what the claim has written: it was emptied or restored from a copy meanwhile. A
+// new claim then goes back to what the store knows.
+func (v *View) kept(ctx context.Context, c *claim) error {
+	known, err := v.canary(ctx, c.of, c.partition)
+	if err == nil && known != c.at.Seq {
+		err = projections.Unavailable(fmt.Errorf("index: the store knows partition %d up to %d, and not up to %d",
+			c.partition, known, c.at.Seq))
+	}
+	return err
+}
+
 // putCanary writes the canary. The sequence stands in StartSeq; Seq is 0, so that no canary counts as written late.
 func (v *View) putCanary(ctx context.Context, c *claim, seq uint64) error {
 	return v.cfg.Store.Put(ctx, c.of.collection().Name, []Object{{
@@ -157,5 +187,5 @@ func (v *View) putCanary(ctx context.Context, c *claim, seq uint64) error {
 	}})
 }
 
-// isCanary reports whether an object is a canary and no turn.
+// isCanary reports whether an object is a canary or a probe, and no turn.
 func isCanary(o *Object) bool { return o.Session == "" }

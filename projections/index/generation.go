@@ -158,6 +158,9 @@ func (g *generation) closeFormer(ctx context.Context, partition int) (behind boo
 func (g *generation) settled(ctx context.Context, c *claim) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := g.kept(ctx, c); err != nil {
+		return err
+	}
 	at := c.at
 	at.Marks = []mark{at.mark}
 	at.Marks[0].At = at.At.Add(-flushed)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,7 +96,10 @@ func (v *View) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = v.holds(ctx, p)
+	there, err := v.holds(ctx, p)
+	if err == nil && !there {
+		err = projections.Unavailable(errNone)
+	}
 	return err
 }
 
@@ -149,17 +154,24 @@ func (v *View) served(ctx context.Context) (pointer, desk.Notes, error) {
 	return p, notes, err
 }
 
-var errNone = errors.New("no process with the role index has made the index yet")
+var (
+	errNone = errors.New("no process with the role index has made the index yet")
+	errLost = errors.New("the store has lost the index")
+)
 
-// holds reports whether the store has the collection of a generation, and not one that it made by itself.
+// holds reports whether the store has the collection of a generation, and not one that it made by itself. It fails if
+// the store lacks it and has one of another index of the log: then another process uses another store.
 func (v *View) holds(ctx context.Context, p pointer) (bool, error) {
 	all, err := v.cfg.Store.List(ctx)
-	if err != nil {
-		return false, err
+	if err != nil || slices.Contains(all, p.collection()) {
+		return err == nil, err
 	}
 	for _, c := range all {
-		if c == p.collection() {
-			return true, nil
+		if strings.HasPrefix(c.Mark, markBegins) && !strings.HasPrefix(c.Mark, markBegins+p.Store) {
+			return false, projections.Unavailable(fmt.Errorf(
+				"this store has an index of the log (%s), but the one that is served is in another store: "+
+					"all processes need the same TURNLEDGER_WEAVIATE_URL. If the index has to be in this store, stop "+
+					"the processes that use the other one, and drop that collection here", c.Name))
 		}
 	}
 	return false, nil

@@ -98,8 +98,11 @@ func (p *planner) apply(ctx context.Context, out *changes, e *projections.Judged
 	case conversation.Pruned:
 		p.questions.Remove(t.ID)
 		out.drop(t.ID, e.Position)
-		if wanted && t.Status == conversation.Finalized {
-			return p.reread(ctx, out, e, func(of *conversation.Turn) bool { return of.ID == t.ID })
+		back := e.Change.NewBoundary && e.Head.Identity != "" // as with a redaction
+		if back || wanted && t.Status == conversation.Finalized {
+			return p.reread(ctx, out, e, func(of *conversation.Turn) bool {
+				return of.ID == t.ID || back && of.Place > e.Head.Boundary
+			})
 		}
 	case conversation.Corrected:
 		out.drop(e.Change.Turns[0].ID, e.Position)

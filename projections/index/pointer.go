@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,9 +40,21 @@ func (p pointer) key(kind string, partition int) string {
 func (p pointer) collection() Collection {
 	return Collection{
 		Name: fmt.Sprintf("%s%s_%06d", Prefix, p.Store[:8], p.Generation),
-		Mark: fmt.Sprintf("Turnledger's index of turns, store %s, generation %d", p.Store, p.Generation),
+		Mark: fmt.Sprintf("%s%s, generation %d", markBegins, p.Store, p.Generation),
 	}
 }
+
+// precedes reports whether a collection is a later generation of the same store. Two processes that begin a store at
+// once leave one behind, and a late write makes a former one anew, without a mark.
+func (p pointer) precedes(c Collection) bool {
+	// The number of a generation stands at the end of the name, with leading zeros.
+	number := len(p.collection().Name) - len("000000")
+	return strings.HasPrefix(c.Mark, markBegins+p.Store) && len(c.Name) > number &&
+		c.Name[number:] > p.collection().Name[number:]
+}
+
+// markBegins begins the mark of each collection that a view has made; the id of its store follows.
+const markBegins = "Turnledger's index of turns, store "
 
 // pointer reads the pointer; its generation is 0 if there is none.
 func (v *View) pointer(ctx context.Context, notes desk.Notes) (p pointer, revision uint64, err error) {

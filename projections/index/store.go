@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,6 +67,18 @@ type Late struct {
 	Written
 }
 
+// Refused is the error of a store that did not take some objects of a Put. The error does not say why, since the
+// store's own words may repeat a text.
+type Refused struct{ IDs []uuid.UUID }
+
+// Error names the first of the objects.
+func (r *Refused) Error() string {
+	return fmt.Sprintf("the store refuses %d objects, the first one is %s: its log may say why", len(r.IDs), r.IDs[0])
+}
+
+// Is reports whether a target is projections.ErrUnavailable: the store may take the objects later.
+func (*Refused) Is(target error) bool { return target == projections.ErrUnavailable }
+
 // Collections of a store. Names begin with Prefix. Errors are projections.ErrUnavailable: a retry may mend them.
 type Collections interface {
 	// List returns all collections whose names begin with Prefix.
@@ -79,10 +92,12 @@ type Collections interface {
 
 // Objects of a store's collections. No error holds a text of an object. Errors are projections.ErrUnavailable.
 type Objects interface {
-	// Put writes objects, over those that have their ids.
+	// Put writes objects, over those that have their ids. It fails with Refused if the store answers and does not take
+	// some of them. It has written the others, and may have written parts of the refused ones.
 	Put(ctx context.Context, collection string, objects []Object) error
-	// Delete removes objects; missing ones are no error.
-	Delete(ctx context.Context, collection string, ids []uuid.UUID) error
+	// Delete removes those of the objects that were written in an epoch up to this one, so that a deletion that comes
+	// late leaves what a later runner has written. Missing objects are no error.
+	Delete(ctx context.Context, collection string, ids []uuid.UUID, epoch uint64) error
 	// Near returns the nearest objects, the nearest first: their ids, the half, and as Score the cosine.
 	Near(ctx context.Context, collection string, n Near) ([]projections.Hit, error)
 	// ByID returns those of the objects that there are, in any order.

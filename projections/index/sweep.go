@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 )
@@ -60,10 +59,14 @@ func (v *View) sweepAll(ctx context.Context) error {
 	return nil
 }
 
-// dropOlder drops collections of generations before the served one. A newer one may be being filled.
+// dropOlder drops all collections but the served one and those that a rebuild may be filling.
 func (v *View) dropOlder(ctx context.Context) error {
 	p, _, err := v.served(ctx)
 	if err != nil {
+		return err
+	}
+	// A store that lacks the served collection was emptied, or another store has it: nothing is dropped then.
+	if there, err := v.holds(ctx, p); err != nil || !there {
 		return err
 	}
 	all, err := v.cfg.Store.List(ctx)
@@ -71,10 +74,7 @@ func (v *View) dropOlder(ctx context.Context) error {
 		return err
 	}
 	for _, c := range all {
-		// The number of a generation stands at the end of the name, with leading zeros.
-		number := c.Name[max(len(c.Name)-len("000000"), 0):]
-		older := number < p.collection().Name[len(p.collection().Name)-len("000000"):]
-		if c != p.collection() && (older || c.Name == p.collection().Name) {
+		if c != p.collection() && !p.precedes(c) {
 			v.cfg.Logger.Warn("a collection that is no longer served is dropped", "collection", c.Name)
 			if err := v.cfg.Store.Drop(ctx, c.Name); err != nil {
 				return err
@@ -148,27 +148,40 @@ func (v *View) settle(ctx context.Context, c *claim, bySession map[string][]uuid
 	var written []Object
 	var deleted []uuid.UUID
 	for _, session := range slices.Sorted(maps.Keys(bySession)) {
-		s, err := v.cfg.session(ctx, session, c.at.Seq)
+		out, err := v.replayed(ctx, c, session)
 		if err != nil {
 			return err
 		}
 		for _, id := range bySession[session] {
-			if o, ok := v.cfg.current(s, id, c.partition); ok {
+			if o := out.objects[id]; o != nil {
 				o.Seq = c.at.Seq
-				written = append(written, o)
+				written = append(written, *o)
 			} else {
 				deleted = append(deleted, id)
 			}
 		}
 	}
-	return v.write(ctx, c, written, deleted, mayStand)
+	err := v.write(ctx, c, written, deleted, mayStand)
+	if projections.IsPermanent(err) { // dead letters tell of these turns
+		return nil
+	}
+	return err
 }
 
-// current returns the object of a session's turn as the session is, and reports whether the index has the turn.
-func (c *Config) current(s *conversation.State, id uuid.UUID, partition int) (o Object, ok bool) {
-	t := s.Turn(id)
-	if t == nil || s.Erased != 0 || s.Identity == "" && !c.Anonymous {
-		return o, false
+// replayed plans all events of a session up to the claim's checkpoint. The session's last state alone would not tell
+// which of its turns the index has: a reset hides where the turns begin that a link brought.
+func (v *View) replayed(ctx context.Context, c *claim, session string) (*changes, error) {
+	judge := projections.NewJudge(v.cfg.Log, v.cfg.Rules, c.at.Seq)
+	var run []projections.Judged
+	for e, err := range v.cfg.Log.Session(ctx, session, 0, c.at.Seq) {
+		if err != nil {
+			return nil, failed(err, "read a session")
+		}
+		j, err := judge.Judge(ctx, e)
+		if err != nil {
+			return nil, failed(err, "judge a session")
+		}
+		run = append(run, j)
 	}
-	return c.object(s.SessionID, s.Identity, partition, t)
+	return newPlanner(&v.cfg, c.partition).plan(ctx, run)
 }

@@ -3,6 +3,7 @@
 package indextest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -22,8 +23,8 @@ import (
 	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
-// Rules of the logs in tests.
-var Rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+// dimensions of the vectors in tests.
+const dimensions = 64
 
 // World is a log with an index on a store.
 type World struct {
@@ -31,6 +32,7 @@ type World struct {
 	Store    index.Store
 	Endpoint *embeddingstest.Endpoint
 	Notes    desk.Notes
+	Rules    conversation.Rules
 }
 
 // NewWorld makes an empty log, for a store.
@@ -39,15 +41,18 @@ func NewWorld(t testing.TB, store index.Store, partitions int) *World {
 	log := natstest.Log(t, partitions)
 	notes, err := log.Notes(t.Context())
 	require.NoError(t, err)
-	return &World{Log: log, Store: store, Endpoint: embeddingstest.Start(t), Notes: notes}
+	return &World{
+		Log: log, Store: store, Endpoint: embeddingstest.Start(t), Notes: notes,
+		Rules: conversation.Rules{SessionTTL: 24 * time.Hour},
+	}
 }
 
 // Config returns the configuration of a view.
 func (w *World) Config() index.Config {
 	return index.Config{
-		Store: w.Store, Log: w.Log, Partitions: w.Log.Partitions(), Rules: Rules,
+		Store: w.Store, Log: w.Log, Partitions: w.Log.Partitions(), Rules: w.Rules,
 		Notes:    w.Notes,
-		Embedder: embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash", Dimensions: 64}),
+		Embedder: embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash", Dimensions: dimensions}),
 	}
 }
 
@@ -66,8 +71,23 @@ func (w *World) Open(t testing.TB, change ...func(*index.Config)) *index.View {
 // Feed feeds a view until the test ends, or stop is called.
 func (w *World) Feed(t testing.TB, v projections.Projection) (stop func()) {
 	t.Helper()
+	return w.feed(t, v, nil)
+}
+
+// FeedTogether feeds a view as Feed does, and shares the partitions with others that call it.
+func (w *World) FeedTogether(t testing.TB, v *index.View) (stop func()) {
+	t.Helper()
+	return w.feed(t, v, desk.Of(w.Log).Members(v.Name(), func(ctx context.Context) (string, error) {
+		served, err := v.Served(ctx)
+		return served.Store, err
+	}))
+}
+
+func (w *World) feed(t testing.TB, v projections.Projection, group projections.Group) (stop func()) {
+	t.Helper()
 	r := runner.New(w.Log, v, runner.Config{
-		Rules: Rules, Feeding: runner.Feeding{MaxBatch: 50}, Pause: 20 * time.Millisecond, Beat: 50 * time.Millisecond,
+		Rules: w.Rules, Feeding: runner.Feeding{MaxBatch: 50}, Group: group, Pause: 20 * time.Millisecond,
+		Beat: 50 * time.Millisecond,
 	})
 	return natstest.Run(t, r.Run)
 }
@@ -78,22 +98,10 @@ func (w *World) CaughtUp(t testing.TB, v projections.View) {
 	require.Eventually(t, func() bool { return viewtest.CaughtUp(t, w.Log, v) }, time.Minute, 5*time.Millisecond)
 }
 
-// Differences verifies a view, and returns what differs from the log.
-func (w *World) Differences(t testing.TB, v *index.View) (out []projections.Difference) {
-	t.Helper()
-	_, err := rebuild.NewVerification(w.Log, v, rebuild.Config{Rules: Rules}).Run(t.Context(), 0,
-		func(d projections.Difference) error {
-			out = append(out, d)
-			return nil
-		})
-	require.NoError(t, err)
-	return out
-}
-
 // Rebuild rebuilds a view.
 func (w *World) Rebuild(t testing.TB, v *index.View) {
 	t.Helper()
-	r, err := rebuild.Begin(t.Context(), w.Log, v, v, rebuild.Config{Rules: Rules})
+	r, err := rebuild.Begin(t.Context(), w.Log, v, v, rebuild.Config{Rules: w.Rules})
 	require.NoError(t, err)
 	require.NoError(t, r.Run(t.Context()))
 }
@@ -123,7 +131,7 @@ func Linked(session, identity string) events.Fact {
 func (w *World) Found(t testing.TB, v *index.View, question, identity string) (ids []string) {
 	t.Helper()
 	near, _, err := v.Nearest(t.Context(), projections.QuestionHalf, index.Near{
-		Vector: embeddingstest.Vector(question, 64), Limit: 10, Filter: index.Filter{IdentityID: identity},
+		Vector: embeddingstest.Vector(question, dimensions), Limit: 10, Filter: index.Filter{IdentityID: identity},
 	})
 	require.NoError(t, err)
 	for _, n := range near {

@@ -3,23 +3,22 @@ package indextest
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/index"
-	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
-// Run runs the suite on a store, which is empty and is used by nothing else.
-func Run(t *testing.T, open func(t testing.TB) index.Store) {
+// Run runs the suite on a store, which is empty and is used by nothing else. Its property draws so many logs.
+func Run(t *testing.T, logs int, open func(t testing.TB) index.Store) {
 	for name, test := range map[string]func(*testing.T, *World){
 		"a turn of a linked session is found by its question until it is redacted":             turnsComeAndGo,
 		"a link brings the turns before it, and an identity sees its own":                      links,
@@ -27,11 +26,12 @@ func Run(t *testing.T, open func(t testing.TB) index.Store) {
 		"an embedder that is down holds up no deletion":                                        withoutEmbedder,
 		"a rebuild takes vectors over":                                                         rebuilt,
 		"a late write of a runner that was taken over goes with a sweep":                       lateWrites,
+		"an object that the store refuses for good becomes a dead letter":                      refusals,
 		"a generation that may hold what was erased is replaced once the log has forgotten it": scrubbed,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, NewWorld(t, open(t), 2)) })
 	}
-	t.Run("live equals rebuilt equals the log", func(t *testing.T) { property(t, open) })
+	t.Run("live equals rebuilt equals the log", func(t *testing.T) { property(t, logs, open) })
 }
 
 func id(session, request string) string { return events.TurnID(session, request).String() }
@@ -173,6 +173,62 @@ func lateWrites(t *testing.T, w *World) {
 	require.Empty(t, w.Differences(t, taking))
 }
 
+// picky is a store that refuses objects with a text, until it is healed.
+type picky struct {
+	index.Objects
+	text   string
+	healed atomic.Bool
+}
+
+// Put implements index.Objects.
+func (p *picky) Put(ctx context.Context, collection string, objects []index.Object) error {
+	var refused []uuid.UUID
+	taken := slices.DeleteFunc(slices.Clone(objects), func(o index.Object) bool {
+		refuse := !p.healed.Load() && o.Question.Neutral == p.text
+		if refuse {
+			refused = append(refused, o.ID)
+		}
+		return refuse
+	})
+	if err := p.Objects.Put(ctx, collection, taken); err != nil || refused == nil {
+		return err
+	}
+	return &index.Refused{IDs: refused}
+}
+
+func refusals(t *testing.T, w *World) {
+	store := &picky{Objects: w.Store.Objects, text: "a text that the store refuses"}
+	v := w.Open(t, func(c *index.Config) { c.Store.Objects = store })
+	w.Feed(t, v)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "a text that it takes", "yes")...)
+	w.Append(t, Turn("s", "2", store.text, "yes")...)
+	w.Append(t, &events.TurnCorrected{
+		TurnID: events.TurnID("s", "1c"), SessionID: "s", RequestID: "1c", ReplacesTurnID: events.TurnID("s", "1"),
+		Question: events.Question{QuestionNeutral: store.text}, Answer: events.Answer{AnswerNeutral: "no"},
+	})
+	w.Append(t, Turn("s", "3", "a text behind it", "yes")...)
+	w.CaughtUp(t, v)
+	require.Equal(t, []string{id("s", "3")}, w.Found(t, v, "a text", "ann"), "what was corrected is gone")
+	letters := desk.Of(w.Log).Queue(v, w.Log, w.Rules)
+	all, err := letters.DeadLetters(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.NotContains(t, all[0].Reason, store.text)
+	again, err := letters.RetryDeadLetter(t.Context(), all[0].Position)
+	require.NoError(t, err)
+	require.False(t, again.Applied)
+	require.NoError(t, v.Sweep(t.Context()), "a sweep passes over it")
+	store.healed.Store(true)
+	for _, l := range all {
+		again, err = letters.RetryDeadLetter(t.Context(), l.Position)
+		require.NoError(t, err)
+		require.True(t, again.Applied)
+	}
+	require.ElementsMatch(t, []string{id("s", "1c"), id("s", "2"), id("s", "3")}, w.Found(t, v, "a text", "ann"))
+	require.Empty(t, w.Differences(t, v))
+}
+
 func scrubbed(t *testing.T, w *World) {
 	var forgotten atomic.Uint64
 	v := w.Open(t, func(c *index.Config) {
@@ -203,45 +259,4 @@ func scrubbed(t *testing.T, w *World) {
 	w.Append(t, Turn("s", "2", "what stays", "yes")...)
 	w.CaughtUp(t, v)
 	require.Empty(t, rebuilt, "once")
-}
-
-func property(t *testing.T, open func(t testing.TB) index.Store) {
-	viewtest.Checks(t, 8)
-	rapid.Check(t, func(rt *rapid.T) {
-		w := NewWorld(t, open(t), 1)
-		facts := rapid.SliceOfN(rapid.Custom(viewtest.DrawFact), 10, 60).Draw(rt, "facts")
-		v := w.Open(t)
-		shaky := viewtest.NewShaky(viewtest.View{View: v, Rebuildable: v}, rapid.Uint64().Draw(rt, "seed"))
-		stop := w.Feed(t, shaky)
-		for _, f := range facts {
-			_, err := w.Log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-			require.NoError(rt, err)
-		}
-		w.CaughtUp(t, v)
-		stop()
-		require.Empty(rt, w.Differences(t, v), "live")
-		require.NoError(rt, v.Sweep(t.Context()))
-		require.Empty(rt, w.Differences(t, v), "swept")
-		live := held(t, w)
-		w.Rebuild(t, v)
-		require.Empty(rt, w.Differences(t, v), "rebuilt")
-		require.Equal(rt, live, held(t, w))
-	})
-}
-
-// held returns what the one collection of a store holds, without who wrote it.
-func held(t testing.TB, w *World) map[uuid.UUID]index.Object {
-	t.Helper()
-	all, err := w.Store.List(t.Context())
-	require.NoError(t, err)
-	require.Len(t, all, 1)
-	page, err := w.Store.Page(t.Context(), all[0].Name, uuid.Nil, 1000)
-	require.NoError(t, err)
-	out := map[uuid.UUID]index.Object{}
-	for _, o := range page {
-		if o.Written = (index.Written{}); o.Session != "" {
-			out[o.ID] = o
-		}
-	}
-	return out
 }

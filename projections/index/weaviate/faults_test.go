@@ -2,78 +2,201 @@ package weaviate_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/projections/index/indextest"
 	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
 )
 
-// Whatever happens to the server while the view is fed, the index is what the log says once the server is back.
+// faults happen to a server while two processes feed the index. during appends to the log; caughtUp waits until that is
+// in the index.
+var faults = map[string]func(s *weaviatetest.Server, during, caughtUp func()){
+	"killed": func(s *weaviatetest.Server, during, _ func()) { during(); s.Kill(); s.Restart() },
+	"away": func(s *weaviatetest.Server, during, _ func()) {
+		s.Kill()
+		during()
+		<-time.After(away())
+		s.Restart()
+	},
+	"hangs": func(s *weaviatetest.Server, during, _ func()) {
+		s.Pause()
+		during()
+		<-time.After(away())
+		s.Resume()
+	},
+	"emptied":                func(s *weaviatetest.Server, during, caughtUp func()) { during(); caughtUp(); s.Empty() },
+	"emptied while it fills": func(s *weaviatetest.Server, during, _ func()) { during(); s.Empty() },
+	"loses its last minute": func(s *weaviatetest.Server, during, caughtUp func()) {
+		s.Save()
+		during()
+		caughtUp()
+		s.Back()
+	},
+	"emptied, and makes collections by itself": func(s *weaviatetest.Server, during, _ func()) {
+		s.MakesCollections()
+		during()
+		s.Empty()
+	},
+}
+
+// away is how long a server is away.
+func away() time.Duration {
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		return time.Minute
+	}
+	return 2 * time.Second
+}
+
+// Whatever happens to the server while two processes feed the index, the index is what the log says once the server is
+// back: searches, the store itself after one sweep, and verify.
 func TestTheIndexSurvivesItsServer(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]func(s *weaviatetest.Server, between func()){
-		"killed":   func(s *weaviatetest.Server, between func()) { between(); s.Kill(); s.Restart() },
-		"away":     func(s *weaviatetest.Server, between func()) { s.Kill(); between(); s.Restart() },
-		"hangs":    func(s *weaviatetest.Server, between func()) { s.Pause(); between(); s.Resume() },
-		"emptied":  func(s *weaviatetest.Server, between func()) { between(); s.Empty() },
-		"restored": func(s *weaviatetest.Server, between func()) { s.Save(); between(); s.Back() },
-		"emptied, and makes collections by itself": func(s *weaviatetest.Server, between func()) {
-			s.MakesCollections()
-			between()
-			s.Empty()
-		},
-	} {
+	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			s := weaviatetest.Start(t)
-			w := indextest.NewWorld(t, s.Client().Store(), 1)
-			v := w.Open(t)
-			w.Feed(t, v)
-			w.Append(t, indextest.Linked("s", "ann"))
-			for i := range 20 {
-				w.Append(t, indextest.Turn("s", fmt.Sprint("before-", i), fmt.Sprint("question ", i), "yes")...)
-			}
-			w.CaughtUp(t, v)
-			fault(s, func() {
-				for i := range 20 {
-					w.Append(t, indextest.Turn("s", fmt.Sprint("during-", i), fmt.Sprint("more ", i), "yes")...)
+			w := indextest.NewWorld(t, s.Client().Store(), 2)
+			v, other := w.Open(t), w.Open(t)
+			w.FeedTogether(t, v)
+			w.FeedTogether(t, other)
+			sessions := []string{"a", "b", "c"}
+			turns := func(what string, n int) {
+				for i := range n {
+					session, request := sessions[i%len(sessions)], fmt.Sprint(what, i)
+					w.Append(t, indextest.Turn(session, request, "question "+request, "yes")...)
 				}
+			}
+			for _, session := range sessions {
+				w.Append(t, indextest.Linked(session, "ann"))
+			}
+			turns("before", 20)
+			w.Reached(t, v)
+			fault(s, func() {
+				turns("during", 20)
 				for i := range 10 {
+					session := sessions[i%len(sessions)]
 					w.Append(t, &events.TurnRedacted{
-						TurnID: events.TurnID("s", fmt.Sprint("before-", i)), SessionID: "s",
+						TurnID: events.TurnID(session, fmt.Sprint("before", i)), SessionID: session,
 					})
 				}
-				if name != "away" && name != "hangs" {
-					w.CaughtUp(t, v)
-				}
-			})
-			held := func() int {
-				objects := 0
-				all, err := w.Store.List(t.Context())
-				if err != nil {
-					return 0
-				}
-				for _, c := range all {
-					page, err := w.Store.Page(t.Context(), c.Name, [16]byte{}, 1000)
-					for _, o := range page {
-						if o.Session != "" && err == nil {
-							objects++
-						}
-					}
-				}
-				return objects
-			}
-			require.Eventually(t, func() bool { return held() == 30 }, time.Minute, 50*time.Millisecond, "%d", held())
-			w.CaughtUp(t, v)
-			require.Empty(t, w.Differences(t, v))
+			}, func() { w.Reached(t, v) })
+			turns("after", 3)
+			w.Reached(t, v)
 			require.NoError(t, v.Sweep(t.Context()))
-			all, err := w.Store.List(t.Context())
-			require.NoError(t, err)
-			require.Len(t, all, 1)
-			require.Equal(t, 30, held())
+			require.NoError(t, other.Sweep(t.Context()))
+			w.Agree(t, v, sessions...)
 		})
 	}
+}
+
+// A proxy holds a runner's batches back until another has taken over and a redaction is applied. They bring an object
+// back, and with it a collection that was dropped, if the server makes collections by itself. One sweep takes both
+// away.
+func TestBatchesThatComeLateGo(t *testing.T) {
+	t.Parallel()
+	s := weaviatetest.Start(t)
+	s.MakesCollections()
+	s.Restart()
+	proxy := s.Proxy()
+	w := indextest.NewWorld(t, proxy.Client().Store(), 1)
+	slow := w.Open(t)
+	stop := w.Feed(t, slow)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "stays", "what stays", "yes")...)
+	w.CaughtUp(t, slow)
+	for round, rebuild := range []bool{false, true} {
+		request := fmt.Sprint("goes", round)
+		proxy.Hold()
+		w.Append(t, indextest.Turn("s", request, "what goes", "yes")...)
+		proxy.AwaitHeld()
+		stop()
+		w.Store = s.Client().Store()
+		taking := w.Open(t)
+		stop = w.Feed(t, taking)
+		w.CaughtUp(t, taking)
+		w.Append(t, &events.TurnRedacted{TurnID: events.TurnID("s", request), SessionID: "s"})
+		w.CaughtUp(t, taking)
+		if rebuild {
+			w.Rebuild(t, taking)
+			w.Append(t, indextest.Turn("s", "another", "what stays as well", "yes")...)
+			w.CaughtUp(t, taking)
+		}
+		require.Positive(t, proxy.Release(t))
+		all, err := w.Store.List(t.Context())
+		require.NoError(t, err)
+		if rebuild {
+			require.Len(t, all, 2, "the server has made the dropped collection anew")
+		} else {
+			require.Contains(t, w.Found(t, taking, "what goes", ""), events.TurnID("s", request).String())
+		}
+		require.NoError(t, taking.Sweep(t.Context()))
+		w.Agree(t, taking, "s")
+		stop()
+		w.Store = proxy.Client().Store()
+		stop = w.Feed(t, w.Open(t))
+	}
+}
+
+// Two stores on one log don't fill each other anew: the index goes to the one that came last, and the processes of the
+// other one say what is wrong, and leave what they have alone.
+func TestTwoServersOnOneLog(t *testing.T) {
+	t.Parallel()
+	first, second := weaviatetest.Start(t), weaviatetest.Start(t)
+	w := indextest.NewWorld(t, first.Client().Store(), 1)
+	v := w.Open(t)
+	w.Feed(t, v)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
+	w.CaughtUp(t, v)
+	kept, err := w.Store.List(t.Context())
+	require.NoError(t, err)
+
+	w.Store = second.Client().Store()
+	moved := w.Open(t)
+	w.Feed(t, moved)
+	w.Reached(t, moved)
+	before, err := moved.Served(t.Context())
+	require.NoError(t, err)
+	require.Error(t, v.Look(t.Context()))
+	for range 10 {
+		err := v.Sweep(t.Context())
+		require.ErrorIs(t, err, projections.ErrUnavailable)
+		require.ErrorContains(t, err, "all processes need the same TURNLEDGER_WEAVIATE_URL")
+		require.ErrorContains(t, v.Prepare(t.Context()), "all processes need the same TURNLEDGER_WEAVIATE_URL")
+		w.Append(t, indextest.Turn("s", "2", "another question", "yes")[0])
+		<-time.After(50 * time.Millisecond) // the first runner tries again meanwhile
+	}
+	after, err := moved.Served(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, before.Generation, after.Generation)
+	w.Agree(t, moved, "s")
+	all, err := first.Client().List(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, kept, all)
+}
+
+// Weaviate names the object that it refuses, and takes the others.
+func TestWeaviateRefusesOneObject(t *testing.T) {
+	t.Parallel()
+	s := weaviatetest.Start(t)
+	w := s.Client()
+	c := index.Collection{Name: index.Prefix + "a_000001", Mark: "the mark"}
+	require.NoError(t, w.Create(t.Context(), c))
+	objects := []index.Object{object(1, "ann"), object(2, "ann"), object(3, "ann")}
+	objects[1].Question.Vector = objects[1].Question.Vector[:32]
+	err := w.Put(t.Context(), c.Name, objects)
+	var refused *index.Refused
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, objects[1].ID, refused.IDs[0])
+	require.Len(t, refused.IDs, 1)
+	found, err := w.ByID(t.Context(), c.Name, []uuid.UUID{objects[0].ID, objects[2].ID}, index.WithVectors)
+	require.NoError(t, err)
+	require.Len(t, found, 2)
 }

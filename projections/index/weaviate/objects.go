@@ -22,29 +22,39 @@ const atOnce = 500
 
 // Put implements index.Objects.
 func (w *Weaviate) Put(ctx context.Context, collection string, objects []index.Object) error {
+	var refused []uuid.UUID
 	for len(objects) > 0 {
 		n := min(len(objects), atOnce)
-		if err := w.put(ctx, collection, objects[:n]); err != nil {
+		some, err := w.put(ctx, collection, objects[:n])
+		if err != nil {
 			return err
 		}
-		objects = objects[n:]
+		refused, objects = append(refused, some...), objects[n:]
+	}
+	if len(refused) > 0 {
+		return &index.Refused{IDs: refused}
 	}
 	return nil
 }
 
-func (w *Weaviate) put(ctx context.Context, collection string, objects []index.Object) error {
+// put writes objects by one call, and returns which of them Weaviate refused.
+func (w *Weaviate) put(
+	ctx context.Context, collection string, objects []index.Object,
+) (refused []uuid.UUID, err error) {
 	req := &pb.BatchObjectsRequest{Objects: make([]*pb.BatchObject, 0, len(objects))}
 	for i := range objects {
 		req.Objects = append(req.Objects, w.message(collection, &objects[i]))
 	}
 	reply, err := w.api.BatchObjects(w.signed(ctx), req)
 	if err != nil {
-		return failure("write objects", err)
+		return nil, failure("write objects", err)
 	}
-	if n := len(reply.GetErrors()); n > 0 {
-		return projections.Unavailable(fmt.Errorf("weaviate: %d of %d objects were refused", n, len(objects)))
+	for _, e := range reply.GetErrors() {
+		if i := int(e.GetIndex()); i < len(objects) {
+			refused = append(refused, objects[i].ID)
+		}
 	}
-	return nil
+	return refused, nil
 }
 
 func (w *Weaviate) message(collection string, o *index.Object) *pb.BatchObject {
@@ -118,11 +128,13 @@ func stamp(t time.Time) string {
 }
 
 // Delete implements index.Objects.
-func (w *Weaviate) Delete(ctx context.Context, collection string, ids []uuid.UUID) error {
+func (w *Weaviate) Delete(ctx context.Context, collection string, ids []uuid.UUID, epoch uint64) error {
 	for len(ids) > 0 {
 		n := min(len(ids), atOnce)
-		reply, err := w.api.BatchDelete(w.signed(ctx),
-			&pb.BatchDeleteRequest{Collection: collection, Filters: byID(ids[:n])})
+		reply, err := w.api.BatchDelete(w.signed(ctx), &pb.BatchDeleteRequest{
+			Collection: collection,
+			Filters:    all(byID(ids[:n]), number(propEpoch, pb.Filters_OPERATOR_LESS_THAN_EQUAL, epoch)),
+		})
 		if err != nil {
 			return failure("delete objects", err)
 		}

@@ -1,6 +1,7 @@
 package weaviate_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +13,11 @@ import (
 
 func TestWeaviateIsAnIndex(t *testing.T) {
 	server := weaviatetest.Start(t)
-	indextest.Run(t, func(t testing.TB) index.Store {
+	logs := 8
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		logs = 200
+	}
+	indextest.Run(t, logs, func(t testing.TB) index.Store {
 		w := server.Client()
 		all, err := w.List(t.Context())
 		require.NoError(t, err)

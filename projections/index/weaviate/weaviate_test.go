@@ -95,7 +95,11 @@ func TestObjectsInCollections(t *testing.T) {
 	}
 	require.Len(t, seen, 1201)
 
-	require.NoError(t, w.Delete(t.Context(), c.Name, []uuid.UUID{objects[42].ID, uuid.New()}))
+	require.NoError(t, w.Delete(t.Context(), c.Name, []uuid.UUID{objects[43].ID, uuid.New()}, objects[43].Epoch-1))
+	got, err = w.ByID(t.Context(), c.Name, []uuid.UUID{objects[43].ID}, index.WithoutVectors)
+	require.NoError(t, err)
+	require.Len(t, got, 1, "a later epoch has written it")
+	require.NoError(t, w.Delete(t.Context(), c.Name, []uuid.UUID{objects[42].ID, uuid.New()}, objects[42].Epoch))
 	got, err = w.ByID(t.Context(), c.Name, []uuid.UUID{objects[42].ID}, index.WithoutVectors)
 	require.NoError(t, err)
 	require.Empty(t, got)

@@ -54,7 +54,7 @@ func TestConversationsAreFoundByTheirOwnQuestions(t *testing.T) {
 }
 
 // behind reports whether a view has not applied all of the log.
-func behind(t *testing.T, p *stack.Process) bool {
+func behind(t testing.TB, p *stack.Process) bool {
 	t.Helper()
 	for _, v := range p.Get(t, "/v1/projections")["projections"].([]any) {
 		if v.(body)["lag_events"] != 0.0 {

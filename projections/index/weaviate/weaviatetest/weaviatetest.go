@@ -2,14 +2,18 @@
 // seconds, stopped when the test ends. `make test` builds it once a machine from its Go module, which folder server
 // pins; so does the first test that needs it. A build that fails is a failure, and nothing is skipped.
 //
-// REST and Raft listen on loopback. gRPC and the cluster's data port listen on all interfaces, since the server can't
-// be told otherwise; both ask for a password that is drawn for each server.
+// Weaviate can't be told to keep gRPC and the cluster's data port on loopback. So it runs in a network of its own where
+// the system grants user namespaces, as Linux mostly does, and only REST and gRPC are reached from outside, on
+// loopback. Elsewhere (macOS, some containers) those two ports listen on all interfaces; both ask for a password that is
+// drawn for each server.
 package weaviatetest
 
 import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -44,31 +48,46 @@ func Start(t testing.TB) *Server {
 	return StartWith(t, rand.Text())
 }
 
+// StartIn runs a Weaviate for t in a folder.
+func StartIn(t testing.TB, dir string) *Server {
+	t.Helper()
+	return start(t, dir, rand.Text())
+}
+
 // StartWith runs an empty Weaviate for t that has a key, and further settings (NAME=value), which count where they
 // differ from those of tests.
 func StartWith(t testing.TB, key string, settings ...string) *Server {
+	t.Helper()
+	return start(t, t.TempDir(), key, settings...)
+}
+
+func start(t testing.TB, dir, key string, settings ...string) *Server {
 	t.Helper()
 	program, err := Program(t.Context(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t: t, program: program, dir: t.TempDir(), key: key, ports: freePorts(t, 6), more: settings}
+	s := &Server{t: t, program: program, dir: dir, key: key, ports: freePorts(t, 6), more: settings}
 	t.Cleanup(s.Kill)
 	s.run()
 	return s
 }
 
 // freePorts returns ports of loopback that are free now, in pairs of neighbours: a node expects the port of its calls
-// right behind the one of Raft, and its data right behind its gossip.
+// right behind the one of Raft, and its data right behind its gossip. The system gives none of them to a connection, so
+// that they stay free while the server is away.
 func freePorts(t testing.TB, n int) (ports []string) {
 	t.Helper()
-	for len(ports) < n {
-		first := listen(t, 0)
-		if first == nil {
+	for tries := 0; len(ports) < n; tries++ {
+		if tries == 1000 {
 			t.Fatal("no port of loopback is free")
 		}
+		port := 12_000 + mathrand.IntN(20_000) //nolint:gosec // no secret
+		first := listen(t, port)
+		if first == nil {
+			continue
+		}
 		defer func() { _ = first.Close() }()
-		port := first.Addr().(*net.TCPAddr).Port
 		if second := listen(t, port+1); second != nil {
 			defer func() { _ = second.Close() }()
 			ports = append(ports, strconv.Itoa(port), strconv.Itoa(port+1))
@@ -126,8 +145,8 @@ func (s *Server) Kill() {
 	if s.process == nil {
 		return
 	}
-	_ = s.process.Signal(syscall.SIGCONT) // it may be paused
-	_ = s.process.Kill()
+	_ = syscall.Kill(-s.process.Pid, syscall.SIGCONT) // it may be paused
+	_ = syscall.Kill(-s.process.Pid, syscall.SIGKILL)
 	select {
 	case <-s.ended:
 		s.process = nil
@@ -189,7 +208,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	if s.process == nil {
 		s.t.Fatal("Weaviate is stopped")
 	}
-	if err := s.process.Signal(sig); err != nil {
+	if err := syscall.Kill(-s.process.Pid, sig); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -197,12 +216,12 @@ func (s *Server) signal(sig syscall.Signal) {
 // startLimit bounds a start, on a slow machine that is busy with other tests.
 const startLimit = 2 * time.Minute
 
-func (s *Server) environment() []string {
+func (s *Server) environment(ports []string) []string {
 	of := append(os.Environ(),
-		"PERSISTENCE_DATA_PATH="+s.Dir(), "GRPC_PORT="+s.ports[1],
+		"PERSISTENCE_DATA_PATH="+s.Dir(), "GRPC_PORT="+ports[1],
 		"CLUSTER_HOSTNAME=node1", "CLUSTER_IN_LOCALHOST=true", "CLUSTER_BIND_ADDR=127.0.0.1",
-		"CLUSTER_ADVERTISE_ADDR=127.0.0.1", "CLUSTER_GOSSIP_BIND_PORT="+s.ports[2],
-		"CLUSTER_DATA_BIND_PORT="+s.ports[3], "RAFT_PORT="+s.ports[4], "RAFT_INTERNAL_RPC_PORT="+s.ports[5],
+		"CLUSTER_ADVERTISE_ADDR=127.0.0.1", "CLUSTER_GOSSIP_BIND_PORT="+ports[2],
+		"CLUSTER_DATA_BIND_PORT="+ports[3], "RAFT_PORT="+ports[4], "RAFT_INTERNAL_RPC_PORT="+ports[5],
 		"RAFT_BOOTSTRAP_EXPECT=1", "RAFT_TIMEOUTS_MULTIPLIER=1",
 		"CLUSTER_BASIC_AUTH_USERNAME=node", "CLUSTER_BASIC_AUTH_PASSWORD="+s.key,
 		"AUTHENTICATION_APIKEY_ENABLED=true", "AUTHENTICATION_APIKEY_ALLOWED_KEYS="+s.key,
@@ -214,33 +233,84 @@ func (s *Server) environment() []string {
 	return append(of, s.more...)
 }
 
+// outsidePorts is how many of the ports are reached from outside: those of REST and gRPC.
+const outsidePorts = 2
+
+// ownPorts are those of a server in a network of its own: of REST, gRPC, gossip, data, Raft and its calls. The system
+// takes none of them for the other end of a connection.
+var ownPorts = []string{"8080", "9090", "7946", "7947", "8300", "8301"}
+
 func (s *Server) run() {
 	s.t.Helper()
 	logged, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	cmd := exec.Command(s.program, "--host", "127.0.0.1", "--port", s.ports[0], "--scheme", "http")
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Dir = s.environment(), logged, logged, s.dir
-	cmd.SysProcAttr = apart()
-	s.ended = make(chan struct{})
-	started := make(chan error, 1)
-	go func(done chan struct{}) {
+	ports := s.ports
+	if networksAreGranted() {
+		ports = ownPorts
+	}
+	cmd := exec.Command(s.program, "--host", "127.0.0.1", "--port", ports[0], "--scheme", "http")
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.environment(ports), s.dir, apart()
+	if networksAreGranted() {
+		cmd.ExtraFiles = s.listeners()
+		if err := alone(cmd, ports[:outsidePorts]); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	err = s.launch(cmd, logged)
+	if err != nil {
+		s.t.Fatalf("start Weaviate: %v", err)
+	}
+	s.awaitReady()
+}
+
+// listeners listen on the ports that lead to the server.
+func (s *Server) listeners() (files []*os.File) {
+	s.t.Helper()
+	for _, port := range s.ports[:outsidePorts] {
+		number, err := strconv.Atoi(port)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		l := listen(s.t, number)
+		if l == nil {
+			s.t.Fatalf("start Weaviate: port %s is taken", port)
+		}
+		f, err := l.(*net.TCPListener).File()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		_ = l.Close()
+		files = append(files, f)
+	}
+	return files
+}
+
+// launch starts the server. ended is closed when all its processes have ended: they share the pipe of its output.
+func (s *Server) launch(cmd *exec.Cmd, logged *os.File) error {
+	log := struct{ io.Writer }{logged}
+	cmd.Stdout, cmd.Stderr = log, log
+	done, started := make(chan struct{}), make(chan error, 1)
+	go func() {
 		runtime.LockOSThread() // when this thread ends, Linux takes that for the death of the parent
 		defer runtime.UnlockOSThread()
 		defer close(done)
-		defer func() { _ = logged.Close() }()
 		err := cmd.Start()
+		for _, f := range cmd.ExtraFiles {
+			_ = f.Close()
+		}
 		started <- err
 		if err == nil {
 			_ = cmd.Wait() // a killed server ends with an error
+			_ = logged.Close()
 		}
-	}(s.ended)
+	}()
 	if err := <-started; err != nil {
-		s.t.Fatalf("start Weaviate: %v", err)
+		return err
 	}
-	s.process = cmd.Process
-	s.awaitReady()
+	s.ended, s.process = done, cmd.Process
+	return nil
 }
 
 func (s *Server) log() string { return filepath.Join(s.dir, "weaviate.log") }
@@ -269,12 +339,15 @@ func (s *Server) awaitReady() {
 func (s *Server) isReady() bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), time.Second)
 	defer cancel()
-	for _, address := range []string{"127.0.0.1:" + s.ports[0], s.GRPC()} {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err != nil {
-			return false
-		}
-		_ = conn.Close()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.GRPC())
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	// A gRPC server speaks first. Another process may have taken the connection without the server being up.
+	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		return false
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/v1/.well-known/ready", nil)
 	if err != nil {

@@ -1,0 +1,255 @@
+package weaviate_test
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"runtime/metrics"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/index"
+	"github.com/turnledger/turnledger/projections/index/indextest"
+	"github.com/turnledger/turnledger/projections/index/weaviate"
+	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
+	"github.com/turnledger/turnledger/projections/rebuild"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+const (
+	benchDimensions = 256
+	benchPartitions = 4
+	// topics are what the texts of the benchmark are about: vectors of one topic are near each other.
+	topics = 500
+	// batchOfEvents is what a process feeds the index with at once (cmd/turnledger).
+	batchOfEvents = 500
+)
+
+// instant makes vectors without an endpoint, so that a benchmark measures the index alone.
+type instant struct{ centers [topics][]float32 }
+
+func newInstant() *instant {
+	rng := rand.New(rand.NewPCG(1, 2))
+	e := &instant{}
+	for i := range e.centers {
+		e.centers[i] = make([]float32, benchDimensions)
+		for k := range e.centers[i] {
+			e.centers[i][k] = float32(rng.NormFloat64())
+		}
+	}
+	return e
+}
+
+// Model implements index.Embedder.
+func (*instant) Model() string { return "instant/256" }
+
+// Embed implements index.Embedder.
+func (e *instant) Embed(_ context.Context, texts []string) ([][]float32, error) {
+	out := make([][]float32, len(texts))
+	for i, text := range texts {
+		out[i] = e.vector(text)
+	}
+	return out, nil
+}
+
+func (e *instant) vector(text string) []float32 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(text))
+	seed := h.Sum64()
+	center, v, sum := e.centers[seed%topics], make([]float32, benchDimensions), 0.0
+	for k := range v {
+		seed ^= seed << 13
+		seed ^= seed >> 7
+		seed ^= seed << 17
+		v[k] = center[k] + 2*(float32(seed>>40)/(1<<23)-1)
+		sum += float64(v[k] * v[k])
+	}
+	for k := range v {
+		v[k] /= float32(math.Sqrt(sum))
+	}
+	return v
+}
+
+// BenchmarkIndex imports b.N turns of 20 a session, rebuilds the index with the vectors taken over, and searches it. It
+// sets each against the same work on the bare server, in the same run: batches of the same objects, and searches.
+func BenchmarkIndex(b *testing.B) {
+	e := newInstant()
+	w := indextest.NewWorld(b, weaviatetest.Start(b).Client().Store(), benchPartitions)
+	objects := fill(b, w, b.N)
+	for i := range objects {
+		o := &objects[i]
+		o.Question.Vector, o.Answer.Vector = e.vector(o.Question.Neutral), e.vector(o.Answer.Neutral)
+	}
+	bare := insertBare(b, objects)
+	for i := range objects { // they are not to be in the memory that is measured
+		objects[i].Question.Vector, objects[i].Answer = nil, index.Half{}
+	}
+	rate := func(took time.Duration) float64 { return float64(b.N) / took.Seconds() }
+	b.ReportMetric(rate(bare), "bare-turns/s")
+
+	v := w.Open(b, func(c *index.Config) { c.Embedder = e })
+	b.ResetTimer()
+	heap := watchHeap()
+	began := time.Now()
+	feed(b, w, v)
+	took := time.Since(began)
+	first, second := heap()
+	b.ReportMetric(rate(took), "import-turns/s")
+	b.ReportMetric(float64(bare)/float64(took), "x_import")
+	b.ReportMetric(first, "heap-first-half-MB")
+	b.ReportMetric(second, "heap-second-half-MB")
+	searches(b, w, v, e, objects)
+
+	began = time.Now()
+	r, err := rebuild.Begin(b.Context(), w.Log, v, v, rebuild.Config{Rules: w.Rules})
+	require.NoError(b, err)
+	require.NoError(b, r.Run(b.Context()))
+	took = time.Since(began)
+	b.ReportMetric(rate(took), "rebuild-turns/s")
+	b.ReportMetric(float64(bare)/float64(took), "x_rebuild")
+	b.ReportMetric(0, "ns/op")
+}
+
+// fill writes turns to the log, and returns what the index has to hold of them.
+func fill(b *testing.B, w *indextest.World, turns int) (objects []index.Object) {
+	b.Helper()
+	const each = 20
+	var g errgroup.Group
+	g.SetLimit(32)
+	for from := 0; from < turns; from += each {
+		session := fmt.Sprint("s", from/each)
+		facts := []events.Fact{indextest.Linked(session, fmt.Sprint("identity ", from/each%1000))}
+		for i := from; i < min(from+each, turns); i++ {
+			question, answer := fmt.Sprintf("question %d: %s", i, benchText), fmt.Sprintf("answer %d: %s", i, benchText)
+			facts = append(facts, indextest.Turn(session, fmt.Sprint(i), question, answer)...)
+			objects = append(objects, index.Object{
+				ID: events.TurnID(session, fmt.Sprint(i)), Session: session,
+				Identity: fmt.Sprint("identity ", from/each%1000), Partition: i % benchPartitions,
+				StartSeq: uint64(i + 1), Version: 1, CreatedAt: time.Now(),
+				Question: index.Half{Neutral: question, Digest: "q"}, Answer: index.Half{Neutral: answer, Digest: "a"},
+			})
+		}
+		g.Go(func() error {
+			for _, f := range facts {
+				if _, err := w.Log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{f}}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(b, g.Wait())
+	return objects
+}
+
+var benchText = strings.Repeat("The quick brown fox jumps over the lazy dog. ", 6)
+
+// insertBare returns how long a server takes for the same objects, in the batches in which the index writes them.
+func insertBare(b *testing.B, objects []index.Object) time.Duration {
+	b.Helper()
+	s := weaviatetest.Start(b)
+	defer s.Kill()
+	w := s.Client()
+	c := index.Collection{Name: index.Prefix + "a_000001", Mark: "the mark"}
+	require.NoError(b, w.Create(b.Context(), c))
+	var g errgroup.Group
+	g.SetLimit(benchPartitions)
+	began := time.Now()
+	for batch := range slices.Chunk(objects, batchOfEvents/2) {
+		g.Go(func() error { return w.Put(b.Context(), c.Name, batch) })
+	}
+	require.NoError(b, g.Wait())
+	return time.Since(began)
+}
+
+// feed feeds a view with all of the log.
+func feed(b *testing.B, w *indextest.World, v *index.View) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	r := runner.New(w.Log, v, runner.Config{Rules: w.Rules, Feeding: runner.Feeding{MaxBatch: batchOfEvents}})
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	for k := 0; k < w.Log.Partitions(); {
+		head, err := w.Log.Head(b.Context(), k)
+		require.NoError(b, err)
+		at, err := v.Applied(b.Context(), k)
+		require.NoError(b, err)
+		if at.Seq >= head.Seq {
+			k++
+			continue
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	cancel()
+	require.NoError(b, <-done)
+}
+
+// watchHeap looks each second at what the last collection found live, the embedded log's memory included, until stop is
+// called, which returns the most of each half of the time, in MB.
+func watchHeap() (stop func() (first, second float64)) {
+	over, done := make(chan struct{}), make(chan []float64)
+	go func() {
+		var seen []float64
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		for {
+			select {
+			case <-over:
+				done <- seen
+				return
+			case <-time.After(time.Second):
+			}
+			metrics.Read(live)
+			seen = append(seen, float64(live[0].Value.Uint64())/(1<<20))
+		}
+	}()
+	return func() (float64, float64) {
+		close(over)
+		seen := append(<-done, 0, 0)
+		return slices.Max(seen[:len(seen)/2]), slices.Max(seen[len(seen)/2:])
+	}
+}
+
+// searches searches one after the other, by the view and by the bare client, in turns.
+func searches(b *testing.B, w *indextest.World, v *index.View, e *instant, objects []index.Object) {
+	b.Helper()
+	all, err := w.Store.List(b.Context())
+	require.NoError(b, err)
+	bare := w.Store.Objects.(*weaviate.Weaviate)
+	for name, identity := range map[string]string{"all": "", "one": "identity 1"} {
+		took := map[string][]time.Duration{}
+		for i := range 1000 {
+			near := index.Near{
+				Half: projections.QuestionHalf, Limit: 50, Filter: index.Filter{IdentityID: identity},
+				Vector: e.vector(objects[i*7919%len(objects)].Question.Neutral),
+			}
+			began := time.Now()
+			_, err := bare.Near(b.Context(), all[0].Name, near)
+			require.NoError(b, err)
+			took["bare"] = append(took["bare"], time.Since(began))
+			began = time.Now()
+			_, _, err = v.Nearest(b.Context(), projections.QuestionHalf, near)
+			require.NoError(b, err)
+			took["ours"] = append(took["ours"], time.Since(began))
+			began = time.Now()
+			_, _, err = v.Nearest(b.Context(), "", near)
+			require.NoError(b, err)
+			took["both"] = append(took["both"], time.Since(began))
+		}
+		for of, times := range took {
+			slices.Sort(times)
+			ms := func(q int) float64 { return float64(times[len(times)*q/100]) / float64(time.Millisecond) }
+			b.ReportMetric(ms(50), fmt.Sprintf("%s-%s-p50-ms", name, of))
+			b.ReportMetric(ms(99), fmt.Sprintf("%s-%s-p99-ms", name, of))
+		}
+	}
+}
