@@ -248,11 +248,6 @@ func (a *app) identities() *identities.Reader {
 	return identities.New(func() (identities.Tables, error) { return tables.Get() }, a.store.Log, 0)
 }
 
-// across reads turns and sessions of all identities, and anonymous sessions by themselves.
-func (a *app) across(reader *contextbuilder.Reader) *identities.Reader {
-	return a.identities().WithSessions(reader, a.cfg.SessionTTL)
-}
-
 // chat answers with the configured model, or an echo.
 func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) services.Chat {
 	model := models.New(a.cfg.ModelAPI, endpoint.Config{

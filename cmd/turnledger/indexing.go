@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/eraser"
+	"github.com/turnledger/turnledger/services/identities"
 	"github.com/turnledger/turnledger/services/meaning"
 )
 
@@ -89,6 +90,11 @@ func (m *meanings) run(ctx context.Context) error {
 func (a *app) readsIndex() bool {
 	m := a.views.index
 	return m != nil && (m.Feeds || m.Reads)
+}
+
+// across reads turns and sessions of all identities, and anonymous sessions by themselves.
+func (a *app) across(reader *contextbuilder.Reader) *identities.Reader {
+	return a.identities().WithSessions(reader, a.cfg.SessionTTL)
 }
 
 // openSearcher makes what finds turns by words in the audit tables, and by meaning in the index.

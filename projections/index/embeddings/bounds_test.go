@@ -129,8 +129,9 @@ func TestAnAnswerOfAnotherFormIsRefused(t *testing.T) {
 		"one is missing": []any{datum(0, one)}, "the same twice": []any{datum(1, one), datum(1, one)},
 		"beyond the last":  []any{datum(0, one), datum(2, one)},
 		"before the first": []any{datum(-1, one), datum(1, one)},
-		"no base64":        []any{datum(0, "&"), datum(1, one)}, "half a number": []any{datum(0, "AAAA"), datum(1, one)},
-		"an empty one": []any{datum(0, []float32{}), datum(1, one)}, "no list": "none",
+		"no base64":        []any{datum(0, "&"), datum(1, one)},
+		"half a number":    []any{datum(0, "AAAA"), datum(1, one)},
+		"an empty one":     []any{datum(0, []float32{}), datum(1, one)}, "no list": "none",
 		"a text in it": []any{datum(0, []string{"x"}), datum(1, one)},
 	} {
 		url := endpoint(t, func(w http.ResponseWriter, _ *http.Request) {
