@@ -86,6 +86,21 @@ func TestWhatAPruneTookLeavesTheLog(t *testing.T) {
 	}
 }
 
+// A turn that asked a model is erased like any other: that it asked is nothing that its tombstone knows.
+func TestARedactedResponseLeavesTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.erase(inOnePiece(w.log), eraser.Config{})
+	turn := events.TurnID("s", "r1")
+	w.publish(&events.TurnStarted{TurnID: turn, SessionID: "s", RequestID: "r1",
+		Question: events.Question{QuestionNeutral: "SECRET"},
+		Settings: json.RawMessage(`{"request":{"user":"SECRET"}}`)}, "")
+	w.publish(&events.TurnFinalized{TurnID: turn, SessionID: "s", Answer: events.Answer{AnswerNeutral: "SECRET"}}, "")
+	w.redact("s", turn)
+	w.left("s", events.TypeTurnRedacted)
+	require.Empty(t, holding(t, w.dir, "SECRET"))
+}
+
 // The versions that a pruned turn replaced go for ever.
 func TestVersionsOfAPrunedTurnLeaveTheLog(t *testing.T) {
 	t.Parallel()

@@ -173,17 +173,31 @@ func annotations(all []map[string]json.RawMessage) []map[string]json.RawMessage 
 		var file map[string]json.RawMessage
 		if json.Unmarshal(a[kind], &file) == nil && file["file_id"] != nil {
 			delete(a, kind)
-			a["file_id"], a["index"] = file["file_id"], a["start_index"]
-			if a["index"] == nil {
-				a["index"] = encode(0)
-			}
-			if kind == "file_citation" {
-				a["filename"] = encode("") // the Assistants API does not tell it
-			}
+			_ = json.Unmarshal(encode(ofFile(kind, file["file_id"], a["start_index"])), &a) // adds what it says
 		}
 		out = append(out, a)
 	}
 	return out
+}
+
+// fileAnnotation is what an item says of a file that its text cites or gives.
+type fileAnnotation struct {
+	FileID json.RawMessage `json:"file_id"`
+	// Index is the place in the text.
+	Index json.RawMessage `json:"index"`
+	// Filename of a citation is empty, since the Assistants API does not tell it.
+	Filename *string `json:"filename,omitempty"`
+}
+
+func ofFile(kind string, id, at json.RawMessage) fileAnnotation {
+	a := fileAnnotation{FileID: id, Index: at}
+	if at == nil {
+		a.Index = encode(0)
+	}
+	if kind == "file_citation" {
+		a.Filename = new(string)
+	}
+	return a
 }
 
 func encode(v any) json.RawMessage {
@@ -226,7 +240,10 @@ func named(text string) (ids []string) {
 		}
 		text = after
 		value := strings.TrimLeft(after, ": \t\r\n")
-		if id, rest, closed := strings.Cut(strings.TrimPrefix(value, `"`), `"`); closed && value != "" && value[0] == '"' {
+		if !strings.HasPrefix(value, `"`) {
+			continue
+		}
+		if id, rest, closed := strings.Cut(value[1:], `"`); closed {
 			ids, text = append(ids, id), rest
 		}
 	}

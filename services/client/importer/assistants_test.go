@@ -266,6 +266,12 @@ func TestMessagesOfOneSecond(t *testing.T) {
 	require.Equal(t, []string{"msg_a", "msg_b", "msg_f", "msg_g"}, s.ids("thread_s"), "lines in no order")
 }
 
+// wrongCase is a value that can't be imported, and what is said of it by where.
+type wrongCase struct {
+	value any
+	where map[string]string
+}
+
 // What can't be imported is reported with file and line. Nothing is imported of its thread, since the turns behind it
 // would get the places of others; all other threads are.
 func TestWhatIsWrongIsReported(t *testing.T) {
@@ -279,33 +285,32 @@ func TestWhatIsWrongIsReported(t *testing.T) {
 		return m
 	}
 	part := func(v any) []any { return []any{v} }
-	for name, c := range map[string]struct {
-		values []any
-		where  map[string]string
-	}{
-		"no id":             {[]any{bad("thread_bad", "id", nil)}, map[string]string{"f:2": "no id"}},
-		"no time":           {[]any{bad("thread_bad", "created_at", nil)}, map[string]string{"f:2": "created_at"}},
-		"a text as time":    {[]any{bad("thread_bad", "created_at", "now")}, map[string]string{"f:2": "not as the Assistants API"}},
-		"another role":      {[]any{bad("thread_bad", "role", "SECRET")}, map[string]string{"f:2": "user or assistant"}},
-		"no thread":         {[]any{bad("", "id", "msg_1")}, map[string]string{"f:2": "id of the thread is missing"}},
-		"an odd thread":     {[]any{bad("a\nb", "id", "msg_1")}, map[string]string{"f:2": "can't be the id of a session"}},
-		"an odd part":       {[]any{bad("thread_bad", "content", part("SECRET"))}, map[string]string{"f:2": "content 1 of the message is not as"}},
-		"a part of no text": {[]any{bad("thread_bad", "content", part(map[string]any{"type": "text"}))}, map[string]string{"f:2": "has no text.value"}},
-		"a run":             {[]any{map[string]any{"object": "thread.run", "id": "SECRET"}}, map[string]string{"f:2": "not an object of the Assistants API"}},
-		"a number":          {[]any{7}, map[string]string{"f:2": "not an object of the Assistants API"}},
-		"a broken line": {[]any{`{"object":"thread.message","thread_id":"thread_bad","created`}, map[string]string{
-			"f:2": "not JSON",
-		}},
-		"a broken page": {[]any{"{\n \"object\": \"list\",\n \"data\": [\n  {\"thread_id\": \"thread_bad\", \"content\": SECRET"},
-			map[string]string{"f:5": "not JSON"}},
-		"no UTF-8":     {[]any{"{\"object\":\"thread.message\",\"thread_id\":\"thread_bad\",\"id\":\"\xff\"}"}, map[string]string{"f:2": "not UTF-8"}},
-		"missing page": {[]any{list(true, bad("thread_bad", "id", "msg_9"))}, map[string]string{"f:2": "the last page of a thread is missing"}},
-		"another text": {[]any{message("thread_bad", "msg_2", "user", 2, "SECRET")}, map[string]string{"f:3": "another message with the id"}},
-		"in a list":    {[]any{"[\n7,\n" + `{"object":"thread"}` + "]"}, map[string]string{"f:3": "not an object", "f:4": "id of the thread is missing"}},
+	one := func(v any, what string) wrongCase { return wrongCase{v, map[string]string{"f:2": what}} }
+	noText := part(map[string]any{"type": "text"})
+	page := "{\n \"object\": \"list\",\n \"data\": [\n  {\"thread_id\": \"thread_bad\", \"content\": SECRET"
+	for name, c := range map[string]wrongCase{
+		"no id":             one(bad("thread_bad", "id", nil), "no id"),
+		"no time":           one(bad("thread_bad", "created_at", nil), "created_at"),
+		"a text as time":    one(bad("thread_bad", "created_at", "now"), "not as the Assistants API"),
+		"another role":      one(bad("thread_bad", "role", "SECRET"), "user or assistant"),
+		"no thread":         one(bad("", "id", "msg_1"), "id of the thread is missing"),
+		"an odd thread":     one(bad("a\nb", "id", "msg_1"), "can't be the id of a session"),
+		"an odd part":       one(bad("thread_bad", "content", part("SECRET")), "content 1 of the message is not as"),
+		"a part of no text": one(bad("thread_bad", "content", noText), "has no text.value"),
+		"a run":             one(map[string]any{"object": "thread.run", "id": "SECRET"}, "not an object of the"),
+		"a number":          one(7, "not an object of the Assistants API"),
+		"a broken line":     one(`{"object":"thread.message","thread_id":"thread_bad","created`, "not JSON"),
+		"a broken page":     {page, map[string]string{"f:5": "not JSON"}},
+		"no UTF-8":          one(`{"object":"thread","thread_id":"thread_bad","id":"`+"\xff"+`"}`, "not UTF-8"),
+		"missing page":      one(list(true, bad("thread_bad", "id", "msg_9")), "the last page of a thread is missing"),
+		"another text": {message("thread_bad", "msg_2", "user", 2, "SECRET"),
+			map[string]string{"f:3": "another message with the id"}},
+		"in a list": {"[\n7,\n" + `{"object":"thread"}` + "]",
+			map[string]string{"f:3": "not an object", "f:4": "id of the thread is missing"}},
 	} {
-		values := append([]any{good}, c.values...)
-		values = append(values, message("thread_bad", "msg_2", "user", 2, "of the bad one"), message("thread_end", "msg_1",
-			"user", 1, "end"))
+		values := []any{good, c.value}
+		values = append(values, message("thread_bad", "msg_2", "user", 2, "of the bad one"),
+			message("thread_end", "msg_1", "user", 1, "end"))
 		s := newStore()
 		done, wrong := s.imported(t, written(t, "f", values...))
 		require.Equal(t, []string{"msg_1"}, s.ids("thread_good"), name)

@@ -49,8 +49,8 @@ func TestWhichIDsStay(t *testing.T) {
 	s := start(t)
 	id := s.begin()
 	for given, stays := range map[string]bool{
-		"msg_" + strings.Repeat("x", 60): true, "msg_" + strings.Repeat("x", 61): false, "msg_a/b": false, "msg_ä": false,
-		"msg-1": true,
+		"msg_" + strings.Repeat("x", 60): true, "msg_" + strings.Repeat("x", 61): false, "msg_a/b": false,
+		"msg_ä": false, "msg-1": true,
 	} {
 		got := ids(s.post(id, `{"role":"user","content":"q","id":"`+given+`"}`))[0]
 		require.Equal(t, stays, got == given, given)
@@ -317,7 +317,8 @@ func TestInputItems(t *testing.T) {
 func TestTheUsageOfATurn(t *testing.T) {
 	t.Parallel()
 	used := &conversation.Usage{Input: 12, Cached: 5, Output: 7, Reasoning: 3}
-	m := &answers{usage: used, parts: []services.AnswerPart{{Kind: services.PartCall, CallID: "c", Name: "f", Text: "{}"}}}
+	call := services.AnswerPart{Kind: services.PartCall, CallID: "c", Name: "f", Text: "{}"}
+	m := &answers{usage: used, parts: []services.AnswerPart{call}}
 	s := start(t, answeredBy(m))
 	id := s.begin()
 	s.must("POST", "/v1/responses", `{"input":"q","conversation":"`+id+`"}`)

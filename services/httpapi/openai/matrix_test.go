@@ -141,7 +141,8 @@ func placesOf(routes []wire.Route, mine holdings) (out []place) {
 // rank is the order of calls that take something of the caller's own away, which come behind all others.
 func rank(p place) int {
 	return 1 + slices.IndexFunc([]string{
-		"DELETE " + oneItem, "DELETE /v1/responses/{response_id}", "POST /v1/sessions/{session_id}/turns/{turn_id}/correct",
+		"DELETE " + oneItem, "DELETE /v1/responses/{response_id}",
+		"POST /v1/sessions/{session_id}/turns/{turn_id}/correct",
 		"POST /v1/sessions/{session_id}/turns/{turn_id}/redact", "POST /v1/sessions/{session_id}/reset",
 		"DELETE /v1/conversations/{conversation_id}", "DELETE /v1/sessions/{session_id}",
 	}, func(pattern string) bool { return pattern == p.pattern })

@@ -119,7 +119,7 @@ func TestItemsAreTurnsEverywhere(t *testing.T) {
 	require.NotContains(t, printed(t, p, "export", "--identity", "ada"), "the next")
 }
 
-// What is written natively is items: turns with texts alone and with messages, corrections, forks, and what is imported.
+// What is written natively is items: turns with texts alone and with messages, corrections, and forks.
 // A deleted item is gone from the native turn, and from all that shows it.
 func TestTurnsAreItemsEverywhere(t *testing.T) {
 	t.Parallel()
@@ -147,7 +147,8 @@ func TestTurnsAreItemsEverywhere(t *testing.T) {
 
 	all := itemsOf(t, p, "s")
 	for _, n := range []int{4, 1} { // the output of a tool, and a plain answer
-		p.Must(t, http.StatusOK, http.MethodDelete, "/v1/conversations/s/items/"+all[n].(map[string]any)["id"].(string), nil)
+		id := all[n].(map[string]any)["id"].(string)
+		p.Must(t, http.StatusOK, http.MethodDelete, "/v1/conversations/s/items/"+id, nil)
 	}
 	left := []string{"first question", "second question", "{}", "second answer"}
 	require.Equal(t, left, wordsOf(itemsOf(t, p, "s")))
