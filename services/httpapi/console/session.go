@@ -328,7 +328,7 @@ func (p *sessionPage) rows(c chain, boundary bool) (list []turnRow) {
 // summaries shows the summaries that stand at the turns with which they end. Only those of the page's turns are judged:
 // to judge one takes all turns that it covers.
 func (p *sessionPage) summaries(out *sessionView) {
-	p.reading.State.KeepSummaries(func(m conversation.Summary) bool { return false })
+	p.reading.State.KeepSummaries(func(m conversation.Summary) bool { return out.row(m.Through.String()) != nil })
 	for _, m := range p.reading.State.Standing() {
 		if m.Fact == nil {
 			continue
