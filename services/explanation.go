@@ -7,21 +7,29 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// ExplainAsk asks why a turn got its answer. The options are those of the prompt that the turn was asked with.
+// ExplainAsk asks why a turn got its answer, or without a TurnID, what a prompt could see at an event of the session:
+// the one at the position At, or if that is zero, the Nth from 1 on, or else the newest. The options are those of the
+// prompt that the turn was asked with.
 type ExplainAsk struct {
 	SessionID      string
 	TurnID         uuid.UUID
+	At             events.Position
+	Nth            int
 	MaxMessages    int // 0: 20
+	MaxTokens      int // 0: no bound
 	IncludePending bool
+	Summary        bool
 	Language       Language
 }
 
 // Explanation says why a turn got its answer: what the log holds of the turn, the prompt as of its question with the
 // redactions of today, and for each turn before it whether the prompt showed it. If the session that was asked for is a
-// branch that shares the turn, the turn is Inherited, and stands in SessionID.
+// branch that shares the turn, the turn is Inherited, and stands in SessionID. TurnID is uuid.Nil at an event that asks
+// no question: then the prompt is that of a question right after the event, and Events is the event alone.
 type Explanation struct {
 	SessionID string
 	TurnID    uuid.UUID
@@ -30,6 +38,10 @@ type Explanation struct {
 	Events    []ExplainedEvent
 	Prompt    Context
 	Turns     []ExplainedTurn
+	// Nth is the number of the session's events up to AsOf, Of that of all. Earlier and Later are the positions of the
+	// events right before and right after; empty if there is none.
+	Nth, Of        int
+	Earlier, Later string
 }
 
 // ExplainedEvent is an event of an explained turn. Problem says why the event has no effect, if it has none. Data is
@@ -59,8 +71,8 @@ type ExplainedTurn struct {
 // SeenShown is the Seen of a turn that the prompt showed.
 const SeenShown = "shown"
 
-// Explainer explains turns. It fails with ErrNotExplained if the session has no such turn; its other errors are those
-// of an EventReader and a ContextBuilder.
+// Explainer explains turns and events. It fails with ErrNotExplained if the session has no such turn or event. Its
+// other errors are those of an EventReader and a ContextBuilder.
 type Explainer interface {
 	Explain(ctx context.Context, ask ExplainAsk) (Explanation, error)
 }

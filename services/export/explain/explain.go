@@ -34,9 +34,17 @@ type Explanation struct {
 	Question string `json:"-"`
 	// Root is the version of the turn whose question was asked first; the other versions are corrections of it.
 	Root uuid.UUID `json:"-"`
+	// Nth is the number of the session's events up to AsOf, Of that of all. Earlier and Later are the positions of the
+	// events right before and right after; empty if there is none.
+	Nth     int    `json:"-"`
+	Of      int    `json:"-"`
+	Earlier string `json:"-"`
+	Later   string `json:"-"`
 
-	texts    Texts
+	texts Texts
+	// asked is where the prompt was asked for. Events before the sequence until stood then.
 	asked    events.Position
+	until    uint64
 	versions map[uuid.UUID]bool
 }
 
@@ -81,12 +89,11 @@ func New(sessionID string, turn uuid.UUID, log Log, texts Texts) (*Explanation, 
 	if err != nil {
 		return nil, err
 	}
-	list := own.today.Fork().Segments()
-	origins := make([]*session, len(list))
-	for i, g := range list {
-		if origins[i], err = read(g.SessionID, log); err != nil {
-			return nil, err
-		}
+	origins, err := own.readOrigins(log)
+	if err != nil {
+		return nil, err
+	}
+	for i, g := range own.today.Fork().Segments() {
 		if origins[i].today.Shares(own.today.Fork().Root, g, turn) {
 			x, err := New(g.SessionID, turn, log, texts)
 			if err == nil {
@@ -95,14 +102,49 @@ func New(sessionID string, turn uuid.UUID, log Log, texts Texts) (*Explanation, 
 			return x, err
 		}
 	}
+	return own.explain(turn, origins, texts)
+}
+
+// At explains an event of a session. The event that asked a turn's question is explained as the turn. Any other event
+// is explained as a question would be that was asked right after it: which turns a prompt could see then. pick returns
+// the index of the event among those of the session, or a number below 0 if there is no such event.
+func At(sessionID string, pick func([]events.Recorded) int, log Log, texts Texts) (*Explanation, error) {
+	own, err := read(sessionID, log)
+	if err != nil {
+		return nil, err
+	}
+	i := pick(own.all)
+	if i < 0 || i >= len(own.all) || own.today.Erased != 0 {
+		return nil, ErrNoTurn
+	}
+	origins, err := own.readOrigins(log)
+	if err != nil {
+		return nil, err
+	}
+	at := own.all[i].Position
+	for _, t := range own.today.Turns {
+		if t.Place == at.Seq {
+			return own.explain(t.ID, origins, texts)
+		}
+	}
+	x := &Explanation{SessionID: sessionID, texts: texts, asked: at, until: at.Seq + 1}
+	if err := x.add(own.lines[i], own.all[i]); err != nil {
+		return nil, err
+	}
+	x.finish(own, origins)
+	return x, nil
+}
+
+// explain explains a turn that stands in the session itself.
+func (s *session) explain(turn uuid.UUID, origins []*session, texts Texts) (*Explanation, error) {
 	x := &Explanation{
-		SessionID: sessionID, TurnID: turn.String(), Root: turn, texts: texts,
+		SessionID: s.today.SessionID, TurnID: turn.String(), Root: turn, texts: texts,
 		versions: map[uuid.UUID]bool{turn: true},
 	}
-	x.place(own.today, turn, own.all)
-	for i, r := range own.all {
+	x.place(s.today, turn, s.all)
+	for i, r := range s.all {
 		if turn, replaces := conversation.Named(r); x.versions[turn] || x.versions[replaces] {
-			if err := x.add(own.lines[i], r); err != nil {
+			if err := x.add(s.lines[i], r); err != nil {
 				return nil, err
 			}
 		}
@@ -110,9 +152,26 @@ func New(sessionID string, turn uuid.UUID, log Log, texts Texts) (*Explanation, 
 	if x.asked.Seq == 0 {
 		return nil, ErrNoTurn
 	}
-	x.AsOf = x.asked.String()
-	x.explainOmissions(own, origins)
+	x.until = x.asked.Seq
+	x.finish(s, origins)
 	return x, nil
+}
+
+// finish notes the place among the session's events, and why a prompt can't show earlier turns.
+func (x *Explanation) finish(own *session, origins []*session) {
+	x.AsOf, x.Of = x.asked.String(), len(own.all)
+	for _, r := range own.all {
+		switch {
+		case r.Position.Seq > x.asked.Seq && x.Later == "":
+			x.Later = r.Position.String()
+		case r.Position.Seq <= x.asked.Seq:
+			x.Nth++
+			if r.Position.Seq < x.asked.Seq {
+				x.Earlier = r.Position.String()
+			}
+		}
+	}
+	x.explainOmissions(own, origins)
 }
 
 // place finds the versions of a turn and the position of its question. If the turn's own events have been erased, the
@@ -170,7 +229,7 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 // the other turns, only the server knows which of them the window showed.
 func (x *Explanation) explainOmissions(own *session, origins []*session) {
 	m := own.moment(x.asked)
-	then := own.then(func(e events.Recorded) bool { return e.Position.Seq < x.asked.Seq })
+	then := own.then(func(e events.Recorded) bool { return e.Position.Seq < x.until })
 	own.inherit(then, origins, m)
 	for _, now := range own.today.Turns {
 		of, partition, inherited := own.today.Origin(now, x.asked.Partition)
@@ -178,7 +237,7 @@ func (x *Explanation) explainOmissions(own *session, origins []*session) {
 		final := events.Recorded{
 			Position: events.Position{Partition: partition, Seq: now.Final}, Time: now.FinalizedAt,
 		}
-		if inherited && !m.holds(final) || !inherited && now.Started >= x.asked.Seq || x.versions[now.ID] {
+		if inherited && !m.holds(final) || !inherited && now.Started >= x.until || x.versions[now.ID] {
 			continue
 		}
 		seen := seenShown

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"slices"
+
+	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
@@ -22,9 +25,13 @@ var _ services.Explainer = Service{}
 
 // Explain implements services.Explainer.
 func (s Service) Explain(ctx context.Context, ask services.ExplainAsk) (out services.Explanation, err error) {
-	x, err := New(ask.SessionID, ask.TurnID, func(session string) iter.Seq2[[]byte, error] {
-		return s.lines(ctx, session)
-	}, WithoutTexts)
+	var x *Explanation
+	log := func(session string) iter.Seq2[[]byte, error] { return s.lines(ctx, session) }
+	if ask.TurnID != uuid.Nil {
+		x, err = New(ask.SessionID, ask.TurnID, log, WithoutTexts)
+	} else {
+		x, err = At(ask.SessionID, pick(ask), log, WithoutTexts)
+	}
 	if errors.Is(err, ErrNoTurn) {
 		return out, services.ErrNotExplained
 	}
@@ -35,9 +42,14 @@ func (s Service) Explain(ctx context.Context, ask services.ExplainAsk) (out serv
 	if err != nil {
 		return out, err
 	}
+	message := cmp.Or(x.Question, "(no text)")
+	if x.Root == uuid.Nil {
+		message = "(the next question)"
+	}
 	prompt, err := s.Contexts.Build(ctx, services.ContextRequest{
-		SessionID: x.SessionID, Message: cmp.Or(x.Question, "(no text)"), TurnID: x.Root, MaxMessages: ask.MaxMessages,
-		IncludePending: ask.IncludePending, Language: cmp.Or(ask.Language, services.Neutral), Format: services.OpenAI,
+		SessionID: x.SessionID, Message: message, TurnID: x.Root, MaxMessages: ask.MaxMessages,
+		MaxTokens: ask.MaxTokens, IncludePending: ask.IncludePending, Summary: ask.Summary,
+		Language: cmp.Or(ask.Language, services.Neutral), Format: services.OpenAI,
 		AsOf: &services.AsOf{Position: &at},
 	})
 	if err != nil {
@@ -46,14 +58,32 @@ func (s Service) Explain(ctx context.Context, ask services.ExplainAsk) (out serv
 	seen := Context{
 		HistoryMessages: prompt.HistoryMessages, HistoryTurns: prompt.HistoryTurns, DroppedTurns: prompt.DroppedTurns,
 	}
+	if prompt.Summary != nil {
+		seen.SummarisedThrough = prompt.Summary.ThroughTurnID.String()
+	}
 	for _, m := range prompt.Messages {
 		seen.Messages = append(seen.Messages, json.RawMessage(m.JSON()))
 	}
 	x.Saw(seen, ask.IncludePending)
+	turn, _ := uuid.Parse(x.TurnID) // uuid.Nil for an event that is of no turn
 	return services.Explanation{
-		SessionID: x.SessionID, TurnID: ask.TurnID, Inherited: x.Inherited, AsOf: x.AsOf, Prompt: prompt,
-		Events: x.Events, Turns: x.Turns,
+		SessionID: x.SessionID, TurnID: turn, Inherited: x.Inherited, AsOf: x.AsOf, Prompt: prompt, Events: x.Events,
+		Turns: x.Turns, Nth: x.Nth, Of: x.Of, Earlier: x.Earlier, Later: x.Later,
 	}, nil
+}
+
+// pick returns how the event that is asked for is found among those of its session.
+func pick(ask services.ExplainAsk) func([]events.Recorded) int {
+	return func(all []events.Recorded) int {
+		switch {
+		case ask.At != events.Position{}:
+			return slices.IndexFunc(all, func(r events.Recorded) bool { return r.Position == ask.At })
+		case ask.Nth != 0:
+			return ask.Nth - 1
+		default:
+			return len(all) - 1
+		}
+	}
 }
 
 // lines returns the events of a session.

@@ -34,6 +34,19 @@ func read(id string, log Log) (*session, error) {
 	return s, nil
 }
 
+// readOrigins reads the sessions of a branch's segments.
+func (s *session) readOrigins(log Log) ([]*session, error) {
+	list := s.today.Fork().Segments()
+	origins := make([]*session, len(list))
+	var err error
+	for i, g := range list {
+		if origins[i], err = read(g.SessionID, log); err != nil {
+			return nil, err
+		}
+	}
+	return origins, nil
+}
+
 // then folds the session's events that stood at an earlier place.
 func (s *session) then(stood func(events.Recorded) bool) *conversation.State {
 	state := conversation.New(s.today.SessionID, conversation.Rules{})

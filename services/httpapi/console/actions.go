@@ -260,6 +260,9 @@ func ownIdentity(r *http.Request, identityID string) error {
 // sessionActions returns what the caller may do to a session, as links of its page.
 func (s *surface) sessionActions(ctx context.Context, id, identity string) (list []link) {
 	at := sessionHref(id)
+	if s.cfg.Explain != nil && s.allows(ctx, access.EventsRead) {
+		list = append(list, link{"What a prompt sees", at + "/explain"})
+	}
 	if s.cfg.SessionWrites != nil && s.allows(ctx, access.TurnsWrite) {
 		list = append(list, link{"Title and metadata", at + "/describe"}, link{"Reset", at + "/reset"})
 	}

@@ -145,7 +145,7 @@ func TestActionsOnViewsAndDeadLetters(t *testing.T) {
 	for _, never := range []string{"recent/rebuild", "audit/cancel", "eraser/"} {
 		require.NotContains(t, views, never)
 	}
-	require.Equal(t, "/console/views", s.act("/console/views/audit/rebuild", nil))
+	require.Equal(t, "/console/views?generation=2&view=audit", s.act("/console/views/audit/rebuild", nil))
 	require.Equal(t, http.StatusSeeOther, s.do("POST", "/console/views/recent/cancel", url.Values{}).status)
 	require.Equal(t, []string{"rebuild audit", "rebuild audit", "cancel recent"}, o.did)
 	require.Contains(t, s.do("POST", "/console/views/audit/verify", url.Values{}).body, "No difference")

@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -56,19 +57,42 @@ func TestALongSession(t *testing.T) {
 	require.Contains(t, s.page(pages["newest"], "").body, "question 599 of many")
 	require.Contains(t, s.page(pages["older"], "").body, "question 299 of many")
 	require.Contains(t, s.page(pages["position"], "").body, "question 299 of many")
-	require.Contains(t, s.page(pages["explanation"], "").body, "of 600")
+	require.Contains(t, s.page(pages["explanation"], "").body, "of 1200")
 }
 
-// BenchmarkPages measures pages of a session of 5,000 turns.
+// BenchmarkPages measures pages of a session of 5,000 turns: each for the first time, and again; the newest page also
+// after another turn came. The floor is what a first page can't do without: the session's events, read and decoded.
 func BenchmarkPages(b *testing.B) {
 	s := start(b, nil)
 	const turns = 5000
 	s.long("long", turns)
-	for name, path := range longPages(turns) {
+	b.Run("floor", func(b *testing.B) {
+		for b.Loop() {
+			n := 0
+			for _, err := range s.log.Session(b.Context(), "long", 0, math.MaxUint64) {
+				require.NoError(b, err)
+				n++
+			}
+			require.GreaterOrEqual(b, n, 2*turns)
+		}
+	})
+	measure := func(name, path string, before func()) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
+				b.StopTimer()
+				before()
+				b.StartTimer()
 				require.Equal(b, http.StatusOK, s.page(path, "").status)
 			}
 		})
 	}
+	more := turns
+	for name, path := range longPages(turns) {
+		measure(name+"/first", path, s.forget)
+		measure(name+"/again", path, func() {})
+	}
+	measure("newest/live", "/console/sessions/long", func() {
+		more++
+		s.turn("long", fmt.Sprint(more), "one more", "an answer")
+	})
 }

@@ -38,11 +38,13 @@ type eventRow struct {
 	Position, Anchor, Type, ID, Session string
 	Recorded                            time.Time
 	JSON                                shownText
-	// Permalink shows the event in its place, Whole is all of its JSON.
-	Permalink, Whole string
-	Open             bool
-	turn             uuid.UUID
-	data             json.RawMessage
+	// Permalink shows the event in its place, AsOf what a prompt saw there, and Whole is all of its JSON.
+	Permalink, AsOf, Whole string
+	Open                   bool
+	at                     events.Position
+	cost                   int // bytes of HTML, about
+	turn                   uuid.UUID
+	data                   json.RawMessage
 }
 
 // cloudEvent is an event as the log's reader prints it.
@@ -79,6 +81,7 @@ func rowOf(line []byte) (eventRow, error) {
 	if e.Subject != "" {
 		row.Permalink = sessionHref(e.Subject) + "?at=" + e.Position + "#" + row.Anchor
 		row.Whole = sessionHref(e.Subject) + "/events/" + e.Position
+		row.AsOf = explainHref(e.Subject, e.Position, promptOptions{MaxMessages: defaultMessages})
 	}
 	return row, nil
 }
@@ -111,11 +114,12 @@ func each(ctx context.Context, stream services.EventStream, f func(services.Even
 	}
 }
 
-// window is what the events beside a page of turns are chosen by: the places of its turns, and the sequences from the
-// first turn until the turn after the last.
+// window is what the events beside a page of turns are chosen by: the places of its turns, the sequences from the first
+// turn until the turn after the last, and the sequence after which no event is of the page; 0 if any may be.
 type window struct {
 	places      map[uint64]bool
-	first, last uint64
+	first, next uint64
+	last        uint64
 }
 
 // windowOf returns the window of the page's own turns; shared turns have their events in their own session.
@@ -128,22 +132,24 @@ func (p *sessionPage) windowOf() window {
 	for _, c := range p.shown {
 		if own(c) {
 			w.places[c[0].Place] = true
+			w.last = max(w.last, c.last())
 			if w.first == 0 {
 				w.first = conversation.PlaceOf(c[0])
 			}
 		}
 	}
-	passed := false
-	for _, c := range chainsOf(p.reading.State) {
-		switch {
-		case len(p.shown) > 0 && c[0] == p.shown[len(p.shown)-1][0]:
-			passed = true
-		case passed && own(c) && w.last == 0:
-			w.last = conversation.PlaceOf(c[0])
-		}
+	all := p.all
+	if end := p.start + len(p.shown); end < len(all) && own(all[end]) {
+		w.next = conversation.PlaceOf(all[end][0])
+		w.last = max(w.last, w.next)
 	}
-	all := chainsOf(p.reading.State)
-	if len(all) == 0 || len(p.shown) > 0 && all[0][0] == p.shown[0][0] {
+	if at, err := events.ParsePosition(p.query.Get("at")); err == nil {
+		w.last = max(w.last, at.Seq)
+	}
+	if w.next == 0 || len(p.reading.State.Branches()) > 0 {
+		w.last = 0 // a branch may leave a turn at any later time
+	}
+	if p.start == 0 {
 		w.first = 1 // the events before the first turn, too
 	}
 	return w
@@ -151,7 +157,7 @@ func (p *sessionPage) windowOf() window {
 
 // events reads the events beside the page's turns.
 func (p *sessionPage) events(ctx context.Context, out *sessionView) error {
-	w, state := p.windowOf(), p.reading.State
+	w, state, partition := p.windowOf(), p.reading.State, p.reading.Position.Partition
 	out.Events = &eventsView{}
 	if w.first == 0 {
 		return nil // all turns of the page are shared
@@ -159,7 +165,10 @@ func (p *sessionPage) events(ctx context.Context, out *sessionView) error {
 	groups, space := map[uint64]*eventGroup{}, room{roomOfEvents}
 	q := services.EventQuery{SessionID: state.SessionID}
 	if w.first > 1 {
-		q.From = []events.Position{{Partition: p.reading.Position.Partition, Seq: w.first - 1}}
+		q.From = []events.Position{{Partition: partition, Seq: w.first - 1}}
+	}
+	if w.last > 0 {
+		q.To = []events.Position{{Partition: partition, Seq: w.last}}
 	}
 	return p.s.read(ctx, q, func(e services.Event) (bool, error) {
 		row, err := rowOf(e.JSON)
@@ -167,20 +176,20 @@ func (p *sessionPage) events(ctx context.Context, out *sessionView) error {
 			return false, err
 		}
 		p.noteBranch(out, row)
+		row.Open = p.query.Get("at") == row.Position
 		var place uint64
 		if t := state.Turn(row.turn); row.turn != uuid.Nil && t != nil {
 			place = t.Place
 		}
-		inWindow := e.Position.Seq >= w.first && (w.last == 0 || e.Position.Seq < w.last)
-		if place != 0 && !w.places[place] || place == 0 && !inWindow {
+		inWindow := e.Position.Seq >= w.first && (w.next == 0 || e.Position.Seq < w.next)
+		if !row.Open && (place != 0 && !w.places[place] || place == 0 && !inWindow) {
 			return true, nil
 		}
-		if space.left -= frameOfEvent + 3*len(row.Whole); space.left <= 0 {
+		if space.left -= frameOfEvent + 4*len(row.Whole); space.left <= 0 {
 			out.Events.Rest = true
 			return false, nil
 		}
 		row.JSON = space.take(indented(e.JSON), mostJSON)
-		row.Open = p.query.Get("at") == row.Position
 		g := groups[place]
 		if g == nil || place == 0 {
 			g = &eventGroup{Label: row.Type, First: row.Position, Anchor: row.Anchor}

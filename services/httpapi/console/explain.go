@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -13,19 +14,19 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// explainView is the page that explains a turn.
+// explainView is the page that explains a turn, or an event of a session.
 type explainView struct {
 	services.Explanation
-	// Href is the page of the session that the turn stands in.
-	Href                string
-	MaxMessages         int
-	Pending, Translated bool
-	Messages            []promptMessage
-	// Of is how many turns the session has, N which of them this is, and Slide the address that takes another number.
-	N, Of int
-	Slide string
-	// Here is the address of the page without its options, Tokens how many tokens the prompt has.
-	Here   string
+	// OfTurn: the event asked a turn's question.
+	OfTurn  bool
+	Options promptOptions
+	// Href is the page of the session that the event stands in, at the event. Back and Forth are the explanations of
+	// the events right before and right after; empty if there is none. Here is this page's own address.
+	Href, Back, Forth, Here string
+	// Slide is the address that takes the number of another event, Form that of the form with the options.
+	Slide, Form string
+	Messages    []message
+	// Tokens is how many tokens the prompt has.
 	Tokens int
 	// Rest is how many messages the page leaves out, BeforeLeft how many of the turns before.
 	Rest       int
@@ -33,13 +34,13 @@ type explainView struct {
 	BeforeLeft int
 }
 
-// promptMessage is a message of the prompt.
-type promptMessage struct {
-	message
-	Tokens int
+// promptOptions are the options that a prompt is asked for with.
+type promptOptions struct {
+	MaxMessages, MaxTokens       int
+	Pending, Translated, Summary bool
 }
 
-// beforeRow is a turn before the explained one.
+// beforeRow is a turn before the explained event.
 type beforeRow struct {
 	services.ExplainedTurn
 	Href string
@@ -49,70 +50,118 @@ type beforeRow struct {
 const (
 	defaultMessages = 20
 	mostMessages    = 100_000
+	mostTokens      = 10_000_000
 	mostBefore      = 150
 )
 
-// explain shows why a turn got its answer.
-func (s *surface) explain(ctx context.Context, r *http.Request) (view, error) {
+// explainTurn shows why a turn got its answer.
+func (s *surface) explainTurn(ctx context.Context, r *http.Request) (view, error) {
+	id, err := turnOf(r)
+	if err != nil {
+		return view{}, err
+	}
 	session := r.PathValue("session_id")
-	wire.CallOf(ctx).SetAttribute("session_id", session)
-	id, err := uuid.Parse(r.PathValue("turn_id"))
-	if err != nil || events.ValidID(session) != nil || s.cfg.Explain == nil {
+	return s.explain(ctx, r, services.ExplainAsk{TurnID: id}, sessionHref(session)+"/turns/"+id.String())
+}
+
+// explainEvent shows what a prompt could see at an event of a session: at a position, or by the event's number.
+func (s *surface) explainEvent(ctx context.Context, r *http.Request) (view, error) {
+	query, form := r.URL.Query(), sessionHref(r.PathValue("session_id"))+"/explain"
+	ask := services.ExplainAsk{}
+	var err error
+	if at := query.Get("at"); at != "" {
+		if ask.At, err = events.ParsePosition(at); err != nil || ask.At.Seq == 0 {
+			return view{}, invalid("at", "must be a position such as 0:42")
+		}
+	} else if n := query.Get("n"); n != "" {
+		if ask.Nth, err = strconv.Atoi(n); err != nil || ask.Nth < 1 {
+			return view{}, invalid("n", "must be the number of an event, from 1 on")
+		}
+	}
+	return s.explain(ctx, r, ask, form)
+}
+
+// explain shows an explanation. form is the address of the form with its options.
+func (s *surface) explain(
+	ctx context.Context, r *http.Request, ask services.ExplainAsk, form string,
+) (view, error) {
+	ask.SessionID = r.PathValue("session_id")
+	wire.CallOf(ctx).SetAttribute("session_id", ask.SessionID)
+	if events.ValidID(ask.SessionID) != nil || s.cfg.Explain == nil {
 		return view{}, errNothing
 	}
-	query := r.URL.Query()
-	out := explainView{
-		MaxMessages: defaultMessages, Pending: query.Get("pending") == "true",
-		Translated: query.Get("language") == string(services.Translated),
+	options, err := optionsOf(r.URL.Query())
+	if err != nil {
+		return view{}, err
 	}
-	if n := query.Get("max_messages"); n != "" {
-		if out.MaxMessages, err = strconv.Atoi(n); err != nil || out.MaxMessages < 2 {
-			return view{}, invalid("max_messages", "must be a number from 2 on")
-		}
-		out.MaxMessages = min(out.MaxMessages, mostMessages)
-	}
-	ask := services.ExplainAsk{
-		SessionID: session, TurnID: id, MaxMessages: out.MaxMessages, IncludePending: out.Pending,
-	}
-	if out.Translated {
+	ask.MaxMessages, ask.MaxTokens = options.MaxMessages, options.MaxTokens
+	ask.IncludePending, ask.Summary = options.Pending, options.Summary
+	if options.Translated {
 		ask.Language = services.Translated
 	}
+	out := explainView{Options: options, Form: form}
 	if out.Explanation, err = s.cfg.Explain.Explain(ctx, ask); err != nil {
 		return view{}, err
 	}
-	out.Href, out.Here = sessionHref(out.SessionID), sessionHref(session)+"/turns/"+id.String()
+	out.OfTurn = out.TurnID != uuid.Nil
+	stands := sessionHref(out.SessionID)
+	out.Href, out.Slide = stands+"?at="+out.AsOf, stands+"/explain"
+	out.Back = explainHref(out.SessionID, out.Earlier, options)
+	out.Forth = explainHref(out.SessionID, out.Later, options)
+	out.Here = explainHref(out.SessionID, out.AsOf, options)
 	out.fill(s.cfg.Tokens)
-	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: session, AllTurns: true})
-	if err != nil {
-		return view{}, err
-	}
-	all := chainsOf(reading.State)
-	out.N = 1 + slices.IndexFunc(all, func(c chain) bool { return c.has(id) })
-	out.Of, out.Slide = len(all), sessionHref(session)+"/explain"
-	return view{"explain", "Explanation of a turn", out}, nil
+	return view{"explain", "Explanation", out}, nil
 }
 
-// explainNth leads to the explanation of the session's turn with a number, from 1 on.
-func (s *surface) explainNth(w http.ResponseWriter, r *http.Request) error {
-	session := r.PathValue("session_id")
-	n, err := strconv.Atoi(r.URL.Query().Get("n"))
-	if err != nil || events.ValidID(session) != nil {
-		return errNothing
+// optionsOf reads the options of a prompt.
+func optionsOf(query url.Values) (o promptOptions, err error) {
+	o = promptOptions{
+		MaxMessages: defaultMessages, Pending: query.Get("pending") == "true", Summary: query.Get("summary") == "true",
+		Translated: query.Get("language") == string(services.Translated),
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Deadline)
-	defer cancel()
-	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: session, AllTurns: true})
-	if err != nil {
-		return err
+	if n := query.Get("max_messages"); n != "" {
+		if o.MaxMessages, err = strconv.Atoi(n); err != nil || o.MaxMessages < 2 {
+			return o, invalid("max_messages", "must be a number from 2 on")
+		}
+		o.MaxMessages = min(o.MaxMessages, mostMessages)
 	}
-	all := chainsOf(reading.State)
-	if n < 1 || n > len(all) {
-		return errNothing
+	if n := query.Get("max_tokens"); n != "" {
+		if o.MaxTokens, err = strconv.Atoi(n); err != nil || o.MaxTokens < 0 {
+			return o, invalid("max_tokens", "must be a number, or left out for no bound")
+		}
+		o.MaxTokens = min(o.MaxTokens, mostTokens)
 	}
-	versions := all[n-1]
-	id := versions[len(versions)-1].ID.String()
-	http.Redirect(w, r, sessionHref(session)+"/turns/"+id, http.StatusSeeOther)
-	return nil
+	return o, nil
+}
+
+// Query returns the options as an address has them: those that differ from what is asked for without them.
+func (o promptOptions) Query() url.Values {
+	q := url.Values{}
+	if o.MaxMessages != defaultMessages {
+		q.Set("max_messages", strconv.Itoa(o.MaxMessages))
+	}
+	if o.MaxTokens != 0 {
+		q.Set("max_tokens", strconv.Itoa(o.MaxTokens))
+	}
+	if o.Translated {
+		q.Set("language", string(services.Translated))
+	}
+	for name, set := range map[string]bool{"pending": o.Pending, "summary": o.Summary} {
+		if set {
+			q.Set(name, "true")
+		}
+	}
+	return q
+}
+
+// explainHref returns the address of the explanation at a position; empty for none.
+func explainHref(session, position string, options promptOptions) string {
+	if position == "" {
+		return ""
+	}
+	q := options.Query()
+	q.Set("at", position)
+	return sessionHref(session) + "/explain?" + q.Encode()
 }
 
 // fill fills in what the page has room for: the newest messages and turns.
@@ -124,10 +173,10 @@ func (v *explainView) fill(count func(string) int) {
 		if text == "" {
 			text = string(m.JSON())
 		}
-		shown := promptMessage{}
+		tokens := 0
 		if count != nil {
-			shown.Tokens = count(text)
-			v.Tokens += shown.Tokens
+			tokens = count(text)
+			v.Tokens += tokens
 		}
 		if v.Rest > 0 {
 			continue // counted, and not shown
@@ -136,12 +185,13 @@ func (v *explainView) fill(count func(string) int) {
 			v.Rest = i + 1
 			continue
 		}
-		shown.message = message{Role: space.take(m.Role(), mostName).Text, shownText: space.take(text, mostText)}
+		shown, _ := saidOf(m.Role(), m.JSON()).shown(nil, &space)
+		shown.Tokens = tokens
 		v.Messages = append(v.Messages, shown)
 	}
 	slices.Reverse(v.Messages)
 	v.BeforeLeft = max(len(v.Turns)-mostBefore, 0)
 	for _, t := range v.Turns[v.BeforeLeft:] {
-		v.Before = append(v.Before, beforeRow{t, sessionHref(t.SessionID) + "?at=" + t.Position})
+		v.Before = append(v.Before, beforeRow{t, sessionHref(t.SessionID) + "?at=" + t.Position + "#t-" + t.TurnID})
 	}
 }

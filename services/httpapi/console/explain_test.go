@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 // rowOf returns the row of a turn in the table of those before it.
@@ -37,7 +38,9 @@ func TestAnExplanation(t *testing.T) {
 	a := s.page(address, "")
 	require.Equal(t, http.StatusOK, a.status)
 	for _, want := range []string{"why is that?", "A plain answer.", "a corrected question", "It is sunny.",
-		asked.ID.String(), `href="/console/sessions/s?at=0%3a15"`} {
+		asked.ID.String(), `href="/console/sessions/s?at=0:11#t-`,
+		`<output id="nth" for="n">14</output> of 17`, "[Image: https://elsewhere.example/cat.png]",
+		`Tool: <bdi class="id">weather</bdi>`} {
 		require.Contains(t, a.body, want)
 	}
 	for _, never := range []string{"unspeakable", "a later", "a misspelt question", "still open?"} {
@@ -58,9 +61,83 @@ func TestAnExplanation(t *testing.T) {
 		events.TurnID("s", "none").String(), "/console/sessions/other/turns/" + asked.ID.String()} {
 		require.Equal(t, http.StatusNotFound, s.page(none, "").status, none)
 	}
-	for _, wrong := range []string{"?max_messages=1", "?max_messages=x"} {
+	for _, wrong := range []string{"?max_messages=1", "?max_messages=x", "?max_tokens=x", "?max_tokens=-1"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.page(address+wrong, "").status)
 	}
+}
+
+// Each event of a session is a position of the slider: the page shows what a prompt could see there, with today's
+// redactions.
+func TestAnEventIsExplained(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	first := s.turn("s", "1", "the first", "an answer")                                               // 1, 2
+	second := s.turn("s", "2", "the second", "a private address")                                     // 3, 4
+	s.correct("s", first, "a better answer")                                                          // 5
+	_, err := s.services.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: second.ID}) // 6
+	require.NoError(t, err)
+	_, err = s.services.History.ResetSession(t.Context(), "s", "") // 7
+	require.NoError(t, err)
+	at := func(query string, want int) string {
+		a := s.page("/console/sessions/s/explain"+query, "")
+		require.Equal(t, want, a.status, query)
+		require.NotContains(t, a.body, "a private address")
+		return a.body
+	}
+	body := at("?n=2", http.StatusOK)
+	for _, want := range []string{"an answer", "by a question right after this event", "turn.finalized.v1",
+		`<output id="nth" for="n">2</output> of 7`, `id="here" href="/console/sessions/s/explain?at=0%3A2"`,
+		`href="/console/sessions/s/explain?at=0%3A1" rel="prev"`,
+		`href="/console/sessions/s/explain?at=0%3A3" rel="next"`} {
+		require.Contains(t, body, want)
+	}
+	require.NotContains(t, body, "the second")
+	require.Equal(t, body, at("?at=0:2", http.StatusOK), "the number and the position are one place")
+	require.Contains(t, rowOf(t, body, first.ID.String()), "shown")
+
+	body = at("?at=0:3", http.StatusOK)
+	require.Contains(t, body, "What the model was sent")
+	require.Contains(t, body, second.ID.String())
+	require.Contains(t, at("?n=4", http.StatusOK), "redacted")
+	require.Contains(t, at("?n=4", http.StatusOK), "an answer")
+	require.Contains(t, rowOf(t, at("?n=5", http.StatusOK), first.ID.String()), "corrected")
+	require.Contains(t, at("?n=5", http.StatusOK), "a better answer")
+	body = at("", http.StatusOK)
+	require.Contains(t, body, "session.reset.v1", "without a place, the newest")
+	require.NotContains(t, body, "a better answer")
+	require.NotContains(t, body, `rel="next"`)
+	kept := at("?n=2&pending=true&summary=true&max_tokens=1000&language=translated", http.StatusOK)
+	require.Contains(t, kept, `explain?at=0%3A3&amp;language=translated&amp;max_tokens=1000&amp;pending=true`+
+		`&amp;summary=true"`)
+	require.Contains(t, kept, `type="hidden" name="max_tokens" value="1000"`, "the slider keeps the options")
+
+	for _, none := range []string{"?n=8", "?at=0:8", "?at=1:1"} {
+		at(none, http.StatusNotFound)
+	}
+	for _, wrong := range []string{"?n=0", "?n=x", "?at=x", "?at=0:0"} {
+		at(wrong, http.StatusUnprocessableEntity)
+	}
+	require.Equal(t, http.StatusNotFound, s.page("/console/sessions/none/explain", "").status)
+	_, err = s.services.History.EraseSession(t.Context(), "s", services.Erasure{})
+	require.NoError(t, err)
+	at("?n=2", http.StatusNotFound)
+}
+
+// What a prompt leaves out is summarised where that is asked for.
+func TestASummaryInAnExplanation(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	first := s.turn("s", "1", "the first", "an answer")
+	_, err := s.services.History.SummarizeSession(t.Context(), conversation.Summarize{ThroughTurnID: first.ID,
+		Summary: events.SessionSummarized{SessionID: "s", RequestID: "m", SummaryNeutral: "They met."}})
+	require.NoError(t, err)
+	s.turn("s", "2", "the second", "an answer")
+	last := s.turn("s", "3", "the third", "an answer")
+	address := "/console/sessions/s/turns/" + last.ID.String() + "?max_messages=2"
+	require.NotContains(t, s.page(address, "").body, "They met.")
+	body := s.page(address+"&summary=true", "").body
+	require.Contains(t, body, "They met.")
+	require.Contains(t, rowOf(t, body, first.ID.String()), "summarised")
 }
 
 // A shared turn is explained in the session that it stands in.
@@ -75,7 +152,8 @@ func TestAnInheritedTurnIsExplained(t *testing.T) {
 	a := s.page("/console/sessions/branch/turns/"+first.ID.String(), "")
 	require.Equal(t, http.StatusOK, a.status)
 	require.Contains(t, a.body, "the branch shares the turn")
-	require.Contains(t, a.body, `href="/console/sessions/s"`)
+	require.Contains(t, a.body, `href="/console/sessions/s?at=0`)
+	require.Contains(t, a.body, `action="/console/sessions/s/explain"`, "the slider moves over that session")
 }
 
 func TestHostilePromptsAreText(t *testing.T) {

@@ -1,9 +1,12 @@
 package console
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -48,15 +51,22 @@ func (s *surface) rebuild() action {
 			return nil
 		},
 		do: func(ctx context.Context, r *http.Request, _ url.Values) (string, error) {
-			_, err := s.cfg.Keeper.Rebuild(ctx, r.PathValue("name"))
-			return root + "/views", err
+			generation, err := s.cfg.Keeper.Rebuild(ctx, r.PathValue("name"))
+			return rebuiltHref(r.PathValue("name"), generation), err
 		},
 	}
 }
 
 func (s *surface) cancelRebuild(ctx context.Context, r *http.Request, _ url.Values) (string, error) {
-	_, err := s.cfg.Keeper.CancelRebuild(ctx, r.PathValue("name"))
-	return root + "/views", err
+	generation, err := s.cfg.Keeper.CancelRebuild(ctx, r.PathValue("name"))
+	return rebuiltHref(r.PathValue("name"), generation), err
+}
+
+// rebuiltHref returns the address of the page of views that tells what has become of a rebuild.
+func rebuiltHref(name string, generation uint64) string {
+	return root + "/views?" + url.Values{
+		"view": {name}, "generation": {strconv.FormatUint(generation, 10)},
+	}.Encode()
 }
 
 // verifyTime bounds how long the comparison of a view with the log may take in the console.
@@ -70,6 +80,8 @@ type verified struct {
 	Name            string
 	Sessions, Found int
 	Differences     []differenceRow
+	// Say is why the comparison ended early; empty if it did not.
+	Say string
 }
 
 // differenceRow is a difference with the address of its session.
@@ -78,24 +90,89 @@ type differenceRow struct {
 	Href string
 }
 
-// verify compares a view with the log, and shows the differences.
+// progressed is how far a comparison is. Left is 0 while that is not known.
+type progressed struct {
+	Name     string
+	Done, Of uint64
+	Left     time.Duration
+}
+
+// comparison is the page of a comparison while it is made. The page grows: each step of the progress stands where the
+// one before it stood, by the style alone, so no script is needed. It ends when the client goes.
+type comparison struct {
+	s       *surface
+	w       http.ResponseWriter
+	r       *http.Request
+	out     *wire.Patient
+	page    view
+	begun   bool
+	started time.Time
+}
+
+// verify compares a view with the log, and shows how far that is and then the differences.
 func (s *surface) verify(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), verifyTime)
 	defer cancel()
 	out := verified{Name: r.PathValue("name")}
+	c := comparison{
+		s: s, w: w, r: r, out: s.api.NewPatient(w, nil), started: time.Now(),
+		page: view{"verified", "Comparison with the log", &out},
+	}
+	defer c.out.End()
 	var err error
-	out.Sessions, err = s.cfg.Keeper.Verify(ctx, out.Name, 0, func(uint64, uint64) error { return ctx.Err() },
-		func(d projections.Difference) error {
-			if out.Found++; out.Found <= mostDifferences {
-				out.Differences = append(out.Differences, differenceRow{d, sessionHref(d.SessionID)})
-			}
-			return ctx.Err()
-		})
-	if err != nil {
+	out.Sessions, err = s.cfg.Keeper.Verify(ctx, out.Name, 0, func(done, of uint64) error {
+		return errors.Join(ctx.Err(), c.step(done, of))
+	}, func(d projections.Difference) error {
+		if out.Found++; out.Found <= mostDifferences {
+			out.Differences = append(out.Differences, differenceRow{d, sessionHref(d.SessionID)})
+		}
+		return ctx.Err()
+	})
+	if err != nil && !c.begun {
 		return err
 	}
-	s.renew(w, r)
-	return s.render(w, r, http.StatusOK, view{"verified", "Comparison with the log", out})
+	if err != nil {
+		_, out.Say = statusOf(err)
+	}
+	_ = c.end() // an error means that the client has gone
+	return err
+}
+
+// begin sends the page up to its progress.
+func (c *comparison) begin() error {
+	if c.begun {
+		return nil
+	}
+	c.begun = true
+	c.s.renew(c.w, c.r)
+	begin(c.w, http.StatusOK)
+	return errors.Join(c.send("top", c.s.layoutOf(c.r, c.page)), c.send("verifying", c.page.data))
+}
+
+// step sends how far the comparison is, in events.
+func (c *comparison) step(done, of uint64) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	at := progressed{Name: c.page.data.(*verified).Name, Done: done, Of: of}
+	if done > 0 && done < of {
+		at.Left = time.Duration(float64(time.Since(c.started)) * float64(of-done) / float64(done)).Round(time.Second)
+	}
+	return c.send("verifystep", at)
+}
+
+// end sends what the comparison has found.
+func (c *comparison) end() error {
+	return errors.Join(c.begin(), c.send("verified", c.page.data), c.send("bottom", c.s.layoutOf(c.r, c.page)))
+}
+
+// send sends a part of the page.
+func (c *comparison) send(template string, data any) error {
+	var b bytes.Buffer
+	if err := templates.ExecuteTemplate(&b, template, data); err != nil {
+		return err
+	}
+	return c.out.Send(b.Bytes())
 }
 
 // letterOf returns the queue and the position that a request's path names.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/turnledger/turnledger/events"
@@ -41,16 +42,17 @@ func (s *surface) log(ctx context.Context, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	if out.From == "" && q.Since.IsZero() && !out.filtered() {
+	newest := out.From == "" && q.Since.IsZero() && !out.filtered()
+	if newest {
 		if q.From, err = s.newest(ctx); err != nil {
 			return view{}, err
 		}
 	}
-	if err := s.logPage(ctx, q, &out); err != nil {
+	if err := s.logPage(ctx, q, newest, &out); err != nil {
 		return view{}, err
 	}
-	if out.From == "" && q.Since.IsZero() && !out.filtered() {
-		out.Live = liveHref(root+"/log", out.End, nil)
+	if out.Newer == "" {
+		out.Live = liveHref(root+"/log", out.End, out.filter())
 	}
 	return view{"log", "Log", out}, nil
 }
@@ -93,45 +95,80 @@ func back(c events.Cursor) (list []events.Position) {
 	return list
 }
 
-// logPage reads the events of a page.
-func (s *surface) logPage(ctx context.Context, q services.EventQuery, out *logView) error {
+// logPage reads the events of a page: as many as there is room for, from the first on, or with newest up to the last.
+func (s *surface) logPage(ctx context.Context, q services.EventQuery, newest bool, out *logView) error {
 	stream, err := s.cfg.Events.OpenEvents(ctx, q)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
 	out.End = stream.End().String()
-	at, begun, space := maps.Clone(stream.From()), false, room{roomOfEvents}
-	for _, seq := range at {
-		begun = begun || seq > 0
-	}
-	if begun && !out.filtered() {
-		out.Older = out.address(events.NewCursor(back(at)...))
-	}
-	return each(ctx, stream, func(e services.Event) (bool, error) {
+	var rows []eventRow
+	err = each(ctx, stream, func(e services.Event) (bool, error) {
 		row, err := rowOf(e.JSON)
 		if err != nil {
 			return false, err
 		}
-		if len(out.Rows) == eventsOnPage || space.left < mostJSON+frameOfEvent {
-			out.Newer = out.address(at)
-			return false, nil
-		}
-		space.left -= frameOfEvent + 3*len(row.Whole)
+		space := room{mostJSON}
 		row.JSON = space.take(indented(e.JSON), mostJSON)
-		out.Rows = append(out.Rows, row)
-		at.Pass(e.Position)
-		return true, nil
+		row.JSON.Text, row.data = strings.Clone(row.JSON.Text), nil // the whole event may be long
+		row.at, row.cost = e.Position, frameOfEvent+3*len(row.Whole)+mostJSON-space.left
+		rows = append(rows, row)
+		return newest || len(rows) <= eventsOnPage, nil
 	})
+	if err != nil {
+		return err
+	}
+	from, to := fitting(rows, newest)
+	out.Rows = rows[from:to]
+	at := maps.Clone(stream.From())
+	for _, row := range rows[:from] {
+		at.Pass(row.at)
+	}
+	begun := func(seq uint64) bool { return seq > 0 }
+	if !out.filtered() && slices.ContainsFunc(slices.Collect(maps.Values(at)), begun) {
+		out.Older = out.address(events.NewCursor(back(at)...))
+	}
+	for _, row := range out.Rows {
+		at.Pass(row.at)
+	}
+	if to < len(rows) {
+		out.Newer = out.address(at)
+	}
+	return nil
+}
+
+// fitting returns which rows a page has room for, the first ones or the newest.
+func fitting(rows []eventRow, newest bool) (from, to int) {
+	left, shown := roomOfEvents, 0
+	for shown < min(len(rows), eventsOnPage) && left >= mostJSON+frameOfEvent {
+		row := rows[shown]
+		if newest {
+			row = rows[len(rows)-1-shown]
+		}
+		left -= row.cost
+		shown++
+	}
+	if newest {
+		return len(rows) - shown, len(rows)
+	}
+	return 0, shown
 }
 
 // address returns the address of the page that begins after a position.
 func (v *logView) address(from events.Cursor) string {
-	q := url.Values{"from": {from.String()}}
+	q := v.filter()
+	q.Set("from", from.String())
+	return root + "/log?" + q.Encode()
+}
+
+// filter returns the filter as an address has it.
+func (v *logView) filter() url.Values {
+	q := url.Values{}
 	for name, value := range map[string]string{"type": v.Type, "session_id": v.Session, "identity_id": v.Identity} {
 		if value != "" {
 			q.Set(name, value)
 		}
 	}
-	return root + "/log?" + q.Encode()
+	return q
 }

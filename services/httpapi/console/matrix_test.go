@@ -45,6 +45,7 @@ var needs = map[string]need{
 	"POST /console/playground/prompt":                             {all: records | reads},
 	"POST /console/playground/send":                               {all: records | reads},
 	"POST /console/playground/stream":                             {all: records | reads},
+	"GET /console/open":                                           {any: reads | follows, bound: true},
 	"GET /console/search":                                         {any: reads | follows, bound: true},
 	"POST /console/search":                                        {any: reads | follows, bound: true},
 	"GET /console/sessions/{session_id}/export":                   {all: follows, bound: true},

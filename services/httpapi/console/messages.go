@@ -2,13 +2,16 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/items"
 )
 
 // room is what is left of a page for texts, in bytes of HTML.
@@ -57,78 +60,108 @@ func (r *room) take(s string, most int) shownText {
 // message is a chat message as a page shows it.
 type message struct {
 	Role string
+	// Tokens is how many tokens it has in a prompt; 0 if that is not shown.
+	Tokens int
 	shownText
-	Calls []toolCall
+	Folded []foldedItem
 }
 
-// toolCall is a call of a tool with its result, if the turn has it.
-type toolCall struct {
-	Name      string
-	Arguments shownText
-	Result    *shownText
+// foldedItem is what of a message is no text: a tool's call with its result, or an item that chat has no form for.
+type foldedItem struct {
+	// Call: it is a tool's call. Then Name is the tool's, else the type of the item.
+	Call   bool
+	Name   string
+	JSON   shownText
+	Result *shownText
 }
 
-// chatMessage is a chat message in the OpenAI form, as far as pages show it.
-type chatMessage struct {
-	Role       string          `json:"role"`
-	Name       string          `json:"name"`
-	Content    json.RawMessage `json:"content"`
-	ToolCallID string          `json:"tool_call_id"`
-	ToolCalls  []struct {
-		ID       string `json:"id"`
-		Function struct {
-			Name      string          `json:"name"`
-			Arguments json.RawMessage `json:"arguments"`
-		} `json:"function"`
-	} `json:"tool_calls"`
+// said is a recorded message: its text, and the items in it that are no text.
+type said struct {
+	role, text string
+	others     []items.Item
 }
 
 // messagesOf returns the messages of a turn, with each tool's result in its call. rest reports whether some are left
 // out since the page is full.
 func messagesOf(t *conversation.Turn, in services.Language, r *room) (list []message, rest bool) {
-	translated := in == services.Translated
-	var all []chatMessage
+	var all []said
 	if q := t.Question; q != nil {
-		text := textIn(q.QuestionNeutral, q.QuestionTranslated, translated)
-		all = half(all, "user", q.QuestionMessages, text, translated)
+		all = half("user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated, in)
 	}
 	if a := t.Answer; a != nil {
-		text := textIn(a.AnswerNeutral, a.AnswerTranslated, translated)
-		all = half(all, "assistant", a.AnswerMessages, text, translated)
+		all = append(all, half("assistant", a.AnswerMessages, a.AnswerNeutral, a.AnswerTranslated, in)...)
 	}
-	results := map[string]string{}
-	called := map[string]bool{}
+	called, results := callsOf(all)
 	for _, m := range all {
-		for _, c := range m.ToolCalls {
-			called[c.ID] = true
-		}
-		if m.Role == "tool" && m.ToolCallID != "" {
-			results[m.ToolCallID] = textOf(m.Content)
-		}
-	}
-	for _, m := range all {
-		if m.Role == "tool" && called[m.ToolCallID] {
+		others := slices.DeleteFunc(m.others, func(i items.Item) bool { return i.IsOutput() && called[i.CallID()] })
+		if m.text == "" && len(others) == 0 && len(m.others) > 0 {
 			continue // stands in its call
 		}
 		if r.left -= frame; r.left <= 0 {
 			return list, true
 		}
-		shown := message{Role: r.take(m.Role, mostName).Text, shownText: r.take(textOf(m.Content), mostText)}
-		for _, c := range m.ToolCalls {
-			if r.left -= frame; r.left <= 0 {
-				return append(list, shown), true
-			}
-			call := toolCall{Name: r.take(c.Function.Name, mostName).Text}
-			call.Arguments = r.take(textOf(c.Function.Arguments), mostJSON)
-			if text, ok := results[c.ID]; ok && c.ID != "" {
-				result := r.take(text, mostText)
-				call.Result = &result
-			}
-			shown.Calls = append(shown.Calls, call)
-		}
+		shown, full := said{m.role, m.text, others}.shown(results, r)
 		list = append(list, shown)
+		if full {
+			return list, true
+		}
 	}
 	return list, false
+}
+
+// shown returns a message as pages show it: a result that stands by itself is its text. full reports whether some of it
+// is left out since the page is full.
+func (m said) shown(results map[string]items.Item, r *room) (out message, full bool) {
+	text := []string{m.text}
+	for _, i := range m.others {
+		if i.IsOutput() && i["output"] != nil {
+			text = append(text, textOf(i["output"]))
+		}
+	}
+	out.Role = r.take(m.role, mostName).Text
+	out.shownText = r.take(strings.TrimPrefix(strings.Join(text, "\n"), "\n"), mostText)
+	for _, i := range m.others {
+		if i.IsOutput() && i["output"] != nil {
+			continue
+		}
+		if r.left -= frame; r.left <= 0 {
+			return out, true
+		}
+		out.Folded = append(out.Folded, foldedOf(i, results, r))
+	}
+	return out, false
+}
+
+// callsOf returns the ids of the calls in some messages, and the results by the ids of their calls.
+func callsOf(all []said) (called map[string]bool, results map[string]items.Item) {
+	called, results = map[string]bool{}, map[string]items.Item{}
+	for _, m := range all {
+		for _, i := range m.others {
+			if i.IsCall() {
+				called[i.CallID()] = true
+			} else if i.IsOutput() {
+				results[i.CallID()] = i
+			}
+		}
+	}
+	return called, results
+}
+
+// foldedOf returns an item as a message shows it.
+func foldedOf(i items.Item, results map[string]items.Item, r *room) foldedItem {
+	out := foldedItem{Name: i.Type()}
+	body := indented(i.JSON())
+	for _, member := range []string{"arguments", "input"} { // of a function's call, and of a custom tool's
+		if text := i[member]; text != nil && i.IsCall() {
+			out.Call, out.Name, body = true, textOf(i["name"]), textOf(text)
+		}
+	}
+	out.Name, out.JSON = r.take(out.Name, mostName).Text, r.take(body, mostJSON)
+	if result, ok := results[i.CallID()]; ok && i.IsCall() {
+		text := r.take(textOf(result["output"]), mostText)
+		out.Result = &text
+	}
+	return out
 }
 
 // textIn returns the translated text if it is wanted and there is one.
@@ -139,35 +172,45 @@ func textIn(text, translation string, translated bool) string {
 	return text
 }
 
-// half adds the messages of a half of a turn, or its text where it has none. Messages are in the neutral language, so
-// the translated text goes before them.
-func half(to []chatMessage, role string, raw json.RawMessage, text string, translated bool) []chatMessage {
-	if events.HasMessages(raw) && !translated {
-		var list []json.RawMessage
-		if json.Unmarshal(raw, &list) == nil {
-			for _, one := range list {
-				m := chatMessage{}
-				if json.Unmarshal(one, &m) != nil {
-					m = chatMessage{Role: role, Content: one} // shown as it is
-				}
-				to = append(to, m)
-			}
-			return to
-		}
+// half returns the messages of a half of a turn, or its text where it has none. Messages are in the neutral language,
+// so a translation stands in their place.
+func half(role string, raw json.RawMessage, neutral, translation string, in services.Language) (list []said) {
+	translated := in == services.Translated && translation != ""
+	if translated || !events.HasMessages(raw) {
+		return []said{{role: role, text: textIn(neutral, translation, translated)}}
 	}
-	content, _ := json.Marshal(text) // a string always encodes
-	return append(to, chatMessage{Role: role, Content: content})
+	var all []json.RawMessage
+	_ = json.Unmarshal(raw, &all) // HasMessages has looked
+	for _, one := range all {
+		list = append(list, saidOf(role, one))
+	}
+	return list
 }
 
-// textOf returns the text of a message's content: a string, parts, or any other JSON as it is. An image is the text of
-// its reference; it is never loaded.
+// saidOf takes a recorded message apart. What is no message is shown as it is.
+func saidOf(role string, raw json.RawMessage) said {
+	var m struct {
+		Role string `json:"role"`
+	}
+	if json.Unmarshal(raw, &m) != nil {
+		return said{role: role, text: string(raw)}
+	}
+	out := said{role: cmp.Or(m.Role, role)}
+	for _, i := range items.Of(raw) {
+		if i.Type() == "message" {
+			out.text = textOf(i["content"])
+		} else {
+			out.others = append(out.others, i)
+		}
+	}
+	return out
+}
+
+// textOf returns the text of a message's content or of a result: a string, parts, or any other JSON as it is. Images
+// and files are the text of their reference; they are never loaded.
 func textOf(raw json.RawMessage) string {
 	var text string
-	var parts []struct {
-		Type     string          `json:"type"`
-		Text     string          `json:"text"`
-		ImageURL json.RawMessage `json:"image_url"`
-	}
+	var parts []contentPart
 	switch raw = bytes.TrimSpace(raw); {
 	case len(raw) == 0 || bytes.Equal(raw, []byte("null")):
 		return ""
@@ -176,29 +219,36 @@ func textOf(raw json.RawMessage) string {
 	case raw[0] != '[' || json.Unmarshal(raw, &parts) != nil:
 		return string(raw)
 	}
-	var lines []string
-	for _, p := range parts {
-		switch {
-		case p.Text != "":
-			lines = append(lines, p.Text)
-		case len(p.ImageURL) > 0:
-			lines = append(lines, "[Image: "+imageOf(p.ImageURL)+"]")
-		default:
-			lines = append(lines, "["+p.Type+"]")
-		}
+	lines := make([]string, len(parts))
+	for i, p := range parts {
+		lines[i] = p.text()
 	}
 	return strings.Join(lines, "\n")
 }
 
-// imageOf returns the reference of an image, which is a string or an object with one.
-func imageOf(raw json.RawMessage) string {
-	var object struct {
-		URL string `json:"url"`
+// contentPart is a part of an item's content.
+type contentPart struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Refusal  string `json:"refusal"`
+	ImageURL string `json:"image_url"`
+	FileID   string `json:"file_id"`
+	Filename string `json:"filename"`
+}
+
+func (p contentPart) text() string {
+	switch reference := cmp.Or(p.ImageURL, p.Filename, p.FileID); {
+	case p.Text != "":
+		return p.Text
+	case p.Refusal != "":
+		return "[Refusal: " + p.Refusal + "]"
+	case p.Type == "input_image" && reference != "":
+		return "[Image: " + reference + "]"
+	case p.Type == "input_file" && reference != "":
+		return "[File: " + reference + "]"
+	default:
+		return "[" + p.Type + "]"
 	}
-	if json.Unmarshal(raw, &object) == nil && object.URL != "" {
-		return object.URL
-	}
-	return textOf(raw)
 }
 
 // indented returns JSON as people read it.

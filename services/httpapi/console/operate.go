@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/turnledger/turnledger/projections"
@@ -16,6 +17,42 @@ import (
 type viewsView struct {
 	Rows []projections.Status
 	Kept []*keptView
+	// Rebuilt is the rebuild that the address names; nil for none.
+	Rebuilt *rebuilt
+}
+
+// rebuilt is a rebuild that was begun in the console. One of the three is set once it has ended.
+type rebuilt struct {
+	Name                    string
+	Generation              uint64
+	Served, Failed, Dropped bool
+}
+
+// rebuiltOf returns what has become of the rebuild that an address names; nil if it names none.
+func rebuiltOf(query url.Values, list []projections.Status) *rebuilt {
+	n, err := strconv.ParseUint(query.Get("generation"), 10, 64)
+	out := &rebuilt{Name: query.Get("view"), Generation: n}
+	known, filling, served := false, false, uint64(0)
+	for _, one := range list {
+		if one.Name != out.Name {
+			continue
+		}
+		known = true
+		switch one.State {
+		case rebuilding:
+			filling = filling || one.Generation == n
+		case rebuildFailed:
+			out.Failed = out.Failed || one.Generation == n
+		default:
+			served = max(served, one.Generation)
+		}
+	}
+	if err != nil || !known {
+		return nil
+	}
+	out.Served = !filling && served >= n
+	out.Dropped = !filling && !out.Failed && !out.Served
+	return out
 }
 
 // keptView is a view that this process can rebuild and verify.
@@ -32,13 +69,16 @@ type keptView struct {
 // Percent returns how much of a rebuild is done.
 func (k *keptView) Percent() uint64 { return 100 * k.Done / max(k.Of, 1) }
 
-// rebuilding is the state of a partition that a rebuild fills.
-const rebuilding = "rebuilding"
+// States of a partition that a rebuild fills, or has failed to fill.
+const (
+	rebuilding    = "rebuilding"
+	rebuildFailed = "rebuild_failed"
+)
 
 // views shows how far the views are.
-func (s *surface) views(ctx context.Context, _ *http.Request) (view, error) {
+func (s *surface) views(ctx context.Context, r *http.Request) (view, error) {
 	list, err := s.cfg.Projections.Projections(ctx)
-	out := viewsView{Rows: list}
+	out := viewsView{Rows: list, Rebuilt: rebuiltOf(r.URL.Query(), list)}
 	kept := map[string]*keptView{}
 	for _, one := range list {
 		if !one.Rebuildable || s.cfg.Keeper == nil {
@@ -113,9 +153,9 @@ type receiptView struct {
 	ID       string
 	Receipt  *services.Receipt
 	Complete bool
-	// Href is the page of the session of a redacted turn.
-	Href string
-	List []receiptRow
+	// Href is the page of the session of a redacted turn, Log shows what the log has left of a session.
+	Href, Log string
+	List      []receiptRow
 	// Older is the address of the next page of the list.
 	Older string
 }
@@ -156,6 +196,9 @@ func (s *surface) receipts(ctx context.Context, r *http.Request) (view, error) {
 	out.Receipt, out.Complete = &receipt, receipt.Complete()
 	if receipt.TurnID != "" && receipt.SessionID != "" {
 		out.Href = sessionHref(receipt.SessionID) + "?at=" + receipt.Position.String()
+	}
+	if receipt.SessionID != "" {
+		out.Log = root + "/log?" + url.Values{"session_id": {receipt.SessionID}}.Encode()
 	}
 	return view{"receipts", "Receipt", out}, nil
 }

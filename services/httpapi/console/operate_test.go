@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,8 @@ type operated struct {
 	did         []string
 	kept        error
 	differences []projections.Difference
+	refused     error
+	compared    func()
 	retried     projections.Retried
 	dropped     projections.Drop
 }
@@ -85,7 +89,7 @@ func (o *operated) DropDeadLetter(
 
 func (o *operated) Rebuild(_ context.Context, name string) (uint64, error) {
 	o.did = append(o.did, "rebuild "+name)
-	return 1, o.kept
+	return 2, o.kept
 }
 
 func (o *operated) CancelRebuild(_ context.Context, name string) (uint64, error) {
@@ -95,12 +99,17 @@ func (o *operated) CancelRebuild(_ context.Context, name string) (uint64, error)
 
 func (o *operated) Verify(_ context.Context, _ string, _ int, progress func(done, of uint64) error,
 	found func(projections.Difference) error) (int, error) {
-	for _, d := range o.differences {
-		if err := found(d); err != nil {
-			return 0, err
-		}
+	if o.refused != nil {
+		return 0, o.refused
 	}
-	return 7, errors.Join(progress(1, 2), o.kept)
+	err := progress(1, 2)
+	if o.compared != nil {
+		o.compared()
+	}
+	for _, d := range o.differences {
+		err = errors.Join(err, found(d))
+	}
+	return 7, errors.Join(err, o.kept)
 }
 
 func (o *operated) set(c *console.Config) {
@@ -206,7 +215,8 @@ func TestStatistics(t *testing.T) {
 		">17<", "3 events of the log are not counted"} {
 		require.Contains(t, a.body, want)
 	}
-	require.Equal(t, 3, strings.Count(a.body, "<rect"))
+	require.Equal(t, 4, strings.Count(a.body, "<rect"))
+	require.Contains(t, a.body, "2026-01-31 10:00: 3 turns", "without an answer")
 	require.Equal(t, time.Date(2026, 1, 31, 13, 0, 0, 0, time.UTC), o.asked.Until)
 	require.Equal(t, time.Date(2026, 1, 29, 13, 0, 0, 0, time.UTC), o.asked.Since)
 	require.True(t, o.asked.Hour)
@@ -256,4 +266,27 @@ func TestTheLog(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, s.page("/console/log"+wrong, "").status)
 	}
 	require.Equal(t, http.StatusServiceUnavailable, s.page("/console/log?from=0:999", "").status)
+}
+
+// Where the newest events are long, the first page of the log has fewer of them, up to the last.
+func TestTheLogOfLongEvents(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	for i := range 60 {
+		s.turn("s", fmt.Sprint(i), strings.Repeat("long ", 1000), "an answer")
+	}
+	a := s.page("/console/log", "")
+	require.LessOrEqual(t, len(a.body), mostPage)
+	require.Contains(t, a.body, `id="e-0-120"`)
+	require.NotContains(t, a.body, `id="e-0-71"`)
+	require.Contains(t, a.body, "data-live")
+	require.NotContains(t, a.body, `rel="next"`)
+	first := regexp.MustCompile(`class="group" id="e-0-(\d+)"`).FindStringSubmatch(a.body)[1]
+	older := s.page("/console/log?from=0:20", "").body
+	require.Contains(t, older, `id="e-0-21"`)
+	require.NotContains(t, older, `id="e-0-70"`)
+	require.Contains(t, older, `rel="next"`)
+	n, err := strconv.Atoi(first)
+	require.NoError(t, err)
+	require.Contains(t, a.body, fmt.Sprintf(`href="/console/log?from=0%%3A%d" rel="prev"`, n-1-50))
 }

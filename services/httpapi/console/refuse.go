@@ -41,8 +41,9 @@ var statuses = []struct {
 	{wire.ErrBody, http.StatusBadRequest, ""},
 	{errForm, http.StatusBadRequest, ""},
 	{errNothing, http.StatusNotFound, ""},
-	{reach.ErrNoSession, http.StatusNotFound, "There is no such session."},
-	{services.ErrNotExplained, http.StatusNotFound, "The session has no such turn."},
+	{reach.ErrNoSession, http.StatusNotFound, "There is no such session, or it was erased: the page Receipts " +
+		"has the erasures."},
+	{services.ErrNotExplained, http.StatusNotFound, "The session has no such turn or event."},
 	{services.ErrNoReceipt, http.StatusNotFound, "There is no such receipt."},
 	{projections.ErrNoProjection, http.StatusNotFound, "There is no such view."},
 	{projections.ErrNoDeadLetter, http.StatusNotFound, "There is no such dead letter."},
@@ -60,7 +61,8 @@ var statuses = []struct {
 	{services.ErrPositionNotReached, http.StatusServiceUnavailable, "The log does not hold the position yet."},
 	{services.ErrBehind, http.StatusServiceUnavailable, "The audit tables have not applied yet what the log holds: " +
 		"the page Views shows how far they are; try again."},
-	{projections.ErrUnavailable, http.StatusServiceUnavailable, "The audit tables do not answer, or there are none."},
+	{projections.ErrUnavailable, http.StatusServiceUnavailable, "The audit tables do not answer, or this process " +
+		"has none: TURNLEDGER_POSTGRES_URL names their database."},
 	{jetlog.ErrUnavailable, http.StatusServiceUnavailable, "The log does not answer: try again."},
 	{jetlog.ErrClosed, http.StatusServiceUnavailable, "The log does not answer: try again."},
 	{jetlog.ErrStream, http.StatusServiceUnavailable, "The log is not the one that this process opened."},

@@ -20,7 +20,8 @@ var files embed.FS
 
 // templates are all pages. Each is escaped by its context (html/template), so that a text stays text.
 var templates = template.Must(template.New("console").Funcs(template.FuncMap{
-	"visible": visible, "time": shownTime, "stamp": stamp,
+	"visible": visible, "time": shownTime, "stamp": stamp, "roleClass": roleClass,
+	"anchor": anchorOf, "short": func(kind string) string { return strings.TrimPrefix(kind, typePrefix) },
 }).ParseFS(files, "templates/*.html"))
 
 // contentPolicy allows what comes from this origin, and nothing within a text: no inline script, style or image.
@@ -43,15 +44,14 @@ type view struct {
 	data            any
 }
 
-// page is what each template gets.
-type page struct {
+// layout is what stands around each page.
+type layout struct {
 	Title, Version string
 	Nav            []entry
 	// Next is the address of a page that comes by itself.
 	Next string
 	// Caller is empty where nobody is signed in.
 	Caller string
-	Body   template.HTML
 }
 
 // entry is an entry of the navigation.
@@ -62,28 +62,39 @@ type entry struct {
 
 // render answers with a page. It is built whole before the first byte is sent, so that a failure has its own status.
 func (s *surface) render(w http.ResponseWriter, r *http.Request, status int, v view) error {
-	var body, out bytes.Buffer
-	if err := templates.ExecuteTemplate(&body, v.template, v.data); err != nil {
-		return fmt.Errorf("page %s: %w", v.template, err)
+	var out bytes.Buffer
+	around := s.layoutOf(r, v)
+	for _, part := range []struct {
+		template string
+		data     any
+	}{{"top", around}, {v.template, v.data}, {"bottom", around}} {
+		if err := templates.ExecuteTemplate(&out, part.template, part.data); err != nil {
+			return fmt.Errorf("page %s: %w", v.template, err)
+		}
 	}
-	p := page{Title: v.title, Version: s.cfg.Version}
-	p.Body = template.HTML(body.String()) //nolint:gosec // a template has escaped it
+	begin(w, status)
+	_, _ = w.Write(out.Bytes()) // an error means that the client has gone
+	return nil
+}
+
+// begin sends the headers of a page.
+func begin(w http.ResponseWriter, status int) {
+	policy(w.Header())
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+}
+
+// layoutOf returns what stands around a page.
+func (s *surface) layoutOf(r *http.Request, v view) layout {
+	f := layout{Title: v.title, Version: s.cfg.Version}
 	if on, ok := v.data.(landed); ok {
-		p.Next = on.To
+		f.Next = on.To
 	}
 	if v.template != "signin" {
 		caller := wire.CallOf(r.Context()).Caller
-		p.Nav, p.Caller = s.nav(caller, r.URL.Path), caller.Name
+		f.Nav, f.Caller = s.nav(caller, r.URL.Path), caller.Name
 	}
-	if err := templates.ExecuteTemplate(&out, "page", p); err != nil {
-		return fmt.Errorf("page %s: %w", v.template, err)
-	}
-	h := w.Header()
-	policy(h)
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes()) // an error means that the client has gone
-	return nil
+	return f
 }
 
 // nav returns the pages that a caller may see, for the navigation.
@@ -107,7 +118,8 @@ func (s *surface) nav(caller access.Caller, at string) (list []entry) {
 		if n.path == "/playground" && s.cfg.Chat == nil || s.cfg.Auth != nil && refused {
 			continue
 		}
-		here := at == root+n.path || n.path == "/" && strings.HasPrefix(at, root+"/sessions/")
+		here := at == root+n.path || strings.HasPrefix(at, root+n.path+"/") ||
+			n.path == "/" && strings.HasPrefix(at, root+"/sessions/")
 		list = append(list, entry{n.label, root + n.path, here})
 	}
 	return list
@@ -143,6 +155,18 @@ func visible(s string) string {
 			return c
 		}
 	}, strings.ReplaceAll(s, "\r\n", "\n"))
+}
+
+// roleClass returns the class of the messages of a role.
+func roleClass(role string) string {
+	switch role {
+	case "user", "assistant", "tool":
+		return role
+	case "system", "developer":
+		return "system"
+	default:
+		return ""
+	}
 }
 
 // shownTime is a time as people read it, stamp as programs do.

@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -39,13 +40,31 @@ func (c chain) has(id uuid.UUID) bool {
 	return slices.ContainsFunc(c, func(t *conversation.Turn) bool { return t.ID == id })
 }
 
+// made reports whether the event at a sequence is one of the turn's.
+func (c chain) made(seq uint64) bool {
+	return slices.ContainsFunc(c, func(t *conversation.Turn) bool {
+		return seq == t.Started || seq == t.Final || seq == t.Redacted || slices.Contains(t.Sources(), seq)
+	})
+}
+
+// last returns the sequence of the last event that made the turn what it is.
+func (c chain) last() (seq uint64) {
+	for _, t := range c {
+		seq = max(seq, t.Last(), t.Redacted, t.PrunedAt())
+	}
+	return seq
+}
+
 // sessionView is the page of a session.
 type sessionView struct {
 	ID, Identity, Title string
 	Metadata            string
+	Kind                events.SessionKind
 	Created, Active     time.Time
 	Turns, Pending      int
 	Position            events.Position
+	// OfIdentity is the address of the list of the identity's sessions.
+	OfIdentity string
 	// From is the address of the session that a branch comes from, with its id.
 	From     *link
 	Branches []link
@@ -72,6 +91,7 @@ type turnRow struct {
 	Messages                     []message
 	Rest                         bool
 	Tombstone, Earlier           bool
+	Pruned                       bool // messages of it were taken out
 	Boundary                     bool // prompts begin with this turn
 	Branches, Actions            []link
 	Summaries                    []summaryRow
@@ -98,9 +118,11 @@ type sessionPage struct {
 	translated bool
 	query      url.Values
 	// log: the caller may read the log.
-	log   bool
-	room  room
-	shown []chain
+	log  bool
+	room room
+	// all are the session's turns, of which the page shows some, from an index on.
+	all, shown []chain
+	start      int
 }
 
 // session shows a session.
@@ -121,7 +143,7 @@ func (s *surface) conversation(ctx context.Context, r *http.Request, id string) 
 		return nil, err
 	}
 	if !reading.State.Found() || reading.State.Erased != 0 {
-		return nil, errNothing
+		return nil, reach.ErrNoSession
 	}
 	query := r.URL.Query()
 	p := &sessionPage{
@@ -153,9 +175,12 @@ func (p *sessionPage) head(id string) *sessionView {
 	h := p.reading.State.Head()
 	is := h.Description()
 	out := &sessionView{
-		ID: id, Identity: h.Identity, Title: is.Title, Metadata: is.Metadata, Created: h.CreatedAt,
+		ID: id, Identity: h.Identity, Title: is.Title, Metadata: is.Metadata, Kind: is.Kind, Created: h.CreatedAt,
 		Active: h.LastActive,
 		Turns:  h.Finalized + h.Pending, Pending: h.Pending, Position: p.reading.Position, Translated: p.translated,
+	}
+	if h.Identity != "" {
+		out.OfIdentity = root + "/" + sessionFilter{Identity: h.Identity}.query("")
 	}
 	if from := h.Fork().From; from != "" {
 		out.From = &link{from, sessionHref(from)}
@@ -189,7 +214,8 @@ func (p *sessionPage) address(name, value string) string {
 
 // turns chooses the turns of the page, and fills in their rows.
 func (p *sessionPage) turns(out *sessionView) error {
-	all := chainsOf(p.reading.State)
+	p.all = chainsOf(p.reading.State)
+	all := p.all
 	end, err := p.end(all)
 	if err != nil {
 		return err
@@ -201,7 +227,8 @@ func (p *sessionPage) turns(out *sessionView) error {
 		rows = append(rows, p.rows(all[start], start > 0 && p.isBoundary(all[start-1], all[start])))
 	}
 	slices.Reverse(rows)
-	out.Rows, p.shown = slices.Concat(rows...), all[start:end]
+	out.Rows, p.shown, p.start = slices.Concat(rows...), all[start:end], start
+	p.summaries(out)
 	if start > 0 {
 		out.Older = p.address("before", all[start][0].ID.String())
 	}
@@ -227,10 +254,16 @@ func (p *sessionPage) end(all []chain) (int, error) {
 		if err != nil {
 			return 0, invalid("at", "must be a position such as 0:42")
 		}
-		after := slices.IndexFunc(all, func(c chain) bool {
+		here := func(c chain) bool {
 			_, partition, _ := p.reading.State.Origin(c[0], p.reading.Position.Partition)
-			return partition == position.Partition && conversation.PlaceOf(c[0]) > position.Seq
-		})
+			return partition == position.Partition
+		}
+		after := slices.IndexFunc(all, func(c chain) bool { return here(c) && c.made(position.Seq) })
+		if after < 0 {
+			after = slices.IndexFunc(all, func(c chain) bool {
+				return here(c) && conversation.PlaceOf(c[0]) > position.Seq
+			})
+		}
 		if after < 0 {
 			return len(all), nil
 		}
@@ -273,7 +306,7 @@ func (p *sessionPage) rows(c chain, boundary bool) (list []turnRow) {
 			ID: t.ID.String(), Anchor: "t-" + t.ID.String(), Position: at.String(), Status: t.Status.String(),
 			Version: t.Version, Created: t.CreatedAt, Finalized: t.FinalizedAt, Deleted: t.DeletedAt,
 			Tombstone: t.Status == conversation.Redacted, Earlier: t.Status == conversation.Replaced,
-			Boundary: boundary && i == 0, Actions: p.acts(of, t),
+			Boundary: boundary && i == 0, Actions: p.acts(of, t), Pruned: t.PrunedAt() > 0,
 		}
 		if p.log {
 			row.Explain = p.href + "/turns/" + row.ID
@@ -287,17 +320,25 @@ func (p *sessionPage) rows(c chain, boundary bool) (list []turnRow) {
 			p.room.left -= 2 * len(row.Origin.Href)
 		}
 		row.Messages, row.Rest = messagesOf(t, p.language(), &p.room)
-		for _, m := range p.reading.State.Standing() {
-			if m.Through == t.ID && m.Fact != nil {
-				text := textIn(m.Fact.SummaryNeutral, m.Fact.SummaryTranslated, p.translated)
-				row.Summaries = append(row.Summaries, summaryRow{
-					m.Turns, m.Fact.Model, m.CreatedAt, p.room.take(text, mostText),
-				})
-			}
-		}
 		list = append(list, row)
 	}
 	return list
+}
+
+// summaries shows the summaries that stand at the turns with which they end. Only those of the page's turns are judged:
+// to judge one takes all turns that it covers.
+func (p *sessionPage) summaries(out *sessionView) {
+	p.reading.State.KeepSummaries(func(m conversation.Summary) bool { return out.row(m.Through.String()) != nil })
+	for _, m := range p.reading.State.Standing() {
+		if m.Fact == nil {
+			continue
+		}
+		text := textIn(m.Fact.SummaryNeutral, m.Fact.SummaryTranslated, p.translated)
+		row := out.row(m.Through.String())
+		row.Summaries = append(row.Summaries, summaryRow{
+			m.Turns, m.Fact.Model, m.CreatedAt, p.room.take(text, mostText),
+		})
+	}
 }
 
 // row returns the row of a turn, or nil.

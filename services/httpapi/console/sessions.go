@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -61,6 +62,8 @@ type sessionsView struct {
 	// Bound is the identity of a bound caller. Say is a notice in place of a list.
 	Bound, Say string
 	Sessions   []sessionRow
+	// Identity is what the caller may do to the identity that the list is of.
+	Identity []link
 	// Next is the address of the next page; Cursor is set where the page was posted, and the next one must be, too.
 	Next, Cursor string
 }
@@ -105,7 +108,12 @@ func (s *surface) listing(ctx context.Context, f sessionFilter) (view, error) {
 		return out, err
 	}
 	if s.cfg.Lists == nil {
-		return out, projections.ErrUnavailable
+		shown.Say = "Sessions are listed from PostgreSQL, and this process has none (TURNLEDGER_POSTGRES_URL names " +
+			"one). Open a session by its id, or look at the log."
+		return out, nil
+	}
+	if at := ask.IdentityID; at != "" && s.cfg.Erasures != nil && s.allows(ctx, access.TurnsRedact) {
+		shown.Identity = append(shown.Identity, link{"Erase this identity", identityHref(at) + "/erase"})
 	}
 	for range mostLists {
 		page, err := s.cfg.Lists.Sessions(ctx, ask)
@@ -181,6 +189,20 @@ func momentOf(field, text string) (time.Time, error) {
 }
 
 func invalid(field, why string) error { return &conversation.Invalid{Field: field, Why: why} }
+
+// openSession leads to the page of the session whose id the form has.
+func openSession(w http.ResponseWriter, r *http.Request) error {
+	id := strings.TrimSpace(r.URL.Query().Get("id"))
+	if events.ValidID(id) != nil {
+		return invalid("id", events.ErrID.Error())
+	}
+	policy(w.Header())
+	http.Redirect(w, r, sessionHref(id), http.StatusSeeOther) //nolint:gosec // a path of the console
+	return nil
+}
+
+// Filtered reports whether the list is of some sessions only.
+func (f sessionFilter) Filtered() bool { return f != sessionFilter{} }
 
 // sessionHref returns the address of a session's page.
 func sessionHref(id string) string { return root + "/sessions/" + url.PathEscape(id) }

@@ -13,7 +13,6 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/httpapi/console"
 )
 
 // hostile are texts that would do something if a page took them for more than text.
@@ -120,12 +119,4 @@ func TestWhoseSessionsAreListed(t *testing.T) {
 	require.Zero(t, s.lists.asked, "nothing was read")
 	s.page("/console/?identity_id=bob", reader)
 	require.Equal(t, "bob", s.lists.asked.IdentityID)
-}
-
-func TestWithoutTables(t *testing.T) {
-	t.Parallel()
-	s := start(t, nil, func(c *console.Config) { c.Lists = nil })
-	a := s.page("/console/", "")
-	require.Equal(t, http.StatusServiceUnavailable, a.status)
-	require.Equal(t, "1", a.header.Get("Retry-After"))
 }

@@ -38,7 +38,8 @@ func TestEachAnswerHasTheContentPolicy(t *testing.T) {
 		require.NotContains(t, policy, "unsafe")
 		for name, want := range map[string]string{
 			"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff",
-			"Cross-Origin-Opener-Policy": "same-origin",
+			"Cross-Origin-Opener-Policy": "same-origin", "X-Frame-Options": "DENY",
+			"Cross-Origin-Resource-Policy": "same-origin",
 		} {
 			require.Equal(t, want, a.header.Get(name), name)
 		}

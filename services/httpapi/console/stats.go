@@ -80,31 +80,34 @@ func (s *surface) stats(ctx context.Context, r *http.Request) (view, error) {
 // mostRows bounds the rows of the table.
 const mostRows = 500
 
-// chartsOf draws the turns of each bucket, and the slowest of their answer times.
+// chartsOf draws the turns of each bucket, those without an answer, and the slowest of their answer times.
 func chartsOf(counts []projections.Counts, since time.Time, size time.Duration, buckets int) []chart {
-	started, slow := make([]float64, buckets), make([]float64, buckets)
+	started, pending, slow := make([]float64, buckets), make([]float64, buckets), make([]float64, buckets)
 	for _, c := range counts {
 		i := int(c.Start.Sub(since) / size)
 		if i < 0 || i >= buckets {
 			continue
 		}
 		started[i] += float64(c.Started)
+		pending[i] += float64(c.Pending)
 		if c.AnswerP95 != nil {
 			slow[i] = max(slow[i], *c.AnswerP95)
 		}
 	}
 	name := func(i int) string { return since.Add(time.Duration(i) * size).Format("2006-01-02 15:04") }
 	return []chart{
-		draw("Turns that started", "turns", started, name), draw("Answer times, 95 of 100 are below", "ms", slow, name),
+		draw("Turns that started", "turns", started, name),
+		draw("Of these without an answer yet", "turns", pending, name),
+		draw("Answer times, 95 of 100 are below", "ms", slow, name),
 	}
 }
 
 // draw returns a bar chart of values.
 func draw(title, unit string, values []float64, name func(int) string) chart {
-	const width, height, top = 640, 120, 14
+	const width, height, top = 360, 120, 14
 	out := chart{Title: title, Width: width, Height: height, From: name(0), To: name(len(values) - 1)}
 	highest := slices.Max(values)
-	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) + " " + unit }
+	number := func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) + " " + unit }
 	out.Highest = number(highest)
 	step := float64(width) / float64(len(values))
 	for i, v := range values {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/owners"
@@ -68,12 +69,24 @@ func (l *lists) Sessions(_ context.Context, ask services.SessionsAsk) (services.
 	return l.page, l.err
 }
 
+// reader reads sessions; it can forget what it has read.
+type reader struct{ services.SessionReader }
+
+// forget makes the console read each session as if for the first time.
+func (s *stack) forget() {
+	s.reader.SessionReader = contextbuilder.NewReader(s.log, contextbuilder.ReaderConfig{Rules: rules})
+}
+
+var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+
 // stack is a console on a log of its own.
 type stack struct {
 	t        testing.TB
 	handler  http.Handler
 	api      *wire.API
+	log      *jetlog.Log
 	services servicetest.Services
+	reader   *reader
 	logs     bytes.Buffer
 	metrics  *prometheus.Registry
 	now      time.Time
@@ -88,14 +101,15 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 		Registry: s.metrics, Open: auth == nil,
 		Logger: slog.New(slog.NewJSONHandler(&s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
-	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
 	log := natstest.Log(t, 1)
+	s.log = log
 	s.services = servicetest.Start(t, log, servicetest.Config{
 		History: history.Config{Rules: rules},
 		Reader:  contextbuilder.ReaderConfig{Rules: rules, Deadline: 5 * time.Second},
 	})
+	s.reader = &reader{s.services.Reader}
 	c := console.Config{
-		SealKey: []byte("a key"), Lists: s.lists, Sessions: s.services.Reader, Version: "test",
+		SealKey: []byte("a key"), Lists: s.lists, Sessions: s.reader, Version: "test",
 		Now: func() time.Time { return s.now },
 		// The race detector makes pages of many megabytes slow on a machine that is busy.
 		Deadline: 5 * time.Minute,
@@ -185,6 +199,16 @@ func (s *stack) turn(session, request, question, answered string) services.Turn 
 	t, err := s.services.History.StartTurn(s.t.Context(), c)
 	require.NoError(s.t, err)
 	return t
+}
+
+// correct corrects the answer of a turn, and returns where that stands in the log.
+func (s *stack) correct(session string, of services.Turn, answered string) events.Position {
+	s.t.Helper()
+	t, err := s.services.History.CorrectTurn(s.t.Context(), conversation.Correct{
+		SessionID: session, TurnID: of.ID, RequestID: "correct " + of.ID.String(), AnswerNeutral: &answered,
+	})
+	require.NoError(s.t, err)
+	return t.Position
 }
 
 func (s *stack) link(session, identity string) {

@@ -99,6 +99,10 @@ func (s *surface) declare() {
 	}
 	s.page(http.MethodGet, "/", 0, access.ContextRead|access.EventsRead, ownOnly, s.sessions)
 	s.page(http.MethodPost, "/", 0, access.ContextRead|access.EventsRead, ownOnly, s.querySessions)
+	s.routes = append(s.routes, wire.Route{
+		Method: http.MethodGet, Path: root + "/open", Any: access.ContextRead | access.EventsRead, MayReach: ownOnly,
+		Handle: openSession,
+	})
 	s.page(http.MethodGet, "/search", 0, access.ContextRead|access.EventsRead, ownOnly, s.searchForm)
 	s.page(http.MethodPost, "/search", 0, access.ContextRead|access.EventsRead, ownOnly, s.search)
 	s.page(http.MethodGet, "/log", access.EventsRead, 0, nil, s.log)
@@ -108,15 +112,8 @@ func (s *surface) declare() {
 	s.page(http.MethodGet, "/keys", access.Admin, 0, nil, s.keys)
 	s.page(http.MethodGet, "/stats", 0, access.EventsRead|access.Admin, nil, s.stats)
 	s.page(http.MethodGet, onSession, access.ContextRead, 0, s.ownSession, s.session)
-	s.page(http.MethodGet, onTurn, access.ContextRead|access.EventsRead, 0,
-		s.ownSession, s.explain)
-	s.routes = append(s.routes, wire.Route{
-		Method: http.MethodGet, Path: root + onSession + "/explain", Needs: access.ContextRead | access.EventsRead,
-		MayReach: s.ownSession, Handle: func(w http.ResponseWriter, r *http.Request) error {
-			policy(w.Header())
-			return s.explainNth(w, r)
-		},
-	})
+	s.page(http.MethodGet, onTurn, access.ContextRead|access.EventsRead, 0, s.ownSession, s.explainTurn)
+	s.page(http.MethodGet, onSession+"/explain", access.ContextRead|access.EventsRead, 0, s.ownSession, s.explainEvent)
 	s.lives("/log", nil)
 	s.lives(onSession, s.ownSession)
 	s.file(onSession+"/events/{position}", s.wholeEvent)

@@ -53,7 +53,8 @@ func TestLiveRows(t *testing.T) {
 	w.until(`document.querySelector("#tail").innerText.includes("elsewhere")`)
 }
 
-// The slider of an explanation moves over the session's turns by the keyboard alone, and the address follows.
+// The slider of an explanation moves over the session's positions by the keyboard alone, and the address follows.
+// Without scripts its form and the links beside it do.
 func TestTheSliderOfAnExplanation(t *testing.T) {
 	t.Parallel()
 	p := started(t)
@@ -62,28 +63,49 @@ func TestTheSliderOfAnExplanation(t *testing.T) {
 	links := w.hrefs("article h3 a[href*='/turns/']")
 	w.visit(links[0], http.StatusOK)
 	require.Equal(t, "1", w.text("#nth"))
+	var size string
+	w.eval(`document.querySelector("#n").max`, &size)
 	w.do(chromedp.Focus(chromedp.CSS("#n")), chromedp.KeyEvent(kb.ArrowRight))
-	w.until(`location.pathname !== "` + links[0] + `"`)
+	w.until(`location.pathname.endsWith("/explain")`)
 	require.Equal(t, "2", w.text("#nth"))
-	require.Contains(t, w.text("#explained"), "What did he do there?")
+	require.Contains(t, w.text("#explained"), "The butler was.")
+	require.Contains(t, w.text("#explained"), "right after this event")
+	w.do(chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowRight))
+	w.until(`document.querySelector("#explained tbody").rows.length === 2`)
+	require.Contains(t, w.text("#explained"), "He cut the roses.")
 	require.Contains(t, w.text("#explained"), "tokens")
 	require.Contains(t, w.text("#explained tbody"), "shown")
 	var focused string
 	w.eval(`document.activeElement.id`, &focused)
 	require.Equal(t, "n", focused)
+	w.barriers("an event")
+	w.fits("an event")
+	w.do(chromedp.KeyEvent(kb.End))
+	w.until(`document.querySelector("#explained a[rel=next]") === null`)
+	require.Equal(t, size, w.text("#nth"))
 	w.scripts(false)
-	w.visit("/console/sessions/"+told+"/explain?n=2", http.StatusOK)
+	w.visit("/console/sessions/"+told+"/explain?n=3", http.StatusOK)
 	require.Contains(t, w.text("#explained"), "What did he do there?")
+	w.follow("#explained a[rel=next]", http.StatusOK)
+	require.Contains(t, w.text("#explained"), "He cut the roses.")
+	w.follow("form[data-slide] button", http.StatusOK)
+	require.Contains(t, w.text("#explained"), "He cut the roses.")
+	w.follow("#here", http.StatusOK)
+	require.Contains(t, w.path(), "/explain?at=0%3A4")
 }
 
-// Each action by the keyboard and the forms of its page, without scripts too.
+// Each action by the keyboard and the forms of its page, without scripts too, and with a key.
 func TestActions(t *testing.T) {
 	t.Parallel()
-	p := started(t)
-	for _, scripts := range []bool{true, false} {
-		w := open(t, p.URL)
-		w.scripts(scripts)
-		id := map[bool]string{true: "with", false: "without"}[scripts]
+	free := started(t)
+	locked, key := served(t)
+	for id, c := range map[string]struct {
+		p       *stack.Process
+		key     string
+		without bool
+	}{"with": {p: free}, "without": {p: free, without: true}, "keys": {p: locked, key: key}} {
+		p, w := c.p, openWith(t, c.p, c.key)
+		w.scripts(!c.without)
 		session := "/console/sessions/" + id
 		p.RecordTurn(t, id, "r1", "A first question", "A first answer")
 		p.RecordTurn(t, id, "r2", "An address", "My address")
@@ -150,8 +172,9 @@ func TestAViewIsRebuilt(t *testing.T) {
 	w.follow("a[href='/console/views/recent/rebuild']", http.StatusOK)
 	w.barriers("rebuild")
 	w.follow("form.act button", http.StatusOK)
-	require.Equal(t, "/console/views", w.path())
+	require.Contains(t, w.path(), "/console/views?")
 	w.until(generation + ` !== "` + before + `"`) // the page fetches itself
+	w.until(`document.querySelector("#views [role=status]").innerText.includes("is served")`)
 	w.follow("form[action='/console/views/recent/verify'] button", http.StatusOK)
 	require.Contains(t, w.text("main"), "No difference")
 	w.barriers("verified")

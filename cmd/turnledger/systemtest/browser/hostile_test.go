@@ -43,7 +43,7 @@ func TestHostileTexts(t *testing.T) {
 	p.LinkIdentity(t, session, `<i onclick="window.ran = 1">`)
 	here := "/console/sessions/" + strings.TrimPrefix(path, "/v1/sessions/")
 	for _, at := range []string{"/console/", here, here + "/turns/" + last, here + "/turns/" + last + "/correct",
-		here + "/describe", "/console/log",
+		here + "/describe", here + "/explain", "/console/log",
 		"/console/playground?thread_id=" + strings.TrimPrefix(path, "/v1/sessions/")} {
 		for _, look := range []shape{desk, phone} {
 			w.shape(look)

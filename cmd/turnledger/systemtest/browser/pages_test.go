@@ -60,7 +60,8 @@ func screens(t testing.TB, w *window) []screen {
 	receipts := w.hrefs("tbody a.id")
 	require.Len(t, receipts, 2, "the redaction and the erasure")
 	return []screen{
-		{"sessions", "/console/"}, {"session", session}, {"explain", links[len(links)-1]}, {"log", "/console/log"},
+		{"sessions", "/console/"}, {"session", session}, {"explain", links[len(links)-1]},
+		{"event", session + "/explain"}, {"log", "/console/log"},
 		{"views", "/console/views"}, {"deadletters", "/console/deadletters"}, {"receipts", "/console/receipts"},
 		{"receipt", receipts[0]}, {"keys", "/console/keys"}, {"stats", "/console/stats"},
 	}
@@ -152,6 +153,25 @@ func TestPagesReadWithoutScripts(t *testing.T) {
 	w.follow("form.filter button", http.StatusOK)
 	require.Contains(t, w.path(), "identity_id=ada")
 	require.Equal(t, 2, strings.Count(w.text("tbody tr td:nth-child(3)"), "ada"), "the session and its branch")
+}
+
+// Each page with a key, on a server.
+func TestPagesWithAKey(t *testing.T) {
+	t.Parallel()
+	p, key := served(t)
+	tell(t, p)
+	w := openWith(t, p, key)
+	for _, s := range screens(t, w) {
+		for _, look := range []shape{desk, phoneDark} {
+			w.shape(look)
+			w.visit(s.path, http.StatusOK)
+			w.clean(s.name)
+			w.fits(s.name)
+			w.barriers(s.name)
+			require.NotContains(t, w.text("body"), key)
+		}
+		w.shot("key-" + s.name)
+	}
 }
 
 // With keys: the sign-in leads to the page that was asked for, each page is as open as its scopes, a second tab is out

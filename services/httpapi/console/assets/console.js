@@ -135,18 +135,22 @@ for (const part of document.querySelectorAll("[data-every]")) {
   }, Number(part.dataset.every));
 }
 
-// A slider shows the page that it points to while it moves.
+// A slider shows the page that it points to while it moves, one page after the other; the address follows.
 for (const form of document.querySelectorAll("form[data-slide]")) {
   const slider = form.querySelector("input[type=range]");
   const told = form.querySelector("output");
-  let timer;
-  slider.addEventListener("input", () => {
+  let busy = false;
+  slider.addEventListener("input", async () => {
     told.textContent = slider.value;
-    clearTimeout(timer);
-    timer = setTimeout(async () => {
-      const answer = await refresh(form.getAttribute("action") + "?n=" + slider.value).catch(() => null);
-      if (answer) history.replaceState(null, "", answer.url);
-    }, 150);
+    if (busy) return;
+    busy = true;
+    for (let shown; shown !== slider.value; ) {
+      shown = slider.value;
+      const query = new URLSearchParams(new FormData(form));
+      const answer = await refresh(form.getAttribute("action") + "?" + query).catch(() => null);
+      if (answer) history.replaceState(null, "", document.getElementById("here").href);
+    }
+    busy = false;
   });
 }
 
