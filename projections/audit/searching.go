@@ -203,6 +203,9 @@ func (s *search) rank(ctx context.Context, turns []foundTurn, w window) (hits []
 		return nil, err
 	}
 	for _, t := range turns {
+		if err := ctx.Err(); err != nil { // texts may be long, and nobody waits for them any more
+			return nil, err
+		}
 		s.match(&t, projections.QuestionHalf, t.question, lexemes)
 		s.match(&t, projections.AnswerHalf, t.answer, lexemes)
 		if t.Score > 0 && t.Score >= s.MinScore && w.ranks(&t) {

@@ -1,13 +1,14 @@
 package words
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// mostUnits bounds the words and phrases of a query; later ones are not searched for.
-const mostUnits = 64
+// mostUnits bounds the words and phrases of a query, mostWords the words of a phrase; later ones are not searched for.
+const mostUnits, mostWords = 64, 64
 
 // Query is what to search for: a text has all wanted words and phrases, and none of the unwanted.
 type Query struct{ wanted, unwanted [][]token }
@@ -35,6 +36,7 @@ func Parse(query string, lexemes Lexemes) (q Query) {
 			unit, query = text[:end], text[end:]
 		}
 		all := tokens(unit, lexemes)
+		all = all[:min(len(all), mostWords)]
 		switch {
 		case !anyWord(all):
 		case without:
@@ -80,76 +82,36 @@ func (q Query) Terms(k *Key) (out []int32) {
 
 // Match is where a query matches a text. Score is between 0 and 1, and depends on nothing but the query and the text.
 type Match struct {
-	Score    float64
-	from, to int
-	text     string
+	Score float64
+	from  int
+	text  string
 }
 
 // Match matches a text. Its score grows with how often each of the query's words occurs, and shrinks with the text's
 // length.
 func (q Query) Match(text string, lexemes Lexemes) (m Match, ok bool) {
 	all := tokens(text, lexemes)
-	for _, unit := range q.unwanted {
-		if n, _ := occurrences(all, unit); n > 0 {
+	found := newMatcher(append(slices.Clone(q.wanted), q.unwanted...)).match(all)
+	for _, o := range found[len(q.wanted):] {
+		if o.n > 0 {
 			return m, false
 		}
 	}
-	m.text = text
-	for i, unit := range q.wanted {
-		n, first := occurrences(all, unit)
-		if n == 0 {
+	for _, o := range found[:len(q.wanted)] {
+		if o.n == 0 {
 			return m, false
 		}
-		if i == 0 {
-			m.from, m.to = all[first].from, all[first+len(unit)-1].to
-		}
-		m.Score += float64(n) / (float64(n) + 1.2*(0.25+0.75*float64(len(all))/usualLength)) / float64(len(q.wanted))
+		m.Score += float64(o.n) / (float64(o.n) + 1.2*(0.25+0.75*float64(len(all))/usualLength)) /
+			float64(len(q.wanted))
+	}
+	if len(q.wanted) > 0 {
+		m.text, m.from = text, unfolded(text, all[found[0].first].from)
 	}
 	return m, true
 }
 
 // usualLength is the number of words of a text whose length changes no score.
 const usualLength = 100
-
-// occurrences returns how often a phrase occurs among tokens, and the place of the first.
-func occurrences(all, phrase []token) (n, first int) {
-	for i := 0; i+len(phrase) <= len(all); i++ {
-		if at(all[i:], phrase) {
-			if n == 0 {
-				first = i
-			}
-			n++
-		}
-	}
-	return n, first
-}
-
-func at(all, phrase []token) bool {
-	for j, want := range phrase {
-		if !same(want, all[j]) || j > 0 && runsOn(phrase[j-1], want) && !runsOn(all[j-1], all[j]) {
-			return false
-		}
-	}
-	return true
-}
-
-// same reports whether two words have a form in common.
-func same(want, have token) bool {
-	if want.word == "" || want.word == have.word {
-		return true
-	}
-	for _, form := range append([]string{want.word}, want.forms...) {
-		if form == have.word {
-			return true
-		}
-		for _, other := range have.forms {
-			if form == other {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // Characters of a snippet, and of what stands in it before the match.
 const (

@@ -18,7 +18,7 @@ type Key [sha256.Size]byte
 func NewKey(secret string) Key { return sha256.Sum256([]byte("turnledger.search." + secret)) }
 
 // termsVersion changes when terms are made in another way.
-const termsVersion = "3."
+const termsVersion = "4."
 
 // Mark identifies the key without showing it, and with it the configuration of the lexemes.
 func (k Key) Mark(config string) string {

@@ -3,11 +3,8 @@
 package words
 
 import (
-	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"golang.org/x/text/unicode/norm"
 )
 
 // scripts are scripts without spaces between words, or, for Hangul, with several words between two spaces. Each has its
@@ -38,8 +35,8 @@ func Script(r rune) (number, gram int) {
 // has none are not searched for. Nil stands for the configuration simple: each word is its own form.
 type Lexemes map[string][]string
 
-// token is a word of a text, or a single letter of a script without spaces. forms are empty for a word that is not
-// searched for.
+// token is a word of a folded text, or a single letter of a script without spaces. forms are empty for a word that is
+// not searched for.
 type token struct {
 	from, to int
 	word     string
@@ -48,18 +45,18 @@ type token struct {
 	script, gram int
 }
 
-// tokens divides a text.
+// tokens divides a text. The places of its tokens are those in the folded text.
 func tokens(text string, lexemes Lexemes) (out []token) {
+	text = Fold(text)
 	for at := 0; at < len(text); {
 		r, size := utf8.DecodeRuneInString(text[at:])
 		script, gram := Script(r)
 		switch {
-		case (r == 'ー' || r == 'ｰ') && len(out) > 0 && out[len(out)-1].to == at && out[len(out)-1].gram > 0:
+		case r == 'ー' && len(out) > 0 && out[len(out)-1].to == at && out[len(out)-1].gram > 0:
 			script, gram = out[len(out)-1].script, out[len(out)-1].gram
 			fallthrough
 		case gram > 0:
-			letter := normal(text[at : at+size])
-			out = append(out, token{from: at, to: at + size, word: letter, script: script, gram: gram})
+			out = append(out, token{from: at, to: at + size, word: text[at : at+size], script: script, gram: gram})
 			at += size
 		case inWord(r):
 			end := at + size
@@ -70,7 +67,7 @@ func tokens(text string, lexemes Lexemes) (out []token) {
 				}
 				end += n
 			}
-			t := token{from: at, to: end, word: normal(text[at:end])}
+			t := token{from: at, to: end, word: text[at:end]}
 			if lexemes != nil {
 				t.forms = lexemes[t.word]
 				if t.word = ""; len(t.forms) > 0 {
@@ -87,16 +84,6 @@ func tokens(text string, lexemes Lexemes) (out []token) {
 }
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }
-
-// normal returns the form in which words are compared: small letters, and one form for each character.
-func normal(word string) string {
-	for i := range len(word) {
-		if word[i] >= utf8.RuneSelf {
-			return strings.ToLower(norm.NFKC.String(word))
-		}
-	}
-	return strings.ToLower(word)
-}
 
 // Of returns the distinct words of texts, as Lexemes names them.
 func Of(texts ...string) []string {

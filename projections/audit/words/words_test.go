@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/text/unicode/norm"
 	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/projections/audit/words"
@@ -46,6 +47,17 @@ func TestQueries(t *testing.T) {
 		{"학교", "나는 학교에서 왔다", nil, true},
 		{"ภาษาไทย", "ฉันพูดภาษาไทยได้", nil, true},
 		{"API", "GoのAPIです", nil, true},
+		{"학교", norm.NFD.String("나는 학교에서 왔다"), nil, true},
+		{norm.NFD.String("학교"), "나는 학교에서 왔다", nil, true},
+		{"がっこう", norm.NFD.String("がっこうへ行きます"), nil, true},
+		{"データ", "ﾃﾞｰﾀﾍﾞｰｽ", nil, true},
+		{"ﾃﾞｰﾀ", "データベース", nil, true},
+		{"οδος", "ΟΔΟΣ", nil, true},
+		{"οδοσ", "οδος", nil, true},
+		{"STRASSE", "eine Straße", nil, true},
+		{"istanbul", "İstanbul", nil, true},
+		{"istanbul", norm.NFD.String("İstanbul"), nil, true},
+		{"น้ำ", norm.NFKD.String("น้ำเย็น"), nil, true},
 		{"runs", "he was running", english, true},
 		{"the", "the house", english, false},
 		{`"running the house"`, "runs a house", english, true}, // as in PostgreSQL, the is any word
@@ -132,6 +144,11 @@ func TestSnippets(t *testing.T) {
 	require.Contains(t, s, "quark")
 	require.Equal(t, 202, utf8.RuneCountInString(s))
 	require.True(t, strings.HasPrefix(s, "…") && strings.HasSuffix(s, "…"))
+	text = "ﬃ" + norm.NFD.String("é") + strings.Repeat("㈱ｶﾞ ", 100) + norm.NFD.String("École") + " end"
+	m, ok = words.Parse("école", nil).Match(text, nil)
+	require.True(t, ok)
+	require.True(t, strings.HasSuffix(m.Snippet(), norm.NFD.String("École")+" end"))
+	require.Equal(t, 1+60+utf8.RuneCountInString("E\u0301cole end"), utf8.RuneCountInString(m.Snippet()))
 	m, _ = words.Parse("quark", nil).Match("a quark", nil)
 	require.Equal(t, "a quark", m.Snippet())
 }

@@ -1,0 +1,27 @@
+package audit
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/projections/audit/lexicon"
+	"github.com/turnledger/turnledger/projections/audit/words"
+)
+
+// A search whose caller has gone matches no further texts.
+func TestRankEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	s := search{Audit: &Audit{lexicon: lexicon.New(lexicon.Simple)}, query: words.Parse("a", nil)}
+	turns := []foundTurn{{question: [2]string{"a"}}}
+	w, err := parseWindow("")
+	require.NoError(t, err)
+	hits, err := s.rank(t.Context(), turns, w)
+	require.NoError(t, err)
+	require.Len(t, hits, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.rank(ctx, turns, w)
+	require.ErrorIs(t, err, context.Canceled)
+}
