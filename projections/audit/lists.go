@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit/rows"
+	"github.com/turnledger/turnledger/projections/audit/words"
 )
 
 // Bounds of a page.
@@ -127,11 +129,15 @@ func parsePlace(cursor string) (place, error) {
 		_, err = fmt.Sscanf(string(raw), "%d.%d.%d.%d", &created, &p.partition, &p.seq, &p.version)
 	}
 	p.created = time.UnixMicro(created).UTC()
-	if err != nil || p.String() != cursor {
+	if err != nil || p.String() != cursor || !storable(p.created) || p.seq > math.MaxInt64 ||
+		p.partition < 0 || p.partition > math.MaxInt16 || p.version < 0 || p.version > math.MaxInt32 {
 		return place{}, ErrCursor
 	}
 	return p, nil
 }
+
+// storable reports whether PostgreSQL's timestamptz holds a time of a cursor.
+func storable(t time.Time) bool { return t.Year() >= 1 && t.Year() <= endOfTime.Year() }
 
 // errPartial: the tables are those of an earlier version, and lack what the call needs.
 var errPartial = errors.Join(ErrUnavailable, projections.ErrOutdated)
@@ -152,6 +158,9 @@ func (a *Audit) Sessions(
 	}
 	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
 		if err := a.filledBy(ctx, tx, listsFill); err != nil {
+			return err
+		}
+		if err := a.byTitle(ctx, tx, &q); err != nil {
 			return err
 		}
 		where := strings.Join(q.conditions, " and ")
@@ -238,16 +247,43 @@ func (q *sessionQuery) where(cursor string) error {
 		q.and("(s.listed_at, s.listed_ns) < (@until, @until_ns::smallint)",
 			pgx.NamedArgs{"until": micros(q.Until), "until_ns": rows.Nanos(q.Until)})
 	}
-	if q.Title != "" {
-		q.and("strpos(lower(s.title), lower(@title)) > 0", pgx.NamedArgs{"title": cut(q.Title, recallText)})
-	}
 	if q.Kind != "" {
 		q.and("s.kind = @kind", pgx.NamedArgs{"kind": string(q.Kind)})
 	}
 	if len(q.Metadata) > 0 {
-		q.and("s.metadata @> @metadata", pgx.NamedArgs{"metadata": q.Metadata})
+		q.and("s.metadata @> @metadata", pgx.NamedArgs{"metadata": rows.ToTexts(q.Metadata)})
 	}
 	return nil
+}
+
+// byTitle restricts a query to those sessions of a page whose title has the part that is asked for. PostgreSQL's own
+// lower depends on the locale of the database, and knows ASCII only in the locale C; so titles are compared here, as the
+// words of a search are.
+func (a *Audit) byTitle(ctx context.Context, tx pgx.Tx, q *sessionQuery) error {
+	part := words.Fold(q.Title)
+	if part == "" {
+		return nil
+	}
+	found, err := tx.Query(ctx, a.sql(`select s.session_id, s.title from {s}.sessions s
+		where s.title is not null and `+strings.Join(q.conditions, " and ")+`
+		order by s.listed_at desc, s.listed_ns desc, s.session_id`), q.args)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	ids := []string{}
+	for most := q.args["limit"].(int); len(ids) < most && found.Next(); {
+		var id, title string
+		if err := found.Scan(&id, &title); err != nil {
+			return err
+		}
+		if strings.Contains(words.Fold(title), part) {
+			ids = append(ids, id)
+		}
+	}
+	found.Close()
+	q.and("s.session_id = any(@ids)", pgx.NamedArgs{"ids": ids})
+	return found.Err()
 }
 
 func (q *sessionQuery) and(condition string, args pgx.NamedArgs) {
@@ -268,7 +304,7 @@ func scanSession(row pgx.CollectableRow) (s projections.ListedSession, err error
 		&fork.ForkedAt, &fork.RequestID, &fork.From, &fork.Root, &fork.Lineage,
 		&s.Position.Partition, &s.Position.Seq,
 		&turn, &answered, &question, &answer)
-	is.Metadata = conversation.MetadataText(metadata)
+	is.Metadata = conversation.MetadataText(rows.FromTexts(metadata))
 	s.HeldDescription = conversation.DescribedBy(is).ForkedBy(fork)
 	s.CreatedAt, s.LastActive = created.time(), active.time()
 	if turn.Valid {
@@ -320,7 +356,7 @@ func parseListed(cursor string) (p listed, err error) {
 			p.id = parts[3]
 		}
 	}
-	if err != nil || p.ns < 0 || p.ns > 999 || events.ValidID(p.id) != nil || p.String() != cursor {
+	if err != nil || p.ns < 0 || p.ns > 999 || !storable(p.at) || events.ValidID(p.id) != nil || p.String() != cursor {
 		return listed{}, ErrCursor
 	}
 	return p, nil

@@ -87,6 +87,40 @@ func sameList(t *rapid.T, log *journal, a *audit.Audit) {
 	}
 }
 
+// Titles are found in any case, and metadata is listed as it was given, whatever PostgreSQL can't hold or fold.
+func TestListOfSessionsWithAnyTexts(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	for i, title := range []string{"Ärger mit Quarks", "eine Straße", "mit ␀0 und ␀", "ΟΔΟΣ"} {
+		value := []string{"a␀b", "x", "␀0", "␀␀"}[i]
+		log.add(log.state(fmt.Sprint("s", i)).DecideDescribe(conversation.Describe{SessionID: fmt.Sprint("s", i),
+			RequestID: "d", Title: &title, Metadata: map[string]*string{"sym": &value}}, 0).Facts...)
+	}
+	log.add(linked("s2", "ada"))
+	a := filled(t, log, 3)
+	found := func(f projections.SessionFilter) (out []string) {
+		for _, s := range pages(t, a.Audit, f, 1) {
+			require.Equal(t, log.state(s.SessionID).Description(), s.Description())
+			out = append(out, s.SessionID)
+		}
+		return out
+	}
+	require.Len(t, found(projections.SessionFilter{}), 4)
+	for part, id := range map[string]string{"ärger": "s0", "A\u0308RGER": "s0", "STRASSE": "s1", "␀0 UND": "s2",
+		"οδος": "s3"} {
+		require.Equal(t, []string{id}, found(projections.SessionFilter{Title: part}), part)
+	}
+	require.Len(t, found(projections.SessionFilter{Title: "MIT"}), 2)
+	for value, id := range map[string]string{"a␀b": "s0", "␀0": "s2", "␀␀": "s3"} {
+		require.Equal(t, []string{id}, found(projections.SessionFilter{Metadata: map[string]string{"sym": value}}), value)
+	}
+	require.Empty(t, found(projections.SessionFilter{Metadata: map[string]string{"sym": "\x00", "\x00": ""}}))
+	require.Empty(t, found(projections.SessionFilter{Title: "\x00"}))
+	state, _, err := a.SessionTurns(t.Context(), "s2", 0)
+	require.NoError(t, err)
+	require.Equal(t, log.state("s2").Description(), state.Description())
+}
+
 func TestListOfSessions(t *testing.T) {
 	t.Parallel()
 	log := newJournal()
@@ -125,7 +159,7 @@ func TestListOfSessions(t *testing.T) {
 	require.Equal(t, []string{"b"}, ids(projections.SessionFilter{Since: began.Add(1)}))
 	last := pages(t, a.Audit, projections.SessionFilter{IdentityID: "ada"}, 1)[0].LastTurn
 	require.Equal(t, &projections.LastTurn{TurnID: id("b", "r2"), Question: question("r2").QuestionNeutral}, last)
-	for _, cursor := range []string{"s", "s.1.1000.a", "s.1.-1.a", "s.01.5.a", "s.1.5.", "x.1.5.a"} {
+	for _, cursor := range []string{"s", "s.-300000000000000000.5.x", "s.1.1000.a", "s.1.-1.a", "s.01.5.a", "s.1.5.", "x.1.5.a"} {
 		_, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1,
 			base64.RawURLEncoding.EncodeToString([]byte(cursor)))
 		require.ErrorIs(t, err, audit.ErrCursor, cursor)

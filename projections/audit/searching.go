@@ -365,10 +365,10 @@ func parseWindow(cursor string) (w window, err error) {
 		var at int64
 		_, badTime := fmt.Sscan(parts[1+2*i], &at)
 		id, badID := uuid.Parse(parts[2+2*i])
-		if badTime != nil || badID != nil {
+		p.at, p.turn = time.UnixMicro(at).UTC(), id
+		if badTime != nil || badID != nil || !storable(p.at) {
 			return w, ErrCursor
 		}
-		p.at, p.turn = time.UnixMicro(at).UTC(), id
 	}
 	if _, err := fmt.Sscanf(parts[7], "%x", &bits); err != nil {
 		return w, ErrCursor

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/audit/rows"
 )
 
 // SessionTurns returns the newest turns of a linked session, with its head: enough turns that at least limit finalized
@@ -64,7 +65,7 @@ func (a *Audit) head(
 		return nil, events.Position{}, nil
 	}
 	h.CreatedAt, h.LastActive, h.ErasedAt = created.time(), active.time(), gone.time()
-	is.Metadata = conversation.MetadataText(metadata)
+	is.Metadata = conversation.MetadataText(rows.FromTexts(metadata))
 	h.HeldDescription = conversation.DescribedBy(is).ForkedBy(fork)
 	state := conversation.New(sessionID, a.cfg.Rules)
 	state.Adopt(h)

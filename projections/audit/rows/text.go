@@ -54,6 +54,20 @@ func FromJSONB(stored []byte) json.RawMessage {
 	return rewrite(stored, shown)
 }
 
+// ToTexts returns a map of texts as PostgreSQL stores them in a jsonb column; FromTexts undoes that.
+func ToTexts(m map[string]string) map[string]string { return mapTexts(m, toText) }
+
+// FromTexts returns a map of texts as they were before they were stored.
+func FromTexts(stored map[string]string) map[string]string { return mapTexts(stored, FromText) }
+
+func mapTexts(m map[string]string, change func(string) string) map[string]string {
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		out[change(k)] = change(v)
+	}
+	return out
+}
+
 // plainJSON reports whether every PostgreSQL accepts some JSON as jsonb. It may return false for JSON that would be
 // accepted.
 func plainJSON(raw []byte) bool {
