@@ -29,7 +29,7 @@ type prompts struct {
 	SummaryURL   string `name:"summary-url" help:"OpenAI-compatible endpoint of the model that summarises long sessions; unset: none does." env:"TURNLEDGER_SUMMARY_URL" show:"url"`
 	SummaryName  string `name:"summary-name" help:"Name of its model; that of the chat model by default." env:"TURNLEDGER_SUMMARY_NAME"`
 	SummaryKey   string `name:"summary-key" help:"Key of the endpoint." env:"TURNLEDGER_SUMMARY_KEY" show:"given"`
-	SummaryAfter int    `name:"summary-after" help:"How many finalized turns that no summary covers ask for one; the last ten are never covered." default:"20" env:"TURNLEDGER_SUMMARY_AFTER"`
+	SummaryAfter int    `name:"summary-after" help:"How many finalized turns that no summary covers ask for one; the last ten are never covered, so it is at least 11." default:"20" env:"TURNLEDGER_SUMMARY_AFTER"`
 
 	MemoryURL    string        `name:"memory-url" help:"Supermemory's address for long-term memory; unset: the audit tables, and the index of meanings where there is one." env:"TURNLEDGER_MEMORY_URL" show:"url"`
 	MemoryKey    string        `name:"memory-key" help:"Key of it." env:"TURNLEDGER_MEMORY_KEY" show:"given"`

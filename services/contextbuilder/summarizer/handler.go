@@ -71,7 +71,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Handler makes summaries. A model that fails holds up nothing but other summaries, and a summary that was given up is
+// Handler makes summaries. A model that fails holds up nothing but other summaries, one that hangs for the time of one
+// call, and a summary that was given up is
 // tried again with the session's next turn.
 type Handler struct {
 	cfg Config
@@ -268,13 +269,14 @@ func (h *Handler) make(ctx context.Context, p *plan) error {
 	return err
 }
 
-// write asks the model until it writes a summary, a few times at most.
+// write asks the model until it writes a summary, a few times at most. A model that does not answer in time is asked
+// again only with the session's next turn: the other sessions of the partition wait for this one.
 func (h *Handler) write(ctx context.Context, q quoted) (text string, err error) {
 	for try := range tries {
 		if try > 0 && !pause.For(ctx, time.Duration(try)*h.cfg.Pause) {
 			return "", errors.Join(err, ctx.Err())
 		}
-		if text, err = h.ask(ctx, q); err == nil || ctx.Err() != nil {
+		if text, err = h.ask(ctx, q); err == nil || errors.Is(err, errSlow) || ctx.Err() != nil {
 			return text, err
 		}
 	}

@@ -32,6 +32,7 @@ var (
 	errTooLong  = errors.New("the model wrote more than a summary")
 	errLanguage = errors.New("the model wrote in letters of another script")
 	errCutOff   = errors.New("the model's answer was cut off")
+	errSlow     = errors.New("the model did not answer in time")
 )
 
 // quoted is what a model is given of a conversation, as data.
@@ -82,6 +83,8 @@ func (h *Handler) ask(ctx context.Context, q quoted) (string, error) {
 	switch {
 	case written > utf8.UTFMax*longestSummary || utf8.RuneCountInString(text) > longestSummary:
 		return "", errTooLong
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return "", errSlow
 	case err != nil:
 		return "", fmt.Errorf("ask the summary's model: %w", err)
 	case why != services.FinishStop:

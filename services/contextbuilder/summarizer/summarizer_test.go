@@ -205,6 +205,32 @@ func TestABadModelLeavesNoSummary(t *testing.T) {
 	}
 }
 
+// hanging never answers.
+type hanging struct{ calls atomic.Int32 }
+
+func (*hanging) Name() string { return "hangs" }
+func (m *hanging) Write(ctx context.Context, _, _ string, _ func(string)) (string, services.Finish, error) {
+	m.calls.Add(1)
+	<-ctx.Done()
+	return "", "", ctx.Err()
+}
+
+// A model that hangs is asked once, so that it holds up the partition for the time of one call; the next turn asks
+// again.
+func TestAModelThatHangsIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.record(20, "translated")
+	m := &hanging{}
+	h := summarizer.New(summarizer.Config{Model: m, Sessions: w.Reader, Summaries: w.History,
+		Timeout: time.Millisecond, Pause: time.Millisecond})
+	w.feed(h)
+	require.Equal(t, int32(1), m.calls.Load())
+	w.record(1, "")
+	w.feed(h)
+	require.Equal(t, int32(2), m.calls.Load())
+}
+
 // A turn that is redacted while the model writes is in no summary.
 func TestATurnRedactedWhileTheModelWrites(t *testing.T) {
 	t.Parallel()
