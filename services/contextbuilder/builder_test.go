@@ -249,6 +249,26 @@ func TestAQuestionEndsASilence(t *testing.T) {
 	}
 }
 
+// A summary of turns that are no longer shown, here before a silence, is in no prompt.
+func TestASummaryOfTurnsBeforeASilenceIsNotShown(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	record(t, log, "s", "r1", "one", "1")
+	d := natstest.Fold(t, log, "s", rules).DecideSummarize(conversation.Summarize{ThroughTurnID: events.TurnID("s", "r1"),
+		Summary: events.SessionSummarized{SessionID: "s", RequestID: "m", SummaryNeutral: "of one"}})
+	require.NoError(t, d.Err)
+	natstest.Append(t, log, d.Facts...)
+	time.Sleep(400 * time.Millisecond) // the log's clock makes the silence
+	record(t, log, "s", "r2", "two", "2")
+	record(t, log, "s", "r3", "three", "3")
+	for idle, want := range map[time.Duration]bool{0: true, 300 * time.Millisecond: false} {
+		got, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m",
+			MaxMessages: 2, Summary: true, IdleTimeout: &idle})
+		require.NoError(t, err)
+		require.Equal(t, want, got.Summary != nil, idle)
+	}
+}
+
 // The call of a tool's result is found however far back it stands, whether the view
 // answers or the log.
 func TestACallFarBackIsNeverCutFromItsResult(t *testing.T) {
