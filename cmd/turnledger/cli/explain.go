@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -48,7 +49,10 @@ func (c *explainCmd) Run(e *Env) error {
 		case c.JSON:
 			return e.printJSON(x)
 		default:
-			return x.Print(e.Out)
+			var text strings.Builder
+			err := x.Print(&text)
+			e.print("%s", strings.TrimSuffix(text.String(), "\n"))
+			return err
 		}
 	})
 }

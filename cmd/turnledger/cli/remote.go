@@ -57,7 +57,7 @@ func ask[T any](e *Env, r remote, call func(*client.Client) (T, error), show fun
 		case err != nil:
 			return r.explain(e.Ctx, err)
 		case r.JSON:
-			e.print("%s", bytes.TrimSpace(answer.body))
+			_, _ = fmt.Fprintf(e.Out, "%s\n", bytes.TrimSpace(answer.body)) // as it came
 		default:
 			show(got)
 		}

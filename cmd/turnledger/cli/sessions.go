@@ -23,7 +23,7 @@ type sessionsListCmd struct {
 	Since    time.Time         `help:"Only sessions that were active at or after that time (RFC 3339)."`
 	Until    time.Time         `help:"Only sessions that were last active before that time."`
 	Title    string            `help:"Only sessions with this in their title."`
-	Metadata map[string]string `help:"Only sessions with these members (key=value)."`
+	Metadata map[string]string `help:"Only sessions with this member (key=value); may be given several times." mapsep:"none"`
 	Limit    int               `help:"At most so many; the server lists 200 at most." default:"50"`
 	Cursor   string            `help:"Go on behind a former list."`
 	remote
@@ -57,7 +57,7 @@ func (c *sessionsShowCmd) Run(e *Env) error {
 type sessionsDescribeCmd struct {
 	Session   string            `arg:"" help:"The session."`
 	Title     *string           `help:"The title; an empty one takes it away."`
-	Metadata  map[string]string `help:"Members to set (key=value)."`
+	Metadata  map[string]string `help:"A member to set (key=value); may be given several times." mapsep:"none"`
 	Without   []string          `help:"Keys of the metadata to take away."`
 	RequestID string            `help:"The same request again changes nothing."`
 	remote

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"golang.org/x/term"
 )
@@ -68,8 +69,20 @@ func (o *Output) Write(p []byte) (int, error) {
 // Unwrap returns what it writes to.
 func (o *Output) Unwrap() io.Writer { return o.To }
 
-// print prints a line.
-func (e *Env) print(format string, args ...any) { _, _ = fmt.Fprintf(e.Out, format+"\n", args...) }
+// print prints a line for people, without what a terminal would obey.
+func (e *Env) print(format string, args ...any) {
+	_, _ = fmt.Fprintln(e.Out, shown(fmt.Sprintf(format, args...)))
+}
+
+// shown returns a text with a space for each control character but newlines and tabs. Texts of turns may hold any.
+func shown(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return ' '
+		}
+		return r
+	}, text)
+}
 
 // printErr prints a line to standard error.
 func (e *Env) printErr(format string, args ...any) { _, _ = fmt.Fprintf(e.Err, format+"\n", args...) }

@@ -48,6 +48,16 @@ type listSessionsIn struct {
 	Limit       number    `query:"limit" doc:"At most so many sessions; 50 by default, clamped to 200"`
 	Cursor      string    `query:"cursor" doc:"next_cursor of the page before"`
 	MinPosition positions `query:"min_position" doc:"The answer is at least that new"`
+	Title       noAddress `query:"title" hidden:"true"`
+	Metadata    noAddress `query:"metadata" hidden:"true"`
+}
+
+// noAddress is a text that must not stand in an address.
+type noAddress string
+
+// UnmarshalText refuses any text.
+func (*noAddress) UnmarshalText([]byte) error {
+	return invalid("", "is a text, and addresses end up in logs: send it as the body of POST /v1/sessions/query")
 }
 
 type querySessionsIn struct {

@@ -48,6 +48,11 @@ func TestListOfSessions(t *testing.T) {
 	s := start(t, withLister(l))
 	got := s.ok(http.StatusOK, "GET", "/v1/sessions?identity_id=ada&since=2026-01-02T03:04:05Z"+
 		"&until=2026-01-03T03:04:05Z&limit=1000&cursor=c&min_position=0:1", nil)
+	for _, text := range []string{"title", "metadata"} {
+		a := s.do("GET", "/v1/sessions?"+text+"=x", nil)
+		requireProblem(t, a, http.StatusUnprocessableEntity, "invalid_argument", text)
+		require.Contains(t, string(a.raw), "POST /v1/sessions/query")
+	}
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	require.Equal(t, services.SessionsAsk{SessionFilter: projections.SessionFilter{IdentityID: "ada", Since: since,
 		Until: since.AddDate(0, 0, 1)}, Limit: 200, Cursor: "c", MinPosition: []events.Position{{Seq: 1}}}, l.asked)
