@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"encoding/json"
 	"iter"
 	"maps"
@@ -45,12 +46,35 @@ func forkOf(f *events.SessionForked, seq uint64) Fork {
 	return out
 }
 
+// Made reports whether a mark made a session what it is: whether the session's fork is the one that the mark states. A
+// mark may state another, or one that no session has: its fork lost a race, its writer was killed before the fork, or
+// a foreign publisher wrote it. Such a mark changes nothing. fork is that of the marked session; the zero value, that
+// of no branch, is never made by a mark.
+func Made(mark *events.SessionBranched, fork Fork) bool {
+	return fork.ForkedAt != 0 && fork == forkOf(mark.Fork(), fork.ForkedAt)
+}
+
 // Branch is the mark of a branch on the session that was forked.
 type Branch struct {
-	SessionID string
+	// SessionID is the branch, and Root its root, as the mark states them.
+	SessionID, Root string
 	// MarkedAt is the sequence of the mark.
 	MarkedAt uint64
-	digest   uint64
+	// digest is that of the mark, and fork that of the fork that it states.
+	digest, fork uint64
+}
+
+// Made reports whether the mark made a session what it is (see the function Made). Of an erased session nobody can tell
+// any more.
+func (b Branch) Made(s *State) bool {
+	fork := s.Fork()
+	return s.SessionID == b.SessionID && fork.ForkedAt != 0 && fork.digest() == b.fork
+}
+
+// digest is a digest of what a fork states, equal in this process alone.
+func (f Fork) digest() uint64 {
+	f.ForkedAt = 0
+	return events.Digest(encode(f))
 }
 
 // rare is what few sessions have. It is replaced, never changed, since clones share it.
@@ -80,13 +104,13 @@ func (s *State) Branch(requestID string) (Branch, bool) {
 	return b, marked
 }
 
-// Branches returns the ids of the sessions that were forked from this one, in no order.
-func (s *State) Branches() (ids []string) {
-	for _, b := range s.more().marks {
-		ids = append(ids, b.SessionID)
-	}
-	return ids
-}
+// Branches returns the marks of branches that were forked from this session, in no order. A mark may have made none
+// (Branch.Made).
+func (s *State) Branches() []Branch { return slices.Collect(maps.Values(s.more().marks)) }
+
+// RootID returns the root of the session: of a branch that of its fork, else the session itself. An erased branch has
+// forgotten its root.
+func (s *State) RootID() string { return cmp.Or(s.Fork().Root, s.SessionID) }
 
 // forked begins a branch. It counts only as the first fact of an empty session.
 func (s *State) forked(e events.Recorded, f *events.SessionForked) Change {
@@ -119,7 +143,10 @@ func (s *State) branched(e events.Recorded, f *events.SessionBranched) Change {
 	if now.marks == nil {
 		now.marks = map[string]Branch{}
 	}
-	now.marks[f.RequestID] = Branch{f.ChildSessionID, e.Position.Seq, e.Digest}
+	now.marks[f.RequestID] = Branch{
+		SessionID: f.ChildSessionID, Root: f.Root, MarkedAt: e.Position.Seq,
+		digest: e.Digest, fork: forkOf(f.Fork(), 0).digest(),
+	}
 	s.rare = &now
 	return Change{Kind: Branched}
 }

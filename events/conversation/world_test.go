@@ -161,7 +161,11 @@ func (w *world) show(s *conversation.State) string {
 			fmt.Fprintf(&b, " %s..%s", g.SessionID, g.Through)
 		}
 	}
-	for _, child := range slices.Sorted(slices.Values(s.Branches())) {
+	var children []string
+	for _, mark := range s.Branches() {
+		children = append(children, mark.SessionID)
+	}
+	for _, child := range slices.Sorted(slices.Values(children)) {
 		b.WriteString(" branch=" + child)
 	}
 	b.WriteString("\n")

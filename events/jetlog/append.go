@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,11 +17,14 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
-// Append is one append to the log: facts of one session. Several facts are appended atomically.
+// Append is one append to the log: facts of one session, or of several in one partition. Several facts are appended
+// atomically.
 type Append struct {
 	Facts []events.Fact
 	// Expect, if set, is the sequence that must be the session's last.
 	Expect *uint64
+	// BeginsOthers: the sessions that come after the first one must have no events.
+	BeginsOthers bool
 	// Salt makes the Nats-Msg-Id differ from the event id. It is needed if the server still remembers the id of an
 	// event that had no effect.
 	Salt string
@@ -38,7 +42,7 @@ type Ack struct {
 // Append writes to the log. It returns when the server has the events; Durable returns when the disk has them. While
 // the outcome is unknown (timeout, no responders, busy), Append tries again with the same event ids. If an earlier
 // attempt was stored, Append finds it, and does not report a duplicate. At the deadline it fails with ErrUnavailable;
-// if the server takes no writes, it fails at once with ErrNoWrites. If the expectation did not hold, it fails with a
+// if the server takes no writes, it fails at once with ErrNoWrites. If an expectation did not hold, it fails with a
 // *Conflict. If an event is too large, it fails with ErrTooLarge, and nothing was written.
 func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	msgs, p, err := l.encode(a)
@@ -178,8 +182,8 @@ func (l *Log) encode(a Append) (msgs []*nats.Msg, p *partition, err error) {
 		if p != nil && p != of {
 			return nil, nil, errors.New("facts of several partitions can't be appended at once")
 		}
-		if a.Expect != nil && p == nil {
-			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(*a.Expect, 10)}
+		if last, expects := a.expects(msgs, m.Subject); expects {
+			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
 		}
 		if err := l.measure(m); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", f.Type(), err)
@@ -187,6 +191,19 @@ func (l *Log) encode(a Append) (msgs []*nats.Msg, p *partition, err error) {
 		msgs, p = append(msgs, m), of
 	}
 	return msgs, p, nil
+}
+
+// expects returns the last sequence that the append expects of a subject, at the subject's first message. before are
+// the messages that come before it.
+func (a Append) expects(before []*nats.Msg, subject string) (last uint64, expects bool) {
+	switch {
+	case len(before) == 0 && a.Expect != nil:
+		return *a.Expect, true
+	case len(before) == 0 || !a.BeginsOthers:
+		return 0, false
+	default:
+		return 0, !slices.ContainsFunc(before, func(m *nats.Msg) bool { return m.Subject == subject })
+	}
 }
 
 func (l *Log) encodeFact(f events.Fact, salt string, now time.Time) (*nats.Msg, *partition, error) {

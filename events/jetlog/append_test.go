@@ -377,3 +377,40 @@ func TestWithoutRoomAnywhereTheReasonIsTold(t *testing.T) {
 	require.ErrorIs(t, err, jetlog.ErrNoWrites)
 	require.Equal(t, 2, tries)
 }
+
+// An append may begin another session beside what it appends to the first. It is there whole, or not at all, also when
+// several such appends begin the same session at once.
+func TestAnAppendBeginsAnotherSession(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	begins := func(session, other string) error {
+		_, err := log.Append(t.Context(), jetlog.Append{BeginsOthers: true,
+			Facts: []events.Fact{logtest.Fact(session, "r"), logtest.Fact(other, session), link(other)}})
+		return err
+	}
+	require.NoError(t, begins("a", "child"))
+	require.ErrorIs(t, begins("b", "child"), jetlog.ErrConflict)
+	require.Empty(t, logtest.IDs(t, log, "b"))
+	const many = 20
+	for round := range 10 {
+		child := fmt.Sprint("child ", round)
+		var all sync.WaitGroup
+		var won atomic.Int32
+		for i := range many {
+			all.Go(func() {
+				session := fmt.Sprint(round, " s", i)
+				if begins(session, child) == nil {
+					won.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		require.EqualValues(t, 1, won.Load())
+		require.Len(t, logtest.IDs(t, log, child), 2)
+		parents := 0
+		for i := range many {
+			parents += len(logtest.IDs(t, log, fmt.Sprint(round, " s", i)))
+		}
+		require.Equal(t, 1, parents)
+	}
+}

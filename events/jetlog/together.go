@@ -2,6 +2,7 @@ package jetlog
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -76,18 +77,25 @@ func (t *together) next() []*joined {
 	ids, subjects := map[string]bool{}, map[string]bool{}
 	for _, j := range t.waiting {
 		count, size = count+len(j.msgs), size+j.size
-		first := j.msgs[0]
-		id := first.Header[jetstream.MsgIDHeader][0]
-		expects := first.Header[jetstream.ExpectedLastSubjSeqHeader] != nil
-		if n > 0 && (count > maxBatch || size > batchBytes || ids[id] || expects && subjects[first.Subject]) {
+		if n > 0 && (count > maxBatch || size > batchBytes || j.clashes(ids, subjects)) {
 			break
 		}
-		ids[id], subjects[first.Subject] = true, true
+		for _, m := range j.msgs {
+			ids[m.Header[jetstream.MsgIDHeader][0]], subjects[m.Subject] = true, true
+		}
 		n++
 	}
 	group := t.waiting[:n:n]
 	t.waiting = append([]*joined(nil), t.waiting[n:]...)
 	return group
+}
+
+// clashes reports whether an append may not share a batch with earlier ones that have these ids and subjects.
+func (j *joined) clashes(ids, subjects map[string]bool) bool {
+	return slices.ContainsFunc(j.msgs, func(m *nats.Msg) bool {
+		expects := m.Header[jetstream.ExpectedLastSubjSeqHeader] != nil
+		return ids[m.Header[jetstream.MsgIDHeader][0]] || expects && subjects[m.Subject]
+	})
 }
 
 // done ends the sending of a batch, and lets the first of those that wait send the next.

@@ -1,6 +1,7 @@
 package eraser
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -16,9 +17,11 @@ func state(ctx context.Context, log Reader, rules conversation.Rules, id string)
 	return conversation.Folded(id, rules, log.Session(ctx, id, 0, maxSeq))
 }
 
-// relative is a session with the marks of its branches, which outlive it, and the receipt of its erasure.
+// relative is a session with the marks of its branches, which outlive it, and the receipt of its erasure. fork is its
+// own fork, also when it is erased, until that event has left the log.
 type relative struct {
 	*conversation.State
+	fork    conversation.Fork
 	marks   []*events.SessionBranched
 	receipt string
 }
@@ -30,6 +33,9 @@ func relativeOf(ctx context.Context, log Reader, rules conversation.Rules, id st
 			return r, err
 		}
 		change := r.Fold(x)
+		if r.Erased == 0 {
+			r.fork = r.Fork()
+		}
 		if f, ok := x.Fact.(*events.SessionBranched); ok && change.Kind == conversation.Branched {
 			r.marks = append(r.marks, f)
 		}
@@ -40,35 +46,59 @@ func relativeOf(ctx context.Context, log Reader, rules conversation.Rules, id st
 	return r, nil
 }
 
+// made reports whether a mark made the session. Of an erased session whose fork has left the log nobody can tell: the
+// mark is believed, since such a session has nothing left but its own marks, which are judged by the root that they
+// state.
+func (r relative) made(mark *events.SessionBranched) bool {
+	return conversation.Made(mark, r.fork) || r.fork.ForkedAt == 0 && r.Erased != 0
+}
+
+// root returns the root of the session, or "" if it is erased and nobody can tell any more whether it was a branch.
+func (r relative) root() string {
+	if r.fork.ForkedAt == 0 && r.Erased != 0 {
+		return ""
+	}
+	return cmp.Or(r.fork.Root, r.SessionID)
+}
+
 // eachBranch calls visit with the branches of a session, and the marks that made them. It goes on below a branch, to
-// the branches of that one, if visit returns true. It visits no session twice, and none that is no branch, whatever a
-// foreign publisher has marked.
+// the branches of that one, if visit returns true. It visits no session twice. A mark that did not make its session
+// (conversation.Made), or that states another root than that of the session where the walk began, changes nothing.
 func eachBranch(
 	ctx context.Context, log Reader, rules conversation.Rules, session string,
 	visit func(mark *events.SessionBranched, branch relative) (below bool, err error),
 ) error {
 	seen := map[string]bool{session: true}
 	top, err := relativeOf(ctx, log, rules, session)
-	for next := top.marks; len(next) > 0 && err == nil; next = next[1:] {
+	for next := top.ofRoot(top.root()); len(next) > 0 && err == nil; next = next[1:] {
 		mark := next[0]
 		if seen[mark.ChildSessionID] {
 			continue
 		}
-		seen[mark.ChildSessionID] = true
 		branch, failed := relativeOf(ctx, log, rules, mark.ChildSessionID)
 		if failed != nil {
 			return failed
 		}
-		// An erased branch has forgotten its root, and still leads to its own branches.
-		if branch.Fork().Root == "" && branch.Erased == 0 {
+		if !branch.made(mark) {
 			continue
 		}
+		seen[mark.ChildSessionID] = true
 		var below bool
 		if below, err = visit(mark, branch); below {
-			next = append(next, branch.marks...)
+			next = append(next, branch.ofRoot(mark.Root)...)
 		}
 	}
 	return err
+}
+
+// ofRoot returns the marks that state a root; all, where it is "".
+func (r relative) ofRoot(root string) (marks []*events.SessionBranched) {
+	for _, mark := range r.marks {
+		if root == "" || mark.Root == root {
+			marks = append(marks, mark)
+		}
+	}
+	return marks
 }
 
 // living reports whether a session has a branch, at any depth, that is not erased.
@@ -85,9 +115,8 @@ func living(ctx context.Context, log Reader, rules conversation.Rules, session s
 func (e *Eraser) lost(ctx context.Context, c *closed) (*services.SharedTurns, error) {
 	branches, turns := map[string]bool{}, map[uuid.UUID]bool{}
 	err := e.eachBranch(ctx, c.SessionID, func(mark *events.SessionBranched, branch relative) (bool, error) {
-		alive := branch.Erased == 0 && branch.Fork().Root == mark.Root
 		for _, g := range mark.Segments {
-			if g.SessionID != c.SessionID || !alive && branch.receipt != c.ReceiptID {
+			if g.SessionID != c.SessionID || branch.Erased != 0 && branch.receipt != c.ReceiptID {
 				continue
 			}
 			for id := range c.before.SharedIDs(mark.Root, g) {
@@ -107,22 +136,22 @@ func (e *Eraser) eachBranch(
 
 // branchesAmong counts the sessions of an erased identity that were branches and shared turns of others.
 func (e *Eraser) branchesAmong(ctx context.Context, sessions []linkedSession) (int, error) {
-	members, out := map[string]bool{}, map[string]bool{}
-	for _, s := range sessions {
-		members[s.id] = true
-	}
+	members, branches := map[string]relative{}, map[string]bool{}
 	for _, s := range sessions {
 		r, err := relativeOf(ctx, e.log, e.cfg.Rules, s.id)
 		if err != nil {
 			return 0, err
 		}
-		for _, mark := range r.marks {
-			if members[mark.ChildSessionID] && len(mark.Segments) > 0 {
-				out[mark.ChildSessionID] = true
+		members[s.id] = r
+	}
+	for _, r := range members {
+		for _, mark := range r.ofRoot(r.root()) {
+			if branch, is := members[mark.ChildSessionID]; is && branch.made(mark) && len(mark.Segments) > 0 {
+				branches[mark.ChildSessionID] = true
 			}
 		}
 	}
-	return len(out), nil
+	return len(branches), nil
 }
 
 // linkBranches repeats the link of a session on its branches. Each of these links asks for those of the next branches.

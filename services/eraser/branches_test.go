@@ -2,6 +2,7 @@ package eraser_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -291,4 +292,62 @@ func TestABranchKeepsItsParentFromRetention(t *testing.T) {
 		require.Equal(t, 1, sweep(), "nothing new is old: it is looked at again")
 		require.Empty(t, w.types("root"))
 	})
+}
+
+// A mark that is not its child's own changes nothing: the branch of another root stays with that root, whoever is
+// linked, erased or swept first. Such a mark is left by a fork that lost a race, or was killed before its branch began;
+// or a foreign publisher wrote it, here with the fork's own words.
+func TestAMarkOfAnotherRootsBranchChangesNothing(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		w.turn("alice's", "r1", "SECRET of both")
+		w.turn("bob's", "r1", "SECRET of both")
+		w.fork("alice's", "x", uuid.Nil)
+		w.turn("x", "own", "KEPT")
+		w.fork("x", "of x", uuid.Nil)
+		own := w.markOf("alice's")
+		stolen := *own
+		stolen.SessionID = "bob's"
+		w.publish(&stolen, "")
+		bobs := *own
+		bobs.SessionID, bobs.FromSessionID, bobs.Root, bobs.RequestID = "bob's", "bob's", "bob's", "lost"
+		bobs.Segments = slices.Clone(own.Segments)
+		bobs.Segments[0].SessionID, bobs.Segments[0].ThroughTurnID = "bob's", events.TurnID("bob's", "r1")
+		w.publish(&bobs, "")
+		w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000})
+		_, err := w.history.LinkSession(t.Context(), "bob's", "bob", "")
+		require.NoError(t, err)
+		w.idle()
+		require.Empty(t, w.state("x").Identity)
+		id, err := w.history.EraseIdentity(t.Context(), "bob", services.Erasure{})
+		require.NoError(t, err)
+		require.Equal(t, &services.SharedTurns{}, w.receipt(id).Shared)
+		_, err = w.history.LinkSession(t.Context(), "alice's", "alice", "")
+		require.NoError(t, err)
+		w.idle()
+		require.NotZero(t, w.state("bob's").Erased)
+		for _, s := range []string{"alice's", "x", "of x"} {
+			require.Zero(t, w.state(s).Erased, s)
+			require.Equal(t, "alice", w.state(s).Identity, s)
+		}
+		id, err = w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
+		require.NoError(t, err)
+		require.Equal(t, &services.SharedTurns{Branches: 2, Turns: 2}, w.receipt(id).Shared)
+		for _, s := range []string{"alice's", "x", "of x"} {
+			require.NotZero(t, w.state(s).Erased, s)
+		}
+	})
+}
+
+// markOf returns the mark of a session's only branch.
+func (w *world) markOf(session string) *events.SessionBranched {
+	w.Helper()
+	for e, err := range w.log.Session(w.Context(), session, 0, math.MaxUint64) {
+		require.NoError(w, err)
+		if f, ok := e.Fact.(*events.SessionBranched); ok {
+			return f
+		}
+	}
+	require.Fail(w, "the session has no mark")
+	return nil
 }

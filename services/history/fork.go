@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,10 +17,16 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// ForkSession records a branch of a session. The mark on the session decides what the branch is; then the branch gets
-// its first event. A mark without a branch, after a crash, is taken up by the next try.
+// ForkSession records a branch of a session. The mark on the session decides what the branch is. The branch's first
+// event goes into the log with the mark where both are in one partition; elsewhere after it. A mark without a branch,
+// after a crash, is taken up by the next try. A mark whose branch is another one's, after a lost race, changes nothing
+// (conversation.Made).
 func (s *Service) ForkSession(ctx context.Context, c conversation.ForkSession) (services.Session, error) {
 	c, err := conversation.NormalFork(c)
+	if err != nil {
+		return services.Session{}, err
+	}
+	made, err := s.forkAtOnce(ctx, c)
 	if err != nil {
 		return services.Session{}, err
 	}
@@ -27,7 +34,51 @@ func (s *Service) ForkSession(ctx context.Context, c conversation.ForkSession) (
 	if err != nil {
 		return services.Session{}, err
 	}
-	return s.begin(ctx, mark.Fork())
+	out, err := s.begin(ctx, mark.Fork())
+	out.Duplicate = out.Duplicate && !made
+	return out, err
+}
+
+// atOnceTries is how often a fork tries to append the mark and the branch at once, while others write to the session.
+const atOnceTries = 3
+
+// forkAtOnce appends the mark of a fork and the branch's first events in one atomic append, and reports whether it did.
+// It does not where the branch is in another partition, where the fork is refused or was made already, or where others
+// write to the session all the time.
+func (s *Service) forkAtOnce(ctx context.Context, c conversation.ForkSession) (made bool, err error) {
+	w := s.writing(c.SessionID)
+	if s.log.Partition(c.ChildID) != w.partition {
+		return false, nil
+	}
+	var last *uint64
+	for range atOnceTries {
+		mark, refused, err := w.plan(ctx, c)
+		if err != nil || mark == nil || refused != nil {
+			return false, err
+		}
+		identity, err := s.rootIdentity(ctx, mark.Root)
+		if err != nil {
+			return false, err
+		}
+		branch := conversation.New(c.ChildID, s.cfg.Rules).DecideFork(mark.Fork(), identity)
+		at := mark.At.Seq
+		if last == nil || *last > at {
+			last = &at
+		}
+		_, err = s.log.Append(ctx, jetlog.Append{
+			Facts: append([]events.Fact{mark}, branch.Facts...), Expect: last, BeginsOthers: true,
+		})
+		conflict, moved := errors.AsType[*jetlog.Conflict](err)
+		switch {
+		case moved && conflict.Last > 0 && conflict.Last < at:
+			last = &conflict.Last // the session's last event was erased
+		case moved, errors.Is(err, jetlog.ErrBatchDuplicate):
+			last = nil
+		default:
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // mark returns the mark of a fork that stands.
@@ -156,26 +207,30 @@ func (s *Service) identityOf(ctx context.Context, of *conversation.State) (strin
 
 // begin records the first event of a branch.
 func (s *Service) begin(ctx context.Context, f *events.SessionForked) (services.Session, error) {
-	root := s.writing(f.Root)
-	if _, err := root.refresh(ctx); err != nil {
-		return services.Session{}, err
-	}
-	st, err := root.copied(ctx)
+	identity, err := s.rootIdentity(ctx, f.Root)
 	if err != nil {
 		return services.Session{}, err
 	}
-	if st.Identity != "" {
-		gone, err := s.log.IdentityErasedNow(ctx, st.Identity)
-		if err != nil {
-			return services.Session{}, err
-		}
-		if gone != nil {
-			return services.Session{}, conversation.ErrSessionErased
-		}
-	}
 	return s.writing(f.SessionID).answerSession(ctx, func(own *conversation.State) conversation.Decision {
-		return own.DecideFork(f, st.Identity)
+		return own.DecideFork(f, identity)
 	})
+}
+
+// rootIdentity returns the identity of a root, or ErrSessionErased if that identity is erased.
+func (s *Service) rootIdentity(ctx context.Context, root string) (string, error) {
+	w := s.writing(root)
+	if _, err := w.refresh(ctx); err != nil {
+		return "", err
+	}
+	st, err := w.copied(ctx)
+	if err != nil || st.Identity == "" {
+		return "", err
+	}
+	gone, err := s.log.IdentityErasedNow(ctx, st.Identity)
+	if err == nil && gone != nil {
+		err = conversation.ErrSessionErased
+	}
+	return st.Identity, err
 }
 
 // rootFirst refuses to link a branch whose root is not linked yet: the link is judged there.
@@ -208,28 +263,71 @@ func (w *writing) linkedAtRoot(ctx context.Context, err error, identity, source 
 
 // linkBranches links the branches of a session to its identity, and theirs. An effect repeats what a crash leaves out.
 func (s *Service) linkBranches(ctx context.Context, sessionID, identity string) error {
-	st, err := s.writing(sessionID).copied(ctx)
+	_, root, err := s.writing(sessionID).branches(ctx)
 	if err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(slices.Values(st.Branches())) {
-		_, err := s.writing(id).answerSession(ctx, func(own *conversation.State) conversation.Decision {
-			if own.Fork().Root == "" {
+	return s.linkBelow(ctx, sessionID, root, identity, map[string]bool{sessionID: true})
+}
+
+// linkBelow links the branches of a session of a root. linked are the sessions that it does not link again.
+func (s *Service) linkBelow(ctx context.Context, sessionID, root, identity string, linked map[string]bool) error {
+	marks, _, err := s.writing(sessionID).branches(ctx)
+	if err != nil {
+		return err
+	}
+	for _, mark := range marks {
+		if mark.Root != root || linked[mark.SessionID] {
+			continue
+		}
+		made := false
+		_, err := s.writing(mark.SessionID).answerSession(ctx, func(own *conversation.State) conversation.Decision {
+			if made = mark.Made(own) || own.Erased != 0; !made || own.Erased != 0 {
 				return conversation.Decision{RestsOn: own.Applied}
 			}
 			return own.DecideLink(identity, "")
 		})
 		if _, refused := errors.AsType[*conversation.Refusal](err); refused {
-			continue // erased, or linked elsewhere by a foreign publisher
+			continue // linked elsewhere by a foreign publisher
 		}
-		if err == nil {
-			err = s.linkBranches(ctx, id, identity)
+		if err == nil && made {
+			linked[mark.SessionID] = true
+			err = s.linkBelow(ctx, mark.SessionID, root, identity, linked)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// branches returns the marks of a session's branches in order, and the session's root.
+func (w *writing) branches(ctx context.Context) (marks []conversation.Branch, root string, err error) {
+	x, err := w.current(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	marks = x.state.Branches()
+	slices.SortFunc(marks, func(a, b conversation.Branch) int { return cmp.Compare(a.MarkedAt, b.MarkedAt) })
+	return marks, x.state.RootID(), nil
+}
+
+// linksBranches links the branches of the session if the write has linked the session.
+func (w *writing) linksBranches(ctx context.Context, identity string) error {
+	if !slices.ContainsFunc(w.own.appends, span.links) {
+		return nil
+	}
+	return w.linkBranches(ctx, w.id, identity)
+}
+
+// links reports whether the append links its session.
+func (s span) links() bool {
+	return slices.ContainsFunc(s.facts, func(f events.Fact) bool {
+		_, links := f.(*events.SessionLinked)
+		return links
+	})
 }
 
 // inherited returns the refusal of a write on a turn that the session shares; of another turn it returns err as it is.

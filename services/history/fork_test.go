@@ -2,6 +2,9 @@ package history_test
 
 import (
 	"fmt"
+	"math"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -9,7 +12,9 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/history"
 )
 
 // A fork costs the same however long the session is: two events of less than 1 KB each, with headers and subject.
@@ -49,5 +54,115 @@ func TestAForkOfALongSessionIsTwoSmallEvents(t *testing.T) {
 			size += len(name) + len(values[0]) + len(": \r\n")
 		}
 		require.Less(t, size, 1<<10, "%v", m.Header)
+	}
+}
+
+// Two sessions are forked to the same id at once, by two processes. The loser is refused. In one partition it leaves
+// nothing; elsewhere its mark stays, and links nobody: the branch has the identity of its own root, whichever of the
+// two is linked first.
+func TestOfTwoForksToOneIDTheLoserChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int{1, 4} {
+		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Server(t)
+			log := natstest.LogOn(t, server, partitions)
+			services := []*history.Service{run(t, log), run(t, natstest.LogOn(t, server, partitions))}
+			for i := range 30 {
+				parents, child := []string{fmt.Sprint("a", i), fmt.Sprint("b", i)}, fmt.Sprint("child", i)
+				won := race(t, services, parents, child)
+				winner, loser := parents[won], parents[1-won]
+				if log.Partition(loser) == log.Partition(child) {
+					require.NotContains(t, typesOf(t, log, loser), events.TypeSessionBranched)
+				}
+				order := []string{loser, winner}
+				if i%2 == 0 {
+					order = []string{winner, loser}
+				}
+				for _, parent := range order {
+					_, err := services[i/2%2].LinkSession(t.Context(), parent, "of "+parent, "")
+					require.NoError(t, err)
+				}
+				require.Equal(t, "of "+winner, ownerOf(t, log, child))
+			}
+		})
+	}
+}
+
+// race forks the parents to the child at once, each by a process of its own, and returns which one won.
+func race(t *testing.T, services []*history.Service, parents []string, child string) (won int) {
+	t.Helper()
+	errs := make([]error, len(parents))
+	for i, parent := range parents {
+		_, err := services[i].StartTurn(t.Context(), wholeTurn(parent, "r"))
+		require.NoError(t, err)
+	}
+	var all sync.WaitGroup
+	for i, parent := range parents {
+		all.Go(func() {
+			_, errs[i] = services[i].ForkSession(t.Context(),
+				conversation.ForkSession{SessionID: parent, RequestID: "f", ChildID: child})
+		})
+	}
+	all.Wait()
+	won = slices.Index(errs, nil)
+	require.GreaterOrEqual(t, won, 0)
+	require.ErrorIs(t, errs[1-won], conversation.ErrSessionExists)
+	return won
+}
+
+func typesOf(t *testing.T, log *jetlog.Log, session string) (types []string) {
+	t.Helper()
+	for e, err := range log.Session(t.Context(), session, 0, math.MaxUint64) {
+		require.NoError(t, err)
+		types = append(types, e.Type)
+	}
+	return types
+}
+
+func ownerOf(t *testing.T, log *jetlog.Log, session string) string {
+	t.Helper()
+	owner, err := conversation.OwnerOf(session, log.Session(t.Context(), session, 0, math.MaxUint64))
+	require.NoError(t, err)
+	return owner
+}
+
+// Whatever links a session has linked its branches, at any depth, when it is acknowledged. No eraser runs that would
+// link them later.
+func TestALinkIsThatOfAllBranchesAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, link := range map[string]func(s *history.Service, c conversation.Start) error{
+		"a link": func(s *history.Service, c conversation.Start) error {
+			_, err := s.LinkSession(t.Context(), c.SessionID, c.IdentityID, "")
+			return err
+		},
+		"a start": func(s *history.Service, c conversation.Start) error {
+			_, err := s.StartTurn(t.Context(), c)
+			return err
+		},
+		"a start of several": func(s *history.Service, c conversation.Start) error {
+			return s.StartTurns(t.Context(), []conversation.Start{c})[0].Err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, on := range []string{"root", "b", "of b"} {
+				log := natstest.Log(t, 4)
+				s := run(t, log)
+				_, err := s.StartTurn(t.Context(), wholeTurn("root", "r"))
+				require.NoError(t, err)
+				for _, fork := range [][]string{{"root", "b"}, {"b", "of b"}, {"root", "c"}} {
+					_, err := s.ForkSession(t.Context(),
+						conversation.ForkSession{SessionID: fork[0], RequestID: fork[1], ChildID: fork[1]})
+					require.NoError(t, err)
+				}
+				c := wholeTurn(on, "links")
+				c.IdentityID = "ada"
+				require.NoError(t, link(s, c))
+				for _, session := range []string{"root", "b", "of b", "c"} {
+					require.Equal(t, "ada", ownerOf(t, log, session), "%s, linked on %s", session, on)
+				}
+			}
+		})
 	}
 }

@@ -135,6 +135,9 @@ func (s *Service) startRun(ctx context.Context, session string, lines []*line) e
 			return err
 		}
 	}
+	if err := w.linksBranches(ctx, first.IdentityID); err != nil {
+		return err
+	}
 	recorded := false
 	for _, l := range lines {
 		if w.counted(l) {

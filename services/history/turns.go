@@ -38,10 +38,14 @@ func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (services
 	}
 	rooted := func(st *conversation.State) conversation.Decision { return w.atRoot(st, c.IdentityID, decide) }
 	t, err := w.turn(ctx, w.beginning, rooted)
-	if again, err := w.linkedAtRoot(ctx, err, c.IdentityID, c.SourceHash); !again {
-		return t, err
+	again, err := w.linkedAtRoot(ctx, err, c.IdentityID, c.SourceHash)
+	if again {
+		t, err = w.turn(ctx, w.deciding, rooted)
 	}
-	return w.turn(ctx, w.deciding, rooted)
+	if err == nil {
+		err = w.linksBranches(ctx, c.IdentityID)
+	}
+	return t, err
 }
 
 // mayBegin refuses to begin a session for an identity that was erased, even if the session does not exist yet.

@@ -185,7 +185,10 @@ func (p *sessionPage) head(id string) *sessionView {
 	if from := h.Fork().From; from != "" {
 		out.From = &link{from, sessionHref(from)}
 	}
-	branches := p.reading.State.Branches()
+	var branches []string
+	for _, mark := range p.reading.State.Branches() {
+		branches = append(branches, mark.SessionID)
+	}
 	slices.Sort(branches)
 	for _, b := range branches[:min(len(branches), turnsOnPage)] {
 		out.Branches = append(out.Branches, link{b, sessionHref(b)})
