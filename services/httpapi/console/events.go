@@ -143,9 +143,6 @@ func (p *sessionPage) windowOf() window {
 		w.next = conversation.PlaceOf(all[end][0])
 		w.last = max(w.last, w.next)
 	}
-	if at, err := events.ParsePosition(p.query.Get("at")); err == nil {
-		w.last = max(w.last, at.Seq)
-	}
 	if w.next == 0 || len(p.reading.State.Branches()) > 0 {
 		w.last = 0 // a branch may leave a turn at any later time
 	}

@@ -135,6 +135,8 @@ func TestASummaryInAnExplanation(t *testing.T) {
 	last := s.turn("s", "3", "the third", "an answer")
 	address := "/console/sessions/s/turns/" + last.ID.String() + "?max_messages=2"
 	require.NotContains(t, s.page(address, "").body, "They met.")
+	few := s.page("/console/sessions/s/turns/"+last.ID.String()+"?max_tokens=1", "").body
+	require.Contains(t, rowOf(t, few, first.ID.String()), "left out by the window")
 	body := s.page(address+"&summary=true", "").body
 	require.Contains(t, body, "They met.")
 	require.Contains(t, rowOf(t, body, first.ID.String()), "summarised")
