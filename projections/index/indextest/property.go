@@ -2,7 +2,9 @@ package indextest
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/projections/viewtest"
@@ -28,7 +31,7 @@ func property(t *testing.T, logs int, open func(t testing.TB) index.Store) {
 		w := NewWorld(t, open(t), rapid.IntRange(1, 2).Draw(rt, "partitions"))
 		w.Rules.SessionTTL = silence
 		f := &feeders{rt: rt, t: t, World: w, dice: rapid.Uint64().Draw(rt, "dice")}
-		for range rapid.IntRange(20, 80).Draw(rt, "steps") {
+		for range rapid.IntRange(40, 120).Draw(rt, "steps") {
 			f.step()
 		}
 		for len(f.processes) > 0 {
@@ -67,7 +70,7 @@ type process struct {
 
 // step does one thing: it appends facts, or something happens to the processes.
 func (f *feeders) step() {
-	switch f.draw(23, "step") {
+	switch f.draw(29, "step") {
 	case 0, 1:
 		f.start()
 	case 2:
@@ -85,14 +88,29 @@ func (f *feeders) step() {
 	case 6:
 		f.pass(10 * time.Millisecond)
 	case 7, 8, 9:
-		session := viewtest.Session(f.draw(viewtest.Sessions-1, "session"))
-		s := natstest.Fold(f.t, f.Log, session, f.Rules)
-		if len(s.Turns) > 0 {
-			turn := s.Turns[f.draw(len(s.Turns)-1, "turn")].ID
-			f.Append(f.t, viewtest.DrawPrune(f.rt, s, f.Log.Session(f.t.Context(), session, 0, 1<<40), turn)...)
-		}
+		f.prune()
+	case 10, 11:
+		f.Append(f.t, Linked(f.session(), "ada"))
+	case 12, 13, 14, 15, 16, 17:
+		request := fmt.Sprint("r", f.draw(4, "request"))
+		f.Append(f.t, Turn(f.session(), request, "a question of "+request, "an answer")...)
 	default:
 		f.Append(f.t, viewtest.DrawFact(f.rt))
+	}
+}
+
+// session draws one of few sessions, so that more happens to each.
+func (f *feeders) session() string { return viewtest.Session(f.draw(2, "session")) }
+
+// prune prunes a finalized turn, if there is one.
+func (f *feeders) prune() {
+	s := natstest.Fold(f.t, f.Log, f.session(), f.Rules)
+	final := slices.DeleteFunc(slices.Clone(s.Turns), func(t *conversation.Turn) bool {
+		return t.Status != conversation.Finalized
+	})
+	if len(final) > 0 {
+		of := final[f.draw(len(final)-1, "turn")].ID
+		f.Append(f.t, viewtest.DrawPrune(f.rt, s, f.Log.Session(f.t.Context(), s.SessionID, 0, 1<<40), of)...)
 	}
 }
 

@@ -82,7 +82,7 @@ func freePorts(t testing.TB, n int) (ports []string) {
 		if tries == 1000 {
 			t.Fatal("no port of loopback is free")
 		}
-		port := 12_000 + mathrand.IntN(20_000) //nolint:gosec // no secret
+		port := 12_000 + mathrand.IntN(20_000)
 		first := listen(t, port)
 		if first == nil {
 			continue
