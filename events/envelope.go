@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -111,6 +112,27 @@ type Recorded struct {
 	Problem    string
 	Body       []byte
 }
+
+// Append returns what the event's value of HeaderCall says: the call that appended the event, and how many events of the
+// same append stand right before it. Without such a value both are zero.
+func (r Recorded) Append() (call string, index uint64) {
+	parts := strings.Split(r.Call, ".")
+	if len(parts) != callParts {
+		return "", 0
+	}
+	index, err := strconv.ParseUint(parts[1], 10, 32)
+	if err != nil || index >= min(r.Position.Seq, maxAppend) {
+		return "", 0
+	}
+	return parts[0], index
+}
+
+// callParts are the parts of a value of HeaderCall: the call, the event's index in its append, how many events that
+// has, and the number of the event's first message.
+const callParts = 4
+
+// maxAppend is how many events an atomic append may have.
+const maxAppend = 1000
 
 // Decode reads an envelope recorded at a position. It never fails: an envelope without a fact gets a Problem, and the
 // fold reports it as an anomaly.

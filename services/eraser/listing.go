@@ -18,7 +18,7 @@ const (
 	listedAtMost = 500_000
 )
 
-// listing finds the redactions and erasures of the log, the newest first.
+// listing finds the redactions, prunes and erasures of the log, the newest first.
 type listing struct {
 	log   Log
 	parts []*backwards
@@ -37,8 +37,9 @@ type backwards struct {
 	found []jetlog.Message
 }
 
-// Receipts returns the receipts of all redactions and erasures, the newest first. It reads the log backwards, and ends
-// a page early once it has read much of the log. It fails with conversation.ErrInvalid for a cursor that is none.
+// Receipts returns the receipts of all redactions, prunes and erasures, the newest first. It reads the log backwards,
+// and ends a page early once it has read much of the log. It fails with conversation.ErrInvalid for a cursor that is
+// none.
 func (r *Receipts) Receipts(ctx context.Context, ask services.ReceiptsAsk) (out services.ReceiptPage, err error) {
 	l, err := r.listing(ctx, ask.Cursor)
 	if err != nil {
@@ -65,7 +66,7 @@ func (r *Receipts) Receipts(ctx context.Context, ask services.ReceiptsAsk) (out 
 	return out, nil
 }
 
-// at returns the receipt of the redaction or erasure at a position.
+// at returns the receipt of the redaction, prune or erasure at a position.
 func (r *Receipts) at(ctx context.Context, at events.Position) (services.Receipt, error) {
 	marker, err := r.marker(ctx, at)
 	if err != nil {
@@ -147,7 +148,7 @@ func (b *backwards) read(ctx context.Context, log Log) error {
 		if !begun {
 			first, begun = m.Time, true
 		}
-		if events.WithdrawalOf(m.Type()) >= events.WithdrawsTurn {
+		if events.WithdrawalOf(m.Type()) >= events.WithdrawsMessages {
 			b.found = append(b.found, m)
 		}
 	}

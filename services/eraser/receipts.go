@@ -38,8 +38,8 @@ func NewReceipts(log Log, notes *jetlog.Notes, places []Place) *Receipts {
 	return &Receipts{log, notes, places, closed}
 }
 
-// Receipt returns the receipt with an id: the id of an erasure's receipt, or the position of a redaction. It fails with
-// services.ErrNoReceipt if the log has neither.
+// Receipt returns the receipt with an id: the id of an erasure's receipt, or the position of a redaction or a prune. It
+// fails with services.ErrNoReceipt if the log has none of them.
 func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, error) {
 	marker, err := r.find(ctx, id)
 	if err != nil {
@@ -48,7 +48,7 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, er
 	return r.of(ctx, id, marker)
 }
 
-// of returns the receipt of a redaction or an erasure.
+// of returns the receipt of a redaction, a prune or an erasure.
 func (r *Receipts) of(ctx context.Context, id string, marker events.Recorded) (services.Receipt, error) {
 	out := services.Receipt{ID: id, Position: marker.Position, RequestedAt: marker.Time}
 	var err error
@@ -61,8 +61,8 @@ func (r *Receipts) of(ctx context.Context, id string, marker events.Recorded) (s
 		out.IdentityID = f.IdentityID
 		written, err = identityReceipts(ctx, r.log, marker.Position, f.IdentityID, f.ReceiptID)
 	}
-	if f, ok := marker.Fact.(*events.TurnRedacted); ok {
-		out.SessionID, out.TurnID = f.SessionID, f.TurnID.String()
+	if n := events.NamesOf(marker.Fact); withdrawsOfTurn(marker.Fact) {
+		out.SessionID, out.TurnID = marker.SessionID, n.TurnID.String()
 	}
 	if err != nil {
 		return services.Receipt{}, err
@@ -172,7 +172,7 @@ func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error)
 	return events.Recorded{}, services.ErrNoReceipt
 }
 
-// marker returns the redaction or erasure at a position, if it counted.
+// marker returns the redaction, prune or erasure at a position, if it counted.
 func (r *Receipts) marker(ctx context.Context, at events.Position) (events.Recorded, error) {
 	if at.Partition >= r.log.Partitions() {
 		return events.Recorded{}, services.ErrNoReceipt
@@ -181,10 +181,17 @@ func (r *Receipts) marker(ctx context.Context, at events.Position) (events.Recor
 	if err != nil {
 		return events.Recorded{}, err
 	}
-	if _, redacted := e.Fact.(*events.TurnRedacted); !found || !redacted && receiptOf(e) == "" {
+	if !found || !withdrawsOfTurn(e.Fact) && receiptOf(e) == "" {
 		return events.Recorded{}, services.ErrNoReceipt
 	}
 	return e, nil
+}
+
+// withdrawsOfTurn reports whether a fact withdraws a turn, or messages of one: its position is its receipt.
+func withdrawsOfTurn(f events.Fact) bool {
+	_, redacted := f.(*events.TurnRedacted)
+	_, pruned := f.(*events.TurnPruned)
+	return redacted || pruned
 }
 
 func receiptOf(e events.Recorded) string {

@@ -248,10 +248,10 @@ func noItem() error {
 }
 
 // deleteItem takes an item out of its turn, and out of the log. If it was the only one, the turn is redacted.
-func (s *surface) deleteItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+func (s *surface) deleteItem(ctx context.Context, r *http.Request, h http.Header) (any, error) {
 	id, gone := r.PathValue("conversation_id"), r.PathValue("item_id")
 	err := s.find(ctx, id, gone, func(_ items.Item, t *conversation.Turn, session string, partition int) error {
-		err := s.prune(ctx, session, conversation.Prune{
+		err := s.prune(ctx, h, session, conversation.Prune{
 			SessionID: id, TurnID: t.ID, Keep: func(m conversation.Message) json.RawMessage {
 				return s.kept(session, partition, m, gone)
 			},
@@ -268,12 +268,15 @@ func (s *surface) deleteItem(ctx context.Context, r *http.Request, _ http.Header
 }
 
 // prune takes messages out of a turn of a session. Its responses are found by the id of the turn from then on, since
-// their events leave the log.
-func (s *surface) prune(ctx context.Context, session string, c conversation.Prune) error {
+// their events leave the log. The answer's header names the receipt.
+func (s *surface) prune(ctx context.Context, h http.Header, session string, c conversation.Prune) error {
 	if err := s.cfg.NotePruned(ctx, c.TurnID, session); err != nil {
 		return err
 	}
-	_, err := s.cfg.Turns.PruneTurn(ctx, c)
+	done, err := s.cfg.Turns.PruneTurn(ctx, c)
+	if err == nil {
+		h.Set(receiptHeader, done.Position.String())
+	}
 	return err
 }
 

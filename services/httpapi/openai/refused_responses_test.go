@@ -89,6 +89,25 @@ func TestADeletedResponseIsGone(t *testing.T) {
 		`{"input":"b","previous_response_id":"`+r+`"}`).body["error"].(map[string]any)["code"])
 }
 
+// A response whose input was several turns, as a client sends a history that it keeps itself, is deleted with all of
+// them; what was there before it stays.
+func TestADeletedResponseIsGoneWithAllItsTurns(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	id := s.begin(user("kept"), function("c"))
+	before := s.list(id, 10)
+	input := strings.Join([]string{`{"type":"function_call_output","call_id":"c","output":"o"}`, user("q1"),
+		assistant("a1"), user("q2"), assistant("a2"), user("q3")}, ",")
+	r := s.must("POST", "/v1/responses", `{"input":[`+input+`],"conversation":"`+id+`"}`)["id"].(string)
+	s.must("POST", "/v1/responses", `{"input":"kept, too","conversation":"`+id+`"}`)
+	require.Len(t, s.list(id, 20), 11)
+	s.must("DELETE", "/v1/responses/"+r, "")
+	left := s.list(id, 20)
+	require.Equal(t, before, left[:2])
+	require.Equal(t, "kept, too", texts(left)[2])
+	require.Len(t, left, 4)
+}
+
 func TestAResponseOfSomebodyElseIsNone(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))

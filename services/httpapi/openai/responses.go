@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
@@ -128,23 +131,23 @@ func (s *surface) getResponse(ctx context.Context, r *http.Request, _ http.Heade
 	return s.cfg.Responses.Get(ctx, r.PathValue("response_id"), s.who(ctx), with)
 }
 
-// deleteResponse takes what a response brought out of its turn, and out of the log: its input and its answer. If that
-// is all of the turn, the turn is redacted.
-func (s *surface) deleteResponse(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+// deleteResponse takes what a response brought out of its turns, and out of the log: its input and its answer. If that
+// is all of a turn, the turn is redacted.
+func (s *surface) deleteResponse(ctx context.Context, r *http.Request, h http.Header) (any, error) {
 	id := r.PathValue("response_id")
 	at, err := s.cfg.Responses.Where(ctx, id, s.who(ctx))
 	if err != nil {
 		return nil, err
 	}
-	err = s.prune(ctx, at.SessionID, conversation.Prune{
-		SessionID: at.SessionID, TurnID: at.TurnID, Forget: []uint64{at.Input, at.Answer},
-		Keep: func(m conversation.Message) json.RawMessage {
-			if m.First == at.Input || m.First == at.Answer {
-				return nil
-			}
-			return s.kept(at.SessionID, at.Partition, m, "")
-		},
-	})
+	for turn, brought := range at.Before {
+		if turn == at.TurnID {
+			continue
+		}
+		if err := s.forget(ctx, h, at, turn, brought...); err != nil && !isGone(err) {
+			return nil, err
+		}
+	}
+	err = s.forget(ctx, h, at, at.TurnID, append(at.Before[at.TurnID], at.Input, at.Answer)...)
 	if isGone(err) {
 		return nil, respond.ErrResponseNotFound // another call was first
 	}
@@ -152,6 +155,20 @@ func (s *surface) deleteResponse(ctx context.Context, r *http.Request, _ http.He
 		return nil, err
 	}
 	return deletedJSON{id, "response", true}, nil
+}
+
+// forget takes the messages out of a turn that the events of some sequences brought.
+func (s *surface) forget(
+	ctx context.Context, h http.Header, at respond.Place, turn uuid.UUID, brought ...uint64,
+) error {
+	return s.prune(ctx, h, at.SessionID, conversation.Prune{
+		SessionID: at.SessionID, TurnID: turn, Forget: brought, Keep: func(m conversation.Message) json.RawMessage {
+			if slices.Contains(brought, m.First) {
+				return nil
+			}
+			return s.kept(at.SessionID, at.Partition, m, "")
+		},
+	})
 }
 
 func (s *surface) cancelResponse(ctx context.Context, r *http.Request, _ http.Header) (any, error) {

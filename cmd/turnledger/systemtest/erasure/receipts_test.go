@@ -45,8 +45,8 @@ func receiptPlace(t testing.TB, receipt map[string]any, name string) map[string]
 	return nil
 }
 
-// The list has the receipts of redactions and erasures of all partitions, the newest first, as each is by itself; the
-// client goes through its pages.
+// The list has the receipts of redactions, of deleted items and of erasures in all partitions, the newest first, as
+// each is by itself; the client goes through its pages.
 func TestReceiptsAreListed(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, []string{"TURNLEDGER_PARTITIONS=4"})
@@ -58,6 +58,9 @@ func TestReceiptsAreListed(t *testing.T) {
 		redacted := p.Must(t, http.StatusOK, http.MethodPost, kept+"/turns/"+turn+"/redact", nil)
 		erased := p.Must(t, http.StatusAccepted, http.MethodDelete, stack.SessionPath(gone), nil)
 		want = append(want, redacted["position"].(string), erased["receipt_id"].(string))
+		item := fmt.Sprint("kept", i, "b")
+		p.RecordTurn(t, item, "r", "a question", "an answer")
+		want = append(want, deleteItem(t, p, item, 1))
 	}
 	slices.Reverse(want)
 	for _, id := range want {

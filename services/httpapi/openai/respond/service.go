@@ -153,6 +153,9 @@ type step struct {
 	place     uint64
 	duplicate bool
 	asked     asked
+	// call is the one that brought the step, and first the sequence of the first event that it appended.
+	call  string
+	first uint64
 }
 
 // key names the step to all processes.
@@ -196,7 +199,8 @@ func (s *Service) stepAt(ctx context.Context, at events.Position) (st step, foun
 	if err != nil || !found || e.Fact == nil {
 		return step{}, false, err
 	}
-	st = step{session: e.SessionID, createdAt: e.Time, place: at.Seq}
+	call, index := e.Append()
+	st = step{session: e.SessionID, createdAt: e.Time, place: at.Seq, call: call, first: at.Seq - index}
 	st.Position, st.TurnID = at, events.NamesOf(e.Fact).TurnID
 	settings, finalizes := settingsOf(e.Fact)
 	if settings == nil || json.Unmarshal(settings, &st.asked) != nil {
@@ -321,6 +325,8 @@ type Place struct {
 	TurnID        uuid.UUID
 	Partition     int
 	Input, Answer uint64
+	// Before are the sequences of the events that the same call appended before Input, by their turns.
+	Before map[uuid.UUID][]uint64
 }
 
 // Where returns where a response stands.
@@ -330,9 +336,32 @@ func (s *Service) Where(ctx context.Context, id string, who Caller) (Place, erro
 		return Place{}, err
 	}
 	at, _ := st.answerAt(t)
+	before, err := s.before(ctx, st)
 	return Place{
 		SessionID: st.session, TurnID: t.ID, Partition: st.Position.Partition, Input: st.Position.Seq, Answer: at.Seq,
-	}, nil
+		Before: before,
+	}, err
+}
+
+// before returns the sequences of the events that the call of a step appended before it, by their turns.
+func (s *Service) before(ctx context.Context, st step) (map[uuid.UUID][]uint64, error) {
+	out := map[uuid.UUID][]uint64{}
+	if st.call == "" { // its event has left the log
+		return out, nil
+	}
+	for at := st.Position; at.Seq > st.first; {
+		at.Seq--
+		e, found, err := s.cfg.Log.At(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		call, _ := e.Append()
+		turn := events.NamesOf(e.Fact).TurnID
+		if found && call == st.call && e.SessionID == st.session && turn != uuid.Nil {
+			out[turn] = append(out[turn], at.Seq)
+		}
+	}
+	return out, nil
 }
 
 // InputItems returns the items that a response was asked with, oldest first: its history, and its own input.
