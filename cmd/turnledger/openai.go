@@ -40,7 +40,7 @@ func (a *app) mountOpenAI(
 		Strict: a.cfg.OpenAIStrict, MaxBody: int64(a.cfg.OpenAIBody), Source: a.sourceOf, Rules: native.Rules,
 	}
 	if a.roles.has(roleAPI) {
-		c.Messages, c.Sessions = a.history, reader
+		c.Messages, c.Lookup, c.Sessions = a.history, a.history, reader
 	}
 	if a.roles.has(roleChat) {
 		name := a.cfg.ModelName

@@ -1,6 +1,7 @@
 // A turnledger of this tree as a process, on a port and with data of its own.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { readdirSync, statSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -11,7 +12,8 @@ if (!binary) {
   throw new Error("set TURNLEDGER_TEST_BINARY to a turnledger; make test-clients does");
 }
 
-// start returns a running server. Its address stays the same over kill and begin.
+// start returns a running server. Its address stays the same over kill and begin. written() is how many bytes of events
+// it has written to its files; freeze and thaw stop it for a while.
 export async function start() {
   const folder = await mkdtemp(join(tmpdir(), "turnledger-clients-"));
   const port = await freePort();
@@ -38,11 +40,21 @@ export async function start() {
     await once(process, "exit");
   };
   server.kill = () => end("SIGKILL");
+  server.freeze = () => process.kill("SIGSTOP");
+  server.thaw = () => process.kill("SIGCONT");
   server.stop = async () => {
     await end("SIGINT");
     await rm(folder, { recursive: true, force: true });
   };
   await server.begin();
+  const blocks = readdirSync(folder, { recursive: true })
+    .filter((name) => /streams\/TURNS-\d+\/msgs$/.test(name))
+    .map((name) => join(folder, name));
+  if (blocks.length === 0) throw new Error("the files of the log are not where they are expected");
+  server.written = () =>
+    blocks
+      .flatMap((blocksOf) => readdirSync(blocksOf).map((name) => join(blocksOf, name)))
+      .reduce((sum, name) => sum + (statSync(name, { throwIfNoEntry: false })?.size ?? 0), 0);
   return server;
 }
 

@@ -49,8 +49,8 @@ func (i *ids) have(id string) bool {
 
 // undone is what an answer was before an extension; nil in a slim state.
 type undone struct {
-	// shared: a copy of the turn has the answer that the extension made. Before that, only its state has it, so the next
-	// extension appends to its messages in place. So the cost of an extension does not grow with the turn.
+	// shared: a copy of the turn has the answer that the extension made. Before that, only its state has it, so the
+	// next extension appends to its messages in place. So the cost of an extension does not grow with the turn.
 	shared atomic.Bool
 	// answer is without messages, unless it had none; then cut is 0. Else cut is the length of its messages without
 	// the bracket at their end.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -203,26 +204,13 @@ func (w *writing) correction(ctx context.Context, c conversation.Correct) (d dec
 func (w *writing) undecided(
 	ctx context.Context, turn uuid.UUID, refused func(*conversation.State) (conversation.Decision, bool),
 ) (d decided, final bool, err error) {
-	if _, err := w.refresh(ctx); err != nil {
-		return d, false, err
-	}
-	x, err := w.current(ctx)
-	if err != nil {
-		return d, false, err
-	}
-	d = x.decide(func(st *conversation.State) (d conversation.Decision) {
+	d, err = w.looked(ctx, 0, func(st *conversation.State) (d conversation.Decision) {
 		if d, final = refused(st); !final {
 			d.Turn = st.Turn(turn)
 		}
 		return d
 	})
-	if w.lacksHalf(d) {
-		if err := w.folded(ctx, d.applied+1); err != nil {
-			return d, false, err
-		}
-		return w.undecided(ctx, turn, refused)
-	}
-	return d, final, nil
+	return d, final, err
 }
 
 // LinkSession records that a session belongs to an identity.
@@ -293,38 +281,38 @@ func (w *writing) texts(ctx context.Context, t *conversation.Turn) error {
 	if t.Status == conversation.Redacted {
 		return nil
 	}
+	var facts []events.Fact
+	for _, seq := range textsAt(t) {
+		e, found, err := w.log.At(ctx, events.Position{Partition: w.partition, Seq: seq})
+		if err != nil {
+			return err
+		}
+		if found {
+			facts = append(facts, e.Fact)
+		}
+	}
+	w.cfg.Rules.Fill(t, facts...)
+	return nil
+}
+
+// textsAt returns the sequences of the events that brought the halves that a turn has no texts of.
+func textsAt(t *conversation.Turn) (seqs []uint64) {
 	question, answer := t.Question == nil, t.Answer == nil
 	halves := map[events.Half]bool{events.HalfQuestion: question, events.HalfAnswer: answer}
 	pruned := t.PrunedAt()
 	switch {
 	case pruned != 0 && (question || answer):
-		if err := w.text(ctx, pruned, t); err != nil {
-			return err
-		}
+		seqs = append(seqs, pruned)
 	case question:
-		if err := w.text(ctx, t.Started, t); err != nil {
-			return err
-		}
+		seqs = append(seqs, t.Started)
 	}
-	if t.Final != 0 && t.Answer == nil {
-		if err := w.text(ctx, t.Final, t); err != nil {
-			return err
-		}
+	if t.Final > pruned && answer {
+		seqs = append(seqs, t.Final)
 	}
 	for _, x := range t.Extensions() {
 		if x.Seq > pruned && halves[x.Half] {
-			if err := w.text(ctx, x.Seq, t); err != nil {
-				return err
-			}
+			seqs = append(seqs, x.Seq)
 		}
 	}
-	return nil
-}
-
-func (w *writing) text(ctx context.Context, seq uint64, t *conversation.Turn) error {
-	e, found, err := w.log.At(ctx, events.Position{Partition: w.partition, Seq: seq})
-	if found && err == nil {
-		w.cfg.Rules.Fill(t, e.Fact)
-	}
-	return err
+	return slices.Compact(seqs) // a correction brings both halves
 }

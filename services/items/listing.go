@@ -2,17 +2,17 @@ package items
 
 import (
 	"encoding/json"
+	"iter"
 	"maps"
+	"slices"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// OfHalf returns the items of a half of a turn, with their ids. first is the position of the half's first event. A half
-// without messages is one message of its role, with the neutral text; a half without that has no items.
-func (m Minter) OfHalf(
-	sessionID string, first events.Position, half events.Half, messages json.RawMessage, neutral string,
-) []Item {
+// messagesOf returns the messages of a half of a turn. A half without messages is one message of its role, with the
+// neutral text; a half without that has none.
+func messagesOf(half events.Half, messages json.RawMessage, neutral string) []json.RawMessage {
 	all := list(messages)
 	if len(all) == 0 && neutral != "" {
 		role := roleUser
@@ -21,7 +21,7 @@ func (m Minter) OfHalf(
 		}
 		all = []json.RawMessage{encode(Item{"role": quote(role), "content": quote(neutral)})}
 	}
-	return m.OfMessages(sessionID, Address{Position: first, Answer: half == events.HalfAnswer}, all)
+	return all
 }
 
 // OfMessages returns the items of messages that stand side by side in a half of a turn, with their ids. from is the
@@ -41,17 +41,70 @@ func (m Minter) OfMessages(sessionID string, from Address, messages []json.RawMe
 
 // OfTurn returns the items of a turn, with their ids: those of the question, then those of the answer. A turn that is
 // redacted or replaced has none. partition is that of the turn's session.
-func (m Minter) OfTurn(sessionID string, partition int, t *conversation.Turn) (out []Item) {
+func (m Minter) OfTurn(sessionID string, partition int, t *conversation.Turn) []Item {
+	return slices.Collect(m.Walk(sessionID, partition, t, Way{}))
+}
+
+// Way says how the items of a turn are walked: from the first to the last, or with Back the other way. If the item of
+// From is one of the turn's, the walk begins with the message which that item is of.
+type Way struct {
+	From Address
+	Back bool
+}
+
+// Walk yields the items of a turn as OfTurn returns them. An item that the walk does not reach costs nothing.
+func (m Minter) Walk(sessionID string, partition int, t *conversation.Turn, way Way) iter.Seq[Item] {
+	return func(yield func(Item) bool) {
+		at, back, halves := way.From, way.Back, halvesOf(partition, t)
+		if back {
+			slices.Reverse(halves)
+		}
+		is := func(h halfOfTurn) bool { return h.at.Position == at.Position && h.at.Answer == at.Answer }
+		first := slices.IndexFunc(halves, is)
+		for _, h := range halves[max(first, 0):] {
+			n, step := 0, 1
+			if back {
+				n, step = len(h.messages)-1, -1
+			}
+			if first >= 0 && is(h) {
+				n = min(at.Message, len(h.messages)-1)
+			}
+			for ; n >= 0 && n < len(h.messages); n += step {
+				h.at.Message = n
+				all := m.OfMessages(sessionID, h.at, h.messages[n:n+1])
+				if back {
+					slices.Reverse(all)
+				}
+				for _, i := range all {
+					if !yield(i) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// halfOfTurn is the messages of a half, with the address of the half's begin.
+type halfOfTurn struct {
+	at       Address
+	messages []json.RawMessage
+}
+
+func halvesOf(partition int, t *conversation.Turn) (out []halfOfTurn) {
 	if t.Status != conversation.Pending && t.Status != conversation.Finalized {
 		return nil
 	}
+	add := func(half events.Half, messages json.RawMessage, neutral string) {
+		at := Address{Answer: half == events.HalfAnswer}
+		at.Position = events.Position{Partition: partition, Seq: t.Begun(half)}
+		out = append(out, halfOfTurn{at, messagesOf(half, messages, neutral)})
+	}
 	if q := t.Question; q != nil {
-		at := events.Position{Partition: partition, Seq: t.Begun(events.HalfQuestion)}
-		out = m.OfHalf(sessionID, at, events.HalfQuestion, q.QuestionMessages, q.QuestionNeutral)
+		add(events.HalfQuestion, q.QuestionMessages, q.QuestionNeutral)
 	}
 	if a := t.Answer; a != nil {
-		at := events.Position{Partition: partition, Seq: t.Begun(events.HalfAnswer)}
-		out = append(out, m.OfHalf(sessionID, at, events.HalfAnswer, a.AnswerMessages, a.AnswerNeutral)...)
+		add(events.HalfAnswer, a.AnswerMessages, a.AnswerNeutral)
 	}
 	return out
 }

@@ -113,7 +113,7 @@ func (k *known) listed() ([]items.Item, error) {
 		return k.all, nil
 	}
 	var err error
-	k.all, _, err = k.surface.listed(k.ctx, k.conversation, allTurns)
+	k.all, err = k.surface.listed(k.ctx, k.conversation)
 	k.read = err == nil
 	return k.all, err
 }
@@ -139,7 +139,7 @@ func (k *known) referred(id, param string) (items.Item, error) {
 	if session == "" || !k.ids.Made(id, session) || k.cfg.Session(k.ctx, bound(k.ctx), session) != nil {
 		return nil, none
 	}
-	there, _, err := k.surface.listed(k.ctx, session, allTurns)
+	there, err := k.surface.listed(k.ctx, session)
 	if n := indexOf(there, id); err == nil && n >= 0 {
 		return there[n].WithoutID(), nil
 	}

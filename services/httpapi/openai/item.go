@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"net/http"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -114,89 +112,6 @@ func (s *surface) listItems(ctx context.Context, r *http.Request, _ http.Header)
 	return listOf(shown(page, with), itemID).thenMore(more), nil
 }
 
-// page returns a page of a conversation's items.
-func (s *surface) page(ctx context.Context, id string, p paging) (page []items.Item, more bool, err error) {
-	// Each turn that is shown has an item, so the newest page is in so many turns.
-	turns := p.limit + 1
-	if p.asc {
-		turns = allTurns
-	}
-	all, whole, err := s.listed(ctx, id, turns)
-	if err != nil {
-		return nil, false, err
-	}
-	page, more, found := cutPage(all, p)
-	if !whole && (!found || !more) {
-		if all, _, err = s.listed(ctx, id, allTurns); err != nil {
-			return nil, false, err
-		}
-		page, more, found = cutPage(all, p)
-	}
-	if !found {
-		return nil, false, noAfter()
-	}
-	return page, more, nil
-}
-
-// cutPage cuts a page out of items in their order. It reports whether the item that the page follows is among them.
-func cutPage(all []items.Item, p paging) (page []items.Item, more, found bool) {
-	if !p.asc {
-		all = slices.Clone(all)
-		slices.Reverse(all)
-	}
-	if p.after != "" {
-		at := indexOf(all, p.after)
-		if at < 0 {
-			return nil, false, false
-		}
-		all = all[at+1:]
-	}
-	n := min(p.limit, len(all))
-	return all[:n], len(all) > n, true
-}
-
-// allTurns is more turns than any session has.
-const allTurns = math.MaxInt32
-
-// listed returns the items of a conversation's last turns, at least so many if it has them. It reports whether they are
-// all.
-func (s *surface) listed(ctx context.Context, id string, turns int) (all []items.Item, whole bool, err error) {
-	reading, turnsShown, whole, err := s.shownTurns(ctx, id, turns)
-	for _, t := range turnsShown {
-		session, partition, _ := reading.State.Origin(t, reading.Position.Partition)
-		all = append(all, s.ids.OfTurn(session, partition, t)...)
-	}
-	return all, whole, err
-}
-
-// shownTurns returns a conversation's last turns, at least so many if it has them. It reports whether they are all.
-func (s *surface) shownTurns(
-	ctx context.Context, id string, turns int,
-) (reading services.Reading, list []*conversation.Turn, whole bool, err error) {
-	ask := services.Ask{SessionID: id, Shown: turns, Pending: true}
-	reading, err = s.read(ctx, ask)
-	branch := err == nil && reading.State.Fork().Root != ""
-	if err == nil && !branch && reading.State.Boundary != reading.State.ResetAt { // a silence hides nothing here
-		ask.AllTurns = true
-		reading, err = s.read(ctx, ask)
-	}
-	if err != nil {
-		return reading, nil, false, err
-	}
-	st := reading.State
-	begin := st.ResetAt
-	if branch {
-		begin = st.Boundary // of all that the branch shares
-	}
-	for _, t := range st.Turns {
-		if t.Place > begin && (t.Status == conversation.Pending || t.Status == conversation.Finalized) {
-			list = append(list, t)
-		}
-	}
-	whole = turns == allTurns || st.Whole || !branch && len(list) == st.ShownFinalized+st.ShownPending
-	return reading, list, whole, nil
-}
-
 func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
 	with, err := includesOf(r)
 	if err != nil {
@@ -219,24 +134,31 @@ func (s *surface) item(ctx context.Context, conversationID, id string) (out item
 }
 
 // find calls use with an item of a conversation, and with the turn, the session and the partition that it stands in. It
-// looks among the newest turns first.
+// looks among the newest turns first, then at the place in its id, and then everywhere.
 func (s *surface) find(
 	ctx context.Context, conversationID, id string,
 	use func(i items.Item, t *conversation.Turn, session string, partition int) error,
 ) error {
-	for _, turns := range []int{defaultLimit, allTurns} {
-		reading, list, whole, err := s.shownTurns(ctx, conversationID, turns)
+	looks := []func() (someTurns, error){
+		func() (someTurns, error) { return s.turnsOf(ctx, conversationID, defaultLimit) },
+		func() (out someTurns, err error) {
+			out.list, _, _, err = s.beside(ctx, conversationID, id, services.BesideAsk{})
+			return out, err
+		},
+		func() (someTurns, error) { return s.turnsOf(ctx, conversationID, allTurns) },
+	}
+	for _, look := range looks {
+		turns, err := look()
 		if err != nil {
 			return err
 		}
-		for _, t := range list {
-			session, partition, _ := reading.State.Origin(t, reading.Position.Partition)
-			all := s.ids.OfTurn(session, partition, t)
+		for _, t := range turns.list {
+			all := s.ids.OfTurn(t.session, t.partition, t.Turn)
 			if n := indexOf(all, id); n >= 0 {
-				return use(all[n], t, session, partition)
+				return use(all[n], t.Turn, t.session, t.partition)
 			}
 		}
-		if whole {
+		if turns.whole {
 			break
 		}
 	}

@@ -229,13 +229,7 @@ func TestManyClientsOfOneConversation(t *testing.T) {
 		last[client]++
 	}
 	require.Equal(t, ids(one), ids(stacks[1].list(id, 7)))
-	var back []string
-	pages := stacks[1].client()
-	list := pages.Conversations.Items.ListAutoPaging(t.Context(), id, conversations.ItemListParams{})
-	for list.Next() {
-		back = append(back, list.Current().ID)
-	}
-	require.NoError(t, list.Err())
+	back := stacks[1].listBack(id, 7)
 	slices.Reverse(back)
 	require.Equal(t, ids(one), back)
 }

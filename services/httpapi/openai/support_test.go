@@ -98,8 +98,8 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	s.native = s.services.Ports(v1.Config{Erasures: s.services.History})
 	s.cfg = openai.Config{
 		Messages: s.services.History, SessionWrites: s.services.History, Turns: s.services.History,
-		Erasures: s.services.History, Sessions: s.services.Reader, Key: []byte("key of the test"),
-		Models: []string{"echo"},
+		Lookup: s.services.History, Erasures: s.services.History, Sessions: s.services.Reader,
+		Key: []byte("key of the test"), Models: []string{"echo"},
 		SessionAt: func(ctx context.Context, at events.Position) (string, error) {
 			if at.Partition >= log.Partitions() {
 				return "", nil

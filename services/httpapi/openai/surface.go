@@ -22,6 +22,8 @@ type Config struct {
 	Messages      services.MessageWriter
 	SessionWrites services.SessionWriter
 	Turns         services.TurnWriter
+	// Lookup spares reads of whole sessions; nil in a process that does not write.
+	Lookup services.TurnLookup
 	// Erasures is nil in a process without erasures.
 	Erasures services.ErasureWriter
 	Sessions services.SessionReader

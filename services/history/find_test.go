@@ -1,0 +1,206 @@
+package history_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+// Turns that are found are as a fold of the whole log has them, with their texts, whichever turn the search begins at,
+// in which direction and how far, after whatever two processes did to the session.
+func TestTurnsAreFoundAsTheLogHasThem(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			log := natstest.Log(t, 1)
+			writers := []*history.Service{run(t, log), run(t, log)}
+			r := rand.New(rand.NewPCG(seed, 0))
+			muddle(t, r, writers, 40)
+			whole := natstest.Fold(t, log, "s", conversation.Rules{MetadataKeys: policy.MetadataKeys})
+			var listed []*conversation.Turn
+			for _, turn := range whole.Turns {
+				got, err := writers[0].FindTurn(t.Context(), "s", turn.ID)
+				require.NoError(t, err)
+				require.Equal(t, turn.Status, got.Turn.Status)
+				require.Equal(t, turn.Extensions(), got.Turn.Extensions())
+				if turn.Place > whole.ResetAt &&
+					(turn.Status == conversation.Pending || turn.Status == conversation.Finalized) {
+					listed = append(listed, turn)
+				}
+			}
+			require.NotEmpty(t, listed)
+			for _, back := range []bool{false, true} {
+				for from := -1; from < len(listed); from++ {
+					holdBeside(t, writers[r.IntN(2)], listed, from, back, r.IntN(12))
+				}
+			}
+		})
+	}
+}
+
+// muddle does random things to a session.
+func muddle(t *testing.T, r *rand.Rand, writers []*history.Service, steps int) {
+	t.Helper()
+	var ids []uuid.UUID
+	for n := range steps {
+		w, name := writers[r.IntN(2)], fmt.Sprint(n)
+		which := uuid.Nil
+		if len(ids) > 0 {
+			which = ids[r.IntN(len(ids))]
+		}
+		var err error
+		switch text := "corrected " + name; r.IntN(10) {
+		case 0, 1, 2:
+			c := start("s", name)
+			c.Answer = &events.Answer{AnswerNeutral: "a " + name}
+			if r.IntN(3) == 0 {
+				c.Answer = nil
+			}
+			var got services.Turn
+			got, err = w.StartTurn(t.Context(), c)
+			ids = append(ids, got.ID)
+		case 3:
+			_, err = w.FinalizeTurn(t.Context(), conversation.Finalize{SessionID: "s", TurnID: which,
+				Answer: events.Answer{AnswerNeutral: "late " + name}})
+		case 4, 5, 6:
+			half := []events.Half{events.HalfQuestion, events.HalfAnswer}[r.IntN(2)]
+			_, err = w.ExtendTurn(t.Context(), extend("s", which, "x"+name, half, "more "+name))
+		case 7:
+			_, err = w.PruneTurn(t.Context(), without("s", which, "p"+name, "more"))
+		case 8:
+			var got services.Turn
+			if got, err = w.CorrectTurn(t.Context(), conversation.Correct{SessionID: "s", TurnID: which,
+				RequestID: "c" + name, QuestionNeutral: &text}); err == nil {
+				ids = append(ids, got.ID)
+			}
+		case 9:
+			if n%3 == 0 {
+				_, err = w.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: which})
+			} else if n == steps/2 {
+				_, err = w.ResetSession(t.Context(), "s", "")
+			}
+		}
+		var refused *conversation.Refusal
+		if err != nil {
+			require.ErrorAs(t, err, &refused)
+		}
+	}
+	got, err := writers[0].StartTurn(t.Context(), start("s", "last"))
+	require.NoError(t, err)
+	require.False(t, got.Duplicate)
+}
+
+// holdBeside holds the turns beside one of the listed turns, or from their begin on, against the list.
+func holdBeside(t *testing.T, s *history.Service, listed []*conversation.Turn, from int, back bool, messages int) {
+	t.Helper()
+	ask := services.BesideAsk{SessionID: "s", Back: back, Messages: messages}
+	want := slices.Clone(listed)
+	if back {
+		slices.Reverse(want)
+	}
+	if from >= 0 {
+		turn := listed[from]
+		ask.At.Seq = turn.Begun([]events.Half{events.HalfQuestion, events.HalfAnswer}[messages%2])
+		if ask.At.Seq == 0 { // it has no answer
+			ask.At.Seq = turn.Started
+		}
+		want = want[slices.Index(want, turn):]
+	}
+	got, ok, err := s.TurnsBeside(t.Context(), ask)
+	require.NoError(t, err)
+	require.True(t, ok)
+	if back {
+		slices.Reverse(got.Turns)
+	}
+	require.LessOrEqual(t, len(got.Turns), len(want))
+	require.Equal(t, len(got.Turns) < len(want), got.More)
+	require.GreaterOrEqual(t, len(got.Turns), min(1, len(want), messages))
+	for i, turn := range got.Turns {
+		require.Equal(t, want[i].ID, turn.ID)
+		require.Equal(t, want[i].Question, turn.Question)
+		require.Equal(t, want[i].Answer, turn.Answer)
+		require.Equal(t, string(want[i].Metadata()), string(turn.Metadata()))
+	}
+}
+
+// What another process appended, redacted or erased before the call is in what is found.
+func TestWhatIsFoundIsAsNewAsTheLog(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 2)
+	mine, other := run(t, log), run(t, log)
+	find := func(session string) ([]*conversation.Turn, error) {
+		got, _, err := mine.TurnsBeside(t.Context(), services.BesideAsk{SessionID: session, Messages: 100})
+		return got.Turns, err
+	}
+	for n := range 30 {
+		session := fmt.Sprint("s", n%3)
+		began, err := other.StartTurn(t.Context(), start(session, fmt.Sprint(n)))
+		require.NoError(t, err)
+		found, err := mine.FindTurn(t.Context(), session, began.ID)
+		require.NoError(t, err)
+		require.Equal(t, conversation.Pending, found.Turn.Status)
+		got, err := find(session)
+		require.NoError(t, err)
+		require.Equal(t, began.ID, got[len(got)-1].ID)
+		if n%2 == 0 {
+			_, err = other.RedactTurn(t.Context(), session, conversation.Redact{TurnID: began.ID})
+			require.NoError(t, err)
+			found, err = mine.FindTurn(t.Context(), session, began.ID)
+			require.NoError(t, err)
+			require.Equal(t, conversation.Redacted, found.Turn.Status)
+			got, err = find(session)
+			require.NoError(t, err)
+			require.NotContains(t, idsOf(got), began.ID)
+		}
+	}
+	_, err := mine.FindTurn(t.Context(), "s0", uuid.New())
+	require.ErrorIs(t, err, conversation.ErrTurnNotFound)
+	_, err = other.EraseSession(t.Context(), "s0", services.Erasure{})
+	require.NoError(t, err)
+	_, err = find("s0")
+	require.ErrorIs(t, err, conversation.ErrSessionErased)
+
+	// An identity's erasure counts at once, in the sessions that are not closed yet and in their branches.
+	turn := events.TurnID("s1", "1")
+	_, err = other.FinalizeTurn(t.Context(), finalize("s1", "1"))
+	require.NoError(t, err)
+	_, err = other.ForkSession(t.Context(), conversation.ForkSession{SessionID: "s1", RequestID: "f", ChildID: "branch",
+		TurnID: turn})
+	require.NoError(t, err)
+	own, err := other.StartTurn(t.Context(), start("branch", "own"))
+	require.NoError(t, err)
+	_, err = mine.FindTurn(t.Context(), "branch", own.ID)
+	require.NoError(t, err)
+	_, err = mine.FindTurn(t.Context(), "branch", turn)
+	require.ErrorIs(t, err, conversation.ErrTurnNotFound, "a shared turn is not the branch's")
+	_, ok, err := mine.TurnsBeside(t.Context(), services.BesideAsk{SessionID: "branch", Messages: 1})
+	require.NoError(t, err)
+	require.False(t, ok)
+	natstest.Append(t, log, &events.SessionLinked{SessionID: "s1", IdentityID: "ada"})
+	_, err = mine.FindTurn(t.Context(), "s1", turn)
+	require.NoError(t, err)
+	_, err = other.EraseIdentity(t.Context(), "ada", services.Erasure{})
+	require.NoError(t, err)
+	_, err = mine.FindTurn(t.Context(), "s1", turn)
+	require.ErrorIs(t, err, conversation.ErrSessionErased)
+	_, err = mine.FindTurn(t.Context(), "branch", own.ID)
+	require.ErrorIs(t, err, conversation.ErrSessionErased)
+}
+
+func idsOf(turns []*conversation.Turn) (out []uuid.UUID) {
+	for _, t := range turns {
+		out = append(out, t.ID)
+	}
+	return out
+}

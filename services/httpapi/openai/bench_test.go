@@ -1,0 +1,226 @@
+package openai_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/httpapi/openai/openaitest"
+)
+
+var prose = strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)
+
+// quiet logs as a deployment does, and holds no answer against the document.
+func quiet(b *testing.B) setting {
+	b.Helper()
+	b.Setenv(openaitest.Variable, "")
+	return func(s *stack) { s.wire.Logger = slog.New(slog.DiscardHandler) }
+}
+
+// BenchmarkCreateItems adds a question and its answer to a conversation through OpenAI's client at 16 connections. In
+// alternation, the same client is answered the same bytes by a handler, from memory. A conversation gets ten such
+// calls. Asked for: a ratio of at least 0.6.
+func BenchmarkCreateItems(b *testing.B) {
+	const connections, calls, rounds = 16, 10, 4
+	s := start(b, quiet(b))
+	first := s.do("POST", "/v1/conversations/"+s.begin()+"/items", `{"items":[`+user(prose)+`,`+assistant(prose)+`]}`)
+	require.Equal(b, http.StatusOK, first.status, first.raw)
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the client sends all
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, first.raw) // the client reads all
+	}))
+	defer plain.Close()
+	carrier := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}}
+	defer carrier.CloseIdleConnections()
+	ours, floor := s.client(option.WithHTTPClient(carrier)),
+		s.client(option.WithHTTPClient(carrier), option.WithBaseURL(plain.URL+"/v1"))
+	post := func(c sdk.Client, id string) error {
+		both := newItems(said("user", prose), said("assistant", prose))
+		added, err := c.Conversations.Items.New(b.Context(), id, both)
+		if err == nil && len(added.Data) != 2 {
+			err = fmt.Errorf("%d items", len(added.Data))
+		}
+		return err
+	}
+	n := max(b.N/rounds, connections)
+	var us, them time.Duration
+	for range rounds {
+		ids := make([]string, n/calls+1)
+		for i := range ids {
+			ids[i] = s.begin()
+		}
+		us += spread(b, connections, n, func(i int) error { return post(ours, ids[i/calls]) })
+		them += spread(b, connections, n, func(i int) error { return post(floor, ids[i/calls]) })
+	}
+	b.ReportMetric(float64(n*rounds)/us.Seconds(), "calls/s")
+	b.ReportMetric(float64(n*rounds)/them.Seconds(), "floor-calls/s")
+	b.ReportMetric(them.Seconds()/us.Seconds(), "ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+// spread does pieces of work, numbered from 0, on so many connections at once, and returns the time that all took.
+func spread(b *testing.B, connections, n int, work func(i int) error) time.Duration {
+	b.Helper()
+	var next atomic.Int64
+	var all sync.WaitGroup
+	began := time.Now()
+	for range connections {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if err := work(i); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return time.Since(began)
+}
+
+// BenchmarkListItems lists 20 items of a conversation of 2,000 messages and, in alternation, of one of 20; the newest,
+// the oldest, and those around the middle. Asked for: flat, a ratio of about 1. In turns, a question has one answer; in
+// questions, nobody answers.
+func BenchmarkListItems(b *testing.B) {
+	for kind, line := range map[string]func(i int) string{
+		"turns": func(i int) string {
+			return []func(string) string{user, assistant}[i%2](fmt.Sprint(i, " ", prose))
+		},
+		"questions": func(i int) string { return user(fmt.Sprint(i, " ", prose)) },
+	} {
+		s := start(b, quiet(b))
+		ids := map[int]string{20: s.begin(), 2000: s.begin()}
+		middle := map[int]string{}
+		for size, id := range ids {
+			for from := 0; from < size; from += 20 {
+				var lines []string
+				for i := from; i < from+20; i++ {
+					lines = append(lines, line(i))
+				}
+				added := s.post(id, lines...)
+				if from == size/40*20 {
+					middle[size] = added[0].(map[string]any)["id"].(string)
+				}
+			}
+		}
+		for page, path := range map[string]func(size int) string{
+			"newest": func(int) string { return "?limit=20" },
+			"oldest": func(int) string { return "?limit=20&order=asc" },
+			"after":  func(size int) string { return "?limit=20&order=asc&after=" + middle[size] },
+			"before": func(size int) string { return "?limit=20&after=" + middle[size] },
+		} {
+			b.Run(kind+"/"+page, func(b *testing.B) {
+				took := map[int][]time.Duration{}
+				for b.Loop() {
+					for size, id := range ids {
+						began := time.Now()
+						a := s.do("GET", "/v1/conversations/"+id+"/items"+path(size), "")
+						took[size] = append(took[size], time.Since(began))
+						require.Equal(b, http.StatusOK, a.status, a.raw)
+					}
+				}
+				short, long := median(took[20]), median(took[2000])
+				b.ReportMetric(long, "2000-p50-µs")
+				b.ReportMetric(short, "20-p50-µs")
+				b.ReportMetric(long/short, "ratio")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+// median returns the median in microseconds.
+func median(took []time.Duration) float64 {
+	slices.Sort(took)
+	return float64(took[len(took)/2].Nanoseconds()) / 1000
+}
+
+// BenchmarkGetResponse reads the first response of a session of 200 responses and, in alternation, that of one of 2.
+// Asked for: flat.
+func BenchmarkGetResponse(b *testing.B) {
+	s := start(b, quiet(b), answeredBy(chat.Echo{}))
+	firsts := map[int]string{}
+	for _, size := range []int{2, 200} {
+		id := s.begin()
+		for i := range size {
+			made := s.must("POST", "/v1/responses", fmt.Sprintf(`{"input":%q,"conversation":%q}`, prose, id))
+			if i == 0 {
+				firsts[size] = made["id"].(string)
+			}
+		}
+	}
+	took := map[int][]time.Duration{}
+	for b.Loop() {
+		for size, id := range firsts {
+			began := time.Now()
+			s.must("GET", "/v1/responses/"+id, "")
+			took[size] = append(took[size], time.Since(began))
+		}
+	}
+	short, long := median(took[2]), median(took[200])
+	b.ReportMetric(long, "200-p50-µs")
+	b.ReportMetric(short, "2-p50-µs")
+	b.ReportMetric(long/short, "ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkFirstWord measures the time to the first word of a streamed response and, in alternation, of a streamed
+// native chat, both in new sessions, with the model that echoes. Asked for: at p50 at most 1 ms later.
+func BenchmarkFirstWord(b *testing.B) {
+	s := start(b, quiet(b), answeredBy(chat.Echo{}), func(s *stack) {
+		s.native.Chat = chat.New(chat.Config{
+			Turns: s.services.History, Sessions: s.services.Reader, Questions: s.services.Reader,
+			Contexts: s.services.Contexts, Model: chat.Echo{}, Presence: alone{},
+		})
+	})
+	ways := map[string]struct{ path, body, event string }{
+		"response": {"/v1/responses", fmt.Sprintf(`{"input":%q,"stream":true}`, prose), "response.output_text.delta"},
+		"native":   {"/v1/chat/stream", fmt.Sprintf(`{"content":%q}`, prose), "delta"},
+	}
+	took := map[string][]time.Duration{}
+	for b.Loop() {
+		for name, way := range ways {
+			took[name] = append(took[name], s.firstEvent(b, way.path, way.body, way.event))
+		}
+	}
+	ours, native := median(took["response"]), median(took["native"])
+	b.ReportMetric(ours, "response-p50-µs")
+	b.ReportMetric(native, "native-p50-µs")
+	b.ReportMetric((ours-native)/1000, "later-ms")
+	b.ReportMetric(0, "ns/op")
+}
+
+// firstEvent returns the time until the first event of a kind. It reads the stream to its end.
+func (s *stack) firstEvent(b *testing.B, path, body, event string) (took time.Duration) {
+	b.Helper()
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, s.url+path, strings.NewReader(body))
+	require.NoError(b, err)
+	began := time.Now()
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(b, err)
+	defer func() { _ = resp.Body.Close() }()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if took == 0 && lines.Text() == "event: "+event {
+			took = time.Since(began)
+		}
+	}
+	require.NoError(b, lines.Err())
+	require.NotZero(b, took, "%s has no event %s", path, event)
+	return took
+}
