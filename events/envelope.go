@@ -113,8 +113,8 @@ type Recorded struct {
 	Body       []byte
 }
 
-// Append returns what the event's value of HeaderCall says: the call that appended the event, and how many events of the
-// same append stand right before it. Without such a value both are zero.
+// Append returns what the event's value of HeaderCall says: the call that appended the event, and how many events of
+// the same append stand right before it. Without such a value both are zero.
 func (r Recorded) Append() (call string, index uint64) {
 	parts := strings.Split(r.Call, ".")
 	if len(parts) != callParts {

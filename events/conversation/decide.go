@@ -238,3 +238,40 @@ func (s *State) DecideReset(reason string, partition int) Decision {
 		SessionID: s.SessionID, After: events.Position{Partition: partition, Seq: s.Applied}, Reason: reason,
 	}}}
 }
+
+// Extend asks to append to a half of a turn. ExtensionID names the extension among those of the turn.
+type Extend struct {
+	SessionID   string
+	TurnID      uuid.UUID
+	ExtensionID string
+	events.Extension
+	Metadata []byte
+	// Usage and FinishReason, where set, are stored in the metadata as those of Finalize.
+	Usage        *Usage
+	FinishReason string
+	Settings     json.RawMessage
+}
+
+// DecideExtend decides an extension, which NormalExtend has checked. The first extension of an id stands.
+func (s *State) DecideExtend(c Extend) Decision {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}
+	}
+	t := s.Turn(c.TurnID)
+	if t != nil && t.Status != Redacted {
+		if x := t.extension(c.ExtensionID); x != nil {
+			return Decision{Turn: t, RestsOn: x.seq}
+		}
+	}
+	refusal := unextendable(t, c.Half)
+	if refusal == nil {
+		return Decision{Facts: []events.Fact{&events.TurnExtended{
+			TurnID: c.TurnID, SessionID: c.SessionID, ExtensionID: c.ExtensionID, Extension: c.Extension,
+			Metadata: c.Metadata, Settings: c.Settings,
+		}}}
+	}
+	if refusal.Code == CodeTurnReplaced {
+		refusal = s.replacedRefusal(c.TurnID)
+	}
+	return Decision{Err: refusal}
+}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/google/uuid"
-
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -323,77 +321,4 @@ func openList(raw json.RawMessage) (json.RawMessage, bool) {
 	}
 	open := raw[:len(raw)-1]
 	return open, len(bytes.TrimSpace(open)) > 1
-}
-
-// Extend asks to append to a half of a turn. ExtensionID names the extension among those of the turn.
-type Extend struct {
-	SessionID   string
-	TurnID      uuid.UUID
-	ExtensionID string
-	events.Extension
-	Metadata []byte
-	// Usage and FinishReason, where set, are stored in the metadata as those of Finalize.
-	Usage        *Usage
-	FinishReason string
-	Settings     json.RawMessage
-}
-
-// DecideExtend decides an extension, which NormalExtend has checked. The first extension of an id stands.
-func (s *State) DecideExtend(c Extend) Decision {
-	if s.Erased != 0 {
-		return Decision{Err: ErrSessionErased}
-	}
-	t := s.Turn(c.TurnID)
-	if t != nil && t.Status != Redacted {
-		if x := t.extension(c.ExtensionID); x != nil {
-			return Decision{Turn: t, RestsOn: x.seq}
-		}
-	}
-	refusal := unextendable(t, c.Half)
-	if refusal == nil {
-		return Decision{Facts: []events.Fact{&events.TurnExtended{
-			TurnID: c.TurnID, SessionID: c.SessionID, ExtensionID: c.ExtensionID, Extension: c.Extension,
-			Metadata: c.Metadata, Settings: c.Settings,
-		}}}
-	}
-	if refusal.Code == CodeTurnReplaced {
-		refusal = s.replacedRefusal(c.TurnID)
-	}
-	return Decision{Err: refusal}
-}
-
-// NormalExtend does for an extension what NormalStart does for a start.
-func (p Policy) NormalExtend(c Extend) (Extend, []string, error) {
-	if err := ValidIDs("session_id", c.SessionID, "extension_id", c.ExtensionID); err != nil {
-		return c, nil, err
-	}
-	other := c.QuestionNeutral
-	switch c.Half {
-	case events.HalfQuestion:
-		other = c.AnswerNeutral
-	case events.HalfAnswer:
-	default:
-		return c, nil, &Invalid{"half", "must be question or answer"}
-	}
-	switch {
-	case events.ValidExtensionID(c.ExtensionID) != nil:
-		return c, nil, &Invalid{"extension_id", "must not end with a space"}
-	case other != "":
-		return c, nil, &Invalid{"half", "is not that of the neutral text"}
-	}
-	var err error
-	if c.Messages, err = cleanMessages("messages", c.Messages); err != nil {
-		return c, nil, err
-	}
-	if !events.HasMessages(c.Messages) {
-		return c, nil, &Invalid{"messages", "must hold at least one message"}
-	}
-	c.QuestionNeutral, c.AnswerNeutral = cleanText(c.QuestionNeutral), cleanText(c.AnswerNeutral)
-	metadata, dropped, err := p.filter(c.Metadata)
-	if err != nil {
-		return c, nil, err
-	}
-	noteAnswer(metadata, c.FinishReason, c.Usage)
-	c.Metadata = object(metadata)
-	return c, dropped, nil
 }

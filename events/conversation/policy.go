@@ -282,3 +282,39 @@ func (r Rules) Fill(t *Turn, facts ...events.Fact) {
 // Extend adds to the question of a turn what an extension brings, for a slim state whose caller keeps the questions of
 // pending turns.
 func (s *State) Extend(t *Turn, f events.Fact) { s.rules().Fill(t, f) }
+
+// NormalExtend does for an extension what NormalStart does for a start.
+func (p Policy) NormalExtend(c Extend) (Extend, []string, error) {
+	if err := ValidIDs("session_id", c.SessionID, "extension_id", c.ExtensionID); err != nil {
+		return c, nil, err
+	}
+	other := c.QuestionNeutral
+	switch c.Half {
+	case events.HalfQuestion:
+		other = c.AnswerNeutral
+	case events.HalfAnswer:
+	default:
+		return c, nil, &Invalid{"half", "must be question or answer"}
+	}
+	switch {
+	case events.ValidExtensionID(c.ExtensionID) != nil:
+		return c, nil, &Invalid{"extension_id", "must not end with a space"}
+	case other != "":
+		return c, nil, &Invalid{"half", "is not that of the neutral text"}
+	}
+	var err error
+	if c.Messages, err = cleanMessages("messages", c.Messages); err != nil {
+		return c, nil, err
+	}
+	if !events.HasMessages(c.Messages) {
+		return c, nil, &Invalid{"messages", "must hold at least one message"}
+	}
+	c.QuestionNeutral, c.AnswerNeutral = cleanText(c.QuestionNeutral), cleanText(c.AnswerNeutral)
+	metadata, dropped, err := p.filter(c.Metadata)
+	if err != nil {
+		return c, nil, err
+	}
+	noteAnswer(metadata, c.FinishReason, c.Usage)
+	c.Metadata = object(metadata)
+	return c, dropped, nil
+}

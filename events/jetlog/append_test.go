@@ -2,7 +2,6 @@ package jetlog_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -15,14 +14,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
-	"github.com/turnledger/turnledger/events/jetlog/pubsub"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
@@ -301,116 +298,4 @@ func TestCallerThatGoesAwayLeavesOneEvent(t *testing.T) {
 	}
 	t.Logf("%d of %d callers went away", given, requests)
 	require.Equal(t, want, logtest.IDs(t, log, "s"))
-}
-
-// A write that the server can't take is refused with the reason, and not tried until its deadline.
-func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
-	t.Parallel()
-	ns := natstest.Server(t)
-	nc := natstest.Connect(t, ns)
-	var full error
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: time.Hour, Writable: func() error { return full }})
-	require.NoError(t, err)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
-	require.NoError(t, err)
-	// It answers nobody, since a write has failed: here, since its stream listens elsewhere.
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	stream, err := js.Stream(t.Context(), "TURNS-0")
-	require.NoError(t, err)
-	listens, deaf := stream.CachedInfo().Config, stream.CachedInfo().Config
-	deaf.Subjects = []string{"elsewhere"}
-	_, err = js.UpdateStream(t.Context(), deaf)
-	require.NoError(t, err)
-	full = errors.New("no space left on device")
-	for range 2 {
-		_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
-		require.ErrorIs(t, err, jetlog.ErrNoWrites)
-		require.ErrorIs(t, err, full)
-		m, err := pubsub.NewMessage(logtest.Fact("s", "r2"))
-		require.NoError(t, err)
-		require.ErrorIs(t, pubsub.NewPublisher(log, pubsub.PublisherConfig{}).Publish("s", m), jetlog.ErrNoWrites)
-	}
-	full = nil
-	_, err = js.UpdateStream(t.Context(), listens)
-	require.NoError(t, err)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
-	require.NoError(t, err, "it takes writes again")
-}
-
-// A server whose disk hangs does not tell whether it takes writes: nobody waits for that for longer than for
-// the write.
-func TestAHangingDiskIsNotWaitedFor(t *testing.T) {
-	t.Parallel()
-	ns := natstest.Server(t)
-	nc := natstest.Connect(t, ns)
-	well := make(chan struct{})
-	defer close(well)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: time.Second, Writable: func() error {
-		select {
-		case <-well:
-		case <-time.After(time.Minute):
-		}
-		return errors.New("too late")
-	}})
-	require.NoError(t, err)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	require.NoError(t, js.DeleteStream(t.Context(), "TURNS-0"))
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
-	require.ErrorIs(t, err, jetlog.ErrUnavailable)
-	require.NotErrorIs(t, err, jetlog.ErrNoWrites, "nobody knows")
-}
-
-// If a node of a cluster has no room, another node may have some. So the append is tried until the deadline.
-func TestWithoutRoomAnywhereTheReasonIsTold(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	tries := 0
-	_, err := jetlog.Retry(ctx, func() (jetlog.Ack, error) {
-		if tries++; tries > 1 {
-			cancel()
-			return jetlog.Ack{}, context.Canceled
-		}
-		return jetlog.Ack{}, &jetstream.APIError{Code: 503, ErrorCode: 10023, Description: "insufficient resources"}
-	})
-	require.ErrorIs(t, err, jetlog.ErrNoWrites)
-	require.Equal(t, 2, tries)
-}
-
-// An append may begin another session beside what it appends to the first. It is there whole, or not at all, also when
-// several such appends begin the same session at once.
-func TestAnAppendBeginsAnotherSession(t *testing.T) {
-	t.Parallel()
-	log := natstest.Log(t, 1)
-	begins := func(session, other string) error {
-		_, err := log.Append(t.Context(), jetlog.Append{BeginsOthers: true,
-			Facts: []events.Fact{logtest.Fact(session, "r"), logtest.Fact(other, session), link(other)}})
-		return err
-	}
-	require.NoError(t, begins("a", "child"))
-	require.ErrorIs(t, begins("b", "child"), jetlog.ErrConflict)
-	require.Empty(t, logtest.IDs(t, log, "b"))
-	const many = 20
-	for round := range 10 {
-		child := fmt.Sprint("child ", round)
-		var all sync.WaitGroup
-		var won atomic.Int32
-		for i := range many {
-			all.Go(func() {
-				session := fmt.Sprint(round, " s", i)
-				if begins(session, child) == nil {
-					won.Add(1)
-				}
-			})
-		}
-		all.Wait()
-		require.EqualValues(t, 1, won.Load())
-		require.Len(t, logtest.IDs(t, log, child), 2)
-		parents := 0
-		for i := range many {
-			parents += len(logtest.IDs(t, log, fmt.Sprint(round, " s", i)))
-		}
-		require.Equal(t, 1, parents)
-	}
 }

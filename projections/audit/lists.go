@@ -257,8 +257,8 @@ func (q *sessionQuery) where(cursor string) error {
 }
 
 // byTitle restricts a query to those sessions of a page whose title has the part that is asked for. PostgreSQL's own
-// lower depends on the locale of the database, and knows ASCII only in the locale C; so titles are compared here, as the
-// words of a search are.
+// lower depends on the locale of the database, and knows ASCII only in the locale C; so titles are compared here, as
+// the words of a search are.
 func (a *Audit) byTitle(ctx context.Context, tx pgx.Tx, q *sessionQuery) error {
 	part := words.Fold(q.Title)
 	if part == "" {

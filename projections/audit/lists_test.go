@@ -112,7 +112,8 @@ func TestListOfSessionsWithAnyTexts(t *testing.T) {
 	}
 	require.Len(t, found(projections.SessionFilter{Title: "MIT"}), 2)
 	for value, id := range map[string]string{"a␀b": "s0", "␀0": "s2", "␀␀": "s3"} {
-		require.Equal(t, []string{id}, found(projections.SessionFilter{Metadata: map[string]string{"sym": value}}), value)
+		by := projections.SessionFilter{Metadata: map[string]string{"sym": value}}
+		require.Equal(t, []string{id}, found(by), value)
 	}
 	require.Empty(t, found(projections.SessionFilter{Metadata: map[string]string{"sym": "\x00", "\x00": ""}}))
 	require.Empty(t, found(projections.SessionFilter{Title: "\x00"}))
@@ -159,7 +160,9 @@ func TestListOfSessions(t *testing.T) {
 	require.Equal(t, []string{"b"}, ids(projections.SessionFilter{Since: began.Add(1)}))
 	last := pages(t, a.Audit, projections.SessionFilter{IdentityID: "ada"}, 1)[0].LastTurn
 	require.Equal(t, &projections.LastTurn{TurnID: id("b", "r2"), Question: question("r2").QuestionNeutral}, last)
-	for _, cursor := range []string{"s", "s.-300000000000000000.5.x", "s.1.1000.a", "s.1.-1.a", "s.01.5.a", "s.1.5.", "x.1.5.a"} {
+	for _, cursor := range []string{
+		"s", "s.-300000000000000000.5.x", "s.1.1000.a", "s.1.-1.a", "s.01.5.a", "s.1.5.", "x.1.5.a",
+	} {
 		_, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1,
 			base64.RawURLEncoding.EncodeToString([]byte(cursor)))
 		require.ErrorIs(t, err, audit.ErrCursor, cursor)

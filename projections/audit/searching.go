@@ -49,9 +49,8 @@ var ErrQuery error = &conversation.Invalid{Field: "query", Why: "must have a wor
 type bounds struct {
 	// window is how many matching turns are ranked together, the newest first.
 	window int
-	// first is how many turns are looked through, the newest first, to see whether the words are common. Words that
-	// are will fill the window from the newest all turns, or from the newest own turns of an identity. Others have few
-	// turns in the index. Terms name the identity, too, so that the index knows its turns.
+	// first is how many turns are looked through, the newest first, to see whether the words are common. Common words
+	// fill the window from the newest all turns, or the newest own turns of an identity; others have few turns.
 	first, all, own int
 	// rounds bounds the windows of one search.
 	rounds int

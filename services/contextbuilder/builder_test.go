@@ -254,8 +254,10 @@ func TestASummaryOfTurnsBeforeASilenceIsNotShown(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	record(t, log, "s", "r1", "one", "1")
-	d := natstest.Fold(t, log, "s", rules).DecideSummarize(conversation.Summarize{ThroughTurnID: events.TurnID("s", "r1"),
-		Summary: events.SessionSummarized{SessionID: "s", RequestID: "m", SummaryNeutral: "of one"}})
+	d := natstest.Fold(t, log, "s", rules).DecideSummarize(conversation.Summarize{
+		ThroughTurnID: events.TurnID("s", "r1"),
+		Summary:       events.SessionSummarized{SessionID: "s", RequestID: "m", SummaryNeutral: "of one"},
+	})
 	require.NoError(t, d.Err)
 	natstest.Append(t, log, d.Facts...)
 	time.Sleep(400 * time.Millisecond) // the log's clock makes the silence

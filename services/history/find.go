@@ -32,7 +32,8 @@ func (s *Service) FindTurn(ctx context.Context, sessionID string, turn uuid.UUID
 	return services.FoundTurn{Turn: d.Turn, Head: d.head}, nil
 }
 
-// looked calls look with the session as the log has it now, or, if known is above 0, as it was at that sequence or later.
+// looked calls look with the session as the log has it now, or, if known is above 0, as it was at that sequence or
+// later.
 func (w *writing) looked(ctx context.Context, known uint64, look decider) (decided, error) {
 	if err := w.upTo(ctx, known); err != nil {
 		return decided{}, err

@@ -4,8 +4,8 @@
 //
 // Weaviate can't be told to keep gRPC and the cluster's data port on loopback. So it runs in a network of its own where
 // the system grants user namespaces, as Linux mostly does, and only REST and gRPC are reached from outside, on
-// loopback. Elsewhere (macOS, some containers) those two ports listen on all interfaces; both ask for a password that is
-// drawn for each server.
+// loopback. Elsewhere (macOS, some containers) those two ports listen on all interfaces; both ask for a password that
+// is drawn for each server.
 package weaviatetest
 
 import (

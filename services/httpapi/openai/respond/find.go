@@ -1,0 +1,132 @@
+package respond
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// stepAt returns the step at a position, or false if there is none.
+func (s *Service) stepAt(ctx context.Context, at events.Position) (st step, found bool, err error) {
+	if at.Partition >= s.cfg.Log.Partitions() || at.Seq == 0 {
+		return step{}, false, nil
+	}
+	e, found, err := s.cfg.Log.At(ctx, at)
+	if err != nil || !found || e.Fact == nil {
+		return step{}, false, err
+	}
+	call, index := e.Append()
+	st = step{session: e.SessionID, createdAt: e.Time, place: at.Seq, call: call, first: at.Seq - index}
+	st.Position, st.TurnID = at, events.NamesOf(e.Fact).TurnID
+	settings, finalizes := settingsOf(e.Fact)
+	if settings == nil || json.Unmarshal(settings, &st.asked) != nil {
+		return step{}, false, nil
+	}
+	if !finalizes {
+		st.extension = extensionOf(st.TurnID, e.ID)
+	}
+	return st, st.asked.Request != nil, nil
+}
+
+// settingsOf returns the settings of a fact, and whether the answer to it finalizes its turn.
+func settingsOf(f events.Fact) (settings json.RawMessage, finalizes bool) {
+	texts := events.TextsOf(f)
+	asks := texts.Extension != nil && texts.Extension.Half == events.HalfQuestion
+	return texts.Settings, texts.Question != nil || asks
+}
+
+// find returns the step of a response that the caller may reach, with the turn as it is now; otherwise none.
+func (s *Service) find(
+	ctx context.Context, id string, who Caller, none error,
+) (st step, t *conversation.Turn, reading services.Reading, err error) {
+	at, looks := items.ParseResponseID(id)
+	if !looks {
+		return st, nil, reading, none
+	}
+	st, found, err := s.stepAt(ctx, at.Position)
+	if err == nil && !found { // it may have left the log
+		st.Step = at
+		st.session, err = s.cfg.SessionOf(ctx, at.TurnID)
+	}
+	if err == nil && (st.session == "" || st.TurnID != at.TurnID) {
+		err = none
+	}
+	if err != nil {
+		return st, nil, reading, err
+	}
+	if who.May(ctx, st.session) != nil {
+		return st, nil, reading, none
+	}
+	reading, err = s.cfg.Sessions.Read(ctx, services.Ask{SessionID: st.session, AllTurns: true})
+	if err != nil {
+		return st, nil, reading, err
+	}
+	t = reading.State.Turn(st.TurnID)
+	if reading.State.Erased != 0 || t == nil ||
+		t.Status != conversation.Pending && t.Status != conversation.Finalized {
+		return st, nil, reading, none
+	}
+	if t.PrunedAt() > at.Position.Seq { // what the event says goes from the log
+		st, found, err = s.prunedStep(ctx, st, t)
+	}
+	if err == nil && !found {
+		err = none
+	}
+	st.place = t.Place
+	return st, t, reading, err
+}
+
+// answerAt returns the position of a step's answer, if its turn has it.
+func (st step) answerAt(t *conversation.Turn) (events.Position, bool) {
+	at := events.Position{Partition: st.Position.Partition, Seq: t.Final}
+	if st.extension != "" {
+		at.Seq = 0
+		for _, x := range t.Extensions() {
+			if x.ID == st.extension {
+				at.Seq = x.Seq
+			}
+		}
+	}
+	return at, at.Seq != 0
+}
+
+// response returns a response as the log has it.
+func (s *Service) response(
+	ctx context.Context, st step, t *conversation.Turn, with items.Includes,
+) (Response, error) {
+	at, answered := st.answerAt(t)
+	if !answered {
+		if s.cfg.Now().Sub(st.createdAt) > answerTime {
+			return st.outline(s.cfg.Model.Name()).failed(services.ErrModelFailed), nil
+		}
+		return st.outline(s.cfg.Model.Name()).running(), nil
+	}
+	var a recordedAnswer
+	var err error
+	if t.PrunedAt() > at.Seq {
+		a, err = s.prunedAnswer(ctx, t, at)
+	} else {
+		a, err = s.recordedAnswer(ctx, at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := ended{at: a.at}
+	said := told{Model: s.cfg.Model.Name()}
+	_ = json.Unmarshal(a.settings, &said) // an answer of somebody else has none
+	out.usage, out.finish = said.Usage, cmp.Or(said.Finish, services.FinishStop)
+	out.output = s.cfg.IDs.OfMessages(st.session, items.Address{Position: at, Answer: true}, a.messages)
+	for i, one := range out.output {
+		out.output[i] = one.Shown(with)
+	}
+	return st.outline(said.Model).answered(out), nil
+}
+
+// answerTime is how long a step without an answer counts as being answered.
+const answerTime = 120 * time.Second
