@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -260,7 +261,7 @@ func TestASummaryOfTurnsBeforeASilenceIsNotShown(t *testing.T) {
 	})
 	require.NoError(t, d.Err)
 	natstest.Append(t, log, d.Facts...)
-	time.Sleep(400 * time.Millisecond) // the log's clock makes the silence
+	pause.For(t.Context(), 400*time.Millisecond) // the log's clock makes the silence
 	record(t, log, "s", "r2", "two", "2")
 	record(t, log, "s", "r3", "three", "3")
 	for idle, want := range map[time.Duration]bool{0: true, 300 * time.Millisecond: false} {
