@@ -40,6 +40,8 @@ type Summarize struct {
 	Read []uuid.UUID
 	// Summary is the fact to record, but for its turns.
 	Summary events.SessionSummarized
+	// Now is when the call came: of a session that has expired by then, prompts show no turn.
+	Now time.Time
 }
 
 // NormalSummarize checks a summary by the rules that need no state.
@@ -71,7 +73,7 @@ func (s *State) DecideSummarize(c Summarize) Decision {
 	if refusal := unsummarizable(through); refusal != nil {
 		return Decision{Err: refusal}
 	}
-	if !s.Shown(through) {
+	if !s.Shown(through) || s.Expired(c.Now) {
 		return Decision{Err: &Invalid{"through_turn_id", "is a turn that prompts no longer show"}}
 	}
 	f := c.Summary

@@ -52,6 +52,39 @@ func TestThePastOfABranchWhoseLastSharedTurnIsErased(t *testing.T) {
 	require.Equal(t, []string{"q1", "a1", "q3", "a3", "now"}, shown)
 }
 
+// A turn that was pending when a branch was made is not in it, though it is answered later.
+func TestATurnThatWasPendingAtTheForkIsNotShared(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 4)
+	writes := history.New(history.On(log), history.Config{Rules: rules})
+	natstest.Run(t, writes.Run)
+	for _, c := range []conversation.Start{
+		{RequestID: "early", Question: events.Question{QuestionNeutral: "early"}},
+		{RequestID: "answered", Question: events.Question{QuestionNeutral: "answered"},
+			Answer: &events.Answer{AnswerNeutral: "a"}},
+	} {
+		c.SessionID = "parent"
+		_, err := writes.StartTurn(t.Context(), c)
+		require.NoError(t, err)
+	}
+	_, err := writes.ForkSession(t.Context(), conversation.ForkSession{SessionID: "parent", RequestID: "f",
+		ChildID: "branch"})
+	require.NoError(t, err)
+	_, err = writes.FinalizeTurn(t.Context(), conversation.Finalize{SessionID: "parent",
+		TurnID: events.TurnID("parent", "early"), Answer: events.Answer{AnswerNeutral: "late"}})
+	require.NoError(t, err)
+	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	for session, want := range map[string][]string{"parent": {"early", "answered"}, "branch": {"answered"}} {
+		reading, err := reader.Read(t.Context(), services.Ask{SessionID: session, AllTurns: true})
+		require.NoError(t, err)
+		var shown []string
+		for _, turn := range reading.State.Turns {
+			shown = append(shown, turn.Question.QuestionNeutral)
+		}
+		require.Equal(t, want, shown)
+	}
+}
+
 // A foreign publisher links a branch to somebody, and forks a session from one of somebody else. The identity is that
 // of the root all the same, and nothing of a session is shared that is no branch of that root.
 func TestForeignLinksAndForksOfBranchesAreNotBelieved(t *testing.T) {

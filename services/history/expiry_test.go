@@ -12,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services/history"
 )
 
@@ -43,6 +44,23 @@ func TestASessionThatHasExpiredKeepsNoMemory(t *testing.T) {
 	require.Less(t, left, held/10)
 	_, err := s.StartTurn(t.Context(), start("s0", "r"))
 	require.NoError(t, err, "it is read from the log again")
+}
+
+// A session that has expired shows no turn, so a summary can't cover one.
+func TestASessionThatHasExpiredIsNotSummarised(t *testing.T) {
+	t.Parallel()
+	const ttl = 200 * time.Millisecond
+	s := runWith(t, natstest.Log(t, 1), history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: ttl}})
+	_, err := s.StartTurn(t.Context(), wholeTurn("s", "r"))
+	require.NoError(t, err)
+	pause.For(t.Context(), 2*ttl)
+	_, err = s.SummarizeSession(t.Context(), conversation.Summarize{
+		ThroughTurnID: events.TurnID("s", "r"),
+		Summary:       events.SessionSummarized{SessionID: "s", RequestID: "m", SummaryNeutral: "of one"},
+	})
+	var invalid *conversation.Invalid
+	require.ErrorAs(t, err, &invalid)
+	require.Equal(t, "through_turn_id", invalid.Field)
 }
 
 func heap() int {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -23,6 +24,7 @@ func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize
 		return services.Summary{}, err
 	}
 	defer w.pin()()
+	c.Now = time.Now()
 	id := events.SummaryID(c.Summary.SessionID, c.Summary.RequestID)
 	out := services.Summary{SessionID: c.Summary.SessionID}
 	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision {

@@ -324,7 +324,7 @@ func (a *surface) listSummaries(ctx context.Context, in *sessionIn) (summariesJS
 	ask := services.Ask{SessionID: in.SessionID.text(), MinPosition: in.MinPosition, AllTurns: true}
 	reading, err := a.read(ctx, ask)
 	out := summariesJSON{Summaries: []summaryJSON{}}
-	if err != nil || reading.State.Expired(time.Now()) {
+	if err != nil || reading.State.Expired(a.cfg.Now()) {
 		return out, err
 	}
 	for _, m := range reading.State.Standing() {
