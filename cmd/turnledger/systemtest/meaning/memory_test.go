@@ -71,7 +71,13 @@ func TestTheMemoryShowsNothingThatOnlyTheIndexHolds(t *testing.T) {
 	p.LinkIdentity(t, "s", "ada")
 	gone := p.RecordTurn(t, "s", "1", "My motorbicycle is insured until May.", "Noted.")
 	p.RecordTurn(t, "s", "2", "My old bicycles stand in the shed.", "Noted.")
-	p.WaitNoLag(t)
+	p.WaitCaughtUp(t, "audit")
+	near := body{"query": "bicycles", "mode": "meaning", "identity_id": "ada"}
+	require.Eventually(t, func() bool { // it looks again now and then for an index that another process makes
+		status, out, err := p.Call(t.Context(), http.MethodPost, "/v1/search", near)
+		hits, _ := out["hits"].([]any)
+		return err == nil && status == http.StatusOK && len(hits) == 2
+	}, time.Minute, 50*time.Millisecond)
 	feeder.Kill(t)
 	snippet, _ := remembered(t, p, "ada", "motorbicycles")
 	require.Contains(t, snippet, "until May")

@@ -145,7 +145,8 @@ func TestVerbsOfSessions(t *testing.T) {
 		require.Equal(t, stack.ExitDone, code, errs)
 		return out
 	}
-	out := run("sessions", "describe", "s", "--title", "Quarks", "--metadata", "folder=physics;old=x")
+	out := run("sessions", "describe", "s", "--title", "Quarks", "--metadata", "folder=physics",
+		"--metadata", "old=x")
 	require.Contains(t, out, "Quarks")
 	require.NotContains(t, run("sessions", "describe", "s", "--without", "old"), "old=x")
 	shown := run("sessions", "show", "s")
