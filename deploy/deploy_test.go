@@ -18,6 +18,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
 // secretsIn makes the secrets as deploy/README.md says, but for one that looks like a number
@@ -98,7 +100,7 @@ func TestNATSConfigNeedsItsSecrets(t *testing.T) {
 
 // cluster runs the three nodes in this process, on free ports.
 func cluster(t *testing.T, secrets string) []*server.Server {
-	routes := [3]string{freeAddress(t), freeAddress(t), freeAddress(t)}
+	routes := [3]string{stack.FreeAddress(t), stack.FreeAddress(t), stack.FreeAddress(t)}
 	var nodes []*server.Server
 	for n := range 3 {
 		opts := nodeConfig(t, secrets, n+1, routes)
@@ -144,14 +146,6 @@ func TestThreeNodesFormACluster(t *testing.T) {
 	}, time.Minute, 100*time.Millisecond)
 	_, err = js.Publish(t.Context(), "turns.0.x", make([]byte, 6<<20))
 	require.NoError(t, err, "a large event fits")
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().String()
 }
 
 // compose reads docker-compose.yml with docker-compose.index.yml.

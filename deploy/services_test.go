@@ -160,7 +160,7 @@ func (s *stage) start(service string) string {
 	s.t.Helper()
 	env := s.environment(service)
 	require.Equal(s.t, "0.0.0.0:8480", env["TURNLEDGER_LISTEN"])
-	address := freeAddress(s.t)
+	address := stack.FreeAddress(s.t)
 	_, port, _ := strings.Cut(address, ":")
 	env["TURNLEDGER_LISTEN"] = "0.0.0.0:" + port
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))

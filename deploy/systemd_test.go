@@ -37,7 +37,7 @@ func TestSystemdUnitRunsAsItIsWritten(t *testing.T) {
 	line := strings.Fields(of["Service.ExecStart"])
 	require.Equal(t, "/usr/local/bin/turnledger", line[0])
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), stack.Binary(t), line[1:]...)
-	address := freeAddress(t)
+	address := stack.FreeAddress(t)
 	for _, setting := range strings.Fields(of["Service.Environment"]) {
 		cmd.Env = append(cmd.Env, strings.NewReplacer("/var/lib/"+of["Service.StateDirectory"], dir, "127.0.0.1:8480",
 			address).Replace(setting))
