@@ -137,13 +137,21 @@ func (g *generation) Swap(ctx context.Context, check projections.SwapCheck) erro
 	return g.cfg.Store.Serve(ctx, g.of.collection().Name)
 }
 
+// closeTries is how often a swap tries to close a claim, since runners may claim the partition at the same time.
+const closeTries = 10
+
 // closeFormer fences the former generation's runner of a partition, and reports whether that generation is further.
 func (g *generation) closeFormer(ctx context.Context, partition int) (behind bool, err error) {
 	key := g.former.key("claim", partition)
-	var of claimed
-	revision, err := g.notes.Read(ctx, key, &of)
-	if err == nil {
-		_, err = g.notes.Write(ctx, key, claimed{Epoch: of.Epoch + 1, Closed: true}, revision)
+	for range closeTries {
+		var of claimed
+		var revision uint64
+		if revision, err = g.notes.Read(ctx, key, &of); err == nil {
+			_, err = g.notes.Write(ctx, key, claimed{Epoch: of.Epoch + 1, Closed: true}, revision)
+		}
+		if !errors.Is(err, jetlog.ErrConflict) {
+			break
+		}
 	}
 	var at place
 	if err == nil {
