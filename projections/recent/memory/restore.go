@@ -20,9 +20,13 @@ func (v *View) Restore(ctx context.Context, from projections.Session) ([]events.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := s.sessions[from.ID]
-	if p.applied.Load() < from.UpTo || s.left[from.ID] > from.UpTo ||
-		held != nil && s.unpack(held, g.rules) && held.state.Applied > from.UpTo {
+	if p.applied.Load() < from.UpTo || s.left[from.ID] > from.UpTo {
 		return nil, nil
+	}
+	if held != nil {
+		if state := unpacked(held, g.rules); state != nil && state.Applied > from.UpTo {
+			return nil, nil
+		}
 	}
 	delete(s.left, from.ID)
 	if held != nil {
