@@ -68,8 +68,8 @@ func (t *together) leave(j *joined) bool {
 	return false
 }
 
-// next takes the appends of the next batch: the first that wait, as far as they may share one. In a batch the server
-// checks an expectation only at a subject's first message, and refuses an id that comes twice.
+// next takes the appends of the next batch: the first that wait, as far as they may share one. The server refuses a
+// batch with an id that comes twice, or with an expectation at a message which is not its subject's first.
 func (t *together) next() []*joined {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +90,8 @@ func (t *together) next() []*joined {
 	return group
 }
 
-// clashes reports whether an append may not share a batch with earlier ones that have these ids and subjects.
+// clashes reports whether the server would refuse an append in a batch with earlier ones that have these ids and
+// subjects. Such a batch would be sent again in halves.
 func (j *joined) clashes(ids, subjects map[string]bool) bool {
 	return slices.ContainsFunc(j.msgs, func(m *nats.Msg) bool {
 		expects := m.Header[jetstream.ExpectedLastSubjSeqHeader] != nil

@@ -1,0 +1,54 @@
+package jetlog
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+)
+
+// Appends share a batch unless the server would refuse it: each is a list of messages, "subject/id", with "!" if the
+// message expects something of its subject.
+func TestWhichAppendsShareABatch(t *testing.T) {
+	t.Parallel()
+	append1 := func(words string) *joined {
+		j := &joined{}
+		for word := range strings.FieldsSeq(words) {
+			bare, expects := strings.CutSuffix(word, "!")
+			subject, id, _ := strings.Cut(bare, "/")
+			m := nats.NewMsg(subject)
+			m.Header.Set(jetstream.MsgIDHeader, id)
+			if expects {
+				m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
+			}
+			j.msgs = append(j.msgs, m)
+		}
+		return j
+	}
+	wide := append1(strings.Repeat("w/1 ", maxBatch))
+	large := append1("l/1")
+	large.size = batchBytes
+	for name, c := range map[string]struct {
+		waiting []*joined
+		groups  []int
+	}{
+		"others":                  {[]*joined{append1("a/1! a/2"), append1("b/3! b/4"), append1("c/5!")}, []int{3}},
+		"an id twice":             {[]*joined{append1("a/1! a/2"), append1("b/3 b/2"), append1("c/4")}, []int{1, 2}},
+		"expected first":          {[]*joined{append1("a/1! a/2"), append1("a/3! a/4")}, []int{1, 1}},
+		"expected second":         {[]*joined{append1("a/1! b/2"), append1("c/3 b/4!"), append1("d/5")}, []int{1, 2}},
+		"nothing expected":        {[]*joined{append1("a/1! a/2"), append1("a/3 a/4")}, []int{2}},
+		"itself":                  {[]*joined{append1("a/1 a/1!")}, []int{1}},
+		"too many":                {[]*joined{append1("a/2"), wide, append1("b/3")}, []int{1, 1, 1}},
+		"just full":               {[]*joined{large, append1("b/3")}, []int{2}},
+		"too large with a second": {[]*joined{{msgs: append1("a/2").msgs, size: 1}, large}, []int{1, 1}},
+	} {
+		w := together{waiting: c.waiting}
+		var groups []int
+		for len(w.waiting) > 0 {
+			groups = append(groups, len(w.next()))
+		}
+		require.Equal(t, c.groups, groups, name)
+	}
+}
