@@ -85,6 +85,10 @@ var (
 	ErrTurnNotFound    = refusal(CodeTurnNotFound, "the session has no turn of this id")
 	ErrLinkedElsewhere = refusal(CodeLinkedElsewhere,
 		"the session belongs to another identity: use a new session_id; the attempt was recorded")
+	// ErrRootErased refuses to link a branch that lives on alone: there is nothing left whose identity it could have.
+	ErrRootErased = refusal(CodeLinkedElsewhere,
+		"the session is a branch and has the identity of the session it comes from, which was erased: "+
+			"use a new session_id")
 	ErrTurnMismatch = refusal(CodeTurnMismatch,
 		"the request_id does not compute to this turn_id: send the request_id that started the turn, or none")
 	ErrTurnRedacted    = refusal(CodeTurnRedacted, "the turn is redacted and takes no more writes")

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 
@@ -24,8 +25,24 @@ func (s *Service) askedAnew(ctx context.Context, m *services.ChatMessage) (*even
 		return nil, nil //nolint:nilnil // most messages ask nothing again
 	}
 	anew, err := s.cfg.Questions.Question(ctx, m.ThreadID, m.Regenerates)
+	if errors.Is(err, conversation.ErrTurnRedacted) {
+		anew, err = s.askedBefore(ctx, *m)
+	}
 	if err == nil {
 		m.Content = anew.QuestionNeutral
+	}
+	return anew, err
+}
+
+// askedBefore returns the question of a message that asked a turn's question anew before that turn was redacted: the
+// branch has it. Without such a branch it is conversation.ErrTurnRedacted.
+func (s *Service) askedBefore(ctx context.Context, m services.ChatMessage) (*events.Question, error) {
+	if err := s.branch(ctx, &m); err != nil {
+		return nil, err
+	}
+	anew, err := s.cfg.Questions.Question(ctx, m.ThreadID, events.TurnID(m.ThreadID, m.RequestID))
+	if errors.Is(err, conversation.ErrTurnNotFound) {
+		err = conversation.ErrTurnRedacted
 	}
 	return anew, err
 }

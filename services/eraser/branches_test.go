@@ -265,8 +265,10 @@ func TestABranchKeepsItsParentFromRetention(t *testing.T) {
 		w.fork("root", "b", uuid.Nil)
 		w.fork("b", "of b", uuid.Nil)
 		w.turn("marked", "r1", "SECRET")
-		w.publish(&events.SessionBranched{SessionID: "marked", ChildSessionID: "never", RequestID: "f",
-			FromSessionID: "marked", Root: "marked"}, "")
+		for _, child := range []string{"never", "of b"} { // the other is a branch of another root
+			w.publish(&events.SessionBranched{SessionID: "marked", ChildSessionID: child, RequestID: "f " + child,
+				FromSessionID: "marked", Root: "marked"}, "")
+		}
 		erase := func(session string) {
 			_, err := w.history.EraseSession(t.Context(), session, services.Erasure{})
 			require.NoError(t, err)

@@ -254,7 +254,14 @@ func (w *writing) linkedAtRoot(ctx context.Context, err error, identity, source 
 	if !is {
 		return false, err
 	}
-	if _, err := w.LinkSession(ctx, first.root, identity, source); err != nil {
+	_, err = w.LinkSession(ctx, first.root, identity, source)
+	if errors.Is(err, conversation.ErrSessionErased) {
+		gone, lookup := w.log.IdentityErasedNow(ctx, identity)
+		if err = cmp.Or(lookup, err); lookup == nil && gone == nil {
+			err = conversation.ErrRootErased
+		}
+	}
+	if err != nil {
 		return false, err
 	}
 	w.rooted = identity

@@ -89,6 +89,69 @@ func TestOfTwoForksToOneIDTheLoserChangesNothing(t *testing.T) {
 	}
 }
 
+// A process is killed between the mark and the fork. The request again, to another process and with another body, makes
+// the branch of the mark, as it would have been; if others have taken its id meanwhile it is refused.
+func TestAForkThatWasKilledAfterItsMark(t *testing.T) {
+	t.Parallel()
+	fork := conversation.ForkSession{SessionID: "p", RequestID: "f", ChildID: "child"}
+	fact := func(t *testing.T, log *jetlog.Log, session, kind string) events.Fact {
+		t.Helper()
+		for e, err := range log.Session(t.Context(), session, 0, math.MaxUint64) {
+			require.NoError(t, err)
+			if e.Type == kind {
+				return e.Fact
+			}
+		}
+		return nil
+	}
+	for _, partitions := range []int{1, 4} {
+		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+			t.Parallel()
+			before := func(log *jetlog.Log) *history.Service {
+				s := run(t, log)
+				_, err := s.StartTurn(t.Context(), wholeTurn("p", "r1"))
+				require.NoError(t, err)
+				return s
+			}
+			whole := natstest.Log(t, partitions)
+			_, err := before(whole).ForkSession(t.Context(), fork)
+			require.NoError(t, err)
+			mark := fact(t, whole, "p", events.TypeSessionBranched)
+
+			for _, taken := range []bool{false, true} {
+				server := natstest.Server(t)
+				log := natstest.LogOn(t, server, partitions)
+				s := before(log)
+				_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{mark}})
+				require.NoError(t, err)
+				_, err = s.StartTurn(t.Context(), wholeTurn("p", "r2"))
+				require.NoError(t, err)
+				if taken {
+					_, err = s.StartTurn(t.Context(), wholeTurn("child", "r"))
+					require.NoError(t, err)
+				}
+				again := conversation.ForkSession{
+					SessionID: "p", RequestID: "f", ChildID: "other", TurnID: events.TurnID("p", "r2"),
+				}
+				made, err := run(t, natstest.LogOn(t, server, partitions)).ForkSession(t.Context(), again)
+				require.Empty(t, typesOf(t, log, "other"))
+				if taken {
+					require.ErrorIs(t, err, conversation.ErrSessionExists)
+					require.Nil(t, fact(t, log, "child", events.TypeSessionForked))
+					continue
+				}
+				require.NoError(t, err)
+				require.Equal(t, "child", made.SessionID)
+				require.False(t, made.Duplicate)
+				forked := fact(t, whole, "child", events.TypeSessionForked)
+				require.NotNil(t, forked)
+				require.Equal(t, forked, fact(t, log, "child", events.TypeSessionForked))
+				require.Equal(t, []string{events.TypeSessionForked}, typesOf(t, log, "child"))
+			}
+		})
+	}
+}
+
 // race forks the parents to the child at once, each by a process of its own, and returns which one won.
 func race(t *testing.T, services []*history.Service, parents []string, child string) (won int) {
 	t.Helper()

@@ -225,7 +225,7 @@ func (p *sessionPage) noteBranch(out *sessionView, row eventRow) {
 			Through string `json:"through_turn_id"`
 		} `json:"segments"`
 	}
-	if json.Unmarshal(row.data, &mark) != nil || len(mark.Segments) == 0 {
+	if json.Unmarshal(row.data, &mark) != nil || len(mark.Segments) == 0 || !p.made[mark.Child] {
 		return
 	}
 	if at := out.row(mark.Segments[len(mark.Segments)-1].Through); at != nil && len(at.Branches) < turnsOnPage {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -20,6 +21,9 @@ import (
 
 // turnsOnPage is how many turns a page of a session shows at most.
 const turnsOnPage = 20
+
+// marksOnPage is how many marks of branches a page of a session looks at, each by a read of the branch.
+const marksOnPage = 100
 
 // chain is a turn with its earlier versions, the oldest first.
 type chain []*conversation.Turn
@@ -123,6 +127,8 @@ type sessionPage struct {
 	// all are the session's turns, of which the page shows some, from an index on.
 	all, shown []chain
 	start      int
+	// made are the branches that marks of this session have made.
+	made map[string]bool
 }
 
 // session shows a session.
@@ -153,6 +159,9 @@ func (s *surface) conversation(ctx context.Context, r *http.Request, id string) 
 		room:       room{roomOfTurns}, log: s.allows(ctx, access.EventsRead) && s.cfg.Events != nil,
 	}
 	out := p.head(id)
+	if err := p.branches(ctx, out); err != nil {
+		return nil, err
+	}
 	out.Actions = s.sessionActions(ctx, id, out.Identity)
 	if err := p.turns(out); err != nil {
 		return nil, err
@@ -185,15 +194,27 @@ func (p *sessionPage) head(id string) *sessionView {
 	if from := h.Fork().From; from != "" {
 		out.From = &link{from, sessionHref(from)}
 	}
-	var branches []string
-	for _, mark := range p.reading.State.Branches() {
-		branches = append(branches, mark.SessionID)
-	}
-	slices.Sort(branches)
-	for _, b := range branches[:min(len(branches), turnsOnPage)] {
-		out.Branches = append(out.Branches, link{b, sessionHref(b)})
-	}
 	return out
+}
+
+// branches shows the session's branches, the newest first. A mark may have made none, or one that is erased by now.
+func (p *sessionPage) branches(ctx context.Context, out *sessionView) error {
+	marks := p.reading.State.Branches()
+	slices.SortFunc(marks, func(a, b conversation.Branch) int { return cmp.Compare(b.MarkedAt, a.MarkedAt) })
+	p.made = map[string]bool{}
+	for _, mark := range marks[:min(len(marks), marksOnPage)] {
+		child, err := p.s.cfg.Sessions.Read(ctx, services.Ask{SessionID: mark.SessionID, Own: true})
+		switch {
+		case err != nil:
+			return err
+		case !mark.Made(child.State):
+			continue
+		case len(out.Branches) < turnsOnPage:
+			out.Branches = append(out.Branches, link{mark.SessionID, sessionHref(mark.SessionID)})
+		}
+		p.made[mark.SessionID] = true
+	}
+	return nil
 }
 
 // address returns the address of this page with one parameter set, or taken away.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 )
@@ -63,8 +64,19 @@ func TestAConversation(t *testing.T) {
 	})
 	require.NoError(t, err)
 
+	// A mark that has made none: its fork lost a race to another session's.
+	at := turns["fixed"].Position
+	_, err = s.log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.SessionBranched{
+		SessionID: "s", ChildSessionID: "elsewhere", RequestID: "lost", FromSessionID: "s", Root: "s", At: at,
+		Segments: []events.Segment{{SessionID: "s", ThroughTurnID: turns["fixed"].ID, Through: at}},
+	}}})
+	require.NoError(t, err)
+	s.turn("elsewhere", "r", "a question of somebody else", "an answer")
+
 	a := s.page("/console/sessions/s", "")
 	require.Equal(t, http.StatusOK, a.status)
+	require.Equal(t, 2, strings.Count(a.body, `<a href="/console/sessions/the-branch">`))
+	require.NotContains(t, a.body, `<a href="/console/sessions/elsewhere">`)
 	for _, want := range []string{"Who is that?", "A plain answer.", "a corrected question", "a misspelt question",
 		"This turn was redacted", "Tool: <bdi class=\"id\">weather</bdi>", "city", "18 degrees", "It is sunny.",
 		"[Image: https://elsewhere.example/cat.png]", "still open?", "pending", "Summary of 2 turns",

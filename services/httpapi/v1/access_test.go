@@ -228,6 +228,16 @@ func TestABoundKeyReachesItsOwnSessionsOnly(t *testing.T) {
 				map[string]any{"identity_id": identity}).status)
 		}
 	}
+	for parent, branch := range map[string]string{"own": "own-branch", "foreign": "foreign-branch"} {
+		require.Equal(t, http.StatusOK, s.as("all", "POST", "/v1/sessions/"+parent+"/turns/"+
+			events.TurnID(parent, "r").String()+"/finalize", `{"answer_neutral":"a"}`).status)
+		require.Equal(t, http.StatusCreated, s.as("all", "POST", "/v1/sessions/"+parent+"/fork",
+			map[string]any{"request_id": "f", "session_id": branch}).status)
+	}
+	// A mark on the caller's own session makes another's branch no branch of it.
+	s.append(&events.SessionBranched{SessionID: "own", ChildSessionID: "foreign-branch", RequestID: "stolen",
+		FromSessionID: "own", Root: "own"})
+	require.Equal(t, http.StatusOK, s.as("ada", "GET", "/v1/sessions/own-branch/turns", nil).status)
 	head := s.head()
 	for pattern, route := range routes(s.api) {
 		if route.needs == anybody || route.bounds {
@@ -237,7 +247,8 @@ func TestABoundKeyReachesItsOwnSessionsOnly(t *testing.T) {
 		switch {
 		case strings.Contains(pattern, "{session_id}"):
 			var said []string
-			for _, session := range []string{"foreign", "anonymous", "unknown", "..", strings.Repeat("i", 257)} {
+			for _, session := range []string{"foreign", "foreign-branch", "anonymous", "unknown", "..",
+				strings.Repeat("i", 257)} {
 				method, path := fill(pattern, session)
 				a := s.as("ada", method, path, `{"message":"m","identity_id":"ada"}`)
 				requireProblem(t, a, http.StatusNotFound, "session_not_found")

@@ -118,6 +118,35 @@ func TestATurnOnABranchLinksItsRoot(t *testing.T) {
 	})
 }
 
+// The root's erasure leaves a branch its own turns, but no identity to be had: nothing is written.
+func TestABranchOfAnErasedRootIsNotLinked(t *testing.T) {
+	t.Parallel()
+	eachLayout(t, func(t *testing.T, s *stack) {
+		t.Helper()
+		s.record("p", "r1", "one", "1")
+		fork := s.ok(http.StatusCreated, "POST", "/v1/sessions/p/fork", map[string]any{"request_id": "f"})
+		branch := "/v1/sessions/" + fork["session_id"].(string)
+		s.append(&events.SessionErased{SessionID: "p", ReceiptID: "x"})
+		before := s.ok(http.StatusOK, "GET", branch, nil)
+		turn := map[string]any{"request_id": "own", "question_neutral": "q", "identity_id": "ada"}
+		for path, body := range map[string]map[string]any{"/identity": {"identity_id": "ada"}, "/turns": turn} {
+			method := map[string]string{"/identity": "PUT", "/turns": "POST"}[path]
+			refused := s.do(method, branch+path, body)
+			require.Equal(t, http.StatusConflict, refused.status, path)
+			require.Equal(t, "session_linked_elsewhere", refused.body["code"], path)
+			require.Contains(t, refused.body["detail"], "was erased: use a new session_id", path)
+		}
+		require.Equal(t, before, s.ok(http.StatusOK, "GET", branch, nil))
+		delete(turn, "identity_id")
+		s.ok(http.StatusCreated, "POST", branch+"/turns", turn)
+
+		// An erased identity closes whatever is linked to it, as elsewhere.
+		s.append(&events.IdentityErased{IdentityID: "eve", ReceiptID: "y"})
+		gone := s.do("PUT", branch+"/identity", map[string]any{"identity_id": "eve"})
+		require.Equal(t, "session_erased", gone.body["code"])
+	})
+}
+
 func TestForksThatAreRefused(t *testing.T) {
 	t.Parallel()
 	eachLayout(t, func(t *testing.T, s *stack) {

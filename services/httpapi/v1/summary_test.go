@@ -3,12 +3,15 @@ package v1_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
 )
 
 func TestSummaries(t *testing.T) {
@@ -107,6 +110,24 @@ func TestSummaries(t *testing.T) {
 		require.Equal(t, http.StatusConflict, s.do(http.MethodPost, path+"/summaries", sum("m1", second, "x")).status)
 		require.Equal(t, http.StatusCreated, s.do(http.MethodPost, path+"/summaries", sum("m3", third, "y")).status)
 	})
+}
+
+// An anonymous session that was silent for too long has ended: its summaries are not listed, as its turns are not.
+func TestSummariesOfAnEndedSession(t *testing.T) {
+	t.Parallel()
+	later := time.Duration(0)
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.v1Config.Now = func() time.Time { return time.Now().Add(later) }
+	})
+	turn := s.record("s", "r1", "one", "un")
+	s.ok(http.StatusCreated, http.MethodPost, "/v1/sessions/s/summaries",
+		map[string]any{"request_id": "m", "through_turn_id": turn, "summary_neutral": "One."})
+	list := func() any { return s.ok(http.StatusOK, http.MethodGet, "/v1/sessions/s/summaries", nil)["summaries"] }
+	later = rules.SessionTTL - time.Minute
+	require.Len(t, list(), 1)
+	later = rules.SessionTTL + time.Minute
+	require.Empty(t, list())
+	require.Empty(t, s.asked("s"))
 }
 
 // A summary of a branch covers what the branch shares, also where it ends with such a turn. It is not shown from the

@@ -91,6 +91,15 @@ func TestEditAndRegenerateAnswerInABranch(t *testing.T) {
 		require.Empty(t, e.model.Asked, "a repeated message does not ask the model")
 		require.Equal(t, before, e.Get(t, stack.SessionPath("old")+"/turns?status=all"), "the thread is as it was")
 
+		// Sent again after the turn was redacted, a message still has the answer of its branch; a new one is refused.
+		e.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("old")+"/turns/"+e.second+"/redact", nil)
+		for _, c := range []struct{ body, answer map[string]any }{{edit, edited}, {again, anew}} {
+			require.Equal(t, c.answer["content"], e.send(t, c.body)["content"])
+		}
+		late := map[string]any{"regenerates_turn_id": e.second, "request_id": "late"}
+		require.Equal(t, "turn_redacted", e.Must(t, http.StatusConflict, http.MethodPost, e.path, late)["code"])
+		require.Empty(t, e.model.Asked)
+
 		// A branch is a thread like any other, also for an edit of a turn that it shares.
 		e.Ask(t, edited["thread_id"].(string), stack.Content("and then?"))
 		require.Len(t, <-e.model.Asked, 5)
