@@ -10,14 +10,15 @@ import (
 )
 
 // TurnLookup finds turns of a session that is in memory, or is then. What it costs does not grow with the session. A
-// result includes all that was acknowledged before the call. What a branch shares is not found in the branch. Errors:
-// those of a TurnWriter, among them conversation.ErrSessionErased also if the session's identity was erased.
+// result includes all that was acknowledged before the call. Errors: those of a TurnWriter, among them
+// conversation.ErrSessionErased also if the session's identity was erased.
 type TurnLookup interface {
 	// FindTurn returns a turn, whatever its status, without its texts. It fails with conversation.ErrTurnNotFound if
-	// the session has none of the id.
+	// the session has none of the id. What a branch shares is not found in the branch.
 	FindTurn(ctx context.Context, sessionID string, turn uuid.UUID) (FoundTurn, error)
-	// TurnsBeside returns turns that stand side by side. It reports false if the whole session has to be read instead:
-	// since it shares turns, since an erasure comes between, or since there is nothing at ask.At.
+	// TurnsBeside returns turns that stand side by side, also those that a branch shares. It reports false if the whole
+	// session has to be read instead: since an erasure comes between, since there is nothing at ask.At, or since a turn
+	// was pruned after a fork that shares only its beginning.
 	TurnsBeside(ctx context.Context, ask BesideAsk) (TurnsBeside, bool, error)
 }
 
@@ -27,22 +28,34 @@ type FoundTurn struct {
 	Head conversation.Head
 }
 
-// BesideAsk asks for turns that stand side by side, of those since the session's last reset that are pending or
-// finalized: from the turn on that the event at At opened, answered or pruned, or where At is zero, from the first one
-// on; with Back, to the ones before it, or from the last one. They end once there are as many messages as asked for,
-// beside those of the turn at At. Known is as Ask.KnownSeq.
+// BesideAsk asks for turns that stand side by side, of those that are pending or finalized: since the session's last
+// reset, or in a branch, since the boundary that holds there. They begin with the turn that the event at At opened,
+// answered, extended or pruned, or where At is zero, with the first one; with Back, they end with it, or with the last
+// one. They end once there are as many messages as asked for, beside the one at At; where that is 0, there is the turn
+// at At alone, whole. Answer and Message say which message of the turn it is (items.Address). Known is as Ask.KnownSeq.
 type BesideAsk struct {
 	SessionID string
 	At        events.Position
+	Answer    bool
+	Message   int
 	Back      bool
 	Messages  int
 	Known     uint64
 }
 
-// TurnsBeside are turns of a session of a partition, oldest first. More: there are further ones in the direction that
-// was asked for.
-type TurnsBeside struct {
-	Turns     []*conversation.Turn
+// StandingTurn is a turn with the session and the partition that it stands in. Of a turn that was extended, it may hold
+// only some of the answer's messages that stand side by side, with the question or without. Skipped is how many there
+// are before the first that it holds.
+type StandingTurn struct {
+	*conversation.Turn
+
+	SessionID string
 	Partition int
-	More      bool
+	Skipped   int
+}
+
+// TurnsBeside are turns, oldest first. More: there are further ones in the direction that was asked for.
+type TurnsBeside struct {
+	Turns []StandingTurn
+	More  bool
 }

@@ -196,10 +196,10 @@ func PlaceOf(t *Turn) uint64 { return t.Place & sequence }
 // segmentOf returns the number of the segment of a turn of a composed session.
 func segmentOf(t *Turn) int { return int(t.Place >> segmentBits) }
 
-// shared returns the turns of a session that a segment of a branch shares, the newest first, each with all its versions
+// Shared returns the turns of a session that a segment of a branch shares, the newest first, each with all its versions
 // and its tombstone. Turns that were pending at the fork are not among them. s must hold all its turns. A session that
 // is not of the branch's root shares nothing, whatever a foreign publisher has written, nor does nil.
-func (s *State) shared(root string, g events.Segment) iter.Seq[*Turn] {
+func (s *State) Shared(root string, g events.Segment) iter.Seq[*Turn] {
 	return func(yield func(*Turn) bool) {
 		if !s.isOf(root) {
 			return
@@ -233,7 +233,7 @@ func (s *State) shared(root string, g events.Segment) iter.Seq[*Turn] {
 // nor replaced.
 func (s *State) SharedIDs(root string, g events.Segment) iter.Seq[uuid.UUID] {
 	return func(yield func(uuid.UUID) bool) {
-		for t := range s.shared(root, g) {
+		for t := range s.Shared(root, g) {
 			if t.Status == Finalized && !yield(t.ID) {
 				return
 			}
@@ -248,7 +248,7 @@ func (s *State) isOf(root string) bool {
 
 // Shares reports whether a segment of a branch of a root shares a turn of the session.
 func (s *State) Shares(root string, g events.Segment, id uuid.UUID) bool {
-	for t := range s.shared(root, g) {
+	for t := range s.Shared(root, g) {
 		if t.ID == id {
 			return true
 		}
@@ -270,7 +270,7 @@ func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 	var copies []Turn // the newest first
 	taken, whole := 0, true
 	for i, g := range slices.Backward(list) {
-		for t := range from[i].shared(root, g) {
+		for t := range from[i].Shared(root, g) {
 			shown := t.Status == Finalized && lifted(i, t.Place) > s.Boundary
 			if t.Status == Finalized {
 				s.Finalized++

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"iter"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -20,6 +21,8 @@ type extension struct {
 	// number of the extensions of the turn up to this one, and the sequence of the last prune among them, or 0.
 	number   int
 	prunedAt uint64
+	// messages that it brought; 0 if that is not known.
+	messages int
 	before   *extension
 	undone   *undone
 	// ids are those of the extensions up to the last one whose number is a multiple of idsTogether.
@@ -171,7 +174,9 @@ func (s *State) extend(e events.Recorded, f *events.TurnExtended) Change {
 	if refusal := unextendable(t, f.Half); refusal != nil {
 		return anomaly(refusal.Code)
 	}
-	x := extension{seq: e.Position.Seq, id: f.ExtensionID, half: f.Half, digest: e.Digest}
+	x := extension{
+		seq: e.Position.Seq, id: f.ExtensionID, half: f.Half, digest: e.Digest, messages: t.countMessages(f),
+	}
 	mine := t.ownsAnswer()
 	if f.Half == events.HalfAnswer && t.Answer != nil {
 		x.undone = before(t)
@@ -181,7 +186,6 @@ func (s *State) extend(e events.Recorded, f *events.TurnExtended) Change {
 	if !s.slim {
 		s.rules().extend(t, &f.Extension, f.Metadata, mine)
 	}
-	t.countMessages(f)
 	return Change{Kind: WasExtended, Turn: t}
 }
 
@@ -207,6 +211,50 @@ func before(t *Turn) *undone {
 	return u
 }
 
+// BroughtBy reports whether the event of a sequence opened, answered, extended or pruned the turn.
+func (t *Turn) BroughtBy(seq uint64) bool {
+	if seq == t.Started || seq == t.Final {
+		return seq != 0
+	}
+	for x := range t.extended.back() {
+		if x.seq <= seq {
+			return x.seq == seq
+		}
+	}
+	return false
+}
+
+// AnswerPart is what an event brought to the answer of a turn: so many of its messages, from the one with the number
+// From on.
+type AnswerPart struct {
+	Seq            uint64
+	From, Messages int
+}
+
+// AnswerParts returns what the events brought to the answer of a finalized turn, in order; nil if that is not known.
+func (t *Turn) AnswerParts() (parts []AnswerPart) {
+	if t.Status != Finalized || t.messages == math.MaxUint16 {
+		return nil
+	}
+	end, first := int(t.messages), t.Begun(events.HalfAnswer)
+	for x := range t.extended.back() {
+		if x.seq <= first {
+			break
+		}
+		if x.messages == 0 {
+			return nil
+		}
+		end -= x.messages
+		parts = append(parts, AnswerPart{x.seq, end, x.messages})
+	}
+	if end < 0 {
+		return nil
+	}
+	parts = append(parts, AnswerPart{first, 0, end})
+	slices.Reverse(parts)
+	return parts
+}
+
 // shorten takes the extensions after a sequence from the turn, which is the caller's own copy. What a prune took stays
 // away.
 func (t *Turn) shorten(after uint64) {
@@ -222,6 +270,7 @@ func (t *Turn) shorten(after uint64) {
 			}
 			t.Answer, t.AnswerMetadata = &was, u.metadata
 		}
+		t.messages -= min(t.messages, uint16(min(x.messages, math.MaxUint16))) //nolint:gosec // not negative
 		t.extended = x.before
 	}
 	for _, x := range slices.Backward(prunes) {

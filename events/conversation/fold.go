@@ -244,8 +244,8 @@ func (s *State) fill(t *Turn, f events.Fact) {
 	t.countMessages(f)
 }
 
-// countMessages counts the messages that a fact brings a turn.
-func (t *Turn) countMessages(f events.Fact) {
+// countMessages counts the messages that a fact brings a turn, and returns how many an extension brings.
+func (t *Turn) countMessages(f events.Fact) (more int) {
 	texts := events.TextsOf(f)
 	if q := texts.Question; q != nil {
 		t.messages = countMessages(q.QuestionMessages, q.QuestionNeutral)
@@ -254,9 +254,10 @@ func (t *Turn) countMessages(f events.Fact) {
 		t.messages = countMessages(a.AnswerMessages, a.AnswerNeutral)
 	}
 	if x := texts.Extension; x != nil {
-		more := int(countMessages(x.Messages, ""))
+		more = int(countMessages(x.Messages, ""))
 		t.messages = uint16(min(int(t.messages)+more, math.MaxUint16)) //nolint:gosec // cut
 	}
+	return more
 }
 
 // countMessages counts the messages of a half, up to 65,535. A text without messages is one.

@@ -161,12 +161,17 @@ type sessionRead struct {
 	// server's own index contradicted.
 	found, sure bool
 	doubted     int
+	// size of the last page of a read that ends before the subject does.
+	size int
 }
 
 const (
 	// pageSize bounds the number of events in one answer, pageBytes roughly their bytes.
 	pageSize  = 512
 	pageBytes = 4 << 20
+	// leastPage is the size of the first page of a read that ends before the subject does. The server knows no end: it
+	// sends a page of events in any case. So the pages grow with what the read has found.
+	leastPage = 64
 	// replicaDeadline bounds the wait for one of several replicas. To read a session from the disk takes up to 300 ms.
 	replicaDeadline = readDeadline / 4
 )
@@ -272,7 +277,12 @@ func (r *sessionRead) ask(ctx context.Context) ([]events.Recorded, pageEnd, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return page(ctx, r.log.reads, r.p, r.subject, r.after+1, r.upTo, pageSize)
+	n := pageSize
+	if r.upTo != math.MaxUint64 {
+		r.size = min(max(leastPage, 2*r.size), pageSize)
+		n = int(min(uint64(r.size), r.upTo-r.after)) //nolint:gosec // at most a page
+	}
+	return page(ctx, r.log.reads, r.p, r.subject, r.after+1, r.upTo, n)
 }
 
 // single reads the next event from the leader.

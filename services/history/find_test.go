@@ -1,9 +1,11 @@
 package history_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -42,7 +44,7 @@ func TestTurnsAreFoundAsTheLogHasThem(t *testing.T) {
 			require.NotEmpty(t, listed)
 			for _, back := range []bool{false, true} {
 				for from := -1; from < len(listed); from++ {
-					holdBeside(t, writers[r.IntN(2)], listed, from, back, r.IntN(12))
+					holdBeside(t, writers[r.IntN(2)], r, listed, from, back, r.IntN(12))
 				}
 			}
 		})
@@ -101,37 +103,83 @@ func muddle(t *testing.T, r *rand.Rand, writers []*history.Service, steps int) {
 	require.False(t, got.Duplicate)
 }
 
-// holdBeside holds the turns beside one of the listed turns, or from their begin on, against the list.
-func holdBeside(t *testing.T, s *history.Service, listed []*conversation.Turn, from int, back bool, messages int) {
+// holdBeside holds the messages beside one of the messages of a listed turn, or from their begin on, against all.
+func holdBeside(
+	t *testing.T, s *history.Service, r *rand.Rand, listed []*conversation.Turn, from int, back bool, messages int,
+) {
 	t.Helper()
+	var all []string
+	for _, turn := range listed {
+		all = append(all, messagesOf(services.StandingTurn{Turn: turn})...)
+	}
 	ask := services.BesideAsk{SessionID: "s", Back: back, Messages: messages}
-	want := slices.Clone(listed)
+	at := -1
 	if back {
-		slices.Reverse(want)
+		at = len(all)
 	}
 	if from >= 0 {
 		turn := listed[from]
-		ask.At.Seq = turn.Begun([]events.Half{events.HalfQuestion, events.HalfAnswer}[messages%2])
-		if ask.At.Seq == 0 { // it has no answer
-			ask.At.Seq = turn.Started
+		half := []events.Half{events.HalfQuestion, events.HalfAnswer}[r.IntN(2)]
+		own := slices.DeleteFunc(messagesOf(services.StandingTurn{Turn: turn}), func(m string) bool {
+			return !strings.HasPrefix(m, fmt.Sprint(turn.ID, half))
+		})
+		if len(own) == 0 {
+			return // the turn has no such half
 		}
-		want = want[slices.Index(want, turn):]
+		ask.Message, ask.Answer, ask.At.Seq = r.IntN(len(own)), half == events.HalfAnswer, turn.Begun(half)
+		at = slices.Index(all, own[ask.Message])
 	}
-	got, ok, err := s.TurnsBeside(t.Context(), ask)
+	found, ok, err := s.TurnsBeside(t.Context(), ask)
 	require.NoError(t, err)
 	require.True(t, ok)
+	var got []string
+	for _, turn := range found.Turns {
+		got = append(got, messagesOf(turn)...)
+	}
+	switch {
+	case from >= 0 && messages == 0:
+		require.Equal(t, messagesOf(services.StandingTurn{Turn: listed[from]}), got)
+		return
+	case len(got) == 0:
+		require.Zero(t, messages)
+		return
+	}
+	begin := slices.Index(all, got[0])
+	require.GreaterOrEqual(t, begin, 0)
+	end := begin + len(got)
+	require.LessOrEqual(t, end, len(all))
+	require.Equal(t, all[begin:end], got)
 	if back {
-		slices.Reverse(got.Turns)
+		require.Equal(t, from < 0, end == at)
+		require.GreaterOrEqual(t, at-begin, min(messages, at))
+		require.True(t, found.More || begin == 0)
+		return
 	}
-	require.LessOrEqual(t, len(got.Turns), len(want))
-	require.Equal(t, len(got.Turns) < len(want), got.More)
-	require.GreaterOrEqual(t, len(got.Turns), min(1, len(want), messages))
-	for i, turn := range got.Turns {
-		require.Equal(t, want[i].ID, turn.ID)
-		require.Equal(t, want[i].Question, turn.Question)
-		require.Equal(t, want[i].Answer, turn.Answer)
-		require.Equal(t, string(want[i].Metadata()), string(turn.Metadata()))
+	require.LessOrEqual(t, begin, max(at, 0))
+	require.GreaterOrEqual(t, end-at-1, min(messages, len(all)-at-1))
+	require.True(t, found.More || end == len(all))
+}
+
+// messagesOf returns the messages that a turn holds, with where they stand.
+func messagesOf(turn services.StandingTurn) (out []string) {
+	add := func(half events.Half, raw json.RawMessage, neutral string, n int) {
+		var list []json.RawMessage
+		_ = json.Unmarshal(raw, &list)
+		if len(list) == 0 && neutral != "" {
+			role := map[events.Half]string{events.HalfQuestion: "user", events.HalfAnswer: "assistant"}[half]
+			list = []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"role":%q,"content":%q}`, role, neutral))}
+		}
+		for i, m := range list {
+			out = append(out, fmt.Sprint(turn.ID, half, n+i, string(m)))
+		}
 	}
+	if q := turn.Question; q != nil {
+		add(events.HalfQuestion, q.QuestionMessages, q.QuestionNeutral, 0)
+	}
+	if a := turn.Answer; a != nil {
+		add(events.HalfAnswer, a.AnswerMessages, a.AnswerNeutral, turn.Skipped)
+	}
+	return out
 }
 
 // What another process appended, redacted or erased before the call is in what is found.
@@ -139,7 +187,7 @@ func TestWhatIsFoundIsAsNewAsTheLog(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 2)
 	mine, other := run(t, log), run(t, log)
-	find := func(session string) ([]*conversation.Turn, error) {
+	find := func(session string) ([]services.StandingTurn, error) {
 		got, _, err := mine.TurnsBeside(t.Context(), services.BesideAsk{SessionID: session, Messages: 100})
 		return got.Turns, err
 	}
@@ -184,9 +232,12 @@ func TestWhatIsFoundIsAsNewAsTheLog(t *testing.T) {
 	require.NoError(t, err)
 	_, err = mine.FindTurn(t.Context(), "branch", turn)
 	require.ErrorIs(t, err, conversation.ErrTurnNotFound, "a shared turn is not the branch's")
-	_, ok, err := mine.TurnsBeside(t.Context(), services.BesideAsk{SessionID: "branch", Messages: 1})
+	shared, ok, err := mine.TurnsBeside(t.Context(), services.BesideAsk{SessionID: "branch", Messages: 100})
 	require.NoError(t, err)
-	require.False(t, ok)
+	require.True(t, ok)
+	require.Equal(t, own.ID, shared.Turns[len(shared.Turns)-1].ID)
+	require.Equal(t, "branch", shared.Turns[len(shared.Turns)-1].SessionID)
+	require.Equal(t, "s1", shared.Turns[0].SessionID)
 	natstest.Append(t, log, &events.SessionLinked{SessionID: "s1", IdentityID: "ada"})
 	_, err = mine.FindTurn(t.Context(), "s1", turn)
 	require.NoError(t, err)
@@ -198,7 +249,7 @@ func TestWhatIsFoundIsAsNewAsTheLog(t *testing.T) {
 	require.ErrorIs(t, err, conversation.ErrSessionErased)
 }
 
-func idsOf(turns []*conversation.Turn) (out []uuid.UUID) {
+func idsOf(turns []services.StandingTurn) (out []uuid.UUID) {
 	for _, t := range turns {
 		out = append(out, t.ID)
 	}

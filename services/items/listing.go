@@ -46,16 +46,18 @@ func (m Minter) OfTurn(sessionID string, partition int, t *conversation.Turn) []
 }
 
 // Way says how the items of a turn are walked: from the first to the last, or with Back the other way. If the item of
-// From is one of the turn's, the walk begins with the message which that item is of.
+// From is one of the turn's, the walk begins with the message which that item is of. Skipped is how many messages the
+// answer has before the first that the turn holds.
 type Way struct {
-	From Address
-	Back bool
+	From    Address
+	Back    bool
+	Skipped int
 }
 
 // Walk yields the items of a turn as OfTurn returns them. An item that the walk does not reach costs nothing.
 func (m Minter) Walk(sessionID string, partition int, t *conversation.Turn, way Way) iter.Seq[Item] {
 	return func(yield func(Item) bool) {
-		at, back, halves := way.From, way.Back, halvesOf(partition, t)
+		at, back, halves := way.From, way.Back, halvesOf(partition, t, way.Skipped)
 		if back {
 			slices.Reverse(halves)
 		}
@@ -66,11 +68,12 @@ func (m Minter) Walk(sessionID string, partition int, t *conversation.Turn, way 
 			if back {
 				n, step = len(h.messages)-1, -1
 			}
+			skipped := h.at.Message
 			if first >= 0 && is(h) {
-				n = min(at.Message, len(h.messages)-1)
+				n = min(max(at.Message-skipped, 0), len(h.messages)-1)
 			}
 			for ; n >= 0 && n < len(h.messages); n += step {
-				h.at.Message = n
+				h.at.Message = skipped + n
 				all := m.OfMessages(sessionID, h.at, h.messages[n:n+1])
 				if back {
 					slices.Reverse(all)
@@ -91,13 +94,16 @@ type halfOfTurn struct {
 	messages []json.RawMessage
 }
 
-func halvesOf(partition int, t *conversation.Turn) (out []halfOfTurn) {
+func halvesOf(partition int, t *conversation.Turn, skipped int) (out []halfOfTurn) {
 	if t.Status != conversation.Pending && t.Status != conversation.Finalized {
 		return nil
 	}
 	add := func(half events.Half, messages json.RawMessage, neutral string) {
 		at := Address{Answer: half == events.HalfAnswer}
 		at.Position = events.Position{Partition: partition, Seq: t.Begun(half)}
+		if at.Answer {
+			at.Message = skipped
+		}
 		out = append(out, halfOfTurn{at, messagesOf(half, messages, neutral)})
 	}
 	if q := t.Question; q != nil {

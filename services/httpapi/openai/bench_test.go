@@ -105,7 +105,7 @@ func BenchmarkListItems(b *testing.B) {
 	} {
 		s := start(b, quiet(b))
 		ids := map[int]string{20: s.begin(), 2000: s.begin()}
-		middle := map[int]string{}
+		before, after := map[int]string{}, map[int]string{} // of the short one all but an item is on the page
 		for size, id := range ids {
 			for from := 0; from < size; from += 20 {
 				var lines []string
@@ -114,15 +114,16 @@ func BenchmarkListItems(b *testing.B) {
 				}
 				added := s.post(id, lines...)
 				if from == size/40*20 {
-					middle[size] = added[0].(map[string]any)["id"].(string)
+					before[size] = added[19].(map[string]any)["id"].(string)
+					after[size] = added[0].(map[string]any)["id"].(string)
 				}
 			}
 		}
 		for page, path := range map[string]func(size int) string{
 			"newest": func(int) string { return "?limit=20" },
 			"oldest": func(int) string { return "?limit=20&order=asc" },
-			"after":  func(size int) string { return "?limit=20&order=asc&after=" + middle[size] },
-			"before": func(size int) string { return "?limit=20&after=" + middle[size] },
+			"after":  func(size int) string { return "?limit=20&order=asc&after=" + after[size] },
+			"before": func(size int) string { return "?limit=20&after=" + before[size] },
 		} {
 			b.Run(kind+"/"+page, func(b *testing.B) {
 				took := map[int][]time.Duration{}

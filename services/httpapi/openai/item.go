@@ -134,17 +134,20 @@ func (s *surface) item(ctx context.Context, conversationID, id string) (out item
 }
 
 // find calls use with an item of a conversation, and with the turn, the session and the partition that it stands in. It
-// looks among the newest turns first, then at the place in its id, and then everywhere.
+// looks at the place in its id first, then among the newest turns, and then everywhere.
 func (s *surface) find(
 	ctx context.Context, conversationID, id string,
 	use func(i items.Item, t *conversation.Turn, session string, partition int) error,
 ) error {
 	looks := []func() (someTurns, error){
-		func() (someTurns, error) { return s.turnsOf(ctx, conversationID, defaultLimit) },
-		func() (out someTurns, err error) {
-			out.list, _, _, err = s.beside(ctx, conversationID, id, services.BesideAsk{})
-			return out, err
+		func() (someTurns, error) {
+			if _, looks := items.Locate(id); !looks {
+				return someTurns{}, nil
+			}
+			found, _, err := s.beside(ctx, conversationID, id, services.BesideAsk{Messages: 1})
+			return someTurns{list: found.Turns}, err
 		},
+		func() (someTurns, error) { return s.turnsOf(ctx, conversationID, defaultLimit) },
 		func() (someTurns, error) { return s.turnsOf(ctx, conversationID, allTurns) },
 	}
 	for _, look := range looks {
@@ -153,9 +156,10 @@ func (s *surface) find(
 			return err
 		}
 		for _, t := range turns.list {
-			all := s.ids.OfTurn(t.session, t.partition, t.Turn)
-			if n := indexOf(all, id); n >= 0 {
-				return use(all[n], t.Turn, t.session, t.partition)
+			for i := range s.walk(t, id, forward) {
+				if i.ID() == id {
+					return use(i, t.Turn, t.SessionID, t.Partition)
+				}
 			}
 		}
 		if turns.whole {

@@ -80,50 +80,65 @@ func (s *stack) listBack(id string, size int) (all []string) {
 }
 
 // However a long conversation came to be, its pages are the same in a process that writes and in one that only reads,
-// whatever their size and direction, also right after each change.
+// whatever their size and direction, also right after each change. So are those of its branches, and of theirs.
 func TestPagesOfAMuddledConversation(t *testing.T) {
 	t.Parallel()
-	log := natstest.Log(t, 1)
+	log := natstest.Log(t, 2)
 	s, reader := startOn(t, log), startOn(t, log, func(s *stack) { s.cfg.Lookup = nil })
-	for seed := range uint64(4) {
+	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		id := s.begin()
-		session := "/v1/sessions/" + id + "/turns"
-		for n := range 60 {
-			name := fmt.Sprint(n)
-			switch r.IntN(8) {
-			case 0:
-				s.post(id, user("u"+name), user("v"+name))
-			case 1, 2:
-				s.post(id, user("q"+name), assistant("a"+name))
-			case 3:
-				s.post(id, function("c"+name), `{"type":"function_call_output","call_id":"c`+name+`","output":"o"}`)
-			case 4:
-				s.post(id, strings.Replace(assistant("own "+name), "{", `{"type":"message","id":"msg_own`+name+`",`, 1))
-			case 5:
-				if all := reader.list(id, 100); len(all) > 0 {
-					s.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(all)[r.IntN(len(all))], "")
-				}
-			case 6:
-				s.do("POST", session, `{"request_id":"r`+name+`","question_neutral":"n","answer_neutral":"m"}`)
-			case 7:
-				if turns := s.turns(id); len(turns) > 0 {
-					turn := session + "/" + turns[r.IntN(len(turns))]["turn_id"].(string)
-					s.do("POST", turn+[]string{"/redact", "/correct"}[r.IntN(2)],
-						`{"request_id":"c`+name+`","answer_neutral":"z"}`)
-				}
+		all := []string{s.begin()}
+		for n := range 80 {
+			id := all[r.IntN(len(all))]
+			if branch := s.muddle(r, id, fmt.Sprint(n)); branch != "" {
+				all = append(all, branch)
 			}
-			size := 1 + r.IntN(30)
-			all := ids(reader.list(id, 100))
-			require.Equal(t, all, ids(s.list(id, size)), "seed %d, step %d, size %d", seed, n, size)
-			slices.Reverse(all)
-			require.Equal(t, all, s.listBack(id, size), "seed %d, step %d, size %d", seed, n, size)
+			for range 2 {
+				at, size := r.IntN(len(all)), 1+r.IntN(30)
+				want := ids(reader.list(all[at], 100))
+				require.Equal(t, want, ids(s.list(all[at], size)), "seed %d, step %d, branch %d", seed, n, at)
+				require.Equal(t, reversed(want), s.listBack(all[at], size), "seed %d, step %d, branch %d", seed, n, at)
+			}
 		}
-		s.must("POST", "/v1/sessions/"+id+"/reset", `{}`)
-		s.post(id, user("anew"))
-		require.Equal(t, []string{"anew"}, texts(s.list(id, 1)))
-		for _, gone := range []string{"msg_own1", "msg_" + strings.Repeat("0", 48)} {
-			require.Equal(t, 404, s.do("GET", "/v1/conversations/"+id+"/items?order=asc&after="+gone, "").status)
+		for _, id := range all {
+			s.must("POST", "/v1/sessions/"+id+"/reset", `{}`)
+			s.post(id, user("anew"))
+			require.Equal(t, []string{"anew"}, texts(s.list(id, 1)))
+			for _, gone := range []string{"msg_own1", "msg_" + strings.Repeat("0", 48)} {
+				require.Equal(t, 404, s.do("GET", "/v1/conversations/"+id+"/items?order=asc&after="+gone, "").status)
+			}
 		}
 	}
+}
+
+// muddle changes a conversation somehow, and returns the branch that it made of it, or "".
+func (s *stack) muddle(r *rand.Rand, id, name string) (branch string) {
+	s.t.Helper()
+	session := "/v1/sessions/" + id
+	switch r.IntN(9) {
+	case 0:
+		s.post(id, user("u"+name), user("v"+name))
+	case 1, 2:
+		s.post(id, user("q"+name), assistant("a"+name))
+	case 3:
+		s.post(id, function("c"+name), `{"type":"function_call_output","call_id":"c`+name+`","output":"o"}`)
+	case 4:
+		s.post(id, strings.Replace(assistant("own "+name), "{", `{"type":"message","id":"msg_own`+name+`",`, 1))
+	case 5:
+		if all := s.list(id, 100); len(all) > 0 { // that of a turn which a branch shares is refused
+			s.do("DELETE", "/v1/conversations/"+id+"/items/"+ids(all)[r.IntN(len(all))], "")
+		}
+	case 6:
+		s.do("POST", session+"/turns", `{"request_id":"r`+name+`","question_neutral":"n","answer_neutral":"m"}`)
+	case 7:
+		if turns := s.turns(id); len(turns) > 0 {
+			turn := session + "/turns/" + turns[r.IntN(len(turns))]["turn_id"].(string)
+			s.do("POST", turn+[]string{"/redact", "/correct"}[r.IntN(2)],
+				`{"request_id":"c`+name+`","answer_neutral":"z"}`)
+		}
+	case 8:
+		fork := s.do("POST", session+"/fork", `{"request_id":"f`+name+`"}`)
+		branch, _ = fork.body["session_id"].(string)
+	}
+	return branch
 }
