@@ -49,7 +49,7 @@ func (a *app) mountOpenAI(
 		}
 		c.Models = []string{name}
 		c.Responses = respond.New(respond.Config{
-			Turns: a.history, Log: a.store.Log, Sessions: reader, Contexts: builder,
+			Turns: a.history, Lookup: a.history, Log: a.store.Log, Sessions: reader, Contexts: builder,
 			Answers: a.chatting, Model: a.model,
 			Count: a.tokens, Context: a.cfg.ModelContext, IDs: items.Minter{Key: a.itemKey}, SessionOf: a.prunedIn,
 		})

@@ -258,8 +258,9 @@ func TestOnlyTheSameQuestionIsDropped(t *testing.T) {
 func withClock(model chat.Model, now func() time.Time) setting {
 	return func(s *stack) {
 		s.cfg.Responses = respond.New(respond.Config{
-			Turns: s.services.History, Log: s.log, Sessions: s.services.Reader, Contexts: s.services.Contexts,
-			Model: model, IDs: items.Minter{Key: s.cfg.Key}, Count: contextbuilder.Estimate{}.Count, Now: now,
+			Turns: s.services.History, Lookup: s.services.History, Log: s.log, Sessions: s.services.Reader,
+			Contexts: s.services.Contexts, Model: model, IDs: items.Minter{Key: s.cfg.Key},
+			Count: contextbuilder.Estimate{}.Count, Now: now,
 			Answers: chat.New(chat.Config{
 				Turns: s.services.History, Sessions: s.services.Reader, Questions: s.services.Reader,
 				Contexts: s.services.Contexts, Model: model, Presence: alone{},

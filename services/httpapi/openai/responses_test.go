@@ -41,8 +41,9 @@ func answeredWithin(tokens int, model chat.Model) setting {
 	return func(s *stack) {
 		s.cfg.Responses = respond.New(respond.Config{
 			Context: tokens, SessionOf: s.prunedIn,
-			Turns: s.services.History, Log: s.log, Sessions: s.services.Reader, Contexts: s.services.Contexts,
-			Model: model, IDs: items.Minter{Key: s.cfg.Key}, Count: contextbuilder.Estimate{}.Count,
+			Turns: s.services.History, Lookup: s.services.History, Log: s.log, Sessions: s.services.Reader,
+			Contexts: s.services.Contexts, Model: model, IDs: items.Minter{Key: s.cfg.Key},
+			Count: contextbuilder.Estimate{}.Count,
 			Answers: chat.New(chat.Config{
 				Turns: s.services.History, Sessions: s.services.Reader, Questions: s.services.Reader,
 				Contexts: s.services.Contexts, Model: model, Presence: alone{},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -41,16 +42,17 @@ func settingsOf(f events.Fact) (settings json.RawMessage, finalizes bool) {
 	return texts.Settings, texts.Question != nil || asks
 }
 
-// find returns the step of a response that the caller may reach, with the turn as it is now; otherwise none.
+// find returns the step of a response that the caller may reach, with the turn as it is now, without its texts;
+// otherwise none.
 func (s *Service) find(
 	ctx context.Context, id string, who Caller, none error,
-) (st step, t *conversation.Turn, reading services.Reading, err error) {
+) (st step, found services.FoundTurn, err error) {
 	at, looks := items.ParseResponseID(id)
 	if !looks {
-		return st, nil, reading, none
+		return st, found, none
 	}
-	st, found, err := s.stepAt(ctx, at.Position)
-	if err == nil && !found { // it may have left the log
+	st, stands, err := s.stepAt(ctx, at.Position)
+	if err == nil && !stands { // it may have left the log
 		st.Step = at
 		st.session, err = s.cfg.SessionOf(ctx, at.TurnID)
 	}
@@ -58,28 +60,36 @@ func (s *Service) find(
 		err = none
 	}
 	if err != nil {
-		return st, nil, reading, err
+		return st, found, err
 	}
 	if who.May(ctx, st.session) != nil {
-		return st, nil, reading, none
+		return st, found, none
 	}
-	reading, err = s.cfg.Sessions.Read(ctx, services.Ask{SessionID: st.session, AllTurns: true})
-	if err != nil {
-		return st, nil, reading, err
-	}
-	t = reading.State.Turn(st.TurnID)
-	if reading.State.Erased != 0 || t == nil ||
-		t.Status != conversation.Pending && t.Status != conversation.Finalized {
-		return st, nil, reading, none
-	}
-	if t.PrunedAt() > at.Position.Seq { // what the event says goes from the log
-		st, found, err = s.prunedStep(ctx, st, t)
-	}
-	if err == nil && !found {
+	found, err = s.cfg.Lookup.FindTurn(ctx, st.session, st.TurnID)
+	if isGone(err) || err == nil && !shown(found.Turn) {
 		err = none
 	}
-	st.place = t.Place
-	return st, t, reading, err
+	if err != nil {
+		return st, found, err
+	}
+	if found.Turn.PrunedAt() > at.Position.Seq { // what the event says goes from the log
+		st, stands, err = s.prunedStep(ctx, st, found.Turn)
+	}
+	if err == nil && !stands {
+		err = none
+	}
+	st.place = found.Turn.Place
+	return st, found, err
+}
+
+// isGone reports whether an error says that there is no such turn, or not any more.
+func isGone(err error) bool {
+	return errors.Is(err, conversation.ErrTurnNotFound) || errors.Is(err, conversation.ErrSessionErased)
+}
+
+// shown reports whether there is a turn whose texts may be shown.
+func shown(t *conversation.Turn) bool {
+	return t != nil && (t.Status == conversation.Pending || t.Status == conversation.Finalized)
 }
 
 // answerAt returns the position of a step's answer, if its turn has it.

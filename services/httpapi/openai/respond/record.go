@@ -55,15 +55,19 @@ func (s *Service) record(ctx context.Context, a Ask) (step, error) {
 
 // firstStep returns the position of the step that began a session.
 func (s *Service) firstStep(ctx context.Context, sessionID string) (events.Position, error) {
-	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: sessionID, AllTurns: true})
-	if err != nil {
-		return events.Position{}, err
-	}
-	for _, t := range reading.State.Turns {
-		at := events.Position{Partition: reading.Position.Partition, Seq: t.Started}
-		if _, found, err := s.stepAt(ctx, at); found || err != nil {
-			return at, err
+	ask := services.BesideAsk{SessionID: sessionID, Messages: 1}
+	for more := true; more; {
+		beside, _, err := s.cfg.Lookup.TurnsBeside(ctx, ask)
+		if err != nil {
+			return events.Position{}, err
 		}
+		for _, t := range beside.Turns {
+			ask.At = events.Position{Partition: t.Partition, Seq: t.Started}
+			if _, found, err := s.stepAt(ctx, ask.At); found || err != nil {
+				return ask.At, err
+			}
+		}
+		more = beside.More
 	}
 	return events.Position{}, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, errNoFact)
 }
@@ -191,19 +195,38 @@ func withoutRepeated(input, last []items.Item) []items.Item {
 func (s *Service) behind(
 	ctx context.Context, a Ask, add conversation.AddMessages,
 ) (services.AddedMessages, error) {
-	st, t, reading, err := s.find(ctx, a.Previous, a.Caller, ErrPrevious)
+	st, found, err := s.find(ctx, a.Previous, a.Caller, ErrPrevious)
 	if err != nil {
 		return services.AddedMessages{}, err
 	}
-	end, answered := st.answerAt(t)
+	end, answered := st.answerAt(found.Turn)
 	if !answered {
 		return services.AddedMessages{}, refuse("invalid_value", "previous_response_id",
 			"The response in 'previous_response_id' has no answer yet: wait for it, or send its request again.")
 	}
+	rest, err := s.freshBehind(ctx, a.Input, st, found.Turn)
+	if err != nil {
+		return services.AddedMessages{}, err
+	}
 	return s.goOn(ctx, a, add, &history{
-		session: st.session, kind: reading.State.Description().Kind, turn: t.ID, end: lastOf(t, end),
-		rest: s.fresh(a.Input, reading),
+		session: st.session, kind: found.Head.Description().Kind, turn: st.TurnID, end: lastOf(found.Turn, end),
+		rest: rest,
 	})
+}
+
+// freshBehind is fresh for an input that goes on with a step of a turn.
+func (s *Service) freshBehind(
+	ctx context.Context, input []items.Item, st step, t *conversation.Turn,
+) ([]items.Item, error) {
+	if !slices.ContainsFunc(input, items.Item.IsOutput) {
+		return input, nil
+	}
+	at := events.Position{Partition: st.Position.Partition, Seq: t.Started}
+	beside, _, err := s.cfg.Lookup.TurnsBeside(ctx, services.BesideAsk{SessionID: st.session, At: at})
+	for _, t := range beside.Turns {
+		input = withoutRepeated(input, s.cfg.IDs.OfTurn(t.SessionID, t.Partition, t.Turn))
+	}
+	return input, err
 }
 
 // lastOf returns the position up to which a turn is part of the history of the response that ends at a position: also a

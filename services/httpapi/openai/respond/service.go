@@ -32,6 +32,7 @@ type Log interface {
 // Config of a Service.
 type Config struct {
 	Turns    Turns
+	Lookup   services.TurnLookup
 	Log      Log
 	Sessions services.SessionReader
 	Contexts services.ContextBuilder
@@ -190,11 +191,11 @@ func (st step) outline(model string) Outline {
 
 // Get returns a response.
 func (s *Service) Get(ctx context.Context, id string, who Caller, with items.Includes) (Response, error) {
-	st, t, _, err := s.find(ctx, id, who, ErrResponseNotFound)
+	st, found, err := s.find(ctx, id, who, ErrResponseNotFound)
 	if err != nil {
 		return nil, err
 	}
-	return s.response(ctx, st, t, with)
+	return s.response(ctx, st, found.Turn, with)
 }
 
 // Place is where a response stands: in a turn of a session, brought by the events of two sequences. Answer is 0 if the
@@ -210,15 +211,15 @@ type Place struct {
 
 // Where returns where a response stands.
 func (s *Service) Where(ctx context.Context, id string, who Caller) (Place, error) {
-	st, t, _, err := s.find(ctx, id, who, ErrResponseNotFound)
+	st, found, err := s.find(ctx, id, who, ErrResponseNotFound)
 	if err != nil {
 		return Place{}, err
 	}
-	at, _ := st.answerAt(t)
+	at, _ := st.answerAt(found.Turn)
 	before, err := s.before(ctx, st)
 	return Place{
-		SessionID: st.session, TurnID: t.ID, Partition: st.Position.Partition, Input: st.Position.Seq, Answer: at.Seq,
-		Before: before,
+		SessionID: st.session, TurnID: st.TurnID, Partition: st.Position.Partition, Input: st.Position.Seq,
+		Answer: at.Seq, Before: before,
 	}, err
 }
 
@@ -245,11 +246,19 @@ func (s *Service) before(ctx context.Context, st step) (map[uuid.UUID][]uint64, 
 
 // InputItems returns the items that a response was asked with, oldest first: its history, and its own input.
 func (s *Service) InputItems(ctx context.Context, id string, who Caller) (out []items.Item, err error) {
-	st, t, reading, err := s.find(ctx, id, who, ErrResponseNotFound)
+	st, _, err := s.find(ctx, id, who, ErrResponseNotFound)
+	if err != nil {
+		return nil, err
+	}
+	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: st.session, AllTurns: true})
 	if err != nil {
 		return nil, err
 	}
 	state := reading.State
+	t := state.Turn(st.TurnID)
+	if !shown(t) {
+		return nil, ErrResponseNotFound
+	}
 	for _, before := range state.Turns {
 		session, partition, inherited := state.Origin(before, reading.Position.Partition)
 		if state.Shown(before) && (inherited || before.Place < t.Place) {

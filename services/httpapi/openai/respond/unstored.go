@@ -84,11 +84,11 @@ func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, 
 		}
 		req.SessionID, input = a.Conversation, s.fresh(input, reading)
 	case a.Previous != "":
-		st, t, _, err := s.find(ctx, a.Previous, a.Caller, ErrPrevious)
+		st, found, err := s.find(ctx, a.Previous, a.Caller, ErrPrevious)
 		if err != nil {
 			return req, err
 		}
-		end, answered := st.answerAt(t)
+		end, answered := st.answerAt(found.Turn)
 		if !answered {
 			return req, ErrPrevious
 		}

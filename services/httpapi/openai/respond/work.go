@@ -29,7 +29,8 @@ type work struct {
 
 var _ services.Work = (*work)(nil)
 
-// Start implements services.Work. The step stands in the log already; after the first call its turn is read.
+// Start implements services.Work. The step stands in the log already; after the first call its turn is looked up,
+// without its texts.
 func (w *work) Start(ctx context.Context) (services.Turn, error) {
 	if !w.read && !w.step.duplicate {
 		w.read = true
@@ -39,15 +40,14 @@ func (w *work) Start(ctx context.Context) (services.Turn, error) {
 		}
 		return services.Turn{Turn: t, SessionID: w.step.session}, nil
 	}
-	reading, err := w.cfg.Sessions.Read(ctx, services.Ask{SessionID: w.step.session, AllTurns: true})
+	found, err := w.cfg.Lookup.FindTurn(ctx, w.step.session, w.step.TurnID)
+	if isGone(err) {
+		err = ErrResponseNotFound
+	}
 	if err != nil {
 		return services.Turn{}, err
 	}
-	t := reading.State.Turn(w.step.TurnID)
-	if t == nil || reading.State.Erased != 0 {
-		return services.Turn{}, ErrResponseNotFound
-	}
-	return services.Turn{Turn: *t, SessionID: w.step.session, Duplicate: true}, nil
+	return services.Turn{Turn: *found.Turn, SessionID: w.step.session, Duplicate: true}, nil
 }
 
 // Answered implements services.Work.
