@@ -125,9 +125,8 @@ func (x *stretch) own(t *conversation.Turn) (own *conversation.Turn, sure bool) 
 		own := *t
 		return &own, true
 	}
-	const answered = true // what is shared is
 	end := x.segment.Through.Seq
-	own = t.Until(end, answered)
+	own = t.Until(end, t.Final != 0)
 	return own, t.PrunedAt() <= end || len(own.Extensions()) == len(t.Extensions())
 }
 

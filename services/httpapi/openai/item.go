@@ -156,7 +156,7 @@ func (s *surface) find(
 			return err
 		}
 		for _, t := range turns.list {
-			for i := range s.walk(t, id, forward) {
+			for i := range s.walk(t, id, items.Way{}) {
 				if i.ID() == id {
 					return use(i, t.Turn, t.SessionID, t.Partition)
 				}

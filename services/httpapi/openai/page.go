@@ -153,7 +153,7 @@ func (s *surface) cut(turns []services.StandingTurn, p paging) (page []items.Ite
 		if !found {
 			from = p.after
 		}
-		for i := range s.walk(t, from, p.asc) {
+		for i := range s.walk(t, from, items.Way{Back: !p.asc}) {
 			switch {
 			case !found:
 				found = i.ID() == p.after
@@ -167,13 +167,10 @@ func (s *surface) cut(turns []services.StandingTurn, p paging) (page []items.Ite
 	return page, false, found
 }
 
-// forward walks from the first item to the last.
-const forward = true
-
-// walk yields the items of a turn, in their order or backward. If from is the id of one of them, the walk begins with
-// its message, as far as the id tells.
-func (s *surface) walk(t services.StandingTurn, from string, asc bool) iter.Seq[items.Item] {
-	way := items.Way{Back: !asc, Skipped: t.Skipped}
+// walk yields the items of a turn. If from is the id of one of them, the walk begins with its message, as far as the id
+// tells.
+func (s *surface) walk(t services.StandingTurn, from string, way items.Way) iter.Seq[items.Item] {
+	way.Skipped = t.Skipped
 	if s.ids.Made(from, t.SessionID) {
 		way.From, _ = items.Locate(from)
 	}
