@@ -164,7 +164,7 @@ const (
 	flushed = 2 * time.Minute
 	// markEvery is the least time between two marks.
 	markEvery = 15 * time.Second
-	// mostFloors bounds the floors of a place.
+	// mostFloors bounds the floors of a place. No write comes as late as so many takeovers.
 	mostFloors = 32
 )
 

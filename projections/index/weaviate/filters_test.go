@@ -2,6 +2,8 @@ package weaviate_test
 
 import (
 	"bytes"
+	"crypto/rand"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -99,11 +101,36 @@ func TestTheScoreIsTheCosineOfAHalf(t *testing.T) {
 	}
 }
 
+// Vectors are kept as they are, also where a server is set to round those of new collections.
+func TestVectorsAreNotRounded(t *testing.T) {
+	t.Parallel()
+	s := weaviatetest.StartWith(t, rand.Text(), "DEFAULT_QUANTIZATION=rq-8")
+	name, _ := collectionOfFour(t, s.Client())
+	var made struct {
+		VectorConfig map[string]struct {
+			VectorIndexConfig map[string]any
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(getPath(t, s, "/v1/schema/"+name)), &made))
+	require.Len(t, made.VectorConfig, 2)
+	for half, c := range made.VectorConfig {
+		for _, rounding := range []string{"rq", "bq", "pq", "sq"} {
+			of, there := c.VectorIndexConfig[rounding].(map[string]any)
+			require.Equal(t, there, there && of["enabled"] == false, "%s by %s", half, rounding)
+		}
+		require.Contains(t, c.VectorIndexConfig, "rq")
+	}
+}
+
 // get returns what an outsider reads of an object by REST.
 func get(t *testing.T, s *weaviatetest.Server, collection string, id uuid.UUID) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-		s.URL()+"/v1/objects/"+collection+"/"+id.String(), nil)
+	return getPath(t, s, "/v1/objects/"+collection+"/"+id.String())
+}
+
+func getPath(t *testing.T, s *weaviatetest.Server, path string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+path, nil)
 	require.NoError(t, err)
 	req.Header.Set("Authorization", "Bearer "+s.Key())
 	resp, err := http.DefaultClient.Do(req)

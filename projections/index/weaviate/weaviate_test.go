@@ -77,10 +77,16 @@ func TestObjectsInCollections(t *testing.T) {
 	late, err := w.Late(t.Context(), c.Name, index.Late{Partition: 1, Written: index.Written{Epoch: 1, Seq: 1190}}, 100)
 	require.NoError(t, err)
 	require.Len(t, late, 2)
+	late, err = w.Late(t.Context(), c.Name, index.Late{Partition: 1, Written: index.Written{Epoch: 1, Seq: 1193}}, 100)
+	require.NoError(t, err)
+	require.Len(t, late, 1, "not the one of this event")
 	waiting, err := w.Bare(t.Context(), c.Name, 1, 10)
 	require.NoError(t, err)
 	require.Len(t, waiting, 1)
 	require.Equal(t, bare.ID, waiting[0].ID)
+	waiting, err = w.Bare(t.Context(), c.Name, 0, 10)
+	require.NoError(t, err)
+	require.Empty(t, waiting, "of another partition")
 
 	seen := map[uuid.UUID]bool{}
 	for after := uuid.Nil; ; {
@@ -101,6 +107,17 @@ func TestObjectsInCollections(t *testing.T) {
 	require.Len(t, got, 1, "a later epoch has written it")
 	require.NoError(t, w.Delete(t.Context(), c.Name, []uuid.UUID{objects[42].ID, uuid.New()}, objects[42].Epoch))
 	got, err = w.ByID(t.Context(), c.Name, []uuid.UUID{objects[42].ID}, index.WithoutVectors)
+	require.NoError(t, err)
+	require.Empty(t, got)
+	ids := []uuid.UUID{bare.ID}
+	for _, o := range objects {
+		ids = append(ids, o.ID)
+	}
+	got, err = w.ByID(t.Context(), c.Name, ids, index.WithoutVectors)
+	require.NoError(t, err)
+	require.Len(t, got, 1200, "all calls' objects")
+	require.NoError(t, w.Delete(t.Context(), c.Name, ids, 3))
+	got, err = w.Page(t.Context(), c.Name, uuid.Nil, 10)
 	require.NoError(t, err)
 	require.Empty(t, got)
 	require.NoError(t, w.Drop(t.Context(), c.Name))
