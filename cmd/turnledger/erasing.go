@@ -20,6 +20,9 @@ func (a *app) openErasing() {
 	if a.memory != nil {
 		keepers.Memory = a.memory
 	}
+	if m := a.views.index; m != nil {
+		keepers.Index = m.view
+	}
 	a.eraser = eraser.NewService(a.store.Log, a.notes, eraser.ServiceConfig{
 		Config: runner.Config{
 			Rules: a.cfg.Rules(), Follower: a.follower, Logger: a.logger, Metrics: a.metrics, Traces: a.traces,

@@ -46,6 +46,10 @@ func (s Scrub) due(ctx context.Context) (bool, error) {
 	if err != nil || v.cfg.Now().Sub(p.BegunAt) < s.After {
 		return false, err
 	}
+	var forgotten uint64
+	if _, err := notes.Read(ctx, forgottenKey, &forgotten); err != nil || forgotten >= p.Generation {
+		return err == nil, err
+	}
 	now, err := v.clean(ctx)
 	if err != nil {
 		return false, err

@@ -53,6 +53,10 @@ type Keepers struct {
 		// still arrive there.
 		Forget(ctx context.Context, sessionID string, upTo events.Position) error
 	}
+	// Index holds vectors of turns, perhaps with their texts; nil where there is none. Forget is as that of Memory.
+	Index interface {
+		Forget(ctx context.Context, sessionID string, upTo events.Position) error
+	}
 	// Audit holds a row for each event. Config.Forget and RetentionConfig.Forget describe its methods.
 	Audit interface {
 		ForgetEvent(ctx context.Context, at events.Position) error
@@ -66,9 +70,14 @@ type Keepers struct {
 func (k Keepers) Forget(
 	ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error,
 ) error {
+	upTo := events.Position{Partition: partition, Seq: slices.Max(gone)}
 	if k.Memory != nil {
-		upTo := events.Position{Partition: partition, Seq: slices.Max(gone)}
 		if err := k.Memory.Forget(ctx, sessionID, upTo); err != nil {
+			return err
+		}
+	}
+	if k.Index != nil {
+		if err := k.Index.Forget(ctx, sessionID, upTo); err != nil {
 			return err
 		}
 	}

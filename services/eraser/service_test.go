@@ -72,6 +72,29 @@ func TestARetentionWaitsForTheMemory(t *testing.T) {
 	require.Empty(t, service.Documents())
 }
 
+// lateIndex is an index that has not applied what is to be forgotten, until it is set.
+type lateIndex struct{ reached bool }
+
+func (x *lateIndex) Forget(_ context.Context, session string, upTo events.Position) error {
+	if !x.reached || session != "s" || upTo.Seq != 3 {
+		return projections.NotYet(errors.New("the index is behind"))
+	}
+	return nil
+}
+
+// A retention purges nothing that the index may still be given.
+func TestARetentionWaitsForTheIndex(t *testing.T) {
+	t.Parallel()
+	x, purged := &lateIndex{}, 0
+	keepers := eraser.Keepers{Index: x, Audit: (*audit.Guarded)(nil)}
+	purge := func(context.Context) error { purged++; return nil }
+	require.ErrorIs(t, keepers.Forget(t.Context(), "s", 0, []uint64{1, 3, 2}, purge), projections.ErrNotYet)
+	require.Zero(t, purged)
+	x.reached = true
+	require.NoError(t, keepers.Forget(t.Context(), "s", 0, []uint64{1, 3, 2}, purge))
+	require.Equal(t, 1, purged)
+}
+
 // redactor redacts turns and erases sessions in memory, or fails.
 type redactor struct {
 	asked  []conversation.Redact
