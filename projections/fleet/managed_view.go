@@ -33,11 +33,12 @@ type ManagedView struct {
 const (
 	// askDeadline bounds the queries for a status, a scrape or a view's checkpoints.
 	askDeadline = 2 * time.Second
-	// openDeadline bounds one attempt to open a store, and openEvery is the pause before the next.
+	// openDeadline bounds one attempt to open a store.
 	openDeadline = 10 * time.Second
-	openEvery    = 2 * time.Second
-	// rebuiltEvery is the pause between two checks whether a view was rebuilt.
-	rebuiltEvery = 200 * time.Millisecond
+	// lookEvery is the pause between two looks whether a store answers, or whether a view was rebuilt: until then reads
+	// do without the view. warnEvery is the least time between two warnings about it.
+	lookEvery = 200 * time.Millisecond
+	warnEvery = 10 * time.Second
 )
 
 // Readable returns why the view may not be read: ErrUnopened, or that it follows another stream.
@@ -91,7 +92,7 @@ func (m *ManagedView) tryOpen(ctx context.Context) error {
 
 // run opens the view if it is not open yet, retrying until it succeeds, and feeds it.
 func (m *ManagedView) run(ctx context.Context) error {
-	for !m.opened.Load() {
+	for warned := (time.Time{}); !m.opened.Load(); {
 		err := m.tryOpen(ctx)
 		switch {
 		case err == nil:
@@ -101,8 +102,11 @@ func (m *ManagedView) run(ctx context.Context) error {
 		case !errors.Is(err, projections.ErrUnavailable):
 			return err
 		}
-		m.fleet.cfg.Logger.Warn("a view waits for its store", "projection", m.View.Name(), "err", err)
-		if !pause.For(ctx, openEvery) {
+		if time.Since(warned) >= warnEvery {
+			m.fleet.cfg.Logger.Warn("a view waits for its store", "projection", m.View.Name(), "err", err)
+			warned = time.Now()
+		}
+		if !pause.For(ctx, lookEvery) {
 			return nil
 		}
 	}
@@ -154,7 +158,7 @@ func (m *ManagedView) unguard(ctx context.Context) error {
 
 // awaitRebuild waits until the view's checkpoints belong to the log's streams. It returns false if ctx ends first.
 func (m *ManagedView) awaitRebuild(ctx context.Context) bool {
-	for pause.For(ctx, rebuiltEvery) {
+	for pause.For(ctx, lookEvery) {
 		if m.follows(ctx) == nil {
 			return true
 		}
