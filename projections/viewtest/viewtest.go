@@ -137,6 +137,9 @@ func DrawPrune(
 			brought = append(brought, e)
 		}
 	}
+	if len(brought) > 0 {
+		c.Partition = brought[0].Position.Partition
+	}
 	return s.DecidePrune(c, t, conversation.Messages(t, brought)).Facts
 }
 

@@ -36,6 +36,8 @@ func Run(t *testing.T, logs int, open func(t testing.TB) index.Store) {
 		"what may stand is deleted before it is written again":                          writtenAgain,
 		"a late deletion leaves what was written since":                                 lateDeletion,
 		"late writes of any former runner go":                                           manyTakeovers,
+		"a link brings what follows the last silence, and a kind the rest":              silences,
+		"what is taken out of a turn is a reason to scrub":                              pruned,
 		"a question that grows is indexed whole":                                        growing,
 		"a swap waits for the new generation, and fences the former one":                swaps,
 		"a swap counts, or a claim meanwhile":                                           claimsDuringSwap,
