@@ -46,7 +46,7 @@ func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error
 		return nil, failed(rebuilding(err), "begin a generation")
 	}
 	n := pointer{
-		Store: now.Store, Generation: now.Last, Last: now.Last, Model: v.cfg.Embedder.Model(),
+		Store: now.Store, Former: now.Former, Generation: now.Last, Last: now.Last, Model: v.cfg.Embedder.Model(),
 		BegunAt: v.cfg.Now().UTC(),
 	}
 	if n.Clean, err = v.clean(ctx); err != nil {

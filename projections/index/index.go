@@ -160,14 +160,14 @@ var (
 )
 
 // holds reports whether the store has the collection of a generation, and not one that it made by itself. It fails if
-// the store lacks it and has one of another index of the log: then another process uses another store.
+// the store lacks it and has one that was served before it: then another process uses another store.
 func (v *View) holds(ctx context.Context, p pointer) (bool, error) {
 	all, err := v.cfg.Store.List(ctx)
 	if err != nil || slices.Contains(all, p.collection()) {
 		return err == nil, err
 	}
 	for _, c := range all {
-		if strings.HasPrefix(c.Mark, markBegins) && !strings.HasPrefix(c.Mark, markBegins+p.Store) {
+		if slices.ContainsFunc(p.Former, func(id string) bool { return strings.HasPrefix(c.Mark, markBegins+id) }) {
 			return false, projections.Unavailable(fmt.Errorf(
 				"this store has an index of the log (%s), but the one that is served is in another store: "+
 					"all processes need the same TURNLEDGER_WEAVIATE_URL. If the index has to be in this store, stop "+

@@ -18,9 +18,10 @@ import (
 
 // pointer is the note of the served generation.
 type pointer struct {
-	// Store is drawn for each store that was empty when it was met.
-	Store      string `json:"store"`
-	Generation uint64 `json:"generation"`
+	// Store is drawn for each store that was empty when it was met. Former are those of the stores before.
+	Store      string   `json:"store"`
+	Former     []string `json:"former,omitempty"`
+	Generation uint64   `json:"generation"`
 	// Last is the highest number of a generation that was ever begun; no number is used twice.
 	Last uint64 `json:"last"`
 	// Model made the vectors.
@@ -62,8 +63,12 @@ func (v *View) pointer(ctx context.Context, notes desk.Notes) (p pointer, revisi
 	return p, revision, failed(err, "read which generation is served")
 }
 
+// mostFormer bounds the former stores that a pointer names.
+const mostFormer = 32
+
 // ensure returns the served generation. If the store does not have its collection, ensure begins an empty one in its
-// place: the log fills it.
+// place: the log fills it. A process that ends before it has written the pointer leaves a collection that was never
+// served, which Sweep drops.
 func (v *View) ensure(ctx context.Context) (pointer, desk.Notes, error) {
 	notes := v.cfg.Notes
 	for {
@@ -81,6 +86,9 @@ func (v *View) ensure(ctx context.Context) (pointer, desk.Notes, error) {
 		n := pointer{
 			Store: uuid.NewString(), Generation: p.Last + 1, Last: p.Last + 1, Model: v.cfg.Embedder.Model(),
 			BegunAt: v.cfg.Now().UTC(),
+		}
+		if p.Generation != 0 {
+			n.Former = append(p.Former, p.Store)[max(0, len(p.Former)+1-mostFormer):]
 		}
 		if n.Clean, err = v.clean(ctx); err != nil {
 			return p, nil, err

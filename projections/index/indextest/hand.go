@@ -151,6 +151,21 @@ func (n *interrupted) Commit(ctx context.Context, key string, value any, guard s
 	return n.Notes.Commit(ctx, key, value, guard, revision)
 }
 
+// forgetful is a store whose answer to the first new collection is lost.
+type forgetful struct {
+	index.Collections
+	lost bool
+}
+
+// Create implements index.Collections.
+func (f *forgetful) Create(ctx context.Context, c index.Collection) error {
+	err := f.Collections.Create(ctx, c)
+	if !f.lost {
+		f.lost, err = true, errLost
+	}
+	return err
+}
+
 // collections returns the names of all collections of the index.
 func (w *World) collections(t testing.TB) (names []string) {
 	t.Helper()

@@ -208,3 +208,22 @@ func otherModel(t *testing.T, w *World) {
 	_, _, err = v.Nearest(t.Context(), "", near)
 	require.ErrorIs(t, err, projections.ErrOtherModel, "and the former one is asked no more")
 }
+
+// begunInVain: a process that was killed, or got no answer, after it had made a collection and before it named it leaves
+// one that was never served. That one holds nothing up.
+func begunInVain(t *testing.T, w *World) {
+	v := w.Open(t)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	w.claim(t, v, "s").must(t)
+	require.NoError(t, w.Store.Drop(t.Context(), w.only(t).Name))
+	cfg := w.Config()
+	cfg.Store.Collections = &forgetful{Collections: w.Store.Collections}
+	other := index.New(cfg)
+	require.ErrorIs(t, other.Prepare(t.Context()), projections.ErrUnavailable)
+	require.Len(t, w.collections(t), 1)
+	require.NoError(t, other.Prepare(t.Context()))
+	w.claim(t, v, "s").must(t)
+	require.NoError(t, v.Sweep(t.Context()))
+	w.Agree(t, v, "s")
+}

@@ -43,6 +43,7 @@ func Run(t *testing.T, logs int, open func(t testing.TB) index.Store) {
 		"a swap counts, or a claim meanwhile":                                           claimsDuringSwap,
 		"a claim of a generation that is no longer served fails":                        claimsAfterSwap,
 		"the last of two rebuilds counts, and none leaves anything":                     abandoned,
+		"a collection that was begun in vain holds nothing up":                          begunInVain,
 		"a generation that has lost something is not served":                            lostWhileFilled,
 		"a sweep drops older generations, and not the one that is filled":               sweptBesideRebuild,
 		"vectors of two models are never mixed":                                         otherModel,
