@@ -48,6 +48,7 @@ func Run(t *testing.T, logs int, open func(t testing.TB) index.Store) {
 		"a sweep drops older generations, and not the one that is filled":               sweptBesideRebuild,
 		"vectors of two models are never mixed":                                         otherModel,
 		"vectors are of both languages, and of so many characters":                      embedded,
+		"a text is sent once, and nothing for a while after a failure":                  embedding,
 		"a turn is found once, by its nearer half":                                      nearestHalves,
 		"a text that was extended has a vector of its own":                              extendedAnswer,
 		"filters compare whole names":                                                   identities,
@@ -281,6 +282,7 @@ func scrubbed(t *testing.T, w *World) {
 	files, err := v.Files(t.Context(), at.Partition)
 	require.NoError(t, err)
 	require.Less(t, files.Seq, at.Seq)
+	<-time.After(300 * time.Millisecond) // several looks
 	require.Empty(t, rebuilt, "the log still holds the text")
 	forgotten.Store(at.Seq)
 	<-rebuilt
@@ -289,5 +291,6 @@ func scrubbed(t *testing.T, w *World) {
 	require.Equal(t, at, files)
 	w.Append(t, Turn("s", "2", "what stays", "yes")...)
 	w.CaughtUp(t, v)
+	<-time.After(300 * time.Millisecond)
 	require.Empty(t, rebuilt, "once")
 }

@@ -1,6 +1,7 @@
 package indextest
 
 import (
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,6 +65,26 @@ func embedded(t *testing.T, w *World) {
 	require.NoError(t, err)
 	require.Empty(t, bare, "a half without text waits for no vector")
 	require.Empty(t, w.Differences(t, v))
+}
+
+// embedding: a text that stands twice in a batch is sent once. An embedder that failed is left alone for a while, so that
+// deletions don't wait for it batch by batch.
+func embedding(t *testing.T, w *World) {
+	v := w.Open(t)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	w.Append(t, Turn("s", "2", "the second question", "yes")...)
+	h := w.claim(t, v, "s")
+	h.must(t)
+	require.Equal(t, 3, w.Endpoint.Texts())
+	w.Endpoint.Fail(http.StatusBadRequest)
+	calls := w.Endpoint.Calls()
+	for _, request := range []string{"3", "4", "5"} {
+		w.Append(t, Turn("s", request, "question "+request, "no")...)
+		h.must(t)
+	}
+	require.Equal(t, calls+1, w.Endpoint.Calls())
+	require.Nil(t, w.object(t, "s", "5").Question.Vector)
 }
 
 // nearestHalves: a turn is found once, with the half that is nearer, and the answer says how far the index is.
