@@ -209,8 +209,8 @@ func otherModel(t *testing.T, w *World) {
 	require.ErrorIs(t, err, projections.ErrOtherModel, "and the former one is asked no more")
 }
 
-// begunInVain: a process that was killed, or got no answer, after it had made a collection and before it named it leaves
-// one that was never served. That one holds nothing up.
+// begunInVain: a process that was killed, or got no answer, between making a collection and naming it leaves one that
+// was never served. That one holds nothing up.
 func begunInVain(t *testing.T, w *World) {
 	v := w.Open(t)
 	w.Append(t, Linked("s", "ann"))

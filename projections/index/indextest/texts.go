@@ -67,8 +67,8 @@ func embedded(t *testing.T, w *World) {
 	require.Empty(t, w.Differences(t, v))
 }
 
-// embedding: a text that stands twice in a batch is sent once. An embedder that failed is left alone for a while, so that
-// deletions don't wait for it batch by batch.
+// embedding: a text that stands twice in a batch is sent once. An embedder that failed is left alone for a while, so
+// that deletions don't wait for it batch by batch.
 func embedding(t *testing.T, w *World) {
 	v := w.Open(t)
 	w.Append(t, Linked("s", "ann"))
