@@ -119,10 +119,10 @@ func (s *spied) Delete(ctx context.Context, collection string, ids []uuid.UUID, 
 }
 
 // spy opens a view on a store that a test sees.
-func (w *World) spy(t testing.TB, change ...func(*index.Config)) (*index.View, *spied) {
+func (w *World) spy(t testing.TB) (*index.View, *spied) {
 	t.Helper()
 	s := &spied{Objects: w.Store.Objects}
-	return w.Open(t, append(change, func(c *index.Config) { c.Store.Objects = s })...), s
+	return w.Open(t, func(c *index.Config) { c.Store.Objects = s }), s
 }
 
 // interrupted are notes in which a test does something right before a call, once.
