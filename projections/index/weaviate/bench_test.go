@@ -84,7 +84,8 @@ func (e *instant) vector(text string) []float32 {
 // sets each against the same work on the bare server, in the same run: batches of the same objects, and searches.
 func BenchmarkIndex(b *testing.B) {
 	e := newInstant()
-	w := indextest.NewWorld(b, weaviatetest.Start(b).Client().Store(), benchPartitions)
+	server := weaviatetest.Start(b)
+	w := indextest.NewWorld(b, server.Client().Store(), benchPartitions)
 	objects := fill(b, w, b.N)
 	for i := range objects {
 		o := &objects[i]
@@ -108,6 +109,8 @@ func BenchmarkIndex(b *testing.B) {
 	b.ReportMetric(float64(bare)/float64(took), "x_import")
 	b.ReportMetric(first, "heap-first-half-MB")
 	b.ReportMetric(second, "heap-second-half-MB")
+	b.ReportMetric(float64(server.Memory())/(1<<20), "weaviate-MB")
+	b.ReportMetric(float64(server.Disk())/1024/float64(b.N), "disk-KB/turn")
 	searches(b, w, v, e, objects)
 
 	began = time.Now()

@@ -1,12 +1,15 @@
 package meaning_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
@@ -15,8 +18,9 @@ import (
 	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
 )
 
-// Each conversation is found by one of its own questions, in the first ten of a hybrid search. Where more than ten
-// turns ask the same, one of these is enough.
+// Each conversation is found by its longest question, in the long form by each of its questions: in the first ten of a
+// hybrid search and, less its last tenth, of the similar turns. Where more than ten turns ask the same, one of these is
+// enough.
 func TestConversationsAreFoundByTheirOwnQuestions(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
@@ -31,24 +35,21 @@ func TestConversationsAreFoundByTheirOwnQuestions(t *testing.T) {
 	require.Equal(t, stack.ExitDone, code, out+errs)
 	require.Eventually(t, func() bool { return !behind(t, p) }, 5*time.Minute, 100*time.Millisecond)
 	t.Log(len(conversations), "conversations, index caught up after", time.Since(began), e.Texts(), "texts")
-	t.Logf("Weaviate: %.0f MB of files, %d MB of memory", folderMB(t, w.Dir()),
-		stack.MemoryOf(t, w.Pid(), "VmRSS")>>20)
-	missed := 0
+	t.Logf("Weaviate: %d MB of files, %d MB of memory", w.Disk()>>20, w.Memory()>>20)
+	asked := 0
 	began = time.Now()
 	for _, c := range conversations {
-		asked := longestQuestion(t, c)
-		if asked == "" {
-			continue
-		}
-		page := p.Must(t, http.StatusOK, http.MethodPost, "/v1/search",
-			body{"query": asked, "mode": "hybrid", "in": "question"})
-		if !isFound(page, c.ID, asked) {
-			missed++
-			t.Log("missed", c.ID)
+		for _, question := range askedOf(t, c) {
+			asked++
+			page := p.Must(t, http.StatusOK, http.MethodPost, "/v1/search",
+				body{"query": question, "mode": "hybrid", "in": "question"})
+			assert.True(t, isFound(page, c.ID, question), "hybrid: %s", c.ID)
+			page = p.Must(t, http.StatusOK, http.MethodPost, "/v1/similar",
+				body{"question": nearly(question), "limit": 10})
+			assert.True(t, isFound(page, c.ID, question), "similar: %s", c.ID)
 		}
 	}
-	t.Log("hybrid:", time.Since(began)/time.Duration(len(conversations)), "a search")
-	require.Zero(t, missed)
+	t.Log(asked, "questions,", time.Since(began)/time.Duration(asked), "for both searches of one")
 	code, out, errs = p.Run(t, "projections", "verify", "index")
 	require.Equal(t, stack.ExitDone, code, out+errs)
 }
@@ -75,8 +76,14 @@ func isFound(page body, session, asked string) bool {
 	return false
 }
 
-// longestQuestion returns the longest answered question of a conversation, and "" if there is none with text.
-func longestQuestion(t *testing.T, c stack.Conversation) (longest string) {
+// nearly returns a question without its last tenth.
+func nearly(question string) string {
+	of := []rune(question)
+	return string(of[:len(of)-len(of)/10])
+}
+
+// askedOf returns the longest answered question of a conversation, in the long form all of them; those with text.
+func askedOf(t *testing.T, c stack.Conversation) (asked []string) {
 	t.Helper()
 	var before string
 	for _, m := range c.Messages {
@@ -91,9 +98,12 @@ func longestQuestion(t *testing.T, c stack.Conversation) (longest string) {
 		switch {
 		case message.Role == "user":
 			before = text
-		case message.Role == "assistant" && len(before) > len(longest) && text != "":
-			longest, before = before, ""
+		case message.Role == "assistant" && strings.TrimSpace(before) != "" && text != "":
+			asked, before = append(asked, before), ""
 		}
 	}
-	return longest
+	if len(asked) == 0 || stack.Long() {
+		return asked
+	}
+	return []string{slices.MaxFunc(asked, func(a, b string) int { return cmp.Compare(len(a), len(b)) })}
 }

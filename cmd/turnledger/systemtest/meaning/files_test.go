@@ -8,25 +8,6 @@ import (
 	"testing"
 )
 
-// folderMB returns the size of all files under a folder.
-func folderMB(t *testing.T, dir string) float64 {
-	t.Helper()
-	sum := int64(0)
-	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return nil //nolint:nilerr // a file may go meanwhile
-		}
-		if info, err := d.Info(); err == nil {
-			sum += info.Size()
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return float64(sum) / 1e6
-}
-
 // holdsBytes reports whether a file under a folder holds a text.
 func holdsBytes(t *testing.T, dir, text string) (found bool) {
 	t.Helper()

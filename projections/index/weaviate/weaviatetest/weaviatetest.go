@@ -122,9 +122,6 @@ func (s *Server) Key() string { return s.key }
 // Dir returns the folder with all files of the server.
 func (s *Server) Dir() string { return filepath.Join(s.dir, "data") }
 
-// Pid of the server's process, while it runs.
-func (s *Server) Pid() int { return s.process.Pid }
-
 // MakesCollections lets a restarted server make a missing collection at a write, as it does by default in production.
 func (s *Server) MakesCollections() { s.auto = true }
 
