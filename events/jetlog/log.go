@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/convoy"
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/inside"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
@@ -90,7 +91,7 @@ type partition struct {
 	seen atomic.Uint64
 	// checked is when the stream was last compared with created, in Unix nanoseconds.
 	checked    atomic.Int64
-	together   together
+	together   convoy.Convoy[*joined]
 	witness    witness
 	identities identities
 	// shared: when last seen, the stream stood in a cluster, so it may have replicas.

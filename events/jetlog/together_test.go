@@ -44,10 +44,9 @@ func TestWhichAppendsShareABatch(t *testing.T) {
 		"just full":               {[]*joined{large, append1("b/3")}, []int{2}},
 		"too large with a second": {[]*joined{{msgs: append1("a/2").msgs, size: 1}, large}, []int{1, 1}},
 	} {
-		w := together{waiting: c.waiting}
 		var groups []int
-		for len(w.waiting) > 0 {
-			groups = append(groups, len(w.next()))
+		for waiting := c.waiting; len(waiting) > 0; waiting = waiting[groups[len(groups)-1]:] {
+			groups = append(groups, shareBatch(waiting))
 		}
 		require.Equal(t, c.groups, groups, name)
 	}
