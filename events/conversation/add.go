@@ -62,7 +62,8 @@ const (
 	mostInFact = 512 << 10
 )
 
-// DecideAdd decides where messages belong, by these rules.
+// DecideAdds decides where the messages of commands belong that one append carries out, one after the other: each
+// command finds the session as those before it leave it. No two commands share a fact. These are the rules.
 //
 //   - A message that asks extends the question of the session's last turn if that is pending, else it opens a turn. So
 //     a run of them is one question.
@@ -71,16 +72,22 @@ const (
 //   - Messages that answer before any user has spoken, such as a greeting, are part of the first turn's question.
 //
 // All facts are one append, which expects the session's last sequence.
-func (s *State) DecideAdd(c AddMessages) Added {
-	switch {
-	case s.Erased != 0:
-		return Added{Decision: Decision{Err: ErrSessionErased}}
-	case !s.Found():
-		return Added{Decision: Decision{Err: ErrSessionNotFound}}
-	case c.After > 0 && s.LastText() != c.After:
-		return Added{Decision: Decision{Err: ErrWentOn}}
+func (s *State) DecideAdds(commands []AddMessages) []Added {
+	out := make([]Added, len(commands))
+	a := adding{state: s, turns: map[uuid.UUID]*growing{}}
+	for i, c := range commands {
+		switch {
+		case s.Erased != 0:
+			out[i].Err = ErrSessionErased
+		case !s.Found():
+			out[i].Err = ErrSessionNotFound
+		case c.After > 0 && (s.LastText() != c.After || len(a.facts) > 0):
+			out[i].Err = ErrWentOn
+		default:
+			out[i] = a.command(c)
+		}
 	}
-	return s.Add(c)
+	return out
 }
 
 // ErrWentOn says that others have added to the session since.
@@ -97,16 +104,25 @@ func (s *State) LastText() (last uint64) {
 	return last
 }
 
-// Add is DecideAdd for a session that need not exist yet.
+// Add is DecideAdds for one command, and a session that need not exist yet.
 func (s *State) Add(c AddMessages) Added {
-	a := adding{AddMessages: c, state: s, turns: map[uuid.UUID]*growing{}}
-	if a.goes = s.goesOn(c.Now); a.goes != nil {
-		a.turns[a.goes.id] = a.goes
+	a := adding{state: s, turns: map[uuid.UUID]*growing{}}
+	return a.command(c)
+}
+
+// command adds the messages of a command, behind those of the commands before it.
+func (a *adding) command(c AddMessages) Added {
+	a.AddMessages, a.at = c, nil
+	if len(a.facts) == 0 {
+		if a.goes = a.state.goesOn(c.Now); a.goes != nil {
+			a.turns[a.goes.id] = a.goes
+		}
 	}
+	first := len(a.facts)
 	for i, m := range c.Messages {
 		a.add(i, m)
 	}
-	return a.added()
+	return a.added(a.facts[first:])
 }
 
 // goesOn returns the last turn, if it is one that may go on.
@@ -130,6 +146,7 @@ type growing struct {
 	pending  bool
 	spoken   bool // a user has spoken in it
 	opening  bool // no turn stands before it
+	asked    bool // a model is asked with the question
 	question string
 	// count of the messages of the half that may go on, and the first event of that half.
 	count int
@@ -142,7 +159,7 @@ type growing struct {
 func (s *State) growing(t *Turn) *growing {
 	g := &growing{
 		Turn: t, id: t.ID, pending: t.Status == Pending, count: int(t.messages), begun: t.Begun(events.HalfQuestion),
-		opening: len(s.Turns) == 1 && s.Fork().Root == "",
+		opening: len(s.Turns) == 1 && s.Fork().Root == "", asked: t.asked,
 	}
 	if !g.pending {
 		g.begun = t.Begun(events.HalfAnswer)
@@ -162,11 +179,10 @@ func hasUser(messages json.RawMessage) bool {
 // asking reports whether the question of the turn may be extended.
 func (g *growing) asking() bool {
 	known := g.Turn == nil || g.Turn.Question != nil
-	asked := g.Turn != nil && g.asked
-	return g.pending && known && !asked && g.count < longestRun && len(g.question) < mostWords
+	return g.pending && known && !g.asked && g.count < longestRun && len(g.question) < mostWords
 }
 
-// adding is an append that grows message by message.
+// adding is an append that grows message by message, for the command that is carried out now.
 type adding struct {
 	AddMessages
 
@@ -175,7 +191,8 @@ type adding struct {
 	// turns are those that messages were added to.
 	turns map[uuid.UUID]*growing
 	facts []*addedFact
-	at    []AddedAt
+	// at are the places of the command's messages.
+	at []AddedAt
 }
 
 // addedFact is a fact that is not complete yet.
@@ -240,13 +257,16 @@ func (a *adding) answer(i int, m AddedMessage) {
 
 // earlier returns a turn before the one that goes on, if its answer may be extended; else nil.
 func (a *adding) earlier(id uuid.UUID) *growing {
-	t := a.state.Turn(id)
-	if t == nil || id == a.goes.id || t.Status != Finalized || !a.state.Shown(t) {
+	g, t := a.turns[id], a.state.Turn(id)
+	switch {
+	case id == a.goes.id:
+		return nil
+	case g != nil && !g.pending:
+		return g
+	case t == nil || t.Status != Finalized || !a.state.Shown(t):
 		return nil
 	}
-	if a.turns[id] == nil {
-		a.turns[id] = a.state.growing(t)
-	}
+	a.turns[id] = a.state.growing(t)
 	return a.turns[id]
 }
 
@@ -279,12 +299,15 @@ func (a *adding) put(g *growing, m AddedMessage) {
 	}
 }
 
-func (a *adding) added() Added {
+// added returns the decision of a command that makes these facts, which are complete.
+func (a *adding) added(facts []*addedFact) Added {
 	out := Added{At: a.at, Decision: Decision{Expect: true}}
-	for i, f := range a.facts {
-		if i == len(a.facts)-1 {
+	for i, f := range facts {
+		if i == len(facts)-1 && len(a.Settings) > 0 {
 			f.settings = a.Settings
+			f.turn.asked = f.turn.asked || f.half == events.HalfQuestion
 		}
+		f.turn.open = nil
 		out.Facts, out.Bases = append(out.Facts, f.fact(a.SessionID)), append(out.Bases, f.base)
 	}
 	return out

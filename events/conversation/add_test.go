@@ -64,14 +64,25 @@ func (a *adds) message(line string) conversation.AddedMessage {
 	return m
 }
 
-// add adds messages with one call, and notes where they were put.
-func (a *adds) add(t require.TestingT, lines ...string) conversation.Added {
+// command returns a call that adds messages.
+func (a *adds) command(lines ...string) conversation.AddMessages {
 	a.calls++
 	c := conversation.AddMessages{SessionID: "s", RequestID: fmt.Sprint("r", a.calls), Now: a.time}
 	for _, line := range lines {
 		c.Messages = append(c.Messages, a.message(line))
 	}
-	d := a.state.DecideAdd(c)
+	return c
+}
+
+// add adds messages with one call, and notes where they were put.
+func (a *adds) add(t require.TestingT, lines ...string) conversation.Added {
+	d := a.state.DecideAdds([]conversation.AddMessages{a.command(lines...)})[0]
+	a.put(t, d, lines)
+	return d
+}
+
+// put folds what was decided of messages.
+func (a *adds) put(t require.TestingT, d conversation.Added, lines []string) {
 	require.NoError(t, d.Err)
 	require.True(t, d.Expect)
 	require.Len(t, d.At, len(lines))
@@ -87,7 +98,6 @@ func (a *adds) add(t require.TestingT, lines ...string) conversation.Added {
 		}
 		a.at[line] = at
 	}
-	return d
 }
 
 // shown describes the turns: "q | a", with a text for each message and the neutral text behind it.
@@ -151,15 +161,7 @@ func TestMessagesStandWhereTheyWereAdded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := newAdds()
 		for n := range rapid.IntRange(1, 8).Draw(t, "calls") {
-			var lines []string
-			for m := range rapid.IntRange(1, 5).Draw(t, "messages") {
-				kind := rapid.SampledFrom([]string{"U", "U", "S", "A", "A", "T"}).Draw(t, "kind")
-				if kind == "T" && len(a.state.Turns) > 0 {
-					kind = fmt.Sprint("T>", rapid.IntRange(1, len(a.state.Turns)).Draw(t, "turn"))
-				}
-				lines = append(lines, fmt.Sprintf("%s m%d-%d", kind, n, m))
-			}
-			a.add(t, lines...)
+			a.add(t, a.draw(t, n)...)
 			if last := a.state.Turns[len(a.state.Turns)-1]; rapid.IntRange(0, 4).Draw(t, "native") == 0 {
 				if last.Status == conversation.Pending {
 					a.fold(&events.TurnFinalized{TurnID: last.ID, SessionID: "s",
@@ -172,6 +174,74 @@ func TestMessagesStandWhereTheyWereAdded(t *testing.T) {
 			require.Equal(t, text, a.text(at), "%s %+v", line, at)
 		}
 	})
+}
+
+// draw draws the messages of the call n.
+func (a *adds) draw(t *rapid.T, n int) (lines []string) {
+	for m := range rapid.IntRange(1, 5).Draw(t, "messages") {
+		kind := rapid.SampledFrom([]string{"U", "U", "S", "A", "A", "T"}).Draw(t, "kind")
+		if kind == "T" && len(a.state.Turns) > 0 {
+			kind = fmt.Sprint("T>", rapid.IntRange(1, len(a.state.Turns)).Draw(t, "turn"))
+		}
+		lines = append(lines, fmt.Sprintf("%s m%d-%d", kind, n, m))
+	}
+	return lines
+}
+
+// Calls that one append carries out add what they would add one after the other, each with facts of its own.
+func TestCallsOfOneAppend(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a := newAdds()
+		for n := range rapid.IntRange(0, 6).Draw(t, "calls before") {
+			a.add(t, a.draw(t, n)...)
+		}
+		var lines [][]string
+		var commands []conversation.AddMessages
+		for n := range rapid.IntRange(1, 6).Draw(t, "calls") {
+			lines = append(lines, a.draw(t, 10+n))
+			commands = append(commands, a.command(lines[n]...))
+			if rapid.IntRange(0, 4).Draw(t, "asks a model") == 0 {
+				commands[n].Settings = json.RawMessage(`{"model":"m"}`)
+			}
+		}
+		first := a.seq + 1
+		for n, d := range a.state.DecideAdds(commands) {
+			alone := a.state.DecideAdds(commands[n : n+1])[0]
+			require.Equal(t, alone.Facts, d.Facts, "call %d", n)
+			require.Equal(t, alone.Bases, d.Bases)
+			for i, at := range alone.At {
+				if at.Begun == 0 {
+					at.Begun = a.seq + 1 + uint64(at.Fact)
+				}
+				if got := &d.At[i]; got.Begun == 0 {
+					got.Begun = first + uint64(got.Fact)
+				}
+				at.Fact, d.At[i].Fact = 0, 0
+				require.Equal(t, at, d.At[i])
+			}
+			a.put(t, d, lines[n])
+		}
+		for line, at := range a.at {
+			_, text, _ := strings.Cut(line, " ")
+			require.Equal(t, text, a.text(at), "%s %+v", line, at)
+		}
+	})
+}
+
+// Who goes on from a certain event does not go on from what came in the same append.
+func TestACallOfOneAppendWentOn(t *testing.T) {
+	t.Parallel()
+	a := newAdds()
+	a.add(t, "U q", "A a")
+	commands := []conversation.AddMessages{a.command("U one"), a.command("U other")}
+	for i := range commands {
+		commands[i].After = a.state.LastText()
+	}
+	got := a.state.DecideAdds(commands)
+	require.NoError(t, got[0].Err)
+	require.ErrorIs(t, got[1].Err, conversation.ErrWentOn)
+	require.Empty(t, got[1].Facts)
 }
 
 // text returns the text of the message at a place.
@@ -214,9 +284,9 @@ func TestRunsAreBounded(t *testing.T) {
 // What a session that is not there, closed, reset or silent says to messages.
 func TestWhereMessagesAreNotAdded(t *testing.T) {
 	t.Parallel()
-	c := conversation.AddMessages{SessionID: "s", RequestID: "r"}
+	c := []conversation.AddMessages{{SessionID: "s", RequestID: "r"}}
 	none := conversation.New("s", conversation.Rules{})
-	require.ErrorIs(t, none.DecideAdd(c).Err, conversation.ErrSessionNotFound)
+	require.ErrorIs(t, none.DecideAdds(c)[0].Err, conversation.ErrSessionNotFound)
 	a := newAdds()
 	a.add(t, "U q")
 	a.fold(&events.SessionReset{SessionID: "s", After: events.Position{Seq: a.seq}})
@@ -229,6 +299,6 @@ func TestWhereMessagesAreNotAdded(t *testing.T) {
 	a.add(t, "U again")
 	require.Len(t, a.state.Turns, 4)
 	a.fold(&events.SessionErased{SessionID: "s", ReceiptID: "r"})
-	require.ErrorIs(t, a.state.DecideAdd(c).Err, conversation.ErrSessionErased)
+	require.ErrorIs(t, a.state.DecideAdds(c)[0].Err, conversation.ErrSessionErased)
 	require.Equal(t, uuid.Nil, conversation.AddedMessage{}.Answers)
 }

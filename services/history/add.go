@@ -4,26 +4,26 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
-	"time"
+	"fmt"
+	"sync/atomic"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 )
 
 var _ services.MessageWriter = (*Service)(nil)
 
-// AddMessages records messages with one atomic append. Those of one session that come to this process are recorded one
-// after the other; if another process comes first, the messages are decided again, until ctx ends.
+// AddMessages records messages with one atomic append. Calls that add to one session, and come to this process at once,
+// share an append. If another process comes first, the messages are decided again, until ctx ends.
 func (s *Service) AddMessages(
 	ctx context.Context, c conversation.AddMessages, call services.Call,
 ) (services.AddedMessages, error) {
 	if err := conversation.ValidIDs("session_id", c.SessionID); err != nil {
 		return services.AddedMessages{}, err
 	}
-	a := &adding{writing: s.writing(c.SessionID), messages: c.Messages, call: call, now: c.Now}
-	return a.run(ctx, a.deciding, func(st *conversation.State) conversation.Added { return st.DecideAdd(c) })
+	return s.add(ctx, &adding{AddMessages: c, call: call})
 }
 
 // BeginSession records a session's description, its link and its first messages with one atomic append.
@@ -42,25 +42,20 @@ func (s *Service) BeginSession(
 	if err != nil {
 		return services.AddedMessages{}, err
 	}
-	a := &adding{writing: s.writing(c.SessionID), messages: c.Messages, call: call, now: c.Now}
-	if c.IdentityID != "" {
-		if err := a.mayBegin(ctx, c.IdentityID); err != nil {
-			return services.AddedMessages{}, err
-		}
-	}
-	return a.run(ctx, a.beginning, func(st *conversation.State) conversation.Added {
+	begins := func(st *conversation.State) conversation.Added {
 		switch {
 		case st.Erased != 0:
 			return conversation.Added{Decision: conversation.Decision{Err: conversation.ErrSessionErased}}
 		case st.Applied != 0:
 			return conversation.Added{Decision: conversation.Decision{RestsOn: st.Applied}}
 		}
-		d := st.DecideDescribe(describe, a.partition)
+		d := st.DecideDescribe(describe, s.log.Partition(c.SessionID))
 		if c.IdentityID != "" {
 			d.Facts = append(st.DecideLink(c.IdentityID, c.SourceHash).Facts, d.Facts...)
 		}
 		return behind(d, st.Add(c.AddMessages))
-	})
+	}
+	return s.add(ctx, &adding{AddMessages: c.AddMessages, call: call, begins: begins, identity: c.IdentityID})
 }
 
 // behind returns a decision with the facts of another one before those of added messages.
@@ -77,111 +72,227 @@ func behind(first conversation.Decision, more conversation.Added) conversation.A
 	return more
 }
 
-// adding is a writing of messages.
+// adding is a call that adds messages to a session.
 type adding struct {
-	*writing
+	conversation.AddMessages
 
-	messages []conversation.AddedMessage
-	call     services.Call
-	now      time.Time
-	// plan is the last decision, and repeats the append of an earlier call that this one repeats.
+	ctx  context.Context //nolint:containedctx // of one call
+	call services.Call
+	// begins, if set, decides in place of DecideAdds: the call begins the session, perhaps with an identity.
+	begins   func(*conversation.State) conversation.Added
+	identity string
+	// plan is the last decision, and first the place of its first fact in the append. repeats is the append of an
+	// earlier call that this one repeats.
 	plan    conversation.Added
+	first   int
 	repeats *calledAppend
+
+	done services.AddedMessages
+	err  error
 }
 
-// run records what plan decides, and answers with the messages where they stand.
-func (a *adding) run(
-	ctx context.Context, first state, plan func(*conversation.State) conversation.Added,
-) (services.AddedMessages, error) {
-	defer a.pin()()
-	leave, err := a.alone(ctx)
-	if err != nil {
-		return services.AddedMessages{}, err
+// add records messages, perhaps together with those of other calls.
+func (s *Service) add(ctx context.Context, a *adding) (services.AddedMessages, error) {
+	a.ctx, a.err = ctx, jetlog.ErrUnavailable
+	p := s.inFlight.pin(a.SessionID)
+	defer s.inFlight.unpin(a.SessionID, p)
+	if err := p.adds.Do(ctx, a, shareAppend, s.addTogether); err != nil {
+		return services.AddedMessages{}, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
 	}
-	a.yield = sync.OnceFunc(leave)
-	defer a.yield()
+	return a.done, a.err
+}
+
+// shareAppend returns how many of the calls that wait may share an append: their decisions do not depend on each
+// other's being in the log. If the first one is a single message it goes alone, since one event needs no atomic batch,
+// which costs several fsyncs. Where the first one needs a batch, the others come along
+// (docs/decisions.md#calls-share-an-append).
+func shareAppend(waiting []*adding) (n int) {
+	first, messages, size := waiting[0], 0, 0
+	if first.alone() || len(first.Messages) == 1 {
+		return 1
+	}
+	keys := map[string]bool{}
+	for _, a := range waiting {
+		messages += len(a.Messages)
+		for _, m := range a.Messages {
+			size += len(m.JSON)
+		}
+		key := a.call.Key
+		if n > 0 && (a.alone() || keys[key] || messages > 2*runTurns || size > runBytes) {
+			break
+		}
+		keys[key] = key != ""
+		n++
+	}
+	return n
+}
+
+// alone reports whether the call needs an append of its own. What comes before it in the log decides what it does.
+func (a *adding) alone() bool {
+	return a.begins != nil || a.call.Repeats || a.call.Only || a.After > 0
+}
+
+// addTogether records the messages of calls with one append. It goes on until the last of its callers has given up.
+func (s *Service) addTogether(calls []*adding, yield func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(calls[0].ctx))
+	defer cancel()
+	var waiting atomic.Int64
+	waiting.Add(int64(len(calls)))
+	for _, a := range calls {
+		defer context.AfterFunc(a.ctx, func() {
+			if waiting.Add(-1) == 0 {
+				cancel()
+			}
+		})()
+	}
+	w := &additions{writing: s.writing(calls[0].SessionID), all: calls}
+	w.yield = yield
+	switch err := w.run(ctx); {
+	case err == nil:
+	case len(calls) > 1 && errors.Is(err, jetlog.ErrTooLarge):
+		// One event is too large for the log, which took none of them.
+		for i := range calls {
+			s.addTogether(calls[i:i+1], yield)
+		}
+	default:
+		for _, a := range calls {
+			a.err = err
+		}
+	}
+}
+
+// additions is a writing of the messages of calls.
+type additions struct {
+	*writing
+
+	all []*adding
+}
+
+// run records what the calls add, and answers each with its messages where they stand.
+func (w *additions) run(ctx context.Context) error {
+	defer w.pin()()
+	first := w.deciding
+	if a := w.all[0]; a.begins != nil {
+		first = w.beginning
+		if a.identity != "" {
+			if err := w.mayBegin(ctx, a.identity); err != nil {
+				return err
+			}
+		}
+	}
 	var v verdict
+	var err error
 	for {
-		v, err = a.writing.run(ctx, first, func(st *conversation.State) conversation.Decision {
-			return a.next(st, plan)
-		})
+		v, err = w.writing.run(ctx, first, w.next)
 		if !errors.Is(err, services.ErrBusy) || ctx.Err() != nil {
 			break
 		}
-		first, a.rounds = a.deciding, 0
+		first, w.rounds = w.deciding, 0
 	}
 	if err != nil {
-		return services.AddedMessages{}, err
+		return err
 	}
-	out := services.AddedMessages{
-		SessionID: a.id, Head: v.head, Position: v.position, Duplicate: a.own.last == 0,
+	for _, a := range w.all {
+		a.err = w.answerTo(ctx, a, v)
 	}
-	if out.Duplicate {
-		out.Messages, err = a.recorded(ctx)
-		return out, err
+	return nil
+}
+
+// answerTo answers a call with its messages.
+func (w *additions) answerTo(ctx context.Context, a *adding, v verdict) (err error) {
+	a.done = services.AddedMessages{SessionID: w.id, Head: v.head, Position: v.position}
+	if a.repeats != nil || w.own.last == 0 {
+		a.done.Duplicate = true
+		if a.repeats != nil {
+			a.done.Position = w.at(a.repeats.last())
+			a.done.Messages, err = w.recorded(ctx, a.repeats)
+		}
+		return err
 	}
 	for i, at := range a.plan.At {
 		begun := at.Begun
 		if begun == 0 {
-			begun = a.own.first + uint64(at.Fact) //nolint:gosec // an index
+			begun = w.own.first + uint64(at.Fact) //nolint:gosec // an index
 		}
-		out.Messages = append(out.Messages, services.AddedMessage{
-			JSON: a.messages[i].JSON, Answer: at.Answer, Message: at.Message, First: a.at(begun),
+		a.done.Messages = append(a.done.Messages, services.AddedMessage{
+			JSON: a.Messages[i].JSON, Answer: at.Answer, Message: at.Message, First: w.at(begun),
 		})
 	}
-	return out, nil
+	a.done.Position = w.at(w.own.first + uint64(a.first+len(a.plan.Facts)) - 1) //nolint:gosec // an index
+	return nil
 }
 
-func (a *adding) at(seq uint64) events.Position {
-	return events.Position{Partition: a.partition, Seq: seq}
+func (w *additions) at(seq uint64) events.Position {
+	return events.Position{Partition: w.partition, Seq: seq}
 }
 
-// next decides, unless the messages stand already: appended by this call, or by one that it repeats.
-func (a *adding) next(
-	st *conversation.State, plan func(*conversation.State) conversation.Added,
-) conversation.Decision {
-	if a.own.last != 0 {
-		return conversation.Decision{RestsOn: a.own.last}
+// next decides, unless the messages stand already: appended by this write, or by calls that these repeat.
+func (w *additions) next(st *conversation.State) (all conversation.Decision) {
+	if w.own.last != 0 {
+		return conversation.Decision{RestsOn: w.own.last}
 	}
-	a.repeats = nil
-	if a.watched != nil {
-		a.repeats = a.watched.calls.repeated(a.call, st.Applied, a.now)
+	w.calls = nil
+	var fresh []*adding
+	for _, a := range w.all {
+		a.repeats = nil
+		if w.watched != nil && st.Erased == 0 {
+			a.repeats = w.watched.calls.repeated(a.call, st.Applied, a.Now)
+		}
+		switch {
+		case a.repeats != nil:
+			all.RestsOn = max(all.RestsOn, a.repeats.last())
+		case a.call.Only:
+			return conversation.Decision{Err: services.ErrNotRepeated}
+		default:
+			fresh = append(fresh, a)
+		}
 	}
-	if a.repeats != nil && st.Erased == 0 {
-		return conversation.Decision{RestsOn: a.repeats.last()}
+	for i, plan := range planned(st, fresh) {
+		a := fresh[i]
+		if a.plan = plan; plan.Err != nil {
+			return plan.Decision // all are refused alike
+		}
+		a.first = len(all.Facts)
+		all.Facts = append(all.Facts, plan.Facts...)
+		all.Expect, all.RestsOn = all.Expect || plan.Expect, max(all.RestsOn, plan.RestsOn)
+		w.calls = append(w.calls, headers(a.call, plan.Bases)...)
 	}
-	if a.call.Only {
-		return conversation.Decision{Err: services.ErrNotRepeated}
-	}
-	a.plan = plan(st)
-	a.calls = headers(a.call, a.plan.Bases)
-	return a.plan.Decision
+	return all
 }
 
-// recorded returns the messages of the append that the call repeats, as far as they are in the log.
-func (a *adding) recorded(ctx context.Context) ([]services.AddedMessage, error) {
-	if a.repeats == nil {
-		return nil, nil
+// planned returns the decisions of calls.
+func planned(st *conversation.State, calls []*adding) []conversation.Added {
+	if len(calls) > 0 && calls[0].begins != nil {
+		return []conversation.Added{calls[0].begins(st)}
 	}
-	st, err := a.copied(ctx)
+	commands := make([]conversation.AddMessages, len(calls))
+	for i, a := range calls {
+		commands[i] = a.AddMessages
+	}
+	return st.DecideAdds(commands)
+}
+
+// recorded returns the messages of an append, as far as they are in the log.
+func (w *additions) recorded(ctx context.Context, r *calledAppend) ([]services.AddedMessage, error) {
+	st, err := w.copied(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []services.AddedMessage
-	for seq := a.repeats.first; seq <= a.repeats.last(); seq++ {
-		e, found, err := a.log.At(ctx, a.at(seq))
+	for seq := r.first; seq <= r.last(); seq++ {
+		e, found, err := w.log.At(ctx, w.at(seq))
 		if err != nil {
 			return nil, err
 		}
 		if found {
-			out = append(out, a.ofFact(st, e)...)
+			out = append(out, w.ofFact(st, e)...)
 		}
 	}
 	return out, nil
 }
 
 // ofFact returns the messages of a recorded fact where they stand.
-func (a *adding) ofFact(st *conversation.State, e events.Recorded) (out []services.AddedMessage) {
+func (w *additions) ofFact(st *conversation.State, e events.Recorded) (out []services.AddedMessage) {
 	texts, first := events.TextsOf(e.Fact), e.Position
 	var messages json.RawMessage
 	answer := texts.Answer != nil
@@ -196,7 +307,7 @@ func (a *adding) ofFact(st *conversation.State, e events.Recorded) (out []servic
 			return nil
 		}
 		messages, answer = texts.Extension.Messages, texts.Extension.Half == events.HalfAnswer
-		first = a.at(t.Begun(texts.Extension.Half))
+		first = w.at(t.Begun(texts.Extension.Half))
 	}
 	var list []json.RawMessage
 	_ = json.Unmarshal(messages, &list) // a fact that names no turn has none

@@ -31,3 +31,14 @@ func (s *Service) Pinned() int {
 	defer s.inFlight.mu.Unlock()
 	return len(s.inFlight.of)
 }
+
+// Adding returns how many calls wait until others have added messages to a session.
+func (s *Service) Adding(id string) int {
+	s.inFlight.mu.Lock()
+	defer s.inFlight.mu.Unlock()
+	p := s.inFlight.of[id]
+	if p == nil {
+		return 0
+	}
+	return p.adds.Waiting()
+}

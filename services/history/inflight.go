@@ -2,13 +2,11 @@ package history
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/convoy"
 )
 
 // inFlight holds the sessions that writes are at. Such a session stays in memory, and gets the events of the log, even
@@ -22,41 +20,37 @@ type inFlight struct {
 type pin struct {
 	*session
 	writes int
-	// adds holds a token while messages are added to the session.
-	adds chan struct{}
+	// adds are the calls that add messages to the session. Appends of their own would lose races to each other.
+	adds convoy.Convoy[*adding]
+}
+
+// pin keeps a session in memory until unpin.
+func (f *inFlight) pin(id string) *pin {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.of[id]
+	if p == nil {
+		p = &pin{}
+		f.of[id] = p
+	}
+	p.writes++
+	return p
+}
+
+func (f *inFlight) unpin(id string, p *pin) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p.writes--; p.writes == 0 {
+		delete(f.of, id)
+	}
 }
 
 // pin keeps the write's session in memory until unpin is called.
 func (w *writing) pin() (unpin func()) {
-	w.inFlight.mu.Lock()
-	defer w.inFlight.mu.Unlock()
-	p := w.inFlight.of[w.id]
-	if p == nil {
-		p = &pin{adds: make(chan struct{}, 1)}
-		w.inFlight.of[w.id] = p
-	}
-	p.writes++
+	p := w.inFlight.pin(w.id)
 	return func() {
 		w.unwatch()
-		w.inFlight.mu.Lock()
-		defer w.inFlight.mu.Unlock()
-		if p.writes--; p.writes == 0 {
-			delete(w.inFlight.of, w.id)
-		}
-	}
-}
-
-// alone waits until no other write of this process adds messages to the pinned session. Together they would lose races
-// to each other.
-func (w *writing) alone(ctx context.Context) (leave func(), err error) {
-	w.inFlight.mu.Lock()
-	adds := w.inFlight.of[w.id].adds
-	w.inFlight.mu.Unlock()
-	select {
-	case adds <- struct{}{}:
-		return func() { <-adds }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, ctx.Err())
+		w.inFlight.unpin(w.id, p)
 	}
 }
 

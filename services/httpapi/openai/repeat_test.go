@@ -217,9 +217,9 @@ func TestManyClientsOfOneConversation(t *testing.T) {
 	require.Len(t, posted, total/clients*clients, "each item has an id of its own")
 	one := stacks[0].list(id, 100)
 	require.Len(t, one, len(posted))
-	last := map[string]int{}
+	last, shown := map[string]int{}, texts(one)
 	for i, got := range ids(one) {
-		text := texts(one)[i]
+		text := shown[i]
 		require.Equal(t, posted[got], text)
 		var client string
 		var k int
