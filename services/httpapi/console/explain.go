@@ -1,15 +1,18 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -26,6 +29,9 @@ type explainView struct {
 	// Slide is the address that takes the number of another event, Form that of the form with the options.
 	Slide, Form string
 	Messages    []message
+	// Answered is what the turn was answered; Stands says in words why there is no answer to show.
+	Answered []message
+	Stands   string
 	// Tokens is how many tokens the prompt has.
 	Tokens int
 	// Rest is how many messages the page leaves out, BeforeLeft how many of the turns before.
@@ -43,7 +49,8 @@ type promptOptions struct {
 // beforeRow is a turn before the explained event.
 type beforeRow struct {
 	services.ExplainedTurn
-	Href string
+	Href     string
+	Question shownText
 }
 
 // Bounds of the options of a prompt, and of the turns that the page lists.
@@ -52,6 +59,7 @@ const (
 	mostMessages    = 100_000
 	mostTokens      = 10_000_000
 	mostBefore      = 150
+	mostOfQuestion  = 120
 )
 
 // explainTurn shows why a turn got its answer.
@@ -109,7 +117,14 @@ func (s *surface) explain(
 	out.Back = explainHref(out.SessionID, out.Earlier, options)
 	out.Forth = explainHref(out.SessionID, out.Later, options)
 	out.Here = explainHref(out.SessionID, out.AsOf, options)
-	out.fill(s.cfg.Tokens)
+	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: ask.SessionID, AllTurns: true})
+	if err != nil {
+		return view{}, err
+	}
+	space := room{roomOfTurns}
+	out.fillBefore(&space, reading.State)
+	out.fillAnswer(&space, reading.State)
+	out.fillPrompt(&space, s.cfg.Tokens)
 	return view{"explain", "Explanation", out}, nil
 }
 
@@ -164,9 +179,8 @@ func explainHref(session, position string, options promptOptions) string {
 	return sessionHref(session) + "/explain?" + q.Encode()
 }
 
-// fill fills in what the page has room for: the newest messages and turns.
-func (v *explainView) fill(count func(string) int) {
-	space := room{roomOfTurns}
+// fillPrompt shows the newest messages of the prompt that the page has room for, and counts the tokens of all.
+func (v *explainView) fillPrompt(space *room, count func(string) int) {
 	for i := len(v.Prompt.Messages) - 1; i >= 0; i-- {
 		m := v.Prompt.Messages[i]
 		text := m.Text()
@@ -185,13 +199,63 @@ func (v *explainView) fill(count func(string) int) {
 			v.Rest = i + 1
 			continue
 		}
-		shown, _ := saidOf(m.Role(), m.JSON()).shown(nil, &space)
+		shown, _ := saidOf(m.Role(), m.JSON()).shown(nil, space)
 		shown.Tokens = tokens
 		v.Messages = append(v.Messages, shown)
 	}
 	slices.Reverse(v.Messages)
+}
+
+// fillBefore lists the turns before, the newest first, each with the beginning of its question.
+func (v *explainView) fillBefore(space *room, state *conversation.State) {
 	v.BeforeLeft = max(len(v.Turns)-mostBefore, 0)
-	for _, t := range v.Turns[v.BeforeLeft:] {
-		v.Before = append(v.Before, beforeRow{t, sessionHref(t.SessionID) + "?at=" + t.Position + "#t-" + t.TurnID})
+	for _, t := range slices.Backward(v.Turns[v.BeforeLeft:]) {
+		row := beforeRow{ExplainedTurn: t, Href: sessionHref(t.SessionID) + "?at=" + t.Position + "#t-" + t.TurnID}
+		id, _ := uuid.Parse(t.TurnID) // of the explanation, so it is one
+		if turn := state.Turn(id); turn != nil && turn.Question != nil {
+			text := turn.Question.QuestionNeutral
+			if v.Options.Translated {
+				text = cmp.Or(turn.Question.QuestionTranslated, text)
+			}
+			row.Question = space.take(text, mostOfQuestion)
+		}
+		v.Before = append(v.Before, row)
 	}
+}
+
+// fillAnswer shows what the turn was answered.
+func (v *explainView) fillAnswer(space *room, state *conversation.State) {
+	turn := state.Turn(v.TurnID)
+	switch {
+	case turn == nil || turn.Status == conversation.Redacted:
+		v.Stands = "The turn was redacted: its answer is gone."
+	case turn.Answer == nil:
+		v.Stands = "The turn has no answer yet."
+	default:
+		in := services.Neutral
+		if v.Options.Translated {
+			in = services.Translated
+		}
+		v.Answered, _ = messagesOf(&conversation.Turn{Answer: turn.Answer}, in, space)
+	}
+}
+
+// Words says the options as people would: what the prompt on the page was made with.
+func (o promptOptions) Words() string {
+	words := []string{"at most " + strconv.Itoa(o.MaxMessages) + " messages of history"}
+	if o.MaxTokens != 0 {
+		words = append(words, "at most "+strconv.Itoa(o.MaxTokens)+" tokens")
+	}
+	for _, one := range []struct {
+		set bool
+		say string
+	}{
+		{o.Translated, "the translated texts"}, {o.Pending, "questions that have no answer yet"},
+		{o.Summary, "a summary of older turns"},
+	} {
+		if one.set {
+			words = append(words, one.say)
+		}
+	}
+	return strings.Join(words, ", ")
 }

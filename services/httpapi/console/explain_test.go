@@ -14,10 +14,10 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// rowOf returns the row of a turn in the table of those before it.
+// rowOf returns what the table of the turns before says of a turn: its question, and whether the prompt showed it.
 func rowOf(t *testing.T, body, turn string) string {
 	t.Helper()
-	found := regexp.MustCompile(`<td class="id">` + turn + `</td><td>(.*?)</td>`).FindStringSubmatch(body)
+	found := regexp.MustCompile(`#t-` + turn + `">[^<]*</a></td>(.*?)</tr>`).FindStringSubmatch(body)
 	require.NotNil(t, found, turn)
 	return found[1]
 }
@@ -43,17 +43,33 @@ func TestAnExplanation(t *testing.T) {
 		`Tool: <bdi class="id">weather</bdi>`} {
 		require.Contains(t, a.body, want)
 	}
-	for _, never := range []string{"unspeakable", "a later", "a misspelt question", "still open?"} {
+	prompt, rest, _ := strings.Cut(a.body, "What it was answered")
+	answer, _, _ := strings.Cut(rest, "Turns before it")
+	require.Contains(t, answer, ">because</div>")
+	require.NotContains(t, prompt, "because")
+	require.Contains(t, prompt, "with at most 20 messages of history. The log does not record")
+	for _, never := range []string{"unspeakable", "a later"} {
 		require.NotContains(t, a.body, never)
 	}
+	for _, never := range []string{"a misspelt question", "still open?"} {
+		require.NotContains(t, prompt, never)
+	}
+	require.Contains(t, rowOf(t, a.body, turns["pending"].ID.String()), ">still open?</td>")
+	require.Less(t, strings.Index(rest, "#t-"+turns["pending"].ID.String()),
+		strings.Index(rest, "#t-"+turns["plain"].ID.String()), "the newest first")
 	for name, want := range map[string]string{"plain": "shown", "wrong": "corrected", "gone": "redacted",
 		"tools": "shown", "pending": "had no answer yet"} {
 		require.Contains(t, rowOf(t, a.body, turns[name].ID.String()), want, name)
 	}
 	narrow := s.page(address+"?max_messages=2&pending=true", "").body
+	require.Contains(t, narrow, "with at most 2 messages of history, questions that have no answer yet.")
 	require.Contains(t, rowOf(t, narrow, turns["plain"].ID.String()), "left out by the window")
 	require.NotContains(t, a.body, "guten Tag")
 	require.Contains(t, s.page(address+"?language=translated", "").body, "guten Tag")
+	require.Contains(t, s.page("/console/sessions/s/turns/"+turns["pending"].ID.String(), "").body,
+		"The turn has no answer yet.")
+	require.Contains(t, s.page("/console/sessions/s/turns/"+turns["gone"].ID.String(), "").body,
+		"The turn was redacted: its answer is gone.")
 	require.Contains(t, s.page(address+"?pending=true", "").body, "still open?")
 	require.Contains(t, s.page("/console/sessions/s", "").body, `href="`+address+`"`)
 

@@ -134,7 +134,7 @@ func (s *surface) prompt(ctx context.Context, r *http.Request) (view, error) {
 	}
 	shown := explainView{}
 	shown.Prompt = built
-	shown.fill(s.cfg.Tokens)
+	shown.fillPrompt(&room{roomOfTurns}, s.cfg.Tokens)
 	out.Prompt = &promptView{shown.Messages, shown.Rest, shown.Tokens, built.HistoryTurns, built.DroppedTurns}
 	if err := s.playgroundPage(ctx, r, &out); err != nil {
 		return view{}, err
