@@ -31,35 +31,28 @@ function openNamed() {
 addEventListener("hashchange", openNamed);
 openNamed();
 
-// plain is an element as the server sent it: without what people opened and what this script added.
-function plain(element) {
-  const copy = element.cloneNode(true);
-  for (const e of [copy, ...copy.querySelectorAll("details")]) e.removeAttribute("open");
-  for (const e of copy.querySelectorAll(".copy")) e.remove();
-  return copy.outerHTML;
-}
-
-// merge gives an element the children of a newer one. A child that is still the same stays, open as it is, and a child
-// that changed keeps what was open in it.
+// merge gives an element the attributes and the children of a newer one. What is in both stays the same element, so it
+// keeps the focus, how far it was scrolled, and what people opened in it. Elements with an id are known by it.
 function merge(old, fresh) {
-  if (plain(old) === plain(fresh)) return;
-  const had = new Map([...old.children].filter((e) => e.id).map((e) => [e.id, e]));
+  for (const { name, value } of fresh.attributes) {
+    if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  for (const name of old.getAttributeNames()) {
+    if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+  }
   let at = old.firstChild;
   for (const child of [...fresh.childNodes]) {
-    const before = had.get(child.id);
-    if (before && plain(before) === plain(child)) {
-      while (at && at !== before) at = remove(at);
-      if (at) {
-        at = at.nextSibling;
-        continue;
-      }
+    if (at?.className === "copy" && child.matches?.("pre.json")) at = at.nextSibling;
+    const named = child.id && [...old.children].find((e) => e.id === child.id);
+    while (named && at && at !== named) at = remove(at);
+    if (!at || at.nodeName !== child.nodeName || (at.id ?? "") !== (child.id ?? "")) {
+      old.insertBefore(document.adoptNode(child), at);
+      if (child.querySelectorAll) addCopies(child);
+      continue;
     }
-    if (before) {
-      const opened = [before, ...before.querySelectorAll("details[open]")].filter((e) => e.open).map((e) => e.id);
-      for (const e of [child, ...child.querySelectorAll("details")]) if (e.id && opened.includes(e.id)) e.open = true;
-    }
-    old.insertBefore(document.adoptNode(child), at);
-    if (child.querySelectorAll) addCopies(child);
+    if (at.nodeType === Node.ELEMENT_NODE) merge(at, child);
+    else if (at.data !== child.data) at.data = child.data;
+    at = at.nextSibling;
   }
   while (at) at = remove(at);
 }
@@ -126,12 +119,11 @@ function follow(control) {
 }
 for (const control of document.querySelectorAll("[data-live]")) follow(control);
 
-// A page that says so is fetched again now and then while it is looked at.
+// A page that says so is fetched again now and then while it is looked at, until it no longer says so.
 for (const part of document.querySelectorAll("[data-every]")) {
-  setInterval(() => {
-    if (document.visibilityState === "visible" && !part.contains(document.activeElement)) {
-      refresh(location.href).catch(() => {});
-    }
+  const again = setInterval(() => {
+    if (!part.dataset.every) clearInterval(again);
+    else if (document.visibilityState === "visible") refresh(location.href).catch(() => {});
   }, Number(part.dataset.every));
 }
 
