@@ -197,8 +197,11 @@ func (s *surface) receipts(ctx context.Context, r *http.Request) (view, error) {
 	if receipt.TurnID != "" && receipt.SessionID != "" {
 		out.Href = sessionHref(receipt.SessionID) + "?at=" + receipt.Position.String()
 	}
-	if receipt.SessionID != "" {
+	switch {
+	case receipt.SessionID != "":
 		out.Log = root + "/log?" + url.Values{"session_id": {receipt.SessionID}}.Encode()
+	case receipt.IdentityID != "":
+		out.Log = root + "/log?" + url.Values{"identity_id": {receipt.IdentityID}}.Encode()
 	}
 	return view{"receipts", "Receipt", out}, nil
 }

@@ -106,6 +106,7 @@ func (o *operated) Verify(_ context.Context, _ string, _ int, progress func(done
 	if o.compared != nil {
 		o.compared()
 	}
+	err = errors.Join(err, progress(2, 2))
 	for _, d := range o.differences {
 		err = errors.Join(err, found(d))
 	}
