@@ -11,11 +11,15 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// press follows the first link, or presses the first button, that says a text.
-func (w *window) press(says string, status int) {
+// press follows the first link, or presses the first button, that says a text; pressLast the last one.
+func (w *window) press(says string, status int) { w.pressAt(0, says, status) }
+
+func (w *window) pressLast(says string, status int) { w.pressAt(-1, says, status) }
+
+func (w *window) pressAt(n int, says string, status int) {
 	w.t.Helper()
-	const find = `[...document.querySelectorAll("a, button")].find(e => e.innerText.trim() === %q).focus()`
-	w.eval(fmt.Sprintf(find, says), nil)
+	const find = `[...document.querySelectorAll("a, button")].filter(e => e.innerText.trim() === %q).at(%d).focus()`
+	w.eval(fmt.Sprintf(find, says, n), nil)
 	w.leads(status, chromedp.KeyEvent("\r"))
 }
 
@@ -37,7 +41,15 @@ func TestTasksByWordsAlone(t *testing.T) {
 		w.press("explain", http.StatusOK)
 		w.shot("task-" + name + "-explain")
 		require.Contains(t, w.text("h2"), "What the model was sent")
-		require.Contains(t, w.text("#explained"), "Who was in the garden?")
+		require.Contains(t, w.text("#explained .message.user"), "Who was in the garden?")
+		require.Contains(t, w.text("#answered"), "The butler was.")
+		require.Contains(t, w.text("#explained .hint"), "at most 20 messages of history")
+		w.press(told, http.StatusOK)
+		w.pressLast("explain", http.StatusOK)
+		w.shot("task-" + name + "-explain-last")
+		for _, why := range []string{"Who was in the garden?\tshown", "redacted", "corrected"} {
+			require.Contains(t, w.text("#explained tbody"), why)
+		}
 
 		w.press("Views", http.StatusOK)
 		w.shot("task-" + name + "-views")
