@@ -49,7 +49,7 @@ func TestTheListOfSessions(t *testing.T) {
 	require.Equal(t, time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), s.lists.asked.Since)
 	require.Equal(t, time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC), s.lists.asked.Until)
 	s.lists.page = services.SessionPage{}
-	require.Contains(t, s.page("/console/?identity_id=ada", "").body, "If the identity was erased, the page Receipts has")
+	require.Contains(t, s.page("/console/?identity_id=ada", "").body, "If the identity was erased, the page Receipts")
 	require.NotContains(t, s.page("/console/?state=pending", "").body, "was erased")
 	for _, wrong := range []string{"?since=soon", "?state=odd"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.page("/console/"+wrong, "").status)
