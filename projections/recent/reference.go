@@ -49,10 +49,13 @@ type sessionDigests struct {
 	head    conversation.Head
 	expires time.Time
 	turns   []turnDigest
+	// cut: older turns were left out.
+	cut bool
 }
 
 type turnDigest struct {
 	id     uuid.UUID
+	place  uint64
 	digest Digest
 	done   bool
 	// extended: the digest is that of the turn before its extensions, which take texts that the reference does not
@@ -118,10 +121,7 @@ func (r *Reference) note(n *partitionDigests, e *projections.Judged) {
 	s.head.Identity = strings.Clone(e.Head.Identity)
 	switch c.Kind {
 	case conversation.Started:
-		s.turns = append(s.turns, turnDigest{id: c.Turn.ID, digest: r.buf.question(c.Turn)})
-		if over := len(s.turns) - r.limits.MaxTurns; over > 0 {
-			s.turns = slices.Delete(s.turns, 0, over)
-		}
+		s.add(turnDigest{id: c.Turn.ID, place: c.Turn.Place, digest: r.buf.question(c.Turn)}, r.limits.MaxTurns)
 	case conversation.Answered:
 		if t := s.turn(c.Turn.ID); t != nil && !t.done {
 			t.digest, t.done = r.buf.answered(t.digest, c.Turn), true
@@ -132,11 +132,16 @@ func (r *Reference) note(n *partitionDigests, e *projections.Judged) {
 		}
 	case conversation.Corrected:
 		if t := s.turn(c.Turn.Replaces); t != nil {
-			*t = turnDigest{c.Turn.ID, r.buf.answered(r.buf.question(c.Turn), c.Turn), true, false}
+			*t = turnDigest{c.Turn.ID, t.place, r.buf.answered(r.buf.question(c.Turn), c.Turn), true, false}
 		}
 	case conversation.Pruned:
+		now := turnDigest{
+			c.Turn.ID, c.Turn.Place, r.buf.whole(c.Turn), c.Turn.Status == conversation.Finalized, false,
+		}
 		if t := s.turn(c.Turn.ID); t != nil {
-			*t = turnDigest{c.Turn.ID, r.buf.whole(c.Turn), c.Turn.Status == conversation.Finalized, false}
+			*t = now
+		} else if !s.cut || len(s.turns) > 0 && s.turns[0].place < now.place { // its other events have left the log
+			s.add(now, r.limits.MaxTurns)
 		}
 	case conversation.TurnGone:
 		s.turns = slices.DeleteFunc(s.turns, func(t turnDigest) bool {
@@ -147,6 +152,18 @@ func (r *Reference) note(n *partitionDigests, e *projections.Judged) {
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.Reset,
 		conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
 		conversation.Refused, conversation.Noted: // the head says it all
+	}
+}
+
+// add adds a turn in its place, and leaves out the oldest ones beyond a number.
+func (s *sessionDigests) add(t turnDigest, most int) {
+	at := len(s.turns)
+	for at > 0 && s.turns[at-1].place > t.place {
+		at--
+	}
+	s.turns = slices.Insert(s.turns, at, t)
+	if over := len(s.turns) - most; over > 0 {
+		s.turns, s.cut = slices.Delete(s.turns, 0, over), true
 	}
 }
 

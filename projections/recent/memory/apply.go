@@ -56,7 +56,7 @@ func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
 
 func (v *generation) fold(held *conversation.State, e *projections.Judged) {
 	if e.Change.Kind == conversation.Pruned {
-		prune(held, e)
+		v.prune(held, e)
 		return
 	}
 	c := held.Fold(e.Recorded)
@@ -91,11 +91,17 @@ func (v *generation) fold(held *conversation.State, e *projections.Judged) {
 }
 
 // prune puts the judge's turn in the place of the one that the view holds. The view can't fold the prune, which speaks
-// of versions of the turn that the view does not hold.
-func prune(held *conversation.State, e *projections.Judged) {
+// of versions of the turn that the view does not hold. A turn that is not held is older than all that are, or its other
+// events have left the log, and then the prune alone brings it.
+func (v *generation) prune(held *conversation.State, e *projections.Judged) {
 	held.Applied = e.Position.Seq
-	if t := held.Turn(e.Change.Turn.ID); t != nil {
-		*t = *e.Change.Turn
+	own := *e.Change.Turn
+	switch t := held.Turn(own.ID); {
+	case t != nil:
+		*t = own
+	case held.Whole, len(held.Turns) > 0 && held.Turns[0].Place < own.Place:
+		held.Take(&own)
+		held.DropOldest(v.limits.MaxTurns)
 	}
 	held.Adopt(e.Head)
 }

@@ -35,6 +35,15 @@ local function remove(turns, ids)
   end
 end
 
+-- Drops the oldest records beyond the limit, and reports whether there were any.
+local function trim(turns)
+  local over = redis.call('ZCARD', turns) - most
+  if over > 0 then
+    redis.call('ZREMRANGEBYRANK', turns, 0, over - 1)
+  end
+  return over > 0
+end
+
 local i = 9
 while ARGV[i] do
   local session, operations, head, expires = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
@@ -70,9 +79,7 @@ while ARGV[i] do
       applied, changed = seq, true
       if op == 'start' then
         redis.call('ZADD', turns, place, data)
-        local over = redis.call('ZCARD', turns) - most
-        if over > 0 then
-          redis.call('ZREMRANGEBYRANK', turns, 0, over - 1)
+        if trim(turns) then
           whole = '0'
         end
       elseif op == 'answer' then
@@ -96,9 +103,16 @@ while ARGV[i] do
         whole = '0'
       elseif op == 'prune' then
         local record = at(turns, place, id, 'p') or at(turns, place, id, 'f')
+        local first = redis.call('ZRANGE', turns, 0, 0, 'WITHSCORES')
         if record then
           redis.call('ZREM', turns, record)
+        end
+        -- A turn that is not held is older than all that are, or its other events have left the log.
+        if record or whole == '1' or (first[2] and tonumber(first[2]) < tonumber(place)) then
           redis.call('ZADD', turns, place, data)
+          if trim(turns) then
+            whole = '0'
+          end
         end
       elseif op == 'redact' then
         remove(turns, id)

@@ -72,6 +72,10 @@ func TestNoByteOfADeletedItemIsLeft(t *testing.T) {
 	p.LinkIdentity(t, conversation, "alice")
 	gone := post("/v1/conversations", map[string]any{"items": []any{
 		map[string]any{"role": "user", "content": "DUNNART"}}})
+	half := post("/v1/conversations", map[string]any{"items": []any{
+		map[string]any{"role": "user", "content": "KEPT by half"},
+		map[string]any{"role": "assistant", "content": "DIBBLER"},
+		map[string]any{"role": "user", "content": "KEPT behind it"}}})["id"].(string)
 	// As the Agents SDK does it with a session: the history again, and what is new.
 	history := itemsOf(t, p, conversation)
 	asks := append(slices.Clone(history), map[string]any{"role": "user", "content": "MULGARA, too"})
@@ -84,7 +88,7 @@ func TestNoByteOfADeletedItemIsLeft(t *testing.T) {
 		require.Subset(t, d.storesHolding(t, word), []string{"nats", "postgres"}, "%s is found", word)
 	}
 	require.Contains(t, d.storesHolding(t, wordsOfTalk[0]), "redis")
-	words := []string{"DUNNART", "MULGARA", "KOWARI"} // of nobody, whom the tables do not keep
+	words := []string{"DUNNART", "MULGARA", "KOWARI", "DIBBLER"} // of nobody, whom the tables do not keep
 	for _, word := range words {
 		require.Contains(t, d.storesHolding(t, word), "nats", "%s is found", word)
 	}
@@ -93,7 +97,7 @@ func TestNoByteOfADeletedItemIsLeft(t *testing.T) {
 	var receipts []string
 	receipts = append(receipts, receiptOf(t, p, http.MethodDelete, "/v1/responses/"+next),
 		receiptOf(t, p, http.MethodDelete, "/v1/responses/"+again),
-		receiptOf(t, p, http.MethodDelete, "/v1/conversations/"+gone["id"].(string)))
+		receiptOf(t, p, http.MethodDelete, "/v1/conversations/"+gone["id"].(string)), deleteItem(t, p, half, 1))
 	for _, at := range []int{3, 0, 1, 1, 0} { // in another order than they came
 		receipts = append(receipts, deleteItem(t, p, conversation, at))
 		requireNoneRead(t, p, conversation, history)
@@ -101,7 +105,7 @@ func TestNoByteOfADeletedItemIsLeft(t *testing.T) {
 	for _, id := range []string{again, next} {
 		p.Must(t, http.StatusNotFound, http.MethodGet, "/v1/responses/"+id, nil)
 	}
-	for _, n := range []int{0, 1, 2, len(receipts) - 1} { // newer ones took the place of the others
+	for _, n := range []int{0, 1, 2, 3, len(receipts) - 1} { // newer ones took the place of the others
 
 		waitReceipt(t, p, receipts[n])
 	}
@@ -118,7 +122,8 @@ func TestNoByteOfADeletedItemIsLeft(t *testing.T) {
 		require.ElementsMatch(t, []string{"nats", "redis", "postgres"}, d.storesHolding(t, "KEPT"))
 		items, err := json.Marshal(itemsOf(t, p, conversation))
 		require.NoError(t, err)
-		now := string(items) + turnsJSON(t, p, conversation)
+		require.Len(t, itemsOf(t, p, half), 2, "of a turn that only its prune brings")
+		now := string(items) + turnsJSON(t, p, conversation) + fmt.Sprint(itemsOf(t, p, half), p.Context(t, half))
 		require.Contains(t, now, "KEPT")
 		if before == "" {
 			before = now
