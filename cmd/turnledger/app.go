@@ -192,7 +192,7 @@ func (a *app) serve() error {
 	api := httpwire.New(w)
 	c := v1.Config{
 		Projections: a.views.Fleet, Keeper: a.views.Fleet, DeadLetters: a.views.DeadLetters(),
-		Version: version, HashKey: a.hashKey, MaxBody: int64(a.cfg.MaxBody),
+		Version: version, HashKey: a.hashKey, ItemKey: string(a.itemKey), MaxBody: int64(a.cfg.MaxBody),
 	}
 	c.Deadline, c.LinkReader = a.cfg.RequestTimeout, reader
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/models"
+	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
@@ -19,10 +20,13 @@ import (
 	"github.com/turnledger/turnledger/services/items"
 )
 
+// itemKeyNote names the note that holds the key of the ids of items.
+const itemKeyNote = "items.key"
+
 // keepItemKey sets the key of the ids of items, which all processes share. It can't be set by hand: with another one,
 // ids that clients hold would name nothing.
 func (a *app) keepItemKey(ctx context.Context) error {
-	key, err := a.notes.Once(ctx, "items.key", rand.Text)
+	key, err := a.notes.Once(ctx, itemKeyNote, rand.Text)
 	if err != nil {
 		return fmt.Errorf("keep the key of the ids of items: %w", err)
 	}
@@ -36,8 +40,7 @@ func (a *app) mountOpenAI(
 ) {
 	c := openai.Config{
 		SessionWrites: native.SessionWrites, Turns: native.Turns, Erasures: native.Erasures, Sessions: native.Sessions,
-		Lists: native.Lists, SessionAt: a.sessionAt, NotePruned: a.notePruned, Key: a.itemKey,
-		Strict: a.cfg.OpenAIStrict, MaxBody: int64(a.cfg.OpenAIBody), Source: a.sourceOf, Rules: native.Rules,
+		Lists: native.Lists, SessionAt: a.sessionAt, Key: a.itemKey, Strict: a.cfg.OpenAIStrict, MaxBody: int64(a.cfg.OpenAIBody), Source: a.sourceOf, Rules: native.Rules,
 	}
 	if a.roles.has(roleAPI) {
 		c.Messages, c.Lookup, c.Sessions = a.history, a.history, reader
@@ -67,15 +70,9 @@ func (a *app) sessionAt(ctx context.Context, at events.Position) (string, error)
 	return e.SessionID, err
 }
 
-// notePruned notes the session of a turn that is to be pruned, and prunedIn returns it, or "" if none was noted. The
-// ids of responses name the turn, and their events leave the log.
-func (a *app) notePruned(ctx context.Context, turn uuid.UUID, sessionID string) error {
-	return a.notes.Put(ctx, "pruned."+turn.String(), sessionID)
-}
-
+// prunedIn returns the session of a pruned turn whose events have left the log, or "".
 func (a *app) prunedIn(ctx context.Context, turn uuid.UUID) (sessionID string, err error) {
-	_, err = a.notes.Read(ctx, "pruned."+turn.String(), &sessionID)
-	return sessionID, err
+	return eraser.SessionOfPruned(ctx, a.notes, turn)
 }
 
 // sourceOf returns a hash of the address that a request came from, for the security audit.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/history"
@@ -26,6 +28,19 @@ func (h host) Still() { h.still() }
 
 // Reopen implements backup.Host.
 func (h host) Reopen() { close(h.replaced) }
+
+// KeepItemKey implements backup.Host.
+func (host) KeepItemKey(ctx context.Context, log *jetlog.Log, key string) error {
+	notes, err := log.Notes(ctx)
+	if err != nil {
+		return err
+	}
+	if err := notes.Put(ctx, itemKeyNote, key); err != nil {
+		return err
+	}
+	_, err = notes.Once(ctx, itemKeyNote, func() string { return key }) // then it is durable
+	return err
+}
 
 // Eraser implements backup.Host.
 func (h host) Eraser(log *jetlog.Log) backup.Eraser {

@@ -18,9 +18,9 @@ import (
 const NotesBucket = "TURNLEDGER"
 
 // Notes is a bucket beside the log, on the same servers. It holds the dead letters and the runners of views, the
-// progress of side effects, which chat process took over a turn last, and the key of hashes if the operator has set
-// none. A value that Commit writes is durable when Commit returns; all other values may be lost in a power cut, and
-// are rebuilt from the log. Keys are of [-/_=.a-zA-Z0-9]. Safe for concurrent use.
+// progress of side effects, which chat process took over a turn last, and keys that the operator has not set: that of
+// hashes, and that of the ids of items. A value of Commit or Once is durable when they return; all other values may be
+// lost in a power cut, and are rebuilt from the log. Keys are of [-/_=.a-zA-Z0-9]. Safe for concurrent use.
 type Notes struct {
 	kv   jetstream.KeyValue
 	js   jetstream.JetStream
@@ -96,13 +96,16 @@ func (n *Notes) Write(ctx context.Context, key string, value any, revision uint6
 }
 
 // Once returns the value of a key. If the key has none, Once first writes the value that draw returns. So all processes
-// agree on one value for ever.
+// agree on one value for ever: it is durable when Once returns.
 func (n *Notes) Once(ctx context.Context, key string, draw func() string) (value string, err error) {
 	for {
 		revision, err := n.Read(ctx, key, &value)
 		if err == nil && revision == 0 {
 			value = draw()
-			_, err = n.Write(ctx, key, value, 0)
+			revision, err = n.Write(ctx, key, value, 0)
+		}
+		if err == nil {
+			err = n.gate.Wait(ctx, revision)
 		}
 		if !errors.Is(err, ErrConflict) { // on a conflict, read the other process's value
 			return value, err

@@ -64,3 +64,19 @@ func TestACommittedNoteIsDurable(t *testing.T) {
 	require.ErrorIs(t, notes.Commit(t.Context(), "a.b", "three", "guard", guard), jetlog.ErrConflict)
 	require.ErrorIs(t, notes.Remove(t.Context(), "a.b", "guard", guard), jetlog.ErrConflict)
 }
+
+// A value that processes agree on for ever survives a power cut, as do the events that are read by it.
+func TestAValueForEverIsDurable(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	notes, err := natstest.LogOn(t, s, 1).Notes(t.Context())
+	require.NoError(t, err)
+	disk := disktest.New()
+	require.NoError(t, notes.SetFsync(t.Context(), disk.Fsync))
+	for _, draw := range []string{"first", "second"} {
+		value, err := notes.Once(t.Context(), "key", func() string { return draw })
+		require.NoError(t, err)
+		require.Equal(t, "first", value)
+		require.Positive(t, disk.Syncs())
+	}
+}

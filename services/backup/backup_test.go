@@ -27,13 +27,15 @@ type source struct {
 
 func (s *source) Partitions(context.Context) (int, error) { return len(s.copies), nil }
 
-func (s *source) Snapshot(_ context.Context, k int) (backup.File, io.ReadCloser, error) {
+func (s *source) Snapshot(_ context.Context, k int) (backup.Copy, error) {
 	b := s.copies[k]
 	if k == 1 && s.cut > 0 {
 		s.cut--
 		b = b[:len(b)/2]
 	}
-	return backup.File{Events: 1, RawBytes: 10}, io.NopCloser(bytes.NewReader(b)), nil
+	return backup.Copy{
+		File: backup.File{Events: 1, RawBytes: 10}, ItemKey: "k", Body: io.NopCloser(bytes.NewReader(b)),
+	}, nil
 }
 
 var parked = []projections.DeadLetter{{

@@ -27,6 +27,9 @@ type Manifest struct {
 	Files      []File    `json:"files"`
 	// DeadLetters of the views: the log does not record what operators decided about them.
 	DeadLetters []projections.DeadLetter `json:"dead_letters,omitempty"`
+	// ItemKey is the key of the ids of items and of the keys of calls, without which ids that clients hold name nothing.
+	// Backups of before have none.
+	ItemKey string `json:"item_key,omitempty"`
 }
 
 // File is the copy of a partition. Bytes and SHA256 describe the packed file; RawBytes is its unpacked size. First,

@@ -31,6 +31,8 @@ type Host interface {
 	Reopen()
 	// Eraser returns an Eraser that writes to a log.
 	Eraser(log *jetlog.Log) Eraser
+	// KeepItemKey keeps a key of the ids of items beside a log, in the place of another.
+	KeepItemKey(ctx context.Context, log *jetlog.Log, key string) error
 }
 
 // Eraser records erasures in the log. It works while Run follows the log.
@@ -155,6 +157,11 @@ func (l *Log) settle(ctx context.Context, packed *Packed) (out services.Restored
 	}
 	if err := desk.Of(log).Restore(ctx, log, packed.DeadLetters); err != nil {
 		return out, err
+	}
+	if packed.ItemKey != "" {
+		if err := l.Host.KeepItemKey(ctx, log, packed.ItemKey); err != nil {
+			return out, err
+		}
 	}
 	eraser := l.Host.Eraser(log)
 	g, saying := errgroup.WithContext(ctx)

@@ -30,10 +30,17 @@ type Store interface {
 // Source is a log that can be copied.
 type Source interface {
 	Partitions(ctx context.Context) (int, error)
-	// Snapshot begins a copy. It returns the copy with a File that holds its sequences and sizes; RawBytes is an
-	// estimate.
-	Snapshot(ctx context.Context, partition int) (File, io.ReadCloser, error)
+	// Snapshot begins a copy.
+	Snapshot(ctx context.Context, partition int) (Copy, error)
 	DeadLetters(ctx context.Context) ([]projections.DeadLetter, error)
+}
+
+// Copy is the copy of a partition that was begun. File holds its sequences and sizes; RawBytes is an estimate. ItemKey
+// is the key of the ids of items, as in a Manifest.
+type Copy struct {
+	File    File
+	ItemKey string
+	Body    io.ReadCloser
 }
 
 // Progress is called with the bytes of a copy that have arrived, and with an estimate of all its bytes, both before
@@ -60,7 +67,7 @@ func Take(ctx context.Context, from Source, to Store, version string, now time.T
 	for k := range n {
 		var f File
 		for try := 1; ; try++ {
-			if f, err = copyOne(ctx, from, to, k, progress); err == nil || try == tries || ctx.Err() != nil {
+			if f, m.ItemKey, err = copyOne(ctx, from, to, k, progress); err == nil || try == tries || ctx.Err() != nil {
 				break
 			}
 		}
@@ -81,20 +88,23 @@ func Take(ctx context.Context, from Source, to Store, version string, now time.T
 
 // copyOne copies a partition. It also unpacks the bytes as they come, so that a missing or broken part is found before
 // the copy is needed.
-func copyOne(ctx context.Context, from Source, to Store, k int, progress Progress) (File, error) {
-	f, in, err := from.Snapshot(ctx, k)
+func copyOne(
+	ctx context.Context, from Source, to Store, k int, progress Progress,
+) (f File, itemKey string, err error) {
+	begun, err := from.Snapshot(ctx, k)
 	if err != nil {
-		return f, err
+		return f, "", err
 	}
-	defer func() { _ = in.Close() }()
+	defer func() { _ = begun.Body.Close() }()
+	f = begun.File
 	f.Name, f.Partition = fileName(k), k
 	about := f.RawBytes
 	raw := &counting{progress: func(n int64) { progress(f.Name, n, max(about, n)) }}
-	x := unpacking(in, raw)
+	x := unpacking(begun.Body, raw)
 	err = to.Put(ctx, f.Name, x)
 	x.stop(err)
 	f.Bytes, f.SHA256, f.RawBytes = x.sum.n, x.sum.hex(), raw.n
-	return f, err
+	return f, begun.ItemKey, err
 }
 
 // unpacked is a packed stream that is also unpacked while it is read. It ends with io.EOF only if unpacking reached the

@@ -72,8 +72,12 @@ func (c *Client) streams(ctx context.Context, what, method string, w StreamsWant
 	return callField[[]Stream](ctx, c, "streams", r)
 }
 
-// Moment is the state of a partition when it was copied. Bytes is about the size of the copy before packing.
-type Moment struct{ First, Last, Events, Bytes uint64 }
+// Moment is the state of a partition when it was copied. Bytes is about the size of the copy before packing. ItemKey is
+// the key of the ids of items; an older server tells none.
+type Moment struct {
+	First, Last, Events, Bytes uint64
+	ItemKey                    string
+}
 
 // Snapshot begins a copy of a partition. The caller reads it to its end, quickly, and closes it. A broken copy ends
 // with an error other than io.EOF.
@@ -91,6 +95,7 @@ func (c *Client) Snapshot(ctx context.Context, partition int) (m Moment, body io
 			return m, nil, attempted(what, fmt.Errorf("%w: the header Turnledger-%s is missing", ErrAnswer, name))
 		}
 	}
+	m.ItemKey = resp.Header.Get("Turnledger-Item-Key")
 	return m, resp.Body, nil
 }
 

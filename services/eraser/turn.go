@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 )
 
 // redact erases the events that name a redacted or pruned turn and stand before its redaction or prune. It carries out
@@ -87,6 +88,13 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 			versions[by] = append(versions[by], t.ID)
 		}
 	}
+	for turn := range gone {
+		if state.Turn(turn).Redacted == 0 {
+			if err := e.notes.Put(ctx, prunedKey(turn), session); err != nil {
+				return false, err
+			}
+		}
+	}
 	var covered []uint64
 	var summaries []*events.SessionSummarized
 	counts := map[uint64]int{}
@@ -130,6 +138,15 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 		return false, err
 	}
 	return true, e.overwrite(ctx, session, upTo, covered)
+}
+
+func prunedKey(turn uuid.UUID) string { return "pruned." + turn.String() }
+
+// SessionOfPruned returns the session of a pruned turn whose events have left the log, or "". The eraser notes it before
+// they do, and again after the log was restored: ids of responses name the turn and a position, and no session.
+func SessionOfPruned(ctx context.Context, notes *jetlog.Notes, turn uuid.UUID) (session string, err error) {
+	_, err = notes.Read(ctx, prunedKey(turn), &session)
+	return session, err
 }
 
 // overwrite erases events from the newest back, and brings each erasure to disk before the next. So a power failure can

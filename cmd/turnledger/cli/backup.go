@@ -58,7 +58,9 @@ func (c *backupCmd) Run(e *Env) error {
 		}
 		bars.done()
 		if c.JSON {
-			return json.NewEncoder(e.Out).Encode(m)
+			shown := *m
+			shown.ItemKey = "" // stands in the backup alone
+			return json.NewEncoder(e.Out).Encode(shown)
 		}
 		e.print("%s holds %s of %s, %d bytes, after %s", c.Place, Counted(m.Events(), "event"),
 			Counted(m.Partitions, "partition"), m.Bytes(), time.Since(began).Round(time.Millisecond))
@@ -81,11 +83,11 @@ func (c source) Partitions(ctx context.Context) (int, error) {
 }
 
 // Snapshot implements backup.Source.
-func (c source) Snapshot(ctx context.Context, partition int) (backup.File, io.ReadCloser, error) {
+func (c source) Snapshot(ctx context.Context, partition int) (backup.Copy, error) {
 	m, body, err := c.Client.Snapshot(ctx, partition)
 	f := backup.File{First: m.First, Last: m.Last, Events: m.Events,
 		RawBytes: int64(m.Bytes)} //nolint:gosec // below 2^63
-	return f, body, c.at.explain(ctx, err)
+	return backup.Copy{File: f, ItemKey: m.ItemKey, Body: body}, c.at.explain(ctx, err)
 }
 
 // DeadLetters implements backup.Source. If a view's store does not answer, or the key may not read dead letters, the

@@ -177,7 +177,7 @@ func noItem() error {
 func (s *surface) deleteItem(ctx context.Context, r *http.Request, h http.Header) (any, error) {
 	id, gone := r.PathValue("conversation_id"), r.PathValue("item_id")
 	err := s.find(ctx, id, gone, func(_ items.Item, t *conversation.Turn, session string, partition int) error {
-		err := s.prune(ctx, h, session, conversation.Prune{
+		err := s.prune(ctx, h, conversation.Prune{
 			SessionID: id, TurnID: t.ID, Keep: func(m conversation.Message) json.RawMessage {
 				return s.kept(session, partition, m, gone)
 			},
@@ -193,12 +193,8 @@ func (s *surface) deleteItem(ctx context.Context, r *http.Request, h http.Header
 	return s.conversation(ctx, id)
 }
 
-// prune takes messages out of a turn of a session. Its responses are found by the id of the turn from then on, since
-// their events leave the log. The answer's header names the receipt.
-func (s *surface) prune(ctx context.Context, h http.Header, session string, c conversation.Prune) error {
-	if err := s.cfg.NotePruned(ctx, c.TurnID, session); err != nil {
-		return err
-	}
+// prune takes messages out of a turn. The answer's header names the receipt.
+func (s *surface) prune(ctx context.Context, h http.Header, c conversation.Prune) error {
 	done, err := s.cfg.Turns.PruneTurn(ctx, c)
 	if err == nil {
 		h.Set(receiptHeader, done.Position.String())

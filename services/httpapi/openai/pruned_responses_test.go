@@ -44,6 +44,7 @@ func (s *stack) erasePruned(session string) {
 	}
 	for _, e := range all {
 		if turn, _ := conversation.Named(e); e.Position.Seq < pruned[turn] {
+			require.NoError(s.t, s.notePruned(turn, session))
 			_, err := overwrite.On(s.log).Erase(s.t.Context(), e.Position)
 			require.NoError(s.t, err)
 		}

@@ -161,7 +161,7 @@ func (s *surface) deleteResponse(ctx context.Context, r *http.Request, h http.He
 func (s *surface) forget(
 	ctx context.Context, h http.Header, at respond.Place, turn uuid.UUID, brought ...uint64,
 ) error {
-	return s.prune(ctx, h, at.SessionID, conversation.Prune{
+	return s.prune(ctx, h, conversation.Prune{
 		SessionID: at.SessionID, TurnID: turn, Forget: brought, Keep: func(m conversation.Message) json.RawMessage {
 			if slices.Contains(brought, m.First) {
 				return nil

@@ -54,8 +54,9 @@ type stack struct {
 	api      http.Handler
 	url      string
 	logs     *buffer
-	// prunedIn returns the session of a turn that was pruned.
-	prunedIn func(ctx context.Context, turn uuid.UUID) (string, error)
+	// prunedIn returns the session of a turn that was pruned, and notePruned notes it as the eraser does.
+	prunedIn   func(ctx context.Context, turn uuid.UUID) (string, error)
+	notePruned func(turn uuid.UUID, session string) error
 }
 
 // buffer is what was logged. Safe for concurrent use.
@@ -110,12 +111,12 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	}
 	notes, err := log.Notes(t.Context())
 	require.NoError(t, err)
-	s.cfg.NotePruned = func(ctx context.Context, turn uuid.UUID, session string) error {
-		return notes.Put(ctx, "pruned."+turn.String(), session)
-	}
 	s.prunedIn = func(ctx context.Context, turn uuid.UUID) (session string, err error) {
 		_, err = notes.Read(ctx, "pruned."+turn.String(), &session)
 		return session, err
+	}
+	s.notePruned = func(turn uuid.UUID, session string) error {
+		return notes.Put(t.Context(), "pruned."+turn.String(), session)
 	}
 	s.cfg.LinkReader, s.cfg.RefusalTime = s.services.Reader, time.Millisecond
 	for _, set := range settings {

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -31,8 +29,6 @@ type Config struct {
 	Lists services.SessionLister
 	// SessionAt returns the session of the event at a position, or "" if there is none.
 	SessionAt func(ctx context.Context, at events.Position) (string, error)
-	// NotePruned notes the session of a turn, before the turn is pruned.
-	NotePruned func(ctx context.Context, turn uuid.UUID, sessionID string) error
 	// Partition returns the partition of a session.
 	Partition func(sessionID string) int
 	// Key makes the ids of items, and the digests by which a repeated call is known. All processes on a log need the
@@ -66,9 +62,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Source == nil {
 		c.Source = func(context.Context) string { return "" }
-	}
-	if c.NotePruned == nil {
-		c.NotePruned = func(context.Context, uuid.UUID, string) error { return nil }
 	}
 	return c
 }

@@ -155,6 +155,8 @@ const (
 	headerLast   = "Turnledger-Last-Sequence"
 	headerEvents = "Turnledger-Events"
 	headerBytes  = "Turnledger-Bytes"
+	// headerItemKey has the key of the ids of items: it stands beside the log, and is to be restored with it.
+	headerItemKey = "Turnledger-Item-Key"
 )
 
 // snapshot responds with a copy. If the copy breaks off, the body ends improperly, which every client reports as an
@@ -175,6 +177,7 @@ func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotI
 		} {
 			h.Set(name, strconv.FormatUint(n, 10))
 		}
+		h.Set(headerItemKey, a.cfg.ItemKey)
 		begun = true
 		return out, nil
 	})

@@ -195,6 +195,8 @@ type Config struct {
 	Keeper services.ProjectionKeeper
 	// Keys lists the API keys without their secrets; nil if there is no file of keys.
 	Keys func() ([]access.Key, error)
+	// ItemKey is the key of the ids of items, which backups hold.
+	ItemKey string
 	// Streams and Backups are nil in a process that does not manage the log.
 	Streams StreamKeeper
 	Backups Backups
