@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -116,6 +118,32 @@ func (k *known) listed() ([]items.Item, error) {
 	k.all, err = k.surface.listed(k.ctx, k.conversation)
 	k.read = err == nil
 	return k.all, err
+}
+
+// referredBy returns the item that a request for a response refers to.
+func (k *known) referredBy(r *respond.Request, id, param string) (items.Item, error) {
+	switch {
+	case k.conversation != "":
+	case r.Conversation != "":
+		if k.who(k.ctx).May(k.ctx, r.Conversation) != nil {
+			return nil, respond.ErrConversation
+		}
+		k.conversation = r.Conversation
+		_, err := k.listed()
+		if none, is := errors.AsType[*apiError](err); is && none.status == http.StatusNotFound {
+			return nil, respond.ErrConversation
+		}
+	case r.Previous != "":
+		at, err := k.cfg.Responses.Where(k.ctx, r.Previous, k.who(k.ctx))
+		if errors.Is(err, respond.ErrResponseNotFound) {
+			err = respond.ErrPrevious
+		}
+		if err != nil {
+			return nil, err
+		}
+		k.conversation = at.SessionID
+	}
+	return k.referred(id, param)
 }
 
 // referred returns the item of an id in this conversation, or in another one of the caller's.

@@ -70,7 +70,7 @@ func (s *surface) asked(ctx context.Context, r *http.Request) (respond.Ask, erro
 		return respond.Ask{}, err
 	}
 	ids := &known{surface: s, ctx: ctx}
-	request, err := respond.Parse(raw, s.cfg.HostedTools, ids.referred)
+	request, err := respond.Parse(raw, s.cfg.HostedTools, ids.referredBy)
 	if err != nil {
 		return respond.Ask{}, err
 	}

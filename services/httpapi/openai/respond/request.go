@@ -1,6 +1,7 @@
 package respond
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -47,8 +48,9 @@ var repeated = []string{
 // MostInput is how many items a request may bring.
 const MostInput = 500
 
-// Refer returns the item that an item_reference names; it has no id. param is the member that holds the reference.
-type Refer func(id, param string) (items.Item, error)
+// Refer returns the item that an item_reference of a request names; it has no id. param is the member that holds the
+// reference. Of the request, Conversation and Previous are known.
+type Refer func(r *Request, id, param string) (items.Item, error)
 
 // HostedTools says whether the model has tools of its own.
 type HostedTools bool
@@ -63,18 +65,23 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 	if events.TooDeep(body) {
 		return Request{}, refuse("invalid_value", "", "The body nests too deep.")
 	}
-	p := parser{members: m, refer: refer, sent: map[string]json.RawMessage{}}
+	p := parser{members: m, sent: map[string]json.RawMessage{}}
 	r := Request{
 		Store: p.unless("store"), Stream: p.flag("stream"),
 		Previous: p.text("previous_response_id"), Instructions: p.instructions(),
 		Truncate: p.word("truncation", "disabled", "auto") == "auto", Include: p.includes(),
 	}
-	r.Input, r.Conversation = p.input(), p.conversation()
+	r.Conversation = p.conversation()
+	p.refer = func(id, param string) (items.Item, error) { return refer(&r, id, param) }
+	r.Input = p.input()
 	r.IDs, r.Sent = p.ids, p.sent
 	r.Options, r.Settings = p.options(hosted), m.only(repeated)
 	p.unsupported()
 	if p.err == nil && r.Conversation != "" && r.Previous != "" {
 		p.err = ErrTwoHistories
+	}
+	if p.missing != nil {
+		return Request{}, p.missing
 	}
 	if p.err != nil {
 		return Request{}, p.err
@@ -96,8 +103,10 @@ func (s Settings) only(names []string) Settings {
 // parser reads members, and keeps the first refusal.
 type parser struct {
 	members Settings
-	refer   Refer
+	refer   func(id, param string) (items.Item, error)
 	err     error
+	// missing is the first item that is not found, which is told before what is wrong with the others.
+	missing error
 	// ids and sent are those of the input.
 	ids  []string
 	sent map[string]json.RawMessage
@@ -225,10 +234,8 @@ func (p *parser) item(raw json.RawMessage, param string) (items.Item, bool) {
 	}
 	id := item.ID()
 	if item.Refers() {
-		if item, err = p.refer(item.ID(), param); err != nil {
-			if p.err == nil {
-				p.err = err
-			}
+		if item, err = p.refer(id, param); err != nil {
+			p.missing = cmp.Or(p.missing, err)
 			return nil, false
 		}
 	}
