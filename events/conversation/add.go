@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,8 +21,9 @@ type AddMessages struct {
 	// Settings are those of the last fact, which asks a model with them: the turn's question takes no more messages.
 	Settings json.RawMessage
 	// After, above 0, is the last event that brought the session texts (State.LastText). If others came since, nothing
-	// is added.
-	After uint64
+	// is added. Begins: nothing is added either if the session has texts of its own already.
+	After  uint64
+	Begins bool
 	// Now decides whether an anonymous session was silent for too long.
 	Now time.Time
 }
@@ -33,7 +35,9 @@ type AddedMessage struct {
 	Asks, ByUser bool
 	// Words is the text of a message of the user or the assistant.
 	Words string
-	// Answers is the turn that holds the call which the message answers; uuid.Nil if that is not known.
+	// Makes is the id of the call that the message makes, and Takes that of the call whose output it is; "" for none.
+	Makes, Takes string
+	// Answers is the turn that holds the call of Takes, if it was recorded before; uuid.Nil if that is not known.
 	Answers uuid.UUID
 }
 
@@ -67,8 +71,8 @@ const (
 //
 //   - A message that asks extends the question of the session's last turn if that is pending, else it opens a turn. So
 //     a run of them is one question.
-//   - Any other message answers: after a pending turn it finalizes it, after a finalized one it extends its answer. If
-//     it answers a call of an earlier turn, it extends the answer of that turn.
+//   - Any other message answers: after a pending turn it finalizes it, after a finalized one it extends its answer. The
+//     output of a call of an earlier turn extends the answer of that turn.
 //   - Messages that answer before any user has spoken, such as a greeting, are part of the first turn's question.
 //
 // All facts are one append, which expects the session's last sequence.
@@ -81,7 +85,8 @@ func (s *State) DecideAdds(commands []AddMessages) []Added {
 			out[i].Err = ErrSessionErased
 		case !s.Found():
 			out[i].Err = ErrSessionNotFound
-		case c.After > 0 && (s.LastText() != c.After || len(a.facts) > 0):
+		case c.After > 0 && (s.LastText() != c.After || len(a.facts) > 0),
+			c.Begins && (s.LastText() != 0 || len(a.facts) > 0):
 			out[i].Err = ErrWentOn
 		default:
 			out[i] = a.command(c)
@@ -112,7 +117,7 @@ func (s *State) Add(c AddMessages) Added {
 
 // command adds the messages of a command, behind those of the commands before it.
 func (a *adding) command(c AddMessages) Added {
-	a.AddMessages, a.at = c, nil
+	a.AddMessages, a.at, a.firsts, a.made = c, nil, nil, map[string]*growing{}
 	if len(a.facts) == 0 {
 		if a.goes = a.state.goesOn(c.Now); a.goes != nil {
 			a.turns[a.goes.id] = a.goes
@@ -148,18 +153,21 @@ type growing struct {
 	opening  bool // no turn stands before it
 	asked    bool // a model is asked with the question
 	question string
-	// count of the messages of the half that may go on, and the first event of that half.
+	// order is that of the turns in the session.
+	order uint64
+	// count of the messages of the half that may go on, and the first event of that half: in the log, or of this append.
 	count int
 	begun uint64
-	fact  int
+	first *addedFact
 	// open is the fact of this append that takes further messages of the half; nil if there is none.
 	open *addedFact
 }
 
 func (s *State) growing(t *Turn) *growing {
 	g := &growing{
-		Turn: t, id: t.ID, pending: t.Status == Pending, count: int(t.messages), begun: t.Begun(events.HalfQuestion),
-		opening: len(s.Turns) == 1 && s.Fork().Root == "", asked: t.asked,
+		Turn: t, id: t.ID, pending: t.Status == Pending, order: t.Place, asked: t.asked,
+		count: int(t.messages), begun: t.Begun(events.HalfQuestion),
+		opening: len(s.Turns) == 1 && s.Fork().Root == "",
 	}
 	if !g.pending {
 		g.begun = t.Begun(events.HalfAnswer)
@@ -188,12 +196,17 @@ type adding struct {
 
 	state *State
 	goes  *growing
-	// turns are those that messages were added to.
+	// turns are those that messages were added to, and made those whose calls were.
 	turns map[uuid.UUID]*growing
+	made  map[string]*growing
 	facts []*addedFact
-	// at are the places of the command's messages.
-	at []AddedAt
+	// at are the places of the command's messages, and firsts the first fact of the half of each.
+	at     []AddedAt
+	firsts []*addedFact
 }
+
+// newTurns is above the place of every turn that there is.
+const newTurns = 1 << 62
 
 // addedFact is a fact that is not complete yet.
 type addedFact struct {
@@ -230,10 +243,11 @@ func (a *adding) add(i int, m AddedMessage) {
 func (a *adding) start(i int, m AddedMessage) {
 	request := a.request(i)
 	g := &growing{
-		id: events.TurnID(a.SessionID, request), pending: true, fact: len(a.facts),
+		id: events.TurnID(a.SessionID, request), pending: true, order: newTurns + uint64(len(a.facts)),
 		opening: len(a.state.Turns) == 0 && a.goes == nil && a.state.Fork().Root == "",
 	}
 	g.open = &addedFact{turn: g, id: g.id, request: request, starts: true, half: events.HalfQuestion}
+	g.first = g.open
 	a.facts, a.goes, a.turns[g.id] = append(a.facts, g.open), g, g
 	a.put(g, m)
 }
@@ -241,7 +255,7 @@ func (a *adding) start(i int, m AddedMessage) {
 // answer adds a message to the answer of the turn that goes on, or of the one that holds the call which it answers.
 func (a *adding) answer(i int, m AddedMessage) {
 	g := a.goes
-	if earlier := a.earlier(m.Answers); earlier != nil {
+	if earlier := a.earlier(m); earlier != nil {
 		a.extend(i, m, earlier, events.HalfAnswer)
 		return
 	}
@@ -249,30 +263,33 @@ func (a *adding) answer(i int, m AddedMessage) {
 		a.extend(i, m, g, events.HalfAnswer)
 		return
 	}
-	g.pending, g.count, g.begun, g.fact = false, 0, 0, len(a.facts)
 	g.open = &addedFact{turn: g, id: g.id, half: events.HalfAnswer, finishes: true}
+	g.pending, g.count, g.begun, g.first = false, 0, 0, g.open
 	a.facts = append(a.facts, g.open)
 	a.put(g, m)
 }
 
-// earlier returns a turn before the one that goes on, if its answer may be extended; else nil.
-func (a *adding) earlier(id uuid.UUID) *growing {
-	g, t := a.turns[id], a.state.Turn(id)
-	switch {
-	case id == a.goes.id:
-		return nil
-	case g != nil && !g.pending:
-		return g
-	case t == nil || t.Status != Finalized || !a.state.Shown(t):
+// earlier returns the turn before the one that goes on which made the call that a message takes, if its answer may be
+// extended; else nil.
+func (a *adding) earlier(m AddedMessage) *growing {
+	g := a.made[m.Takes]
+	if g == nil {
+		g = a.turns[m.Answers]
+	}
+	if t := a.state.Turn(m.Answers); g == nil && t != nil && t.Status == Finalized && a.state.Shown(t) {
+		g = a.state.growing(t)
+		a.turns[t.ID] = g
+	}
+	if g == nil || g == a.goes || g.pending {
 		return nil
 	}
-	a.turns[id] = a.state.growing(t)
-	return a.turns[id]
+	return g
 }
 
-// extend adds a message to a half of a turn, by a new fact if none is open.
+// extend adds a message to a half of a turn. It makes a new fact if none is open, or if a message of another turn came
+// between: a call that comes again is answered in the order of the facts.
 func (a *adding) extend(i int, m AddedMessage, g *growing, half events.Half) {
-	if g.open == nil || g.open.size+len(m.JSON) > mostInFact {
+	if g.open == nil || g.open != a.facts[len(a.facts)-1] || g.open.size+len(m.JSON) > mostInFact {
 		g.open = &addedFact{turn: g, id: g.id, request: a.request(i), half: half, base: g.count}
 		a.facts = append(a.facts, g.open)
 	}
@@ -282,9 +299,13 @@ func (a *adding) extend(i int, m AddedMessage, g *growing, half events.Half) {
 // put adds a message to the open fact of a turn.
 func (a *adding) put(g *growing, m AddedMessage) {
 	f := g.open
-	a.at = append(a.at, AddedAt{Answer: f.half == events.HalfAnswer, Begun: g.begun, Fact: g.fact, Message: g.count})
+	a.at = append(a.at, AddedAt{Answer: f.half == events.HalfAnswer, Begun: g.begun, Message: g.count})
+	a.firsts = append(a.firsts, g.first)
 	f.messages, f.size = append(f.messages, m.JSON), f.size+len(m.JSON)
 	g.count++
+	if m.Makes != "" {
+		a.made[m.Makes] = g
+	}
 	switch {
 	case f.half == events.HalfAnswer:
 		if m.Words != "" {
@@ -302,6 +323,14 @@ func (a *adding) put(g *growing, m AddedMessage) {
 // added returns the decision of a command that makes these facts, which are complete.
 func (a *adding) added(facts []*addedFact) Added {
 	out := Added{At: a.at, Decision: Decision{Expect: true}}
+	if len(a.Settings) > 0 { // the model is asked about the newest turn
+		slices.SortStableFunc(facts, func(f, g *addedFact) int { return cmp.Compare(f.turn.order, g.turn.order) })
+	}
+	for i, first := range a.firsts {
+		if first != nil {
+			out.At[i].Fact = slices.Index(a.facts, first)
+		}
+	}
 	for i, f := range facts {
 		if i == len(facts)-1 && len(a.Settings) > 0 {
 			f.settings = a.Settings

@@ -21,6 +21,8 @@ type adds struct {
 	seq   uint64
 	time  time.Time
 	calls int
+	// settings are those of the next messages.
+	settings json.RawMessage
 	// at has the place of each message: where it was said to be added.
 	at map[string]conversation.AddedAt
 }
@@ -44,17 +46,21 @@ func (a *adds) fold(f events.Fact) conversation.Change {
 }
 
 // message reads "U text", "S text" (system), "A text" or "T text" (a tool's output), and "T>2 text" for an output whose
-// call is in the second turn.
+// call is in the second turn. "A=c text" makes the call c, and "T=c text" takes it.
 func (a *adds) message(line string) conversation.AddedMessage {
 	kind, text, _ := strings.Cut(line, " ")
 	kind, turn, found := strings.Cut(kind, ">")
+	kind, call, _ := strings.Cut(kind, "=")
 	role := map[string]string{"U": "user", "S": "system", "A": "assistant", "T": "tool"}[kind]
 	m := conversation.AddedMessage{
 		JSON: json.RawMessage(fmt.Sprintf(`{"role":%q,"content":%q}`, role, text)),
 		Asks: kind == "U" || kind == "S", ByUser: kind == "U",
 	}
-	if kind == "U" || kind == "A" {
-		m.Words = text
+	switch kind {
+	case "U", "A":
+		m.Words, m.Makes = text, call
+	case "T":
+		m.Takes = call
 	}
 	if found {
 		n := 0
@@ -67,7 +73,9 @@ func (a *adds) message(line string) conversation.AddedMessage {
 // command returns a call that adds messages.
 func (a *adds) command(lines ...string) conversation.AddMessages {
 	a.calls++
-	c := conversation.AddMessages{SessionID: "s", RequestID: fmt.Sprint("r", a.calls), Now: a.time}
+	c := conversation.AddMessages{
+		SessionID: "s", RequestID: fmt.Sprint("r", a.calls), Settings: a.settings, Now: a.time,
+	}
 	for _, line := range lines {
 		c.Messages = append(c.Messages, a.message(line))
 	}
@@ -138,6 +146,10 @@ func TestMessagesBecomeTurns(t *testing.T) {
 			[]string{"q (q) | +t+a (a)", "n (n)"}},
 		"a late output": {[][]string{{"U q", "A call"}, {"U n", "A m"}, {"T>1 t", "A o", "T>1 u"}},
 			[]string{"q (q) | call+t+u (call)", "n (n) | m+o (o)"}},
+		"an output of a call at once": {[][]string{{"U q", "A=c call", "U n", "T=c t", "A m", "T=c u"}},
+			[]string{"q (q) | call+t+u (call)", "n (n) | m (m)"}},
+		"an output of the newer call": {[][]string{{"U q", "A=c call"}, {"U n", "A=c again", "T=c t"}},
+			[]string{"q (q) | call (call)", "n (n) | again+t (again)"}},
 		"an output of nothing known": {[][]string{{"U q"}, {"T t"}}, []string{"q (q) | t ()"}},
 		"a greeting":                 {[][]string{{"A hello"}, {"U q"}, {"A a"}}, []string{"hello+q (q) | a (a)"}},
 		"a greeting at once":         {[][]string{{"S s", "A hello", "U q", "A a"}}, []string{"s+hello+q (q) | a (a)"}},
@@ -155,12 +167,49 @@ func TestMessagesBecomeTurns(t *testing.T) {
 	}
 }
 
+// The settings are those of the newest turn that the messages reach, wherever its messages stand among the others.
+func TestSettingsAreOfTheNewestTurn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		lines []string
+		turn  int
+	}{
+		"an older call":              {[]string{"T>1 t"}, 0},
+		"the newer call first":       {[]string{"T>2 t", "T>1 u"}, 1},
+		"the older call first":       {[]string{"T>1 t", "T>2 u"}, 1},
+		"a question first":           {[]string{"U n", "T>1 t"}, 2},
+		"a call at once":             {[]string{"U n", "A=c call", "U m", "T=c t"}, 3},
+		"an older call in between":   {[]string{"A a", "T>1 t", "A b"}, 1},
+		"only the newest turn of it": {[]string{"A a"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAdds()
+			a.add(t, "U q1", "A c1", "U q2", "A c2")
+			a.settings = json.RawMessage(`{}`)
+			d := a.add(t, c.lines...)
+			for i, f := range d.Facts {
+				texts, last := events.TextsOf(f), i == len(d.Facts)-1
+				require.Equal(t, last, len(texts.Settings) > 0)
+				if last {
+					require.Equal(t, a.state.Turns[c.turn].ID, events.NamesOf(f).TurnID)
+				}
+			}
+			a.requireAt(t)
+		})
+	}
+}
+
 // Every message stands where the decision said, in the order in which it was added, whatever else is done.
 func TestMessagesStandWhereTheyWereAdded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a := newAdds()
 		for n := range rapid.IntRange(1, 8).Draw(t, "calls") {
+			a.settings = nil
+			if rapid.Bool().Draw(t, "settings") {
+				a.settings = json.RawMessage(`{}`)
+			}
 			a.add(t, a.draw(t, n)...)
 			if last := a.state.Turns[len(a.state.Turns)-1]; rapid.IntRange(0, 4).Draw(t, "native") == 0 {
 				if last.Status == conversation.Pending {
@@ -169,10 +218,7 @@ func TestMessagesStandWhereTheyWereAdded(t *testing.T) {
 				}
 			}
 		}
-		for line, at := range a.at {
-			_, text, _ := strings.Cut(line, " ")
-			require.Equal(t, text, a.text(at), "%s %+v", line, at)
-		}
+		a.requireAt(t)
 	})
 }
 
@@ -180,7 +226,10 @@ func TestMessagesStandWhereTheyWereAdded(t *testing.T) {
 func (a *adds) draw(t *rapid.T, n int) (lines []string) {
 	for m := range rapid.IntRange(1, 5).Draw(t, "messages") {
 		kind := rapid.SampledFrom([]string{"U", "U", "S", "A", "A", "T"}).Draw(t, "kind")
-		if kind == "T" && len(a.state.Turns) > 0 {
+		switch {
+		case kind != "U" && kind != "S" && rapid.Bool().Draw(t, "call"):
+			kind += "=" + rapid.SampledFrom([]string{"c", "d"}).Draw(t, "id")
+		case kind == "T" && len(a.state.Turns) > 0:
 			kind = fmt.Sprint("T>", rapid.IntRange(1, len(a.state.Turns)).Draw(t, "turn"))
 		}
 		lines = append(lines, fmt.Sprintf("%s m%d-%d", kind, n, m))
@@ -244,6 +293,14 @@ func TestACallOfOneAppendWentOn(t *testing.T) {
 	require.Empty(t, got[1].Facts)
 }
 
+// requireAt requires every message to be at its place.
+func (a *adds) requireAt(t require.TestingT) {
+	for line, at := range a.at {
+		_, text, _ := strings.Cut(line, " ")
+		require.Equal(t, text, a.text(at), "%s %+v", line, at)
+	}
+}
+
 // text returns the text of the message at a place.
 func (a *adds) text(at conversation.AddedAt) string {
 	for _, t := range a.state.Turns {
@@ -288,7 +345,10 @@ func TestWhereMessagesAreNotAdded(t *testing.T) {
 	none := conversation.New("s", conversation.Rules{})
 	require.ErrorIs(t, none.DecideAdds(c)[0].Err, conversation.ErrSessionNotFound)
 	a := newAdds()
+	first := conversation.AddMessages{SessionID: "s", RequestID: "r", Begins: true}
+	require.NoError(t, a.state.DecideAdds([]conversation.AddMessages{first})[0].Err)
 	a.add(t, "U q")
+	require.ErrorIs(t, a.state.DecideAdds([]conversation.AddMessages{first})[0].Err, conversation.ErrWentOn)
 	a.fold(&events.SessionReset{SessionID: "s", After: events.Position{Seq: a.seq}})
 	a.add(t, "U after the reset")
 	require.Len(t, a.state.Turns, 2, "what is hidden does not go on")

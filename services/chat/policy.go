@@ -43,7 +43,7 @@ func (a *answering) wait(ctx context.Context) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if err := a.over(state); err != nil {
+		if err := a.over(ctx, state); err != nil {
 			return 0, err
 		}
 		known = max(known, state.Applied)
@@ -126,7 +126,7 @@ func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 		if err != nil {
 			continue // the model's answer goes on
 		}
-		if err := a.over(state); err != nil {
+		if err := a.over(ctx, state); err != nil {
 			stop(err)
 			return
 		}
@@ -134,14 +134,21 @@ func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 }
 
 // over returns the reason if a state of the session ends the answer, or nil: errInterrupted if an interrupting turn has
-// come since the attempt began, errSettled if the turn is no longer pending. The turn stood in the log before the state
-// was read, and Sessions returns all pending turns. So if the turn is missing from the state, it was redacted; a view
-// holds no tombstones.
-func (a *answering) over(state *conversation.State) error {
+// come since the attempt began, errSettled if the task is answered. The turn stood in the log before the state was read,
+// and Sessions returns all pending turns. So if a pending turn is missing from the state, it was redacted; a view holds
+// no tombstones. A turn that the answer extends may be missing since newer ones pushed it out: it is looked up.
+func (a *answering) over(ctx context.Context, state *conversation.State) error {
 	interrupts := func(t *conversation.Turn) bool {
 		return t.Place > a.since && t.Question != nil && t.Question.PipelineName == interrupting
 	}
 	t := state.Turn(a.turn.ID)
+	if t == nil && a.turn.Status == conversation.Finalized && !state.Whole && state.Erased == 0 {
+		if now, err := a.Start(ctx); err == nil {
+			t = &now.Turn
+		} else {
+			t = &a.turn.Turn // recording the answer shows whether the turn is gone
+		}
+	}
 	switch {
 	case slices.ContainsFunc(state.Turns, interrupts):
 		return errInterrupted

@@ -171,6 +171,12 @@ func Added(i Item) conversation.AddedMessage {
 	if out.ByUser || i.ByAssistant() {
 		out.Words = words(out.JSON)
 	}
+	switch {
+	case i.IsCall():
+		out.Makes = i.CallID()
+	case i.IsOutput():
+		out.Takes = i.CallID()
+	}
 	return out
 }
 

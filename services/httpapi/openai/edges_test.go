@@ -16,9 +16,7 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
-	"github.com/turnledger/turnledger/services/items"
 )
 
 // A key, and the word of a retry, name a call of one caller on one route: another caller's call with the same key or
@@ -256,17 +254,7 @@ func TestOnlyTheSameQuestionIsDropped(t *testing.T) {
 
 // withClock has a model answer, by a clock of the test's.
 func withClock(model chat.Model, now func() time.Time) setting {
-	return func(s *stack) {
-		s.cfg.Responses = respond.New(respond.Config{
-			Turns: s.services.History, Lookup: s.services.History, Log: s.log, Sessions: s.services.Reader,
-			Contexts: s.services.Contexts, Model: model, IDs: items.Minter{Key: s.cfg.Key},
-			Count: contextbuilder.Estimate{}.Count, Now: now,
-			Answers: chat.New(chat.Config{
-				Turns: s.services.History, Sessions: s.services.Reader, Questions: s.services.Reader,
-				Contexts: s.services.Contexts, Model: model, Presence: alone{},
-			}),
-		})
-	}
+	return answeredAs(model, func(r *respond.Config, _ *chat.Config) { r.Now = now })
 }
 
 // A response without an answer is in progress, and failed once nobody can be answering it any more. Nobody goes on with

@@ -8,10 +8,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/google/uuid"
-
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -211,39 +208,4 @@ func added(given []items.Item) []conversation.AddedMessage {
 		out[n] = items.Added(i)
 	}
 	return out
-}
-
-// place finds the turns that hold the calls which the items answer, unless an item before them makes the call.
-func (s *surface) place(
-	ctx context.Context, id string, given []items.Item, messages []conversation.AddedMessage,
-) error {
-	var state *services.Reading
-	made := map[string]bool{}
-	for n, i := range given {
-		switch {
-		case i.IsCall():
-			made[i.CallID()] = true
-		case i.IsOutput() && !made[i.CallID()]:
-			if state == nil {
-				reading, err := s.read(ctx, services.Ask{SessionID: id, Shown: defaultLimit, Own: true, Pending: true})
-				if err != nil {
-					return err
-				}
-				state = &reading
-			}
-			messages[n].Answers = s.turnOf(state, i.CallID())
-		}
-	}
-	return nil
-}
-
-// turnOf returns the newest turn that makes a call, or uuid.Nil.
-func (s *surface) turnOf(r *services.Reading, call string) uuid.UUID {
-	for _, t := range slices.Backward(r.State.Turns) {
-		makes := func(i items.Item) bool { return i.IsCall() && i.CallID() == call }
-		if slices.ContainsFunc(s.ids.OfTurn(r.State.SessionID, r.Position.Partition, t), makes) {
-			return t.ID
-		}
-	}
-	return uuid.Nil
 }

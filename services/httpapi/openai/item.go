@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -63,7 +64,7 @@ func (s *surface) addItems(
 		return done, nil
 	}
 	messages := added(given)
-	if err := s.place(ctx, id, given, messages); err != nil {
+	if err := respond.PlaceOutputs(ctx, s.read, s.ids, id, messages); err != nil {
 		return services.AddedMessages{}, err
 	}
 	return s.cfg.Messages.AddMessages(ctx, conversation.AddMessages{

@@ -38,17 +38,25 @@ func answeredBy(model chat.Model) setting { return answeredWithin(0, model) }
 
 // answeredWithin has a model answer that takes so many tokens; 0 if that is not known.
 func answeredWithin(tokens int, model chat.Model) setting {
+	return answeredAs(model, func(r *respond.Config, _ *chat.Config) { r.Context = tokens })
+}
+
+// answeredAs has a model answer through services that change changes.
+func answeredAs(model chat.Model, change func(*respond.Config, *chat.Config)) setting {
 	return func(s *stack) {
-		s.cfg.Responses = respond.New(respond.Config{
-			Context: tokens, SessionOf: s.prunedIn,
-			Turns: s.services.History, Lookup: s.services.History, Log: s.log, Sessions: s.services.Reader,
+		of := chat.Config{
+			Turns: s.services.History, Sessions: s.services.Reader, Questions: s.services.Reader,
+			Contexts: s.services.Contexts, Model: model, Presence: alone{},
+		}
+		cfg := respond.Config{
+			SessionOf: s.prunedIn, Turns: s.services.History, Lookup: s.services.History, Log: s.log,
+			Sessions: s.services.Reader,
 			Contexts: s.services.Contexts, Model: model, IDs: items.Minter{Key: s.cfg.Key},
 			Count: contextbuilder.Estimate{}.Count,
-			Answers: chat.New(chat.Config{
-				Turns: s.services.History, Sessions: s.services.Reader, Questions: s.services.Reader,
-				Contexts: s.services.Contexts, Model: model, Presence: alone{},
-			}),
-		})
+		}
+		change(&cfg, &of)
+		cfg.Answers = chat.New(of)
+		s.cfg.Responses = respond.New(cfg)
 	}
 }
 

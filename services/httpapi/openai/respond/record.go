@@ -2,7 +2,6 @@ package respond
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,8 +45,8 @@ func (s *Service) record(ctx context.Context, a Ask) (step, error) {
 	if err == nil && !found {
 		err = fmt.Errorf("%w: %w", jetlog.ErrUnavailable, errNoFact)
 	}
-	if n := len(added.Messages); n > 0 {
-		st.place = added.Messages[n-1].First.Seq
+	for _, m := range added.Messages {
+		st.place = max(st.place, m.First.Seq) // of the newest turn, about which the model is asked
 	}
 	st.duplicate = added.Duplicate
 	return st, err
@@ -121,6 +120,10 @@ func (s *Service) inConversation(
 		return services.AddedMessages{}, err
 	}
 	add.Messages = messagesOf(input)
+	placeIn(reading, s.cfg.IDs, add.Messages)
+	if err := PlaceOutputs(ctx, s.cfg.Sessions.Read, s.cfg.IDs, add.SessionID, add.Messages); err != nil {
+		return services.AddedMessages{}, err
+	}
 	done, err := s.cfg.Turns.AddMessages(ctx, add, a.Call)
 	return done, missing(err)
 }
@@ -208,10 +211,44 @@ func (s *Service) behind(
 	if err != nil {
 		return services.AddedMessages{}, err
 	}
+	last, err := s.lastBefore(ctx, st, found.Turn)
+	if err != nil {
+		return services.AddedMessages{}, err
+	}
 	return s.goOn(ctx, a, add, &history{
-		session: st.session, kind: found.Head.Description().Kind, turn: st.TurnID, end: lastOf(found.Turn, end),
-		rest: rest,
+		session: st.session, kind: found.Head.Description().Kind, turn: last, end: lastOf(found.Turn, end), rest: rest,
 	})
+}
+
+// lastBefore returns the last turn of the history of a step of the turn t. A newer turn than t is, if the step answers a
+// call that t made before.
+func (s *Service) lastBefore(ctx context.Context, st step, t *conversation.Turn) (uuid.UUID, error) {
+	last := t
+	if st.Position.Seq <= t.Final {
+		return last.ID, nil
+	}
+	state, err := s.with(ctx, st.session, t.ID)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	for _, newer := range state.Turns {
+		if newer.Status == conversation.Finalized && state.Shown(newer) &&
+			newer.Place > last.Place && newer.Place < st.Position.Seq {
+			last = newer
+		}
+	}
+	return last.ID, nil
+}
+
+// with reads a session's own turns from a turn on, or all of them if that is not among the newest.
+func (s *Service) with(ctx context.Context, sessionID string, turn uuid.UUID) (*conversation.State, error) {
+	ask := services.Ask{SessionID: sessionID, Shown: lookedBack, Pending: true, Own: true}
+	reading, err := s.cfg.Sessions.Read(ctx, ask)
+	if err == nil && reading.State.Turn(turn) == nil {
+		ask.AllTurns = true
+		reading, err = s.cfg.Sessions.Read(ctx, ask)
+	}
+	return reading.State, err
 }
 
 // freshBehind is fresh for an input that goes on with a step of a turn.
@@ -269,6 +306,9 @@ func (s *Service) goOn(
 		return services.AddedMessages{}, err
 	}
 	add.SessionID, add.Messages = h.session, messagesOf(h.rest)
+	if err := PlaceOutputs(ctx, s.cfg.Sessions.Read, s.cfg.IDs, h.session, add.Messages); err != nil {
+		return services.AddedMessages{}, err
+	}
 	if h.inherited {
 		return s.inBranch(ctx, a, add, h.turn)
 	}
@@ -280,46 +320,4 @@ func (s *Service) goOn(
 		}
 	}
 	return s.inBranch(ctx, a, add, h.turn)
-}
-
-// inBranch records the input in a branch that begins with all up to a turn. Calls that are the same make branches with
-// numbers, so that a call that comes again is found in the branch that it made.
-func (s *Service) inBranch(
-	ctx context.Context, a Ask, add conversation.AddMessages, turn uuid.UUID,
-) (services.AddedMessages, error) {
-	parent, made := add.SessionID, ""
-	for n := 0; ; n++ {
-		request := fmt.Sprintf("call.%s%s#%d", a.Call.Key, a.Call.Body, n)
-		child, err := s.cfg.Turns.ForkSession(ctx, conversation.ForkSession{
-			SessionID: parent, RequestID: request, TurnID: turn, Through: add.After,
-			ChildID: branchID(parent, request),
-		})
-		switch {
-		case errors.Is(err, conversation.ErrForkTooDeep):
-			return services.AddedMessages{}, ErrTooDeep
-		case err != nil:
-			return services.AddedMessages{}, err
-		case child.Duplicate:
-			made = child.SessionID
-			continue
-		}
-		if made != "" {
-			if done, err := s.repeated(ctx, made, a); !errors.Is(err, services.ErrNotRepeated) {
-				return done, err
-			}
-		}
-		_, err = s.cfg.Turns.DescribeSession(ctx, conversation.Describe{
-			SessionID: child.SessionID, RequestID: "response", Kind: events.KindResponse,
-		})
-		if err != nil {
-			return services.AddedMessages{}, err
-		}
-		add.SessionID, add.After = child.SessionID, 0
-		return s.cfg.Turns.AddMessages(ctx, add, a.Call)
-	}
-}
-
-// branchID returns the id of the branch that a request makes.
-func branchID(sessionID, request string) string {
-	return items.ConversationID(sha256.Sum256([]byte(sessionID + "\x00" + request)))
 }

@@ -48,7 +48,7 @@ func (s *Service) replayed(ctx context.Context, a Ask, session string) (*history
 	}
 	_, partition, inherited := reading.State.Origin(last, reading.Position.Partition)
 	h := &history{
-		session: session, kind: reading.State.Description().Kind, turn: last.ID, inherited: inherited,
+		session: reading.State.SessionID, kind: reading.State.Description().Kind, turn: last.ID, inherited: inherited,
 		end: events.Position{Partition: partition, Seq: last.Last()}, rest: a.Input[n:],
 	}
 	if inherited {

@@ -1,0 +1,93 @@
+package openai_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+)
+
+// branches returns the sessions that the log has as branches of a session.
+func (s *stack) branches(of string) (out []string) {
+	s.t.Helper()
+	for e, err := range s.log.Session(s.t.Context(), of, 0, ^uint64(0)) {
+		require.NoError(s.t, err)
+		if f, is := e.Fact.(*events.SessionBranched); is {
+			out = append(out, f.ChildSessionID)
+		}
+	}
+	return out
+}
+
+// A call that comes again makes no other branch; the same call twice makes two. A branch that was deleted stays so, and
+// the same call makes another one.
+func TestACallThatComesAgainMakesNoBranch(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	id := s.begin()
+	root := s.must("POST", "/v1/responses", `{"input":"root","conversation":"`+id+`"}`)["id"].(string)
+	body := `{"input":"a","previous_response_id":"` + root + `"}`
+	for n := range 3 {
+		first := s.must("POST", "/v1/responses", body, retry, "0")
+		for range 2 {
+			require.Equal(t, first, s.must("POST", "/v1/responses", body, retry, "1"))
+		}
+		require.Len(t, s.branches(id), n+1)
+		require.Equal(t, s.branches(id)[n], s.sessionOf(first["id"].(string)))
+		if n == 1 {
+			s.must("DELETE", "/v1/conversations/"+s.branches(id)[n], "")
+		}
+	}
+	for _, branch := range s.branches(id)[1:2] {
+		require.Equal(t, http.StatusNotFound, s.do("GET", "/v1/conversations/"+branch, "").status)
+	}
+	keyed := s.must("POST", "/v1/responses", body, "Idempotency-Key", "k")
+	require.Equal(t, keyed, s.must("POST", "/v1/responses", body, "Idempotency-Key", "k"))
+	require.Len(t, s.branches(id), 4)
+}
+
+// brokenOff is a history that breaks off before it adds messages to a branch.
+type brokenOff struct {
+	respond.Turns
+
+	breaks bool
+}
+
+var errBrokenOff = errors.New("killed")
+
+func (b *brokenOff) AddMessages(
+	ctx context.Context, c conversation.AddMessages, call services.Call,
+) (services.AddedMessages, error) {
+	if c.Begins && b.breaks {
+		b.breaks = false
+		return services.AddedMessages{}, errBrokenOff
+	}
+	return b.Turns.AddMessages(ctx, c, call)
+}
+
+// A branch that a crash left without its input is taken by the next try, and by the next call of the same words.
+func TestABranchThatACrashLeftIsTaken(t *testing.T) {
+	t.Parallel()
+	for _, try := range []string{"0", "1"} {
+		turns := &brokenOff{}
+		s := start(t, answeredAs(chat.Echo{}, func(r *respond.Config, _ *chat.Config) {
+			turns.Turns, r.Turns = r.Turns, turns
+		}))
+		id := s.begin()
+		root := s.must("POST", "/v1/responses", `{"input":"root","conversation":"`+id+`"}`)["id"].(string)
+		body := `{"input":"a","previous_response_id":"` + root + `"}`
+		turns.breaks = true
+		require.Equal(t, http.StatusInternalServerError, s.do("POST", "/v1/responses", body).status)
+		r := s.must("POST", "/v1/responses", body, retry, try)
+		require.Equal(t, s.branches(id), []string{s.sessionOf(r["id"].(string))})
+		require.Equal(t, []string{"root", "a"}, []string{saidIn(s.given(r["id"]))[0], saidIn(s.given(r["id"]))[2]})
+	}
+}

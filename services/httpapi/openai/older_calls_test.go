@@ -1,0 +1,162 @@
+package openai_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/modeltest"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+)
+
+// result is the output of a call.
+func result(call, text string) string {
+	return fmt.Sprintf(`{"type":"function_call_output","call_id":%q,"output":%q}`, call, text)
+}
+
+// saidIn returns the texts of items, in which calls and outputs have their call's id.
+func saidIn(items []any) (out []string) {
+	for n, line := range texts(items) {
+		if call, is := items[n].(map[string]any)["call_id"].(string); is {
+			line = strings.TrimPrefix(line, "function_") + " " + call
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// twiceCalling is a model that answers each question with two calls at once, and each output with a text.
+func twiceCalling(prompt []string) modeltest.Answer {
+	role, text, _ := strings.Cut(prompt[len(prompt)-1], ": ")
+	text, late := strings.CutPrefix(text, "[Tool result: ") // not right behind its call
+	if text = strings.TrimSuffix(text, "]"); role == "user" && !late {
+		return modeltest.Answer{Calls: []modeltest.Call{
+			{ID: text + "-1", Name: "f", Arguments: "{}"}, {ID: text + "-2", Name: "f", Arguments: "{}"},
+		}}
+	}
+	return modeltest.Answer{Text: "so " + text}
+}
+
+// The output of a call belongs to the turn that made the call, with the answer to it, also where a newer turn has made
+// calls since; the model sees that turn as the last. Of outputs for several turns the model is asked about the newest.
+func TestAnOutputOfAnOlderCall(t *testing.T) {
+	t.Parallel()
+	for _, streamed := range []bool{false, true} {
+		for _, inConversation := range []bool{false, true} {
+			t.Run(fmt.Sprintf("streamed %t, in a conversation %t", streamed, inConversation), func(t *testing.T) {
+				t.Parallel()
+				model, m := scripted(t, twiceCalling)
+				s := start(t, answeredBy(m))
+				last, session := "", ""
+				if inConversation {
+					session = s.begin()
+				}
+				ask := func(input string) map[string]any {
+					body := `{"input":` + input + tool
+					switch {
+					case inConversation:
+						body += `,"conversation":"` + session + `"`
+					case last != "":
+						body += `,"previous_response_id":"` + last + `"`
+					}
+					var r map[string]any
+					if streamed {
+						all := eventsOf(t, s.do("POST", "/v1/responses", body+`,"stream":true}`).raw)
+						require.Equal(t, "response.completed", all[len(all)-1]["type"])
+						r = all[len(all)-1]["response"].(map[string]any)
+					} else {
+						r = s.must("POST", "/v1/responses", body+`}`)
+					}
+					last = r["id"].(string)
+					require.Equal(t, r, s.must("GET", "/v1/responses/"+last, ""))
+					return r
+				}
+				ask(`"one"`)
+				session = s.sessionOf(last)
+				ask(`[` + result("one-1", "o1") + `]`)
+				two := ask(`"two"`)
+				for range 3 {
+					<-model.Asked
+				}
+				older := ask(`[` + result("one-2", "o2") + `]`)
+				require.Equal(t, []string{"so o2"}, texts(older["output"].([]any)))
+				prompt := <-model.Asked
+				require.Equal(t, "user: one", prompt[0])
+				require.Contains(t, prompt[len(prompt)-1], "o2")
+				require.NotContains(t, prompt, "user: two", "it is not about that")
+				want := []string{"one", "call one-1", "call one-2", "call_output one-1", "so o1", "call_output one-2",
+					"so o2", "two", "call two-1", "call two-2"}
+				require.Equal(t, want, saidIn(s.list(session, 3)))
+				require.Equal(t, want[:6], saidIn(s.given(last)))
+
+				both := ask(`[` + result("two-1", "t1") + `,` + result("one-1", "again") + `]`)
+				require.Equal(t, []string{"so t1"}, texts(both["output"].([]any)))
+				want = append(append(append(append([]string{}, want[:7]...), "call_output one-1"), want[7:]...),
+					"call_output two-1", "so t1")
+				require.Equal(t, want, saidIn(s.list(session, 100)))
+				turns := s.turns(session)
+				require.Len(t, turns, 2)
+				require.Equal(t, []any{"so o2", "so t1"}, []any{turns[0]["answer_neutral"], turns[1]["answer_neutral"]})
+
+				// A branch has the history of its response, the newer turn too.
+				s.must("POST", "/v1/responses", `{"input":"three","previous_response_id":"`+older["id"].(string)+`"}`)
+				branched := s.must("POST", "/v1/responses", `{"input":"four","previous_response_id":"`+
+					older["id"].(string)+`"}`)
+				given := saidIn(s.given(branched["id"]))
+				require.Subset(t, given, []string{"one", "so o2", "two", "call two-2", "four"})
+				require.NotContains(t, given, "three")
+				require.NotContains(t, given, "so t1")
+
+				// A response in the middle of a turn goes alone.
+				s.must("DELETE", "/v1/responses/"+older["id"].(string), "")
+				left := saidIn(s.list(session, 100))
+				require.NotContains(t, left, "so o2")
+				require.NotContains(t, left, "call_output one-2")
+				require.Contains(t, left, "so o1")
+				require.Equal(t, http.StatusOK, s.do("GET", "/v1/responses/"+two["id"].(string), "").status)
+			})
+		}
+	}
+}
+
+// shortViews are readings that hold the newest turns only.
+type shortViews struct{ chat.Sessions }
+
+func (v shortViews) Session(ctx context.Context, id string, known uint64) (*conversation.State, error) {
+	state, err := v.Sessions.Session(ctx, id, known)
+	if err == nil {
+		recent.Limits{MaxTurns: 3}.WithDefaults().Trim(state)
+	}
+	return state, err
+}
+
+// A call is found however many turns are behind it, and its answer is made, though no view holds its turn any more. An
+// output of no call goes to the newest turn.
+func TestAnOutputOfAVeryOldCall(t *testing.T) {
+	t.Parallel()
+	_, m := scripted(t, twiceCalling)
+	s := start(t, answeredAs(m, func(_ *respond.Config, c *chat.Config) { c.Sessions = shortViews{c.Sessions} }))
+	id := s.begin(user("first"), function("c"), function("d"))
+	for n := range 30 {
+		s.post(id, user(fmt.Sprint("q", n)), assistant(fmt.Sprint("a", n)))
+	}
+	s.post(id, result("c", "by items"))
+	s.must("POST", "/v1/responses", `{"conversation":"`+id+`","input":[`+result("d", "by a response")+`]}`)
+	s.post(id, result("none", "of no call"))
+	all := saidIn(s.list(id, 100))
+	require.Equal(t, []string{"first", "call c", "call d", "call_output c", "call_output d", "so by a response", "q0"},
+		all[:7])
+	require.Equal(t, []string{"q29", "a29", "call_output none"}, all[len(all)-3:])
+
+	// The call may stand in the same call of the API, before a newer question.
+	s.post(id, user("p"), function("e"), user("q"), result("e", "at once"))
+	all = saidIn(s.list(id, 100))
+	require.Equal(t, []string{"p", "call e", "call_output e", "q"}, all[len(all)-4:])
+}

@@ -1,0 +1,83 @@
+package respond
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// inBranch records the input in a branch that begins with all up to a turn. Calls that are the same make branches with
+// numbers, so that a call that comes again is found in the branch that it made. A branch without an input, after a
+// crash, is taken by the next such call.
+func (s *Service) inBranch(
+	ctx context.Context, a Ask, add conversation.AddMessages, turn uuid.UUID,
+) (services.AddedMessages, error) {
+	fork := conversation.ForkSession{SessionID: add.SessionID, TurnID: turn, Through: add.After}
+	add.After, add.Begins = 0, true
+	n, err := s.lastBranch(ctx, fork.SessionID, a)
+	for err == nil {
+		var done services.AddedMessages
+		fork.RequestID, fork.ChildID = branchOf(fork.SessionID, a, n)
+		if done, err = s.beginBranch(ctx, a, add, fork); err == nil {
+			return done, nil
+		}
+		if errors.Is(err, conversation.ErrWentOn) { // it is another call's
+			n, err = n+1, nil
+		}
+	}
+	return services.AddedMessages{}, err
+}
+
+// lastBranch returns the number of the last branch that calls like this one have made of a session, or of the next one
+// if there is none or if it was erased.
+func (s *Service) lastBranch(ctx context.Context, sessionID string, a Ask) (n int, err error) {
+	for last := 0; ; n++ {
+		_, branch := branchOf(sessionID, a, n)
+		reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: branch, Shown: 1, Own: true})
+		switch {
+		case err != nil:
+			return 0, err
+		case reading.State.Erased != 0:
+			last = n + 1
+		case reading.State.Fork().ForkedAt != 0:
+			last = n
+		default:
+			return last, nil
+		}
+	}
+}
+
+// beginBranch records the input in a branch that has none, and makes the branch if there is none.
+func (s *Service) beginBranch(
+	ctx context.Context, a Ask, add conversation.AddMessages, fork conversation.ForkSession,
+) (services.AddedMessages, error) {
+	child, err := s.cfg.Turns.ForkSession(ctx, fork)
+	if errors.Is(err, conversation.ErrForkTooDeep) {
+		err = ErrTooDeep
+	}
+	if err != nil {
+		return services.AddedMessages{}, err
+	}
+	_, err = s.cfg.Turns.DescribeSession(ctx, conversation.Describe{
+		SessionID: child.SessionID, RequestID: "response", Kind: events.KindResponse,
+	})
+	if err != nil {
+		return services.AddedMessages{}, err
+	}
+	add.SessionID = child.SessionID
+	return s.cfg.Turns.AddMessages(ctx, add, a.Call)
+}
+
+// branchOf returns the request that makes a branch of a session for calls like this one, and the branch's id.
+func branchOf(sessionID string, a Ask, n int) (request, id string) {
+	request = fmt.Sprintf("call.%s%s#%d", a.Call.Key, a.Call.Body, n)
+	return request, items.ConversationID(sha256.Sum256([]byte(sessionID + "\x00" + request)))
+}
