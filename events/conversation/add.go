@@ -155,7 +155,7 @@ type growing struct {
 	question string
 	// order is that of the turns in the session.
 	order uint64
-	// count of the messages of the half that may go on, and the first event of that half: in the log, or of this append.
+	// count of the messages of the half that may go on, and the half's first event: in the log, or of this append.
 	count int
 	begun uint64
 	first *addedFact

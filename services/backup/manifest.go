@@ -27,8 +27,8 @@ type Manifest struct {
 	Files      []File    `json:"files"`
 	// DeadLetters of the views: the log does not record what operators decided about them.
 	DeadLetters []projections.DeadLetter `json:"dead_letters,omitempty"`
-	// ItemKey is the key of the ids of items and of the keys of calls, without which ids that clients hold name nothing.
-	// Backups of before have none.
+	// ItemKey is the key of the ids of items and of the keys of calls. Without it, ids that clients hold name nothing.
+	// Older backups have none.
 	ItemKey string `json:"item_key,omitempty"`
 }
 

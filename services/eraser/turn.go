@@ -142,8 +142,8 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 
 func prunedKey(turn uuid.UUID) string { return "pruned." + turn.String() }
 
-// SessionOfPruned returns the session of a pruned turn whose events have left the log, or "". The eraser notes it before
-// they do, and again after the log was restored: ids of responses name the turn and a position, and no session.
+// SessionOfPruned returns the session of a pruned turn whose events have left the log, or "". The eraser notes it
+// before they do, and again after the log was restored: ids of responses name the turn and a position, and no session.
 func SessionOfPruned(ctx context.Context, notes *jetlog.Notes, turn uuid.UUID) (session string, err error) {
 	_, err = notes.Read(ctx, prunedKey(turn), &session)
 	return session, err

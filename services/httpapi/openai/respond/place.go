@@ -52,7 +52,7 @@ func withoutCall(messages []conversation.AddedMessage) (out []int) {
 	return out
 }
 
-// placeIn is PlaceOutputs with the turns of a reading. Of two turns that make a call of the same id, the newer one counts.
+// placeIn is PlaceOutputs with the turns of a reading. Of two turns that make a call of the same id, the newer counts.
 func placeIn(r services.Reading, ids items.Minter, messages []conversation.AddedMessage) {
 	for _, n := range withoutCall(messages) {
 		makes := func(i items.Item) bool { return i.IsCall() && i.CallID() == messages[n].Takes }
