@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/conversations"
@@ -157,7 +158,9 @@ func TestARetryFromAnotherAddressBeginsAnew(t *testing.T) {
 	_, err = clients[1].Conversations.Items.New(t.Context(), made.ID, item, again)
 	require.NoError(t, err)
 	p.Conversation.OfString = sdk.String(made.ID)
-	first, err = clients[0].Responses.New(t.Context(), p)
+	soon, cancel := context.WithTimeout(t.Context(), 30*time.Second) // it extends a question, and does not wait for it
+	defer cancel()
+	first, err = clients[0].Responses.New(soon, p)
 	require.NoError(t, err)
 	own, err = clients[1].Responses.New(t.Context(), p, again)
 	require.NoError(t, err)

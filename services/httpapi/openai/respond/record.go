@@ -45,8 +45,10 @@ func (s *Service) record(ctx context.Context, a Ask) (step, error) {
 	if err == nil && !found {
 		err = fmt.Errorf("%w: %w", jetlog.ErrUnavailable, errNoFact)
 	}
-	for _, m := range added.Messages {
-		st.place = max(st.place, m.First.Seq) // of the newest turn, about which the model is asked
+	for i, m := range added.Messages {
+		if i == 0 || m.First.Seq > st.place { // of the newest turn, about which the model is asked
+			st.place = m.First.Seq
+		}
 	}
 	st.duplicate = added.Duplicate
 	return st, err
