@@ -49,10 +49,11 @@ func (u *unfinished) note(h nats.Header) {
 	u.append = h.Get(appendHeader)
 }
 
-// meets settles whether an event and the one after it belong together.
+// meets settles whether an event and the one after it belong together: both are of one session.
 func (m *Message) meets(next *Message) {
 	started := next.Type() == events.TypeTurnStarted && m.Type() != events.TypeSessionLinked
-	m.Continues = m.batched && m.append != "" && m.append == next.append && !started && m.length+1 < maxUnit
+	m.Continues = m.batched && m.append != "" && m.append == next.append && m.Subject == next.Subject && !started &&
+		m.length+1 < maxUnit
 	if m.Continues {
 		next.length = m.length + 1
 	}

@@ -331,6 +331,25 @@ func TestATailCutsNoAppend(t *testing.T) {
 	require.NoError(t, writing.Wait())
 }
 
+// The beginning of another session in the same append completes nothing.
+func TestAnAppendToTwoSessionsIsTwoChanges(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	_, err := log.Append(t.Context(), jetlog.Append{BeginsOthers: true, Facts: []events.Fact{
+		link("a"), logtest.Started("a", "r", "text"), link("b"), logtest.Started("b", "r", "text")}})
+	require.NoError(t, err)
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
+	var continues []bool
+	for len(continues) < 4 {
+		batch, err := tail.Next(t.Context())
+		require.NoError(t, err)
+		for _, m := range batch {
+			continues = append(continues, m.Continues)
+		}
+	}
+	require.Equal(t, []bool{true, false, true, false}, continues)
+}
+
 // An event whose other half has left the log is not held back for ever.
 func TestATailGivesUpOnAHalfAppend(t *testing.T) {
 	t.Parallel()

@@ -55,3 +55,39 @@ func TestIdentityListsSharedTurnsOnce(t *testing.T) {
 	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("stem")+"/turns/"+second+"/redact", nil)
 	require.ElementsMatch(t, append(want[:1:1], want[2:]...), listed())
 }
+
+// The view in memory holds branches as those in servers do, whether their mark is in the same append or in another
+// partition: comparisons find no difference, also after a restart.
+func TestBranchesOfTheViewInMemory(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []string{"1", "4"} {
+		t.Run(partitions+" partitions", func(t *testing.T) {
+			t.Parallel()
+			dir := stack.DataDir(t)
+			env := []string{"TURNLEDGER_PARTITIONS=" + partitions}
+			p := stack.Serve(t, env, "--data-dir", dir)
+			fork := func(session, branch string) {
+				p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath(session)+"/fork",
+					map[string]any{"request_id": branch, "session_id": branch})
+			}
+			verified := func() {
+				code, out, errs := p.Run(t, "projections", "verify")
+				require.Equal(t, stack.ExitDone, code, out+errs)
+			}
+			for _, stem := range []string{"anonymous", "ada's"} {
+				p.RecordTurn(t, stem, "1", "one", "1")
+				if stem == "ada's" {
+					p.LinkIdentity(t, stem, "ada")
+				}
+				fork(stem, "leaf of "+stem)
+				fork(stem, "branch of "+stem)
+				fork("branch of "+stem, "twig of "+stem)
+				p.RecordTurn(t, "branch of "+stem, "1", "of the branch", "b")
+			}
+			verified()
+			p.Kill(t)
+			p = stack.Serve(t, env, "--data-dir", dir)
+			verified()
+		})
+	}
+}
