@@ -135,8 +135,8 @@ func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 
 // over returns the reason if a state of the session ends the answer, or nil: errInterrupted if an interrupting turn has
 // come since the attempt began, errSettled if the task is answered. The turn stood in the log before the state was
-// read, and Sessions returns all pending turns. So if a pending turn is missing from the state, it was redacted; a view holds
-// no tombstones. A turn that the answer extends may be missing since newer ones pushed it out: it is looked up.
+// read, and Sessions returns all pending turns. So if a pending turn is missing from the state, it was redacted; a view
+// holds no tombstones. A turn that the answer extends may be missing since newer ones pushed it out: it is looked up.
 func (a *answering) over(ctx context.Context, state *conversation.State) error {
 	interrupts := func(t *conversation.Turn) bool {
 		return t.Place > a.since && t.Question != nil && t.Question.PipelineName == interrupting

@@ -218,7 +218,8 @@ func (s *Service) behind(
 		return services.AddedMessages{}, err
 	}
 	return s.goOn(ctx, a, add, &history{
-		session: st.session, kind: found.Head.Description().Kind, turn: last, end: lastOf(found.Turn, end), rest: rest,
+		session: st.session, kind: found.Head.Description().Kind, turn: last, end: lastOf(found.Turn, end),
+		rest: rest,
 	})
 }
 
