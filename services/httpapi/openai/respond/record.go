@@ -223,8 +223,8 @@ func (s *Service) behind(
 	})
 }
 
-// lastBefore returns the last turn of the history of a step of the turn t. It is newer than t if the step answers a call
-// that t made before.
+// lastBefore returns the last turn of the history of a step of the turn t. It is newer than t if the step answers a
+// call that t made before.
 func (s *Service) lastBefore(ctx context.Context, st step, t *conversation.Turn) (uuid.UUID, error) {
 	last := t
 	if st.Position.Seq <= t.Final {
