@@ -114,8 +114,12 @@ func mustBe(t reflect.Type) string {
 	}
 	_, read := reflect.New(t).Interface().(encoding.TextUnmarshaler)
 	switch kind := t.Kind(); {
+	case t == reflect.TypeFor[moment]():
+		return notTime
 	case kind == reflect.String, read:
 		return "must be a string"
+	case reflect.Int <= kind && kind <= reflect.Float64:
+		return "must be a number"
 	case kind == reflect.Bool:
 		return "must be true or false"
 	case kind == reflect.Slice:

@@ -29,9 +29,10 @@ func TestNoSummaryIsShownAfterARedaction(t *testing.T) {
 		rounds, seed = 1000, stack.Seed(t)
 	}
 	nats := stack.FreeAddress(t)
-	first := stack.Start(t, stack.ServeNATS(nats), "serve", "--roles", "api,context,eraser",
+	env := []string{"TURNLEDGER_PARTITIONS=4"} // a branch may stand in another one than its parent
+	first := stack.Start(t, append(stack.ServeNATS(nats), env...), "serve", "--roles", "api,context,eraser",
 		"--data-dir", stack.DataDir(t))
-	second := stack.Start(t, stack.JoinNATS(nats), "serve", "--roles", "api,context")
+	second := stack.Start(t, append(stack.JoinNATS(nats), env...), "serve", "--roles", "api,context")
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for n := range rounds {
 		r := &summaryRace{T: t, session: fmt.Sprint("s-", n), late: rng.IntN(2) == 0, gone: rng.IntN(2),
