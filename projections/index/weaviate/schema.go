@@ -33,14 +33,7 @@ type hnsw struct {
 	Distance string `json:"distance"`
 	// Plain keeps vectors as they are; by default new servers round them.
 	Plain bool `json:"skipDefaultQuantization"`
-	// MaxConnections and EfConstruction are the breadth of the graph, and of the search for a new vector's neighbours.
-	MaxConnections int `json:"maxConnections"`
-	EfConstruction int `json:"efConstruction"`
 }
-
-// graph is that of each collection: half as broad as the server's own. An import writes twice as much then, and
-// searches find as much (docs/benchmarks.md#how-fast-is-the-index-of-meanings).
-var graph = hnsw{Distance: "cosine", Plain: true, MaxConnections: 16, EfConstruction: 64}
 
 type property struct {
 	Name         string   `json:"name"`
@@ -83,11 +76,11 @@ func newClass(c index.Collection) class {
 	number := func(name string) property {
 		return property{Name: name, DataType: []string{"int"}, Filterable: true, Range: true}
 	}
-	vectors := vectorIndex{map[string]struct{}{"none": {}}, "hnsw", graph}
+	hnsw := vectorIndex{map[string]struct{}{"none": {}}, "hnsw", hnsw{Distance: "cosine", Plain: true}}
 	out := class{
 		Class: c.Name, Description: c.Mark,
 		VectorConfig: map[string]vectorIndex{
-			string(projections.QuestionHalf): vectors, string(projections.AnswerHalf): vectors,
+			string(projections.QuestionHalf): hnsw, string(projections.AnswerHalf): hnsw,
 		},
 		Properties: []property{
 			word(propSession, true), word(propIdentity, true),
