@@ -43,10 +43,10 @@ func TestConversationsAreFoundByTheirOwnQuestions(t *testing.T) {
 			asked++
 			page := p.Must(t, http.StatusOK, http.MethodPost, "/v1/search",
 				body{"query": question, "mode": "hybrid", "in": "question"})
-			assert.True(t, isFound(page, c.ID, question), "hybrid: %s", c.ID)
+			assert.True(t, isFound(page, c.ID, question), "hybrid: %s %q: %v", c.ID, question, page)
 			page = p.Must(t, http.StatusOK, http.MethodPost, "/v1/similar",
 				body{"question": nearly(question), "limit": 10})
-			assert.True(t, isFound(page, c.ID, question), "similar: %s", c.ID)
+			assert.True(t, isFound(page, c.ID, question), "similar: %s %q: %v", c.ID, question, page)
 		}
 	}
 	t.Log(asked, "questions,", time.Since(began)/time.Duration(asked), "for both searches of one")
