@@ -296,8 +296,9 @@ func TestSearch(t *testing.T) {
 		requireProblem(t, s.do("POST", "/v1/search", body), http.StatusUnprocessableEntity, "invalid_argument", field)
 	}
 	for body, why := range map[string]string{
-		`{"query":"q","since":"2026-01-01"}`: "must be a time such as", `{"query":"q","min_score":"x"}`: "must be a number",
-		`{"query":7}`: "must be a string",
+		`{"query":"q","since":"2026-01-01"}`: "must be a time such as",
+		`{"query":"q","min_score":"x"}`:      "must be a number",
+		`{"query":7}`:                        "must be a string",
 	} {
 		require.Contains(t, string(s.do("POST", "/v1/search", body).raw), why, body)
 	}

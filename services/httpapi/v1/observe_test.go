@@ -227,8 +227,8 @@ func TestImports(t *testing.T) {
 			// What jetlog keeps inside belongs to it.
 			rest, _, _ = strings.Cut(rest, "/internal/")
 			require.Contains(t, []string{
-				"events", "events/conversation", "events/convoy", "events/jetlog", "events/jetlog/operate", "events/pause",
-				"projections", "services", "services/access", "services/httpapi/reach",
+				"events", "events/conversation", "events/convoy", "events/jetlog", "events/jetlog/operate",
+				"events/pause", "projections", "services", "services/access", "services/httpapi/reach",
 				"services/httpapi/wire", "services/httpapi/v1",
 			}, rest)
 
