@@ -127,9 +127,7 @@ func takenOverInBatch(t *testing.T, w *World) {
 // lostMeanwhile: a store that lost its canary may have lost objects. So the claim ends, and the view is as far as the
 // store.
 func lostMeanwhile(t *testing.T, w *World) {
-	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	v := w.openWithTurn(t)
 	h := w.claim(t, v, "s")
 	h.must(t)
 	lost := w.canaryOf(t, h.partition).ID

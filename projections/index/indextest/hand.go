@@ -35,6 +35,15 @@ func (w *World) claim(t testing.TB, sink projections.Sink, session string) *hand
 	return &hand{projections.Intake{Sink: sink, At: cp, Done: func(projections.Batch) {}}, w, k}
 }
 
+// openWithTurn opens a view, and has the log hold a turn of the session s, which is Ann's.
+func (w *World) openWithTurn(t testing.TB) *index.View {
+	t.Helper()
+	v := w.Open(t)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	return v
+}
+
 // next returns the events behind the checkpoint.
 func (h *hand) next(t testing.TB) (run []projections.Judged) {
 	t.Helper()

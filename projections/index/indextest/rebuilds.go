@@ -32,9 +32,7 @@ func served(t testing.TB, v *index.View) uint64 {
 // swaps: a swap waits until the new generation is as far as the former one, and fences the former one's runners. The
 // next claim begins at its end.
 func swaps(t *testing.T, w *World) {
-	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	v := w.openWithTurn(t)
 	former := w.claim(t, v, "s")
 	former.must(t)
 	was := served(t, v)
@@ -85,9 +83,7 @@ func claimsDuringSwap(t *testing.T, w *World) {
 
 // claimsAfterSwap: a runner that has read which generation is served, and claims it only after a swap, is fenced.
 func claimsAfterSwap(t *testing.T, w *World) {
-	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	v := w.openWithTurn(t)
 	h := w.claim(t, v, "s")
 	h.must(t)
 	g := generation(t, v)
@@ -104,9 +100,7 @@ func claimsAfterSwap(t *testing.T, w *World) {
 // abandoned: of two rebuilds only the later one may swap. What a rebuild has left behind is dropped by the next, and
 // one that is given up leaves nothing.
 func abandoned(t *testing.T, w *World) {
-	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	v := w.openWithTurn(t)
 	w.claim(t, v, "s").must(t)
 	was := w.only(t)
 	first := generation(t, v)
@@ -125,9 +119,7 @@ func abandoned(t *testing.T, w *World) {
 
 // lostWhileFilled: a generation whose store has lost something meanwhile is not swapped in.
 func lostWhileFilled(t *testing.T, w *World) {
-	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	v := w.openWithTurn(t)
 	canary := w.claim(t, v, "s")
 	canary.must(t)
 	lost := w.canaryOf(t, canary.partition).ID
@@ -182,9 +174,7 @@ func sweptBesideRebuild(t *testing.T, w *World) {
 
 // otherModel: vectors of two models are never mixed nor compared, and a rebuild makes all anew.
 func otherModel(t *testing.T, w *World) {
-	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	v := w.openWithTurn(t)
 	w.claim(t, v, "s").must(t)
 	changed := func(c *index.Config) {
 		c.Embedder = embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "other", Dimensions: dimensions})
@@ -212,9 +202,7 @@ func otherModel(t *testing.T, w *World) {
 // begunInVain: a process that was killed, or got no answer, between making a collection and naming it leaves one that
 // was never served. That one holds nothing up.
 func begunInVain(t *testing.T, w *World) {
-	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	v := w.openWithTurn(t)
 	w.claim(t, v, "s").must(t)
 	require.NoError(t, w.Store.Drop(t.Context(), w.only(t).Name))
 	cfg := w.Config()

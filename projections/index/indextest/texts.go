@@ -70,9 +70,7 @@ func embedded(t *testing.T, w *World) {
 // embedding: a text that stands twice in a batch is sent once. An embedder that failed is left alone for a while, so
 // that deletions don't wait for it batch by batch.
 func embedding(t *testing.T, w *World) {
-	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	v := w.openWithTurn(t)
 	w.Append(t, Turn("s", "2", "the second question", "yes")...)
 	h := w.claim(t, v, "s")
 	h.must(t)
