@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -18,6 +19,8 @@ type ForkSession struct {
 	// as it was then.
 	Through uint64
 	ChildID string
+	// IdentityID, where set, is who asks: a session of another identity is not forked.
+	IdentityID string
 }
 
 // NormalFork checks a fork by the rules that need no state, and chooses the id of the branch.
@@ -39,6 +42,8 @@ func (s *State) Mark(c ForkSession, own Fork, at events.Position, now time.Time)
 		return nil, ErrSessionErased
 	case !s.Found():
 		return nil, ErrSessionNotFound
+	case c.IdentityID != "" && s.Identity != "" && s.Identity != c.IdentityID:
+		return nil, ErrLinkedElsewhere
 	}
 	last, err := s.forkedAt(c, now)
 	if err != nil {
@@ -136,13 +141,15 @@ func (s *State) lineage(own []events.Segment, last *Turn, partition int) []event
 
 // DecideBranch decides the mark of a fork. mark is the fact that Mark made on a composed state, and refused why it made
 // none; neither matters once the log has a mark of the request.
-func (s *State) DecideBranch(requestID string, mark *events.SessionBranched, refused error) Decision {
-	b, marked := s.Branch(requestID)
+func (s *State) DecideBranch(c ForkSession, mark *events.SessionBranched, refused error) Decision {
+	b, marked := s.Branch(c.RequestID)
 	switch {
 	case s.Erased != 0:
 		return Decision{Err: ErrSessionErased}
 	case marked:
 		return Decision{RestsOn: b.MarkedAt}
+	case errors.Is(refused, ErrLinkedElsewhere):
+		return s.refuseLink(c.IdentityID, "")
 	case refused != nil:
 		return Decision{Err: refused}
 	default:

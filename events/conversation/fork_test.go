@@ -24,7 +24,7 @@ func (r *runner) fork(s *conversation.State, a args) (conversation.Decision, err
 	composed := s.Clone()
 	composed.Inherit(own.Segments(), make([]*conversation.State, len(own.Segments())), 0)
 	mark, refused := composed.Mark(c, own, events.Position{Seq: s.Applied}, r.clock)
-	return s.DecideBranch(c.RequestID, mark, refused), nil
+	return s.DecideBranch(c, mark, refused), nil
 }
 
 // forkOf reads "forked REQUEST from=S root=S turn=REQUEST through=SEQ".

@@ -58,7 +58,7 @@ func (s *Service) branch(ctx context.Context, m *services.ChatMessage) error {
 		return nil
 	}
 	made, err := s.cfg.Turns.ForkSession(ctx, conversation.ForkSession{
-		SessionID: m.ThreadID, RequestID: m.RequestID, BeforeTurnID: before,
+		SessionID: m.ThreadID, RequestID: m.RequestID, BeforeTurnID: before, IdentityID: m.UserID,
 	})
 	m.ThreadID = made.SessionID
 	return err

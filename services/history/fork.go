@@ -90,7 +90,7 @@ func (s *Service) mark(ctx context.Context, c conversation.ForkSession) (*events
 	}
 	defer w.pin()()
 	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
-		return st.DecideBranch(c.RequestID, planned, refused)
+		return st.DecideBranch(c, planned, refused)
 	})
 	if err != nil {
 		return nil, err
@@ -128,6 +128,12 @@ func (w *writing) plan(
 	}
 	if own.Identity, err = w.identityOf(ctx, own); err != nil {
 		return nil, nil, err
+	}
+	if c.IdentityID != "" && own.Identity == "" {
+		gone, err := w.log.IdentityErasedNow(ctx, c.IdentityID)
+		if err != nil || gone != nil {
+			return nil, conversation.ErrSessionErased, err
+		}
 	}
 	own.Inherit(list, from, math.MaxInt)
 	if mark, refused = own.Mark(c, fork, at, time.Now()); refused != nil {
@@ -340,7 +346,8 @@ func (s span) links() bool {
 // inherited returns the refusal of a write on a turn that the session shares; of another turn it returns err as it is.
 func (s *Service) inherited(ctx context.Context, sessionID string, turn uuid.UUID, err error) error {
 	refusal, is := errors.AsType[*conversation.Refusal](err)
-	if !is || refusal.Code != conversation.CodeTurnNotFound && refusal.Code != conversation.CodeTurnNotStarted {
+	if !is || refusal.Code != conversation.CodeTurnNotFound && refusal.Code != conversation.CodeTurnNotStarted &&
+		refusal.Code != conversation.CodeTurnMismatch { // the turn's request computes to it where it stands
 		return err
 	}
 	own, failed := s.writing(sessionID).copied(ctx)

@@ -2,7 +2,9 @@ package identities
 
 import (
 	"context"
+	"slices"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -20,7 +22,8 @@ func (r *Reader) Counts(ctx context.Context, ask services.CountsAsk) (page servi
 	if err != nil {
 		return page, err
 	}
-	for _, least := range ask.MinPosition {
+	// Tables that have any position answer: others would be asked for as long as the call may take.
+	for _, least := range slices.Concat([]events.Position{{}}, ask.MinPosition) {
 		if err := r.follow(waiting, tables, least); err != nil {
 			return page, err
 		}

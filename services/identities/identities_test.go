@@ -179,6 +179,9 @@ func TestStatisticsSayHowFarTheyAre(t *testing.T) {
 	require.ErrorIs(t, err, services.ErrBehind)
 	_, err = reader.Counts(t.Context(), services.CountsAsk{MinPosition: []events.Position{{Seq: 4}}})
 	require.ErrorIs(t, err, services.ErrPositionNotReached)
+	of.hang = true
+	_, err = reader.Counts(t.Context(), services.CountsAsk{})
+	require.ErrorIs(t, err, services.ErrBehind, "tables that do not answer are not asked for more")
 }
 
 // logOf has so many events.

@@ -113,9 +113,9 @@ func (q Query) Match(text string, lexemes Lexemes) (m Match, ok bool) {
 // usualLength is the number of words of a text whose length changes no score.
 const usualLength = 100
 
-// Characters of a snippet, and of what stands in it before the match.
+// Characters of a snippet without the … at its ends, which make 200, and of what stands in it before the match.
 const (
-	snippetLength = 200
+	snippetLength = 198
 	snippetBefore = 60
 )
 

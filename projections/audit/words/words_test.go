@@ -142,7 +142,7 @@ func TestSnippets(t *testing.T) {
 	require.True(t, ok)
 	s := m.Snippet()
 	require.Contains(t, s, "quark")
-	require.Equal(t, 202, utf8.RuneCountInString(s))
+	require.Equal(t, 200, utf8.RuneCountInString(s))
 	require.True(t, strings.HasPrefix(s, "…") && strings.HasSuffix(s, "…"))
 	text = "ﬃ" + norm.NFD.String("é") + strings.Repeat("㈱ｶﾞ ", 100) + norm.NFD.String("École") + " end"
 	m, ok = words.Parse("école", nil).Match(text, nil)

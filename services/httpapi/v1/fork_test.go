@@ -60,11 +60,16 @@ func TestFork(t *testing.T) {
 		require.Equal(t, []any{"p", one, true}, []any{first["session_id"], first["turn_id"], first["inherited"]})
 		require.Equal(t, false, turns[2].(map[string]any)["inherited"])
 
-		for _, write := range []string{"redact", "finalize", "correct"} {
-			body := map[string]any{"redact": nil, "finalize": map[string]any{"answer_neutral": "a"},
-				"correct": map[string]any{"request_id": "x", "answer_neutral": "a"}}[write]
-			refused := s.do("POST", "/v1/sessions/"+child+"/turns/"+one+"/"+write, body)
-			require.Equal(t, http.StatusConflict, refused.status, write)
+		for _, c := range []struct {
+			write string
+			body  any
+		}{
+			{"redact", nil}, {"finalize", map[string]any{"answer_neutral": "a"}},
+			{"finalize", map[string]any{"answer_neutral": "a", "request_id": "r1"}},
+			{"correct", map[string]any{"request_id": "x", "answer_neutral": "a"}},
+		} {
+			refused := s.do("POST", "/v1/sessions/"+child+"/turns/"+one+"/"+c.write, c.body)
+			require.Equal(t, http.StatusConflict, refused.status, c.write)
 			require.Equal(t, "turn_inherited", refused.body["code"])
 			require.Equal(t, map[string]any{"session_id": "p", "turn_id": one}, refused.body["origin"])
 		}

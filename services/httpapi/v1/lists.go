@@ -2,6 +2,7 @@ package v1
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -66,13 +67,32 @@ type querySessionsIn struct {
 }
 
 type sessionsQuery struct {
-	IdentityID id                `json:"identity_id,omitempty" doc:"Sessions that are linked to it; left out: all, which needs events:read"`
-	Since      moment            `json:"since,omitzero" doc:"Sessions that were active at or after that time"`
-	Until      moment            `json:"until,omitzero" doc:"Sessions that were last active before that time"`
-	Limit      count             `json:"limit,omitempty" doc:"At most so many sessions; 50 by default, clamped to 200"`
-	Cursor     string            `json:"cursor,omitempty" doc:"next_cursor of the page before"`
-	Title      string            `json:"title,omitempty" doc:"A part of the title, in any case"`
-	Metadata   map[string]string `json:"metadata,omitempty" doc:"Members that the session's metadata has"`
+	IdentityID id      `json:"identity_id,omitempty" doc:"Sessions that are linked to it; left out: all, which needs events:read"`
+	Since      moment  `json:"since,omitzero" doc:"Sessions that were active at or after that time"`
+	Until      moment  `json:"until,omitzero" doc:"Sessions that were last active before that time"`
+	Limit      count   `json:"limit,omitempty" doc:"At most so many sessions; 50 by default, clamped to 200"`
+	Cursor     string  `json:"cursor,omitempty" doc:"next_cursor of the page before"`
+	Title      string  `json:"title,omitempty" doc:"A part of the title, in any case"`
+	Metadata   members `json:"metadata,omitempty" doc:"Members that the session's metadata has"`
+}
+
+// members are texts by key.
+type members map[string]string
+
+// UnmarshalJSON reads an object of texts. It refuses a null in the place of one, which is no text.
+func (m *members) UnmarshalJSON(raw []byte) error {
+	var all map[string]*string
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return invalid("", "must be an object whose values are strings")
+	}
+	*m = members{}
+	for key, value := range all {
+		if value == nil {
+			return invalid("", "must be an object whose values are strings")
+		}
+		(*m)[key] = *value
+	}
+	return nil
 }
 
 type sessionsJSON struct {

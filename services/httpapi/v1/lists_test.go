@@ -76,6 +76,11 @@ func TestListOfSessions(t *testing.T) {
 	for _, path := range []string{"?limit=0", "?since=x", "?min_position=x"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.do("GET", "/v1/sessions"+path, nil).status, path)
 	}
+	for _, texts := range []string{`{"k":null}`, `{"k":1}`, `["k"]`, `"k"`} {
+		a := s.do("POST", "/v1/sessions/query", `{"metadata":`+texts+`}`)
+		requireProblem(t, a, http.StatusUnprocessableEntity, "invalid_argument", "metadata")
+		require.Contains(t, string(a.raw), "whose values are strings", texts)
+	}
 	l.err = services.ErrBehind
 	requireProblem(t, s.do("GET", "/v1/sessions", nil), http.StatusServiceUnavailable, "audit_unavailable")
 	s = start(t)

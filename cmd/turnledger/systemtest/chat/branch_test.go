@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/events"
 )
 
 // editing is a chat with a thread of two answered turns.
@@ -166,4 +167,35 @@ func (e *editing) head(t *testing.T) (all []any) {
 	}
 	require.NotEmpty(t, all)
 	return all
+}
+
+// Who may not speak in a thread leaves no branch of it, only the attempt; nor does an identity that is gone.
+func TestAnEditByAnotherUserLeavesNoBranch(t *testing.T) {
+	t.Parallel()
+	eachSending(t, func(t *testing.T, e *editing) {
+		t.Helper()
+		refused := func(user, request string, status int, code string) {
+			for _, body := range []map[string]any{
+				{"content": "c", "edits_turn_id": e.second}, {"regenerates_turn_id": e.second},
+			} {
+				body["user_id"], body["request_id"] = user, request
+				require.Equal(t, code, e.Must(t, status, http.MethodPost, e.path, body)["code"])
+			}
+			branch := e.Get(t, stack.SessionPath(events.BranchID("old", request)))
+			require.Equal(t, false, branch["found"], "%s: a branch was made", code)
+		}
+		e.Must(t, http.StatusAccepted, http.MethodDelete, "/v1/identities/eve", nil)
+		refused("eve", "of eve", http.StatusGone, "session_erased")
+		require.Nil(t, e.Get(t, stack.SessionPath("old"))["identity_id"])
+
+		e.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("old")+"/identity",
+			map[string]any{"identity_id": "ada"})
+		refused("bob", "of bob", http.StatusConflict, "session_linked_elsewhere")
+		_, log, _ := e.Run(t, "replay", "--session", "old")
+		require.Contains(t, log, events.TypeLinkRefused, "the attempt is kept")
+		require.Empty(t, e.model.Asked)
+
+		mine := e.send(t, map[string]any{"content": "c", "edits_turn_id": e.second, "user_id": "ada"})
+		require.Equal(t, "ada", e.Get(t, stack.SessionPath(mine["thread_id"].(string)))["identity_id"])
+	})
 }
