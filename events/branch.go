@@ -71,8 +71,15 @@ func (f *SessionForked) texts() Texts          { return Texts{} }
 func (f *SessionForked) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *SessionForked) check([]byte) Problem {
 	return cmp.Or(badID(f.SessionID), badID(f.RequestID), badID(f.FromSessionID), badID(f.Root),
-		problemIf(f.Root == f.SessionID || f.FromSessionID == f.SessionID, ProblemSegments),
+		problemIf(f.Root == f.SessionID || f.FromSessionID == f.SessionID || f.strays(), ProblemSegments),
 		problemOf(f.Segments, f.SessionID))
+}
+
+// strays reports whether the segments are not those of a way from the root to the session of the last shared turn.
+func (f *SessionForked) strays() bool {
+	last := len(f.Segments) - 1
+	return last >= 0 && f.Segments[last].SessionID != f.FromSessionID || last > 0 &&
+		slices.ContainsFunc(f.Segments[1:], func(s Segment) bool { return s.SessionID == f.Root })
 }
 
 // SessionBranched is the mark of a fork on the session that was forked, and decides: the first mark of a request
@@ -100,7 +107,17 @@ func (f *SessionBranched) names() Names          { return Names{} }
 func (f *SessionBranched) texts() Texts          { return Texts{} }
 func (f *SessionBranched) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *SessionBranched) check([]byte) Problem {
-	return cmp.Or(badID(f.SessionID), f.Fork().check(nil))
+	return cmp.Or(badID(f.SessionID), f.Fork().check(nil), problemIf(f.strays(), ProblemSegments))
+}
+
+// strays reports whether the branch can't have been forked from the session: it is the session itself, it shares turns
+// of others behind those of the session, or of others where the session is the root, or it shares none and names
+// another session than this.
+func (f *SessionBranched) strays() bool {
+	own := slices.IndexFunc(f.Segments, func(s Segment) bool { return s.SessionID == f.SessionID })
+	elsewhere := f.FromSessionID != f.SessionID
+	return f.ChildSessionID == f.SessionID || own >= 0 && own < len(f.Segments)-1 ||
+		elsewhere && (len(f.Segments) == 0 || f.Root == f.SessionID)
 }
 
 // Fork returns the first event of the branch that the mark describes.

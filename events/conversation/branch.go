@@ -128,6 +128,9 @@ func (s *State) forked(e events.Recorded, f *events.SessionForked) Change {
 // branched notes a mark; the first of its request stands. A mark outlives the erasure of its session, so it may hold
 // nothing else.
 func (s *State) branched(e events.Recorded, f *events.SessionBranched) Change {
+	if f.At.Seq >= e.Position.Seq {
+		return anomaly(CodeWrongPosition)
+	}
 	exact, err := events.Encode(f, e.Time)
 	if err != nil || events.Digest(exact.Body) != e.Digest {
 		return anomaly(CodeSecondFork)

@@ -14,3 +14,15 @@ func Bare(t Turn) *Turn {
 	}
 	return &t
 }
+
+// ShareAnswers notes of all extensions that a copy has their answers. Otherwise only the states that were copied would
+// say so, and states of the same events would differ.
+func (s *State) ShareAnswers() {
+	for _, t := range s.Turns {
+		for x := range t.extended.back() {
+			if x.undone != nil {
+				x.undone.shared.Store(true)
+			}
+		}
+	}
+}

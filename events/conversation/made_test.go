@@ -31,8 +31,8 @@ func TestAMarkMadeOnlyTheForkThatItStates(t *testing.T) {
 		exact, err := events.Encode(&changed, time.Now())
 		require.NoError(t, err)
 		parent := conversation.New("parent", conversation.Rules{})
-		parent.Fold(events.Recorded{Fact: &changed, Digest: events.Digest(exact.Body), Position: mark.At,
-			Time: time.Now()})
+		parent.Fold(events.Recorded{Fact: &changed, Digest: events.Digest(exact.Body),
+			Position: events.Position{Seq: mark.At.Seq + 1}, Time: time.Now()})
 		require.Len(t, parent.Branches(), 1)
 		is := conversation.Made(&changed, child.Fork())
 		require.Equal(t, is, parent.Branches()[0].Made(child))

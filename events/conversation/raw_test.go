@@ -1,6 +1,7 @@
 package conversation_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,10 +62,13 @@ func (r *runner) rawFact(a args) (events.Fact, error) {
 	case "forked":
 		return r.forkOf(a), nil
 	case "branched":
-		return &events.SessionBranched{
+		f := &events.SessionBranched{
 			SessionID: r.session, ChildSessionID: a.values["child"], RequestID: request, FromSessionID: r.session,
 			Root: r.session,
-		}, nil
+		}
+		at, err := strconv.ParseUint(cmp.Or(a.values["at"], "0"), 10, 64)
+		f.At.Seq = at
+		return f, err
 	case "linked":
 		return &events.SessionLinked{SessionID: r.session, IdentityID: request}, nil
 	case "refused":
@@ -140,6 +144,7 @@ func differences(w *world, a, b *conversation.State) string {
 	x.Applied, y.Applied = 0, 0
 	for _, s := range []*conversation.State{&x, &y} { // a summary that does not stand may have left the log
 		s.KeepSummaries(func(m conversation.Summary) bool { return s.Stands(&m) })
+		s.ShareAnswers()
 	}
 	if reflect.DeepEqual(x, y) {
 		return ""
