@@ -96,13 +96,13 @@ func serveSlowly(t *testing.T, seed uint64, args ...string) *slowServer {
 		args: append(slowArgs(seed, args...), "--listen", address),
 	}
 	s.start()
-	s.WaitReady(t)
 	t.Cleanup(func() {
 		s.stop()
 		if t.Failed() {
 			t.Logf("seed %d\n%s", seed, s.log)
 		}
 	})
+	s.WaitReady(t)
 	return s
 }
 
@@ -262,13 +262,17 @@ func (w *witness) goOn() {
 	}
 }
 
-// check reads all sessions once more, after the readers and writers have ended.
+// check reads all sessions once more, after the readers and writers have ended. A slow server may still say 503, and
+// then is asked again.
 func (w *witness) check(url string, want []any) {
 	w.end()
-	read := func(id string) []any {
-		status, got, err := stack.NewCaller(url, false).ReadContext(w.t.Context(), id)
-		require.NoError(w.t, err)
-		require.Equal(w.t, http.StatusOK, status)
+	read := func(id string) (got []any) {
+		require.Eventually(w.t, func() bool {
+			status, messages, err := stack.NewCaller(url, false).ReadContext(w.t.Context(), id)
+			got = messages
+			return assert.NoError(w.t, err) && status != http.StatusServiceUnavailable &&
+				assert.Equal(w.t, http.StatusOK, status)
+		}, time.Minute, 10*time.Millisecond, "%s is not read", id)
 		return got
 	}
 	for i := range stack.BackupSessions {
