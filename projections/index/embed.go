@@ -16,7 +16,7 @@ func (v *View) embed(ctx context.Context, objects []Object) {
 	var bare []*Half
 	for i := range objects {
 		for _, h := range []*Half{&objects[i].Question, &objects[i].Answer} {
-			if h.Digest == "" || h.Vector != nil {
+			if !h.isBare() {
 				continue
 			}
 			bare = append(bare, h)
@@ -40,7 +40,11 @@ func (v *View) embed(ctx context.Context, objects []Object) {
 	}
 	for _, h := range bare {
 		h.Vector = vectors[at[h.Digest]]
-		v.metrics.vectors.WithLabelValues("made").Inc()
+		how := "made"
+		if h.Refused = h.Vector == nil; h.Refused {
+			how = "refused"
+		}
+		v.metrics.vectors.WithLabelValues(how).Inc()
 	}
 }
 

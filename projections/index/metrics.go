@@ -12,7 +12,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		vectors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "turnledger_index_vectors_total",
-			Help: "Vectors of halves of turns, made by the embedder or taken over.",
+			Help: "Vectors of halves of turns, made by the embedder, taken over, or refused by the embedder.",
 		}, []string{"how"}),
 		swept: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "turnledger_index_swept_total",

@@ -32,12 +32,14 @@ type Half struct {
 	// embedder has not made it.
 	Digest string
 	Vector []float32
+	// Refused: the embedder makes no vector of the text.
+	Refused bool
 }
 
+func (h *Half) isBare() bool { return h.Digest != "" && h.Vector == nil && !h.Refused }
+
 // Bare reports whether a half waits for its vector.
-func (o *Object) Bare() bool {
-	return o.Question.Digest != "" && o.Question.Vector == nil || o.Answer.Digest != "" && o.Answer.Vector == nil
-}
+func (o *Object) Bare() bool { return o.Question.isBare() || o.Answer.isBare() }
 
 // Written says who wrote an object, and for which event: the epoch of the writer's claim, and the event's sequence.
 type Written struct{ Epoch, Seq uint64 }
@@ -132,7 +134,8 @@ const (
 
 // Embedder makes vectors of texts. Safe for concurrent use.
 type Embedder interface {
-	// Embed returns a vector for each text. Its errors are projections.ErrEmbedder.
+	// Embed returns a vector for each text, nil for a text that it takes at no length. Its errors are
+	// projections.ErrEmbedder.
 	Embed(ctx context.Context, texts []string) ([][]float32, error)
 	// Model names the model with its dimensions. Vectors of different models can't be compared.
 	Model() string

@@ -124,6 +124,9 @@ func (s *Searcher) embed(ctx context.Context, query string) ([]float32, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
 	vectors, err := s.cfg.Embedder.Embed(ctx, []string{s.cfg.Cut(query)})
+	if err == nil && vectors[0] == nil {
+		err = fmt.Errorf("%w: it makes no vector of the query", projections.ErrEmbedder)
+	}
 	if err != nil {
 		return nil, unavailable(err)
 	}

@@ -50,7 +50,7 @@ func TestCallsAndTokensAreCounted(t *testing.T) {
 # HELP turnledger_embeddings_calls_total Calls of the embeddings endpoint, by outcome.
 # TYPE turnledger_embeddings_calls_total counter
 turnledger_embeddings_calls_total{outcome="done"} 1
-turnledger_embeddings_calls_total{outcome="failed"} 1
+turnledger_embeddings_calls_total{outcome="failed"} 2
 # HELP turnledger_embeddings_tokens_total Tokens that the embeddings endpoint has counted.
 # TYPE turnledger_embeddings_tokens_total counter
 turnledger_embeddings_tokens_total 4
@@ -153,4 +153,41 @@ func TestAModelIsItsNameAndItsDimensions(t *testing.T) {
 	require.Equal(t, "m", of("m", 0))
 	require.NotEqual(t, of("m", 64), of("m", 128))
 	require.NotEqual(t, of("m", 64), of("n", 64))
+}
+
+// A text that the endpoint refuses costs no other text its vector. Of a text that is too long for the model, as much is
+// embedded as the endpoint takes; one that it refuses at any length has no vector.
+func TestATextThatIsRefusedCostsNoOtherItsVector(t *testing.T) {
+	t.Parallel()
+	e := embeddingstest.Start(t)
+	e.Refuse(func(text string) bool { return len([]rune(text)) > 300 || strings.Contains(text, "never") })
+	texts := textsOf(200, 40)
+	texts[3], texts[77], texts[199] = strings.Repeat("長い", 500), "never", strings.Repeat("never ", 1000)
+	c := embeddings.New(embeddings.Config{URL: e.URL(), Name: "m", Dimensions: 64})
+	got, err := c.Embed(t.Context(), texts)
+	require.NoError(t, err)
+	for i, text := range texts {
+		switch i {
+		case 77, 199:
+			require.Nil(t, got[i], i)
+			continue
+		case 3:
+			text = strings.Repeat("長い", 125)
+		}
+		require.InDeltaSlice(t, embeddingstest.Vector(text, 64), got[i], 1e-6, i)
+	}
+	require.Less(t, e.Calls(), 60, "texts are halved, and not asked one by one")
+}
+
+// An endpoint that refuses whatever it is sent has failed: no text is at fault, and it is not asked for each of them.
+func TestAnEndpointThatRefusesAllHasFailed(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity} {
+		e := embeddingstest.Start(t)
+		e.Fail(status)
+		_, err := embeddings.New(embeddings.Config{URL: e.URL(), Name: "m"}).Embed(t.Context(), textsOf(96, 40))
+		require.ErrorIs(t, err, projections.ErrEmbedder)
+		require.ErrorContains(t, err, fmt.Sprint("status ", status))
+		require.Equal(t, 2, e.Calls(), "the texts, and a text that no endpoint refuses for what it says")
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -138,7 +139,66 @@ func share(texts []string, from int) int {
 	return len(texts)
 }
 
+// call embeds texts by one call, or by several where the endpoint refuses some of the texts.
 func (c *Client) call(ctx context.Context, texts []string, into [][]float32) error {
+	err := c.once(ctx, texts, into)
+	if isRefusal(err) && c.once(ctx, []string{plainText}, make([][]float32, 1)) == nil {
+		err = c.apart(ctx, texts, into)
+	}
+	return reason(err)
+}
+
+// plainText is a text that no endpoint refuses for what it says. An endpoint that refuses it refuses all.
+const plainText = "a"
+
+// leastChars is the length from which a text is not cut further.
+const leastChars = 200
+
+// apart embeds texts of which the endpoint refuses some: one half of them after the other, and of a text alone as much
+// as the endpoint takes. A text that it refuses however short has no vector.
+func (c *Client) apart(ctx context.Context, texts []string, into [][]float32) error {
+	if len(texts) == 1 {
+		if texts = firstHalf(texts[0]); texts == nil {
+			return nil
+		}
+		err := c.once(ctx, texts, into)
+		if isRefusal(err) {
+			err = c.apart(ctx, texts, into)
+		}
+		return err
+	}
+	n := len(texts) / 2
+	for _, half := range [][2]int{{0, n}, {n, len(texts)}} {
+		some, at := texts[half[0]:half[1]], into[half[0]:half[1]]
+		err := c.once(ctx, some, at)
+		if isRefusal(err) {
+			err = c.apart(ctx, some, at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstHalf returns the first half of a text, or nil if the text is so short that its length is not at fault.
+func firstHalf(text string) []string {
+	chars := []rune(text)
+	if len(chars) <= leastChars {
+		return nil
+	}
+	return []string{string(chars[:len(chars)/2])}
+}
+
+// isRefusal reports whether an endpoint refuses a call for what is in it, such as a text that is too long.
+func isRefusal(err error) bool {
+	var refused *openai.Error
+	return errors.As(err, &refused) && slices.Contains(refusals, refused.StatusCode)
+}
+
+var refusals = []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
+
+func (c *Client) once(ctx context.Context, texts []string, into [][]float32) error {
 	p := openai.EmbeddingNewParams{
 		Model: c.cfg.Name, Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: texts},
 		EncodingFormat: openai.EmbeddingNewParamsEncodingFormatBase64,
@@ -151,12 +211,12 @@ func (c *Client) call(ctx context.Context, texts []string, into [][]float32) err
 	if err == nil {
 		err = c.read(raw, into)
 	}
+	outcome := "done"
 	if err != nil {
-		c.calls.WithLabelValues("failed").Inc()
-		return reason(err)
+		outcome = "failed"
 	}
-	c.calls.WithLabelValues("done").Inc()
-	return nil
+	c.calls.WithLabelValues(outcome).Inc()
+	return err
 }
 
 // answer is what an endpoint sends: vectors as base64, or as numbers from those that know no other form.
@@ -223,6 +283,8 @@ func vector(raw json.RawMessage) (out []float32, err error) {
 func reason(err error) error {
 	var refused *openai.Error
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &refused):
 		return fmt.Errorf("the endpoint answered with status %d", refused.StatusCode)
 	case errors.Is(err, context.DeadlineExceeded):

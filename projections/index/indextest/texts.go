@@ -81,8 +81,44 @@ func embedding(t *testing.T, w *World) {
 		w.Append(t, Turn("s", request, "question "+request, "no")...)
 		h.must(t)
 	}
-	require.Equal(t, calls+1, w.Endpoint.Calls())
+	require.Equal(t, calls+2, w.Endpoint.Calls(), "one call, and one that tells whether it refuses any text")
 	require.Nil(t, w.object(t, "s", "5").Question.Vector)
+}
+
+// refusedTexts: a text that the embedder refuses, alone or in a batch, now or at a later sweep, costs no other turn its
+// vector. Its own turn is in the index without one, and waits for none.
+func refusedTexts(t *testing.T, w *World) {
+	v := w.Open(t)
+	w.Feed(t, v)
+	w.Endpoint.Fail(http.StatusServiceUnavailable)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "poison", "the first answer")...)
+	w.Append(t, Turn("s", "2", "the second question", "the second answer")...)
+	w.CaughtUp(t, v)
+	w.Endpoint.Fail(0)
+	w.Endpoint.Refuse(func(text string) bool { return strings.Contains(text, "poison") })
+	bare := func() int {
+		found, err := w.Store.Bare(t.Context(), w.only(t).Name, events.Partition("s", w.Log.Partitions()), 10)
+		require.NoError(t, err)
+		return len(found)
+	}
+	require.Eventually(t, func() bool { // the embedder is left alone for a while
+		require.NoError(t, v.Sweep(t.Context()))
+		return bare() == 0
+	}, time.Minute, 200*time.Millisecond)
+	w.Append(t, Turn("s", "3", "poison again", "the third answer")...)
+	w.Append(t, Turn("s", "4", "the fourth question", "the fourth answer")...)
+	w.CaughtUp(t, v)
+	for _, request := range []string{"1", "2", "3", "4"} {
+		o := w.object(t, "s", request)
+		require.NotNil(t, o.Answer.Vector, request)
+		require.Equal(t, request == "1" || request == "3", o.Question.Vector == nil, request)
+	}
+	require.Zero(t, bare(), "nothing waits for a vector that never comes")
+	calls := w.Endpoint.Calls()
+	require.NoError(t, v.Sweep(t.Context()))
+	require.Equal(t, calls, w.Endpoint.Calls())
+	require.Empty(t, w.Differences(t, v))
 }
 
 // nearestHalves: a turn is found once, with the half that is nearer, and the answer says how far the index is.

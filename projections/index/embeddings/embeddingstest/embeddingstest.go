@@ -12,6 +12,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,6 +30,8 @@ type Endpoint struct {
 	calls  atomic.Int64
 	// numbers: vectors are sent as numbers, whatever the request asks for.
 	numbers atomic.Bool
+	// refuse, where not nil, chooses texts with which no call is taken.
+	refuse atomic.Pointer[func(text string) bool]
 	// dimensions, where not 0, are those of every vector, whatever the request asks for.
 	dimensions atomic.Int32
 }
@@ -46,6 +49,10 @@ func (e *Endpoint) URL() string { return e.server.URL + "/v1" }
 
 // Fail makes the endpoint answer with a status; 0: it works again.
 func (e *Endpoint) Fail(status int) { e.down.Store(int32(status)) } //nolint:gosec // a status
+
+// Refuse makes the endpoint answer 400 to each call with a text that is chosen, as an endpoint does to a text that is
+// too long for its model.
+func (e *Endpoint) Refuse(chosen func(text string) bool) { e.refuse.Store(&chosen) }
 
 // SendNumbers makes the endpoint send vectors as numbers only.
 func (e *Endpoint) SendNumbers() { e.numbers.Store(true) }
@@ -73,6 +80,10 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Path != "/v1/embeddings" || json.NewDecoder(r.Body).Decode(&in) != nil {
 		http.Error(w, `{"error":{"message":"not understood"}}`, http.StatusBadRequest)
+		return
+	}
+	if refuse := e.refuse.Load(); refuse != nil && slices.ContainsFunc(in.Input, *refuse) {
+		http.Error(w, `{"error":{"message":"a text is too long for the model"}}`, http.StatusBadRequest)
 		return
 	}
 	in.Dimensions = cmp.Or(int(e.dimensions.Load()), in.Dimensions, Dimensions)
