@@ -63,6 +63,7 @@ type SimilarAsk struct {
 	Question, IdentityID string
 	Limit                int
 	MinScore             float64
+	MinPosition          []events.Position
 }
 
 // SimilarHit is a turn with a similar question.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
 )
 
 // Nearest returns the turns that are nearest to a vector, the nearest first, each once with its nearer half, and the
@@ -25,12 +26,8 @@ func (v *View) Nearest(
 	if p.Model != v.cfg.Embedder.Model() {
 		return nil, nil, projections.Unavailable(projections.ErrOtherModel)
 	}
-	for k := range v.cfg.Partitions {
-		var is place
-		if _, err := notes.Read(ctx, p.key("at", k), &is); err != nil {
-			return nil, nil, projections.Unavailable(err)
-		}
-		at = append(at, events.Position{Partition: k, Seq: is.Seq})
+	if at, err = v.places(ctx, p, notes); err != nil {
+		return nil, nil, err
 	}
 	halves := []projections.Half{projections.QuestionHalf, projections.AnswerHalf}
 	if half != "" {
@@ -50,6 +47,26 @@ func (v *View) Nearest(
 		return nil, nil, err
 	}
 	return nearer(slices.Concat(lists...)), at, nil
+}
+
+// At returns the position of each partition that the index has applied.
+func (v *View) At(ctx context.Context) ([]events.Position, error) {
+	p, notes, err := v.served(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return v.places(ctx, p, notes)
+}
+
+func (v *View) places(ctx context.Context, p pointer, notes desk.Notes) (at []events.Position, err error) {
+	for k := range v.cfg.Partitions {
+		var is place
+		if _, err := notes.Read(ctx, p.key("at", k), &is); err != nil {
+			return nil, projections.Unavailable(err)
+		}
+		at = append(at, events.Position{Partition: k, Seq: is.Seq})
+	}
+	return at, nil
 }
 
 // nearer keeps the nearer half of each turn, the nearest turn first.

@@ -84,7 +84,7 @@ type SimilarHit struct {
 
 // Similar finds turns with a similar question: of one identity, or of all, which a key needs events:read for.
 func (c *Client) Similar(ctx context.Context, q SimilarQuery) (SimilarPage, error) {
-	r := get("find similar turns", "/similar")
+	r := get("find similar turns", "/similar", "min_position", c.seen.all())
 	r.method, r.body = http.MethodPost, q
 	return call[SimilarPage](ctx, c, r)
 }

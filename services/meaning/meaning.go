@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/services"
@@ -22,12 +23,14 @@ import (
 type Index interface {
 	Nearest(ctx context.Context, half projections.Half, n index.Near) (
 		[]projections.Hit, []events.Position, error)
+	At(ctx context.Context) ([]events.Position, error)
 }
 
-// Log returns how far the log is.
+// Log returns how far the log is, and whether it has no event after a sequence up to another.
 type Log interface {
 	Partitions() int
 	Head(ctx context.Context, partition int) (events.Position, error)
+	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
 }
 
 // Config of a Searcher.
@@ -116,10 +119,13 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", services.ErrIndex, err)
 }
 
-// embed returns the vector of a query.
-func (s *Searcher) embed(ctx context.Context, query string) ([]float32, error) {
+// embed returns the vector of a query, once the index has applied these positions.
+func (s *Searcher) embed(ctx context.Context, query string, least []events.Position) ([]float32, error) {
 	if err := s.ready(); err != nil {
 		return nil, unavailable(err)
+	}
+	if err := s.reached(ctx, least); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
@@ -131,6 +137,57 @@ func (s *Searcher) embed(ctx context.Context, query string) ([]float32, error) {
 		return nil, unavailable(err)
 	}
 	return vectors[0], nil
+}
+
+// pollPause is the pause between two looks at how far the log and the index are.
+const pollPause = 10 * time.Millisecond
+
+// reached waits until the log holds positions, and then until the index has applied them.
+func (s *Searcher) reached(ctx context.Context, least []events.Position) error {
+	waiting, cancel := context.WithTimeout(ctx, s.cfg.Patience)
+	defer cancel()
+	for _, p := range least {
+		if p.Partition >= s.cfg.Log.Partitions() {
+			return fmt.Errorf("%w: the log has %d partitions", services.ErrPositionNotReached, s.cfg.Log.Partitions())
+		}
+		head, err := s.cfg.Log.Head(ctx, p.Partition)
+		for ; err == nil && head.Seq < p.Seq; head, err = s.cfg.Log.Head(ctx, p.Partition) {
+			if !pause.For(waiting, pollPause) {
+				return fmt.Errorf("%w: partition %d ends at %s", services.ErrPositionNotReached, p.Partition, head)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for {
+		missing, err := s.missing(waiting, least)
+		if err != nil || len(missing) == 0 {
+			return unavailable(err)
+		}
+		if !pause.For(waiting, pollPause) {
+			return unavailable(fmt.Errorf("it has not applied %s yet", events.NewCursor(missing...)))
+		}
+	}
+}
+
+// missing returns which positions the index has not applied. Events that were erased never reach it.
+func (s *Searcher) missing(ctx context.Context, least []events.Position) (out []events.Position, err error) {
+	if len(least) == 0 {
+		return nil, nil
+	}
+	at, err := s.cfg.Index.At(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range least {
+		if is := at[p.Partition]; is.Seq < p.Seq {
+			if still, err := s.cfg.Log.Still(ctx, p.Partition, is.Seq, p.Seq); err != nil || !still {
+				out = append(out, p)
+			}
+		}
+	}
+	return out, nil
 }
 
 // lag returns how many events of the log the index has not applied yet.

@@ -23,7 +23,7 @@ func (s *Searcher) meaning(ctx context.Context, ask services.SearchAsk) (page se
 	if err != nil {
 		return page, err
 	}
-	vector, err := s.embed(ctx, ask.Query)
+	vector, err := s.embed(ctx, ask.Query, ask.MinPosition)
 	if err != nil {
 		return page, err
 	}
@@ -54,7 +54,7 @@ func (s *Searcher) hybrid(ctx context.Context, ask services.SearchAsk) (page ser
 	if err != nil {
 		return page, err
 	}
-	vector, err := s.embed(ctx, ask.Query)
+	vector, err := s.embed(ctx, ask.Query, ask.MinPosition)
 	if err != nil {
 		return page, err
 	}
@@ -89,30 +89,29 @@ func (s *Searcher) hybrid(ctx context.Context, ask services.SearchAsk) (page ser
 
 // Similar implements services.SimilarTurns.
 func (s *Searcher) Similar(ctx context.Context, ask services.SimilarAsk) ([]services.SimilarHit, error) {
-	return s.similar(ctx, ask.Question, projections.SearchFilter{
-		In: projections.QuestionHalf, IdentityID: ask.IdentityID, MinScore: ask.MinScore,
-	}, ask.Limit)
+	return s.similar(ctx, ask, projections.QuestionHalf)
 }
 
 // Neighbours returns the turns of an identity whose question or answer is nearest to a text, at most limit.
 func (s *Searcher) Neighbours(
 	ctx context.Context, identityID, text string, limit int,
 ) ([]services.SimilarHit, error) {
-	return s.similar(ctx, text, projections.SearchFilter{IdentityID: identityID}, limit)
+	return s.similar(ctx, services.SimilarAsk{Question: text, IdentityID: identityID, Limit: limit}, "")
 }
 
 func (s *Searcher) similar(
-	ctx context.Context, text string, f projections.SearchFilter, limit int,
+	ctx context.Context, ask services.SimilarAsk, in projections.Half,
 ) (hits []services.SimilarHit, err error) {
-	vector, err := s.embed(ctx, text)
+	vector, err := s.embed(ctx, ask.Question, ask.MinPosition)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.nearest(ctx, vector, f, firstRank, limit)
+	f := projections.SearchFilter{In: in, IdentityID: ask.IdentityID, MinScore: ask.MinScore}
+	out, err := s.nearest(ctx, vector, f, firstRank, ask.Limit)
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range out.hits[:min(len(out.hits), limit)] {
+	for _, h := range out.hits[:min(len(out.hits), ask.Limit)] {
 		t := out.true[h.TurnID]
 		hits = append(hits, services.SimilarHit{
 			Hit: h, Question: textOf(&t, projections.QuestionHalf, ""), Answer: textOf(&t, projections.AnswerHalf, ""),

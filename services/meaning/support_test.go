@@ -31,6 +31,10 @@ type world struct {
 	turns map[uuid.UUID]services.TrueTurn
 	words services.SearchPage
 	heads []events.Position
+	// still: the log has no event between what the index has and its heads.
+	still bool
+	// grow, where not nil, is what becomes of the log and the index by the next look at either.
+	grow func()
 
 	// The errors of the index, the embedder, the tables' words, the tables' turns, and of opening the index.
 	index, embedder, wordly, finder, closed error
@@ -118,6 +122,12 @@ func (w worldIndex) Nearest(ctx context.Context, half projections.Half, n index.
 	return w.near[:min(n.Limit, len(w.near))], w.at, nil
 }
 
+// At implements meaning.Index.
+func (w worldIndex) At(context.Context) ([]events.Position, error) {
+	w.look()
+	return w.at, w.index
+}
+
 type worldEmbedder struct{ *world }
 
 // Embed implements index.Embedder.
@@ -167,7 +177,17 @@ func (w worldLog) Partitions() int { return len(w.heads) }
 
 // Head implements meaning.Log.
 func (w worldLog) Head(_ context.Context, partition int) (events.Position, error) {
+	w.look()
 	return w.heads[partition], nil
+}
+
+// Still implements meaning.Log.
+func (w worldLog) Still(context.Context, int, uint64, uint64) (bool, error) { return w.still, nil }
+
+func (w *world) look() {
+	if w.grow != nil {
+		w.grow()
+	}
 }
 
 // turnsOf returns the numbers of the turns of hits.

@@ -242,9 +242,10 @@ func TestSimilar(t *testing.T) {
 			Snippet: "a quark?"},
 		Question: "a quark?", Answer: "a particle"}}}
 	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Similar = f })
-	got := s.ok(http.StatusOK, "POST", "/v1/similar",
+	got := s.ok(http.StatusOK, "POST", "/v1/similar?min_position=0:1",
 		`{"question":"quarks","identity_id":"ada","limit":1000,"min_score":0.1}`)
-	require.Equal(t, services.SimilarAsk{Question: "quarks", IdentityID: "ada", Limit: 100, MinScore: 0.1}, f.asked)
+	require.Equal(t, services.SimilarAsk{Question: "quarks", IdentityID: "ada", Limit: 100, MinScore: 0.1,
+		MinPosition: []events.Position{{Seq: 1}}}, f.asked)
 	require.Equal(t, map[string]any{"hits": []any{map[string]any{"session_id": "s", "turn_id": turn.String(),
 		"identity_id": "ada", "half": "question", "created_at": "1970-01-01T00:00:01Z", "position": "0:3",
 		"score": 0.5, "snippet": "a quark?", "question_neutral": "a quark?", "answer_neutral": "a particle"}}}, got)

@@ -130,7 +130,8 @@ func newHitJSON(h *projections.Hit) hitJSON {
 }
 
 type similarIn struct {
-	Body similarQuery
+	MinPosition positions `query:"min_position" doc:"The answer is at least that new"`
+	Body        similarQuery
 }
 
 type similarQuery struct {
@@ -162,7 +163,9 @@ func (a *surface) similar(ctx context.Context, in *similarIn) (out similarJSON, 
 	if a.cfg.Similar == nil {
 		return out, fmt.Errorf("%w: %w", services.ErrIndex, services.ErrNoIndex)
 	}
-	ask := services.SimilarAsk{Question: in.Body.Question, IdentityID: identity, Limit: hitsOf(in.Body.Limit)}
+	ask := services.SimilarAsk{
+		Question: in.Body.Question, IdentityID: identity, Limit: hitsOf(in.Body.Limit), MinPosition: in.MinPosition,
+	}
 	if in.Body.MinScore != nil {
 		ask.MinScore = *in.Body.MinScore
 	}
