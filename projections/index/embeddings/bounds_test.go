@@ -182,7 +182,9 @@ func TestATextThatIsRefusedCostsNoOtherItsVector(t *testing.T) {
 // An endpoint that refuses whatever it is sent has failed: no text is at fault, and it is not asked for each of them.
 func TestAnEndpointThatRefusesAllHasFailed(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity} {
+	for _, status := range []int{
+		http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity,
+	} {
 		e := embeddingstest.Start(t)
 		e.Fail(status)
 		_, err := embeddings.New(embeddings.Config{URL: e.URL(), Name: "m"}).Embed(t.Context(), textsOf(96, 40))
