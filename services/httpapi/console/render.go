@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ var files embed.FS
 // templates are all pages. Each is escaped by its context (html/template), so that a text stays text.
 var templates = template.Must(template.New("console").Funcs(template.FuncMap{
 	"visible": visible, "time": shownTime, "stamp": stamp, "roleClass": roleClass,
-	"anchor": anchorOf, "short": func(kind string) string { return strings.TrimPrefix(kind, typePrefix) },
+	"anchor": anchorOf, "whole": whole, "short": func(kind string) string { return strings.TrimPrefix(kind, typePrefix) },
 }).ParseFS(files, "templates/*.html"))
 
 // contentPolicy allows what comes from this origin, and nothing within a text: no inline script, style or image.
@@ -175,6 +176,14 @@ func shownTime(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+// whole is a number without its fraction; empty for none.
+func whole(n *float64) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*n, 'f', 0, 64)
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
