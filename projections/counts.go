@@ -33,5 +33,13 @@ type Counts struct {
 	AnswerP50, AnswerP95 *float64
 }
 
+// Anomalies counts the events that had no effect in one bucket of time, by the reason: those that contradict the log,
+// and refused links.
+type Anomalies struct {
+	Start  time.Time
+	Reason string
+	Events int
+}
+
 // MostCounts bounds the buckets of one answer.
 const MostCounts = 10_000

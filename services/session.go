@@ -124,6 +124,7 @@ type CountsAsk struct {
 // CountsPage are statistics as they were at Positions, one for each partition, which is LagEvents behind the log.
 type CountsPage struct {
 	Counts    []projections.Counts
+	Anomalies []projections.Anomalies
 	Positions []events.Position
 	LagEvents uint64
 }

@@ -216,14 +216,7 @@ func (a *Audit) Counts(
 		if at, err = pgx.CollectRows(found, pgx.RowToStructByPos[events.Position]); err != nil {
 			return err
 		}
-		unit := "day"
-		if f.Hour {
-			unit = "hour"
-		}
-		found, _ = tx.Query(ctx, a.sql(countTurns), pgx.NamedArgs{
-			"unit": unit, "by": string(f.By), "since": micros(f.Since), "until": micros(f.Until),
-			"limit": projections.MostCounts + 1,
-		})
+		found, _ = tx.Query(ctx, a.sql(countTurns), countArgs(f))
 		counts, err = pgx.CollectRows(found, scanCounts)
 		return err
 	})
@@ -231,6 +224,39 @@ func (a *Audit) Counts(
 		return nil, nil, unavailable("count turns", err)
 	}
 	return counts, at, nil
+}
+
+// Anomalies counts the events that had no effect, by the time at which they were recorded, in the filter's buckets. It
+// returns at most MostCounts+1 counts.
+//
+// Errors: ErrUnavailable.
+func (a *Audit) Anomalies(
+	ctx context.Context, f projections.CountsFilter,
+) (counts []projections.Anomalies, err error) {
+	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+		found, _ := tx.Query(ctx, a.sql(countAnomalies), countArgs(f))
+		counts, err = pgx.CollectRows(found, pgx.RowToStructByPos[projections.Anomalies])
+		return err
+	})
+	if err != nil {
+		return nil, unavailable("count anomalies", err)
+	}
+	return counts, nil
+}
+
+const countAnomalies = `select date_trunc(@unit, recorded_at at time zone 'UTC') as start, reason, count(*)
+	from {s}.security_events where recorded_at >= @since and recorded_at < @until
+	group by 1, 2 order by 1, 2 limit @limit`
+
+func countArgs(f projections.CountsFilter) pgx.NamedArgs {
+	unit := "day"
+	if f.Hour {
+		unit = "hour"
+	}
+	return pgx.NamedArgs{
+		"unit": unit, "by": string(f.By), "since": micros(f.Since), "until": micros(f.Until),
+		"limit": projections.MostCounts + 1,
+	}
 }
 
 // byScan lets the planner read a large part of a table as a whole, which an index would be slower for.

@@ -32,6 +32,36 @@ func total(counts []projections.Counts) (n int) {
 	return n
 }
 
+// Events without effect are counted by the time at which they were recorded, and by the reason.
+func TestCountsOfAnomalies(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("s", "ada"), &events.LinkRefused{SessionID: "s", IdentityID: "thief"})
+	log.pass(24 * time.Hour)
+	edge := log.now
+	log.add(finalized("s", "never started"), finalized("s", "nor that"), &events.LinkRefused{SessionID: "s",
+		IdentityID: "thief"})
+	a := filled(t, log, 3)
+	first := day.Truncate(24 * time.Hour)
+	ask := projections.CountsFilter{Since: day, Until: day.AddDate(0, 0, 9), By: projections.ByNone}
+	counts, err := a.Anomalies(t.Context(), ask)
+	require.NoError(t, err)
+	require.Equal(t, []projections.Anomalies{
+		{Start: first, Reason: conversation.CodeLinkedElsewhere, Events: 1},
+		{Start: first.AddDate(0, 0, 1), Reason: conversation.CodeLinkedElsewhere, Events: 1},
+		{Start: first.AddDate(0, 0, 1), Reason: conversation.CodeTurnNotStarted, Events: 2},
+	}, counts)
+	ask.Since, ask.Hour = edge.Add(time.Second), true
+	counts, err = a.Anomalies(t.Context(), ask)
+	require.NoError(t, err)
+	require.Len(t, counts, 2)
+	require.Equal(t, edge.Truncate(time.Hour).UTC(), counts[0].Start)
+	ask.Until = ask.Since
+	counts, err = a.Anomalies(t.Context(), ask)
+	require.NoError(t, err)
+	require.Empty(t, counts)
+}
+
 func TestCountsOfTurns(t *testing.T) {
 	t.Parallel()
 	log := newJournal()

@@ -28,7 +28,10 @@ func (r *Reader) Counts(ctx context.Context, ask services.CountsAsk) (page servi
 			return page, err
 		}
 	}
-	page.Counts, page.Positions, err = tables.Counts(ctx, ask.CountsFilter)
+	if page.Counts, page.Positions, err = tables.Counts(ctx, ask.CountsFilter); err != nil {
+		return page, err
+	}
+	page.Anomalies, err = tables.Anomalies(ctx, ask.CountsFilter)
 	applied := make([]uint64, len(heads))
 	for _, at := range page.Positions {
 		if at.Partition < len(applied) {

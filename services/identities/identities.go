@@ -29,6 +29,7 @@ type Tables interface {
 		ctx context.Context, filter projections.SessionFilter, limit int, cursor string,
 	) (page []projections.ListedSession, next string, err error)
 	Counts(ctx context.Context, f projections.CountsFilter) ([]projections.Counts, []events.Position, error)
+	Anomalies(ctx context.Context, f projections.CountsFilter) ([]projections.Anomalies, error)
 	Search(
 		ctx context.Context, f projections.SearchFilter, limit int, cursor string,
 	) (hits []projections.Hit, at []events.Position, next string, err error)

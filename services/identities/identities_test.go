@@ -60,6 +60,10 @@ func (t *tables) Counts(context.Context, projections.CountsFilter) ([]projection
 	return []projections.Counts{{Started: 1}}, []events.Position{{Seq: t.applied}, {Partition: 1, Seq: 9}}, t.err
 }
 
+func (t *tables) Anomalies(context.Context, projections.CountsFilter) ([]projections.Anomalies, error) {
+	return []projections.Anomalies{{Reason: "unknown", Events: 2}}, t.err
+}
+
 func (t *tables) TurnsByID(context.Context, []uuid.UUID) ([]audit.Turn, error) { return nil, t.err }
 
 func (t *tables) Search(
@@ -169,6 +173,7 @@ func TestStatisticsSayHowFarTheyAre(t *testing.T) {
 	page, err := reader.Counts(t.Context(), services.CountsAsk{MinPosition: []events.Position{{Seq: 2}}})
 	require.NoError(t, err)
 	require.Equal(t, services.CountsPage{Counts: []projections.Counts{{Started: 1}},
+		Anomalies: []projections.Anomalies{{Reason: "unknown", Events: 2}},
 		Positions: []events.Position{{Seq: 2}, {Partition: 1, Seq: 9}}, LagEvents: 1}, page)
 	of.applied = 5
 	page, err = reader.Counts(t.Context(), services.CountsAsk{})

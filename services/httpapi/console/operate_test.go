@@ -26,6 +26,7 @@ type operated struct {
 	statuses []projections.Status
 	letters  []projections.DeadLetter
 	counts   []projections.Counts
+	without  []projections.Anomalies
 	asked    services.CountsAsk
 	receipt  services.Receipt
 	err      error
@@ -60,7 +61,7 @@ func (o *operated) Receipts(_ context.Context, ask services.ReceiptsAsk) (servic
 
 func (o *operated) Counts(_ context.Context, ask services.CountsAsk) (services.CountsPage, error) {
 	o.asked = ask
-	return services.CountsPage{Counts: o.counts, LagEvents: 3}, o.err
+	return services.CountsPage{Counts: o.counts, Anomalies: o.without, LagEvents: 3}, o.err
 }
 
 func (*operated) Name() string { return "audit" }
@@ -209,14 +210,18 @@ func TestStatistics(t *testing.T) {
 		{Start: time.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC), By: &name, Started: 17, Pending: 3, AnswerP95: &slow},
 		{Start: time.Date(2026, 1, 31, 11, 0, 0, 0, time.UTC), Started: 5},
 	}
+	o.without = []projections.Anomalies{
+		{Start: time.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC), Reason: "session_erased", Events: 29},
+		{Start: time.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC), Reason: "<b>reason", Events: 2},
+	}
 	a := s.page("/console/stats?bucket=hour&by=pipeline_name", "")
 	require.Equal(t, http.StatusOK, a.status)
 	for _, want := range []string{"<svg", "2026-01-31 10:00: 17 turns", "2026-01-31 10:00: 1234 ms",
 		"&lt;b&gt;pipeline",
-		">17<", ">1234<", "3 events of the log are not counted"} {
+		"2026-01-31 10:00: 31 events", ">29<", "session_erased", "&lt;b&gt;reason", ">17<", ">1234<", "3 events of the log are not counted"} {
 		require.Contains(t, a.body, want)
 	}
-	require.Equal(t, 4, strings.Count(a.body, "<rect"))
+	require.Equal(t, 5, strings.Count(a.body, "<rect"))
 	require.Contains(t, a.body, "2026-01-31 10:00: 3 turns", "without an answer")
 	require.Equal(t, time.Date(2026, 1, 31, 13, 0, 0, 0, time.UTC), o.asked.Until)
 	require.Equal(t, time.Date(2026, 1, 29, 13, 0, 0, 0, time.UTC), o.asked.Since)

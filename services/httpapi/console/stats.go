@@ -16,6 +16,7 @@ type statsView struct {
 	Bucket, By string
 	Charts     []chart
 	Rows       []projections.Counts
+	Anomalies  []projections.Anomalies
 	LagEvents  uint64
 }
 
@@ -71,21 +72,34 @@ func (s *surface) stats(ctx context.Context, r *http.Request) (view, error) {
 		return view{}, acrossError(err)
 	}
 	out.LagEvents = page.LagEvents
-	out.Charts = chartsOf(page.Counts, since, size, back)
+	out.Charts = chartsOf(page, since, size, back)
 	slices.Reverse(page.Counts)
 	out.Rows = page.Counts[:min(len(page.Counts), mostRows)]
+	slices.Reverse(page.Anomalies)
+	out.Anomalies = page.Anomalies[:min(len(page.Anomalies), mostRows)]
 	return view{"stats", "Statistics", out}, nil
 }
 
-// mostRows bounds the rows of the table.
+// mostRows bounds the rows of each table.
 const mostRows = 500
 
-// chartsOf draws the turns of each bucket, those without an answer, and the slowest of their answer times.
-func chartsOf(counts []projections.Counts, since time.Time, size time.Duration, buckets int) []chart {
+// chartsOf draws the turns of each bucket, those without an answer, the slowest of their answer times, and the events
+// without effect.
+func chartsOf(page services.CountsPage, since time.Time, size time.Duration, buckets int) []chart {
 	started, pending, slow := make([]float64, buckets), make([]float64, buckets), make([]float64, buckets)
-	for _, c := range counts {
-		i := int(c.Start.Sub(since) / size)
-		if i < 0 || i >= buckets {
+	without := make([]float64, buckets)
+	bucket := func(start time.Time) (i int, drawn bool) {
+		i = int(start.Sub(since) / size)
+		return i, i >= 0 && i < buckets
+	}
+	for _, a := range page.Anomalies {
+		if i, drawn := bucket(a.Start); drawn {
+			without[i] += float64(a.Events)
+		}
+	}
+	for _, c := range page.Counts {
+		i, drawn := bucket(c.Start)
+		if !drawn {
 			continue
 		}
 		started[i] += float64(c.Started)
@@ -99,6 +113,7 @@ func chartsOf(counts []projections.Counts, since time.Time, size time.Duration, 
 		draw("Turns that started", "turns", started, name),
 		draw("Of these without an answer yet", "turns", pending, name),
 		draw("Answer times, 95 of 100 are below", "ms", slow, name),
+		draw("Events without effect", "events", without, name),
 	}
 }
 
