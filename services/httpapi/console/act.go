@@ -52,7 +52,10 @@ type actView struct {
 	Request string
 	Post    string
 	Back    string
+	Above   []link
 }
+
+func (v actView) crumbs() []link { return v.Above }
 
 // named is an id with what it is.
 type named struct{ What, ID string }
@@ -82,6 +85,7 @@ func (s *surface) act(a action) {
 	s.page(http.MethodGet, a.path, a.needs, 0, a.may, func(ctx context.Context, r *http.Request) (view, error) {
 		out := actView{
 			Words: a.words, Sure: a.sure, Button: a.button, Post: r.URL.EscapedPath(), Back: root + "/",
+			Above:  crumbsOf(r.PathValue("session_id")),
 			Fields: append([]field{}, a.fields...), Request: "console-" + strings.ToLower(rand.Text()),
 		}
 		for _, what := range []string{"session", "turn", "identity"} {

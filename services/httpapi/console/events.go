@@ -27,9 +27,11 @@ type eventsView struct {
 type eventGroup struct {
 	Label, Anchor string
 	First, Last   string
-	// Span is the time from a turn's start to its answer, Became what happened to the turn afterwards.
+	// Span says how long after a turn's start its answer was recorded, Became what happened to the turn afterwards.
 	Span   string
 	Became []string
+	// Turn is the anchor of the turn's row; empty for an event of the session.
+	Turn   string
 	Events []eventRow
 }
 
@@ -41,10 +43,12 @@ type eventRow struct {
 	// Permalink shows the event in its place, AsOf what a prompt saw there, and Whole is all of its JSON.
 	Permalink, AsOf, Whole string
 	Open                   bool
-	at                     events.Position
-	cost                   int // bytes of HTML, about
-	turn                   uuid.UUID
-	data                   json.RawMessage
+	// stated is the time that the publisher states; the events of one append have the same.
+	stated string
+	at     events.Position
+	cost   int // bytes of HTML, about
+	turn   uuid.UUID
+	data   json.RawMessage
 }
 
 // cloudEvent is an event as the log's reader prints it.
@@ -54,6 +58,7 @@ type cloudEvent struct {
 	Subject    string          `json:"subject"`
 	Position   string          `json:"position"`
 	RecordedAt time.Time       `json:"recordedat"`
+	Time       string          `json:"time"`
 	Data       json.RawMessage `json:"data"`
 }
 
@@ -72,7 +77,7 @@ func rowOf(line []byte) (eventRow, error) {
 		Position: e.Position, Anchor: anchorOf(e.Position),
 		Type:    names.take(strings.TrimPrefix(e.Type, typePrefix), mostName).Text,
 		ID:      names.take(e.ID, mostName).Text,
-		Session: e.Subject, Recorded: e.RecordedAt, data: e.Data,
+		Session: e.Subject, Recorded: e.RecordedAt, stated: e.Time, data: e.Data,
 	}
 	if strings.HasPrefix(row.Type, "turn.") {
 		id, _, _ := strings.Cut(e.ID, ".")
@@ -192,6 +197,9 @@ func (p *sessionPage) events(ctx context.Context, out *sessionView) error {
 			g = &eventGroup{Label: row.Type, First: row.Position, Anchor: row.Anchor}
 			if place != 0 {
 				g.Label, groups[place] = "turn", g
+				if g.Turn = "t-" + row.turn.String(); state.Turn(row.turn).Status == conversation.Pending {
+					g.Span = "no answer yet"
+				}
 			}
 			out.Events.Groups = append(out.Events.Groups, g)
 		}
@@ -203,9 +211,12 @@ func (p *sessionPage) events(ctx context.Context, out *sessionView) error {
 // add adds an event to a group.
 func (g *eventGroup) add(row eventRow) {
 	switch {
-	case len(g.Events) == 0:
-	case row.Type == "turn.finalized.v1":
-		g.Span = row.Recorded.Sub(g.Events[0].Recorded).Round(time.Millisecond).String()
+	case row.Type == "turn.started.v1", g.Turn == "":
+	case row.Type == "turn.finalized.v1" && len(g.Events) > 0:
+		g.Span = "recorded with its answer"
+		if row.stated != g.Events[0].stated {
+			g.Span = "answered after " + row.Recorded.Sub(g.Events[0].Recorded).Round(time.Millisecond).String()
+		}
 	default:
 		name, _, _ := strings.Cut(strings.TrimPrefix(row.Type, "turn."), ".")
 		g.Became = append(g.Became, name)

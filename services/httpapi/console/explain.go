@@ -40,6 +40,8 @@ type explainView struct {
 	BeforeLeft int
 }
 
+func (v explainView) crumbs() []link { return crumbsOf(v.SessionID) }
+
 // promptOptions are the options that a prompt is asked for with.
 type promptOptions struct {
 	MaxMessages, MaxTokens       int

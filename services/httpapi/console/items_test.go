@@ -115,7 +115,7 @@ func TestKindsAndPrunes(t *testing.T) {
 	require.NoError(t, err)
 	a := s.page("/console/sessions/s", "").body
 	for _, want := range []string{"<dt>Kind</dt><dd>conversation</dd>", "one stays",
-		"some of its messages were taken out", "· pruned"} {
+		"some of its messages were taken out", `<span class="tag">pruned</span>`} {
 		require.Contains(t, a, want)
 	}
 	require.NotContains(t, a, "one goes")

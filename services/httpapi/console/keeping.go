@@ -48,6 +48,7 @@ func (s *surface) rebuild() action {
 		button: "Begin the rebuild",
 		about: func(_ context.Context, r *http.Request, out *actView) error {
 			out.Names, out.Back = []named{{"View", r.PathValue("name")}}, root+"/views"
+			out.Above = []link{{"Views", out.Back}}
 			return nil
 		},
 		do: func(ctx context.Context, r *http.Request, _ url.Values) (string, error) {
@@ -83,6 +84,8 @@ type verified struct {
 	// Say is why the comparison ended early; empty if it did not.
 	Say string
 }
+
+func (*verified) crumbs() []link { return []link{{"Views", root + "/views"}} }
 
 // differenceRow is a difference with the address of its session.
 type differenceRow struct {
@@ -215,6 +218,7 @@ func (s *surface) dropLetter() action {
 		about: func(_ context.Context, r *http.Request, out *actView) error {
 			out.Names = []named{{"View", r.PathValue("projection")}, {"Position", r.PathValue("position")}}
 			out.Back = root + "/deadletters"
+			out.Above = []link{{"Dead letters", out.Back}}
 			return nil
 		},
 		do: func(ctx context.Context, r *http.Request, form url.Values) (string, error) {

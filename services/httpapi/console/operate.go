@@ -160,6 +160,13 @@ type receiptView struct {
 	Older string
 }
 
+func (v receiptView) crumbs() []link {
+	if v.Receipt == nil {
+		return nil
+	}
+	return []link{{"Receipts", root + "/receipts"}}
+}
+
 // receiptRow is a receipt of the list.
 type receiptRow struct {
 	services.Receipt

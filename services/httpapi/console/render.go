@@ -22,7 +22,7 @@ var files embed.FS
 // templates are all pages. Each is escaped by its context (html/template), so that a text stays text.
 var templates = template.Must(template.New("console").Funcs(template.FuncMap{
 	"visible": visible, "time": shownTime, "stamp": stamp, "roleClass": roleClass,
-	"anchor": anchorOf, "whole": whole, "short": func(kind string) string { return strings.TrimPrefix(kind, typePrefix) },
+	"anchor": anchorOf, "whole": whole, "count": counted, "short": func(kind string) string { return strings.TrimPrefix(kind, typePrefix) },
 }).ParseFS(files, "templates/*.html"))
 
 // contentPolicy allows what comes from this origin, and nothing within a text: no inline script, style or image.
@@ -49,6 +49,8 @@ type view struct {
 type layout struct {
 	Title, Version string
 	Nav            []entry
+	// Crumbs are the pages above this one.
+	Crumbs []link
 	// Next is the address of a page that comes by itself.
 	Next string
 	// Caller is empty where nobody is signed in.
@@ -88,6 +90,9 @@ func begin(w http.ResponseWriter, status int) {
 // layoutOf returns what stands around a page.
 func (s *surface) layoutOf(r *http.Request, v view) layout {
 	f := layout{Title: v.title, Version: s.cfg.Version}
+	if below, ok := v.data.(interface{ crumbs() []link }); ok {
+		f.Crumbs = below.crumbs()
+	}
 	if on, ok := v.data.(landed); ok {
 		f.Next = on.To
 	}
@@ -176,6 +181,23 @@ func shownTime(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+// counted is a number of things, as people say it.
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return strconv.Itoa(n) + " " + thing
+}
+
+// crumbsOf returns the pages above a page that is about a session.
+func crumbsOf(session string) []link {
+	list := []link{{"Sessions", root + "/"}}
+	if session != "" {
+		list = append(list, link{session, sessionHref(session)})
+	}
+	return list
 }
 
 // whole is a number without its fraction; empty for none.

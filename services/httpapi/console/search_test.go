@@ -166,7 +166,7 @@ func TestThePromptOfThePlayground(t *testing.T) {
 	a := s.do("POST", "/console/playground/prompt", url.Values{"thread_id": {"s"}, "content": {"<i>next"}})
 	require.Equal(t, http.StatusOK, a.status)
 	prompt, _, _ := strings.Cut(a.body[strings.Index(a.body, `id="prompt"`):], "</section>")
-	for _, want := range []string{"an earlier question", "an earlier answer", "&lt;i&gt;next", "1 turns of history",
+	for _, want := range []string{"an earlier question", "an earlier answer", "&lt;i&gt;next", "1 turn of history",
 		"tokens"} {
 		require.Contains(t, prompt, want)
 	}

@@ -82,6 +82,8 @@ type sessionView struct {
 	Events *eventsView
 }
 
+func (*sessionView) crumbs() []link { return crumbsOf("") }
+
 // link is an id with the address of its page.
 type link struct{ ID, Href string }
 
@@ -90,7 +92,7 @@ type turnRow struct {
 	ID, Anchor, Position, Status string
 	Version                      int
 	Created, Finalized, Deleted  time.Time
-	Explain                      string // the address of the turn's explanation
+	Permalink, Explain           string // addresses of the turn in its page, and of its explanation
 	Origin                       *link  // of a turn that a branch shares
 	Messages                     []message
 	Rest                         bool
@@ -332,10 +334,11 @@ func (p *sessionPage) rows(c chain, boundary bool) (list []turnRow) {
 			Tombstone: t.Status == conversation.Redacted, Earlier: t.Status == conversation.Replaced,
 			Boundary: boundary && i == 0, Actions: p.acts(of, t), Pruned: t.PrunedAt() > 0,
 		}
+		row.Permalink = p.href + "?at=" + row.Position + "#" + row.Anchor
 		if p.log {
 			row.Explain = p.href + "/turns/" + row.ID
 		}
-		p.room.left -= frame + len(row.Explain)
+		p.room.left -= frame + len(row.Permalink) + len(row.Explain)
 		for _, a := range row.Actions {
 			p.room.left -= len(a.Href) + frameOfLink
 		}

@@ -72,6 +72,11 @@ func TestAConversation(t *testing.T) {
 	}}})
 	require.NoError(t, err)
 	s.turn("elsewhere", "r", "a question of somebody else", "an answer")
+	late := s.turn("s", "late", "and later?", "")
+	_, err = s.services.History.FinalizeTurn(t.Context(), conversation.Finalize{
+		SessionID: "s", TurnID: late.ID, Answer: events.Answer{AnswerNeutral: "later"},
+	})
+	require.NoError(t, err)
 
 	a := s.page("/console/sessions/s", "")
 	require.Equal(t, http.StatusOK, a.status)
@@ -80,8 +85,9 @@ func TestAConversation(t *testing.T) {
 	for _, want := range []string{"Who is that?", "A plain answer.", "a corrected question", "a misspelt question",
 		"This turn was redacted", "Tool: <bdi class=\"id\">weather</bdi>", "city", "18 degrees", "It is sunny.",
 		"[Image: https://elsewhere.example/cat.png]", "still open?", "pending", "Summary of 2 turns",
-		"They spoke of somebody.", `A branch leaves here: <a href="/console/sessions/the-branch">`, "· corrected",
-		"· redacted", "answered after"} {
+		"They spoke of somebody.", `A branch leaves here: <a href="/console/sessions/the-branch">`, `<span class="tag">corrected</span>`,
+		`<span class="tag">redacted</span>`, "answered after", "no answer yet",
+		"recorded with its answer"} {
 		require.Contains(t, a.body, want)
 	}
 	require.NotContains(t, a.body, "unspeakable")
