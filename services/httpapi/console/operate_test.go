@@ -218,7 +218,8 @@ func TestStatistics(t *testing.T) {
 	require.Equal(t, http.StatusOK, a.status)
 	for _, want := range []string{"<svg", "2026-01-31 10:00: 17 turns", "2026-01-31 10:00: 1234 ms",
 		"&lt;b&gt;pipeline",
-		"2026-01-31 10:00: 31 events", ">29<", "session_erased", "&lt;b&gt;reason", ">17<", ">1234<", "3 events of the log are not counted"} {
+		"2026-01-31 10:00: 31 events", ">29<", "session_erased",
+		"&lt;b&gt;reason", ">17<", ">1234<", "3 events of the log are not counted"} {
 		require.Contains(t, a.body, want)
 	}
 	require.Equal(t, 5, strings.Count(a.body, "<rect"))

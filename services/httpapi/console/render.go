@@ -21,8 +21,8 @@ var files embed.FS
 
 // templates are all pages. Each is escaped by its context (html/template), so that a text stays text.
 var templates = template.Must(template.New("console").Funcs(template.FuncMap{
-	"visible": visible, "time": shownTime, "stamp": stamp, "roleClass": roleClass,
-	"anchor": anchorOf, "whole": whole, "count": counted, "short": func(kind string) string { return strings.TrimPrefix(kind, typePrefix) },
+	"visible": visible, "time": shownTime, "stamp": stamp, "roleClass": roleClass, "whole": whole, "count": counted,
+	"anchor": anchorOf, "short": func(kind string) string { return strings.TrimPrefix(kind, typePrefix) },
 }).ParseFS(files, "templates/*.html"))
 
 // contentPolicy allows what comes from this origin, and nothing within a text: no inline script, style or image.
