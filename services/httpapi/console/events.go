@@ -91,6 +91,9 @@ func rowOf(line []byte) (eventRow, error) {
 	return row, nil
 }
 
+// anchorOf returns the fragment that names an event's row.
+func anchorOf(position string) string { return "e-" + strings.ReplaceAll(position, ":", "-") }
+
 // read calls f with each event that a query selects, until f returns false.
 func (s *surface) read(ctx context.Context, q services.EventQuery, f func(services.Event) (bool, error)) error {
 	stream, err := s.cfg.Events.OpenEvents(ctx, q)

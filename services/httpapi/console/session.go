@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -377,6 +376,3 @@ func (v *sessionView) row(id string) *turnRow {
 	}
 	return nil
 }
-
-// anchorOf returns the fragment that names an event's row.
-func anchorOf(position string) string { return "e-" + strings.ReplaceAll(position, ":", "-") }
