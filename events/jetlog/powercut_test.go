@@ -22,6 +22,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfstest"
+	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // What group and always need of a file system beyond POSIX. Group: the server's compaction renames a
@@ -127,6 +128,7 @@ type history struct {
 	draws    int              // how many outcomes of the last cut are looked at
 	reach    int              // the cut comes within 64<<(reach-1) changes
 	fs       *cutfstest.FS    // of the present life
+	memory   string           // of the present life
 	image    *cutfstest.Image // what the last cut left; nil before the first
 	promises int
 
@@ -191,6 +193,7 @@ func (h *history) mount(t *testing.T) (dir string) {
 	require.NoError(t, err)
 	fs := h.fs
 	t.Cleanup(func() { require.NoError(t, fs.Unmount()) })
+	h.memory = natstest.Memory(t)
 	return dir
 }
 
@@ -258,7 +261,7 @@ type openLog struct {
 }
 
 func (h *history) open(ctx context.Context, dir string) (*openLog, error) {
-	nc, stop, err := h.start(ctx, dir)
+	nc, stage, stop, err := h.start(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -267,34 +270,36 @@ func (h *history) open(ctx context.Context, dir string) (*openLog, error) {
 		stop()
 		return nil, err
 	}
+	stage()
 	log.stop = stop
 	return log, nil
 }
 
-// start starts the server as Turnledger does, or with the plan's faster timer.
-func (h *history) start(ctx context.Context, dir string) (nc *nats.Conn, stop func(), err error) {
+// start starts the server as Turnledger does, or with the plan's faster timer. What stages batches in memory is called
+// once there is a stream. Each life has another memory: a power cut leaves nothing of it.
+func (h *history) start(ctx context.Context, dir string) (nc *nats.Conn, stage, stop func(), err error) {
 	if h.timer == 0 {
-		s, err := embedded.Start(ctx, embedded.Config{Dir: dir, Sync: h.mode})
+		s, err := embedded.Start(ctx, embedded.Config{Dir: dir, Sync: h.mode, Memory: h.memory})
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		nc, err = s.Connect()
-		return nc, func() { nc.Close(); s.Stop() }, err
+		return nc, s.StageInMemory, func() { nc.Close(); s.Stop() }, err
 	}
 	ns, err := server.NewServer(&server.Options{
 		ServerName: "turnledger", DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir,
 		MaxPayload: embedded.MaxPayload, SyncInterval: h.timer, SyncAlways: h.mode == embedded.Always,
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	ns.Start()
 	shutdown := func() { ns.Shutdown(); ns.WaitForShutdown() }
 	if nc, err = nats.Connect("", nats.InProcessServer(ns), nats.MaxReconnects(-1)); err != nil {
 		shutdown()
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return nc, func() { nc.Close(); shutdown() }, nil
+	return nc, func() {}, func() { nc.Close(); shutdown() }, nil
 }
 
 func (h *history) openOn(ctx context.Context, nc *nats.Conn, dir string) (*openLog, error) {

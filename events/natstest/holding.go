@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Holding returns the files below some folders that contain a text. Files that vanish meanwhile don't count, and
-// folders named in except are left out.
+// Holding returns the files below some folders, and below those that links lead to, that contain a text. Files that
+// vanish meanwhile don't count, and folders named in except are left out.
 func Holding(t testing.TB, text string, dirs []string, except ...string) (out []string) {
 	t.Helper()
 	for _, dir := range dirs {
@@ -22,6 +22,11 @@ func Holding(t testing.TB, text string, dirs []string, except ...string) (out []
 					if e.Name() == name {
 						return fs.SkipDir
 					}
+				}
+				return nil
+			case e.Type() == fs.ModeSymlink:
+				if to, err := filepath.EvalSymlinks(path); err == nil {
+					out = append(out, Holding(t, text, []string{to}, except...)...)
 				}
 				return nil
 			}

@@ -45,5 +45,6 @@ func LogOn(t testing.TB, s *embedded.Server, partitions int) *jetlog.Log {
 	log, err := jetlog.Open(t.Context(), Connect(t, s),
 		jetlog.Config{Partitions: partitions, GateDir: s.GateDir(), Reads: Connect(t, s)})
 	require.NoError(t, err)
+	s.StageInMemory()
 	return log
 }

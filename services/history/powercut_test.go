@@ -21,6 +21,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfstest"
+	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -123,7 +124,7 @@ func (l *lives) on(t *testing.T, f func(context.Context, *jetlog.Log) error) err
 	require.NoError(t, err)
 	fs := l.fs
 	t.Cleanup(func() { require.NoError(t, fs.Unmount()) })
-	server, err := embedded.Start(ctx, embedded.Config{Dir: dir, Sync: l.sync})
+	server, err := embedded.Start(ctx, embedded.Config{Dir: dir, Sync: l.sync, Memory: natstest.Memory(t)})
 	if err != nil {
 		return err
 	}
@@ -141,6 +142,7 @@ func (l *lives) on(t *testing.T, f func(context.Context, *jetlog.Log) error) err
 	if err != nil {
 		return err
 	}
+	server.StageInMemory()
 	return f(ctx, log)
 }
 

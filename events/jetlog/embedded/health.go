@@ -132,6 +132,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		case <-look.C:
 			w.look()
+			s.StageInMemory()
 		}
 	}
 }
@@ -187,5 +188,8 @@ func (s *Server) reopen() error {
 	if err := s.ns.ShutdownJetStream(); err != nil {
 		return err
 	}
-	return s.ns.EnableJetStream(&server.JetStreamConfig{StoreDir: s.cfg.Dir})
+	if err := s.ns.EnableJetStream(&server.JetStreamConfig{StoreDir: s.cfg.Dir}); err != nil {
+		return err
+	}
+	return s.restage()
 }

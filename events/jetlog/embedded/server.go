@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -57,6 +58,8 @@ type Config struct {
 	User, Password string
 	// TLS is the certificate of the listener, and which clients it accepts; nil: no TLS.
 	TLS *tls.Config
+	// Memory is a tmpfs, for batches that are staged; /dev/shm by default.
+	Memory string
 	// LookEvery is how often Run looks whether the server takes writes; 1 s by default.
 	LookEvery time.Duration
 	Logger    *slog.Logger
@@ -70,7 +73,8 @@ type Server struct {
 	lock *flock.Flock
 	stop sync.Once
 	// begin is locked while JetStream is restarted, and read-locked by callers of Hold.
-	begin sync.RWMutex
+	begin   sync.RWMutex
+	staging staging
 }
 
 // Start locks the directory and starts the server. It returns when the server
@@ -91,12 +95,16 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %s; stop it, or set another TURNLEDGER_DATA_DIR", ErrLocked, cfg.Dir)
 	}
-	s := &Server{cfg: cfg, lock: lock, log: newAdapter(cfg.Logger)}
-	if err := errors.Join(mend(cfg.Dir), ctx.Err()); err != nil {
-		s.Stop()
-		return nil, err
+	s := &Server{cfg: cfg, lock: lock, log: newAdapter(cfg.Logger),
+		staging: staging{dir: cfg.Dir, memory: cmp.Or(cfg.Memory, sharedMemory)}}
+	err = errors.Join(mend(cfg.Dir), s.staging.adopt(), ctx.Err())
+	if err == nil {
+		err = s.start(ctx, opts)
 	}
-	if err := s.start(ctx, opts); err != nil {
+	if err == nil {
+		err = s.restage()
+	}
+	if err != nil {
 		s.Stop()
 		return nil, err
 	}
@@ -244,6 +252,7 @@ func (s *Server) Stop() {
 		if s.ns != nil {
 			s.ns.Shutdown()
 			s.ns.WaitForShutdown()
+			_ = s.staging.remove()
 			_ = os.Remove(running(s.cfg.Dir)) // a clean stop: the next start need not repair
 		}
 		_ = s.lock.Unlock()

@@ -108,6 +108,9 @@ func (s *Store) opened(ctx context.Context, err error) (*Store, error) {
 		s.Close()
 		return nil, err
 	}
+	if s.Server != nil {
+		s.Server.StageInMemory()
+	}
 	return s, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"sync"
 	"syscall"
@@ -62,12 +63,18 @@ func FreeAddress(t testing.TB) string {
 	return ""
 }
 
-// DataDir returns a new folder that a PostgreSQL of another user may enter.
+// DataDir returns a new folder that a PostgreSQL of another user may enter. It goes after the test, with what a process
+// that was killed has staged in memory.
 func DataDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tl-data-") //nolint:usetesting // a folder of t.TempDir is closed to other users
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		if staging, err := os.ReadFile(filepath.Join(dir, "nats", "turnledger.staging")); err == nil {
+			_ = os.RemoveAll(string(staging))
+		}
+		_ = os.RemoveAll(dir)
+	})
 	return dir
 }
 

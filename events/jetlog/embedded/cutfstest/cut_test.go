@@ -171,6 +171,27 @@ func TestNewNameNeedsDirectorySync(t *testing.T) {
 	require.Equal(t, []string{"dir/ dir/f"}, keys(d.outcomes(listing)))
 }
 
+func TestALinkSurvivesAsItIsOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	d := mount(t, cutfstest.Options{})
+	require.NoError(t, os.Symlink("somewhere/else", d.path("link")))
+	seen := d.outcomes(func(img *cutfstest.Image) string {
+		to, err := img.ReadFile("link")
+		if err != nil {
+			return "none"
+		}
+		return string(to)
+	})
+	require.Equal(t, []string{"none", "somewhere/else"}, keys(seen))
+	d = mount(t, cutfstest.Options{})
+	require.NoError(t, os.Symlink("somewhere/else", d.path("link")))
+	d.sync(".")
+	again := remount(t, d.Cut(1))
+	to, err := os.Readlink(again.path("link"))
+	require.NoError(t, err)
+	require.Equal(t, "somewhere/else", to)
+}
+
 func TestRenameIsAtomicAndNeedsDirectorySync(t *testing.T) {
 	t.Parallel()
 	contents := func(img *cutfstest.Image) string {

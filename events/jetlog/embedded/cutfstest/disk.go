@@ -48,7 +48,7 @@ type disk struct {
 	aside    *disk // the state at the cut, if the disk outlives it
 }
 
-// node is one inode: a file or a directory, never both.
+// node is one inode: a file, a directory or a symbolic link. A link is a file whose content is what it leads to.
 type node struct {
 	ino     uint64
 	mode    uint32 // type and permissions, as in stat(2)
@@ -56,7 +56,7 @@ type node struct {
 	lookups uint64  // references that the kernel holds
 	parent  *node   // as processes see it; nil after a removal
 	naming  *dirOp  // the pending operation that gave the present name; nil if the name is durable
-	file    content // for files
+	file    content // for files and links
 	dir     entries // for directories
 }
 

@@ -36,7 +36,7 @@
 //
 // # What is not modelled
 //
-// Mode and modification time always survive; modification times are coarse. There are no hard links, symbolic links,
-// extended attributes or shared writable mappings. Nothing rots: fsynced data is there, bit for bit. Locks (flock,
+// Mode and modification time always survive; modification times are coarse. There are no hard links, extended
+// attributes or shared writable mappings. Nothing rots: fsynced data is there, bit for bit. Locks (flock,
 // fcntl) are the kernel's own and end with the mount.
 package cutfstest

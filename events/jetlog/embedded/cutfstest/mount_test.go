@@ -184,6 +184,18 @@ func TestSystemCalls(t *testing.T) {
 		_, err := os.OpenFile(d.path("full/f"), os.O_CREATE|os.O_EXCL, 0o600)
 		require.ErrorIs(t, err, os.ErrExist)
 	})
+	t.Run("symbolic links", func(t *testing.T) {
+		aside := t.TempDir()
+		require.NoError(t, os.Symlink(aside, d.path("link")))
+		require.ErrorIs(t, os.Symlink(aside, d.path("link")), os.ErrExist)
+		d.write("link/inside", "there")
+		require.Equal(t, "there", read(t, filepath.Join(aside, "inside")))
+		to, err := os.Readlink(d.path("link"))
+		require.NoError(t, err)
+		require.Equal(t, aside, to)
+		require.NoError(t, os.RemoveAll(d.path("link")))
+		require.FileExists(t, filepath.Join(aside, "inside"), "a link goes, not what it leads to")
+	})
 	t.Run("statfs", func(t *testing.T) {
 		var st unix.Statfs_t
 		require.NoError(t, unix.Statfs(d.dir, &st))

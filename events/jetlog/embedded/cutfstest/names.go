@@ -150,12 +150,23 @@ func (d *disk) lookup(parent uint64, name string) (a attr, errno syscall.Errno) 
 }
 
 // create makes an empty file or directory and returns it to the kernel. It returns EEXIST if the name is taken.
-func (d *disk) create(parent uint64, name string, mode uint32) (a attr, errno syscall.Errno) {
+func (d *disk) create(parent uint64, name string, mode uint32) (attr, syscall.Errno) {
+	return d.add(parent, name, mode, nil)
+}
+
+// symlink makes a symbolic link. Where the link's name survives a cut, what it leads to survives too.
+func (d *disk) symlink(parent uint64, name, to string) (attr, syscall.Errno) {
+	return d.add(parent, name, syscall.S_IFLNK|0o777, []byte(to))
+}
+
+// add makes a node whose content is durable.
+func (d *disk) add(parent uint64, name string, mode uint32, content []byte) (a attr, errno syscall.Errno) {
 	errno = d.change(parent, func(p *node) syscall.Errno {
 		if _, taken := p.dir.now[name]; taken {
 			return syscall.EEXIST
 		}
 		n := newNode(d.nextIno, mode)
+		n.file.now, n.file.durable = content, content
 		d.nextIno++
 		d.nodes[n.ino] = n
 		d.record([]nameEdit{{p, name, n}}, nil)

@@ -91,6 +91,20 @@ func (r *raw) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.
 	return fuse.Status(errno)
 }
 
+func (r *raw) Symlink(_ <-chan struct{}, h *fuse.InHeader, to, name string, out *fuse.EntryOut) fuse.Status {
+	a, errno := r.disk.symlink(h.NodeId, name, to)
+	fillEntry(out, a)
+	return fuse.Status(errno)
+}
+
+func (r *raw) Readlink(_ <-chan struct{}, h *fuse.InHeader) (to []byte, status fuse.Status) {
+	errno := r.disk.observe(h.NodeId, func(n *node) syscall.Errno {
+		to = n.file.now
+		return 0
+	})
+	return to, fuse.Status(errno)
+}
+
 func (r *raw) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
 	return fuse.Status(r.disk.remove(h.NodeId, name, false))
 }
