@@ -1,6 +1,7 @@
 package history_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -227,5 +228,49 @@ func TestALinkIsThatOfAllBranchesAtOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// beforeForks is a log with something that happens right before a branch's first event is appended.
+type beforeForks struct {
+	*jetlog.Log
+	once func()
+}
+
+func (l *beforeForks) Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error) {
+	if slices.ContainsFunc(a.Facts, func(f events.Fact) bool { return f.Type() == events.TypeSessionForked }) {
+		l.once()
+	}
+	return l.Log.Append(ctx, a)
+}
+
+// Another process links a tree while one of its sessions is forked: too late for the fork to see it, and too early to
+// see the branch. Once the fork is acknowledged the branch is linked as well. No eraser runs that would link it later.
+func TestABranchThatIsMadeWhileItsTreeIsLinked(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int{1, 4} {
+		for _, parent := range []string{"root", "twig"} {
+			t.Run(fmt.Sprint(parent, " in ", partitions), func(t *testing.T) {
+				t.Parallel()
+				server := natstest.Server(t)
+				log := natstest.LogOn(t, server, partitions)
+				links := run(t, natstest.LogOn(t, server, partitions))
+				_, err := links.StartTurn(t.Context(), wholeTurn("root", "r"))
+				require.NoError(t, err)
+				_, err = links.ForkSession(t.Context(),
+					conversation.ForkSession{SessionID: "root", RequestID: "f", ChildID: "twig"})
+				require.NoError(t, err)
+				forks := runOn(t, &beforeForks{log, sync.OnceFunc(func() {
+					_, err := links.LinkSession(t.Context(), "root", "ada", "")
+					require.NoError(t, err)
+				})})
+				made, err := forks.ForkSession(t.Context(),
+					conversation.ForkSession{SessionID: parent, RequestID: "g", ChildID: "a"})
+				require.NoError(t, err)
+				require.False(t, made.Duplicate)
+				require.Equal(t, "ada", made.Identity)
+				require.Equal(t, "ada", ownerOf(t, log, "a"))
+			})
+		}
 	}
 }
