@@ -37,35 +37,63 @@ func (s *Service) ForkSession(ctx context.Context, c conversation.ForkSession) (
 	return out, err
 }
 
-// atOnceTries is how often a fork tries to append the mark and the branch at once, while others write to the session.
+// atOnceTries is how often forks try to append their marks and branches at once, while others write to the session.
 const atOnceTries = 3
+
+// forking is a fork on its way into the log.
+type forking struct {
+	conversation.ForkSession
+
+	made bool
+	err  error
+}
 
 // forkAtOnce appends the mark of a fork and the branch's first events in one atomic append, and reports whether it did.
 // It does not where the branch is in another partition, where the fork is refused or was made already, or where others
-// write to the session all the time.
+// write to the session all the time. Forks of one session that come at once share an append: alone, each would lose
+// races to the others (docs/decisions.md#forks-share-an-append).
 func (s *Service) forkAtOnce(ctx context.Context, c conversation.ForkSession) (made bool, err error) {
-	w := s.writing(c.SessionID)
-	if s.log.Partition(c.ChildID) != w.partition {
+	if s.log.Partition(c.ChildID) != s.log.Partition(c.SessionID) {
 		return false, nil
 	}
+	f := &forking{ForkSession: c, err: jetlog.ErrUnavailable}
+	p := s.inFlight.pin(c.SessionID)
+	defer s.inFlight.unpin(c.SessionID, p)
+	share := func(waiting []*forking) int { return min(len(waiting), mostForks) }
+	err = p.forks.Do(ctx, f, share, func(forks []*forking, _ func()) {
+		// The others need the append, too, so it must not end when its caller gives up.
+		err := s.forkTogether(context.WithoutCancel(ctx), forks)
+		for _, f := range forks {
+			f.err = err
+		}
+	})
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+	}
+	return f.made, f.err
+}
+
+// mostForks is how many forks share an append. Each is at most three events, and with its lineage some 10 KB.
+const mostForks = 100
+
+// forkTogether appends the marks and the branches of forks of one session, and notes which it made.
+func (s *Service) forkTogether(ctx context.Context, forks []*forking) error {
+	w := s.writing(forks[0].SessionID)
 	var last *uint64
 	for range atOnceTries {
-		mark, refused, err := w.plan(ctx, c)
-		if err != nil || mark == nil || refused != nil {
-			return false, err
-		}
-		identity, err := s.rootIdentity(ctx, mark.Root)
+		p, err := w.planner(ctx)
 		if err != nil {
-			return false, err
+			return err
 		}
-		branch := conversation.New(c.ChildID, s.cfg.Rules).DecideFork(mark.Fork(), identity)
-		at := mark.At.Seq
+		facts, planned, err := w.forkFacts(ctx, p, forks)
+		if err != nil || len(facts) == 0 {
+			return err
+		}
+		at := p.at.Seq
 		if last == nil || *last > at {
 			last = &at
 		}
-		_, err = s.log.Append(ctx, jetlog.Append{
-			Facts: append([]events.Fact{mark}, branch.Facts...), Expect: last, BeginsOthers: true,
-		})
+		_, err = s.log.Append(ctx, jetlog.Append{Facts: facts, Expect: last, BeginsOthers: true})
 		conflict, moved := errors.AsType[*jetlog.Conflict](err)
 		switch {
 		case moved && conflict.Last > 0 && conflict.Last < at:
@@ -73,16 +101,51 @@ func (s *Service) forkAtOnce(ctx context.Context, c conversation.ForkSession) (m
 		case moved, errors.Is(err, jetlog.ErrBatchDuplicate):
 			last = nil
 		default:
-			return err == nil, err
+			for _, f := range planned {
+				f.made = err == nil
+			}
+			return err
 		}
 	}
-	return false, nil
+	return nil
+}
+
+// forkFacts returns the marks of forks, each with the first events of its branch, and the forks that have some. Of
+// forks with one request, or to one branch, the first has.
+func (w *writing) forkFacts(
+	ctx context.Context, p *planner, forks []*forking,
+) (facts []events.Fact, planned []*forking, err error) {
+	requests, children := map[string]bool{}, map[string]bool{}
+	for _, f := range forks {
+		if requests[f.RequestID] || children[f.ChildID] {
+			continue
+		}
+		mark, refused, err := p.plan(ctx, f.ForkSession)
+		if err != nil {
+			return nil, nil, err
+		}
+		if mark == nil || refused != nil {
+			continue
+		}
+		identity, err := w.rootIdentity(ctx, mark.Root)
+		if err != nil {
+			return nil, nil, err
+		}
+		branch := conversation.New(f.ChildID, w.cfg.Rules).DecideFork(mark.Fork(), identity)
+		facts, planned = append(append(facts, mark), branch.Facts...), append(planned, f)
+		requests[f.RequestID], children[f.ChildID] = true, true
+	}
+	return facts, planned, nil
 }
 
 // mark returns the mark of a fork that stands.
 func (s *Service) mark(ctx context.Context, c conversation.ForkSession) (*events.SessionBranched, error) {
 	w := s.writing(c.SessionID)
-	planned, refused, err := w.plan(ctx, c)
+	p, err := w.planner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	planned, refused, err := p.plan(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -104,40 +167,54 @@ func (s *Service) mark(ctx context.Context, c conversation.ForkSession) (*events
 	return mark, nil
 }
 
-// plan makes the mark that a fork asks for, on all that the log holds now, or says why there can be none. It makes none
-// where the log has one of the request.
-func (w *writing) plan(
-	ctx context.Context, c conversation.ForkSession,
-) (mark *events.SessionBranched, refused, err error) {
+// planner makes the marks of forks, on all that the log held when it was made.
+type planner struct {
+	*writing
+
+	// own is the session as it is with what it shares, and fork what made it.
+	own  *conversation.State
+	fork conversation.Fork
+	at   events.Position
+}
+
+func (w *writing) planner(ctx context.Context) (*planner, error) {
 	if _, err := w.refresh(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	own, err := w.copied(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if _, marked := own.Branch(c.RequestID); marked {
-		return nil, nil, nil
-	}
-	fork, at := own.Fork(), events.Position{Partition: w.partition, Seq: own.Applied}
-	list, from, err := w.origins(ctx, fork)
+	p := &planner{w, own, own.Fork(), events.Position{Partition: w.partition, Seq: own.Applied}}
+	list, from, err := w.origins(ctx, p.fork)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if own.Identity, err = w.identityOf(ctx, own); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if c.IdentityID != "" && own.Identity == "" {
-		gone, err := w.log.IdentityErasedNow(ctx, c.IdentityID)
+	own.Inherit(list, from, math.MaxInt)
+	return p, nil
+}
+
+// plan makes the mark that a fork asks for, or says why there can be none. It makes none where the log has one of the
+// request.
+func (p *planner) plan(
+	ctx context.Context, c conversation.ForkSession,
+) (mark *events.SessionBranched, refused, err error) {
+	if _, marked := p.own.Branch(c.RequestID); marked {
+		return nil, nil, nil
+	}
+	if c.IdentityID != "" && p.own.Identity == "" {
+		gone, err := p.log.IdentityErasedNow(ctx, c.IdentityID)
 		if err != nil || gone != nil {
 			return nil, conversation.ErrSessionErased, err
 		}
 	}
-	own.Inherit(list, from, math.MaxInt)
-	if mark, refused = own.Mark(c, fork, at, time.Now()); refused != nil {
+	if mark, refused = p.own.Mark(c, p.fork, p.at, time.Now()); refused != nil {
 		return nil, refused, nil
 	}
-	refused, err = w.taken(ctx, c.ChildID)
+	refused, err = p.taken(ctx, c.ChildID)
 	return mark, refused, err
 }
 

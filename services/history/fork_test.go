@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -273,4 +274,47 @@ func TestABranchThatIsMadeWhileItsTreeIsLinked(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Forks of one session that come at once share appends, and each makes its own branch. One that comes twice is made
+// once.
+func TestForksAtOnceShareAnAppend(t *testing.T) {
+	t.Parallel()
+	const many = 50
+	server := natstest.Server(t)
+	log := natstest.LogOn(t, server, 1)
+	s := run(t, log)
+	_, err := s.StartTurn(t.Context(), wholeTurn("stem", "r1"))
+	require.NoError(t, err)
+	made := make([]bool, many)
+	var all sync.WaitGroup
+	for n := range many {
+		all.Go(func() {
+			is, err := s.ForkSession(t.Context(), conversation.ForkSession{
+				SessionID: "stem", RequestID: fmt.Sprint("f", n/2), ChildID: fmt.Sprint("child", n/2),
+			})
+			if assert.NoError(t, err) {
+				assert.Equal(t, fmt.Sprint("child", n/2), is.SessionID)
+				made[n] = !is.Duplicate
+			}
+		})
+	}
+	all.Wait()
+	for n := 0; n < many; n += 2 {
+		require.NotEqual(t, made[n], made[n+1], "one of two calls with one request makes the branch")
+	}
+	require.EqualValues(t, 2+many, head(t, log), "a mark and a fork for each branch")
+	js, err := jetstream.New(natstest.Connect(t, server))
+	require.NoError(t, err)
+	stream, err := js.Stream(t.Context(), events.StreamName(0))
+	require.NoError(t, err)
+	appends := map[string]int{}
+	for seq := uint64(3); seq <= 2+many; seq++ {
+		m, err := stream.GetMsg(t.Context(), seq)
+		require.NoError(t, err)
+		appends[m.Header.Get("Turnledger-Append")]++
+	}
+	require.Less(t, len(appends), many/4, "%v", appends)
+	_, err = s.ForkSession(t.Context(), conversation.ForkSession{SessionID: "stem", RequestID: "g", ChildID: "child0"})
+	require.ErrorIs(t, err, conversation.ErrSessionExists)
 }

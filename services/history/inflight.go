@@ -22,6 +22,8 @@ type pin struct {
 	writes int
 	// adds are the calls that add messages to the session. Appends of their own would lose races to each other.
 	adds convoy.Convoy[*adding]
+	// forks are the forks of the session, for the same reason.
+	forks convoy.Convoy[*forking]
 }
 
 // pin keeps a session in memory until unpin.
