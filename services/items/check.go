@@ -67,6 +67,18 @@ func (i Item) Check() *Wrong {
 	return nil
 }
 
+// Code returns OpenAI's code for what is wrong.
+func (w *Wrong) Code() string {
+	switch w.Kind {
+	case WrongType:
+		return "invalid_type"
+	case WrongValue:
+		return "invalid_value"
+	case Missing:
+	}
+	return "missing_required_parameter"
+}
+
 func checkParts(name string, parts []json.RawMessage) *Wrong {
 	for n, raw := range parts {
 		part := object(raw)

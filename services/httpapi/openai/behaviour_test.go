@@ -118,6 +118,31 @@ func TestUnknownMembersAreTaken(t *testing.T) {
 	require.Equal(t, map[string]any{"b": "2", "c": "3"}, got["metadata"])
 }
 
+// What metadata may hold is bounded after a change, too.
+func TestMetadataIsBounded(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	id := s.begin()
+	conv := "/v1/conversations/" + id
+	s.must("POST", conv, `{"metadata":{`+keys(16)+`}}`)
+	for body, code := range map[string]string{
+		`{"metadata":{"more":"x"}}`: "object_above_max_properties", `{"metadata":{"":"x"}}`: "invalid_value",
+		`{"metadata":{"a\u0000":"x"}}`: "invalid_value", `{"metadata":{"k1":"\u0000"}}`: "invalid_value",
+	} {
+		for _, path := range []string{conv, "/v1/conversations"} {
+			if path != conv && code != "invalid_value" {
+				continue
+			}
+			a := s.do("POST", path, body)
+			require.Equal(t, http.StatusBadRequest, a.status, "%s %s: %s", path, body, a.raw)
+			e := a.body["error"].(map[string]any)
+			require.Equal(t, []any{code, "metadata"}, []any{e["code"], e["param"]}, body)
+		}
+	}
+	require.Len(t, s.must("GET", conv, "")["metadata"], 16)
+	require.Len(t, s.must("POST", conv, `{"metadata":{"k0":null,"more":"x"}}`)["metadata"], 16)
+}
+
 // An id of a client is kept where it may be; else the item has one of ours. References are what they name.
 func TestIDsAndReferences(t *testing.T) {
 	t.Parallel()

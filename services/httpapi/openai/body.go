@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events"
@@ -71,6 +72,10 @@ func (m members) metadata() (map[string]*string, error) {
 		switch err := json.Unmarshal(v, &value); {
 		case err != nil:
 			return nil, bad(metadataMember, codeType, "A value of metadata is not a string.")
+		case k == "":
+			return nil, bad(metadataMember, codeValue, "A key of metadata is empty.")
+		case strings.ContainsRune(k, 0), value != nil && strings.ContainsRune(*value, 0):
+			return nil, bad(metadataMember, codeValue, "metadata holds the character U+0000.")
 		case utf8.RuneCountInString(k) > longestKey:
 			return nil, bad(metadataMember, codeLongKey, "A key of metadata has more than 64 characters.")
 		case value != nil && utf8.RuneCountInString(*value) > longestValue:

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -122,7 +123,7 @@ func (s *surface) updateConversation(ctx context.Context, r *http.Request, _ htt
 		return nil, err
 	}
 	done, err := s.cfg.SessionWrites.DescribeSession(ctx, conversation.Describe{SessionID: id, Metadata: metadata})
-	if wrong, is := err.(*conversation.Invalid); is { //nolint:errorlint // as DecideDescribe returns it
+	if wrong, is := errors.AsType[*conversation.Invalid](err); is { // all but what the state holds was checked
 		return nil, bad(metadataMember, codeManyKeys, wrong.Error())
 	}
 	if err != nil {

@@ -102,7 +102,7 @@ func TestACallerThatAsksTooOften(t *testing.T) {
 		require.Equal(t, []string{"2", "true"}, []string{a.header.Get("Retry-After"), a.header.Get("X-Should-Retry")})
 	}
 	require.Equal(t, head, s.head())
-	require.Contains(t, rate.asked, "turn "+id+" ")
+	require.ElementsMatch(t, []string{"turn  ", "turn  ", "turn " + id + " ", "turn " + id + " "}, rate.asked)
 }
 
 // answers is a model that answers with parts, and ends as they say.
@@ -300,6 +300,9 @@ func TestInputItems(t *testing.T) {
 	require.Equal(t, []string{"q1", "a1", "q2"}, got[:3])
 	require.Equal(t, "b1", got[len(got)-1])
 	require.Len(t, got, 5, "with the answer that it goes on with")
+	s.must("POST", "/v1/sessions/"+id+"/reset", `{}`)
+	r = s.must("POST", "/v1/responses", `{"input":"anew","conversation":"`+id+`"}`)["id"].(string)
+	require.Equal(t, []string{"anew"}, input(r))
 }
 
 // The usage of a turn is that of all its answers, also where a newer turn came while the model answered.

@@ -55,7 +55,7 @@ func (s *surface) resolved(ctx context.Context, id string, raws []json.RawMessag
 		param := fmt.Sprintf("%s[%d]", itemsMember, n)
 		i, err := items.Parse(raw)
 		if err == nil {
-			err = s.checked(i, param)
+			err = checked(i, param)
 		} else {
 			err = bad(param, codeType, param+" "+err.Error()+".")
 		}
@@ -81,18 +81,10 @@ func (s *surface) resolved(ctx context.Context, id string, raws []json.RawMessag
 }
 
 // checked refuses an item that can't be given back in the form that clients expect.
-func (s *surface) checked(i items.Item, param string) error {
+func checked(i items.Item, param string) error {
 	if wrong := i.Check(); wrong != nil {
-		code := codeMissing
-		switch wrong.Kind {
-		case items.WrongType:
-			code = codeType
-		case items.WrongValue:
-			code = codeValue
-		case items.Missing:
-		}
 		name := param + "." + wrong.Member
-		return bad(name, code, name+" "+wrong.Error()+".")
+		return bad(name, wrong.Code(), name+" "+wrong.Error()+".")
 	}
 	return nil
 }

@@ -80,6 +80,23 @@ func TestImagesReachTheModel(t *testing.T) {
 	}
 }
 
+// The model sees images that stand under an address, also those of earlier requests, since nothing of them is lost.
+func TestImagesByAddressReachTheModel(t *testing.T) {
+	t.Parallel()
+	const address = "https://example.org/cat.png"
+	model, s := behind(t, "chat", func([]string) modeltest.Answer { return modeltest.Answer{Text: "A cat."} })
+	first := s.must("POST", "/v1/responses", `{"input":[{"role":"user","content":[
+		{"type":"input_text","text":"what is this?"},{"type":"input_image","image_url":"`+address+`"}]}]}`)
+	s.must("POST", "/v1/responses", `{"input":"and?","previous_response_id":"`+first["id"].(string)+`"}`)
+	for range 2 {
+		parts := messagesIn(t, <-model.Bodies)[0].(map[string]any)["content"].([]any)
+		require.Len(t, parts, 2)
+		image := parts[1].(map[string]any)
+		require.Equal(t, "image_url", image["type"])
+		require.Equal(t, address, image["image_url"].(map[string]any)["url"])
+	}
+}
+
 // An image that a tool has made reaches the models that take one there; others get a text.
 func TestImagesOfToolsReachTheModel(t *testing.T) {
 	t.Parallel()

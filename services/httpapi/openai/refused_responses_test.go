@@ -34,7 +34,12 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		`{"input":"a","conversation":"conv_none"}`: {"404", "", ""},
 		`{"input":"a","conversation":7}`:           {"400", "invalid_type", "conversation"},
 		`{"input":7}`:                              {"400", "invalid_type", "input"},
-		`{"input":[7]}`:                            {"400", "invalid_value", "input[0]"},
+		`{"input":[7]}`:                            {"400", "invalid_type", "input[0]"},
+		`{"input":[{"role":"user"}]}`:              {"400", "missing_required_parameter", "input[0].content"},
+		`{"input":[{"role":"user","content":7}]}`:  {"400", "invalid_type", "input[0].content"},
+		`{"input":[{"role":"secret_value"}]}`:      {"400", "invalid_value", "input[0].role"},
+		`{"input":[{"type":"function_call","call_id":"c","arguments":"{}"}]}`: {"400", "missing_required_parameter",
+			"input[0].name"},
 		`{"input":"a","temperature":3}`: {"400", "decimal_above_max_value",
 			"temperature"},
 		`{"input":"a","temperature":"x"}`: {"400", "invalid_type", "temperature"},
@@ -173,6 +178,39 @@ func TestTheEventsOfAStream(t *testing.T) {
 		"response.output_item.done", "response.completed",
 	}, slices.Clip(names))
 	require.NotContains(t, raw, "[DONE]")
+}
+
+// A response whose turn goes while the model answers is not there any more: at once, and in a stream that has begun.
+func TestAResponseThatGoesWhileItIsMade(t *testing.T) {
+	t.Parallel()
+	for what, take := range map[string]func(s *stack, id string){
+		"redacted": func(s *stack, id string) {
+			s.must("POST", "/v1/sessions/"+id+"/turns/"+s.turns(id)[0]["turn_id"].(string)+"/redact", `{}`)
+		},
+		"erased": func(s *stack, id string) { s.must("DELETE", "/v1/conversations/"+id, "") },
+	} {
+		m := &answers{parts: []services.AnswerPart{told("late")}}
+		s := start(t, answeredBy(m))
+		for _, stream := range []string{"", `"stream":true,`} {
+			id := s.begin()
+			m.asked = func(services.Prompt) { take(s, id) }
+			a := s.do("POST", "/v1/responses", `{`+stream+`"input":"secret_value","conversation":"`+id+`"}`)
+			require.NotContains(t, s.logs.String(), "secret_value")
+			if stream == "" {
+				require.Equal(t, http.StatusNotFound, a.status, "%s: %s", what, a.raw)
+				continue
+			}
+			all := eventsOf(t, a.raw)
+			last := all[len(all)-1]
+			require.NotEmpty(t, last["message"], what)
+			delete(last, "message")
+			require.Equal(t, map[string]any{
+				"type": "error", "code": nil, "param": nil, "sequence_number": float64(len(all) - 1),
+			}, last, what)
+			require.Contains(t, a.raw, "event: error\n")
+			require.NotContains(t, a.raw, "response.failed")
+		}
+	}
 }
 
 func TestABusyConversation(t *testing.T) {

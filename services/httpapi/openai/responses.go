@@ -116,7 +116,10 @@ func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
 		}
 		sse.Event(name, event)
 	})
-	_, err = s.cfg.Responses.Create(ctx, a)
+	if _, err = s.cfg.Responses.Create(ctx, a); err != nil {
+		e := errorOf(err)
+		a.Stream.Fail(e.Code, e.Param, e.Message)
+	}
 	return err
 }
 

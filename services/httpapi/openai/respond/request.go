@@ -229,7 +229,7 @@ func (p *parser) input() (out []items.Item) {
 func (p *parser) item(raw json.RawMessage, param string) (items.Item, bool) {
 	item, err := items.Parse(raw)
 	if err != nil {
-		p.refuse("invalid_value", param, fmt.Sprintf("'%s' %s.", param, err))
+		p.refuse("invalid_type", param, fmt.Sprintf("'%s' %s.", param, err))
 		return nil, false
 	}
 	id := item.ID()
@@ -241,7 +241,7 @@ func (p *parser) item(raw json.RawMessage, param string) (items.Item, bool) {
 	}
 	if wrong := item.Check(); wrong != nil {
 		name := param + "." + wrong.Member
-		p.refuse("invalid_value", name, fmt.Sprintf("'%s' %s.", name, wrong.Error()))
+		p.refuse(wrong.Code(), name, fmt.Sprintf("'%s' %s.", name, wrong.Error()))
 		return nil, false
 	}
 	if !item.Listed() {

@@ -128,6 +128,11 @@ func (o Outline) answered(e ended) Response {
 	return r
 }
 
+// modelFailed reports whether an error is the model's.
+func modelFailed(err error) bool {
+	return errors.Is(err, services.ErrModelFailed) || errors.Is(err, services.ErrPromptTooLong)
+}
+
 // failed returns the response whose model failed with an error.
 func (o Outline) failed(err error) Response {
 	r := o.running()

@@ -123,8 +123,11 @@ func (s *Service) Create(ctx context.Context, a Ask) (Response, error) {
 		}
 	})
 	if err != nil {
-		if a.Stream != nil {
+		if a.Stream != nil && modelFailed(err) {
 			a.Stream.End(st.outline(s.cfg.Model.Name()).failed(err))
+		}
+		if errors.Is(err, conversation.ErrTurnRedacted) {
+			err = ErrResponseNotFound
 		}
 		return nil, err
 	}
@@ -260,8 +263,8 @@ func (s *Service) InputItems(ctx context.Context, id string, who Caller) (out []
 		return nil, ErrResponseNotFound
 	}
 	for _, before := range state.Turns {
-		session, partition, inherited := state.Origin(before, reading.Position.Partition)
-		if state.Shown(before) && (inherited || before.Place < t.Place) {
+		session, partition, _ := state.Origin(before, reading.Position.Partition)
+		if state.Shown(before) && before.Place < t.Place {
 			out = append(out, s.cfg.IDs.OfTurn(session, partition, before)...)
 		}
 	}

@@ -16,6 +16,7 @@ type Stream struct {
 	begun int
 	// parts are how many parts of the answer have begun.
 	parts int
+	ended bool
 }
 
 // NewStream makes a stream that calls send with each event.
@@ -159,8 +160,17 @@ func (s *Stream) endItem(status string) {
 	s.open = nil
 }
 
+// Fail ends a stream that has begun with an error that says nothing of the response. A nil code or param is null.
+func (s *Stream) Fail(code, param *string, message string) {
+	if s.number > 0 && !s.ended {
+		s.ended = true
+		s.event("error", fields{"code": code, "param": param, "message": message})
+	}
+}
+
 // End sends the response with its answer, which stands in the log.
 func (s *Stream) End(r Response) {
+	s.ended = true
 	status, _ := r["status"].(string)
 	switch status {
 	case statusIncomplete, statusFailed:
