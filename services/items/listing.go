@@ -1,6 +1,7 @@
 package items
 
 import (
+	"bytes"
 	"encoding/json"
 	"iter"
 	"maps"
@@ -167,8 +168,13 @@ func reduced(message Item, left []json.RawMessage) Item {
 
 // Added returns an item as a message that a session can take (conversation.AddMessages).
 func Added(i Item) conversation.AddedMessage {
-	out := conversation.AddedMessage{JSON: Message(i), Asks: i.Asks(), ByUser: i.ByUser()}
-	if out.ByUser || i.ByAssistant() {
+	all := whole(i)
+	out := conversation.AddedMessage{JSON: conversation.WithoutImages(all), Asks: i.Asks(), ByUser: i.ByUser()}
+	switch {
+	case !out.ByUser && !i.ByAssistant():
+	case bytes.Equal(out.JSON, all):
+		out.Words = i.Words()
+	default:
 		out.Words = words(out.JSON)
 	}
 	switch {

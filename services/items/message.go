@@ -11,7 +11,10 @@ import (
 const itemMember = "item"
 
 // Message returns the chat message that the log keeps for an item in its normal form.
-func Message(i Item) json.RawMessage {
+func Message(i Item) json.RawMessage { return conversation.WithoutImages(whole(i)) }
+
+// whole returns a chat message that says all of an item in its normal form.
+func whole(i Item) json.RawMessage {
 	m := chatMessage(i)
 	rest := beside(derived(m, i.Type()), i)
 	if i.Type() != typeMessage && i.Type() != typeCallOutput {
@@ -20,10 +23,10 @@ func Message(i Item) json.RawMessage {
 	if len(rest) > 0 {
 		m[itemMember] = encode(rest)
 	}
-	if back := Of(encode(m)); len(back) != 1 || !back[0].Same(i) {
+	if back := itemsOf(m); len(back) != 1 || !back[0].Same(i) {
 		m = Item{"role": quote(roleAssistant), "content": nil, itemMember: encode(i)}
 	}
-	return conversation.WithoutImages(encode(m))
+	return encode(m)
 }
 
 // WithImages returns the message that a model gets of an item as its client sent it: with the images whose data the log
@@ -66,7 +69,7 @@ func WithImages(i Item) (json.RawMessage, bool) {
 func chatMessage(i Item) Item {
 	switch i.Type() {
 	case typeMessage:
-		return Item{"role": i["role"], "content": plain(chatContent(i["content"]))}
+		return Item{"role": i["role"], "content": plain(i["content"])}
 	case typeCall:
 		return Item{"role": quote(roleAssistant), "content": nil, "tool_calls": encode([]Item{{
 			"id": i["call_id"], "type": quote("function"),
@@ -89,23 +92,30 @@ func chatContent(content json.RawMessage) json.RawMessage {
 	if isText(content) {
 		return content
 	}
+	return encode(chatParts(content))
+}
+
+// plain is chatContent, but where one text is all of it, it is that.
+func plain(content json.RawMessage) json.RawMessage {
+	if isText(content) {
+		return content
+	}
+	parts := chatParts(content)
+	if len(parts) == 1 && parts[0].Type() == chatText {
+		return parts[0]["text"]
+	}
+	return encode(parts)
+}
+
+// chatParts returns those of the parts that chat has a form for.
+func chatParts(content json.RawMessage) []Item {
 	parts := []Item{}
 	for _, raw := range list(content) {
 		if chat, says := chatOf(object(raw)); says {
 			parts = append(parts, chat)
 		}
 	}
-	return encode(parts)
-}
-
-// plain returns a content that is one text as a string.
-func plain(content json.RawMessage) json.RawMessage {
-	if parts := list(content); len(parts) == 1 {
-		if part := object(parts[0]); part.Type() == chatText {
-			return part["text"]
-		}
-	}
-	return content
+	return parts
 }
 
 // beside returns the members of an item that the items of its message lack, or say otherwise: all of them, if the
