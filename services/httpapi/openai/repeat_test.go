@@ -94,6 +94,36 @@ func TestKeysOfCalls(t *testing.T) {
 	require.Len(t, s.list(elsewhere, 100), 1)
 }
 
+// A key names a request for a response for ever, wherever its input goes: in every process, also for another body, and
+// once the response is deleted it is not made anew.
+func TestKeysOfResponses(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 4)
+	s, other := startOn(t, log, answeredBy(chat.Echo{})), startOn(t, log, answeredBy(chat.Echo{}))
+	const key = "Idempotency-Key"
+	id := s.begin()
+	root := s.must("POST", "/v1/responses", `{"input":"root"}`)["id"].(string)
+	s.must("POST", "/v1/responses", `{"input":"goes on","previous_response_id":"`+root+`"}`)
+	for name, where := range map[string]string{
+		"of its own": "", "in a conversation": `,"conversation":"` + id + `"`,
+		"in a branch": `,"previous_response_id":"` + root + `"`,
+	} {
+		ask := func(p *stack, input string, header ...string) answer {
+			return p.do("POST", "/v1/responses", `{"input":"`+input+`"`+where+`}`, append(header, key, name)...)
+		}
+		first := ask(s, "a")
+		require.Equal(t, http.StatusOK, first.status, first.raw)
+		require.Equal(t, first.body, ask(s, "a").body, name)
+		require.Equal(t, first.body, ask(other, "a", retry, "1").body, name)
+		require.Equal(t, first.body, ask(startOn(t, log, answeredBy(chat.Echo{})), "another").body, name)
+		require.NotEqual(t, first.body["id"],
+			s.must("POST", "/v1/responses", `{"input":"a"`+where+`}`, key, name+" 2")["id"], name)
+		s.must("DELETE", "/v1/responses/"+first.body["id"].(string), "")
+		again := ask(other, "a")
+		require.Equal(t, http.StatusNotFound, again.status, "%s: %s", name, again.raw)
+	}
+}
+
 // A conversation whose first answer was lost is found again, in every process, for ten minutes.
 func TestRepeatedConversations(t *testing.T) {
 	t.Parallel()

@@ -78,6 +78,10 @@ func (s *Service) beginBranch(
 
 // branchOf returns the request that makes a branch of a session for calls like this one, and the branch's id.
 func branchOf(sessionID string, a Ask, n int) (request, id string) {
-	request = fmt.Sprintf("call.%s%s#%d", a.Call.Key, a.Call.Body, n)
+	name := "call." + a.Call.Body
+	if a.Call.Key != "" {
+		name = "key." + a.Call.Key
+	}
+	request = fmt.Sprintf("%s#%d", name, n)
 	return request, items.ConversationID(sha256.Sum256([]byte(sessionID + "\x00" + request)))
 }

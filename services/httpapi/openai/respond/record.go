@@ -2,6 +2,7 @@ package respond
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,13 +36,10 @@ func (s *Service) record(ctx context.Context, a Ask) (step, error) {
 	if err != nil {
 		return step{}, err
 	}
-	at := added.Position
-	if len(added.Messages) == 0 { // the session that an earlier call began
-		if at, err = s.firstStep(ctx, added.SessionID); err != nil {
-			return step{}, err
-		}
+	if added.Duplicate {
+		return s.recordedStep(ctx, a, added)
 	}
-	st, found, err := s.stepAt(ctx, at)
+	st, found, err := s.stepAt(ctx, added.Position)
 	if err == nil && !found {
 		err = fmt.Errorf("%w: %w", jetlog.ErrUnavailable, errNoFact)
 	}
@@ -50,7 +48,30 @@ func (s *Service) record(ctx context.Context, a Ask) (step, error) {
 			st.place = m.First.Seq
 		}
 	}
-	st.duplicate = added.Duplicate
+	return st, err
+}
+
+// recordedStep returns the step of an earlier call, unless it was deleted since.
+func (s *Service) recordedStep(ctx context.Context, a Ask, added services.AddedMessages) (st step, err error) {
+	at := added.Position
+	switch {
+	case len(added.Messages) > 0:
+	case a.Call.Key != "": // they have left the log
+		return st, ErrResponseNotFound
+	default: // the call has begun a session, in which nothing else is
+		if at, err = s.firstStep(ctx, added.SessionID); err != nil {
+			return st, err
+		}
+	}
+	st, found, err := s.stepAt(ctx, at)
+	if err == nil && !found {
+		err = ErrResponseNotFound
+	}
+	if err != nil {
+		return st, err
+	}
+	st, _, err = s.find(ctx, items.ResponseID(st.Step), a.Caller, ErrResponseNotFound)
+	st.duplicate = true
 	return st, err
 }
 
@@ -70,7 +91,7 @@ func (s *Service) firstStep(ctx context.Context, sessionID string) (events.Posit
 		}
 		more = beside.More
 	}
-	return events.Position{}, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, errNoFact)
+	return events.Position{}, ErrResponseNotFound // it was deleted since
 }
 
 func messagesOf(input []items.Item) (out []conversation.AddedMessage) {
@@ -87,7 +108,7 @@ func (s *Service) begin(
 	if done, err := s.replay(ctx, a, add); !errors.Is(err, errNotReplayed) {
 		return done, err
 	}
-	add.SessionID, add.Messages = items.NewConversationID(), messagesOf(a.Input)
+	add.SessionID, add.Messages = ownSession(a.Call), messagesOf(a.Input)
 	req := s.contextRequest(a)
 	req.SessionID = add.SessionID
 	if err := s.fits(ctx, a, req, a.Input); err != nil {
@@ -96,6 +117,14 @@ func (s *Service) begin(
 	return s.cfg.Turns.BeginSession(ctx, services.NewSession{
 		AddMessages: add, IdentityID: a.Identity, SourceHash: a.SourceHash, Kind: events.KindResponse,
 	}, a.Call)
+}
+
+// ownSession returns the id of the session that a call begins. A call with a key has the same one for ever.
+func ownSession(call services.Call) string {
+	if call.Key != "" {
+		return items.ConversationID(sha256.Sum256([]byte("response\x00" + call.Key)))
+	}
+	return items.NewConversationID()
 }
 
 // inConversation records the input in the conversation that the request names.
