@@ -36,6 +36,8 @@ type Config struct {
 	Anonymous bool
 	// MaxChars bounds the characters of a half that its vector is made of; 8,000 by default.
 	MaxChars int
+	// ExactEvents is how long a log may be, in events, whose index is searched exactly; 25,000 by default.
+	ExactEvents uint64
 	// Erased returns the position up to which the log itself has forgotten what was erased. A generation that begins
 	// there holds no text that was erased before. nil: nothing is known.
 	Erased func(ctx context.Context, partition int) (events.Position, error)
@@ -46,7 +48,11 @@ type Config struct {
 	Now func() time.Time
 }
 
-const defaultMaxChars = 8000
+const (
+	defaultMaxChars = 8000
+	// defaultExactEvents are those of some 12,000 turns.
+	defaultExactEvents = 25_000
+)
 
 // View is the index of one log. Safe for concurrent use.
 type View struct {
@@ -67,6 +73,7 @@ var (
 // New makes a view; it does no I/O.
 func New(cfg Config) *View {
 	cfg.MaxChars = cmp.Or(cfg.MaxChars, defaultMaxChars)
+	cfg.ExactEvents = cmp.Or(cfg.ExactEvents, defaultExactEvents)
 	cfg.Rules.Slim = false
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -29,6 +29,8 @@ func (v *View) Nearest(
 	if at, err = v.places(ctx, p, notes); err != nil {
 		return nil, nil, err
 	}
+	// A graph of vectors that grow in parallel may leave a vector that is far from all others where no way leads to.
+	n.Exact = length(at) <= v.cfg.ExactEvents
 	halves := []projections.Half{projections.QuestionHalf, projections.AnswerHalf}
 	if half != "" {
 		halves = []projections.Half{half}
@@ -67,6 +69,14 @@ func (v *View) places(ctx context.Context, p pointer, notes desk.Notes) (at []ev
 		at = append(at, events.Position{Partition: k, Seq: is.Seq})
 	}
 	return at, nil
+}
+
+// length returns how many events the index has applied, which are more than it has turns.
+func length(at []events.Position) (n uint64) {
+	for _, p := range at {
+		n += p.Seq
+	}
+	return n
 }
 
 // nearer keeps the nearer half of each turn, the nearest turn first.

@@ -50,6 +50,7 @@ func Run(t *testing.T, logs int, open func(t testing.TB) index.Store) {
 		"vectors are of both languages, and of so many characters":                      embedded,
 		"a text is sent once, and nothing for a while after a failure":                  embedding,
 		"a text that the embedder refuses costs no other its vector":                    refusedTexts,
+		"the index of a short log is searched exactly":                                  exactWhileSmall,
 		"a turn is found once, by its nearer half":                                      nearestHalves,
 		"a text that was extended has a vector of its own":                              extendedAnswer,
 		"filters compare whole names":                                                   identities,

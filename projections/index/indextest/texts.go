@@ -1,9 +1,11 @@
 package indextest
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,6 +121,42 @@ func refusedTexts(t *testing.T, w *World) {
 	require.NoError(t, v.Sweep(t.Context()))
 	require.Equal(t, calls, w.Endpoint.Calls())
 	require.Empty(t, w.Differences(t, v))
+}
+
+// asking is a store that keeps what it was asked for.
+type asking struct {
+	index.Objects
+	mu    sync.Mutex
+	exact []bool
+}
+
+// Near implements index.Objects.
+func (a *asking) Near(ctx context.Context, collection string, n index.Near) ([]projections.Hit, error) {
+	a.mu.Lock()
+	a.exact = append(a.exact, n.Exact)
+	a.mu.Unlock()
+	return a.Objects.Near(ctx, collection, n)
+}
+
+// exactWhileSmall: the index of a short log is searched exactly, in both halves, and that of a long one by its graph.
+func exactWhileSmall(t *testing.T, w *World) {
+	store := &asking{Objects: w.Store.Objects}
+	v := w.Open(t, func(c *index.Config) { c.Store.Objects, c.ExactEvents = store, 5 })
+	h := w.claim(t, v, "s")
+	near := index.Near{Vector: embeddingstest.Vector("a question", dimensions), Limit: 10}
+	for n, facts := range [][]events.Fact{
+		append([]events.Fact{Linked("s", "ann")}, Turn("s", "1", "a question", "yes")...), // 3 events
+		Turn("s", "2", "another question", "no"),
+		{&events.SessionReset{SessionID: "s"}},
+	} {
+		w.Append(t, facts...)
+		h.must(t)
+		hits, _, err := v.Nearest(t.Context(), "", near)
+		require.NoError(t, err)
+		require.Len(t, hits, min(n+1, 2))
+		require.Equal(t, []bool{n < 2, n < 2}, store.exact)
+		store.exact = nil
+	}
 }
 
 // nearestHalves: a turn is found once, with the half that is nearer, and the answer says how far the index is.

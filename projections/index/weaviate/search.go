@@ -27,7 +27,8 @@ func request(collection string, limit int, properties ...string) *pb.SearchReque
 	}
 }
 
-// Near implements index.Objects.
+// Near implements index.Objects. Weaviate compares a vector with each object that a filter lets through, if these are
+// fewer than 40,000. So a filter that lets all through makes a search exact.
 func (w *Weaviate) Near(ctx context.Context, collection string, n index.Near) ([]projections.Hit, error) {
 	req := request(collection, n.Limit, propSession, propIdentity)
 	req.Metadata.Distance = true
@@ -35,7 +36,9 @@ func (w *Weaviate) Near(ctx context.Context, collection string, n index.Near) ([
 		Targets: &pb.Targets{TargetVectors: []string{string(n.Half)}},
 		Vectors: []*pb.Vectors{newVector(n.Half, n.Vector)},
 	}
-	req.Filters = filter(n.Filter)
+	if req.Filters = filter(n.Filter); req.Filters == nil && n.Exact {
+		req.Filters = number(propPartition, pb.Filters_OPERATOR_GREATER_THAN_EQUAL, 0)
+	}
 	reply, err := w.api.Search(w.signed(ctx), req)
 	if err != nil {
 		return nil, failure("search", err)

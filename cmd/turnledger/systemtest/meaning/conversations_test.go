@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,11 +71,25 @@ func behind(t testing.TB, p *stack.Process) bool {
 func isFound(page body, session, asked string) bool {
 	for _, h := range page["hits"].([]any) {
 		snippet := h.(body)["snippet"].(string)
-		if h.(body)["session_id"] == session || snippet != "" && strings.HasPrefix(asked, snippet) {
+		if h.(body)["session_id"] == session || snippet != "" && asksTheSame(snippet, asked) {
 			return true
 		}
 	}
 	return false
+}
+
+// asksTheSame reports whether a snippet, which a long text is cut for, has the words of a question.
+func asksTheSame(snippet, asked string) bool {
+	const longest = 200
+	words := func(text string) string {
+		return strings.Join(strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+		}), " ")
+	}
+	if utf8.RuneCountInString(snippet) == longest {
+		return strings.HasPrefix(words(asked), words(snippet))
+	}
+	return words(asked) == words(snippet)
 }
 
 // nearly returns a question without its last tenth.
