@@ -42,8 +42,8 @@ func TestTheSettingsOfTheIndex(t *testing.T) {
 	page, err := w.Client().Page(t.Context(), "TurnledgerTurns", [16]byte{}, 100)
 	require.NoError(t, err)
 	require.Len(t, page, 3, "two turns, and a canary")
-	require.Empty(t, found("/v1/search",
-		body{"query": long, "mode": "meaning", "session_id": branch["session_id"]}), "the branch has no turn of its own")
+	ask := body{"query": long, "mode": "meaning", "session_id": branch["session_id"]}
+	require.Empty(t, found("/v1/search", ask), "the branch has no turn of its own")
 
 	corrected := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+tyre+"/correct",
 		body{"request_id": "c", "question_neutral": "how do I ride a horse"})
