@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/quote"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -91,8 +90,7 @@ func (m Message) AppendJSON(to []byte) []byte {
 		return append(to, m.stored.raw...)
 	}
 	to = append(append(append(to, `{"role":"`...), m.role...), `","content":`...)
-	to, _ = jsontext.AppendQuote(to, m.text) // bad UTF-8 is replaced
-	return append(to, '}')
+	return append(quote.Append(to, m.text), '}')
 }
 
 // Role of the message.

@@ -7,9 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/quote"
 )
 
 // appendEvent prints an event as a CloudEvent in JSON form, with the extensions position and recordedat
@@ -24,11 +23,11 @@ import (
 // and type are "unknown".
 func appendEvent(b []byte, e *events.Recorded, hidden *redactions) []byte {
 	position := e.Position.String()
-	b = appendString(append(b, `{"specversion":"1.0","id":`...), cmp.Or(e.ID, position))
-	b = appendString(append(b, `,"source":`...), cmp.Or(e.Source, "unknown"))
-	b = appendString(append(b, `,"type":`...), cmp.Or(e.Type, "unknown"))
+	b = quote.Append(append(b, `{"specversion":"1.0","id":`...), cmp.Or(e.ID, position))
+	b = quote.Append(append(b, `,"source":`...), cmp.Or(e.Source, "unknown"))
+	b = quote.Append(append(b, `,"type":`...), cmp.Or(e.Type, "unknown"))
 	if subject := cmp.Or(e.SessionID, e.IdentityID); subject != "" {
-		b = appendString(append(b, `,"subject":`...), subject)
+		b = quote.Append(append(b, `,"subject":`...), subject)
 	}
 	// A foreign publisher may have written anything there.
 	if _, err := time.Parse(time.RFC3339Nano, e.SentAt); err == nil {
@@ -37,12 +36,6 @@ func appendEvent(b []byte, e *events.Recorded, hidden *redactions) []byte {
 	b = append(append(b, `,"position":"`...), position...)
 	b = e.Time.AppendFormat(append(b, `","recordedat":"`...), time.RFC3339Nano)
 	return append(appendData(append(b, `","data":`...), e, hidden), '}')
-}
-
-// appendString prints a JSON string; it replaces bytes that are not UTF-8.
-func appendString(b []byte, s string) []byte {
-	b, _ = jsontext.AppendQuote(b, s)
-	return b
 }
 
 // redacted is the data of an event without its texts: as in a tombstone, the ids stay, but not texts, messages and
@@ -54,7 +47,7 @@ type redacted struct {
 
 func appendData(b []byte, e *events.Recorded, hidden *redactions) []byte {
 	if e.Fact == nil {
-		return append(appendString(append(b, `{"problem":`...), e.Problem), '}')
+		return append(quote.Append(append(b, `{"problem":`...), e.Problem), '}')
 	}
 	if f, ok := e.Fact.(*events.SessionDescribed); ok && hidden.hidesDescription(e.SessionID, e.Position.Seq) {
 		return appendRedacted(b, events.Names{SessionID: f.SessionID, RequestID: f.RequestID})
