@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -122,6 +123,9 @@ func (s *surface) explain(
 	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: ask.SessionID, AllTurns: true})
 	if err != nil {
 		return view{}, err
+	}
+	if reading.State.Erased != 0 {
+		return view{}, reach.ErrNoSession
 	}
 	space := room{roomOfTurns}
 	out.fillBefore(&space, reading.State)

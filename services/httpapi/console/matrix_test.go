@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 )
 
@@ -87,7 +88,7 @@ var acts = regexp.MustCompile("/(describe|reset|erase|redact|correct)$")
 var whose = regexp.MustCompile("{(session|identity)_id}")
 
 // TestTheMatrixOfAuthorisation opens every page with each set of scopes, by a key for all and by a bound one, on a
-// session of its own, another's, an anonymous one and one that does not exist.
+// session of its own, another's, an anonymous one, one that was erased and one that does not exist.
 func TestTheMatrixOfAuthorisation(t *testing.T) {
 	t.Parallel()
 	sets := []access.Scopes{0, access.TurnsWrite, reads, follows, redacts, operates, reads | follows, every}
@@ -98,12 +99,14 @@ func TestTheMatrixOfAuthorisation(t *testing.T) {
 	}
 	s := start(t, newRing(callers))
 	positions := map[string]string{"unknown": "0:1"}
-	for session, identity := range map[string]string{"own": "ada", "foreign": "bob", "anonymous": ""} {
+	for session, identity := range map[string]string{"own": "ada", "foreign": "bob", "erased": "ada", "anonymous": ""} {
 		positions[session] = s.turn(session, "r", "question of "+session, "").Position.String()
 		if identity != "" {
 			s.link(session, identity)
 		}
 	}
+	_, err := s.services.History.EraseSession(t.Context(), "erased", services.Erasure{})
+	require.NoError(t, err)
 	cells := 0
 	for _, route := range s.api.Routes() {
 		pattern := route.Method + " " + route.Path
@@ -119,13 +122,13 @@ func TestTheMatrixOfAuthorisation(t *testing.T) {
 		for _, set := range sets {
 			for _, who := range []string{"free", "bound"} {
 				cookie := s.cookieOf(fmt.Sprint(who, set))
-				for _, session := range []string{"own", "foreign", "anonymous", "unknown"} {
+				for _, session := range []string{"own", "foreign", "anonymous", "erased", "unknown"} {
 					cells++
 					id := session
 					if session == "unknown" {
 						id += fmt.Sprint(cells) // an action makes it known
 					}
-					identity := map[string]string{"own": "ada", "foreign": "bob"}[session]
+					identity := map[string]string{"own": "ada", "foreign": "bob", "erased": "ada"}[session]
 					if identity == "" {
 						identity = "nobody"
 					}
@@ -139,19 +142,22 @@ func TestTheMatrixOfAuthorisation(t *testing.T) {
 					a := s.do(route.Method, path, form, "Cookie", cookie)
 					what := fmt.Sprintf("%s with %v, %s, %s session: %d", pattern, set.Names(), who, session, a.status)
 					named := whose.MatchString(route.Path)
+					if session == "erased" {
+						require.NotContains(t, a.body, "question of erased", what)
+					}
 					read := needs[pattern].all&follows == 0 || strings.Contains(route.Path, "{turn_id}")
 					switch {
 					case set&want.all != want.all, want.any != 0 && set&want.any == 0:
 						require.Equal(t, http.StatusForbidden, a.status, what)
 					case who == "bound" && !want.bound:
 						require.Equal(t, http.StatusForbidden, a.status, what)
-					case who == "bound" && named && session != "own":
+					case who == "bound" && named && identity != "ada":
 						require.Equal(t, http.StatusNotFound, a.status, what)
 						require.NotContains(t, a.body, "question of")
 					default:
 						require.NotContains(t, []int{401, 403, 500}, a.status, what)
 						if named && read && route.Method == http.MethodGet && !acts.MatchString(route.Path) {
-							require.Equal(t, session != "unknown", a.status == http.StatusOK, what)
+							require.Equal(t, session != "unknown" && session != "erased", a.status == http.StatusOK, what)
 						}
 					}
 				}

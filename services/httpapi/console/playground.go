@@ -80,6 +80,9 @@ func (s *surface) playgroundPage(ctx context.Context, r *http.Request, out *play
 	return nil
 }
 
+// repliedHref returns the address that shows a thread's newest turns, above the form of the next message.
+func repliedHref(thread string) string { return playgroundHref(thread) + "#message" }
+
 // playgroundHref returns the address of a thread in the playground.
 func playgroundHref(thread string) string {
 	return root + "/playground?" + url.Values{threadField: {thread}}.Encode()
@@ -150,7 +153,7 @@ func (s *surface) send(w http.ResponseWriter, r *http.Request) error {
 	}
 	policy(w.Header())
 	s.renew(w, r)
-	http.Redirect(w, r, playgroundHref(reply.ThreadID), http.StatusSeeOther)
+	http.Redirect(w, r, repliedHref(reply.ThreadID), http.StatusSeeOther)
 	return nil
 }
 
@@ -188,7 +191,7 @@ func (s *surface) stream(w http.ResponseWriter, r *http.Request) error {
 		if !to.begun {
 			to.sse.Begin() // the message was answered before
 		}
-		to.sse.Event("done", map[string]string{"page": playgroundHref(reply.ThreadID)})
+		to.sse.Event("done", map[string]string{"page": repliedHref(reply.ThreadID)})
 	case to.begun:
 		_, say := statusOf(err)
 		to.sse.Event("failed", map[string]string{"say": say, "page": playgroundHref(to.thread)})

@@ -132,13 +132,13 @@ func TestAMessageOfThePlayground(t *testing.T) {
 	require.Equal(t, services.ChatMessage{ThreadID: "t/1", UserID: "ada", RequestID: "r", Content: "secret\nwords",
 		Edits: turn}, chat.sent)
 	for _, want := range []string{"event: begun", `data: {"text":"Hel"}`, `data: {"text":"lo␛"}`,
-		`event: done`, `"page":"/console/playground?thread_id=a+thread"`} {
+		`event: done`, `"page":"/console/playground?thread_id=a+thread#message"`} {
 		require.Contains(t, a.body, want)
 	}
 	require.NotContains(t, s.logs.String(), "secret")
 	again := url.Values{"regenerates_turn_id": {turn.String()}, "content": {"x"}}
 	sent := s.do("POST", "/console/playground/send", again)
-	require.Equal(t, "/console/playground?thread_id=a+thread", sent.header.Get("Location"))
+	require.Equal(t, "/console/playground?thread_id=a+thread#message", sent.header.Get("Location"))
 	require.Equal(t, services.ChatMessage{Regenerates: turn}, chat.sent)
 	for _, wrong := range []url.Values{{}, {"content": {"c"}, "thread_id": {"."}}, {"content": {"c"},
 		"edits_turn_id": {"x"}}} {

@@ -146,6 +146,13 @@ for (const form of document.querySelectorAll("form[data-slide]")) {
   });
 }
 
+// lead leads to a page, anew if it is this one.
+function lead(page) {
+  const here = page.pathname + page.search === location.pathname + location.search;
+  location.assign(page);
+  if (here) location.reload();
+}
+
 // The playground shows an answer while it is made. A form that can't be sent like this is sent as any form is: the same
 // message again is answered with the same answer.
 async function ask(form) {
@@ -167,7 +174,7 @@ async function ask(form) {
       const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(part) ?? [];
       if (name === "delta") text.textContent += JSON.parse(data).text;
       if (name === "failed") text.textContent += "\n" + JSON.parse(data).say;
-      if (name === "done") return location.assign(JSON.parse(data).page);
+      if (name === "done") return lead(new URL(JSON.parse(data).page, location));
       if (name === "failed") return null;
     }
   }
@@ -176,6 +183,7 @@ document.addEventListener("submit", (event) => {
   const form = event.target;
   if (!form.dataset.chat || event.submitter?.hasAttribute("formaction")) return;
   event.preventDefault();
-  for (const button of form.querySelectorAll("button")) button.disabled = true;
-  ask(form).catch(() => form.submit());
+  const able = (is) => form.querySelectorAll("button").forEach((button) => { button.disabled = !is; });
+  able(false);
+  ask(form).then((failed) => able(failed === null), () => form.submit());
 });
