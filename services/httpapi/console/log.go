@@ -1,7 +1,9 @@
 package console
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -21,11 +23,13 @@ type logView struct {
 	From, Since, Type, Session, Identity string
 	Types                                []string
 	Rows                                 []eventRow
-	// End is where the log ended; Older, Newer and Live are addresses.
-	End, Older, Newer, Live string
+	// Down: the last event stands first.
+	Down bool
+	// End is where the reading ended; Older, Newer, Newest and Live are addresses.
+	End, Older, Newer, Newest, Live string
 }
 
-// log shows a page of events from a position or a time on; without either, the newest.
+// log shows a page of events from a position or a time on; without either, the newest, the last one first.
 func (s *surface) log(ctx context.Context, r *http.Request) (view, error) {
 	if s.cfg.Events == nil {
 		return view{}, errNothing
@@ -42,22 +46,25 @@ func (s *surface) log(ctx context.Context, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	newest := out.From == "" && q.Since.IsZero() && !out.filtered()
-	if newest {
-		if q.From, err = s.newest(ctx); err != nil {
-			return view{}, err
+	if before := query.Get("before"); before != "" {
+		if q.To, err = events.ParsePositions(before); err != nil {
+			return view{}, invalid("before", "must be a position such as 0:42, or several of different partitions")
 		}
+		out.Newest = root + "/log?" + out.filter().Encode()
 	}
-	if err := s.logPage(ctx, q, newest, &out); err != nil {
+	if out.Down = out.From == "" && q.Since.IsZero(); out.Down {
+		err = s.logTail(ctx, q, &out)
+	} else {
+		err = s.logPage(ctx, q, &out)
+	}
+	if err != nil {
 		return view{}, err
 	}
-	if out.Newer == "" {
+	if out.Newer == "" && out.Newest == "" {
 		out.Live = liveHref(root+"/log", out.End, out.filter())
 	}
 	return view{"log", "Log", out}, nil
 }
-
-func (v *logView) filtered() bool { return v.Type != "" || v.Session != "" || v.Identity != "" }
 
 // query returns what the log's port is asked for.
 func (v *logView) query() (q services.EventQuery, err error) {
@@ -76,27 +83,101 @@ func (v *logView) query() (q services.EventQuery, err error) {
 	return q, nil
 }
 
-// newest returns the positions after which the newest events stand.
-func (s *surface) newest(ctx context.Context) ([]events.Position, error) {
-	stream, err := s.cfg.Events.OpenEvents(ctx, services.EventQuery{})
+// How many events of a partition a page of newest events looks through: at first, at most, and how many times more with
+// each look.
+const (
+	lookFirst   = eventsOnPage
+	lookMost    = 400_000
+	lookFurther = 20
+)
+
+// logTail reads the newest events up to q.To, or up to the end of the log, the last one first. It looks through the last
+// events of each partition, and through more of them while the page is not full. Where it gives up, the next page goes
+// on.
+func (s *surface) logTail(ctx context.Context, q services.EventQuery, out *logView) error {
+	head, err := s.cfg.Events.OpenEvents(ctx, q)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer stream.Close()
-	return back(stream.End()), nil
+	end := head.End()
+	head.Close()
+	out.End, q.To = end.String(), back(end, 0)
+	for look := uint64(lookFirst); ; look *= lookFurther {
+		if q.SessionID == "" { // events of a session are found without looking at others
+			q.From = back(end, look)
+		}
+		at, full, err := s.lookBack(ctx, q, out)
+		if err != nil {
+			return err
+		}
+		begun := slices.ContainsFunc(slices.Collect(maps.Values(at)), func(seq uint64) bool { return seq > 0 })
+		if !full && begun && look < lookMost {
+			continue
+		}
+		if begun {
+			out.Older = out.address("before", at)
+		}
+		return nil
+	}
 }
 
-// back returns the positions a page before a cursor, and at least the beginning of each partition.
-func back(c events.Cursor) (list []events.Position) {
-	each := uint64(max(eventsOnPage/max(len(c), 1), 1))
+// lookBack shows the newest events that a query selects. It returns where the page before ends, and whether this one
+// is full.
+func (s *surface) lookBack(ctx context.Context, q services.EventQuery, out *logView) (events.Cursor, bool, error) {
+	stream, err := s.cfg.Events.OpenEvents(ctx, q)
+	if err != nil {
+		return nil, false, err
+	}
+	defer stream.Close()
+	kept, at := map[int][][]byte{}, maps.Clone(stream.From())
+	err = each(ctx, stream, func(e services.Event) (bool, error) {
+		list := append(kept[e.Position.Partition], slices.Clone(e.JSON))
+		kept[e.Position.Partition] = list[max(0, len(list)-eventsOnPage-1):] // one more tells that there are more
+		return true, nil
+	})
+	var rows []eventRow
+	for _, list := range kept {
+		for _, line := range list {
+			row, bad := logRow(line)
+			rows, err = append(rows, row), errors.Join(err, bad)
+		}
+	}
+	slices.SortFunc(rows, func(a, b eventRow) int {
+		return cmp.Or(b.Recorded.Compare(a.Recorded), cmp.Compare(a.at.Partition, b.at.Partition),
+			cmp.Compare(b.at.Seq, a.at.Seq))
+	})
+	n := fitting(rows)
+	out.Rows = rows[:n]
+	for _, row := range rows[n:] {
+		at.Pass(row.at)
+	}
+	return at, n >= eventsOnPage || n < len(rows), err
+}
+
+// logRow returns the row of an event of the log.
+func logRow(line []byte) (eventRow, error) {
+	row, err := rowOf(line)
+	if err != nil {
+		return row, err
+	}
+	space := room{mostJSON}
+	row.JSON = space.take(indented(line), mostJSON)
+	row.JSON.Text, row.data = strings.Clone(row.JSON.Text), nil // the whole event may be long
+	row.cost = frameOfEvent + 3*len(row.Whole) + mostJSON - space.left
+	row.at, err = events.ParsePosition(row.Position)
+	return row, err
+}
+
+// back returns the positions so many events before a cursor, and at least the beginning of each partition.
+func back(c events.Cursor, by uint64) (list []events.Position) {
 	for k, seq := range c {
-		list = append(list, events.Position{Partition: k, Seq: seq - min(seq, each)})
+		list = append(list, events.Position{Partition: k, Seq: seq - min(seq, by)})
 	}
 	return list
 }
 
-// logPage reads the events of a page: as many as there is room for, from the first on, or with newest up to the last.
-func (s *surface) logPage(ctx context.Context, q services.EventQuery, newest bool, out *logView) error {
+// logPage reads the events of a page from the first one on, as many as there is room for.
+func (s *surface) logPage(ctx context.Context, q services.EventQuery, out *logView) error {
 	stream, err := s.cfg.Events.OpenEvents(ctx, q)
 	if err != nil {
 		return err
@@ -105,60 +186,39 @@ func (s *surface) logPage(ctx context.Context, q services.EventQuery, newest boo
 	out.End = stream.End().String()
 	var rows []eventRow
 	err = each(ctx, stream, func(e services.Event) (bool, error) {
-		row, err := rowOf(e.JSON)
-		if err != nil {
-			return false, err
-		}
-		space := room{mostJSON}
-		row.JSON = space.take(indented(e.JSON), mostJSON)
-		row.JSON.Text, row.data = strings.Clone(row.JSON.Text), nil // the whole event may be long
-		row.at, row.cost = e.Position, frameOfEvent+3*len(row.Whole)+mostJSON-space.left
+		row, err := logRow(e.JSON)
 		rows = append(rows, row)
-		return newest || len(rows) <= eventsOnPage, nil
+		return len(rows) <= eventsOnPage, err
 	})
 	if err != nil {
 		return err
 	}
-	from, to := fitting(rows, newest)
-	out.Rows = rows[from:to]
-	at := maps.Clone(stream.From())
-	for _, row := range rows[:from] {
-		at.Pass(row.at)
+	n, at := fitting(rows), maps.Clone(stream.From())
+	if slices.ContainsFunc(slices.Collect(maps.Values(at)), func(seq uint64) bool { return seq > 0 }) {
+		out.Older = out.address("before", at)
 	}
-	begun := func(seq uint64) bool { return seq > 0 }
-	if !out.filtered() && slices.ContainsFunc(slices.Collect(maps.Values(at)), begun) {
-		out.Older = out.address(events.NewCursor(back(at)...))
-	}
+	out.Rows = rows[:n]
 	for _, row := range out.Rows {
 		at.Pass(row.at)
 	}
-	if to < len(rows) {
-		out.Newer = out.address(at)
+	if n < len(rows) {
+		out.Newer = out.address("from", at)
 	}
 	return nil
 }
 
-// fitting returns which rows a page has room for, the first ones or the newest.
-func fitting(rows []eventRow, newest bool) (from, to int) {
-	left, shown := roomOfEvents, 0
-	for shown < min(len(rows), eventsOnPage) && left >= mostJSON+frameOfEvent {
-		row := rows[shown]
-		if newest {
-			row = rows[len(rows)-1-shown]
-		}
-		left -= row.cost
-		shown++
+// fitting returns how many rows a page has room for.
+func fitting(rows []eventRow) (n int) {
+	for left := roomOfEvents; n < min(len(rows), eventsOnPage) && left >= mostJSON+frameOfEvent; n++ {
+		left -= rows[n].cost
 	}
-	if newest {
-		return len(rows) - shown, len(rows)
-	}
-	return 0, shown
+	return n
 }
 
-// address returns the address of the page that begins after a position.
-func (v *logView) address(from events.Cursor) string {
+// address returns the address of the page that begins after a position, or ends before it.
+func (v *logView) address(name string, at events.Cursor) string {
 	q := v.filter()
-	q.Set("from", from.String())
+	q.Set(name, at.String())
 	return root + "/log?" + q.Encode()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -257,22 +258,71 @@ func TestTheLog(t *testing.T) {
 	}
 	newest, body := rows("/console/log")
 	require.Len(t, newest, 50)
-	require.Equal(t, []string{"71", "120"}, []string{newest[0], newest[49]})
+	require.Equal(t, []string{"120", "71"}, []string{newest[0], newest[49]}, "the last one stands first")
 	require.NotContains(t, body, `rel="next"`)
+	require.Contains(t, body, `href="/console/log?before=0%3A70" rel="prev"`)
 	older, body := rows("/console/log?from=0:20")
 	require.Equal(t, []string{"21", "70"}, []string{older[0], older[49]})
 	require.Contains(t, body, `href="/console/log?from=0%3A70" rel="next"`)
-	require.Contains(t, body, `href="/console/log?from=0%3A0" rel="prev"`)
-	final, _ := rows("/console/log?type=turn.finalized.v1&session_id=s1")
-	require.Equal(t, "4", final[0])
+	require.Contains(t, body, `href="/console/log?before=0%3A20" rel="prev"`)
+	final, body := rows("/console/log?type=turn.finalized.v1&session_id=s1")
+	require.Equal(t, []string{"120", "4"}, []string{final[0], final[29]})
 	require.Len(t, final, 30)
+	require.NotContains(t, body, `rel="prev"`)
 	hourAgo := time.Now().Add(-time.Hour).UTC().Format("2006-01-02T15:04")
 	since, _ := rows("/console/log?since=" + url.QueryEscape(hourAgo))
 	require.Equal(t, "1", since[0])
-	for _, wrong := range []string{"?from=x", "?since=x", "?type=x", "?session_id=a&identity_id=b"} {
+	for _, wrong := range []string{"?from=x", "?before=x", "?since=x", "?type=x", "?session_id=a&identity_id=b"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.page("/console/log"+wrong, "").status)
 	}
 	require.Equal(t, http.StatusServiceUnavailable, s.page("/console/log?from=0:999", "").status)
+}
+
+// The pages of the newest events lead through the whole log, each event once and the last one first: of all partitions,
+// of one type, and where a filter leaves most of it out.
+func TestTheLogBackwards(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int{1, 4} {
+		s := startWith(t, nil, partitions)
+		for i := range 200 {
+			s.turn(fmt.Sprint("s", i), fmt.Sprint(i), "a question", "an answer")
+			if i < 3 {
+				s.link(fmt.Sprint("s", i), "ada")
+			}
+		}
+		for filter, want := range map[string]int{"": 403, "?type=turn.started.v1": 200, "?type=session.linked.v1": 3,
+			"?type=session.reset.v1": 0, "?identity_id=ada": 9} {
+			seen, pages := s.backwards("/console/log" + filter)
+			require.Len(t, seen, want, filter)
+			require.LessOrEqual(t, pages, want/50+3, filter)
+		}
+	}
+}
+
+// backwards follows the pages of a log from the newest on, and returns the events on them, and how many pages there are.
+func (s *stack) backwards(at string) (seen map[string]bool, pages int) {
+	s.t.Helper()
+	older := regexp.MustCompile(`href="([^"]+)" rel="prev"`)
+	event := regexp.MustCompile(`class="group" id="(e-\d+-\d+)".*datetime="([^"]+)"`)
+	seen = map[string]bool{}
+	var last time.Time
+	for ; at != ""; pages++ {
+		body := s.page(at, "").body
+		for _, row := range event.FindAllStringSubmatch(body, -1) {
+			require.False(s.t, seen[row[1]], "%s %s", at, row[1])
+			recorded, err := time.Parse(time.RFC3339Nano, row[2])
+			require.NoError(s.t, err)
+			require.False(s.t, !last.IsZero() && recorded.After(last), "%s: %s", at, row[1])
+			seen[row[1]], last = true, recorded
+		}
+		require.Equal(s.t, pages == 0, strings.Contains(body, "data-live"), at)
+		require.Equal(s.t, pages > 0, strings.Contains(body, "To the newest"), at)
+		next := older.FindStringSubmatch(body)
+		if at = ""; next != nil {
+			at = html.UnescapeString(next[1])
+		}
+	}
+	return seen, pages
 }
 
 // Where the newest events are long, the first page of the log has fewer of them, up to the last.
@@ -288,12 +338,13 @@ func TestTheLogOfLongEvents(t *testing.T) {
 	require.NotContains(t, a.body, `id="e-0-71"`)
 	require.Contains(t, a.body, "data-live")
 	require.NotContains(t, a.body, `rel="next"`)
-	first := regexp.MustCompile(`class="group" id="e-0-(\d+)"`).FindStringSubmatch(a.body)[1]
+	all := regexp.MustCompile(`class="group" id="e-0-(\d+)"`).FindAllStringSubmatch(a.body, -1)
+	first := all[len(all)-1][1]
 	older := s.page("/console/log?from=0:20", "").body
 	require.Contains(t, older, `id="e-0-21"`)
 	require.NotContains(t, older, `id="e-0-70"`)
 	require.Contains(t, older, `rel="next"`)
 	n, err := strconv.Atoi(first)
 	require.NoError(t, err)
-	require.Contains(t, a.body, fmt.Sprintf(`href="/console/log?from=0%%3A%d" rel="prev"`, n-1-50))
+	require.Contains(t, a.body, fmt.Sprintf(`href="/console/log?before=0%%3A%d" rel="prev"`, n-1))
 }

@@ -96,12 +96,18 @@ type stack struct {
 // start runs a console; with a ring it asks for keys.
 func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 	t.Helper()
+	return startWith(t, auth, 1, settings...)
+}
+
+// startWith is start on a log of so many partitions.
+func startWith(t testing.TB, auth *ring, partitions int, settings ...func(*console.Config)) *stack {
+	t.Helper()
 	s := &stack{t: t, metrics: prometheus.NewRegistry(), now: time.Now(), lists: &lists{}}
 	w := wire.Config{
 		Registry: s.metrics, Open: auth == nil,
 		Logger: slog.New(slog.NewJSONHandler(&s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
-	log := natstest.Log(t, 1)
+	log := natstest.Log(t, partitions)
 	s.log = log
 	s.services = servicetest.Start(t, log, servicetest.Config{
 		History: history.Config{Rules: rules},
