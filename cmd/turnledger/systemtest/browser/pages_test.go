@@ -238,3 +238,53 @@ func TestSigningInAtAnIssuer(t *testing.T) {
 	w.visit("/console/log", http.StatusForbidden)
 	require.NotContains(t, p.Log.String(), "code=")
 }
+
+// The pages as they stand when there is nothing, when something is refused, and with what only some sessions have: no
+// barrier, nothing wider than the window, and nothing on the console but Chromium's own word of the status.
+func TestStatesOfPages(t *testing.T) {
+	t.Parallel()
+	program(t)
+	empty := stack.Start(t, nil, "dev", "--data-dir", stack.DataDir(t))
+	full := started(t)
+	locked, key := served(t)
+	session := "/console/sessions/" + told
+	for _, c := range []struct {
+		p      *stack.Process
+		key    string
+		path   string
+		status int
+		says   string
+	}{
+		{empty, "", "/console/", http.StatusOK, "No session yet"},
+		{empty, "", "/console/log", http.StatusOK, "No events here"},
+		{empty, "", "/console/deadletters", http.StatusOK, "No event waits"},
+		{empty, "", "/console/receipts", http.StatusOK, "No redaction or erasure"},
+		{empty, "", "/console/stats", http.StatusOK, "No turn in this time"},
+		{full, "", "/console/?state=pending", http.StatusOK, "The garden"},
+		{full, "", session + "?language=translated", http.StatusOK, "Show the neutral texts"},
+		{full, "", session + "?at=0:1", http.StatusOK, "Who was in the garden?"},
+		{full, "", "/console/log?type=turn.redacted.v1", http.StatusOK, "The last event stands first"},
+		{full, "", "/console/log?from=0:1", http.StatusOK, "The page begins where you asked"},
+		{full, "", "/console/log?from=x", http.StatusUnprocessableEntity, "must be a position"},
+		{full, "", "/console/sessions/none", http.StatusNotFound, "There is no such session"},
+		{full, "", "/console/sessions/erased", http.StatusNotFound, "There is no such session"},
+		{full, "", "/console/nowhere", http.StatusNotFound, "There is no such page"},
+		{full, "", "/console/playground?thread_id=" + told, http.StatusOK, "Show the prompt first"},
+		{full, "", session + "/reset", http.StatusOK, "Nothing is deleted"},
+		{full, "", session + "/erase", http.StatusOK, "It can't be undone"},
+		{full, "", "/console/identities/ada/erase", http.StatusOK, "It can't be undone"},
+		{locked, key, "/console/", http.StatusOK, "Sign out"},
+		{locked, "", "/console/", http.StatusUnauthorized, "turnledger keys create"},
+	} {
+		w := openWith(t, c.p, c.key)
+		for _, look := range []shape{desk, phoneDark} {
+			where := c.path + " " + look.name
+			w.shape(look)
+			w.visit(c.path, c.status)
+			require.Contains(t, w.text("body"), c.says, where)
+			w.clean(where)
+			w.fits(where)
+			w.barriers(where)
+		}
+	}
+}
