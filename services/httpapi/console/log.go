@@ -83,17 +83,17 @@ func (v *logView) query() (q services.EventQuery, err error) {
 	return q, nil
 }
 
-// How many events of a partition a page of newest events looks through: at first, at most, and how many times more with
-// each look.
+// How many events of a partition a page of newest events looks through: at first, at most, and how many times more
+// with each look.
 const (
 	lookFirst   = eventsOnPage
 	lookMost    = 400_000
 	lookFurther = 20
 )
 
-// logTail reads the newest events up to q.To, or up to the end of the log, the last one first. It looks through the last
-// events of each partition, and through more of them while the page is not full. Where it gives up, the next page goes
-// on.
+// logTail reads the newest events up to q.To, or up to the end of the log, the last one first. It looks through the
+// last events of each partition, and through more of them while the page is not full. Where it gives up, the next page
+// goes on.
 func (s *surface) logTail(ctx context.Context, q services.EventQuery, out *logView) error {
 	head, err := s.cfg.Events.OpenEvents(ctx, q)
 	if err != nil {

@@ -299,7 +299,8 @@ func TestTheLogBackwards(t *testing.T) {
 	}
 }
 
-// backwards follows the pages of a log from the newest on, and returns the events on them, and how many pages there are.
+// backwards follows the pages of a log from the newest on, and returns the events on them, and how many pages there
+// are.
 func (s *stack) backwards(at string) (seen map[string]bool, pages int) {
 	s.t.Helper()
 	older := regexp.MustCompile(`href="([^"]+)" rel="prev"`)
