@@ -83,8 +83,8 @@ func (v *logView) query() (q services.EventQuery, err error) {
 	return q, nil
 }
 
-// How many events of a partition a page of newest events looks through: at first, at most, and how many times more
-// with each look.
+// How many events of a partition a page of newest events looks through at first, how many times more with each look,
+// and of how many in all at most.
 const (
 	lookFirst   = eventsOnPage
 	lookMost    = 400_000
@@ -111,7 +111,7 @@ func (s *surface) logTail(ctx context.Context, q services.EventQuery, out *logVi
 			return err
 		}
 		begun := slices.ContainsFunc(slices.Collect(maps.Values(at)), func(seq uint64) bool { return seq > 0 })
-		if !full && begun && look < lookMost {
+		if !full && begun && look*lookFurther*uint64(len(end)) <= lookMost {
 			continue
 		}
 		if begun {
