@@ -232,3 +232,31 @@ func TestPlayground(t *testing.T) {
 	w.follow("#message button:not([formaction])", http.StatusOK)
 	require.Contains(t, w.text("#rows"), "Without scripts")
 }
+
+// An answer appears while the model makes it, beside the events that are recorded meanwhile. Where the model fails, the
+// page says so, and the message can be sent again.
+func TestAnAnswerAppearsWhileItIsMade(t *testing.T) {
+	t.Parallel()
+	m := stack.NewModel(t)
+	release := m.Hold()
+	p := stack.Start(t, m.Env(), "dev", "--data-dir", stack.DataDir(t))
+	w := open(t, p.URL)
+	p.RecordTurn(t, "thread", "r", "Who is that?", "Somebody.")
+	w.visit("/console/playground?thread_id=thread", http.StatusOK)
+	w.until(`document.querySelector("[data-live] [role=status]").innerText === "Live"`)
+	w.fill("#content", "Tell me slowly")
+	w.click("#message button:not([formaction])")
+	w.until(`document.querySelector("#answer .text").innerText.trim() === "Donald"`)
+	w.until(`document.querySelector("#rows").innerText.includes("Tell me slowly")`)
+	w.until(`document.querySelector("#groups").innerText.includes("no answer yet")`)
+	w.barriers("an answer that is made")
+	w.eval(`window.before = true`, nil)
+	release()
+	w.until(`!window.before && document.querySelector("#rows").innerText.includes("is an American politician")`)
+	require.Contains(t, w.text("#groups"), "answered after")
+
+	w.fill("#content", "Now fail")
+	w.click("#message button:not([formaction])")
+	w.until(`document.querySelector("#answer .text").innerText.includes("The model did not answer")`)
+	w.until(`[...document.querySelectorAll("#message button")].every(e => !e.disabled)`)
+}
