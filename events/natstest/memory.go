@@ -11,7 +11,7 @@ import (
 // one a server gets another.
 func Memory(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "natstest-")
+	dir, err := os.MkdirTemp("/dev/shm", "natstest-") //nolint:usetesting // it must be a tmpfs
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir

@@ -85,7 +85,7 @@ func (g *staging) leads(link string) bool {
 
 // isOurs reports whether a folder was made by this user, and nobody else may enter it.
 func (g *staging) isOurs(folder string) bool {
-	info, err := os.Lstat(folder)
+	info, err := os.Lstat(folder) //nolint:gosec // the note is a file of the store directory
 	if err != nil || filepath.Dir(folder) != g.memory || !strings.HasPrefix(filepath.Base(folder), stagingPrefix) {
 		return false
 	}

@@ -227,7 +227,7 @@ func TestALinkToNowhereOrToAnotherIsRemoved(t *testing.T) {
 	cfg := embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Memory: natstest.Memory(t)}
 	open := filepath.Join(cfg.Memory, "turnledger-open")
 	require.NoError(t, os.Mkdir(open, 0o700))
-	require.NoError(t, os.Chmod(open, 0o755)) //nolint:gosec // as another user may make it
+	require.NoError(t, os.Chmod(open, 0o755))
 	planted := filepath.Join(cfg.Memory, "turnledger-link")
 	require.NoError(t, os.Symlink(t.TempDir(), planted))
 	elsewhere := t.TempDir()
