@@ -181,6 +181,7 @@ func (p *sessionPage) events(ctx context.Context, out *sessionView) error {
 			return false, err
 		}
 		p.noteBranch(out, row)
+		p.noteRedaction(ctx, out, row)
 		row.Open = p.query.Get("at") == row.Position
 		var place uint64
 		if t := state.Turn(row.turn); row.turn != uuid.Nil && t != nil {
@@ -226,6 +227,23 @@ func (g *eventGroup) add(row eventRow) {
 	}
 	g.Last = row.Position
 	g.Events = append(g.Events, row)
+}
+
+// noteRedaction shows at the tombstones of a turn when, by whom and why it was redacted.
+func (p *sessionPage) noteRedaction(ctx context.Context, out *sessionView, row eventRow) {
+	if row.Type != redactedType {
+		return
+	}
+	said := p.s.withReceipt(ctx, redactionOf(row))
+	for i := range out.Rows {
+		id, _ := uuid.Parse(out.Rows[i].ID) // of a turn, so it is one
+		t := p.reading.State.Turn(id)
+		_, partition, inherited := p.reading.State.Origin(t, p.reading.Position.Partition)
+		if !inherited && row.Position == (events.Position{Partition: partition, Seq: t.Redacted}).String() {
+			p.room.left -= frame + len(said.Reason) + len(said.By)
+			out.Rows[i].Redaction = &said
+		}
+	}
 }
 
 // noteBranch shows a branch at the turn where it leaves.
@@ -296,3 +314,6 @@ func (s *surface) export(w http.ResponseWriter, r *http.Request) error {
 		return err == nil, err
 	})
 }
+
+// anchorOf returns the fragment that names an event's row.
+func anchorOf(position string) string { return "e-" + strings.ReplaceAll(position, ":", "-") }

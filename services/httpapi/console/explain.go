@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -33,6 +34,15 @@ type explainView struct {
 	// Answered is what the turn was answered; Stands says in words why there is no answer to show.
 	Answered []message
 	Stands   string
+	// Gone: the turn is redacted, so its question is gone, and with it the prompt that asked it.
+	Gone bool
+	// Had are the turns that are redacted by now, and that the model probably had; Redacted counts all that are.
+	Had      []withdrawn
+	Redacted int
+	// Erased: the event itself is gone from the log, and stood after the Nth of those that are left.
+	Erased bool
+	// TurnBefore and TurnAfter are the explanations of the turns right before and right after; empty if there is none.
+	TurnBefore, TurnAfter string
 	// Tokens is how many tokens the prompt has.
 	Tokens int
 	// Rest is how many messages the page leaves out, BeforeLeft how many of the turns before.
@@ -54,6 +64,8 @@ type beforeRow struct {
 	services.ExplainedTurn
 	Href     string
 	Question shownText
+	// Withdrawn is set for a turn that is redacted.
+	Withdrawn *withdrawn
 }
 
 // Bounds of the options of a prompt, and of the turns that the page lists.
@@ -128,7 +140,11 @@ func (s *surface) explain(
 		return view{}, reach.ErrNoSession
 	}
 	space := room{roomOfTurns}
+	out.fillNeighbours(reading.State, sessionHref(ask.SessionID))
 	out.fillBefore(&space, reading.State)
+	if err := out.fillWithdrawn(ctx, s, reading.State); err != nil {
+		return view{}, err
+	}
 	out.fillAnswer(&space, reading.State)
 	out.fillPrompt(&space, s.cfg.Tokens)
 	return view{"explain", "Explanation", out}, nil
@@ -187,6 +203,9 @@ func explainHref(session, position string, options promptOptions) string {
 
 // fillPrompt shows the newest messages of the prompt that the page has room for, and counts the tokens of all.
 func (v *explainView) fillPrompt(space *room, count func(string) int) {
+	if n := len(v.Prompt.Messages); v.Gone && n > 0 {
+		v.Prompt.Messages = v.Prompt.Messages[:n-1] // in place of the question
+	}
 	for i := len(v.Prompt.Messages) - 1; i >= 0; i-- {
 		m := v.Prompt.Messages[i]
 		text := m.Text()
@@ -215,6 +234,11 @@ func (v *explainView) fillPrompt(space *room, count func(string) int) {
 // fillBefore lists the turns before, the newest first, each with the beginning of its question.
 func (v *explainView) fillBefore(space *room, state *conversation.State) {
 	v.BeforeLeft = max(len(v.Turns)-mostBefore, 0)
+	for _, t := range v.Turns {
+		if t.Seen == seenRedacted {
+			v.Redacted++
+		}
+	}
 	for _, t := range slices.Backward(v.Turns[v.BeforeLeft:]) {
 		row := beforeRow{ExplainedTurn: t, Href: sessionHref(t.SessionID) + "?at=" + t.Position + "#t-" + t.TurnID}
 		id, _ := uuid.Parse(t.TurnID) // of the explanation, so it is one
@@ -234,7 +258,7 @@ func (v *explainView) fillAnswer(space *room, state *conversation.State) {
 	turn := state.Turn(v.TurnID)
 	switch {
 	case turn == nil || turn.Status == conversation.Redacted:
-		v.Stands = "The turn was redacted: its answer is gone."
+		v.Stands, v.Gone = "The turn was redacted: its answer is gone.", v.OfTurn
 	case turn.Answer == nil:
 		v.Stands = "The turn has no answer yet."
 	default:
@@ -244,6 +268,49 @@ func (v *explainView) fillAnswer(space *room, state *conversation.State) {
 		}
 		v.Answered, _ = messagesOf(&conversation.Turn{Answer: turn.Answer}, in, space)
 	}
+}
+
+// fillNeighbours finds the turns right before and right after what is explained, and whether its event is left.
+func (v *explainView) fillNeighbours(state *conversation.State, stands string) {
+	v.Erased = !slices.ContainsFunc(v.Events, func(e services.ExplainedEvent) bool { return e.Position == v.AsOf })
+	at, _ := events.ParsePosition(v.AsOf) // of the explanation, so it is one
+	all := chainsOf(state)
+	before := slices.IndexFunc(all, func(c chain) bool {
+		if v.OfTurn {
+			return c.has(v.TurnID)
+		}
+		_, _, inherited := state.Origin(c[0], at.Partition)
+		return !inherited && conversation.PlaceOf(c[0]) > at.Seq
+	})
+	after := before
+	switch {
+	case before < 0:
+		before, after = len(all), len(all)
+	case v.OfTurn:
+		after++
+	}
+	href := func(i int) string {
+		if i < 0 || i >= len(all) {
+			return ""
+		}
+		to := stands + "/turns/" + all[i][len(all[i])-1].ID.String()
+		if q := v.Options.Query(); len(q) > 0 {
+			to += "?" + q.Encode()
+		}
+		return to
+	}
+	v.TurnBefore, v.TurnAfter = href(before-1), href(after)
+}
+
+// then is the time of what is explained.
+func (v *explainView) then(state *conversation.State) time.Time {
+	if t := state.Turn(v.TurnID); t != nil {
+		return t.CreatedAt
+	}
+	if len(v.Events) > 0 {
+		return v.Events[0].RecordedAt
+	}
+	return time.Time{}
 }
 
 // Words says the options as people would: what the prompt on the page was made with.

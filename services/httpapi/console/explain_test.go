@@ -3,6 +3,7 @@ package console_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -194,4 +195,80 @@ func TestHostilePromptsAreText(t *testing.T) {
 	require.LessOrEqual(t, len(a.body), mostPage)
 	require.Contains(t, a.body, "more messages than this page has room for")
 	require.Contains(t, a.body, "250 older turns are not listed")
+}
+
+// What a model was sent can't be shown any more where a turn was redacted after it was answered. The page says so, and
+// says when, by whom and why; a turn that was redacted before was not in the prompt.
+func TestAnExplanationSaysWhenATurnWasRedacted(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	redact := func(of services.Turn, reason string) string {
+		done, err := s.services.History.RedactTurn(t.Context(), "s", conversation.Redact{
+			TurnID: of.ID, Reason: reason, RedactedBy: "<b>support",
+		})
+		require.NoError(t, err)
+		return done.Position.String()
+	}
+	early := s.turn("s", "1", "the first", "an answer")
+	late := s.turn("s", "2", "a private address", "an answer")
+	pending := s.turn("s", "3", "a private question", "")
+	before := redact(early, "customer asked")
+	asked := s.turn("s", "4", "the asked one", "an answer")
+	after := redact(late, "asked <i>later")
+	never := redact(pending, "")
+	body := s.page("/console/sessions/s/turns/"+asked.ID.String(), "").body
+	prompt, _, _ := strings.Cut(body, "What it was answered")
+	for _, want := range []string{"as far as it can still be shown", `Turn <span class="id">0:3</span> was redacted later, at`,
+		`href="/console/sessions/s?at=` + after + "#e-", "&lt;b&gt;support", "asked &lt;i&gt;later",
+		`href="/console/receipts?id=` + url.QueryEscape(after) + `"`, "The model probably had it",
+		"0 messages of 0 earlier turns, and the question; 0 left out by the window, 3 redacted."} {
+		require.Contains(t, prompt, want)
+	}
+	require.Equal(t, 1, strings.Count(prompt, "was redacted later"))
+	require.Contains(t, rowOf(t, body, early.ID.String()), "before this, at <a")
+	require.Contains(t, rowOf(t, body, early.ID.String()), before)
+	require.Contains(t, rowOf(t, body, early.ID.String()), "customer asked")
+	require.Contains(t, rowOf(t, body, late.ID.String()), "the model probably had it")
+	require.Contains(t, rowOf(t, body, pending.ID.String()), "it had no answer yet")
+	require.Contains(t, rowOf(t, body, pending.ID.String()), never)
+	require.NotContains(t, s.page("/console/sessions/s/explain?at="+before, "").body, "The model probably had it")
+	require.Contains(t, s.page("/console/sessions/s/explain?at="+before, "").body,
+		"A question asked at this event would probably have been sent it")
+	windowed := s.turn("s", "5", "q", "a")
+	s.turn("s", "6", "q", "a")
+	last := s.turn("s", "7", "q", "a")
+	redact(windowed, "")
+	narrow := s.page("/console/sessions/s/turns/"+last.ID.String()+"?max_messages=2", "").body
+	require.Contains(t, rowOf(t, narrow, asked.ID.String()), "left out by the window")
+	require.Contains(t, rowOf(t, narrow, windowed.ID.String()), "the model probably had it")
+	require.Contains(t, rowOf(t, narrow, late.ID.String()), "before this")
+
+	// The conversation says the same at the tombstone.
+	body = s.page("/console/sessions/s", "").body
+	require.Contains(t, body, "This turn was redacted at <a class=\"id\" href=\"/console/sessions/s?at="+after)
+	require.Contains(t, body, "asked &lt;i&gt;later")
+}
+
+// A redacted turn has no question to show. Its page says what stood before it, and how to go on.
+func TestAnExplanationOfARedactedTurn(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	first := s.turn("s", "1", "the first", "an answer")
+	gone := s.turn("s", "2", "a private address", "an answer")
+	last := s.turn("s", "3", "the last", "an answer")
+	_, err := s.services.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: gone.ID})
+	require.NoError(t, err)
+	body := s.page("/console/sessions/s/turns/"+gone.ID.String(), "").body
+	for _, want := range []string{"is gone; what stood before the turn", "its question is gone", "the first",
+		"2 messages of 1 earlier turn; 0 left out by the window, 0 redacted",
+		`<a class="do" href="/console/sessions/s/turns/` + first.ID.String() + `">Turn before</a>`,
+		`<a class="do" href="/console/sessions/s/turns/` + last.ID.String() + `">Turn after</a>`} {
+		require.Contains(t, body, want)
+	}
+	require.NotContains(t, body, "(no text)")
+	require.NotContains(t, s.page("/console/sessions/s/turns/"+last.ID.String(), "").body, "Turn after")
+	require.NotContains(t, s.page("/console/sessions/s/turns/"+first.ID.String(), "").body, "Turn before")
+	between := s.page("/console/sessions/s/explain?n=2", "").body
+	require.Contains(t, between, first.ID.String()+`">Turn before`)
+	require.Contains(t, between, gone.ID.String()+`">Turn after`)
 }

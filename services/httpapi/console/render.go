@@ -21,8 +21,9 @@ var files embed.FS
 
 // templates are all pages. Each is escaped by its context (html/template), so that a text stays text.
 var templates = template.Must(template.New("console").Funcs(template.FuncMap{
-	"visible": visible, "time": shownTime, "stamp": stamp, "roleClass": roleClass, "whole": whole, "count": counted,
-	"anchor": anchorOf, "short": func(kind string) string { return strings.TrimPrefix(kind, typePrefix) },
+	"visible": visible, "time": shownTime, "moment": shownMoment, "stamp": stamp, "roleClass": roleClass,
+	"whole": whole, "count": counted, "anchor": anchorOf,
+	"short": func(kind string) string { return strings.TrimPrefix(kind, typePrefix) },
 }).ParseFS(files, "templates/*.html"))
 
 // contentPolicy allows what comes from this origin, and nothing within a text: no inline script, style or image.
@@ -181,6 +182,14 @@ func shownTime(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+// shownMoment is a time as people read it where the order within a second matters.
+func shownMoment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05.000")
 }
 
 // counted is a number of things, as people say it.

@@ -96,8 +96,9 @@ type turnRow struct {
 	Messages                     []message
 	Rest                         bool
 	Tombstone, Earlier           bool
-	Pruned                       bool // messages of it were taken out
-	Boundary                     bool // prompts begin with this turn
+	Redaction                    *redaction // of a tombstone, for callers who may read the log
+	Pruned                       bool       // messages of it were taken out
+	Boundary                     bool       // prompts begin with this turn
 	Branches, Actions            []link
 	Summaries                    []summaryRow
 	Again                        *again // in the playground
