@@ -12,6 +12,8 @@ type EventQuery struct {
 	// SessionID selects the events of one session. IdentityID selects those of all sessions that are linked to the
 	// identity, including events from before the link. At most one of the two may be set.
 	SessionID, IdentityID string
+	// Own says whether those of the identity itself are among them.
+	Own OwnEvents
 	// Types are event types of the catalogue.
 	Types []string
 	// From is the position after which the reading begins, usually where an earlier one ended; To is the last position
@@ -24,6 +26,16 @@ type EventQuery struct {
 	// Follow continues with new events, for ever or until To or Until is reached.
 	Follow bool
 }
+
+// OwnEvents says whether a reading of an identity's sessions has the events that concern the identity and no single
+// session, too: its erasure, and the receipts of that.
+type OwnEvents int
+
+// The two readings.
+const (
+	WithoutOwn OwnEvents = iota
+	WithOwn
+)
 
 // Event is a CloudEvent in JSON form, on one line. JSON is valid until the next call of
 // EventStream.Next.

@@ -26,7 +26,11 @@ type Receipt struct {
 	ID, SessionID, IdentityID, TurnID string
 	Position                          events.Position
 	RequestedAt                       time.Time
-	Places                            []ReceiptPlace
+	// Reason and By are what the log keeps of why it was asked for, and by whom.
+	Reason, By string
+	// Owner is the identity of a redacted turn's session, if the redaction names it.
+	Owner  string
+	Places []ReceiptPlace
 	// Shared is nil for a redaction, and while it is not known.
 	Shared *SharedTurns
 	// Progress of an unfinished erasure; nil if it is not known.

@@ -40,6 +40,7 @@ func (a *app) mountConsole(api *httpwire.API, native v1.Config) {
 		Erasures: native.Erasures, Keeper: native.Keeper, Tokens: a.tokens,
 		Rules: native.Rules, Deadline: native.Deadline, Version: version,
 	}
+	c.Identities = a.store.Log
 	c.Explain = explain.Service{Events: native.Events, Contexts: native.Contexts}
 	if a.callers != nil {
 		c.Auth = a.callers

@@ -45,7 +45,7 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, er
 	if err != nil {
 		return services.Receipt{}, err
 	}
-	return r.of(ctx, id, marker)
+	return r.of(ctx, cmp.Or(receiptOf(marker), id), marker)
 }
 
 // of returns the receipt of a redaction, a prune or an erasure.
@@ -54,15 +54,21 @@ func (r *Receipts) of(ctx context.Context, id string, marker events.Recorded) (s
 	var err error
 	var written map[string]*stamped
 	if f, ok := marker.Fact.(*events.SessionErased); ok {
-		out.SessionID, out.IdentityID = f.SessionID, f.IdentityID
+		out.SessionID, out.IdentityID, out.Reason, out.By = f.SessionID, f.IdentityID, f.Reason, f.ErasedBy
 		written, err = sessionReceipts(ctx, r.log, marker.Position, f.SessionID, f.ReceiptID)
 	}
 	if f, ok := marker.Fact.(*events.IdentityErased); ok {
-		out.IdentityID = f.IdentityID
+		out.IdentityID, out.Reason, out.By = f.IdentityID, f.Reason, f.ErasedBy
 		written, err = identityReceipts(ctx, r.log, marker.Position, f.IdentityID, f.ReceiptID)
 	}
 	if n := events.NamesOf(marker.Fact); withdrawsOfTurn(marker.Fact) {
 		out.SessionID, out.TurnID = marker.SessionID, n.TurnID.String()
+	}
+	switch f := marker.Fact.(type) {
+	case *events.TurnRedacted:
+		out.Reason, out.By, out.Owner = f.Reason, f.RedactedBy, f.IdentityID
+	case *events.TurnPruned:
+		out.Reason, out.By = f.Reason, f.RedactedBy
 	}
 	if err != nil {
 		return services.Receipt{}, err

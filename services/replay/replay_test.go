@@ -94,6 +94,12 @@ func TestFilters(t *testing.T) {
 	require.Equal(t, eventIDs(a1, a2, link), ids(w.all(services.EventQuery{IdentityID: "u"})),
 		"also what came before the link")
 	require.Empty(t, w.all(services.EventQuery{IdentityID: "nobody"}))
+	gone := &events.IdentityErased{IdentityID: "u", ReceiptID: "r"}
+	w.add(gone, &events.IdentityErased{IdentityID: "other", ReceiptID: "r"})
+	require.NotContains(t, ids(w.all(services.EventQuery{IdentityID: "u"})), gone.EventID())
+	own := ids(w.all(services.EventQuery{IdentityID: "u", Own: services.WithOwn}))
+	require.Equal(t, gone.EventID(), own[len(own)-1], "not that of another identity")
+	require.Len(t, own, 4)
 
 	all := w.all(services.EventQuery{})
 	third := all[2].RecordedAt

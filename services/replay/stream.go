@@ -171,8 +171,11 @@ func (s *stream) wants(m *jetlog.Message) bool {
 	if s.q.IdentityID == "" {
 		return true
 	}
-	session, identity, err := events.ParseSubject(m.Subject)
-	return err == nil && !identity && s.linked[session]
+	id, identity, err := events.ParseSubject(m.Subject)
+	if err != nil || identity {
+		return err == nil && s.q.Own == services.WithOwn && id == s.q.IdentityID
+	}
+	return s.linked[id]
 }
 
 // Close ends the reading.

@@ -52,7 +52,10 @@ type actView struct {
 	Request string
 	Post    string
 	Back    string
-	Above   []link
+	// Warn is what to think of before, More a page that says more.
+	Warn  string
+	More  *link
+	Above []link
 }
 
 func (v actView) crumbs() []link { return v.Above }

@@ -238,8 +238,9 @@ func (s *surface) eraseIdentity() action {
 		words: []string{
 			"All sessions of the identity are closed for ever, also those that are linked to it later, and all " +
 				"their texts go.", erasing,
+			"Sessions of the same person that are anonymous, or linked to another identity, are not found by this.",
 		},
-		button: "Erase this identity", sure: true, fields: []field{reasonField()},
+		button: "Erase this identity", sure: true, fields: []field{reasonField()}, about: s.aboutIdentity,
 		do: func(ctx context.Context, r *http.Request, form url.Values) (string, error) {
 			receipt, err := s.cfg.Erasures.EraseIdentity(ctx, r.PathValue("identity_id"), services.Erasure{
 				Reason: form.Get("reason"), By: callerName(ctx),
@@ -257,8 +258,9 @@ func ownIdentity(r *http.Request, identityID string) error {
 	return nil
 }
 
-// sessionActions returns what the caller may do to a session, as links of its page.
-func (s *surface) sessionActions(ctx context.Context, id, identity string) (list []link) {
+// sessionActions returns what the caller may do to a session, as links of its page, and apart from that what can't be
+// undone.
+func (s *surface) sessionActions(ctx context.Context, id, identity string) (list, forGood []link) {
 	at := sessionHref(id)
 	if s.cfg.Explain != nil && s.allows(ctx, access.EventsRead) {
 		list = append(list, link{"What a prompt sees", at + "/explain"})
@@ -270,12 +272,12 @@ func (s *surface) sessionActions(ctx context.Context, id, identity string) (list
 		list = append(list, link{"Export its events", at + "/export"})
 	}
 	if s.cfg.Erasures != nil && s.allows(ctx, access.TurnsRedact) {
-		list = append(list, link{"Erase", at + "/erase"})
+		forGood = append(forGood, link{"Erase this session", at + "/erase"})
 		if identity != "" {
-			list = append(list, link{"Erase its identity", identityHref(identity) + "/erase"})
+			forGood = append(forGood, link{"Erase its identity with all sessions", identityHref(identity) + "/erase"})
 		}
 	}
-	return list
+	return list, forGood
 }
 
 // turnActions returns what the caller may do to a turn that stands in a session.

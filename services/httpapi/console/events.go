@@ -38,8 +38,10 @@ type eventGroup struct {
 // eventRow is an event.
 type eventRow struct {
 	Position, Anchor, Type, ID, Session string
-	Recorded                            time.Time
-	JSON                                shownText
+	// Identity is set for an event of an identity and of no session, Receipt if the event has one.
+	Identity, Receipt string
+	Recorded          time.Time
+	JSON              shownText
 	// Permalink shows the event in its place, AsOf what a prompt saw there, and Whole is all of its JSON.
 	Permalink, AsOf, Whole string
 	Open                   bool
@@ -83,16 +85,39 @@ func rowOf(line []byte) (eventRow, error) {
 		id, _, _ := strings.Cut(e.ID, ".")
 		row.turn, _ = uuid.Parse(id) // uuid.Nil for an event of another publisher
 	}
-	if e.Subject != "" {
-		row.Permalink = sessionHref(e.Subject) + "?at=" + e.Position + "#" + row.Anchor
-		row.Whole = sessionHref(e.Subject) + "/events/" + e.Position
-		row.AsOf = explainHref(e.Subject, e.Position, promptOptions{MaxMessages: defaultMessages})
+	row.ofErasure()
+	if row.Session != "" {
+		row.Permalink = sessionHref(row.Session) + "?at=" + e.Position + "#" + row.Anchor
+		row.Whole = sessionHref(row.Session) + "/events/" + e.Position
+		row.AsOf = explainHref(row.Session, e.Position, promptOptions{MaxMessages: defaultMessages})
 	}
 	return row, nil
 }
 
 // anchorOf returns the fragment that names an event's row.
 func anchorOf(position string) string { return "e-" + strings.ReplaceAll(position, ":", "-") }
+
+// ofErasure fills in what an erasure, or a receipt of one, is about: a session or an identity. Both stand as the subject
+// of the event. A receipt has the erasure's id, or the position of the redaction.
+func (r *eventRow) ofErasure() {
+	var of struct {
+		SessionID string `json:"session_id"`
+		Identity  string `json:"identity_id"`
+		ReceiptID string `json:"receipt_id"`
+	}
+	switch r.Type {
+	case redactedType, strings.TrimPrefix(events.TypeTurnPruned, typePrefix):
+		r.Receipt = receiptHref(r.Position)
+	case "session.erased.v1", "identity.erased.v1", "erasure.receipt.v1":
+		if json.Unmarshal(r.data, &of) != nil || of.ReceiptID == "" {
+			return // another publisher's
+		}
+		r.Receipt = receiptHref(of.ReceiptID)
+		if of.SessionID == "" {
+			r.Session, r.Identity = "", of.Identity
+		}
+	}
+}
 
 // read calls f with each event that a query selects, until f returns false.
 func (s *surface) read(ctx context.Context, q services.EventQuery, f func(services.Event) (bool, error)) error {

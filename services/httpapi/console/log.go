@@ -23,6 +23,8 @@ type logView struct {
 	From, Since, Type, Session, Identity string
 	Types                                []string
 	Rows                                 []eventRow
+	// Receipts: the caller may see receipts.
+	Receipts bool
 	// Down: the last event stands first.
 	Down bool
 	// End is where the reading ended; Older, Newer, Newest and Live are addresses.
@@ -39,6 +41,7 @@ func (s *surface) log(ctx context.Context, r *http.Request) (view, error) {
 		From: query.Get("from"), Since: query.Get("since"), Type: query.Get("type"), Session: query.Get("session_id"),
 		Identity: query.Get("identity_id"),
 	}
+	out.Receipts = s.seesReceipts(ctx)
 	for _, t := range events.Types() {
 		out.Types = append(out.Types, strings.TrimPrefix(t, typePrefix))
 	}
@@ -68,7 +71,7 @@ func (s *surface) log(ctx context.Context, r *http.Request) (view, error) {
 
 // query returns what the log's port is asked for.
 func (v *logView) query() (q services.EventQuery, err error) {
-	q = services.EventQuery{SessionID: v.Session, IdentityID: v.Identity}
+	q = services.EventQuery{SessionID: v.Session, IdentityID: v.Identity, Own: services.WithOwn}
 	if v.Type != "" {
 		q.Types = []string{typePrefix + v.Type}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -155,6 +156,11 @@ type receiptView struct {
 	Complete bool
 	// Href is the page of the session of a redacted turn, Log shows what the log has left of a session.
 	Href, Log string
+	// Sessions are those that were erased with an identity, as far as the page has room.
+	Sessions []link
+	Count    int
+	// JSON is the address of the receipt in the API, in an open console; API is the call.
+	JSON, API string
 	List      []receiptRow
 	// Older is the address of the next page of the list.
 	Older string
@@ -200,7 +206,14 @@ func (s *surface) receipts(ctx context.Context, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	out.Receipt, out.Complete = &receipt, receipt.Complete()
+	out.ID, out.Receipt, out.Complete = receipt.ID, &receipt, receipt.Complete()
+	out.API = "/v1/receipts/" + url.PathEscape(receipt.ID)
+	if s.cfg.Auth == nil {
+		out.JSON = out.API
+	}
+	if err := s.erasedSessions(ctx, &out); err != nil {
+		return view{}, err
+	}
 	if receipt.TurnID != "" && receipt.SessionID != "" {
 		out.Href = sessionHref(receipt.SessionID) + "?at=" + receipt.Position.String()
 	}
@@ -219,11 +232,18 @@ func (s *surface) receiptList(ctx context.Context, cursor string, out *receiptVi
 		row := receiptRow{one, "session", receiptHref(one.ID)}
 		switch {
 		case one.TurnID != "":
-			row.What = "turn"
+			row.What, row.IdentityID = "turn", one.Owner
 		case one.SessionID == "":
-			row.What = "identity"
+			row.What = "identity, with its sessions"
+		case one.IdentityID != "":
+			row.What, row.SessionID = "identity, with its sessions", ""
 		}
-		out.List = append(out.List, row)
+		same := func(r receiptRow) bool { return r.ID == row.ID }
+		if i := slices.IndexFunc(out.List, same); i < 0 {
+			out.List = append(out.List, row)
+		} else if one.SessionID == "" {
+			out.List[i] = row // an identity's receipt stands for those of its sessions
+		}
 	}
 	if page.NextCursor != "" {
 		out.Older = root + "/receipts?" + url.Values{"cursor": {page.NextCursor}}.Encode()

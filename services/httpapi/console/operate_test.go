@@ -30,6 +30,7 @@ type operated struct {
 	without  []projections.Anomalies
 	asked    services.CountsAsk
 	receipt  services.Receipt
+	more     []services.Receipt // of the list
 	err      error
 
 	// did are the calls of a keeper of views, which fails with kept.
@@ -57,7 +58,7 @@ func (o *operated) Receipts(_ context.Context, ask services.ReceiptsAsk) (servic
 	if ask.Cursor != "" {
 		return services.ReceiptPage{}, o.err
 	}
-	return services.ReceiptPage{Receipts: []services.Receipt{o.receipt}, NextCursor: "0:7,1:3"}, o.err
+	return services.ReceiptPage{Receipts: append([]services.Receipt{o.receipt}, o.more...), NextCursor: "0:7,1:3"}, o.err
 }
 
 func (o *operated) Counts(_ context.Context, ask services.CountsAsk) (services.CountsPage, error) {

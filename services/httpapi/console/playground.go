@@ -31,6 +31,7 @@ type playgroundView struct {
 	Thread, Content string
 	Edits, Request  string
 	Identity        string
+	Erased          bool // the thread is an erased session, which takes no message
 	// Prompt is what the model would be sent; nil if nobody has asked.
 	Prompt *promptView
 }
@@ -59,6 +60,10 @@ func (s *surface) playgroundPage(ctx context.Context, r *http.Request, out *play
 		return nil
 	}
 	shown, err := s.conversation(ctx, r, out.Thread)
+	if _, ok := errors.AsType[*erasedError](err); ok {
+		out.Erased = true
+		return nil
+	}
 	if errors.Is(err, reach.ErrNoSession) || errors.Is(err, errNothing) {
 		return nil // the first message makes it
 	}

@@ -122,7 +122,11 @@ func safeText(err error) string {
 }
 
 // refusal is what the page of a refusal shows.
-type refusal struct{ Say string }
+type refusal struct {
+	Say string
+	// More is a page that says more.
+	More *link
+}
 
 // signingIn is what the page of a sign-in shows.
 type signingIn struct{ Say, To, Issuer string }
@@ -137,7 +141,11 @@ func (s *surface) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		s.refuseUnknown(w, r, err)
 		return
 	}
-	_ = s.render(w, r, status, view{"refusal", http.StatusText(status), refusal{say}}) // the client may have gone
+	out := refusal{Say: say}
+	if gone, ok := errors.AsType[*erasedError](err); ok && s.seesReceipts(r.Context()) {
+		out = refusal{"This session was erased.", &link{"The receipt of its erasure", receiptHref(gone.at.String())}}
+	}
+	_ = s.render(w, r, status, view{"refusal", http.StatusText(status), out}) // the client may have gone
 }
 
 // refuseUnknown answers with the form to sign in, at the address that was asked for.

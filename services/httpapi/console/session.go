@@ -73,7 +73,7 @@ type sessionView struct {
 	Branches []link
 	Rows     []turnRow
 	// Actions is what the caller may do to the session.
-	Actions []link
+	Actions, ForGood []link
 	// Older, Newer, Language and Live are addresses. Live is empty if the page does not end with the newest turn.
 	Older, Newer, Language, Live string
 	Translated                   bool
@@ -150,7 +150,10 @@ func (s *surface) conversation(ctx context.Context, r *http.Request, id string) 
 	if err != nil {
 		return nil, err
 	}
-	if !reading.State.Found() || reading.State.Erased != 0 {
+	if at := reading.State.Erased; at != 0 {
+		return nil, &erasedError{events.Position{Partition: reading.Position.Partition, Seq: at}}
+	}
+	if !reading.State.Found() {
 		return nil, reach.ErrNoSession
 	}
 	query := r.URL.Query()
@@ -164,7 +167,7 @@ func (s *surface) conversation(ctx context.Context, r *http.Request, id string) 
 	if err := p.branches(ctx, out); err != nil {
 		return nil, err
 	}
-	out.Actions = s.sessionActions(ctx, id, out.Identity)
+	out.Actions, out.ForGood = s.sessionActions(ctx, id, out.Identity)
 	if err := p.turns(out); err != nil {
 		return nil, err
 	}
@@ -175,11 +178,6 @@ func (s *surface) conversation(ctx context.Context, r *http.Request, id string) 
 		out.Live = liveHref(p.href, out.Position.String(), nil)
 	}
 	return out, p.events(ctx, out)
-}
-
-// allows reports whether the caller has a scope; in an open console everybody has all.
-func (s *surface) allows(ctx context.Context, scope access.Scopes) bool {
-	return s.cfg.Auth == nil || wire.CallOf(ctx).Caller.Scopes&scope != 0
 }
 
 func (p *sessionPage) head(id string) *sessionView {

@@ -74,6 +74,8 @@ type sessionRow struct {
 	Href  string
 	Title string
 	Turns int
+	// OfIdentity lists the sessions of the same identity.
+	OfIdentity string
 }
 
 // sessions shows the list of sessions.
@@ -126,6 +128,7 @@ func (s *surface) listing(ctx context.Context, f sessionFilter) (view, error) {
 			}
 			shown.Sessions = append(shown.Sessions, sessionRow{
 				one, sessionHref(one.SessionID), one.Description().Title, one.Finalized + one.Pending,
+				root + "/" + sessionFilter{Identity: one.Identity}.query(""),
 			})
 		}
 		if ask.Cursor = page.NextCursor; ask.Cursor == "" || len(shown.Sessions) > 0 {

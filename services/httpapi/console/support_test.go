@@ -128,6 +128,7 @@ func startWith(t testing.TB, auth *ring, partitions int, settings ...func(*conso
 	if auth != nil {
 		c.Auth = auth
 	}
+	c.Identities = log
 	none := &operated{}
 	c.Projections, c.Receipts, c.Keeper = none, none, none
 	c.DeadLetters = []projections.DeadLetterQueue{none}

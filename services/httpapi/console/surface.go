@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -48,6 +49,8 @@ type Config struct {
 	// DeadLetters are the queues of the views whose dead letters this process manages.
 	DeadLetters []projections.DeadLetterQueue
 	Receipts    services.ReceiptReader
+	// Identities tells which identities are erased; nil if this process does not know.
+	Identities Identities
 	// Keys lists the API keys; nil where there is no file of keys.
 	Keys func() ([]access.Key, error)
 	// Rules restrict callers to what they may reach.
@@ -57,6 +60,11 @@ type Config struct {
 	// Version is shown at the foot of each page.
 	Version string
 	Now     func() time.Time
+}
+
+// Identities tells which event erased an identity; it returns nil for one that is not erased.
+type Identities interface {
+	IdentityErasedNow(ctx context.Context, identityID string) (*events.IdentityErased, error)
 }
 
 // surface is the console.
@@ -207,4 +215,9 @@ func (s *surface) page(
 func redirect(w http.ResponseWriter, r *http.Request) error {
 	http.Redirect(w, r, root+"/", http.StatusPermanentRedirect)
 	return nil
+}
+
+// allows reports whether the caller has a scope; in an open console everybody has all.
+func (s *surface) allows(ctx context.Context, scope access.Scopes) bool {
+	return s.cfg.Auth == nil || wire.CallOf(ctx).Caller.Scopes&scope != 0
 }

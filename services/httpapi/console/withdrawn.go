@@ -3,6 +3,10 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -152,3 +157,169 @@ const (
 	seenBoundary = "before a reset or a silence"
 	seenRedacted = "redacted"
 )
+
+// mostErased bounds the sessions that the receipt of an identity names.
+const mostErased = 200
+
+// erasedSessions names the sessions that were erased with an identity, to callers who may read the log: the log keeps
+// that they were closed.
+func (s *surface) erasedSessions(ctx context.Context, out *receiptView) error {
+	r := out.Receipt
+	if r.SessionID != "" || r.IdentityID == "" || s.cfg.Events == nil || !s.allows(ctx, access.EventsRead) {
+		return nil
+	}
+	q := services.EventQuery{
+		IdentityID: r.IdentityID, Types: []string{events.TypeSessionErased},
+		Since: r.RequestedAt.Add(-time.Minute), // clocks of two partitions may differ
+	}
+	return s.read(ctx, q, func(e services.Event) (bool, error) {
+		row, err := rowOf(e.JSON)
+		if err != nil || row.Receipt != receiptHref(r.ID) {
+			return err == nil, err
+		}
+		if out.Count++; out.Count <= mostErased {
+			out.Sessions = append(out.Sessions, link{row.Session, logHref("session_id", row.Session)})
+		}
+		return true, nil
+	})
+}
+
+// logHref returns the address of the log by one filter.
+func logHref(filter, value string) string {
+	return root + "/log?" + url.Values{filter: {value}}.Encode()
+}
+
+// placeWords say what the places of a receipt are.
+var placeWords = map[string]string{
+	"log":         "the event log: what was recorded, in order",
+	"recent":      "the view that prompts are built from",
+	"audit":       "the tables in PostgreSQL that lists, searches and statistics read",
+	"memory":      "the memory outside, which keeps documents of turns",
+	"index":       "the index of meanings",
+	"index-files": "the files of that index",
+}
+
+// placeRow is a place of a receipt, in words.
+type placeRow struct {
+	services.ReceiptPlace
+	Words string
+	// Count is how much was erased there, in Units; empty if it was not counted.
+	Count, Units string
+}
+
+// Rows are the places of the receipt. The log counts events; a view counts the turns of a session, or the sessions of
+// an identity.
+func (v receiptView) Rows() (list []placeRow) {
+	for _, p := range v.Receipt.Places {
+		row, unit := placeRow{ReceiptPlace: p, Words: placeWords[p.Place]}, "turn"
+		switch {
+		case p.Place == "log":
+			unit = "event"
+		case v.Receipt.SessionID == "":
+			unit = "session"
+		}
+		if p.Erased != nil {
+			row.Count, row.Units, _ = strings.Cut(counted(*p.Erased, unit), " ")
+		}
+		list = append(list, row)
+	}
+	return list
+}
+
+// What says what the receipt is of.
+func (v receiptView) What() string {
+	switch {
+	case v.Receipt.TurnID != "":
+		return "turn"
+	case v.Receipt.SessionID != "":
+		return "session"
+	default:
+		return "identity"
+	}
+}
+
+// erasedError is the absence of an erased session, with the position of its erasure, which is the id of a receipt.
+type erasedError struct{ at events.Position }
+
+func (*erasedError) Error() string { return "the session was erased" }
+func (*erasedError) Unwrap() error { return reach.ErrNoSession }
+
+// Bounds of what the page of an identity's erasure looks through, and of the sessions that it names.
+const (
+	mostPages  = 5
+	listAtOnce = 200
+	mostNamed  = 5
+)
+
+// aboutIdentity says what the erasure of an identity will take: how many sessions and turns, and of which time. It
+// warns where nothing is known of the identity, since that may be a slip of the hand.
+func (s *surface) aboutIdentity(ctx context.Context, r *http.Request, out *actView) error {
+	id := r.PathValue("identity_id")
+	if events.ValidID(id) != nil {
+		return errNothing
+	}
+	out.Back = root + "/" + sessionFilter{Identity: id}.query("")
+	if s.cfg.Identities != nil {
+		gone, err := s.cfg.Identities.IdentityErasedNow(ctx, id)
+		if err != nil {
+			return err
+		}
+		if gone != nil {
+			out.Warn = "This identity is erased already."
+			out.More = &link{"Its receipt", receiptHref(gone.ReceiptID)}
+			return nil
+		}
+	}
+	if s.cfg.Lists == nil || !s.allows(ctx, access.ContextRead|access.EventsRead) {
+		out.Warn = "This process or this key can't list the identity's sessions, so the page does not know how many it has."
+		return nil
+	}
+	return s.countIdentity(ctx, id, out)
+}
+
+func (s *surface) countIdentity(ctx context.Context, id string, out *actView) error {
+	ask := services.SessionsAsk{}
+	ask.IdentityID, ask.Limit = id, listAtOnce
+	var names []string
+	var first, last time.Time
+	sessions, turns, more := 0, 0, ""
+	for range mostPages {
+		page, err := s.cfg.Lists.Sessions(ctx, ask)
+		if err != nil {
+			out.Warn = "The audit tables do not answer, so the page does not know how many sessions the identity has."
+			wire.CallOf(ctx).Failed(err)
+			return nil
+		}
+		for _, one := range page.Sessions {
+			sessions, turns = sessions+1, turns+one.Finalized+one.Pending
+			if len(names) < mostNamed {
+				names = append(names, one.SessionID)
+			}
+			if first.IsZero() || one.CreatedAt.Before(first) {
+				first = one.CreatedAt
+			}
+			if one.LastActive.After(last) {
+				last = one.LastActive
+			}
+		}
+		if ask.Cursor = page.NextCursor; ask.Cursor == "" {
+			break
+		}
+		more = "at least "
+	}
+	if ask.Cursor == "" {
+		more = ""
+	}
+	if sessions == 0 {
+		out.Warn = "Nothing is linked to " + id + ": no session names this identity. See whether the id is right. The " +
+			"erasure would be recorded all the same, and would close each session that is linked to it later."
+		return nil
+	}
+	out.Names = append(out.Names, named{"Erases", more + counted(sessions, "session") + " with " +
+		counted(turns, "turn") + ", from " + shownTime(first) + " to " + shownTime(last)})
+	if rest := sessions - len(names); rest > 0 {
+		names = append(names, "and "+strconv.Itoa(rest)+" more")
+	}
+	out.Names = append(out.Names, named{"Sessions", strings.Join(names, ", ")})
+	return nil
+}
