@@ -97,8 +97,8 @@ func rowOf(line []byte) (eventRow, error) {
 // anchorOf returns the fragment that names an event's row.
 func anchorOf(position string) string { return "e-" + strings.ReplaceAll(position, ":", "-") }
 
-// ofErasure fills in what an erasure, or a receipt of one, is about: a session or an identity. Both stand as the subject
-// of the event. A receipt has the erasure's id, or the position of the redaction.
+// ofErasure fills in what an erasure, or a receipt of one, is about: a session or an identity. Both stand as the
+// subject of the event. A receipt has the erasure's id, or the position of the redaction.
 func (r *eventRow) ofErasure() {
 	var of struct {
 		SessionID string `json:"session_id"`
@@ -339,6 +339,3 @@ func (s *surface) export(w http.ResponseWriter, r *http.Request) error {
 		return err == nil, err
 	})
 }
-
-// anchorOf returns the fragment that names an event's row.
-func anchorOf(position string) string { return "e-" + strings.ReplaceAll(position, ":", "-") }

@@ -218,7 +218,8 @@ func TestAnExplanationSaysWhenATurnWasRedacted(t *testing.T) {
 	never := redact(pending, "")
 	body := s.page("/console/sessions/s/turns/"+asked.ID.String(), "").body
 	prompt, _, _ := strings.Cut(body, "What it was answered")
-	for _, want := range []string{"as far as it can still be shown", `Turn <span class="id">0:3</span> was redacted later, at`,
+	for _, want := range []string{"as far as it can still be shown",
+		`Turn <span class="id">0:3</span> was redacted later, at`,
 		`href="/console/sessions/s?at=` + after + "#e-", "&lt;b&gt;support", "asked &lt;i&gt;later",
 		`href="/console/receipts?id=` + url.QueryEscape(after) + `"`, "The model probably had it",
 		"0 messages of 0 earlier turns, and the question; 0 left out by the window, 3 redacted."} {

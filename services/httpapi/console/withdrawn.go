@@ -271,7 +271,8 @@ func (s *surface) aboutIdentity(ctx context.Context, r *http.Request, out *actVi
 		}
 	}
 	if s.cfg.Lists == nil || !s.allows(ctx, access.ContextRead|access.EventsRead) {
-		out.Warn = "This process or this key can't list the identity's sessions, so the page does not know how many it has."
+		out.Warn = "This process or this key can't list the identity's sessions, so the page does not " +
+			"know how many it has."
 		return nil
 	}
 	return s.countIdentity(ctx, id, out)
@@ -311,8 +312,8 @@ func (s *surface) countIdentity(ctx context.Context, id string, out *actView) er
 		more = ""
 	}
 	if sessions == 0 {
-		out.Warn = "Nothing is linked to " + id + ": no session names this identity. See whether the id is right. The " +
-			"erasure would be recorded all the same, and would close each session that is linked to it later."
+		out.Warn = "Nothing is linked to " + id + ": no session names this identity. See whether the id is right. " +
+			"The erasure would be recorded all the same, and would close each session that is linked to it later."
 		return nil
 	}
 	out.Names = append(out.Names, named{"Erases", more + counted(sessions, "session") + " with " +

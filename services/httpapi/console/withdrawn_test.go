@@ -33,7 +33,8 @@ func erasedAda(t *testing.T, o *operated) *stack {
 		_, err := s.log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{erased}})
 		require.NoError(t, err)
 	}
-	o.receipt = services.Receipt{ID: receipt, IdentityID: "ada", Reason: "<b>asked", By: "<i>ops", RequestedAt: time.Now()}
+	o.receipt = services.Receipt{ID: receipt, IdentityID: "ada", Reason: "<b>asked", By: "<i>ops",
+		RequestedAt: time.Now()}
 	return s
 }
 
@@ -146,5 +147,6 @@ func TestErasuresStandApart(t *testing.T) {
 	require.NotContains(t, harmless, "/erase")
 	require.Contains(t, forGood, "Erase its identity with all sessions")
 	s.lists.page.Sessions = []projections.ListedSession{listed("s", "ada", "", "a question")}
-	require.Contains(t, s.page("/console/", "").body, `<a href="/console/?identity_id=ada"><bdi class="id">ada</bdi></a>`)
+	require.Contains(t, s.page("/console/", "").body,
+		`<a href="/console/?identity_id=ada"><bdi class="id">ada</bdi></a>`)
 }
