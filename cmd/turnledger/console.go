@@ -5,7 +5,11 @@ import (
 	"crypto/rand"
 	"fmt"
 
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/index"
+	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services/access/login"
+	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/httpapi/console"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
@@ -41,6 +45,14 @@ func (a *app) mountConsole(api *httpwire.API, native v1.Config) {
 		Rules: native.Rules, Deadline: native.Deadline, Version: version,
 	}
 	c.Identities = a.store.Log
+	c.Places = map[string]string{
+		eraser.PlaceLog: "the event log: what was recorded, in order",
+		recent.Name:     "the view that prompts are built from",
+		audit.Name:      "the tables in PostgreSQL that lists, searches and statistics read",
+		"memory":        "the memory outside, which keeps documents of turns",
+		index.Name:      "the index of meanings",
+		placeFiles:      "the files of that index",
+	}
 	c.Explain = explain.Service{Events: native.Events, Contexts: native.Contexts}
 	if a.callers != nil {
 		c.Auth = a.callers

@@ -161,7 +161,9 @@ type receiptView struct {
 	Count    int
 	// JSON is the address of the receipt in the API, in an open console; API is the call.
 	JSON, API string
-	List      []receiptRow
+	// Words say what the places are.
+	Words map[string]string
+	List  []receiptRow
 	// Older is the address of the next page of the list.
 	Older string
 }
@@ -194,7 +196,7 @@ const receiptsOnPage = 50
 
 // receipts shows the receipt that the form asks for, or the list of all.
 func (s *surface) receipts(ctx context.Context, r *http.Request) (view, error) {
-	out := receiptView{ID: r.URL.Query().Get("id")}
+	out := receiptView{ID: r.URL.Query().Get("id"), Words: s.cfg.Places}
 	if s.cfg.Receipts == nil {
 		return view{}, services.ErrNoReceipt
 	}

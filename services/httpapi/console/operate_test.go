@@ -58,7 +58,8 @@ func (o *operated) Receipts(_ context.Context, ask services.ReceiptsAsk) (servic
 	if ask.Cursor != "" {
 		return services.ReceiptPage{}, o.err
 	}
-	return services.ReceiptPage{Receipts: append([]services.Receipt{o.receipt}, o.more...), NextCursor: "0:7,1:3"}, o.err
+	list := append([]services.Receipt{o.receipt}, o.more...)
+	return services.ReceiptPage{Receipts: list, NextCursor: "0:7,1:3"}, o.err
 }
 
 func (o *operated) Counts(_ context.Context, ask services.CountsAsk) (services.CountsPage, error) {

@@ -129,6 +129,7 @@ func startWith(t testing.TB, auth *ring, partitions int, settings ...func(*conso
 		c.Auth = auth
 	}
 	c.Identities = log
+	c.Places = map[string]string{"audit": "the tables in PostgreSQL"}
 	none := &operated{}
 	c.Projections, c.Receipts, c.Keeper = none, none, none
 	c.DeadLetters = []projections.DeadLetterQueue{none}

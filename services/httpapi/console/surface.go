@@ -49,6 +49,8 @@ type Config struct {
 	// DeadLetters are the queues of the views whose dead letters this process manages.
 	DeadLetters []projections.DeadLetterQueue
 	Receipts    services.ReceiptReader
+	// Places say in words what the places of receipts are, by their names.
+	Places map[string]string
 	// Identities tells which identities are erased; nil if this process does not know.
 	Identities Identities
 	// Keys lists the API keys; nil where there is no file of keys.

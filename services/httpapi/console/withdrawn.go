@@ -189,16 +189,6 @@ func logHref(filter, value string) string {
 	return root + "/log?" + url.Values{filter: {value}}.Encode()
 }
 
-// placeWords say what the places of a receipt are.
-var placeWords = map[string]string{
-	"log":         "the event log: what was recorded, in order",
-	"recent":      "the view that prompts are built from",
-	"audit":       "the tables in PostgreSQL that lists, searches and statistics read",
-	"memory":      "the memory outside, which keeps documents of turns",
-	"index":       "the index of meanings",
-	"index-files": "the files of that index",
-}
-
 // placeRow is a place of a receipt, in words.
 type placeRow struct {
 	services.ReceiptPlace
@@ -211,7 +201,7 @@ type placeRow struct {
 // an identity.
 func (v receiptView) Rows() (list []placeRow) {
 	for _, p := range v.Receipt.Places {
-		row, unit := placeRow{ReceiptPlace: p, Words: placeWords[p.Place]}, "turn"
+		row, unit := placeRow{ReceiptPlace: p, Words: v.Words[p.Place]}, "turn"
 		switch {
 		case p.Place == "log":
 			unit = "event"
