@@ -51,7 +51,7 @@ type Config struct {
 	Receipts    services.ReceiptReader
 	// Places say in words what the places of receipts are, by their names.
 	Places map[string]string
-	// Identities tells which identities are erased; nil if this process does not know.
+	// Identities reports which identities are erased; nil if this process does not know.
 	Identities Identities
 	// Keys lists the API keys; nil where there is no file of keys.
 	Keys func() ([]access.Key, error)
@@ -64,7 +64,7 @@ type Config struct {
 	Now     func() time.Time
 }
 
-// Identities tells which event erased an identity; it returns nil for one that is not erased.
+// Identities returns the event that erased an identity, or nil for one that is not erased.
 type Identities interface {
 	IdentityErasedNow(ctx context.Context, identityID string) (*events.IdentityErased, error)
 }
