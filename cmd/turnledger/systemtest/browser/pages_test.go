@@ -232,7 +232,7 @@ func TestSigningInAtAnIssuer(t *testing.T) {
 	w.barriers("sign in")
 	w.follow("a[href*='issuer']", http.StatusOK)
 	w.click("#go")
-	w.until(`location.pathname === "/console/search"`)
+	w.until(`location.pathname === "/console/search" && document.readyState === "complete"`)
 	require.Equal(t, "Search", w.text("h1"))
 	w.barriers("search of a user")
 	w.visit("/console/log", http.StatusForbidden)
