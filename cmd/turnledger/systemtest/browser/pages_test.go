@@ -267,7 +267,7 @@ func TestStatesOfPages(t *testing.T) {
 		{full, "", "/console/log?from=0:1", http.StatusOK, "The page begins where you asked"},
 		{full, "", "/console/log?from=x", http.StatusUnprocessableEntity, "must be a position"},
 		{full, "", "/console/sessions/none", http.StatusNotFound, "There is no such session"},
-		{full, "", "/console/sessions/erased", http.StatusNotFound, "There is no such session"},
+		{full, "", "/console/sessions/erased", http.StatusNotFound, "The receipt of its erasure"},
 		{full, "", "/console/nowhere", http.StatusNotFound, "There is no such page"},
 		{full, "", "/console/playground?thread_id=" + told, http.StatusOK, "Show the prompt first"},
 		{full, "", session + "/reset", http.StatusOK, "Nothing is deleted"},
