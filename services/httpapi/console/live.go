@@ -67,7 +67,7 @@ func liveQuery(r *http.Request) (services.EventQuery, error) {
 	query := r.URL.Query()
 	shown := logView{
 		Type: query.Get("type"), Session: query.Get("session_id"), Identity: query.Get("identity_id"),
-		From: query.Get("after"),
+		From: query.Get("after"), Since: query.Get("since"),
 	}
 	if id := r.PathValue("session_id"); id != "" {
 		if events.ValidID(id) != nil {

@@ -55,7 +55,7 @@ func (s *surface) log(ctx context.Context, r *http.Request) (view, error) {
 		}
 		out.Newest = root + "/log?" + out.filter().Encode()
 	}
-	if out.Down = out.From == "" && q.Since.IsZero(); out.Down {
+	if out.Down = out.From == "" && (q.Since.IsZero() || len(q.To) > 0); out.Down {
 		err = s.logTail(ctx, q, &out)
 	} else {
 		err = s.logPage(ctx, q, &out)
@@ -102,7 +102,7 @@ func (s *surface) logTail(ctx context.Context, q services.EventQuery, out *logVi
 	if err != nil {
 		return err
 	}
-	end := head.End()
+	end, first := head.End(), head.From()
 	head.Close()
 	out.End, q.To = end.String(), back(end, 0)
 	for look := uint64(lookFirst); ; look *= lookFurther {
@@ -113,15 +113,25 @@ func (s *surface) logTail(ctx context.Context, q services.EventQuery, out *logVi
 		if err != nil {
 			return err
 		}
-		begun := slices.ContainsFunc(slices.Collect(maps.Values(at)), func(seq uint64) bool { return seq > 0 })
-		if !full && begun && look*lookFurther*uint64(len(end)) <= lookMost {
+		more := isAfter(at, first)
+		if !full && more && look*lookFurther*uint64(len(end)) <= lookMost {
 			continue
 		}
-		if begun {
+		if more {
 			out.Older = out.address("before", at)
 		}
 		return nil
 	}
+}
+
+// isAfter says whether a cursor is after another one in some partition.
+func isAfter(at, first events.Cursor) bool {
+	for k, seq := range at {
+		if seq > first[k] {
+			return true
+		}
+	}
+	return false
 }
 
 // lookBack shows the newest events that a query selects. It returns where the page before ends, and whether this one
@@ -197,7 +207,11 @@ func (s *surface) logPage(ctx context.Context, q services.EventQuery, out *logVi
 		return err
 	}
 	n, at := fitting(rows), maps.Clone(stream.From())
-	if slices.ContainsFunc(slices.Collect(maps.Values(at)), func(seq uint64) bool { return seq > 0 }) {
+	first, err := s.firstSince(ctx, q)
+	if err != nil {
+		return err
+	}
+	if isAfter(at, first) {
 		out.Older = out.address("before", at)
 	}
 	out.Rows = rows[:n]
@@ -208,6 +222,20 @@ func (s *surface) logPage(ctx context.Context, q services.EventQuery, out *logVi
 		out.Newer = out.address("from", at)
 	}
 	return nil
+}
+
+// firstSince returns the position after which the time of a query begins; nil for the beginning of the log.
+func (s *surface) firstSince(ctx context.Context, q services.EventQuery) (events.Cursor, error) {
+	if q.Since.IsZero() {
+		return nil, nil
+	}
+	q.From = nil
+	stream, err := s.cfg.Events.OpenEvents(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	return maps.Clone(stream.From()), nil
 }
 
 // fitting returns how many rows a page has room for.
@@ -228,7 +256,9 @@ func (v *logView) address(name string, at events.Cursor) string {
 // filter returns the filter as an address has it.
 func (v *logView) filter() url.Values {
 	q := url.Values{}
-	for name, value := range map[string]string{"type": v.Type, "session_id": v.Session, "identity_id": v.Identity} {
+	for name, value := range map[string]string{
+		"since": v.Since, "type": v.Type, "session_id": v.Session, "identity_id": v.Identity,
+	} {
 		if value != "" {
 			q.Set(name, value)
 		}
