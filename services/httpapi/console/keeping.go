@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -53,9 +54,35 @@ func (s *surface) rebuild() action {
 		},
 		do: func(ctx context.Context, r *http.Request, _ url.Values) (string, error) {
 			generation, err := s.cfg.Keeper.Rebuild(ctx, r.PathValue("name"))
-			return rebuiltHref(r.PathValue("name"), generation), err
+			return rebuiltHref(r.PathValue("name"), generation), s.busy(ctx, r.PathValue("name"), err)
 		},
 	}
+}
+
+// busyError says why a view can't be rebuilt or compared now.
+type busyError struct{ say string }
+
+func (e *busyError) Error() string { return e.say }
+func (*busyError) Unwrap() error   { return projections.ErrRebuilding }
+
+// What runs, if a view can't be rebuilt or compared now. Comparisons are in no list.
+const (
+	isRebuilt  = "A rebuild of this view is under way: the page Views shows how far it is."
+	isCompared = "Another comparison of this view is under way, or another process rebuilds it: try again in a moment."
+)
+
+// busy says what keeps a view from being rebuilt or compared, if that is why it was refused.
+func (s *surface) busy(ctx context.Context, name string, err error) error {
+	if !errors.Is(err, projections.ErrRebuilding) {
+		return err
+	}
+	list, _ := s.cfg.Projections.Projections(ctx) // without the list nothing is known of a rebuild
+	if slices.ContainsFunc(list, func(one projections.Status) bool {
+		return one.Name == name && one.State == rebuilding
+	}) {
+		return &busyError{isRebuilt}
+	}
+	return &busyError{isCompared}
 }
 
 func (s *surface) cancelRebuild(ctx context.Context, r *http.Request, _ url.Values) (string, error) {
@@ -131,6 +158,7 @@ func (s *surface) verify(w http.ResponseWriter, r *http.Request) error {
 		}
 		return ctx.Err()
 	})
+	err = s.busy(ctx, out.Name, err)
 	if err != nil && !c.begun {
 		return err
 	}

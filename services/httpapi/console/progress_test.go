@@ -73,6 +73,26 @@ func TestAComparisonThatFails(t *testing.T) {
 	require.Contains(t, a.header.Get("Content-Security-Policy"), "default-src 'none'")
 }
 
+// A view that can't be compared or rebuilt now says what is under way, and leads back to the views.
+func TestWhatKeepsAViewBusy(t *testing.T) {
+	t.Parallel()
+	o := &operated{refused: projections.ErrRebuilding, kept: projections.ErrRebuilding}
+	s := start(t, nil, o.set, func(c *console.Config) { c.Keeper = o })
+	other := projections.Status{Name: "recent", State: "rebuilding", Rebuildable: true}
+	for say, list := range map[string][]projections.Status{
+		"Another comparison of this view is under way": {{Name: "audit", State: "live"}, other},
+		"A rebuild of this view is under way":          {other, {Name: "audit", State: "rebuilding"}},
+	} {
+		o.statuses = list
+		for _, action := range []string{"verify", "rebuild"} {
+			a := s.do("POST", "/console/views/audit/"+action, url.Values{})
+			require.Equal(t, http.StatusConflict, a.status)
+			require.Contains(t, a.body, say, action)
+			require.Contains(t, a.body, `<p><a href="/console/views">To the views</a></p>`)
+		}
+	}
+}
+
 // The page of views tells what has become of the rebuild that led to it.
 func TestWhatBecameOfARebuild(t *testing.T) {
 	t.Parallel()

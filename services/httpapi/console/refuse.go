@@ -49,7 +49,7 @@ var statuses = []struct {
 	{projections.ErrNoDeadLetter, http.StatusNotFound, "There is no such dead letter."},
 	{projections.ErrNotFed, http.StatusConflict, "Another process feeds the view: act there."},
 	{projections.ErrNoRebuild, http.StatusConflict, "No rebuild of the view runs in this process."},
-	{projections.ErrRebuilding, http.StatusConflict, "A rebuild of the view is under way."},
+	{projections.ErrRebuilding, http.StatusConflict, "A rebuild or a comparison of the view is under way."},
 	{services.ErrModelFailed, http.StatusBadGateway, "The model did not answer. The question is recorded, and its " +
 		"turn stays pending."},
 	{services.ErrNoIndex, http.StatusServiceUnavailable, "No index of meanings is configured: search by words."},
@@ -86,6 +86,9 @@ func statusOf(err error) (status int, say string) {
 	}
 	if held, ok := errors.AsType[*wire.Suspended](err); ok {
 		return http.StatusServiceUnavailable, held.Why
+	}
+	if busy, ok := errors.AsType[*busyError](err); ok {
+		return http.StatusConflict, busy.say
 	}
 	if refused, ok := errors.AsType[*conversation.Refusal](err); ok {
 		return refusedStatus(refused.Code), refused.Detail
@@ -142,6 +145,9 @@ func (s *surface) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	out := refusal{Say: say}
+	if strings.HasPrefix(r.URL.Path, root+"/views/") {
+		out.More = &link{"To the views", root + "/views"}
+	}
 	if gone, ok := errors.AsType[*erasedError](err); ok && s.seesReceipts(r.Context()) {
 		out = refusal{"This session was erased.", &link{"The receipt of its erasure", receiptHref(gone.at.String())}}
 	}
