@@ -131,6 +131,14 @@ type refusal struct {
 	More *link
 }
 
+// shownError is a refusal that has a page of its own.
+type shownError struct {
+	error
+	page view
+}
+
+func (e *shownError) Unwrap() error { return e.error }
+
 // signingIn is what the page of a sign-in shows.
 type signingIn struct{ Say, To, Issuer string }
 
@@ -142,6 +150,10 @@ func (s *surface) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "1")
 	case http.StatusUnauthorized:
 		s.refuseUnknown(w, r, err)
+		return
+	}
+	if own, ok := errors.AsType[*shownError](err); ok {
+		_ = s.render(w, r, status, own.page) // the client may have gone
 		return
 	}
 	out := refusal{Say: say}

@@ -73,13 +73,13 @@ func (s *surface) search(ctx context.Context, r *http.Request) (view, error) {
 		return view{}, err
 	}
 	if s.cfg.Search == nil {
-		return view{}, projections.ErrUnavailable
+		return view{}, out.failed(projections.ErrUnavailable)
 	}
 	page, err := s.cfg.Search.Search(ctx, services.SearchAsk{
 		SearchFilter: f, Mode: services.SearchMode(out.Mode), Limit: hitsOnPage, Cursor: form.Get("cursor"),
 	})
 	if err != nil {
-		return view{}, acrossError(err)
+		return view{}, out.failed(acrossError(err))
 	}
 	out.Asked, out.Next, out.By, out.Lag = true, page.NextCursor, page.Mode, page.Lag
 	for _, h := range page.Hits {
@@ -87,6 +87,16 @@ func (s *surface) search(ctx context.Context, r *http.Request) (view, error) {
 			"#t-" + h.TurnID.String()})
 	}
 	return view{"search", "Search", out}, nil
+}
+
+// failed returns an error that shows the form again, with a notice, if another search or a later one may succeed.
+func (v searchView) failed(err error) error {
+	status, say := statusOf(err)
+	if status != http.StatusServiceUnavailable {
+		return err
+	}
+	v.Say = say
+	return &shownError{err, view{"search", "Search", v}}
 }
 
 // filter returns what the search's port is asked for.

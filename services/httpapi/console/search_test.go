@@ -81,8 +81,14 @@ func TestSearching(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, a.status)
 		require.Contains(t, a.body, say)
 	}
-	none := start(t, nil).do("POST", "/console/search", url.Values{"query": {"q"}})
-	require.Equal(t, http.StatusServiceUnavailable, none.status)
+	kept := s.do("POST", "/console/search", url.Values{"query": {"some <words"}, "mode": {"meaning"}}).body
+	require.Contains(t, kept, `name="query" value="some &lt;words"`, "the form is kept")
+	require.Contains(t, kept, `value="meaning" selected`)
+	found.err, found.page = nil, services.SearchPage{}
+	none := s.do("POST", "/console/search", url.Values{"query": {"some <words"}}).body
+	require.Contains(t, none, "Nothing found for “<bdi>some &lt;words</bdi>”.")
+	without := start(t, nil).do("POST", "/console/search", url.Values{"query": {"q"}})
+	require.Equal(t, http.StatusServiceUnavailable, without.status)
 }
 
 // A bound key searches its own sessions; a key without events:read names an identity.
