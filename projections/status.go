@@ -31,6 +31,8 @@ type Status struct {
 	// Rebuildable: this process feeds a view, and not an effect on the outside world.
 	Rebuildable bool
 	ETA         time.Duration
+	// RebuildBegun and RebuildDone are when this process's last rebuild of the view ran; zero unless it was done.
+	RebuildBegun, RebuildDone time.Time
 }
 
 // follower reads single events of a log; *jetlog.Log implements it.

@@ -316,6 +316,7 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 	require.ErrorIs(t, err, projections.ErrNoRebuild)
 
 	natstest.Run(t, f.Run)
+	before := time.Now()
 	number, err := f.Rebuild(t.Context(), recent.Name)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, number)
@@ -323,6 +324,10 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 		all, err := f.Projections(t.Context())
 		return err == nil && len(all) == 2 && all[0].Generation == 2
 	}, 20*time.Second, 10*time.Millisecond, "the new generation is served")
+	require.Eventually(t, func() bool {
+		all, err := f.Projections(t.Context())
+		return err == nil && all[0].RebuildBegun.After(before) && all[0].RebuildDone.After(all[0].RebuildBegun)
+	}, 20*time.Second, 10*time.Millisecond, "it is known when the rebuild ran")
 	sessions, err := f.Verify(t.Context(), recent.Name, 0, func(uint64, uint64) error { return nil },
 		func(d projections.Difference) error { return errors.New(d.SessionID) })
 	require.NoError(t, err)

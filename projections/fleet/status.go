@@ -43,8 +43,10 @@ func (f *Fleet) Projections(ctx context.Context) (out []projections.Status, _ er
 	for _, s := range f.feeds {
 		if s.view == nil || s.view.isFed() {
 			number := s.view.generation(ctx)
+			begun, done := s.view.rebuilt()
 			for _, one := range s.Runner.Status(ctx, time.Now()) {
 				one.Generation, one.Rebuildable = number, s.view.rebuildable()
+				one.RebuildBegun, one.RebuildDone = begun, done
 				out = append(out, one)
 			}
 		}
@@ -60,6 +62,14 @@ func (f *Fleet) Projections(ctx context.Context) (out []projections.Status, _ er
 }
 
 func (m *ManagedView) rebuildable() bool { return m != nil && m.Rebuildable != nil }
+
+// rebuilt returns when the last rebuild of this process ran, if it was done.
+func (m *ManagedView) rebuilt() (begun, done time.Time) {
+	if m == nil || m.last.Load() == nil {
+		return time.Time{}, time.Time{}
+	}
+	return m.last.Load().Ran()
+}
 
 // generation returns the served generation; 0 if the view has no generations, or does not answer.
 func (m *ManagedView) generation(ctx context.Context) uint64 {

@@ -49,6 +49,7 @@ type Rebuild struct {
 	cancel          func()
 	cancelled, over chan struct{}
 	err             error
+	begun, done     time.Time
 }
 
 // ErrCancelled is the error of a rebuild that Cancel has ended.
@@ -60,7 +61,8 @@ func Begin(
 	ctx context.Context, log *jetlog.Log, view projections.View, gens projections.Rebuildable, cfg Config,
 ) (*Rebuild, error) {
 	cfg = withDefaults(cfg, log)
-	r := &Rebuild{log: log, view: view, cfg: cfg, cancelled: make(chan struct{}), over: make(chan struct{})}
+	r := &Rebuild{log: log, view: view, cfg: cfg, cancelled: make(chan struct{}), over: make(chan struct{}),
+		begun: time.Now()}
 	if err := r.begin(ctx, gens); err != nil {
 		return nil, fmt.Errorf("rebuild %s: %w", view.Name(), err)
 	}
@@ -125,7 +127,7 @@ func (r *Rebuild) Run(ctx context.Context) (err error) {
 			r.cfg.Logger.Warn("what the rebuild leaves behind is removed by the next one", "projection", r.view.Name(),
 				"err", dropped)
 		}
-		r.err = err
+		r.err, r.done = err, time.Now()
 		close(r.over)
 	}()
 	if err := r.fill(ctx); err != nil {

@@ -55,6 +55,14 @@ func (r *Rebuild) ended() (bool, error) {
 	}
 }
 
+// Ran returns when the rebuild was begun and when it was done; zero times until it is done, and if it failed.
+func (r *Rebuild) Ran() (begun, done time.Time) {
+	if over, err := r.ended(); !over || err != nil {
+		return time.Time{}, time.Time{}
+	}
+	return r.begun, r.done
+}
+
 // statusDeadline bounds the queries of one Status.
 const statusDeadline = 3 * time.Second
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -108,6 +109,10 @@ type verified struct {
 	Name            string
 	Sessions, Found int
 	Differences     []differenceRow
+	// End is where the log ended when the comparison began, if that is known; Took is how long it was.
+	End   string
+	Began time.Time
+	Took  time.Duration
 	// Say is why the comparison ended early; empty if it did not.
 	Say string
 }
@@ -149,7 +154,11 @@ func (s *surface) verify(w http.ResponseWriter, r *http.Request) error {
 		page: view{"verified", "Comparison with the log", &out},
 	}
 	defer c.out.End()
+	out.Began = s.cfg.Now()
 	var err error
+	if out.End, err = s.logEnd(ctx); err != nil {
+		return err
+	}
 	out.Sessions, err = s.cfg.Keeper.Verify(ctx, out.Name, 0, func(done, of uint64) error {
 		return errors.Join(ctx.Err(), c.step(done, of))
 	}, func(d projections.Difference) error {
@@ -158,6 +167,7 @@ func (s *surface) verify(w http.ResponseWriter, r *http.Request) error {
 		}
 		return ctx.Err()
 	})
+	out.Took = time.Since(c.started)
 	err = s.busy(ctx, out.Name, err)
 	if err != nil && !c.begun {
 		return err
@@ -167,6 +177,19 @@ func (s *surface) verify(w http.ResponseWriter, r *http.Request) error {
 	}
 	_ = c.end() // an error means that the client has gone
 	return err
+}
+
+// logEnd returns where the log ends; empty if this process does not read it.
+func (s *surface) logEnd(ctx context.Context) (string, error) {
+	if s.cfg.Events == nil {
+		return "", nil
+	}
+	stream, err := s.cfg.Events.OpenEvents(ctx, services.EventQuery{})
+	if err != nil {
+		return "", err
+	}
+	defer stream.Close()
+	return stream.End().String(), nil
 }
 
 // begin sends the page up to its progress.

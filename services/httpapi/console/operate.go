@@ -27,7 +27,15 @@ type rebuilt struct {
 	Name                    string
 	Generation              uint64
 	Served, Failed, Dropped bool
+	// Last is when it ran, if this process knows that.
+	Last ran
 }
+
+// ran is when a rebuild ran; zero if that is not known.
+type ran struct{ Begun, Done time.Time }
+
+// Took returns how long it ran.
+func (r ran) Took() time.Duration { return r.Done.Sub(r.Begun) }
 
 // rebuiltOf returns what has become of the rebuild that an address names; nil if it names none.
 func rebuiltOf(query url.Values, list []projections.Status) *rebuilt {
@@ -46,6 +54,9 @@ func rebuiltOf(query url.Values, list []projections.Status) *rebuilt {
 			out.Failed = out.Failed || one.Generation == n
 		default:
 			served = max(served, one.Generation)
+			if one.Generation == n {
+				out.Last = ran{one.RebuildBegun, one.RebuildDone}
+			}
 		}
 	}
 	if err != nil || !known {
@@ -60,9 +71,11 @@ func rebuiltOf(query url.Values, list []projections.Status) *rebuilt {
 type keptView struct {
 	Name string
 	// Rebuilding is set while a rebuild is under way; it has done Done of so many events.
-	Rebuilding     bool
-	Done, Of       uint64
-	ETA            time.Duration
+	Rebuilding bool
+	Done, Of   uint64
+	ETA        time.Duration
+	// Last is the last rebuild of this process that was done.
+	Last           ran
 	Rebuild        string
 	Cancel, Verify link
 }
@@ -79,6 +92,7 @@ const (
 // views shows how far the views are.
 func (s *surface) views(ctx context.Context, r *http.Request) (view, error) {
 	list, err := s.cfg.Projections.Projections(ctx)
+	list = withoutSwitched(list)
 	out := viewsView{Rows: list, Rebuilt: rebuiltOf(r.URL.Query(), list)}
 	kept := map[string]*keptView{}
 	for _, one := range list {
@@ -94,12 +108,31 @@ func (s *surface) views(ctx context.Context, r *http.Request) (view, error) {
 			}
 			kept[one.Name], out.Kept = k, append(out.Kept, k)
 		}
+		if !one.RebuildDone.IsZero() {
+			k.Last = ran{one.RebuildBegun, one.RebuildDone}
+		}
 		if one.State == rebuilding {
 			k.Rebuilding = true
 			k.Done, k.Of, k.ETA = k.Done+one.Position.Seq, k.Of+one.Head.Seq, max(k.ETA, one.ETA)
 		}
 	}
 	return view{"views", "Views", out}, err
+}
+
+// withoutSwitched returns the rows without those of a generation that is filled and served already: its rebuild only
+// clears away what was served before.
+func withoutSwitched(list []projections.Status) (out []projections.Status) {
+	for _, one := range list {
+		if one.State == rebuilding && one.Generation > 0 &&
+			slices.ContainsFunc(list, func(other projections.Status) bool {
+				return other.Name == one.Name && other.Generation == one.Generation && other.State != rebuilding &&
+					other.State != rebuildFailed
+			}) {
+			continue
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 // letterRow is a dead letter.

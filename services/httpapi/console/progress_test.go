@@ -51,6 +51,8 @@ func TestAComparisonShowsItsProgress(t *testing.T) {
 	require.NoError(t, lines.Err())
 	require.Contains(t, said, "2 of 2 events read; now each session is compared.")
 	require.Contains(t, said, "1 differences")
+	require.Regexp(t, `The log ended at <span class="id">0:0</span> when the comparison began, at <time [^>]*>`+
+		`\d{4}-.*</time>; it took (less than 1|\d+) s\.`, said)
 	require.Contains(t, said, `href="/console/sessions/s"`)
 	require.Contains(t, said, "</html>")
 	require.Equal(t, 1, strings.Count(said, "<h1>"))
@@ -91,6 +93,29 @@ func TestWhatKeepsAViewBusy(t *testing.T) {
 			require.Contains(t, a.body, `<p><a href="/console/views">To the views</a></p>`)
 		}
 	}
+}
+
+// A view says when its last rebuild was done and how long it took, and how far one is in words.
+func TestTheTimesOfARebuild(t *testing.T) {
+	t.Parallel()
+	done := time.Date(2026, 1, 31, 12, 30, 0, 0, time.UTC)
+	live := projections.Status{Name: "audit", State: "live", Generation: 2, Rebuildable: true,
+		RebuildBegun: done.Add(-78 * time.Second), RebuildDone: done}
+	filling := projections.Status{Name: "audit", State: "rebuilding", Generation: 3, Rebuildable: true}
+	o := &operated{statuses: []projections.Status{live}}
+	s := start(t, nil, o.set, func(c *console.Config) { c.Keeper = o })
+	page := func() string { return s.page("/console/views?view=audit&generation=2", "").body }
+	require.Equal(t, 2, strings.Count(page(), ">2026-01-31 12:30:00</time>, took 1 min 18 s."), "notice and view")
+	o.statuses = append(o.statuses, filling)
+	require.Contains(t, page(), "A rebuild is starting.")
+	require.NotContains(t, page(), "0 of 0")
+	filling.Position.Seq, filling.Head.Seq, filling.ETA = 3, 7, 32_445_065_824*time.Nanosecond
+	o.statuses[1] = filling
+	require.Equal(t, 1, strings.Count(page(), "about 32 s left"))
+	require.Contains(t, page(), "audit/cancel")
+	o.statuses[0].Generation = 3
+	require.NotContains(t, page(), "audit/cancel", "the new generation is served")
+	require.NotContains(t, page(), "state-wait")
 }
 
 // The page of views tells what has become of the rebuild that led to it.

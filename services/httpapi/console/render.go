@@ -22,7 +22,7 @@ var files embed.FS
 // templates are all pages. Each is escaped by its context (html/template), so that a text stays text.
 var templates = template.Must(template.New("console").Funcs(template.FuncMap{
 	"visible": visible, "time": shownTime, "moment": shownMoment, "stamp": stamp, "roleClass": roleClass,
-	"whole": whole, "count": counted, "anchor": anchorOf,
+	"whole": whole, "span": shownSpan, "count": counted, "anchor": anchorOf,
 	"short": func(kind string) string { return strings.TrimPrefix(kind, typePrefix) },
 }).ParseFS(files, "templates/*.html"))
 
@@ -190,6 +190,20 @@ func shownMoment(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05.000")
+}
+
+// shownSpan is a length of time as people say it.
+func shownSpan(d time.Duration) string {
+	switch d = d.Round(time.Second); {
+	case d < time.Second:
+		return "less than 1 s"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	default:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	}
 }
 
 // counted is a number of things, as people say it.

@@ -25,6 +25,8 @@ type chart struct {
 	Title, Highest, From, To string
 	Width, Height            int
 	Bars                     []bar
+	// None: there is nothing to draw, not even a zero.
+	None bool
 }
 
 // bar is a bar of a chart, with what it says.
@@ -87,7 +89,7 @@ const mostRows = 500
 // without effect.
 func chartsOf(page services.CountsPage, since time.Time, size time.Duration, buckets int) []chart {
 	started, pending, slow := make([]float64, buckets), make([]float64, buckets), make([]float64, buckets)
-	without := make([]float64, buckets)
+	without, timed := make([]float64, buckets), false
 	bucket := func(start time.Time) (i int, drawn bool) {
 		i = int(start.Sub(since) / size)
 		return i, i >= 0 && i < buckets
@@ -105,14 +107,16 @@ func chartsOf(page services.CountsPage, since time.Time, size time.Duration, buc
 		started[i] += float64(c.Started)
 		pending[i] += float64(c.Pending)
 		if c.AnswerP95 != nil {
-			slow[i] = max(slow[i], *c.AnswerP95)
+			slow[i], timed = max(slow[i], *c.AnswerP95), true
 		}
 	}
 	name := func(i int) string { return since.Add(time.Duration(i) * size).Format("2006-01-02 15:04") }
+	times := draw("Answer times, 95 of 100 are below", "ms", slow, name)
+	times.None = !timed
 	return []chart{
 		draw("Turns that started", "turns", started, name),
 		draw("Of these without an answer yet", "turns", pending, name),
-		draw("Answer times, 95 of 100 are below", "ms", slow, name),
+		times,
 		draw("Events without effect", "events", without, name),
 	}
 }
