@@ -64,10 +64,10 @@ func (r *Receipts) of(ctx context.Context, id string, marker events.Recorded) (s
 	if n := events.NamesOf(marker.Fact); withdrawsOfTurn(marker.Fact) {
 		out.SessionID, out.TurnID = marker.SessionID, n.TurnID.String()
 	}
-	switch f := marker.Fact.(type) {
-	case *events.TurnRedacted:
+	if f, ok := marker.Fact.(*events.TurnRedacted); ok {
 		out.Reason, out.By, out.Owner = f.Reason, f.RedactedBy, f.IdentityID
-	case *events.TurnPruned:
+	}
+	if f, ok := marker.Fact.(*events.TurnPruned); ok {
 		out.Reason, out.By = f.Reason, f.RedactedBy
 	}
 	if err != nil {
