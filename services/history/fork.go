@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -116,6 +117,7 @@ func (w *writing) forkFacts(
 	ctx context.Context, p *planner, forks []*forking,
 ) (facts []events.Fact, planned []*forking, err error) {
 	requests, children := map[string]bool{}, map[string]bool{}
+	linked := sync.OnceValues(func() (string, error) { return w.rootIdentity(ctx, p.own.RootID()) })
 	for _, f := range forks {
 		if requests[f.RequestID] || children[f.ChildID] {
 			continue
@@ -127,7 +129,7 @@ func (w *writing) forkFacts(
 		if mark == nil || refused != nil {
 			continue
 		}
-		identity, err := w.rootIdentity(ctx, mark.Root)
+		identity, err := linked()
 		if err != nil {
 			return nil, nil, err
 		}
