@@ -115,10 +115,12 @@ type SessionLister interface {
 	Sessions(ctx context.Context, ask SessionsAsk) (SessionPage, error)
 }
 
-// CountsAsk asks for statistics, which are at least as new as MinPosition.
+// CountsAsk asks for statistics, which are at least as new as MinPosition. WithAnomalies: the page has Anomalies, which
+// take a second query.
 type CountsAsk struct {
 	projections.CountsFilter
-	MinPosition []events.Position
+	MinPosition   []events.Position
+	WithAnomalies bool
 }
 
 // CountsPage are statistics as they were at Positions, one for each partition, which is LagEvents behind the log.

@@ -31,7 +31,9 @@ func (r *Reader) Counts(ctx context.Context, ask services.CountsAsk) (page servi
 	if page.Counts, page.Positions, err = tables.Counts(ctx, ask.CountsFilter); err != nil {
 		return page, err
 	}
-	page.Anomalies, err = tables.Anomalies(ctx, ask.CountsFilter)
+	if ask.WithAnomalies {
+		page.Anomalies, err = tables.Anomalies(ctx, ask.CountsFilter)
+	}
 	applied := make([]uint64, len(heads))
 	for _, at := range page.Positions {
 		if at.Partition < len(applied) {

@@ -170,7 +170,8 @@ func TestStatisticsSayHowFarTheyAre(t *testing.T) {
 	t.Parallel()
 	log, of := logOf(t, 3), &tables{applied: 2}
 	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience)
-	page, err := reader.Counts(t.Context(), services.CountsAsk{MinPosition: []events.Position{{Seq: 2}}})
+	ask := services.CountsAsk{MinPosition: []events.Position{{Seq: 2}}, WithAnomalies: true}
+	page, err := reader.Counts(t.Context(), ask)
 	require.NoError(t, err)
 	require.Equal(t, services.CountsPage{Counts: []projections.Counts{{Started: 1}},
 		Anomalies: []projections.Anomalies{{Reason: "unknown", Events: 2}},
@@ -179,6 +180,7 @@ func TestStatisticsSayHowFarTheyAre(t *testing.T) {
 	page, err = reader.Counts(t.Context(), services.CountsAsk{})
 	require.NoError(t, err)
 	require.Zero(t, page.LagEvents, "the tables went on meanwhile")
+	require.Nil(t, page.Anomalies, "nobody asked for them")
 	of.applied = 2
 	_, err = reader.Counts(t.Context(), services.CountsAsk{MinPosition: []events.Position{{Seq: 3}}})
 	require.ErrorIs(t, err, services.ErrBehind)

@@ -64,7 +64,11 @@ func (o *operated) Receipts(_ context.Context, ask services.ReceiptsAsk) (servic
 
 func (o *operated) Counts(_ context.Context, ask services.CountsAsk) (services.CountsPage, error) {
 	o.asked = ask
-	return services.CountsPage{Counts: o.counts, Anomalies: o.without, LagEvents: 3}, o.err
+	page := services.CountsPage{Counts: o.counts, LagEvents: 3}
+	if ask.WithAnomalies {
+		page.Anomalies = o.without
+	}
+	return page, o.err
 }
 
 func (*operated) Name() string { return "audit" }

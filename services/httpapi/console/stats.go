@@ -67,7 +67,7 @@ func (s *surface) stats(ctx context.Context, r *http.Request) (view, error) {
 	}
 	until := s.cfg.Now().UTC().Truncate(size).Add(size)
 	since := until.Add(-time.Duration(back) * size)
-	page, err := s.cfg.Counts.Counts(ctx, services.CountsAsk{CountsFilter: projections.CountsFilter{
+	page, err := s.cfg.Counts.Counts(ctx, services.CountsAsk{WithAnomalies: true, CountsFilter: projections.CountsFilter{
 		Since: since, Until: until, Hour: size == time.Hour, By: projections.By(out.By),
 	}})
 	if err != nil {
