@@ -67,9 +67,10 @@ func (s *surface) stats(ctx context.Context, r *http.Request) (view, error) {
 	}
 	until := s.cfg.Now().UTC().Truncate(size).Add(size)
 	since := until.Add(-time.Duration(back) * size)
-	page, err := s.cfg.Counts.Counts(ctx, services.CountsAsk{WithAnomalies: true, CountsFilter: projections.CountsFilter{
+	ask := services.CountsAsk{WithAnomalies: true, CountsFilter: projections.CountsFilter{
 		Since: since, Until: until, Hour: size == time.Hour, By: projections.By(out.By),
-	}})
+	}}
+	page, err := s.cfg.Counts.Counts(ctx, ask)
 	if err != nil {
 		return view{}, acrossError(err)
 	}
