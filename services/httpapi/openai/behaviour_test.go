@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -84,6 +85,31 @@ func TestRefusals(t *testing.T) {
 		require.Equal(t, fmt.Sprint(c.status == 503), a.header.Get("X-Should-Retry"), name)
 	}
 	require.Equal(t, []string{"q"}, texts(s.list(id, 100)), "nothing was stored")
+}
+
+// A body that can't be read is refused alike on every route that takes one, without a code and a member, as OpenAI's
+// own server does it.
+func TestBodiesThatCanNotBeRead(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	id := s.begin()
+	head := s.head()
+	for _, path := range []string{"/v1/conversations", "/v1/conversations/" + id, "/v1/conversations/" + id + "/items",
+		"/v1/responses", "/v1/responses/input_tokens"} {
+		for _, body := range []string{`{`, `[]`, `"secret_value"`, `null`, `7`, `{} {}`, "{\"input\":\"\xff\"}"} {
+			for _, try := range []string{"0", "1"} {
+				a := s.do("POST", path, body, retry, try)
+				require.Equal(t, http.StatusBadRequest, a.status, "%s %q: %s", path, body, a.raw)
+				e := a.body["error"].(map[string]any)
+				require.Equal(t, "invalid_request_error", e["type"])
+				require.Equal(t, []any{nil, nil}, []any{e["code"], e["param"]}, "%s %q", path, body)
+				require.NotContains(t, a.raw, "secret_value")
+			}
+		}
+		a := s.do("POST", path, `{"x":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+`}`)
+		require.Equal(t, "invalid_value", a.body["error"].(map[string]any)["code"], path)
+	}
+	require.Equal(t, head, s.head(), "nothing was stored")
 }
 
 func keys(n int) string {

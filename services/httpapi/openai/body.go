@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -29,19 +29,8 @@ func (s *surface) body(r *http.Request) (members, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return members{}, raw, nil
-	}
-	var m members
-	switch {
-	case !utf8.Valid(raw):
-		return nil, nil, bad("", "", "The body is not UTF-8.")
-	case json.Unmarshal(raw, &m) != nil || m == nil:
-		return nil, nil, bad("", "", "The body is not a JSON object.")
-	case events.TooDeep(raw):
-		return nil, nil, bad("", codeValue, "The body nests deeper than 500 levels.")
-	}
-	return m, raw, nil
+	m, err := respond.Members(raw)
+	return members(m), raw, err
 }
 
 // has reports whether a member is there and is not null.

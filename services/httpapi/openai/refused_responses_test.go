@@ -23,8 +23,9 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	s := start(t, answeredBy(chat.Echo{}))
 	id := s.begin()
 	for body, want := range map[string][3]string{
-		`[]`: {"400", "invalid_json", ""},
+		`[]`: {"400", "", ""},
 		`{}`: {"400", "missing_required_parameter", "input"},
+		``:   {"400", "missing_required_parameter", "input"},
 		`{"input":"a","conversation":"` + id + `","previous_response_id":"resp_1"}`: {"400",
 			"mutually_exclusive_parameters", ""},
 		`{"input":"a","previous_response_id":"resp_1"}`: {"400", "previous_response_not_found",
@@ -32,12 +33,18 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		`{"input":"a","previous_response_id":"resp_000000000000010000000000000000000000000000000002"}`: {"400",
 			"previous_response_not_found", "previous_response_id"},
 		`{"input":"a","conversation":"conv_none"}`: {"404", "", ""},
+		`{"input":"a","conversation":""}`:          {"404", "", ""},
+		`{"input":"a","conversation":{"id":""}}`:   {"404", "", ""},
+		`{"input":"a","conversation":{}}`:          {"400", "invalid_type", "conversation"},
 		`{"input":"a","conversation":7}`:           {"400", "invalid_type", "conversation"},
-		`{"input":7}`:                              {"400", "invalid_type", "input"},
-		`{"input":[7]}`:                            {"400", "invalid_type", "input[0]"},
-		`{"input":[{"role":"user"}]}`:              {"400", "missing_required_parameter", "input[0].content"},
-		`{"input":[{"role":"user","content":7}]}`:  {"400", "invalid_type", "input[0].content"},
-		`{"input":[{"role":"secret_value"}]}`:      {"400", "invalid_value", "input[0].role"},
+		`{"input":"a","previous_response_id":""}`: {"400", "previous_response_not_found",
+			"previous_response_id"},
+		`{"input":"a","previous_response_id":7}`:  {"400", "invalid_type", "previous_response_id"},
+		`{"input":7}`:                             {"400", "invalid_type", "input"},
+		`{"input":[7]}`:                           {"400", "invalid_type", "input[0]"},
+		`{"input":[{"role":"user"}]}`:             {"400", "missing_required_parameter", "input[0].content"},
+		`{"input":[{"role":"user","content":7}]}`: {"400", "invalid_type", "input[0].content"},
+		`{"input":[{"role":"secret_value"}]}`:     {"400", "invalid_value", "input[0].role"},
 		`{"input":[{"type":"function_call","call_id":"c","arguments":"{}"}]}`: {"400", "missing_required_parameter",
 			"input[0].name"},
 		`{"input":"a","temperature":3}`: {"400", "decimal_above_max_value",
@@ -80,6 +87,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		`{"input":"aaaa"}`)["input_tokens"])
 }
 
+// A response that is deleted is gone, and what came with it.
 func TestADeletedResponseIsGone(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -113,6 +121,7 @@ func TestADeletedResponseIsGoneWithAllItsTurns(t *testing.T) {
 	require.Len(t, left, 4)
 }
 
+// A response of somebody else is none, whatever a call does with its id.
 func TestAResponseOfSomebodyElseIsNone(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -137,6 +146,7 @@ func TestAResponseOfSomebodyElseIsNone(t *testing.T) {
 	require.ErrorIs(t, err, respond.ErrConversation)
 }
 
+// A response in the middle of a turn goes without the others.
 func TestADeletedStepIsGone(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -152,6 +162,7 @@ func TestADeletedStepIsGone(t *testing.T) {
 	require.Equal(t, before[:2], s.list(id, 10))
 }
 
+// The events of a stream come in OpenAI's order, and the pieces are the whole.
 func TestTheEventsOfAStream(t *testing.T) {
 	t.Parallel()
 	_, m := scripted(t, func([]string) modeltest.Answer {
@@ -213,6 +224,7 @@ func TestAResponseThatGoesWhileItIsMade(t *testing.T) {
 	}
 }
 
+// A response on a conversation where another is being made waits for it, or is refused if the caller says so.
 func TestABusyConversation(t *testing.T) {
 	t.Parallel()
 	held := make(chan struct{})

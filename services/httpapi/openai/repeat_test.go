@@ -92,6 +92,14 @@ func TestKeysOfCalls(t *testing.T) {
 	elsewhere := s.begin()
 	s.must("POST", "/v1/conversations/"+elsewhere+"/items", `{"items":[`+user("d")+`]}`, key, "k3")
 	require.Len(t, s.list(elsewhere, 100), 1)
+
+	s.must("DELETE", "/v1/conversations/"+id, "")
+	for _, p := range []*stack{s, other, startOn(t, log)} {
+		for call, name := range map[string]string{"/v1/conversations": "k", path: "k3"} {
+			a := p.do("POST", call, `{"items":[`+user("a")+`]}`, key, name)
+			require.Equal(t, http.StatusNotFound, a.status, "it is not made anew: %s", a.raw)
+		}
+	}
 }
 
 // A key names a request for a response for ever, wherever its input goes: in every process, also for another body, and
@@ -121,6 +129,33 @@ func TestKeysOfResponses(t *testing.T) {
 		s.must("DELETE", "/v1/responses/"+first.body["id"].(string), "")
 		again := ask(other, "a")
 		require.Equal(t, http.StatusNotFound, again.status, "%s: %s", name, again.raw)
+	}
+}
+
+// A key is used up for ever, also where not the response alone but the whole session in which it stood was erased: the
+// call is 404, and never made anew.
+func TestAKeyOutlivesItsSession(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 4)
+	s, other := startOn(t, log, answeredBy(chat.Echo{})), startOn(t, log, answeredBy(chat.Echo{}))
+	root := s.must("POST", "/v1/responses", `{"input":"root"}`)["id"].(string)
+	s.must("POST", "/v1/responses", `{"input":"goes on","previous_response_id":"`+root+`"}`)
+	for name, where := range map[string]string{
+		"of its own": "", "in a conversation": `,"conversation":"` + s.begin() + `"`,
+		"in a branch": `,"previous_response_id":"` + root + `"`,
+	} {
+		body := `{"input":"a"` + where + `}`
+		first := s.must("POST", "/v1/responses", body, "Idempotency-Key", name)["id"].(string)
+		s.must("DELETE", "/v1/conversations/"+s.sessionOf(first), "")
+		for _, p := range []*stack{s, other, startOn(t, log, answeredBy(chat.Echo{}))} {
+			for _, try := range []string{"0", "1"} {
+				a := p.do("POST", "/v1/responses", body, "Idempotency-Key", name, retry, try)
+				require.Equal(t, http.StatusNotFound, a.status, "%s: %s", name, a.raw)
+			}
+		}
+		if name != "in a conversation" {
+			s.must("POST", "/v1/responses", body, "Idempotency-Key", name+" 2")
+		}
 	}
 }
 

@@ -351,9 +351,3 @@ func TestAQuestionThatComesAgainStandsOnce(t *testing.T) {
 	s.must("POST", "/v1/responses", `{"input":[{"role":"user","content":"a"}],"conversation":"`+id+`"}`)
 	require.Len(t, s.list(id, 10), 6, "the same question without an output is another one")
 }
-
-// A response that is deleted is gone, and what came with it.
-// A response of somebody else is none, whatever a call does with its id.
-// A response in the middle of a turn goes without the others.
-// The events of a stream come in OpenAI's order, and the pieces are the whole.
-// A response on a conversation where another is being made waits for it, or is refused if the caller says so.

@@ -37,7 +37,8 @@ func (s *Service) inBranch(
 }
 
 // lastBranch returns the number of the last branch that calls like this one have made of a session, or of the next one
-// if there is none or if it was erased.
+// if there is none or if it was erased. A call with a key has one branch for ever: once that was erased, the response
+// is gone.
 func (s *Service) lastBranch(ctx context.Context, sessionID string, a Ask) (n int, err error) {
 	for last := 0; ; n++ {
 		_, branch := branchOf(sessionID, a, n)
@@ -45,6 +46,8 @@ func (s *Service) lastBranch(ctx context.Context, sessionID string, a Ask) (n in
 		switch {
 		case err != nil:
 			return 0, err
+		case reading.State.Erased != 0 && a.Call.Key != "":
+			return 0, ErrResponseNotFound
 		case reading.State.Erased != 0:
 			last = n + 1
 		case reading.State.Fork().ForkedAt != 0:

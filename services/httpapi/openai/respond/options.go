@@ -76,7 +76,7 @@ func (p *parser) tools(hosted HostedTools) (out []services.ModelTool) {
 // choice reads which tools the model has to call: a mode, a tool, or a mode for some of the tools.
 func (p *parser) choice() services.ToolChoice {
 	raw := p.members["tool_choice"]
-	if len(raw) == 0 || string(raw) == "null" {
+	if isNull(raw) {
 		return services.ToolChoice{}
 	}
 	var mode string

@@ -1,6 +1,7 @@
 package respond
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -55,20 +56,33 @@ type Refer func(r *Request, id, param string) (items.Item, error)
 // HostedTools says whether the model has tools of its own.
 type HostedTools bool
 
+// Members reads a body: the members of an object. An empty body is one without members. What can't be read is refused
+// without a code, as OpenAI does it.
+func Members(body []byte) (m Settings, err error) {
+	switch {
+	case len(bytes.TrimSpace(body)) == 0:
+		return Settings{}, nil
+	case !utf8.Valid(body):
+		return nil, refuse("", "", "The body is not UTF-8.")
+	case json.Unmarshal(body, &m) != nil || m == nil:
+		return nil, refuse("", "", "The body is not a JSON object.")
+	case events.TooDeep(body):
+		return nil, refuse("invalid_value", "", "The body nests deeper than 500 levels.")
+	}
+	return m, nil
+}
+
 // Parse reads the body of a request. Members that nobody knows are ignored, since clients are newer than servers.
 // hosted says whether the model knows tools beside functions and custom tools.
 func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
-	var m Settings
-	if json.Unmarshal(body, &m) != nil || m == nil {
-		return Request{}, refuse("invalid_json", "", "The body must be a JSON object.")
-	}
-	if events.TooDeep(body) {
-		return Request{}, refuse("invalid_value", "", "The body nests too deep.")
+	m, err := Members(body)
+	if err != nil {
+		return Request{}, err
 	}
 	p := parser{members: m, sent: map[string]json.RawMessage{}}
 	r := Request{
 		Store: p.unless("store"), Stream: p.flag("stream"),
-		Previous: p.text("previous_response_id"), Instructions: p.instructions(),
+		Previous: p.previous(), Instructions: p.instructions(),
 		Truncate: p.word("truncation", "disabled", "auto") == "auto", Include: p.includes(),
 	}
 	r.Conversation = p.conversation()
@@ -120,8 +134,8 @@ func (p *parser) refuse(code, param, message string) {
 
 // read reads a member, and reports whether it has a value. want names the type for the refusal.
 func (p *parser) read(name string, into any, want string) bool {
-	raw, given := p.members[name]
-	if !given || string(raw) == "null" {
+	raw := p.members[name]
+	if isNull(raw) {
 		return false
 	}
 	if json.Unmarshal(raw, into) != nil {
@@ -209,7 +223,7 @@ func (p *parser) input() (out []items.Item) {
 	}
 	var list []json.RawMessage
 	switch {
-	case len(raw) == 0 || string(raw) == "null" || string(raw) == `""`:
+	case isNull(raw) || string(raw) == `""`:
 		return nil
 	case json.Unmarshal(raw, &list) != nil:
 		p.refuse("invalid_type", "input", "Invalid type for 'input': expected a string or an array of items.")
@@ -280,25 +294,43 @@ func (p *parser) instructions() string {
 	return text
 }
 
-// conversation reads the id of a conversation, which may stand in an object.
+// previous reads the id of a response. An empty one names none, and is no request without a history.
+func (p *parser) previous() (id string) {
+	if p.read("previous_response_id", &id, "a string") && id == "" {
+		p.err = cmp.Or(p.err, error(ErrPrevious))
+	}
+	return id
+}
+
+// conversation reads the id of a conversation, which may stand in an object. An empty one names none, and is no request
+// without a history.
 func (p *parser) conversation() string {
 	raw := p.members["conversation"]
-	var id string
-	if len(raw) == 0 || json.Unmarshal(raw, &id) == nil {
-		return id
+	if isNull(raw) {
+		return ""
 	}
-	var object struct{ ID *string }
-	if json.Unmarshal(raw, &object) != nil || object.ID == nil {
+	var id *string
+	if json.Unmarshal(raw, &id) != nil {
+		var object struct{ ID *string }
+		_ = json.Unmarshal(raw, &object) // what is no object has no id
+		id = object.ID
+	}
+	switch {
+	case id == nil:
 		p.refuse("invalid_type", "conversation",
 			"Invalid type for 'conversation': expected an id, or an object with one.")
 		return ""
+	case *id == "":
+		p.err = cmp.Or(p.err, error(ErrConversation))
 	}
-	return *object.ID
+	return *id
 }
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 // unsupported refuses what would change the answer if it were ignored, and metadata beyond OpenAI's bounds.
 func (p *parser) unsupported() {
-	if raw := p.members["prompt"]; len(raw) > 0 && string(raw) != "null" {
+	if !isNull(p.members["prompt"]) {
 		p.refuse("unsupported_parameter", "prompt", "Stored prompts are not supported: send 'instructions'.")
 	}
 	if p.flag("background") {
