@@ -31,8 +31,11 @@ func (c *searchCmd) Run(e *Env) error {
 			Cursor: c.Cursor,
 		})
 	}, func(p client.SearchPage) {
-		if p.Mode != "words" {
+		switch {
+		case p.Mode != "words":
 			e.printErr("(%s; the index is %d events behind)", p.Mode, p.LagEvents)
+		case c.Mode == "":
+			e.printErr("(by words)")
 		}
 		table(e, client.HitHeading, p.Hits, client.Hit.Cells)
 		if p.NextCursor != "" {

@@ -65,7 +65,11 @@ func TestVerbOfSearches(t *testing.T) {
 	require.Empty(t, turns("particle", "--language", "translated"))
 	require.Empty(t, turns("particle", "--min-score", "0.99"))
 
-	_, more := done(t, p, "search", "particle", "--limit", "1")
+	_, said := done(t, p, "search", "particle")
+	require.Equal(t, "(by words)\n", said, "no mode was named, and there is no index")
+	_, said = done(t, p, "search", "particle", "--mode", "words")
+	require.Empty(t, said, "words were asked for")
+	_, more := done(t, p, "search", "particle", "--limit", "1", "--mode", "words")
 	cursor := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(more), "(more: --cursor "), ")")
 	require.Equal(t, []string{"An elementary"}, turns("particle", "--limit", "1", "--cursor", cursor))
 	out, _ := done(t, p, "search", "quark", "--json")
