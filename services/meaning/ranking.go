@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/google/uuid"
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -54,6 +57,41 @@ func (s *Searcher) nearest(
 	}
 	slices.SortFunc(out.hits, byRank)
 	return out, nil
+}
+
+// ranked returns the turns found and hits by words, with those turns in front of both that say just what is asked: words
+// rank the newest matches only, and a turn with a translation may stand far from its own question. A query that leaves
+// words out asks for no text verbatim.
+func (f *found) ranked(asked string, byWords []projections.Hit) (near, words []projections.Hit) {
+	wanted := wordsOf(asked)
+	if len(wanted) == 0 || strings.Contains(" "+asked, " -") {
+		return f.hits, byWords
+	}
+	verbatim := map[uuid.UUID]bool{}
+	for _, h := range f.hits {
+		t := f.true[h.TurnID]
+		for _, language := range []string{"neutral", "translated"} {
+			text := textOf(&t, h.Half, language)
+			if len(text) < 2*len(asked)+snippetChars && slices.EqualFunc(wordsOf(text), wanted, strings.EqualFold) {
+				verbatim[h.TurnID] = true
+			}
+		}
+		if verbatim[h.TurnID] {
+			near = append(near, h)
+		}
+	}
+	words = slices.Clone(near)
+	others := func(hits []projections.Hit) []projections.Hit {
+		return slices.DeleteFunc(slices.Clone(hits), func(h projections.Hit) bool { return verbatim[h.TurnID] })
+	}
+	return append(near, others(f.hits)...), append(words, others(byWords)...)
+}
+
+// wordsOf divides a text at everything but letters, the marks on them, and digits.
+func wordsOf(text string) []string {
+	return strings.FieldsFunc(norm.NFKC.String(text), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r)
+	})
 }
 
 // look asks the index.

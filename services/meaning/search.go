@@ -81,7 +81,7 @@ func (s *Searcher) hybrid(ctx context.Context, ask services.SearchAsk) (page ser
 		return page, err
 	}
 	near.hits = near.hits[:min(len(near.hits), fused)]
-	hits := slices.DeleteFunc(fuse(near.hits, words.Hits), func(h projections.Hit) bool {
+	hits := slices.DeleteFunc(fuse(near.ranked(ask.Query, words.Hits)), func(h projections.Hit) bool {
 		return h.Score < least || !behind.before(h.Score, h.TurnID)
 	})
 	return s.page(ctx, services.SearchHybrid, hits, near.at, ask.Limit, hybridMark)
