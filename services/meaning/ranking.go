@@ -67,24 +67,27 @@ func (f *found) ranked(asked string, byWords []projections.Hit) (near, words []p
 	if len(wanted) == 0 || strings.Contains(" "+asked, " -") {
 		return f.hits, byWords
 	}
-	verbatim := map[uuid.UUID]bool{}
-	for _, h := range f.hits {
-		t := f.true[h.TurnID]
-		for _, language := range []string{"neutral", "translated"} {
-			text := textOf(&t, h.Half, language)
-			if len(text) < 2*len(asked)+snippetChars && slices.EqualFunc(wordsOf(text), wanted, strings.EqualFold) {
-				verbatim[h.TurnID] = true
-			}
+	says := func(text string) bool {
+		return len(text) < 2*len(asked)+snippetChars && slices.EqualFunc(wordsOf(text), wanted, strings.EqualFold)
+	}
+	var first []projections.Hit
+	isFirst := map[uuid.UUID]bool{}
+	for _, h := range slices.Concat(f.hits, byWords) {
+		t, near := f.true[h.TurnID]
+		texts := []string{textOf(&t, h.Half, "neutral"), textOf(&t, h.Half, "translated")}
+		if !near {
+			texts = []string{h.Snippet}
 		}
-		if verbatim[h.TurnID] {
-			near = append(near, h)
+		if !isFirst[h.TurnID] && slices.ContainsFunc(texts, says) {
+			isFirst[h.TurnID], first = true, append(first, h)
 		}
 	}
-	words = slices.Clone(near)
-	others := func(hits []projections.Hit) []projections.Hit {
-		return slices.DeleteFunc(slices.Clone(hits), func(h projections.Hit) bool { return verbatim[h.TurnID] })
+	behind := func(hits []projections.Hit) []projections.Hit {
+		return append(slices.Clone(first), slices.DeleteFunc(slices.Clone(hits), func(h projections.Hit) bool {
+			return isFirst[h.TurnID]
+		})...)
 	}
-	return append(near, others(f.hits)...), append(words, others(byWords)...)
+	return behind(f.hits), behind(byWords)
 }
 
 // wordsOf divides a text at everything but letters, the marks on them, and digits.

@@ -205,16 +205,17 @@ func TestAVerbatimTurnIsFirst(t *testing.T) {
 	w.turns[id(50)].Question.QuestionNeutral = "Où est\tLa gare ?"
 	w.turns[id(55)].Question.QuestionTranslated = "Ou\u0300 est la gare!"
 	w.turns[id(57)].Question.QuestionNeutral = "Où est la gare de Lyon ?"
+	w.words.Hits = append(w.words.Hits, projections.Hit{TurnID: id(200), Half: question, Snippet: "Où est la gare ?"})
 	s := w.searcher()
 	for query, first := range map[string][]int{
-		"où est la gare": {50, 55, 0, 1}, "où est la gare -lyon": {0, 1, 2, 3}, "?!": {0, 1, 2, 3},
+		"où est la gare": {50, 55, 200, 0}, "où est la gare -lyon": {0, 1, 2, 3}, "?!": {0, 1, 2, 3},
 	} {
-		a := ask(services.SearchHybrid, 60)
+		a := ask(services.SearchHybrid, 61)
 		a.Query = query
 		page, err := s.Search(t.Context(), a)
 		require.NoError(t, err)
 		got := turnsOf(page.Hits)
-		require.Len(t, got, 60, "none twice")
+		require.Len(t, got, 61, "none twice")
 		require.Equal(t, first, got[:4], query)
 		require.Contains(t, got[40:], 57, query)
 	}
