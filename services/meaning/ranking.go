@@ -59,7 +59,7 @@ func (s *Searcher) nearest(
 	return out, nil
 }
 
-// ranked returns the turns found and hits by words, with those turns in front of both that say just what is asked: words
+// ranked returns the turns found, and hits by words, with those in front of both that say just what is asked: words
 // rank the newest matches only, and a turn with a translation may stand far from its own question. A query that leaves
 // words out asks for no text verbatim.
 func (f *found) ranked(asked string, byWords []projections.Hit) (near, words []projections.Hit) {

@@ -22,8 +22,7 @@ import (
 
 // Each conversation is found by its longest question, in the long form by each of its questions: in the first ten of a
 // hybrid search and, less its last tenth, of the similar turns. Where more than ten turns ask the same, one of these is
-// enough. In the long form one in a hundred may be missing among the similar turns: a short question that has a
-// translation, whose vector is of both.
+// enough. In the long form one in a thousand may be missing among the similar turns: more than ten others are nearer.
 func TestConversationsAreFoundByTheirOwnQuestions(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
@@ -57,7 +56,7 @@ func TestConversationsAreFoundByTheirOwnQuestions(t *testing.T) {
 		}
 	}
 	if stack.Long() {
-		assert.Less(t, missed*100, asked, "similar misses one in a hundred")
+		assert.Less(t, missed*1000, asked, "similar misses one in a thousand")
 	} else {
 		assert.Zero(t, missed, "similar misses")
 	}
@@ -123,7 +122,7 @@ func askedOf(t *testing.T, c stack.Conversation) (asked []string) {
 		text, _ := message.Content.(string)
 		switch {
 		case message.Role == "user":
-			before = text
+			before = strings.TrimPrefix(before+"\n"+text, "\n") // an import makes one question of them
 		case message.Role == "assistant" && strings.TrimSpace(before) != "" && text != "":
 			asked, before = append(asked, before), ""
 		}
