@@ -5,14 +5,37 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
+// Packer turns sessions into compressed texts, and back. Safe for concurrent use.
+type Packer struct {
+	encoder *zstd.Encoder
+	decoder *zstd.Decoder
+}
+
+// packWindow is how far back in a session the same words are found.
+const packWindow = 256 << 10
+
+// NewPacker returns a packer. It starts no goroutine and takes little memory before it is used.
+func NewPacker() *Packer {
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(packWindow),
+		zstd.WithAllLitEntropyCompression(true), zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		panic(err)
+	}
+	return &Packer{encoder, decoder}
+}
+
 // Pack returns what a view holds of a session as one compressed text. It takes less memory than the state, most of all
 // where the turns are few or alike.
-func Pack(s *conversation.State) string {
+func (p *Packer) Pack(s *conversation.State) string {
 	whole := byte(0)
 	if s.Whole {
 		whole = 1
@@ -22,13 +45,13 @@ func Pack(s *conversation.State) string {
 	for _, t := range s.Turns {
 		b = appendText(b, json.RawMessage(Record(t)))
 	}
-	return string(s2.Encode(nil, b))
+	return string(p.encoder.EncodeAll(b, make([]byte, 0, len(b))))
 }
 
 // Unpack returns the state that Pack was given, as far as a view shows it: like a state from Redis, it does not tell
 // the repeat of an event from another event.
-func Unpack(sessionID string, rules conversation.Rules, packed string) (*conversation.State, error) {
-	b, err := s2.Decode(nil, []byte(packed))
+func (p *Packer) Unpack(sessionID string, rules conversation.Rules, packed string) (*conversation.State, error) {
+	b, err := p.decoder.DecodeAll([]byte(packed), nil)
 	if err != nil {
 		return nil, err
 	}

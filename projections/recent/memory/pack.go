@@ -2,7 +2,6 @@ package memory
 
 import (
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/projections/recent"
 )
 
 // A view packs sessions that were not used for long, since most sessions are never continued. openSessions is how many
@@ -15,11 +14,11 @@ const (
 
 // unpacked returns the state of a session, which is the caller's own if the session is packed. It is nil if the packed
 // text can't be read; the view then does not hold the session.
-func unpacked(held *session, rules conversation.Rules) *conversation.State {
+func (s *shard) unpacked(held *session, rules conversation.Rules) *conversation.State {
 	if held.packed == "" {
 		return held.state
 	}
-	state, err := recent.Unpack(held.id, rules, held.packed)
+	state, err := s.packer.Unpack(held.id, rules, held.packed)
 	if err != nil {
 		return nil
 	}
@@ -28,7 +27,7 @@ func unpacked(held *session, rules conversation.Rules) *conversation.State {
 
 // unpack makes a session one that can be folded on, and reports whether it is.
 func (s *shard) unpack(held *session, rules conversation.Rules) bool {
-	held.state, held.packed = unpacked(held, rules), ""
+	held.state, held.packed = s.unpacked(held, rules), ""
 	return held.state != nil
 }
 
@@ -51,7 +50,7 @@ func (s *shard) use(held *session, most int64) {
 		default:
 			s.close(oldest)
 			if len(oldest.state.Turns) <= packedTurns {
-				oldest.packed, oldest.state = recent.Pack(oldest.state), nil
+				oldest.packed, oldest.state = s.packer.Pack(oldest.state), nil
 			}
 		}
 	}

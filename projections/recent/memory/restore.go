@@ -24,7 +24,7 @@ func (v *View) Restore(ctx context.Context, from projections.Session) ([]events.
 		return nil, nil
 	}
 	if held != nil {
-		if state := unpacked(held, g.rules); state != nil && state.Applied > from.UpTo {
+		if state := s.unpacked(held, g.rules); state != nil && state.Applied > from.UpTo {
 			return nil, nil
 		}
 	}

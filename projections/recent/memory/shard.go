@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/recent"
 )
 
 // shard is a part of the sessions, behind one lock. The sessions are also in a list in the order of their last
@@ -22,6 +23,7 @@ type shard struct {
 	// shards. A session that was dropped stands in open until its turn comes.
 	open   []*session
 	opened *atomic.Int64
+	packer *recent.Packer
 }
 
 // session is a session that the view holds. Expires is in milliseconds, as in Redis.
@@ -37,8 +39,8 @@ type session struct {
 	older, newer *session
 }
 
-func (s *shard) begin(opened *atomic.Int64) {
-	s.opened = opened
+func (s *shard) begin(opened *atomic.Int64, packer *recent.Packer) {
+	s.opened, s.packer = opened, packer
 	s.sessions, s.left = map[string]*session{}, map[string]uint64{}
 	s.ends.older, s.ends.newer = &s.ends, &s.ends
 }
@@ -51,7 +53,7 @@ func (s *shard) load(sessionID string, rules conversation.Rules, shown int, now 
 		return nil
 	}
 	held.used.Store(true)
-	state := unpacked(held, rules)
+	state := s.unpacked(held, rules)
 	if state == nil {
 		return nil
 	}

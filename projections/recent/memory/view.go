@@ -36,6 +36,7 @@ type generation struct {
 	view   *View // the view to swap into; nil for the first generation
 	open   int64 // how many sessions are left unpacked
 	opened atomic.Int64
+	packer *recent.Packer
 	parts  [events.Buckets]atomic.Pointer[partition]
 }
 
@@ -61,7 +62,7 @@ func packing(limits recent.Limits, rules conversation.Rules, now func() time.Tim
 	v.last.Store(1)
 	v.served.Store(&generation{
 		limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1,
-		store: uuid.NewString(), open: open,
+		store: uuid.NewString(), open: open, packer: recent.NewPacker(),
 	})
 	return v
 }
@@ -177,7 +178,7 @@ func (v *generation) part(k int) (*partition, error) {
 	}
 	p := v.parts[k].Load()
 	if p == nil {
-		v.parts[k].CompareAndSwap(nil, newPartition(k, &v.opened))
+		v.parts[k].CompareAndSwap(nil, newPartition(k, &v.opened, v.packer))
 		p = v.parts[k].Load()
 	}
 	return p, nil

@@ -1,0 +1,48 @@
+package recent_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// TestShortSessionsArePackedToo: nothing repeats in a session of one short turn, but its letters are not equally
+// frequent, so that it is packed to less than its texts, with all that belongs to it.
+func TestShortSessionsArePackedToo(t *testing.T) {
+	t.Parallel()
+	draw := rand.New(rand.NewPCG(1, 2))
+	said := func(length int) string {
+		text := make([]byte, length)
+		for i := range text {
+			if text[i] = byte('a' + draw.IntN(26)); draw.IntN(6) == 0 {
+				text[i] = ' '
+			}
+		}
+		return string(text)
+	}
+	at := func() time.Time { return time.Unix(draw.Int64N(1<<31), draw.Int64N(1e9)).UTC() }
+	packer := recent.NewPacker()
+	for range 100 {
+		session := conversation.New("s", conversation.Rules{})
+		session.Applied = 8
+		session.Adopt(conversation.Head{CreatedAt: at(), LastActive: at(), Counts: conversation.Counts{Finalized: 1}})
+		turn := &conversation.Turn{
+			ID: events.TurnID("s", "r"), RequestID: "r", Status: conversation.Finalized, Place: 7, Started: 7, Final: 8,
+			CreatedAt: at(), FinalizedAt: at(), Question: &events.Question{QuestionNeutral: said(120)},
+			Answer: &events.Answer{AnswerNeutral: said(600)},
+		}
+		session.Take(turn)
+		packed := packer.Pack(session)
+		require.LessOrEqual(t, len(packed), 720*3/4+100)
+		got, err := packer.Unpack("s", conversation.Rules{}, packed)
+		require.NoError(t, err)
+		require.Equal(t, session.Head(), got.Head())
+		require.Equal(t, recent.Record(turn), recent.Record(got.Turns[0]))
+	}
+}
