@@ -71,7 +71,10 @@ func survive(t *testing.T, mode embedded.Sync, disk cutfstest.Options, cuts, tor
 		p := plans[int(seed)%len(plans)]
 		h := newHistory(seed, p, mode, disk)
 		h.draws, h.reach = 3, reach
-		require.NoError(t, h.run(t), "seed %d, %+v", seed, p)
+		// A test of its own, at the end of which its disks go.
+		if !t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { require.NoError(t, h.run(t), "%+v", p) }) {
+			return
+		}
 		cut, promised = cut+p.lives, promised+h.promises
 	}
 	t.Logf("power cuts, sync %s: seeds 0 to %d, %d cuts, %d events acknowledged, found loss 0", mode, seed-1, cut,
