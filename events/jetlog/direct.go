@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -61,13 +62,9 @@ func direct(
 		return nil, ended, err
 	}
 	for before := uint64(0); ; before = out[len(out)-1].Position.Seq {
-		var m *nats.Msg
-		select {
-		case m = <-answers:
-		case <-over.Closed:
-			return nil, ended, nats.ErrConnectionClosed
-		case <-ctx.Done():
-			return nil, ended, ctx.Err()
+		m, err := over.Next(ctx, answers)
+		if err != nil {
+			return nil, ended, err
 		}
 		switch {
 		case serverHeader(m, jetstream.SequenceHeader) != "":
@@ -93,6 +90,67 @@ func direct(
 		out = append(out, e)
 	}
 }
+
+// Some returns durable events at sequences of a partition, in any order. An event that it does not return may be there
+// all the same, as where a replica is behind: At knows. What it costs depends on nothing but these events, whereas the
+// server, asked for the events of a session, first counts those behind them.
+func (l *Log) Some(ctx context.Context, partition int, seqs []uint64) ([]events.Recorded, error) {
+	p, err := l.partition(partition)
+	if err != nil || len(seqs) == 0 {
+		return nil, err
+	}
+	limit := readDeadline
+	if p.shared.Load() {
+		limit = replicaDeadline
+	}
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	out, err := l.singles(within, p, seqs)
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
+		return nil, fmt.Errorf("read events: %w: %w", ErrUnavailable, err)
+	}
+	return out, p.gate.Wait(ctx, slices.Max(seqs))
+}
+
+// singles asks for events one by one, some at once. With an error it returns what came before it.
+func (l *Log) singles(ctx context.Context, p *partition, seqs []uint64) (out []events.Recorded, err error) {
+	address, answers, done, err := l.reads.Box(len(seqs))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	asked := 0
+	for answered := range seqs {
+		for ; asked < min(answered+atOnce, len(seqs)); asked++ {
+			ask := fmt.Appendf(nil, `{"seq":%d}`, seqs[asked])
+			if err := l.reads.NC.PublishRequest("$JS.API.DIRECT.GET."+p.name, address, ask); err != nil {
+				return out, err
+			}
+		}
+		m, err := l.reads.Next(ctx, answers)
+		if err != nil {
+			return out, err
+		}
+		stream := serverHeader(m, jetstream.StreamHeader)
+		if stream != "" && stream != p.name {
+			p.mirrored.Store(true)
+			return out, nil
+		}
+		if stream == "" || serverHeader(m, jetstream.SequenceHeader) == "" {
+			continue // there is no event, or none whose headers can be read
+		}
+		e, err := p.fromDirect(m)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// atOnce bounds the single events that are asked for before one has come. The server closes a connection that 64 MB
+// wait for.
+const atOnce = 8
 
 // leastHeader is fewer bytes than the server writes into an event that it returns directly (stream, subject, sequence,
 // time, number of pending events), and more than it writes into a status. So no event is taken for a status, whatever

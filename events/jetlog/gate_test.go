@@ -61,6 +61,7 @@ func TestNothingIsShownBeforeItsFsync(t *testing.T) {
 	show(func() error { return log.Durable(t.Context(), at) })
 	show(func() error { _, err := log.Head(t.Context(), 0); return err })
 	show(func() error { _, _, err := log.At(t.Context(), at); return err })
+	show(func() error { _, err := log.Some(t.Context(), 0, []uint64{at.Seq}); return err })
 	show(func() error { _, err := gatedTail.Next(t.Context()); return err })
 	show(func() error { (<-emitted).Ack(); return nil })
 	show(func() error {

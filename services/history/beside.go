@@ -3,7 +3,6 @@ package history
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
@@ -54,10 +53,8 @@ type stretch struct {
 	// after is the place up to which nothing is listed, and least the sequence that the stretch has to be as new as: 0
 	// if the log has to be asked.
 	after, least uint64
-	// chosen are the turns that were asked for, oldest first. next is the place of the turn behind them, or above all
-	// places if there is none.
+	// chosen are the turns that were asked for, oldest first.
 	chosen []piece
-	next   uint64
 }
 
 // piece is a turn, or a part of one that was extended: its question, and some of what events brought to its answer. It
@@ -193,7 +190,6 @@ func (b *beside) take(x *stretch, list []*conversation.Turn, i int, from *conver
 	if b.Back {
 		step = -1
 	}
-	last := -1
 	for ; i >= 0 && i < len(list) && !b.more; i += step {
 		t := list[i]
 		if !x.lists(t) {
@@ -204,17 +200,10 @@ func (b *beside) take(x *stretch, list []*conversation.Turn, i int, from *conver
 		}
 		own, sure := x.own(t)
 		b.unsure = b.unsure || !sure
-		x.chosen, last = append(x.chosen, b.pieceOf(own, t == from)), max(last, i)
+		x.chosen = append(x.chosen, b.pieceOf(own, t == from))
 	}
 	if b.Back {
 		slices.Reverse(x.chosen)
-	}
-	x.next = math.MaxUint64
-	for i := last + 1; last >= 0 && i < len(list); i++ {
-		if list[i].Place > list[last].Place {
-			x.next = list[i].Place
-			break
-		}
 	}
 }
 
@@ -289,27 +278,21 @@ func (p piece) sources() (seqs []uint64) {
 // fill reads the texts of the chosen turns from the log. It reports whether it found all: an erasure may have come
 // first.
 func (x *stretch) fill(ctx context.Context) (bool, error) {
-	// Mostly all of a turn stands before the next one, so one read brings most of it.
-	var near []uint64
+	var seqs []uint64
 	for _, p := range x.chosen {
-		for _, seq := range p.sources() {
-			if seq < x.next {
-				near = append(near, seq)
-			}
-		}
+		seqs = append(seqs, p.sources()...)
+	}
+	slices.Sort(seqs)
+	read, err := x.log.Some(ctx, x.partition, slices.Compact(seqs))
+	if err != nil {
+		return false, err
 	}
 	facts := map[uint64]events.Fact{}
-	if len(near) > 0 {
-		slices.Sort(near)
-		for e, err := range x.log.Session(ctx, x.id, near[0]-1, near[len(near)-1]) {
-			if err != nil {
-				return false, err
-			}
-			// Much else may stand between them, such as the redactions of other turns.
-			if facts[e.Position.Seq] = e.Fact; len(facts) == 2*len(near)+mostBetween {
-				break
-			}
+	for _, e := range read {
+		if e.SessionID != x.id {
+			return false, nil // the stream was replaced
 		}
+		facts[e.Position.Seq] = e.Fact
 	}
 	for _, p := range x.chosen {
 		var brought []events.Fact
@@ -332,6 +315,3 @@ func (x *stretch) fill(ctx context.Context) (bool, error) {
 	}
 	return true, nil
 }
-
-// mostBetween bounds the events that are read between those that bring texts.
-const mostBetween = 16

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -52,6 +53,18 @@ func (r *replies) Box(n int) (address string, answers <-chan *nats.Msg, done fun
 		defer r.mu.Unlock()
 		delete(r.boxes, token)
 	}, nil
+}
+
+// Next waits for the next answer in a box.
+func (r *replies) Next(ctx context.Context, answers <-chan *nats.Msg) (*nats.Msg, error) {
+	select {
+	case m := <-answers:
+		return m, nil
+	case <-r.Closed:
+		return nil, nats.ErrConnectionClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // Close ends the subscription, and so all waits for answers.
