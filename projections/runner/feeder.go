@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -247,7 +246,7 @@ func (f *feeder) done(b projections.Batch) {
 	if len(b.Parked) > 0 {
 		f.cfg.Metrics.dead.WithLabelValues(f.proj.Name()).Add(float64(len(b.Parked)))
 	}
-	passed := slices.Concat(b.Events, b.Parked)
-	f.parts[f.partition].reached(b.To.Seq, len(passed))
-	f.cfg.Metrics.applied(f.proj.Name(), passed)
+	f.parts[f.partition].reached(b.To.Seq, len(b.Events)+len(b.Parked))
+	f.cfg.Metrics.applied(f.proj.Name(), b.Events)
+	f.cfg.Metrics.applied(f.proj.Name(), b.Parked)
 }

@@ -30,10 +30,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) applied(name string, batch []projections.Judged) {
-	for _, e := range batch {
-		m.events.WithLabelValues(name, e.Change.Kind.String()).Inc()
-		if e.Change.Kind == conversation.Anomaly {
-			m.anomalies.WithLabelValues(name, e.Change.Reason).Inc()
+	kinds := map[conversation.Kind]float64{}
+	for i := range batch {
+		c := &batch[i].Change
+		kinds[c.Kind]++
+		if c.Kind == conversation.Anomaly {
+			m.anomalies.WithLabelValues(name, c.Reason).Inc()
 		}
+	}
+	for kind, n := range kinds {
+		m.events.WithLabelValues(name, kind.String()).Add(n)
 	}
 }
