@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -248,10 +247,7 @@ const attempts = 5
 func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
 	defer cancel()
-	if l.cfg.Restoring {
-		m = l.copyMsg(p, m)
-	}
-	ack, err := l.wire.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
+	ack, err := l.wire.JS.PublishMsg(ctx, l.addressed(p, m), jetstream.WithRetryAttempts(0))
 	if err != nil {
 		return Ack{}, err
 	}
@@ -259,12 +255,11 @@ func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, er
 	return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}, Duplicate: ack.Duplicate}, nil
 }
 
-// copyMsg keeps the batch publisher's headers, and the address of a stream that is being restored, out of a message
-// that may be sent again.
-func (l *Log) copyMsg(p *partition, m *nats.Msg) *nats.Msg {
-	subject := m.Subject
-	if l.cfg.Restoring {
-		subject = layout.RestoringAddress(p.name) + subject
+// addressed returns a message with the address of its stream, if that is being restored. The message itself may be sent
+// again.
+func (l *Log) addressed(p *partition, m *nats.Msg) *nats.Msg {
+	if !l.cfg.Restoring {
+		return m
 	}
-	return &nats.Msg{Subject: subject, Header: maps.Clone(m.Header), Data: m.Data}
+	return &nats.Msg{Subject: layout.RestoringAddress(p.name) + m.Subject, Header: m.Header, Data: m.Data}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -246,6 +247,22 @@ func TestLostAnswerOfABatchLeavesItOnce(t *testing.T) {
 	w.lose.Store(true)
 	_, err = log.Append(t.Context(), expect(3, logtest.Fact("s", "r5")))
 	conflict(t, err, 5)
+}
+
+// The messages of an append that was the end of a batch may stand in the middle of the next one.
+func TestARefusedBatchGoesAgainBeforeOthers(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	refused, err := log.Messages(expect(7, link("s"), logtest.Fact("s", "r1")))
+	require.NoError(t, err)
+	other, err := log.Messages(jetlog.Append{Facts: []events.Fact{logtest.Fact("o", "r1"), logtest.Fact("o", "r2")}})
+	require.NoError(t, err)
+	_, err = log.Batch(t.Context(), refused)
+	require.Error(t, err)
+	refused[0].Header.Del(jetstream.ExpectedLastSubjSeqHeader)
+	last, err := log.Batch(t.Context(), refused, other)
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), last)
 }
 
 func TestSilentServerIsUnavailable(t *testing.T) {

@@ -44,3 +44,18 @@ func AnyHead(ctx context.Context, until time.Time, asks ...func(context.Context)
 	}
 	return l.anyHead(ctx, until)
 }
+
+// Messages returns what an append publishes.
+func (l *Log) Messages(a Append) ([]*nats.Msg, error) {
+	msgs, _, err := l.encode(a)
+	return msgs, err
+}
+
+// Batch publishes the messages of appends as one atomic batch, and returns the sequence of the last.
+func (l *Log) Batch(ctx context.Context, appends ...[]*nats.Msg) (uint64, error) {
+	var group []*joined
+	for _, msgs := range appends {
+		group = append(group, &joined{msgs: msgs})
+	}
+	return l.publishBatch(ctx, l.partitions[0], group)
+}

@@ -102,7 +102,9 @@ func (l *Log) publishBatch(ctx context.Context, p *partition, group []*joined) (
 	}
 	for i, j := range group {
 		for k, m := range j.msgs {
-			m = l.copyMsg(p, m)
+			m = l.addressed(p, m)
+			// The batch's own headers are set anew when the message is sent again.
+			delete(m.Header, jetstreamext.BatchCommitHeader)
 			if i == len(group)-1 && k == len(j.msgs)-1 {
 				ack, err := batch.CommitMsg(ctx, m)
 				if err != nil {
