@@ -1,6 +1,7 @@
 package events
 
 import (
+	"crypto/sha1" //nolint:gosec // as UUIDv5 wants it
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -16,9 +17,12 @@ var namespace = uuid.MustParse("6f1d1d0e-8a55-5c0e-9d1b-0c7a3d2f4b10")
 func TurnID(sessionID, requestID string) uuid.UUID { return pairID(sessionID, requestID) }
 
 func pairID(a, b string) uuid.UUID {
-	name := make([]byte, 0, len(a)+1+len(b))
+	name := append(make([]byte, 0, 128), namespace[:]...) // on the stack, if the ids are not long
 	name = append(append(append(name, a...), 0), b...)
-	return uuid.NewSHA1(namespace, name)
+	sum := sha1.Sum(name) //nolint:gosec // as UUIDv5 wants it
+	id := uuid.UUID(sum[:16])
+	id[6], id[8] = id[6]&0x0f|5<<4, id[8]&0x3f|0x80 // version 5, variant of RFC 9562
+	return id
 }
 
 // pairEventID returns the id of an event that names no turn, made of two texts and the verb of its type.

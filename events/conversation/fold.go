@@ -263,7 +263,9 @@ func (t *Turn) countMessages(f events.Fact) (more int) {
 // countMessages counts the messages of a half, up to 65,535. A text without messages is one.
 func countMessages(messages json.RawMessage, text string) uint16 {
 	var list []struct{}
-	_ = json.Unmarshal(messages, &list) // none are none
+	if len(messages) > 0 {
+		_ = json.Unmarshal(messages, &list)
+	}
 	if len(list) == 0 && text != "" {
 		return 1
 	}

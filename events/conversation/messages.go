@@ -169,7 +169,7 @@ func holdsNonText(raw json.RawMessage) bool {
 	var list []struct {
 		Content json.RawMessage `json:"content"`
 	}
-	if json.Unmarshal(raw, &list) != nil {
+	if len(raw) == 0 || json.Unmarshal(raw, &list) != nil {
 		return false
 	}
 	for _, m := range list {
