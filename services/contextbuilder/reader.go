@@ -115,6 +115,9 @@ func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, 
 
 // head takes the barrier. It waits for positions beyond the log's end until the deadline.
 func (r *Reader) head(ctx context.Context, partition int, least []events.Position) (events.Position, error) {
+	if len(least) == 0 {
+		return r.log.Head(ctx, partition)
+	}
 	wait, cancel := context.WithTimeout(ctx, r.cfg.Deadline)
 	defer cancel()
 	for _, p := range least {
