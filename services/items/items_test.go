@@ -252,6 +252,20 @@ func TestIDs(t *testing.T) {
 	}
 }
 
+// What the ids of items begin with, by their types. Clients hold such ids.
+func TestPrefixes(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]string{
+		"message": "msg_", "function_call": "fc_", "function_call_output": "fco_", "reasoning": "rs_",
+		"file_search_call": "fs_", "web_search_call": "ws_", "code_interpreter_call": "ci_",
+		"image_generation_call": "ig_", "mcp_call": "mcp_", "mcp_list_tools": "mcpl_", "mcp_approval_request": "mcpr_",
+		"custom_tool_call": "ctc_", "custom_tool_call_output": "ctco_", "computer_call": "cu_", "program": "item_",
+		"of_tomorrow": "item_",
+	} {
+		require.Equal(t, want, items.Prefix(kind), kind)
+	}
+}
+
 // Which ids of clients are kept.
 func TestKeptIDs(t *testing.T) {
 	t.Parallel()

@@ -115,11 +115,17 @@ func TestEachCallNeedsItsScopes(t *testing.T) {
 				refused = set&follows == 0 // across identities
 			}
 			require.Equal(t, refused, a.status == http.StatusForbidden, "%s with %v: %s", pattern, set.Names(), a.raw)
+			if refused {
+				e := a.body["error"].(map[string]any)
+				require.Equal(t, "invalid_request_error", e["type"])
+				require.Equal(t, "insufficient_permissions", e["code"])
+			}
 		}
 		for _, header := range [][]string{nil, {"Authorization", "Bearer wrong"}, {"Authorization", "Basic x"}} {
 			a := s.do(method, path, `{}`, header...)
 			require.Equal(t, http.StatusUnauthorized, a.status, pattern)
-			require.Equal(t, "invalid_api_key", a.body["error"].(map[string]any)["code"])
+			e := a.body["error"].(map[string]any)
+			require.Equal(t, []any{"invalid_request_error", "invalid_api_key"}, []any{e["type"], e["code"]})
 			require.Equal(t, "Bearer", a.header.Get("Www-Authenticate"))
 		}
 	}

@@ -55,10 +55,16 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		`{"input":"a","tools":[{"type":"web_search"}]}`: {"400", "unsupported_value", "tools[0].type"},
 		`{"input":"a","tools":[{"type":"function"}]}`: {"400", "missing_required_parameter",
 			"tools[0].name"},
-		`{"input":"a","tool_choice":"maybe"}`:                           {"400", "invalid_value", "tool_choice"},
-		`{"input":"a","prompt":{"id":"p"}}`:                             {"400", "unsupported_parameter", "prompt"},
-		`{"input":"a","background":true}`:                               {"400", "unsupported_value", "background"},
-		`{"input":"a","metadata":{"k":7}}`:                              {"400", "invalid_type", "metadata"},
+		`{"input":"a","tool_choice":"maybe"}`:         {"400", "invalid_value", "tool_choice"},
+		`{"input":"a","prompt":{"id":"p"}}`:           {"400", "unsupported_parameter", "prompt"},
+		`{"input":"a","background":true}`:             {"400", "unsupported_value", "background"},
+		`{"input":"a","metadata":{"k":7}}`:            {"400", "invalid_type", "metadata"},
+		`{"input":"a","metadata":{` + keys(17) + `}}`: {"400", "object_above_max_properties", "metadata"},
+		`{"input":"a","metadata":{"` + strings.Repeat("k", 65) + `":"v"}}`: {"400", "property_name_above_max_length",
+			"metadata"},
+		`{"input":"a","metadata":{"k":"` + strings.Repeat("v", 513) + `"}}`: {"400", "string_above_max_length",
+			"metadata"},
+		`{"input":[` + many(501) + `]}`:                                 {"400", "array_above_max_length", "input"},
 		`{"input":"a","include":["x"]}`:                                 {"400", "invalid_value", "include"},
 		`{"input":"a","truncation":"x"}`:                                {"400", "invalid_value", "truncation"},
 		`{"input":[{"type":"item_reference","id":"msg_secret_value"}]}`: {"404", "", "input[0].id"},
@@ -74,13 +80,17 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}
 	require.Empty(t, s.list(id, 10), "what is refused leaves nothing")
 	first := s.must("POST", "/v1/responses", `{"input":"a"}`)["id"].(string)
-	for call, want := range map[string]int{
-		"POST /v1/responses/" + first + "/cancel": 400, "POST /v1/responses/compact": 404,
-		"GET /v1/responses/" + first + "?stream=true": 400, "GET /v1/responses/resp_1": 404,
-		"DELETE /v1/responses/resp_1": 404,
+	for call, want := range map[string][3]any{
+		"POST /v1/responses/" + first + "/cancel":     {400, nil, nil},
+		"POST /v1/responses/compact":                  {404, "unknown_url", nil},
+		"GET /v1/responses/" + first + "?stream=true": {400, "unsupported_value", "stream"},
+		"GET /v1/responses/resp_1":                    {404, nil, nil}, "DELETE /v1/responses/resp_1": {404, nil, nil},
+		"POST /v1/responses/resp_1/cancel": {404, nil, nil}, "GET /v1/responses/resp_1/input_items": {404, nil, nil},
 	} {
 		method, path, _ := strings.Cut(call, " ")
-		require.Equal(t, want, s.do(method, path, `{}`).status, call)
+		a := s.do(method, path, `{}`)
+		e := a.body["error"].(map[string]any)
+		require.Equal(t, want, [3]any{a.status, e["code"], e["param"]}, call)
 	}
 	counted := s.must("POST", "/v1/responses/input_tokens", `{"input":"aaaa","previous_response_id":"`+first+`"}`)
 	require.Greater(t, counted["input_tokens"], s.must("POST", "/v1/responses/input_tokens",
