@@ -40,9 +40,11 @@ type Ack struct {
 
 // Append writes to the log. It returns when the server has the events; Durable returns when the disk has them. While
 // the outcome is unknown (timeout, no responders, busy), Append tries again with the same event ids. If an earlier
-// attempt was stored, Append finds it, and does not report a duplicate. At the deadline it fails with ErrUnavailable;
-// if the server takes no writes, it fails at once with ErrNoWrites. If an expectation did not hold, it fails with a
-// *Conflict. If an event is too large, it fails with ErrTooLarge, and nothing was written.
+// attempt was stored, Append finds it, and does not report a duplicate. At the deadline it fails with ErrUnavailable,
+// unless the partition has taken other events meanwhile: then the server is slow and not silent, and Append goes on
+// until ctx ends, for a minute at most. If the server takes no writes, it fails at once with ErrNoWrites. If an
+// expectation did not hold, it fails with a *Conflict. If an event is too large, it fails with ErrTooLarge, and nothing
+// was written.
 func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	msgs, p, err := l.encode(a)
 	if err != nil {
@@ -52,7 +54,7 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	for _, m := range msgs {
 		m.Header[appendHeader] = []string{mine}
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, max(longest, l.cfg.Deadline))
 	defer cancel()
 	ctx, ended := traced(ctx, p, msgs)
 	defer func() { ended(ack, err) }()
@@ -72,8 +74,24 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	return ack, err
 }
 
-// send publishes messages until the server has them, or until ctx ends, and returns the number of attempts.
+// longest is how long an append may take. It is shorter than the time for which the server knows an event's id.
+const longest = time.Minute
+
+// send publishes messages until the server has them, or until ctx ends, and returns the number of attempts. Of a server
+// that takes nothing at all it waits no longer than the deadline.
 func (l *Log) send(ctx context.Context, p *partition, msgs []*nats.Msg) (ack Ack, tries int, err error) {
+	for took := true; took; {
+		before, n := p.seen.Load(), 0
+		once, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
+		ack, n, err = l.sendOnce(once, p, msgs)
+		tries += n
+		took = errors.Is(err, ErrUnavailable) && once.Err() != nil && ctx.Err() == nil && p.seen.Load() > before
+		cancel()
+	}
+	return ack, tries, err
+}
+
+func (l *Log) sendOnce(ctx context.Context, p *partition, msgs []*nats.Msg) (ack Ack, tries int, err error) {
 	if l.stuck.Load() {
 		if err := l.writable(ctx, p, nil); err != nil {
 			return Ack{}, 0, fmt.Errorf("append: %w", err)

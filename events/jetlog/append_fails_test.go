@@ -54,6 +54,64 @@ func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 	require.NoError(t, err, "it takes writes again")
 }
 
+// A log that is slow is not one that is silent: while its stream takes what others write, an append is tried until its
+// caller gives up. Once nothing is taken any more, it ends at the deadline.
+func TestASlowLogIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Connect(t, natstest.Server(t))
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: 300 * time.Millisecond})
+	require.NoError(t, err)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	stream, err := js.Stream(t.Context(), "TURNS-0")
+	require.NoError(t, err)
+	hearing, deaf := stream.CachedInfo().Config, stream.CachedInfo().Config
+	busy, err := events.Encode(logtest.Fact("busy", "r"), time.Now())
+	require.NoError(t, err)
+	deaf.Subjects = []string{busy.Subject}
+	hear := func(cfg jetstream.StreamConfig) {
+		_, err := js.UpdateStream(t.Context(), cfg)
+		require.NoError(t, err)
+	}
+	for n, facts := range [][]events.Fact{
+		{logtest.Fact("one", "r1")}, {link("many"), logtest.Fact("many", "r1")},
+	} {
+		hear(deaf)
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			for k := 0; ctx.Err() == nil; k++ {
+				logtest.Add(t, log, "busy", fmt.Sprint(n, k), "x")
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+		brief, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		_, err = log.Append(brief, jetlog.Append{Facts: facts})
+		require.ErrorIs(t, err, jetlog.ErrUnavailable, "its caller gives up")
+		cancel()
+		appended := make(chan error, 1)
+		all.Go(func() {
+			_, err := log.Append(t.Context(), jetlog.Append{Facts: facts})
+			appended <- err
+		})
+		time.Sleep(1500 * time.Millisecond) // five deadlines
+		require.Empty(t, appended, "it is not given up")
+		hear(hearing)
+		require.NoError(t, <-appended)
+		hear(deaf)
+		stop()
+		all.Wait()
+		began := time.Now()
+		_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("silent", fmt.Sprint(n))}})
+		require.ErrorIs(t, err, jetlog.ErrUnavailable, "nothing is taken any more")
+		require.Less(t, time.Since(began), 30*time.Second)
+	}
+	hear(hearing)
+	require.Len(t, logtest.IDs(t, log, "one"), 1)
+	require.Len(t, logtest.IDs(t, log, "many"), 2)
+	require.Empty(t, logtest.IDs(t, log, "silent"))
+}
+
 // A server whose disk hangs does not tell whether it takes writes: nobody waits for that for longer than for
 // the write.
 func TestAHangingDiskIsNotWaitedFor(t *testing.T) {

@@ -55,18 +55,15 @@ func (j *joined) clashes(ids, subjects map[string]bool) bool {
 	})
 }
 
-// appendBatch appends atomically, perhaps in one batch with other appends.
+// appendBatch appends atomically, perhaps in one batch with other appends. It waits for those before it as long as ctx
+// lasts, since it keeps its place among those that wait.
 func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (Ack, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
-	defer cancel()
 	j := &joined{msgs: msgs, err: ErrUnavailable}
 	for _, m := range msgs {
 		j.size += m.Size()
 	}
 	err := p.together.Do(ctx, j, shareBatch, func(group []*joined, _ func()) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.Deadline/attempts)
-		defer cancel()
-		l.sendTogether(ctx, p, group)
+		l.sendTogether(context.WithoutCancel(ctx), p, group)
 	})
 	if err != nil {
 		return Ack{}, err
@@ -95,6 +92,8 @@ func (l *Log) sendTogether(ctx context.Context, p *partition, group []*joined) {
 
 // publishBatch publishes an atomic batch, and returns the sequence of its last message.
 func (l *Log) publishBatch(ctx context.Context, p *partition, group []*joined) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
+	defer cancel()
 	// The answer to the commit is the answer to all messages, so nothing waits before it.
 	batch, err := jetstreamext.NewBatchPublisher(l.wire.JS, jetstreamext.BatchFlowControl{})
 	if err != nil {
