@@ -27,6 +27,8 @@ type subscriber struct {
 	rng   *rand.Rand
 	from  uint64
 	taken []projections.Judged
+	// bytes are what was taken, as it was then: nobody may change it later.
+	bytes []string
 	// raw: it asks for no verdicts.
 	raw bool
 }
@@ -55,6 +57,9 @@ func (s *subscriber) follow(ctx context.Context, f *follower.Follower, partition
 				break // it fails, and what it was given is lost
 			}
 			s.taken = append(s.taken, batch...)
+			for _, j := range batch {
+				s.bytes = append(s.bytes, encoded(j))
+			}
 			if s.rng.IntN(4) == 0 {
 				<-time.After(time.Duration(s.rng.IntN(3000)) * time.Microsecond) // a slow subscriber
 			}
@@ -184,13 +189,14 @@ func (s *subscriber) isGiven(t *testing.T, all []projections.Judged) {
 		got = append(got, j.Position.String())
 	}
 	require.Equal(t, want, got, s.name)
-	for _, j := range s.taken {
+	for i, j := range s.taken {
 		of := verdicts[j.Position]
 		if s.raw {
 			of = projections.Judged{Recorded: events.Recorded{Position: of.Position, ID: of.ID, Type: of.Type,
 				Subject: of.Subject, Time: of.Time}}
 		}
 		require.Equal(t, of, j, "%s %s", s.name, j.Position)
+		require.Equal(t, encoded(of), s.bytes[i], "%s %s", s.name, j.Position)
 	}
 }
 
@@ -201,7 +207,8 @@ func requireAscending(t *testing.T, seqs []uint64) {
 	}
 }
 
-// TestEveryEventIsJudgedLiveAsInPrivate: the traffic of these tests has every type of event and every kind of verdict.
+// TestEveryEventIsJudgedLiveAsInPrivate: the traffic of these tests has every type of event and every kind of verdict,
+// and what is judged live is byte for byte what a private judge says.
 func TestEveryEventIsJudgedLiveAsInPrivate(t *testing.T) {
 	t.Parallel()
 	server := natstest.Server(t)
@@ -219,21 +226,28 @@ func TestEveryEventIsJudgedLiveAsInPrivate(t *testing.T) {
 	head, err := log.Head(t.Context(), 0)
 	require.NoError(t, err)
 	var got []projections.Judged
+	var bytes []string // as they were when they came: nobody may change them later
 	for len(got) == 0 || got[len(got)-1].Position.Seq < head.Seq {
 		batch, err := in.Next(t.Context())
 		require.NoError(t, err)
 		got = append(got, batch...)
+		for _, j := range batch {
+			bytes = append(bytes, encoded(j))
+		}
 	}
 	want := privately(t, log, 0)
 	require.Equal(t, len(want), len(got))
-	types, kinds := map[string]bool{}, map[conversation.Kind]bool{}
+	types, kinds, whole := map[string]bool{}, map[conversation.Kind]bool{}, false
 	for i := range want {
 		require.Equal(t, want[i], got[i], want[i].Position)
+		require.Equal(t, encoded(want[i]), bytes[i], want[i].Position)
+		whole = whole || want[i].Continues
 		kinds[want[i].Change.Kind] = true
 		if want[i].Fact != nil {
 			types[want[i].Type] = true
 		}
 	}
+	require.True(t, whole, "events that belong together")
 	require.Equal(t, events.Types(), slices.Sorted(maps.Keys(types)))
 	for kind := conversation.Duplicate; kind <= conversation.Erased; kind++ {
 		require.True(t, kinds[kind], kind.String())

@@ -248,6 +248,11 @@ func (s *scribe) write(n int) {
 			continue
 		}
 		a := jetlog.Append{Facts: []events.Fact{s.fact()}}
+		if f, starts := a.Facts[0].(*events.TurnStarted); starts && s.rng.IntN(4) == 0 {
+			a.Facts = append(a.Facts, &events.TurnFinalized{TurnID: f.TurnID, SessionID: f.SessionID,
+				Answer: events.Answer{AnswerNeutral: "whole"}})
+			a.Salt = fmt.Sprint(s.n) // one atomic batch must hold no event twice
+		}
 		if s.rng.IntN(3) == 0 {
 			a.Salt = fmt.Sprint(s.n) // else what was said before is not stored again
 		}
@@ -285,8 +290,22 @@ func privately(t testing.TB, log *jetlog.Log, partition int) (out []projections.
 		for _, m := range batch {
 			j, err := judge.Judge(t.Context(), m.Recorded())
 			require.NoError(t, err)
+			j.Continues = m.Continues
 			out = append(out, j)
 		}
 	}
 	return out
+}
+
+// encoded returns a verdict as bytes, with all that views are shown of it.
+func encoded(j projections.Judged) string {
+	b, err := json.Marshal(struct {
+		projections.Judged
+		Description conversation.Description
+		Fork        conversation.Fork
+	}{j, j.Head.Description(), j.Head.Fork()})
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
 }
