@@ -22,13 +22,13 @@ const (
 	devShare   = 0.7
 )
 
-// The room that the garbage collector leaves between two collections: three quarters of what is live, but at least
+// The room that the garbage collector leaves between two collections: two fifths of what is live, but at least
 // leastRoom.
 // By Go's own default a small heap would be collected too often, and a large one would grow to twice its size
 // (docs/decisions.md#the-collectors-room-follows-what-is-live).
 const (
 	leastRoom     = 192 << 20
-	percentOfLive = 75
+	percentOfLive = 40
 	tuneEvery     = time.Second
 )
 
