@@ -47,7 +47,7 @@ func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error
 	}
 	n := pointer{
 		Store: now.Store, Former: now.Former, Generation: now.Last, Last: now.Last, Model: v.cfg.Embedder.Model(),
-		BegunAt: v.cfg.Now().UTC(),
+		Form: form, BegunAt: v.cfg.Now().UTC(),
 	}
 	if n.Clean, err = v.clean(ctx); err != nil {
 		return nil, err

@@ -94,6 +94,10 @@ func (v *View) Prepare(ctx context.Context) error {
 		v.cfg.Logger.Warn("searches by meaning are refused, and new turns are indexed without vectors",
 			"filled_by", p.Model, "configured", v.cfg.Embedder.Model(), "err", projections.ErrOtherModel)
 	}
+	if err == nil && p.Form < form {
+		v.cfg.Logger.Warn("an earlier version has made the index, which is served, but takes turns slowly: " +
+			"`turnledger projections rebuild index` makes it anew, and so does the next rebuild by its age")
+	}
 	return err
 }
 

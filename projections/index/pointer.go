@@ -26,12 +26,18 @@ type pointer struct {
 	Last uint64 `json:"last"`
 	// Model made the vectors.
 	Model string `json:"model"`
+	// Form is how the store keeps the collection; 0 in pointers of earlier versions, whose stores built a graph.
+	Form int `json:"form,omitempty"`
 	// Clean are the positions up to which nothing that was erased has ever been in this generation's files.
 	Clean   []uint64  `json:"clean,omitempty"`
 	BegunAt time.Time `json:"begun_at"`
 }
 
-const pointerKey = "index.served"
+const (
+	pointerKey = "index.served"
+	// form is that of the collections that are made now: the store compares all vectors.
+	form = 1
+)
 
 func (p pointer) key(kind string, partition int) string {
 	return fmt.Sprintf("index.%s.%s.%d.%d", kind, p.Store, p.Generation, partition)
@@ -85,7 +91,7 @@ func (v *View) ensure(ctx context.Context) (pointer, desk.Notes, error) {
 		}
 		n := pointer{
 			Store: uuid.NewString(), Generation: p.Last + 1, Last: p.Last + 1, Model: v.cfg.Embedder.Model(),
-			BegunAt: v.cfg.Now().UTC(),
+			Form: form, BegunAt: v.cfg.Now().UTC(),
 		}
 		if p.Generation != 0 {
 			n.Former = append(p.Former, p.Store)[max(0, len(p.Former)+1-mostFormer):]

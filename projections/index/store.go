@@ -97,7 +97,8 @@ type Collections interface {
 // Objects of a store's collections. No error holds a text of an object. Errors are projections.ErrUnavailable.
 type Objects interface {
 	// Put writes objects, over those that have their ids. It fails with Refused if the store answers and does not take
-	// some of them. It has written the others, and may have written parts of the refused ones.
+	// some of them. It has written the others, and may have written parts of the refused ones. What a Put has written
+	// outlives a kill of the store once another Put has returned.
 	Put(ctx context.Context, collection string, objects []Object) error
 	// Delete removes those of the objects that were written in an epoch up to this one, so that a deletion that comes
 	// late leaves what a later runner has written. Missing objects are no error.

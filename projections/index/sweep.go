@@ -31,8 +31,8 @@ func (v *View) Run(ctx context.Context) error {
 }
 
 // Sweep puts right what the store's lack of transactions leaves behind, in the partitions that this process feeds: late
-// writes of runners that were taken over, and turns without vectors. It also drops collections that are older than the
-// served one, such as one that a late write has made anew.
+// writes of runners that were taken over, turns that no search finds, and turns without vectors. It also drops
+// collections that are older than the served one, such as one that a late write has made anew.
 func (v *View) Sweep(ctx context.Context) error {
 	err := v.sweepAll(ctx)
 	result := "done"
@@ -98,7 +98,15 @@ func (v *View) sweep(ctx context.Context, c *claim) error {
 	if err := v.settleAll(ctx, c, "late write", late); err != nil {
 		return err
 	}
-	if !v.mayEmbed() || c.of.Model != v.cfg.Embedder.Model() {
+	if c.of.Model != v.cfg.Embedder.Model() {
+		return nil
+	}
+	if c.of.Form == form { // a graph may miss an object for good
+		if err := v.settleAll(ctx, c, "unseen object", v.unseen(c)); err != nil {
+			return err
+		}
+	}
+	if !v.mayEmbed() {
 		return nil
 	}
 	return v.settleAll(ctx, c, "missing vector", func(ctx context.Context) ([]Object, error) {
@@ -163,7 +171,10 @@ func (v *View) settle(ctx context.Context, c *claim, bySession map[string][]uuid
 	}
 	err := v.write(ctx, c, written, deleted, mayStand)
 	if projections.IsPermanent(err) { // dead letters tell of these turns
-		return nil
+		err = nil
+	}
+	if err == nil && len(written) > 0 {
+		err = v.putCanary(ctx, c, c.at.Seq) // it takes their vectors to the files
 	}
 	return err
 }

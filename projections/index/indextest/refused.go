@@ -1,7 +1,9 @@
 package indextest
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -175,6 +177,47 @@ func scrubbedByAge(t *testing.T, w *World) {
 	require.Empty(t, rebuilds, "it has begun just now")
 	now.pass(time.Second)
 	awaitScrub(t, rebuilds)
+}
+
+// madeBefore: an index that an earlier version has made is served, its feeder says so, and it is made anew at its age,
+// once.
+func madeBefore(t *testing.T, w *World) {
+	now := newClock()
+	var said bytes.Buffer
+	open := func() *index.View {
+		return w.Open(t, func(c *index.Config) {
+			c.Now, c.Logger = now.read, slog.New(slog.NewTextHandler(&said, nil))
+		})
+	}
+	const saying = "an earlier version has made the index"
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "a question", "yes")...)
+	w.claim(t, open(), "s").must(t)
+	require.NotContains(t, said.String(), saying)
+	var pointer map[string]any
+	revision, err := w.Notes.Read(t.Context(), "index.served", &pointer)
+	require.NoError(t, err)
+	delete(pointer, "form")
+	_, err = w.Notes.Write(t.Context(), "index.served", pointer, revision)
+	require.NoError(t, err)
+
+	v := open()
+	require.Contains(t, said.String(), saying)
+	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
+	rebuilds := scrubs(t, v)
+	<-time.After(200 * time.Millisecond)
+	require.Empty(t, rebuilds, "it has begun just now")
+	now.pass(time.Second)
+	awaitScrub(t, rebuilds)
+	w.Rebuild(t, v)
+	now.pass(time.Second)
+	<-time.After(100 * time.Millisecond) // a look may have begun before
+	for len(rebuilds) > 0 {
+		<-rebuilds
+	}
+	<-time.After(200 * time.Millisecond)
+	require.Empty(t, rebuilds, "it is of this version now")
+	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
 }
 
 // restored: a dead letter's session is written as the log has it up to the view's position, and not if the view has

@@ -60,6 +60,7 @@ func Run(t *testing.T, logs int, open func(t testing.TB) index.Store) {
 		"what the index had of a turn goes when the store refuses what the turn is":     refusedExtension,
 		"what a parked event deletes is deleted":                                        parkedDeletions,
 		"a generation is replaced at its age":                                           scrubbedByAge,
+		"an index of an earlier version is served, and made anew at its age":            madeBefore,
 		"what a retention takes out of the log leaves the index before":                 forgotten,
 		"a dead letter that is tried again brings the session as the index may have it": restored,
 	} {

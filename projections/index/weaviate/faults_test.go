@@ -96,6 +96,35 @@ func TestTheIndexSurvivesItsServer(t *testing.T) {
 	}
 }
 
+// A server that is killed before it has written the first segment of its vectors does not look at them any more. The
+// next sweep writes these turns again, and asks nobody for their vectors.
+func TestTurnsThatNoSearchFindsAreWrittenAgain(t *testing.T) {
+	t.Parallel()
+	s := weaviatetest.Start(t)
+	w := indextest.NewWorld(t, s.Client().Store(), 2)
+	v := w.Open(t)
+	w.Feed(t, v)
+	var all []string
+	for _, session := range []string{"a", "b", "c"} {
+		w.Append(t, indextest.Linked(session, "ann"))
+		for i := range 3 {
+			w.Append(t, indextest.Turn(session, fmt.Sprint(i), "a question", "yes")...)
+			all = append(all, events.TurnID(session, fmt.Sprint(i)).String())
+		}
+	}
+	w.Reached(t, v)
+	texts := w.Endpoint.Texts()
+	s.Restart()
+	require.Less(t, len(w.Found(t, v, "a question", "ann")), len(all), "the server is mended: the sweep can go")
+	require.NoError(t, v.Sweep(t.Context()))
+	require.ElementsMatch(t, all, w.Found(t, v, "a question", "ann"))
+	require.Equal(t, texts, w.Endpoint.Texts())
+	w.Agree(t, v, "a", "b", "c")
+	s.Restart()
+	require.NoError(t, v.Sweep(t.Context()))
+	require.ElementsMatch(t, all, w.Found(t, v, "a question", "ann"))
+}
+
 // A proxy holds a runner's batches back until another has taken over and a redaction is applied. They bring an object
 // back, and with it a collection that was dropped, if the server makes collections by itself. One sweep takes both
 // away.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,24 +102,36 @@ func TestTheScoreIsTheCosineOfAHalf(t *testing.T) {
 	}
 }
 
-// Vectors are kept as they are, also where a server is set to round those of new collections.
-func TestVectorsAreNotRounded(t *testing.T) {
+// Vectors are kept as they are, beside the rounded ones that a search looks at first; and these are rounded as the
+// index wants it, also where a server is set to round those of new collections in another way.
+func TestVectorsAreKeptAsTheyAre(t *testing.T) {
 	t.Parallel()
-	s := weaviatetest.StartWith(t, rand.Text(), "DEFAULT_QUANTIZATION=rq-8")
-	name, _ := collectionOfFour(t, s.Client())
+	s := weaviatetest.StartWith(t, rand.Text(), "DEFAULT_QUANTIZATION=bq")
+	w := s.Client()
+	name, ids := collectionOfFour(t, w)
 	var made struct {
 		VectorConfig map[string]struct {
+			VectorIndexType   string
 			VectorIndexConfig map[string]any
 		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(getPath(t, s, "/v1/schema/"+name)), &made))
 	require.Len(t, made.VectorConfig, 2)
 	for half, c := range made.VectorConfig {
+		require.Equal(t, "flat", c.VectorIndexType)
 		for _, rounding := range []string{"rq", "bq", "pq", "sq"} {
 			of, there := c.VectorIndexConfig[rounding].(map[string]any)
-			require.Equal(t, there, there && of["enabled"] == false, "%s by %s", half, rounding)
+			require.Equal(t, rounding == "rq", there && of["enabled"] == true, "%s by %s", half, rounding)
+			require.Equal(t, rounding == "rq", there && of["cache"] == true, "%s by %s", half, rounding)
 		}
-		require.Contains(t, c.VectorIndexConfig, "rq")
+	}
+	kept, err := w.ByID(t.Context(), name, ids, index.WithVectors)
+	require.NoError(t, err)
+	require.Len(t, kept, len(ids))
+	for _, k := range kept {
+		was := object(slices.Index(ids, k.ID), "")
+		require.Equal(t, was.Question.Vector, k.Question.Vector)
+		require.Equal(t, was.Answer.Vector, k.Answer.Vector)
 	}
 }
 

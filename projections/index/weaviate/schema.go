@@ -26,13 +26,22 @@ type class struct {
 type vectorIndex struct {
 	Vectorizer map[string]struct{} `json:"vectorizer"`
 	IndexType  string              `json:"vectorIndexType"`
-	Index      hnsw                `json:"vectorIndexConfig"`
+	Index      flat                `json:"vectorIndexConfig"`
 }
 
-type hnsw struct {
-	Distance string `json:"distance"`
-	// Plain keeps vectors as they are; by default new servers round them.
-	Plain bool `json:"skipDefaultQuantization"`
+// flat compares a vector with all of a collection, rounded ones first, and the best of these with the true ones.
+type flat struct {
+	Distance string  `json:"distance"`
+	Rounded  rounded `json:"rq"`
+}
+
+// rounded vectors are in the server's memory.
+type rounded struct {
+	Enabled bool `json:"enabled"`
+	Cached  bool `json:"cache"`
+	Bits    int  `json:"bits"`
+	// Best is how many of the nearest are compared with the true vectors.
+	Best int `json:"rescoreLimit"`
 }
 
 type property struct {
@@ -69,23 +78,34 @@ var textProps = map[projections.Half][2]string{
 	projections.AnswerHalf:   {"answer_neutral", "answer_translated"},
 }
 
+const (
+	// roundedBits of each number: of a million turns with 1,536 numbers a vector the server holds 400 MB.
+	roundedBits = 1
+	// roundedBest finds 0.998 of the ten nearest of 8,255 real questions among all (docs/benchmarks.md).
+	roundedBest = 500
+)
+
+// newClass makes each property filterable that is filtered by, here or by readers from outside: each one more costs a
+// write an object. Comparisons go by Range.
 func newClass(c index.Collection) class {
 	word := func(name string, filterable bool) property {
 		return property{Name: name, DataType: []string{"text"}, Tokenization: "field", Filterable: filterable}
 	}
-	number := func(name string) property {
-		return property{Name: name, DataType: []string{"int"}, Filterable: true, Range: true}
-	}
-	hnsw := vectorIndex{map[string]struct{}{"none": {}}, "hnsw", hnsw{Distance: "cosine", Plain: true}}
+	all := vectorIndex{map[string]struct{}{"none": {}}, "flat", flat{
+		Distance: "cosine", Rounded: rounded{Enabled: true, Cached: true, Bits: roundedBits, Best: roundedBest},
+	}}
 	out := class{
 		Class: c.Name, Description: c.Mark,
 		VectorConfig: map[string]vectorIndex{
-			string(projections.QuestionHalf): hnsw, string(projections.AnswerHalf): hnsw,
+			string(projections.QuestionHalf): all, string(projections.AnswerHalf): all,
 		},
 		Properties: []property{
 			word(propSession, true), word(propIdentity, true),
 			{Name: propCreated, DataType: []string{"date"}, Filterable: true, Range: false},
-			number(propPartition), number(propStarted), number(propVersion), number(propEpoch), number(propSeq),
+			{Name: propPartition, DataType: []string{"int"}, Filterable: true},
+			{Name: propStarted, DataType: []string{"int"}}, {Name: propVersion, DataType: []string{"int"}},
+			{Name: propEpoch, DataType: []string{"int"}, Range: true},
+			{Name: propSeq, DataType: []string{"int"}, Range: true},
 			word(propPipeline, true), word(propConsultant, true), word(propRepository, true),
 			word(propDigestQ, false), word(propDigestA, false),
 			{Name: propBare, DataType: []string{"boolean"}, Filterable: true},
