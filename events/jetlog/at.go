@@ -17,6 +17,11 @@ func (l *Log) At(ctx context.Context, at events.Position) (events.Recorded, bool
 	if err != nil || at.Seq == 0 {
 		return events.Recorded{}, false, err
 	}
+	if !p.shared.Load() && !p.mirrored.Load() { // the only server gives it directly, for less
+		if found, err := l.Some(ctx, at.Partition, []uint64{at.Seq}); err != nil || len(found) > 0 {
+			return append(found, events.Recorded{})[0], err == nil, err
+		}
+	}
 	m, err := l.surely(ctx, p, map[string]any{"seq": at.Seq}, at.Seq, at.Seq)
 	if err != nil || m == nil {
 		return events.Recorded{}, false, err
