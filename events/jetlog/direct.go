@@ -105,47 +105,54 @@ func (l *Log) Some(ctx context.Context, partition int, seqs []uint64) ([]events.
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	out, err := l.singles(within, p, seqs)
-	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
+	asks := make([]string, len(seqs))
+	for i, seq := range seqs {
+		asks[i] = fmt.Sprintf(`{"seq":%d}`, seq)
+	}
+	var out []events.Recorded
+	err = l.each(within, p, asks, func(m *nats.Msg) error {
+		e, err := p.fromDirect(m)
+		out = append(out, e)
+		return err
+	})
+	if err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("read events: %w: %w", ErrUnavailable, err)
 	}
 	return out, p.gate.Wait(ctx, slices.Max(seqs))
 }
 
-// singles asks for events one by one, some at once. With an error it returns what came before it.
-func (l *Log) singles(ctx context.Context, p *partition, seqs []uint64) (out []events.Recorded, err error) {
-	address, answers, done, err := l.reads.Box(len(seqs))
+// each asks for single messages, some at once, and calls use with those that there are and whose headers can be read.
+func (l *Log) each(ctx context.Context, p *partition, asks []string, use func(*nats.Msg) error) error {
+	address, answers, done, err := l.reads.Box(len(asks))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer done()
-	asked := 0
-	for answered := range seqs {
-		for ; asked < min(answered+atOnce, len(seqs)); asked++ {
-			ask := fmt.Appendf(nil, `{"seq":%d}`, seqs[asked])
-			if err := l.reads.NC.PublishRequest("$JS.API.DIRECT.GET."+p.name, address, ask); err != nil {
-				return out, err
+	subject, asked := "$JS.API.DIRECT.GET."+p.name, 0
+	for answered := range asks {
+		for ; asked < min(answered+atOnce, len(asks)); asked++ {
+			if err := l.reads.NC.PublishRequest(subject, address, []byte(asks[asked])); err != nil {
+				return err
 			}
 		}
 		m, err := l.reads.Next(ctx, answers)
 		if err != nil {
-			return out, err
+			return err
 		}
-		stream := serverHeader(m, jetstream.StreamHeader)
-		if stream != "" && stream != p.name {
+		switch stream := serverHeader(m, jetstream.StreamHeader); {
+		case m.Header.Get("Status") == "503":
+			return nats.ErrNoResponders
+		case stream == "" || serverHeader(m, jetstream.SequenceHeader) == "":
+		case stream != p.name:
 			p.mirrored.Store(true)
-			return out, nil
+			return nil
+		default:
+			if err := use(m); err != nil {
+				return err
+			}
 		}
-		if stream == "" || serverHeader(m, jetstream.SequenceHeader) == "" {
-			continue // there is no event, or none whose headers can be read
-		}
-		e, err := p.fromDirect(m)
-		if err != nil {
-			return out, err
-		}
-		out = append(out, e)
 	}
-	return out, nil
+	return nil
 }
 
 // atOnce bounds the single events that are asked for before one has come. The server closes a connection that 64 MB

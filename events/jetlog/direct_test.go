@@ -45,3 +45,26 @@ func TestSomeEventsAreThoseOfTheirPlaces(t *testing.T) {
 	_, err = log.Some(t.Context(), 1, asked)
 	require.Error(t, err, "there is no such partition")
 }
+
+// TestTheLastOfASessionIsSeen holds that Seen follows a session's events, whatever other sessions have.
+func TestTheLastOfASessionIsSeen(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	seen := func(want uint64, session string) {
+		t.Helper()
+		last, err := log.Seen(t.Context(), session)
+		require.NoError(t, err)
+		require.Equal(t, want, last)
+	}
+	seen(0, "s")
+	logtest.Add(t, log, "s", "r1", "x")
+	logtest.Add(t, log, "o", "r1", "x")
+	seen(1, "s")
+	logtest.Add(t, log, "s", "r2", "x")
+	seen(3, "s")
+	seen(2, "o")
+	seen(0, "none")
+	_, err := overwrite.On(log).Erase(t.Context(), events.Position{Seq: 3})
+	require.NoError(t, err)
+	seen(1, "s")
+}

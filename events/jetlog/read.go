@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
@@ -32,7 +36,23 @@ func (l *Log) Last(ctx context.Context, sessionID string) (uint64, error) {
 // Seen returns the last sequence of a session's subject as Last does, with one question. A 0 is no proof: the server
 // answers every failure of its store as if there was no event.
 func (l *Log) Seen(ctx context.Context, sessionID string) (uint64, error) {
-	return l.lastOf(ctx, l.partitionOf(sessionID), events.SessionSubject(sessionID))
+	p, subject := l.partitionOf(sessionID), events.SessionSubject(sessionID)
+	if !p.shared.Load() && !p.mirrored.Load() { // the only server says it directly, for less
+		if last, err := l.directLast(ctx, p, subject); err == nil {
+			return last, nil
+		}
+	}
+	return l.lastOf(ctx, p, subject)
+}
+
+func (l *Log) directLast(ctx context.Context, p *partition, subject string) (last uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, replicaDeadline)
+	defer cancel()
+	err = l.each(ctx, p, []string{fmt.Sprintf(`{"last_by_subj":%q}`, subject)}, func(m *nats.Msg) error {
+		last, err = strconv.ParseUint(serverHeader(m, jetstream.SequenceHeader), 10, 64)
+		return err
+	})
+	return last, err
 }
 
 // doubts is how often a contradiction between the server's store and its index is looked at: an event may come, or be
