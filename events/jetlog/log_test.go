@@ -1,6 +1,8 @@
 package jetlog_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,4 +44,21 @@ func TestAppendedEventsAreReadBack(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, again.Duplicate)
 	require.EqualValues(t, 1, again.Position.Seq)
+}
+
+// Sessions without events are found by one question a partition, unless the partition has events of one of those asked.
+func TestUnseen(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 2)
+	var of [2][]string
+	for i := range 40 {
+		id := fmt.Sprint("s", i)
+		of[log.Partition(id)] = append(of[log.Partition(id)], id)
+	}
+	require.ElementsMatch(t, slices.Concat(of[:]...), log.Unseen(t.Context(), slices.Concat(of[:]...)))
+	logtest.Add(t, log, of[0][3], "r1", "x")
+	logtest.Add(t, log, of[0][4], "r1", "x")
+	require.Equal(t, of[1], log.Unseen(t.Context(), slices.Concat(of[:]...)))
+	require.Equal(t, of[0][5:], log.Unseen(t.Context(), of[0][5:]))
+	require.Empty(t, log.Unseen(t.Context(), of[0][4:5]))
 }

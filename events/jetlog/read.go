@@ -55,6 +55,30 @@ func (l *Log) directLast(ctx context.Context, p *partition, subject string) (las
 	return last, err
 }
 
+// Unseen returns those of the sessions of which the log seems to have no events, with one question a partition. It may
+// return none where that would not do; then the caller asks Seen for each. As with Seen, this is no proof.
+func (l *Log) Unseen(ctx context.Context, sessionIDs []string) (unseen []string) {
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	for _, p := range l.partitions {
+		var own, subjects []string
+		for _, id := range sessionIDs {
+			if l.partitionOf(id) == p {
+				own, subjects = append(own, id), append(subjects, events.SessionSubject(id))
+			}
+		}
+		if len(own) == 0 || p.shared.Load() { // a replica may be behind
+			continue
+		}
+		ask := map[string]any{"multi_last": subjects, "batch": 1, "max_bytes": pageBytes}
+		found, end, err := direct(ctx, l.reads, p, ask, math.MaxUint64, 1)
+		if err == nil && end == ended && len(found) == 0 {
+			unseen = append(unseen, own...)
+		}
+	}
+	return unseen
+}
+
 // doubts is how often a contradiction between the server's store and its index is looked at: an event may come, or be
 // erased, between two questions.
 const doubts = 3

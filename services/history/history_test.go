@@ -27,6 +27,7 @@ func run(t testing.TB, log *jetlog.Log) *history.Service { return runOn(t, log) 
 type whole interface {
 	history.Writer
 	history.Reader
+	history.Glance
 	history.TailReader
 }
 
@@ -37,7 +38,7 @@ func runOn(t testing.TB, log whole) *history.Service {
 
 func runWith(t testing.TB, log whole, cfg history.Config) *history.Service {
 	t.Helper()
-	s := history.New(history.Log{Writer: log, Reader: log, TailReader: log}, cfg)
+	s := history.New(history.Log{Writer: log, Reader: log, Glance: log, TailReader: log}, cfg)
 	natstest.Run(t, s.Run)
 	return s
 }

@@ -37,6 +37,9 @@ func (s *Service) StartTurns(ctx context.Context, commands []conversation.Start)
 		}
 		sessions[c.SessionID] = append(sessions[c.SessionID], &line{Start: normal, dropped: dropped, out: &out[i]})
 	}
+	for _, id := range s.unseen(ctx, order) {
+		sessions[id][0].unseen = true
+	}
 	var all sync.WaitGroup
 	places := make(chan struct{}, sessionsAtOnce)
 	for _, id := range order {
@@ -50,10 +53,27 @@ func (s *Service) StartTurns(ctx context.Context, commands []conversation.Start)
 	return out
 }
 
+// unseen returns the sessions that neither the service holds nor the log seems to know. Asked for together they cost
+// little; one session asks for itself.
+func (s *Service) unseen(ctx context.Context, sessions []string) []string {
+	var others []string
+	for _, id := range sessions {
+		if _, held := s.sessions.GetIfPresent(id); !held {
+			others = append(others, id)
+		}
+	}
+	if len(others) < 2 {
+		return nil
+	}
+	return s.log.Unseen(ctx, others)
+}
+
 // line is one command of StartTurns on its way.
 type line struct {
 	conversation.Start
 	dropped []string
+	// unseen: of the first line of a session, as of a writing.
+	unseen bool
 	// decided is the last decision of the command, and appended what an earlier one had to append.
 	decided  conversation.Decision
 	appended []events.Fact
@@ -117,6 +137,7 @@ func (l *line) size() int {
 // startRun records the turns of one run. An error is that of all its lines.
 func (s *Service) startRun(ctx context.Context, session string, lines []*line) error {
 	w := s.writing(session)
+	w.unseen = lines[0].unseen
 	if identity := lines[0].IdentityID; identity != "" {
 		if err := w.mayBegin(ctx, identity); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -316,4 +317,38 @@ func allWrites() map[string]func(context.Context, *history.Service) shown {
 	all := maps.Clone(writes)
 	maps.Copy(all, wholeWrites)
 	return all
+}
+
+// Of many sessions that are new the log is asked once, and of those that it knows one by one.
+func TestNewSessionsOfABatchAreAskedForTogether(t *testing.T) {
+	t.Parallel()
+	log := &asked{Log: natstest.Log(t, 1)}
+	s := runOn(t, log)
+	batch := func(name string) (commands []conversation.Start) {
+		for i := range 100 {
+			commands = append(commands, wholeTurn(fmt.Sprint(name, i), "r"))
+		}
+		return commands
+	}
+	for _, o := range s.StartTurns(t.Context(), batch("a")) {
+		require.NoError(t, o.Err)
+		require.False(t, o.Turn.Duplicate)
+	}
+	require.Zero(t, log.times.Load())
+	for _, o := range runOn(t, log).StartTurns(t.Context(), append(batch("a"), batch("b")...)) {
+		require.NoError(t, o.Err)
+		require.Equal(t, strings.HasPrefix(o.Turn.SessionID, "a"), o.Turn.Duplicate)
+	}
+	require.EqualValues(t, 200, log.times.Load())
+}
+
+// asked counts the questions about single sessions.
+type asked struct {
+	*jetlog.Log
+	times atomic.Int32
+}
+
+func (a *asked) Seen(ctx context.Context, sessionID string) (uint64, error) {
+	a.times.Add(1)
+	return a.Log.Seen(ctx, sessionID)
 }

@@ -13,11 +13,12 @@ import (
 type Log struct {
 	Writer
 	Reader
+	Glance
 	TailReader
 }
 
 // On returns the parts of a log that is kept in JetStream.
-func On(l *jetlog.Log) Log { return Log{l, l, l} }
+func On(l *jetlog.Log) Log { return Log{l, l, l, l} }
 
 // Writer appends what a write has decided.
 type Writer interface {
@@ -29,7 +30,6 @@ type Writer interface {
 // Reader reads what a decision rests on.
 type Reader interface {
 	Head(ctx context.Context, partition int) (events.Position, error)
-	Seen(ctx context.Context, sessionID string) (uint64, error)
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
 	Some(ctx context.Context, partition int, seqs []uint64) ([]events.Recorded, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
@@ -37,6 +37,12 @@ type Reader interface {
 		ctx context.Context, identityID string, upTo events.Position,
 	) (*events.IdentityErased, events.Position, error)
 	IdentityErasedNow(ctx context.Context, identityID string) (*events.IdentityErased, error)
+}
+
+// Glance is a quick look at what the log seems to know. It is no proof.
+type Glance interface {
+	Seen(ctx context.Context, sessionID string) (uint64, error)
+	Unseen(ctx context.Context, sessionIDs []string) []string
 }
 
 // TailReader reads what keeps the sessions in memory as new as the log.

@@ -29,7 +29,7 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 	}
 	w.watch(x)
 	d := x.decide(w.decide)
-	if !d.appends() || len(d.Facts) > 1 && w.seenInLog(ctx) {
+	if !d.appends() || len(d.Facts) > 1 && !w.unseen && w.seenInLog(ctx) {
 		w.load(ctx, w.id, x)
 		return w.deciding, nil
 	}

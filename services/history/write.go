@@ -69,6 +69,9 @@ type writing struct {
 	// calls are the headers of the events that the write appends; nil for most.
 	calls []string
 
+	// unseen: the log has just said that it seems not to know the session.
+	unseen bool
+
 	// rooted is the identity that the root of a branch has.
 	rooted string
 
