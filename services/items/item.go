@@ -144,10 +144,23 @@ func (i Item) without(name string) Item {
 	return out
 }
 
-func (i Item) text(name string) string {
-	var s string
-	_ = json.Unmarshal(i[name], &s) // what is no string is no text
+func (i Item) text(name string) (s string) {
+	raw := i[name]
+	if n := len(raw) - 1; n > 0 && raw[0] == '"' && raw[n] == '"' && isBare(string(raw[1:n])) {
+		return string(raw[1:n])
+	}
+	_ = json.Unmarshal(raw, &s) // what is no string is no text
 	return s
+}
+
+// isBare reports whether a text stands in JSON as it is.
+func isBare(s string) bool {
+	for n := range len(s) {
+		if c := s[n]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // Same reports whether two items say the same.
@@ -226,20 +239,27 @@ func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "
 func isText(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
 
 // list returns the elements of a JSON array; none for any other value.
-func list(raw json.RawMessage) []json.RawMessage {
-	var out []json.RawMessage
-	_ = json.Unmarshal(raw, &out) // no array has no elements
+func list(raw json.RawMessage) (out []json.RawMessage) {
+	if !isText(raw) { // a text may be long
+		_ = json.Unmarshal(raw, &out) // no array has no elements
+	}
 	return out
 }
 
 // object returns the members of a JSON object, or nil for any other value.
-func object(raw json.RawMessage) Item {
-	var out Item
-	_ = json.Unmarshal(raw, &out) // no object has no members
+func object(raw json.RawMessage) (out Item) {
+	if !isText(raw) {
+		_ = json.Unmarshal(raw, &out) // no object has no members
+	}
 	return out
 }
 
-func quote(s string) json.RawMessage { return encode(s) }
+func quote(s string) json.RawMessage {
+	if isBare(s) {
+		return json.RawMessage(`"` + s + `"`)
+	}
+	return encode(s)
+}
 
 func encode(v any) json.RawMessage {
 	raw, _ := events.JSON(v) // never fails: v is made of JSON and texts
