@@ -3,6 +3,7 @@ package stack
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -70,9 +71,15 @@ func DataDir(t testing.TB) string {
 	dir, err := os.MkdirTemp("", "tl-data-") //nolint:usetesting // a folder of t.TempDir is closed to other users
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if staging, err := os.ReadFile(filepath.Join(dir, "nats", "turnledger.staging")); err == nil {
-			_ = os.RemoveAll(string(staging))
-		}
+		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.Name() != "turnledger.staging" {
+				return nil // a folder may go while it is walked
+			}
+			if staging, err := os.ReadFile(path); err == nil {
+				_ = os.RemoveAll(string(staging))
+			}
+			return nil
+		})
 		_ = os.RemoveAll(dir)
 	})
 	return dir
