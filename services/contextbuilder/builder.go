@@ -125,8 +125,9 @@ func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*pr
 		return &prompt{Context: c, history: messages}, nil
 	}
 	// A finalized turn shows at least two messages, so half as many turns as messages are enough, with one more for the
-	// turn that is being answered. If a call in the window lacks its result, or a result its call, the other half may
-	// be in another turn: then all turns at hand are read, and in the end the log.
+	// turn that is being answered. Where items were deleted, turns may show fewer, and the window may have room for
+	// turns that were not read. If a call in the window lacks its result, or a result its call, the other half may be
+	// in another turn. In both cases all turns at hand are read, and in the end the log.
 	first := req.MaxMessages/2 + 2
 	if req.IncludePending {
 		first = req.MaxMessages + 2 // a turn without an answer is one message
@@ -176,16 +177,18 @@ func (b *Builder) recall(
 			p.shown = append(p.shown, t.turn.ID)
 		}
 	}
+	atHand := reading.Source == services.FromLog || state.Whole
+	room := !atHand && len(taken) == len(turns) && p.DroppedTurns > 0 && len(p.history) < req.MaxMessages &&
+		slices.ContainsFunc(taken, piece.short)
 	calls, results := looseEnds(p.history)
 	if len(calls)+len(results) == 0 {
 		b.summarize(req, p, state, turns, taken)
-		return p, true, nil
+		return p, !room, nil
 	}
 	mend(p.history, places, calls, results, unseen(reading, turns))
 	b.summarize(req, p, state, turns, taken)
-	whole = reading.Source == services.FromLog || state.Whole ||
-		len(results) == 0 && endsWith(state, places[calls[0].at])
-	return p, whole, nil
+	whole = atHand || len(results) == 0 && endsWith(state, places[calls[0].at])
+	return p, whole && !room, nil
 }
 
 func (b *Builder) budget(req services.ContextRequest) budget {

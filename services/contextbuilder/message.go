@@ -231,10 +231,14 @@ func (f form) half(
 		}
 		return out
 	}
+	text := neutral
 	if f.lang == services.Translated && translated != "" {
-		return append(out, textMessage(role, translated))
+		text = translated
 	}
-	return append(out, textMessage(role, neutral))
+	if text == "" {
+		return out // its items were deleted, and endpoints refuse a message without content
+	}
+	return append(out, textMessage(role, text))
 }
 
 // in returns a stored message in a language if the message carries its own translation, and otherwise the message as it

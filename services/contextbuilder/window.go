@@ -27,6 +27,9 @@ func piecesOf(turns []*conversation.Turn, f form) []piece {
 
 func (p piece) complete() bool { return p.turn.Status == conversation.Finalized }
 
+// short reports whether a finalized turn shows less than a question and an answer.
+func (p piece) short() bool { return p.complete() && len(p.messages) < 2 }
+
 // budget of a window. Tokens 0 means no limit; count returns the tokens of a text. The newest turns, least in number,
 // are always taken.
 type budget struct {
