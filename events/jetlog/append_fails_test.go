@@ -59,7 +59,7 @@ func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 func TestASlowLogIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Connect(t, natstest.Server(t))
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: 300 * time.Millisecond})
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: time.Second})
 	require.NoError(t, err)
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
@@ -82,10 +82,10 @@ func TestASlowLogIsWaitedFor(t *testing.T) {
 		all.Go(func() {
 			for k := 0; ctx.Err() == nil; k++ {
 				logtest.Add(t, log, "busy", fmt.Sprint(n, k), "x")
-				time.Sleep(20 * time.Millisecond)
+				<-time.After(20 * time.Millisecond)
 			}
 		})
-		brief, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		brief, cancel := context.WithTimeout(t.Context(), 1100*time.Millisecond)
 		_, err = log.Append(brief, jetlog.Append{Facts: facts})
 		require.ErrorIs(t, err, jetlog.ErrUnavailable, "its caller gives up")
 		cancel()
@@ -94,7 +94,7 @@ func TestASlowLogIsWaitedFor(t *testing.T) {
 			_, err := log.Append(t.Context(), jetlog.Append{Facts: facts})
 			appended <- err
 		})
-		time.Sleep(1500 * time.Millisecond) // five deadlines
+		<-time.After(2500 * time.Millisecond) // more than two deadlines
 		require.Empty(t, appended, "it is not given up")
 		hear(hearing)
 		require.NoError(t, <-appended)
