@@ -250,6 +250,8 @@ func TestTheLastEventComesAfterTheLog(t *testing.T) {
 	}))
 	server := httptest.NewServer(s.api) // the one of the stack holds a stream against the document first
 	t.Cleanup(server.Close)
+	release := sync.OnceFunc(func() { close(held) })
+	t.Cleanup(release)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/responses",
 		strings.NewReader(`{"input":"a","stream":true}`))
 	require.NoError(t, err)
@@ -266,6 +268,7 @@ func TestTheLastEventComesAfterTheLog(t *testing.T) {
 		}
 	}()
 	for name := range names {
+		require.NotEqual(t, "response.completed", name)
 		if name == "response.output_text.delta" {
 			break
 		}
@@ -279,7 +282,7 @@ func TestTheLastEventComesAfterTheLog(t *testing.T) {
 		}
 		break
 	}
-	close(held)
+	release()
 	last := ""
 	for name := range names {
 		last = name
