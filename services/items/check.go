@@ -48,7 +48,13 @@ var needed = map[string][]string{
 // Check returns what is wrong with an item that a client sent, or nil.
 func (i Item) Check() *Wrong {
 	kind := i.Type()
-	if kind == typeMessage && !slices.Contains(roles, i.text("role")) {
+	if role := i["role"]; kind == typeMessage && !slices.Contains(roles, i.text("role")) {
+		switch {
+		case isNull(role):
+			return &Wrong{"role", Missing}
+		case !isText(role):
+			return &Wrong{"role", WrongType}
+		}
 		return &Wrong{"role", WrongValue}
 	}
 	for _, name := range needed[kind] {

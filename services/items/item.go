@@ -44,8 +44,8 @@ var (
 	ErrTooDeep  = errors.New("must not nest deeper than 500 levels")
 )
 
-// Parse reads an item as a client sends it. Every object with a type is an item, and one with a role and no type is a
-// message.
+// Parse reads an item as a client sends it. Every object with a type is an item. Without a type, one with a role is a
+// message, and one that has only an id refers to the item of that id.
 func Parse(raw json.RawMessage) (Item, error) {
 	var i Item
 	if json.Unmarshal(raw, &i) != nil || i == nil {
@@ -58,13 +58,22 @@ func Parse(raw json.RawMessage) (Item, error) {
 	case i.Type() != "":
 	case isNull(i["type"]) && i.text("role") != "":
 		i["type"] = quote(typeMessage)
+	case i.onlyID():
+		i["type"] = quote(typeReference)
 	default:
 		return nil, ErrNoType
 	}
-	if i.Type() == typeMessage && i.text("role") == "" {
-		return nil, ErrNoType
-	}
 	return i, nil
+}
+
+// onlyID reports whether the item has an id, and no other member with a value.
+func (i Item) onlyID() bool {
+	for name, value := range i {
+		if name != "id" && !isNull(value) {
+			return false
+		}
+	}
+	return i.ID() != ""
 }
 
 // Type returns the item's type, or "" if it has none.

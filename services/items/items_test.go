@@ -165,6 +165,10 @@ func TestChecks(t *testing.T) {
 		`{"type":"function_call_output","call_id":"c","output":{}}`:    {Member: "output", Kind: wrongType},
 		`{"type":"function_call","call_id":7,"name":"","arguments":1}`: {Member: "call_id", Kind: wrongType},
 		`{"type":"item_reference"}`:                                    {Member: "id", Kind: missing},
+		`{"type":"message","content":"x"}`:                             {Member: "role", Kind: missing},
+		`{"type":"message","content":"x","role":null}`:                 {Member: "role", Kind: missing},
+		`{"type":"message","content":"x","role":""}`:                   {Member: "role", Kind: wrongValue},
+		`{"type":"message","content":"x","role":7}`:                    {Member: "role", Kind: wrongType},
 	} {
 		i, err := items.Parse(json.RawMessage(raw))
 		require.NoError(t, err, raw)
@@ -173,7 +177,8 @@ func TestChecks(t *testing.T) {
 	}
 	for raw, want := range map[string]error{
 		`7`: items.ErrNoObject, `null`: items.ErrNoObject, `{}`: items.ErrNoType, `{"type":7}`: items.ErrNoType,
-		`{"type":"message"}`: items.ErrNoType, `{"type":null,"role":""}`: items.ErrNoType,
+		`{"type":null,"role":""}`: items.ErrNoType, `{"id":""}`: items.ErrNoType, `{"id":7}`: items.ErrNoType,
+		`{"id":"msg_1","content":"x"}`: items.ErrNoType, `{"id":"rs_1","summary":[]}`: items.ErrNoType,
 		`{"type":"x","y":` + strings.Repeat("[", 501) + strings.Repeat("]", 501) + `}`: items.ErrTooDeep,
 	} {
 		_, err := items.Parse(json.RawMessage(raw))

@@ -51,6 +51,9 @@ func TestRefusals(t *testing.T) {
 			"items[1].role"},
 		{"POST", list, `{"items":[{"role":"user"}]}`, 400, "missing_required_parameter", "items[0].content"},
 		{"POST", list, `{"items":[{}]}`, 400, "invalid_type", "items[0]"},
+		{"POST", list, `{"items":[` + user("a") + `,{"type":"message","content":"x"}]}`, 400,
+			"missing_required_parameter", "items[1].role"},
+		{"POST", list, `{"items":[{"id":"msg_none"}]}`, 404, nil, "items[0].id"},
 		{"POST", list, `{"items":[{"role":"user","content":"b","id":"msg_own"}]}`, 400, "item_already_in_conversation",
 			"items"},
 		{"POST", list, `{"items":[{"role":"robot"},{"type":"item_reference","id":"msg_none"}]}`, 404, nil,
@@ -185,8 +188,9 @@ func TestIDsAndReferences(t *testing.T) {
 	require.Equal(t, ids(got), ids(s.list(id, 100)), "the same ids, whoever asks")
 
 	again := s.post(id, `{"type":"item_reference","id":"msg_client"}`,
-		`{"type":"item_reference","id":"`+ids(got)[3]+`"}`)
-	require.Equal(t, []string{"a", "d"}, texts(again))
+		`{"type":"item_reference","id":"`+ids(got)[3]+`"}`, `{"id":"msg_client"}`,
+		`{"type":null,"id":"`+ids(got)[3]+`"}`)
+	require.Equal(t, []string{"a", "d", "a", "d"}, texts(again), "a type may be left out")
 	require.NotContains(t, ids(got), ids(again)[0], "an item of its own")
 	other := s.post(s.begin(), `{"type":"item_reference","id":"`+ids(got)[3]+`"}`, `{"type":"compaction_trigger"}`)
 	require.Equal(t, []string{"d"}, texts(other), "from another conversation")

@@ -47,6 +47,11 @@ func TestAResponseRefersToItems(t *testing.T) {
 		require.Equal(t, http.StatusOK, a.status, "%s: %s", name, a.raw)
 		require.Contains(t, a.raw, "You said: "+c.says+" (", name)
 	}
+	for _, form := range []string{`{"id":"msg_theirs"}`, `{"id":"msg_theirs","type":null}`} {
+		a := ask(`{"input":[` + form + `],` + in + `}`)
+		require.Equal(t, http.StatusOK, a.status, a.raw)
+		require.Contains(t, a.raw, "You said: mine (", "the type may be left out")
+	}
 	for name, c := range map[string]struct{ where, id string }{
 		"nobody's":                     {in, "msg_none"},
 		"the client's, elsewhere":      {`"store":true`, "msg_theirs"},

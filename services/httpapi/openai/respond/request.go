@@ -283,7 +283,7 @@ func (p *parser) instructions() string {
 	}
 	for _, raw := range list {
 		item, err := items.Parse(raw)
-		if err != nil {
+		if err != nil || item.Check() != nil {
 			p.refuse("invalid_value", "instructions", "'instructions' must be a string or an array of items.")
 			return ""
 		}
