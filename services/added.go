@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/google/uuid"
+
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -21,12 +23,14 @@ type Call struct {
 	Only bool
 }
 
-// AddedMessages is the answer to an append of messages. Duplicate: an earlier call has appended them.
+// AddedMessages is the answer to an append of messages. Duplicate: an earlier call has appended them. Then Messages are
+// those that still stand, and TurnID is the turn of the last one that was appended, if the log knows it.
 type AddedMessages struct {
 	SessionID string
 	conversation.Head
 	Position  events.Position
 	Duplicate bool
+	TurnID    uuid.UUID
 	Messages  []AddedMessage
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/google/uuid"
+
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -205,7 +207,7 @@ func (w *additions) answerTo(ctx context.Context, a *adding, v verdict) (err err
 		a.done.Duplicate = true
 		if a.repeats != nil {
 			a.done.Position = w.at(a.repeats.last())
-			a.done.Messages, err = w.recorded(ctx, a.repeats)
+			err = w.recorded(ctx, a)
 		}
 		return err
 	}
@@ -272,48 +274,86 @@ func planned(st *conversation.State, calls []*adding) []conversation.Added {
 	return st.DecideAdds(commands)
 }
 
-// recorded returns the messages of an append, as far as they are in the log.
-func (w *additions) recorded(ctx context.Context, r *calledAppend) ([]services.AddedMessage, error) {
-	st, err := w.copied(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []services.AddedMessage
-	for seq := r.first; seq <= r.last(); seq++ {
-		e, found, err := w.log.At(ctx, w.at(seq))
+// recorded answers a repeated call with what is left of its append.
+func (w *additions) recorded(ctx context.Context, a *adding) error {
+	for {
+		st, err := w.copied(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if found {
-			out = append(out, w.ofFact(st, e)...)
+		lost, err := w.left(ctx, a, st)
+		if err != nil || !lost {
+			return err
+		}
+		// An event has left the log since the state was copied, or has been lost.
+		d, err := w.looked(ctx, 0, func(*conversation.State) (d conversation.Decision) { return d })
+		if err != nil || d.applied == st.Applied {
+			return err
 		}
 	}
-	return out, nil
 }
 
-// ofFact returns the messages of a recorded fact where they stand.
-func (w *additions) ofFact(st *conversation.State, e events.Recorded) (out []services.AddedMessage) {
-	texts, first := events.TextsOf(e.Fact), e.Position
+// left answers a call with the messages of the append that it repeats, as far as they stand, and with the turn of the
+// last of them. A message of a pruned turn stands in the prune: the event that brought it is about to leave the log.
+// lost says that the log lacks an event which the state asks for.
+func (w *additions) left(ctx context.Context, a *adding, st *conversation.State) (lost bool, err error) {
+	a.done.Messages, a.done.TurnID = nil, uuid.Nil
+	var e events.Recorded
+	for seq := a.repeats.first; seq <= a.repeats.last(); seq++ {
+		i := broughtBy(st.Turns, seq)
+		if i < 0 {
+			continue // it names no turn
+		}
+		t := st.Turns[i]
+		a.done.TurnID = t.ID
+		if t.Status != conversation.Pending && t.Status != conversation.Finalized {
+			continue
+		}
+		if at := w.at(max(seq, t.PrunedAt())); e.Position != at {
+			var found bool
+			if e, found, err = w.log.At(ctx, at); err != nil {
+				return false, err
+			}
+			if !found {
+				lost = true
+				continue
+			}
+		}
+		if e.Position.Seq == seq {
+			a.done.Messages = append(a.done.Messages, w.ofFact(t, e)...)
+			continue
+		}
+		for _, m := range conversation.Messages(t, []events.Recorded{e}) {
+			if m.First == seq {
+				a.done.Messages = append(a.done.Messages, services.AddedMessage{
+					JSON: m.Raw, Answer: m.Half == events.HalfAnswer, First: w.at(m.Begun), Message: m.Number,
+				})
+			}
+		}
+	}
+	return lost, nil
+}
+
+// ofFact returns the messages that a recorded fact brought to a turn, where they stand.
+func (w *additions) ofFact(t *conversation.Turn, e events.Recorded) (out []services.AddedMessage) {
+	texts := events.TextsOf(e.Fact)
 	var messages json.RawMessage
-	answer := texts.Answer != nil
+	half := events.HalfQuestion
 	switch {
 	case texts.Question != nil:
 		messages = texts.Question.QuestionMessages
-	case answer:
-		messages = texts.Answer.AnswerMessages
+	case texts.Answer != nil:
+		messages, half = texts.Answer.AnswerMessages, events.HalfAnswer
 	case texts.Extension != nil:
-		t := st.Turn(events.NamesOf(e.Fact).TurnID)
-		if t == nil {
-			return nil
-		}
-		messages, answer = texts.Extension.Messages, texts.Extension.Half == events.HalfAnswer
-		first = w.at(t.Begun(texts.Extension.Half))
+		messages, half = texts.Extension.Messages, texts.Extension.Half
 	}
 	var list []json.RawMessage
-	_ = json.Unmarshal(messages, &list) // a fact that names no turn has none
+	_ = json.Unmarshal(messages, &list) // a body that was decoded holds a list
 	c, _ := parseCall(e.Call)
 	for i, raw := range list {
-		out = append(out, services.AddedMessage{JSON: raw, Answer: answer, First: first, Message: c.base + i})
+		out = append(out, services.AddedMessage{
+			JSON: raw, Answer: half == events.HalfAnswer, First: w.at(t.Begun(half)), Message: c.base + i,
+		})
 	}
 	return out
 }

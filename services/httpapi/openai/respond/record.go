@@ -51,47 +51,41 @@ func (s *Service) record(ctx context.Context, a Ask) (step, error) {
 	return st, err
 }
 
-// recordedStep returns the step of an earlier call, unless it was deleted since.
+// recordedStep returns the step of an earlier call, unless it was deleted since. What is left of its input does not
+// matter.
 func (s *Service) recordedStep(ctx context.Context, a Ask, added services.AddedMessages) (st step, err error) {
-	at := added.Position
+	at := items.Step{Position: added.Position, TurnID: added.TurnID}
 	switch {
-	case len(added.Messages) > 0:
-	case a.Call.Key != "": // they have left the log
+	case at.TurnID != uuid.Nil:
+	case a.Call.Key != "": // it has left the log
 		return st, ErrResponseNotFound
 	default: // the call has begun a session, in which nothing else is
 		if at, err = s.firstStep(ctx, added.SessionID); err != nil {
 			return st, err
 		}
 	}
-	st, found, err := s.stepAt(ctx, at)
-	if err == nil && !found {
-		err = ErrResponseNotFound
-	}
-	if err != nil {
-		return st, err
-	}
-	st, _, err = s.find(ctx, items.ResponseID(st.Step), a.Caller, ErrResponseNotFound)
+	st, _, err = s.find(ctx, items.ResponseID(at), a.Caller, ErrResponseNotFound)
 	st.duplicate = true
 	return st, err
 }
 
-// firstStep returns the position of the step that began a session.
-func (s *Service) firstStep(ctx context.Context, sessionID string) (events.Position, error) {
+// firstStep returns the step that began a session.
+func (s *Service) firstStep(ctx context.Context, sessionID string) (items.Step, error) {
 	ask := services.BesideAsk{SessionID: sessionID, Messages: 1}
 	for more := true; more; {
 		beside, _, err := s.cfg.Lookup.TurnsBeside(ctx, ask)
 		if err != nil {
-			return events.Position{}, err
+			return items.Step{}, err
 		}
 		for _, t := range beside.Turns {
 			ask.At = events.Position{Partition: t.Partition, Seq: t.Started}
-			if _, found, err := s.stepAt(ctx, ask.At); found || err != nil {
-				return ask.At, err
+			if st, found, err := s.stepAt(ctx, ask.At); found || err != nil {
+				return st.Step, err
 			}
 		}
 		more = beside.More
 	}
-	return events.Position{}, ErrResponseNotFound // it was deleted since
+	return items.Step{}, ErrResponseNotFound // it was deleted since
 }
 
 func messagesOf(input []items.Item) (out []conversation.AddedMessage) {

@@ -1,0 +1,121 @@
+package openai_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/chat"
+)
+
+// deletedAndRepeated are calls, and what stands before and comes after their items.
+func deletedAndRepeated() map[string]struct{ before, items, after []string } {
+	said := []string{user("q1"), assistant("a1"), user("q2"), user("q3"), assistant("a2"), assistant("a3")}
+	output := `{"type":"function_call_output","call_id":"c","output":"o"}`
+	return map[string]struct{ before, items, after []string }{
+		"whole turns":              {items: said},
+		"a question":               {items: said[2:4]},
+		"an answer":                {before: said[:1], items: said[4:]},
+		"an extended answer":       {before: said[:2], items: said[4:]},
+		"an extended question":     {before: said[:1], items: said[2:]},
+		"turns that went on":       {items: said, after: []string{assistant("more"), user("and more")}},
+		"an answer that went on":   {before: said[:2], items: said[4:], after: []string{assistant("more")}},
+		"outputs of an older turn": {before: []string{user("q"), function("c")}, items: []string{output, said[4]}},
+	}
+}
+
+// A call that comes again is answered as the first time, without the items that were deleted since, wherever the call
+// put them: in every process, before and after their events have left the log. If all are deleted, the list is empty.
+func TestARepeatedCallGivesNothingDeletedBack(t *testing.T) {
+	t.Parallel()
+	const key = "Idempotency-Key"
+	another := `{"items":[` + user("another") + `]}`
+	for name, c := range deletedAndRepeated() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := natstest.Log(t, 1)
+			s, other := startOn(t, log), startOn(t, log)
+			for n := range 2 * len(c.items) {
+				id := s.begin(c.before...)
+				path := "/v1/conversations/" + id + "/items"
+				left := s.must("POST", path, `{"items":[`+strings.Join(c.items, ",")+`]}`, key, "k")["data"].([]any)
+				require.Equal(t, left, other.must("POST", path, another, key, "k")["data"])
+				if len(c.after) > 0 {
+					s.post(id, c.after...)
+				}
+				for len(left) > 0 { // in another order in each round
+					i := n / 2 % len(left)
+					s.must("DELETE", path+"/"+ids(left)[i], "")
+					left = slices.Delete(slices.Clone(left), i, i+1)
+					for _, p := range []*stack{s, other} {
+						require.Equal(t, left, p.must("POST", path, another, key, "k")["data"], "round %d", n)
+						if n%2 == 1 {
+							s.erasePruned(id)
+						}
+					}
+					if n%2 == 0 {
+						later := startOn(t, log)
+						require.Equal(t, left, later.must("POST", path, another, key, "k")["data"], "round %d", n)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A response is given again, without what was deleted of it, also when its input is gone: before and after the events
+// have left the log.
+func TestARepeatedResponseGivesNothingDeletedBack(t *testing.T) {
+	t.Parallel()
+	const key = "Idempotency-Key"
+	log := natstest.Log(t, 1)
+	s, other := startOn(t, log, answeredBy(chat.Echo{})), startOn(t, log, answeredBy(chat.Echo{}))
+	for n := range 4 {
+		id := s.begin(user("q"), assistant("a"))
+		body := `{"input":"LEAKME","conversation":"` + id + `"}`
+		first := s.must("POST", "/v1/responses", body, key, "k")
+		require.Equal(t, first, other.must("POST", "/v1/responses", body, key, "k"))
+		input, output := ids(s.given(first["id"]))[0], ids(first["output"].([]any))[0]
+		gone := []string{input, output}
+		if n%2 == 1 {
+			slices.Reverse(gone)
+		}
+		s.must("DELETE", "/v1/conversations/"+id+"/items/"+gone[0], "")
+		if n >= 2 {
+			s.erasePruned(id)
+		}
+		left := lacking(first, gone[0])
+		for _, p := range []*stack{s, other} {
+			require.Equal(t, left, p.must("POST", "/v1/responses", body, key, "k"), "round %d", n)
+		}
+		s.must("DELETE", "/v1/conversations/"+id+"/items/"+gone[1], "")
+		if n >= 2 {
+			s.erasePruned(id)
+		}
+		a := other.do("POST", "/v1/responses", body, key, "k")
+		require.Equal(t, s.do("GET", "/v1/responses/"+first["id"].(string), "").status, a.status, a.raw)
+		require.NotContains(t, a.raw, "LEAKME")
+	}
+}
+
+// A conversation that is begun again by the same key gives no item back, and lists what is left.
+func TestARepeatedBeginningGivesNothingDeletedBack(t *testing.T) {
+	t.Parallel()
+	const key = "Idempotency-Key"
+	log := natstest.Log(t, 1)
+	s, other := startOn(t, log), startOn(t, log)
+	body := `{"items":[` + user("LEAKME") + `,` + assistant("two") + `]}`
+	made := s.must("POST", "/v1/conversations", body, key, "k")
+	id := made["id"].(string)
+	s.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(s.list(id, 10))[0], "")
+	for range 2 {
+		for _, p := range []*stack{s, other, startOn(t, log)} {
+			require.Equal(t, made, p.must("POST", "/v1/conversations", body, key, "k"))
+			require.Equal(t, []string{"two"}, texts(p.list(id, 10)))
+		}
+		s.erasePruned(id)
+	}
+}
