@@ -59,7 +59,28 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		`{"input":"a","tools":[{"type":"web_search"}]}`: {"400", "unsupported_value", "tools[0].type"},
 		`{"input":"a","tools":[{"type":"function"}]}`: {"400", "missing_required_parameter",
 			"tools[0].name"},
-		`{"input":"a","tool_choice":"maybe"}`:         {"400", "invalid_value", "tool_choice"},
+		`{"input":"a","tool_choice":"maybe"}`:       {"400", "invalid_value", "tool_choice"},
+		`{"input":"a","conversation":{"id":7}}`:     {"400", "invalid_type", "conversation"},
+		`{"input":"a","user":7}`:                    {"400", "invalid_type", "user"},
+		`{"input":"a","model":7}`:                   {"400", "invalid_type", "model"},
+		`{"input":"a","safety_identifier":[]}`:      {"400", "invalid_type", "safety_identifier"},
+		`{"input":"a","prompt_cache_key":{}}`:       {"400", "invalid_type", "prompt_cache_key"},
+		`{"input":"a","max_tool_calls":"x"}`:        {"400", "invalid_type", "max_tool_calls"},
+		`{"input":"a","top_logprobs":"x"}`:          {"400", "invalid_type", "top_logprobs"},
+		`{"input":"a","top_logprobs":21}`:           {"400", "integer_above_max_value", "top_logprobs"},
+		`{"input":"a","top_logprobs":-1}`:           {"400", "integer_below_min_value", "top_logprobs"},
+		`{"input":"a","service_tier":"x"}`:          {"400", "invalid_value", "service_tier"},
+		`{"input":"a","service_tier":7}`:            {"400", "invalid_type", "service_tier"},
+		`{"input":"a","truncation":""}`:             {"400", "invalid_value", "truncation"},
+		`{"input":"a","reasoning":{"effort":"x"}}`:  {"400", "invalid_value", "reasoning.effort"},
+		`{"input":"a","reasoning":{"effort":""}}`:   {"400", "invalid_value", "reasoning.effort"},
+		`{"input":"a","reasoning":{"effort":7}}`:    {"400", "invalid_type", "reasoning"},
+		`{"input":"a","reasoning":{"summary":"x"}}`: {"400", "invalid_value", "reasoning.summary"},
+		`{"input":"a","text":{"verbosity":"x"}}`:    {"400", "invalid_value", "text.verbosity"},
+		`{"input":"a","text":{"format":{"type":"x"}}}`: {"400", "invalid_value",
+			"text.format.type"},
+		`{"input":"a","text":{"format":{}}}`: {"400", "missing_required_parameter",
+			"text.format.type"},
 		`{"input":"a","prompt":{"id":"p"}}`:           {"400", "unsupported_parameter", "prompt"},
 		`{"input":"a","background":true}`:             {"400", "unsupported_value", "background"},
 		`{"input":"a","metadata":{"k":7}}`:            {"400", "invalid_type", "metadata"},
@@ -99,6 +120,22 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	counted := s.must("POST", "/v1/responses/input_tokens", `{"input":"aaaa","previous_response_id":"`+first+`"}`)
 	require.Greater(t, counted["input_tokens"], s.must("POST", "/v1/responses/input_tokens",
 		`{"input":"aaaa"}`)["input_tokens"])
+}
+
+// Members without a value, and members that nobody knows, are no reason for a refusal; the answer is valid (start holds
+// each against the official document).
+func TestMembersWithoutAValueAreTaken(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	for _, more := range []string{
+		`"user":null,"model":null,"top_logprobs":null,"max_tool_calls":null,"service_tier":null,"truncation":null`,
+		`"reasoning":{"effort":null,"summary":null},"text":{"format":null,"verbosity":null}`,
+		`"reasoning":{},"text":{}`, `"reasoning":null,"text":null,"conversation":null`,
+		`"reasoning":{"effort":"max","newer":1},"text":{"newer":1},"top_logprobs":20,"service_tier":"flex","newer":{}`,
+	} {
+		a := s.do("POST", "/v1/responses", `{"input":"a",`+more+`}`)
+		require.Equal(t, http.StatusOK, a.status, "%s: %s", more, a.raw)
+	}
 }
 
 // A response that is deleted is gone, and what came with it.

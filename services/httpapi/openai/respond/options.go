@@ -18,25 +18,54 @@ func (p *parser) options(hosted HostedTools) services.ModelOptions {
 	}
 	o.ToolChoice = p.choice()
 	o.Tools = allowed(p.tools(hosted), o.ToolChoice)
-	var reasoning struct{ Effort, Summary string }
+	var reasoning struct{ Effort, Summary *string }
 	p.read("reasoning", &reasoning, "an object")
-	o.Effort, o.Summary = reasoning.Effort, reasoning.Summary
+	o.Effort = p.among("reasoning.effort", reasoning.Effort, "none", "minimal", "low", "medium", "high", "xhigh", "max")
+	o.Summary = p.among("reasoning.summary", reasoning.Summary, "auto", "concise", "detailed")
+	o.Verbosity, o.Format = p.answerText()
+	p.word("service_tier", "auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
+	p.logprobs()
+	var calls int64
+	p.read("max_tool_calls", &calls, "an integer")
+	return o
+}
+
+// answerText reads how the text of the answer is to be.
+func (p *parser) answerText() (verbosity string, format services.AnswerFormat) {
 	var text struct {
-		Verbosity string
-		Format    struct {
-			Type, Name, Description string
-			Schema                  json.RawMessage
-			Strict                  *bool
+		Verbosity *string
+		Format    *struct {
+			Type              *string
+			Name, Description string
+			Schema            json.RawMessage
+			Strict            *bool
 		}
 	}
 	p.read("text", &text, "an object")
-	o.Verbosity = text.Verbosity
-	if f := text.Format; f.Type != "" && f.Type != "text" {
-		o.Format = services.AnswerFormat{
-			Kind: f.Type, Name: f.Name, Description: f.Description, Schema: f.Schema, Strict: f.Strict,
+	verbosity = p.among("text.verbosity", text.Verbosity, "low", "medium", "high")
+	f := text.Format
+	if f == nil {
+		return verbosity, format
+	}
+	if f.Type == nil {
+		p.refuse("missing_required_parameter", "text.format.type", "'text.format.type' is required.")
+	}
+	kind := p.among("text.format.type", f.Type, "text", "json_schema", "json_object")
+	if kind != "text" {
+		format = services.AnswerFormat{
+			Kind: kind, Name: f.Name, Description: f.Description, Schema: f.Schema, Strict: f.Strict,
 		}
 	}
-	return o
+	return verbosity, format
+}
+
+// mostLogprobs is how many likely tokens a response may list at each place.
+const mostLogprobs = 20
+
+func (p *parser) logprobs() {
+	if n := p.count("top_logprobs", 0); n > mostLogprobs {
+		p.refuse("integer_above_max_value", "top_logprobs", "'top_logprobs' must be at most 20.")
+	}
 }
 
 // tools reads the tools.

@@ -90,6 +90,9 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 	r.Input = p.input()
 	r.IDs, r.Sent = p.ids, p.sent
 	r.Options, r.Settings = p.options(hosted), m.only(repeated)
+	for _, name := range []string{"model", "prompt_cache_key", "safety_identifier", "user"} {
+		p.text(name)
+	}
 	p.unsupported()
 	if p.err == nil && r.Conversation != "" && r.Previous != "" {
 		p.err = ErrTwoHistories
@@ -202,14 +205,20 @@ func (p *parser) count(name string, least int64) int64 {
 
 // word reads a member that has one of a few values; the first is the default.
 func (p *parser) word(name string, values ...string) string {
-	s := p.text(name)
-	if s == "" {
-		return values[0]
+	var s *string
+	p.read(name, &s, "a string")
+	return cmp.Or(p.among(name, s, values...), values[0])
+}
+
+// among returns a value that may be one of a few; "" if there is none. param names its member for the refusal.
+func (p *parser) among(param string, value *string, values ...string) string {
+	if value == nil {
+		return ""
 	}
-	if !slices.Contains(values, s) {
-		p.refuse("invalid_value", name, fmt.Sprintf("'%s' has a value that it can't have.", name))
+	if !slices.Contains(values, *value) {
+		p.refuse("invalid_value", param, fmt.Sprintf("'%s' has a value that it can't have.", param))
 	}
-	return s
+	return *value
 }
 
 // input reads the items, or the text in their place.
@@ -311,9 +320,11 @@ func (p *parser) conversation() string {
 	}
 	var id *string
 	if json.Unmarshal(raw, &id) != nil {
+		id = nil
 		var object struct{ ID *string }
-		_ = json.Unmarshal(raw, &object) // what is no object has no id
-		id = object.ID
+		if json.Unmarshal(raw, &object) == nil {
+			id = object.ID
+		}
 	}
 	switch {
 	case id == nil:

@@ -69,6 +69,9 @@ func normal(name string, value json.RawMessage) json.RawMessage {
 		_ = json.Unmarshal(defaults[name], &whole) // a constant
 		_ = json.Unmarshal(value, &given)          // the request was checked
 		for k, v := range given {
+			if k == "format" && isNull(v) {
+				continue
+			}
 			if whole[k] = v; k == "format" {
 				whole[k] = completed(v, map[string]any{"strict": nil}, "json_schema")
 			}
