@@ -23,9 +23,14 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	s := start(t, answeredBy(chat.Echo{}))
 	id := s.begin()
 	for body, want := range map[string][3]string{
-		`[]`: {"400", "", ""},
-		`{}`: {"400", "missing_required_parameter", "input"},
-		``:   {"400", "missing_required_parameter", "input"},
+		`[]`:                                {"400", "", ""},
+		`{}`:                                {"400", "missing_required_parameter", "input"},
+		``:                                  {"400", "missing_required_parameter", "input"},
+		`{"input":[]}`:                      {"400", "missing_required_parameter", "input"},
+		`{"conversation":"` + id + `"}`:     {"400", "missing_required_parameter", "input"},
+		`{"previous_response_id":"resp_1"}`: {"400", "missing_required_parameter", "input"},
+		`{"conversation":"` + id + `","input":[{"type":"compaction_trigger"}]}`: {"400", "missing_required_parameter",
+			"input"},
 		`{"input":"a","conversation":"` + id + `","previous_response_id":"resp_1"}`: {"400",
 			"mutually_exclusive_parameters", ""},
 		`{"input":"a","previous_response_id":"resp_1"}`: {"400", "previous_response_not_found",
