@@ -23,9 +23,12 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	s := start(t, answeredBy(chat.Echo{}))
 	id := s.begin()
 	for body, want := range map[string][3]string{
-		`[]`:                                {"400", "", ""},
-		`{}`:                                {"400", "missing_required_parameter", "input"},
-		``:                                  {"400", "missing_required_parameter", "input"},
+		`[]`:              {"400", "", ""},
+		`{}`:              {"400", "missing_required_parameter", "input"},
+		``:                {"400", "missing_required_parameter", "input"},
+		`{"store":false}`: {"400", "missing_required_parameter", "input"},
+		`{"store":false,"instructions":"x","conversation":"` + id + `"}`: {"400", "missing_required_parameter",
+			"input"},
 		`{"input":[]}`:                      {"400", "missing_required_parameter", "input"},
 		`{"conversation":"` + id + `"}`:     {"400", "missing_required_parameter", "input"},
 		`{"previous_response_id":"resp_1"}`: {"400", "missing_required_parameter", "input"},
@@ -125,6 +128,18 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	counted := s.must("POST", "/v1/responses/input_tokens", `{"input":"aaaa","previous_response_id":"`+first+`"}`)
 	require.Greater(t, counted["input_tokens"], s.must("POST", "/v1/responses/input_tokens",
 		`{"input":"aaaa"}`)["input_tokens"])
+}
+
+// A response that is not stored needs no input where its history has something.
+func TestAnUnstoredResponseWithoutInput(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	id := s.begin(user("asked before"))
+	head := s.head()
+	a := s.do("POST", "/v1/responses", `{"store":false,"conversation":"`+id+`"}`)
+	require.Equal(t, http.StatusOK, a.status, a.raw)
+	require.Contains(t, a.raw, "You said: asked before (0 messages before)")
+	require.Equal(t, head, s.head())
 }
 
 // Members without a value, and members that nobody knows, are no reason for a refusal; the answer is valid (start holds

@@ -19,7 +19,7 @@ import (
 // record records the input of a request where it belongs, and returns the step that it is.
 func (s *Service) record(ctx context.Context, a Ask) (step, error) {
 	if len(a.Input) == 0 {
-		return step{}, refuse("missing_required_parameter", "input", "'input' is required.")
+		return step{}, errNoInput()
 	}
 	keep := asked{Request: a.Settings, Conversation: a.Conversation != "", Previous: a.Previous}
 	add := conversation.AddMessages{RequestID: a.RequestID, Settings: encode(keep), Now: s.cfg.Now()}
@@ -50,6 +50,8 @@ func (s *Service) record(ctx context.Context, a Ask) (step, error) {
 	}
 	return st, err
 }
+
+func errNoInput() error { return refuse("missing_required_parameter", "input", "'input' is required.") }
 
 // recordedStep returns the step of an earlier call, unless it was deleted since. What is left of its input does not
 // matter.

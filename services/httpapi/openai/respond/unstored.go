@@ -17,6 +17,9 @@ import (
 // unstored answers a request that is not to be recorded: its history is used, and nothing is left of it.
 func (s *Service) unstored(ctx context.Context, a Ask) (Response, error) {
 	req, err := s.history(ctx, a)
+	if err == nil && len(req.Append) == 0 {
+		err = s.hasHistory(ctx, req)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +67,15 @@ func (s *Service) unstored(ctx context.Context, a Ask) (Response, error) {
 		a.Stream.End(out)
 	}
 	return out, nil
+}
+
+// hasHistory refuses a request without an input whose history has nothing to answer either.
+func (s *Service) hasHistory(ctx context.Context, req services.ContextRequest) error {
+	built, err := s.built(ctx, req)
+	if err == nil && built.HistoryMessages == 0 {
+		err = errNoInput()
+	}
+	return err
 }
 
 // history returns the request for the prompt of a request that is not recorded.
