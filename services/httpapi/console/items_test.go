@@ -3,6 +3,7 @@ package console_test
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -119,4 +120,27 @@ func TestKindsAndPrunes(t *testing.T) {
 		require.Contains(t, a, want)
 	}
 	require.NotContains(t, a, "one goes")
+}
+
+// A half whose items were deleted is no message; the other half stays.
+func TestAHalfThatIsDeletedIsNotShown(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	for session, half := range map[string]events.Half{"asked": events.HalfAnswer, "told": events.HalfQuestion} {
+		_, err := s.services.History.StartTurn(t.Context(), conversation.Start{SessionID: session, RequestID: "r",
+			Question: events.Question{QuestionNeutral: "words"}, Answer: &events.Answer{AnswerNeutral: "words"}})
+		require.NoError(t, err)
+		_, err = s.services.History.PruneTurn(t.Context(), conversation.Prune{SessionID: session,
+			TurnID: events.TurnID(session, "r"), PruneID: "p", Keep: func(m conversation.Message) json.RawMessage {
+				if m.Half == half {
+					return nil
+				}
+				return m.Raw
+			}})
+		require.NoError(t, err)
+		a := s.page("/console/sessions/"+session, "")
+		require.Equal(t, http.StatusOK, a.status)
+		require.Contains(t, a.body, `dir="auto">words`)
+		require.Equal(t, 1, strings.Count(a.body, `<div class="role">`), session)
+	}
 }

@@ -177,7 +177,10 @@ func textIn(text, translation string, translated bool) string {
 func half(role string, raw json.RawMessage, neutral, translation string, in services.Language) (list []said) {
 	translated := in == services.Translated && translation != ""
 	if translated || !events.HasMessages(raw) {
-		return []said{{role: role, text: textIn(neutral, translation, translated)}}
+		if text := textIn(neutral, translation, translated); text != "" {
+			list = []said{{role: role, text: text}}
+		}
+		return list // none of a half whose items were deleted
 	}
 	var all []json.RawMessage
 	_ = json.Unmarshal(raw, &all) // HasMessages has looked
