@@ -28,7 +28,8 @@ const (
 	// wrote the event. It does not change what the event states.
 	HeaderTraceParent = "ce-" + TraceParent
 	// HeaderCall names, by a keyed digest, the call of a client that wrote the event, so that the same call again is
-	// known. It does not change what the event states.
+	// known. An event that prunes or redacts a turn names the calls that brought it. The header does not change what
+	// the event states.
 	HeaderCall = "Turnledger-Call"
 )
 

@@ -1,13 +1,19 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -86,21 +92,102 @@ func (c *calls) note(e events.Recorded) (grown int) {
 		c.end = e.Position.Seq
 	}
 	c.noted = e.Position.Seq
+	for call, a := range keptCalls(e) {
+		grown += c.keep(call, a)
+	}
 	if !called || of.index != 0 {
-		return 0
+		return grown
 	}
 	c.name, c.newest, c.end = of.call, calledAppend{e.Position.Seq, of.of, e.Time}, e.Position.Seq
 	if !strings.HasPrefix(of.call, byKey) {
 		return 0
 	}
+	return c.keep(of.call, c.newest)
+}
+
+// keep keeps the append of a call with a key, if it is the first of that key.
+func (c *calls) keep(call string, a calledAppend) (grown int) {
 	if c.byKey == nil {
 		c.byKey = map[string]calledAppend{}
 	}
-	if _, has := c.byKey[of.call]; has {
+	if _, has := c.byKey[call]; has {
 		return 0
 	}
-	c.byKey[of.call] = c.newest
-	return 2 * len(of.call)
+	c.byKey[call] = a
+	return 2 * len(call)
+}
+
+// The events of a turn that is pruned or redacted leave the log, and with them what names the calls that appended them.
+// So the event that prunes or redacts it names these calls in its own header: keptMark, and then for each call the
+// name, the first event and the number of events. A header has no room for more than mostKept.
+const (
+	keptMark = "+"
+	mostKept = 500
+)
+
+// kept returns the header that names the calls with keys by which versions of a turn have come, or "".
+func (c *calls) kept(versions []*conversation.Turn) string {
+	var brought []uint64
+	for _, t := range versions {
+		brought = append(brought, t.Started, t.Final)
+		for _, x := range t.Extensions() {
+			brought = append(brought, x.Seq)
+		}
+	}
+	slices.Sort(brought)
+	var names []string
+	for call, a := range c.byKey {
+		if i, _ := slices.BinarySearch(brought, a.first); i < len(brought) && brought[i] <= a.last() {
+			names = append(names, call)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.SortFunc(names, func(x, y string) int { return cmp.Compare(c.byKey[y].first, c.byKey[x].first) })
+	names = names[:min(len(names), mostKept)]
+	for i, call := range names {
+		names[i] = fmt.Sprintf("%s.%d.%d", call, c.byKey[call].first, c.byKey[call].of)
+	}
+	return keptMark + strings.Join(names, ",")
+}
+
+// keptCalls yields the calls that an event's header names beside its own. A header may be anything.
+func keptCalls(e events.Recorded) iter.Seq2[string, calledAppend] {
+	return func(yield func(string, calledAppend) bool) {
+		list, kept := strings.CutPrefix(e.Call, keptMark)
+		if !kept {
+			return
+		}
+		for one := range strings.SplitSeq(list, ",") {
+			parts := strings.Split(one, ".")
+			if len(parts) != 3 || !strings.HasPrefix(parts[0], byKey) {
+				continue
+			}
+			first, wrong := strconv.ParseUint(parts[1], 10, 64)
+			of, bad := strconv.Atoi(parts[2])
+			if wrong != nil || bad != nil || first == 0 || first >= e.Position.Seq || of < 1 || of > mostAppended {
+				continue
+			}
+			if !yield(parts[0], calledAppend{first: first, of: of}) {
+				return
+			}
+		}
+	}
+}
+
+// mostAppended is how many events an atomic append may have.
+const mostAppended = 1000
+
+// keepingCalls has the event that a decision prunes or redacts a turn with name the calls by which the turn has come.
+func (w *writing) keepingCalls(st *conversation.State, turn uuid.UUID, d conversation.Decision) conversation.Decision {
+	w.calls = nil
+	if t := st.Turn(turn); t != nil && w.watched != nil && len(d.Facts) == 1 {
+		if kept := w.watched.calls.kept(st.Chain(t)); kept != "" {
+			w.calls = []string{kept}
+		}
+	}
+	return d
 }
 
 // belongs reports whether a fact without a call belongs to the append before it.

@@ -1,5 +1,7 @@
 package history
 
+import "github.com/turnledger/turnledger/events"
+
 // InMemory returns what the service holds in memory: the weight that bounds it, and the bytes of the texts in
 // it.
 func (s *Service) InMemory() (weight uint64, texts int) {
@@ -41,4 +43,12 @@ func (s *Service) Adding(id string) int {
 		return 0
 	}
 	return p.adds.Waiting()
+}
+
+// KeptCalls returns how many calls the header of an event names beside its own.
+func KeptCalls(e events.Recorded) (n int) {
+	for range keptCalls(e) {
+		n++
+	}
+	return n
 }

@@ -38,10 +38,10 @@ func (s *stack) erasePruned(session string) {
 	var all []events.Recorded
 	for e, err := range s.log.Session(s.t.Context(), session, 0, ^uint64(0)) {
 		require.NoError(s.t, err)
-		switch f := e.Fact.(type) {
-		case *events.TurnPruned:
+		if f, is := e.Fact.(*events.TurnPruned); is {
 			pruned[f.TurnID] = e.Position.Seq
-		case *events.TurnRedacted:
+		}
+		if f, is := e.Fact.(*events.TurnRedacted); is {
 			pruned[f.TurnID], redacted[f.TurnID] = e.Position.Seq, true
 		}
 		all = append(all, e)

@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -50,15 +51,11 @@ func TestARepeatedCallGivesNothingDeletedBack(t *testing.T) {
 					i := n / 2 % len(left)
 					s.must("DELETE", path+"/"+ids(left)[i], "")
 					left = slices.Delete(slices.Clone(left), i, i+1)
-					for _, p := range []*stack{s, other} {
-						require.Equal(t, left, p.must("POST", path, another, key, "k")["data"], "round %d", n)
-						if n%2 == 1 {
-							s.erasePruned(id)
-						}
+					if n%2 == 1 {
+						s.erasePruned(id)
 					}
-					if n%2 == 0 {
-						later := startOn(t, log)
-						require.Equal(t, left, later.must("POST", path, another, key, "k")["data"], "round %d", n)
+					for _, p := range []*stack{s, other, startOn(t, log)} {
+						require.Equal(t, left, p.must("POST", path, another, key, "k")["data"], "round %d", n)
 					}
 				}
 			}
@@ -78,8 +75,7 @@ func TestARepeatedResponseGivesNothingDeletedBack(t *testing.T) {
 		body := `{"input":"LEAKME","conversation":"` + id + `"}`
 		first := s.must("POST", "/v1/responses", body, key, "k")
 		require.Equal(t, first, other.must("POST", "/v1/responses", body, key, "k"))
-		input, output := ids(s.given(first["id"]))[0], ids(first["output"].([]any))[0]
-		gone := []string{input, output}
+		gone := ids(s.list(id, 10))[2:] // the input and the output
 		if n%2 == 1 {
 			slices.Reverse(gone)
 		}
@@ -88,16 +84,45 @@ func TestARepeatedResponseGivesNothingDeletedBack(t *testing.T) {
 			s.erasePruned(id)
 		}
 		left := lacking(first, gone[0])
-		for _, p := range []*stack{s, other} {
+		for _, p := range []*stack{s, other, startOn(t, log, answeredBy(chat.Echo{}))} {
 			require.Equal(t, left, p.must("POST", "/v1/responses", body, key, "k"), "round %d", n)
 		}
 		s.must("DELETE", "/v1/conversations/"+id+"/items/"+gone[1], "")
 		if n >= 2 {
 			s.erasePruned(id)
 		}
-		a := other.do("POST", "/v1/responses", body, key, "k")
-		require.Equal(t, s.do("GET", "/v1/responses/"+first["id"].(string), "").status, a.status, a.raw)
-		require.NotContains(t, a.raw, "LEAKME")
+		for _, p := range []*stack{other, startOn(t, log, answeredBy(chat.Echo{}))} {
+			a := p.do("POST", "/v1/responses", body, key, "k")
+			require.Equal(t, s.do("GET", "/v1/responses/"+first["id"].(string), "").status, a.status, a.raw)
+			require.NotContains(t, a.raw, "LEAKME")
+		}
+		require.Equal(t, []string{"q", "a"}, texts(other.list(id, 10)))
+	}
+}
+
+// A call whose turn was redacted, or whose response was deleted, is not made anew, in any process.
+func TestARepeatedCallOfARedactedTurnIsNotMadeAnew(t *testing.T) {
+	t.Parallel()
+	const key = "Idempotency-Key"
+	log := natstest.Log(t, 1)
+	s := startOn(t, log, answeredBy(chat.Echo{}))
+	id := s.begin()
+	path := "/v1/conversations/" + id + "/items"
+	s.must("POST", path, `{"items":[`+user("LEAKME")+`]}`, key, "k")
+	s.must("POST", path, `{"items":[`+assistant("LEAKME")+`]}`, key, "k2")
+	s.must("POST", path, `{"items":[`+assistant("LEAKME")+`]}`, key, "k3")
+	s.must("POST", "/v1/sessions/"+id+"/turns/"+s.turns(id)[0]["turn_id"].(string)+"/redact", `{}`)
+	body := `{"input":"LEAKME","conversation":"` + id + `"}`
+	s.must("DELETE", "/v1/responses/"+s.must("POST", "/v1/responses", body, key, "k")["id"].(string), "")
+	for range 2 {
+		for _, p := range []*stack{s, startOn(t, log, answeredBy(chat.Echo{}))} {
+			for _, k := range []string{"k", "k2", "k3"} {
+				require.Empty(t, p.must("POST", path, `{"items":[`+user("another")+`]}`, key, k)["data"])
+			}
+			require.Equal(t, http.StatusNotFound, p.do("POST", "/v1/responses", body, key, "k").status)
+			require.Empty(t, p.list(id, 10))
+		}
+		s.erasePruned(id)
 	}
 }
 
