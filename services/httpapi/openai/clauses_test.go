@@ -218,7 +218,7 @@ func TestACallThatComesAgainWaitsForItsAnswer(t *testing.T) {
 		all.Go(func() { got <- s.do("POST", "/v1/responses", body, retry, "0") })
 		<-model.Asked
 		all.Go(func() { got <- s.do("POST", "/v1/responses", body, retry, "1") })
-		time.Sleep(300 * time.Millisecond)
+		<-time.After(300 * time.Millisecond)
 		require.Empty(t, got)
 		close(held)
 		all.Wait()
