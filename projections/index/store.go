@@ -49,11 +49,13 @@ type Written struct{ Epoch, Seq uint64 }
 type Collection struct{ Name, Mark string }
 
 // Near asks for the objects of which a half is nearest to a vector. Exact: each object is compared, which takes time in
-// proportion to their number; else a store may miss some.
+// proportion to their number; else a store may miss some. Among, if there are any, are the only objects that it looks
+// at, at most 500.
 type Near struct {
 	Half   projections.Half
 	Vector []float32
 	Filter
+	Among []uuid.UUID
 	Limit int
 	Exact bool
 }

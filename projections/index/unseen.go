@@ -9,15 +9,8 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-const (
-	// fewObjects are so few that each sweep looks whether all of them are found, and not a sample only.
-	fewObjects = 100
-	sample     = 4
-	// alike is how many objects with the same vector as another may stand before it.
-	alike = 20
-	// same is a score above that of vectors that differ.
-	same = 0.9999
-)
+// looked is of how many objects each sweep looks whether they are found.
+const looked = 100
 
 // unseen returns a function that returns objects of the claim's partition which the store holds with their vectors, and
 // whose vectors it does not look at (docs/decisions.md#what-no-search-finds-is-written-again). It looks at a sample
@@ -28,9 +21,9 @@ func (v *View) unseen(c *claim) func(context.Context) ([]Object, error) {
 	return func(ctx context.Context) ([]Object, error) {
 		if !begun {
 			begun = true
-			first, err := v.cfg.Store.Page(ctx, name, uuid.Nil, fewObjects)
-			if err == nil && len(first) == fewObjects {
-				first, err = v.cfg.Store.Page(ctx, name, uuid.New(), sample)
+			first, err := v.cfg.Store.Page(ctx, name, uuid.Nil, looked)
+			if err == nil && len(first) == looked {
+				first, err = v.cfg.Store.Page(ctx, name, uuid.New(), looked)
 			}
 			if err != nil {
 				return nil, err
@@ -52,6 +45,7 @@ func (v *View) unseen(c *claim) func(context.Context) ([]Object, error) {
 	}
 }
 
+// unseenOf asks for the page's objects alone, by any vector: those that the answer lacks are not looked at.
 func (v *View) unseenOf(ctx context.Context, c *claim, page []Object) (out []Object, err error) {
 	var ids []uuid.UUID
 	for i := range page {
@@ -67,23 +61,30 @@ func (v *View) unseenOf(ctx context.Context, c *claim, page []Object) (out []Obj
 	if err != nil {
 		return nil, err
 	}
-	for i := range have {
-		for half, h := range map[projections.Half]*Half{
-			projections.QuestionHalf: &have[i].Question, projections.AnswerHalf: &have[i].Answer,
-		} {
-			if !slices.ContainsFunc(h.Vector, func(x float32) bool { return x != 0 }) { // it is near to nothing
-				continue
+	missing := map[uuid.UUID]bool{}
+	for _, half := range []projections.Half{projections.QuestionHalf, projections.AnswerHalf} {
+		near := Near{Half: half}
+		for i := range have {
+			h := &have[i].Question
+			if half == projections.AnswerHalf {
+				h = &have[i].Answer
 			}
-			hits, err := v.cfg.Store.Near(ctx, name, Near{Half: half, Vector: h.Vector, Limit: alike})
-			if err != nil {
-				return nil, err
+			if slices.ContainsFunc(h.Vector, func(x float32) bool { return x != 0 }) { // else it is near to nothing
+				near.Vector, near.Among = h.Vector, append(near.Among, have[i].ID)
 			}
-			is := func(n projections.Hit) bool { return n.TurnID == have[i].ID }
-			if crowd := len(hits) == alike && hits[alike-1].Score > same; !crowd && !slices.ContainsFunc(hits, is) {
-				out = append(out, have[i])
-				break
+		}
+		if near.Limit = len(near.Among); near.Limit == 0 {
+			continue
+		}
+		hits, err := v.cfg.Store.Near(ctx, name, near)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range near.Among {
+			if !slices.ContainsFunc(hits, func(n projections.Hit) bool { return n.TurnID == id }) {
+				missing[id] = true
 			}
 		}
 	}
-	return out, nil
+	return slices.DeleteFunc(have, func(o Object) bool { return !missing[o.ID] }), nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -123,6 +124,27 @@ func TestTurnsThatNoSearchFindsAreWrittenAgain(t *testing.T) {
 	s.Restart()
 	require.NoError(t, v.Sweep(t.Context()))
 	require.ElementsMatch(t, all, w.Found(t, v, "a question", "ann"))
+}
+
+// Among thousands of turns that say nearly the same, more than a search compares by their true vectors, none is taken
+// for unseen.
+func TestTurnsThatAreAlikeAreNotWrittenAgain(t *testing.T) {
+	t.Parallel()
+	s := weaviatetest.Start(t)
+	w := indextest.NewWorld(t, s.Client().Store(), 1)
+	reg := prometheus.NewRegistry()
+	v := w.Open(t, func(c *index.Config) { c.Registry = reg })
+	w.Feed(t, v)
+	w.Append(t, indextest.Linked("s", "ann"))
+	var facts []events.Fact
+	for i := range 4000 {
+		question := fmt.Sprint("please look up the invoice, the parcel and the refund of order number ", i)
+		facts = append(facts, indextest.Turn("s", fmt.Sprint(i), question, "answer to: "+question)...)
+	}
+	w.Append(t, facts...)
+	w.CaughtUp(t, v)
+	require.NoError(t, v.Sweep(t.Context()))
+	require.Zero(t, counted(t, reg, "turnledger_index_swept_total", "unseen object"))
 }
 
 // A proxy holds a runner's batches back until another has taken over and a redaction is applied. They bring an object

@@ -36,7 +36,10 @@ func (w *Weaviate) Near(ctx context.Context, collection string, n index.Near) ([
 		Targets: &pb.Targets{TargetVectors: []string{string(n.Half)}},
 		Vectors: []*pb.Vectors{newVector(n.Half, n.Vector)},
 	}
-	if req.Filters = filter(n.Filter); req.Filters == nil && n.Exact {
+	switch req.Filters = filter(n.Filter); {
+	case len(n.Among) > 0:
+		req.Filters = byID(n.Among)
+	case req.Filters == nil && n.Exact:
 		req.Filters = number(propPartition, pb.Filters_OPERATOR_GREATER_THAN_EQUAL, 0)
 	}
 	reply, err := w.api.Search(w.signed(ctx), req)
