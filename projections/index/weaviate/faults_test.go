@@ -240,6 +240,7 @@ func TestWeaviateRefusesOneObject(t *testing.T) {
 	w := s.Client()
 	c := index.Collection{Name: index.Prefix + "a_000001", Mark: "the mark"}
 	require.NoError(t, w.Create(t.Context(), c))
+	require.NoError(t, w.Put(t.Context(), c.Name, []index.Object{object(4, "ann")}), "the first vector sets the length")
 	objects := []index.Object{object(1, "ann"), object(2, "ann"), object(3, "ann")}
 	objects[1].Question.Vector = objects[1].Question.Vector[:32]
 	err := w.Put(t.Context(), c.Name, objects)
