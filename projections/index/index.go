@@ -36,7 +36,8 @@ type Config struct {
 	Anonymous bool
 	// MaxChars bounds the characters of a half that its vector is made of; 8,000 by default.
 	MaxChars int
-	// ExactEvents is how long a log may be, in events, whose index is searched exactly; 25,000 by default.
+	// ExactEvents is how long a log may be, in events, whose index is searched exactly, if it is a graph of an earlier
+	// version; 25,000 by default.
 	ExactEvents uint64
 	// Erased returns the position up to which the log itself has forgotten what was erased. A generation that begins
 	// there holds no text that was erased before. nil: nothing is known.

@@ -29,8 +29,8 @@ func (v *View) Nearest(
 	if at, err = v.places(ctx, p, notes); err != nil {
 		return nil, nil, err
 	}
-	// A graph of vectors that grow in parallel may leave a vector that is far from all others where no way leads to.
-	n.Exact = length(at) <= v.cfg.ExactEvents
+	// A graph, which earlier versions made, may leave a vector that is far from all others where no way leads to.
+	n.Exact = p.Form < form && length(at) <= v.cfg.ExactEvents
 	halves := []projections.Half{projections.QuestionHalf, projections.AnswerHalf}
 	if half != "" {
 		halves = []projections.Half{half}

@@ -179,6 +179,17 @@ func scrubbedByAge(t *testing.T, w *World) {
 	awaitScrub(t, rebuilds)
 }
 
+// makeEarlier makes the served index one that an earlier version has made.
+func makeEarlier(t *testing.T, w *World) {
+	t.Helper()
+	var pointer map[string]any
+	revision, err := w.Notes.Read(t.Context(), "index.served", &pointer)
+	require.NoError(t, err)
+	delete(pointer, "form")
+	_, err = w.Notes.Write(t.Context(), "index.served", pointer, revision)
+	require.NoError(t, err)
+}
+
 // madeBefore: an index that an earlier version has made is served, its feeder says so, and it is made anew at its age,
 // once.
 func madeBefore(t *testing.T, w *World) {
@@ -194,13 +205,7 @@ func madeBefore(t *testing.T, w *World) {
 	w.Append(t, Turn("s", "1", "a question", "yes")...)
 	w.claim(t, open(), "s").must(t)
 	require.NotContains(t, said.String(), saying)
-	var pointer map[string]any
-	revision, err := w.Notes.Read(t.Context(), "index.served", &pointer)
-	require.NoError(t, err)
-	delete(pointer, "form")
-	_, err = w.Notes.Write(t.Context(), "index.served", pointer, revision)
-	require.NoError(t, err)
-
+	makeEarlier(t, w)
 	v := open()
 	require.Contains(t, said.String(), saying)
 	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
