@@ -27,21 +27,35 @@ func request(collection string, limit int, properties ...string) *pb.SearchReque
 	}
 }
 
-// Near implements index.Objects. Weaviate compares a vector with each object that a filter lets through, if these are
-// fewer than 40,000. So a filter that lets all through makes a search exact.
+// Near implements index.Objects. Weaviate compares a vector with each object that a filter lets through; of a graph, if
+// these are fewer than 40,000. So a filter that lets all through makes a search exact. It also leaves out vectors whose
+// objects are gone (docs/decisions.md#a-search-that-finds-too-little-is-asked-again): these take places of an answer.
 func (w *Weaviate) Near(ctx context.Context, collection string, n index.Near) ([]projections.Hit, error) {
+	through := number(propPartition, pb.Filters_OPERATOR_GREATER_THAN_EQUAL, 0)
+	among := filter(n.Filter)
+	switch {
+	case len(n.Among) > 0:
+		among = byID(n.Among)
+	case among == nil && n.Exact:
+		among = through
+	}
+	hits, err := w.near(ctx, collection, n, among)
+	if err == nil && among == nil && len(hits) < n.Limit {
+		hits, err = w.near(ctx, collection, n, through)
+	}
+	return hits, err
+}
+
+func (w *Weaviate) near(
+	ctx context.Context, collection string, n index.Near, among *pb.Filters,
+) ([]projections.Hit, error) {
 	req := request(collection, n.Limit, propSession, propIdentity)
 	req.Metadata.Distance = true
 	req.NearVector = &pb.NearVector{
 		Targets: &pb.Targets{TargetVectors: []string{string(n.Half)}},
 		Vectors: []*pb.Vectors{newVector(n.Half, n.Vector)},
 	}
-	switch req.Filters = filter(n.Filter); {
-	case len(n.Among) > 0:
-		req.Filters = byID(n.Among)
-	case req.Filters == nil && n.Exact:
-		req.Filters = number(propPartition, pb.Filters_OPERATOR_GREATER_THAN_EQUAL, 0)
-	}
+	req.Filters = among
 	reply, err := w.api.Search(w.signed(ctx), req)
 	if err != nil {
 		return nil, failure("search", err)
