@@ -42,6 +42,9 @@ func (v *View) apply(ctx context.Context, c *claim, b projections.Batch) error {
 	if deleted, err = c.withParked(ctx, b.Parked, out, deleted); err != nil {
 		return err
 	}
+	if written, err = v.asTheyWere(ctx, c, b.To.Seq, written); err != nil {
+		return err
+	}
 	if err := v.write(ctx, c, written, deleted, writtenBefore(b.From.Seq < c.doubtful)); err != nil {
 		return err
 	}
@@ -68,6 +71,30 @@ func (c *claim) withParked(
 	out.deleted = max(out.deleted, gone.deleted)
 	_, more := gone.split()
 	return append(deleted, more...), nil
+}
+
+// asTheyWere returns the objects of a batch up to a sequence. If a former runner has applied a deletion behind it, they
+// are as of that: a text that was taken out must not come back until its deletion is applied again.
+func (v *View) asTheyWere(ctx context.Context, c *claim, to uint64, written []Object) (out []Object, err error) {
+	if to >= c.at.Deleted {
+		return written, nil
+	}
+	sessions := map[string]*changes{}
+	for i := range written {
+		session := written[i].Session
+		then := sessions[session]
+		if then == nil {
+			if then, err = v.replayed(ctx, c.partition, session, c.at.Deleted); err != nil {
+				return nil, err
+			}
+			sessions[session] = then
+		}
+		if o := then.objects[written[i].ID]; o != nil {
+			o.Seq = to
+			out = append(out, *o)
+		}
+	}
+	return out, nil
 }
 
 // writtenBefore says whether objects may have been written before, with vectors that can be taken over.

@@ -156,7 +156,7 @@ func (v *View) settle(ctx context.Context, c *claim, bySession map[string][]uuid
 	var written []Object
 	var deleted []uuid.UUID
 	for _, session := range slices.Sorted(maps.Keys(bySession)) {
-		out, err := v.replayed(ctx, c, session)
+		out, err := v.replayed(ctx, c.partition, session, c.at.Seq)
 		if err != nil {
 			return err
 		}
@@ -179,12 +179,12 @@ func (v *View) settle(ctx context.Context, c *claim, bySession map[string][]uuid
 	return err
 }
 
-// replayed plans all events of a session up to the claim's checkpoint. The session's last state alone would not tell
-// which of its turns the index has: a reset hides where the turns begin that a link brought.
-func (v *View) replayed(ctx context.Context, c *claim, session string) (*changes, error) {
-	judge := projections.NewJudge(v.cfg.Log, v.cfg.Rules, c.at.Seq)
+// replayed plans all events of a session up to a sequence of its partition. The session's last state alone would not
+// tell which of its turns the index has: a reset hides where the turns begin that a link brought.
+func (v *View) replayed(ctx context.Context, partition int, session string, upTo uint64) (*changes, error) {
+	judge := projections.NewJudge(v.cfg.Log, v.cfg.Rules, upTo)
 	var run []projections.Judged
-	for e, err := range v.cfg.Log.Session(ctx, session, 0, c.at.Seq) {
+	for e, err := range v.cfg.Log.Session(ctx, session, 0, upTo) {
 		if err != nil {
 			return nil, failed(err, "read a session")
 		}
@@ -194,5 +194,5 @@ func (v *View) replayed(ctx context.Context, c *claim, session string) (*changes
 		}
 		run = append(run, j)
 	}
-	return newPlanner(&v.cfg, c.partition).plan(ctx, run)
+	return newPlanner(&v.cfg, partition).plan(ctx, run)
 }

@@ -56,12 +56,7 @@ func (w *World) Agree(t T, v *index.View, sessions ...string) {
 	}
 	seen := maps.Clone(want)
 	maps.DeleteFunc(seen, func(_ uuid.UUID, o object) bool { return o.Question == "" && o.Answer == "" })
-	got := found()
-	// A search of Weaviate may name for a moment what was deleted just before.
-	for until := time.Now().Add(3 * time.Second); !maps.Equal(seen, got) && time.Now().Before(until); got = found() {
-		<-time.After(100 * time.Millisecond)
-	}
-	require.Equal(t, seen, got, "found")
+	require.Equal(t, seen, found(), "found")
 	require.Empty(t, w.Differences(t, v), "verified")
 }
 
@@ -127,17 +122,20 @@ func (w *World) held(t T) map[uuid.UUID]object {
 // Reached waits until a view has applied all of the log, and its store still has it.
 func (w *World) Reached(t testing.TB, v *index.View) {
 	t.Helper()
-	reached := func() bool {
-		for k := range w.Log.Partitions() {
-			head, err := w.Log.Head(t.Context(), k)
-			require.NoError(t, err)
-			if at, err := v.Applied(t.Context(), k); err != nil || at.Seq < head.Seq {
-				return false
-			}
+	require.Eventually(t, func() bool { return w.HasReached(t, v) }, 2*time.Minute, 10*time.Millisecond)
+}
+
+// HasReached reports whether a view has applied all of the log, and its store still has it.
+func (w *World) HasReached(t testing.TB, v *index.View) bool {
+	t.Helper()
+	for k := range w.Log.Partitions() {
+		head, err := w.Log.Head(t.Context(), k)
+		require.NoError(t, err)
+		if at, err := v.Applied(t.Context(), k); err != nil || at.Seq < head.Seq {
+			return false
 		}
-		return true
 	}
-	require.Eventually(t, reached, 2*time.Minute, 10*time.Millisecond)
+	return true
 }
 
 // Differences verifies a view, and returns what differs from the log.

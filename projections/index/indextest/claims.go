@@ -65,6 +65,36 @@ func claimsGoBack(t *testing.T, w *World) {
 	w.Agree(t, v, "s")
 }
 
+// goneStaysGone: a claim that goes back brings nothing back that it finds deleted further on in the log.
+func goneStaysGone(t *testing.T, w *World) {
+	v, store := w.spy(t)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "what goes", "yes")...)
+	w.Append(t, Turn("s", "2", "what stays", "yes")...)
+	w.claim(t, v, "s").must(t)
+	w.Append(t, redacted("1"))
+	w.Append(t, Turn("s", "3", "what stays as well", "yes")...)
+	w.claim(t, v, "s").must(t)
+	w.claim(t, v, "s") // and is taken over before it has applied anything
+	h := w.claim(t, v, "s")
+	require.Zero(t, h.At.Seq)
+	brought := map[string]bool{}
+	store.put = func(objects []index.Object) error {
+		for _, o := range objects {
+			brought[o.ID.String()] = brought[o.ID.String()] || o.Session != ""
+		}
+		return nil
+	}
+	for _, e := range h.next(t) {
+		require.NoError(t, h.Apply(t.Context(), []projections.Judged{e}))
+	}
+	require.True(t, brought[id("s", "2")])
+	require.True(t, brought[id("s", "3")])
+	require.False(t, brought[id("s", "1")])
+	store.put = nil
+	w.Agree(t, v, "s")
+}
+
 // takenOver: a runner that was taken over changes nothing any more, and no batch is applied twice.
 func takenOver(t *testing.T, w *World) {
 	v, store := w.spy(t)

@@ -30,6 +30,7 @@ func Run(t *testing.T, logs int, open func(t testing.TB) index.Store) {
 		"a generation that may hold what was erased is replaced once the log has forgotten it": scrubbed,
 
 		"a claim goes back two minutes, and to what the store knows":                    claimsGoBack,
+		"a claim that goes back brings nothing back that was deleted":                   goneStaysGone,
 		"a runner that was taken over changes nothing":                                  takenOver,
 		"a runner that is taken over in a batch moves no checkpoint":                    takenOverInBatch,
 		"a store that lost its canary is filled again":                                  lostMeanwhile,
