@@ -1,7 +1,9 @@
 package meaning_test
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,10 +114,22 @@ func TestReceiptsNameTheIndexAndItsFiles(t *testing.T) {
 	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t), "TURNLEDGER_INDEX_SCRUB=1s"),
 		"--roles", everyRole)
 	p.LinkIdentity(t, "s", "ada")
+	p.RecordTurn(t, "s", "0", "what stays", "this stays")
+	stay := codesOnDisk(t, w, 2)
 	const secret = "xylophone-secret-4711"
 	turn := p.RecordTurn(t, "s", "1", "my password is "+secret, "I will forget "+secret)
-	p.WaitCaughtUp(t, "index")
-	require.True(t, holdsBytes(t, w.Dir(), secret), "the text is in Weaviate's files")
+	erased := codesOnDisk(t, w, 4)
+	for code := range stay {
+		delete(erased, code)
+	}
+	erased["the text: "+secret] = secret
+	for _, text := range []string{"my password is " + secret, "I will forget " + secret} {
+		erased["the vector of: "+text] = string(floats(t, embeddingstest.Vector(text, embeddingstest.Dimensions)))
+	}
+	require.Len(t, erased, 5)
+	for what, bytes := range erased {
+		require.True(t, holdsBytes(t, w.Dir(), bytes), "%q is in Weaviate's files", what)
+	}
 	answer := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/redact", nil)
 	places := func() map[string]bool {
 		out := map[string]bool{}
@@ -128,7 +142,9 @@ func TestReceiptsNameTheIndexAndItsFiles(t *testing.T) {
 	require.Contains(t, places(), "index-files")
 	require.Eventually(t, func() bool { return places()["index-files"] }, time.Minute, time.Second,
 		"%v", places())
-	require.False(t, holdsBytes(t, w.Dir(), secret), "no file holds it")
+	maps.DeleteFunc(erased, func(_, bytes string) bool { return !holdsBytes(t, w.Dir(), bytes) })
+	require.Empty(t, slices.Collect(maps.Keys(erased)), "what the files still hold")
+	require.Equal(t, stay, codesOnDisk(t, w, 2), "what was not erased is still there")
 	require.True(t, places()["index"])
 	require.True(t, strings.Contains(p.Metrics(t), "turnledger_index_vectors_total"))
 }
