@@ -47,6 +47,8 @@ func (s *Service) TurnsBeside(ctx context.Context, ask services.BesideAsk) (serv
 type stretch struct {
 	*writing
 
+	// kept are texts of the session that were listed lately.
+	kept *texts
 	// segment of the branch of root; nil for the session's own turns.
 	segment *events.Segment
 	root    string
@@ -66,9 +68,13 @@ type piece struct {
 	parts           []conversation.AnswerPart
 }
 
+func (s *Service) stretch(id string) *stretch {
+	return &stretch{writing: s.writing(id), kept: s.textsOf(id)}
+}
+
 // line returns the parts of what is listed of a session, oldest first; none if there is no such session.
 func (s *Service) line(ctx context.Context, ask services.BesideAsk) (line []*stretch, err error) {
-	own := &stretch{writing: s.writing(ask.SessionID)}
+	own := s.stretch(ask.SessionID)
 	found := false
 	d, err := own.standing(ctx, ask.Known, func(st *conversation.State) (d conversation.Decision) {
 		found = st.Found()
@@ -87,7 +93,8 @@ func (s *Service) line(ctx context.Context, ask services.BesideAsk) (line []*str
 		return []*stretch{own}, nil
 	}
 	for _, g := range fork.Segments() {
-		x := &stretch{writing: s.writing(g.SessionID), segment: &g, root: fork.Root}
+		x := s.stretch(g.SessionID)
+		x.segment, x.root = &g, fork.Root
 		if g.After != nil && g.After.Seq != 0 { // the boundary that held there at the fork hides all before it
 			x.after, line = g.After.Seq, nil
 		}
@@ -275,30 +282,34 @@ func (p piece) sources() (seqs []uint64) {
 	return seqs
 }
 
-// fill reads the texts of the chosen turns from the log. It reports whether it found all: an erasure may have come
-// first.
+// fill adds the texts of the chosen turns. It reads those from the log that were not listed lately. It reports whether
+// it found all: an erasure may have come first.
 func (x *stretch) fill(ctx context.Context) (bool, error) {
 	var seqs []uint64
 	for _, p := range x.chosen {
 		seqs = append(seqs, p.sources()...)
 	}
 	slices.Sort(seqs)
-	read, err := x.log.Some(ctx, x.partition, slices.Compact(seqs))
+	have, lacks := x.kept.have(slices.Compact(seqs))
+	read, err := x.log.Some(ctx, x.partition, lacks)
 	if err != nil {
 		return false, err
 	}
-	facts := map[uint64]events.Fact{}
 	for _, e := range read {
 		if e.SessionID != x.id {
 			return false, nil // the stream was replaced
 		}
-		facts[e.Position.Seq] = e.Fact
+		have[e.Position.Seq] = e.Fact
+	}
+	if len(read) > 0 {
+		x.kept.keep(read)
+		x.weighTexts(x.id)
 	}
 	for _, p := range x.chosen {
 		var brought []events.Fact
 		for _, seq := range p.sources() {
-			f, read := facts[seq]
-			if !read {
+			f, has := have[seq]
+			if !has {
 				e, found, err := x.log.At(ctx, events.Position{Partition: x.partition, Seq: seq})
 				if err != nil || !found {
 					return false, err

@@ -37,6 +37,8 @@ type Service struct {
 	inFlight inFlight
 	loads    chan struct{}
 	follower *follower.Follower
+	// listed are the texts of turns that were listed lately, by their sessions.
+	listed *otter.Cache[string, *texts]
 	// beginnings are the sessions that calls have begun lately.
 	beginnings *beginnings
 }
@@ -56,7 +58,7 @@ func New(log Log, cfg Config) *Service {
 	cfg.StateBytes = cmp.Or(cfg.StateBytes, 128<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads),
-		beginnings: newBeginnings()}
+		listed: newTexts(), beginnings: newBeginnings()}
 	s.inFlight.of = map[string]*pin{}
 	held := &otter.Options[string, *session]{
 		MaximumWeight: cfg.StateBytes,
@@ -87,6 +89,7 @@ func (x *session) weight(id string) uint32 {
 // it followed.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.sessions.StopAllGoroutines()
+	defer s.listed.StopAllGoroutines()
 	defer s.beginnings.held.StopAllGoroutines()
 	if s.cfg.Follower == nil {
 		return s.follower.Run(ctx)
@@ -95,7 +98,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// deliver hands an event to its session, if the session is held.
+// deliver hands an event to its session, if the session is held. Texts that an event withdraws go only then: a reader
+// that finds none any more sees the session without them.
 func (s *Service) deliver(m *jetlog.Message) {
 	id, identity, err := events.ParseSubject(m.Subject)
 	if err != nil || identity {
@@ -106,15 +110,22 @@ func (s *Service) deliver(m *jetlog.Message) {
 	if x == nil {
 		x, _ = s.sessions.GetIfPresent(id)
 	}
-	if x == nil {
-		return
+	if x != nil {
+		m.Decode()
+		x.deliver(*m)
+		s.weighAnew(id)
 	}
-	m.Decode()
-	x.deliver(*m)
-	s.weighAnew(id)
+	if withdraws(m.Type()) {
+		s.listed.Invalidate(id)
+	}
 }
 
 // weighAnew weighs a session that has grown, if the session is still held.
 func (s *Service) weighAnew(id string) {
 	s.sessions.ComputeIfPresent(id, func(held *session) (*session, otter.ComputeOp) { return held, otter.WriteOp })
+}
+
+// weighTexts weighs the texts of a session that have grown, if they are still kept.
+func (s *Service) weighTexts(id string) {
+	s.listed.ComputeIfPresent(id, func(kept *texts) (*texts, otter.ComputeOp) { return kept, otter.WriteOp })
 }
