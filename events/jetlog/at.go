@@ -47,10 +47,15 @@ func (l *Log) After(ctx context.Context, partition int, seq uint64) (uint64, boo
 }
 
 // Still reports whether a partition has no event between two sequences, including the second. If so, a caller that
-// waits for events up to that sequence can stop waiting.
+// waits for events up to that sequence can stop waiting. It asks whether the stream is still the one that this process
+// has read, since another one lacks events that were not erased.
 func (l *Log) Still(ctx context.Context, partition int, after, upTo uint64) (bool, error) {
 	next, found, err := l.After(ctx, partition, after)
-	return err == nil && (!found || next > upTo), err
+	if err != nil || found && next <= upTo {
+		return false, err
+	}
+	err = l.same(ctx, l.partitions[partition])
+	return err == nil, err
 }
 
 // next returns the partition's first event at or after a sequence, or nil if there is none.

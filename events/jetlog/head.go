@@ -47,30 +47,39 @@ func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 			return seen, nil
 		}
 	}
-	head, err := l.head(ctx, p)
-	// A follower may have applied events, and shown them to a tail, before its leader applies them.
-	for began := time.Now(); err == nil && head < seen && p.shared.Load() && time.Since(began) < wire.AskAgain; {
-		pause.For(ctx, 5*time.Millisecond)
-		head, err = l.head(ctx, p)
-	}
+	head, err := l.reaching(ctx, p, seen)
 	if err != nil {
 		return 0, err
 	}
-	if head < seen && p.shared.Load() {
-		return 0, fmt.Errorf("%w: the leader of %s that answered knows less than is known", ErrUnavailable, p.name)
-	}
-	if head < seen {
-		return 0, fmt.Errorf("%w: stream %s went back to %d from %d: it was restored while it was in use: %s",
-			ErrStream, p.name, head, seen, startAgain)
-	}
 	if now := time.Now(); now.Sub(time.Unix(0, p.checked.Load())) >= time.Second {
-		if err := l.stands(ctx, p, &p.witness); err != nil {
+		_, small := p.witness.get()
+		if err := l.stands(ctx, p, small); err != nil {
 			return 0, err
 		}
 		p.checked.Store(now.UnixNano())
 	}
 	p.saw(head)
 	return head, nil
+}
+
+// reaching asks for the head, which must not be before a sequence that the server has shown.
+func (l *Log) reaching(ctx context.Context, p *partition, seen uint64) (uint64, error) {
+	head, err := l.head(ctx, p)
+	// A follower may have applied events, and shown them to a tail, before its leader applies them.
+	for began := time.Now(); err == nil && head < seen && p.shared.Load() && time.Since(began) < wire.AskAgain; {
+		pause.For(ctx, 5*time.Millisecond)
+		head, err = l.head(ctx, p)
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case head >= seen:
+		return head, nil
+	case p.shared.Load():
+		return 0, fmt.Errorf("%w: the leader of %s that answered knows less than is known", ErrUnavailable, p.name)
+	}
+	return 0, fmt.Errorf("%w: stream %s went back to %d from %d: it was restored while it was in use: %s",
+		ErrStream, p.name, head, seen, startAgain)
 }
 
 // saw notes a sequence that the server has shown.

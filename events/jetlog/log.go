@@ -85,7 +85,7 @@ type partition struct {
 	created time.Time
 	gate    *await.Gate
 	barrier await.Barrier
-	// streamBarrier is a barrier that always asks whether the stream is still the same.
+	// streamBarrier is a barrier that always asks whether the stream is still the one that this process has read.
 	streamBarrier await.Barrier
 	// seen is the highest sequence that the server has shown this process.
 	seen atomic.Uint64
@@ -158,7 +158,7 @@ func (l *Log) openPartition(ctx context.Context, k int, info *jetstream.StreamIn
 	p := &partition{number: k, name: info.Config.Name, created: layout.Made(info.Created, info.Config.Metadata)}
 	p.shared.Store(clustered(info.Cluster))
 	p.barrier.Ask = func(ctx context.Context) (uint64, error) { return l.last(ctx, p) }
-	p.streamBarrier.Ask = func(ctx context.Context) (uint64, error) { return l.head(ctx, p) }
+	p.streamBarrier.Ask = func(ctx context.Context) (uint64, error) { return l.unreplaced(ctx, p) }
 	p.identities.ask.Ask = func(ctx context.Context) (uint64, error) { return l.askIdentities(ctx, p) }
 	var err error
 	if p.gate, err = l.openGate(p.name, p.name); err != nil {

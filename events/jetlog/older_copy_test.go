@@ -3,9 +3,8 @@ package jetlog_test
 import (
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"path/filepath"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
+	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // TestAStreamPutBackThatHasGrownSinceIsNoticed puts the disk of a server back as it was some events ago, and lets
@@ -23,35 +22,22 @@ import (
 // of these.
 func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address, dir, copied := l.Addr().String(), filepath.Join(t.TempDir(), "log"), filepath.Join(t.TempDir(), "copy")
-	require.NoError(t, l.Close())
-	serve := func(do func(s *embedded.Server)) {
-		s, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: embedded.Always, Listen: address})
-		require.NoError(t, err)
-		defer s.Stop()
-		do(s)
-	}
-	write := func(s *embedded.Server, what string, n int) {
-		nc, err := s.Connect()
-		require.NoError(t, err)
-		defer nc.Close()
-		log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
-		require.NoError(t, err)
-		for i := range n {
-			logtest.Add(t, log, "s", fmt.Sprint(what, i), "x")
+	d := natstest.NewDisk(t)
+	write := func(what string, n int) func(*nats.Conn, *jetlog.Log) {
+		return func(_ *nats.Conn, log *jetlog.Log) {
+			for i := range n {
+				logtest.Add(t, log, "s", fmt.Sprint(what, i), "x")
+			}
 		}
 	}
-	serve(func(s *embedded.Server) { write(s, "kept", 3) })
-	require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
-
+	d.Apart(write("kept", 3))
+	d.Copy()
 	var follows, asks, idle *jetlog.Log
 	var tails []*jetlog.Tail
-	serve(func(s *embedded.Server) {
-		write(s, "lost", 3)
-		follows, asks, idle = outside(t, address), outside(t, address), outside(t, address)
-		tails = []*jetlog.Tail{openTail(t, follows, 0, jetlog.TailOptions{}), openTail(t, outside(t, address), 0,
+	d.Serve(func(nc *nats.Conn, log *jetlog.Log) {
+		write("lost", 3)(nc, log)
+		follows, asks, idle = d.Outside(), d.Outside(), d.Outside()
+		tails = []*jetlog.Tail{openTail(t, follows, 0, jetlog.TailOptions{}), openTail(t, d.Outside(), 0,
 			jetlog.TailOptions{HeadersOnly: true})}
 		for _, tail := range tails {
 			followed(t, tail, 6)
@@ -59,13 +45,9 @@ func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 		_, err := asks.Head(t.Context(), 0)
 		require.NoError(t, err)
 	})
-	require.NoError(t, os.RemoveAll(dir))
-	require.NoError(t, os.CopyFS(dir, os.DirFS(copied)))
-	known := address
-	address = "" // nobody reaches it meanwhile
-	serve(func(s *embedded.Server) { write(s, "new", 5) })
-	address = known
-	serve(func(*embedded.Server) {
+	d.PutBack()
+	d.Apart(write("new", 5))
+	d.Serve(func(*nats.Conn, *jetlog.Log) {
 		for _, tail := range tails {
 			_, err := tail.Next(deadline(t, 20*time.Second))
 			require.ErrorIs(t, err, jetlog.ErrStream)
@@ -80,13 +62,74 @@ func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 	})
 }
 
-// outside opens a log that stays while its server comes and goes.
-func outside(t *testing.T, address string) *jetlog.Log {
+// TestAReadOfAStreamPutBackIsRefused is the same for who reads before anybody looks at the stream: a session that goes
+// on otherwise, one that the stream lacks now, what is left behind a position, or a tail that is behind. The events
+// that were lost may be large, and the stream may be shorter now.
+func TestAReadOfAStreamPutBackIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]struct{ size, since int }{
+		"small": {1, 5}, "large": {100 << 10, 5}, "shorter now": {1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := natstest.NewDisk(t)
+			d.Apart(func(_ *nats.Conn, log *jetlog.Log) { logtest.Add(t, log, "s", "kept", "x") })
+			d.Copy()
+			var follows, asks *jetlog.Log
+			d.Serve(func(_ *nats.Conn, log *jetlog.Log) {
+				follows = d.Outside()
+				for _, session := range []string{"s", "gone"} {
+					logtest.Add(t, log, session, "lost", strings.Repeat("x", of.size))
+				}
+				tail, err := follows.Tail(t.Context(), 0, 0, jetlog.TailOptions{})
+				require.NoError(t, err)
+				followed(t, tail, 3)
+				tail.Close()
+				asks = d.Outside() // it has seen the newest event alone
+			})
+			d.PutBack()
+			d.Apart(func(_ *nats.Conn, log *jetlog.Log) {
+				for i := range of.since {
+					logtest.Add(t, log, "s", fmt.Sprint("new", i), "x")
+				}
+			})
+			d.Serve(func(*nats.Conn, *jetlog.Log) {
+				for _, log := range []*jetlog.Log{follows, asks} {
+					refusesToRead(t, log)
+				}
+			})
+		})
+	}
+}
+
+// refusesToRead expects each way to read a log to fail with ErrStream. Its connection may still be about to come back.
+func refusesToRead(t *testing.T, log *jetlog.Log) {
 	t.Helper()
-	nc, err := nats.Connect(address, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
-	require.NoError(t, err)
-	return log
+	session := func(id string) func() error {
+		return func() (err error) {
+			for _, err = range log.Session(t.Context(), id, 0, math.MaxUint64) {
+			}
+			return err
+		}
+	}
+	for what, read := range map[string]func() error{
+		"a session that goes on": session("s"), "a session that is gone": session("gone"),
+		"what is left": func() error {
+			_, err := log.Still(t.Context(), 0, 100, 200)
+			return err
+		},
+		"a tail": func() error {
+			tail, err := log.Tail(t.Context(), 0, 1, jetlog.TailOptions{})
+			if err == nil {
+				tail.Close()
+			}
+			return err
+		},
+	} {
+		err := read()
+		for began := time.Now(); err != nil && !errors.Is(err, jetlog.ErrStream); err = read() {
+			require.Less(t, time.Since(began), 20*time.Second, "%s: %v", what, err)
+		}
+		require.ErrorIs(t, err, jetlog.ErrStream, what)
+	}
 }

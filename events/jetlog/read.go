@@ -166,8 +166,11 @@ func (r *sessionRead) confirm(ctx context.Context) (bool, error) {
 		return r.same(ctx) // the caller has the session's newest event
 	}
 	n, err := r.log.count(ctx, r.p, r.subject)
-	if err != nil || n == 0 {
+	switch {
+	case err != nil || n == 0 && !r.log.cfg.Outside:
 		return true, err
+	case n == 0: // another stream may lack the events
+		return true, r.log.same(ctx, r.p)
 	}
 	if r.doubted++; r.doubted == doubts {
 		return false, fmt.Errorf("read session: %w", r.p.withheld())
@@ -176,15 +179,20 @@ func (r *sessionRead) confirm(ctx context.Context) (bool, error) {
 	return false, r.leaderFirst(ctx)
 }
 
-// same ends a read. If the read returned events, same checks that they came from the stream that the log opened.
+// same ends a read. If the read returned events, same checks that they came from the stream that this process has read.
 func (r *sessionRead) same(ctx context.Context) (bool, error) {
 	if !r.found {
 		return true, nil
 	}
-	if _, err := r.p.streamBarrier.Wait(ctx); err != nil {
-		return true, fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
+	return true, r.log.same(ctx, r.p)
+}
+
+// same fails unless the stream is still the one that this process has read. All waiting calls share one question.
+func (l *Log) same(ctx context.Context, p *partition) error {
+	if _, err := p.streamBarrier.Wait(ctx); err != nil {
+		return fmt.Errorf("is the stream the same: %w: %w", ErrUnavailable, err)
 	}
-	return true, nil
+	return nil
 }
 
 // sessionRead is the state of one read of a subject.

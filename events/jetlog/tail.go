@@ -233,21 +233,22 @@ const consumerTime = time.Second
 // tailPull is how many events one request asks for.
 const tailPull = 1000
 
-// same compares the stream with the one that the tail began on. With replicas, a leader whose log ends too early may
-// have been deposed without knowing it yet, so same asks again for a while.
+// same compares the stream with the one that the process has read, which may be further than the tail. With replicas, a
+// leader whose log ends too early may have been deposed without knowing it yet, so same asks again for a while.
 func (t *Tail) same(ctx context.Context) error {
 	for began := time.Now(); ; pause.For(ctx, 100*time.Millisecond) {
+		seen := max(t.last, t.p.seen.Load())
 		head, err := t.log.head(ctx, t.p)
 		switch {
 		case err != nil:
 			return err
-		case head >= t.last:
+		case head >= seen:
 			return t.stands(ctx)
 		case t.p.shared.Load() && time.Since(began) < deposedTime:
 			continue
 		}
 		return fmt.Errorf("%w: stream %s ends at %d, before %d that was read from it: it was restored or made anew: %s",
-			ErrStream, t.p.name, head, t.last, startAgain)
+			ErrStream, t.p.name, head, seen, startAgain)
 	}
 }
 
@@ -256,10 +257,10 @@ func (t *Tail) same(ctx context.Context) error {
 func (t *Tail) stands(ctx context.Context) error {
 	own, _ := t.witness.get()
 	seen, _ := t.p.witness.get()
-	if err := t.log.stands(ctx, t.p, &t.witness); err != nil || own == seen {
+	if err := t.log.stands(ctx, t.p, own); err != nil || own.seq == seen.seq {
 		return err
 	}
-	return t.log.stands(ctx, t.p, &t.p.witness)
+	return t.log.stands(ctx, t.p, seen)
 }
 
 // deposedTime is more than a leader takes to learn that it was deposed.

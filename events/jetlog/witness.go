@@ -7,33 +7,38 @@ import (
 	"time"
 )
 
-// witness is the newest small event of a stream that this process has seen, and when it was recorded. A stream restored
-// from an older copy can grow past its former length. A process that was cut off meanwhile still notices: at the
-// sequence that it saw last, another event stands now.
+// witness is the newest event of a stream that this process has seen, and the newest small one. A stream restored from
+// an older copy can grow past its former length. A process that was cut off meanwhile still notices: at the sequence
+// that it saw last, another event stands now.
 type witness struct {
-	mu  sync.Mutex
+	mu            sync.Mutex
+	newest, small sighting
+}
+
+// sighting is an event that was seen: its sequence, and when it was recorded.
+type sighting struct {
 	seq uint64
 	at  time.Time
 }
 
-// maxWitness bounds the size of a witness in bytes, since it is read again to see whether it is still there.
-const maxWitness = 64 << 10
+// maxSmall bounds the size in bytes of an event that is read again every second to see whether it is still there.
+const maxSmall = 64 << 10
 
 func (w *witness) note(seq uint64, at time.Time, bytes int) {
-	if bytes > maxWitness {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if seq > w.seq {
-		w.seq, w.at = seq, at
+	if seq > w.newest.seq {
+		w.newest = sighting{seq, at}
+	}
+	if seq > w.small.seq && bytes <= maxSmall {
+		w.small = sighting{seq, at}
 	}
 }
 
-func (w *witness) get() (uint64, time.Time) {
+func (w *witness) get() (newest, small sighting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.seq, w.at
+	return w.newest, w.small
 }
 
 // remember makes the head of a stream that was just opened its witness. If the head can't be read now, a tail will find
@@ -42,23 +47,35 @@ func (l *Log) remember(ctx context.Context, p *partition, head uint64) {
 	if head == 0 {
 		return
 	}
+	p.saw(head)
 	if m, err := l.message(ctx, p, map[string]any{"seq": head}); err == nil && m != nil {
 		p.witness.note(m.Seq, m.Time, len(m.Data))
 	}
 }
 
-// stands fails with ErrStream if another event stands in the place of a witness. If the witness was erased, nothing can
-// be said, and stands returns nil.
-func (l *Log) stands(ctx context.Context, p *partition, w *witness) error {
-	seq, at := w.get()
-	if seq == 0 {
+// stands fails with ErrStream if another event stands in the place of one that was seen. If the event was erased,
+// nothing can be said, and stands returns nil.
+func (l *Log) stands(ctx context.Context, p *partition, seen sighting) error {
+	if seen.seq == 0 {
 		return nil
 	}
-	m, err := l.message(ctx, p, map[string]any{"seq": seq})
-	if err != nil || m == nil || m.Time.Equal(at) {
+	m, err := l.message(ctx, p, map[string]any{"seq": seen.seq})
+	if err != nil || m == nil || m.Time.Equal(seen.at) {
 		return err
 	}
 	return fmt.Errorf("%w: another event than was read from stream %s stands at %d: "+
 		"it was restored while it was in use: %s",
-		ErrStream, p.name, seq, startAgain)
+		ErrStream, p.name, seen.seq, startAgain)
+}
+
+// unreplaced returns the stream's last sequence. It fails with ErrStream unless the stream is the one that was opened,
+// still has all that this process has seen, and has its newest event. The server in this process can't be exchanged
+// under it, so that its events are not read again.
+func (l *Log) unreplaced(ctx context.Context, p *partition) (uint64, error) {
+	head, err := l.reaching(ctx, p, p.seen.Load())
+	if err == nil && l.cfg.Outside {
+		newest, _ := p.witness.get()
+		err = l.stands(ctx, p, newest)
+	}
+	return head, err
 }

@@ -56,10 +56,7 @@ func (s *subscriber) follow(ctx context.Context, f *follower.Follower, partition
 			if s.rng.IntN(10) == 0 {
 				break // it fails, and what it was given is lost
 			}
-			s.taken = append(s.taken, batch...)
-			for _, j := range batch {
-				s.bytes = append(s.bytes, encoded(j))
-			}
+			s.take(batch)
 			if s.rng.IntN(4) == 0 {
 				<-time.After(time.Duration(s.rng.IntN(3000)) * time.Microsecond) // a slow subscriber
 			}
@@ -67,6 +64,22 @@ func (s *subscriber) follow(ctx context.Context, f *follower.Follower, partition
 		stop()
 	}
 	return nil
+}
+
+func (s *subscriber) take(batch []projections.Judged) {
+	for _, j := range batch {
+		s.taken, s.bytes = append(s.taken, j), append(s.bytes, encoded(j))
+	}
+}
+
+// shown returns what the subscriber is to be shown of an event.
+func (s *subscriber) shown(j projections.Judged) projections.Judged {
+	if !s.raw {
+		return j
+	}
+	return projections.Judged{Recorded: events.Recorded{
+		Position: j.Position, ID: j.ID, Type: j.Type, Subject: j.Subject, Time: j.Time,
+	}}
 }
 
 // ended reports whether the subscriber was given the last event of the test.
@@ -190,11 +203,7 @@ func (s *subscriber) isGiven(t *testing.T, all []projections.Judged) {
 	}
 	require.Equal(t, want, got, s.name)
 	for i, j := range s.taken {
-		of := verdicts[j.Position]
-		if s.raw {
-			of = projections.Judged{Recorded: events.Recorded{Position: of.Position, ID: of.ID, Type: of.Type,
-				Subject: of.Subject, Time: of.Time}}
-		}
+		of := s.shown(verdicts[j.Position])
 		require.Equal(t, of, j, "%s %s", s.name, j.Position)
 		require.Equal(t, encoded(of), s.bytes[i], "%s %s", s.name, j.Position)
 	}

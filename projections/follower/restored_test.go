@@ -2,19 +2,21 @@ package follower_test
 
 import (
 	"context"
-	"net"
-	"os"
-	"path/filepath"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/follower"
 )
 
@@ -27,36 +29,15 @@ func link(session string) *events.SessionLinked {
 // other stream.
 func TestARestoredStreamEndsTheFollower(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address, dir, copied := l.Addr().String(), filepath.Join(t.TempDir(), "log"), filepath.Join(t.TempDir(), "copy")
-	require.NoError(t, l.Close())
-	serve := func(listen string, do func(log *jetlog.Log)) {
-		s, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: embedded.Always, Listen: listen})
-		require.NoError(t, err)
-		defer s.Stop()
-		nc, err := s.Connect()
-		require.NoError(t, err)
-		defer nc.Close()
-		log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
-		require.NoError(t, err)
-		do(log)
-	}
-	serve("", func(log *jetlog.Log) { natstest.Append(t, log, link("kept")) })
-	require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
-	nc, err := nats.Connect(address, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectWait(5*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
+	d := natstest.NewDisk(t)
+	d.Apart(func(_ *nats.Conn, log *jetlog.Log) { natstest.Append(t, log, link("kept")) })
+	d.Copy()
 	var in *follower.Subscription[jetlog.Message]
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	serve(address, func(log *jetlog.Log) {
-		require.Eventually(t, nc.IsConnected, 20*time.Second, time.Millisecond)
-		followed, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
-		require.NoError(t, err)
-		f := follower.New(followed, follower.Config{Rules: rules})
+	d.Serve(func(_ *nats.Conn, log *jetlog.Log) {
+		f := follower.New(d.Outside(), follower.Config{Rules: rules})
 		go func() { ended <- f.Run(ctx) }()
 		in = f.Events(0, 0, jetlog.TailOptions{})
 		natstest.Append(t, log, link("lost 1"), link("lost 2"))
@@ -67,17 +48,199 @@ func TestARestoredStreamEndsTheFollower(t *testing.T) {
 		}
 	})
 	defer in.Close()
-	require.NoError(t, os.RemoveAll(dir))
-	require.NoError(t, os.CopyFS(dir, os.DirFS(copied)))
-	serve("", func(log *jetlog.Log) {
+	d.PutBack()
+	d.Apart(func(_ *nats.Conn, log *jetlog.Log) {
 		for _, session := range []string{"a", "b", "c", "d"} {
 			natstest.Append(t, log, link(session))
 		}
 	})
-	serve(address, func(*jetlog.Log) {
+	d.Serve(func(*nats.Conn, *jetlog.Log) {
 		batch, err := in.Next(t.Context())
 		require.ErrorIs(t, err, jetlog.ErrStream)
 		require.Empty(t, batch)
 		require.ErrorIs(t, <-ended, jetlog.ErrStream)
 	})
+}
+
+// TestNobodyIsGivenEventsOfTwoStreams exchanges a stream under subscribers of every kind, who follow a log that grows,
+// with tails that break: an older copy of the disk is put back, or the stream is made anew. The stream then goes on
+// with other events, fewer or more than it has lost. Each subscriber was given a part of the former stream, each event
+// once and with the verdict of a private judge, and is told, as the follower is. In a new process those go on whose
+// last event still stands, and the others begin again: each is given what the stream now has, as one who joins late.
+func TestNobodyIsGivenEventsOfTwoStreams(t *testing.T) {
+	t.Parallel()
+	for way, exchange := range map[string]func(*natstest.Disk){
+		"an older copy": (*natstest.Disk).PutBack, "an empty disk": (*natstest.Disk).Empty,
+		"deleted while it is in use": nil,
+	} {
+		for n := range 2 {
+			t.Run(fmt.Sprint(way, n), func(t *testing.T) {
+				t.Parallel()
+				seed := rand.Uint64()
+				t.Logf("seed %d", seed)
+				rng := rand.New(rand.NewPCG(seed, 3))
+				x := &exchanged{t: t, rng: rng, disk: natstest.NewDisk(t), writes: &scribe{t: t, rng: rng, sessions: 6}}
+				x.run(exchange)
+			})
+		}
+	}
+}
+
+// exchanged is a stream that is exchanged under its subscribers. was is what it had, and is what it has.
+type exchanged struct {
+	t           *testing.T
+	rng         *rand.Rand
+	disk        *natstest.Disk
+	writes      *scribe
+	subscribers []*subscriber
+	told        chan error
+	was, is     []projections.Judged
+}
+
+func (x *exchanged) random() *rand.Rand { return rand.New(rand.NewPCG(x.rng.Uint64(), 4)) }
+
+func (x *exchanged) write(nc *nats.Conn, log *jetlog.Log, n int) {
+	x.writes.nc, x.writes.log = nc, log
+	x.writes.write(n)
+}
+
+// stands reports whether the event at a sequence of the former stream is there.
+func (x *exchanged) stands(at uint64) bool {
+	return at == 0 || at <= uint64(len(x.is)) && encoded(x.is[at-1]) == encoded(x.was[at-1])
+}
+
+func (x *exchanged) run(exchange func(*natstest.Disk)) {
+	x.disk.Apart(func(nc *nats.Conn, log *jetlog.Log) { x.write(nc, log, 1+x.rng.IntN(60)) })
+	x.disk.Copy()
+	ctx, cancel := context.WithTimeout(x.t.Context(), 2*time.Minute)
+	defer cancel()
+	var release func()
+	x.disk.Serve(func(nc *nats.Conn, log *jetlog.Log) {
+		release = x.followed(ctx, nc, log)
+		if exchange == nil {
+			js, err := jetstream.New(nc)
+			require.NoError(x.t, err)
+			require.NoError(x.t, js.DeleteStream(ctx, events.StreamName(0)))
+			anew := natstest.Outside(x.t, nc)
+			x.grow(nc, anew)
+			release()
+			x.again(ctx, nc, anew)
+		}
+	})
+	if exchange == nil {
+		return
+	}
+	exchange(x.disk)
+	x.disk.Apart(x.grow)
+	x.disk.Serve(func(nc *nats.Conn, log *jetlog.Log) {
+		release()
+		x.again(ctx, nc, log)
+	})
+}
+
+// followed has subscribers follow while the log grows. It returns with sessions still to be read by judges, which
+// wait for release.
+func (x *exchanged) followed(ctx context.Context, nc *nats.Conn, log *jetlog.Log) (release func()) {
+	followed := &shaky{Log: x.disk.Outside(), rng: x.random()}
+	f := follower.New(followed, follower.Config{
+		Rules: rules, Pause: time.Millisecond, Bytes: []int64{1, 1, 64 << 20}[x.rng.IntN(3)],
+	})
+	x.told = make(chan error, 6)
+	f.Decide(func(*jetlog.Message) {})
+	go func() { x.told <- f.Run(ctx) }()
+	for range 5 {
+		head, err := log.Head(ctx, 0)
+		require.NoError(x.t, err)
+		s := &subscriber{name: fmt.Sprint(len(x.subscribers)), from: x.rng.Uint64N(head.Seq + 1),
+			raw: x.rng.IntN(4) == 0, rng: x.random()}
+		x.subscribers = append(x.subscribers, s)
+		go func() { x.told <- s.followUntilTold(ctx, f) }()
+		x.write(nc, log, 1+x.rng.IntN(20))
+		if x.rng.IntN(3) == 0 {
+			followed.breakOne()
+		}
+	}
+	followed.well.Store(true)
+	release = followed.hold()
+	x.write(nc, log, 1+x.rng.IntN(20))
+	natstest.Append(x.t, log, link("lost"))
+	head, err := log.Head(ctx, 0)
+	require.NoError(x.t, err)
+	require.NoError(x.t, f.Folded(0).Wait(ctx, head.Seq))
+	x.was = privately(x.t, log, 0)
+	return release
+}
+
+// grow has the other stream grow.
+func (x *exchanged) grow(nc *nats.Conn, log *jetlog.Log) {
+	x.write(nc, log, x.rng.IntN(160))
+	x.is = privately(x.t, log, 0)
+}
+
+// again waits until all were told, and follows the other stream in a new process.
+func (x *exchanged) again(ctx context.Context, nc *nats.Conn, log *jetlog.Log) {
+	for range len(x.subscribers) + 1 {
+		require.ErrorIs(x.t, <-x.told, jetlog.ErrStream)
+	}
+	for _, s := range x.subscribers {
+		require.Equal(x.t, s.of(x.was), s.bytes, s.name)
+		if !x.stands(s.at()) {
+			s.from, s.taken, s.bytes = 0, nil, nil
+		}
+	}
+	f := follower.New(x.disk.Outside(), follower.Config{Rules: rules, Pause: time.Millisecond})
+	natstest.Run(x.t, f.Run)
+	var running sync.WaitGroup
+	follow := func(s *subscriber) {
+		running.Go(func() {
+			if err := s.follow(ctx, f, 0); err != nil {
+				x.t.Error(err)
+			}
+		})
+	}
+	for _, s := range x.subscribers {
+		follow(s)
+	}
+	for n := range 3 {
+		x.write(nc, log, 1+x.rng.IntN(30))
+		head, err := log.Head(ctx, 0)
+		require.NoError(x.t, err)
+		s := &subscriber{name: fmt.Sprint("late ", n), from: x.rng.Uint64N(head.Seq + 1), rng: x.random()}
+		x.subscribers = append(x.subscribers, s)
+		follow(s)
+	}
+	natstest.Append(x.t, log, link(lastOfAll))
+	running.Wait()
+	x.is = privately(x.t, log, 0)
+	for _, s := range x.subscribers {
+		s.isGiven(x.t, x.is)
+	}
+}
+
+// followUntilTold takes events, and pauses and begins again at random, until it is told that the stream is another one.
+func (s *subscriber) followUntilTold(ctx context.Context, f *follower.Follower) error {
+	for ctx.Err() == nil {
+		next, stop := s.subscribe(f, 0)
+		for ctx.Err() == nil && s.rng.IntN(12) != 0 {
+			batch, err := next(ctx)
+			s.take(batch)
+			if errors.Is(err, jetlog.ErrStream) {
+				stop()
+				return err
+			}
+			<-time.After(time.Duration(s.rng.IntN(2000)) * time.Microsecond)
+		}
+		stop()
+	}
+	return fmt.Errorf("%s was not told: %w", s.name, ctx.Err())
+}
+
+// of returns the bytes of as many events of a stream as the subscriber was given, from where it began.
+func (s *subscriber) of(stream []projections.Judged) (out []string) {
+	for _, j := range stream {
+		if j.Position.Seq > s.from && len(out) < len(s.taken) {
+			out = append(out, encoded(s.shown(j)))
+		}
+	}
+	return out
 }

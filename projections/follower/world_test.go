@@ -37,9 +37,17 @@ type shaky struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
 	tails []*jetlog.Tail
+	// held, if set, is what half of the sessions that are to be read wait for.
+	held chan struct{}
 }
 
 var errShaken = errors.New("shaken")
+
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // fails reports whether something that happens once in n times happens now.
 func (l *shaky) fails(n int) bool {
@@ -83,7 +91,31 @@ func (l *shaky) Session(ctx context.Context, id string, after, upTo uint64) iter
 	if l.fails(10) {
 		return func(yield func(events.Recorded, error) bool) { yield(events.Recorded{}, errShaken) }
 	}
-	return l.Log.Session(ctx, id, after, upTo)
+	return func(yield func(events.Recorded, error) bool) {
+		select {
+		case <-l.waits():
+		case <-ctx.Done():
+		}
+		l.Log.Session(ctx, id, after, upTo)(yield)
+	}
+}
+
+// waits returns what a session that is to be read waits for.
+func (l *shaky) waits() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held != nil && l.rng.IntN(2) == 0 {
+		return l.held
+	}
+	return closed
+}
+
+// hold has sessions wait before they are read, until the returned function is called.
+func (l *shaky) hold() (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = make(chan struct{})
+	return sync.OnceFunc(func() { close(l.held) })
 }
 
 func (l *shaky) Still(ctx context.Context, partition int, after, upTo uint64) (bool, error) {
