@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 )
@@ -73,28 +74,48 @@ func (c *claim) withParked(
 	return append(deleted, more...), nil
 }
 
-// asTheyWere returns the objects of a batch up to a sequence. If a former runner has applied a deletion behind it, they
-// are as of that: a text that was taken out must not come back until its deletion is applied again.
+// lookedAhead bounds how long a batch waits for the sessions that asTheyWere reads: it has half a minute in all.
+const lookedAhead = 10 * time.Second
+
+// asTheyWere returns the objects of a batch up to a sequence. If a former runner has applied a deletion behind it,
+// those of the same session are as of that: a text that was taken out must not come back until it is taken out again.
 func (v *View) asTheyWere(ctx context.Context, c *claim, to uint64, written []Object) (out []Object, err error) {
 	if to >= c.at.Deleted {
 		return written, nil
 	}
-	sessions := map[string]*changes{}
+	begun, sessions := time.Now(), map[string]*changes{}
 	for i := range written {
 		session := written[i].Session
-		then := sessions[session]
-		if then == nil {
-			if then, err = v.replayed(ctx, c.partition, session, c.at.Deleted); err != nil {
+		then, known := sessions[session]
+		if !known && time.Since(begun) < lookedAhead {
+			if then, err = v.withDeletions(ctx, c, session, to); err != nil {
 				return nil, err
 			}
 			sessions[session] = then
 		}
-		if o := then.objects[written[i].ID]; o != nil {
+		if then == nil {
+			out = append(out, written[i])
+		} else if o := then.objects[written[i].ID]; o != nil {
 			o.Seq = to
 			out = append(out, *o)
 		}
 	}
 	return out, nil
+}
+
+// withDeletions plans a session's events up to the last deletion that was applied. It returns nil if none of those
+// after a sequence deletes anything.
+func (v *View) withDeletions(ctx context.Context, c *claim, session string, after uint64) (*changes, error) {
+	for e, err := range v.cfg.Log.Session(ctx, session, after, c.at.Deleted) {
+		if err != nil {
+			return nil, failed(err, "read a session")
+		}
+		switch e.Type {
+		case events.TypeTurnRedacted, events.TypeTurnPruned, events.TypeTurnCorrected, events.TypeSessionErased:
+			return v.replayed(ctx, c.partition, session, c.at.Deleted)
+		}
+	}
+	return nil, nil
 }
 
 // writtenBefore says whether objects may have been written before, with vectors that can be taken over.

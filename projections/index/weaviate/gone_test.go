@@ -89,7 +89,7 @@ func rawNearest(t *testing.T, s *weaviatetest.Server) func(collection string, ve
 		require.NoError(t, err)
 		reply, err := api.Search(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+s.Key()),
 			&pb.SearchRequest{
-				Collection: collection, Limit: uint32(limit), Uses_127Api: true, //nolint:gosec // it is small
+				Collection: collection, Limit: uint32(limit), Uses_127Api: true,
 				Metadata: &pb.MetadataRequest{Uuid: true, Distance: true},
 				NearVector: &pb.NearVector{
 					Targets: &pb.Targets{TargetVectors: []string{"question"}},
