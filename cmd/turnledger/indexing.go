@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,8 +30,13 @@ type meanings struct {
 // placeFiles is the place of receipts that says that no file of the index holds what was erased.
 const placeFiles = "index-files"
 
-// indexBatch bounds the events of one batch, since their texts are embedded within the time of a batch.
-const indexBatch = 500
+const (
+	// indexBatch bounds the events of one batch, since their texts are embedded within the time of a batch.
+	indexBatch = 1000
+	// indexLag is how long a turn may wait for the index while the processors are taken: less than a search waits for
+	// its min_position.
+	indexLag = 2 * time.Second
+)
 
 func (a *app) openIndex(ctx context.Context) error {
 	if a.cfg.WeaviateURL == "" {
@@ -57,8 +63,10 @@ func (a *app) openIndex(ctx context.Context) error {
 	})
 	entry := fleet.Entry{
 		View: m.view, Rebuildable: m.view, Open: m.view.Look, Close: store.Close,
-		Feeding: runner.Feeding{MaxBatch: indexBatch, Rest: auditRest},
-		Feeds:   a.roles.has(roleIndex), Reads: a.reads(),
+		Feeding: runner.Feeding{
+			MaxBatch: indexBatch, Rest: auditRest, Lag: indexLag, Busy: (&runner.Processors{}).Taken,
+		},
+		Feeds: a.roles.has(roleIndex), Reads: a.reads(),
 		Store: "weaviate", Reason: "Weaviate does not answer, or holds no index yet",
 	}
 	if entry.Feeds {

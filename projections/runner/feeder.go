@@ -16,7 +16,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/pubsub"
-	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 )
@@ -31,7 +30,8 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	if err := f.claim(ctx); err != nil {
 		return err
 	}
-	sub := pubsub.NewBatchSubscriber(r.cfg.Follower.Judged(k, f.At.Seq, r.cfg.MaxBatch))
+	in := gather(ctx, r.cfg.Follower.Judged(k, f.At.Seq, r.cfg.MaxBatch), &r.cfg.Feeding)
+	sub := pubsub.NewBatchSubscriber(in)
 	defer func() { _ = sub.Close() }()
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 	if err != nil {
@@ -47,7 +47,9 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 		if err := f.handleBatch(m.Context(), batch); err != nil {
 			return err
 		}
-		f.rest(m.Context(), len(batch))
+		if len(batch) < fullFrom {
+			in.rest(r.cfg.Rest)
+		}
 		return nil
 	})
 	r.parts[k].set(live, nil)
@@ -204,13 +206,6 @@ func (f *feeder) handleBatch(ctx context.Context, batch []projections.Judged) er
 
 // fullFrom is how many events make a batch that needs no rest.
 const fullFrom = 256
-
-// rest lets events gather for the next batch.
-func (f *feeder) rest(ctx context.Context, events int) {
-	if f.cfg.Rest > 0 && events < fullFrom {
-		pause.For(ctx, f.cfg.Rest)
-	}
-}
 
 // bounded is a projection whose batches are brought to their end when the runner stops.
 type bounded struct {

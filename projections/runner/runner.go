@@ -53,6 +53,10 @@ type Feeding struct {
 	// Rest is how long a partition rests after a batch that was far from full, so that the next one holds more: a
 	// transaction for each event costs more than the event. By default there is no rest.
 	Rest time.Duration
+	// Lag is how long an event may wait until a batch is full, while Busy reports that others need the processors: a
+	// large batch costs less of them than many small ones. By default no event waits.
+	Lag  time.Duration
+	Busy func() bool
 	// Start returns the sequence after which a projection without a checkpoint begins; the log's beginning by default.
 	Start func(ctx context.Context, partition int) (uint64, error)
 	// Carry calls keep with the dead letters of a partition that the projection itself kept before there was a desk,

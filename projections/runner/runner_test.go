@@ -97,7 +97,10 @@ func start(t testing.TB, log *jetlog.Log, p projections.Projection) (stop func()
 // startWith runs a runner that pauses so long after it broke off.
 func startWith(t testing.TB, log *jetlog.Log, p projections.Projection, pause time.Duration) (stop func() error) {
 	t.Helper()
-	r := runner.New(log, p, runner.Config{Feeding: runner.Feeding{MaxBatch: 7}, Pause: pause})
+	sometimes := func() bool { return rand.N(2) == 0 }
+	r := runner.New(log, p, runner.Config{
+		Feeding: runner.Feeding{MaxBatch: 7, Lag: time.Second, Busy: sometimes}, Pause: pause,
+	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()

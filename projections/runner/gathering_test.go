@@ -1,0 +1,89 @@
+package runner_test
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+// While others need the processors, events wait until a batch is full, until one takes a text away, until nobody needs
+// the processors any more, or until they have waited long enough.
+func TestEventsWaitWhileTheProcessorsAreTaken(t *testing.T) {
+	t.Parallel()
+	const full = 20
+	log := natstest.Log(t, 1)
+	n := 0
+	link := func() events.Fact {
+		n++
+		return &events.SessionLinked{SessionID: fmt.Sprint("s", n), IdentityID: "i"}
+	}
+	add := func(f events.Fact) uint64 {
+		at, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+		require.NoError(t, err)
+		return at.Position.Seq
+	}
+	s := newSink()
+	var busy atomic.Bool
+	busy.Store(true)
+	run(t, runner.New(log, s, runner.Config{
+		Rules: rules, Feeding: runner.Feeding{MaxBatch: full, Lag: time.Hour, Busy: busy.Load},
+	}))
+	applied := func(seq uint64, why string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return s.reached(0) >= seq }, 30*time.Second, time.Millisecond, why)
+	}
+	waits := func(seq uint64, why string) {
+		t.Helper()
+		require.Never(t, func() bool { return s.reached(0) >= seq }, 300*time.Millisecond, 10*time.Millisecond, why)
+	}
+	waits(add(link()), "a first event")
+	for range full - 2 {
+		add(link())
+	}
+	waits(1, "a batch that is not full")
+	applied(add(link()), "a full batch")
+
+	waits(add(link()), "a first event")
+	applied(add(&events.SessionErased{SessionID: "s1", ReceiptID: "r"}), "an erasure, and all that came before it")
+
+	last := add(link())
+	waits(last, "the erasure is over")
+	busy.Store(false)
+	applied(last, "nobody needs the processors")
+
+	busy.Store(true)
+	patient := newSink()
+	run(t, runner.New(log, patient, runner.Config{
+		Rules: rules, Feeding: runner.Feeding{MaxBatch: 2 * full, Lag: 2 * time.Second, Busy: busy.Load},
+	}))
+	require.Eventually(t, func() bool { return patient.reached(0) >= last }, 30*time.Second, time.Millisecond)
+	began := time.Now()
+	last = add(link())
+	require.Eventually(t, func() bool { return patient.reached(0) >= last }, 30*time.Second, time.Millisecond)
+	require.GreaterOrEqual(t, time.Since(began), time.Second, "it waits for its time")
+}
+
+// Goroutines that compute on all processors let others wait.
+func TestProcessorsAreTaken(t *testing.T) {
+	var p runner.Processors
+	require.False(t, p.Taken(), "nothing is known yet")
+	var done atomic.Bool
+	for range 8 * runtime.GOMAXPROCS(0) {
+		go func() {
+			for !done.Load() {
+				continue // it computes
+			}
+		}()
+	}
+	defer done.Store(true)
+	require.Eventually(t, p.Taken, 30*time.Second, 10*time.Millisecond)
+}
