@@ -60,13 +60,19 @@ func (v *View) At(ctx context.Context) ([]events.Position, error) {
 	return v.places(ctx, p, notes)
 }
 
-func (v *View) places(ctx context.Context, p pointer, notes desk.Notes) (at []events.Position, err error) {
-	for k := range v.cfg.Partitions {
-		var is place
-		if _, err := notes.Read(ctx, p.key("at", k), &is); err != nil {
-			return nil, projections.Unavailable(err)
-		}
-		at = append(at, events.Position{Partition: k, Seq: is.Seq})
+func (v *View) places(ctx context.Context, p pointer, notes desk.Notes) ([]events.Position, error) {
+	at := make([]events.Position, v.cfg.Partitions)
+	g, ctx := errgroup.WithContext(ctx)
+	for k := range at {
+		g.Go(func() error {
+			var is place
+			_, err := notes.Read(ctx, p.key("at", k), &is)
+			at[k] = events.Position{Partition: k, Seq: is.Seq}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, projections.Unavailable(err)
 	}
 	return at, nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Processors tells whether the goroutines of this process wait for processors. The zero value is ready. Safe for
+// Processors are those that the goroutines of this process wait for. The zero value is ready. Safe for
 // concurrent use.
 type Processors struct {
 	mu     sync.Mutex

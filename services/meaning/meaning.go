@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/pause"
@@ -192,14 +193,19 @@ func (s *Searcher) missing(ctx context.Context, least []events.Position) (out []
 
 // lag returns how many events of the log the index has not applied yet.
 func (s *Searcher) lag(ctx context.Context, at []events.Position) (behind uint64, err error) {
-	for _, p := range at {
-		head, err := s.cfg.Log.Head(ctx, p.Partition)
-		if err != nil {
-			return 0, err
-		}
-		if head.Seq > p.Seq {
-			behind += head.Seq - p.Seq
-		}
+	heads := make([]events.Position, len(at))
+	g, asking := errgroup.WithContext(ctx)
+	for i, p := range at {
+		g.Go(func() (err error) {
+			heads[i], err = s.cfg.Log.Head(asking, p.Partition)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return 0, err
+	}
+	for i, p := range at {
+		behind += max(heads[i].Seq, p.Seq) - p.Seq
 	}
 	return behind, nil
 }

@@ -17,9 +17,11 @@ import (
 )
 
 const (
-	// firstLook is how many turns the index is asked for at first; a look that does not fill the page asks for four
-	// times as many, up to mostLooked.
+	// firstLook is how many turns the index is asked for at first, and for a first page, which is mostly all that is
+	// asked for, spare ones more than it shows. A look that does not fill the page asks for four times as many, up to
+	// mostLooked. Each turn costs the index and the tables more than the search for it.
 	firstLook  = 50
+	spare      = 5
 	mostLooked = 3200
 	// fused is how many hits of each mode a hybrid search fuses, and so how many it shows at most.
 	fused = 100
@@ -39,7 +41,11 @@ func (s *Searcher) nearest(
 ) (out found, err error) {
 	out.true = map[uuid.UUID]services.TrueTurn{}
 	looked := map[uuid.UUID]bool{}
-	for look := max(firstLook, limit+1); ; look *= 4 {
+	look := max(firstLook, limit+1)
+	if behind == firstRank {
+		look = limit + spare
+	}
+	for ; ; look *= 4 {
 		near, at, err := s.look(ctx, f, vector, min(look, mostLooked))
 		if err != nil {
 			return out, unavailable(err)

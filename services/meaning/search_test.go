@@ -75,8 +75,12 @@ func pagesByMeaning(t *testing.T, limit int) {
 		require.Len(t, page.Hits, limit)
 	}
 	require.Equal(t, want, got)
-	looks := []int{w.asked[0].Limit, w.asked[1].Limit, w.asked[len(w.asked)-1].Limit}
-	require.Equal(t, []int{50, 200, 800}, looks)
+	var looks []int
+	for _, asked := range w.asked {
+		looks = append(looks, asked.Limit)
+	}
+	require.Equal(t, []int{limit + 5, 4 * (limit + 5)}, looks[:2], "a first page")
+	require.Equal(t, []int{50, 200, 800}, looks[len(looks)-3:], "a page behind others")
 	require.Positive(t, takenBack(t, w))
 }
 

@@ -1,6 +1,7 @@
 package meaning_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -27,7 +28,7 @@ import (
 // search of Weaviate. A search embeds its query at an endpoint of the benchmark's own process; how long that takes
 // alone is measured, too.
 func BenchmarkSearchByMeaning(b *testing.B) {
-	w, e := weaviatetest.Start(b), embeddingstest.Start(b)
+	w, e := weaviatetest.StartWith(b, rand.Text(), "GOGC=400"), embeddingstest.Start(b) // as docker-compose.index.yml
 	p := stack.Serve(b, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(b)), "--roles", everyRole)
 	importTurns(b, p, b.N)
 	client := w.Client()
@@ -43,7 +44,7 @@ func BenchmarkSearchByMeaning(b *testing.B) {
 		asked := benchQuestion(i * 7919 % b.N)
 		timed("bare", func() {
 			_, err := client.Near(b.Context(), all[0].Name, index.Near{
-				Half: projections.QuestionHalf, Limit: 50,
+				Half: projections.QuestionHalf, Limit: 15,
 				Vector: embeddingstest.Vector(asked, embeddingstest.Dimensions),
 			})
 			require.NoError(b, err)
@@ -120,22 +121,24 @@ func importTurns(b *testing.B, p *stack.Process, turns int) {
 }
 
 // BenchmarkRecordingBesideTheIndex records b.N turns over HTTP by 16 writers, in five rounds of each of two servers in
-// turns: one feeds an index, the other does not. The views catch up between rounds, outside the time. Weaviate gives
-// way to the writers on the same processors, as deploy/ has it do.
+// turns: one feeds an index, the other does not. They record as many turns as go, and then half as many a second. The
+// views catch up between rounds, outside the time. Weaviate gives way to the writers on the same processors, as deploy/
+// has it do.
 func BenchmarkRecordingBesideTheIndex(b *testing.B) {
 	const rounds, writers = 5, 16
 	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = writers
-	w, e := weaviatetest.Start(b), embeddingstest.Start(b)
+	w, e := weaviatetest.StartWith(b, rand.Text(), "GOGC=400"), embeddingstest.Start(b) // as docker-compose.index.yml
 	w.GiveWay()
 	with := stack.Serve(b, environment(w, e), "--roles", "api,context,index")
 	without := stack.Serve(b, nil, "--roles", "api,context")
 	turns := max(b.N/rounds/writers, 1)
-	for _, pace := range []time.Duration{0, 100 * time.Millisecond} {
+	pace := time.Duration(0)
+	for _, how := range []string{"unpaced", "half"} {
 		took, each := map[*stack.Process]time.Duration{}, map[string][]time.Duration{}
 		for round := range rounds {
 			for name, p := range map[string]*stack.Process{"with": with, "without": without} {
 				began := time.Now()
-				run := fmt.Sprint(b.N, pace, round)
+				run := fmt.Sprint(b.N, how, round)
 				each[name] = append(each[name], recordTurns(b, p, run, writers, turns, pace)...)
 				took[p] += time.Since(began)
 				for behind(b, p) {
@@ -143,16 +146,14 @@ func BenchmarkRecordingBesideTheIndex(b *testing.B) {
 				}
 			}
 		}
-		how := "unpaced"
-		if pace > 0 {
-			how = "160-a-second"
-		}
 		for name, times := range each {
 			slices.Sort(times)
 			b.ReportMetric(times[len(times)/2].Seconds()*1000, how+"-"+name+"-p50-ms")
 			b.ReportMetric(times[len(times)*99/100].Seconds()*1000, how+"-"+name+"-p99-ms")
 		}
 		b.ReportMetric(took[without].Seconds()/took[with].Seconds(), "x_"+how)
+		b.ReportMetric(float64(rounds*writers*turns)/took[without].Seconds(), how+"-turns/s")
+		pace = 2 * took[without] / time.Duration(rounds*turns)
 	}
 	b.ReportMetric(0, "ns/op")
 }
