@@ -32,6 +32,9 @@ type AddedMessages struct {
 	Duplicate bool
 	TurnID    uuid.UUID
 	Messages  []AddedMessage
+	// Event is the last event of the append, which stands at Position; nil if an earlier call has appended it, or if it
+	// has to be read.
+	Event *events.Recorded
 }
 
 // AddedMessage is a message where it stands: as the message Message, counted from 0, of a half of a turn whose first
@@ -51,6 +54,8 @@ type NewSession struct {
 	IdentityID, SourceHash string
 	Metadata               map[string]*string
 	Kind                   events.SessionKind
+	// Drawn: the id was drawn for this session, so the log is not asked whether it knows it.
+	Drawn bool
 }
 
 // MessageWriter records messages, and finds the turns that they belong to. All messages of a call are appended, or

@@ -57,7 +57,9 @@ func (s *Service) BeginSession(
 		}
 		return behind(d, st.Add(c.AddMessages))
 	}
-	return s.add(ctx, &adding{AddMessages: c.AddMessages, call: call, begins: begins, identity: c.IdentityID})
+	return s.add(ctx, &adding{
+		AddMessages: c.AddMessages, call: call, begins: begins, identity: c.IdentityID, drawn: c.Drawn,
+	})
 }
 
 // behind returns a decision with the facts of another one before those of added messages.
@@ -83,6 +85,7 @@ type adding struct {
 	// begins, if set, decides in place of DecideAdds: the call begins the session, perhaps with an identity.
 	begins   func(*conversation.State) conversation.Added
 	identity string
+	drawn    bool
 	// plan is the last decision, and first the place of its first fact in the append. repeats is the append of an
 	// earlier call that this one repeats.
 	plan    conversation.Added
@@ -175,7 +178,7 @@ func (w *additions) run(ctx context.Context) error {
 	defer w.pin()()
 	first := w.deciding
 	if a := w.all[0]; a.begins != nil {
-		first = w.beginning
+		first, w.unseen = w.beginning, a.drawn
 		if a.identity != "" {
 			if err := w.mayBegin(ctx, a.identity); err != nil {
 				return err
@@ -221,6 +224,12 @@ func (w *additions) answerTo(ctx context.Context, a *adding, v verdict) (err err
 		})
 	}
 	a.done.Position = w.at(w.own.first + uint64(a.first+len(a.plan.Facts)) - 1) //nolint:gosec // an index
+	if o, counted := w.outcome(a.done.Position.Seq); counted {
+		a.done.Event = &events.Recorded{
+			Position: a.done.Position, Time: o.time, ID: o.id, Call: o.call, SessionID: w.id,
+			Fact: a.plan.Facts[len(a.plan.Facts)-1],
+		}
+	}
 	return nil
 }
 

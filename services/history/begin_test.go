@@ -2,11 +2,14 @@ package history_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"iter"
 	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 )
 
 // counting counts what is asked of a log, and can keep it from being written.
@@ -148,4 +152,32 @@ func eventsOf(t *testing.T, log *jetlog.Log, id string) (out []events.Recorded) 
 		out = append(out, e)
 	}
 	return out
+}
+
+// A session whose id was drawn for it is begun without asking the log for it.
+func TestASessionOfADrawnIDIsNotAskedFor(t *testing.T) {
+	t.Parallel()
+	log := &asked{Log: natstest.Log(t, 1)}
+	s := runOn(t, log)
+	for i, drawn := range []bool{true, false} {
+		begun, err := s.BeginSession(t.Context(), services.NewSession{
+			AddMessages: conversation.AddMessages{
+				SessionID: fmt.Sprint("s", i), RequestID: "r", Now: time.Now(),
+				Messages: []conversation.AddedMessage{{
+					JSON: json.RawMessage(`{"role":"user","content":"q"}`), Asks: true, ByUser: true, Words: "q",
+				}},
+			},
+			Kind: events.KindResponse, Drawn: drawn,
+		}, services.Call{Body: "b"})
+		require.NoError(t, err)
+		require.EqualValues(t, i, log.times.Load())
+		read, found, err := log.At(t.Context(), begun.Position)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, events.TypeTurnStarted, read.Type)
+		require.Equal(t, &events.Recorded{
+			Position: read.Position, Time: read.Time, ID: read.ID, Call: read.Call, SessionID: read.SessionID,
+			Fact: read.Fact,
+		}, begun.Event)
+	}
 }

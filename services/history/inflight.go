@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/convoy"
 )
@@ -79,7 +81,11 @@ func (s *Service) forget(id string) {
 // outcome is what an event did at its own position. A later event may have undone that, but does not change the answer
 // to the event's writer.
 type outcome struct {
-	seq  uint64
+	seq uint64
+	// id, call and time are the event's.
+	id, call string
+	time     time.Time
+
 	kind conversation.Kind
 	turn *conversation.Turn
 	head conversation.Head
@@ -133,7 +139,7 @@ func (w *writing) unwatch() {
 }
 
 // keep notes what an event did, if a write may ask for it.
-func (o *outcomes) keep(seq uint64, c conversation.Change, s *conversation.State) {
+func (o *outcomes) keep(e *events.Recorded, c conversation.Change, s *conversation.State) {
 	if len(o.watchers) == 0 {
 		return
 	}
@@ -142,7 +148,8 @@ func (o *outcomes) keep(seq uint64, c conversation.Change, s *conversation.State
 		o.kept = slices.DeleteFunc(o.kept, func(old outcome) bool { return old.seq <= least })
 		o.full = 2 * len(o.kept)
 	}
-	n := outcome{seq: seq, kind: c.Kind, head: s.Head()}
+	seq := e.Position.Seq
+	n := outcome{seq: seq, id: e.ID, call: e.Call, time: e.Time, kind: c.Kind, head: s.Head()}
 	if c.Kind == conversation.Summarized {
 		n.summary = s.SummaryAt(seq)
 	}

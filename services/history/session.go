@@ -46,8 +46,9 @@ func (x *folded) fold(e events.Recorded) conversation.Change {
 // take folds an event of the tail.
 func (x *session) take(m *jetlog.Message) {
 	if m.Position.Seq > x.state.Applied {
-		c := x.fold(m.Recorded())
-		x.outcomes.keep(m.Position.Seq, c, x.state)
+		e := m.Recorded()
+		c := x.fold(e)
+		x.outcomes.keep(&e, c, x.state)
 		x.half = m.Continues
 	}
 }

@@ -70,7 +70,7 @@ type writing struct {
 	// calls are the headers of the events that the write appends; nil for most.
 	calls []string
 
-	// unseen: the log has just said that it seems not to know the session.
+	// unseen: the log has just said that it seems not to know the session, or its id was drawn for this write.
 	unseen bool
 
 	// rooted is the identity that the root of a branch has.

@@ -50,7 +50,7 @@ func (s *surface) createConversation(ctx context.Context, r *http.Request, _ htt
 			SessionID: id, RequestID: uuid.NewString(), Messages: added(given), Now: s.cfg.Now(),
 		},
 		IdentityID: bound(ctx), SourceHash: s.cfg.Source(ctx), Metadata: metadata,
-		Kind: events.KindConversation,
+		Kind: events.KindConversation, Drawn: call.Key == "",
 	}
 	done, err := s.cfg.Messages.BeginSession(ctx, c, call)
 	if err != nil {

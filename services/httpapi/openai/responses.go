@@ -109,12 +109,12 @@ func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
 	}
 	sse, begun := s.api.NewSSE(w, clientPatience), false
 	defer sse.End()
-	a.Stream = respond.NewStream(func(name string, event map[string]any) {
+	a.Stream = respond.NewStream(func(together ...respond.Event) {
 		if !begun {
 			begun = true
 			sse.Begin()
 		}
-		sse.Event(name, event)
+		sse.Events(together...)
 	})
 	if _, err = s.cfg.Responses.Create(ctx, a); err != nil {
 		e := errorOf(err)

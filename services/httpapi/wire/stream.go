@@ -87,13 +87,26 @@ func (s *SSE) Begin() {
 	s.quiet = time.AfterFunc(s.silence, func() { s.write(": heartbeat\n\n") })
 }
 
-// Event sends one event, whose data is JSON.
-func (s *SSE) Event(name string, data any) {
-	raw, err := json.Marshal(data)
-	if err != nil {
-		return
+// Event is a server-sent event, whose data is JSON.
+type Event struct {
+	Name string
+	Data any
+}
+
+// Event sends one event.
+func (s *SSE) Event(name string, data any) { s.Events(Event{name, data}) }
+
+// Events sends events together.
+func (s *SSE) Events(together ...Event) {
+	text := ""
+	for _, e := range together {
+		raw, err := json.Marshal(e.Data)
+		if err != nil {
+			continue
+		}
+		text += "event: " + e.Name + "\ndata: " + string(raw) + "\n\n"
 	}
-	s.write("event: " + name + "\ndata: " + string(raw) + "\n\n")
+	s.write(text)
 }
 
 // End stops the heartbeats, so that the server may use the connection again.

@@ -19,20 +19,31 @@ func (s *Service) stepAt(ctx context.Context, at events.Position) (st step, foun
 		return step{}, false, nil
 	}
 	e, found, err := s.cfg.Log.At(ctx, at)
-	if err != nil || !found || e.Fact == nil {
+	if err != nil || !found {
 		return step{}, false, err
 	}
+	st, found = stepOf(&e)
+	return st, found, nil
+}
+
+// stepOf returns the step that an event brought, or false if it brought none.
+func stepOf(e *events.Recorded) (st step, found bool) {
+	if e.Fact == nil {
+		return step{}, false
+	}
 	call, index := e.Append()
-	st = step{session: e.SessionID, createdAt: e.Time, place: at.Seq, call: call, first: at.Seq - index}
-	st.Position, st.TurnID = at, events.NamesOf(e.Fact).TurnID
+	st = step{
+		session: e.SessionID, createdAt: e.Time, place: e.Position.Seq, call: call, first: e.Position.Seq - index,
+	}
+	st.Position, st.TurnID = e.Position, events.NamesOf(e.Fact).TurnID
 	settings, finalizes := settingsOf(e.Fact)
 	if settings == nil || json.Unmarshal(settings, &st.asked) != nil {
-		return step{}, false, nil
+		return step{}, false
 	}
 	if !finalizes {
 		st.extension = extensionOf(st.TurnID, e.ID)
 	}
-	return st, st.asked.Request != nil, nil
+	return st, st.asked.Request != nil
 }
 
 // settingsOf returns the settings of a fact, and whether the answer to it finalizes its turn.

@@ -39,7 +39,14 @@ func (s *Service) record(ctx context.Context, a Ask) (step, error) {
 	if added.Duplicate {
 		return s.recordedStep(ctx, a, added)
 	}
-	st, found, err := s.stepAt(ctx, added.Position)
+	var st step
+	found := false
+	if added.Event != nil {
+		st, found = stepOf(added.Event)
+	}
+	if !found {
+		st, found, err = s.stepAt(ctx, added.Position)
+	}
 	if err == nil && !found {
 		err = fmt.Errorf("%w: %w", jetlog.ErrUnavailable, errNoFact)
 	}
@@ -112,6 +119,7 @@ func (s *Service) begin(
 	}
 	return s.cfg.Turns.BeginSession(ctx, services.NewSession{
 		AddMessages: add, IdentityID: a.Identity, SourceHash: a.SourceHash, Kind: events.KindResponse,
+		Drawn: a.Call.Key == "",
 	}, a.Call)
 }
 
@@ -134,14 +142,20 @@ func (s *Service) inConversation(
 	if done, err := s.repeated(ctx, add.SessionID, a); !errors.Is(err, services.ErrNotRepeated) {
 		return done, missing(err)
 	}
-	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: add.SessionID, Shown: 1, Pending: true})
-	if err != nil {
-		return services.AddedMessages{}, err
+	input, req := a.Input, s.contextRequest(a)
+	var reading services.Reading
+	// Otherwise it does not matter what stands in the conversation.
+	if slices.ContainsFunc(input, items.Item.IsOutput) || a.OnPending == services.Reject {
+		var err error
+		reading, err = s.cfg.Sessions.Read(ctx, services.Ask{SessionID: add.SessionID, Shown: 1, Pending: true})
+		if err != nil {
+			return services.AddedMessages{}, err
+		}
+		if a.OnPending == services.Reject && s.busy(reading.State) {
+			return services.AddedMessages{}, ErrLocked
+		}
+		input = s.fresh(input, reading)
 	}
-	if a.OnPending == services.Reject && s.busy(reading.State) {
-		return services.AddedMessages{}, ErrLocked
-	}
-	input, req := s.fresh(a.Input, reading), s.contextRequest(a)
 	req.SessionID = a.Conversation
 	if err := s.fits(ctx, a, req, input); err != nil {
 		return services.AddedMessages{}, err

@@ -2,13 +2,17 @@ package respond
 
 import (
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
 )
 
 // Stream turns an answer into the events of OpenAI's streams while it arrives. Its methods must not be called at the
 // same time.
 type Stream struct {
-	send   func(name string, event map[string]any)
+	send func(...Event)
+	// unsent are the events of the call that runs; they are sent together.
+	unsent []Event
+
 	id     mint
 	number int
 	// open is the item that is being sent; begun is the number of items so far.
@@ -19,26 +23,40 @@ type Stream struct {
 	ended bool
 }
 
-// NewStream makes a stream that calls send with each event.
-func NewStream(send func(name string, event map[string]any)) *Stream { return &Stream{send: send} }
+// Event is an event of a stream.
+type Event = wire.Event
+
+// NewStream makes a stream that calls send with events that come together.
+func NewStream(send func(...Event)) *Stream { return &Stream{send: send} }
 
 type fields = map[string]any
 
 func (s *Stream) event(name string, f fields) {
 	f["type"], f["sequence_number"] = name, s.number
 	s.number++
-	s.send(name, f)
+	s.unsent = append(s.unsent, Event{Name: name, Data: f})
+}
+
+// flush sends the events that came together.
+func (s *Stream) flush() {
+	if len(s.unsent) > 0 {
+		s.send(s.unsent...)
+		s.unsent = nil
+	}
 }
 
 // Begin sends the response before its answer.
 func (s *Stream) Begin(r Response) {
-	s.event("response.created", fields{"response": r})
-	s.event("response.in_progress", fields{"response": r})
+	defer s.flush()
+	raw := encode(r)
+	s.event("response.created", fields{"response": raw})
+	s.event("response.in_progress", fields{"response": raw})
 }
 
 // Piece sends a piece of the answer. A piece of a part that another one has followed is not sent: the whole part is in
 // the response at the end.
 func (s *Stream) Piece(p services.AnswerPiece) {
+	defer s.flush()
 	switch {
 	case p.Part == s.parts:
 		s.parts++
@@ -162,6 +180,7 @@ func (s *Stream) endItem(status string) {
 
 // Fail ends a stream that has begun with an error that says nothing of the response. A nil code or param is null.
 func (s *Stream) Fail(code, param *string, message string) {
+	defer s.flush()
 	if s.number > 0 && !s.ended {
 		s.ended = true
 		s.event("error", fields{"code": code, "param": param, "message": message})
@@ -170,6 +189,7 @@ func (s *Stream) Fail(code, param *string, message string) {
 
 // End sends the response with its answer, which stands in the log.
 func (s *Stream) End(r Response) {
+	defer s.flush()
 	s.ended = true
 	status, _ := r["status"].(string)
 	switch status {
