@@ -89,6 +89,18 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			"text.format.type"},
 		`{"input":"a","text":{"format":{}}}`: {"400", "missing_required_parameter",
 			"text.format.type"},
+		`{"input":"a","text":{"format":{"type":"json_schema","schema":{}}}}`: {"400", "missing_required_parameter",
+			"text.format.name"},
+		`{"input":"a","text":{"format":{"type":"json_schema","name":"","schema":{}}}}`: {"400",
+			"missing_required_parameter", "text.format.name"},
+		`{"input":"a","text":{"format":{"type":"json_schema","name":"n"}}}`: {"400", "missing_required_parameter",
+			"text.format.schema"},
+		`{"input":"a","text":{"format":{"type":"json_schema","name":"n","schema":null}}}`: {"400",
+			"missing_required_parameter", "text.format.schema"},
+		`{"input":"a","text":{"format":{"type":"json_schema","name":"n","schema":7}}}`: {"400", "invalid_type",
+			"text.format.schema"},
+		`{"input":"a","safety_identifier":"` + strings.Repeat("é", 65) + `"}`: {"400", "string_above_max_length",
+			"safety_identifier"},
 		`{"input":"a","prompt":{"id":"p"}}`:           {"400", "unsupported_parameter", "prompt"},
 		`{"input":"a","background":true}`:             {"400", "unsupported_value", "background"},
 		`{"input":"a","metadata":{"k":7}}`:            {"400", "invalid_type", "metadata"},
@@ -152,6 +164,8 @@ func TestMembersWithoutAValueAreTaken(t *testing.T) {
 		`"reasoning":{"effort":null,"summary":null},"text":{"format":null,"verbosity":null}`,
 		`"reasoning":{},"text":{}`, `"reasoning":null,"text":null,"conversation":null`,
 		`"reasoning":{"effort":"max","newer":1},"text":{"newer":1},"top_logprobs":20,"service_tier":"flex","newer":{}`,
+		`"safety_identifier":"` + strings.Repeat("é", 64) + `","user":"` + strings.Repeat("u", 65) + `"`,
+		`"text":{"format":{"type":"json_schema","name":"n","schema":{}}}`, `"text":{"format":{"type":"json_object"}}`,
 	} {
 		a := s.do("POST", "/v1/responses", `{"input":"a",`+more+`}`)
 		require.Equal(t, http.StatusOK, a.status, "%s: %s", more, a.raw)

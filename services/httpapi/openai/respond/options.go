@@ -51,6 +51,16 @@ func (p *parser) answerText() (verbosity string, format services.AnswerFormat) {
 		p.refuse("missing_required_parameter", "text.format.type", "'text.format.type' is required.")
 	}
 	kind := p.among("text.format.type", f.Type, "text", "json_schema", "json_object")
+	var schema map[string]json.RawMessage
+	switch {
+	case kind != "json_schema":
+	case f.Name == "":
+		p.refuse("missing_required_parameter", "text.format.name", "'text.format.name' is required.")
+	case isNull(f.Schema):
+		p.refuse("missing_required_parameter", "text.format.schema", "'text.format.schema' is required.")
+	case json.Unmarshal(f.Schema, &schema) != nil:
+		p.refuse("invalid_type", "text.format.schema", "Invalid type for 'text.format.schema': expected an object.")
+	}
 	if kind != "text" {
 		format = services.AnswerFormat{
 			Kind: kind, Name: f.Name, Description: f.Description, Schema: f.Schema, Strict: f.Strict,

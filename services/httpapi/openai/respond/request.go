@@ -46,6 +46,9 @@ var repeated = []string{
 	"top_p", "truncation", "user",
 }
 
+// mostSafetyID bounds a safety_identifier, in characters.
+const mostSafetyID = 64
+
 // MostInput is how many items a request may bring.
 const MostInput = 500
 
@@ -91,7 +94,9 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 	r.IDs, r.Sent = p.ids, p.sent
 	r.Options, r.Settings = p.options(hosted), m.only(repeated)
 	for _, name := range []string{"model", "prompt_cache_key", "safety_identifier", "user"} {
-		p.text(name)
+		if long := utf8.RuneCountInString(p.text(name)) > mostSafetyID; long && name == "safety_identifier" {
+			p.refuse("string_above_max_length", name, "'safety_identifier' is longer than 64 characters.")
+		}
 	}
 	p.unsupported()
 	if p.err == nil && r.Conversation != "" && r.Previous != "" {
