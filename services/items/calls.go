@@ -23,7 +23,7 @@ func callsOf(m Item) (out []Item) {
 
 // functionCall returns a call. Arguments that are JSON themselves become a text.
 func functionCall(id, name, arguments json.RawMessage) Item {
-	if !isText(arguments) && !isNull(arguments) {
+	if !isText(arguments) && !IsNull(arguments) {
 		arguments = quote(string(arguments))
 	}
 	return present(Item{
@@ -37,7 +37,7 @@ func callBlock(part Item) Item {
 		return functionCall(part["id"], part["name"], part["input"])
 	}
 	input := part["input"]
-	if isNull(input) {
+	if IsNull(input) {
 		input = part["args"]
 	}
 	return functionCall(part["toolCallId"], part["toolName"], input)
@@ -60,7 +60,7 @@ func output(m Item) Item {
 	content := m["content"]
 	switch parts := list(content); {
 	case isText(content):
-	case isNull(content):
+	case IsNull(content):
 		content = quote("")
 	case parts != nil:
 		out := []Item{}
@@ -76,7 +76,7 @@ func output(m Item) Item {
 		content = quote(string(content))
 	}
 	id := m["tool_call_id"]
-	if isNull(id) {
+	if IsNull(id) {
 		id = m["name"]
 	}
 	return present(Item{

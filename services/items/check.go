@@ -50,7 +50,7 @@ func (i Item) Check() *Wrong {
 	kind := i.Type()
 	if role := i["role"]; kind == typeMessage && !slices.Contains(roles, i.text("role")) {
 		switch {
-		case isNull(role):
+		case IsNull(role):
 			return &Wrong{"role", Missing}
 		case !isText(role):
 			return &Wrong{"role", WrongType}
@@ -59,7 +59,7 @@ func (i Item) Check() *Wrong {
 	}
 	for _, name := range needed[kind] {
 		switch {
-		case isNull(i[name]):
+		case IsNull(i[name]):
 			return &Wrong{name, Missing}
 		case isText(i[name]):
 		case name != "content" && name != "output" || list(i[name]) == nil:

@@ -56,7 +56,7 @@ func Parse(raw json.RawMessage) (Item, error) {
 	}
 	switch {
 	case i.Type() != "":
-	case isNull(i["type"]) && i.text("role") != "":
+	case IsNull(i["type"]) && i.text("role") != "":
 		i["type"] = quote(typeMessage)
 	case i.onlyID():
 		i["type"] = quote(typeReference)
@@ -69,7 +69,7 @@ func Parse(raw json.RawMessage) (Item, error) {
 // onlyID reports whether the item has an id, and no other member with a value.
 func (i Item) onlyID() bool {
 	for name, value := range i {
-		if name != "id" && !isNull(value) {
+		if name != "id" && !IsNull(value) {
 			return false
 		}
 	}
@@ -195,7 +195,7 @@ func (i Item) Repeats(o Item) bool {
 func within(i, o Item) bool {
 	for k, v := range i {
 		hidden := (k == "logprobs" || k == "annotations") && string(v) == "[]"
-		if !isNull(v) && !hidden && !valueWithin(v, o[k]) {
+		if !IsNull(v) && !hidden && !valueWithin(v, o[k]) {
 			return false
 		}
 	}
@@ -243,7 +243,8 @@ func valueOf(raw json.RawMessage) (v any) {
 	return v
 }
 
-func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+// IsNull reports whether a member has no value: it is left out, or null.
+func IsNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 func isText(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
 

@@ -203,7 +203,7 @@ func Of(message json.RawMessage) []Item {
 
 func itemsOf(m Item) []Item {
 	rest := object(m[itemMember])
-	if rest.Type() != "" && m.text("role") == roleAssistant && isNull(m["content"]) && list(m["tool_calls"]) == nil {
+	if rest.Type() != "" && m.text("role") == roleAssistant && IsNull(m["content"]) && list(m["tool_calls"]) == nil {
 		return []Item{rest}
 	}
 	says := derived(m, rest.Type())
@@ -261,7 +261,7 @@ func spoken(m Item) (parts []json.RawMessage) {
 	if isText(m["refusal"]) {
 		parts = append(parts, encode(Item{"type": quote(partRefusal), "refusal": m["refusal"]}))
 	}
-	if t := object(m["audio"])["transcript"]; isText(t) && isNull(m["content"]) {
+	if t := object(m["audio"])["transcript"]; isText(t) && IsNull(m["content"]) {
 		parts = append(parts, text(t, roleAssistant).JSON())
 	}
 	return parts

@@ -37,7 +37,7 @@ var done, none, null = quote(statusDone), json.RawMessage("[]"), json.RawMessage
 func Normal(i Item) Item {
 	i = maps.Clone(i)
 	for name, value := range missing[i.Type()] {
-		if isNull(i[name]) {
+		if IsNull(i[name]) {
 			i[name] = value
 		}
 	}
@@ -57,14 +57,14 @@ func Normal(i Item) Item {
 	case "shell_call":
 		if a := object(i["action"]); a != nil {
 			for _, name := range []string{"timeout_ms", "max_output_length"} {
-				if isNull(a[name]) {
+				if IsNull(a[name]) {
 					a[name] = null
 				}
 			}
 			i["action"] = a.JSON()
 		}
 	case "mcp_approval_response":
-		if isNull(i["request_id"]) && isText(i["approval_request_id"]) {
+		if IsNull(i["request_id"]) && isText(i["approval_request_id"]) {
 			i["request_id"] = i["approval_request_id"] // the official document wants both
 		}
 	}

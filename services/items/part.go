@@ -44,7 +44,7 @@ func chatOf(part Item) (chat Item, says bool) {
 		if isText(part["image_url"]) {
 			return Item{"type": quote(chatImage), "image_url": encode(Item{"url": part["image_url"]})}, true
 		}
-		if isNull(part["file_id"]) {
+		if IsNull(part["file_id"]) {
 			return nil, false
 		}
 		return Item{"type": quote(chatText), "text": quote(conversation.ImageText)}, true
@@ -69,7 +69,7 @@ func partOf(chat Item, role string) Item {
 		if o := object(url); o != nil {
 			url, detail = o["url"], o["detail"]
 		}
-		if isNull(detail) {
+		if IsNull(detail) {
 			detail = quote("auto")
 		}
 		return Item{"type": quote(partImage), "image_url": url, "detail": detail}
@@ -100,12 +100,12 @@ func normalPart(part Item) Item {
 	switch part.Type() {
 	case partOutput:
 		for _, k := range []string{"annotations", "logprobs"} {
-			if isNull(part[k]) {
+			if IsNull(part[k]) {
 				part = part.With(k, []string{})
 			}
 		}
 	case partImage:
-		if isNull(part["detail"]) {
+		if IsNull(part["detail"]) {
 			part = part.With("detail", "auto")
 		}
 		if part["image_url"] == nil {
@@ -145,13 +145,13 @@ func withoutData(part Item) (Item, bool) {
 		if isData(part["image_url"]) {
 			part = part.With("image_url", nil)
 		}
-		return part, !isText(part["image_url"]) && isNull(part["file_id"])
+		return part, !isText(part["image_url"]) && IsNull(part["file_id"])
 	case "computer_screenshot":
 		if isData(part["image_url"]) {
 			part = part.With("image_url", nil)
 		}
 	case partFile:
-		if !isNull(part["file_data"]) {
+		if !IsNull(part["file_data"]) {
 			return part.without("file_data"), true
 		}
 	}

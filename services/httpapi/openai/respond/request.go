@@ -143,7 +143,7 @@ func (p *parser) refuse(code, param, message string) {
 // read reads a member, and reports whether it has a value. want names the type for the refusal.
 func (p *parser) read(name string, into any, want string) bool {
 	raw := p.members[name]
-	if isNull(raw) {
+	if items.IsNull(raw) {
 		return false
 	}
 	if json.Unmarshal(raw, into) != nil {
@@ -237,7 +237,7 @@ func (p *parser) input() (out []items.Item) {
 	}
 	var list []json.RawMessage
 	switch {
-	case isNull(raw) || string(raw) == `""`:
+	case items.IsNull(raw) || string(raw) == `""`:
 		return nil
 	case json.Unmarshal(raw, &list) != nil:
 		p.refuse("invalid_type", "input", "Invalid type for 'input': expected a string or an array of items.")
@@ -320,7 +320,7 @@ func (p *parser) previous() (id string) {
 // without a history.
 func (p *parser) conversation() string {
 	raw := p.members["conversation"]
-	if isNull(raw) {
+	if items.IsNull(raw) {
 		return ""
 	}
 	var id *string
@@ -342,11 +342,9 @@ func (p *parser) conversation() string {
 	return *id
 }
 
-func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
-
 // unsupported refuses what would change the answer if it were ignored, and metadata beyond OpenAI's bounds.
 func (p *parser) unsupported() {
-	if !isNull(p.members["prompt"]) {
+	if !items.IsNull(p.members["prompt"]) {
 		p.refuse("unsupported_parameter", "prompt", "Stored prompts are not supported: send 'instructions'.")
 	}
 	if p.flag("background") {

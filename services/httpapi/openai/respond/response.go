@@ -69,7 +69,7 @@ func normal(name string, value json.RawMessage) json.RawMessage {
 		_ = json.Unmarshal(defaults[name], &whole) // a constant
 		_ = json.Unmarshal(value, &given)          // the request was checked
 		for k, v := range given {
-			if k == "format" && isNull(v) {
+			if k == "format" && items.IsNull(v) {
 				continue
 			}
 			if whole[k] = v; k == "format" {
