@@ -97,3 +97,14 @@ var pyPair = map[string]string{
 	"s1|m1":                "3533fd48-2be2-5716-b52a-236c71c22404",
 	"x2|log":               "91661d56-1799-5f7b-ada8-f8b3c6153fd4",
 }
+
+// Ids are made for each event, and an empty list of messages is looked at in each fold. uuid.NewSHA1 would take three
+// allocations for an id, and encoding/json an error for the list.
+func TestIDsAndEmptyListsAllocateNothing(t *testing.T) {
+	for name, work := range map[string]func(){
+		"id":      func() { _ = events.TurnID("session", "request") },
+		"no list": func() { _ = events.HasMessages(nil) },
+	} {
+		require.Zero(t, testing.AllocsPerRun(100, work), name)
+	}
+}
