@@ -140,12 +140,12 @@ func (v *View) write(ctx context.Context, c *claim, written []Object, deleted []
 	var stand []uuid.UUID
 	if again == mayStand || c.reuse != name {
 		var err error
-		if stand, err = v.takeOver(ctx, c.reuse, written); err != nil {
+		if stand, err = v.takeOver(ctx, c, written); err != nil {
 			return err
 		}
 	}
 	if c.of.Model == v.cfg.Embedder.Model() {
-		v.embed(ctx, written)
+		v.embed(ctx, c, written)
 	}
 	if c.reuse == name {
 		// A store that broke off while it wrote may have an object without its vectors, and would take the same
@@ -167,6 +167,15 @@ func (v *View) put(ctx context.Context, c *claim, objects []Object) error {
 	name := c.of.collection().Name
 	var refused *Refused
 	err := v.cfg.Store.Put(ctx, name, objects)
+	if errors.As(err, &refused) {
+		other, failed := v.stripOthers(ctx, c, objects)
+		if failed != nil {
+			return failed
+		}
+		if other {
+			err = v.cfg.Store.Put(ctx, name, objects)
+		}
+	}
 	for n := 0; errors.As(err, &refused); n++ {
 		if err := v.probe(ctx, c); err != nil {
 			return err
@@ -202,15 +211,15 @@ func (v *View) probe(ctx context.Context, c *claim) error {
 	return v.cfg.Store.Put(ctx, c.of.collection().Name, []Object{{ID: probeID, Partition: c.partition}})
 }
 
-// takeOver copies the vectors that a collection has of the same texts by the same model. It returns which of the
-// objects the collection has.
-func (v *View) takeOver(ctx context.Context, from string, objects []Object) (stand []uuid.UUID, err error) {
+// takeOver copies the vectors that the claim's former collection has of the same texts by the same model. It returns
+// which of the objects that collection has.
+func (v *View) takeOver(ctx context.Context, c *claim, objects []Object) (stand []uuid.UUID, err error) {
 	byID := make(map[uuid.UUID]*Object, len(objects))
 	ids := make([]uuid.UUID, len(objects))
 	for i := range objects {
 		ids[i], byID[objects[i].ID] = objects[i].ID, &objects[i]
 	}
-	have, err := v.cfg.Store.ByID(ctx, from, ids, WithVectors)
+	have, err := v.cfg.Store.ByID(ctx, c.reuse, ids, WithVectors)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +227,7 @@ func (v *View) takeOver(ctx context.Context, from string, objects []Object) (sta
 		stand = append(stand, h.ID)
 		o := byID[h.ID]
 		for _, pair := range [][2]*Half{{&o.Question, &h.Question}, {&o.Answer, &h.Answer}} {
-			if pair[0].Digest == pair[1].Digest && pair[1].Vector != nil {
+			if pair[0].Digest == pair[1].Digest && pair[1].Vector != nil && pair[1].fits(c.dimensions) {
 				pair[0].Vector = pair[1].Vector
 				v.metrics.vectors.WithLabelValues("taken over").Inc()
 			}

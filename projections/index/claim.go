@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -36,6 +37,10 @@ type claim struct {
 	plans    *planner
 	// reuse names the collection that vectors are taken over from.
 	reuse string
+	// dimensions that its vectors must have; 0: those that the collection has.
+	dimensions int
+	// embedAgain is when the embedder is asked again after it made vectors that the collection can't take.
+	embedAgain time.Time
 	// refused are the objects that the store has refused for good.
 	refused map[uuid.UUID]bool
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
@@ -21,8 +22,10 @@ type generation struct {
 	// gone is the generation that Drop removes.
 	gone pointer
 
-	claiming sync.Mutex
-	own      map[int]*claim
+	// dimensions of the vectors that the endpoint makes; 0: it does not answer.
+	dimensions int
+	claiming   sync.Mutex
+	own        map[int]*claim
 }
 
 var _ projections.Generation = (*generation)(nil)
@@ -55,8 +58,17 @@ func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error
 	if err := v.cfg.Store.Create(ctx, n.collection()); err != nil {
 		return nil, err
 	}
-	return &generation{View: v, of: n, notes: notes, former: now, gone: n, own: map[int]*claim{}}, nil
+	g := &generation{View: v, of: n, notes: notes, former: now, gone: n, own: map[int]*claim{}}
+	asking, cancel := context.WithTimeout(ctx, dimensionsDeadline)
+	defer cancel()
+	if g.dimensions, err = v.cfg.Embedder.Dimensions(asking); err != nil {
+		v.cfg.Logger.Warn("the index is rebuilt with the vectors that it has; others are added later", "err", err)
+	}
+	return g, nil
 }
+
+// dimensionsDeadline bounds how long a rebuild waits for the endpoint before it begins.
+const dimensionsDeadline = 5 * time.Second
 
 func rebuilding(err error) error {
 	if errors.Is(err, jetlog.ErrConflict) {
@@ -86,7 +98,7 @@ func (g *generation) Claim(ctx context.Context, partition int) (projections.Chec
 	if err != nil {
 		return projections.Checkpoint{}, err
 	}
-	c.reuse = g.former.collection().Name
+	c.reuse, c.dimensions = g.former.collection().Name, g.dimensions
 	g.claiming.Lock()
 	defer g.claiming.Unlock()
 	g.own[partition] = c

@@ -46,6 +46,10 @@ func (v *View) Nearest(
 		})
 	}
 	if err := g.Wait(); err != nil {
+		// A store refuses a vector of another length than its own.
+		if d, unknown := v.dimensions(ctx, p.collection().Name); unknown == nil && d != 0 && d != len(n.Vector) {
+			err = projections.Unavailable(projections.ErrOtherModel)
+		}
 		return nil, nil, err
 	}
 	return nearer(slices.Concat(lists...)), at, nil

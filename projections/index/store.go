@@ -142,6 +142,8 @@ type Embedder interface {
 	// Embed returns a vector for each text, nil for a text that it takes at no length. Its errors are
 	// projections.ErrEmbedder.
 	Embed(ctx context.Context, texts []string) ([][]float32, error)
-	// Model names the model with its dimensions. Vectors of different models can't be compared.
+	// Model names the model, with its dimensions if they are set. Vectors of different models can't be compared.
 	Model() string
+	// Dimensions returns how many numbers a vector has now.
+	Dimensions(ctx context.Context) (int, error)
 }

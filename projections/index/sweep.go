@@ -110,6 +110,9 @@ func (v *View) sweep(ctx context.Context, c *claim) error {
 		return nil
 	}
 	return v.settleAll(ctx, c, "missing vector", func(ctx context.Context) ([]Object, error) {
+		if !c.mayEmbed() {
+			return nil, nil
+		}
 		return v.cfg.Store.Bare(ctx, name, c.partition, sweptAtOnce)
 	})
 }

@@ -145,6 +145,9 @@ func (w worldEmbedder) Embed(ctx context.Context, texts []string) ([][]float32, 
 // Model implements index.Embedder.
 func (worldEmbedder) Model() string { return "m" }
 
+// Dimensions implements index.Embedder.
+func (worldEmbedder) Dimensions(context.Context) (int, error) { return 1, nil }
+
 type worldTurns struct{ *world }
 
 // FindTurns implements services.TurnFinder.

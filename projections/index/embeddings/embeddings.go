@@ -103,6 +103,18 @@ func (c *Client) Model() string {
 	return c.cfg.Name + "/" + strconv.Itoa(c.cfg.Dimensions)
 }
 
+// Dimensions implements index.Embedder. It asks the endpoint unless they are set.
+func (c *Client) Dimensions(ctx context.Context) (int, error) {
+	if c.cfg.Dimensions > 0 {
+		return c.cfg.Dimensions, nil
+	}
+	vectors, err := c.Embed(ctx, []string{plainText})
+	if err != nil {
+		return 0, err
+	}
+	return len(vectors[0]), nil
+}
+
 // Embed implements index.Embedder. All processes of a host may call the endpoint at once, but one client makes at most
 // four calls at a time.
 func (c *Client) Embed(ctx context.Context, texts []string) ([][]float32, error) {

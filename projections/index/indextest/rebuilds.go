@@ -199,6 +199,43 @@ func otherModel(t *testing.T, w *World) {
 	require.ErrorIs(t, err, projections.ErrOtherModel, "and the former one is asked no more")
 }
 
+// otherDimensions: an endpoint whose vectors have another length than before costs no turn. Searches say what to run,
+// and a rebuild makes all vectors anew.
+func otherDimensions(t *testing.T, w *World) {
+	plain := func(c *index.Config) {
+		c.Embedder = embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash"})
+	}
+	const now = embeddingstest.Dimensions / 2
+	v := w.Open(t, plain)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	h := w.claim(t, v, "s")
+	h.must(t)
+	w.Endpoint.Answer(now)
+	w.Append(t, Turn("s", "2", "the second question", "no")...)
+	h.must(t)
+	require.Nil(t, w.object(t, "s", "2").Question.Vector)
+	near := index.Near{Vector: embeddingstest.Vector("question", now), Limit: 10}
+	_, _, err := v.Nearest(t.Context(), "", near)
+	require.ErrorIs(t, err, projections.ErrOtherModel)
+	require.ErrorIs(t, err, projections.ErrUnavailable)
+
+	w.Endpoint.Answer(0)
+	v = w.Open(t, plain)
+	w.claim(t, v, "s").must(t)
+	require.NoError(t, v.Sweep(t.Context()))
+	require.Len(t, w.object(t, "s", "2").Question.Vector, embeddingstest.Dimensions, "it was a confusion")
+
+	w.Endpoint.Answer(now)
+	w.Append(t, Turn("s", "3", "the third question", "no")...)
+	w.claim(t, v, "s").must(t)
+	w.Rebuild(t, v)
+	hits, _, err := v.Nearest(t.Context(), "", near)
+	require.NoError(t, err)
+	require.Len(t, hits, 3)
+	require.Empty(t, w.Differences(t, v))
+}
+
 // begunInVain: a process that was killed, or got no answer, between making a collection and naming it leaves one that
 // was never served. That one holds nothing up.
 func begunInVain(t *testing.T, w *World) {

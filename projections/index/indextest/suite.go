@@ -48,6 +48,7 @@ func Run(t *testing.T, logs int, open func(t testing.TB) index.Store) {
 		"a generation that has lost something is not served":                            lostWhileFilled,
 		"a sweep drops older generations, and not the one that is filled":               sweptBesideRebuild,
 		"vectors of two models are never mixed":                                         otherModel,
+		"vectors of another length are left out until a rebuild":                        otherDimensions,
 		"vectors are of both languages, and of so many characters":                      embedded,
 		"a text is sent once, and nothing for a while after a failure":                  embedding,
 		"a text that the embedder refuses costs no other its vector":                    refusedTexts,

@@ -62,6 +62,9 @@ func newInstant() *instant {
 // Model implements index.Embedder.
 func (*instant) Model() string { return "instant/256" }
 
+// Dimensions implements index.Embedder.
+func (*instant) Dimensions(context.Context) (int, error) { return benchDimensions, nil }
+
 // Embed implements index.Embedder.
 func (e *instant) Embed(_ context.Context, texts []string) ([][]float32, error) {
 	out := make([][]float32, len(texts))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -54,6 +55,9 @@ const (
 	largest = 256 << 20
 	// restDeadline bounds a call of the REST API.
 	restDeadline = 10 * time.Second
+	// mostBackoff bounds the pause before a lost connection is tried again, and connectDeadline one try.
+	mostBackoff     = time.Second
+	connectDeadline = 5 * time.Second
 )
 
 // New makes a client; it connects at the first call.
@@ -68,6 +72,9 @@ func New(cfg Config) (*Weaviate, error) {
 	}
 	target := cmp.Or(cfg.GRPC, net.JoinHostPort(u.Hostname(), defaultPort))
 	conn, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(safe),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectDeadline, Backoff: backoff.Config{
+			BaseDelay: mostBackoff / 10, Multiplier: 1.6, Jitter: 0.2, MaxDelay: mostBackoff,
+		}}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(largest), grpc.MaxCallSendMsgSize(largest)))
 	if err != nil {
 		return nil, fmt.Errorf("weaviate: connect to %s: %w", target, err)
