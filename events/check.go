@@ -79,8 +79,11 @@ func TooDeep(raw []byte) bool {
 
 // HasMessages reports whether a JSON array of messages holds at least one.
 func HasMessages(raw json.RawMessage) bool {
+	if len(raw) == 0 {
+		return false
+	}
 	var list []json.RawMessage
-	return len(raw) > 0 && json.Unmarshal(raw, &list) == nil && len(list) > 0
+	return json.Unmarshal(raw, &list) == nil && len(list) > 0
 }
 
 func badID(id string) Problem { return problemIf(ValidID(id) != nil, ProblemID) }
