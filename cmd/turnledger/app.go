@@ -140,7 +140,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	}
 	following := follower.Config{Rules: a.cfg.Rules(), Logger: a.logger}
 	if a.store.Server != nil {
-		following.Loads, following.PauseFactor = 1, 2
+		following.Loads, following.PauseFactor, following.Sessions = 1, 2, jetlog.Slowly{Log: a.store.Log}
 	}
 	a.follower = follower.New(a.store.Log, following)
 	if err := a.openViews(ctx); err != nil {

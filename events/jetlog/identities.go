@@ -103,7 +103,7 @@ func (l *Log) knowIdentities(ctx context.Context, p *partition, seq uint64) erro
 func (l *Log) askIdentities(ctx context.Context, p *partition) (uint64, error) {
 	x := &p.identities
 	upTo := p.seen.Load()
-	for e, err := range l.subject(ctx, p, events.IdentityRoot+">", x.known.At(), math.MaxUint64) {
+	for e, err := range l.subject(ctx, p, events.IdentityRoot+">", x.known.At(), math.MaxUint64, pages) {
 		if err != nil {
 			return 0, err
 		}

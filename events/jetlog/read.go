@@ -103,19 +103,38 @@ func (l *Log) lastOf(ctx context.Context, p *partition, subject string) (uint64,
 // single server it reads directly. In a cluster it first asks the leader for the session's last sequence, and does not
 // end before that sequence, since a follower's direct answer may be old (docs/design.md#reading).
 func (l *Log) Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
-	return l.subject(ctx, l.partitionOf(sessionID), events.SessionSubject(sessionID), after, upTo)
+	return l.subject(ctx, l.partitionOf(sessionID), events.SessionSubject(sessionID), after, upTo, pages)
 }
+
+// Slowly reads sessions for work in the background. A server stores nothing while it answers a read. So the only server
+// of a log is asked for one event at a time, and its writers wait for no more.
+type Slowly struct{ *Log }
+
+// Session returns the same as Log.Session.
+func (l Slowly) Session(
+	ctx context.Context, sessionID string, after, upTo uint64,
+) iter.Seq2[events.Recorded, error] {
+	return l.subject(ctx, l.partitionOf(sessionID), events.SessionSubject(sessionID), after, upTo, steps)
+}
+
+// pace is how much a read asks for at once.
+type pace int
+
+const (
+	pages pace = iota
+	steps
+)
 
 // Identity returns the events that concern an identity and no single session, as Session does.
 func (l *Log) Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error] {
-	return l.subject(ctx, l.partitionOf(identityID), events.IdentitySubject(identityID), 0, math.MaxUint64)
+	return l.subject(ctx, l.partitionOf(identityID), events.IdentitySubject(identityID), 0, math.MaxUint64, pages)
 }
 
 func (l *Log) subject(
-	ctx context.Context, p *partition, subject string, after, upTo uint64,
+	ctx context.Context, p *partition, subject string, after, upTo uint64, pace pace,
 ) iter.Seq2[events.Recorded, error] {
 	return func(yield func(events.Recorded, error) bool) {
-		r := sessionRead{log: l, p: p, subject: subject, after: after, upTo: upTo}
+		r := sessionRead{log: l, p: p, subject: subject, after: after, upTo: upTo, pace: pace}
 		if err := r.leaderFirst(ctx); err != nil {
 			yield(events.Recorded{}, err)
 			return
@@ -201,6 +220,7 @@ type sessionRead struct {
 	p           *partition
 	subject     string
 	after, upTo uint64
+	pace        pace
 	// mustReach is the session's last sequence that the leader knew of. If a replica's events end before it, the
 	// replica is behind, and the rest is read from the leader.
 	mustReach uint64
@@ -297,6 +317,13 @@ func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, err
 	if r.lacking {
 		return r.single(ctx)
 	}
+	if r.pace == steps && !r.p.shared.Load() && !r.p.mirrored.Load() {
+		if e, found := r.step(ctx); found && e.Position.Seq > r.upTo {
+			return nil, beyond, nil
+		} else if found {
+			return []events.Recorded{e}, more, nil
+		}
+	}
 	page, end, err := r.ask(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		if r.p.shared.Load() {
@@ -320,6 +347,19 @@ func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, err
 		return r.single(ctx)
 	}
 	return page, end, err
+}
+
+// step reads the next event, with one question. That there is none is no proof.
+func (r *sessionRead) step(ctx context.Context) (e events.Recorded, found bool) {
+	ctx, cancel := context.WithTimeout(ctx, replicaDeadline)
+	defer cancel()
+	next := []string{fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, r.after+1, r.subject)}
+	err := r.log.each(ctx, r.p, next, func(m *nats.Msg) (err error) {
+		e, err = r.p.fromDirect(m)
+		found = err == nil
+		return err
+	})
+	return e, found && err == nil
 }
 
 func (r *sessionRead) ask(ctx context.Context) ([]events.Recorded, pageEnd, error) {

@@ -34,6 +34,8 @@ type Config struct {
 	// PauseFactor times as long as it took. JetStream stores nothing while it looks for a session's next event, so that
 	// the writers of an embedded log wait for each load.
 	Loads, PauseFactor int
+	// Sessions is where judges read sessions; the log by default.
+	Sessions projections.SessionReader
 	// Pause before a log that broke off is read again; 100 ms by default.
 	Pause  time.Duration
 	Logger *slog.Logger
@@ -57,6 +59,9 @@ const concurrentLoads = 16
 func New(log Log, cfg Config) *Follower {
 	cfg.Bytes, cfg.Pause = cmp.Or(cfg.Bytes, 64<<20), cmp.Or(cfg.Pause, 100*time.Millisecond)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	if cfg.Sessions == nil {
+		cfg.Sessions = log
+	}
 	f := &Follower{log: log, cfg: cfg, budget: newBudget(cfg.Bytes)}
 	f.loads = &loads{slots: make(chan struct{}, cmp.Or(cfg.Loads, concurrentLoads)), pauseFactor: cfg.PauseFactor}
 	for k := range log.Partitions() {
@@ -162,7 +167,7 @@ func (p *part) judging(after uint64, most int) *judgeSource {
 	s := &judgeSource{
 		raw:    p.events(after, jetlog.TailOptions{MaxBatch: most, Decode: true}),
 		budget: p.budget, loads: p.loads, most: most, at: after, to: after,
-		judge: projections.NewJudge(p.log, p.cfg.Rules, after),
+		judge: projections.NewJudge(p.cfg.Sessions, p.cfg.Rules, after),
 	}
 	p.budget.add(s)
 	return s

@@ -35,7 +35,8 @@ func BenchmarkBesideCold(b *testing.B) {
 	outside := natstest.LogOn(b, server, 1)
 	fillCold(b, outside)
 	f := follower.New(log, follower.Config{
-		Rules: conversation.Rules{SessionTTL: 24 * time.Hour}, Loads: 1, PauseFactor: 2, // as with an embedded server
+		Rules: conversation.Rules{SessionTTL: 24 * time.Hour},
+		Loads: 1, PauseFactor: 2, Sessions: jetlog.Slowly{Log: log}, // as with an embedded server
 	})
 	s := history.New(history.On(log), history.Config{
 		Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}, Follower: f,
