@@ -106,25 +106,6 @@ func (l *Log) Session(ctx context.Context, sessionID string, after, upTo uint64)
 	return l.subject(ctx, l.partitionOf(sessionID), events.SessionSubject(sessionID), after, upTo, pages)
 }
 
-// Slowly reads sessions for work in the background. A server stores nothing while it answers a read. So the only server
-// of a log is asked for one event at a time, and its writers wait for no more.
-type Slowly struct{ *Log }
-
-// Session returns the same as Log.Session.
-func (l Slowly) Session(
-	ctx context.Context, sessionID string, after, upTo uint64,
-) iter.Seq2[events.Recorded, error] {
-	return l.subject(ctx, l.partitionOf(sessionID), events.SessionSubject(sessionID), after, upTo, steps)
-}
-
-// pace is how much a read asks for at once.
-type pace int
-
-const (
-	pages pace = iota
-	steps
-)
-
 // Identity returns the events that concern an identity and no single session, as Session does.
 func (l *Log) Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error] {
 	return l.subject(ctx, l.partitionOf(identityID), events.IdentitySubject(identityID), 0, math.MaxUint64, pages)
@@ -347,19 +328,6 @@ func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, err
 		return r.single(ctx)
 	}
 	return page, end, err
-}
-
-// step reads the next event, with one question. That there is none is no proof.
-func (r *sessionRead) step(ctx context.Context) (e events.Recorded, found bool) {
-	ctx, cancel := context.WithTimeout(ctx, replicaDeadline)
-	defer cancel()
-	next := []string{fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, r.after+1, r.subject)}
-	err := r.log.each(ctx, r.p, next, func(m *nats.Msg) (err error) {
-		e, err = r.p.fromDirect(m)
-		found = err == nil
-		return err
-	})
-	return e, found && err == nil
 }
 
 func (r *sessionRead) ask(ctx context.Context) ([]events.Recorded, pageEnd, error) {

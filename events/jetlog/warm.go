@@ -3,7 +3,10 @@ package jetlog
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/pause"
@@ -63,4 +66,36 @@ func (l *Log) warmStep(ctx context.Context, p *partition) (uint64, error) {
 	}
 	s := stream.CachedInfo().State
 	return 1 + (s.LastSeq-s.FirstSeq)*warmStep/max(s.Bytes, 1), nil
+}
+
+// Slowly reads sessions for work in the background. A server stores nothing while it answers a read. So the only server
+// of a log is asked for one event at a time, and its writers wait for no more.
+type Slowly struct{ *Log }
+
+// Session returns the same as Log.Session.
+func (l Slowly) Session(
+	ctx context.Context, sessionID string, after, upTo uint64,
+) iter.Seq2[events.Recorded, error] {
+	return l.subject(ctx, l.partitionOf(sessionID), events.SessionSubject(sessionID), after, upTo, steps)
+}
+
+// pace is how much a read asks for at once.
+type pace int
+
+const (
+	pages pace = iota
+	steps
+)
+
+// step reads the next event, with one question. That there is none is no proof.
+func (r *sessionRead) step(ctx context.Context) (e events.Recorded, found bool) {
+	ctx, cancel := context.WithTimeout(ctx, replicaDeadline)
+	defer cancel()
+	next := []string{fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, r.after+1, r.subject)}
+	err := r.log.each(ctx, r.p, next, func(m *nats.Msg) (err error) {
+		e, err = r.p.fromDirect(m)
+		found = err == nil
+		return err
+	})
+	return e, found && err == nil
 }

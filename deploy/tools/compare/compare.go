@@ -246,18 +246,19 @@ func (c *comparison) row(workload string, conns int, system string) *row {
 // print writes a table of medians. The ratios are to the bare floors of the workload.
 func (c *comparison) print() {
 	fmt.Println("| workload | connections | system | per second (least–most) | to pgx | to Redis | p50 | p99 | " +
-		"processor each | lag | live heap | peak |")
-	fmt.Println("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+		"p99 / p50 | processor each | lag | live heap | peak |")
+	fmt.Println("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, r := range c.rows {
 		m := r.median()
 		each := make([]float64, len(r.results))
 		for i, x := range r.results {
 			each[i] = x.perSecond
 		}
-		fmt.Printf("| %s | %s | %s | %.0f (%.0f–%.0f) | %s | %s | %v | %v | %v | %.1f s | %s | %s |\n",
+		fmt.Printf("| %s | %s | %s | %.0f (%.0f–%.0f) | %s | %s | %v | %v | %s | %v | %.1f s | %s | %s |\n",
 			r.workload, orDash(r.conns), r.system, m.perSecond, slices.Min(each), slices.Max(each),
 			c.ratio(r, "bare pgx"), c.ratio(r, "bare Redis list"), m.p50.Round(time.Microsecond),
-			m.p99.Round(time.Microsecond), m.perTurn.Round(time.Microsecond), m.lag, mega(m.heap), mega(m.highest))
+			m.p99.Round(time.Microsecond), tail(m), m.perTurn.Round(time.Microsecond), m.lag,
+			mega(m.heap), mega(m.highest))
 	}
 }
 
@@ -281,6 +282,14 @@ func (r *row) median() result {
 	by := slices.Clone(r.results)
 	slices.SortFunc(by, func(a, b result) int { return int(a.perSecond - b.perSecond) })
 	return by[len(by)/2]
+}
+
+// tail returns how much longer the slow calls of a run take than most.
+func tail(r result) string {
+	if r.p50 == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f", r.p99.Seconds()/r.p50.Seconds())
 }
 
 func orDash(n int) string {
