@@ -47,7 +47,7 @@ type claim struct {
 
 // Claim implements projections.Sink, for the served generation.
 func (v *View) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
-	p, notes, err := v.ensure(ctx)
+	p, notes, err := v.ensure(ctx, whereItIs)
 	if err != nil {
 		return projections.Checkpoint{}, err
 	}

@@ -32,7 +32,7 @@ var _ projections.Generation = (*generation)(nil)
 
 // NewGeneration implements projections.Rebuildable.
 func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error) {
-	p, notes, err := v.ensure(ctx)
+	p, notes, err := v.ensure(ctx, move)
 	if err != nil {
 		return nil, err
 	}

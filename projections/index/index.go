@@ -90,7 +90,7 @@ func (v *View) Name() string { return Name }
 
 // Prepare makes the first generation if there is none, for a process that feeds the view.
 func (v *View) Prepare(ctx context.Context) error {
-	p, _, err := v.ensure(ctx)
+	p, _, err := v.ensure(ctx, whereItIs)
 	if err == nil && p.Model != v.cfg.Embedder.Model() {
 		v.cfg.Logger.Warn("searches by meaning are refused, and new turns are indexed without vectors",
 			"filled_by", p.Model, "configured", v.cfg.Embedder.Model(), "err", projections.ErrOtherModel)
@@ -169,6 +169,8 @@ func (v *View) served(ctx context.Context) (pointer, desk.Notes, error) {
 var (
 	errNone = errors.New("no process with the role index has made the index yet")
 	errLost = errors.New("the store has lost the index")
+	// errElsewhere: a store has an index that was served before the one that is served in another store.
+	errElsewhere = errors.New("the one that is served is in another store")
 )
 
 // holds reports whether the store has the collection of a generation, and not one that it made by itself. It fails if
@@ -181,9 +183,9 @@ func (v *View) holds(ctx context.Context, p pointer) (bool, error) {
 	for _, c := range all {
 		if slices.ContainsFunc(p.Former, func(id string) bool { return strings.HasPrefix(c.Mark, markBegins+id) }) {
 			return false, projections.Unavailable(fmt.Errorf(
-				"this store has an index of the log (%s), but the one that is served is in another store: "+
-					"all processes need the same TURNLEDGER_WEAVIATE_URL. If the index has to be in this store, stop "+
-					"the processes that use the other one, and drop that collection here", c.Name))
+				"this store has an index of the log (%s), but %w: all processes need the same "+
+					"TURNLEDGER_WEAVIATE_URL. If the index has to be in this store, since it was put back to an older "+
+					"copy, say, run turnledger projections rebuild index", c.Name, errElsewhere))
 		}
 	}
 	return false, nil

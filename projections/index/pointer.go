@@ -72,10 +72,19 @@ func (v *View) pointer(ctx context.Context, notes desk.Notes) (p pointer, revisi
 // mostFormer bounds the former stores that a pointer names.
 const mostFormer = 32
 
+// moving says whether the index goes to this store if another one has it. Only an operator can tell whether that one is
+// still used.
+type moving bool
+
+const (
+	whereItIs moving = false
+	move      moving = true
+)
+
 // ensure returns the served generation. If the store does not have its collection, ensure begins an empty one in its
 // place: the log fills it. A process that ends before it has written the pointer leaves a collection that was never
 // served, which Sweep drops.
-func (v *View) ensure(ctx context.Context) (pointer, desk.Notes, error) {
+func (v *View) ensure(ctx context.Context, to moving) (pointer, desk.Notes, error) {
 	notes := v.cfg.Notes
 	for {
 		p, revision, err := v.pointer(ctx, notes)
@@ -83,7 +92,11 @@ func (v *View) ensure(ctx context.Context) (pointer, desk.Notes, error) {
 			return p, nil, err
 		}
 		if p.Generation != 0 {
-			if there, err := v.holds(ctx, p); err != nil || there {
+			there, err := v.holds(ctx, p)
+			if to == move && errors.Is(err, errElsewhere) {
+				err = nil
+			}
+			if err != nil || there {
 				return p, notes, err
 			}
 			v.cfg.Logger.Warn("the store lacks the index, which is filled again from the log",

@@ -46,6 +46,10 @@ func (s Scrub) due(ctx context.Context) (bool, error) {
 	if err != nil || v.cfg.Now().Sub(p.BegunAt) < s.After {
 		return false, err
 	}
+	// A rebuild would move the index to this store.
+	if there, err := v.holds(ctx, p); err != nil || !there {
+		return false, err
+	}
 	if p.Form < form {
 		return true, nil
 	}

@@ -1,6 +1,7 @@
 package weaviate_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -242,6 +243,49 @@ func TestTwoServersOnOneLog(t *testing.T) {
 	all, err := first.Client().List(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, kept, all)
+}
+
+// A store that was emptied, filled again and then put back to its older copy has an index of before: a rebuild brings
+// the index back, and no rebuild begins by itself, since another store might have the index.
+func TestAnOlderIndexIsRebuilt(t *testing.T) {
+	t.Parallel()
+	s := weaviatetest.Start(t)
+	w := indextest.NewWorld(t, s.Client().Store(), 1)
+	v := w.Open(t)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
+	stop := w.Feed(t, v)
+	w.Reached(t, v)
+	stop()
+	s.Save()
+	s.Empty()
+	stop = w.Feed(t, v)
+	w.Reached(t, v)
+	stop()
+	s.Back()
+	require.ErrorContains(t, v.Prepare(t.Context()), "run turnledger projections rebuild index")
+	require.ErrorContains(t, v.Sweep(t.Context()), "run turnledger projections rebuild index")
+
+	var pointer map[string]any
+	revision, err := w.Notes.Read(t.Context(), "index.served", &pointer)
+	require.NoError(t, err)
+	delete(pointer, "form") // so that a rebuild by its age is due
+	_, err = w.Notes.Write(t.Context(), "index.served", pointer, revision)
+	require.NoError(t, err)
+	scrubbing, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	require.NoError(t, index.Scrub{View: v, After: 10 * time.Millisecond, Rebuild: func(context.Context) error {
+		t.Error("a rebuild began by itself")
+		return nil
+	}}.Run(scrubbing))
+
+	w.Rebuild(t, v)
+	require.Len(t, w.Found(t, v, "a question", "ann"), 1)
+	w.Append(t, indextest.Turn("s", "2", "another question", "yes")...)
+	w.Feed(t, v)
+	w.Reached(t, v)
+	require.NoError(t, v.Sweep(t.Context()))
+	w.Agree(t, v, "s")
 }
 
 // Weaviate names the object that it refuses, and takes the others.
