@@ -125,10 +125,11 @@ type MemoryQuery struct {
 }
 
 // MemorySnippet is what a memory knows about a message: whole sentences, at most 2,000 characters; empty if it knows
-// nothing. ByWords: the index of meanings did not answer, so that the memory was searched by words alone.
+// nothing. ByWords: the index of meanings gave nothing, so that the memory was searched by words alone. OtherModel:
+// that was so since another model has filled it.
 type MemorySnippet struct {
-	Text    string
-	ByWords bool
+	Text                string
+	ByWords, OtherModel bool
 }
 
 // Memory returns what is known of an identity, or of an anonymous session, beyond the history. It answers within its

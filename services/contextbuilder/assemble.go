@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -84,7 +85,10 @@ func (b *Builder) remember(ctx context.Context, req services.ContextRequest, p *
 		p.Warnings = append(p.Warnings, "memory: "+whyNot(err))
 		return ""
 	}
-	if snippet.ByWords {
+	switch {
+	case snippet.OtherModel:
+		p.Warnings = append(p.Warnings, "memory: by words only, since "+projections.ErrOtherModel.Error())
+	case snippet.ByWords:
 		p.Warnings = append(p.Warnings, "memory: by words only, since the index of meanings does not answer")
 	}
 	return snippet.Text

@@ -12,10 +12,11 @@ import (
 )
 
 // wordsOnly is a memory whose index does not answer.
-type wordsOnly bool
+type wordsOnly services.MemorySnippet
 
 func (m wordsOnly) Snippet(context.Context, services.MemoryQuery) (services.MemorySnippet, error) {
-	return services.MemorySnippet{Text: "She likes lists.", ByWords: bool(m)}, nil
+	m.Text = "She likes lists."
+	return services.MemorySnippet(m), nil
 }
 
 // A prompt whose memory went without the index of meanings says so, and has what the words have found.
@@ -23,7 +24,11 @@ func TestAMemoryByWordsIsSaid(t *testing.T) {
 	t.Parallel()
 	reader := contextbuilder.NewReader(natstest.Log(t, 1), contextbuilder.ReaderConfig{Rules: rules})
 	for byWords, want := range map[wordsOnly][]string{
-		false: nil, true: {"memory: by words only, since the index of meanings does not answer"},
+		{}: nil, {ByWords: true}: {"memory: by words only, since the index of meanings does not answer"},
+		{ByWords: true, OtherModel: true}: {
+			"memory: by words only, since another model of embeddings, or other dimensions, has filled the index: " +
+				"rebuild it with turnledger projections rebuild index",
+		},
 	} {
 		got, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{Memory: byWords}).Build(t.Context(),
 			services.ContextRequest{SessionID: "s", Message: "now", Memory: true, IdentityID: "ada"})

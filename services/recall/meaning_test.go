@@ -96,8 +96,12 @@ func TestAMemoryWithoutItsIndexGoesByWords(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, services.MemorySnippet{Text: "- Only words.", ByWords: true}, got, name)
 	}
+	other := &near{err: errors.Join(services.ErrIndex, projections.Unavailable(projections.ErrOtherModel))}
+	got, err := fused(t, words, other, ada)
+	require.NoError(t, err)
+	require.Equal(t, services.MemorySnippet{Text: "- Only words.", ByWords: true, OtherModel: true}, got)
 	refused := errors.New("refused")
-	got, err := fused(t, wordly{err: refused}, &near{hits: []services.SimilarHit{hit(2, 1, "Near.")}}, ada)
+	got, err = fused(t, wordly{err: refused}, &near{hits: []services.SimilarHit{hit(2, 1, "Near.")}}, ada)
 	require.ErrorIs(t, err, refused, "tables that fail are not passed over in silence")
 	require.Empty(t, got)
 }

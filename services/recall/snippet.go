@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -80,8 +81,9 @@ func (s *Snippets) Snippet(ctx context.Context, q services.MemoryQuery) (out ser
 	if err := s.free(ctx, scope); err != nil {
 		return out, err
 	}
-	found, err := projections.Unerased(ctx, s.erasures, q.IdentityID, func() (found []Found, err error) {
-		found, out.ByWords, err = s.find(ctx, scope, q.Message, results+len(q.Shown))
+	found, err := projections.Unerased(ctx, s.erasures, q.IdentityID, func() ([]Found, error) {
+		found, failed, err := s.find(ctx, scope, q.Message, results+len(q.Shown))
+		out.ByWords, out.OtherModel = failed != nil, errors.Is(failed, projections.ErrOtherModel)
 		return found, err
 	})
 	if err != nil {
@@ -97,16 +99,16 @@ func (s *Snippets) Snippet(ctx context.Context, q services.MemoryQuery) (out ser
 }
 
 // find searches by words and by meaning at the same time, and fuses what they find by rank. The search by meaning has
-// two thirds of what is left of the budget, so that a prompt has what the words have found where it does not answer.
+// two thirds of what is left of the budget, so that a prompt has what the words have found where it does not answer;
+// failed says why then.
 func (s *Snippets) find(
 	ctx context.Context, scope Scoped, message string, limit int,
-) (found []Found, byWords bool, err error) {
+) (found []Found, failed, err error) {
 	if s.meaning == nil {
 		found, err = s.search.Search(ctx, scope, message, limit)
-		return found, false, err
+		return found, nil, err
 	}
 	var near []Found
-	var failed error
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		end, _ := ctx.Deadline() // Snippet has set it
@@ -117,9 +119,9 @@ func (s *Snippets) find(
 	found, err = s.search.Search(ctx, scope, message, limit)
 	asking.Wait()
 	if err != nil || failed != nil {
-		return found, true, err
+		return found, failed, err
 	}
-	return fuse(found, near), false, nil
+	return fuse(found, near), nil, nil
 }
 
 func (s *Snippets) free(ctx context.Context, scope Scoped) error {
