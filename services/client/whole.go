@@ -57,7 +57,8 @@ const (
 )
 
 // RecordTurns records many turns, those of one session in their order, and returns what became of each. A turn whose
-// refusal may pass is sent again. If a request gets no answer, RecordTurns fails, and each turn that has no answer
+// refusal may pass is sent again; if it does not pass in the client's patience, the later turns of its session are
+// refused, too. If a request gets no answer, RecordTurns fails, and each turn that has no answer
 // has that error too. Sending turns again is harmless.
 func (c *Client) RecordTurns(ctx context.Context, turns []WholeTurn) ([]Recorded, error) {
 	return c.recordTurns(ctx, turns, http.Header{"Content-Type": {"application/x-ndjson"}})
@@ -85,7 +86,8 @@ func (c *Client) recordTurns(ctx context.Context, turns []WholeTurn, header http
 	}
 	for len(lines) > 0 {
 		n := linesOfRequest(lines)
-		if err := c.recordLines(ctx, lines[:n], header); err != nil {
+		left, err := c.recordLines(ctx, lines[:n], header)
+		if err != nil {
 			err = attempted("record turns", err)
 			for _, l := range lines {
 				if l.out.Status == 0 {
@@ -94,9 +96,25 @@ func (c *Client) recordTurns(ctx context.Context, turns []WholeTurn, header http
 			}
 			return out, err
 		}
-		lines = lines[n:]
+		lines = behindNone(left, lines[n:])
 	}
 	return out, nil
+}
+
+// behindNone refuses the lines of sessions of which lines are left as those are, and returns the others: no turn of a
+// session may come before an earlier one.
+func behindNone(left, lines []*turnLine) []*turnLine {
+	refused := map[string]*Recorded{}
+	for _, l := range left {
+		refused[l.session] = l.out
+	}
+	return slices.DeleteFunc(lines, func(l *turnLine) bool {
+		why := refused[l.session]
+		if why != nil {
+			l.out.Status, l.out.Err = why.Status, why.Err
+		}
+		return why != nil
+	})
 }
 
 // turnLine is one turn of RecordTurns on its way.
@@ -117,17 +135,20 @@ func linesOfRequest(lines []*turnLine) int {
 	return len(lines)
 }
 
-// recordLines sends lines until each has its answer. It does not go on to other lines meanwhile, so that the order of a
-// session's turns holds.
-func (c *Client) recordLines(ctx context.Context, lines []*turnLine, header http.Header) error {
+// recordLines sends lines until each has its answer, and returns those that were refused for the moment at the end of
+// the client's patience. It does not go on to other lines meanwhile, so that the order of a session's turns holds.
+func (c *Client) recordLines(
+	ctx context.Context, lines []*turnLine, header http.Header,
+) (left []*turnLine, err error) {
 	r := request{"record turns", http.MethodPost, "/turns", nil, true}
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		err := c.sendLines(ctx, r, lines, header)
+	left = lines
+	_, err = backoff.Retry(ctx, func() (struct{}, error) {
+		err := c.sendLines(ctx, r, left, header)
 		if err != nil {
 			return struct{}{}, r.classify(ctx, err)
 		}
 		waits := time.Duration(0)
-		lines = slices.DeleteFunc(slices.Clone(lines), func(l *turnLine) bool {
+		left = slices.DeleteFunc(slices.Clone(left), func(l *turnLine) bool {
 			p, _ := errors.AsType[*Error](l.out.Err)
 			if p != nil && p.passing() {
 				waits = max(waits, p.retryAfter)
@@ -135,7 +156,7 @@ func (c *Client) recordLines(ctx context.Context, lines []*turnLine, header http
 			}
 			return true
 		})
-		if len(lines) == 0 {
+		if len(left) == 0 {
 			return struct{}{}, nil
 		}
 		if waits > 0 {
@@ -144,9 +165,9 @@ func (c *Client) recordLines(ctx context.Context, lines []*turnLine, header http
 		return struct{}{}, errLinesLeft
 	}, backoff.WithBackOff(pauses()), backoff.WithMaxTries(c.cfg.Tries), backoff.WithMaxElapsedTime(c.cfg.Patience))
 	if errors.Is(err, errLinesLeft) {
-		return nil // each has its own error
+		return left, nil // each has its own error
 	}
-	return err
+	return nil, err
 }
 
 var errLinesLeft = errors.New("some turns are refused for the moment")

@@ -1,7 +1,10 @@
 package client_test
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -161,4 +164,42 @@ func TestRecordNewTurnsLeavesWhatStands(t *testing.T) {
 	st := natstest.Fold(t, s.log, "s", conversation.Rules{})
 	require.Equal(t, 1, st.Pending)
 	require.Equal(t, 1, st.Finalized)
+}
+
+// Where the patience ends with turns that are refused for the moment, no later turn of their session is sent, and the
+// other sessions go on.
+func TestNoTurnComesBeforeARefusedOne(t *testing.T) {
+	t.Parallel()
+	var sent atomic.Int32
+	s := start(t, func(api http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return
+			}
+			var others []byte
+			for line := range bytes.Lines(body) {
+				switch {
+				case !bytes.Contains(line, []byte(`"session_id":"s"`)):
+					others = append(others, line...)
+				case sent.Add(1) == 1:
+					_, _ = io.WriteString(w, `{"http_status":201}`)
+				default:
+					_, _ = io.WriteString(w, `{"http_status":429,"code":"rate_limited"}`)
+				}
+			}
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(others)), int64(len(others))
+			api.ServeHTTP(w, r)
+		})
+	})
+	c := s.client(func(cfg *client.Config) { cfg.Tries = 1 })
+	got, err := c.RecordTurns(t.Context(), append(wholes(600, "s"), wholes(2, "t")...))
+	require.NoError(t, err)
+	require.Equal(t, 201, got[0].Status)
+	for _, r := range got[1:600] {
+		require.Equal(t, 429, r.Status)
+		require.ErrorIs(t, r.Err, &client.Error{Code: "rate_limited"})
+	}
+	s.requireWholes(2, "t")
+	require.Less(t, int(sent.Load()), 600, "what comes behind refused turns is not sent")
 }

@@ -157,11 +157,10 @@ func (im *importer) together(ctx context.Context, all []*imported, most int) err
 		return nil
 	}
 	done, err := im.store().RecordNewTurns(ctx, turns)
-	if err != nil {
-		return im.refused(of, im.failed(ctx, err))
+	if err == nil {
+		im.answered.Store(true)
 	}
-	im.answered.Store(true)
-	for i, r := range done {
+	for i, r := range done { // those that were answered before a request failed, too
 		switch c := of[i]; {
 		case c.err != nil || c.careful:
 		case r.Err != nil:
@@ -171,6 +170,9 @@ func (im *importer) together(ctx context.Context, all []*imported, most int) err
 		default:
 			im.recorded(c)
 		}
+	}
+	if err != nil {
+		return im.refused(of, im.failed(ctx, err))
 	}
 	return nil
 }

@@ -5,10 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"reflect"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -19,7 +19,6 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -84,14 +83,9 @@ type batchLine struct {
 }
 
 func (b *batcher) record(w http.ResponseWriter, r *http.Request, in *manyIn) error {
-	size := int64(maxBatchBody)
-	if r.ContentLength >= 0 {
-		size = min(size, r.ContentLength)
-	}
-	if !b.room.TryAcquire(size) {
-		return &reach.TooOften{Wait: time.Second}
-	}
-	defer b.room.Release(size)
+	held := &heldBody{r.Body, b.room, 0}
+	defer func() { b.room.Release(held.bytes) }()
+	r.Body = held
 	ctx, cancel := context.WithTimeout(r.Context(), b.cfg.Deadline)
 	defer cancel()
 	body, err := wire.ReadBody(r, maxBatchBody)
@@ -109,6 +103,26 @@ func (b *batcher) record(w http.ResponseWriter, r *http.Request, in *manyIn) err
 	b.start(ctx, lines)
 	b.answer(ctx, w, lines)
 	return nil
+}
+
+// heldBody is a body that takes room for what was read of it, not for what its sender says that will come, and not for
+// what is read of a body that is too large only to be thrown away. Where there is no room, it fails with
+// wire.ErrOverloaded.
+type heldBody struct {
+	io.ReadCloser
+	room  *semaphore.Weighted
+	bytes int64
+}
+
+// Read implements io.Reader.
+func (h *heldBody) Read(p []byte) (int, error) {
+	n, err := h.ReadCloser.Read(p)
+	more := min(int64(n), maxBatchBody-h.bytes)
+	if !h.room.TryAcquire(more) {
+		return 0, wire.ErrOverloaded
+	}
+	h.bytes += more
+	return n, err
 }
 
 // read reads the lines of a body. It counts them before it looks into any.

@@ -3,6 +3,7 @@ package v1_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -96,4 +97,53 @@ func TestOnlyNewTurns(t *testing.T) {
 	row = s.many(manyLine("s", "r"))[0]
 	require.EqualValues(t, 200, row["http_status"])
 	require.Equal(t, false, row["duplicate"], "the pending turn got the answer")
+}
+
+// Uploads that do not come leave the room for batches to others, however much their senders say that will come.
+func TestSlowUploadsTakeNoRoom(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	address := strings.TrimPrefix(s.url, "http://")
+	for range 9 {
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = fmt.Fprintf(conn, "POST /v1/turns HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n{", address, 8<<20)
+		require.NoError(t, err)
+	}
+	a := s.do("POST", "/v1/turns", `{"session_id":"s","request_id":"r","question_neutral":"q"}`)
+	require.Equal(t, http.StatusOK, a.status)
+}
+
+// Batches whose bytes fill the room leave none for the next, which hears that the server has too much in hand. A body
+// that is too large takes room only up to its bound.
+func TestBatchesFillTheirRoom(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	address := strings.TrimPrefix(s.url, "http://")
+	line, piece := `{"session_id":"s","request_id":"r","question_neutral":"q"}`, strings.Repeat(" ", 1<<20)
+	var open []net.Conn
+	for s.do("POST", "/v1/turns", line).status == http.StatusOK {
+		require.Less(t, len(open), 100)
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = fmt.Fprintf(conn, "POST /v1/turns HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n", address)
+		for range 10 { // two more than its bound; it breaks where there is no room
+			if err == nil {
+				_, err = fmt.Fprintf(conn, "%x\r\n%s\r\n", len(piece), piece)
+			}
+		}
+		open = append(open, conn)
+	}
+	for range 20 {
+		<-time.After(10 * time.Millisecond)
+		requireProblem(t, s.do("POST", "/v1/turns", line), http.StatusServiceUnavailable, "overloaded")
+	}
+	for _, conn := range open {
+		require.NoError(t, conn.Close())
+	}
+	require.Eventually(t, func() bool {
+		return s.do("POST", "/v1/turns", line).status == http.StatusOK
+	}, 10*time.Second, 10*time.Millisecond)
 }

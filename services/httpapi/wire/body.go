@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 )
@@ -11,11 +12,18 @@ import (
 // after it has sent its body.
 const drain = 16 << 20
 
-// ReadBody reads the body of a request. Its errors are *TooLarge for a body of more than most bytes, and ErrBody.
+// believed bounds the memory that a body gets by its length alone, before it has come.
+const believed = 1 << 20
+
+// ReadBody reads the body of a request. Its errors are *TooLarge for a body of more than most bytes, ErrOverloaded if
+// reading it fails with that, and ErrBody.
 func ReadBody(r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength <= most {
-		buf := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
-		if _, err := io.Copy(buf, io.LimitReader(r.Body, most+1)); err != nil {
+		buf := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), believed)+bytes.MinRead))
+		switch _, err := io.Copy(buf, io.LimitReader(r.Body, most+1)); {
+		case errors.Is(err, ErrOverloaded):
+			return nil, err
+		case err != nil:
 			return nil, ErrBody
 		}
 		if int64(buf.Len()) <= most {
