@@ -94,10 +94,11 @@ func (s *Searcher) Search(ctx context.Context, ask services.SearchAsk) (services
 		return s.hybrid(ctx, ask)
 	case services.AnyMode:
 	}
-	if isWordsCursor(ask.Cursor) || s.ready() != nil {
+	if isWordsCursor(ask.Cursor) {
 		return s.cfg.Words.Search(ctx, ask)
 	}
 	page, err := s.hybrid(ctx, ask)
+	// What a later page of a hybrid search goes on with is no page of a search by words: its caller begins again.
 	if errors.Is(err, services.ErrIndex) && ask.Cursor == "" {
 		return s.cfg.Words.Search(ctx, ask)
 	}

@@ -32,6 +32,15 @@ type found struct {
 	hits []projections.Hit
 	true map[uuid.UUID]services.TrueTurn
 	at   []events.Position
+	// looked are the hits of the index that were compared with the truth, and settled the turns whose half is chosen.
+	looked  map[hit]bool
+	settled map[uuid.UUID]bool
+}
+
+// hit is a half of a turn.
+type hit struct {
+	turn uuid.UUID
+	half projections.Half
 }
 
 // nearest returns the first hits behind a place that match a filter, up to a limit. One more than the limit says that
@@ -39,25 +48,26 @@ type found struct {
 func (s *Searcher) nearest(
 	ctx context.Context, vector []float32, f projections.SearchFilter, behind rank, limit int,
 ) (out found, err error) {
-	out.true = map[uuid.UUID]services.TrueTurn{}
-	looked := map[uuid.UUID]bool{}
+	out.true, out.looked = map[uuid.UUID]services.TrueTurn{}, map[hit]bool{}
+	out.settled = map[uuid.UUID]bool{}
 	look := max(firstLook, limit+1)
 	if behind == firstRank {
 		look = limit + spare
 	}
 	for ; ; look *= 4 {
-		near, at, err := s.look(ctx, f, vector, min(look, mostLooked))
+		near, all, at, err := s.look(ctx, f, vector, min(look, mostLooked))
 		if err != nil {
 			return out, unavailable(err)
 		}
 		out.at = at
 		fresh := slices.DeleteFunc(slices.Clone(near), func(n projections.Hit) bool {
-			return looked[n.TurnID] || !behind.admits(n) || score(n) < f.MinScore
+			// Of which half a turn is a hit in a language only the truth tells, also of the pages before.
+			return out.looked[hit{n.TurnID, n.Half}] || score(n) < f.MinScore || f.Language == "" && !behind.admits(n)
 		})
-		if err := s.confirm(ctx, fresh, f, looked, &out); err != nil {
+		if err := s.confirm(ctx, fresh, f, behind, &out); err != nil {
 			return out, err
 		}
-		if len(out.hits) > limit || len(near) < min(look, mostLooked) || look >= mostLooked {
+		if len(out.hits) > limit || all || look >= mostLooked {
 			break
 		}
 	}
@@ -103,25 +113,42 @@ func wordsOf(text string) []string {
 	})
 }
 
-// look asks the index.
+// look asks the index, and reports whether these are all. If the language matters, both halves of a turn are returned,
+// since the nearer one may lack it.
 func (s *Searcher) look(
 	ctx context.Context, f projections.SearchFilter, vector []float32, limit int,
-) ([]projections.Hit, []events.Position, error) {
+) (near []projections.Hit, all bool, at []events.Position, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
-	return s.cfg.Index.Nearest(ctx, f.In, index.Near{
-		Vector: vector, Limit: limit,
-		Filter: index.Filter{IdentityID: f.IdentityID, SessionID: f.SessionID, Period: f.Period},
-	})
+	halves := []projections.Half{f.In}
+	if f.Language != "" && f.In == "" {
+		halves = []projections.Half{projections.QuestionHalf, projections.AnswerHalf}
+	}
+	all = true
+	for _, half := range halves {
+		hits, applied, err := s.cfg.Index.Nearest(ctx, half, index.Near{
+			Vector: vector, Limit: limit,
+			Filter: index.Filter{IdentityID: f.IdentityID, SessionID: f.SessionID, Period: f.Period},
+		})
+		if err != nil {
+			return nil, false, nil, err
+		}
+		near, all = append(near, hits...), all && len(hits) < limit
+		if at == nil {
+			at = applied
+		}
+	}
+	slices.SortStableFunc(near, func(a, b projections.Hit) int { return cmp.Compare(b.Score, a.Score) })
+	return near, all, at, nil
 }
 
-// confirm adds the turns that are as the index and the filter say.
+// confirm adds the turns that are as the index and the filter say, and behind a place.
 func (s *Searcher) confirm(
-	ctx context.Context, fresh []projections.Hit, f projections.SearchFilter, looked map[uuid.UUID]bool, out *found,
+	ctx context.Context, fresh []projections.Hit, f projections.SearchFilter, behind rank, out *found,
 ) error {
 	refs := make([]services.TurnRef, 0, len(fresh))
 	for _, n := range fresh {
-		looked[n.TurnID] = true
+		out.looked[hit{n.TurnID, n.Half}] = true
 		refs = append(refs, services.TurnRef{SessionID: n.SessionID, IdentityID: n.IdentityID, TurnID: n.TurnID})
 	}
 	if len(refs) == 0 {
@@ -135,12 +162,18 @@ func (s *Searcher) confirm(
 		t, there := turns[n.TurnID]
 		text := textOf(&t, n.Half, f.Language)
 		switch {
+		case out.settled[n.TurnID]:
+			continue
 		case !there:
+			out.settled[n.TurnID] = true
 			s.takenBack.Inc()
 			continue
 		case f.IdentityID != "" && t.IdentityID != f.IdentityID, f.SessionID != "" && t.SessionID != f.SessionID,
 			t.CreatedAt.Before(f.Since), !f.Until.IsZero() && !t.CreatedAt.Before(f.Until),
 			text == "" && f.Language != "":
+			continue
+		}
+		if out.settled[n.TurnID] = true; !behind.admits(n) {
 			continue
 		}
 		out.true[n.TurnID] = t

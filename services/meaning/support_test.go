@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -119,7 +120,10 @@ func (w worldIndex) Nearest(ctx context.Context, half projections.Half, n index.
 	if w.index != nil {
 		return nil, nil, w.index
 	}
-	return w.near[:min(n.Limit, len(w.near))], w.at, nil
+	near := slices.DeleteFunc(slices.Clone(w.near), func(h projections.Hit) bool {
+		return half != "" && h.Half != half
+	})
+	return near[:min(n.Limit, len(near))], w.at, nil
 }
 
 // At implements meaning.Index.

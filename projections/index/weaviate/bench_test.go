@@ -277,7 +277,7 @@ func recall(b *testing.B, w *indextest.World, e *instant, objects []index.Object
 			}
 		}
 	}
-	return float64(found) / (asked * most)
+	return float64(found) / (questions * most)
 }
 
 // searches searches one after the other, by the view and by the bare client, in turns.

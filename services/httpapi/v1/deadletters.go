@@ -190,5 +190,5 @@ func letterError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", errLetters, err)
+	return fmt.Errorf("%w: %w", errView, err)
 }

@@ -153,3 +153,25 @@ func TestEachCauseOfAFailedWriteHasItsDetail(t *testing.T) {
 		}
 	}
 }
+
+// unreachableViews are views whose stores do not answer.
+type unreachableViews struct{ services.ProjectionKeeper }
+
+func (unreachableViews) Rebuild(context.Context, string) (uint64, error) {
+	return 0, projections.Unavailable(errors.New("connection refused"))
+}
+
+func (unreachableViews) Verify(context.Context, string, int, func(done, of uint64) error,
+	func(projections.Difference) error) (int, error) {
+	return 0, projections.Unavailable(errors.New("connection refused"))
+}
+
+// A view whose store does not answer is not taken for the audit's tables, which other requests ask.
+func TestTheStoreOfAViewThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Keeper = unreachableViews{} })
+	for _, work := range []string{"rebuild", "verify"} {
+		a := s.do("POST", "/v1/projections/v/"+work, nil)
+		requireProblem(t, a, http.StatusServiceUnavailable, "projection_unavailable")
+	}
+}

@@ -145,8 +145,8 @@ func (f fieldErrors) problem() *problem {
 	return p
 }
 
-// errLetters: the store of a view's dead letters failed.
-var errLetters = errors.New("the store of the dead letters does not answer")
+// errView: the store of a view that is rebuilt or verified failed, or that of a view's dead letters.
+var errView = errors.New("the store of the view does not answer")
 
 // problemOf returns the problem for an error. For an unknown error it is "internal", and says nothing about the error.
 func problemOf(err error) *problem {
@@ -225,7 +225,7 @@ var problemTable = []struct {
 	{is(services.ErrNoReceipt), notThere, "there is no such receipt: DELETE of a session or an identity gives one, " +
 		"and the position of a redaction is one"},
 	{is(projections.ErrNoDeadLetter), notThere, ""},
-	{is(errLetters), viewUnavailable, "the view's store does not answer: " +
+	{is(errView), viewUnavailable, "the view's store does not answer: " +
 		"turnledger projections list shows how it stands; try again"},
 	{is(projections.ErrNotRebuildable), notThere, "the projection can't be rebuilt or verified: " +
 		"GET /v1/projections shows which are rebuildable"},
@@ -245,10 +245,10 @@ var problemTable = []struct {
 	{is(projections.ErrEmbedder), indexUnavailable, "the embeddings endpoint does not answer: look at " +
 		"TURNLEDGER_EMBED_URL, or search with mode words"},
 	{is(services.ErrIndex), indexUnavailable, "the index does not answer: turnledger projections list shows how it " +
-		"stands; search with mode words, or try again"},
+		"stands; search with mode words and no cursor, or try again"},
 	{is(projections.ErrOutdated), auditUnavailable, "the audit tables lack what this call needs, since an earlier " +
 		"version has filled them, or another TURNLEDGER_SEARCH_CONFIG: run turnledger projections rebuild audit"},
-	// The audit is the only view whose store answers requests directly.
+	// Requests of other views have marks of their own (ofView).
 	{is(projections.ErrUnavailable), auditUnavailable, "the audit tables do not answer, or there are none: set " +
 		"TURNLEDGER_POSTGRES_URL, or try again"},
 	{is(jetlog.ErrNotEmpty), notEmpty, ""},

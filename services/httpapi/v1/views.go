@@ -3,6 +3,8 @@ package v1
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -64,12 +66,21 @@ type rebuildJSON struct {
 
 func (a *surface) rebuild(ctx context.Context, in *rebuildIn) (rebuildJSON, error) {
 	n, err := a.cfg.Keeper.Rebuild(ctx, in.Name)
-	return rebuildJSON{in.Name, n}, err
+	return rebuildJSON{in.Name, n}, ofView(err)
 }
 
 func (a *surface) cancelRebuild(ctx context.Context, in *rebuildIn) (rebuildJSON, error) {
 	n, err := a.cfg.Keeper.CancelRebuild(ctx, in.Name)
 	return rebuildJSON{in.Name, n}, err
+}
+
+// ofView marks the error of a view whose store does not answer. One without a mark means the audit's tables, which
+// other requests ask.
+func ofView(err error) error {
+	if !errors.Is(err, projections.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errView, err)
 }
 
 // verifyLine is a line of the answer; exactly one of its members is set.
@@ -125,7 +136,7 @@ func (a *surface) verify(w http.ResponseWriter, r *http.Request, in *verifyIn) e
 		found++
 		return line(verifyLine{Difference: &verifyDifference{d.SessionID, d.What, d.View, d.Log}})
 	})
-	switch {
+	switch err = ofView(err); {
 	case err == nil:
 		_ = line(verifyLine{Result: &verifyResult{in.Name, sessions, found}})
 	case begun:
