@@ -26,7 +26,9 @@ type gathering struct {
 	asked  bool
 	answer chan answer
 
+	// held are the events that wait, the first of them since a time by this process's clock.
 	held   []projections.Judged
+	since  time.Time
 	urgent bool
 	err    error
 }
@@ -101,7 +103,7 @@ func (g *gathering) wait(now time.Time) time.Duration {
 	if rest := time.Duration(g.rested.Load() - now.UnixNano()); rest > 0 {
 		return rest
 	}
-	left := g.feeding.Lag - now.Sub(g.held[0].Time)
+	left := g.feeding.Lag - max(now.Sub(g.held[0].Time), now.Sub(g.since)) // the log's clock may be ahead
 	if g.feeding.Lag == 0 || left <= 0 || !g.feeding.Busy() {
 		return 0
 	}
@@ -109,6 +111,9 @@ func (g *gathering) wait(now time.Time) time.Duration {
 }
 
 func (g *gathering) hold(more []projections.Judged) {
+	if len(g.held) == 0 {
+		g.since = time.Now()
+	}
 	g.held = append(slices.Clip(g.held), more...)
 	g.urgent = g.urgent || anyTakesAway(more)
 }

@@ -72,6 +72,17 @@ func TestEventsWaitWhileTheProcessorsAreTaken(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), time.Second, "it waits for its time")
 }
 
+// How long events wait is bounded by this process's clock, too: that of the log's server may be ahead.
+func TestAClockThatIsAheadLengthensNoWait(t *testing.T) {
+	t.Parallel()
+	f := runner.Feeding{MaxBatch: 2, Lag: 2 * time.Second, Busy: func() bool { return true }}
+	for _, ahead := range []time.Duration{0, time.Hour} {
+		require.True(t, f.Waits(time.Now().Add(ahead), time.Second), ahead)
+		require.False(t, f.Waits(time.Now().Add(ahead), 3*time.Second), ahead)
+	}
+	require.False(t, f.Waits(time.Now().Add(-time.Hour), 0), "an old event")
+}
+
 // Goroutines that compute on all processors let others wait.
 func TestProcessorsAreTaken(t *testing.T) {
 	var p runner.Processors
