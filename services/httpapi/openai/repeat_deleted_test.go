@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -140,6 +141,38 @@ func TestARepeatedBeginningGivesNothingDeletedBack(t *testing.T) {
 		for _, p := range []*stack{s, other, startOn(t, log)} {
 			require.Equal(t, made, p.must("POST", "/v1/conversations", body, key, "k"))
 			require.Equal(t, []string{"two"}, texts(p.list(id, 10)))
+		}
+		s.erasePruned(id)
+	}
+}
+
+// A call or a response whose turn was corrected natively gives none of the replaced texts back, and is not made anew.
+func TestARepeatedCallOfACorrectedTurnGivesNothingReplacedBack(t *testing.T) {
+	t.Parallel()
+	const key = "Idempotency-Key"
+	log := natstest.Log(t, 1)
+	s := startOn(t, log, answeredBy(chat.Echo{}))
+	id := s.begin()
+	path := "/v1/conversations/" + id + "/items"
+	body := `{"items":[` + user("LEAKME") + `,` + assistant("LEAKME") + `]}`
+	s.must("POST", path, body, key, "k")
+	asks := `{"input":"LEAKME","conversation":"` + id + `"}`
+	response := s.must("POST", "/v1/responses", asks, key, "k")["id"].(string)
+	for i, turn := range s.turns(id) {
+		s.must("POST", "/v1/sessions/"+id+"/turns/"+turn["turn_id"].(string)+"/correct",
+			fmt.Sprintf(`{"request_id":"c%d","question_neutral":"asked","answer_neutral":"said %d"}`, i, i))
+	}
+	want := []string{"asked", "said 0", "asked", "said 1"}
+	for range 2 {
+		for _, p := range []*stack{s, startOn(t, log, answeredBy(chat.Echo{}))} {
+			listed := p.list(id, 10)
+			require.Equal(t, want, texts(listed))
+			a := p.do("POST", path, body, key, "k")
+			require.Equal(t, http.StatusOK, a.status, a.raw)
+			require.Empty(t, a.body["data"])
+			require.Equal(t, http.StatusNotFound, p.do("POST", "/v1/responses", asks, key, "k").status)
+			require.Equal(t, http.StatusNotFound, p.do("GET", "/v1/responses/"+response, "").status)
+			require.Equal(t, listed, p.list(id, 10))
 		}
 		s.erasePruned(id)
 	}
