@@ -110,8 +110,7 @@ func (v *View) withDeletions(ctx context.Context, c *claim, session string, afte
 		if err != nil {
 			return nil, failed(err, "read a session")
 		}
-		switch e.Type {
-		case events.TypeTurnRedacted, events.TypeTurnPruned, events.TypeTurnCorrected, events.TypeSessionErased:
+		if events.Withdraws(e.Type) {
 			return v.replayed(ctx, c.partition, session, c.at.Deleted)
 		}
 	}

@@ -115,7 +115,7 @@ func (g *gathering) hold(more []projections.Judged) {
 		g.since = time.Now()
 	}
 	g.held = append(slices.Clip(g.held), more...)
-	g.urgent = g.urgent || anyTakesAway(more)
+	g.urgent = g.urgent || slices.ContainsFunc(more, withdraws)
 }
 
 // take takes a batch from what is held, and not fewer events than belong together.
@@ -126,7 +126,7 @@ func (g *gathering) take() []projections.Judged {
 	}
 	batch := slices.Clip(g.held[:n])
 	g.held = g.held[n:]
-	g.urgent = g.urgent && anyTakesAway(g.held)
+	g.urgent = g.urgent && slices.ContainsFunc(g.held, withdraws)
 	return batch
 }
 
@@ -139,14 +139,4 @@ func (g *gathering) Close() {
 	g.sub.Close()
 }
 
-// anyTakesAway reports whether one of the events may take a text away.
-func anyTakesAway(of []projections.Judged) bool {
-	for i := range of {
-		switch of[i].Type {
-		case events.TypeTurnCorrected, events.TypeTurnPruned, events.TypeTurnRedacted, events.TypeSessionErased,
-			events.TypeIdentityErased:
-			return true
-		}
-	}
-	return false
-}
+func withdraws(e projections.Judged) bool { return events.Withdraws(e.Type) }

@@ -115,7 +115,7 @@ func (s *Service) deliver(m *jetlog.Message) {
 		x.deliver(*m)
 		s.weighAnew(id)
 	}
-	if withdraws(m.Type()) {
+	if events.Withdraws(m.Type()) {
 		s.listed.Invalidate(id)
 	}
 }

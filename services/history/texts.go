@@ -47,15 +47,6 @@ func (s *Service) textsOf(id string) *texts {
 	return t
 }
 
-// withdraws reports whether an event of a type may take texts away.
-func withdraws(kind string) bool {
-	switch kind {
-	case events.TypeTurnCorrected, events.TypeTurnPruned, events.TypeTurnRedacted, events.TypeSessionErased:
-		return true
-	}
-	return false
-}
-
 func (t *texts) weight(id string) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
