@@ -185,6 +185,8 @@ func (w worldLog) Partitions() int { return len(w.heads) }
 // Head implements meaning.Log.
 func (w worldLog) Head(_ context.Context, partition int) (events.Position, error) {
 	w.look()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return w.heads[partition], nil
 }
 
@@ -192,6 +194,8 @@ func (w worldLog) Head(_ context.Context, partition int) (events.Position, error
 func (w worldLog) Still(context.Context, int, uint64, uint64) (bool, error) { return w.still, nil }
 
 func (w *world) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.grow != nil {
 		w.grow()
 	}
