@@ -253,10 +253,14 @@ func (t *Tail) same(ctx context.Context) error {
 }
 
 // stands looks at the newest event that the tail has read, and at the newest that the process has seen: a tail that
-// began at the log's end may have read none yet.
+// began at the log's end may have read none yet. Of the server in this process it looks at the newest small ones: they
+// are read each time a tail is opened, and that server can't be exchanged under it.
 func (t *Tail) stands(ctx context.Context) error {
-	own, _ := t.witness.get()
-	seen, _ := t.p.witness.get()
+	own, ownSmall := t.witness.get()
+	seen, seenSmall := t.p.witness.get()
+	if !t.log.cfg.Outside {
+		own, seen = ownSmall, seenSmall
+	}
 	if err := t.log.stands(ctx, t.p, own); err != nil || own.seq == seen.seq {
 		return err
 	}
