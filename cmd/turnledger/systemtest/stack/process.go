@@ -50,15 +50,24 @@ func (b *Buffer) String() string {
 }
 
 // FreeAddress returns an unused loopback address. Its port is below the ports that Linux gives to outgoing connections,
-// since other tests make many of these meanwhile.
+// since other tests make many of these meanwhile. Until the test ends, its port of UDP, which nobody uses, tells other
+// tests in all processes that it is taken, also while no server listens at it.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(22_000)))
-		if err == nil {
-			defer func() { _ = l.Close() }()
-			return l.Addr().String()
+		address := fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(22_000))
+		taken, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
 		}
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			_ = taken.Close()
+			continue
+		}
+		_ = l.Close()
+		t.Cleanup(func() { _ = taken.Close() })
+		return address
 	}
 	require.FailNow(t, "no port is free")
 	return ""

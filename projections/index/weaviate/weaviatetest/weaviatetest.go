@@ -96,9 +96,15 @@ func freePorts(t testing.TB, n int) (ports []string) {
 	return ports
 }
 
-// listen returns a listener, or nil if the port is taken.
+// listen returns a listener, or nil if the port is taken, of TCP or of UDP, by which gossip goes.
 func listen(t testing.TB, port int) net.Listener {
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	gossip, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", address)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = gossip.Close() }()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 	if err != nil {
 		return nil
 	}
