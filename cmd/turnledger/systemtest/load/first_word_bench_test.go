@@ -89,7 +89,8 @@ func BenchmarkChatFirstWord(b *testing.B) {
 }
 
 // BenchmarkResponseFirstWord streams answers of the native chat and responses of OpenAI's API in turns, from one
-// server: how much later the first word of a response comes. Asked for: at most 1 ms at p50.
+// server: how much later the first word of a response comes, where twenty make a conversation, and where each is the
+// first of a session of its own. Asked for: at most 1 ms at p50.
 func BenchmarkResponseFirstWord(b *testing.B) {
 	model := modeltest.New(b, func([]string) modeltest.Answer {
 		return modeltest.Answer{Text: strings.Repeat("word ", 5), Every: time.Millisecond}
@@ -98,26 +99,32 @@ func BenchmarkResponseFirstWord(b *testing.B) {
 		"--roles", "api,context,recent,chat")
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 	b.Cleanup(client.CloseIdleConnections)
-	var native, response times
-	id := ""
-	for n := 0; b.Loop(); n++ {
-		if n%20 == 0 { // twenty messages a conversation, as a thread has
-			id, _ = p.Must(b, http.StatusOK, http.MethodPost, "/v1/conversations", map[string]any{})["id"].(string)
-		}
-		took, err := firstWord(b.Context(), client, fmt.Sprint(p.URL, "/v1/threads/t-", n/20, "/messages/stream"),
-			`{"content":"and now?"}`)
-		native.add(b, took, err)
-		took, err = firstWord(b.Context(), client, p.URL+"/v1/responses",
-			`{"stream":true,"input":"and now?","conversation":"`+id+`"}`)
-		response.add(b, took, err)
-		<-model.Asked
-		<-model.Asked
+	for _, messages := range []int{20, 1} {
+		b.Run(fmt.Sprint("messages=", messages), func(b *testing.B) {
+			var native, response times
+			conversation := ""
+			for n := 0; b.Loop(); n++ {
+				if messages > 1 && n%messages == 0 {
+					id := p.Must(b, http.StatusOK, http.MethodPost, "/v1/conversations", map[string]any{})["id"]
+					conversation = fmt.Sprintf(`,"conversation":"%v"`, id)
+				}
+				took, err := firstWord(b.Context(), client,
+					fmt.Sprint(p.URL, "/v1/threads/of-", messages, "-", b.N, "-", n/messages, "/messages/stream"),
+					`{"content":"and now?"}`)
+				native.add(b, took, err)
+				took, err = firstWord(b.Context(), client, p.URL+"/v1/responses",
+					`{"stream":true,"input":"and now?"`+conversation+`}`)
+				response.add(b, took, err)
+				<-model.Asked
+				<-model.Asked
+			}
+			for _, at := range []int{50, 99} {
+				b.ReportMetric(native.percentile(at), fmt.Sprint("native-p", at, "-ms"))
+				b.ReportMetric(response.percentile(at)-native.percentile(at), fmt.Sprint("added-p", at, "-ms"))
+			}
+			b.ReportMetric(0, "ns/op")
+		})
 	}
-	for _, at := range []int{50, 99} {
-		b.ReportMetric(native.percentile(at), fmt.Sprint("native-p", at, "-ms"))
-		b.ReportMetric(response.percentile(at)-native.percentile(at), fmt.Sprint("added-p", at, "-ms"))
-	}
-	b.ReportMetric(0, "ns/op")
 }
 
 // rounds lets so many streams go through their rounds side by side.
