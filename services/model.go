@@ -92,6 +92,8 @@ type AnswerPart struct {
 	// Item is what the model itself needs to see again of a part, in the form of an item of OpenAI's Responses API: a
 	// PartItem, or reasoning with its encrypted content.
 	Item json.RawMessage
+	// ID is the model's own id of the item that begins here, where the Item comes later; else "".
+	ID string
 }
 
 // AnswerPiece is a piece of the part with the index Part, as it arrives: Text is what is new of the text. The first

@@ -138,9 +138,9 @@ func read(e responses.ResponseStreamEventUnion, a *endpoint.Answering) {
 	case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
 		a.Add(item, services.AnswerPart{Kind: a.Kind(item), Text: e.Delta})
 	case "response.reasoning_summary_text.delta":
-		a.Add(item, services.AnswerPart{Kind: services.PartSummary, Text: e.Delta})
+		a.Add(item, services.AnswerPart{Kind: services.PartSummary, Text: e.Delta, ID: e.ItemID})
 	case "response.reasoning_text.delta":
-		a.Add(item, services.AnswerPart{Kind: services.PartReasoning, Text: e.Delta})
+		a.Add(item, services.AnswerPart{Kind: services.PartReasoning, Text: e.Delta, ID: e.ItemID})
 	case "response.output_item.done":
 		readItem(item, e.Item, a)
 	case "response.completed", "response.incomplete", "response.failed", "error":

@@ -50,6 +50,43 @@ var imageParts = map[string]any{
 	"responses": map[string]any{"type": "input_image", "image_url": picture, "detail": "low"},
 }
 
+// What a stream shows of a model's thoughts is what the response shows of them: under the same id, by which a later
+// request refers to them, and what they are sealed with only if it is asked for.
+func TestThoughtsOfAStreamAreThoseOfTheResponse(t *testing.T) {
+	t.Parallel()
+	for _, vendor := range []string{"anthropic", "responses"} {
+		t.Run(vendor, func(t *testing.T) {
+			t.Parallel()
+			_, s := behind(t, vendor, func([]string) modeltest.Answer {
+				return modeltest.Answer{Thoughts: "Let me look.",
+					Calls: []modeltest.Call{{ID: "c1", Name: "f", Arguments: "{}"}}}
+			})
+			for _, store := range []string{"true", "false"} {
+				for _, include := range []string{"", `"include":["reasoning.encrypted_content"],`} {
+					id := s.begin()
+					conversation := `"conversation":"` + id + `"}`
+					a := s.do("POST", "/v1/responses", `{"stream":true,"input":"go","reasoning":{"effort":"low"},
+						"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}],"store":`+store+`,`+include+conversation)
+					shown := map[string][]any{}
+					all := eventsOf(t, a.raw)
+					for _, e := range all {
+						shown[e["type"].(string)] = append(shown[e["type"].(string)], e["item"])
+					}
+					output := all[len(all)-1]["response"].(map[string]any)["output"].([]any)
+					require.Equal(t, []string{"reasoning", "function_call"}, texts(output))
+					require.Equal(t, output, shown["response.output_item.done"])
+					require.Equal(t, ids(output), ids(shown["response.output_item.added"]))
+					require.Equal(t, include != "", strings.Contains(a.raw, `"encrypted_content"`))
+					if store == "true" {
+						s.must("POST", "/v1/responses", `{"input":[{"type":"item_reference","id":"`+ids(output)[0]+`"},
+							`+user("and?")+`],`+conversation)
+					}
+				}
+			}
+		})
+	}
+}
+
 // The model sees the images of the request that it answers; afterwards a text stands in their place.
 func TestImagesReachTheModel(t *testing.T) {
 	t.Parallel()

@@ -50,8 +50,8 @@ func grouped(parts []services.AnswerPart, id mint) (out []outputItem) {
 // again.
 func newOutputItem(index int, p services.AnswerPart, id mint) outputItem {
 	kind := kindOf(p)
-	o := outputItem{index: index, parts: []services.AnswerPart{p}}
-	if kind != typeMessage && p.Item != nil {
+	o := outputItem{index: index, id: p.ID, parts: []services.AnswerPart{p}}
+	if kind != typeMessage && o.id == "" && p.Item != nil {
 		o.id = itemOf(p).ID()
 	}
 	if o.id == "" {

@@ -112,7 +112,7 @@ func (s *Service) Create(ctx context.Context, a Ask) (Response, error) {
 	}
 	w := &work{Service: s, step: st, ask: a}
 	if a.Stream != nil {
-		a.Stream.id = st.mint(s.cfg.IDs)
+		a.Stream.id, a.Stream.include = st.mint(s.cfg.IDs), a.Include
 		a.Stream.Begin(st.outline(s.cfg.Model.Name()).running())
 	}
 	turn, repeated, err := s.cfg.Answers.Do(ctx, services.Task{

@@ -13,8 +13,9 @@ type Stream struct {
 	// unsent are the events of the call that runs; they are sent together.
 	unsent []Event
 
-	id     mint
-	number int
+	id      mint
+	include items.Includes
+	number  int
 	// open is the item that is being sent; begun is the number of items so far.
 	open  *outputItem
 	begun int
@@ -86,7 +87,7 @@ func (s *Stream) beginPart(p services.AnswerPart) {
 		o := newOutputItem(s.begun, p, s.id)
 		s.open = &o
 		s.begun++
-		s.event("response.output_item.added", fields{"output_index": o.index, "item": o.item(statusRunning)})
+		s.item("response.output_item.added", statusRunning)
 	}
 	switch at := s.at(); {
 	case p.Said():
@@ -168,13 +169,18 @@ func (s *Stream) endPart() {
 	}
 }
 
+// item sends what is shown of the open item.
+func (s *Stream) item(name, status string) {
+	s.event(name, fields{"output_index": s.open.index, "item": s.open.item(status).Shown(s.include)})
+}
+
 // endItem sends the whole item that is open.
 func (s *Stream) endItem(status string) {
 	if s.open == nil {
 		return
 	}
 	s.endPart()
-	s.event("response.output_item.done", fields{"output_index": s.open.index, "item": s.open.item(status)})
+	s.item("response.output_item.done", status)
 	s.open = nil
 }
 

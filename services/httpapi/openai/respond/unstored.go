@@ -39,7 +39,7 @@ func (s *Service) unstored(ctx context.Context, a Ask) (Response, error) {
 		return items.Prefix(kind) + hex.EncodeToString(of[:]) + hex.EncodeToString(more[:8])
 	}
 	if a.Stream != nil {
-		a.Stream.id = ids
+		a.Stream.id, a.Stream.include = ids, a.Include
 		a.Stream.Begin(o.running())
 	}
 	answer, err := s.cfg.Model.Answer(ctx, p, func(p services.AnswerPiece) {
