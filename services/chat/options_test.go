@@ -118,6 +118,7 @@ func TestModelsTellOfCallsThoughtsAndUsage(t *testing.T) {
 				"content":[{"type":"reasoning_text","text":"Where is it?"}]}`, string(thoughts.Item))
 		case "responses":
 			require.Equal(t, services.PartSummary, thoughts.Kind)
+			require.Equal(t, "rs_1", thoughts.ID)
 			require.JSONEq(t, `{"type":"reasoning","id":"rs_1","encrypted_content":"sealed",
 				"summary":[{"type":"summary_text","text":"Where is it?"}]}`, string(thoughts.Item))
 		}
@@ -131,7 +132,7 @@ func requireJoined(t *testing.T, parts []services.AnswerPart, pieces []services.
 	var joined []services.AnswerPart
 	for _, p := range pieces {
 		if p.Part == len(joined) {
-			joined = append(joined, services.AnswerPart{Kind: p.Kind, CallID: p.CallID, Name: p.Name})
+			joined = append(joined, services.AnswerPart{Kind: p.Kind, CallID: p.CallID, Name: p.Name, ID: p.ID})
 		}
 		joined[p.Part].Text += p.Text
 		if p.Item != nil {

@@ -29,9 +29,9 @@ func whole(i Item) json.RawMessage {
 	return encode(m)
 }
 
-// WithImages returns the message that a model gets of an item as its client sent it: with the images whose data the log
-// does not keep. It reports false for an item without such images.
-func WithImages(i Item) (json.RawMessage, bool) {
+// WithData returns the message that a model gets of an item as its client sent it: with the images and files whose data
+// the log does not keep. It reports false for an item without such data.
+func WithData(i Item) (json.RawMessage, bool) {
 	name := "content"
 	switch i.Type() {
 	case typeMessage:
@@ -52,16 +52,19 @@ func WithImages(i Item) (json.RawMessage, bool) {
 			image := present(Item{"url": part["image_url"], "detail": part["detail"]})
 			sent, parts = true, append(parts, Item{"type": quote(chatImage), "image_url": encode(image)})
 		} else if chat, says := chatOf(part); says {
-			parts = append(parts, chat)
+			sent, parts = sent || !IsNull(part["file_data"]), append(parts, chat)
 		}
 	}
 	if !sent {
 		return nil, false
 	}
 	m := chatMessage(i)
-	if m["content"] = encode(parts); i.Type() == typeCustomOutput {
-		m[itemMember] = encode(Item{"type": i["type"]})
+	m["content"] = encode(parts)
+	rest := beside(derived(m, i.Type()), i)
+	if i.Type() == typeCustomOutput {
+		rest["type"] = i["type"]
 	}
+	m[itemMember] = encode(rest)
 	return encode(m), true
 }
 

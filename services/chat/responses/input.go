@@ -2,7 +2,10 @@ package responses
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
+
+	"github.com/turnledger/turnledger/services/items"
 )
 
 // message is a stored chat message. Item is what the log keeps of an item of the Responses API that a chat message
@@ -13,6 +16,8 @@ type message struct {
 	CallID    string          `json:"tool_call_id"`
 	ToolCalls []toolCall      `json:"tool_calls"`
 	Item      json.RawMessage `json:"item"`
+
+	raw json.RawMessage
 }
 
 type toolCall struct {
@@ -35,6 +40,7 @@ func inputOf(list []json.RawMessage) []any {
 	for i, raw := range list {
 		m := &messages[i]
 		_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
+		m.raw = raw
 		for _, c := range m.ToolCalls {
 			called[c.ID] = true
 		}
@@ -133,6 +139,9 @@ func partsOf(m message) (parts []any, some bool) {
 	if json.Unmarshal(m.Content, &raws) != nil || raws == nil {
 		return nil, false
 	}
+	if whole := ofItem(m); whole != nil {
+		return whole, true
+	}
 	for _, raw := range raws {
 		var p struct {
 			Type, Text string
@@ -160,6 +169,40 @@ func partsOf(m message) (parts []any, some bool) {
 		}
 	}
 	return parts, true
+}
+
+// ofItem returns the parts of the item that a message with parts was, or nil if it was none. An image or a file without
+// data, id and address says nothing to the endpoint: a text stands beside such an image.
+func ofItem(m message) (parts []any) {
+	if m.Item == nil {
+		return nil
+	}
+	list := items.Of(m.raw)
+	if len(list) != 1 {
+		return nil
+	}
+	content := list[0]["content"]
+	if m.Role == "tool" {
+		content = list[0]["output"]
+	}
+	var all []map[string]any
+	if json.Unmarshal(content, &all) != nil {
+		return nil
+	}
+	for _, p := range all {
+		says := p["image_url"] != nil || p["file_id"] != nil || p["file_data"] != nil || p["file_url"] != nil
+		name, _ := p["filename"].(string)
+		maps.DeleteFunc(p, func(_ string, value any) bool { return value == nil })
+		switch kind := p["type"]; {
+		case kind == "text", kind == "output_text":
+			parts = append(parts, members{"type": "input_text", "text": p["text"]})
+		case kind == "input_file" && !says:
+			parts = append(parts, members{"type": "input_text", "text": strings.TrimSpace("[File sent "+name) + "]"})
+		case kind != "input_image" || says:
+			parts = append(parts, p)
+		}
+	}
+	return parts
 }
 
 // textIn returns the text of a content: a string, or the texts of its parts.

@@ -117,6 +117,53 @@ func TestImagesReachTheModel(t *testing.T) {
 	}
 }
 
+// An endpoint that speaks Responses gets the files of the request that it answers, and those under an id or an address
+// always, also where it keeps nothing.
+func TestFilesReachAModelBehindResponses(t *testing.T) {
+	t.Parallel()
+	model, s := behind(t, "responses", func([]string) modeltest.Answer { return modeltest.Answer{Text: "Seen."} })
+	const (
+		data  = `{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,JVBERi0="}`
+		file  = `{"type":"input_file","file_id":"file-1"}`
+		image = `{"type":"input_image","file_id":"file-2","detail":"low"}`
+		page  = `{"type":"input_file","file_url":"https://example.com/b.pdf"}`
+	)
+	id := s.begin()
+	ask := func(input, where string) (first []byte) {
+		s.must("POST", "/v1/responses", `{"input":[`+input+`]`+where+`}`)
+		first, err := json.Marshal(messagesIn(t, <-model.Bodies)[0])
+		require.NoError(t, err)
+		return first
+	}
+	in := `,"conversation":"` + id + `"`
+	text := func(text string) string { return `{"type":"input_text","text":"` + text + `"}` }
+	sent := func(parts ...string) string {
+		return `{"role":"user","content":[` + strings.Join(parts, ",") + `]}`
+	}
+	for _, where := range []string{`,"store":false`, in} {
+		got := ask(sent(text("What is it?"), data, file, image, page), where)
+		require.JSONEq(t, sent(text("What is it?"), data, file, image, page), string(got), where)
+	}
+	require.NotContains(t, s.do("GET", "/v1/sessions/"+id+"/turns", "").raw, "JVBERi0")
+	got := ask(user("And?"), in)
+	require.JSONEq(t, sent(text("What is it?"), text("[File sent a.pdf]"), text("[Image sent: photo]"), file,
+		image, page), string(got))
+}
+
+// A model that speaks chat completions reads of a file that there was one.
+func TestFilesAreTextsInChats(t *testing.T) {
+	t.Parallel()
+	for _, vendor := range []string{"chat", "anthropic"} {
+		model, s := behind(t, vendor, func([]string) modeltest.Answer { return modeltest.Answer{Text: "Seen."} })
+		s.must("POST", "/v1/responses", `{"input":[{"role":"user","content":[{"type":"input_text","text":"See."},
+			{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,JVBERi0="}]}]}`)
+		body := string(<-model.Bodies)
+		require.Contains(t, body, "[File sent a.pdf]")
+		require.NotContains(t, body, "JVBERi0", vendor)
+		require.NotContains(t, body, `"item"`, vendor)
+	}
+}
+
 // The model sees images that stand under an address, also those of earlier requests, since nothing of them is lost.
 func TestImagesByAddressReachTheModel(t *testing.T) {
 	t.Parallel()

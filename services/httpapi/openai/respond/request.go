@@ -277,7 +277,7 @@ func (p *parser) item(raw json.RawMessage, param string) (items.Item, bool) {
 	}
 	item = item.WithoutID()
 	kept := items.Normal(item)
-	if sent, has := items.WithImages(item); has {
+	if sent, has := items.WithData(item); has {
 		p.sent[string(items.Message(kept))] = sent
 	}
 	p.ids = append(p.ids, id)
