@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -51,16 +50,17 @@ type AddedAt struct {
 }
 
 // Added is a decision on AddMessages. At holds the place of each message. Bases holds for each fact which message of
-// its half its first message is.
+// its half its first message is. Place is that of the turn of the last fact; 0 if a fact of the same append opens it.
 type Added struct {
 	Decision
 	At    []AddedAt
 	Bases []int
+	Place uint64
 }
 
 const (
-	// longestRun bounds the messages of one question, and mostWords its text in bytes: with every message that extends
-	// it, an event repeats the text.
+	// longestRun bounds the messages of one question, and mostWords its text in bytes: with every append that extends
+	// it, an event repeats the text. The input of a response is one question, however long.
 	longestRun, mostWords = 64, 64 << 10
 	// mostInFact bounds the bytes of messages in one fact of several.
 	mostInFact = 512 << 10
@@ -70,7 +70,8 @@ const (
 // command finds the session as those before it leave it. No two commands share a fact. These are the rules.
 //
 //   - A message that asks extends the question of the session's last turn if that is pending, else it opens a turn. So
-//     a run of them is one question.
+//     a run of them is one question, until it is long. A command with settings asks a model: what it asks is never more
+//     than one question, since a branch shares no question without an answer.
 //   - Any other message answers: after a pending turn it finalizes it, after a finalized one it extends its answer. The
 //     output of a call of an earlier turn extends the answer of that turn.
 //   - Messages that answer before any user has spoken, such as a greeting, are part of the first turn's question.
@@ -178,16 +179,12 @@ func (s *State) growing(t *Turn) *growing {
 	return g
 }
 
-func hasUser(messages json.RawMessage) bool {
-	var list []struct{ Role string }
-	_ = json.Unmarshal(messages, &list) // messages were checked when they were recorded
-	return slices.ContainsFunc(list, func(m struct{ Role string }) bool { return m.Role == "user" })
-}
-
-// asking reports whether the question of the turn may be extended.
-func (g *growing) asking() bool {
-	known := g.Turn == nil || g.Turn.Question != nil
-	return g.pending && known && !g.asked && g.count < longestRun && len(g.question) < mostWords
+// place returns the place of the turn, or 0 if the append opens it.
+func (g *growing) place() uint64 {
+	if g.Turn == nil {
+		return 0
+	}
+	return g.Place
 }
 
 // adding is an append that grows message by message, for the command that is carried out now.
@@ -223,14 +220,12 @@ type addedFact struct {
 	settings json.RawMessage
 }
 
-func (a *adding) request(i int) string { return fmt.Sprintf("%s#%d", a.RequestID, i) }
-
 func (a *adding) add(i int, m AddedMessage) {
 	g := a.goes
 	switch {
 	case g == nil:
 		a.start(i, m)
-	case m.Asks && g.asking(), !m.Asks && g.pending && g.opening && !g.spoken && g.asking():
+	case (m.Asks || g.opening && !g.spoken) && a.asking(g):
 		a.extend(i, m, g, events.HalfQuestion)
 	case m.Asks:
 		a.start(i, m)
@@ -239,9 +234,16 @@ func (a *adding) add(i int, m AddedMessage) {
 	}
 }
 
+// asking reports whether the question of the turn may be extended.
+func (a *adding) asking(g *growing) bool {
+	known := g.Turn == nil || g.Turn.Question != nil
+	long := g.count >= longestRun || len(g.question) >= mostWords
+	return g.pending && known && !g.asked && (!long || len(a.Settings) > 0)
+}
+
 // start opens a turn.
 func (a *adding) start(i int, m AddedMessage) {
-	request := a.request(i)
+	request := requestOfMessage(a.RequestID, i)
 	g := &growing{
 		id: events.TurnID(a.SessionID, request), pending: true, order: newTurns + uint64(len(a.facts)),
 		opening: len(a.state.Turns) == 0 && a.goes == nil && a.state.Fork().Root == "",
@@ -287,11 +289,16 @@ func (a *adding) earlier(m AddedMessage) *growing {
 }
 
 // extend adds a message to a half of a turn. It makes a new fact if none is open, or if a message of another turn came
-// between: a call that comes again is answered in the order of the facts.
+// between: a call that comes again is answered in the order of the facts. Of the facts that extend a half, the last one
+// has the text.
 func (a *adding) extend(i int, m AddedMessage, g *growing, half events.Half) {
 	if g.open == nil || g.open != a.facts[len(a.facts)-1] || g.open.size+len(m.JSON) > mostInFact {
-		g.open = &addedFact{turn: g, id: g.id, request: a.request(i), half: half, base: g.count}
-		a.facts = append(a.facts, g.open)
+		next := &addedFact{turn: g, id: g.id, request: requestOfMessage(a.RequestID, i), half: half, base: g.count}
+		if old := g.open; old != nil && old.half == half && !old.starts && !old.finishes {
+			next.words, old.words = old.words, ""
+		}
+		g.open = next
+		a.facts = append(a.facts, next)
 	}
 	a.put(g, m)
 }
@@ -336,7 +343,7 @@ func (a *adding) added(facts []*addedFact) Added {
 			f.settings = a.Settings
 			f.turn.asked = f.turn.asked || f.half == events.HalfQuestion
 		}
-		f.turn.open = nil
+		f.turn.open, out.Place = nil, f.turn.place()
 		out.Facts, out.Bases = append(out.Facts, f.fact(a.SessionID)), append(out.Bases, f.base)
 	}
 	return out

@@ -320,24 +320,6 @@ func (a *adds) text(at conversation.AddedAt) string {
 	return "in no turn"
 }
 
-// A question does not grow for ever, and an event does not either.
-func TestRunsAreBounded(t *testing.T) {
-	t.Parallel()
-	a := newAdds()
-	var lines []string
-	for n := range 100 {
-		lines = append(lines, fmt.Sprint("U ", n))
-	}
-	a.add(t, lines...)
-	require.Len(t, a.state.Turns, 2)
-	require.Len(t, strings.Split(a.shown()[0], "+"), 64)
-
-	long := strings.Repeat("x", 300<<10)
-	d := a.add(t, "A "+long+"1", "A "+long+"2", "A "+long+"3")
-	require.Len(t, d.Facts, 3, "one that finalizes, and two that extend")
-	require.Equal(t, []int{0, 1, 2}, d.Bases)
-}
-
 // What a session that is not there, closed, reset or silent says to messages.
 func TestWhereMessagesAreNotAdded(t *testing.T) {
 	t.Parallel()

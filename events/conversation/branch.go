@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -160,6 +161,22 @@ func (s *State) unfork(stones []events.Tombstone) {
 	at := s.Fork().ForkedAt
 	if slices.ContainsFunc(stones, func(t events.Tombstone) bool { return t.Place.Seq < at }) {
 		s.HeldDescription = s.ForkedBy(Fork{})
+	}
+}
+
+// hadBegun takes back a fork that was folded as the first fact of a session, once a description shows that the session
+// had begun before: the description that it replaces has left the log. Then the fork was no activity either, and no
+// silence followed it.
+func (s *State) hadBegun() {
+	if s.Fork().ForkedAt == 0 {
+		return
+	}
+	s.HeldDescription = s.ForkedBy(Fork{})
+	if s.LastActive.Equal(s.CreatedAt) {
+		s.LastActive = time.Time{}
+	}
+	if !slices.ContainsFunc(s.Turns, func(t *Turn) bool { return t.Place <= s.Boundary }) {
+		s.Boundary = s.ResetAt
 	}
 }
 

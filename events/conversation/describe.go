@@ -181,6 +181,9 @@ func (s *State) describe(e events.Recorded, f *events.SessionDescribed) Change {
 	s.HeldDescription = DescribedBy(now).ForkedBy(s.Fork())
 	switch {
 	case f.CreatedAt != nil:
+		if f.CreatedAt.Before(s.CreatedAt) {
+			s.hadBegun()
+		}
 		s.CreatedAt = f.CreatedAt.UTC()
 	case s.CreatedAt.IsZero():
 		s.CreatedAt = e.Time

@@ -83,6 +83,9 @@ func (s *State) Fold(e events.Recorded) Change {
 	c.NewBoundary = s.Boundary != before
 	s.count(c)
 	c.VoidsSummary = s.voidsSummary(c)
+	if s.slim {
+		s.resize(c)
+	}
 	return c
 }
 

@@ -183,6 +183,9 @@ func (m *machine) erased(t *rapid.T) {
 			return took || named(x, ids...) && (c.Kind == conversation.TurnGone || x.Position.Seq < e.Position.Seq)
 		})
 		for _, seq := range covered[:rapid.IntRange(0, len(covered)).Draw(t, "erased so far")] {
+			if m.comesAgain(seq) {
+				break
+			}
 			gone[seq] = true
 		}
 	}
@@ -191,6 +194,9 @@ func (m *machine) erased(t *rapid.T) {
 			isSummary(e) && !m.stands(e)
 	})
 	for _, seq := range replaced[:rapid.IntRange(0, len(replaced)).Draw(t, "replaced so far")] {
+		if m.comesAgain(seq) {
+			break
+		}
 		gone[seq] = true
 	}
 	if m.live.Erased != 0 {
@@ -207,6 +213,15 @@ func (m *machine) erased(t *rapid.T) {
 		m.world.fold(func(e events.Recorded) bool { return !gone[e.Position.Seq] })); d != "" {
 		t.Fatalf("without the erased events %v the session is another:\n%s", gone, d)
 	}
+}
+
+// comesAgain reports whether the event is a summary that was published once more, and of which the log does not say
+// that it is void. The eraser has it say so before it takes one, or the repetition would count.
+func (m *machine) comesAgain(seq uint64) bool {
+	e := m.log[seq-1]
+	f, is := e.Fact.(*events.SessionSummarized)
+	return is && !m.live.Voided(events.SummaryID(f.SessionID, f.RequestID)) &&
+		slices.ContainsFunc(m.log[seq:], func(x events.Recorded) bool { return x.ID == e.ID })
 }
 
 // isSummary reports whether an event brings the text of a summary.

@@ -3,6 +3,8 @@ package conversation
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/turnledger/turnledger/events"
@@ -206,3 +208,16 @@ func encode(v any) json.RawMessage {
 	raw, _ := events.JSON(v) // never fails: v came from JSON
 	return raw
 }
+
+func hasUser(messages json.RawMessage) bool {
+	var list []struct{ Role string }
+	_ = json.Unmarshal(messages, &list) // messages were checked when they were recorded
+	return slices.ContainsFunc(list, func(m struct{ Role string }) bool { return m.Role == "user" })
+}
+
+// requestOfMessage returns the request, or the id of an extension, under which message i of an AddMessages goes in.
+func requestOfMessage(request string, i int) string { return fmt.Sprintf("%s#%d", request, i) }
+
+// RequestOf returns the request of the AddMessages that gave a turn's request, or an extension, its id; "" for an id
+// of another kind.
+func RequestOf(id string) string { return id[:max(0, strings.LastIndexByte(id, '#'))] }

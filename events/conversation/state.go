@@ -33,6 +33,8 @@ type State struct {
 	// rare is nil while nobody has described the session, and it has no branch and shares no turn.
 	rare  *rare
 	index map[uuid.UUID]*Turn
+	// size is that of a slim state's strings, extensions and rare parts, in bytes.
+	size int
 }
 
 // Rules are settings of the fold. All views of one log need the same rules.
@@ -167,9 +169,14 @@ func (s *State) Remove(gone func(*Turn) bool) {
 }
 
 // Clone copies the state; questions and answers are shared, since they never change once they are.
-func (s *State) Clone() *State { return s.CloneLast(len(s.Turns)) }
+func (s *State) Clone() *State {
+	out := s.CloneLast(len(s.Turns))
+	out.makeIndex()
+	return out
+}
 
-// CloneLast copies the state with its last n turns, or all if it has fewer.
+// CloneLast copies the state with its last n turns, or all if it has fewer. The copy has no map of its turns until one
+// more comes: most copies are only read.
 func (s *State) CloneLast(n int) *State {
 	out := *s
 	from := max(len(s.Turns)-n, 0)
@@ -183,7 +190,7 @@ func (s *State) CloneLast(n int) *State {
 		copies[i] = *t
 		out.Turns[i] = &copies[i]
 	}
-	out.makeIndex()
+	out.index = nil
 	return &out
 }
 
@@ -282,4 +289,66 @@ func (s *State) namesGone(e events.Recorded) bool {
 		}
 	}
 	return false
+}
+
+// What the parts of a slim state take in memory, in bytes, their strings apart: structs, the slots of lists and maps,
+// and what allocations are rounded up by.
+const (
+	sizeOfTurn      = 288
+	sizeOfIndexed   = 80 // more, for a turn that is in a map, too
+	sizeOfExtension = 176
+	sizeOfBranch    = 192
+	sizeOfSummary   = 320
+	sizeOfRare      = 384 // with a description and a fork
+	sizeOfRequest   = 32  // the hash of a description's request, its characters apart
+)
+
+// Size estimates the bytes that a slim state takes in memory, beside its own struct. Texts that its holder has added to
+// the turns are not among them. It takes no time.
+func (s *State) Size() int {
+	n := s.size + sizeOfTurn*len(s.Turns)
+	if s.index != nil {
+		n += sizeOfIndexed * len(s.Turns)
+	}
+	return n
+}
+
+// resize brings the size of a slim state's strings, extensions and rare parts up to what a fact has changed.
+func (s *State) resize(c Change) {
+	switch c.Kind {
+	case Started, Corrected:
+		s.size += len(c.Turn.RequestID)
+	case WasExtended:
+		s.size += sizeOfExtension + len(c.Turn.extended.id)
+	case Linked:
+		s.size += len(s.Identity)
+	case Pruned, TurnGone, Described, Summarized, Forked, Branched, Erased:
+		s.size = len(s.Identity) + s.sizeOfRare()
+		for _, t := range s.Turns {
+			s.size += len(t.RequestID)
+			for x := range t.extended.back() {
+				s.size += sizeOfExtension + len(x.id)
+			}
+		}
+	case Seen, Duplicate, Anomaly, Answered, Reset, Refused, Noted: // nothing more to hold
+	}
+}
+
+func (s *State) sizeOfRare() (n int) {
+	if s.rare == nil && s.HeldDescription == (HeldDescription{}) {
+		return 0
+	}
+	held, more := s.held(), s.more()
+	n = sizeOfRare + len(held.description.Title) + len(held.description.Metadata)
+	n += len(held.fork.RequestID) + len(held.fork.From) + len(held.fork.Root) + len(held.fork.Lineage)
+	for request, b := range more.marks {
+		n += sizeOfBranch + len(request) + len(b.SessionID) + len(b.Root)
+	}
+	n += sizeOfSummary*len(more.summaries) + 2*len(uuid.Nil)*len(more.voided)
+	if d := more.described; d != nil {
+		for _, hash := range d.earlier {
+			n += sizeOfRequest + len(hash)
+		}
+	}
+	return n
 }

@@ -268,7 +268,7 @@ func (s *State) summarize(e events.Recorded, f *events.SessionSummarized) Change
 		return s.void(id)
 	case s.Voided(id):
 		return anomaly(CodeSecondSummary)
-	case old != nil && old.digest == e.Digest:
+	case slices.ContainsFunc(s.more().summaries, func(m Summary) bool { return m.ID == id && m.digest == e.Digest }):
 		return Change{Kind: Duplicate}
 	case old != nil && s.Stands(old):
 		return anomaly(CodeSecondSummary)

@@ -54,8 +54,6 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	for _, m := range msgs {
 		m.Header[appendHeader] = []string{mine}
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(longest, l.cfg.Deadline))
-	defer cancel()
 	ctx, ended := traced(ctx, p, msgs)
 	defer func() { ended(ack, err) }()
 	seen := p.seen.Load()
@@ -67,6 +65,8 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	}
 	if tries > 1 && (ack.Duplicate || errors.Is(err, ErrConflict) || errors.Is(err, ErrBatchDuplicate)) {
 		// Perhaps an earlier attempt was stored, and its answer lost.
+		ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
+		defer cancel()
 		if own, ok := l.own(ctx, p, a, ack, msgs[0].Subject, mine, seen); ok {
 			return own, nil
 		}
@@ -77,15 +77,17 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 // longest is how long an append may take. It is shorter than the time for which the server knows an event's id.
 const longest = time.Minute
 
-// send publishes messages until the server has them, or until ctx ends, and returns the number of attempts. Of a server
-// that takes nothing at all it waits no longer than the deadline.
+// send publishes messages until the server has them, until ctx ends, or for as long as an append may take, and returns
+// the number of attempts. Of a server that takes nothing at all it waits no longer than the deadline.
 func (l *Log) send(ctx context.Context, p *partition, msgs []*nats.Msg) (ack Ack, tries int, err error) {
+	until := time.Now().Add(max(longest, l.cfg.Deadline))
 	for took := true; took; {
 		before, n := p.seen.Load(), 0
-		once, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
+		once, cancel := context.WithTimeout(ctx, min(l.cfg.Deadline, time.Until(until)))
 		ack, n, err = l.sendOnce(once, p, msgs)
 		tries += n
-		took = errors.Is(err, ErrUnavailable) && once.Err() != nil && ctx.Err() == nil && p.seen.Load() > before
+		took = errors.Is(err, ErrUnavailable) && once.Err() != nil && ctx.Err() == nil && p.seen.Load() > before &&
+			time.Now().Before(until)
 		cancel()
 	}
 	return ack, tries, err

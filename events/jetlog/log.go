@@ -21,6 +21,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/inside"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
+	"github.com/turnledger/turnledger/events/room"
 )
 
 // Config says what the log must be. The zero value is one partition on one server that syncs by itself.
@@ -43,6 +44,8 @@ type Config struct {
 	Writable func() error
 	// MaxEvent is the largest event in bytes that the log must take; 1 MiB by default.
 	MaxEvent int64
+	// ReadBytes bounds what tails hold, all together, beside a floor of 64 KiB or one event each; 32 MiB by default.
+	ReadBytes int
 	// Deadline of a write whose outcome is unknown; 5 s by default.
 	Deadline time.Duration
 	// Restoring: the log is opened to end its restore, with operate.Log.Restored.
@@ -52,6 +55,7 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	c.Partitions, c.Replicas = cmp.Or(c.Partitions, 1), cmp.Or(c.Replicas, 1)
 	c.MaxEvent, c.Deadline = cmp.Or(c.MaxEvent, 1<<20), cmp.Or(c.Deadline, 5*time.Second)
+	c.ReadBytes = cmp.Or(c.ReadBytes, 32<<20)
 	var err error
 	if c.Partitions < 0 || c.Partitions > events.Buckets || bits.OnesCount(uint(c.Partitions)) != 1 {
 		err = errors.Join(err, fmt.Errorf("%w: partitions must be a power of two from 1 to %d, not %d",
@@ -72,6 +76,7 @@ type Log struct {
 	wire       *wire.Conn
 	reads      *wire.Conn // for sessions; wire where they have no connection of their own
 	cfg        Config
+	room       *room.Room
 	partitions []*partition
 	// stuck: by the last answer of Writable, the server takes no writes. asking lets callers that wait for this answer
 	// share one call.
@@ -116,7 +121,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	l := &Log{wire: conn, reads: conn, cfg: cfg}
+	l := &Log{wire: conn, reads: conn, cfg: cfg, room: room.New(cfg.ReadBytes)}
 	if cfg.Reads != nil {
 		if l.reads, err = wire.New(cfg.Reads); err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
@@ -197,6 +202,9 @@ func (l *Log) Partition(sessionID string) int { return events.Partition(sessionI
 
 // Created returns when a partition's stream was made, or restored. A stream that was made anew has another time.
 func (l *Log) Created(partition int) time.Time { return l.partitions[partition].created }
+
+// Room bounds what those who read the log hold of it.
+func (l *Log) Room() *room.Room { return l.room }
 
 // partition returns a partition by its number, which may come from outside.
 func (l *Log) partition(k int) (*partition, error) {

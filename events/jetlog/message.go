@@ -23,8 +23,9 @@ type Message struct {
 	decoded *events.Recorded
 	// size is the approximate size in memory, in bytes.
 	size int
-	// delivered is the event's number among all that its consumer has delivered, from 1.
-	delivered uint64
+	// delivered is the event's number among all that its consumer has delivered, from 1. pending is how many the log
+	// has for that consumer after it.
+	delivered, pending uint64
 }
 
 // unfinished is what a tail must know of an event to tell whether the next one belongs to it.
@@ -72,6 +73,7 @@ func MessageOf(partition int, m *nats.Msg) (Message, error) {
 	out := Message{
 		Subject: m.Subject, Position: events.Position{Partition: partition, Seq: meta.Sequence.Stream},
 		Time: meta.Timestamp, header: m.Header, body: m.Data, delivered: meta.Sequence.Consumer,
+		pending: meta.NumPending,
 	}
 	out.note(m.Header)
 	return out, nil
@@ -107,6 +109,7 @@ func (m Message) Decoded() *events.Recorded {
 func (m *Message) Decode() {
 	if m.decoded == nil {
 		m.decoded = m.Decoded()
+		m.size += len(m.body) // the texts of the fact are copies of those in the body
 		m.header, m.body = nil, nil
 	}
 }

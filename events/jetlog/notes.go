@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 	"github.com/turnledger/turnledger/events/pause"
 )
 
@@ -152,7 +153,7 @@ func (n *Notes) guarded(ctx context.Context, m *nats.Msg, guard string, revision
 
 // notWritten returns the error of a note that was not written, nil for nil.
 func notWritten(err error) error {
-	switch code, _ := apiError(err); {
+	switch code := wire.APIError(err).ErrorCode; {
 	case err == nil:
 		return nil
 	case code == codeWrongLastSequence, code == codeWrongLastConstant, errors.Is(err, jetstream.ErrKeyExists):

@@ -10,7 +10,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
 // Server error codes (server/errors.json of 2.15) that end an append. After any other server error the outcome is
@@ -58,15 +59,16 @@ func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
 }
 
 func noRoom(err error) bool {
-	code, _ := apiError(err)
+	code := wire.APIError(err).ErrorCode
 	return code == codeAccountFull || code == codeServerFull || code == codeStorageFull
 }
 
 // classify returns the error that ends an append, or nil for success and for an outcome that is unknown or busy.
 func classify(err error) error {
-	switch code, description := apiError(err); {
+	answer := wire.APIError(err)
+	switch code := answer.ErrorCode; {
 	case code == codeWrongLastSequence, code == codeWrongLastConstant:
-		return &Conflict{Last: trailingNumber(description)}
+		return &Conflict{Last: trailingNumber(answer.Description)}
 	case code == codeBatchDuplicate:
 		return ErrBatchDuplicate
 	case code == codeStreamTooLarge, code == codeHeaderTooLarge, errors.Is(err, nats.ErrMaxPayload):
@@ -80,13 +82,6 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
-}
-
-func apiError(err error) (code int, description string) {
-	if js, ok := errors.AsType[jetstream.JetStreamError](err); ok && js.APIError() != nil {
-		return int(js.APIError().ErrorCode), js.APIError().Description
-	}
-	return 0, ""
 }
 
 // trailingNumber reads N of "wrong last sequence: N".

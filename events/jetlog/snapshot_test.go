@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -112,14 +115,20 @@ func TestCopyIsTheSameLog(t *testing.T) {
 	}
 }
 
+// copiedLog returns a log of 20 events with the copies of its two partitions.
+func copiedLog(t *testing.T) (log *jetlog.Log, copies [][]byte) {
+	t.Helper()
+	log = natstest.Log(t, 2)
+	for i := range 20 {
+		logtest.Add(t, log, fmt.Sprint("s", i), "r", "text")
+	}
+	return log, copyOf(t, log)
+}
+
 // What can't be taken in whole is not taken in at all, and can be tried again.
 func TestHalfACopyIsNoLog(t *testing.T) {
 	t.Parallel()
-	from := natstest.Log(t, 2)
-	for i := range 20 {
-		logtest.Add(t, from, fmt.Sprint("s", i), "r", "text")
-	}
-	copies := copyOf(t, from)
+	from, copies := copiedLog(t)
 	s := natstest.Server(t)
 	cut := errors.New("cut")
 	for name, bad := range map[string]func() (io.Reader, error){
@@ -149,6 +158,32 @@ func TestHalfACopyIsNoLog(t *testing.T) {
 	require.NoError(t, operate.On(again).Vacate(t.Context()))
 	require.NoError(t, operate.On(again).Restore(t.Context(), reader(copies), whole))
 	require.NoError(t, operate.On(again).Restored(t.Context()))
+	require.NoError(t, operate.On(again).Restored(t.Context()))
+	require.Equal(t, everything(t, from), everything(t, natstest.LogOn(t, s, 2)))
+}
+
+// A server that is still removing the files of a deleted stream keeps those of the next stream that is deleted under
+// this name. Such files of a restore that failed are no log either.
+func TestFilesThatAFailedRestoreLeavesAreNoLog(t *testing.T) {
+	t.Parallel()
+	from, copies := copiedLog(t)
+	s := natstest.Server(t)
+	empty := natstest.LogOn(t, s, 2)
+	require.NoError(t, operate.On(empty).Vacate(t.Context()))
+	removing := filepath.Join(s.GateDir(), "jetstream", "$G", "streams", ".TURNS-0")
+	require.NoError(t, os.MkdirAll(filepath.Join(removing, "msgs"), 0o700))
+	cut := errors.New("cut")
+	err := operate.On(empty).Restore(t.Context(), func(k int) (io.Reader, error) {
+		if k == 1 {
+			time.AfterFunc(300*time.Millisecond, func() { _ = os.RemoveAll(removing) })
+			return nil, cut
+		}
+		return bytes.NewReader(copies[k]), nil
+	}, whole)
+	require.ErrorIs(t, err, cut)
+	again := natstest.LogOn(t, s, 2)
+	require.NoError(t, operate.On(again).Vacate(t.Context()))
+	require.NoError(t, operate.On(again).Restore(t.Context(), reader(copies), whole))
 	require.NoError(t, operate.On(again).Restored(t.Context()))
 	require.Equal(t, everything(t, from), everything(t, natstest.LogOn(t, s, 2)))
 }

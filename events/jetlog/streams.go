@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
 // openStreams looks at all streams before it makes the missing ones. If a stream is missing while others hold events,
@@ -73,11 +72,7 @@ func (l *Log) notRestoring(ctx context.Context) error {
 const (
 	codeReplicasNotSupported = 10074
 	codeSubjectsOverlap      = 10065
-	codeNoSuitablePeers      = 10005
 )
-
-// gathering is how long the servers of a cluster that has just started may take to know each other.
-const gathering = 10 * time.Second
 
 func (l *Log) makeStream(ctx context.Context, k int) (*jetstream.StreamInfo, error) {
 	want := l.layout().Stream(k)
@@ -86,13 +81,13 @@ func (l *Log) makeStream(ctx context.Context, k int) (*jetstream.StreamInfo, err
 		// Another process has made the stream meanwhile, with another configuration.
 		stream, err = l.look(ctx, want.Name)
 	}
-	switch code, _ := apiError(err); {
+	switch code := wire.APIError(err).ErrorCode; {
 	case err == nil:
 		info := stream.CachedInfo()
 		return info, layout.Fits(info.Config, want)
 	case code == codeReplicasNotSupported:
 		return nil, fmt.Errorf("%w: the NATS server is not in a cluster: set TURNLEDGER_REPLICAS=1", ErrStream)
-	case code == codeNoSuitablePeers:
+	case code == wire.NoSuitablePeers:
 		return nil, fmt.Errorf("%w: the NATS cluster has no room for %d replicas of %s: "+
 			"start more servers, or set TURNLEDGER_REPLICAS: %w",
 			ErrUnavailable, want.Replicas, want.Name, err)
@@ -107,37 +102,16 @@ func (l *Log) makeStream(ctx context.Context, k int) (*jetstream.StreamInfo, err
 
 // createStream makes a stream. It waits a while for the servers of a cluster to gather.
 func (l *Log) createStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
-	return asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return l.wire.JS.CreateStream(ctx, want) })
+	return wire.AskStream(ctx, func(ctx context.Context) (jetstream.Stream, error) {
+		return l.wire.JS.CreateStream(ctx, want)
+	})
 }
 
 // look finds a stream.
 func (l *Log) look(ctx context.Context, name string) (jetstream.Stream, error) {
-	return asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return l.wire.JS.Stream(ctx, name) })
-}
-
-// oneRequest is how long one request about a stream may take. If the servers change their leader meanwhile, the request
-// or its answer is lost; a second request then finds the stream or makes it.
-const oneRequest = 5 * time.Second
-
-// asked makes a request about a stream. It repeats the request if it was lost, or while a starting cluster lacks
-// servers.
-func asked(ctx context.Context, request func(context.Context) (jetstream.Stream, error)) (jetstream.Stream, error) {
-	var between await.Patience
-	for began := time.Now(); ; {
-		once, cancel := context.WithTimeout(ctx, oneRequest)
-		stream, err := request(once)
-		cancel()
-		code, _ := apiError(err)
-		lost := errors.Is(err, context.DeadlineExceeded) && time.Since(began) < 5*oneRequest
-		alone := code == codeNoSuitablePeers && time.Since(began) < gathering
-		if !lost && !alone {
-			return stream, err
-		}
-		between.Wait(ctx)
-		if ctx.Err() != nil {
-			return nil, err
-		}
-	}
+	return wire.AskStream(ctx, func(ctx context.Context) (jetstream.Stream, error) {
+		return l.wire.JS.Stream(ctx, name)
+	})
 }
 
 // checkMark updates the sync mark of a stream on this process's own server. On an outside server it refuses a stream

@@ -13,7 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
-	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/room"
 )
 
 // TailOptions say how a tail delivers.
@@ -39,9 +39,19 @@ type Tail struct {
 	stop context.CancelFunc
 	done chan struct{}
 
-	mu      sync.Mutex
-	ready   []Message
-	bytes   int
+	// tally counts what the open request may bring, what is ready, and what the reader has in hand.
+	tally *room.Tally
+	// asked is what was taken for the open request, and came what it has brought. pending is how many events the log
+	// has after these. They belong to run.
+	asked, came int
+	pending     uint64
+	// inHand is what the last Next has returned. It belongs to the reader.
+	inHand int
+
+	mu    sync.Mutex
+	ready []Message
+	// hungry: the reader waits, and there is nothing for it.
+	hungry  bool
 	last    uint64
 	witness witness
 	err     error
@@ -63,7 +73,10 @@ func (l *Log) Tail(ctx context.Context, partition int, after uint64, opts TailOp
 	}
 	t := &Tail{
 		log: l, p: p, opts: opts, done: make(chan struct{}), last: after,
-		changed: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), room: make(chan struct{}, 1), tally: l.room.Tally(),
+	}
+	if opts.Ungated {
+		t.tally = room.New(ungatedBytes).Tally()
 	}
 	in, err := t.connect(ctx)
 	if err != nil {
@@ -76,8 +89,11 @@ func (l *Log) Tail(ctx context.Context, partition int, after uint64, opts TailOp
 
 // Next returns the next events, at least one, in order. It blocks until there are events, ctx ends, or the tail fails.
 // If Next fails while events wait to be durable, the next call returns these events. Events that belong together
-// (Message.Continues) come together, even if the batch is then a few events longer than MaxBatch.
+// (Message.Continues) come together, even if the batch is then a few events longer than MaxBatch. With the next call
+// the reader lets go of the last batch.
 func (t *Tail) Next(ctx context.Context) ([]Message, error) {
+	t.tally.Grow(-t.inHand)
+	t.inHand = 0
 	for {
 		batch, held, err := t.peek()
 		if len(batch) > 0 {
@@ -118,6 +134,9 @@ func (t *Tail) peek() (batch []Message, held <-chan time.Time, err error) {
 	if n == 0 && len(t.ready) > 0 {
 		held = time.After(time.Until(t.arrived.Add(batchTime)))
 	}
+	if t.hungry = n == 0; t.hungry {
+		signal(t.room)
+	}
 	return t.ready[:n:n], held, t.err
 }
 
@@ -141,10 +160,10 @@ func (t *Tail) release(ctx context.Context) {
 func (t *Tail) drop(batch []Message) {
 	t.mu.Lock()
 	t.ready = t.ready[len(batch):]
-	for _, m := range batch {
-		t.bytes -= m.size
-	}
 	t.mu.Unlock()
+	for i := range batch {
+		t.inHand += batch[i].size
+	}
 	signal(t.room)
 }
 
@@ -152,6 +171,7 @@ func (t *Tail) drop(batch []Message) {
 func (t *Tail) Close() {
 	t.stop()
 	<-t.done
+	t.tally.Leave()
 }
 
 // run follows one consumer after another. Each begins after the last event taken, and only on the stream that the tail
@@ -163,6 +183,7 @@ func (t *Tail) run(ctx context.Context, in *wire.Pull) {
 		before := t.last
 		err := t.follow(ctx, in)
 		in.Discard()
+		t.settle()
 		if t.last > before {
 			patience = 0
 		}
@@ -203,7 +224,7 @@ func (t *Tail) connect(ctx context.Context) (*wire.Pull, error) {
 	if err := t.same(ctx); err != nil {
 		return nil, err
 	}
-	return t.log.wire.OpenPull(t.p.name, name, tailPull)
+	return t.log.wire.OpenPull(t.p.name, name, tailPull, t.ask)
 }
 
 // consumer makes a consumer after the last event taken. If there is no answer, the server that got the request may be
@@ -220,6 +241,7 @@ func (t *Tail) consumer(ctx context.Context) (name string, err error) {
 		cancel()
 		switch {
 		case err == nil:
+			t.pending = made.CachedInfo().NumPending
 			return made.CachedInfo().Name, nil
 		case !errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil, time.Since(began) > 5*consumerTime:
 			return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -230,45 +252,42 @@ func (t *Tail) consumer(ctx context.Context) (name string, err error) {
 // consumerTime is how long a server may take to make a consumer.
 const consumerTime = time.Second
 
-// tailPull is how many events one request asks for.
-const tailPull = 1000
+const (
+	// tailPull is how many events one request asks for at most, and pullBytes what these may take in memory.
+	tailPull  = 1000
+	pullBytes = 4 << 20
+	// ungatedBytes is the room of a tail that nobody reads slowly.
+	ungatedBytes = 64 << 20
+)
 
-// same compares the stream with the one that the process has read, which may be further than the tail. With replicas, a
-// leader whose log ends too early may have been deposed without knowing it yet, so same asks again for a while.
-func (t *Tail) same(ctx context.Context) error {
-	for began := time.Now(); ; pause.For(ctx, 100*time.Millisecond) {
-		seen := max(t.last, t.p.seen.Load())
-		head, err := t.log.head(ctx, t.p)
-		switch {
-		case err != nil:
-			return err
-		case head >= seen:
-			return t.stands(ctx)
-		case t.p.shared.Load() && time.Since(began) < deposedTime:
-			continue
+// ask returns how large the next request may be. It waits for room, unless the reader waits for events. At the log's
+// end, an open request takes no more than the floor.
+func (t *Tail) ask(ctx context.Context) (events, bytes int, err error) {
+	t.settle()
+	most := pullBytes
+	if t.pending == 0 && !t.opts.Ungated {
+		most = room.Floor
+	}
+	for {
+		t.mu.Lock()
+		hungry := t.hungry
+		t.mu.Unlock()
+		if t.asked = t.tally.Take(most, hungry); t.asked > 0 {
+			return min(tailPull, t.asked/2/perMessage), t.asked / 4, nil // a decoded event has its texts twice
 		}
-		return fmt.Errorf("%w: stream %s ends at %d, before %d that was read from it: it was restored or made anew: %s",
-			ErrStream, t.p.name, head, seen, startAgain)
+		select {
+		case <-t.room:
+		case <-ctx.Done():
+			return 0, 0, ctx.Err()
+		}
 	}
 }
 
-// stands looks at the newest event that the tail has read, and at the newest that the process has seen: a tail that
-// began at the log's end may have read none yet. Of the server in this process it looks at the newest small ones: they
-// are read each time a tail is opened, and that server can't be exchanged under it.
-func (t *Tail) stands(ctx context.Context) error {
-	own, ownSmall := t.witness.get()
-	seen, seenSmall := t.p.witness.get()
-	if !t.log.cfg.Outside {
-		own, seen = ownSmall, seenSmall
-	}
-	if err := t.log.stands(ctx, t.p, own); err != nil || own.seq == seen.seq {
-		return err
-	}
-	return t.log.stands(ctx, t.p, seen)
+// settle counts what the last request has brought instead of what it might have.
+func (t *Tail) settle() {
+	t.tally.Grow(t.came - t.asked)
+	t.asked, t.came = 0, 0
 }
-
-// deposedTime is more than a leader takes to learn that it was deposed.
-const deposedTime = 10 * time.Second
 
 // follow takes events from one consumer until the consumer is lost.
 func (t *Tail) follow(ctx context.Context, in *wire.Pull) error {
@@ -284,14 +303,13 @@ func (t *Tail) follow(ctx context.Context, in *wire.Pull) error {
 		case msg.delivered != expected:
 			return wire.ErrLost
 		}
-		if err := t.take(ctx, msg); err != nil {
-			return err
-		}
+		t.pending = msg.pending
+		t.take(msg)
 	}
 }
 
-// take queues an event for Next. It waits while the queue is full.
-func (t *Tail) take(ctx context.Context, msg Message) error {
+// take queues an event for Next.
+func (t *Tail) take(msg Message) {
 	bytes := len(msg.body)
 	msg.size = bytes + perMessage
 	if t.opts.HeadersOnly {
@@ -300,30 +318,19 @@ func (t *Tail) take(ctx context.Context, msg Message) error {
 	if t.opts.Decode {
 		msg.Decode()
 	}
-	for {
-		t.mu.Lock()
-		if len(t.ready) < 4*t.opts.MaxBatch+maxUnit && t.bytes < maxReady {
-			if msg.Position.Seq > t.last {
-				if t.opts.Subject == "" {
-					t.p.identities.saw(t.last, msg.Position.Seq, msg.Subject)
-				}
-				t.last = msg.Position.Seq
-				t.p.saw(t.last)
-				t.witness.note(t.last, msg.Time, bytes)
-				t.p.witness.note(t.last, msg.Time, bytes)
-				t.queue(msg)
-			}
-			t.mu.Unlock()
-			signal(t.changed)
-			return nil
+	t.mu.Lock()
+	if msg.Position.Seq > t.last {
+		if t.opts.Subject == "" {
+			t.p.identities.saw(t.last, msg.Position.Seq, msg.Subject)
 		}
-		t.mu.Unlock()
-		select {
-		case <-t.room:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		t.last = msg.Position.Seq
+		t.p.saw(t.last)
+		t.witness.note(t.last, msg.Time, bytes)
+		t.p.witness.note(t.last, msg.Time, bytes)
+		t.queue(msg)
 	}
+	t.mu.Unlock()
+	signal(t.changed)
 }
 
 // queue adds an event to those that Next returns. An event that was returned already met its next one.
@@ -335,16 +342,14 @@ func (t *Tail) queue(msg Message) {
 		t.ready[n-1].meets(&msg)
 	}
 	t.ready = append(t.ready, msg)
-	t.bytes += msg.size
+	t.came += msg.size
+	t.hungry = false
 	t.arrived = time.Now()
 }
 
-const (
-	// maxReady bounds the bytes of queued events.
-	maxReady = 32 << 20
-	// perMessage is the memory that a message takes beside its body, in bytes.
-	perMessage = 1 << 10
-)
+// perMessage is the memory that a message takes beside its body, in bytes: its headers twice, as they came and as
+// strings, and the structs of the message, the event and the fact.
+const perMessage = 1536
 
 func (t *Tail) fail(err error) {
 	t.mu.Lock()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // witness is the newest event of a stream that this process has seen, and the newest small one. A stream restored from
@@ -79,3 +81,40 @@ func (l *Log) unreplaced(ctx context.Context, p *partition) (uint64, error) {
 	}
 	return head, err
 }
+
+// same compares the stream with the one that the process has read, which may be further than the tail. With replicas, a
+// leader whose log ends too early may have been deposed without knowing it yet, so same asks again for a while.
+func (t *Tail) same(ctx context.Context) error {
+	for began := time.Now(); ; pause.For(ctx, 100*time.Millisecond) {
+		seen := max(t.last, t.p.seen.Load())
+		head, err := t.log.head(ctx, t.p)
+		switch {
+		case err != nil:
+			return err
+		case head >= seen:
+			return t.stands(ctx)
+		case t.p.shared.Load() && time.Since(began) < deposedTime:
+			continue
+		}
+		return fmt.Errorf("%w: stream %s ends at %d, before %d that was read from it: it was restored or made anew: %s",
+			ErrStream, t.p.name, head, seen, startAgain)
+	}
+}
+
+// stands looks at the newest event that the tail has read, and at the newest that the process has seen: a tail that
+// began at the log's end may have read none yet. Of the server in this process it looks at the newest small ones: they
+// are read each time a tail is opened, and that server can't be exchanged under it.
+func (t *Tail) stands(ctx context.Context) error {
+	own, ownSmall := t.witness.get()
+	seen, seenSmall := t.p.witness.get()
+	if !t.log.cfg.Outside {
+		own, seen = ownSmall, seenSmall
+	}
+	if err := t.log.stands(ctx, t.p, own); err != nil || own.seq == seen.seq {
+		return err
+	}
+	return t.log.stands(ctx, t.p, seen)
+}
+
+// deposedTime is more than a leader takes to learn that it was deposed.
+const deposedTime = 10 * time.Second

@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -65,10 +66,15 @@ func (d *Disk) Outside() *jetlog.Log {
 	return Outside(d.t, nc)
 }
 
-// Outside opens the log of a server that belongs to another process.
-func Outside(t testing.TB, nc *nats.Conn) *jetlog.Log {
+// Outside opens the log of a server that belongs to another process. The server may still be removing the files of a
+// stream that was deleted a moment ago, and then can't make it anew.
+func Outside(t testing.TB, nc *nats.Conn) (log *jetlog.Log) {
 	t.Helper()
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
+	var err error
+	require.Eventually(t, func() bool {
+		log, err = jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
+		return !errors.Is(err, jetlog.ErrUnavailable)
+	}, 20*time.Second, 50*time.Millisecond)
 	require.NoError(t, err)
 	return log
 }

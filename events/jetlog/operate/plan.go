@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
 // Want is the configuration that an operator wants. A zero field keeps the streams' present value.
@@ -175,12 +175,13 @@ func (l *Log) Apply(ctx context.Context, w Want) ([]Stream, error) {
 }
 
 func (l *Log) update(ctx context.Context, cfg jetstream.StreamConfig) error {
-	_, err := l.inside.Wire.JS.UpdateStream(ctx, cfg)
-	var refusal jetstream.JetStreamError
-	switch {
+	_, err := wire.AskStream(ctx, func(ctx context.Context) (jetstream.Stream, error) {
+		return l.inside.Wire.JS.UpdateStream(ctx, cfg)
+	})
+	switch code := wire.APIError(err).Code; {
 	case err == nil:
 		return nil
-	case errors.As(err, &refusal) && refusal.APIError() != nil && refusal.APIError().Code < 500:
+	case code != 0 && code < 500:
 		return fmt.Errorf("%w: NATS does not change stream %s: %w", jetlog.ErrRefused, cfg.Name, err)
 	default:
 		return fmt.Errorf("change stream %s: %w: %w", cfg.Name, jetlog.ErrUnavailable, err)

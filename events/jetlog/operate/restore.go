@@ -173,10 +173,42 @@ func (l *Log) Restore(
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chunkDeadline)
 	defer cancel()
-	if gone := l.remove(ctx); gone != nil {
+	gone := l.remove(ctx)
+	if gone == nil {
+		gone = l.nothingLeft(ctx)
+	}
+	if gone != nil {
 		return errors.Join(err, gone)
 	}
 	return errors.Join(err, l.delete(ctx, layout.RestoringStream))
+}
+
+// nothingLeft makes the streams of all partitions once more, and deletes them, until each begins empty. A copy that was
+// deleted soon after Vacate can keep its files (see remove), and whoever opened the log next would find its sequences.
+func (l *Log) nothingLeft(ctx context.Context) error {
+	restoring := l.inside.Layout
+	restoring.Restoring = true
+	for k := range restoring.Partitions {
+		var wait await.Patience
+		cfg := restoring.Stream(k)
+		for {
+			s, err := l.inside.Wire.JS.CreateStream(ctx, cfg)
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+				break // the stream of another process, as remove says
+			}
+			if err == nil {
+				err = l.delete(ctx, cfg.Name)
+			}
+			if err == nil && s.CachedInfo().State.LastSeq == 0 {
+				break
+			}
+			if wait.Wait(ctx); ctx.Err() != nil {
+				return fmt.Errorf("see whether %s is gone: %w: %w", cfg.Name, jetlog.ErrUnavailable,
+					errors.Join(err, ctx.Err()))
+			}
+		}
+	}
+	return nil
 }
 
 func (l *Log) takeIn(ctx context.Context, copies func(partition int) (io.Reader, error)) error {

@@ -139,7 +139,7 @@ func (r *groupReader) connect(ctx context.Context) (err error) {
 	if _, err := r.inside.Wire.JS.CreateOrUpdateConsumer(ctx, r.p.Stream, r.consumer); err != nil {
 		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
 	}
-	r.in, err = r.inside.Wire.OpenPull(r.p.Stream, r.consumer.Durable, 1)
+	r.in, err = r.inside.Wire.OpenPull(r.p.Stream, r.consumer.Durable, 1, nil)
 	return err
 }
 

@@ -27,8 +27,10 @@ type Pull struct {
 	in  chan *nats.Msg
 	// consumer is "stream.name".
 	consumer string
-	request  []byte
-	batch    int
+	size     Size
+	// most events and bytes of a request. alone: the next event is too large for the bytes that were asked for.
+	most, mostBytes int
+	alone           bool
 	// Each request has its own reply subject, so that a status of an earlier request is not taken for one of the open
 	// request.
 	inbox, reply string
@@ -49,26 +51,27 @@ const (
 	// statusRoom is for messages that the server may send beside the events: heartbeats of a request that its reader
 	// left open.
 	statusRoom = 64
+	// tooLarge is how the server says that the next event has more bytes than the request has left.
+	tooLarge = "Message Size Exceeds MaxBytes"
 )
 
 // ErrLost says that the consumer is gone or silent, or that some of its events were lost on the way.
 var ErrLost = errors.New("the consumer is lost")
 
-// OpenPull opens a reader of a consumer. The reader asks for batch events at a time.
-func (c *Conn) OpenPull(stream, consumer string, batch int) (*Pull, error) {
-	request, err := json.Marshal(map[string]int64{
-		"batch": int64(batch), "expires": int64(pullExpiry), "idle_heartbeat": int64(pullHeartbeat),
-		// Bounds the bytes that wait for a slow reader; the largest event must fit.
-		"max_bytes": max(16<<20, 2*c.NC.MaxPayload()),
-	})
-	if err != nil {
-		return nil, err
-	}
+// Size returns how many events and bytes the next request may ask for. It may wait, and it is called once the events of
+// the last request have been taken. An event that is larger than these bytes comes alone.
+type Size func(context.Context) (events, bytes int, err error)
+
+// OpenPull opens a reader of a consumer. The reader asks for at most so many events at a time, and for fewer if there
+// is a size.
+func (c *Conn) OpenPull(stream, consumer string, most int, size Size) (*Pull, error) {
 	p := &Pull{
-		nc: c.NC, in: make(chan *nats.Msg, batch+statusRoom), request: request, batch: batch, inbox: c.NC.NewInbox(),
-		consumer: stream + "." + consumer, silence: time.NewTimer(pullSilence),
+		nc: c.NC, in: make(chan *nats.Msg, most+statusRoom), size: size, most: most, inbox: c.NC.NewInbox(),
+		mostBytes: max(16<<20, 2*int(c.NC.MaxPayload())), // the largest event must fit
+		consumer:  stream + "." + consumer, silence: time.NewTimer(pullSilence),
 		reconnected: c.NC.StatusChanged(nats.CONNECTED, nats.CLOSED),
 	}
+	var err error
 	if p.sub, err = c.NC.ChanSubscribe(p.inbox+".*", p.in); err != nil {
 		p.stop()
 		return nil, fmt.Errorf("%w: %w", failure.ErrUnavailable, err)
@@ -78,12 +81,12 @@ func (c *Conn) OpenPull(stream, consumer string, batch int) (*Pull, error) {
 
 // Next returns the next event. After ErrLost the caller must check the consumer.
 func (p *Pull) Next(ctx context.Context) (*nats.Msg, error) {
-	if p.open == 0 {
-		if err := p.ask(); err != nil {
-			return nil, err
-		}
-	}
 	for {
+		if p.open == 0 {
+			if err := p.ask(ctx); err != nil {
+				return nil, err
+			}
+		}
 		m, err := p.message(ctx)
 		if err != nil || p.event(m) {
 			return m, err
@@ -114,11 +117,28 @@ func (p *Pull) message(ctx context.Context) (*nats.Msg, error) {
 	return nil, ErrLost
 }
 
-func (p *Pull) ask() error {
-	p.open, p.got = p.batch, 0
+func (p *Pull) ask(ctx context.Context) error {
+	batch, bytes := p.most, p.mostBytes
+	var err error
+	if p.size != nil {
+		if batch, bytes, err = p.size(ctx); err != nil {
+			return err
+		}
+	}
+	if p.alone {
+		batch, bytes, p.alone = 1, p.mostBytes, false
+	}
+	request, err := json.Marshal(map[string]int64{
+		"batch": int64(batch), "max_bytes": int64(bytes),
+		"expires": int64(pullExpiry), "idle_heartbeat": int64(pullHeartbeat),
+	})
+	if err != nil {
+		return err
+	}
+	p.open, p.got = batch, 0
 	p.asked++
 	p.reply = p.inbox + "." + strconv.FormatUint(p.asked, 36)
-	if err := p.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+p.consumer, p.reply, p.request); err != nil {
+	if err := p.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+p.consumer, p.reply, request); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return nil
@@ -134,22 +154,20 @@ func (p *Pull) event(m *nats.Msg) bool {
 }
 
 // status handles a status message of the server. Every status but a heartbeat ends the open request. If the request has
-// expired or reached its limit of bytes, status opens the next one. Any other status may be the end of the consumer.
+// expired or reached its limit of bytes, the next one follows. Any other status may be the end of the consumer.
 func (p *Pull) status(m *nats.Msg) error {
 	if m.Subject != p.reply {
 		return nil
 	}
-	switch m.Header.Get("Status") {
-	case "100":
+	status := m.Header.Get("Status")
+	if status == "100" {
 		return nil
-	case "404", "408":
-		return p.ask()
-	case "409":
-		if p.got > 0 {
-			return p.ask()
-		}
 	}
 	p.open = 0
+	p.alone = status == "409" && p.got == 0 && m.Header.Get("Description") == tooLarge
+	if status == "404" || status == "408" || status == "409" && p.got > 0 || p.alone {
+		return nil
+	}
 	return ErrLost
 }
 

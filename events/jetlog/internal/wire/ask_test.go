@@ -1,0 +1,64 @@
+package wire_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
+)
+
+// A request about a stream is made again while a starting cluster lacks servers, and where its answer is lost; any
+// other answer counts.
+func TestARequestAboutAStreamIsMadeAgain(t *testing.T) {
+	alone := &jetstream.APIError{Code: 400, ErrorCode: wire.NoSuitablePeers}
+	other := &jetstream.APIError{Code: 400, ErrorCode: 10074}
+	lost := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	says := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
+	type answers []func(context.Context) error
+	for name, c := range map[string]struct {
+		answers answers
+		asked   int
+		want    error
+		within  time.Duration
+	}{
+		"done":                 {answers{says(nil)}, 1, nil, 0},
+		"another refusal":      {answers{says(other)}, 1, other, 0},
+		"servers are missing":  {answers{says(alone), says(alone), says(nil)}, 3, nil, time.Second},
+		"the answer is lost":   {answers{lost, says(nil)}, 2, nil, 6 * time.Second},
+		"they stay away":       {answers{says(alone)}, 0, alone, 11 * time.Second},
+		"no answer ever comes": {answers{lost}, 0, context.DeadlineExceeded, 26 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, asked := time.Now(), 0
+				_, err := wire.AskStream(t.Context(), func(ctx context.Context) (jetstream.Stream, error) {
+					asked++
+					return nil, c.answers[min(asked, len(c.answers))-1](ctx)
+				})
+				require.ErrorIs(t, err, c.want)
+				require.LessOrEqual(t, time.Since(began), c.within)
+				if c.asked > 0 {
+					require.Equal(t, c.asked, asked)
+				} else {
+					require.Greater(t, time.Since(began), c.within-2*time.Second)
+				}
+			})
+		})
+	}
+}
+
+// Nobody waits for servers who no longer wants the answer.
+func TestARequestAboutAStreamEndsWithItsContext(t *testing.T) {
+	ctx, stop := context.WithCancelCause(t.Context())
+	_, err := wire.AskStream(ctx, func(context.Context) (jetstream.Stream, error) {
+		stop(errors.New("enough"))
+		return nil, &jetstream.APIError{ErrorCode: wire.NoSuitablePeers}
+	})
+	require.Equal(t, wire.NoSuitablePeers, wire.APIError(err).ErrorCode)
+}
