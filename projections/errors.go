@@ -35,6 +35,12 @@ var (
 	// ErrOtherModel: another model of embeddings has filled the index.
 	ErrOtherModel = errors.New("another model of embeddings, or other dimensions, has filled the index: " +
 		"rebuild it with turnledger projections rebuild index")
+	// ErrSomeAnonymous: TURNLEDGER_INDEX_ANONYMOUS was changed on an index.
+	ErrSomeAnonymous = errors.New("TURNLEDGER_INDEX_ANONYMOUS was changed, so that the index holds some turns of " +
+		"anonymous sessions and lacks others: rebuild it with turnledger projections rebuild index")
+	// ErrSomeTexts: TURNLEDGER_INDEX_TEXT was changed on an index.
+	ErrSomeTexts = errors.New("TURNLEDGER_INDEX_TEXT was changed, so that the index holds texts of some turns and " +
+		"none of others: rebuild it with turnledger projections rebuild index")
 	errPermanent = errors.New("permanent")
 )
 

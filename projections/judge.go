@@ -71,7 +71,7 @@ func NewJudge(log SessionReader, rules conversation.Rules, applied uint64) *Judg
 const leastWeight = 512
 
 // weight estimates the bytes of a slim state.
-func weight(s *conversation.State) int { return leastWeight + 320*len(s.Turns) }
+func weight(s *conversation.State) int { return leastWeight + s.Size() }
 
 // hold makes a state the most recently active one, and drops the oldest states if there is no room. The caller has
 // subtracted the state's weight before it folded on.

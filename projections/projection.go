@@ -82,6 +82,9 @@ type Judged struct {
 	Continues bool
 }
 
+// Size estimates the bytes that the event takes in memory, where nothing else holds what the log had of it.
+func (j *Judged) Size() int { return 2<<10 + 2*len(j.Body) }
+
 // VoidSummary reports whether the event is a summary of a session that does not count. It is erased: its text may
 // repeat a turn that was redacted.
 func (j *Judged) VoidSummary() bool {

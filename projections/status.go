@@ -7,8 +7,16 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Unknown is the State of a projection whose lag is not known, since the log does not answer.
-const Unknown = "unknown"
+const (
+	// Unknown is the State of a projection whose lag is not known, since the log does not answer.
+	Unknown = "unknown"
+	// Live is the State of a projection that follows the log.
+	Live = "live"
+	// Retrying is the State of a projection whose store does not answer.
+	Retrying = "retrying"
+	// Outdated is the State of a view that follows the log and has to be rebuilt all the same.
+	Outdated = "outdated"
+)
 
 // Status of a projection in one partition. Lag counts from the last applied event to the log's head. LagSeconds is the
 // age of the first event that is not applied, 0 if there is none. If HeadUnknown is set, the log's head could not be

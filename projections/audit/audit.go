@@ -41,6 +41,8 @@ type Config struct {
 
 const (
 	connectTimeout = 5 * time.Second
+	// checkDeadline bounds what Prepare asks before and after a migration.
+	checkDeadline = 10 * time.Second
 	// pingAfter is shorter than a PostgreSQL takes to start.
 	pingAfter = 50 * time.Millisecond
 )
@@ -80,6 +82,8 @@ type Audit struct {
 	withoutTerms bool
 	// mends means that missing tables are made again.
 	mends atomic.Bool
+	// askEvery is how often a server is asked whether it answers while it makes the tables; 0: connectTimeout.
+	askEvery time.Duration
 }
 
 var _ projections.View = (*Audit)(nil)
@@ -105,6 +109,8 @@ func (a *Audit) Prepare(ctx context.Context) error {
 	if err := a.migrate(ctx); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, checkDeadline)
+	defer cancel()
 	if err := a.warnOfTerms(ctx); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/tern/v2/migrate"
+
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 //go:embed migrations/*.sql
@@ -17,21 +20,64 @@ var files embed.FS
 
 // migrate uses its own connection, since tern resets the connection that it gets.
 func (a *Audit) migrate(ctx context.Context) error {
-	conn, err := a.connect(ctx)
+	conn, err := a.checked(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := a.checkServer(ctx, conn); err != nil {
-		return err
+	return a.whileAnswering(ctx, func(ctx context.Context) error {
+		return a.hint(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return a.makeTables(ctx, tx) }))
+	})
+}
+
+// checked makes a connection to a server that can hold the tables.
+func (a *Audit) checked(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkDeadline)
+	defer cancel()
+	conn, err := a.connect(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if err := a.checkPooler(ctx, conn); err != nil {
-		return err
+	for _, check := range []func(context.Context, *pgx.Conn) error{a.checkServer, a.checkPooler, a.checkSearchConfig} {
+		if err := check(ctx, conn); err != nil {
+			_ = conn.Close(ctx)
+			return nil, err
+		}
 	}
-	if err := a.checkSearchConfig(ctx, conn); err != nil {
-		return err
+	return conn, nil
+}
+
+// whileAnswering ends a long statement where the server does not take another connection any more. How long the
+// statement itself may take depends on the tables, and on another process that is making them.
+func (a *Audit) whileAnswering(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		for pause.For(ctx, cmp.Or(a.askEvery, connectTimeout)) {
+			if err := a.answers(ctx); err != nil {
+				cancel(err)
+			}
+		}
+	}()
+	err := do(ctx)
+	if err != nil && ctx.Err() != nil {
+		return a.hint(context.Cause(ctx))
 	}
-	return a.hint(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return a.makeTables(ctx, tx) }))
+	return err
+}
+
+// answers fails if the server does not say whether it takes a connection.
+func (a *Audit) answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
+	if _, refused := errors.AsType[*pgconn.PgError](err); refused {
+		return nil
+	}
+	if err == nil {
+		_ = conn.Close(ctx)
+	}
+	return err
 }
 
 // checkSearchConfig refuses a text search configuration that the database does not have.

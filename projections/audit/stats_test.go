@@ -160,11 +160,15 @@ func sameCounts(t *rapid.T, log *journal, a *audit.Audit) {
 				c.Redacted++
 			case conversation.Finalized, conversation.Replaced:
 				c.Finalized++
-				if turn.PrunedAt() != 0 {
+				pruned := func(t *conversation.Turn) bool { return t.PrunedAt() > t.Final }
+				if pruned(turn) {
 					break // what stood before has no row any more
 				}
 				if turn.Version > 1 {
 					c.Corrected++
+				}
+				if slices.ContainsFunc(s.Chain(turn), pruned) {
+					break // nor has the answer of a version that was pruned before it was corrected
 				}
 				first := s.Turns[slices.IndexFunc(s.Turns, func(t *conversation.Turn) bool {
 					return t.Place == turn.Place

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -39,6 +40,8 @@ type Entry struct {
 	// Open prepares the view's store. It is tried again while its error is projections.ErrUnavailable. nil: the store
 	// is ready.
 	Open func(context.Context) error
+	// OpenLimit bounds one call of Open once the process is up; 10 s by default.
+	OpenLimit time.Duration
 	// Feeds and Reads say what this process does with the view. If both are false, it only reports the view's status.
 	Feeds, Reads bool
 	// InMemory: rows and dead letters end with the process. Only this process can feed the view, so Feeds must be set.
@@ -46,6 +49,9 @@ type Entry struct {
 	// Store names the store that must answer before the view can be read, and Reason says that it does not answer. Both
 	// are empty if there is no such store.
 	Store, Reason string
+	// Outdated returns why the view has to be rebuilt though it follows the log; nil if it need not be. It is nil for a
+	// view that never has to be.
+	Outdated func(context.Context) error
 	// Letters bounds the dead letters of a partition; beyond it the oldest are removed. 0: no bound.
 	Letters int
 	runner.Feeding
@@ -102,7 +108,7 @@ func (f *Fleet) Add(ctx context.Context, e Entry) (*ManagedView, error) {
 		m.feed = runner.New(f.cfg.Log, e.View, m.feeding())
 		f.feeds = append(f.feeds, feed{m.feed, m})
 	}
-	if err := m.tryOpen(ctx); err != nil && !errors.Is(err, projections.ErrUnavailable) {
+	if err := m.tryOpen(ctx, openDeadline); err != nil && !errors.Is(err, projections.ErrUnavailable) {
 		return nil, err
 	}
 	return m, nil

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -26,6 +27,8 @@ type ManagedView struct {
 
 	opened  atomic.Bool
 	refused atomic.Pointer[error]
+	// waits is why the view was not opened when that was tried last.
+	waits atomic.Pointer[error]
 	// last is the newest rebuild that this process has begun.
 	last atomic.Pointer[rebuild.Rebuild]
 }
@@ -33,7 +36,7 @@ type ManagedView struct {
 const (
 	// askDeadline bounds the queries for a status, a scrape or a view's checkpoints.
 	askDeadline = 2 * time.Second
-	// openDeadline bounds one attempt to open a store.
+	// openDeadline bounds the attempt to open a store for which a process waits when it starts.
 	openDeadline = 10 * time.Second
 	// lookEvery is the pause between two looks whether a store answers, or whether a view was rebuilt: until then reads
 	// do without the view. warnEvery is the least time between two warnings about it.
@@ -73,11 +76,12 @@ func (m *ManagedView) isFed() bool { return m.feed != nil && m.opened.Load() }
 // tryOpen opens the view. Readers may use a view whose store outlives the log only once its checkpoints are known to
 // belong to the log's streams: a restored log may be behind the view, and a process that only reads has no runner that
 // would notice.
-func (m *ManagedView) tryOpen(ctx context.Context) error {
+func (m *ManagedView) tryOpen(ctx context.Context, limit time.Duration) error {
 	if m.Open != nil {
-		ctx, cancel := context.WithTimeout(ctx, openDeadline)
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		if err := m.Open(ctx); err != nil {
+			m.waits.Store(&err)
 			return err
 		}
 	}
@@ -93,7 +97,7 @@ func (m *ManagedView) tryOpen(ctx context.Context) error {
 // run opens the view if it is not open yet, retrying until it succeeds, and feeds it.
 func (m *ManagedView) run(ctx context.Context) error {
 	for warned := (time.Time{}); !m.opened.Load(); {
-		err := m.tryOpen(ctx)
+		err := m.tryOpen(ctx, cmp.Or(m.OpenLimit, openDeadline))
 		switch {
 		case err == nil:
 			continue

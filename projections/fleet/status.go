@@ -40,13 +40,22 @@ func (f *Fleet) Projections(ctx context.Context) (out []projections.Status, _ er
 			}
 		}
 	}
+	// A view may be opened meanwhile: it is shown as it was before.
+	fed := map[*ManagedView]bool{nil: true}
+	for _, m := range f.views {
+		fed[m] = m.isFed()
+	}
 	for _, s := range f.feeds {
-		if s.view == nil || s.view.isFed() {
+		if fed[s.view] {
 			number := s.view.generation(ctx)
 			begun, done := s.view.rebuilt()
+			outdated := s.view.outdated(ctx)
 			for _, one := range s.Runner.Status(ctx, time.Now()) {
 				one.Generation, one.Rebuildable = number, s.view.rebuildable()
 				one.RebuildBegun, one.RebuildDone = begun, done
+				if outdated != nil && one.State == projections.Live {
+					one.State, one.LastError = projections.Outdated, outdated.Error()
+				}
 				out = append(out, one)
 			}
 		}
@@ -54,7 +63,7 @@ func (f *Fleet) Projections(ctx context.Context) (out []projections.Status, _ er
 	asked, cancel := context.WithTimeout(ctx, askDeadline)
 	defer cancel()
 	for _, m := range f.views {
-		if !m.isFed() && !m.InMemory {
+		if !fed[m] && !m.InMemory {
 			out = append(out, m.stored(asked)...)
 		}
 	}
@@ -69,6 +78,16 @@ func (m *ManagedView) rebuilt() (begun, done time.Time) {
 		return time.Time{}, time.Time{}
 	}
 	return m.last.Load().Ran()
+}
+
+// outdated returns why the view has to be rebuilt though it follows the log; nil if it need not be, or does not tell.
+func (m *ManagedView) outdated(ctx context.Context) error {
+	if m == nil || m.Outdated == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askDeadline)
+	defer cancel()
+	return m.Outdated(ctx)
 }
 
 // generation returns the served generation; 0 if the view has no generations, or does not answer.
@@ -111,6 +130,12 @@ func (m *ManagedView) storedStatus(ctx context.Context, cp projections.Checkpoin
 		return s
 	}
 	s.Head = head
+	if why := m.waits.Load(); why != nil && !m.opened.Load() {
+		s.LastError = (*why).Error()
+		if m.Feeds {
+			s.State = projections.Retrying
+		}
+	}
 	if err = projections.SameStream(ctx, log, cp); err != nil {
 		s.LastError = err.Error()
 	}

@@ -1,13 +1,16 @@
 package fleet_test
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -70,4 +73,93 @@ func TestStatusOfWhatOtherProcessesFeed(t *testing.T) {
 	require.Equal(t, projections.Unknown, s.State)
 	require.True(t, s.HeadUnknown)
 	require.Equal(t, "no answer", s.LastError)
+}
+
+// A view that has not been opened yet says why, also where its checkpoints are kept in another store than its rows.
+func TestAViewThatWaitsForItsStoreSaysWhy(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := question(t, log)
+	for state, e := range map[string]fleet.Entry{"retrying": {Feeds: true}, "not_fed": {Reads: true}} {
+		f, v, away := newFleet(log), &kept{}, atomic.Bool{}
+		away.Store(true)
+		v.set(nil)
+		e.View, e.Open = v, func(context.Context) error {
+			if away.Load() {
+				return projections.Unavailable(errors.New("connection refused"))
+			}
+			return nil
+		}
+		add(t, f, e)
+		status := func() projections.Status {
+			all, err := f.Projections(t.Context())
+			require.NoError(t, err)
+			require.Len(t, all, 1)
+			return all[0]
+		}
+		s := status()
+		require.Equal(t, state, s.State)
+		require.Contains(t, s.LastError, "connection refused", state)
+		require.Equal(t, at, s.Head, state)
+		require.EqualValues(t, 1, s.LagEvents, state)
+		natstest.Run(t, f.Run)
+		away.Store(false)
+		require.Eventually(t, func() bool {
+			s = status()
+			return s.LastError == "" && (s.State == "live" || !e.Feeds && s.State == "not_fed")
+		}, 20*time.Second, 10*time.Millisecond, "%s", state)
+	}
+}
+
+// A view that is opened while all are listed is listed.
+func TestAViewThatIsOpenedMeanwhileIsListed(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	f, opens, waits := newFleet(log), &kept{}, &kept{}
+	opens.set(nil)
+	waits.set(nil)
+	var open atomic.Bool
+	add(t, f, fleet.Entry{View: opens, Feeds: true, Open: func(context.Context) error {
+		if !open.Load() {
+			return projections.Unavailable(errors.New("connection refused"))
+		}
+		return nil
+	}})
+	opened := func() bool { return len(f.Status(t.Context())) == 2 }
+	add(t, f, fleet.Entry{View: waits, Feeds: true, Outdated: func(ctx context.Context) error {
+		open.Store(true)
+		for !opened() && pause.For(ctx, time.Millisecond) {
+		}
+		return nil
+	}})
+	natstest.Run(t, f.Run)
+	require.False(t, opened())
+	all, err := f.Projections(t.Context())
+	require.NoError(t, err)
+	require.True(t, opened())
+	require.Len(t, all, 2)
+}
+
+func TestAViewThatFollowsTheLogMayBeOutdated(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := question(t, log)
+	f := newFleet(log)
+	v := &kept{}
+	v.set(nil)
+	add(t, f, fleet.Entry{View: v, Feeds: true, Outdated: func(context.Context) error {
+		return errors.New("rebuild it")
+	}})
+	status := func() projections.Status {
+		all, err := f.Projections(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		return all[0]
+	}
+	require.Equal(t, "starting", status().State)
+	natstest.Run(t, f.Run)
+	require.Eventually(t, func() bool {
+		s := status()
+		return s.State == "outdated" && s.LastError == "rebuild it" && s.Position == at && s.LagEvents == 0
+	}, 20*time.Second, 10*time.Millisecond)
 }

@@ -3,13 +3,17 @@ package follower
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/turnledger/turnledger/events/room"
 )
 
-// budget bounds the bytes of all rings and judges of a process. A caller that exceeds it takes bytes from the largest
-// of these, so that a busy partition never starves beside idle ones.
+// budget bounds the bytes of all rings and judges of a process, of what waits to be durable, and of what readers of the
+// log hold that read by themselves. A caller that exceeds it takes bytes from the largest of the former, so that a busy
+// partition never starves beside idle ones. The readers have at most half of it.
 type budget struct {
 	limit int64
 	used  atomic.Int64
+	room  *room.Room
 
 	mu      sync.Mutex
 	holders map[holder]struct{}
@@ -23,7 +27,9 @@ type holder interface {
 	shed() bool
 }
 
-func newBudget(limit int64) *budget { return &budget{limit: limit, holders: map[holder]struct{}{}} }
+func newBudget(limit int64, room *room.Room) *budget {
+	return &budget{limit: limit, room: room, holders: map[holder]struct{}{}}
+}
 
 func (b *budget) add(h holder) {
 	b.mu.Lock()
@@ -39,7 +45,7 @@ func (b *budget) remove(h holder) {
 
 func (b *budget) grow(bytes int) { b.used.Add(int64(bytes)) }
 
-func (b *budget) over() bool { return b.used.Load() > b.limit }
+func (b *budget) over() bool { return b.used.Load()+min(int64(b.room.Used()), b.limit/2) > b.limit }
 
 // enforce sheds until the budget is kept. One caller at a time does it. The caller must hold no lock of a holder.
 func (b *budget) enforce() {

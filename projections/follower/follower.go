@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"math"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -12,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/room"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -23,12 +25,14 @@ type Log interface {
 	Durable(ctx context.Context, at events.Position) error
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
 	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
+	Room() *room.Room
 }
 
 // Config of a Follower.
 type Config struct {
 	Rules conversation.Rules
-	// Bytes bounds the rings and the judges' states of all partitions; 64 MiB by default.
+	// Bytes bounds the rings, what waits to be durable and the judges' states of all partitions, together with what
+	// readers of the log hold (jetlog.Config.ReadBytes, of which half of these bytes at most count); 64 MiB by default.
 	Bytes int64
 	// Loads is how many sessions judges read from the log at once; 16 by default. After each they pause for
 	// PauseFactor times as long as it took. JetStream stores nothing while it looks for a session's next event, so that
@@ -62,7 +66,7 @@ func New(log Log, cfg Config) *Follower {
 	if cfg.Sessions == nil {
 		cfg.Sessions = log
 	}
-	f := &Follower{log: log, cfg: cfg, budget: newBudget(cfg.Bytes)}
+	f := &Follower{log: log, cfg: cfg, budget: newBudget(cfg.Bytes, log.Room())}
 	f.loads = &loads{slots: make(chan struct{}, cmp.Or(cfg.Loads, concurrentLoads)), pauseFactor: cfg.PauseFactor}
 	for k := range log.Partitions() {
 		f.parts = append(f.parts, newPart(f, k))
@@ -101,7 +105,11 @@ func (f *Follower) Run(ctx context.Context) error {
 type Subscription[E any] struct {
 	source source[E]
 	part   *part // nil once it is closed
+	tally  *room.Tally
 }
+
+// Tally counts what the subscriber holds of what Next has returned. The subscriber grows it; Close gives it back.
+func (s *Subscription[E]) Tally() *room.Tally { return s.tally }
 
 // Next returns the next events, at least one. It blocks until there are events, ctx ends, or the log fails; the next
 // call goes on. After jetlog.ErrStream the subscriber has nothing to wait for.
@@ -119,6 +127,7 @@ func (s *Subscription[E]) Close() {
 	if s.part != nil {
 		s.source.close()
 		s.part.leave()
+		s.tally.Leave()
 	}
 	s.part = nil
 }
@@ -128,7 +137,8 @@ func (s *Subscription[E]) Close() {
 func (f *Follower) Events(partition int, after uint64, opts jetlog.TailOptions) *Subscription[jetlog.Message] {
 	p := f.parts[partition]
 	p.enter()
-	return &Subscription[jetlog.Message]{source: p.events(after, opts), part: p}
+	tally := p.log.Room().Tally()
+	return &Subscription[jetlog.Message]{source: p.events(after, opts, tally.Left), part: p, tally: tally}
 }
 
 // Judged subscribes to the events of a partition after a sequence, each with its verdict. most bounds the events of a
@@ -136,19 +146,20 @@ func (f *Follower) Events(partition int, after uint64, opts jetlog.TailOptions) 
 func (f *Follower) Judged(partition int, after uint64, most int) *Subscription[projections.Judged] {
 	p := f.parts[partition]
 	p.enter()
-	r := &reader[projections.Judged]{most: most, at: after, floor: p.read.Load, lead: p.leadWith}
+	tally := p.log.Room().Tally()
+	r := &reader[projections.Judged]{most: most, left: tally.Left, at: after, floor: p.read.Load, lead: p.leadWith}
 	r.open = func(after uint64) source[projections.Judged] { return p.judging(after, most) }
 	if !f.alone {
 		r.ring = p.judged
 	}
-	return &Subscription[projections.Judged]{source: r, part: p}
+	return &Subscription[projections.Judged]{source: r, part: p, tally: tally}
 }
 
-// events returns a reader of what there is after a sequence.
-func (p *part) events(after uint64, opts jetlog.TailOptions) *reader[jetlog.Message] {
+// events returns a reader of what there is after a sequence. left bounds the bytes that it takes at once from the ring.
+func (p *part) events(after uint64, opts jetlog.TailOptions, left func() int) *reader[jetlog.Message] {
 	opts.MaxBatch = cmp.Or(opts.MaxBatch, 1000)
 	r := &reader[jetlog.Message]{
-		most: opts.MaxBatch, at: after, floor: p.read.Load, quiet: true,
+		most: opts.MaxBatch, left: left, at: after, floor: p.read.Load, quiet: true,
 		still: func(ctx context.Context, after, upTo uint64) (bool, error) {
 			return p.log.Still(ctx, p.number, after, upTo)
 		},
@@ -165,7 +176,7 @@ func (p *part) events(after uint64, opts jetlog.TailOptions) *reader[jetlog.Mess
 // judging returns a source with a judge of its own.
 func (p *part) judging(after uint64, most int) *judgeSource {
 	s := &judgeSource{
-		raw:    p.events(after, jetlog.TailOptions{MaxBatch: most, Decode: true}),
+		raw:    p.events(after, jetlog.TailOptions{MaxBatch: most, Decode: true}, func() int { return math.MaxInt }),
 		budget: p.budget, loads: p.loads, most: most, at: after, to: after,
 		judge: projections.NewJudge(p.cfg.Sessions, p.cfg.Rules, after),
 	}

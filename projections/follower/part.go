@@ -3,6 +3,8 @@ package follower
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,10 +34,10 @@ type part struct {
 	// wanted counts the readers; changed says that it did.
 	wanted  int
 	changed chan struct{}
-	// pending is what stage 1 has read and is not durable yet.
-	pending      []chunk[jetlog.Message]
-	pendingBytes int
-	arrived      chan struct{}
+	// pending is what stage 1 has read and is not shown yet. The part holds it from the budget.
+	pending []chunk[jetlog.Message]
+	bytes   atomic.Int64
+	arrived chan struct{}
 	// lead is the source that fills the judged ring, and end ends that.
 	lead chan leading
 	end  context.CancelFunc
@@ -58,6 +60,7 @@ func newPart(f *Follower, number int) *part {
 	}
 	p.raw = newRing(f.budget, seqOfMessage, messageContinues, nil)
 	p.judged = newRing(f.budget, seqOfJudged, judgedContinues, p.unjudged)
+	f.budget.add(p)
 	return p
 }
 
@@ -136,9 +139,8 @@ func (p *part) once(ctx context.Context) error {
 		l.close()
 	default:
 	}
-	p.mu.Lock()
-	p.pending, p.pendingBytes = nil, 0
-	p.mu.Unlock()
+	for _, some := p.oldestPending(math.MaxUint64); some; _, some = p.oldestPending(math.MaxUint64) {
+	}
 	return err
 }
 
@@ -171,8 +173,9 @@ func (p *part) take(batch []jetlog.Message) {
 		}
 	}
 	after := p.read.Load()
-	p.folded.Advance(last)
+	// An event may be erased once it is folded: whoever comes then is not given it.
 	p.read.Store(last)
+	p.folded.Advance(last)
 	if !p.raw.held(last) {
 		return
 	}
@@ -182,14 +185,58 @@ func (p *part) take(batch []jetlog.Message) {
 		c.bytes += batch[i].Size()
 	}
 	p.mu.Lock()
-	// What the disk is too slow for is read from the log by those who need it: the ring begins anew behind it.
-	if p.pendingBytes > int(p.budget.limit) {
-		p.pending, p.pendingBytes = nil, 0
-	}
 	p.pending = append(p.pending, c)
-	p.pendingBytes += c.bytes
+	p.hold(c.bytes)
 	p.mu.Unlock()
 	wake(p.arrived)
+	p.budget.enforce()
+}
+
+func (p *part) hold(bytes int) {
+	p.bytes.Add(int64(bytes))
+	p.budget.grow(bytes)
+}
+
+// size implements holder.
+func (p *part) size() int64 { return p.bytes.Load() }
+
+// shed implements holder. What the disk is too slow for is read from the log by those who need it: in place of the
+// oldest chunk, an empty one has the ring begin anew behind it.
+func (p *part) shed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.pending, func(c chunk[jetlog.Message]) bool { return c.bytes > 0 })
+	if i < 0 {
+		return false
+	}
+	c := p.pending[i]
+	p.hold(-c.bytes)
+	p.pending = slices.Delete(p.pending, 0, i)
+	p.pending[0] = chunk[jetlog.Message]{after: c.last, last: c.last}
+	return true
+}
+
+// oldestPending takes the oldest chunk from those that are pending, if it ends at a sequence or before.
+func (p *part) oldestPending(upTo uint64) (c chunk[jetlog.Message], some bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pending) == 0 || p.pending[0].last > upTo {
+		return c, false
+	}
+	c = p.pending[0]
+	p.pending = slices.Delete(p.pending, 0, 1)
+	p.hold(-c.bytes)
+	return c, true
+}
+
+// newestPending returns the last sequence of what is pending.
+func (p *part) newestPending() (seq uint64, some bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pending) == 0 {
+		return 0, false
+	}
+	return p.pending[len(p.pending)-1].last, true
 }
 
 // show puts what stage 1 has read into the ring once it is durable. It leads the gate for that, so that an event is
@@ -201,14 +248,11 @@ func (p *part) show(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		p.mu.Lock()
-		pending := p.pending
-		p.pending, p.pendingBytes = nil, 0
-		p.mu.Unlock()
-		if len(pending) == 0 {
+		seq, some := p.newestPending()
+		if !some {
 			continue
 		}
-		last := at(p.number, pending[len(pending)-1].last)
+		last := at(p.number, seq)
 		for err := p.log.Durable(ctx, last); err != nil; err = p.log.Durable(ctx, last) {
 			if ctx.Err() != nil {
 				return
@@ -216,7 +260,7 @@ func (p *part) show(ctx context.Context) {
 			p.cfg.Logger.Warn("events are not shown before they are durable", "position", last, "err", err)
 			pause.For(ctx, time.Second)
 		}
-		for _, c := range pending {
+		for c, some := p.oldestPending(seq); some; c, some = p.oldestPending(seq) {
 			p.raw.publish(c)
 		}
 	}

@@ -53,6 +53,10 @@ func (s *subscriber) follow(ctx context.Context, f *follower.Follower, partition
 			if err != nil {
 				continue
 			}
+			if last := batch[len(batch)-1]; last.Continues {
+				stop()
+				return fmt.Errorf("%s is given half of a change at %s", s.name, last.Position)
+			}
 			if s.rng.IntN(10) == 0 {
 				break // it fails, and what it was given is lost
 			}
@@ -79,7 +83,7 @@ func (s *subscriber) shown(j projections.Judged) projections.Judged {
 	}
 	return projections.Judged{Recorded: events.Recorded{
 		Position: j.Position, ID: j.ID, Type: j.Type, Subject: j.Subject, Time: j.Time,
-	}}
+	}, Continues: j.Continues}
 }
 
 // ended reports whether the subscriber was given the last event of the test.
@@ -106,7 +110,7 @@ func (s *subscriber) subscribe(
 			e := events.Recorded{
 				Position: m.Position, ID: m.ID(), Type: m.Type(), Subject: m.Subject, Time: m.Time.UTC(),
 			}
-			out = append(out, projections.Judged{Recorded: e})
+			out = append(out, projections.Judged{Recorded: e, Continues: m.Continues})
 		}
 		return out, err
 	}, in.Close

@@ -30,8 +30,9 @@ type reader[E any] struct {
 	// lead tries to make the reader's own source the one that fills the ring, and returns a hold on the ring if it did;
 	// nil where something else fills it.
 	lead func(own source[E], at uint64) *hold
-	// most bounds what next returns.
+	// most bounds what next returns, and left how many bytes of it come from the ring.
 	most int
+	left func() int
 	// waited: the reader has given the ring time to open. quiet: nothing has come for a while, or yet.
 	waited, quiet bool
 
@@ -87,7 +88,7 @@ func (r *reader[E]) read(ctx context.Context) ([]E, uint64, error) {
 
 // take takes from the ring, and waits for more.
 func (r *reader[E]) take(ctx context.Context) ([]E, uint64, error) {
-	batch, upTo, lost, err := r.ring.take(r.hold, r.most)
+	batch, upTo, lost, err := r.ring.take(r.hold, r.most, r.left())
 	switch {
 	case lost:
 		r.leave()

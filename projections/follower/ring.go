@@ -219,15 +219,15 @@ func (r *ring[E]) join(h *hold, at uint64) (joined, lost bool) {
 	return true, false
 }
 
-// take returns the next events of a reader, about so many at most, and the sequence up to which there are no others. It
-// returns nothing if there is nothing yet; lost if the reader fell out.
-func (r *ring[E]) take(h *hold, most int) (batch []E, upTo uint64, lost bool, err error) {
+// take returns the next events of a reader, about so many and of about so many bytes at most, and the sequence up to
+// which there are no others. It returns nothing if there is nothing yet; lost if the reader fell out.
+func (r *ring[E]) take(h *hold, most, bytes int) (batch []E, upTo uint64, lost bool, err error) {
 	r.mu.Lock()
 	if h.lost || h.at < r.base {
 		defer r.mu.Unlock()
 		return nil, h.at, true, r.err
 	}
-	pieces, upTo := r.pieces(h.at, most)
+	pieces, upTo := r.pieces(h.at, most, bytes)
 	if h.at = upTo; upTo == r.end {
 		r.trim()
 	}
@@ -240,7 +240,7 @@ func (r *ring[E]) take(h *hold, most int) (batch []E, upTo uint64, lost bool, er
 
 // pieces returns at most so many events after a sequence, as they lie in the chunks, and the sequence up to which these
 // are all.
-func (r *ring[E]) pieces(after uint64, most int) (pieces [][]E, upTo uint64) {
+func (r *ring[E]) pieces(after uint64, most, bytes int) (pieces [][]E, upTo uint64) {
 	upTo = after
 	from := sort.Search(len(r.chunks), func(i int) bool { return r.chunks[i].last > after })
 	for _, c := range r.chunks[from:] {
@@ -251,7 +251,8 @@ func (r *ring[E]) pieces(after uint64, most int) (pieces [][]E, upTo uint64) {
 		if upTo = c.last; len(left) > 0 {
 			pieces = append(pieces, left)
 		}
-		if most -= len(left); most <= 0 {
+		most, bytes = most-len(left), bytes-c.bytes
+		if most <= 0 || bytes <= 0 {
 			break
 		}
 	}
@@ -263,8 +264,8 @@ func (r *ring[E]) leave(h *hold) {
 	r.mu.Lock()
 	_, held := r.holds[h]
 	delete(r.holds, h)
-	idle := held && r.open && len(r.holds) == 0
-	if held && r.open {
+	idle := held && len(r.holds) == 0
+	if held { // else the ring was closed meanwhile
 		r.trim()
 	}
 	r.mu.Unlock()

@@ -66,8 +66,8 @@ type judgeSource struct {
 // next implements source. After an error it goes on with the event that could not be judged.
 func (s *judgeSource) next(ctx context.Context) ([]projections.Judged, uint64, error) {
 	if len(s.unjudged) == 0 {
-		batch, upTo, err := s.raw.next(ctx)
-		if s.unjudged, s.to = batch, max(s.to, upTo); len(batch) == 0 {
+		var err error
+		if s.unjudged, s.to, err = s.raw.next(ctx); len(s.unjudged) == 0 {
 			s.at = s.to
 			return nil, s.at, err
 		}
@@ -165,10 +165,10 @@ func at(partition int, seq uint64) events.Position {
 	return events.Position{Partition: partition, Seq: seq}
 }
 
-// weightOf estimates the bytes of judged events.
+// weightOf estimates the bytes of judged events, which may be all that still holds what the log had of them.
 func weightOf(batch []projections.Judged) (n int) {
 	for i := range batch {
-		n += 1<<10 + 2*len(batch[i].Body)
+		n += batch[i].Size()
 	}
 	return n
 }

@@ -80,6 +80,15 @@ func (l *shaky) breakOne() {
 	}
 }
 
+// breakNewest closes the newest tail under its reader.
+func (l *shaky) breakNewest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.tails); n > 0 {
+		l.tails[n-1].Close()
+	}
+}
+
 func (l *shaky) Durable(ctx context.Context, at events.Position) error {
 	if l.fails(200) {
 		return errShaken

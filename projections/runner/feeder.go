@@ -67,8 +67,8 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	return cmp.Or(err, f.fatal, lost, sub.Err(), errors.New("the log ended"))
 }
 
-// watch checks from time to time that the store still has what was committed. Without it, a store that was emptied or
-// restored from a copy would be noticed only at the next event. It returns nil when ctx ends.
+// watch checks from time to time that the store answers, and still has what was committed. Without it, a store that is
+// away, was emptied or restored from a copy would be noticed only at the next event. It returns nil when ctx ends.
 func (f *feeder) watch(ctx context.Context) error {
 	if f.task { // a task's progress is behind what it has taken
 		return nil
@@ -82,15 +82,27 @@ func (f *feeder) watch(ctx context.Context) error {
 		case <-look.C:
 		}
 		before := f.committed.Load()
-		at, err := f.proj.Applied(ctx, f.partition)
+		at, err := f.applied(ctx)
+		if ctx.Err() == nil {
+			f.parts[f.partition].looked(err)
+		}
 		if err != nil {
-			continue // the next batch will show an error
+			continue
 		}
 		if at.Seq < before {
 			lost := events.Position{Partition: f.partition, Seq: before}
 			return fmt.Errorf("the store has lost what stood at %s: it is filled again", lost)
 		}
 	}
+}
+
+// lookDeadline bounds one look at a store.
+const lookDeadline = 10 * time.Second
+
+func (f *feeder) applied(ctx context.Context) (events.Position, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookDeadline)
+	defer cancel()
+	return f.proj.Applied(ctx, f.partition)
 }
 
 // feeder runs one partition from a claim to the next failure.

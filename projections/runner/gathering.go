@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/room"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/follower"
 )
@@ -17,6 +18,9 @@ import (
 type gathering struct {
 	feeding *Feeding
 	sub     *follower.Subscription[projections.Judged]
+	// tally counts what has come, and lets go of what was taken last when Next is called again.
+	tally *room.Tally
+	taken int
 	// rested is when the partition's rest ends, in nanoseconds of Unix time.
 	rested atomic.Int64
 
@@ -48,7 +52,7 @@ const (
 func gather(
 	ctx context.Context, sub *follower.Subscription[projections.Judged], feeding *Feeding,
 ) *gathering {
-	g := &gathering{feeding: feeding, sub: sub, answer: make(chan answer, 1)}
+	g := &gathering{feeding: feeding, sub: sub, tally: sub.Tally(), answer: make(chan answer, 1)}
 	g.calls, g.cancel = context.WithCancel(ctx)
 	return g
 }
@@ -58,8 +62,12 @@ func (g *gathering) rest(d time.Duration) { g.rested.Store(time.Now().Add(d).Uni
 
 // Next implements pubsub.Batches. An error comes after what was held before it.
 func (g *gathering) Next(ctx context.Context) ([]projections.Judged, error) {
+	g.tally.Grow(-g.taken)
+	g.taken = 0
 	if g.feeding.Rest == 0 && g.feeding.Lag == 0 {
-		return g.sub.Next(ctx)
+		batch, err := g.sub.Next(ctx)
+		g.taken = g.came(batch)
+		return batch, err
 	}
 	for {
 		if len(g.held) == 0 && g.err != nil {
@@ -75,6 +83,7 @@ func (g *gathering) Next(ctx context.Context) ([]projections.Judged, error) {
 			g.asked = true
 			go func() {
 				batch, err := g.sub.Next(g.calls)
+				g.came(batch)
 				g.answer <- answer{batch, err}
 			}()
 		}
@@ -97,7 +106,7 @@ func (g *gathering) wait(now time.Time) time.Duration {
 	switch {
 	case len(g.held) == 0:
 		return forever
-	case g.urgent, g.err != nil, len(g.held) >= g.feeding.MaxBatch:
+	case g.urgent, g.err != nil, len(g.held) >= g.feeding.MaxBatch, g.tally.Left() <= 0:
 		return 0
 	}
 	if rest := time.Duration(g.rested.Load() - now.UnixNano()); rest > 0 {
@@ -114,7 +123,7 @@ func (g *gathering) hold(more []projections.Judged) {
 	if len(g.held) == 0 {
 		g.since = time.Now()
 	}
-	g.held = append(slices.Clip(g.held), more...)
+	g.held = append(g.held, more...)
 	g.urgent = g.urgent || slices.ContainsFunc(more, withdraws)
 }
 
@@ -125,7 +134,10 @@ func (g *gathering) take() []projections.Judged {
 		n++
 	}
 	batch := slices.Clip(g.held[:n])
-	g.held = g.held[n:]
+	g.taken = sizeOf(batch)
+	if g.held = g.held[n:]; len(g.held) == 0 {
+		g.held = nil // what is held next does not keep the batch's memory
+	}
 	g.urgent = g.urgent && slices.ContainsFunc(g.held, withdraws)
 	return batch
 }
@@ -137,6 +149,20 @@ func (g *gathering) Close() {
 		<-g.answer
 	}
 	g.sub.Close()
+}
+
+// came counts events that have come, and returns their bytes.
+func (g *gathering) came(batch []projections.Judged) int {
+	n := sizeOf(batch)
+	g.tally.Grow(n)
+	return n
+}
+
+func sizeOf(batch []projections.Judged) (n int) {
+	for i := range batch {
+		n += batch[i].Size()
+	}
+	return n
 }
 
 func withdraws(e projections.Judged) bool { return events.Withdraws(e.Type) }

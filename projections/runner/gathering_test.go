@@ -12,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
@@ -97,4 +98,24 @@ func TestProcessorsAreTaken(t *testing.T) {
 	}
 	defer done.Store(true)
 	require.Eventually(t, p.Taken, 30*time.Second, 10*time.Millisecond)
+}
+
+// Events that come one at a time are not copied again with each that comes, and a batch stays as it was taken.
+func TestGatheringCopiesLittle(t *testing.T) {
+	all := make([]projections.Judged, 1000)
+	for i := range all {
+		all[i].Position.Seq = uint64(i + 1)
+	}
+	f := runner.Feeding{MaxBatch: 40}
+	next := uint64(1)
+	for _, batch := range f.Gathered(all, 50) {
+		require.Len(t, batch, 40)
+		for _, e := range batch {
+			require.Equal(t, next, e.Position.Seq)
+			next++
+		}
+	}
+	require.Greater(t, next, uint64(900))
+	size := testing.AllocsPerRun(5, func() { runner.Feeding{MaxBatch: len(all)}.Gathered(all, len(all)) })
+	require.Less(t, size, 40.0, "they grow in steps")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/runner"
 )
@@ -46,4 +47,43 @@ func TestARunnerThatCannotBeatGoesOn(t *testing.T) {
 	fill(t, log, 1, 6)
 	require.Never(t, func() bool { return s.reached(0) > 10 }, 200*time.Millisecond, 10*time.Millisecond,
 		"it is fenced")
+}
+
+// answering is a store that may be away.
+type answering struct {
+	*sink
+	away atomic.Bool
+}
+
+// Applied implements projections.Projection.
+func (a *answering) Applied(ctx context.Context, k int) (events.Position, error) {
+	if a.away.Load() {
+		return events.Position{}, errors.New("the store is away")
+	}
+	return a.sink.Applied(ctx, k)
+}
+
+// The status says that a store does not answer also while nobody writes, and that it answers again.
+func TestAnIdleStoreThatIsAwayIsNotLive(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 1, 3)
+	store := &answering{sink: newSink()}
+	r := runner.New(log, store, runner.Config{Rules: rules, Pause: 5 * time.Millisecond, Beat: 5 * time.Millisecond})
+	run(t, r)
+	says := func(state, lastError string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			s := r.Status(t.Context(), time.Now())[0]
+			return s.State == state && s.LastError == lastError && s.Position.Seq == 6 && s.LagEvents == 0
+		}, 20*time.Second, time.Millisecond)
+	}
+	for range 2 {
+		says("live", "")
+		store.away.Store(true)
+		says("retrying", "the store is away")
+		store.away.Store(false)
+	}
+	says("live", "")
+	require.Equal(t, 6, len(store.applied), "nothing is applied again")
 }

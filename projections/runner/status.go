@@ -15,8 +15,8 @@ import (
 // States of a partition, for Status.
 const (
 	starting = "starting"
-	live     = "live"
-	retrying = "retrying"
+	live     = projections.Live
+	retrying = projections.Retrying
 	failed   = "failed"
 	stopped  = "stopped"
 	// standby: another runner of the group feeds it.
@@ -31,7 +31,9 @@ type progress struct {
 	seq   uint64
 	state string
 	err   error
-	rate  rate
+	// silent is why the store did not answer when it was looked at last; nil if it did.
+	silent error
+	rate   rate
 }
 
 func (p *progress) set(state string, err error) {
@@ -41,6 +43,16 @@ func (p *progress) set(state string, err error) {
 	if err != nil || state == live || state == standby {
 		p.err = err
 	}
+	if state == live {
+		p.silent = nil
+	}
+}
+
+// looked notes whether the store has answered while nothing is applied.
+func (p *progress) looked(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = err
 }
 
 // end notes that the runner has ended: if one partition of a projection follows another stream, none is fed.
@@ -82,11 +94,13 @@ func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.S
 	p := r.parts[k]
 	p.mu.Lock()
 	s := projections.Status{Name: r.proj.Name(), Partition: k, State: p.state, Rate: p.rate.perSecond(now)}
-	seq, err := p.seq, p.err
+	seq, err, silent := p.seq, p.err, p.silent
 	p.mu.Unlock()
 	if s.State != live {
 		at, fault := r.proj.Applied(ctx, k)
 		seq, err = max(at.Seq, seq), cmp.Or(err, fault)
+	} else if silent != nil {
+		s.State, err = retrying, silent
 	}
 	s.Position = events.Position{Partition: k, Seq: seq}
 	head, fault := r.log.Head(ctx, k)

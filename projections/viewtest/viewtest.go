@@ -38,6 +38,15 @@ func Checks(t testing.TB, n int) {
 	require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(n)))
 }
 
+// AtMost lowers what rapid draws for each property of a test binary to n, for a TestMain. A package whose properties
+// need a database calls it, so that a large -rapid.checks does not take hours there.
+func AtMost(n int) {
+	flag.Parse()
+	if checks, err := strconv.Atoi(flag.Lookup("rapid.checks").Value.String()); err != nil || checks > n {
+		_ = flag.Set("rapid.checks", strconv.Itoa(n)) // a number is never refused
+	}
+}
+
 // Session returns the id of the n-th session.
 func Session(n int) string { return fmt.Sprint("s", n) }
 

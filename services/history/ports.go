@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/room"
 )
 
 // Log is what the command side needs of the log: one interface for each use.
@@ -52,4 +53,5 @@ type TailReader interface {
 	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
 	SeqAt(ctx context.Context, partition int, since time.Time) (uint64, error)
 	Reached(ctx context.Context, read *jetlog.Watermark, at events.Position) error
+	Room() *room.Room
 }

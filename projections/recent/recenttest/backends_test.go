@@ -15,9 +15,13 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/recenttest"
 	"github.com/turnledger/turnledger/projections/recent/redis"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	viewtest.AtMost(2000) // each history of a property takes Redis about 0.05 s
+	goleak.VerifyTestMain(m)
+}
 
 // TestBackendsAgree: both backends get the same logs in the same delivery.
 func TestBackendsAgree(t *testing.T) {

@@ -1,0 +1,35 @@
+package follower_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/follower"
+)
+
+// A checkpoint that the log has not reached is of another stream, such as one before a restore. Who comes with it is
+// told at once. Waiting until the log is there would leave out all that came up to it.
+func TestACheckpointThatTheLogHasNotReachedIsOfAnotherStream(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	writeTurns(t, log, "s", 1, 10)
+	f := follower.New(log, follower.Config{Rules: rules})
+	f.Decide(func(*jetlog.Message) {})
+	natstest.Run(t, f.Run)
+	<-f.Started(0)
+	beyond := newest(t, log) + 10
+	raw, judged := f.Events(0, beyond, jetlog.TailOptions{}), f.Judged(0, beyond, 100)
+	defer raw.Close()
+	defer judged.Close()
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	_, err := raw.Next(ctx)
+	require.ErrorIs(t, err, jetlog.ErrStream)
+	_, err = judged.Next(ctx)
+	require.ErrorIs(t, err, jetlog.ErrStream)
+}

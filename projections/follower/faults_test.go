@@ -1,0 +1,109 @@
+package follower_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/follower"
+)
+
+// A reader whose own tails break again and again is given each event once, and none is left out where a tail broke.
+func TestAReaderGoesOnWhereItsTailBroke(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	log := &shaky{Log: natstest.LogOn(t, server, 1)}
+	log.well.Store(true)
+	writes := &scribe{
+		t: t, log: log.Log, nc: natstest.Connect(t, server), rng: rand.New(rand.NewPCG(1, 2)), sessions: 12,
+	}
+	writes.write(400)
+	want := privately(t, log.Log, 0)
+	for _, raw := range []bool{true, false} {
+		breaks := 0
+		// A tail that has read all before it breaks has nothing left to break at: then another one reads it all.
+		for range 50 {
+			// One subscriber at a time, so that the newest tail is its own.
+			s := &subscriber{name: fmt.Sprint("raw=", raw), raw: raw, rng: rand.New(rand.NewPCG(3, 4))}
+			next, stop := s.subscribe(follower.Alone(log, follower.Config{Rules: rules}), 0)
+			for s.at() < want[len(want)-1].Position.Seq {
+				batch, err := next(t.Context())
+				if err != nil {
+					require.ErrorIs(t, err, jetlog.ErrClosed)
+					breaks++
+				}
+				s.take(batch)
+				log.breakNewest()
+			}
+			stop()
+			s.isGiven(t, want)
+			if breaks > 1 {
+				break
+			}
+		}
+		require.Greater(t, breaks, 1, "raw=%v", raw)
+	}
+}
+
+// Nobody is given an event that is not durable yet: neither readers of events nor those of verdicts.
+func TestNobodyIsGivenWhatTheDiskDoesNotHave(t *testing.T) {
+	t.Parallel()
+	log := &slowDisk{Log: natstest.Log(t, 1)}
+	f := follower.New(log, follower.Config{Rules: rules})
+	natstest.Run(t, f.Run)
+	raw, judged := f.Events(0, 0, jetlog.TailOptions{}), f.Judged(0, 0, 100)
+	defer raw.Close()
+	defer judged.Close()
+	read := map[string]func(context.Context) (uint64, error){
+		"events": func(ctx context.Context) (uint64, error) {
+			batch, err := raw.Next(ctx)
+			if err != nil {
+				return 0, err
+			}
+			return batch[len(batch)-1].Position.Seq, nil
+		},
+		"verdicts": func(ctx context.Context) (uint64, error) {
+			batch, err := judged.Next(ctx)
+			if err != nil {
+				return 0, err
+			}
+			return batch[len(batch)-1].Position.Seq, nil
+		},
+	}
+	// Both join: what they get then comes from the rings. A reader of its own waits for the log's own gate.
+	require.Eventually(t, func() bool {
+		writeTurns(t, log.Log, fmt.Sprint("join", time.Now().UnixNano()), 1, 10)
+		for name, next := range read {
+			head, err := log.Head(t.Context(), 0)
+			require.NoError(t, err)
+			for at := uint64(0); at < head.Seq; {
+				at, err = next(t.Context())
+				require.NoError(t, err, name)
+			}
+		}
+		return f.Joined() == 2
+	}, time.Minute, 10*time.Millisecond)
+	log.slow.Store(true)
+	writeTurns(t, log.Log, "slow", 1, 10)
+	head, err := log.Head(t.Context(), 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Folded(0).Wait(t.Context(), head.Seq))
+	for name, next := range read {
+		brief, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, err := next(brief)
+		stop()
+		require.ErrorIs(t, err, context.DeadlineExceeded, name)
+	}
+	log.slow.Store(false)
+	for name, next := range read {
+		at, err := next(t.Context())
+		require.NoError(t, err, name)
+		require.Equal(t, head.Seq, at, name)
+	}
+}

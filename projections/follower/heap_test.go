@@ -1,0 +1,141 @@
+package follower_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/projections/follower"
+)
+
+// slowDisk is a log where, while slow is true, no event becomes durable.
+type slowDisk struct {
+	*jetlog.Log
+	slow atomic.Bool
+}
+
+func (l *slowDisk) Durable(ctx context.Context, at events.Position) error {
+	for l.slow.Load() {
+		if !pause.For(ctx, time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	return l.Log.Durable(ctx, at)
+}
+
+// The budget is one of the real heap: what a follower of many partitions holds for subscribers that take nothing, for
+// its judges and for a slow disk takes at most heapOfBudget times as much. The test runs beside no other, since it
+// measures the heap of the process.
+func TestAFollowerTakesNoMoreOfTheHeapThanItsBudget(t *testing.T) { //nolint:paralleltest // see above
+	const partitions, budget, heapOfBudget = 8, 8 << 20, 1.3
+	for name, c := range map[string]struct {
+		turns, length int
+		slow          bool
+	}{
+		"small events":              {turns: 8000, length: 10},
+		"large events":              {turns: 800, length: 20_000},
+		"small events, a slow disk": {turns: 8000, length: 10, slow: true},
+		"large events, a slow disk": {turns: 800, length: 20_000, slow: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			log := &slowDisk{Log: natstest.Log(t, partitions)}
+			f := follower.New(log, follower.Config{Rules: rules, Bytes: budget})
+			ended := make(chan error, 1)
+			go func() { ended <- f.Run(ctx) }()
+			leave := joinAll(t, f, log.Log)
+			log.slow.Store(c.slow)
+			writeTurns(t, log.Log, "held", c.turns, c.length)
+			require.Eventually(t, func() bool { return f.Used() > budget*3/4 }, 3*time.Minute, 10*time.Millisecond)
+			with := heap(t)
+			require.LessOrEqual(t, f.Used(), int64(budget))
+			leave()
+			cancel()
+			require.NoError(t, <-ended)
+			took := with - heap(t)
+			t.Logf("heap %.2f of the budget", float64(took)/budget)
+			require.Zero(t, f.Used())
+			require.LessOrEqual(t, float64(took), heapOfBudget*budget)
+			require.Greater(t, float64(took), 0.4*budget, "far less is held than there is room for")
+		})
+	}
+}
+
+// joinAll has two subscribers of each partition join, one for events and one for verdicts, and take nothing more.
+func joinAll(t *testing.T, f *follower.Follower, log *jetlog.Log) (leave func()) {
+	t.Helper()
+	writeTurns(t, log, "first", 8*log.Partitions(), 10) // a judge that begins later holds no filter of sessions
+	var closing []func()
+	var joining sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for k := range log.Partitions() {
+		head, err := log.Head(ctx, k)
+		require.NoError(t, err)
+		raw, judged := f.Events(k, head.Seq, jetlog.TailOptions{MaxBatch: 1}), f.Judged(k, head.Seq, 1)
+		closing = append(closing, raw.Close, judged.Close)
+		joining.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = raw.Next(ctx)
+			}
+		})
+		joining.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = judged.Next(ctx)
+			}
+		})
+	}
+	require.Eventually(t, func() bool {
+		writeTurns(t, log, fmt.Sprint("join", time.Now().UnixNano()), log.Partitions(), 10)
+		return f.Joined() == 2*log.Partitions()
+	}, time.Minute, 50*time.Millisecond)
+	stop()
+	joining.Wait()
+	return func() {
+		for _, one := range closing {
+			one()
+		}
+	}
+}
+
+func writeTurns(t *testing.T, log *jetlog.Log, name string, turns, length int) {
+	t.Helper()
+	text := strings.Repeat("q", length)
+	for n := range turns {
+		id := fmt.Sprint(name, n)
+		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{
+			TurnID: events.TurnID(id, "r"), SessionID: id, RequestID: "r",
+			Question: events.Question{QuestionNeutral: text},
+		}}})
+		require.NoError(t, err)
+	}
+}
+
+// heap returns what is live, also once servers have let go of what they hold for moments.
+func heap(t *testing.T) int {
+	t.Helper()
+	least := 0
+	for n := range 6 {
+		pause.For(t.Context(), 20*time.Millisecond)
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		if n == 0 || int(m.HeapAlloc) < least {
+			least = int(m.HeapAlloc)
+		}
+	}
+	return least
+}

@@ -1,0 +1,116 @@
+package follower_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/follower"
+)
+
+// What a follower read before somebody subscribes, and what was erased since, is still on its way to the others while
+// the disk is slow. The new subscriber is not given it.
+func TestALateSubscriberIsNotGivenWhatWasErasedBefore(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	log := &slowDisk{Log: natstest.LogOn(t, server, 1)}
+	stream := streamOf(t, natstest.Connect(t, server))
+	f := follower.New(log, follower.Config{Rules: rules})
+	natstest.Run(t, f.Run)
+	defer joinAll(t, f, log.Log)()
+	head := newest(t, log.Log)
+	log.slow.Store(true)
+	writeTurns(t, log.Log, "erased", 1, 10)
+	erased := newest(t, log.Log)
+	require.NoError(t, f.Folded(0).Wait(t.Context(), erased))
+	require.NoError(t, stream.SecureDeleteMsg(t.Context(), erased))
+
+	raw, judged := f.Events(0, head, jetlog.TailOptions{}), f.Judged(0, head, 100)
+	defer raw.Close()
+	defer judged.Close()
+	brief, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	_, err := raw.Next(brief)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	brief, stop = context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	_, err = judged.Next(brief)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	writeTurns(t, log.Log, "kept", 1, 10)
+	log.slow.Store(false)
+	shown, err := raw.Next(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, newest(t, log.Log), shown[0].Position.Seq)
+	verdicts, err := judged.Next(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, newest(t, log.Log), verdicts[0].Position.Seq)
+}
+
+// Nothing is judged when the last who asked for verdicts has left, and nothing is read when nobody wants the events.
+func TestNothingIsDoneForNobody(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	log := natstest.LogOn(t, server, 1)
+	stream := streamOf(t, natstest.Connect(t, server))
+	f := follower.New(log, follower.Config{Rules: rules})
+	natstest.Run(t, f.Run)
+	raw, judged := f.Events(0, 0, jetlog.TailOptions{}), f.Judged(0, 0, 100)
+	readers := func(n int) func() bool {
+		rounds := 0
+		return func() bool {
+			rounds++ // after the first, the subscriber's own judge is that of all
+			writeTurns(t, log, time.Now().String(), 1, 10)
+			head := newest(t, log)
+			for at := uint64(0); at < head; {
+				batch, err := raw.Next(t.Context())
+				require.NoError(t, err)
+				at = batch[len(batch)-1].Position.Seq
+			}
+			for at := uint64(0); judged != nil && at < head; {
+				at = last(t, judged)
+			}
+			return rounds > 1 && f.Joined() == n
+		}
+	}
+	require.Eventually(t, readers(2), time.Minute, 10*time.Millisecond)
+	judged.Close()
+	judged = nil
+	require.Eventually(t, readers(1), time.Minute, 10*time.Millisecond)
+	raw.Close()
+	require.Eventually(t, func() bool {
+		info, err := stream.Info(t.Context())
+		require.NoError(t, err)
+		return info.State.Consumers == 0
+	}, time.Minute, 10*time.Millisecond)
+}
+
+func last(t *testing.T, in *follower.Subscription[projections.Judged]) uint64 {
+	t.Helper()
+	batch, err := in.Next(t.Context())
+	require.NoError(t, err)
+	return batch[len(batch)-1].Position.Seq
+}
+
+func streamOf(t *testing.T, nc *nats.Conn) jetstream.Stream {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	stream, err := js.Stream(t.Context(), events.StreamName(0))
+	require.NoError(t, err)
+	return stream
+}
+
+func newest(t *testing.T, log *jetlog.Log) uint64 {
+	t.Helper()
+	head, err := log.Head(t.Context(), 0)
+	require.NoError(t, err)
+	return head.Seq
+}
