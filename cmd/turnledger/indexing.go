@@ -42,7 +42,8 @@ func (a *app) openIndex(ctx context.Context) error {
 	if a.cfg.WeaviateURL == "" {
 		return nil
 	}
-	store, err := weaviate.New(a.cfg.Weaviate())
+	at := a.cfg.Weaviate()
+	store, err := weaviate.New(at)
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func (a *app) openIndex(ctx context.Context) error {
 	m.view = index.New(index.Config{
 		Store: store.Store(), Embedder: m.embedder, Notes: notes, Log: a.store.Log,
 		Partitions: a.store.Log.Partitions(), Rules: a.cfg.Rules(), Anonymous: a.cfg.IndexAnonymous,
-		MaxChars: a.cfg.EmbedMaxChars, Registry: a.registry, Logger: a.logger,
+		WithoutTexts: at.WithoutTexts, MaxChars: a.cfg.EmbedMaxChars, Registry: a.registry, Logger: a.logger,
 		Erased: func(ctx context.Context, partition int) (events.Position, error) {
 			return eraser.Forgotten(ctx, a.store.Log, notes, partition)
 		},
@@ -67,10 +68,16 @@ func (a *app) openIndex(ctx context.Context) error {
 			MaxBatch: indexBatch, Rest: auditRest, Lag: indexLag, Busy: (&runner.Processors{}).Taken,
 		},
 		Feeds: a.roles.has(roleIndex), Reads: a.reads(),
-		Store: "weaviate", Reason: "Weaviate does not answer, or holds no index yet",
+		Outdated: m.view.Outdated, Store: "weaviate", Reason: "Weaviate does not answer, or holds no index yet",
 	}
 	if entry.Feeds {
-		entry.Open = m.view.Prepare
+		entry.Open = func(ctx context.Context) error {
+			err := m.view.Prepare(ctx)
+			if index.WaitsForOperator(err) {
+				return nil // the runner says so, and the view can be rebuilt
+			}
+			return err
+		}
 	}
 	m.scrub = index.Scrub{View: m.view, After: a.cfg.IndexScrub, Rebuild: func(ctx context.Context) error {
 		_, err := a.views.Rebuild(ctx, index.Name)

@@ -46,7 +46,8 @@ func (v *View) apply(ctx context.Context, c *claim, b projections.Batch) error {
 	if written, err = v.asTheyWere(ctx, c, b.To.Seq, written); err != nil {
 		return err
 	}
-	if err := v.write(ctx, c, written, deleted, writtenBefore(b.From.Seq < c.doubtful)); err != nil {
+	again := writtenBefore(b.From.Seq < c.doubtful)
+	if err := v.write(ctx, c, written, deleted, again, v.embedder(batchPatience)); err != nil {
 		return err
 	}
 	if err := v.kept(ctx, c); err != nil {
@@ -122,8 +123,11 @@ type writtenBefore bool
 
 const mayStand writtenBefore = true
 
-// write deletes and writes objects. Deletions go first: they must not wait for the embedder.
-func (v *View) write(ctx context.Context, c *claim, written []Object, deleted []uuid.UUID, again writtenBefore) error {
+// write deletes and writes objects, with the vectors of a source. Deletions go first: they must not wait for the
+// embedder.
+func (v *View) write(
+	ctx context.Context, c *claim, written []Object, deleted []uuid.UUID, again writtenBefore, vectors source,
+) error {
 	name := c.of.collection().Name
 	if len(deleted) > 0 {
 		if err := v.cfg.Store.Delete(ctx, name, deleted, c.deletes()); err != nil {
@@ -143,8 +147,8 @@ func (v *View) write(ctx context.Context, c *claim, written []Object, deleted []
 			return err
 		}
 	}
-	if c.of.Model == v.cfg.Embedder.Model() {
-		v.embed(ctx, c, written)
+	if c.of.Model == v.cfg.Embedder.Model() && v.mayEmbedFor(c) {
+		v.fill(c, written, vectors(ctx, written))
 	}
 	if c.reuse == name {
 		// A store that broke off while it wrote may have an object without its vectors, and would take the same
@@ -226,7 +230,8 @@ func (v *View) takeOver(ctx context.Context, c *claim, objects []Object) (stand 
 		stand = append(stand, h.ID)
 		o := byID[h.ID]
 		for _, pair := range [][2]*Half{{&o.Question, &h.Question}, {&o.Answer, &h.Answer}} {
-			if pair[0].Digest == pair[1].Digest && pair[1].Vector != nil && pair[1].fits(c.dimensions) {
+			if pair[0].Digest == pair[1].Digest && pair[0].Vector == nil && pair[1].Vector != nil &&
+				pair[1].fits(c.dimensions) {
 				pair[0].Vector = pair[1].Vector
 				v.metrics.vectors.WithLabelValues("taken over").Inc()
 			}

@@ -18,14 +18,11 @@ var errArriving = projections.NotYet(projections.Unavailable(errors.New(
 	"the index has not applied yet what is to be forgotten, or is being rebuilt; that waits for it")))
 
 // Forget deletes the turns of a session whose events up to a position a retention is about to remove from the log. No
-// event says so, and only an index of anonymous sessions has such turns. It fails with projections.ErrNotYet while one
-// of them may still arrive.
+// event says so, and only an index that was fed with anonymous sessions, by whatever process, has such turns. It fails
+// with projections.ErrNotYet while one of them may still arrive.
 func (v *View) Forget(ctx context.Context, sessionID string, upTo events.Position) error {
-	if !v.cfg.Anonymous {
-		return nil
-	}
 	p, _, err := v.pointer(ctx, v.cfg.Notes)
-	if err != nil || p.Generation == 0 {
+	if err != nil || p.Generation == 0 || !v.cfg.Anonymous && (p.Anonymous == none || p.Anonymous == "") {
 		return err
 	}
 	var at place
@@ -33,6 +30,9 @@ func (v *View) Forget(ctx context.Context, sessionID string, upTo events.Positio
 		return failed(err, "read a checkpoint")
 	}
 	all, err := v.cfg.Store.List(ctx)
+	if err == nil {
+		all, err = v.ofOwn(ctx, all)
+	}
 	if err != nil {
 		return err
 	}

@@ -48,9 +48,13 @@ func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error
 	if err := notes.Commit(ctx, pointerKey, now, pointerKey, revision); err != nil {
 		return nil, failed(rebuilding(err), "begin a generation")
 	}
+	log, err := v.log(ctx)
+	if err != nil {
+		return nil, err
+	}
 	n := pointer{
-		Store: now.Store, Former: now.Former, Generation: now.Last, Last: now.Last, Model: v.cfg.Embedder.Model(),
-		Form: form, BegunAt: v.cfg.Now().UTC(),
+		Store: now.Store, Log: log, Former: now.Former, Generation: now.Last, Last: now.Last,
+		Model: v.cfg.Embedder.Model(), Form: form, contents: v.cfg.contents(), BegunAt: v.cfg.Now().UTC(),
 	}
 	if n.Clean, err = v.clean(ctx); err != nil {
 		return nil, err

@@ -34,6 +34,8 @@ type Config struct {
 	Rules      conversation.Rules
 	// Anonymous: turns of sessions without an identity are in the index, too.
 	Anonymous bool
+	// WithoutTexts: the store keeps no texts of turns.
+	WithoutTexts bool
 	// MaxChars bounds the characters of a half that its vector is made of; 8,000 by default.
 	MaxChars int
 	// ExactEvents is how long a log may be, in events, whose index is searched exactly, if it is a graph of an earlier
@@ -45,7 +47,7 @@ type Config struct {
 	// Registry takes the metrics; nil: none.
 	Registry prometheus.Registerer
 	Logger   *slog.Logger
-	// Now is the clock by which marks are old enough to go back to; time.Now by default.
+	// Now is the clock by which marks are old enough to go back to, and pauses end; time.Now by default.
 	Now func() time.Time
 }
 
@@ -64,6 +66,12 @@ type View struct {
 	claims map[int]*claim
 	// embedAgain is when the embedder is asked again after it failed.
 	embedAgain time.Time
+	// compareAgain is when the lengths of vectors are compared again, and otherLength the generation whose vectors had
+	// another length than the embedder's; 0: none.
+	compareAgain time.Time
+	otherLength  uint64
+	// found is when the store was last seen to look at the vectors that it holds.
+	found time.Time
 }
 
 var (
@@ -95,11 +103,37 @@ func (v *View) Prepare(ctx context.Context) error {
 		v.cfg.Logger.Warn("searches by meaning are refused, and new turns are indexed without vectors",
 			"filled_by", p.Model, "configured", v.cfg.Embedder.Model(), "err", projections.ErrOtherModel)
 	}
+	if err == nil && p.Anonymous == some {
+		v.cfg.Logger.Warn("searches by meaning across identities are refused", "err", projections.ErrSomeAnonymous)
+	}
+	if err == nil && p.Texts == some {
+		v.cfg.Logger.Warn("readers of the store find texts of some turns", "err", projections.ErrSomeTexts)
+	}
 	if err == nil && p.Form < form {
 		v.cfg.Logger.Warn("an earlier version has made the index, which is served, but takes turns slowly: " +
 			"`turnledger projections rebuild index` makes it anew, and so does the next rebuild by its age")
 	}
 	return err
+}
+
+// Outdated returns why the view has to be rebuilt though it follows the log, as far as a process that feeds it knows;
+// nil if it need not be.
+func (v *View) Outdated(ctx context.Context) error {
+	p, _, err := v.pointer(ctx, v.cfg.Notes)
+	if err != nil || p.Generation == 0 {
+		return nil //nolint:nilerr // nothing is known
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case p.Model != v.cfg.Embedder.Model(), p.Generation == v.otherLength:
+		return projections.ErrOtherModel
+	case p.Anonymous == some:
+		return projections.ErrSomeAnonymous
+	case p.Texts == some:
+		return projections.ErrSomeTexts
+	}
+	return nil
 }
 
 // Look fails while there is no generation to read, for a process that only reads.
@@ -171,7 +205,14 @@ var (
 	errLost = errors.New("the store has lost the index")
 	// errElsewhere: a store has an index that was served before the one that is served in another store.
 	errElsewhere = errors.New("the one that is served is in another store")
+	errAnother   = errors.New("the index of another log")
 )
+
+// WaitsForOperator reports whether an error of Prepare says that the store has an index which only an operator can tell
+// to be unused. A rebuild puts the log's index in its place.
+func WaitsForOperator(err error) bool {
+	return errors.Is(err, errElsewhere) || errors.Is(err, errAnother)
+}
 
 // holds reports whether the store has the collection of a generation, and not one that it made by itself. It fails if
 // the store lacks it and has one that was served before it: then another process uses another store.

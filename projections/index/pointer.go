@@ -19,18 +19,57 @@ import (
 // pointer is the note of the served generation.
 type pointer struct {
 	// Store is drawn for each store that was empty when it was met. Former are those of the stores before.
-	Store      string   `json:"store"`
-	Former     []string `json:"former,omitempty"`
-	Generation uint64   `json:"generation"`
+	Store  string   `json:"store"`
+	Former []string `json:"former,omitempty"`
+	// Log names the log; empty in pointers of earlier versions.
+	Log        string `json:"log,omitempty"`
+	Generation uint64 `json:"generation"`
 	// Last is the highest number of a generation that was ever begun; no number is used twice.
 	Last uint64 `json:"last"`
 	// Model made the vectors.
 	Model string `json:"model"`
 	// Form is how the store keeps the collection; 0 in pointers of earlier versions, whose stores built a graph.
 	Form int `json:"form,omitempty"`
+	contents
 	// Clean are the positions up to which nothing that was erased has ever been in this generation's files.
 	Clean   []uint64  `json:"clean,omitempty"`
 	BegunAt time.Time `json:"begun_at"`
+}
+
+// contents says what of the turns of anonymous sessions, and of the texts of turns, a generation holds. Each process
+// that has fed it has added its own settings.
+type contents struct {
+	Anonymous extent `json:"anonymous,omitempty"`
+	Texts     extent `json:"texts,omitempty"`
+}
+
+// extent is how much of something a generation holds; empty in pointers of earlier versions.
+type extent string
+
+const (
+	none extent = "none"
+	some extent = "some"
+	full extent = "all"
+)
+
+// with returns the extent after more was written.
+func (e extent) with(more extent) extent {
+	if e == "" || e == more {
+		return more
+	}
+	return some
+}
+
+// contents returns what the settings ask for.
+func (c *Config) contents() contents {
+	out := contents{Anonymous: none, Texts: full}
+	if c.Anonymous {
+		out.Anonymous = full
+	}
+	if c.WithoutTexts {
+		out.Texts = none
+	}
+	return out
 }
 
 const (
@@ -45,10 +84,28 @@ func (p pointer) key(kind string, partition int) string {
 
 // collection of the generation. Its mark tells it from a collection that the store made by itself at a late write.
 func (p pointer) collection() Collection {
+	mark := markBegins + p.Store
+	if p.Log != "" {
+		mark += markLog + p.Log
+	}
 	return Collection{
 		Name: fmt.Sprintf("%s%s_%06d", Prefix, p.Store[:8], p.Generation),
-		Mark: fmt.Sprintf("%s%s, generation %d", markBegins, p.Store, p.Generation),
+		Mark: fmt.Sprintf("%s%s%d", mark, markNumber, p.Generation),
 	}
+}
+
+// isOfAnother reports whether a collection belongs to another log than the one that is named. An earlier version did
+// not say to which, and neither does a collection that the store has made by itself.
+func isOfAnother(c Collection, log string) bool {
+	_, of, named := strings.Cut(c.Mark, markLog)
+	of, _, _ = strings.Cut(of, markNumber)
+	return named && strings.HasPrefix(c.Mark, markBegins) && of != log
+}
+
+// ofOwn returns the collections that belong to no other log.
+func (v *View) ofOwn(ctx context.Context, all []Collection) ([]Collection, error) {
+	log, err := v.log(ctx)
+	return slices.DeleteFunc(all, func(c Collection) bool { return isOfAnother(c, log) }), err
 }
 
 // precedes reports whether a collection is a later generation of the same store. Two processes that begin a store at
@@ -62,6 +119,37 @@ func (p pointer) precedes(c Collection) bool {
 
 // markBegins begins the mark of each collection that a view has made; the id of its store follows.
 const markBegins = "Turnledger's index of turns, store "
+
+const (
+	// markLog and markNumber are followed by the name of the log and the number of the generation.
+	markLog, markNumber = ", log ", ", generation "
+	// logKey is the note of the log's name in marks.
+	logKey = "index.log"
+)
+
+// log returns the name of the log, which is drawn once.
+func (v *View) log(ctx context.Context) (name string, err error) {
+	revision, err := v.cfg.Notes.Read(ctx, logKey, &name)
+	if err == nil && revision == 0 {
+		name = uuid.NewString()
+		if _, err = v.cfg.Notes.Write(ctx, logKey, name, 0); errors.Is(err, jetlog.ErrConflict) {
+			_, err = v.cfg.Notes.Read(ctx, logKey, &name)
+		}
+	}
+	return name, failed(err, "name the log")
+}
+
+// alone fails if the store has an index of another log, which has the same alias.
+func (v *View) alone(ctx context.Context, log string) error {
+	all, err := v.cfg.Store.List(ctx)
+	for _, c := range all {
+		if err == nil && isOfAnother(c, log) {
+			err = projections.Unavailable(fmt.Errorf("this store has %w (%s): each log needs a Weaviate of its own. "+
+				"If that log is no more, run turnledger projections rebuild index", errAnother, c.Name))
+		}
+	}
+	return err
+}
 
 // pointer reads the pointer; its generation is 0 if there is none.
 func (v *View) pointer(ctx context.Context, notes desk.Notes) (p pointer, revision uint64, err error) {
@@ -81,9 +169,9 @@ const (
 	move      moving = true
 )
 
-// ensure returns the served generation. If the store does not have its collection, ensure begins an empty one in its
-// place: the log fills it. A process that ends before it has written the pointer leaves a collection that was never
-// served, which Sweep drops.
+// ensure returns the served generation, to which it adds the settings of this process. If the store does not have its
+// collection, ensure begins an empty one in its place: the log fills it. A process that ends before it has written the
+// pointer leaves a collection that was never served, which Sweep drops.
 func (v *View) ensure(ctx context.Context, to moving) (pointer, desk.Notes, error) {
 	notes := v.cfg.Notes
 	for {
@@ -96,15 +184,28 @@ func (v *View) ensure(ctx context.Context, to moving) (pointer, desk.Notes, erro
 			if to == move && errors.Is(err, errElsewhere) {
 				err = nil
 			}
+			if err == nil && there {
+				err = v.addSettings(ctx, &p, revision)
+			}
+			if errors.Is(err, jetlog.ErrConflict) {
+				continue
+			}
 			if err != nil || there {
 				return p, notes, err
 			}
 			v.cfg.Logger.Warn("the store lacks the index, which is filled again from the log",
 				"generation", p.Generation)
 		}
+		log, err := v.log(ctx)
+		if err == nil && to != move {
+			err = v.alone(ctx, log)
+		}
+		if err != nil {
+			return p, nil, err
+		}
 		n := pointer{
-			Store: uuid.NewString(), Generation: p.Last + 1, Last: p.Last + 1, Model: v.cfg.Embedder.Model(),
-			Form: form, BegunAt: v.cfg.Now().UTC(),
+			Store: uuid.NewString(), Log: log, Generation: p.Last + 1, Last: p.Last + 1,
+			Model: v.cfg.Embedder.Model(), Form: form, contents: v.cfg.contents(), BegunAt: v.cfg.Now().UTC(),
 		}
 		if p.Generation != 0 {
 			n.Former = append(p.Former, p.Store)[max(0, len(p.Former)+1-mostFormer):]
@@ -127,6 +228,16 @@ func (v *View) ensure(ctx context.Context, to moving) (pointer, desk.Notes, erro
 		}
 		return n, notes, failed(err, "begin a generation")
 	}
+}
+
+// addSettings notes that this process feeds a generation by its own settings.
+func (v *View) addSettings(ctx context.Context, p *pointer, revision uint64) error {
+	own, before := v.cfg.contents(), p.contents
+	p.contents = contents{before.Anonymous.with(own.Anonymous), before.Texts.with(own.Texts)}
+	if p.contents == before {
+		return nil
+	}
+	return failed(v.cfg.Notes.Commit(ctx, pointerKey, p, pointerKey, revision), "note the settings of a generation")
 }
 
 // clean returns the positions up to which the log has forgotten what was erased.
@@ -152,6 +263,9 @@ func (v *View) Files(ctx context.Context, partition int) (events.Position, error
 		return out, err
 	}
 	all, err := v.cfg.Store.List(ctx)
+	if err == nil {
+		all, err = v.ofOwn(ctx, all)
+	}
 	if err == nil && len(all) == 1 && all[0] == p.collection() && partition < len(p.Clean) {
 		out.Seq = p.Clean[partition]
 	}

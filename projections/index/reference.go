@@ -85,6 +85,8 @@ const (
 	pageOfObjects = 1000
 	// compareRounds bounds how often a turn that differs is compared again: the view may have been writing it.
 	compareRounds = 5
+	// stalled is how long the view may stand still before a turn that it will write again counts as it is.
+	stalled = 10 * time.Second
 )
 
 // Compare implements projections.Reference.
@@ -106,8 +108,13 @@ func (r *reference) Compare(
 		return 0, err
 	}
 	different := r.differences(found, sessions, sample > 0)
-	for round := 0; len(different) > 0 && round < compareRounds; round++ {
-		pause.For(ctx, time.Duration(round)*200*time.Millisecond)
+	var behind lag
+	// The last comparison comes after the look that says that nothing is waited for.
+	for round, more := 0, true; len(different) > 0 && (round < compareRounds || more); round++ {
+		if more, err = behind.waits(ctx, r, different); err != nil {
+			return 0, err
+		}
+		pause.For(ctx, time.Duration(min(round, compareRounds))*200*time.Millisecond)
 		if err := r.reach(ctx, sessions, sample > 0, fold); err != nil {
 			return 0, err
 		}
@@ -125,6 +132,30 @@ func (r *reference) Compare(
 		}
 	}
 	return len(sessions), r.report(different, report)
+}
+
+// lag is how far a view has come that went back a little, as a claim does, and when it moved last.
+type lag struct {
+	at    uint64
+	moved time.Time
+}
+
+// waits reports whether turns that differ were written for events that the view has not applied again yet.
+func (l *lag) waits(ctx context.Context, r *reference, of []difference) (bool, error) {
+	at, sum := make([]uint64, len(r.parts)), uint64(0)
+	for k := range at {
+		is, err := r.Applied(ctx, k)
+		if err != nil {
+			return false, err
+		}
+		at[k], sum = is.Seq, sum+is.Seq
+	}
+	if sum != l.at || l.moved.IsZero() {
+		l.at, l.moved = sum, time.Now()
+	}
+	return time.Since(l.moved) < stalled && slices.ContainsFunc(of, func(d difference) bool {
+		return d.partition < len(at) && d.written > at[d.partition]
+	}), nil
 }
 
 // sampled draws some of the sessions.
@@ -198,6 +229,9 @@ type difference struct {
 	id              uuid.UUID
 	session         string
 	ofView, ofIndex string
+	// The view has written the turn for this sequence of a partition; 0: it has none.
+	partition int
+	written   uint64
 }
 
 func (r *reference) differences(found map[uuid.UUID]Object, sessions map[string]bool, only bool) (out []difference) {
@@ -206,13 +240,13 @@ func (r *reference) differences(found map[uuid.UUID]Object, sessions map[string]
 			continue
 		}
 		if want, got := r.want(id), o.digest(); want.digest != got {
-			out = append(out, difference{id, o.Session, got, want.digest})
+			out = append(out, difference{id, o.Session, got, want.digest, o.Partition, o.Seq})
 		}
 	}
 	for _, p := range r.parts {
 		for id, e := range p.objects {
 			if _, there := found[id]; !there {
-				out = append(out, difference{id, e.session, "", e.digest})
+				out = append(out, difference{id: id, session: e.session, ofIndex: e.digest})
 			}
 		}
 	}
@@ -248,9 +282,9 @@ func (r *reference) ask(ctx context.Context, of []difference) (map[uuid.UUID]Obj
 
 func (r *reference) stillDifferent(of []difference, now map[uuid.UUID]Object) (out []difference) {
 	for _, d := range of {
-		d.ofView, d.ofIndex = "", r.want(d.id).digest
+		d.ofView, d.ofIndex, d.written = "", r.want(d.id).digest, 0
 		if o, there := now[d.id]; there {
-			d.ofView = o.digest()
+			d.ofView, d.partition, d.written = o.digest(), o.Partition, o.Seq
 		}
 		if d.ofView != d.ofIndex {
 			out = append(out, d)

@@ -39,7 +39,7 @@ func (v *View) Restore(ctx context.Context, s projections.Session) (settled []ev
 	for i := range written {
 		written[i].Seq = unsettled.Seq
 	}
-	if err := v.write(ctx, c, written, deleted, mayStand); err != nil {
+	if err := v.write(ctx, c, written, deleted, mayStand, v.embedder(batchPatience)); err != nil {
 		return nil, err
 	}
 	return []events.Position{s.Letter}, nil

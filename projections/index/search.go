@@ -3,7 +3,9 @@ package index
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -14,8 +16,9 @@ import (
 )
 
 // Nearest returns the turns that are nearest to a vector, the nearest first, each once with its nearer half, and the
-// position of each partition that the index has applied. half is empty for both. What it returns must be compared with
-// the truth before anybody sees it: the index may lag, and may hold what was redacted.
+// position of each partition that the index has applied. half is empty for both. If it returns as many turns as the
+// limit or more, there may be others as near as the last of them, or farther. What it returns must be compared with the
+// truth before anybody sees it: the index may lag, and may hold what was redacted.
 func (v *View) Nearest(
 	ctx context.Context, half projections.Half, n Near,
 ) (found []projections.Hit, at []events.Position, err error) {
@@ -25,6 +28,9 @@ func (v *View) Nearest(
 	}
 	if p.Model != v.cfg.Embedder.Model() {
 		return nil, nil, projections.Unavailable(projections.ErrOtherModel)
+	}
+	if p.Anonymous == some && n.IdentityID == "" {
+		return nil, nil, projections.Unavailable(projections.ErrSomeAnonymous)
 	}
 	if at, err = v.places(ctx, p, notes); err != nil {
 		return nil, nil, err
@@ -50,9 +56,25 @@ func (v *View) Nearest(
 		if d, unknown := v.dimensions(ctx, p.collection().Name); unknown == nil && d != 0 && d != len(n.Vector) {
 			err = projections.Unavailable(projections.ErrOtherModel)
 		}
+		v.mu.Lock()
+		v.found = time.Time{}
+		v.mu.Unlock()
 		return nil, nil, err
 	}
-	return nearer(slices.Concat(lists...)), at, nil
+	if slices.ContainsFunc(lists, func(l []projections.Hit) bool { return len(l) < n.Limit }) {
+		if err := v.mayMiss(ctx, p); err != nil {
+			return nil, nil, err
+		}
+	}
+	// A half that is farther than the end of a full list is left out: that list may lack the turn's nearer half.
+	floor := math.Inf(-1)
+	for _, list := range lists {
+		if len(list) >= n.Limit {
+			floor = max(floor, list[len(list)-1].Score)
+		}
+	}
+	all := slices.DeleteFunc(slices.Concat(lists...), func(h projections.Hit) bool { return h.Score < floor })
+	return nearer(all), at, nil
 }
 
 // At returns the position of each partition that the index has applied.

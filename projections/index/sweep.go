@@ -44,12 +44,21 @@ func (v *View) Sweep(ctx context.Context) error {
 }
 
 func (v *View) sweepAll(ctx context.Context) error {
-	if err := v.dropOlder(ctx); err != nil {
+	p, _, err := v.served(ctx)
+	if err != nil {
+		return err
+	}
+	if err := v.dropOlder(ctx, p); err != nil {
+		return err
+	}
+	if err := v.compareLengths(ctx); err != nil {
 		return err
 	}
 	v.mu.Lock()
 	own := maps.Clone(v.claims)
 	v.mu.Unlock()
+	// A claim of a former collection is over, though nobody may have said so: that collection may have been lost.
+	maps.DeleteFunc(own, func(_ int, c *claim) bool { return c.of.collection() != p.collection() })
 	for _, k := range slices.Sorted(maps.Keys(own)) {
 		// Another process that has taken a partition over sweeps it.
 		if err := v.sweep(ctx, own[k]); err != nil && !errors.Is(err, projections.ErrFenced) {
@@ -59,17 +68,16 @@ func (v *View) sweepAll(ctx context.Context) error {
 	return nil
 }
 
-// dropOlder drops all collections but the served one and those that a rebuild may be filling.
-func (v *View) dropOlder(ctx context.Context) error {
-	p, _, err := v.served(ctx)
-	if err != nil {
-		return err
-	}
+// dropOlder drops all collections but the served one, those that a rebuild may be filling, and those of other logs.
+func (v *View) dropOlder(ctx context.Context, p pointer) error {
 	// A store that lacks the served collection was emptied, or another store has it: nothing is dropped then.
 	if there, err := v.holds(ctx, p); err != nil || !there {
 		return err
 	}
 	all, err := v.cfg.Store.List(ctx)
+	if err == nil {
+		all, err = v.ofOwn(ctx, all)
+	}
 	if err != nil {
 		return err
 	}
@@ -106,15 +114,71 @@ func (v *View) sweep(ctx context.Context, c *claim) error {
 			return err
 		}
 	}
-	if !v.mayEmbed() {
-		return nil
-	}
-	return v.settleAll(ctx, c, "missing vector", func(ctx context.Context) ([]Object, error) {
-		if !c.mayEmbed() {
-			return nil, nil
+	return v.fillIn(ctx, c)
+}
+
+// fillIn makes the vectors that objects lack, some at a time. Batches are applied while the embedder is asked.
+func (v *View) fillIn(ctx context.Context, c *claim) error {
+	seen := map[uuid.UUID]bool{}
+	for {
+		lacking, err := v.lacking(ctx, c, seen)
+		if err != nil || len(lacking.bySession) == 0 {
+			return err
 		}
-		return v.cfg.Store.Bare(ctx, name, c.partition, sweptAtOnce)
-	})
+		vectors := v.embed(ctx, lacking.written, sweepPatience)
+		if vectors == nil && len(lacking.deleted) == 0 {
+			return nil
+		}
+		if err := v.settleLacking(ctx, c, lacking, vectors); err != nil {
+			return err
+		}
+		v.metrics.swept.WithLabelValues("missing vector").Add(float64(len(lacking.written) + len(lacking.deleted)))
+	}
+}
+
+// unfilled are objects that lack vectors, by their sessions, and what the log said of them at a sequence.
+type unfilled struct {
+	bySession map[string][]uuid.UUID
+	at        uint64
+	written   []Object
+	deleted   []uuid.UUID
+}
+
+// lacking returns objects that lack vectors and were not seen before.
+func (v *View) lacking(ctx context.Context, c *claim, seen map[uuid.UUID]bool) (out unfilled, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !v.mayEmbed() || !v.mayEmbedFor(c) {
+		return out, nil
+	}
+	if err := c.holds(ctx); err != nil {
+		return out, err
+	}
+	found, err := v.cfg.Store.Bare(ctx, c.of.collection().Name, c.partition, sweptAtOnce)
+	if err != nil {
+		return out, err
+	}
+	out.bySession, out.at = unseenBySession(found, seen), c.at.Seq
+	if out.written, out.deleted, err = v.now(ctx, c, out.bySession); err == nil {
+		_, err = v.takeOver(ctx, c, out.written) // one half may have its vector
+	}
+	return out, err
+}
+
+// settleLacking writes what lacked vectors with those that were made meanwhile, as the log has it by now.
+func (v *View) settleLacking(ctx context.Context, c *claim, lacking unfilled, vectors made) (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.holds(ctx); err != nil {
+		return err
+	}
+	written, deleted := lacking.written, lacking.deleted
+	if c.at.Seq != lacking.at {
+		if written, deleted, err = v.now(ctx, c, lacking.bySession); err != nil {
+			return err
+		}
+	}
+	return v.settleAs(ctx, c, written, deleted, func(context.Context, []Object) made { return vectors })
 }
 
 // settleAll settles the objects that find returns, until it returns none or only what it has returned before.
@@ -143,25 +207,37 @@ func (v *View) settleSome(
 	if err != nil {
 		return 0, err
 	}
-	bySession := map[string][]uuid.UUID{}
+	bySession := unseenBySession(found, seen)
+	for _, ids := range bySession {
+		fresh += len(ids)
+	}
+	written, deleted, err := v.now(ctx, c, bySession)
+	if err != nil {
+		return 0, err
+	}
+	return fresh, v.settleAs(ctx, c, written, deleted, v.embedder(batchPatience))
+}
+
+// unseenBySession returns those of the objects that were not seen before, and notes that they are seen.
+func unseenBySession(found []Object, seen map[uuid.UUID]bool) map[string][]uuid.UUID {
+	out := map[string][]uuid.UUID{}
 	for i := range found {
 		if o := &found[i]; !seen[o.ID] && !isCanary(o) {
 			seen[o.ID] = true
-			bySession[o.Session] = append(bySession[o.Session], o.ID)
-			fresh++
+			out[o.Session] = append(out[o.Session], o.ID)
 		}
 	}
-	return fresh, v.settle(ctx, c, bySession)
+	return out
 }
 
-// settle makes objects what the log says of them at the claim's checkpoint. The caller has the claim's lock.
-func (v *View) settle(ctx context.Context, c *claim, bySession map[string][]uuid.UUID) error {
-	var written []Object
-	var deleted []uuid.UUID
+// now returns what the log says of objects at the claim's checkpoint. The caller has the claim's lock.
+func (v *View) now(
+	ctx context.Context, c *claim, bySession map[string][]uuid.UUID,
+) (written []Object, deleted []uuid.UUID, err error) {
 	for _, session := range slices.Sorted(maps.Keys(bySession)) {
 		out, err := v.replayed(ctx, c.partition, session, c.at.Seq)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		for _, id := range bySession[session] {
 			if o := out.objects[id]; o != nil {
@@ -172,7 +248,14 @@ func (v *View) settle(ctx context.Context, c *claim, bySession map[string][]uuid
 			}
 		}
 	}
-	err := v.write(ctx, c, written, deleted, mayStand)
+	return written, deleted, nil
+}
+
+// settleAs makes objects what the log says of them. The caller has the claim's lock.
+func (v *View) settleAs(
+	ctx context.Context, c *claim, written []Object, deleted []uuid.UUID, vectors source,
+) error {
+	err := v.write(ctx, c, written, deleted, mayStand, vectors)
 	if projections.IsPermanent(err) { // dead letters tell of these turns
 		err = nil
 	}

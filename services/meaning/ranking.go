@@ -3,6 +3,7 @@ package meaning
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"unicode"
@@ -43,10 +44,20 @@ type hit struct {
 	half projections.Half
 }
 
+// among says which of the turns with the same score are found, where a look of the index ends between them.
+type among bool
+
+const (
+	// anyAlike: some of them.
+	anyAlike among = false
+	// firstAlike: those with the first ids. The page behind begins there.
+	firstAlike among = true
+)
+
 // nearest returns the first hits behind a place that match a filter, up to a limit. One more than the limit says that
 // there is more.
 func (s *Searcher) nearest(
-	ctx context.Context, vector []float32, f projections.SearchFilter, behind rank, limit int,
+	ctx context.Context, vector []float32, f projections.SearchFilter, behind rank, limit int, alike among,
 ) (out found, err error) {
 	out.true, out.looked = map[uuid.UUID]services.TrueTurn{}, map[hit]bool{}
 	out.settled = map[uuid.UUID]bool{}
@@ -55,19 +66,25 @@ func (s *Searcher) nearest(
 		look = limit + spare
 	}
 	for ; ; look *= 4 {
-		near, all, at, err := s.look(ctx, f, vector, min(look, mostLooked))
+		near, floor, at, err := s.look(ctx, f, vector, min(look, mostLooked))
 		if err != nil {
 			return out, unavailable(err)
 		}
 		out.at = at
-		fresh := slices.DeleteFunc(slices.Clone(near), func(n projections.Hit) bool {
+		last := look >= mostLooked || math.IsInf(floor, -1)
+		fresh := slices.DeleteFunc(near, func(n projections.Hit) bool {
 			// Of which half a turn is a hit in a language only the truth tells, also of the pages before.
-			return out.looked[hit{n.TurnID, n.Half}] || score(n) < f.MinScore || f.Language == "" && !behind.admits(n)
+			return out.looked[hit{n.TurnID, n.Half}] || score(n) < f.MinScore ||
+				f.Language == "" && !behind.admits(n) || alike == firstAlike && n.Score <= floor && !last
 		})
-		if err := s.confirm(ctx, fresh, f, behind, &out); err != nil {
-			return out, err
+		for len(fresh) > 0 && len(out.hits) <= limit {
+			n := min(len(fresh), max(firstLook, limit+spare))
+			if err := s.confirm(ctx, fresh[:n], f, behind, &out); err != nil {
+				return out, err
+			}
+			fresh = fresh[n:]
 		}
-		if len(out.hits) > limit || all || look >= mostLooked {
+		if len(out.hits) > limit || last {
 			break
 		}
 	}
@@ -113,33 +130,38 @@ func wordsOf(text string) []string {
 	})
 }
 
-// look asks the index, and reports whether these are all. If the language matters, both halves of a turn are returned,
-// since the nearer one may lack it.
+// look asks the index. It may have more hits with the score floor or a lower one; -Inf: these are all. If the language
+// matters, both halves of a turn are returned, since the nearer one may lack it.
 func (s *Searcher) look(
 	ctx context.Context, f projections.SearchFilter, vector []float32, limit int,
-) (near []projections.Hit, all bool, at []events.Position, err error) {
+) (near []projections.Hit, floor float64, at []events.Position, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
 	halves := []projections.Half{f.In}
 	if f.Language != "" && f.In == "" {
 		halves = []projections.Half{projections.QuestionHalf, projections.AnswerHalf}
 	}
-	all = true
+	floor = math.Inf(-1)
 	for _, half := range halves {
 		hits, applied, err := s.cfg.Index.Nearest(ctx, half, index.Near{
 			Vector: vector, Limit: limit,
 			Filter: index.Filter{IdentityID: f.IdentityID, SessionID: f.SessionID, Period: f.Period},
 		})
 		if err != nil {
-			return nil, false, nil, err
+			return nil, 0, nil, err
 		}
-		near, all = append(near, hits...), all && len(hits) < limit
+		near = append(near, hits...)
+		if len(hits) >= limit {
+			floor = max(floor, hits[len(hits)-1].Score)
+		}
 		if at == nil {
 			at = applied
 		}
 	}
-	slices.SortStableFunc(near, func(a, b projections.Hit) int { return cmp.Compare(b.Score, a.Score) })
-	return near, all, at, nil
+	// What is farther than the floor may have a nearer half that is not among these.
+	near = slices.DeleteFunc(near, func(n projections.Hit) bool { return n.Score < floor })
+	slices.SortFunc(near, byRank)
+	return near, floor, at, nil
 }
 
 // confirm adds the turns that are as the index and the filter say, and behind a place.
@@ -179,13 +201,13 @@ func (s *Searcher) confirm(
 		out.true[n.TurnID] = t
 		out.hits = append(out.hits, projections.Hit{
 			SessionID: t.SessionID, IdentityID: t.IdentityID, TurnID: t.ID, Half: n.Half, CreatedAt: t.CreatedAt,
-			Position: t.Position, Score: score(n), Snippet: snippet(text),
+			Position: t.Position, Score: n.Score, Snippet: snippet(text),
 		})
 	}
 	return nil
 }
 
-// score of a neighbour, between 0 and 1.
+// score of a neighbour as it is shown, between 0 and 1.
 func score(n projections.Hit) float64 { return min(max(n.Score, 0), 1) }
 
 // textOf returns the text of a half in a language: the neutral one if none is asked for and there is one.
@@ -221,9 +243,9 @@ func snippet(text string) string {
 	return text
 }
 
-// byRank orders hits: the best first, then by the turn's id.
+// byRank orders hits: the best first, then by the turn's id, then the question before the answer.
 func byRank(a, b projections.Hit) int {
-	return cmp.Or(cmp.Compare(b.Score, a.Score), slices.Compare(a.TurnID[:], b.TurnID[:]))
+	return cmp.Or(cmp.Compare(b.Score, a.Score), slices.Compare(a.TurnID[:], b.TurnID[:]), cmp.Compare(b.Half, a.Half))
 }
 
 // fuse fuses lists of hits by rank. Of a turn in several lists it returns the hit of the first one.

@@ -27,7 +27,7 @@ func (s *Searcher) meaning(ctx context.Context, ask services.SearchAsk) (page se
 	if err != nil {
 		return page, err
 	}
-	out, err := s.nearest(ctx, vector, ask.SearchFilter, behind, ask.Limit)
+	out, err := s.nearest(ctx, vector, ask.SearchFilter, behind, ask.Limit, firstAlike)
 	if err != nil {
 		return page, err
 	}
@@ -43,6 +43,9 @@ func (s *Searcher) page(
 		page.Hits = hits[:limit]
 		last := page.Hits[limit-1]
 		page.NextCursor = rank{last.Score, last.TurnID}.cursor(mark)
+	}
+	for i := range page.Hits {
+		page.Hits[i].Score = score(page.Hits[i])
 	}
 	page.Lag, err = s.lag(ctx, at)
 	return page, err
@@ -64,7 +67,7 @@ func (s *Searcher) hybrid(ctx context.Context, ask services.SearchAsk) (page ser
 	ask.MinScore, ask.Cursor = 0, ""
 	g, searching := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		near, err = s.nearest(searching, vector, ask.SearchFilter, firstRank, fused)
+		near, err = s.nearest(searching, vector, ask.SearchFilter, firstRank, fused, anyAlike)
 		return err
 	})
 	g.Go(func() (err error) {
@@ -107,12 +110,13 @@ func (s *Searcher) similar(
 		return nil, err
 	}
 	f := projections.SearchFilter{In: in, IdentityID: ask.IdentityID, MinScore: ask.MinScore}
-	out, err := s.nearest(ctx, vector, f, firstRank, ask.Limit)
+	out, err := s.nearest(ctx, vector, f, firstRank, ask.Limit, anyAlike)
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range out.hits[:min(len(out.hits), ask.Limit)] {
 		t := out.true[h.TurnID]
+		h.Score = score(h)
 		hits = append(hits, services.SimilarHit{
 			Hit: h, Question: textOf(&t, projections.QuestionHalf, ""), Answer: textOf(&t, projections.AnswerHalf, ""),
 		})
@@ -134,7 +138,7 @@ func (r rank) before(score float64, turn uuid.UUID) bool {
 	return score < r.score || score == r.score && slices.Compare(turn[:], r.turn[:]) > 0
 }
 
-func (r rank) admits(n projections.Hit) bool { return r.before(score(n), n.TurnID) }
+func (r rank) admits(n projections.Hit) bool { return r.before(n.Score, n.TurnID) }
 
 // The marks of the cursors of both modes. A cursor of words has another form.
 const (

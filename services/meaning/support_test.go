@@ -1,10 +1,12 @@
 package meaning_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -28,6 +30,8 @@ type world struct {
 	// near are the hits of the index, the nearest first, and at its positions.
 	near []projections.Hit
 	at   []events.Position
+	// shuffled: hits with the same score come in another order at each call.
+	shuffled bool
 	// turns are the truth.
 	turns map[uuid.UUID]services.TrueTurn
 	words services.SearchPage
@@ -123,6 +127,10 @@ func (w worldIndex) Nearest(ctx context.Context, half projections.Half, n index.
 	near := slices.DeleteFunc(slices.Clone(w.near), func(h projections.Hit) bool {
 		return half != "" && h.Half != half
 	})
+	if w.shuffled {
+		rand.Shuffle(len(near), func(i, j int) { near[i], near[j] = near[j], near[i] })
+		slices.SortStableFunc(near, func(a, b projections.Hit) int { return cmp.Compare(b.Score, a.Score) })
+	}
 	return near[:min(n.Limit, len(near))], w.at, nil
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 type searchCmd struct {
-	Query    []string  `arg:"" help:"Words that are all in a question, or in an answer; phrases in quotation marks, -word leaves out (behind --)."`
+	Query    []string  `arg:"" help:"Words that are all in a question, or in an answer; phrases in quotation marks; -word leaves out (behind --, and with --mode words)."`
 	Mode     string    `help:"words, meaning or hybrid; what the server has by default."`
 	In       string    `help:"question, answer or both." default:"both" enum:"question,answer,both"`
 	Identity string    `help:"Only turns of this identity."`

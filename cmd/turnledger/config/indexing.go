@@ -21,8 +21,8 @@ type indexing struct {
 	EmbedDimensions int    `name:"embed-dimensions" help:"Dimensions of its vectors; 0: those of the model. Another model or number needs a rebuild of the index." default:"0" env:"TURNLEDGER_EMBED_DIMENSIONS"`
 	EmbedMaxChars   int    `name:"embed-max-chars" help:"Characters of a question, and of an answer, that are embedded." default:"8000" env:"TURNLEDGER_EMBED_MAX_CHARS"`
 
-	IndexAnonymous bool          `name:"index-anonymous" help:"Turns of sessions without an identity are in the index, too." env:"TURNLEDGER_INDEX_ANONYMOUS"`
-	IndexText      bool          `name:"index-text" help:"Texts of turns are kept in Weaviate for those who read it themselves; false: ids, filters and vectors only." default:"true" negatable:"" env:"TURNLEDGER_INDEX_TEXT"`
+	IndexAnonymous bool          `name:"index-anonymous" help:"Turns of sessions without an identity are in the index, too. Another value needs a rebuild of the index." env:"TURNLEDGER_INDEX_ANONYMOUS"`
+	IndexText      bool          `name:"index-text" help:"Texts of turns are kept in Weaviate for those who read it themselves; false: ids, filters and vectors only. Another value needs a rebuild of the index." default:"true" negatable:"" env:"TURNLEDGER_INDEX_TEXT"`
 	IndexScrub     time.Duration `name:"index-scrub" help:"Age at which the index is rebuilt where its files may hold what was erased; off: never." default:"24h" env:"TURNLEDGER_INDEX_SCRUB"`
 }
 

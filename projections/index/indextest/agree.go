@@ -45,7 +45,7 @@ func (w *World) Agree(t T, v *index.View, sessions ...string) {
 	require.Equal(t, want, w.held(t), "in the store")
 	found := func() map[uuid.UUID]object {
 		hits, _, err := v.Nearest(t.Context(), "", index.Near{
-			Vector: embeddingstest.Vector("any question", dimensions), Limit: 1000,
+			Vector: embeddingstest.Vector("any question", Dimensions), Limit: 1000,
 		})
 		require.NoError(t, err)
 		out := map[uuid.UUID]object{}

@@ -24,8 +24,8 @@ import (
 	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
-// dimensions of the vectors in tests.
-const dimensions = 64
+// Dimensions of the vectors in tests.
+const Dimensions = 64
 
 // World is a log with an index on a store.
 type World struct {
@@ -53,7 +53,7 @@ func (w *World) Config() index.Config {
 	return index.Config{
 		Store: w.Store, Log: w.Log, Partitions: w.Log.Partitions(), Rules: w.Rules,
 		Notes:    w.Notes,
-		Embedder: embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash", Dimensions: dimensions}),
+		Embedder: embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash", Dimensions: Dimensions}),
 	}
 }
 
@@ -138,7 +138,7 @@ func Linked(session, identity string) events.Fact {
 func (w *World) Found(t testing.TB, v *index.View, question, identity string) (ids []string) {
 	t.Helper()
 	near, _, err := v.Nearest(t.Context(), projections.QuestionHalf, index.Near{
-		Vector: embeddingstest.Vector(question, dimensions), Limit: 10, Filter: index.Filter{IdentityID: identity},
+		Vector: embeddingstest.Vector(question, Dimensions), Limit: 10, Filter: index.Filter{IdentityID: identity},
 	})
 	require.NoError(t, err)
 	for _, n := range near {

@@ -177,7 +177,7 @@ func otherModel(t *testing.T, w *World) {
 	v := w.openWithTurn(t)
 	w.claim(t, v, "s").must(t)
 	changed := func(c *index.Config) {
-		c.Embedder = embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "other", Dimensions: dimensions})
+		c.Embedder = embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "other", Dimensions: Dimensions})
 	}
 	other := w.Open(t, changed)
 	texts := w.Endpoint.Texts()
@@ -187,7 +187,7 @@ func otherModel(t *testing.T, w *World) {
 	require.NoError(t, other.Sweep(t.Context()))
 	require.Equal(t, texts, w.Endpoint.Texts())
 	require.Nil(t, w.object(t, "s", "2").Question.Vector)
-	near := index.Near{Vector: embeddingstest.Vector("question", dimensions), Limit: 10}
+	near := index.Near{Vector: embeddingstest.Vector("question", Dimensions), Limit: 10}
 	_, _, err := other.Nearest(t.Context(), "", near)
 	require.ErrorIs(t, err, projections.ErrOtherModel)
 	require.ErrorIs(t, err, projections.ErrUnavailable)
@@ -248,6 +248,7 @@ func begunInVain(t *testing.T, w *World) {
 	require.ErrorIs(t, other.Prepare(t.Context()), projections.ErrUnavailable)
 	require.Len(t, w.collections(t), 1)
 	require.NoError(t, other.Prepare(t.Context()))
+	require.NoError(t, v.Sweep(t.Context()), "its claim is of the collection that is lost")
 	w.claim(t, v, "s").must(t)
 	require.NoError(t, v.Sweep(t.Context()))
 	w.Agree(t, v, "s")

@@ -185,7 +185,9 @@ func makeEarlier(t *testing.T, w *World) {
 	var pointer map[string]any
 	revision, err := w.Notes.Read(t.Context(), "index.served", &pointer)
 	require.NoError(t, err)
-	delete(pointer, "form")
+	for _, since := range []string{"form", "anonymous", "texts"} {
+		delete(pointer, since)
+	}
 	_, err = w.Notes.Write(t.Context(), "index.served", pointer, revision)
 	require.NoError(t, err)
 }

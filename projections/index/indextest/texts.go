@@ -59,7 +59,7 @@ func embedded(t *testing.T, w *World) {
 				continue
 			}
 			require.Equal(t, w.digest(of.want[i]), half.Digest, request)
-			require.InDeltaSlice(t, embeddingstest.Vector(of.want[i], dimensions), half.Vector, 1e-5, request)
+			require.InDeltaSlice(t, embeddingstest.Vector(of.want[i], Dimensions), half.Vector, 1e-5, request)
 		}
 	}
 	require.Equal(t, long[:30], v.Query(long))
@@ -145,7 +145,7 @@ func exactWhileSmall(t *testing.T, w *World) {
 	open := func() *index.View {
 		return w.Open(t, func(c *index.Config) { c.Store.Objects, c.ExactEvents = store, 5 })
 	}
-	near := index.Near{Vector: embeddingstest.Vector("a question", dimensions), Limit: 10}
+	near := index.Near{Vector: embeddingstest.Vector("a question", Dimensions), Limit: 10}
 	now := open()
 	w.claim(t, now, "s").must(t)
 	_, _, err := now.Nearest(t.Context(), "", near)
@@ -186,7 +186,7 @@ func nearestHalves(t *testing.T, w *World) {
 		"only the tyres of winter":   {"2", projections.AnswerHalf},
 	} {
 		hits, at, err := v.Nearest(t.Context(), "", index.Near{
-			Vector: embeddingstest.Vector(text, dimensions), Limit: 10,
+			Vector: embeddingstest.Vector(text, Dimensions), Limit: 10,
 		})
 		require.NoError(t, err)
 		require.Len(t, hits, 2, "each turn once")
@@ -197,13 +197,23 @@ func nearestHalves(t *testing.T, w *World) {
 		require.Equal(t, h.At.Position(), at[h.partition])
 	}
 	hits, _, err := v.Nearest(t.Context(), projections.QuestionHalf, index.Near{
-		Vector: embeddingstest.Vector("only the tyres of winter", dimensions), Limit: 10,
+		Vector: embeddingstest.Vector("only the tyres of winter", Dimensions), Limit: 10,
 	})
 	require.NoError(t, err)
 	require.Len(t, hits, 2)
 	for _, hit := range hits {
 		require.Equal(t, projections.QuestionHalf, hit.Half)
 	}
+
+	w.Append(t, Turn("s", "3", "snow chains of winter tyres", "snow")...)
+	w.Append(t, Turn("s", "4", "snow chains of winter", "no")...)
+	h.must(t)
+	hits, _, err = v.Nearest(t.Context(), "", index.Near{
+		Vector: embeddingstest.Vector("snow chains of winter", Dimensions), Limit: 1,
+	})
+	require.NoError(t, err)
+	require.Len(t, hits, 1, "the nearest answer is of 3, whose question is nearer")
+	require.Equal(t, id("s", "4"), hits[0].TurnID.String())
 }
 
 // extendedAnswer: a text that was extended has a vector of its own, also where its turn is written again.
@@ -220,10 +230,10 @@ func extendedAnswer(t *testing.T, w *World) {
 	})
 	h.must(t)
 	o := w.object(t, "s", "1")
-	require.InDeltaSlice(t, embeddingstest.Vector("what is hot", dimensions), o.Question.Vector, 1e-5)
+	require.InDeltaSlice(t, embeddingstest.Vector("what is hot", Dimensions), o.Question.Vector, 1e-5)
 	text := answerOf(t, w, "s", "1")
 	require.Contains(t, text, "ash")
-	require.InDeltaSlice(t, embeddingstest.Vector(text, dimensions), o.Answer.Vector, 1e-5)
+	require.InDeltaSlice(t, embeddingstest.Vector(text, Dimensions), o.Answer.Vector, 1e-5)
 	w.Agree(t, v, "s")
 }
 
@@ -238,7 +248,7 @@ func identities(t *testing.T, w *World) {
 	stop := w.Feed(t, v)
 	w.CaughtUp(t, v)
 	stop()
-	near := index.Near{Vector: embeddingstest.Vector("the same question", dimensions), Limit: 10}
+	near := index.Near{Vector: embeddingstest.Vector("the same question", Dimensions), Limit: 10}
 	for _, name := range names {
 		of := near
 		of.IdentityID = name

@@ -10,11 +10,13 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
+	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
 	"github.com/turnledger/turnledger/projections/index/indextest"
 	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
 )
@@ -108,8 +110,8 @@ func TestTheIndexSurvivesItsServer(t *testing.T) {
 	}
 }
 
-// A server that is killed before it has written the first segment of its vectors does not look at them any more. The
-// next sweep writes these turns again, and asks nobody for their vectors.
+// A server that is killed before it has written the first segment of its vectors does not look at them any more, and a
+// search says so. The next sweep writes these turns again, and asks nobody for their vectors.
 func TestTurnsThatNoSearchFindsAreWrittenAgain(t *testing.T) {
 	t.Parallel()
 	s := weaviatetest.Start(t)
@@ -127,13 +129,21 @@ func TestTurnsThatNoSearchFindsAreWrittenAgain(t *testing.T) {
 	w.Reached(t, v)
 	texts := w.Endpoint.Texts()
 	s.Restart()
-	require.Less(t, len(w.Found(t, v, "a question", "ann")), len(all), "the server is mended: the sweep can go")
+	reader := w.Open(t)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // the client may not have noticed yet that it is back
+		_, _, err := reader.Nearest(t.Context(), projections.QuestionHalf, index.Near{
+			Vector: embeddingstest.Vector("a question", indextest.Dimensions), Limit: 10,
+		})
+		assert.ErrorIs(c, err, projections.ErrUnavailable, "the server is mended: the sweep can go")
+		assert.ErrorContains(c, err, "vectors that it holds")
+	}, time.Minute, 50*time.Millisecond)
 	require.NoError(t, v.Sweep(t.Context()))
+	require.ElementsMatch(t, all, w.Found(t, reader, "a question", "ann"))
 	require.ElementsMatch(t, all, w.Found(t, v, "a question", "ann"))
 	require.Equal(t, texts, w.Endpoint.Texts())
 	w.Agree(t, v, "a", "b", "c")
 	s.Restart()
-	require.NoError(t, v.Sweep(t.Context()))
+	require.Eventually(t, func() bool { return v.Sweep(t.Context()) == nil }, time.Minute, 50*time.Millisecond)
 	require.ElementsMatch(t, all, w.Found(t, v, "a question", "ann"))
 }
 
@@ -243,6 +253,43 @@ func TestTwoServersOnOneLog(t *testing.T) {
 	all, err := first.Client().List(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, kept, all)
+}
+
+// Two logs on one store don't take each other's index away, which each would fill anew for good. The second says what
+// is wrong, until its operator has it take the store over.
+func TestTwoLogsOnOneServer(t *testing.T) {
+	t.Parallel()
+	s := weaviatetest.Start(t)
+	w := indextest.NewWorld(t, s.Client().Store(), 1)
+	v := w.Open(t)
+	w.Feed(t, v)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
+	w.CaughtUp(t, v)
+
+	other := indextest.NewWorld(t, s.Client().Store(), 1)
+	late := index.New(other.Config())
+	for range 2 {
+		err := late.Prepare(t.Context())
+		require.ErrorIs(t, err, projections.ErrUnavailable)
+		require.ErrorContains(t, err, "each log needs a Weaviate of its own")
+		require.NoError(t, v.Sweep(t.Context()))
+	}
+	w.Agree(t, v, "s")
+
+	other.Append(t, indextest.Linked("t", "bob"))
+	other.Append(t, indextest.Turn("t", "1", "another question", "no")...)
+	other.Rebuild(t, late)
+	other.Feed(t, late)
+	other.Reached(t, late)
+	require.Error(t, v.Look(t.Context()))
+	require.ErrorContains(t, v.Prepare(t.Context()), "each log needs a Weaviate of its own")
+	require.Error(t, v.Sweep(t.Context()), "what it fed is gone")
+	require.NoError(t, late.Sweep(t.Context()))
+	other.Agree(t, late, "t")
+	at, err := late.Files(t.Context(), 0)
+	require.NoError(t, err)
+	require.Zero(t, at.Seq, "nothing is known of what the log has forgotten")
 }
 
 // A store that was emptied, filled again and then put back to its older copy has an index of before: a rebuild brings

@@ -17,14 +17,19 @@ import (
 	"github.com/turnledger/turnledger/projections/index"
 )
 
-// atOnce bounds the objects of one call.
-const atOnce = 500
+const (
+	// atOnce bounds the objects of one call.
+	atOnce = 500
+	// bytesAtOnce bounds the texts and vectors of one call that writes, unless one object has more. Weaviate refuses a
+	// message of more than 100 MB.
+	bytesAtOnce = 16 << 20
+)
 
 // Put implements index.Objects.
 func (w *Weaviate) Put(ctx context.Context, collection string, objects []index.Object) error {
 	var refused []uuid.UUID
 	for len(objects) > 0 {
-		n := min(len(objects), atOnce)
+		n := share(objects)
 		some, err := w.put(ctx, collection, objects[:n])
 		if err != nil {
 			return err
@@ -35,6 +40,20 @@ func (w *Weaviate) Put(ctx context.Context, collection string, objects []index.O
 		return &index.Refused{IDs: refused}
 	}
 	return nil
+}
+
+// share returns how many of the objects one call writes.
+func share(objects []index.Object) int {
+	bytes := 0
+	for n := range objects {
+		for _, h := range []*index.Half{&objects[n].Question, &objects[n].Answer} {
+			bytes += len(h.Neutral) + len(h.Translated) + 4*len(h.Vector)
+		}
+		if n == atOnce || n > 0 && bytes > bytesAtOnce {
+			return n
+		}
+	}
+	return len(objects)
 }
 
 // put writes objects by one call, and returns which of them Weaviate refused.

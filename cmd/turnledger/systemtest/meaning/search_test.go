@@ -1,6 +1,7 @@
 package meaning_test
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -70,6 +71,21 @@ func TestTurnsAreFoundByTheirMeaning(t *testing.T) {
 	require.NotContains(t, turns, tyre, "at once")
 	turns, _ = search(t, p, body{"query": "changing bicycle tyres"})
 	require.NotContains(t, turns, tyre, "at once")
+
+	var alike, paged []string
+	for n := range 40 {
+		alike = append(alike, p.RecordTurn(t, "other", fmt.Sprint("alike ", n), "are you there", "I am."))
+	}
+	p.WaitCaughtUp(t, "index", "audit")
+	for ask := (body{"query": "are you there", "mode": "meaning", "limit": 3}); ask["cursor"] != nil || paged == nil; {
+		page := p.Must(t, http.StatusOK, http.MethodPost, "/v1/search", ask)
+		for _, h := range page["hits"].([]any) {
+			paged = append(paged, h.(body)["turn_id"].(string))
+		}
+		ask["cursor"] = page["next_cursor"]
+	}
+	require.Len(t, paged, len(alike)+2, "with the turns of before that are left")
+	require.ElementsMatch(t, alike, paged[:len(alike)], "each once over all pages")
 
 	code, out, errs := p.Run(t, "similar", "capital of Peru")
 	require.Equal(t, stack.ExitDone, code, errs)

@@ -33,6 +33,8 @@ func TestTheSettingsOfTheIndex(t *testing.T) {
 
 	hit := found("/v1/search", body{"query": "the hidden treasure", "mode": "meaning"})[0].(body)
 	require.Equal(t, hidden, hit["turn_id"])
+	require.Contains(t, hit, "identity_id")
+	require.Nil(t, hit["identity_id"], "its session is anonymous")
 	require.Equal(t, "where is the hidden treasure", hit["snippet"], "from the log")
 	require.False(t, holdsBytes(t, w.Dir(), "treasure"), "no file of Weaviate has a text")
 	hit = found("/v1/similar", body{"question": long[:100]})[0].(body)

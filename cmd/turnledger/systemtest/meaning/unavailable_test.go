@@ -2,6 +2,7 @@ package meaning_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,6 +94,7 @@ func TestAnotherModelIsARebuild(t *testing.T) {
 		p.Stop(t)
 		p = start(model)
 		p.WaitLog(t, "searches by meaning are refused")
+		awaitIndex(t, p, "outdated", "turnledger projections rebuild index")
 		second := p.RecordTurn(t, "s", model, "where do I buy a bicycle bell", "At the shop.")
 		p.WaitCaughtUp(t, "index", "audit")
 		requireUnavailable(t, p, "turnledger projections rebuild index", model)
@@ -104,6 +106,108 @@ func TestAnotherModelIsARebuild(t *testing.T) {
 		require.Contains(t, turns, second, model)
 		code, out, errs = p.Run(t, "projections", "verify", "index")
 		require.Equal(t, stack.ExitDone, code, out+errs)
+	}
+}
+
+// awaitIndex waits until the list of projections says that the index has a state, with a part of its last error.
+func awaitIndex(t *testing.T, p *stack.Process, state, lastError string) {
+	t.Helper()
+	var last []any
+	require.Eventually(t, func() bool {
+		last = p.Get(t, "/v1/projections")["projections"].([]any)
+		for _, x := range last {
+			s := x.(body)
+			text, _ := s["last_error"].(string)
+			if s["name"] == "index" && (s["state"] != state || !strings.Contains(text, lastError)) {
+				return false
+			}
+		}
+		return true
+	}, 30*time.Second, 50*time.Millisecond, "%v", &last)
+}
+
+// While nobody writes, the list says within seconds that Weaviate is away, and that it was put back to an older index.
+// A rebuild mends the latter, also in a process that was started since, and by another log.
+func TestTheListTellsOfAnIdleIndex(t *testing.T) {
+	t.Parallel()
+	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
+	env, dir := environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t)), stack.DataDir(t)
+	serve := func() *stack.Process { return stack.Start(t, env, "serve", "--data-dir", dir, "--roles", everyRole) }
+	p := serve()
+	p.LinkIdentity(t, "s", "ada")
+	p.RecordTurn(t, "s", "1", "how do I change a bicycle tyre", "With two levers and a pump.")
+	p.WaitCaughtUp(t, "index", "audit")
+	w.Kill()
+	awaitIndex(t, p, "retrying", "weaviate")
+	w.Restart()
+	awaitIndex(t, p, "live", "")
+	w.Pause()
+	awaitIndex(t, p, "retrying", "weaviate")
+	w.Resume()
+	awaitIndex(t, p, "live", "")
+
+	w.Save()
+	w.Empty()
+	require.Eventually(t, func() bool {
+		status, page, err := p.Call(t.Context(), http.MethodPost, "/v1/search",
+			body{"query": "bicycle tyre", "mode": "meaning"})
+		return err == nil && status == http.StatusOK && len(page["hits"].([]any)) == 1
+	}, 30*time.Second, 50*time.Millisecond, "it is filled again")
+	awaitIndex(t, p, "live", "")
+	w.Back()
+	awaitIndex(t, p, "retrying", "turnledger projections rebuild index")
+	p.Stop(t)
+	w.Kill()
+	p = serve()
+	awaitIndex(t, p, "retrying", "weaviate") // it has never been opened by this process
+	w.Restart()
+	awaitIndex(t, p, "retrying", "turnledger projections rebuild index")
+	code, out, errs := p.Run(t, "projections", "rebuild", "index", "--yes")
+	require.Equal(t, stack.ExitDone, code, out+errs)
+	awaitIndex(t, p, "live", "")
+
+	other := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t)), "--roles", everyRole)
+	awaitIndex(t, other, "retrying", "index of another log")
+	awaitIndex(t, p, "live", "")
+	code, out, errs = other.Run(t, "projections", "rebuild", "index", "--yes")
+	require.Equal(t, stack.ExitDone, code, out+errs)
+	awaitIndex(t, other, "live", "")
+	awaitIndex(t, p, "retrying", "index of another log")
+}
+
+// Anonymous sessions that come into the index, or leave it, by a setting are a rebuild that says so. Until it is run,
+// searches across identities go by words.
+func TestAnonymousSessionsByASettingAreARebuild(t *testing.T) {
+	t.Parallel()
+	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
+	dir, pg := stack.DataDir(t), pgtest.URL(t)
+	start := func(is string) *stack.Process {
+		env := append(environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg), "TURNLEDGER_INDEX_ANONYMOUS="+is)
+		return stack.Start(t, env, "serve", "--data-dir", dir, "--roles", everyRole)
+	}
+	p := start("false")
+	p.LinkIdentity(t, "s", "ada")
+	linked := p.RecordTurn(t, "s", "1", "how do I change a bicycle tyre", "With two levers and a pump.")
+	anonymous := p.RecordTurn(t, "nobody", "1", "where do I buy a bicycle bell", "At the shop.")
+	p.WaitCaughtUp(t, "index", "audit")
+	for _, is := range []string{"true", "false"} {
+		p.Stop(t)
+		p = start(is)
+		p.WaitLog(t, "searches by meaning across identities are refused")
+		p.WaitCaughtUp(t, "index", "audit")
+		requireUnavailable(t, p, "turnledger projections rebuild index", is)
+		turns, _ := search(t, p, body{"query": "bicycle", "mode": "meaning", "identity_id": "ada"})
+		require.Equal(t, []string{linked}, turns, "of an identity nothing differs")
+		awaitIndex(t, p, "outdated", "TURNLEDGER_INDEX_ANONYMOUS was changed")
+		code, out, errs := p.Run(t, "projections", "rebuild", "index", "--yes")
+		require.Equal(t, stack.ExitDone, code, out+errs)
+		want := []string{linked}
+		if is == "true" {
+			want = append(want, anonymous)
+		}
+		turns, _ = search(t, p, body{"query": "bicycle", "mode": "meaning"})
+		require.ElementsMatch(t, want, turns)
+		awaitIndex(t, p, "live", "")
 	}
 }
 

@@ -32,6 +32,8 @@ type Endpoint struct {
 	numbers atomic.Bool
 	// refuse, where not nil, chooses texts with which no call is taken.
 	refuse atomic.Pointer[func(text string) bool]
+	// hanging, where not nil, is closed when calls are answered again.
+	hanging atomic.Pointer[chan struct{}]
 	// dimensions, where not 0, are those of every vector, whatever the request asks for.
 	dimensions atomic.Int32
 }
@@ -41,6 +43,7 @@ func Start(t testing.TB) *Endpoint {
 	e := &Endpoint{}
 	e.server = httptest.NewServer(e)
 	t.Cleanup(e.server.Close)
+	t.Cleanup(e.Resume)
 	return e
 }
 
@@ -49,6 +52,19 @@ func (e *Endpoint) URL() string { return e.server.URL + "/v1" }
 
 // Fail makes the endpoint answer with a status; 0: it works again.
 func (e *Endpoint) Fail(status int) { e.down.Store(int32(status)) } //nolint:gosec // a status
+
+// Hang makes the endpoint take calls and answer none until Resume.
+func (e *Endpoint) Hang() {
+	resumed := make(chan struct{})
+	e.hanging.Store(&resumed)
+}
+
+// Resume makes the endpoint answer again, also the calls that hang.
+func (e *Endpoint) Resume() {
+	if resumed := e.hanging.Swap(nil); resumed != nil {
+		close(*resumed)
+	}
+}
 
 // Refuse makes the endpoint answer 400 to each call with a text that is chosen, as an endpoint does to a text that is
 // too long for its model.
@@ -69,6 +85,9 @@ func (e *Endpoint) Calls() int { return int(e.calls.Load()) }
 // ServeHTTP implements http.Handler.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.calls.Add(1)
+	if resumed := e.hanging.Load(); resumed != nil {
+		<-*resumed
+	}
 	if status := int(e.down.Load()); status != 0 {
 		http.Error(w, `{"error":{"message":"down"}}`, status)
 		return

@@ -13,7 +13,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
-	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
 )
 
@@ -71,44 +71,6 @@ func start(t testing.TB, dir, key string, settings ...string) *Server {
 	t.Cleanup(s.Kill)
 	s.run()
 	return s
-}
-
-// freePorts returns ports of loopback that are free now, in pairs of neighbours: a node expects the port of its calls
-// right behind the one of Raft, and its data right behind its gossip. The system gives none of them to a connection, so
-// that they stay free while the server is away.
-func freePorts(t testing.TB, n int) (ports []string) {
-	t.Helper()
-	for tries := 0; len(ports) < n; tries++ {
-		if tries == 1000 {
-			t.Fatal("no port of loopback is free")
-		}
-		port := 12_000 + mathrand.IntN(20_000)
-		first := listen(t, port)
-		if first == nil {
-			continue
-		}
-		defer func() { _ = first.Close() }()
-		if second := listen(t, port+1); second != nil {
-			defer func() { _ = second.Close() }()
-			ports = append(ports, strconv.Itoa(port), strconv.Itoa(port+1))
-		}
-	}
-	return ports
-}
-
-// listen returns a listener, or nil if the port is taken, of TCP or of UDP, by which gossip goes.
-func listen(t testing.TB, port int) net.Listener {
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	gossip, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", address)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = gossip.Close() }()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
-	if err != nil {
-		return nil
-	}
-	return l
 }
 
 // Config returns how a client reaches the server. It stays the same over restarts.
@@ -277,7 +239,8 @@ func (s *Server) run() {
 	s.awaitReady()
 }
 
-// listeners listen on the ports that lead to the server.
+// listeners listen on the ports that lead to the server. The test keeps these ports, but for a moment something may
+// still hold one: a process that is being started holds every file of its parent until it runs its program.
 func (s *Server) listeners() (files []*os.File) {
 	s.t.Helper()
 	for _, port := range s.ports[:outsidePorts] {
@@ -286,6 +249,9 @@ func (s *Server) listeners() (files []*os.File) {
 			s.t.Fatal(err)
 		}
 		l := listen(s.t, number)
+		for end := time.Now().Add(startLimit); l == nil && time.Now().Before(end); l = listen(s.t, number) {
+			pause.For(s.t.Context(), 5*time.Millisecond)
+		}
 		if l == nil {
 			s.t.Fatalf("start Weaviate: port %s is taken", port)
 		}
