@@ -24,7 +24,8 @@ type Call struct {
 }
 
 // AddedMessages is the answer to an append of messages. Duplicate: an earlier call has appended them. Then Messages are
-// those that still stand, and TurnID is the turn of the last one that was appended, if the log knows it.
+// those that still stand, and TurnID is the turn of the last one that was appended, if the log knows it. Otherwise
+// Place is that of the turn of the append's last event.
 type AddedMessages struct {
 	SessionID string
 	conversation.Head
@@ -32,6 +33,7 @@ type AddedMessages struct {
 	Duplicate bool
 	TurnID    uuid.UUID
 	Messages  []AddedMessage
+	Place     uint64
 	// Event is the last event of the append, which stands at Position; nil if an earlier call has appended it, or if it
 	// has to be read.
 	Event *events.Recorded

@@ -29,8 +29,21 @@ type Task struct {
 	SessionID string
 	Key       uuid.UUID
 	OnPending OnPending
+	// Before, where not nil, says how the task waits for a pending turn that stands before it.
+	Before func(*conversation.Turn) Waiting
 	Work
 }
+
+// Waiting is how a task waits for a pending turn.
+type Waiting uint8
+
+// A turn may be waited for while somebody may still answer it, or while a process announces that it does, or not at
+// all.
+const (
+	WaitWhileYoung Waiting = iota
+	WaitWhileAnnounced
+	WaitNever
+)
 
 // Answerer has a model answer tasks.
 type Answerer interface {

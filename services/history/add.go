@@ -224,6 +224,7 @@ func (w *additions) answerTo(ctx context.Context, a *adding, v verdict) (err err
 		})
 	}
 	a.done.Position = w.at(w.own.first + uint64(a.first+len(a.plan.Facts)) - 1) //nolint:gosec // an index
+	a.done.Place = w.placeOf(a)
 	if o, counted := w.outcome(a.done.Position.Seq); counted {
 		a.done.Event = &events.Recorded{
 			Position: a.done.Position, Time: o.time, ID: o.id, Call: o.call, SessionID: w.id,

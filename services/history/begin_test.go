@@ -3,6 +3,7 @@ package history_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -124,6 +125,38 @@ func TestWhatWasBegunIsAnsweredWithoutWrites(t *testing.T) {
 		_, err = s.StartTurn(ctx, start(session, "r1"))
 		require.ErrorIs(t, err, jetlog.ErrNoWrites)
 	}
+}
+
+// replicated is a log that looks at an event's id before it looks at what an append expects, as one of three replicas
+// does.
+type replicated struct{ *jetlog.Log }
+
+func (l replicated) Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error) {
+	ack, err := l.Log.Append(ctx, a)
+	if errors.Is(err, jetlog.ErrConflict) {
+		a.Expect = nil
+		return l.Log.Append(ctx, a)
+	}
+	return ack, err
+}
+
+// A session's first event is in the log already, and the log says so in place of a conflict. Then the session is read:
+// it may hold more than that event, and another request began it.
+func TestASessionThatBeganElsewhereIsNotBegunAgain(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	ctx := t.Context()
+	there := run(t, log)
+	_, err := there.StartTurn(ctx, start("s", "r0"))
+	require.NoError(t, err)
+	_, err = there.FinalizeTurn(ctx, finalize("s", "r0"))
+	require.NoError(t, err)
+
+	again, err := runOn(t, replicated{log}).StartTurn(ctx, start("s", "r0"))
+	require.NoError(t, err)
+	require.True(t, again.Duplicate)
+	require.Equal(t, conversation.Finalized, again.Status)
+	require.Len(t, eventsOf(t, log, "s"), 2)
 }
 
 // leaving is a log whose first writer goes away while it writes.

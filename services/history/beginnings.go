@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,7 +39,8 @@ func newBeginnings() *beginnings {
 	})}
 }
 
-// note holds the session that an event describes, if a call has begun it so.
+// note holds the session that an event describes, if a call has begun it so, and no newer one is held: partitions are
+// read one after the other.
 func (b *beginnings) note(sessionID string, m *jetlog.Message) {
 	call := m.Call()
 	if call == "" || m.Type() != events.TypeSessionDescribed {
@@ -46,7 +48,12 @@ func (b *beginnings) note(sessionID string, m *jetlog.Message) {
 	}
 	if c, called := parseCall(call); called {
 		last := m.Position.Seq + uint64(c.of-c.index-1) //nolint:gosec // at least 0
-		b.held.Set(c.call, beginning{sessionID, m.Time, last})
+		b.held.Compute(strings.Clone(c.call), func(held beginning, found bool) (beginning, otter.ComputeOp) {
+			if found && held.time.After(m.Time) {
+				return held, otter.CancelOp
+			}
+			return beginning{sessionID, m.Time, last}, otter.WriteOp
+		})
 	}
 }
 

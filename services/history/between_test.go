@@ -104,6 +104,24 @@ func TestAnErasureRightBehindABatch(t *testing.T) {
 	require.Less(t, weight, uint64(52*400), "the outcomes go with the writes that wait for them")
 }
 
+// TestAnErasureRightBehindAnAnswerOfABatch: the line answered a turn that stood already, and its caller is told so
+// although the session is erased now.
+func TestAnErasureRightBehindAnAnswerOfABatch(t *testing.T) {
+	t.Parallel()
+	log := &between{Log: natstest.Log(t, 1)}
+	s := runOn(t, log)
+	_, err := s.StartTurn(t.Context(), start("s", "pending"))
+	require.NoError(t, err)
+	log.behind = []events.Fact{erased("s")}
+	got := s.StartTurns(t.Context(), []conversation.Start{wholeTurn("s", "pending"), wholeTurn("s", "new")})
+	for i, existed := range []bool{true, false} {
+		require.NoError(t, got[i].Err, i)
+		require.Equal(t, conversation.Finalized, got[i].Turn.Status, i)
+		require.Equal(t, existed, got[i].Turn.Existed, i)
+		require.False(t, got[i].Turn.Duplicate, i)
+	}
+}
+
 // TestASessionThatAWriteIsAtStaysInMemory: the cache has no room for any session, and yet each write finds what it
 // appended, once it is there.
 func TestASessionThatAWriteIsAtStaysInMemory(t *testing.T) {
@@ -118,6 +136,13 @@ func TestASessionThatAWriteIsAtStaysInMemory(t *testing.T) {
 		turn, err := s.StartTurn(t.Context(), start(session, "r"))
 		require.NoError(t, err)
 		require.Equal(t, conversation.Pending, turn.Status)
+
+		session = fmt.Sprint("batch", i)
+		log.behind = []events.Fact{erased(session)}
+		for _, o := range s.StartTurns(t.Context(), turnsOf(2, session)) {
+			require.NoError(t, o.Err)
+			require.Equal(t, conversation.Finalized, o.Turn.Status)
+		}
 	}
 	require.Zero(t, s.Pinned())
 }

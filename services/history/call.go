@@ -85,7 +85,8 @@ type calls struct {
 	end, noted uint64
 }
 
-// note notes the append that an event belongs to. Its first event is enough, since an append is in the log whole.
+// note notes the append that an event belongs to. Its first event is enough, since an append is in the log whole. The
+// headers of an event are one string, of which a part would hold all in memory, so the names are cloned.
 func (c *calls) note(e events.Recorded) (grown int) {
 	of, called := parseCall(e.Call)
 	if (called || belongs(e.Fact)) && (c.end == c.noted || of.index > 0) {
@@ -93,17 +94,20 @@ func (c *calls) note(e events.Recorded) (grown int) {
 	}
 	c.noted = e.Position.Seq
 	for call, a := range keptCalls(e) {
-		grown += c.keep(call, a)
+		grown += c.keep(strings.Clone(call), a)
 	}
 	if !called || of.index != 0 {
 		return grown
 	}
-	c.name, c.newest, c.end = of.call, calledAppend{e.Position.Seq, of.of, e.Time}, e.Position.Seq
+	c.name, c.newest, c.end = strings.Clone(of.call), calledAppend{e.Position.Seq, of.of, e.Time}, e.Position.Seq
 	if !strings.HasPrefix(of.call, byKey) {
 		return 0
 	}
-	return c.keep(of.call, c.newest)
+	return c.keep(c.name, c.newest)
 }
+
+// sizeOfCall is what a call with a key takes in memory, its name apart.
+const sizeOfCall = 128
 
 // keep keeps the append of a call with a key, if it is the first of that key.
 func (c *calls) keep(call string, a calledAppend) (grown int) {
@@ -114,7 +118,7 @@ func (c *calls) keep(call string, a calledAppend) (grown int) {
 		return 0
 	}
 	c.byKey[call] = a
-	return 2 * len(call)
+	return sizeOfCall + len(call)
 }
 
 // The events of a turn that is pruned or redacted leave the log, and with them what names the calls that appended them.
@@ -222,4 +226,20 @@ func (s *Service) begun(ctx context.Context, call services.Call) (string, error)
 		return "", nil
 	}
 	return s.beginnings.of(ctx, s, byBody+call.Body)
+}
+
+// placeOf returns the place of the turn of the last fact of a call, which a fact of the append may have opened.
+func (w *additions) placeOf(a *adding) uint64 {
+	if a.plan.Place != 0 || len(a.plan.Facts) == 0 {
+		return a.plan.Place
+	}
+	turn := events.NamesOf(a.plan.Facts[len(a.plan.Facts)-1]).TurnID
+	for _, one := range w.all {
+		for i, f := range one.plan.Facts {
+			if opens, is := f.(*events.TurnStarted); is && one.repeats == nil && opens.TurnID == turn {
+				return w.own.first + uint64(one.first+i) //nolint:gosec // an index
+			}
+		}
+	}
+	return 0
 }

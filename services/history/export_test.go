@@ -78,3 +78,9 @@ func (s *Service) ListedBytes() (weight, most uint64) {
 	s.listed.CleanUp()
 	return s.listed.WeightedSize(), s.listed.GetMaximum()
 }
+
+// DropAll drops all states.
+func (s *Service) DropAll() {
+	s.sessions.InvalidateAll()
+	s.sessions.CleanUp()
+}

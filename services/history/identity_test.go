@@ -19,7 +19,8 @@ func TestAWriteRightAfterAnIdentityIsErased(t *testing.T) {
 	t.Parallel()
 	for _, partitions := range []int{1, 4} {
 		server := natstest.Server(t)
-		erasing, writing := run(t, natstest.LogOn(t, server, partitions)), run(t, natstest.LogOn(t, server, partitions))
+		log := natstest.LogOn(t, server, partitions)
+		erasing, writing := run(t, natstest.LogOn(t, server, partitions)), run(t, log)
 		for i := range 100 {
 			session, identity := fmt.Sprint("s", i), fmt.Sprint("of s", i)
 			_, err := writing.StartTurn(t.Context(), start(session, "r1"))
@@ -28,6 +29,12 @@ func TestAWriteRightAfterAnIdentityIsErased(t *testing.T) {
 			require.NoError(t, err)
 			_, err = erasing.EraseIdentity(t.Context(), identity, services.Erasure{})
 			require.NoError(t, err)
+			if i%2 == 0 { // every other time a batch comes first
+				late := append(turnsOf(3, session), wholeTurn(session, "late"))
+				for _, o := range writing.StartTurns(t.Context(), late) {
+					require.ErrorIs(t, o.Err, conversation.ErrSessionErased, session)
+				}
+			}
 			_, err = writing.StartTurn(t.Context(), start(session, "r2"))
 			require.ErrorIs(t, err, conversation.ErrSessionErased, session)
 			_, err = writing.StartTurn(t.Context(), start(session, "r1"))
@@ -36,8 +43,90 @@ func TestAWriteRightAfterAnIdentityIsErased(t *testing.T) {
 			anew.IdentityID = identity
 			_, err = writing.StartTurn(t.Context(), anew)
 			require.ErrorIs(t, err, conversation.ErrSessionErased, session)
+			anew.SessionID = "batch " + session
+			for _, o := range writing.StartTurns(t.Context(), []conversation.Start{anew}) {
+				require.ErrorIs(t, o.Err, conversation.ErrSessionErased, session)
+			}
+			require.Empty(t, eventsOf(t, log, anew.SessionID))
 		}
 	}
+}
+
+// Another process erases the identity of a session right before a turn or a batch is appended. No turn of them counts,
+// though the writer sees its own event before it sees that the session is closed.
+func TestAnIdentityIsErasedRightBeforeAnAppend(t *testing.T) {
+	t.Parallel()
+	log := &before{Log: natstest.Log(t, 1)}
+	s := runOn(t, log)
+	for name, write := range map[string]func(session string) []error{
+		"turn": func(session string) []error {
+			_, err := s.StartTurn(t.Context(), start(session, "late"))
+			return []error{err}
+		},
+		"batch": func(session string) []error { return errorsOf(s.StartTurns(t.Context(), turnsOf(3, session))) },
+	} {
+		_, err := s.StartTurn(t.Context(), start(name, "first"))
+		require.NoError(t, err)
+		_, err = s.LinkSession(t.Context(), name, "of "+name, "")
+		require.NoError(t, err)
+		log.theirs = &events.IdentityErased{IdentityID: "of " + name, ReceiptID: "0-1-abc"}
+		for i, err := range write(name) {
+			require.ErrorIs(t, err, conversation.ErrSessionErased, "%s %d", name, i)
+		}
+		require.Nil(t, log.theirs, "the erasure came first")
+	}
+}
+
+// A session that is linked to an identity that was erased is closed before its writer is answered. It was nobody's
+// before, so the link counted.
+func TestASessionIsLinkedToAnIdentityThatWasErased(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := run(t, log)
+	_, err := s.StartTurn(t.Context(), start("s", "first"))
+	require.NoError(t, err)
+	_, err = s.EraseIdentity(t.Context(), "ada", services.Erasure{})
+	require.NoError(t, err)
+	linked, err := s.LinkSession(t.Context(), "s", "ada", "")
+	require.NoError(t, err)
+	require.Equal(t, "ada", linked.Identity)
+	require.False(t, linked.Duplicate)
+	require.NotZero(t, natstest.Fold(t, log, "s", conversation.Rules{}).Erased)
+	_, err = s.LinkSession(t.Context(), "s", "ada", "")
+	require.ErrorIs(t, err, conversation.ErrSessionErased)
+}
+
+// Another process erases the identity right behind the append. Each turn counted before, and its writer is told so.
+func TestAnIdentityIsErasedRightBehindAnAppend(t *testing.T) {
+	t.Parallel()
+	log := &between{Log: natstest.Log(t, 1)}
+	s := runOn(t, log)
+	for name, write := range map[string]func(session string) []error{
+		"turn": func(session string) []error {
+			turn, err := s.StartTurn(t.Context(), start(session, "late"))
+			require.Equal(t, conversation.Pending, turn.Status)
+			return []error{err}
+		},
+		"batch": func(session string) []error { return errorsOf(s.StartTurns(t.Context(), turnsOf(3, session))) },
+	} {
+		_, err := s.StartTurn(t.Context(), start(name, "first"))
+		require.NoError(t, err)
+		_, err = s.LinkSession(t.Context(), name, "of "+name, "")
+		require.NoError(t, err)
+		log.behind = []events.Fact{&events.IdentityErased{IdentityID: "of " + name, ReceiptID: "0-1-abc"}}
+		for i, err := range write(name) {
+			require.NoError(t, err, "%s %d", name, i)
+		}
+		_, err = s.StartTurn(t.Context(), start(name, "later"))
+		require.ErrorIs(t, err, conversation.ErrSessionErased, name)
+	}
+}
+
+func errorsOf(outcomes []services.TurnOutcome) (all []error) {
+	for _, o := range outcomes {
+		all = append(all, o.Err)
+	}
+	return all
 }
 
 // The server forgets a message id after two minutes: until then an attempt that comes again

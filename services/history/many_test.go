@@ -198,6 +198,9 @@ func TestLinesOfABatchStandByThemselves(t *testing.T) {
 	empty.Answer = &events.Answer{}
 	huge := wholeTurn("s", "huge")
 	huge.Answer.AnswerNeutral = strings.Repeat("x", 9<<20)
+	// What is too large here is no text, so that it is tried together with its neighbours.
+	hugeName := wholeTurn("s", "huge name")
+	hugeName.Question.PipelineName = huge.Answer.AnswerNeutral
 	commands := []conversation.Start{
 		wholeTurn("s", "1"),              // 0
 		empty,                            // 1
@@ -215,6 +218,8 @@ func TestLinesOfABatchStandByThemselves(t *testing.T) {
 		linked("new", "2", "ada"),        // 13
 		linked("new", "3", "bob"),        // 14
 		wholeTurn("bad\x00session", "1"), // 15
+		hugeName,                         // 16
+		wholeTurn("s", "4"),              // 17
 	}
 	got := s.StartTurns(ctx, commands)
 	ok := func(i int, duplicate, stood bool) {
@@ -239,9 +244,11 @@ func TestLinesOfABatchStandByThemselves(t *testing.T) {
 	ok(13, false, false)
 	require.ErrorIs(t, got[14].Err, conversation.ErrLinkedElsewhere)
 	require.ErrorIs(t, got[15].Err, conversation.ErrInvalid)
+	require.ErrorIs(t, got[16].Err, jetlog.ErrTooLarge)
+	ok(17, false, false)
 	require.Equal(t, "ada", got[13].Turn.IdentityID)
 	st := natstest.Fold(t, log, "s", conversation.Rules{})
-	require.Equal(t, 4, st.Finalized)
+	require.Equal(t, 5, st.Finalized)
 	require.Zero(t, st.Pending)
 }
 

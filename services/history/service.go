@@ -81,7 +81,7 @@ func New(log Log, cfg Config) *Service {
 func (x *session) weight(id string) uint32 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	n := 768 + len(id) + 320*len(x.state.Turns) + x.questionBytes
+	n := 768 + len(id) + x.state.Size() + x.questionBytes
 	return uint32(n) //nolint:gosec // far below 2^32
 }
 

@@ -156,38 +156,53 @@ func fold(state *conversation.State, e events.Recorded) (c conversation.Change, 
 	held := 0
 	if f, ok := e.Fact.(*events.TurnPruned); ok {
 		if t := state.Turn(f.TurnID); t != nil {
-			held = size(t.Question)
+			held = weightOf(t.Question)
 		}
 	}
 	c = state.Fold(e)
 	if c.Kind == conversation.Pruned {
 		if f, _ := e.Fact.(*events.TurnPruned); c.Turn.Status == conversation.Pending && f != nil {
-			c.Turn.Question = state.Allowed(&f.Question)
+			own := f.Question
+			c.Turn.Question = state.Allowed(&own)
 		}
-		return c, size(c.Turn.Question) - held
+		return c, weightOf(c.Turn.Question) - held
 	}
 	if f, ok := e.Fact.(*events.TurnStarted); ok && c.Kind == conversation.Started {
-		c.Turn.Question = state.Allowed(&f.Question)
-		return c, size(c.Turn.Question)
+		own := f.Question // of the fact nothing else stays in memory
+		c.Turn.Question = state.Allowed(&own)
+		return c, weightOf(c.Turn.Question)
 	}
 	switch {
 	case c.Kind == conversation.WasExtended && c.Turn.Status == conversation.Pending:
-		grown = -size(c.Turn.Question)
+		grown = -weightOf(c.Turn.Question)
 		state.Extend(c.Turn, e.Fact)
-		grown += size(c.Turn.Question)
+		grown += weightOf(c.Turn.Question)
 	case c.Kind == conversation.Answered:
-		grown = -size(c.Turn.Question)
+		grown = -weightOf(c.Turn.Question)
 		c.Turn.Question = nil
 	}
 	return c, grown
 }
 
+// size returns the bytes of a question's texts.
 func size(q *events.Question) int {
 	if q == nil {
 		return 0
 	}
 	return len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages)
 }
+
+// weightOf estimates the bytes of a question in memory.
+func weightOf(q *events.Question) int {
+	if q == nil {
+		return 0
+	}
+	n := size(q) + len(q.Metadata)
+	return sizeOfQuestion + n + n/8 + len(q.PipelineName) + len(q.Consultant) + len(q.Repository)
+}
+
+// sizeOfQuestion is what a question takes in memory, its texts apart. Large texts take an eighth more than their bytes.
+const sizeOfQuestion = 208
 
 // decide runs a decision on the state as it is.
 func (x *session) decide(f decider) decided {

@@ -263,11 +263,11 @@ func TestCorrectedAndErasedTurnsAreDeleted(t *testing.T) {
 }
 
 // A session that is linked to an identity after its erasure moves to the memory until the eraser closes the session,
-// and is not found there.
+// and is not found there. The erasure, in another partition, would empty the memory if it were read after the session.
 func TestNothingOfAnErasedIdentityIsFound(t *testing.T) {
 	both(t, func(w *world) {
 		w.forward()
-		w.add(&events.IdentityErased{IdentityID: "ada", ReceiptID: uuid.NewString()})
+		w.until(w.add(&events.IdentityErased{IdentityID: "ada", ReceiptID: uuid.NewString()}))
 		w.turn("late", "r1", "I like gin.", "Gin it is.")
 		w.until(w.add(&events.SessionLinked{SessionID: "late", IdentityID: "ada"}))
 		require.Equal(t, []string{"user:ada | User: I like gin. | Assistant: Gin it is."}, w.contents())

@@ -111,7 +111,7 @@ func startWith(t testing.TB, auth *ring, partitions int, settings ...func(*conso
 	s.log = log
 	s.services = servicetest.Start(t, log, servicetest.Config{
 		History: history.Config{Rules: rules},
-		Reader:  contextbuilder.ReaderConfig{Rules: rules, Deadline: 5 * time.Second},
+		Reader:  contextbuilder.ReaderConfig{Rules: rules, Deadline: time.Minute},
 	})
 	s.reader = &reader{s.services.Reader}
 	c := console.Config{
@@ -119,7 +119,7 @@ func startWith(t testing.TB, auth *ring, partitions int, settings ...func(*conso
 		Now: func() time.Time { return s.now },
 		// The race detector makes pages of many megabytes slow on a machine that is busy.
 		Deadline: 5 * time.Minute,
-		Rules:    reach.Rules{LinkReader: s.services.Reader, Deadline: 5 * time.Second, RefusalTime: time.Millisecond},
+		Rules:    reach.Rules{LinkReader: s.services.Reader, Deadline: time.Minute, RefusalTime: time.Millisecond},
 	}
 	events := replay.New(log, owners.New(log, nil))
 	natstest.Run(t, events.Run)

@@ -2,9 +2,12 @@ package v1_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
@@ -97,5 +102,38 @@ func TestWhoWorksBetweenPiecesHasNoDeadline(t *testing.T) {
 			require.Equal(t, make([]time.Time, 4), work.seen, "none while it works")
 			require.False(t, c.writing.IsZero(), "and one for the end of the answer")
 		})
+	}
+}
+
+// hanging is a command side that answers only when its caller gives up.
+type hanging struct{ services.TurnWriter }
+
+func (hanging) StartTurn(ctx context.Context, _ conversation.Start) (services.Turn, error) {
+	select {
+	case <-ctx.Done():
+		return services.Turn{}, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, ctx.Err())
+	case <-time.After(2 * time.Minute):
+		return services.Turn{}, errors.New("nobody gave up")
+	}
+}
+
+func (h hanging) StartTurns(ctx context.Context, commands []conversation.Start) []services.TurnOutcome {
+	_, err := h.StartTurn(ctx, commands[0])
+	return slices.Repeat([]services.TurnOutcome{{Err: err}}, len(commands))
+}
+
+// TestAWriteThatHangsEndsAtTheDeadline: a turn and a batch of turns are answered although the log does not answer.
+func TestAWriteThatHangsEndsAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Turns, c.Deadline = hanging{}, 100*time.Millisecond
+	})
+	one := s.do("POST", "/v1/sessions/s/turns", `{"request_id":"r","question_neutral":"q"}`)
+	requireProblem(t, one, http.StatusServiceUnavailable, "log_unavailable")
+	rows := s.many(manyLine("s", "r1") + manyLine("s", "r2"))
+	require.Len(t, rows, 2)
+	for _, row := range rows {
+		require.EqualValues(t, http.StatusServiceUnavailable, row["http_status"])
+		require.Equal(t, "log_unavailable", row["code"])
 	}
 }

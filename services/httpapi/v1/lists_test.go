@@ -312,7 +312,7 @@ func TestSearch(t *testing.T) {
 	requireProblem(t, s.do("POST", "/v1/search", `{"query":"?"}`), http.StatusUnprocessableEntity, "invalid_argument",
 		"query")
 	for _, err := range []error{services.ErrNoIndex, projections.ErrEmbedder, projections.ErrOtherModel,
-		projections.ErrUnavailable} {
+		projections.ErrSomeAnonymous, projections.ErrUnavailable} {
 		f.err = fmt.Errorf("%w: %w", services.ErrIndex, err)
 		for _, mode := range []string{"meaning", "hybrid"} {
 			requireProblem(t, s.do("POST", "/v1/search", `{"query":"q","mode":"`+mode+`"}`),

@@ -228,7 +228,7 @@ func TestImports(t *testing.T) {
 			rest, _, _ = strings.Cut(rest, "/internal/")
 			require.Contains(t, []string{
 				"events", "events/conversation", "events/convoy", "events/jetlog", "events/jetlog/operate",
-				"events/pause", "projections", "services", "services/access", "services/httpapi/reach",
+				"events/pause", "events/room", "projections", "services", "services/access", "services/httpapi/reach",
 				"services/httpapi/wire", "services/httpapi/v1",
 			}, rest)
 

@@ -242,6 +242,7 @@ var problemTable = []struct {
 		"list); it is tried again each minute"},
 	{is(services.ErrNoIndex), indexUnavailable, ""},
 	{is(projections.ErrOtherModel), indexUnavailable, ""},
+	{is(projections.ErrSomeAnonymous), indexUnavailable, ""},
 	{is(projections.ErrEmbedder), indexUnavailable, "the embeddings endpoint does not answer: look at " +
 		"TURNLEDGER_EMBED_URL, or search with mode words"},
 	{is(services.ErrIndex), indexUnavailable, "the index does not answer: turnledger projections list shows how it " +

@@ -44,7 +44,7 @@ type searchJSON struct {
 type hitJSON struct {
 	SessionID  string          `json:"session_id"`
 	TurnID     uuid.UUID       `json:"turn_id"`
-	IdentityID string          `json:"identity_id"`
+	IdentityID *string         `json:"identity_id" doc:"null: of an anonymous session"`
 	Half       string          `json:"half" enum:"question,answer" doc:"The one that matches better"`
 	CreatedAt  time.Time       `json:"created_at"`
 	Position   events.Position `json:"position" doc:"Of the turn's start"`
@@ -126,7 +126,9 @@ func searchFilter(q *searchQuery) (f projections.SearchFilter, err error) {
 }
 
 func newHitJSON(h *projections.Hit) hitJSON {
-	return hitJSON{h.SessionID, h.TurnID, h.IdentityID, string(h.Half), h.CreatedAt, h.Position, h.Score, h.Snippet}
+	return hitJSON{
+		h.SessionID, h.TurnID, optional(&h.IdentityID), string(h.Half), h.CreatedAt, h.Position, h.Score, h.Snippet,
+	}
 }
 
 type similarIn struct {

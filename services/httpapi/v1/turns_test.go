@@ -85,6 +85,53 @@ func TestLinesCountInTheRateOfTheirSession(t *testing.T) {
 	}
 }
 
+// What one line is refused for the moment, the later lines of its session are refused, too: a turn that would be let in
+// by itself must not come before an earlier one.
+func TestALineThatComesTooSoonHoldsUpItsSession(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Limiter = ratelimit.New(ratelimit.Rate{}, ratelimit.Rate{Requests: 1, Per: time.Hour}, nil)
+	})
+	ofAda := func(session, request string) string {
+		return strings.Replace(manyLine(session, request), `{`, `{"identity_id":"ada",`, 1)
+	}
+	rows := s.many(ofAda("s", "r0") + ofAda("t", "r0") + manyLine("t", "r1") + manyLine("u", "r0"))
+	for i, want := range []int{201, 429, 429, 201} {
+		require.EqualValues(t, want, rows[i]["http_status"], "line %d", i+1)
+	}
+	require.Equal(t, rows[1]["retry_after"], rows[2]["retry_after"])
+	require.Equal(t, rows[1]["code"], rows[2]["code"])
+	require.EqualValues(t, 5, s.head(), "the session t has no events")
+}
+
+// A bound key may not name another identity in a line either: the line is refused before anything of it is recorded.
+// The metrics count lines by their statuses.
+func TestALineOfABoundKeySpeaksForItself(t *testing.T) {
+	t.Parallel()
+	s, _ := guarded(t, ring{})
+	require.Equal(t, http.StatusCreated, s.as("all", "POST", "/v1/sessions/own/turns",
+		`{"request_id":"r","question_neutral":"q","identity_id":"ada"}`).status)
+	head := s.head()
+	of := func(identity, request string) string {
+		return strings.Replace(manyLine("own", request), `{`, fmt.Sprintf(`{"identity_id":%q,`, identity), 1)
+	}
+	a := s.as("ada", "POST", "/v1/turns", of("bob", "r1")+of("ada", "r2"))
+	require.Equal(t, http.StatusOK, a.status)
+	var rows []map[string]any
+	for line := range strings.Lines(string(a.raw)) {
+		var row map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &row))
+		rows = append(rows, row)
+	}
+	require.EqualValues(t, http.StatusForbidden, rows[0]["http_status"])
+	require.Equal(t, "forbidden", rows[0]["code"])
+	require.EqualValues(t, http.StatusCreated, rows[1]["http_status"])
+	require.EqualValues(t, head+2, s.head(), "a start and its answer, and no refused link")
+	metrics := string(s.as("all", "GET", "/metrics", nil).raw)
+	require.Contains(t, metrics, `turnledger_http_lines_total{status="201"} 1`)
+	require.Contains(t, metrics, `turnledger_http_lines_total{status="403"} 1`)
+}
+
 func TestOnlyNewTurns(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -25,7 +25,7 @@ type projectionJSON struct {
 	LagEvents   *uint64          `json:"lag_events" doc:"null while the log does not tell its head, and where the position is in another log"`
 	LagSeconds  *float64         `json:"lag_seconds" doc:"Age of the first event that is not applied yet"`
 	Rate        float64          `json:"rate" doc:"Events a second that this process applied, over the last ten seconds"`
-	State       string           `json:"state" doc:"starting, live, standby (another process feeds it), not_fed (this process does not feed the view), retrying, rebuilding, rebuild_failed, failed, stopped; unknown while the log, or the store of a view that is not fed here, does not answer"`
+	State       string           `json:"state" doc:"starting, live, outdated (it follows the log, and has to be rebuilt), standby (another process feeds it), not_fed (this process does not feed the view), retrying, rebuilding, rebuild_failed, failed, stopped; unknown while the log, or the store of a view that is not fed here, does not answer"`
 	Generation  int              `json:"generation"`
 	Rebuildable bool             `json:"rebuildable"`
 	LastError   *string          `json:"last_error"`

@@ -18,13 +18,17 @@ const believed = 1 << 20
 // ReadBody reads the body of a request. Its errors are *TooLarge for a body of more than most bytes, ErrOverloaded if
 // reading it fails with that, and ErrBody.
 func ReadBody(r *http.Request, most int64) ([]byte, error) {
+	if n := r.ContentLength; 0 <= n && n <= min(most, believed) {
+		body := make([]byte, n) // net/http gives a body no more than its length
+		if _, err := io.ReadFull(r.Body, body); err != nil {
+			return nil, bodyError(err)
+		}
+		return body, nil
+	}
 	if r.ContentLength <= most {
 		buf := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), believed)+bytes.MinRead))
-		switch _, err := io.Copy(buf, io.LimitReader(r.Body, most+1)); {
-		case errors.Is(err, ErrOverloaded):
-			return nil, err
-		case err != nil:
-			return nil, ErrBody
+		if _, err := io.Copy(buf, io.LimitReader(r.Body, most+1)); err != nil {
+			return nil, bodyError(err)
 		}
 		if int64(buf.Len()) <= most {
 			return buf.Bytes(), nil
@@ -34,6 +38,14 @@ func ReadBody(r *http.Request, most int64) ([]byte, error) {
 		_, _ = io.CopyN(io.Discard, r.Body, drain) // errors don't matter
 	}
 	return nil, &TooLarge{most}
+}
+
+// bodyError returns what ReadBody fails with.
+func bodyError(err error) error {
+	if errors.Is(err, ErrOverloaded) {
+		return err
+	}
+	return ErrBody
 }
 
 // WriteJSON answers with a value.

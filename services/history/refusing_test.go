@@ -1,0 +1,99 @@
+package history_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+// refusing is a log that refuses to append some facts.
+type refusing struct {
+	*jetlog.Log
+	refuses func(events.Fact) error
+}
+
+func (l *refusing) Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error) {
+	for _, f := range a.Facts {
+		if err := l.refuses(f); err != nil {
+			return jetlog.Ack{}, err
+		}
+	}
+	return l.Log.Append(ctx, a)
+}
+
+// Where the log does not take one turn of a session for the moment, the later ones of the session are not tried, so
+// that none comes before it. What was recorded before keeps its answer, and so do other sessions.
+func TestNoLineComesBeforeOneThatTheLogRefused(t *testing.T) {
+	t.Parallel()
+	log := &refusing{Log: natstest.Log(t, 1)}
+	log.refuses = func(f events.Fact) error {
+		if s, ok := f.(*events.TurnStarted); ok && s.SessionID == "s" && s.RequestID == "r1" {
+			return jetlog.ErrNoWrites
+		}
+		return nil
+	}
+	s := runOn(t, log)
+	commands := turnsOf(3, "s", "t")
+	// Each line of a session is a run of its own.
+	for i := range commands {
+		if commands[i].RequestID == "r1" {
+			commands[i].IdentityID = "ada"
+		}
+	}
+	for i, o := range s.StartTurns(t.Context(), commands) {
+		if c := commands[i]; c.SessionID == "s" && c.RequestID != "r0" {
+			require.ErrorIs(t, o.Err, jetlog.ErrNoWrites, c.RequestID)
+			continue
+		}
+		require.NoError(t, o.Err)
+		require.Equal(t, conversation.Finalized, o.Turn.Status)
+	}
+	st := natstest.Fold(t, log.Log, "s", conversation.Rules{})
+	require.Equal(t, 1, st.Finalized)
+	require.Nil(t, st.Turn(events.TurnID("s", "r2")))
+	require.Equal(t, 3, natstest.Fold(t, log.Log, "t", conversation.Rules{}).Finalized)
+	// Sent again, they come in their order.
+	log.refuses = func(events.Fact) error { return nil }
+	for _, o := range s.StartTurns(t.Context(), commands) {
+		require.NoError(t, o.Err)
+	}
+	for i, turn := range natstest.Fold(t, log.Log, "s", conversation.Rules{}).Turns {
+		require.Equal(t, fmt.Sprint("r", i), turn.RequestID)
+	}
+}
+
+// Another process links the session to another identity right before a batch is appended: no turn of the batch gets
+// into it, whether the session is new or not.
+func TestABatchLosesItsSessionToAnotherIdentity(t *testing.T) {
+	t.Parallel()
+	log := &refusing{Log: natstest.Log(t, 1)}
+	log.refuses = func(f events.Fact) error {
+		if link, ok := f.(*events.SessionLinked); ok && link.IdentityID == "ada" {
+			natstest.Append(t, log.Log, &events.SessionLinked{SessionID: link.SessionID, IdentityID: "bob"})
+		}
+		return nil
+	}
+	s := runOn(t, log)
+	_, err := s.StartTurn(t.Context(), wholeTurn("known", "r"))
+	require.NoError(t, err)
+	for session, turns := range map[string]int{"new": 0, "known": 1} {
+		commands := turnsOf(3, session)
+		for i := range commands {
+			commands[i].IdentityID = "ada"
+			commands[i].RequestID += " of ada"
+		}
+		for _, o := range s.StartTurns(t.Context(), commands) {
+			require.ErrorIs(t, o.Err, conversation.ErrLinkedElsewhere, session)
+		}
+		st := natstest.Fold(t, log.Log, session, conversation.Rules{})
+		require.Len(t, st.Turns, turns, session)
+		require.Equal(t, "bob", st.Head().Identity)
+	}
+}
