@@ -68,20 +68,21 @@ func Encode(f Fact, now time.Time) (Envelope, error) {
 		return Envelope{}, fmt.Errorf("encode %s: %w", f.Type(), err)
 	}
 	id := f.EventID()
-	return Envelope{
-		Subject: f.Subject(),
-		Header: Header{
-			HeaderSpecVersion: {"1.0"},
-			HeaderID:          {id},
-			HeaderSource:      {Source},
-			HeaderType:        {f.Type()},
-			HeaderTime:        {now.UTC().Format(time.RFC3339Nano)},
-			HeaderContentType: {"application/json"},
-			HeaderMsgID:       {id},
-		},
-		Body: body,
-	}, nil
+	header := make(Header, headerRoom)
+	values := [...]string{
+		"1.0", id, Source, f.Type(), now.UTC().Format(time.RFC3339Nano), "application/json", id,
+	}
+	for i, name := range [...]string{
+		HeaderSpecVersion, HeaderID, HeaderSource, HeaderType, HeaderTime, HeaderContentType, HeaderMsgID,
+	} {
+		header[name] = values[i : i+1 : i+1] // one array for all values
+	}
+	return Envelope{Subject: f.Subject(), Header: header, Body: body}, nil
 }
+
+// headerRoom is the number of headers that an event may get until it is published: a map that has no room for them is
+// made anew for the ninth.
+const headerRoom = 12
 
 // JSON writes a value as JSON without HTML escaping.
 func JSON(v any) ([]byte, error) {
@@ -114,18 +115,22 @@ type Recorded struct {
 	Body       []byte
 }
 
-// Append returns what the event's value of HeaderCall says: the call that appended the event, and how many events of
-// the same append stand right before it. Without such a value both are zero.
-func (r Recorded) Append() (call string, index uint64) {
+// Append returns where the event stands in its append, as its value of HeaderCall says: how many events of the append
+// stand right before it, and how many right after it. Without such a value it returns false.
+func (r Recorded) Append() (before, after uint64, known bool) {
 	parts := strings.Split(r.Call, ".")
 	if len(parts) != callParts {
-		return "", 0
+		return 0, 0, false
 	}
-	index, err := strconv.ParseUint(parts[1], 10, 32)
-	if err != nil || index >= min(r.Position.Seq, maxAppend) {
-		return "", 0
+	before, err := strconv.ParseUint(parts[1], 10, 32)
+	if err != nil || before >= min(r.Position.Seq, maxAppend) {
+		return 0, 0, false
 	}
-	return parts[0], index
+	of, err := strconv.ParseUint(parts[2], 10, 32)
+	if err != nil || of <= before || of > maxAppend {
+		return 0, 0, false
+	}
+	return before, of - before - 1, true
 }
 
 // callParts are the parts of a value of HeaderCall: the call, the event's index in its append, how many events that

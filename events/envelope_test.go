@@ -50,6 +50,16 @@ func TestEncode(t *testing.T) {
 		}, env.Header)
 		require.Equal(t, `{"turn_id":"`+r1.String()+`","session_id":"s1","request_id":"r1","question_neutral":"q"}`, string(env.Body))
 	})
+	t.Run("keeps each value apart from the others", func(t *testing.T) {
+		t.Parallel()
+		header := envelope(leastFacts()[0]).Header
+		for name, values := range header {
+			header[name] = append(values, "more")
+		}
+		for name, values := range envelope(leastFacts()[0]).Header {
+			require.Equal(t, append(values, "more"), header[name], name)
+		}
+	})
 	t.Run("does not escape HTML, in texts and in messages", func(t *testing.T) {
 		t.Parallel()
 		text := `<b>&amp; "ü" €</b>`

@@ -55,7 +55,7 @@ func (a *app) mountOpenAI(
 		c.Responses = respond.New(respond.Config{
 			Turns: a.history, Lookup: a.history, Log: a.store.Log, Sessions: reader, Contexts: builder,
 			Answers: a.chatting, Model: a.model,
-			Count: a.tokens, Context: a.cfg.ModelContext, IDs: items.Minter{Key: a.itemKey}, SessionOf: a.prunedIn,
+			Count: a.tokens, Context: a.cfg.ModelContext, IDs: items.Minter{Key: a.itemKey}, SessionOf: a.erasedIn,
 		})
 		c.HostedTools = respond.HostedTools(a.cfg.ModelAPI == models.Responses && a.cfg.ModelURL != "")
 	}
@@ -71,9 +71,9 @@ func (a *app) sessionAt(ctx context.Context, at events.Position) (string, error)
 	return e.SessionID, err
 }
 
-// prunedIn returns the session of a pruned turn whose events have left the log, or "".
-func (a *app) prunedIn(ctx context.Context, turn uuid.UUID) (sessionID string, err error) {
-	return eraser.SessionOfPruned(ctx, a.notes, turn)
+// erasedIn returns the session of a turn with a response whose events have left the log, or "".
+func (a *app) erasedIn(ctx context.Context, turn uuid.UUID) (sessionID string, err error) {
+	return eraser.SessionOfErased(ctx, a.notes, turn)
 }
 
 // sourceOf returns a hash of the address that a request came from, for the security audit.

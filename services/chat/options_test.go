@@ -11,7 +11,9 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/endpoint"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
+	"github.com/turnledger/turnledger/services/chat/openai"
 )
 
 // everything is a prompt with all that a caller can ask of an answer.
@@ -207,6 +209,51 @@ func TestStoredItemsAreWhatAnEndpointTakes(t *testing.T) {
 			{"role":"user","content":[{"type":"input_text","text":"see"},
 				{"type":"input_image","image_url":"https://i.test/p","detail":"auto"}]}]`, string(got.Input))
 	})
+}
+
+// Results must stand right behind the message of their calls, also where the model said something in between.
+func TestCallsStandRightBeforeTheirResults(t *testing.T) {
+	const (
+		a    = `{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}`
+		b    = `{"id":"b","type":"function","function":{"name":"f","arguments":"{}"}}`
+		word = `{"role":"assistant","content":"w"}`
+	)
+	says := func(content string, calls ...string) string {
+		return `{"role":"assistant","content":` + content + `,"tool_calls":[` + strings.Join(calls, ",") + `]}`
+	}
+	result := func(id string) string { return `{"role":"tool","tool_call_id":"` + id + `","content":"1"}` }
+	type list = []string
+	for name, c := range map[string]struct{ in, want list }{
+		"a word behind a call": {
+			list{says(`null`, a), word, result("a")},
+			list{says(`"w"`, a), result("a")},
+		},
+		"words around a call": {
+			list{says(`"v"`, a), word, result("a")},
+			list{`{"role":"assistant","content":"v"}`, says(`"w"`, a), result("a")},
+		},
+		"a word between two calls": {
+			list{says(`null`, a), word, says(`null`, b), result("a"), result("b")},
+			list{word, says(`null`, a, b), result("a"), result("b")},
+		},
+		"a word behind two calls of one message": {
+			list{says(`null`, a, b), word, result("b"), result("a")},
+			list{says(`"w"`, a, b), result("b"), result("a")},
+		},
+		"a user's word behind a call": {
+			list{says(`null`, a), `{"role":"user","content":"w"}`, result("a")},
+			list{`{"role":"assistant","content":"[Tool call: f {}]"}`, `{"role":"user","content":"w"}`,
+				`{"role":"user","content":"[Tool result: 1]"}`},
+		},
+	} {
+		server := modeltest.New(t, always(modeltest.Answer{Text: "x"}))
+		m := openai.New(endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m"})
+		_, err := m.Answer(t.Context(), prompt(c.in...), func(services.AnswerPiece) {})
+		require.NoError(t, err)
+		var got struct{ Messages json.RawMessage }
+		require.NoError(t, json.Unmarshal(<-server.Bodies, &got))
+		require.JSONEq(t, "["+strings.Join(c.want, ",")+"]", string(got.Messages), name)
+	}
 }
 
 // The echo calls a tool once, so that a client's loop of calls and results ends.

@@ -34,7 +34,7 @@ const looksAtView = 10
 // other processes see it in the log. The first look need not ask for the log's end, since all events that were
 // acknowledged before the message stand before the message in the log.
 func (a *answering) wait(ctx context.Context) (uint64, error) {
-	known := a.since
+	known, began := a.since, time.Now()
 	if a.OnPending == services.Reject {
 		return known, nil
 	}
@@ -47,7 +47,7 @@ func (a *answering) wait(ctx context.Context) (uint64, error) {
 			return 0, err
 		}
 		known = max(known, state.Applied)
-		ahead := a.ahead(ctx, state, a.turn.Place)
+		ahead := a.ahead(ctx, state, began)
 		if len(ahead) == 0 {
 			return known, nil
 		}
@@ -60,14 +60,49 @@ func (a *answering) wait(ctx context.Context) (uint64, error) {
 	}
 }
 
-// ahead returns the pending turns before a place that a turn has to wait for.
-func (s *Service) ahead(ctx context.Context, state *conversation.State, place uint64) (out []uuid.UUID) {
+// ahead returns the pending turns that the task, which waits since it began, has to wait for.
+func (a *answering) ahead(ctx context.Context, state *conversation.State, began time.Time) (out []uuid.UUID) {
 	for _, t := range state.Turns {
-		if t.Status == conversation.Pending && t.Place < place && s.busy(ctx, t) {
+		if t.Status == conversation.Pending && t.Place < a.turn.Place && a.holdsUp(ctx, t, began) {
 			out = append(out, t.ID)
 		}
 	}
 	return out
+}
+
+func (a *answering) holdsUp(ctx context.Context, t *conversation.Turn, began time.Time) bool {
+	how := services.WaitWhileYoung
+	if a.Before != nil {
+		how = a.Before(t)
+	}
+	switch how {
+	case services.WaitNever:
+		return false
+	case services.WaitWhileAnnounced:
+		return a.announced(ctx, t, began)
+	case services.WaitWhileYoung:
+	}
+	return a.busy(ctx, t)
+}
+
+// announced reports whether a process announces that it answers a turn, or may be about to: for a while after the turn
+// began, or, if its question grew since, after the caller began to wait. What this process answers counts however old
+// its question is.
+func (a *answering) announced(ctx context.Context, t *conversation.Turn, began time.Time) bool {
+	failed, here := a.known(t)
+	asked := t.CreatedAt
+	if len(t.Extensions()) > 0 {
+		asked = began
+	}
+	switch {
+	case here:
+		return true
+	case failed, !a.young(t):
+		return false
+	case time.Since(asked) < settling:
+		return true
+	}
+	return a.present(ctx, t)
 }
 
 // busyIn returns a function that reports whether a process may still work on a turn of a thread. The function is called
@@ -98,10 +133,7 @@ const settling = 2 * time.Second
 // busy reports whether a process may still work on a pending turn. A turn of another pipeline is busy while it is
 // young. A turn of chat's own is busy if a process announces it.
 func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
-	s.mu.Lock()
-	_, failed := s.failed[t.ID]
-	_, here := s.running[t.ID]
-	s.mu.Unlock()
+	failed, here := s.known(t)
 	ours := t.Question != nil && (t.Question.PipelineName == pipeline || t.Question.PipelineName == interrupting)
 	switch {
 	case !s.young(t), failed && !here:
@@ -109,6 +141,20 @@ func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
 	case !ours, here, t.CreatedAt.After(time.Now().Add(-settling)):
 		return true
 	}
+	return s.present(ctx, t)
+}
+
+// known reports whether this process has failed to answer a turn, and whether it answers the turn now.
+func (s *Service) known(t *conversation.Turn) (failed, here bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, failed = s.failed[t.ID]
+	_, here = s.running[t.ID]
+	return failed, here
+}
+
+// present reports whether some process announces that it answers a turn. Where that can't be asked, one may.
+func (s *Service) present(ctx context.Context, t *conversation.Turn) bool {
 	present, err := s.cfg.Presence.Present(ctx, t.ID)
 	return present || err != nil
 }

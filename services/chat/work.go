@@ -160,6 +160,8 @@ func (a *answering) ask(ctx context.Context) (services.ModelAnswer, error) {
 		return services.ModelAnswer{}, cause
 	case err != nil:
 		return services.ModelAnswer{}, fmt.Errorf("%w: %w", services.ErrModelFailed, err)
+	case a.Empty(answer) && answer.Finish == services.FinishLength:
+		return services.ModelAnswer{}, fmt.Errorf("%w: %w", services.ErrModelFailed, services.ErrCutToNothing)
 	case a.Empty(answer):
 		return services.ModelAnswer{}, fmt.Errorf("%w: it said nothing", services.ErrModelFailed)
 	default:

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -150,6 +152,35 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// A read after RecordTurns names the newest position of its session's turns, and each turn says which metadata it did
+// not keep.
+func TestWhatRecordTurnsLearned(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Value
+	s := start(t, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Store(r.URL.Query().Get("min_position"))
+			h.ServeHTTP(w, r)
+		})
+	})
+	c := s.client(func(cfg *client.Config) { cfg.ReadYourWrites = true })
+	turns := wholes(2, "s", "t")
+	turns[3].Metadata = map[string]any{"unknown": "x"}
+	got, err := c.RecordTurns(t.Context(), turns)
+	require.NoError(t, err)
+	require.Empty(t, got[2].DroppedMetadata)
+	require.Equal(t, []string{"unknown"}, got[3].DroppedMetadata)
+	for session, newest := range map[string]client.Recorded{"s": got[2], "t": got[3]} {
+		_, err = c.Turns(t.Context(), session, client.TurnQuery{})
+		require.NoError(t, err)
+		at, err := events.ParsePosition(newest.Position)
+		require.NoError(t, err)
+		least, err := events.ParsePosition(asked.Load().(string))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, least.Seq, at.Seq, session)
+	}
+}
+
 func TestRecordNewTurnsLeavesWhatStands(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
@@ -164,6 +195,90 @@ func TestRecordNewTurnsLeavesWhatStands(t *testing.T) {
 	st := natstest.Fold(t, s.log, "s", conversation.Rules{})
 	require.Equal(t, 1, st.Pending)
 	require.Equal(t, 1, st.Finalized)
+}
+
+// A line that says when it may come again is not sent before, and not at all if that is too late.
+func TestALineSaysWhenItMayComeAgain(t *testing.T) {
+	t.Parallel()
+	var sent atomic.Int32
+	wait := "1"
+	s := start(t, func(api http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if sent.Add(1) == 1 {
+				_, _ = io.WriteString(w, `{"http_status":429,"code":"rate_limited","retry_after":`+wait+`}`)
+				return
+			}
+			api.ServeHTTP(w, r)
+		})
+	})
+	began := time.Now()
+	got, err := s.client(nil).RecordTurns(t.Context(), wholes(1, "s"))
+	require.NoError(t, err)
+	require.Equal(t, 201, got[0].Status)
+	require.GreaterOrEqual(t, time.Since(began), time.Second)
+
+	sent.Store(0)
+	wait = "3600"
+	got, err = s.client(nil).RecordTurns(t.Context(), wholes(1, "s"))
+	require.NoError(t, err)
+	require.ErrorIs(t, got[0].Err, &client.Error{Code: "rate_limited"})
+	require.EqualValues(t, 1, sent.Load())
+}
+
+// Where a request gets no answer in the end, the turns that were answered keep their answers, also those that an
+// earlier try of it brought. A request with many turns may take longer than another call.
+func TestARequestOfManyWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	var sent atomic.Int32
+	s := start(t, func(api http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch sent.Add(1) {
+			case 1:
+				<-time.After(time.Second)
+				api.ServeHTTP(w, r)
+			case 2:
+				_, _ = io.WriteString(w, strings.Repeat(`{"http_status":201}`, 499)+
+					`{"http_status":429,"code":"rate_limited"}`)
+			default:
+				panic(http.ErrAbortHandler)
+			}
+		})
+	})
+	c := s.client(func(cfg *client.Config) { cfg.Tries, cfg.Attempt = 2, 700*time.Millisecond })
+	got, err := c.RecordTurns(t.Context(), wholes(1100, "s"))
+	require.Error(t, err)
+	for i, r := range got {
+		switch {
+		case i < 999:
+			require.NoError(t, r.Err)
+			require.Equal(t, 201, r.Status)
+		case i == 999:
+			require.ErrorIs(t, r.Err, &client.Error{Code: "rate_limited"})
+		default:
+			require.ErrorIs(t, err, r.Err)
+			require.Zero(t, r.Status)
+		}
+	}
+}
+
+// Turns that are together larger than a request may be, or more, go in several.
+func TestLargeTurnsGoInSeveralRequests(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	turns := wholes(12, "s")
+	for i := range turns {
+		turns[i].AnswerNeutral = strings.Repeat("x", 900<<10)
+	}
+	turns = append(turns, wholes(1100, "t")...)
+	got, err := s.client(nil).RecordTurns(t.Context(), turns)
+	require.NoError(t, err)
+	for i, r := range got {
+		require.Equal(t, 201, r.Status, i)
+	}
+	st := natstest.Fold(t, s.log, "s", conversation.Rules{})
+	for i, turn := range st.Turns {
+		require.Equal(t, fmt.Sprint("r", i), turn.RequestID)
+	}
 }
 
 // Where the patience ends with turns that are refused for the moment, no later turn of their session is sent, and the

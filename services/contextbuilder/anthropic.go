@@ -37,8 +37,8 @@ const (
 
 // toAnthropic returns the system text and messages that the API takes: the first and the
 // last are the user's, roles strictly alternate, and every tool_use is answered by a
-// tool_result at the beginning of the next message. A call without its result right
-// after it, and a result without its call right before it, become text.
+// tool_result at the beginning of the next message. A call without its result in the
+// user's next message, and a result without its call right before it, become text.
 func toAnthropic(messages []Message) (string, []Message) {
 	var system []string
 	out := &dialogue{}
@@ -233,8 +233,12 @@ var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 const longestName = 64
 
-// pair finds, for every call of an utterance, its result among those right after the utterance.
+// pair finds, for every call of an utterance, its result among those right after the utterance and what else the
+// assistant says.
 func (n toolNames) pair(u *utterance, next []utterance) {
+	for len(u.calls) > 0 && len(next) > 0 && next[0].role == roleAssistant {
+		next = next[1:]
+	}
 	for _, c := range u.calls {
 		for i := range next {
 			r := &next[i]

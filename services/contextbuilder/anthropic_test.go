@@ -41,6 +41,20 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 			{"role":"user","content":"go"},
 			{"role":"assistant","content":[{"type":"text","text":"looking"},{"type":"text","text":"[Tool call: f {}]"},{"type":"tool_use","id":"b","name":"g","input":{}}]},
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"b","content":"B"},{"type":"text","text":"[Tool result: B again]"},{"type":"text","text":"?"}]}]`},
+		"what the assistant says behind its calls, and between their results": {`[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":"I look.","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}},{"id":"b","function":{"name":"g","arguments":"{}"}}]},
+			{"role":"assistant","content":"Wait."},
+			{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"h","arguments":"{}"}}]},
+			{"role":"tool","tool_call_id":"a","content":"A"},
+			{"role":"tool","tool_call_id":"c","content":"C"},
+			{"role":"assistant","content":"So."},
+			{"role":"tool","tool_call_id":"b","content":"B"}]`, `[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":[{"type":"text","text":"I look."},{"type":"text","text":"[Tool call: g {}]"},{"type":"text","text":"Wait."},{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"c","name":"h","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"A"},{"type":"tool_result","tool_use_id":"c","content":"C"}]},
+			{"role":"assistant","content":"So."},
+			{"role":"user","content":"[Tool result: B]"}]`},
 		"blocks of Anthropic's own form": {`[
 			{"role":"user","content":"find it"},
 			{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"x"},{"type":"reasoning","text":"hm"},{"type":"text","text":"ok"},{"type":"tool_use","id":"t1","name":"f","input":{"q":1}}]},

@@ -331,7 +331,7 @@ func asked(
 	if req.IncludePending {
 		total += s.ShownPending
 	}
-	var before []*conversation.Turn
+	before := make([]*conversation.Turn, 0, len(s.Turns))
 	for _, t := range s.Turns {
 		switch {
 		case !s.Shown(t):
@@ -343,6 +343,7 @@ func asked(
 	}
 	held := 0
 	recent := len(before) - len(sinceSilence(before, idle, now))
+	turns = make([]*conversation.Turn, 0, len(before)-recent)
 	for i, t := range before {
 		if wanted(t) {
 			held++

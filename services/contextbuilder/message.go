@@ -174,8 +174,11 @@ func textMessage(role, text string) Message { return Message{role: role, text: t
 // parseMessages reads a stored list. An element that is no object becomes a message without a role: recording checks
 // the list's form, not its elements.
 func parseMessages(list json.RawMessage) []Message {
-	var raws []json.RawMessage
-	if len(list) == 0 || json.Unmarshal(list, &raws) != nil {
+	if len(list) == 0 {
+		return nil
+	}
+	var raws []json.RawMessage // on the heap, so not before the list is known to be one
+	if json.Unmarshal(list, &raws) != nil {
 		return nil
 	}
 	out := make([]Message, len(raws))

@@ -16,9 +16,8 @@ type end struct {
 	id string
 }
 
-// looseEnds returns the calls without a result right after them, and the results without a call right before them; only
-// other results may stand between. Some models reuse an id. A result then belongs to the last call before it, or to a
-// call in a turn that is not shown.
+// looseEnds returns the calls without a result right after them, and the results without a call right before them. Some
+// models reuse an id. A result then belongs to the last call before it, or to a call in a turn that is not shown.
 func looseEnds(list []Message) (calls, results []end) {
 	for i, m := range list {
 		for _, id := range m.answers() {
@@ -26,8 +25,7 @@ func looseEnds(list []Message) (calls, results []end) {
 			for k >= 0 && calls[k].id != id {
 				k--
 			}
-			noResult := func(m Message) bool { return len(m.answers()) == 0 && !m.onlyItem() }
-			if k < 0 || slices.ContainsFunc(list[calls[k].at+1:i], noResult) {
+			if k < 0 || apart(list[calls[k].at+1:i]) {
 				results = append(results, end{i, id})
 				continue
 			}
@@ -38,6 +36,22 @@ func looseEnds(list []Message) (calls, results []end) {
 		}
 	}
 	return calls, results
+}
+
+// apart reports whether messages between a call and its result part them. What else the assistant says does not, before
+// the first result, nor do other results.
+func apart(between []Message) bool {
+	results := false
+	for _, m := range between {
+		switch {
+		case m.onlyItem():
+		case len(m.answers()) > 0:
+			results = true
+		case results || m.role != roleAssistant:
+			return true
+		}
+	}
+	return false
 }
 
 // mend turns a tool call or result into text if its other half stands in a turn that the prompt may not show: a

@@ -146,6 +146,31 @@ func TestThePastIsTheSameAfterAnErasure(t *testing.T) {
 	}
 }
 
+// TestAWordBehindACallTearsNothing: the assistant may say more behind its call. A turn that is hidden then has no half
+// of it; a word between two results parts the second one from its call.
+func TestAWordBehindACallTearsNothing(t *testing.T) {
+	t.Parallel()
+	const call = `{"role":"assistant","content":null,"tool_calls":[` +
+		`{"id":"c1","type":"function","function":{"name":"sky","arguments":"{}"}},` +
+		`{"id":"c2","type":"function","function":{"name":"sea","arguments":"{}"}}]}`
+	const wait, blue = `{"role":"assistant","content":"Wait."}`, `{"role":"tool","tool_call_id":"c1","content":"blue"}`
+	list := func(messages ...string) string { return "[" + strings.Join(messages, ",") + "]" }
+	for answer, want := range map[string]string{
+		list(call, wait, wet, blue): list(call, wait, wet, blue),
+		list(call, wet, wait, blue): list(strings.Replace(half, "Let me look\\n", "", 1), wet, wait, blue),
+	} {
+		log := natstest.Log(t, 1)
+		id := events.TurnID("s", "ask")
+		natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "ask",
+			Question: events.Question{QuestionNeutral: "ask"}})
+		natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
+			Answer: events.Answer{AnswerMessages: json.RawMessage(answer)}})
+		record(t, log, "s", "later", "q", "a")
+		got := raws(t, log, redact(t, log, "later"), services.ContextRequest{})
+		require.JSONEq(t, want, list(got[1:]...))
+	}
+}
+
 // TestEveryFormOfACallIsTornIntoText: calls and results are also Anthropic's blocks, and were once functions.
 func TestEveryFormOfACallIsTornIntoText(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ func TestWhatAPruneTookLeavesTheLog(t *testing.T) {
 			two = append(two, events.TypeSessionSummarized)
 			w.left("s", append(two, events.TypeTurnPruned)...)
 			require.Empty(t, holding(t, w.dir, "SECRET"))
-			session, err := eraser.SessionOfPruned(t.Context(), w.notes, turn)
+			session, err := eraser.SessionOfErased(t.Context(), w.notes, turn)
 			require.NoError(t, err)
 			require.Equal(t, "s", session, "by which its responses are found")
 			w.redact("s", turn)
@@ -102,6 +102,9 @@ func TestARedactedResponseLeavesTheLog(t *testing.T) {
 	w.redact("s", turn)
 	w.left("s", events.TypeTurnRedacted)
 	require.Empty(t, holding(t, w.dir, "SECRET"))
+	session, err := eraser.SessionOfErased(t.Context(), w.notes, turn)
+	require.NoError(t, err)
+	require.Equal(t, "s", session, "by which a call that went on with it is found again")
 }
 
 // The versions that a pruned turn replaced go for ever.

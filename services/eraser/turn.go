@@ -90,11 +90,12 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 	}
 	for turn := range gone {
 		if state.Turn(turn).Redacted == 0 {
-			if err := e.notes.Put(ctx, prunedKey(turn), session); err != nil {
+			if err := e.notes.Put(ctx, leftKey(turn), session); err != nil {
 				return false, err
 			}
 		}
 	}
+	responses := map[uuid.UUID]bool{} // whose session is noted
 	var covered []uint64
 	var summaries []*events.SessionSummarized
 	counts := map[uint64]int{}
@@ -110,6 +111,9 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 		if r.Position.Seq < by {
 			covered = append(covered, r.Position.Seq)
 			counts[by]++
+			if err := e.noteResponse(ctx, r, turn, responses); err != nil {
+				return false, err
+			}
 			if f, is := r.Fact.(*events.SessionSummarized); is {
 				summaries = append(summaries, f)
 			}
@@ -140,12 +144,22 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 	return true, e.overwrite(ctx, session, upTo, covered)
 }
 
-func prunedKey(turn uuid.UUID) string { return "pruned." + turn.String() }
+// noteResponse notes the session of a turn once, if an event is of a response.
+func (e *Eraser) noteResponse(ctx context.Context, r events.Recorded, turn uuid.UUID, noted map[uuid.UUID]bool) error {
+	if len(events.TextsOf(r.Fact).Settings) == 0 || noted[turn] {
+		return nil
+	}
+	noted[turn] = true
+	return e.notes.Put(ctx, leftKey(turn), r.SessionID)
+}
 
-// SessionOfPruned returns the session of a pruned turn whose events have left the log, or "". The eraser notes it
-// before they do, and again after the log was restored: ids of responses name the turn and a position, and no session.
-func SessionOfPruned(ctx context.Context, notes *jetlog.Notes, turn uuid.UUID) (session string, err error) {
-	_, err = notes.Read(ctx, prunedKey(turn), &session)
+func leftKey(turn uuid.UUID) string { return "pruned." + turn.String() }
+
+// SessionOfErased returns the session of a turn that was pruned, or redacted with a response in it, and whose events
+// have left the log; or "". The eraser notes it before they do, and of pruned turns again after the log was restored:
+// ids of responses name the turn and a position, and no session.
+func SessionOfErased(ctx context.Context, notes *jetlog.Notes, turn uuid.UUID) (session string, err error) {
+	_, err = notes.Read(ctx, leftKey(turn), &session)
 	return session, err
 }
 

@@ -59,6 +59,7 @@ func (i Item) Check() *Wrong {
 	}
 	for _, name := range needed[kind] {
 		switch {
+		case IsNull(i[name]) && name == "call_id" && i.ofNamedTool():
 		case IsNull(i[name]):
 			return &Wrong{name, Missing}
 		case isText(i[name]):
@@ -72,6 +73,10 @@ func (i Item) Check() *Wrong {
 	}
 	return nil
 }
+
+// ofNamedTool reports whether the item is the output of a tool that it names, which OpenAI's document lets stand in for
+// the id of a call.
+func (i Item) ofNamedTool() bool { return i.Type() == typeCallOutput && i.text("name") != "" }
 
 // Code returns OpenAI's code for what is wrong.
 func (w *Wrong) Code() string {

@@ -79,12 +79,20 @@ func (d document) draw(t *rapid.T, schema map[string]any, depth int) any {
 	case "array":
 		out := []any{}
 		of, _ := schema["items"].(map[string]any)
-		for range rapid.IntRange(0, max(0, min(2, deepest-depth))).Draw(t, "length") {
+		least, _ := schema["minItems"].(float64)
+		for range rapid.IntRange(int(least), max(int(least), min(2, deepest-depth))).Draw(t, "length") {
 			out = append(out, d.draw(t, of, depth+1))
 		}
 		return out
 	case "integer", "number":
-		return rapid.IntRange(0, 1000).Draw(t, "number")
+		low, high := 0.0, 1000.0
+		if least, has := schema["minimum"].(float64); has {
+			low, high = least, least+high
+		}
+		if most, has := schema["maximum"].(float64); has {
+			high = most
+		}
+		return rapid.IntRange(int(low), int(high)).Draw(t, "number")
 	case "boolean":
 		return rapid.Bool().Draw(t, "boolean")
 	case "null":
@@ -92,6 +100,12 @@ func (d document) draw(t *rapid.T, schema map[string]any, depth int) any {
 	default:
 		if schema["format"] == "uri" {
 			return "https://example.org/" + rapid.StringMatching(`[a-z]{1,5}`).Draw(t, "uri")
+		}
+		if pattern, has := schema["pattern"].(string); has {
+			return rapid.StringMatching(pattern).Draw(t, "pattern")
+		}
+		if schema["minLength"] != nil {
+			return rapid.StringMatching(`[a-z]{1,12}`).Draw(t, "word")
 		}
 		return rapid.StringMatching(`[a-zäöü ]{0,12}`).Draw(t, "string")
 	}

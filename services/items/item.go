@@ -153,6 +153,16 @@ func (i Item) without(name string) Item {
 	return out
 }
 
+// withoutNull leaves out those of the members that are null.
+func (i Item) withoutNull(names []string) Item {
+	for _, name := range names {
+		if value, has := i[name]; has && IsNull(value) {
+			i = i.without(name)
+		}
+	}
+	return i
+}
+
 func (i Item) text(name string) (s string) {
 	raw := i[name]
 	if n := len(raw) - 1; n > 0 && raw[0] == '"' && raw[n] == '"' && isBare(string(raw[1:n])) {

@@ -163,6 +163,8 @@ func TestChecks(t *testing.T) {
 		`{"role":"robot","content":"x"}`:                               {Member: "role", Kind: wrongValue},
 		`{"type":"function_call","call_id":"c"}`:                       {Member: "name", Kind: missing},
 		`{"type":"function_call_output","call_id":"c","output":{}}`:    {Member: "output", Kind: wrongType},
+		`{"type":"function_call_output","output":"o"}`:                 {Member: "call_id", Kind: missing},
+		`{"type":"function_call_output","call_id":7,"name":"f"}`:       {Member: "call_id", Kind: wrongType},
 		`{"type":"function_call","call_id":7,"name":"","arguments":1}`: {Member: "call_id", Kind: wrongType},
 		`{"type":"item_reference"}`:                                    {Member: "id", Kind: missing},
 		`{"type":"message","content":"x"}`:                             {Member: "role", Kind: missing},
@@ -175,6 +177,9 @@ func TestChecks(t *testing.T) {
 		require.Equal(t, &want, i.Check(), raw)
 		require.NotEmpty(t, i.Check().Error())
 	}
+	named, err := items.Parse(json.RawMessage(`{"type":"function_call_output","call_id":null,"name":"f","output":"o"}`))
+	require.NoError(t, err)
+	require.Nil(t, named.Check(), "OpenAI's document lets it name a tool in place of a call")
 	for raw, want := range map[string]error{
 		`7`: items.ErrNoObject, `null`: items.ErrNoObject, `{}`: items.ErrNoType, `{"type":7}`: items.ErrNoType,
 		`{"type":null,"role":""}`: items.ErrNoType, `{"id":""}`: items.ErrNoType, `{"id":7}`: items.ErrNoType,

@@ -70,8 +70,8 @@ func (m Minter) Walk(sessionID string, partition int, t *conversation.Turn, way 
 				n, step = len(h.messages)-1, -1
 			}
 			skipped := h.at.Message
-			if first >= 0 && is(h) {
-				n = min(max(at.Message-skipped, 0), len(h.messages)-1)
+			if from := max(at.Message-skipped, 0); first >= 0 && is(h) && from < len(h.messages) {
+				n = from // else the id was made before the answer was there, and its number is no place
 			}
 			for ; n >= 0 && n < len(h.messages); n += step {
 				h.at.Message = skipped + n

@@ -36,6 +36,9 @@ func WithData(i Item) (json.RawMessage, bool) {
 	switch i.Type() {
 	case typeMessage:
 	case typeCallOutput, typeCustomOutput:
+		if !i.IsOutput() { // it answers no call, so it has no chat form to put the data in
+			return nil, false
+		}
 		name = "output"
 	case typeComputerOutput:
 		if !isData(object(i["output"])["image_url"]) {
@@ -68,7 +71,7 @@ func WithData(i Item) (json.RawMessage, bool) {
 	return encode(m), true
 }
 
-// chatMessage returns what the chat form says of an item.
+// chatMessage returns what the chat form says of an item. It has no form for an output that names no call.
 func chatMessage(i Item) Item {
 	switch i.Type() {
 	case typeMessage:
@@ -84,10 +87,11 @@ func chatMessage(i Item) Item {
 			"custom": encode(Item{"name": i["name"], "input": i["input"]}),
 		}})}
 	case typeCallOutput, typeCustomOutput:
-		return Item{"role": quote(roleTool), "tool_call_id": i["call_id"], "content": chatContent(i["output"])}
-	default:
-		return Item{"role": quote(roleAssistant), "content": nil}
+		if i.IsOutput() {
+			return Item{"role": quote(roleTool), "tool_call_id": i["call_id"], "content": chatContent(i["output"])}
+		}
 	}
+	return Item{"role": quote(roleAssistant), "content": nil}
 }
 
 // chatContent returns parts in the form of a chat message's content.

@@ -30,6 +30,12 @@ var missing = map[string]Item{
 	"mcp_list_tools":          {"tools": none},
 }
 
+// neverNull are the members that a client may send as null, and that are then left out when the item is shown: OpenAI's
+// document has two forms of these types.
+var neverNull = map[string][]string{
+	typeCallOutput: {"call_id", "name", "namespace"}, typeComputerOutput: {"acknowledged_safety_checks"},
+}
+
 var done, none, null = quote(statusDone), json.RawMessage("[]"), json.RawMessage("null")
 
 // Normal returns an item in the form that is given back: with the members that clients expect, with a list for a
@@ -41,6 +47,7 @@ func Normal(i Item) Item {
 			i[name] = value
 		}
 	}
+	i = i.withoutNull(neverNull[i.Type()])
 	switch i.Type() {
 	case typeMessage:
 		i["content"] = encode(normalParts(i["content"], i.text("role")))

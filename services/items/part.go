@@ -95,8 +95,12 @@ func text(raw json.RawMessage, role string) Item {
 	return normalPart(Item{"type": quote(textPart(role)), "text": raw})
 }
 
+// neverNullParts are the members of parts that a client may send as null, and that are then left out: see neverNull.
+var neverNullParts = []string{"prompt_cache_breakpoint", "filename", "file_data", "file_url"}
+
 // normalPart adds what the API shows of a part that lacks it.
 func normalPart(part Item) Item {
+	part = part.withoutNull(neverNullParts)
 	switch part.Type() {
 	case partOutput:
 		for _, k := range []string{"annotations", "logprobs"} {

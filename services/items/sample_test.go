@@ -10,11 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/services/httpapi/openai/openaitest"
 	"github.com/turnledger/turnledger/services/items"
 )
-
-// documentVariable names the official OpenAPI document, which is not in the repository.
-const documentVariable = "TURNLEDGER_TEST_OPENAPI"
 
 // types are the types of items that a conversation may list.
 var types = []string{
@@ -118,18 +116,22 @@ func requireBack(t require.TestingT, want items.Item) {
 	require.JSONEq(t, string(want.JSON()), string(back[0].JSON()), "%s", message)
 	require.True(t, items.Normal(back[0]).Same(back[0]), "%s", message)
 	var stored struct {
-		Role *string `json:"role"`
+		Role   *string `json:"role"`
+		CallID string  `json:"tool_call_id"`
 	}
 	require.NoError(t, json.Unmarshal(message, &stored))
 	require.NotEmpty(t, *stored.Role)
+	if *stored.Role == "tool" && want.Type() != "message" {
+		require.NotEmpty(t, stored.CallID, "%s", message)
+	}
 }
 
 // Every type of the official document, by samples that are made from its schemas.
 func TestItemsOfTheOfficialDocumentComeBack(t *testing.T) {
 	t.Parallel()
-	path := os.Getenv(documentVariable)
+	path := os.Getenv(openaitest.Variable)
 	if path == "" {
-		t.Skipf("%s names no document", documentVariable)
+		t.Skipf("%s names no document", openaitest.Variable)
 	}
 	d := readDocument(t, path)
 	rapid.Check(t, func(t *rapid.T) {

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"cmp"
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/turnledger/turnledger/events/conversation"
@@ -46,6 +47,16 @@ func (a *Answering) Add(key string, p services.AnswerPart) {
 		part.Item = p.Item
 	}
 	a.emit(services.AnswerPiece{Part: at, AnswerPart: p})
+}
+
+// AddOn adds a piece to the newest part if that is of the same kind, and else begins a part with it: for a stream that
+// does not say to which part a piece belongs.
+func (a *Answering) AddOn(p services.AnswerPart) {
+	at := len(a.parts)
+	if at > 0 && a.parts[at-1].Kind == p.Kind {
+		at--
+	}
+	a.Add(string(p.Kind)+" "+strconv.Itoa(at), p)
 }
 
 // Kind returns the kind of the part of a key, or "" if it has not begun.

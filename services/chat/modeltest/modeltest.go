@@ -28,7 +28,8 @@ type Answer struct {
 	Stall bool
 	// Long makes the answer end as cut by the limit of tokens.
 	Long bool
-	// Thoughts come before Text, a word at a time, and Calls after it.
+	// Thoughts come before Text, a word at a time, and Calls after it. An endpoint that speaks Responses tells each of
+	// their lines as a summary of its own.
 	Thoughts string
 	Calls    []Call
 	// Malformed sends a piece that is no JSON; Cut ends the stream.

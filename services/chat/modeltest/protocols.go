@@ -164,8 +164,11 @@ func named(kind string, more object) event {
 
 // reasoningItem is what the endpoint tells of thoughts; the encrypted content is what it needs to see again.
 func reasoningItem(thoughts string) object {
-	return object{"type": "reasoning", "id": "rs_1", "encrypted_content": "sealed",
-		"summary": []any{object{"type": "summary_text", "text": thoughts}}}
+	summary := []any{}
+	for line := range strings.SplitSeq(thoughts, "\n") {
+		summary = append(summary, object{"type": "summary_text", "text": line})
+	}
+	return object{"type": "reasoning", "id": "rs_1", "encrypted_content": "sealed", "summary": summary}
 }
 
 func (responses) begin(a Answer) speech {
@@ -181,9 +184,13 @@ func (responses) begin(a Answer) speech {
 	message := func(content ...any) object {
 		return object{"type": "message", "id": "msg_1", "role": "assistant", "content": content}
 	}
+	line := 0
 	out.thought = func(word string) event {
+		if word[0] == '\n' {
+			line++
+		}
 		return named("response.reasoning_summary_text.delta",
-			object{"output_index": 0, "item_id": "rs_1", "summary_index": 0, "delta": word})
+			object{"output_index": 0, "item_id": "rs_1", "summary_index": line, "delta": strings.Trim(word, "\n")})
 	}
 	out.word = func(word string) event {
 		return named("response.output_text.delta",

@@ -23,18 +23,19 @@ type message struct {
 
 // messagesOf returns stored messages as an endpoint takes them. The member item, which the log keeps for the Responses
 // API, is left out, and so are messages that hold nothing else. Calls that stand in messages of their own are joined to
-// one message, since their results must follow them. Messages without calls, results and items stay as they are.
+// one message, the last one before their results, since these must follow them. Other messages stay as they are.
 func messagesOf(list []json.RawMessage) []json.RawMessage {
 	var out []message
 	for _, raw := range list {
 		m := message{raw: raw}
 		if json.Unmarshal(raw, &m) != nil || len(m.Calls) == 0 && m.Role != "tool" && len(m.Item) == 0 {
-			out = append(out, message{raw: raw})
+			out = append(out, message{raw: raw, Role: m.Role})
 			continue
 		}
 		_ = json.Unmarshal(raw, &m.all) // it is an object
 		if m.Role == "tool" {
 			m.all["content"] = withoutImages(m.all["content"])
+			out = callLast(out, m.Call)
 		}
 		if len(m.Item) > 0 {
 			if delete(m.all, "item"); len(m.Calls) == 0 && silent(m.all["content"]) {
@@ -83,6 +84,33 @@ func (m message) join(next message) message {
 	m.Calls = append(slices.Clip(m.Calls), next.Calls...)
 	m.all["tool_calls"] = encode(m.Calls)
 	return m
+}
+
+// callLast moves the calls of the message that makes a call into the last message, if all between them is what else the
+// assistant said.
+func callLast(list []message, id string) []message {
+	last := len(list) - 1
+	for k := last; k >= 0 && list[k].Role == "assistant"; k-- {
+		m := list[k]
+		if !slices.Contains(callIDs(m.Calls), id) {
+			continue
+		}
+		if k == last {
+			break
+		}
+		to := message{Role: m.Role, Calls: append(slices.Clip(m.Calls), list[last].Calls...)}
+		_ = json.Unmarshal(list[last].json(), &to.all) // it is an object
+		to.all["tool_calls"] = encode(to.Calls)
+		list[last] = to
+		if silent(m.all["content"]) {
+			return slices.Delete(list, k, k+1)
+		}
+		delete(m.all, "tool_calls")
+		m.Calls = nil
+		list[k] = m
+		break
+	}
+	return list
 }
 
 func (m message) json() json.RawMessage {

@@ -78,13 +78,13 @@ func finish(reason string) services.Finish {
 
 func readDelta(d openai.ChatCompletionChunkChoiceDelta, a *endpoint.Answering) {
 	if thought := reasoning(d); thought != "" {
-		a.Add("reasoning", services.AnswerPart{Kind: services.PartReasoning, Text: thought})
+		a.AddOn(services.AnswerPart{Kind: services.PartReasoning, Text: thought})
 	}
 	if d.Content != "" {
-		a.Add("text", services.AnswerPart{Kind: services.PartText, Text: d.Content})
+		a.AddOn(services.AnswerPart{Kind: services.PartText, Text: d.Content})
 	}
 	if d.Refusal != "" {
-		a.Add("refusal", services.AnswerPart{Kind: services.PartRefusal, Text: d.Refusal})
+		a.AddOn(services.AnswerPart{Kind: services.PartRefusal, Text: d.Refusal})
 	}
 	for _, c := range d.ToolCalls {
 		kind, name, text := services.PartCall, c.Function.Name, c.Function.Arguments

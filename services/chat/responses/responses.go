@@ -121,8 +121,8 @@ func choiceOf(c services.ToolChoice) any {
 	}
 }
 
-// read reads an event. The parts of an answer are known by the index of their item, and those of a message also by
-// their index in it.
+// read reads an event. The parts of an answer are known by the index of their item, and those of a message and the
+// summaries of a reasoning also by their index in it.
 func read(e responses.ResponseStreamEventUnion, a *endpoint.Answering) {
 	item := strconv.FormatInt(e.OutputIndex, 10)
 	content := item + "." + strconv.FormatInt(e.ContentIndex, 10)
@@ -138,7 +138,8 @@ func read(e responses.ResponseStreamEventUnion, a *endpoint.Answering) {
 	case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
 		a.Add(item, services.AnswerPart{Kind: a.Kind(item), Text: e.Delta})
 	case "response.reasoning_summary_text.delta":
-		a.Add(item, services.AnswerPart{Kind: services.PartSummary, Text: e.Delta, ID: e.ItemID})
+		at := summaryKey(item, e.SummaryIndex)
+		a.Add(at, services.AnswerPart{Kind: services.PartSummary, Text: e.Delta, ID: e.ItemID})
 	case "response.reasoning_text.delta":
 		a.Add(item, services.AnswerPart{Kind: services.PartReasoning, Text: e.Delta, ID: e.ItemID})
 	case "response.output_item.done":
@@ -146,6 +147,10 @@ func read(e responses.ResponseStreamEventUnion, a *endpoint.Answering) {
 	case "response.completed", "response.incomplete", "response.failed", "error":
 		readEnd(e, a)
 	}
+}
+
+func summaryKey(item string, index int64) string {
+	return item + ".summary." + strconv.FormatInt(index, 10)
 }
 
 func callKind(itemType string) services.PartKind {
@@ -170,11 +175,11 @@ func readItem(key string, item responses.ResponseOutputItemUnion, a *endpoint.An
 			}
 		}
 	case "reasoning":
-		kind := a.Kind(key)
-		if kind == "" {
-			kind = services.PartReasoning
+		last, kind := key, services.PartReasoning
+		if at := summaryKey(key, int64(len(item.Summary))-1); a.Kind(key) == "" && a.Kind(at) != "" {
+			last, kind = at, services.PartSummary
 		}
-		a.Add(key, services.AnswerPart{Kind: kind, Item: raw})
+		a.Add(last, services.AnswerPart{Kind: kind, Item: raw})
 	default:
 		a.Add(key, services.AnswerPart{Kind: services.PartItem, Item: raw})
 	}

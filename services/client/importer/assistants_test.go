@@ -254,6 +254,9 @@ func TestMessagesOfOneSecond(t *testing.T) {
 		// Two pages of one second alone are as the API gives them, newest first.
 		{list(true, m("g", 5), m("f", 4)), list(true, m("e", 3), m("d", 3)), list(true, m("c", 3), m("b", 3)),
 			list(false, m("a", 2))},
+		// Only what two pages share tells which of them comes first.
+		{list(false, m("f", 4), m("g", 5)), list(true, m("e", 3), m("f", 4)),
+			list(true, m("b", 3), m("c", 3), m("d", 3), m("e", 3)), list(true, m("a", 2))},
 	} {
 		s := newStore()
 		_, wrong := s.imported(t, written(t, "pages", pages...))

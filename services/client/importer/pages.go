@@ -3,7 +3,6 @@ package importer
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,7 +134,7 @@ func (t *threads) refuse(where string, size int64, err error) {
 func (f *file) thread(id string, offset int, size int64) *thread {
 	t := f.byID[id]
 	if t == nil {
-		t = &thread{id: id, where: f.at(offset), files: map[string]bool{}, seen: map[string][sha256.Size]byte{}}
+		t = &thread{id: id, where: f.at(offset), files: map[string]bool{}, seen: map[string]*threadMessage{}}
 		f.byID[id] = t
 		f.order = append(f.order, t)
 	}

@@ -146,8 +146,8 @@ func (im *importer) together(ctx context.Context, all []*imported, most int) err
 	var of []*imported
 	for _, c := range all {
 		rest := c.turns[c.done:]
-		for i, t := range rest[:min(most, len(rest))] {
-			if c.careful = c.careful || refusable(t); c.careful || i == most {
+		for _, t := range rest[:min(most, len(rest))] {
+			if c.careful = c.careful || refusable(t); c.careful {
 				break
 			}
 			turns, of = append(turns, t), append(of, c)

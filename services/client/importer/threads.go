@@ -1,8 +1,8 @@
 package importer
 
 import (
+	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"slices"
 )
@@ -27,8 +27,8 @@ type thread struct {
 	size      int64
 	metadata  map[string]*string
 	pages     []*page
-	// seen are the sums of its messages by their ids.
-	seen map[string][sha256.Size]byte
+	// seen are its messages by their ids.
+	seen map[string]*threadMessage
 	// files are those that name the thread.
 	files map[string]bool
 	// held: a part of the thread is wrong, which is reported, so nothing of it is imported.
@@ -37,7 +37,8 @@ type thread struct {
 	listed, ended bool
 }
 
-// page is a run of messages of one thread in the order of a file.
+// page is a run of messages of one thread in the order of a file. Where times don't tell the order of pages, messages
+// that they share do.
 type page struct {
 	source   any // of the messages that stand together
 	messages []*threadMessage
@@ -49,27 +50,29 @@ type threadMessage struct {
 	in messageIn
 }
 
-// add adds a message, which a thread has once. in is the list that it stands in; messages that stand alone in a file
-// are one run.
+// add adds a message, which a thread has once, and each of its pages. in is the list that it stands in; messages that
+// stand alone in a file are one run.
 func (t *thread) add(m messageObject, parsed messageIn, name string, in *listObject) error {
 	source := any(name)
 	if in != nil {
 		source, t.listed = in, true
 		t.ended = t.ended || !in.more
 	}
-	sum := sha256.Sum256(parsed.raw)
-	if before, there := t.seen[m.ID]; there {
-		if before != sum {
-			return errors.New("another message with the id of this one stands before it")
-		}
-		return nil
-	}
-	t.seen[m.ID] = sum
 	if n := len(t.pages); n == 0 || t.pages[n-1].source != source {
 		t.pages = append(t.pages, &page{source: source})
 	}
 	p := t.pages[len(t.pages)-1]
-	p.messages = append(p.messages, &threadMessage{at: *m.CreatedAt, in: parsed})
+	one := t.seen[m.ID]
+	switch {
+	case one == nil:
+		one = &threadMessage{at: *m.CreatedAt, in: parsed}
+		t.seen[m.ID] = one
+	case !bytes.Equal(one.in.raw, parsed.raw):
+		return errors.New("another message with the id of this one stands before it")
+	case slices.Contains(p.messages, one):
+		return nil
+	}
+	p.messages = append(p.messages, one)
 	return nil
 }
 
@@ -126,8 +129,13 @@ func (t *thread) sorted() (out []*threadMessage) {
 	slices.SortStableFunc(pages, func(a, b *page) int {
 		return cmp.Or(cmp.Compare(a.first(), b.first()), cmp.Compare(a.last(), b.last()))
 	})
+	taken := make(map[*threadMessage]bool, len(t.seen))
 	for _, p := range pages {
-		out = append(out, p.messages...)
+		for _, m := range p.messages {
+			if !taken[m] {
+				taken[m], out = true, append(out, m)
+			}
+		}
 	}
 	slices.SortStableFunc(out, func(a, b *threadMessage) int { return cmp.Compare(a.at, b.at) })
 	return out

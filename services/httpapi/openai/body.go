@@ -10,10 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -36,44 +33,10 @@ func (s *surface) body(r *http.Request) (members, []byte, error) {
 // has reports whether a member is there and is not null.
 func (m members) has(name string) bool { return len(m[name]) > 0 && string(m[name]) != "null" }
 
-// Bounds of metadata, in characters.
-const (
-	mostKeys, longestKey, longestValue = events.MaxMetadataKeys, events.MaxMetadataKey, events.MaxMetadataValue
-)
-
 const metadataMember = "metadata"
 
 // metadata reads metadata; a null value takes its key away.
-func (m members) metadata() (map[string]*string, error) {
-	if !m.has(metadataMember) {
-		return nil, nil //nolint:nilnil // none is a valid answer
-	}
-	var raw map[string]json.RawMessage
-	if json.Unmarshal(m[metadataMember], &raw) != nil {
-		return nil, bad(metadataMember, codeType, "metadata must be an object.")
-	}
-	if len(raw) > mostKeys {
-		return nil, bad(metadataMember, codeManyKeys, "metadata has more than 16 keys.")
-	}
-	out := map[string]*string{}
-	for k, v := range raw {
-		var value *string
-		switch err := json.Unmarshal(v, &value); {
-		case err != nil:
-			return nil, bad(metadataMember, codeType, "A value of metadata is not a string.")
-		case k == "":
-			return nil, bad(metadataMember, codeValue, "A key of metadata is empty.")
-		case strings.ContainsRune(k, 0), value != nil && strings.ContainsRune(*value, 0):
-			return nil, bad(metadataMember, codeValue, "metadata holds the character U+0000.")
-		case utf8.RuneCountInString(k) > longestKey:
-			return nil, bad(metadataMember, codeLongKey, "A key of metadata has more than 64 characters.")
-		case value != nil && utf8.RuneCountInString(*value) > longestValue:
-			return nil, bad(metadataMember, codeLongValue, "A value of metadata has more than 512 characters.")
-		}
-		out[k] = value
-	}
-	return out, nil
-}
+func (m members) metadata() (map[string]*string, error) { return respond.Metadata(m[metadataMember]) }
 
 // headers by which a client says which call it makes.
 const (

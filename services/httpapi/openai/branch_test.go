@@ -3,7 +3,9 @@ package openai_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -89,5 +91,28 @@ func TestABranchThatACrashLeftIsTaken(t *testing.T) {
 		r := s.must("POST", "/v1/responses", body, retry, try)
 		require.Equal(t, s.branches(id), []string{s.sessionOf(r["id"].(string))})
 		require.Equal(t, []string{"root", "a"}, []string{saidIn(s.given(r["id"]))[0], saidIn(s.given(r["id"]))[2]})
+	}
+}
+
+// A branch has the whole input of the response that it goes on with, however long that is.
+func TestABranchHasALongInputWhole(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	doc := strings.Repeat("a document of many words ", 8<<10)
+	many := []string{user(doc + "1"), user(doc + "2"), user(doc + "3"), user(doc + "4")}
+	for n := range 70 {
+		many = append(many, user(fmt.Sprint("question ", n)))
+	}
+	id := s.begin()
+	for _, of := range []string{"", `"conversation":"` + id + `",`} {
+		first := s.must("POST", "/v1/responses", `{`+of+`"input":[`+strings.Join(many, ",")+`]}`)
+		require.Contains(t, fmt.Sprint(first["output"]), "(73 messages before)")
+		for _, words := range []string{"goes on", "branches", "branches, too"} {
+			next := s.must("POST", "/v1/responses",
+				`{"input":"`+words+`","previous_response_id":"`+first["id"].(string)+`"}`)
+			require.Contains(t, fmt.Sprint(next["output"]), words+" (75 messages before)")
+			given := s.must("GET", "/v1/responses/"+next["id"].(string)+"/input_items?order=asc&limit=100", "")
+			require.Len(t, given["data"], 76)
+		}
 	}
 }

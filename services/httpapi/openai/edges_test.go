@@ -238,6 +238,23 @@ func TestAnUnstoredRequestSeesItsHistoryOnly(t *testing.T) {
 	require.Contains(t, fmt.Sprint(a["output"]), "You said: o (2 messages before)")
 }
 
+// Nor does the client's copy of the question count twice behind a response that called a tool.
+func TestAnUnstoredRequestBehindACallDropsARepeatedQuestion(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	asked := s.must("POST", "/v1/responses", `{"input":[`+user("q")+
+		`],"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}]}`)
+	call := asked["output"].([]any)[0].(map[string]any)["call_id"].(string)
+	body := func(question string) string {
+		return `{"store":false,"previous_response_id":"` + asked["id"].(string) + `","input":[` + question +
+			`{"type":"function_call_output","call_id":"` + call + `","output":"o"}]}`
+	}
+	a := s.must("POST", "/v1/responses", body(user("q")+","))
+	require.Contains(t, fmt.Sprint(a["output"]), "You said: o (2 messages before)")
+	require.Equal(t, s.must("POST", "/v1/responses/input_tokens", body(""))["input_tokens"],
+		s.must("POST", "/v1/responses/input_tokens", body(user("q")+","))["input_tokens"])
+}
+
 // What comes again is the user's own question only, not a developer's message of the same words.
 func TestOnlyTheSameQuestionIsDropped(t *testing.T) {
 	t.Parallel()

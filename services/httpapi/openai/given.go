@@ -123,14 +123,14 @@ func (k *known) referredBy(r *respond.Request, id, param string) (items.Item, er
 			return nil, respond.ErrConversation
 		}
 	case r.Previous != "":
-		at, err := k.cfg.Responses.Where(k.ctx, r.Previous, k.who(k.ctx))
+		session, err := k.cfg.Responses.SessionOf(k.ctx, r.Previous, k.who(k.ctx))
 		if errors.Is(err, respond.ErrResponseNotFound) {
 			err = respond.ErrPrevious
 		}
 		if err != nil {
 			return nil, err
 		}
-		k.conversation = at.SessionID
+		k.conversation = session
 	}
 	return k.referred(id, param)
 }

@@ -29,7 +29,8 @@ var vendors = map[string]func(endpoint.Config) chat.Model{
 func behind(t *testing.T, vendor string, script func(prompt []string) modeltest.Answer) (*modeltest.Server, *stack) {
 	t.Helper()
 	server := modeltest.New(t, script)
-	return server, start(t, answeredBy(vendors[vendor](endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m"})))
+	answers := answeredBy(vendors[vendor](endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m"}))
+	return server, start(t, answers, func(s *stack) { s.cfg.HostedTools = vendor == "responses" })
 }
 
 // messagesIn returns the messages, or the items, of a request to a model.
@@ -58,7 +59,7 @@ func TestThoughtsOfAStreamAreThoseOfTheResponse(t *testing.T) {
 		t.Run(vendor, func(t *testing.T) {
 			t.Parallel()
 			_, s := behind(t, vendor, func([]string) modeltest.Answer {
-				return modeltest.Answer{Thoughts: "Let me look.",
+				return modeltest.Answer{Thoughts: "Let me look. \nThe shed first.",
 					Calls: []modeltest.Call{{ID: "c1", Name: "f", Arguments: "{}"}}}
 			})
 			for _, store := range []string{"true", "false"} {
@@ -67,15 +68,20 @@ func TestThoughtsOfAStreamAreThoseOfTheResponse(t *testing.T) {
 					conversation := `"conversation":"` + id + `"}`
 					a := s.do("POST", "/v1/responses", `{"stream":true,"input":"go","reasoning":{"effort":"low"},
 						"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}],"store":`+store+`,`+include+conversation)
-					shown := map[string][]any{}
+					shown, summary := map[string][]any{}, []any{}
 					all := eventsOf(t, a.raw)
 					for _, e := range all {
 						shown[e["type"].(string)] = append(shown[e["type"].(string)], e["item"])
+						if e["type"] == "response.reasoning_summary_part.done" {
+							require.InDelta(t, len(summary), e["summary_index"], 0)
+							summary = append(summary, e["part"])
+						}
 					}
 					output := all[len(all)-1]["response"].(map[string]any)["output"].([]any)
 					require.Equal(t, []string{"reasoning", "function_call"}, texts(output))
 					require.Equal(t, output, shown["response.output_item.done"])
 					require.Equal(t, ids(output), ids(shown["response.output_item.added"]))
+					require.Equal(t, output[0].(map[string]any)["summary"], summary)
 					require.Equal(t, include != "", strings.Contains(a.raw, `"encrypted_content"`))
 					if store == "true" {
 						s.must("POST", "/v1/responses", `{"input":[{"type":"item_reference","id":"`+ids(output)[0]+`"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,4 +160,56 @@ func TestAnOutputOfAVeryOldCall(t *testing.T) {
 	s.post(id, user("p"), function("e"), user("q"), result("e", "at once"))
 	all = saidIn(s.list(id, 100))
 	require.Equal(t, []string{"p", "call e", "call_output e", "q"}, all[len(all)-4:])
+}
+
+// What a response was asked with does not change by what older turns get later; what is deleted leaves it.
+func TestTheInputOfAResponseStaysWhatItWas(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	id := s.begin(user("q0"), function("c"))
+	r := s.must("POST", "/v1/responses",
+		`{"input":[`+assistant("note")+`,`+user("q1")+`],"conversation":"`+id+`"}`)["id"]
+	had := s.given(r)
+	require.Equal(t, []string{"q0", "call c", "note", "q1"}, saidIn(had))
+	s.must("POST", "/v1/responses", `{"conversation":"`+id+`","input":[`+result("c", "late")+`]}`)
+	s.post(id, user("q2"), assistant("a2"))
+	require.Equal(t, had, s.given(r))
+	later := startOn(t, s.log, answeredBy(chat.Echo{}))
+	require.Equal(t, had, later.given(r), "after a restart")
+	for n := range had {
+		s.must("DELETE", "/v1/conversations/"+id+"/items/"+had[0].(map[string]any)["id"].(string), "")
+		if n == 1 {
+			s.erasePruned(id)
+		}
+		if had = had[1:]; n < 3 {
+			require.Equal(t, had, s.given(r))
+		}
+	}
+}
+
+// A list goes on behind an answer that extended its turn by the event that began the turn's answer: its id holds the
+// place of a message that had none yet.
+func TestAListGoesOnBehindAnAnswerToAnOutput(t *testing.T) {
+	t.Parallel()
+	for name, lines := range map[string][]string{
+		"another message":           {assistant("more")},
+		"a message and a new turn":  {assistant("more"), user("next"), assistant("then")},
+		"many messages of the turn": {assistant("more"), assistant("even more"), assistant("last"), user("next")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, answeredBy(chat.Echo{}))
+			id := s.begin(`{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`, user("question"))
+			s.must("POST", "/v1/responses", `{"conversation":"`+id+`","input":[`+result("c", "o")+`]}`)
+			s.post(id, lines...)
+			all := ids(s.list(id, 100))
+			require.Len(t, all, 4+len(lines))
+			for size := 1; size <= len(all); size++ {
+				require.Equal(t, all, ids(s.list(id, size)), size)
+				back := s.listBack(id, size)
+				slices.Reverse(back)
+				require.Equal(t, all, back, size)
+			}
+		})
+	}
 }

@@ -48,7 +48,7 @@ func (s *stack) erasePruned(session string) {
 	}
 	for _, e := range all {
 		if turn, _ := conversation.Named(e); e.Position.Seq < pruned[turn] {
-			if !redacted[turn] {
+			if !redacted[turn] || len(events.TextsOf(e.Fact).Settings) > 0 {
 				require.NoError(s.t, s.notePruned(turn, session))
 			}
 			_, err := overwrite.On(s.log).Erase(s.t.Context(), e.Position)
@@ -127,6 +127,50 @@ func TestAPrunedResponseIsContinued(t *testing.T) {
 	}
 }
 
+// A branch behind a response of which an item was deleted has nothing that came after the response, in no turn.
+func TestABranchBehindAPrunedResponseHasNothingLater(t *testing.T) {
+	t.Parallel()
+	result := func(call, of string) string {
+		return `{"type":"function_call_output","call_id":"` + call + `","output":"` + of + `"}`
+	}
+	for name, c := range map[string]struct {
+		begins        []string
+		asks, answers string // of the response, and what came later
+	}{
+		"an older turn goes on": {[]string{user("q0"), function("c")}, user("q1"), result("c", "later")},
+		"its own turn goes on":  {[]string{user("q0"), function("c")}, user("q1"), assistant("later")},
+		"the turn of a question that stood before": {
+			[]string{user("q0"), function("c"), user("waits")}, result("c", "o"), assistant("later")},
+	} {
+		for _, erased := range []bool{false, true} {
+			s := start(t, answeredBy(chat.Echo{}))
+			id := s.begin(c.begins...)
+			r := s.must("POST", "/v1/responses", `{"input":[`+c.asks+`],"conversation":"`+id+`"}`)
+			next := func(s *stack, words string) []string {
+				on := s.must("POST", "/v1/responses",
+					`{"input":"`+words+`","previous_response_id":"`+r["id"].(string)+`"}`)
+				return saidIn(s.given(on["id"]))
+			}
+			had := next(s, "before")
+			s.post(id, c.answers)
+			require.Equal(t, had, next(s, "before"), name)
+			s.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(r["output"].([]any))[0], "")
+			if erased {
+				s.erasePruned(id)
+			}
+			var left []string
+			for _, line := range had[:len(had)-1] {
+				if !strings.Contains(line, "You said") {
+					left = append(left, line)
+				}
+			}
+			require.Equal(t, append(left, "after"), next(s, "after"), "%s, erased: %v", name, erased)
+			later := startOn(t, s.log, answeredBy(chat.Echo{}))
+			require.Equal(t, append(left, "after"), next(later, "after"), "%s, erased: %v, restarted", name, erased)
+		}
+	}
+}
+
 // A response that is deleted is gone also where its turn was pruned before, with all that it was asked for; the other
 // responses of the turn stay.
 func TestADeletedResponseOfAPrunedTurnIsGone(t *testing.T) {
@@ -158,4 +202,38 @@ func TestADeletedResponseOfAPrunedTurnIsGone(t *testing.T) {
 	}
 	require.NotContains(t, left.String(), "the secret")
 	require.Contains(t, left.String(), "brought")
+}
+
+// What a response was asked with goes with it, also what stands in a turn of which the events have left the log since.
+func TestADeletedResponseLeavesNothingInAnotherTurn(t *testing.T) {
+	t.Parallel()
+	for _, own := range []bool{false, true} { // whether the events of its own turn have left the log, too
+		s := start(t, answeredBy(chat.Echo{}))
+		id := s.begin(user("before"))
+		on := `],"conversation":"` + id + `"}`
+		first := s.must("POST", "/v1/responses", `{"input":[`+user("q1")+on)
+		second := s.must("POST", "/v1/responses", `{"input":[`+assistant("secret")+`,`+user("q2")+on)
+		s.must("DELETE", "/v1/responses/"+first["id"].(string), "")
+		if own {
+			s.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(second["output"].([]any))[0], "")
+		}
+		s.erasePruned(id)
+		require.Equal(t, []string{"before", "secret", "q2"}, texts(s.list(id, 100))[:3])
+		later := startOn(t, s.log, answeredBy(chat.Echo{}))
+		later.must("DELETE", "/v1/responses/"+second["id"].(string), "")
+		require.Equal(t, []string{"before"}, texts(later.list(id, 100)), "its own: %v", own)
+	}
+}
+
+// The first thing that a response was asked with may be the answer to a question that waited for one.
+func TestADeletedResponseTakesTheAnswerThatItGaveBefore(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	id := s.begin(user("before"))
+	r := s.must("POST", "/v1/responses", `{"input":[`+assistant("secret")+`,`+user("q")+`],"conversation":"`+id+`"}`)
+	s.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(r["output"].([]any))[0], "")
+	s.erasePruned(id)
+	require.Equal(t, []string{"before", "secret", "q"}, texts(s.list(id, 100)))
+	s.must("DELETE", "/v1/responses/"+r["id"].(string), "")
+	require.Equal(t, []string{"before"}, texts(s.list(id, 100)))
 }

@@ -39,8 +39,6 @@ const (
 	codeBelow        = "integer_below_min_value"
 	codeAbove        = "integer_above_max_value"
 	codeManyKeys     = "object_above_max_properties"
-	codeLongKey      = "property_name_above_max_length"
-	codeLongValue    = "string_above_max_length"
 	codeUnavailable  = "log_unavailable"
 )
 
@@ -121,10 +119,13 @@ var statuses = []struct {
 		"The list of conversations is behind the log: try again."},
 	{projections.ErrUnavailable, http.StatusServiceUnavailable, serverError, "audit_unavailable",
 		"The tables that list conversations do not answer, or there are none: set TURNLEDGER_POSTGRES_URL."},
-	{services.ErrModelFailed, http.StatusBadGateway, serverError, "model_failed", "The model did not answer."},
+	{services.ErrCutToNothing, http.StatusBadGateway, serverError, modelFailed, respond.CutToNothing},
+	{services.ErrModelFailed, http.StatusBadGateway, serverError, modelFailed, "The model did not answer."},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, serverError, codeUnavailable, noAnswer},
 	{context.Canceled, http.StatusServiceUnavailable, serverError, codeUnavailable, noAnswer},
 }
+
+const modelFailed = "model_failed"
 
 const noAnswer = "The log did not answer; the same request again finds out whether it was recorded."
 

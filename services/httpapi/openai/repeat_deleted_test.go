@@ -177,3 +177,61 @@ func TestARepeatedCallOfACorrectedTurnGivesNothingReplacedBack(t *testing.T) {
 		s.erasePruned(id)
 	}
 }
+
+// A response is given again though what its request names is deleted since: the response that it goes on with, or an
+// item that it refers to. Another request of the same words is refused.
+func TestAResponseIsGivenAgainOnceWhatItNamesIsDeleted(t *testing.T) {
+	t.Parallel()
+	const key = "Idempotency-Key"
+	log := natstest.Log(t, 4)
+	s, other := startOn(t, log, answeredBy(chat.Echo{})), startOn(t, log, answeredBy(chat.Echo{}))
+	asked := func(body string) (session, path string) {
+		path = "/v1/responses/" + s.must("POST", "/v1/responses", body)["id"].(string)
+		return s.sessionOf(path[len("/v1/responses/"):]), path
+	}
+	referring := func(id, where string) string {
+		return `{"input":[{"type":"item_reference","id":"` + id + `"},` + user("and?") + `]` + where + `}`
+	}
+	behind := func(path string) string {
+		return `{"input":"and?","previous_response_id":"` + path[len("/v1/responses/"):] + `"}`
+	}
+	for name, prepare := range map[string]func() (session, named, body string){
+		"behind a response": func() (string, string, string) {
+			session, path := asked(`{"input":"root"}`)
+			return session, path, behind(path)
+		},
+		"in a branch": func() (string, string, string) {
+			session, path := asked(`{"input":"root"}`)
+			s.must("POST", "/v1/responses", behind(path))
+			return session, path, behind(path)
+		},
+		"an item of the conversation": func() (string, string, string) {
+			id := s.begin(user("q"), assistant("a"))
+			item := ids(s.list(id, 10))[0]
+			return id, "/v1/conversations/" + id + "/items/" + item, referring(item, `,"conversation":"`+id+`"`)
+		},
+		"an item before a response": func() (string, string, string) {
+			session, path := asked(`{"input":"root"}`)
+			item := ids(s.list(session, 10))[0]
+			return session, "/v1/conversations/" + session + "/items/" + item,
+				referring(item, `,"previous_response_id":"`+path[len("/v1/responses/"):]+`"`)
+		},
+		"an item of another conversation": func() (string, string, string) {
+			id := s.begin(user("q"), assistant("a"))
+			item := ids(s.list(id, 10))[0]
+			return id, "/v1/conversations/" + id + "/items/" + item, referring(item, "")
+		},
+	} {
+		session, named, body := prepare()
+		first := s.must("POST", "/v1/responses", body, key, name)
+		s.must("DELETE", named, "")
+		for _, state := range []string{"deleted", "gone from the log"} {
+			for _, p := range []*stack{s, other, startOn(t, log, answeredBy(chat.Echo{}))} {
+				require.Equal(t, first, p.do("POST", "/v1/responses", body, key, name).body, "%s, %s", name, state)
+			}
+			s.erasePruned(session)
+		}
+		require.GreaterOrEqual(t, s.do("POST", "/v1/responses", body).status, 400, name)
+		require.GreaterOrEqual(t, s.do("POST", "/v1/responses", body, key, name+"2").status, 400, name)
+	}
+}

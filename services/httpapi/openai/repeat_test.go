@@ -180,6 +180,20 @@ func TestRepeatedConversations(t *testing.T) {
 	}
 }
 
+// Of conversations of the same body the one that was begun last is found, whatever partitions they are in, also by a
+// process that knows them from the log only.
+func TestARetryFindsTheConversationBegunLast(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 4)
+	s := startOn(t, log)
+	for range 8 {
+		last := s.must("POST", "/v1/conversations", `{}`, retry, "0")["id"]
+		for name, p := range map[string]*stack{"here": s, "after a restart": startOn(t, log)} {
+			require.Equal(t, last, p.must("POST", "/v1/conversations", `{}`, retry, "1")["id"], name)
+		}
+	}
+}
+
 // from is a client whose requests come from an address of this host.
 func from(t *testing.T, host string) *http.Client {
 	t.Helper()

@@ -216,10 +216,10 @@ func TestManyContinueAResponseAtOnce(t *testing.T) {
 // sessionOf returns the session that a response stands in.
 func (s *stack) sessionOf(id string) string {
 	s.t.Helper()
-	at, err := s.cfg.Responses.Where(s.t.Context(), id, respond.Caller{
+	session, err := s.cfg.Responses.SessionOf(s.t.Context(), id, respond.Caller{
 		May: func(context.Context, string) error { return nil }})
 	require.NoError(s.t, err)
-	return at.SessionID
+	return session
 }
 
 // A conversation never grows by previous_response_id.

@@ -52,17 +52,19 @@ func Read(t testing.TB, path string) *Document {
 // schemas of answers, by method and path, and of the events of streams, by type.
 type schemas struct{ answers, events map[string]*jsonschema.Schema }
 
-// compile compiles the schemas of answers and events.
-func compile(path string) (schemas, error) {
-	none := schemas{}
+// name is what the compiler knows the document by.
+const name = "official.json"
+
+// compiler returns a compiler that has the document at a path, and the document.
+func compiler(path string) (*jsonschema.Compiler, any, error) {
 	file, err := os.Open(path) //nolint:gosec // the tester names it
 	if err != nil {
-		return none, err
+		return nil, nil, err
 	}
 	defer func() { _ = file.Close() }()
 	doc, err := jsonschema.UnmarshalJSON(file)
 	if err != nil {
-		return none, err
+		return nil, nil, err
 	}
 	emptyLists(doc)
 	noUser(doc)
@@ -70,8 +72,24 @@ func compile(path string) (schemas, error) {
 	older(doc)
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	const name = "official.json"
-	if err := c.AddResource(name, doc); err != nil {
+	return c, doc, c.AddResource(name, doc)
+}
+
+// Schema returns a schema of the document at a path, by its name there.
+func Schema(t testing.TB, path, schema string) *jsonschema.Schema {
+	t.Helper()
+	c, _, err := compiler(path)
+	require.NoError(t, err)
+	s, err := c.Compile(name + "#/components/schemas/" + schema)
+	require.NoError(t, err)
+	return s
+}
+
+// compile compiles the schemas of answers and events.
+func compile(path string) (schemas, error) {
+	none := schemas{}
+	c, doc, err := compiler(path)
+	if err != nil {
 		return none, err
 	}
 	out := map[string]*jsonschema.Schema{}
@@ -95,12 +113,12 @@ func compile(path string) (schemas, error) {
 	if len(out) == 0 {
 		return none, errors.New("the document has no answers")
 	}
-	events, err := compileEvents(c, name, doc)
+	events, err := compileEvents(c, doc)
 	return schemas{out, events}, err
 }
 
 // compileEvents compiles the schemas of the events of streams. Those of the beta have the same types.
-func compileEvents(c *jsonschema.Compiler, name string, doc any) (map[string]*jsonschema.Schema, error) {
+func compileEvents(c *jsonschema.Compiler, doc any) (map[string]*jsonschema.Schema, error) {
 	out := map[string]*jsonschema.Schema{}
 	all, _ := member(doc, "components", "schemas").(map[string]any)
 	for schema, described := range all {

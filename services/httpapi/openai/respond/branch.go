@@ -14,13 +14,13 @@ import (
 	"github.com/turnledger/turnledger/services/items"
 )
 
-// inBranch records the input in a branch that begins with all up to a turn. Calls that are the same make branches with
-// numbers, so that a call that comes again is found in the branch that it made. A branch without an input, after a
-// crash, is taken by the next such call.
+// inBranch records the input in a branch that begins with all up to a turn, as it was at a sequence (0: as it is now).
+// Calls that are the same make branches with numbers, so that a call that comes again is found in the branch that it
+// made. A branch without an input, after a crash, is taken by the next such call.
 func (s *Service) inBranch(
-	ctx context.Context, a Ask, add conversation.AddMessages, turn uuid.UUID,
+	ctx context.Context, a Ask, add conversation.AddMessages, turn uuid.UUID, through uint64,
 ) (services.AddedMessages, error) {
-	fork := conversation.ForkSession{SessionID: add.SessionID, TurnID: turn, Through: add.After}
+	fork := conversation.ForkSession{SessionID: add.SessionID, TurnID: turn, Through: through}
 	add.After, add.Begins = 0, true
 	n, err := s.lastBranch(ctx, fork.SessionID, a)
 	for err == nil {

@@ -31,9 +31,9 @@ func stepOf(e *events.Recorded) (st step, found bool) {
 	if e.Fact == nil {
 		return step{}, false
 	}
-	call, index := e.Append()
-	st = step{
-		session: e.SessionID, createdAt: e.Time, place: e.Position.Seq, call: call, first: e.Position.Seq - index,
+	st = step{session: e.SessionID, createdAt: e.Time, place: e.Position.Seq}
+	if before, _, known := e.Append(); known {
+		st.first = e.Position.Seq - before
 	}
 	st.Position, st.TurnID = e.Position, events.NamesOf(e.Fact).TurnID
 	settings, finalizes := settingsOf(e.Fact)

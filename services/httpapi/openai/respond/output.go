@@ -25,11 +25,13 @@ const (
 // mint returns the id of the item with a type and an index among the items of an answer.
 type mint func(kind string, index int) string
 
-// outputItem is an item of an answer, made of neighbouring parts of it: what is told to the user is one message, and
-// every other part is an item of its own.
+// outputItem is an item of an answer, made of neighbouring parts of it: what is told to the user is one message, the
+// summaries and the text of one reasoning are one item, and every other part is an item of its own.
 type outputItem struct {
 	index int
 	id    string
+	// first is the index of the first part in the answer.
+	first int
 	// parts are those of the answer that the item is made of.
 	parts []services.AnswerPart
 }
@@ -37,13 +39,46 @@ type outputItem struct {
 // grouped returns the items of an answer.
 func grouped(parts []services.AnswerPart, id mint) (out []outputItem) {
 	for _, p := range parts {
-		if last := len(out) - 1; last >= 0 && p.Said() && out[last].parts[0].Said() {
+		if last := len(out) - 1; last >= 0 && out[last].takes(p) {
 			out[last].parts = append(out[last].parts, p)
 			continue
 		}
 		out = append(out, newOutputItem(len(out), p, id))
 	}
 	return out
+}
+
+// takes reports whether a part that comes next belongs to the item.
+func (o outputItem) takes(p services.AnswerPart) bool {
+	first := o.parts[0]
+	if kindOf(first) == typeReasoning && kindOf(p) == typeReasoning {
+		return p.ID != "" && p.ID == first.ID
+	}
+	return first.Said() && p.Said()
+}
+
+// at returns where the last part stands.
+func (o outputItem) at() fields {
+	f := fields{"item_id": o.id, "output_index": o.index}
+	summaries := 0
+	for _, p := range o.parts {
+		if p.Kind == services.PartSummary {
+			summaries++
+		}
+	}
+	switch p := o.parts[len(o.parts)-1]; p.Kind {
+	case services.PartText, services.PartRefusal, services.PartReasoning:
+		f["content_index"] = len(o.parts) - summaries - 1
+	case services.PartSummary:
+		f["summary_index"] = summaries - 1
+	case services.PartCall, services.PartCustomCall, services.PartItem:
+	}
+	return f
+}
+
+// unfinished reports whether the item is a call whose arguments are not whole.
+func (o outputItem) unfinished() bool {
+	return o.parts[0].Kind == services.PartCall && !json.Valid([]byte(o.parts[0].Text))
 }
 
 // newOutputItem begins an item. The id of an item that the model itself names stays, since the model needs to know it
@@ -111,18 +146,23 @@ func (o outputItem) item(status string) items.Item {
 	return i
 }
 
-// reasoning returns an item of reasoning: as the model sent it, or made of its text.
+// reasoning returns an item of reasoning: as the model sent it, or made of its texts.
 func (o outputItem) reasoning(running bool) items.Item {
-	p := o.parts[0]
-	i := items.Item{"type": encode(typeReasoning), "id": encode(o.id), "summary": encode([]any{})}
-	switch {
-	case running:
-	case p.Item != nil:
-		return itemOf(p).With("id", o.id)
-	case p.Kind == services.PartSummary:
-		i["summary"] = encode([]any{summaryPart(p.Text)})
-	default:
-		i["content"] = encode([]any{map[string]string{"type": "reasoning_text", "text": p.Text}})
+	summary, content := []any{}, []any{}
+	for _, p := range o.parts {
+		switch {
+		case running:
+		case p.Item != nil:
+			return itemOf(p).With("id", o.id)
+		case p.Kind == services.PartSummary:
+			summary = append(summary, summaryPart(p.Text))
+		default:
+			content = append(content, map[string]string{"type": "reasoning_text", "text": p.Text})
+		}
+	}
+	i := items.Item{"type": encode(typeReasoning), "id": encode(o.id), "summary": encode(summary)}
+	if len(content) > 0 {
+		i["content"] = encode(content)
 	}
 	return i
 }

@@ -18,6 +18,9 @@ import (
 
 // record records the input of a request where it belongs, and returns the step that it is.
 func (s *Service) record(ctx context.Context, a Ask) (step, error) {
+	if a.Missing != nil {
+		return s.recordedBefore(ctx, a, a.Missing)
+	}
 	if len(a.Input) == 0 {
 		return step{}, errNoInput()
 	}
@@ -32,6 +35,9 @@ func (s *Service) record(ctx context.Context, a Ask) (step, error) {
 		added, err = s.behind(ctx, a, add)
 	default:
 		added, err = s.begin(ctx, a, add)
+	}
+	if errors.Is(err, ErrPrevious) {
+		return s.recordedBefore(ctx, a, err)
 	}
 	if err != nil {
 		return step{}, err
@@ -50,11 +56,7 @@ func (s *Service) record(ctx context.Context, a Ask) (step, error) {
 	if err == nil && !found {
 		err = fmt.Errorf("%w: %w", jetlog.ErrUnavailable, errNoFact)
 	}
-	for i, m := range added.Messages {
-		if i == 0 || m.First.Seq > st.place { // of the newest turn, about which the model is asked
-			st.place = m.First.Seq
-		}
-	}
+	st.place = added.Place // of the newest turn, about which the model is asked
 	return st, err
 }
 
@@ -117,10 +119,15 @@ func (s *Service) begin(
 	if err := s.fits(ctx, a, req, a.Input); err != nil {
 		return services.AddedMessages{}, err
 	}
-	return s.cfg.Turns.BeginSession(ctx, services.NewSession{
+	return s.cfg.Turns.BeginSession(ctx, a.session(add), a.Call)
+}
+
+// session returns the session of its own that a request begins with messages.
+func (a Ask) session(add conversation.AddMessages) services.NewSession {
+	return services.NewSession{
 		AddMessages: add, IdentityID: a.Identity, SourceHash: a.SourceHash, Kind: events.KindResponse,
 		Drawn: a.Call.Key == "",
-	}, a.Call)
+	}
 }
 
 // ownSession returns the id of the session that a call begins. A call with a key has the same one for ever.
@@ -176,23 +183,26 @@ func (s *Service) busy(state *conversation.State) bool {
 	})
 }
 
+// before says how a response waits for a pending turn. What is part of its own input is never answered by itself. Of
+// other messages that came without a pipeline's name nobody can tell whether a model is asked about them: they are the
+// items of a client, or the input of another response, whose process announces it.
+func (a Ask) before(t *conversation.Turn) services.Waiting {
+	q := t.Question
+	switch {
+	case conversation.RequestOf(t.RequestID) == a.RequestID:
+		return services.WaitNever
+	case q != nil && q.PipelineName == "" && events.HasMessages(q.QuestionMessages):
+		return services.WaitWhileAnnounced
+	}
+	return services.WaitWhileYoung
+}
+
 // missing turns the refusals of a conversation that there is not, or not any more, into one.
 func missing(err error) error {
 	if errors.Is(err, conversation.ErrSessionNotFound) || errors.Is(err, conversation.ErrSessionErased) {
 		return ErrConversation
 	}
 	return err
-}
-
-// repeated returns what an earlier call has recorded in a session, if the call says that it may repeat one; otherwise
-// services.ErrNotRepeated.
-func (s *Service) repeated(ctx context.Context, sessionID string, a Ask) (services.AddedMessages, error) {
-	if a.Call.Key == "" && !a.Call.Repeats {
-		return services.AddedMessages{}, services.ErrNotRepeated
-	}
-	call := a.Call
-	call.Only = true
-	return s.cfg.Turns.AddMessages(ctx, conversation.AddMessages{SessionID: sessionID, Now: s.cfg.Now()}, call)
 }
 
 // fresh returns the input without what the last turn has asked already. Some clients send the user's message again
@@ -257,8 +267,8 @@ func (s *Service) behind(
 		return services.AddedMessages{}, err
 	}
 	return s.goOn(ctx, a, add, &history{
-		session: st.session, kind: found.Head.Description().Kind, turn: last, end: lastOf(found.Turn, end),
-		rest: rest,
+		session: st.session, kind: found.Head.Description().Kind, turn: last, end: end,
+		pruned: prunedAfter(found.Turn, end), rest: rest,
 	})
 }
 
@@ -308,18 +318,15 @@ func (s *Service) freshBehind(
 	return input, err
 }
 
-// lastOf returns the position up to which a turn is part of the history of the response that ends at a position: also a
-// prune that came later, if nothing else did.
-func lastOf(t *conversation.Turn, end events.Position) events.Position {
-	for _, x := range t.Extensions() {
-		if x.Half != "" && x.Seq > end.Seq {
-			return end
-		}
+// prunedAfter returns the sequence of the prune that came after a turn's answer, which ends at a position, if nothing
+// else did; else 0.
+func prunedAfter(t *conversation.Turn, end events.Position) uint64 {
+	if t.Final > end.Seq || slices.ContainsFunc(t.Extensions(), func(x conversation.Extended) bool {
+		return x.Half != "" && x.Seq > end.Seq
+	}) {
+		return 0
 	}
-	if t.Final <= end.Seq {
-		end.Seq = max(end.Seq, t.PrunedAt())
-	}
-	return end
+	return t.PrunedAt()
 }
 
 // history is where the history of an input ends: with a turn of a session, as it was at end. If the turn is inherited,
@@ -330,6 +337,8 @@ type history struct {
 	turn      uuid.UUID
 	inherited bool
 	end       events.Position
+	// pruned, where it is after end, is what only took from the turn since.
+	pruned uint64
 	// rest is the input that follows.
 	rest []items.Item
 }
@@ -352,14 +361,14 @@ func (s *Service) goOn(
 		return services.AddedMessages{}, err
 	}
 	if h.inherited {
-		return s.inBranch(ctx, a, add, h.turn)
+		return s.inBranch(ctx, a, add, h.turn, 0)
 	}
-	add.After = h.end.Seq
 	if h.kind == events.KindResponse {
+		add.After = max(h.end.Seq, h.pruned)
 		done, err := s.cfg.Turns.AddMessages(ctx, add, a.Call)
 		if !errors.Is(err, conversation.ErrWentOn) {
 			return done, err
 		}
 	}
-	return s.inBranch(ctx, a, add, h.turn)
+	return s.inBranch(ctx, a, add, h.turn, h.end.Seq)
 }

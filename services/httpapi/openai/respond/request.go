@@ -20,6 +20,8 @@ type Request struct {
 	// holds for each item the one that it came with, or "".
 	Input []items.Item
 	IDs   []string
+	// Missing refuses the request: it names what is not there (any more). It may repeat an earlier one all the same.
+	Missing error
 	// Sent are the messages that the model gets in the place of others, by these: with images that the log does not
 	// keep.
 	Sent map[string]json.RawMessage
@@ -32,7 +34,7 @@ type Request struct {
 	Truncate bool
 	Include  items.Includes
 	Options  services.ModelOptions
-	// Settings are the members that a response repeats, as they came.
+	// Settings are the members that a response repeats, without secrets of tools.
 	Settings Settings
 }
 
@@ -92,7 +94,7 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 	p.refer = func(id, param string) (items.Item, error) { return refer(&r, id, param) }
 	r.Input = p.input()
 	r.IDs, r.Sent = p.ids, p.sent
-	r.Options, r.Settings = p.options(hosted), m.only(repeated)
+	r.Options, r.Settings = p.options(hosted), m.only(repeated).withoutSecrets()
 	for _, name := range []string{"model", "prompt_cache_key", "safety_identifier", "user"} {
 		if long := utf8.RuneCountInString(p.text(name)) > mostSafetyID; long && name == "safety_identifier" {
 			p.refuse("string_above_max_length", name, "'safety_identifier' is longer than 64 characters.")
@@ -102,11 +104,8 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 	if p.err == nil && r.Conversation != "" && r.Previous != "" {
 		p.err = ErrTwoHistories
 	}
-	if p.missing != nil {
-		return Request{}, p.missing
-	}
-	if p.err != nil {
-		return Request{}, p.err
+	if r.Missing = p.missing; p.err != nil {
+		return Request{}, cmp.Or(p.missing, p.err)
 	}
 	return r, nil
 }
@@ -342,7 +341,7 @@ func (p *parser) conversation() string {
 	return *id
 }
 
-// unsupported refuses what would change the answer if it were ignored, and metadata beyond OpenAI's bounds.
+// unsupported refuses what would change the answer if it were ignored, and metadata that a response could not show.
 func (p *parser) unsupported() {
 	if !items.IsNull(p.members["prompt"]) {
 		p.refuse("unsupported_parameter", "prompt", "Stored prompts are not supported: send 'instructions'.")
@@ -351,27 +350,6 @@ func (p *parser) unsupported() {
 		p.refuse("unsupported_value", "background", "Responses in the background are not supported yet.")
 	}
 	p.metadata()
-}
-
-func (p *parser) metadata() {
-	var m map[string]json.RawMessage
-	if !p.read("metadata", &m, "an object") {
-		return
-	}
-	if len(m) > events.MaxMetadataKeys {
-		p.refuse("object_above_max_properties", "metadata", "'metadata' may have at most 16 keys.")
-	}
-	for key, raw := range m {
-		var value string
-		switch {
-		case utf8.RuneCountInString(key) > events.MaxMetadataKey:
-			p.refuse("property_name_above_max_length", "metadata", "A key of 'metadata' is longer than 64 characters.")
-		case json.Unmarshal(raw, &value) != nil:
-			p.refuse("invalid_type", "metadata", "Values of 'metadata' must be strings.")
-		case utf8.RuneCountInString(value) > events.MaxMetadataValue:
-			p.refuse("string_above_max_length", "metadata", "A value of 'metadata' is longer than 512 characters.")
-		}
-	}
 }
 
 func encode(v any) json.RawMessage {

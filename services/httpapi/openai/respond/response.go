@@ -142,11 +142,18 @@ func (o Outline) failed(err error) Response {
 	r["status"], r["error"] = statusFailed, map[string]string{
 		"code": "server_error", "message": "The model failed. The input is kept: send the request again.",
 	}
-	if errors.Is(err, services.ErrPromptTooLong) { // the official document has no closer code for a response
+	switch {
+	case errors.Is(err, services.ErrPromptTooLong): // the official document has no closer code for a response
 		r["error"] = map[string]string{"code": "invalid_prompt", "message": ErrTooLong.Message}
+	case errors.Is(err, services.ErrCutToNothing):
+		r["error"] = map[string]string{"code": "server_error", "message": CutToNothing}
 	}
 	return r
 }
+
+// CutToNothing is the message of services.ErrCutToNothing.
+const CutToNothing = "The limit of tokens was reached before the model said anything: raise max_output_tokens. " +
+	"The input is kept."
 
 func usageJSON(u conversation.Usage) any {
 	return map[string]any{

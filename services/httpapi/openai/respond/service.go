@@ -116,7 +116,7 @@ func (s *Service) Create(ctx context.Context, a Ask) (Response, error) {
 		a.Stream.Begin(st.outline(s.cfg.Model.Name()).running())
 	}
 	turn, repeated, err := s.cfg.Answers.Do(ctx, services.Task{
-		SessionID: st.session, Key: st.key(), OnPending: a.OnPending, Work: w,
+		SessionID: st.session, Key: st.key(), OnPending: a.OnPending, Before: a.before, Work: w,
 	}, func(p services.AnswerPiece) {
 		if a.Stream != nil {
 			a.Stream.Piece(p)
@@ -155,8 +155,8 @@ type step struct {
 	place     uint64
 	duplicate bool
 	asked     asked
-	// call is the one that brought the step, and first the sequence of the first event that it appended.
-	call  string
+	// first is the sequence of the first event that the step's call appended; 0 if the step's event does not tell, or
+	// has left the log.
 	first uint64
 }
 
@@ -201,53 +201,8 @@ func (s *Service) Get(ctx context.Context, id string, who Caller, with items.Inc
 	return s.response(ctx, st, found.Turn, with)
 }
 
-// Place is where a response stands: in a turn of a session, brought by the events of two sequences. Answer is 0 if the
-// response has no answer.
-type Place struct {
-	SessionID     string
-	TurnID        uuid.UUID
-	Partition     int
-	Input, Answer uint64
-	// Before are the sequences of the events that the same call appended before Input, by their turns.
-	Before map[uuid.UUID][]uint64
-}
-
-// Where returns where a response stands.
-func (s *Service) Where(ctx context.Context, id string, who Caller) (Place, error) {
-	st, found, err := s.find(ctx, id, who, ErrResponseNotFound)
-	if err != nil {
-		return Place{}, err
-	}
-	at, _ := st.answerAt(found.Turn)
-	before, err := s.before(ctx, st)
-	return Place{
-		SessionID: st.session, TurnID: st.TurnID, Partition: st.Position.Partition, Input: st.Position.Seq,
-		Answer: at.Seq, Before: before,
-	}, err
-}
-
-// before returns the sequences of the events that the call of a step appended before it, by their turns.
-func (s *Service) before(ctx context.Context, st step) (map[uuid.UUID][]uint64, error) {
-	out := map[uuid.UUID][]uint64{}
-	if st.call == "" { // its event has left the log
-		return out, nil
-	}
-	for at := st.Position; at.Seq > st.first; {
-		at.Seq--
-		e, found, err := s.cfg.Log.At(ctx, at)
-		if err != nil {
-			return nil, err
-		}
-		call, _ := e.Append()
-		turn := events.NamesOf(e.Fact).TurnID
-		if found && call == st.call && e.SessionID == st.session && turn != uuid.Nil {
-			out[turn] = append(out[turn], at.Seq)
-		}
-	}
-	return out, nil
-}
-
-// InputItems returns the items that a response was asked with, oldest first: its history, and its own input.
+// InputItems returns the items that a response was asked with, oldest first: its history as it was then, without what
+// was deleted since, and its own input.
 func (s *Service) InputItems(ctx context.Context, id string, who Caller) (out []items.Item, err error) {
 	st, _, err := s.find(ctx, id, who, ErrResponseNotFound)
 	if err != nil {
@@ -263,10 +218,14 @@ func (s *Service) InputItems(ctx context.Context, id string, who Caller) (out []
 		return nil, ErrResponseNotFound
 	}
 	for _, before := range state.Turns {
-		session, partition, _ := state.Origin(before, reading.Position.Partition)
-		if state.Shown(before) && before.Place < t.Place {
-			out = append(out, s.cfg.IDs.OfTurn(session, partition, before)...)
+		if !state.Shown(before) || before.Place >= t.Place {
+			continue
 		}
+		session, partition, inherited := state.Origin(before, reading.Position.Partition)
+		if !inherited {
+			before = before.Until(st.Position.Seq, before.Final != 0 && before.Final < st.Position.Seq)
+		}
+		out = append(out, s.cfg.IDs.OfTurn(session, partition, before)...)
 	}
 	if at, answered := st.answerAt(t); answered && t.PrunedAt() > at.Seq {
 		left, err := s.askedOf(ctx, t, at)

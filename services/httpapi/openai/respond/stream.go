@@ -16,8 +16,9 @@ type Stream struct {
 	id      mint
 	include items.Includes
 	number  int
-	// open is the item that is being sent; begun is the number of items so far.
+	// open is the newest item, and calls are older ones whose arguments are not whole; begun is the number of items.
 	open  *outputItem
+	calls []*outputItem
 	begun int
 	// parts are how many parts of the answer have begun.
 	parts int
@@ -54,42 +55,55 @@ func (s *Stream) Begin(r Response) {
 	s.event("response.in_progress", fields{"response": raw})
 }
 
-// Piece sends a piece of the answer. A piece of a part that another one has followed is not sent: the whole part is in
-// the response at the end.
+// Piece sends a piece of the answer. Calls may come side by side: one is open until its arguments are whole.
 func (s *Stream) Piece(p services.AnswerPiece) {
 	defer s.flush()
-	switch {
-	case p.Part == s.parts:
+	if p.Part == s.parts {
 		s.parts++
 		s.beginPart(p.AnswerPart)
-	case p.Part != s.parts-1:
-		return
 	}
-	o := s.open
+	o := s.growing(p.Part)
+	if o == nil {
+		return // the whole part is in the response at the end
+	}
 	at := &o.parts[len(o.parts)-1]
 	if p.Item != nil {
 		at.Item = p.Item
 	}
 	if p.Text != "" {
 		at.Text += p.Text
-		s.delta(*at, p.Text)
+		s.delta(o, p.Text)
 	}
 }
 
-// beginPart begins a part: in the message that is open, or in an item of its own.
+// growing returns the item to which a part may still grow, or nil.
+func (s *Stream) growing(part int) *outputItem {
+	if part == s.parts-1 {
+		return s.open
+	}
+	for _, o := range s.calls {
+		if o.first == part {
+			return o
+		}
+	}
+	return nil
+}
+
+// beginPart begins a part: in the item that is open, or in one of its own.
 func (s *Stream) beginPart(p services.AnswerPart) {
 	p.Text = ""
-	if s.open != nil && p.Said() && s.open.parts[0].Said() {
-		s.endPart()
+	if s.open != nil && s.open.takes(p) {
+		s.endPart(s.open)
 		s.open.parts = append(s.open.parts, p)
 	} else {
-		s.endItem(statusDone)
+		s.leaveItem()
 		o := newOutputItem(s.begun, p, s.id)
+		o.first = s.parts - 1
 		s.open = &o
 		s.begun++
-		s.item("response.output_item.added", statusRunning)
+		s.item("response.output_item.added", s.open, statusRunning)
 	}
-	switch at := s.at(); {
+	switch at := s.open.at(); {
 	case p.Said():
 		at["part"] = partOf(p)
 		s.event("response.content_part.added", at)
@@ -99,24 +113,11 @@ func (s *Stream) beginPart(p services.AnswerPart) {
 	}
 }
 
-// at returns where the open part stands.
-func (s *Stream) at() fields {
-	f := fields{"item_id": s.open.id, "output_index": s.open.index}
-	switch p := s.open.parts[len(s.open.parts)-1]; p.Kind {
-	case services.PartText, services.PartRefusal, services.PartReasoning:
-		f["content_index"] = len(s.open.parts) - 1
-	case services.PartSummary:
-		f["summary_index"] = 0
-	case services.PartCall, services.PartCustomCall, services.PartItem:
-	}
-	return f
-}
-
-// delta sends what is new of a text.
-func (s *Stream) delta(p services.AnswerPart, text string) {
-	f := s.at()
+// delta sends what is new of the last text of an item.
+func (s *Stream) delta(o *outputItem, text string) {
+	f := o.at()
 	f["delta"] = text
-	switch p.Kind {
+	switch o.parts[len(o.parts)-1].Kind {
 	case services.PartText:
 		f["logprobs"] = []any{}
 		s.event("response.output_text.delta", f)
@@ -134,9 +135,9 @@ func (s *Stream) delta(p services.AnswerPart, text string) {
 	}
 }
 
-// endPart sends the whole text of the open part.
-func (s *Stream) endPart() {
-	p, f := s.open.parts[len(s.open.parts)-1], s.at()
+// endPart sends the whole last text of an item.
+func (s *Stream) endPart(o *outputItem) {
+	p, f := o.parts[len(o.parts)-1], o.at()
 	switch p.Kind {
 	case services.PartText:
 		f["text"], f["logprobs"] = p.Text, []any{}
@@ -159,7 +160,7 @@ func (s *Stream) endPart() {
 		s.event("response.custom_tool_call_input.done", f)
 	case services.PartItem:
 	}
-	switch at := s.at(); {
+	switch at := o.at(); {
 	case p.Said():
 		at["part"] = partOf(p)
 		s.event("response.content_part.done", at)
@@ -169,19 +170,37 @@ func (s *Stream) endPart() {
 	}
 }
 
-// item sends what is shown of the open item.
-func (s *Stream) item(name, status string) {
-	s.event(name, fields{"output_index": s.open.index, "item": s.open.item(status).Shown(s.include)})
+// leaveItem ends the open item, unless more of it may come.
+func (s *Stream) leaveItem() {
+	switch o := s.open; {
+	case o == nil:
+	case o.unfinished():
+		s.calls = append(s.calls, o)
+	default:
+		s.endItem(o, statusDone)
+	}
 }
 
-// endItem sends the whole item that is open.
-func (s *Stream) endItem(status string) {
-	if s.open == nil {
-		return
+// item sends what is shown of an item.
+func (s *Stream) item(name string, o *outputItem, status string) {
+	s.event(name, fields{"output_index": o.index, "item": o.item(status).Shown(s.include)})
+}
+
+// endItem sends a whole item.
+func (s *Stream) endItem(o *outputItem, status string) {
+	s.endPart(o)
+	s.item("response.output_item.done", o, status)
+}
+
+// endItems sends the items that are not whole yet.
+func (s *Stream) endItems(status string) {
+	if s.open != nil {
+		s.calls = append(s.calls, s.open)
 	}
-	s.endPart()
-	s.item("response.output_item.done", status)
-	s.open = nil
+	for _, o := range s.calls {
+		s.endItem(o, status)
+	}
+	s.open, s.calls = nil, nil
 }
 
 // Fail ends a stream that has begun with an error that says nothing of the response. A nil code or param is null.
@@ -200,9 +219,9 @@ func (s *Stream) End(r Response) {
 	status, _ := r["status"].(string)
 	switch status {
 	case statusIncomplete, statusFailed:
-		s.endItem(statusIncomplete)
+		s.endItems(statusIncomplete)
 	default:
-		s.endItem(statusDone)
+		s.endItems(statusDone)
 	}
 	s.event("response."+status, fields{"response": r})
 }

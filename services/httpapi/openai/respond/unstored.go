@@ -83,6 +83,8 @@ func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, 
 	req := s.contextRequest(a)
 	input := a.Input
 	switch {
+	case a.Missing != nil:
+		return req, a.Missing
 	case a.Conversation != "":
 		if conversation.ValidIDs("conversation", a.Conversation) != nil || a.May(ctx, a.Conversation) != nil {
 			return req, ErrConversation
@@ -103,6 +105,9 @@ func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, 
 		end, answered := st.answerAt(found.Turn)
 		if !answered {
 			return req, ErrPrevious
+		}
+		if input, err = s.freshBehind(ctx, input, st, found.Turn); err != nil {
+			return req, err
 		}
 		req.SessionID, req.AsOf = st.session, &services.AsOf{Position: &end}
 	default:

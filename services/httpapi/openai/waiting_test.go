@@ -1,0 +1,120 @@
+package openai_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/modeltest"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+)
+
+// soon is far below the time for which a pending turn may hold others up.
+const soon = 30 * time.Second
+
+// within requires that a response is answered soon, and returns the time that it took.
+func (s *stack) within(t *testing.T, body string) time.Duration {
+	t.Helper()
+	began, done := time.Now(), make(chan answer, 1)
+	go func() { done <- s.do("POST", "/v1/responses", body) }()
+	select {
+	case a := <-done:
+		require.Equal(t, http.StatusOK, a.status, a.raw)
+	case <-time.After(soon):
+		require.Fail(t, "the response waits for a turn that nobody answers", body[:min(len(body), 100)])
+	}
+	return time.Since(began)
+}
+
+// A question that is full goes on in the next turn. No model is asked about the first turn, so no response waits for
+// it.
+func TestAResponseDoesNotWaitForItsOwnInput(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	long := `[` + user(strings.Repeat("z", 100_000)) + `,` + user("And now?") + `]`
+	many := `[` + strings.Repeat(user("m")+`,`, 70) + user("And now?") + `]`
+	for _, input := range []string{long, many} {
+		require.Less(t, s.within(t, `{"input":`+input+`}`), soon)
+		require.Less(t, s.within(t, `{"input":`+input+`,"conversation":"`+s.begin()+`"}`), soon)
+	}
+}
+
+func TestAResponseDoesNotWaitForItems(t *testing.T) {
+	t.Parallel()
+	for name, added := range map[string][]string{
+		"long": {user(strings.Repeat("z", 100_000))},
+		"many": strings.Split(strings.Repeat(user("m")+"\n", 69)+user("m"), "\n"),
+		"more": {user("short"), user(strings.Repeat("z", 100_000))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, answeredBy(chat.Echo{}))
+			id := s.begin()
+			for _, one := range added[:len(added)-1] {
+				s.post(id, one)
+			}
+			s.post(id, added[len(added)-1])
+			s.within(t, `{"input":"And now?","conversation":"`+id+`"}`)
+		})
+	}
+}
+
+// A deletion moves no turn: the question that lost an item still stands before all that came later, and the response
+// about it waits neither for itself nor for them.
+func TestAResponseDoesNotWaitForAQuestionThatLostAnItem(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	id := s.begin(user("one"), user("two"), user("three"))
+	s.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(s.list(id, 10))[2], "")
+	s.within(t, `{"input":"And now?","conversation":"`+id+`"}`)
+	id = s.begin(user("one"), user("two"), function("c"))
+	s.do("POST", "/v1/sessions/"+id+"/turns", `{"request_id":"r","question_neutral":"nobody answers it"}`)
+	s.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(s.list(id, 10))[0], "")
+	s.within(t, `{"input":[{"type":"function_call_output","call_id":"c","output":"o"}],"conversation":"`+id+`"}`)
+}
+
+// Whoever answered a turn has died: another response waits for nobody.
+func TestAResponseDoesNotWaitForAProcessThatDied(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "late", Hold: held} })
+	died := start(t, answeredBy(m))
+	id := died.begin()
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer close(held)
+	all.Go(func() { died.do("POST", "/v1/responses", `{"input":"q","conversation":"`+id+`"}`) })
+	<-model.Asked
+	s := startOn(t, died.log, answeredBy(chat.Echo{}))
+	s.within(t, `{"input":"another","conversation":"`+id+`"}`)
+}
+
+// An item may be old when a response asks about it. The next response waits for that one all the same.
+func TestAResponseWaitsForOneThatAsksAboutAnOldItem(t *testing.T) {
+	t.Parallel()
+	const old = 3 * time.Second
+	held := make(chan struct{})
+	model, m := scripted(t, func(prompt []string) modeltest.Answer {
+		a := modeltest.Answer{Text: "the answer"}
+		if strings.HasSuffix(prompt[len(prompt)-1], "slowly") {
+			a.Hold = held
+		}
+		return a
+	})
+	s := start(t, answeredAs(m, func(_ *respond.Config, c *chat.Config) { c.Timeout = old }))
+	id := s.begin(user("an item"))
+	<-time.After(old + 100*time.Millisecond) // the item is then older than an answer may take
+	var all sync.WaitGroup
+	all.Go(func() { s.do("POST", "/v1/responses", `{"input":"slowly","conversation":"`+id+`"}`) })
+	<-model.Asked
+	all.Go(func() { s.do("POST", "/v1/responses", `{"input":"next","conversation":"`+id+`"}`) })
+	require.Eventually(t, func() bool { return len(s.list(id, 10)) == 3 }, soon, time.Millisecond)
+	close(held)
+	all.Wait()
+	require.Equal(t, []string{"user: an item", "user: slowly", "assistant: the answer", "user: next"}, <-model.Asked)
+}

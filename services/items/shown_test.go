@@ -1,0 +1,59 @@
+package items_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/services/httpapi/openai/openaitest"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// The official document has a form of items that clients send, and one of items that are shown. What is drawn from the
+// first is shown in the second.
+func TestItemsThatAreSentAreShownAsTheOfficialDocumentSays(t *testing.T) {
+	t.Parallel()
+	path := os.Getenv(openaitest.Variable)
+	if path == "" {
+		t.Skipf("%s names no document", openaitest.Variable)
+	}
+	d, shown := readDocument(t, path), openaitest.Schema(t, path, "ConversationItem")
+	rapid.Check(t, func(t *rapid.T) {
+		for _, schema := range append(d.variants("Item"), d.variants("InputItem")...) {
+			sample, err := json.Marshal(d.draw(t, schema, 0))
+			require.NoError(t, err)
+			i, err := items.Parse(sample)
+			if errors.Is(err, items.ErrNoType) {
+				continue // a reference may leave its type out, and then needs an id
+			}
+			require.NoError(t, err, "%s", sample)
+			if i.Check() != nil || i.Refers() || !i.Listed() || saysTwoThings(i) {
+				continue
+			}
+			i = items.Normal(i)
+			i["id"] = json.RawMessage(`"item_1"`)
+			v, err := jsonschema.UnmarshalJSON(bytes.NewReader(i.JSON()))
+			require.NoError(t, err)
+			require.NoError(t, shown.Validate(v), "%s", sample)
+		}
+	})
+}
+
+// saysTwoThings reports whether the document lets a client send an item that it does not let be shown. It wants a call
+// of the output of a local shell, and has no property for it. A computer's output may be in progress only where it is
+// sent.
+func saysTwoThings(i items.Item) bool {
+	switch i.Type() {
+	case "local_shell_call_output":
+		return true
+	case "computer_call_output":
+		return string(i["status"]) == `"in_progress"`
+	}
+	return false
+}
