@@ -11,6 +11,7 @@ BENCH     ?= .
 BENCHTIME ?= 1s
 COUNT     ?= 1
 FUZZTIME  ?= 30s
+CHECKS    ?= 20000
 DIR       ?= .
 
 GOVULN    := golang.org/x/vuln/cmd/govulncheck@v1.8.0
@@ -22,8 +23,8 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-clients tested race lint shape vuln bench bench-cluster bench-compare torture build fuzz \
-	cover clean deps
+.PHONY: help run test test-clients tested race lint shape vuln bench bench-cluster bench-compare torture properties \
+	build fuzz cover clean deps
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +42,7 @@ deps: ## install what the tests need (PostgreSQL, Redis, a C compiler, Chromium)
 
 # Tests of the whole program run a binary, which is built here once for all packages. Only the long forms have the race
 # detector in it: a process with it takes three times the processor, and all processes of a test wait for each other.
-test test-clients race torture bench bench-cluster cover: \
+test test-clients race torture properties bench bench-cluster cover: \
 	export TURNLEDGER_TEST_BINARY := $(CURDIR)/bin/tested/turnledger
 torture: TESTED_FLAGS := -race
 tested:
@@ -64,9 +65,20 @@ race: deps tested ## hunt for a race: the tests of PKG that match RUN, COUNT tim
 
 # A test with a long form reads TURNLEDGER_TORTURE; all tests run, so that none is missed for its name. Seeds and
 # counts go into docs/reliability.md.
-torture: deps tested ## run the fault, cut and soak tests in full (hours), and each fuzz test for two minutes
+torture: deps tested ## run the fault, cut and soak tests in full (hours), the properties, and each fuzz test for 2 min
 	TURNLEDGER_TORTURE=1 CGO_ENABLED=1 $(GO) test -race -v -count=1 -p 1 -timeout 4h -run '$(RUN)' $(PKG)
+	@$(MAKE) properties
 	@$(MAKE) fuzz FUZZTIME=2m PKG='$(PKG)'
+
+# Only packages that import rapid know its flag. There is no race detector, since more histories find more here. A
+# property that needs a server lowers CHECKS by itself (viewtest.Checks, viewtest.AtMost). Each run draws new seeds. A
+# failure prints its seed, and is kept in testdata/rapid, where every later run tries it first.
+properties: deps tested ## draw CHECKS histories for each property test (of rapid) in PKG that matches RUN
+	@set -e; imports=$$($(GO) list -f '{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} \
+		{{join .XTestImports " "}}' $(PKG)); \
+	pkgs=$$(echo "$$imports" | awk '/ pgregory.net\/rapid/ {print $$1}'); \
+	if [ -z "$$pkgs" ]; then echo "no property tests in $(PKG)"; exit 0; fi; \
+	$(GO) test -v -count=1 -p 1 -timeout 4h -run '$(RUN)' $$pkgs -rapid.checks=$(CHECKS)
 
 bench: deps tested ## run the benchmarks (BENCH=Record BENCHTIME=5s COUNT=3); figures go into docs/benchmarks.md
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) -p 1 -timeout 2h $(PKG)

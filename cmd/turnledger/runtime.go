@@ -22,14 +22,15 @@ const (
 	devShare   = 0.7
 )
 
-// The room that the garbage collector leaves between two collections: two fifths of what is live, but at least
-// leastRoom.
+// The room that the garbage collector leaves between two collections: 35 % of what is live, but at least
+// leastRoom as long as the heap stays below smallHeap.
 // By Go's own default a small heap would be collected too often, and a large one would grow to twice its size
 // (docs/decisions.md#the-collectors-room-follows-what-is-live).
 const (
-	leastRoom     = 192 << 20
-	percentOfLive = 40
-	tuneEvery     = time.Second
+	leastRoom     = 256 << 20
+	smallHeap     = 704 << 20
+	percentOfLive = 35
+	tuneEvery     = 200 * time.Millisecond
 )
 
 // gcPercent returns the value of GOGC that leaves the room.
@@ -37,7 +38,8 @@ func gcPercent(live uint64) int {
 	if live == 0 {
 		return 100
 	}
-	return int(max(percentOfLive, min(100*leastRoom/live, 10_000)))
+	least := min(leastRoom, smallHeap-min(live, smallHeap))
+	return int(max(percentOfLive, min(100*least/live, 10_000)))
 }
 
 // tuneCollector sets GOGC by what is live, until ctx ends. A GOGC of the environment wins.
@@ -48,7 +50,8 @@ func tuneCollector(ctx context.Context) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	for set := 100; ; {
 		metrics.Read(live)
-		if p := gcPercent(live[0].Value.Uint64()); p*10 < set*9 || p*10 > set*11 {
+		// To less room at once, so that the heap stays below its bound. To more in steps: to set it stops the world.
+		if p := gcPercent(live[0].Value.Uint64()); p < set || p*10 > set*11 {
 			debug.SetGCPercent(p)
 			set = p
 		}

@@ -109,9 +109,6 @@ func (c *comparison) once(ctx context.Context, run int) error {
 			continue
 		}
 		for _, n := range conns {
-			if w == batches {
-				n = min(n, 4)
-			}
 			if err := c.each(ctx, w, n, func(client, turn int) string {
 				if w == reads {
 					return "read-" + strconv.Itoa((client*31+turn)%100)

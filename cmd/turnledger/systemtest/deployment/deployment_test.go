@@ -3,6 +3,7 @@ package deployment_test
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,9 +29,11 @@ type deployment struct {
 	t      *testing.T
 	env    []string
 	binary string // of the processes that are started from now on
+	log    *logWatch
 
 	mu        sync.RWMutex
 	processes map[string][]*stack.Process
+	started   []*stack.Process // also those that have ended
 }
 
 // newDeployment starts so many processes of each role, and waits until all are ready. env names the
@@ -46,7 +49,22 @@ func newDeploymentOf(t *testing.T, binary string, count map[string]int, env ...s
 	nats := stack.StartNATS(t, natsserver.Options{})
 	f := &deployment{t: t, binary: binary, env: append([]string{"TURNLEDGER_NATS_URL=" + nats.ClientURL(),
 		"TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_PARTITIONS=4", "TURNLEDGER_ERASE_RATE=1000"}, env...),
-		processes: map[string][]*stack.Process{}}
+		processes: map[string][]*stack.Process{}, log: watchLog(t, nats.ClientURL(), 4)}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for r, ps := range f.processes {
+			for _, p := range ps {
+				t.Logf("%s: %s", r, tail(p.Log.String(), 3000))
+			}
+		}
+		for _, p := range f.started {
+			if bad := troubles(p.Log.String()); bad != "" {
+				t.Logf("%q warned: %s", p.Cmd.Args[1:], tail(bad, 3000))
+			}
+		}
+	})
 	for r, n := range count {
 		for range n {
 			f.processes[r] = append(f.processes[r], f.launch(r))
@@ -55,22 +73,27 @@ func newDeploymentOf(t *testing.T, binary string, count map[string]int, env ...s
 	for _, p := range f.all() {
 		p.WaitReady(t)
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			for r, ps := range f.processes {
-				for _, p := range ps {
-					t.Logf("%s: %s", r, tail(p.Log.String(), 3000))
-				}
-			}
-		}
-	})
 	return f
 }
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
+// troubles returns the lines of a log that warn.
+func troubles(log string) (bad string) {
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, "level=INFO") && !strings.Contains(line, "level=DEBUG") {
+			bad += line
+		}
+	}
+	return bad
+}
+
 func (f *deployment) launch(r string) *stack.Process {
-	return stack.LaunchProgram(f.t, f.binary, stack.FreeAddress(f.t), f.env, "serve", "--roles", r)
+	p := stack.LaunchProgram(f.t, f.binary, stack.FreeAddress(f.t), f.env, "serve", "--roles", r)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.started = append(f.started, p)
+	return p
 }
 
 // roles in an order that is the same for the same seed.

@@ -44,7 +44,7 @@ func TestKilledAtRandomEveryRoleLosesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFullDeployment(t)
 	seed := stack.Seed(t)
-	c := startUsers(f, seed, 4, time.Minute)
+	c := startUsers(f, seed, 4, 3*time.Minute)
 	length := time.Duration(0)
 	if stack.Long() {
 		length = 5 * time.Minute

@@ -1,6 +1,7 @@
 package deployment_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,9 @@ func startUsers(f *deployment, seed uint64, users int, patience time.Duration) *
 				if err := user.step(context.WithoutCancel(ctx)); err != nil {
 					return fmt.Errorf("seed %d, %s: %w", seed, user.name, err)
 				}
+			}
+			if err := user.readAudit(context.WithoutCancel(ctx)); err != nil {
+				return fmt.Errorf("seed %d, %s, at the end: %w", seed, user.name, err)
 			}
 			return nil
 		})
@@ -131,21 +135,31 @@ func (u *user) step(ctx context.Context) error {
 		t.redacted = true
 	}
 	if u.rng.IntN(10) == 0 {
-		if err := u.checkAudit(ctx); err != nil {
+		if _, err := u.checkAudit(ctx); err != nil {
 			return err
 		}
 	}
 	return u.checkContext(ctx, id)
 }
 
+// readAudit asks for the audit tables until they answer. Whatever was away while the user wrote, they hold all of it.
+func (u *user) readAudit(ctx context.Context) error {
+	for began := time.Now(); time.Since(began) < 2*time.Minute; u.deployment.wait(50 * time.Millisecond) {
+		if answered, err := u.checkAudit(ctx); answered || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the audit tables do not answer: %w", errUnexpected)
+}
+
 // checkAudit reads all turns of the user from the audit tables. They are all that was acknowledged, or
 // the tables are away, and the answer says so.
-func (u *user) checkAudit(ctx context.Context) error {
+func (u *user) checkAudit(ctx context.Context) (answered bool, err error) {
 	ps := u.deployment.ofRole(roleContext)
 	status, out, err := ps[u.rng.IntN(len(ps))].Call(ctx, http.MethodGet, "/v1/identities/"+u.name+"/turns?limit=10000",
 		nil)
 	if err != nil || status == http.StatusServiceUnavailable {
-		return nil // away
+		return false, nil // away
 	}
 	var got, want []string
 	for _, x := range out["turns"].([]any) {
@@ -159,12 +173,12 @@ func (u *user) checkAudit(ctx context.Context) error {
 		}
 	}
 	if status != http.StatusOK || !slices.Equal(got, want) {
-		return fmt.Errorf("turns of %s: %d %q, not %q: %w", u.name, status, got, want, errUnexpected)
+		return false, fmt.Errorf("turns of %s: %d %q, not %q: %w", u.name, status, got, want, errUnexpected)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.listed++
-	return nil
+	return true, nil
 }
 
 // acknowledged returns what was acknowledged in a session. Only its own user writes there.
@@ -221,22 +235,24 @@ func (u *user) checkContext(ctx context.Context, id string) error {
 const attemptLimit = 40 * time.Second
 
 // call asks a process of a role, and then another one where the first does not answer or says that it
-// can't.
+// can't. Without patience a third one is asked only where the log itself stood still meanwhile.
 func (u *user) call(ctx context.Context, r string, method, path string, body any) (map[string]any, error) {
 	at := u.rng.IntN(2)
 	began := time.Now()
 	for tries := 1; ; tries++ {
-		ps := u.deployment.ofRole(r)
+		ps, asked := u.deployment.ofRole(r), time.Now()
 		attempt, cancel := context.WithTimeout(ctx, attemptLimit)
 		status, out, err := ps[(at+tries)%len(ps)].Call(attempt, method, path, body)
 		cancel()
+		stalled := out["code"] == "log_unavailable" && u.deployment.log.stoodStill(asked)
 		switch {
 		case err == nil && status < http.StatusMultipleChoices:
 			return out, nil
 		case err == nil && status < http.StatusInternalServerError:
 			return nil, fmt.Errorf("%s %s: %d %v", method, path, status, out["code"])
-		case u.patience == 0 && tries == 2:
-			return nil, fmt.Errorf("%s %s by %s, tried again: %d %v %w", method, path, r, status, out["code"], err)
+		case u.patience == 0 && tries >= 2 && (!stalled || time.Since(began) > 3*time.Minute):
+			return nil, fmt.Errorf("%s %s by %s, tried again at %s, %s after the first: %d %v (%w)", method, path, r,
+				asked.Format(time.StampMilli), asked.Sub(began), status, out["code"], cmp.Or(err, errUnexpected))
 		case u.patience > 0 && time.Since(began) > u.patience:
 			return nil, fmt.Errorf("%s %s by %s, for %s: %d %v %w", method, path, r, u.patience, status, out["code"],
 				err)

@@ -16,7 +16,7 @@ func (p *Process) WaitNoLag(t testing.TB) {
 		for _, x := range p.Get(t, "/v1/projections")["projections"].([]any) {
 			assert.InDelta(c, 0, x.(map[string]any)["lag_events"], 0, "%v", x)
 		}
-	}, 30*time.Second, 20*time.Millisecond)
+	}, 2*time.Minute, 20*time.Millisecond)
 }
 
 // WaitCaughtUp waits until the process has fed all partitions of the named projections up to the log's head.
@@ -30,7 +30,8 @@ func (p *Process) WaitCaughtUp(t testing.TB, names ...string) {
 		ready := map[string]bool{}
 		for _, x := range out["projections"].([]any) {
 			s := x.(map[string]any)
-			name, is := s["name"].(string), s["position"] == s["head"] && s["state"] == "live"
+			follows := s["state"] == "live" || s["state"] == "outdated"
+			name, is := s["name"].(string), s["position"] == s["head"] && follows
 			earlier, listed := ready[name] // of another partition
 			ready[name] = is && (earlier || !listed)
 		}
@@ -40,7 +41,7 @@ func (p *Process) WaitCaughtUp(t testing.TB, names ...string) {
 			}
 		}
 		return true
-	}, 30*time.Second, 20*time.Millisecond, "%v do not catch up: %s", names, p.Log)
+	}, 2*time.Minute, 20*time.Millisecond, "%v do not catch up: %s", names, p.Log)
 }
 
 // AuditedQuestions returns the questions of an identity in the audit tables. It repeats the call while the answer is
@@ -52,7 +53,7 @@ func (p *Process) AuditedQuestions(t testing.TB, identity string) (out []string)
 		status, answer, err := p.Call(t.Context(), http.MethodGet, "/v1/identities/"+identity+"/turns?limit=1000", nil)
 		page = answer
 		return err == nil && status == http.StatusOK
-	}, 30*time.Second, 20*time.Millisecond)
+	}, 2*time.Minute, 20*time.Millisecond)
 	for _, x := range page["turns"].([]any) {
 		out = append(out, x.(map[string]any)["question_neutral"].(string))
 	}
