@@ -37,9 +37,11 @@ type Part struct {
 	Messages int    `json:"messages,omitempty"`
 }
 
-// Brought are the settings of an event that a prune has taken from the log: its sequence and its time.
+// Brought are the settings of an event that a prune has taken from the log: its sequence and its time. First is the
+// sequence of the first event of its append, where that is known (Recorded.Append).
 type Brought struct {
 	Seq      uint64          `json:"seq"`
+	First    uint64          `json:"first,omitempty"`
 	Time     time.Time       `json:"time"`
 	Settings json.RawMessage `json:"settings"`
 }
@@ -97,7 +99,7 @@ func (f *TurnPruned) problem() Problem {
 		return ProblemPrune
 	}
 	for _, b := range f.Brought {
-		if b.Seq == 0 || badObject(b.Settings) != "" {
+		if b.Seq == 0 || b.First > b.Seq || badObject(b.Settings) != "" {
 			return ProblemPrune
 		}
 	}

@@ -33,7 +33,11 @@ func SettingsOf(brought []events.Recorded) (list []events.Brought) {
 			list = append(list, f.Brought...)
 		}
 		if raw := events.TextsOf(e.Fact).Settings; len(raw) > 0 {
-			list = append(list, events.Brought{Seq: e.Position.Seq, Time: e.Time, Settings: raw})
+			b := events.Brought{Seq: e.Position.Seq, Time: e.Time, Settings: raw}
+			if before, _, known := e.Append(); known {
+				b.First = e.Position.Seq - before
+			}
+			list = append(list, b)
 		}
 	}
 	return list

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -225,15 +226,25 @@ func TestADeletedResponseLeavesNothingInAnotherTurn(t *testing.T) {
 	}
 }
 
-// The first thing that a response was asked with may be the answer to a question that waited for one.
+// The first thing that a response was asked with may be the answer to a question that waited for one. It goes with the
+// response also where the events that brought either, or both, have left the log.
 func TestADeletedResponseTakesTheAnswerThatItGaveBefore(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
-	id := s.begin(user("before"))
-	r := s.must("POST", "/v1/responses", `{"input":[`+assistant("secret")+`,`+user("q")+`],"conversation":"`+id+`"}`)
-	s.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(r["output"].([]any))[0], "")
-	s.erasePruned(id)
-	require.Equal(t, []string{"before", "secret", "q"}, texts(s.list(id, 100)))
-	s.must("DELETE", "/v1/responses/"+r["id"].(string), "")
-	require.Equal(t, []string{"before"}, texts(s.list(id, 100)))
+	for _, both := range []bool{false, true} {
+		s := start(t, answeredBy(chat.Echo{}))
+		id := s.begin(user("before"), user("asked"))
+		r := s.must("POST", "/v1/responses",
+			`{"input":[`+assistant("secret")+`,`+user("q")+`],"conversation":"`+id+`"}`)
+		s.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(r["output"].([]any))[0], "")
+		left := []string{"before", "asked"}
+		if both {
+			s.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(s.list(id, 100))[0], "")
+			left = left[1:]
+		}
+		s.erasePruned(id)
+		later := startOn(t, s.log, answeredBy(chat.Echo{}))
+		require.Equal(t, append(slices.Clone(left), "secret", "q"), texts(later.list(id, 100)))
+		later.must("DELETE", "/v1/responses/"+r["id"].(string), "")
+		require.Equal(t, left, texts(later.list(id, 100)), "both: %v", both)
+	}
 }

@@ -1,6 +1,7 @@
 package respond
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -45,7 +46,7 @@ func (s *Service) prunedStep(ctx context.Context, st step, t *conversation.Turn)
 	if !found || json.Unmarshal(b.Settings, &st.asked) != nil || st.asked.Request == nil {
 		return st, false, nil
 	}
-	st.createdAt = b.Time
+	st.createdAt, st.first = b.Time, cmp.Or(b.First, st.first)
 	for _, x := range t.Extensions() {
 		if x.Seq == st.Position.Seq && x.Half == events.HalfAnswer {
 			input := events.TurnExtended{TurnID: t.ID, ExtensionID: x.ID}

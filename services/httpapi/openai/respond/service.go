@@ -155,8 +155,8 @@ type step struct {
 	place     uint64
 	duplicate bool
 	asked     asked
-	// first is the sequence of the first event that the step's call appended; 0 if the step's event does not tell, or
-	// has left the log.
+	// first is the sequence of the first event that the step's call appended; 0 if neither the step's event nor the
+	// prune that took it from the log tells.
 	first uint64
 }
 
