@@ -77,7 +77,7 @@ func optional(s string) *string {
 
 // noConversation is the error for every conversation that there is not, or not for this caller.
 func noConversation() *apiError {
-	return refusal(http.StatusNotFound, "", "", "There is no conversation of the id in the path.")
+	return refusal(http.StatusNotFound, "", "", "There is no conversation of this id.")
 }
 
 // statuses are the errors of the ports and of wire. The first row that an error matches decides; without a message it
@@ -102,11 +102,11 @@ var statuses = []struct {
 	{wire.ErrQuery, http.StatusBadRequest, invalidRequest, "", ""},
 	{wire.ErrBody, http.StatusBadRequest, invalidRequest, "", ""},
 	{wire.ErrOverloaded, http.StatusServiceUnavailable, serverError, "overloaded", ""},
-	{reach.ErrNoSession, http.StatusNotFound, invalidRequest, "", "There is no conversation of the id in the path."},
+	{reach.ErrNoSession, http.StatusNotFound, invalidRequest, "", "There is no conversation of this id."},
 	{conversation.ErrSessionNotFound, http.StatusNotFound, invalidRequest, "",
-		"There is no conversation of the id in the path."},
+		"There is no conversation of this id."},
 	{conversation.ErrSessionErased, http.StatusNotFound, invalidRequest, "",
-		"There is no conversation of the id in the path."},
+		"There is no conversation of this id."},
 	{conversation.ErrTurnInherited, http.StatusConflict, invalidRequest, conversation.CodeTurnInherited, ""},
 	{jetlog.ErrTooLarge, http.StatusRequestEntityTooLarge, invalidRequest, "body_too_large",
 		"An item is too large for the log: send shorter texts."},

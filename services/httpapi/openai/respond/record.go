@@ -154,7 +154,7 @@ func (s *Service) inConversation(
 	// Otherwise it does not matter what stands in the conversation.
 	if slices.ContainsFunc(input, items.Item.IsOutput) || a.OnPending == services.Reject {
 		var err error
-		reading, err = s.cfg.Sessions.Read(ctx, services.Ask{SessionID: add.SessionID, Shown: 1, Pending: true})
+		reading, err = s.cfg.Sessions.Read(ctx, newest(add.SessionID, input))
 		if err != nil {
 			return services.AddedMessages{}, err
 		}
@@ -205,46 +205,6 @@ func missing(err error) error {
 	return err
 }
 
-// fresh returns the input without what the last turn has asked already. Some clients send the user's message again
-// with the outputs of the tools that its answer called.
-func (s *Service) fresh(input []items.Item, r services.Reading) []items.Item {
-	state := r.State
-	if len(state.Turns) == 0 {
-		return input
-	}
-	last := state.Turns[len(state.Turns)-1]
-	return withoutRepeated(input, s.cfg.IDs.OfTurn(state.SessionID, r.Position.Partition, last))
-}
-
-// withoutRepeated drops the run of items at the beginning of an input that are the last turn's question, if the input
-// also holds the output of a call of that turn.
-func withoutRepeated(input, last []items.Item) []items.Item {
-	calls := map[string]bool{}
-	var question []items.Item
-	for _, i := range last {
-		if i.IsCall() {
-			calls[i.CallID()] = true
-		}
-		if i.Asks() {
-			question = append(question, i)
-		}
-	}
-	answers := false
-	for _, i := range input {
-		answers = answers || i.IsOutput() && calls[i.CallID()]
-	}
-	n := len(question)
-	if !answers || n == 0 || len(input) < n {
-		return input
-	}
-	for k, q := range question {
-		if i := input[k]; !i.Asks() || i.ByUser() != q.ByUser() || i.Words() != q.Words() {
-			return input
-		}
-	}
-	return input[n:]
-}
-
 // behind records the input behind a response.
 func (s *Service) behind(
 	ctx context.Context, a Ask, add conversation.AddMessages,
@@ -258,7 +218,7 @@ func (s *Service) behind(
 		return services.AddedMessages{}, refuse("invalid_value", "previous_response_id",
 			"The response in 'previous_response_id' has no answer yet: wait for it, or send its request again.")
 	}
-	rest, err := s.freshBehind(ctx, a.Input, st, found.Turn)
+	rest, err := s.freshBehind(ctx, a.Input, st, found.Turn.Started, end)
 	if err != nil {
 		return services.AddedMessages{}, err
 	}
@@ -301,21 +261,6 @@ func (s *Service) with(ctx context.Context, sessionID string, turn uuid.UUID) (*
 		reading, err = s.cfg.Sessions.Read(ctx, ask)
 	}
 	return reading.State, err
-}
-
-// freshBehind is fresh for an input that goes on with a step of a turn.
-func (s *Service) freshBehind(
-	ctx context.Context, input []items.Item, st step, t *conversation.Turn,
-) ([]items.Item, error) {
-	if !slices.ContainsFunc(input, items.Item.IsOutput) {
-		return input, nil
-	}
-	at := events.Position{Partition: st.Position.Partition, Seq: t.Started}
-	beside, _, err := s.cfg.Lookup.TurnsBeside(ctx, services.BesideAsk{SessionID: st.session, At: at})
-	for _, t := range beside.Turns {
-		input = withoutRepeated(input, s.cfg.IDs.OfTurn(t.SessionID, t.Partition, t.Turn))
-	}
-	return input, err
 }
 
 // prunedAfter returns the sequence of the prune that came after a turn's answer, which ends at a position, if nothing

@@ -89,7 +89,7 @@ func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, 
 		if conversation.ValidIDs("conversation", a.Conversation) != nil || a.May(ctx, a.Conversation) != nil {
 			return req, ErrConversation
 		}
-		reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: a.Conversation, Shown: 1, Pending: true})
+		reading, err := s.cfg.Sessions.Read(ctx, newest(a.Conversation, input))
 		if err != nil {
 			return req, err
 		}
@@ -106,7 +106,7 @@ func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, 
 		if !answered {
 			return req, ErrPrevious
 		}
-		if input, err = s.freshBehind(ctx, input, st, found.Turn); err != nil {
+		if input, err = s.freshBehind(ctx, input, st, found.Turn.Started, end); err != nil {
 			return req, err
 		}
 		req.SessionID, req.AsOf = st.session, &services.AsOf{Position: &end}

@@ -1,0 +1,123 @@
+package openai_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services/chat/modeltest"
+)
+
+// sentAgain returns what clients send again of the answer that made calls, beside their outputs.
+func sentAgain(t *testing.T, output []any) map[string][]string {
+	t.Helper()
+	var whole, bare, named []string
+	for _, i := range output {
+		item := i.(map[string]any)
+		raw, err := json.Marshal(item)
+		require.NoError(t, err)
+		whole = append(whole, string(raw))
+		named = append(named, fmt.Sprintf(`{"type":"item_reference","id":%q}`, item["id"]))
+		delete(item, "id")
+		raw, err = json.Marshal(item)
+		require.NoError(t, err)
+		bare = append(bare, string(raw))
+	}
+	return map[string][]string{
+		"nothing": nil, "whole": whole, "without ids": bare, "references": named, "the calls": whole[1:],
+		"with the question": slices.Concat([]string{user("a")}, named), "one call": named[2:],
+	}
+}
+
+// Calls that a client sends again with their outputs stand once, with what the model thought before them: in the list,
+// for the model, and in a branch, also behind a newer turn.
+func TestCallsThatComeAgainWithTheirOutputsStandOnce(t *testing.T) {
+	t.Parallel()
+	thinking := func(prompt []string) modeltest.Answer {
+		a := twiceCalling(prompt)
+		if len(a.Calls) > 0 {
+			a.Thoughts = "hm"
+		}
+		return a
+	}
+	for _, inConversation := range []bool{false, true} {
+		for _, newer := range []bool{false, true} {
+			t.Run(fmt.Sprintf("in a conversation %t, a newer turn %t", inConversation, newer), func(t *testing.T) {
+				t.Parallel()
+				for _, name := range []string{
+					"nothing", "whole", "without ids", "references", "the calls", "with the question", "one call",
+				} {
+					model, m := scripted(t, thinking)
+					s := start(t, answeredBy(m))
+					session := s.begin()
+					ask := func(input []string, behind any, more ...string) map[string]any {
+						on := fmt.Sprintf(`,"previous_response_id":%q`, behind)
+						if behind == nil {
+							on = ""
+						}
+						if inConversation {
+							on = fmt.Sprintf(`,"conversation":%q`, session)
+						}
+						return s.respondTo(input, slices.Concat([]string{tool, on}, more)...)
+					}
+					first := ask([]string{user("a")}, nil)
+					again := sentAgain(t, first["output"].([]any))[name]
+					had := []string{"a", "reasoning", "call a-1", "call a-2"}
+					behind := first["id"]
+					<-model.Asked
+					if newer {
+						behind = ask([]string{user("b")}, behind)["id"]
+						<-model.Asked
+						if name == "with the question" {
+							again = again[1:] // the question of the newest turn alone is left out
+						}
+					}
+					input := append(again, result("a-1", "x"), result("a-2", "y"))
+					want := []string{"user: a", "assistant: null", "tool: x", "tool: y"}
+
+					ask(input, behind, `,"store":false`)
+					prompt := <-model.Asked
+					if !newer {
+						require.Equal(t, want, prompt, "%s: not stored", name)
+					}
+					second := ask(input, behind)
+					prompt = <-model.Asked
+					require.Equal(t, want, prompt[len(prompt)-len(want):], "%s: %s", name, prompt)
+					had = append(had, "call_output a-1", "call_output a-2")
+					require.Equal(t, had, saidIn(s.given(second["id"]))[:len(had)], name)
+					if inConversation {
+						require.Equal(t, had, saidIn(s.list(session, 100))[:len(had)], name)
+						continue
+					}
+					other := ask(input, behind)
+					if prompt = <-model.Asked; !newer {
+						require.Equal(t, want, prompt, "%s: in a branch", name)
+						require.Equal(t, had, saidIn(s.given(other["id"])), "%s: in a branch", name)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A call is sent again with its output although both are there: the client's copy has both, and stays whole.
+func TestACallThatIsAnsweredIsNoCallThatComesAgain(t *testing.T) {
+	t.Parallel()
+	model, m := scripted(t, twiceCalling)
+	s := start(t, answeredBy(m))
+	id := s.begin(user("q"), function("c"), result("c", "x"), assistant("so x"))
+	on := fmt.Sprintf(`,"conversation":%q`, id)
+	s.respondTo([]string{function("c"), result("c", "x"), user("b")}, tool, on)
+	require.Equal(t, []string{"user: q", "assistant: null", "tool: x", "assistant: so x", "assistant: null", "tool: x",
+		"user: b"}, <-model.Asked)
+	a := s.do(http.MethodPost, "/v1/responses", `{"input":[`+function("c")+`]`+on+`}`)
+	require.Equal(t, http.StatusOK, a.status, "a call alone is not left out: %s", a.raw)
+	<-model.Asked
+	require.Equal(t, 3, len(slices.DeleteFunc(saidIn(s.list(id, 100)), func(line string) bool {
+		return line != "call c"
+	})))
+}
