@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/modeltest"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 )
 
@@ -115,4 +116,28 @@ func TestABranchHasALongInputWhole(t *testing.T) {
 			require.Len(t, given["data"], 76)
 		}
 	}
+}
+
+// A response whose turn was corrected natively is gone, as its answer is; the responses behind it stay, and go on from
+// what stands in its place.
+func TestResponsesBehindOneThatWasCorrectedNativelyStay(t *testing.T) {
+	t.Parallel()
+	model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "wrong"} })
+	s := start(t, answeredBy(m))
+	root := s.must("POST", "/v1/responses", `{"input":"a"}`)["id"].(string)
+	next := s.must("POST", "/v1/responses", `{"input":"b","previous_response_id":"`+root+`"}`)["id"].(string)
+	session := s.sessionOf(root)
+	first := s.turns(session)[0]["turn_id"].(string)
+	s.must("POST", "/v1/sessions/"+session+"/turns/"+first+"/correct", `{"request_id":"c","answer_neutral":"right"}`)
+	for range 2 {
+		<-model.Asked
+	}
+	on := func(id string) answer {
+		return s.do("POST", "/v1/responses", `{"input":"c","previous_response_id":"`+id+`"}`)
+	}
+	require.Equal(t, http.StatusNotFound, s.do("GET", "/v1/responses/"+root, "").status)
+	require.Equal(t, http.StatusBadRequest, on(root).status)
+	require.Equal(t, http.StatusOK, on(next).status)
+	require.Equal(t, []string{"user: a", "assistant: right", "user: b", "assistant: wrong", "user: c"}, <-model.Asked)
+	require.Equal(t, http.StatusOK, s.do("GET", "/v1/responses/"+next, "").status)
 }

@@ -26,8 +26,7 @@ func (p *parser) options(hosted HostedTools) services.ModelOptions {
 	o.Verbosity, o.Format = p.answerText()
 	p.word("service_tier", "auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
 	p.logprobs()
-	var calls int64
-	p.read("max_tool_calls", &calls, "an integer")
+	p.count("max_tool_calls", 0)
 	return o
 }
 
@@ -128,6 +127,9 @@ func (p *parser) choice() services.ToolChoice {
 		p.refuse("invalid_type", "tool_choice", "Invalid type for 'tool_choice': expected a mode or a tool.")
 		return services.ToolChoice{}
 	case named.Type == services.ToolFunction || named.Type == services.ToolCustom:
+		if named.Name == "" {
+			p.refuse("missing_required_parameter", "tool_choice.name", "'tool_choice.name' is required.")
+		}
 		return services.ToolChoice{Mode: services.ToolNamed, Tool: named.Name, Raw: raw}
 	}
 	switch m := services.ToolMode(named.Mode); m {
