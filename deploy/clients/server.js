@@ -13,15 +13,15 @@ if (!binary) {
 }
 
 // start returns a running server. Its address stays the same over kill and begin. written() is how many bytes of events
-// it has written to its files; freeze and thaw stop it for a while.
-export async function start() {
+// it has written to its files; freeze and thaw stop it for a while. env are settings of it.
+export async function start(env = {}) {
   const folder = await mkdtemp(join(tmpdir(), "turnledger-clients-"));
   const port = await freePort();
   const server = { url: `http://127.0.0.1:${port}`, pid: 0 };
   let process;
   server.begin = async () => {
     process = spawn(binary, ["dev", "--data-dir", folder, "--listen", `127.0.0.1:${port}`], {
-      env: { PATH: globalThis.process.env.PATH, HOME: globalThis.process.env.HOME },
+      env: { PATH: globalThis.process.env.PATH, HOME: globalThis.process.env.HOME, ...env },
       stdio: ["ignore", "ignore", "pipe"],
     });
     let words = "";

@@ -3,7 +3,6 @@ package openai_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"testing"
 
@@ -104,20 +103,56 @@ func TestCallsThatComeAgainWithTheirOutputsStandOnce(t *testing.T) {
 	}
 }
 
-// A call is sent again with its output although both are there: the client's copy has both, and stays whole.
-func TestACallThatIsAnsweredIsNoCallThatComesAgain(t *testing.T) {
+// Vercel's AI SDK sends with each step of a run the user's message and all outputs of the run. Each stands once.
+func TestOutputsThatComeAgainWithTheNextStandOnce(t *testing.T) {
+	t.Parallel()
+	for _, ids := range [][]string{{"c1", "c2", "c3"}, {"c", "c", "c"}} { // some models use an id again
+		step := 0
+		model, m := scripted(t, func([]string) modeltest.Answer {
+			if step == len(ids) {
+				return modeltest.Answer{Text: "done"}
+			}
+			step++
+			return modeltest.Answer{Calls: []modeltest.Call{{ID: ids[step-1], Name: "f", Arguments: "{}"}}}
+		})
+		s := start(t, answeredBy(m))
+		id := s.begin()
+		input, want := []string{user("a")}, []string{"a"}
+		prompt := []string{"user: a"}
+		for n := range len(ids) + 1 {
+			s.respondTo(input, tool, `,"conversation":"`+id+`"`)
+			require.Equal(t, prompt, <-model.Asked, "step %d", n)
+			if n < len(ids) {
+				input = append(input, result(ids[n], "same"))
+				want = append(want, "call "+ids[n], "call_output "+ids[n])
+				prompt = append(prompt, "assistant: null", "tool: same")
+			}
+		}
+		require.Equal(t, append(want, "done"), saidIn(s.list(id, 100)))
+	}
+}
+
+// What a turn has already with its output is left out where the input begins with it, and something follows.
+func TestATailOfTheHistoryThatComesAgain(t *testing.T) {
 	t.Parallel()
 	model, m := scripted(t, twiceCalling)
-	s := start(t, answeredBy(m))
-	id := s.begin(user("q"), function("c"), result("c", "x"), assistant("so x"))
-	on := fmt.Sprintf(`,"conversation":%q`, id)
-	s.respondTo([]string{function("c"), result("c", "x"), user("b")}, tool, on)
-	require.Equal(t, []string{"user: q", "assistant: null", "tool: x", "assistant: so x", "assistant: null", "tool: x",
-		"user: b"}, <-model.Asked)
-	a := s.do(http.MethodPost, "/v1/responses", `{"input":[`+function("c")+`]`+on+`}`)
-	require.Equal(t, http.StatusOK, a.status, "a call alone is not left out: %s", a.raw)
-	<-model.Asked
-	require.Equal(t, 3, len(slices.DeleteFunc(saidIn(s.list(id, 100)), func(line string) bool {
-		return line != "call c"
-	})))
+	had := []string{"user: q", "assistant: null", "tool: x", "assistant: so x"}
+	copied := []string{"assistant: null", "tool: x"}
+	for _, c := range []struct{ input, prompt []string }{
+		{[]string{function("c"), result("c", "x"), user("b")}, []string{"user: b"}},
+		{[]string{function("c"), result("c", "x"), assistant("so x"), user("b")}, []string{"user: b"}},
+		{[]string{user("q"), function("c"), result("c", "x"), assistant("so x"), user("b")}, []string{"user: b"}},
+		{[]string{assistant("so x"), user("b"), function("d"), result("d", "x")},
+			append([]string{"assistant: so x", "user: b"}, copied...)},
+		{[]string{user("b"), function("c"), result("c", "x")}, append([]string{"user: b"}, copied...)},
+		{[]string{function("c"), result("c", "y"), user("b")}, []string{"assistant: null", "tool: y", "user: b"}},
+		{[]string{function("c"), result("c", "x")}, copied},
+		{[]string{function("c"), function("d"), result("d", "x")},
+			[]string{"assistant: [Tool call: f {}]", "tool: x"}},
+	} {
+		s := start(t, answeredBy(m))
+		id := s.begin(user("q"), function("c"), result("c", "x"), assistant("so x"))
+		s.respondTo(c.input, tool, fmt.Sprintf(`,"conversation":%q`, id))
+		require.Equal(t, append(slices.Clone(had), c.prompt...), <-model.Asked, "%s", c.input)
+	}
 }
