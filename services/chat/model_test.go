@@ -52,7 +52,7 @@ func ask(
 	ctx context.Context, m chat.Model, p chat.Prompt, piece func(string),
 ) (string, services.Finish, error) {
 	answer, err := m.Answer(ctx, p, func(p services.AnswerPiece) {
-		if p.Said() {
+		if p.Said() && p.Text != "" { // as chats do
 			piece(p.Text)
 		}
 	})

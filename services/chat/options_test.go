@@ -105,6 +105,11 @@ func TestModelsTellOfCallsThoughtsAndUsage(t *testing.T) {
 		require.Len(t, answer.Parts, 4)
 		thoughts := answer.Parts[0]
 		require.Equal(t, "Where is it?", thoughts.Text)
+		carried := make([]string, len(answer.Parts))
+		for i := range answer.Parts[1:] {
+			carried[i+1] = string(answer.Parts[i+1].Item)
+			answer.Parts[i+1].Item = nil
+		}
 		require.Equal(t, services.AnswerPart{Kind: services.PartText, Text: "I look."}, answer.Parts[1])
 		require.Equal(t, services.AnswerPart{Kind: services.PartCall, Text: `{"city":"Łódź"}`, CallID: "c1",
 			Name: "weather"}, answer.Parts[2])
@@ -121,8 +126,16 @@ func TestModelsTellOfCallsThoughtsAndUsage(t *testing.T) {
 		case "responses":
 			require.Equal(t, services.PartSummary, thoughts.Kind)
 			require.Equal(t, "rs_1", thoughts.ID)
-			require.JSONEq(t, `{"type":"reasoning","id":"rs_1","encrypted_content":"sealed",
+			require.JSONEq(t, `{"type":"reasoning","id":"rs_1","encrypted_content":"responses.id:rs_1:sealed",
 				"summary":[{"type":"summary_text","text":"Where is it?"}]}`, string(thoughts.Item))
+			require.Contains(t, carried[1], `"phase":"final_answer"`)
+			require.Contains(t, carried[2], `"namespace":"tools"`)
+			require.Contains(t, carried[3], `"caller":{"type":"direct"}`)
+		}
+		for i := range pieces {
+			if pieces[i].Part > 0 {
+				pieces[i].Item = nil
+			}
 		}
 		requireJoined(t, answer.Parts, pieces)
 	})
@@ -165,11 +178,16 @@ func TestAnthropicCallsCustomTools(t *testing.T) {
 var stored = prompt(
 	`{"role":"user","content":"q","item":{"id":"msg_0"}}`,
 	`{"role":"assistant","content":null,"item":{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"}}`,
-	`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}],"item":{"id":"fc_1"}}`,
+	`{"role":"assistant","content":null,"item":{"type":"reasoning","id":"rs_ours","encrypted_content":"responses.id:rs_9:e:"}}`,
+	`{"role":"assistant","content":null,"item":{"type":"reasoning","encrypted_content":"anthropic.signature:e"}}`,
+	`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"twice","arguments":"{}"}}]}`,
+	`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}],
+		"item":{"id":"fc_1","namespace":"n","caller":{"type":"direct"}}}`,
 	`{"role":"assistant","content":null,"tool_calls":[{"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]}`,
-	`{"role":"tool","tool_call_id":"c1","content":"1"}`,
+	`{"role":"tool","tool_call_id":"c1","content":"1","item":{"caller":{"type":"direct"}}}`,
 	`{"role":"tool","tool_call_id":"c2","content":[{"type":"text","text":"2"}]}`,
-	`{"role":"assistant","content":"a"}`,
+	`{"role":"assistant","content":"a","item":{"phase":"commentary"}}`,
+	`{"role":"tool","tool_call_id":"c1","content":"again"}`,
 	`{"role":"tool","tool_call_id":"gone","content":"late"}`,
 	`{"role":"assistant","content":null,"tool_calls":[{"id":"c3","type":"function","function":{"name":"h","arguments":"{}"}}]}`,
 	`{"role":"assistant","content":null,"item":{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"e"}}`,
@@ -187,12 +205,13 @@ func TestStoredItemsAreWhatAnEndpointTakes(t *testing.T) {
 		require.NoError(t, json.Unmarshal(<-server.Bodies, &got))
 		if vendorOf(t) == "openai" {
 			require.JSONEq(t, `[{"role":"user","content":"q"},
-				{"role":"assistant","content":null,"tool_calls":[
+				{"role":"assistant","content":"[Tool call: twice {}]","tool_calls":[
 					{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}},
 					{"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]},
 				{"role":"tool","tool_call_id":"c1","content":"1"},
 				{"role":"tool","tool_call_id":"c2","content":[{"type":"text","text":"2"}]},
-				{"role":"assistant","content":"a"},{"role":"user","content":"[Tool result: late]"},
+				{"role":"assistant","content":"a"},{"role":"user","content":"[Tool result: again]"},
+				{"role":"user","content":"[Tool result: late]"},
 				{"role":"assistant","content":"[Tool call: h {}]"},
 				{"role":"user","content":[{"type":"text","text":"see"},
 					{"type":"image_url","image_url":{"url":"https://i.test/p"}}]}]`, string(got.Messages))
@@ -200,11 +219,14 @@ func TestStoredItemsAreWhatAnEndpointTakes(t *testing.T) {
 		}
 		require.JSONEq(t, `[{"role":"user","content":"q"},
 			{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"},
-			{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},
+			{"type":"reasoning","id":"rs_9","encrypted_content":"e:"},
+			{"role":"assistant","content":"[Tool call: twice {}]"},
+			{"type":"function_call","call_id":"c1","name":"f","arguments":"{}","namespace":"n","caller":{"type":"direct"}},
 			{"type":"function_call","call_id":"c2","name":"g","arguments":"{}"},
-			{"type":"function_call_output","call_id":"c1","output":"1"},
+			{"type":"function_call_output","call_id":"c1","output":"1","caller":{"type":"direct"}},
 			{"type":"function_call_output","call_id":"c2","output":[{"type":"input_text","text":"2"}]},
-			{"role":"assistant","content":"a"},{"role":"user","content":"[Tool result: late]"},
+			{"role":"assistant","content":"a","phase":"commentary"},{"role":"user","content":"[Tool result: again]"},
+			{"role":"user","content":"[Tool result: late]"},
 			{"role":"assistant","content":"[Tool call: h {}]"},
 			{"role":"user","content":[{"type":"input_text","text":"see"},
 				{"type":"input_image","image_url":"https://i.test/p","detail":"auto"}]}]`, string(got.Input))

@@ -182,7 +182,8 @@ func (responses) begin(a Answer) speech {
 			object{"output_index": 0, "item": reasoningItem("")}))
 	}
 	message := func(content ...any) object {
-		return object{"type": "message", "id": "msg_1", "role": "assistant", "content": content}
+		return object{"type": "message", "id": "msg_1", "role": "assistant", "phase": "final_answer",
+			"content": content}
 	}
 	line := 0
 	out.thought = func(word string) event {
@@ -225,7 +226,7 @@ func (responses) begin(a Answer) speech {
 func callEvents(index int, c Call) []event {
 	item := func(arguments string) object {
 		return object{"type": "function_call", "id": "fc_" + c.ID, "call_id": c.ID, "name": c.Name,
-			"arguments": arguments}
+			"arguments": arguments, "namespace": "tools", "caller": object{"type": "direct"}}
 	}
 	half := len(c.Arguments) / 2
 	out := []event{named("response.output_item.added", object{"output_index": index, "item": item("")})}

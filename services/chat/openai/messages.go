@@ -162,12 +162,12 @@ func callIDs(calls []json.RawMessage) (ids []string) {
 	return ids
 }
 
-// say turns the calls that are not answered into text.
+// say turns the calls that are not answered into text. Of calls of the same id one has the answer, the last.
 func (m *message) say(answered map[string]bool) {
 	var kept []json.RawMessage
 	var said []string
 	for i, raw := range m.Calls {
-		if answered[m.ids[i]] {
+		if answered[m.ids[i]] && !slices.Contains(m.ids[i+1:], m.ids[i]) {
 			kept = append(kept, raw)
 			continue
 		}

@@ -17,7 +17,8 @@ type message struct {
 	ToolCalls []toolCall      `json:"tool_calls"`
 	Item      json.RawMessage `json:"item"`
 
-	raw json.RawMessage
+	raw    json.RawMessage
+	called bool // a result that has its call
 }
 
 type toolCall struct {
@@ -25,6 +26,8 @@ type toolCall struct {
 	Type     string
 	Function struct{ Name, Arguments string }
 	Custom   struct{ Name, Input string }
+
+	answered bool
 }
 
 // itemHead are the members of an item that decide whether the endpoint gets it.
@@ -36,33 +39,35 @@ type itemHead struct {
 // inputOf returns stored messages as the items of a request's input.
 func inputOf(list []json.RawMessage) []any {
 	messages := make([]message, len(list))
-	called, answered := map[string]bool{}, map[string]bool{}
+	open := map[string]*toolCall{} // the last call of each id, until it has its result
 	for i, raw := range list {
 		m := &messages[i]
 		_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
 		m.raw = raw
-		for _, c := range m.ToolCalls {
-			called[c.ID] = true
+		for k, c := range m.ToolCalls {
+			open[c.ID] = &m.ToolCalls[k]
 		}
-		if m.Role == "tool" && called[m.CallID] {
-			answered[m.CallID] = true
+		if call := open[m.CallID]; m.Role == "tool" && call != nil {
+			call.answered, m.called = true, true
+			delete(open, m.CallID)
 		}
 	}
 	out := []any{}
 	for i, m := range messages {
 		switch {
 		case m.Role == "tool":
-			out = append(out, resultOf(m, called[m.CallID]))
+			out = append(out, carriedBy(m.Item).on(resultOf(m)))
 		case len(m.ToolCalls) == 0 && silent(m.Content):
 			if item := whole(m.Item, messages[i+1:]); item != nil {
 				out = append(out, item)
 			}
 		default:
+			carried := carriedBy(m.Item)
 			if !silent(m.Content) {
-				out = append(out, members{"role": m.Role, "content": contentOf(m)})
+				out = append(out, carried.on(members{"role": m.Role, "content": contentOf(m)}))
 			}
 			for _, c := range m.ToolCalls {
-				out = append(out, callOf(c, answered[c.ID]))
+				out = append(out, carried.on(callOf(c)))
 			}
 		}
 	}
@@ -88,12 +93,12 @@ func whole(item json.RawMessage, next []message) any {
 	if foreign || len(next) == 0 || next[0].Role != "assistant" {
 		return nil
 	}
-	return item
+	return unnamed(item, head.Encrypted)
 }
 
 // resultOf returns the result of a tool. The endpoint refuses one without its call, so that becomes text.
-func resultOf(m message, called bool) any {
-	if !called {
+func resultOf(m message) members {
+	if !m.called {
 		return members{"role": "user", "content": "[Tool result: " + textIn(m.Content) + "]"}
 	}
 	kind := "function_call_output"
@@ -109,10 +114,10 @@ func resultOf(m message, called bool) any {
 }
 
 // callOf returns a call of a tool. The endpoint refuses one without its result, so that becomes text.
-func callOf(c toolCall, answered bool) any {
+func callOf(c toolCall) members {
 	custom := c.Custom.Name != ""
 	switch {
-	case !answered:
+	case !c.answered:
 		said := c.Function.Name + c.Custom.Name + " " + c.Function.Arguments + c.Custom.Input
 		return members{"role": "assistant", "content": "[Tool call: " + said + "]"}
 	case custom:

@@ -166,12 +166,16 @@ func callKind(itemType string) services.PartKind {
 // readItem keeps a whole item where its text is not all that is needed of it.
 func readItem(key string, item responses.ResponseOutputItemUnion, a *endpoint.Answering) {
 	raw := json.RawMessage(item.RawJSON())
+	more := len(carriedBy(raw)) > 0
 	switch item.Type {
 	case "function_call", "custom_tool_call":
+		if more {
+			a.Add(key, services.AnswerPart{Kind: callKind(item.Type), Item: raw})
+		}
 	case "message":
 		for i, c := range item.Content {
-			if at := key + "." + strconv.Itoa(i); len(c.Annotations) > 0 && a.Kind(at) != "" {
-				a.Add(at, services.AnswerPart{Kind: services.PartText, Item: raw})
+			if at := key + "." + strconv.Itoa(i); (more || len(c.Annotations) > 0) && a.Kind(at) != "" {
+				a.Add(at, services.AnswerPart{Kind: a.Kind(at), Item: raw})
 			}
 		}
 	case "reasoning":
@@ -179,7 +183,7 @@ func readItem(key string, item responses.ResponseOutputItemUnion, a *endpoint.An
 		if at := summaryKey(key, int64(len(item.Summary))-1); a.Kind(key) == "" && a.Kind(at) != "" {
 			last, kind = at, services.PartSummary
 		}
-		a.Add(last, services.AnswerPart{Kind: kind, Item: raw})
+		a.Add(last, services.AnswerPart{Kind: kind, Item: named(raw)})
 	default:
 		a.Add(key, services.AnswerPart{Kind: services.PartItem, Item: raw})
 	}

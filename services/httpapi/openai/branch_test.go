@@ -118,6 +118,30 @@ func TestABranchHasALongInputWhole(t *testing.T) {
 	}
 }
 
+// A response from before a reset of its conversation is still read, but it is no history any more.
+func TestNothingGoesOnWithAResponseFromBeforeAReset(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	for _, session := range []string{s.begin(), ""} {
+		ask := `{"input":"a"}`
+		if session != "" {
+			ask = `{"input":"a","conversation":"` + session + `"}`
+		}
+		before := s.must("POST", "/v1/responses", ask)["id"].(string)
+		session = s.sessionOf(before)
+		s.must("POST", "/v1/sessions/"+session+"/reset", `{}`)
+		for range 2 {
+			for _, more := range []string{"", `,"store":false`, `,"stream":true`} {
+				a := s.do("POST", "/v1/responses", `{"input":"b","previous_response_id":"`+before+`"`+more+`}`)
+				require.Equal(t, http.StatusBadRequest, a.status, "%s: %s", more, a.raw)
+				require.Equal(t, "previous_response_not_found", a.body["error"].(map[string]any)["code"], more)
+			}
+			require.Equal(t, http.StatusOK, s.do("GET", "/v1/responses/"+before, "").status)
+			s.post(session, user("after"), assistant("yes"))
+		}
+	}
+}
+
 // A response whose turn was corrected natively is gone, as its answer is; the responses behind it stay, and go on from
 // what stands in its place.
 func TestResponsesBehindOneThatWasCorrectedNativelyStay(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -142,6 +143,10 @@ func TestATailOfTheHistoryThatComesAgain(t *testing.T) {
 		{[]string{function("c"), result("c", "x"), user("b")}, []string{"user: b"}},
 		{[]string{function("c"), result("c", "x"), assistant("so x"), user("b")}, []string{"user: b"}},
 		{[]string{user("q"), function("c"), result("c", "x"), assistant("so x"), user("b")}, []string{"user: b"}},
+		{[]string{user("q"), result("c", "x"), user("b")}, []string{"user: b"}},
+		{[]string{strings.Replace(user("q"), "user", "developer", 1), result("c", "x"), user("b")},
+			[]string{"developer: q", "user: b"}},
+		{[]string{user("q"), result("c", "x")}, []string{"user: [Tool result: x]"}},
 		{[]string{assistant("so x"), user("b"), function("d"), result("d", "x")},
 			append([]string{"assistant: so x", "user: b"}, copied...)},
 		{[]string{user("b"), function("c"), result("c", "x")}, append([]string{"user: b"}, copied...)},
@@ -155,4 +160,57 @@ func TestATailOfTheHistoryThatComesAgain(t *testing.T) {
 		s.respondTo(c.input, tool, fmt.Sprintf(`,"conversation":%q`, id))
 		require.Equal(t, append(slices.Clone(had), c.prompt...), <-model.Asked, "%s", c.input)
 	}
+}
+
+// An application that gives the AI SDK all its messages sends the questions and outputs of earlier turns, too.
+func TestQuestionsAndOutputsOfEarlierTurnsThatComeAgain(t *testing.T) {
+	t.Parallel()
+	model, m := scripted(t, twiceCalling)
+	for _, c := range []struct{ input, want []string }{
+		{[]string{user("q"), result("c", "x"), user("r"), result("d", "y")}, nil},
+		{[]string{result("c", "x"), result("d", "y")}, nil},
+		{[]string{user("q"), result("c", "x"), user("r"), result("d", "y"), user("s")}, []string{"user: s"}},
+		{[]string{user("q"), user("r"), result("d", "y")}, []string{"user: q", "user: r"}}, // q is new
+	} {
+		s := start(t, answeredBy(m))
+		id := s.begin(user("q"), function("c"), result("c", "x"), assistant("so x"), user("r"), function("d"))
+		s.respondTo(c.input, tool, fmt.Sprintf(`,"conversation":%q`, id))
+		require.Equal(t, append([]string{"user: q", "assistant: null", "tool: x", "assistant: so x", "user: r",
+			"assistant: null", "tool: y"}, c.want...), <-model.Asked, "%s", c.input)
+	}
+}
+
+// What is not the same is no repetition: another call of the id, or an output that a newer turn waits for.
+func TestWhatOnlyLooksLikeARepetitionStays(t *testing.T) {
+	t.Parallel()
+	model, m := scripted(t, twiceCalling)
+	edited := strings.Replace(function("c"), `{}`, `{\"edited\":1}`, 1)
+	for _, c := range []struct{ had, input, want []string }{
+		{[]string{user("q"), function("c")}, []string{edited, result("c", "x")},
+			[]string{"user: q", "assistant: [Tool call: f {}]", "tool: x"}}, // for the edited call
+		{[]string{user("q"), function("c"), result("c", "x"), assistant("so x"), user("r"), function("c")},
+			[]string{result("c", "x"), user("s")}, []string{"user: q", "assistant: null", "tool: x", "assistant: so x",
+				"user: r", "assistant: null", "tool: x", "user: s"}},
+	} {
+		s := start(t, answeredBy(m))
+		id := s.begin(c.had...)
+		s.respondTo(c.input, tool, fmt.Sprintf(`,"conversation":%q`, id))
+		require.Equal(t, c.want, <-model.Asked, "%s", c.input)
+	}
+}
+
+// Calls come again also behind a response that many turns have followed.
+func TestCallsComeAgainBehindAnOldResponse(t *testing.T) {
+	t.Parallel()
+	model, m := scripted(t, twiceCalling)
+	s := start(t, answeredBy(m))
+	id := s.begin()
+	first := s.respondTo([]string{user("a")}, tool, fmt.Sprintf(`,"conversation":%q`, id))
+	<-model.Asked
+	for range 25 {
+		s.post(id, user("more"), assistant("yes"))
+	}
+	input := append(sentAgain(t, first["output"].([]any))["whole"], result("a-1", "x"), result("a-2", "y"))
+	s.respondTo(input, tool, fmt.Sprintf(`,"previous_response_id":%q`, first["id"]))
+	require.Equal(t, []string{"user: a", "assistant: null", "tool: x", "tool: y"}, <-model.Asked)
 }

@@ -33,6 +33,9 @@ func (s *Service) inBranch(
 			n, err = n+1, nil
 		}
 	}
+	if a.Previous != "" && (isGone(err) || errors.Is(err, conversation.ErrTurnRedacted)) { // since it was found
+		err = ErrPrevious
+	}
 	return services.AddedMessages{}, err
 }
 

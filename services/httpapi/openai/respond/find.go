@@ -93,6 +93,16 @@ func (s *Service) find(
 	return st, found, err
 }
 
+// previous finds the response that a request goes on with. What stands before the last reset of its session is history
+// for nobody any more.
+func (s *Service) previous(ctx context.Context, a Ask) (st step, found services.FoundTurn, err error) {
+	st, found, err = s.find(ctx, a.Previous, a.Caller, ErrPrevious)
+	if err == nil && found.Turn.Place <= found.Head.Boundary {
+		err = ErrPrevious
+	}
+	return st, found, err
+}
+
 // isGone reports whether an error says that there is no such turn, or not any more.
 func isGone(err error) bool {
 	return errors.Is(err, conversation.ErrTurnNotFound) || errors.Is(err, conversation.ErrSessionErased)

@@ -81,18 +81,9 @@ func (o outputItem) unfinished() bool {
 	return o.parts[0].Kind == services.PartCall && !json.Valid([]byte(o.parts[0].Text))
 }
 
-// newOutputItem begins an item. The id of an item that the model itself names stays, since the model needs to know it
-// again.
+// newOutputItem begins an item.
 func newOutputItem(index int, p services.AnswerPart, id mint) outputItem {
-	kind := kindOf(p)
-	o := outputItem{index: index, id: p.ID, parts: []services.AnswerPart{p}}
-	if kind != typeMessage && o.id == "" && p.Item != nil {
-		o.id = itemOf(p).ID()
-	}
-	if o.id == "" {
-		o.id = id(kind, index)
-	}
-	return o
+	return outputItem{index: index, id: id(kindOf(p), index), parts: []services.AnswerPart{p}}
 }
 
 func itemOf(p services.AnswerPart) (i items.Item) {
@@ -143,8 +134,18 @@ func (o outputItem) item(status string) items.Item {
 		}
 		i["role"], i["content"] = encode("assistant"), encode(content)
 	}
+	for _, p := range o.parts {
+		for _, name := range carried {
+			if v := itemOf(p)[name]; !items.IsNull(v) {
+				i[name] = v
+			}
+		}
+	}
 	return i
 }
+
+// carried are the members of a model's messages and calls that are shown as they came.
+var carried = []string{"phase", "namespace", "caller"}
 
 // reasoning returns an item of reasoning: as the model sent it, or made of its texts.
 func (o outputItem) reasoning(running bool) items.Item {
@@ -214,21 +215,23 @@ func partsOf(i items.Item) (parts []services.AnswerPart) {
 		CallID                       string `json:"call_id"`
 		Content                      []struct{ Type, Text, Refusal string }
 	}
-	_ = json.Unmarshal(i.JSON(), &o) // it was made here
+	raw := i.JSON()
+	_ = json.Unmarshal(raw, &o) // it was made here
+	p := services.AnswerPart{Kind: services.PartItem, Item: raw, CallID: o.CallID, Name: o.Name}
 	switch o.Type {
 	case typeCall:
-		return []services.AnswerPart{{Kind: services.PartCall, CallID: o.CallID, Name: o.Name, Text: o.Arguments}}
+		p.Kind, p.Text = services.PartCall, o.Arguments
 	case typeCustomCall:
-		return []services.AnswerPart{{Kind: services.PartCustomCall, CallID: o.CallID, Name: o.Name, Text: o.Input}}
+		p.Kind, p.Text = services.PartCustomCall, o.Input
 	case typeMessage:
 		for _, c := range o.Content {
-			kind := services.PartText
+			p.Kind, p.Text = services.PartText, c.Text+c.Refusal
 			if c.Type == "refusal" {
-				kind = services.PartRefusal
+				p.Kind = services.PartRefusal
 			}
-			parts = append(parts, services.AnswerPart{Kind: kind, Text: c.Text + c.Refusal})
+			parts = append(parts, p)
 		}
 		return parts
 	}
-	return []services.AnswerPart{{Kind: services.PartItem, Item: i.JSON()}}
+	return []services.AnswerPart{p}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/google/uuid"
@@ -161,7 +162,7 @@ func (s *Service) inConversation(
 		if a.OnPending == services.Reject && s.busy(reading.State) {
 			return services.AddedMessages{}, ErrLocked
 		}
-		input = s.fresh(input, reading)
+		input = s.fresh(input, reading, math.MaxUint64)
 	}
 	req.SessionID = a.Conversation
 	if err := s.fits(ctx, a, req, input); err != nil {
@@ -209,7 +210,7 @@ func missing(err error) error {
 func (s *Service) behind(
 	ctx context.Context, a Ask, add conversation.AddMessages,
 ) (services.AddedMessages, error) {
-	st, found, err := s.find(ctx, a.Previous, a.Caller, ErrPrevious)
+	st, found, err := s.previous(ctx, a)
 	if err != nil {
 		return services.AddedMessages{}, err
 	}
@@ -218,7 +219,7 @@ func (s *Service) behind(
 		return services.AddedMessages{}, refuse("invalid_value", "previous_response_id",
 			"The response in 'previous_response_id' has no answer yet: wait for it, or send its request again.")
 	}
-	rest, err := s.freshBehind(ctx, a.Input, st, found.Turn.Started, end)
+	rest, err := s.freshBehind(ctx, a.Input, st, end)
 	if err != nil {
 		return services.AddedMessages{}, err
 	}

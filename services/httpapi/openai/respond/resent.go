@@ -9,141 +9,117 @@ import (
 	"github.com/turnledger/turnledger/services/items"
 )
 
-// With the outputs of tools some clients send what the history has already: the user's message, or the calls and what
-// the model said before them. It stands once. (replay is for a history that is sent as a whole.)
+// With the outputs of tools some clients send what the history has already: the user's messages, earlier outputs, or
+// the calls and what the model said beside them. It stands once. (replay is for a history that is sent as a whole.)
 
 // newest asks for the turns of a session that an input may say again.
 func newest(sessionID string, input []items.Item) services.Ask {
 	ask := services.Ask{SessionID: sessionID, Shown: 1, Pending: true}
-	if manyOfTools(input) {
+	if maySayAgain(input) {
 		ask.Shown = lookedBack
 	}
 	return ask
 }
 
-// manyOfTools reports whether an input has a call, or more than one output. One output alone is never there already.
-func manyOfTools(input []items.Item) bool {
-	outputs := 0
-	for _, i := range input {
-		if i.IsOutput() {
-			outputs++
-		}
-	}
-	return outputs > 1 || slices.ContainsFunc(input, items.Item.IsCall)
-}
-
-// fresh returns the input without what the turns of a reading have already.
-func (s *Service) fresh(input []items.Item, r services.Reading) []items.Item {
-	state := r.State
-	if len(state.Turns) == 0 {
-		return input
-	}
-	last := state.Turns[len(state.Turns)-1]
-	input = withoutRepeated(input, s.cfg.IDs.OfTurn(state.SessionID, r.Position.Partition, last))
-	return s.withoutKnown(input, r, ^uint64(0))
+// maySayAgain reports whether an input has an output, and more.
+func maySayAgain(input []items.Item) bool {
+	return len(input) > 1 && slices.ContainsFunc(input, items.Item.IsOutput)
 }
 
 // freshBehind is fresh for an input that goes on with a step, which ends at a position.
 func (s *Service) freshBehind(
-	ctx context.Context, input []items.Item, st step, started uint64, end events.Position,
+	ctx context.Context, input []items.Item, st step, end events.Position,
 ) ([]items.Item, error) {
-	if !slices.ContainsFunc(input, items.Item.IsOutput) {
+	if !maySayAgain(input) {
 		return input, nil
 	}
-	at := events.Position{Partition: st.Position.Partition, Seq: started}
-	beside, _, err := s.cfg.Lookup.TurnsBeside(ctx, services.BesideAsk{SessionID: st.session, At: at})
-	for _, t := range beside.Turns {
-		input = withoutRepeated(input, s.cfg.IDs.OfTurn(t.SessionID, t.Partition, t.Turn))
+	ask := newest(st.session, input)
+	reading, err := s.cfg.Sessions.Read(ctx, ask)
+	if err == nil && reading.State.Turn(st.TurnID) == nil {
+		ask.AllTurns = true
+		reading, err = s.cfg.Sessions.Read(ctx, ask)
 	}
-	if err != nil || !manyOfTools(input) {
-		return input, err
-	}
-	reading, err := s.cfg.Sessions.Read(ctx, newest(st.session, input))
 	if err != nil {
 		return nil, err
 	}
-	return s.withoutKnown(input, reading, end.Seq), nil
+	return s.fresh(input, reading, end.Seq), nil
 }
 
-// withoutRepeated drops the run of items at the beginning of an input that are the last turn's question, if the input
-// also holds the output of a call of that turn.
-func withoutRepeated(input, last []items.Item) []items.Item {
-	calls := map[string]bool{}
-	var question []items.Item
-	for _, i := range last {
-		if i.IsCall() {
-			calls[i.CallID()] = true
-		}
-		if i.Asks() {
-			question = append(question, i)
-		}
-	}
-	answers := false
-	for _, i := range input {
-		answers = answers || i.IsOutput() && calls[i.CallID()]
-	}
-	n := len(question)
-	if !answers || n == 0 || len(input) < n {
+// fresh returns an input without what turns of a reading have already, as they were at a sequence. Of two turns that
+// make a call of the same id, the newer counts.
+func (s *Service) fresh(input []items.Item, r services.Reading, until uint64) []items.Item {
+	if !maySayAgain(input) {
 		return input
 	}
-	for k, q := range question {
-		if i := input[k]; !i.Asks() || i.ByUser() != q.ByUser() || i.Words() != q.Words() {
-			return input
-		}
-	}
-	return input[n:]
-}
-
-// withoutKnown drops the calls and outputs of an input that turns of a reading have already, as they were at a
-// sequence, and what the model said beside them. If nothing else is in the input, it stays as it is.
-func (s *Service) withoutKnown(input []items.Item, r services.Reading, until uint64) []items.Item {
-	if !manyOfTools(input) {
-		return input
-	}
-	wanted := map[string]bool{} // calls whose turn was not met yet; of two turns that make one, the newer counts
+	calls := map[string]bool{} // whose turn was not met yet
 	for _, i := range input {
-		wanted[i.CallID()] = true
+		calls[i.CallID()] = true
 	}
-	delete(wanted, "")
+	delete(calls, "")
 	again := sentAgain{input: input, drop: make([]bool, len(input))}
 	for _, t := range slices.Backward(r.State.Turns) {
 		session, partition, inherited := r.State.Origin(t, r.Position.Partition)
-		if len(wanted) == 0 || !r.State.Shown(t) || !inherited && t.Place > until {
+		if len(calls) == 0 || !r.State.Shown(t) {
 			continue
 		}
-		if !inherited {
+		if !inherited { // what came later has no calls then
 			t = t.Until(until, t.Final != 0 && t.Final <= until)
 		}
-		again.turn = s.cfg.IDs.OfTurn(session, partition, t)
-		for _, i := range again.turn {
-			if id := i.CallID(); i.IsCall() && wanted[id] {
-				delete(wanted, id)
-				again.dropCall(id)
-			}
-		}
-		again.dropSaid()
+		again.compare(s.cfg.IDs.OfTurn(session, partition, t), calls)
 	}
 	return again.left()
 }
 
-// sentAgain is an input that is compared with a turn. drop marks what of it is in a turn already.
+// sentAgain is an input that is compared with turns, newest first. drop marks what of it a turn has.
 type sentAgain struct {
-	input, turn []items.Item
-	drop        []bool
+	input []items.Item
+	drop  []bool
+	// turn that the input is compared with, and the questions of those whose calls have outputs in the input.
+	turn      []items.Item
+	questions [][]items.Item
 }
 
-// left returns the input without what is marked, unless that is all of it.
-func (a *sentAgain) left() []items.Item {
-	if !slices.Contains(a.drop, false) {
-		return a.input
+// compare marks what a turn has, for those of the calls that it makes, and takes them from the calls.
+func (a *sentAgain) compare(turn []items.Item, calls map[string]bool) {
+	a.turn = turn
+	answered := false
+	for _, i := range turn {
+		if id := i.CallID(); i.IsCall() && calls[id] {
+			delete(calls, id)
+			answered = a.dropCall(id) || answered
+		}
 	}
-	var left []items.Item
+	a.dropSaid()
+	if answered {
+		a.questions = append(a.questions, slices.DeleteFunc(slices.Clone(turn), func(i items.Item) bool {
+			return !i.Asks()
+		}))
+	}
+}
+
+// left returns what is not marked, without the questions that it begins with. If nothing is, it returns all calls and
+// outputs.
+func (a *sentAgain) left() (left []items.Item) {
+	for _, q := range slices.Backward(a.questions) { // the oldest first
+		at := max(0, slices.Index(a.drop, false))
+		if slices.EqualFunc(q, a.input[at:min(len(a.input), at+len(q))], saysTheSame) {
+			for n := range q {
+				a.drop[at+n] = true
+			}
+		}
+	}
+	all := !slices.Contains(a.drop, false)
 	for n, i := range a.input {
-		if !a.drop[n] {
+		if !a.drop[n] || all && i.CallID() != "" {
 			left = append(left, i)
 		}
 	}
 	return left
+}
+
+// saysTheSame reports whether an item that asks says what another one does.
+func saysTheSame(q, i items.Item) bool {
+	return i.Asks() && i.ByUser() == q.ByUser() && i.Words() == q.Words()
 }
 
 // has reports whether an item of the input is part of the turn's answer.
@@ -153,13 +129,13 @@ func (a *sentAgain) has(n int) bool {
 
 // dropCall marks the outputs of a call that the turn has, as far as it does not wait for another one (some models use
 // an id again), and the call itself, if what is left are the outputs that the turn waits for. A call with its output
-// that stands behind something new is the caller's own, of the same id.
-func (a *sentAgain) dropCall(id string) {
+// that stands behind something new is the caller's own, of the same id. It reports whether there are outputs.
+func (a *sentAgain) dropCall(id string) bool {
 	made, given := ofCall(a.turn, id)
 	calls, outputs := ofCall(a.input, id)
 	waits, left := max(0, len(made)-len(given)), len(outputs)
 	if left == 0 || waits == 0 && len(calls) > 0 && !a.leads(calls[0]) {
-		return
+		return false
 	}
 	for _, n := range outputs {
 		if left > waits && a.has(n) {
@@ -170,6 +146,7 @@ func (a *sentAgain) dropCall(id string) {
 	for _, n := range calls {
 		a.drop[n] = left <= waits && a.has(n)
 	}
+	return true
 }
 
 // ofCall returns where the calls of an id are in a list, and where their outputs.
@@ -189,7 +166,8 @@ func ofCall(list []items.Item, id string) (calls, outputs []int) {
 // leads reports whether nothing new stands before an item of the input.
 func (a *sentAgain) leads(before int) bool {
 	for n := range before {
-		if !a.drop[n] && !a.said(n) {
+		same := func(i items.Item) bool { return i.Asks() && saysTheSame(i, a.input[n]) }
+		if !a.drop[n] && !a.said(n) && !slices.ContainsFunc(a.turn, same) {
 			return false
 		}
 	}

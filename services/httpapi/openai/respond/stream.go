@@ -230,6 +230,7 @@ func (s *Stream) End(r Response) {
 func (s *Stream) Items(r Response) {
 	all, _ := r["output"].([]items.Item)
 	for _, i := range all {
+		s.id = func(string, int) string { return i.ID() }
 		for _, p := range partsOf(i) {
 			s.Piece(services.AnswerPiece{Part: s.parts, AnswerPart: p})
 		}

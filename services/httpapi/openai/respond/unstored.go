@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -96,9 +97,9 @@ func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, 
 		if !reading.State.Found() || reading.State.Erased != 0 {
 			return req, ErrConversation
 		}
-		req.SessionID, input = a.Conversation, s.fresh(input, reading)
+		req.SessionID, input = a.Conversation, s.fresh(input, reading, math.MaxUint64)
 	case a.Previous != "":
-		st, found, err := s.find(ctx, a.Previous, a.Caller, ErrPrevious)
+		st, found, err := s.previous(ctx, a)
 		if err != nil {
 			return req, err
 		}
@@ -106,7 +107,7 @@ func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, 
 		if !answered {
 			return req, ErrPrevious
 		}
-		if input, err = s.freshBehind(ctx, input, st, found.Turn.Started, end); err != nil {
+		if input, err = s.freshBehind(ctx, input, st, end); err != nil {
 			return req, err
 		}
 		req.SessionID, req.AsOf = st.session, &services.AsOf{Position: &end}

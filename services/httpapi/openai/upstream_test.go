@@ -1,0 +1,94 @@
+package openai_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services/chat/modeltest"
+)
+
+// An endpoint that speaks Responses names its reasoning itself. Here that has an id of ours, so that clients can refer
+// to it, as the AI SDK does with the steps of a run; the endpoint gets it again with its own.
+func TestReasoningOfAnEndpointCanBeReferredTo(t *testing.T) {
+	t.Parallel()
+	m, s := behind(t, "responses", func(prompt []string) modeltest.Answer {
+		if len(prompt) < 3 {
+			return modeltest.Answer{Thoughts: "hm", Calls: []modeltest.Call{{ID: "c", Name: "f", Arguments: "{}"}}}
+		}
+		return modeltest.Answer{Text: "done"}
+	})
+	for _, more := range []string{"", `,"stream":true`, `,"store":false,"include":["reasoning.encrypted_content"]`} {
+		first := s.do("POST", "/v1/responses", `{"input":"a"`+tool+more+`}`)
+		require.Equal(t, http.StatusOK, first.status, first.raw)
+		<-m.Bodies
+		output := outputOf(t, first)
+		require.Equal(t, "reasoning", output[0].(map[string]any)["type"])
+		stored := !strings.Contains(more, "store")
+		input := []string{user("a")}
+		for _, i := range output {
+			item := i.(map[string]any)
+			require.NotEqual(t, "rs_1", item["id"])
+			raw, err := json.Marshal(item)
+			require.NoError(t, err)
+			if stored && item["type"] == "reasoning" {
+				raw = []byte(`{"type":"item_reference","id":"` + item["id"].(string) + `"}`)
+			}
+			input = append(input, string(raw))
+		}
+		second := s.respondTo(append(input, result("c", "x")), tool, strings.Replace(more, `,"stream":true`, "", 1))
+		sent := messagesIn(t, <-m.Bodies)
+		thought := sent[1].(map[string]any)
+		require.Equal(t, "rs_1", thought["id"], "%s: %v", more, sent)
+		require.Equal(t, "sealed", thought["encrypted_content"])
+		require.Len(t, sent, 4, "each stands once: %v", sent)
+		if stored {
+			require.Equal(t, []string{"a", "reasoning", "call c", "call_output c"}, saidIn(s.given(second["id"])))
+		}
+	}
+}
+
+// outputOf returns the output of a response, also of a streamed one.
+func outputOf(t *testing.T, a answer) []any {
+	t.Helper()
+	if a.body != nil {
+		return a.body["output"].([]any)
+	}
+	var last struct{ Response struct{ Output []any } }
+	lines := strings.Split(strings.TrimSpace(a.raw), "\n")
+	require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(lines[len(lines)-1], "data: ")), &last))
+	return last.Response.Output
+}
+
+// What an endpoint tells of its messages and calls, and chats have no place for, is shown, and the endpoint gets it
+// again.
+func TestWhatAnEndpointTellsBesideIsCarried(t *testing.T) {
+	t.Parallel()
+	m, s := behind(t, "responses", func(prompt []string) modeltest.Answer {
+		if len(prompt) == 1 {
+			return modeltest.Answer{Text: "I look.", Calls: []modeltest.Call{{ID: "c", Name: "f", Arguments: "{}"}}}
+		}
+		return modeltest.Answer{Text: "done"}
+	})
+	const key = "Idempotency-Key"
+	want := func(output []any) {
+		require.Equal(t, "final_answer", output[0].(map[string]any)["phase"])
+		require.Equal(t, "tools", output[1].(map[string]any)["namespace"])
+		require.Equal(t, map[string]any{"type": "direct"}, output[1].(map[string]any)["caller"])
+	}
+	id := s.begin()
+	on := `"conversation":"` + id + `"` + tool
+	first := s.must("POST", "/v1/responses", `{"input":"a",`+on+`}`, key, "k")
+	want(first["output"].([]any))
+	want(s.list(id, 100)[1:])
+	again := s.do("POST", "/v1/responses", `{"input":"a","stream":true,`+on+`}`, key, "k")
+	want(outputOf(t, again))
+	require.Equal(t, 3, strings.Count(again.raw, `"phase":"final_answer"`),
+		"where the item begins, where it ends, and in the response: %s", again.raw)
+	<-m.Bodies
+	s.respondTo([]string{result("c", "x")}, ",", on)
+	want(messagesIn(t, <-m.Bodies)[1:])
+}
