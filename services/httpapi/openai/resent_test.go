@@ -180,8 +180,9 @@ func TestQuestionsAndOutputsOfEarlierTurnsThatComeAgain(t *testing.T) {
 	}
 }
 
-// What is not the same is no repetition: another call of the id, or an output that a newer turn waits for.
-func TestWhatOnlyLooksLikeARepetitionStays(t *testing.T) {
+// What is not the same is no repetition: another call of the id, an output that a newer turn waits for, or the question
+// of a turn whose calls have no output in the input. What a turn began with is one, thoughts and words, too.
+func TestWhatIsARepetitionAndWhatIsNot(t *testing.T) {
 	t.Parallel()
 	model, m := scripted(t, twiceCalling)
 	edited := strings.Replace(function("c"), `{}`, `{\"edited\":1}`, 1)
@@ -191,6 +192,11 @@ func TestWhatOnlyLooksLikeARepetitionStays(t *testing.T) {
 		{[]string{user("q"), function("c"), result("c", "x"), assistant("so x"), user("r"), function("c")},
 			[]string{result("c", "x"), user("s")}, []string{"user: q", "assistant: null", "tool: x", "assistant: so x",
 				"user: r", "assistant: null", "tool: x", "user: s"}},
+		{[]string{user("q"), function("c"), user("r"), assistant("yes")}, []string{user("r"), result("c", "x")},
+			[]string{"user: q", "assistant: null", "tool: x", "user: r", "assistant: yes", "user: r"}},
+		{[]string{user("q"), assistant("let me"), function("c"), result("c", "x"), assistant("so x")},
+			[]string{assistant("let me"), function("c"), result("c", "x"), user("s")}, []string{"user: q",
+				"assistant: let me", "assistant: null", "tool: x", "assistant: so x", "user: s"}},
 	} {
 		s := start(t, answeredBy(m))
 		id := s.begin(c.had...)
