@@ -171,13 +171,40 @@ func TestQuestionsAndOutputsOfEarlierTurnsThatComeAgain(t *testing.T) {
 		{[]string{result("c", "x"), result("d", "y")}, nil},
 		{[]string{user("q"), result("c", "x"), user("r"), result("d", "y"), user("s")}, []string{"user: s"}},
 		{[]string{user("q"), user("r"), result("d", "y")}, []string{"user: q", "user: r"}}, // q is new
+		{[]string{user("q"), function("c"), result("c", "x"), assistant("so x"), user("r"), function("d"),
+			result("d", "y"), user("s")}, []string{"user: s"}},
 	} {
-		s := start(t, answeredBy(m))
-		id := s.begin(user("q"), function("c"), result("c", "x"), assistant("so x"), user("r"), function("d"))
-		s.respondTo(c.input, tool, fmt.Sprintf(`,"conversation":%q`, id))
-		require.Equal(t, append([]string{"user: q", "assistant: null", "tool: x", "assistant: so x", "user: r",
-			"assistant: null", "tool: y"}, c.want...), <-model.Asked, "%s", c.input)
+		for _, of := range []string{"d", "c"} { // the model may use an id again
+			s := start(t, answeredBy(m))
+			id := s.begin(user("q"), function("c"), result("c", "x"), assistant("so x"), user("r"), function(of))
+			for n, i := range c.input {
+				c.input[n] = strings.Replace(i, `"call_id":"d"`, `"call_id":"`+of+`"`, 1)
+			}
+			s.respondTo(c.input, tool, fmt.Sprintf(`,"conversation":%q`, id))
+			require.Equal(t, append([]string{"user: q", "assistant: null", "tool: x", "assistant: so x", "user: r",
+				"assistant: null", "tool: y"}, c.want...), <-model.Asked, "%s", c.input)
+		}
 	}
+}
+
+// In a branch that begins at a call, the turn with the call is the other session's, and its output the branch's own.
+func TestOutputsComeAgainInABranch(t *testing.T) {
+	t.Parallel()
+	model, m := scripted(t, func(prompt []string) modeltest.Answer {
+		id := fmt.Sprint("c", len(prompt))
+		return modeltest.Answer{Calls: []modeltest.Call{{ID: id, Name: "f", Arguments: "{}"}}}
+	})
+	s := start(t, answeredBy(m))
+	on := func(r map[string]any) string { return fmt.Sprintf(`,"previous_response_id":%q`, r["id"]) }
+	first := s.respondTo([]string{user("q")}, tool)
+	s.respondTo([]string{user("q"), result("c1", "x")}, tool, on(first))
+	branch := s.respondTo([]string{user("q"), result("c1", "y")}, tool, on(first))
+	for range 3 {
+		<-model.Asked
+	}
+	last := s.respondTo([]string{user("q"), result("c1", "y"), result("c3", "z")}, tool, on(branch))
+	require.Equal(t, []string{"user: q", "assistant: null", "tool: y", "assistant: null", "tool: z"}, <-model.Asked)
+	require.Equal(t, []string{"q", "call c1", "call_output c1", "call c3", "call_output c3"}, saidIn(s.given(last["id"])))
 }
 
 // What is not the same is no repetition: another call of the id, an output that a newer turn waits for, or the question
@@ -192,6 +219,12 @@ func TestWhatIsARepetitionAndWhatIsNot(t *testing.T) {
 		{[]string{user("q"), function("c"), result("c", "x"), assistant("so x"), user("r"), function("c")},
 			[]string{result("c", "x"), user("s")}, []string{"user: q", "assistant: null", "tool: x", "assistant: so x",
 				"user: r", "assistant: null", "tool: x", "user: s"}},
+		{[]string{user("q"), function("c"), result("c", "x"), assistant("so x")},
+			[]string{function("c"), result("c", "x"), user("q")}, []string{"user: q", "assistant: null", "tool: x",
+				"assistant: so x", "user: q"}},
+		{[]string{user("q"), function("c"), result("c", "x"), assistant("so x")},
+			[]string{result("c", "x"), assistant("so x"), user("q")}, []string{"user: q", "assistant: null", "tool: x",
+				"assistant: so x", "user: q"}},
 		{[]string{user("q"), function("c"), user("r"), assistant("yes")}, []string{user("r"), result("c", "x")},
 			[]string{"user: q", "assistant: null", "tool: x", "user: r", "assistant: yes", "user: r"}},
 		{[]string{user("q"), assistant("let me"), function("c"), result("c", "x"), assistant("so x")},

@@ -45,69 +45,55 @@ func (s *Service) freshBehind(
 	return s.fresh(input, reading, end.Seq), nil
 }
 
-// fresh returns an input without what turns of a reading have already, as they were at a sequence. Of two turns that
-// make a call of the same id, the newer counts.
+// fresh returns an input without what the newest turns of a reading have already, as they were at a sequence.
 func (s *Service) fresh(input []items.Item, r services.Reading, until uint64) []items.Item {
 	if !maySayAgain(input) {
 		return input
 	}
-	calls := map[string]bool{} // whose turn was not met yet
-	for _, i := range input {
-		calls[i.CallID()] = true
-	}
-	delete(calls, "")
-	again := sentAgain{input: input, drop: make([]bool, len(input))}
+	var turns [][]items.Item
 	for _, t := range slices.Backward(r.State.Turns) {
 		session, partition, inherited := r.State.Origin(t, r.Position.Partition)
-		if len(calls) == 0 || !r.State.Shown(t) {
+		if len(turns) == lookedBack || !r.State.Shown(t) || !inherited && t.Started > until {
 			continue
 		}
-		if !inherited { // what came later has no calls then
+		if !inherited {
 			t = t.Until(until, t.Final != 0 && t.Final <= until)
 		}
-		again.compare(s.cfg.IDs.OfTurn(session, partition, t), calls)
+		turns = append(turns, s.cfg.IDs.OfTurn(session, partition, t))
 	}
-	return again.left()
+	slices.Reverse(turns)
+	return withoutHistory(input, turns)
 }
 
-// sentAgain is an input that is compared with turns, newest first. drop marks what of it a turn has.
-type sentAgain struct {
-	input []items.Item
-	drop  []bool
-	// turn that the input is compared with, and the questions of those whose calls have outputs in the input.
-	turn      []items.Item
-	questions [][]items.Item
-}
-
-// compare marks what a turn has, for those of the calls that it makes, and takes them from the calls.
-func (a *sentAgain) compare(turn []items.Item, calls map[string]bool) {
-	a.turn = turn
-	answered := false
-	for _, i := range turn {
-		if id := i.CallID(); i.IsCall() && calls[id] {
-			delete(calls, id)
-			answered = a.dropCall(id) || answered
+// withoutHistory returns an input without what turns have already, oldest first.
+func withoutHistory(input []items.Item, turns [][]items.Item) []items.Item {
+	a := sentAgain{input: input, turns: turns, drop: make([]bool, len(input)), of: make([]int, len(input))}
+	for n := range a.of {
+		a.of[n] = -1
+	}
+	seen := map[string]bool{"": true}
+	for _, i := range input {
+		if id := i.CallID(); !seen[id] {
+			seen[id] = true
+			a.dropCall(id)
 		}
 	}
 	a.dropSaid()
-	if answered {
-		a.questions = append(a.questions, slices.DeleteFunc(slices.Clone(turn), func(i items.Item) bool {
-			return !i.Asks()
-		}))
-	}
+	a.dropQuestions()
+	return a.left()
 }
 
-// left returns what is not marked, without the questions that it begins with. If nothing is, it returns all calls and
-// outputs.
+// sentAgain is an input that is compared with turns. drop marks which of its items they have, and of says to which turn
+// an item belongs; -1 is none.
+type sentAgain struct {
+	input []items.Item
+	turns [][]items.Item
+	drop  []bool
+	of    []int
+}
+
+// left returns what is not marked. If nothing is, it returns all calls and outputs.
 func (a *sentAgain) left() (left []items.Item) {
-	for _, q := range slices.Backward(a.questions) { // the oldest first
-		at := max(0, slices.Index(a.drop, false))
-		if slices.EqualFunc(q, a.input[at:min(len(a.input), at+len(q))], saysTheSame) {
-			for n := range q {
-				a.drop[at+n] = true
-			}
-		}
-	}
 	all := !slices.Contains(a.drop, false)
 	for n, i := range a.input {
 		if !a.drop[n] || all && i.CallID() != "" {
@@ -117,72 +103,130 @@ func (a *sentAgain) left() (left []items.Item) {
 	return left
 }
 
-// saysTheSame reports whether an item that asks says what another one does.
-func saysTheSame(q, i items.Item) bool {
-	return i.Asks() && i.ByUser() == q.ByUser() && i.Words() == q.Words()
+func (a *sentAgain) mark(n, turn int) { a.drop[n], a.of[n] = true, turn }
+
+// standing is an item of a turn.
+type standing struct {
+	items.Item
+
+	turn int
 }
 
-// has reports whether an item of the input is part of the turn's answer.
-func (a *sentAgain) has(n int) bool {
-	return !a.input[n].Asks() && slices.ContainsFunc(a.turn, a.input[n].Repeats)
+// calling is what turns have of a call. Some models use an id again: of two turns that make the call, the newer waits
+// for its output.
+type calling struct {
+	made  []standing
+	given []standing // outputs, with the turns of their calls
+	turn  int        // the newest that makes it
+	waits int        // for so many outputs
 }
 
-// dropCall marks the outputs of a call that the turn has, as far as it does not wait for another one (some models use
-// an id again), and the call itself, if what is left are the outputs that the turn waits for. A call with its output
-// that stands behind something new is the caller's own, of the same id. It reports whether there are outputs.
-func (a *sentAgain) dropCall(id string) bool {
-	made, given := ofCall(a.turn, id)
-	calls, outputs := ofCall(a.input, id)
-	waits, left := max(0, len(made)-len(given)), len(outputs)
-	if left == 0 || waits == 0 && len(calls) > 0 && !a.leads(calls[0]) {
-		return false
-	}
-	for _, n := range outputs {
-		if left > waits && a.has(n) {
-			a.drop[n] = true
-			left--
+func (a *sentAgain) calling(id string) (c calling) {
+	c.turn = -1
+	for turn, list := range a.turns {
+		for _, i := range list {
+			switch {
+			case i.CallID() != id:
+			case i.IsCall():
+				if c.turn != turn {
+					c.turn, c.waits = turn, 0
+				}
+				c.waits++
+				c.made = append(c.made, standing{i, turn})
+			case c.turn >= 0:
+				c.waits = max(0, c.waits-1)
+				c.given = append(c.given, standing{i, c.turn})
+			}
 		}
 	}
-	for _, n := range calls {
-		a.drop[n] = left <= waits && a.has(n)
-	}
-	return true
+	return c
 }
 
-// ofCall returns where the calls of an id are in a list, and where their outputs.
-func ofCall(list []items.Item, id string) (calls, outputs []int) {
-	for n, i := range list {
+// dropCall marks the outputs of a call that turns have, but for as many as are waited for, and the call, if that leaves
+// no more. A call with its output that stands behind something new is the caller's own, of the same id.
+func (a *sentAgain) dropCall(id string) {
+	c := a.calling(id)
+	var calls, outputs []int
+	for n, i := range a.input {
 		switch {
 		case i.CallID() != id:
 		case i.IsCall():
 			calls = append(calls, n)
-		case i.IsOutput():
+		default:
 			outputs = append(outputs, n)
 		}
 	}
-	return calls, outputs
+	left := len(outputs)
+	if left == 0 || c.turn < 0 || c.waits == 0 && len(calls) > 0 && !a.leads(calls[0]) {
+		return
+	}
+	for _, n := range outputs {
+		a.of[n] = c.turn
+		known := slices.IndexFunc(c.given, func(s standing) bool { return a.input[n].Repeats(s.Item) })
+		if left > c.waits && known >= 0 {
+			a.mark(n, c.given[known].turn)
+			c.given = slices.Delete(c.given, known, known+1)
+			left--
+		}
+	}
+	for k := 1; k <= min(len(calls), len(c.made)) && left <= c.waits; k++ {
+		if n, made := calls[len(calls)-k], c.made[len(c.made)-k]; a.input[n].Repeats(made.Item) {
+			a.mark(n, made.turn)
+		}
+	}
 }
 
 // leads reports whether nothing new stands before an item of the input.
 func (a *sentAgain) leads(before int) bool {
 	for n := range before {
-		same := func(i items.Item) bool { return i.Asks() && saysTheSame(i, a.input[n]) }
-		if !a.drop[n] && !a.said(n) && !slices.ContainsFunc(a.turn, same) {
+		known := func(turn []items.Item) bool {
+			return said(a.input[n], turn) ||
+				slices.ContainsFunc(turn, func(i items.Item) bool { return i.Asks() && saysTheSame(i, a.input[n]) })
+		}
+		if !a.drop[n] && !slices.ContainsFunc(a.turns, known) {
 			return false
 		}
 	}
 	return true
 }
 
-// said reports whether an item of the input, which is neither call nor output, is part of the turn's answer.
-func (a *sentAgain) said(n int) bool { return a.input[n].CallID() == "" && a.has(n) }
+// said reports whether an item is what the model said or thought in a turn.
+func said(i items.Item, turn []items.Item) bool {
+	return !i.Asks() && i.CallID() == "" && slices.ContainsFunc(turn, i.Repeats)
+}
+
+// saysTheSame reports whether an item asks as another one does.
+func saysTheSame(q, i items.Item) bool {
+	return i.Asks() && i.ByUser() == q.ByUser() && i.Words() == q.Words()
+}
 
 // dropSaid marks what the model said beside what is marked.
 func (a *sentAgain) dropSaid() {
-	for n := 1; n < len(a.drop); n++ {
-		a.drop[n] = a.drop[n] || a.drop[n-1] && a.said(n)
+	also := func(n, beside int) {
+		if a.drop[beside] && !a.drop[n] && said(a.input[n], a.turns[a.of[beside]]) {
+			a.mark(n, a.of[beside])
+		}
 	}
-	for n := len(a.drop) - 1; n > 0; n-- {
-		a.drop[n-1] = a.drop[n-1] || a.drop[n] && a.said(n-1)
+	for n := 1; n < len(a.input); n++ {
+		also(n, n-1)
+	}
+	for n := len(a.input) - 1; n > 0; n-- {
+		also(n-1, n)
+	}
+}
+
+// dropQuestions marks the question of each turn whose calls have outputs in the input, if it stands right before what
+// belongs to the turn, and nothing new before it.
+func (a *sentAgain) dropQuestions() {
+	for turn, list := range a.turns {
+		question := slices.DeleteFunc(slices.Clone(list), func(i items.Item) bool { return !i.Asks() })
+		at := slices.Index(a.of, turn) - len(question)
+		if at < 0 || slices.Contains(a.drop[:at], false) ||
+			!slices.EqualFunc(question, a.input[at:at+len(question)], saysTheSame) {
+			continue
+		}
+		for n := range question {
+			a.mark(at+n, turn)
+		}
 	}
 }
