@@ -108,7 +108,7 @@ func TestModelsTellOfCallsThoughtsAndUsage(t *testing.T) {
 		carried := make([]string, len(answer.Parts))
 		for i := range answer.Parts[1:] {
 			carried[i+1] = string(answer.Parts[i+1].Item)
-			answer.Parts[i+1].Item = nil
+			answer.Parts[i+1].Item, answer.Parts[i+1].ID = nil, ""
 		}
 		require.Equal(t, services.AnswerPart{Kind: services.PartText, Text: "I look."}, answer.Parts[1])
 		require.Equal(t, services.AnswerPart{Kind: services.PartCall, Text: `{"city":"Łódź"}`, CallID: "c1",
@@ -134,7 +134,7 @@ func TestModelsTellOfCallsThoughtsAndUsage(t *testing.T) {
 		}
 		for i := range pieces {
 			if pieces[i].Part > 0 {
-				pieces[i].Item = nil
+				pieces[i].Item, pieces[i].ID = nil, ""
 			}
 		}
 		requireJoined(t, answer.Parts, pieces)
@@ -178,7 +178,8 @@ func TestAnthropicCallsCustomTools(t *testing.T) {
 var stored = prompt(
 	`{"role":"user","content":"q","item":{"id":"msg_0"}}`,
 	`{"role":"assistant","content":null,"item":{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"}}`,
-	`{"role":"assistant","content":null,"item":{"type":"reasoning","id":"rs_ours","encrypted_content":"responses.id:rs_9:e:"}}`,
+	`{"role":"assistant","content":null,"item":{"type":"reasoning","id":"rs_ours","encrypted_content":"responses.id:rs%3A9:e:"}}`,
+	`{"role":"assistant","content":null,"item":{"type":"reasoning","id":"rs_again","encrypted_content":"responses.id:rs%3A9:e:"}}`,
 	`{"role":"assistant","content":null,"item":{"type":"reasoning","encrypted_content":"anthropic.signature:e"}}`,
 	`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"twice","arguments":"{}"}}]}`,
 	`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}],
@@ -219,7 +220,7 @@ func TestStoredItemsAreWhatAnEndpointTakes(t *testing.T) {
 		}
 		require.JSONEq(t, `[{"role":"user","content":"q"},
 			{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"},
-			{"type":"reasoning","id":"rs_9","encrypted_content":"e:"},
+			{"type":"reasoning","id":"rs:9","encrypted_content":"e:"},
 			{"role":"assistant","content":"[Tool call: twice {}]"},
 			{"type":"function_call","call_id":"c1","name":"f","arguments":"{}","namespace":"n","caller":{"type":"direct"}},
 			{"type":"function_call","call_id":"c2","name":"g","arguments":"{}"},

@@ -119,9 +119,6 @@ func (d *dialogue) messages() []Message {
 // message returns a message. Its content is a string if it has a single text, and else blocks: results of tools first,
 // as the API requires, and calls last.
 func (a alternating) message() Message {
-	if len(a.blocks) == 1 && a.blocks[0].Type == "text" {
-		return textMessage(a.role, a.blocks[0].Text)
-	}
 	var results, rest, calls []block
 	for _, b := range a.blocks {
 		switch b.Type {
@@ -133,9 +130,28 @@ func (a alternating) message() Message {
 			rest = append(rest, b)
 		}
 	}
+	if len(calls) == 0 {
+		rest = withoutLastThoughts(rest)
+	}
+	if len(results)+len(calls) == 0 && len(rest) == 1 && rest[0].Type == "text" {
+		return textMessage(a.role, rest[0].Text)
+	}
 	content := marshal(append(append(results, rest...), calls...))
 	raw := marshal(map[string]any{"role": a.role, "content": content})
 	return Message{role: a.role, stored: &stored{raw: raw, Role: a.role, Content: content}}
+}
+
+// withoutLastThoughts leaves out thoughts that nothing follows, which the API refuses: what followed was deleted, or the
+// model came no further.
+func withoutLastThoughts(blocks []block) []block {
+	n := len(blocks)
+	for n > 0 && (blocks[n-1].Type == "thinking" || blocks[n-1].Type == "redacted_thinking") {
+		n--
+	}
+	if n == 0 && len(blocks) > 0 {
+		return []block{textBlock(noText)}
+	}
+	return blocks[:n]
 }
 
 // utterance is a message split for the API: what a user or an assistant says, or one result of a tool.

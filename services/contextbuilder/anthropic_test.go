@@ -96,6 +96,18 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 			{"role":"user","content":"go"},
 			{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"sig"},{"type":"redacted_thinking","data":"dark"},{"type":"tool_use","id":"a","name":"f","input":{}}]},
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"},{"type":"text","text":"?"}]}]`},
+		"thoughts that nothing follows": {`[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":null,"item":{"type":"reasoning","encrypted_content":"anthropic.signature:sig","content":[{"type":"reasoning_text","text":"hm"}]}},
+			{"role":"user","content":"and?"},
+			{"role":"assistant","content":"so"},
+			{"role":"assistant","content":null,"item":{"type":"reasoning","encrypted_content":"anthropic.redacted:dark"}},
+			{"role":"user","content":"?"}]`, `[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":"(no text)"},
+			{"role":"user","content":"and?"},
+			{"role":"assistant","content":"so"},
+			{"role":"user","content":"?"}]`},
 		"arguments that are no string, and half a surrogate pair in them": {`[
 			{"role":"user","content":"go"},
 			{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":{"n":12345678901234567890}}},{"id":"b","function":{"name":"g","arguments":"{\"half\":\"\\ud800\"}"}}]},

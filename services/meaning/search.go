@@ -63,7 +63,7 @@ func (s *Searcher) hybrid(ctx context.Context, ask services.SearchAsk) (page ser
 	}
 	var near found
 	var words services.SearchPage
-	least := ask.MinScore
+	mode, least := services.SearchHybrid, ask.MinScore
 	ask.MinScore, ask.Cursor = 0, ""
 	g, searching := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
@@ -74,9 +74,11 @@ func (s *Searcher) hybrid(ctx context.Context, ask services.SearchAsk) (page ser
 		byWords := ask
 		byWords.Limit = fused
 		words, err = s.cfg.Words.Search(searching, byWords)
-		// A query of a language without words that can be told apart, or tables that don't answer, leave the meaning.
-		if errors.Is(err, conversation.ErrInvalid) || errors.Is(err, projections.ErrUnavailable) {
+		switch { // what leaves the meaning
+		case errors.Is(err, conversation.ErrInvalid): // a query of a language without words that can be told apart
 			err = nil
+		case errors.Is(err, projections.ErrUnavailable): // tables that don't answer
+			mode, err = services.SearchMeaning, nil
 		}
 		return err
 	})
@@ -87,7 +89,7 @@ func (s *Searcher) hybrid(ctx context.Context, ask services.SearchAsk) (page ser
 	hits := slices.DeleteFunc(fuse(near.ranked(ask.Query, words.Hits)), func(h projections.Hit) bool {
 		return h.Score < least || !behind.before(h.Score, h.TurnID)
 	})
-	return s.page(ctx, services.SearchHybrid, hits, near.at, ask.Limit, hybridMark)
+	return s.page(ctx, mode, hits, near.at, ask.Limit, hybridMark)
 }
 
 // Similar implements services.SimilarTurns.

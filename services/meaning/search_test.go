@@ -185,11 +185,14 @@ func TestHybridFusesByRank(t *testing.T) {
 	require.Equal(t, 100, w.byWords[0].Limit)
 	require.Zero(t, w.byWords[0].MinScore, "its scores are others")
 
-	for _, err := range []error{&conversation.Invalid{Field: "query"}, projections.ErrUnavailable} {
+	for err, mode := range map[error]services.SearchMode{
+		&conversation.Invalid{Field: "query"}: services.SearchHybrid, projections.ErrUnavailable: services.SearchMeaning,
+	} {
 		w.wordly, w.words.Hits = err, nil
 		page, err := w.another().Search(t.Context(), ask(services.SearchHybrid, 10))
 		require.NoError(t, err)
 		require.Equal(t, []int{0, 1, 2}, turnsOf(page.Hits))
+		require.Equal(t, mode, page.Mode)
 	}
 	w.wordly = services.ErrPositionNotReached
 	_, err = w.another().Search(t.Context(), ask(services.SearchHybrid, 10))

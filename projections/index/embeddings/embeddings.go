@@ -82,11 +82,17 @@ func New(cfg Config) *Client {
 			Name: "turnledger_embeddings_tokens_total", Help: "Tokens that the embeddings endpoint has counted.",
 		}),
 	}
+	for _, outcome := range []string{callDone, callFailed} { // an alert compares them, also if one never happened
+		c.calls.WithLabelValues(outcome)
+	}
 	if cfg.Registry != nil {
 		cfg.Registry.MustRegister(c.calls, c.tokens)
 	}
 	return c
 }
+
+// Outcomes of a call.
+const callDone, callFailed = "done", "failed"
 
 // keepAlive returns an HTTP client that keeps a connection for each call in flight.
 func keepAlive() *http.Client {
@@ -223,9 +229,9 @@ func (c *Client) once(ctx context.Context, texts []string, into [][]float32) err
 	if err == nil {
 		err = c.read(raw, into)
 	}
-	outcome := "done"
+	outcome := callDone
 	if err != nil {
-		outcome = "failed"
+		outcome = callFailed
 	}
 	c.calls.WithLabelValues(outcome).Inc()
 	return err

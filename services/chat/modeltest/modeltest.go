@@ -32,6 +32,8 @@ type Answer struct {
 	// their lines as a summary of its own.
 	Thoughts string
 	Calls    []Call
+	// Items are further items of an endpoint that speaks Responses, behind the Calls.
+	Items []string
 	// Malformed sends a piece that is no JSON; Cut ends the stream.
 	Malformed, Cut bool
 }

@@ -1,6 +1,9 @@
 package modeltest
 
-import "strings"
+import (
+	"encoding/json"
+	"strings"
+)
 
 type event struct {
 	name string
@@ -209,6 +212,12 @@ func (responses) begin(a Answer) speech {
 		}
 		for i, c := range a.Calls {
 			out = append(out, callEvents(calls+i, c)...)
+		}
+		for i, raw := range a.Items {
+			for _, kind := range []string{"response.output_item.added", "response.output_item.done"} {
+				out = append(out, named(kind,
+					object{"output_index": calls + len(a.Calls) + i, "item": json.RawMessage(raw)}))
+			}
 		}
 		end := object{"id": "r", "model": ModelName, "usage": object{
 			"input_tokens": UsedInput, "output_tokens": UsedOutput, "total_tokens": UsedInput + UsedOutput,

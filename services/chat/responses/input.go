@@ -52,14 +52,16 @@ func inputOf(list []json.RawMessage) []any {
 			delete(open, m.CallID)
 		}
 	}
+	sent := map[string]bool{} // ids of whole items: the endpoint refuses one that stands twice
 	out := []any{}
 	for i, m := range messages {
 		switch {
 		case m.Role == "tool":
 			out = append(out, carriedBy(m.Item).on(resultOf(m)))
 		case len(m.ToolCalls) == 0 && silent(m.Content):
-			if item := whole(m.Item, messages[i+1:]); item != nil {
+			if item := whole(m.Item, messages[i+1:]); item != nil && !sent[item.ID()] {
 				out = append(out, item)
+				sent[item.ID()] = item.ID() != ""
 			}
 		default:
 			carried := carriedBy(m.Item)
@@ -81,19 +83,20 @@ func silent(content json.RawMessage) bool {
 
 // whole returns an item that is sent as it came, or nil for one that the endpoint refuses: reasoning without its
 // encrypted content, of another vendor, or without the item that followed it.
-func whole(item json.RawMessage, next []message) any {
+func whole(item json.RawMessage, next []message) items.Item {
+	var i items.Item
 	var head itemHead
-	if json.Unmarshal(item, &head) != nil || head.Type == "" {
+	if json.Unmarshal(item, &i) != nil || json.Unmarshal(item, &head) != nil || head.Type == "" {
 		return nil
 	}
 	if head.Type != "reasoning" {
-		return item
+		return i
 	}
 	foreign := head.Encrypted == "" || strings.HasPrefix(head.Encrypted, "anthropic.")
 	if foreign || len(next) == 0 || next[0].Role != "assistant" {
 		return nil
 	}
-	return unnamed(item, head.Encrypted)
+	return i.Unsealed()
 }
 
 // resultOf returns the result of a tool. The endpoint refuses one without its call, so that becomes text.

@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	chatopenai "github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/items"
 )
 
 // New makes a model; it does no I/O.
@@ -132,9 +133,9 @@ func read(e responses.ResponseStreamEventUnion, a *endpoint.Answering) {
 			a.Add(item, services.AnswerPart{Kind: kind, CallID: e.Item.CallID, Name: e.Item.Name})
 		}
 	case "response.output_text.delta":
-		a.Add(content, services.AnswerPart{Kind: services.PartText, Text: e.Delta})
+		a.Add(content, services.AnswerPart{Kind: services.PartText, Text: e.Delta, ID: e.ItemID})
 	case "response.refusal.delta":
-		a.Add(content, services.AnswerPart{Kind: services.PartRefusal, Text: e.Delta})
+		a.Add(content, services.AnswerPart{Kind: services.PartRefusal, Text: e.Delta, ID: e.ItemID})
 	case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
 		a.Add(item, services.AnswerPart{Kind: a.Kind(item), Text: e.Delta})
 	case "response.reasoning_summary_text.delta":
@@ -183,10 +184,16 @@ func readItem(key string, item responses.ResponseOutputItemUnion, a *endpoint.An
 		if at := summaryKey(key, int64(len(item.Summary))-1); a.Kind(key) == "" && a.Kind(at) != "" {
 			last, kind = at, services.PartSummary
 		}
-		a.Add(last, services.AnswerPart{Kind: kind, Item: named(raw)})
+		a.Add(last, services.AnswerPart{Kind: kind, Item: sealed(raw)})
 	default:
 		a.Add(key, services.AnswerPart{Kind: services.PartItem, Item: raw})
 	}
+}
+
+func sealed(reasoning json.RawMessage) json.RawMessage {
+	var i items.Item
+	_ = json.Unmarshal(reasoning, &i) // the endpoint sent it
+	return i.Sealed().JSON()
 }
 
 func readEnd(e responses.ResponseStreamEventUnion, a *endpoint.Answering) {

@@ -131,8 +131,39 @@ func (k *known) referredBy(r *respond.Request, id, param string) (items.Item, er
 			return nil, err
 		}
 		k.conversation = session
+	default:
+		if _, ours := items.Locate(id); !ours { // the id of a model's own item, beside others of its response
+			session, err := k.sessionBeside(r.IDs)
+			if err != nil {
+				return nil, err
+			}
+			k.conversation = session
+		}
 	}
 	return k.referred(id, param)
+}
+
+// sessionBeside returns the session of the first of some ids that is one of ours, or "".
+func (k *known) sessionBeside(ids []string) (session string, err error) {
+	for _, id := range ids {
+		if _, ours := items.Locate(id); ours && session == "" && err == nil {
+			session, err = k.reached(id)
+		}
+	}
+	return session, err
+}
+
+// reached returns the session that the item of an id was recorded in, if the caller may reach it, or "".
+func (k *known) reached(id string) (string, error) {
+	at, looks := items.Locate(id)
+	if !looks {
+		return "", nil
+	}
+	session, err := k.cfg.SessionAt(k.ctx, at.Position)
+	if err != nil || session == "" || !k.ids.Made(id, session) || k.cfg.Session(k.ctx, bound(k.ctx), session) != nil {
+		return "", err
+	}
+	return session, nil
 }
 
 // referred returns the item of an id in this conversation, or in another one of the caller's.
@@ -145,15 +176,11 @@ func (k *known) referred(id, param string) (items.Item, error) {
 	if n := indexOf(own, id); n >= 0 {
 		return own[n].WithoutID(), nil
 	}
-	at, looks := items.Locate(id)
-	if !looks {
-		return nil, none
-	}
-	session, err := k.cfg.SessionAt(k.ctx, at.Position)
+	session, err := k.reached(id)
 	if err != nil {
 		return nil, err
 	}
-	if session == "" || !k.ids.Made(id, session) || k.cfg.Session(k.ctx, bound(k.ctx), session) != nil {
+	if session == "" {
 		return nil, none
 	}
 	there, err := k.surface.listed(k.ctx, session)

@@ -92,3 +92,67 @@ func TestWhatAnEndpointTellsBesideIsCarried(t *testing.T) {
 	s.respondTo([]string{result("c", "x")}, ",", on)
 	want(messagesIn(t, <-m.Bodies)[1:])
 }
+
+// Items of an endpoint that no chat has a form for keep its ids, since it gets them back as they came: in a
+// conversation, by reference, and where a client keeps the items itself.
+func TestItemsOfAnEndpointKeepItsIDs(t *testing.T) {
+	t.Parallel()
+	const asks = `{"type":"mcp_approval_request","id":"mcpr_1","name":"f","server_label":"s","arguments":"{}"}`
+	const approves = `{"type":"mcp_approval_response","approval_request_id":"mcpr_1","approve":true}`
+	m, s := behind(t, "responses", func(prompt []string) modeltest.Answer {
+		if len(prompt) == 1 {
+			return modeltest.Answer{Text: "May I?", Items: []string{asks}}
+		}
+		return modeltest.Answer{Text: "done"}
+	})
+	sent := func() (ids []string) {
+		for _, i := range messagesIn(t, <-m.Bodies) {
+			if id, is := i.(map[string]any)["id"].(string); is {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	const kept = `,"store":false`
+	for _, more := range []string{`,"conversation":"` + s.begin() + `"`, "", kept} {
+		first := s.must("POST", "/v1/responses", `{"input":"a"`+more+`}`)
+		output := first["output"].([]any)
+		require.Equal(t, "mcpr_1", output[1].(map[string]any)["id"])
+		require.Empty(t, sent())
+		message, err := json.Marshal(output[0])
+		require.NoError(t, err)
+		input := map[string][]string{
+			"":   {user("a"), `{"type":"item_reference","id":"mcpr_1"}`, string(message), approves},
+			kept: {user("a"), string(message), asks, approves},
+		}[more]
+		if input == nil {
+			input = []string{approves}
+		}
+		a := s.do("POST", "/v1/responses", `{"input":[`+strings.Join(input, ",")+`]`+more+`}`)
+		require.Equal(t, http.StatusOK, a.status, "%s: %s", more, a.raw)
+		want := []string{"mcpr_1"}
+		if more == "" {
+			want = nil // a copy, in another session
+		}
+		require.Equal(t, want, sent(), more)
+	}
+}
+
+// Reasoning that a client has from the endpoint itself goes there with its id. What stands twice goes there once.
+func TestReasoningOfAnotherServerKeepsItsID(t *testing.T) {
+	t.Parallel()
+	m, s := behind(t, "responses", func([]string) modeltest.Answer { return modeltest.Answer{Text: "yes"} })
+	reasoning := `{"type":"reasoning","id":"rs_theirs","encrypted_content":"sealed","summary":[]}`
+	for _, more := range []string{"", `,"store":false`} {
+		s.respondTo([]string{reasoning, assistant("so"), reasoning, assistant("so"), user("a")}, more)
+		thoughts := 0
+		for _, i := range messagesIn(t, <-m.Bodies) {
+			if item := i.(map[string]any); item["type"] == "reasoning" {
+				require.Equal(t, "rs_theirs", item["id"])
+				require.Equal(t, "sealed", item["encrypted_content"])
+				thoughts++
+			}
+		}
+		require.Equal(t, 1, thoughts, more)
+	}
+}

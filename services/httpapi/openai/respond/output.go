@@ -54,7 +54,7 @@ func (o outputItem) takes(p services.AnswerPart) bool {
 	if kindOf(first) == typeReasoning && kindOf(p) == typeReasoning {
 		return p.ID != "" && p.ID == first.ID
 	}
-	return first.Said() && p.Said()
+	return first.Said() && p.Said() && p.ID == first.ID
 }
 
 // at returns where the last part stands.
@@ -81,9 +81,16 @@ func (o outputItem) unfinished() bool {
 	return o.parts[0].Kind == services.PartCall && !json.Valid([]byte(o.parts[0].Text))
 }
 
-// newOutputItem begins an item.
+// newOutputItem begins an item. The id of an item that the model gets back as it came stays.
 func newOutputItem(index int, p services.AnswerPart, id mint) outputItem {
-	return outputItem{index: index, id: id(kindOf(p), index), parts: []services.AnswerPart{p}}
+	o := outputItem{index: index, parts: []services.AnswerPart{p}}
+	if p.Kind == services.PartItem {
+		o.id = itemOf(p).ID()
+	}
+	if o.id == "" {
+		o.id = id(kindOf(p), index)
+	}
+	return o
 }
 
 func itemOf(p services.AnswerPart) (i items.Item) {

@@ -102,7 +102,7 @@ func (s *Service) firstStep(ctx context.Context, sessionID string) (items.Step, 
 
 func messagesOf(input []items.Item) (out []conversation.AddedMessage) {
 	for _, i := range input {
-		out = append(out, items.Added(i))
+		out = append(out, items.Added(i.WithoutID()))
 	}
 	return out
 }

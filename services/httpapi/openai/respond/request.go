@@ -91,7 +91,10 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 		Truncate: p.word("truncation", "disabled", "auto") == "auto", Include: p.includes(),
 	}
 	r.Conversation = p.conversation()
-	p.refer = func(id, param string) (items.Item, error) { return refer(&r, id, param) }
+	p.refer = func(id, param string) (items.Item, error) {
+		r.IDs = p.named
+		return refer(&r, id, param)
+	}
 	r.Input = p.input()
 	r.IDs, r.Sent = p.ids, p.sent
 	r.Options, r.Settings = p.options(hosted), m.only(repeated).withoutSecrets()
@@ -128,9 +131,9 @@ type parser struct {
 	err     error
 	// missing is the first item that is not found, which is told before what is wrong with the others.
 	missing error
-	// ids and sent are those of the input.
-	ids  []string
-	sent map[string]json.RawMessage
+	// ids and sent are those of the input, and named all ids that its items bring.
+	ids, named []string
+	sent       map[string]json.RawMessage
 }
 
 func (p *parser) refuse(code, param, message string) {
@@ -244,6 +247,11 @@ func (p *parser) input() (out []items.Item) {
 		p.refuse("array_above_max_length", "input", fmt.Sprintf("'input' may hold at most %d items.", MostInput))
 		return nil
 	}
+	for _, raw := range list {
+		var named struct{ ID string }
+		_ = json.Unmarshal(raw, &named) // another form has no id
+		p.named = append(p.named, named.ID)
+	}
 	for i, raw := range list {
 		if item, listed := p.item(raw, "input["+strconv.Itoa(i)+"]"); listed {
 			out = append(out, item)
@@ -274,7 +282,9 @@ func (p *parser) item(raw json.RawMessage, param string) (items.Item, bool) {
 	if !item.Listed() {
 		return nil, false
 	}
-	item = item.WithoutID()
+	if item = item.Sealed(); !item.Whole() {
+		item = item.WithoutID()
+	}
 	kept := items.Normal(item)
 	if sent, has := items.WithData(item); has {
 		p.sent[string(items.Message(kept))] = sent
