@@ -14,7 +14,6 @@ package pgtest
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -27,6 +26,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/turnledger/turnledger/events/natstest/ports"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
 
@@ -64,13 +64,7 @@ func Start(t testing.TB) *localpg.Server {
 // the files.
 func StartTLS(t testing.TB, ca, cert, key string) (address string) {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	_ = l.Close()
-	dir := t.TempDir()
+	port, dir := ports.Free(t), t.TempDir()
 	cfg := localpg.Config{DataDir: dir, Fast: true}
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
