@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/turnledger/turnledger/docs/examples/dailyturns"
 	"github.com/turnledger/turnledger/docs/examples/dailyturns/subscriber"
@@ -18,12 +17,13 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Runner(m)) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(pgtest.Runner(m)) }
 
 // turns records some in each of a few sessions, and says one start twice.
 func turns(t *testing.T, log *jetlog.Log, n int) {

@@ -1,7 +1,7 @@
 // Package pgtest gives a test a private PostgreSQL database, on a real server: one for each test process, started
 // when the first test asks (about a second), stopped at the end.
 //
-//	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Runner(m)) }
+//	func TestMain(m *testing.M) { leaks.VerifyTestMain(pgtest.Runner(m)) }
 //
 //	func TestRows(t *testing.T) {
 //		pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
@@ -114,7 +114,7 @@ func giveTo(folder, name, from string) error {
 	return os.Chown(to, int(owner.Uid), int(owner.Gid))
 }
 
-// Runner wraps the tests so that the shared server is stopped after them: for goleak.VerifyTestMain.
+// Runner wraps the tests so that the shared server is stopped after them: for leaks.VerifyTestMain.
 func Runner(tests interface{ Run() int }) interface{ Run() int } { return runner{tests} }
 
 type runner struct{ tests interface{ Run() int } }

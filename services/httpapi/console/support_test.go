@@ -15,12 +15,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
@@ -35,7 +35,7 @@ import (
 	"github.com/turnledger/turnledger/services/servicetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 const every = access.TurnsWrite | access.ContextRead | access.EventsRead | access.TurnsRedact | access.Admin
 

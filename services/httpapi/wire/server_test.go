@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 func TestCheckListen(t *testing.T) {
 	t.Parallel()
