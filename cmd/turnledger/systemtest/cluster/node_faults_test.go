@@ -32,9 +32,9 @@ type loadedCluster struct {
 // answerTimeAll is how long after all nodes were killed at once every write is answered.
 const answerTimeAll = 30 * time.Second
 
-// answerTime returns how long after a majority is back every write is answered. An election takes up to 9 s, and as long
-// again if it has no winner: the long form, which has the machine to itself, measures that, and the short form, which
-// shares a busy machine with other tests, gives it the time of a few.
+// answerTime returns how long after a majority is back every write is answered. An election takes up to 9 s, and as
+// long again if it has no winner: the long form, which has the machine to itself, measures that, and the short form,
+// which shares a busy machine with other tests, gives it the time of a few.
 func answerTime() time.Duration {
 	if stack.Long() {
 		return 10 * time.Second

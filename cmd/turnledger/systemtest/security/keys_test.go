@@ -31,7 +31,8 @@ func createKey(t *testing.T, file string, args ...string) (text, prefix string) 
 	return text, prefix
 }
 
-// requireDay requires that a text names the day that is so long after now, or after began: it may be past midnight since.
+// requireDay requires that a text names the day that is so long after now, or after began: it may be past midnight by
+// now.
 func requireDay(t *testing.T, text string, began time.Time, after time.Duration) {
 	t.Helper()
 	for _, from := range []time.Time{began, time.Now()} {
