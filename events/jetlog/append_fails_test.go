@@ -59,7 +59,7 @@ func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 func TestASlowLogIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Connect(t, natstest.Server(t))
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: time.Second})
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: 3 * time.Second})
 	require.NoError(t, err)
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestASlowLogIsWaitedFor(t *testing.T) {
 				<-time.After(20 * time.Millisecond)
 			}
 		})
-		brief, cancel := context.WithTimeout(t.Context(), 1100*time.Millisecond)
+		brief, cancel := context.WithTimeout(t.Context(), 3300*time.Millisecond)
 		_, err = log.Append(brief, jetlog.Append{Facts: facts})
 		require.ErrorIs(t, err, jetlog.ErrUnavailable, "its caller gives up")
 		cancel()
@@ -94,7 +94,7 @@ func TestASlowLogIsWaitedFor(t *testing.T) {
 			_, err := log.Append(t.Context(), jetlog.Append{Facts: facts})
 			appended <- err
 		})
-		<-time.After(2500 * time.Millisecond) // more than two deadlines
+		<-time.After(7 * time.Second) // more than two deadlines
 		require.Empty(t, appended, "it is not given up")
 		hear(hearing)
 		require.NoError(t, <-appended)

@@ -193,7 +193,7 @@ func overLosing(t *testing.T) (*losing, *jetlog.Log) {
 	nc, err := nats.Connect(w.listener.Addr().String(), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Deadline: 900 * time.Millisecond})
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Deadline: 3 * time.Second})
 	require.NoError(t, err)
 	return w, log
 }
@@ -269,10 +269,12 @@ func TestSilentServerIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := natstest.ServerIn(t, t.TempDir(), embedded.Group)
 	nc := natstest.Connect(t, s)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Deadline: 300 * time.Millisecond})
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir()})
 	require.NoError(t, err)
 	at := logtest.Add(t, log, "s", "r1", "x")
 	require.NoError(t, log.Durable(t.Context(), at))
+	log, err = jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Deadline: 300 * time.Millisecond})
+	require.NoError(t, err)
 	s.Stop()
 	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)

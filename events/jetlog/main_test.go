@@ -4,12 +4,14 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events/natstest/leaks"
 )
 
 func TestMain(m *testing.M) {
 	// nats-server 2.15.2 leaves these behind when it drops a half-written atomic batch
 	// at its recovery (jetstream.go: SKIP without stopping the staged store).
-	goleak.VerifyTestMain(m,
+	leaks.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*msgBlock).flushLoop"),
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"))

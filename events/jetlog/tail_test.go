@@ -145,7 +145,7 @@ func TestClosedTailGivesNothing(t *testing.T) {
 	require.Eventually(t, func() bool {
 		info, err := stream.Info(t.Context())
 		return err == nil && info.State.Consumers == 0
-	}, 5*time.Second, time.Millisecond, "its consumer stays behind")
+	}, 30*time.Second, time.Millisecond, "its consumer stays behind")
 }
 
 // TestStreamMadeAnewEndsTheTail also where the new stream is longer than the old

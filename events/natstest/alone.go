@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/natstest/gobuild"
+	"github.com/turnledger/turnledger/events/natstest/ports"
 )
 
 // program builds nats-server from the module that go.mod names.
@@ -25,7 +26,7 @@ func program(t testing.TB) string {
 }
 
 // aloneConfig is the configuration of one node, as in deploy/nats.conf.
-const aloneConfig = `listen: "127.0.0.1:%d"
+const aloneConfig = `listen: "%s"
 max_payload: 8MB
 jetstream { store_dir: "%s", sync_interval: always }
 `
@@ -33,9 +34,9 @@ jetstream { store_dir: "%s", sync_interval: always }
 // Alone starts a nats-server process on the data of a server that has stopped, and connects to it.
 func Alone(t testing.TB, dir string) *nats.Conn {
 	t.Helper()
-	port := freePorts(t, "127.0.0.1", 1)[0]
+	address := ports.FreeAddress(t)
 	config := filepath.Join(t.TempDir(), "nats.conf")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, aloneConfig, port, dir), 0o600))
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, aloneConfig, address, dir), 0o600))
 	cmd := exec.Command(program(t), "-c", config)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
@@ -45,7 +46,7 @@ func Alone(t testing.TB, dir string) *nats.Conn {
 	var nc *nats.Conn
 	require.Eventually(t, func() (up bool) {
 		var err error
-		nc, err = nats.Connect(fmt.Sprint("nats://127.0.0.1:", port))
+		nc, err = nats.Connect("nats://" + address)
 		return err == nil
 	}, time.Minute, 50*time.Millisecond)
 	t.Cleanup(nc.Close)

@@ -2,7 +2,6 @@ package natstest
 
 import (
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/natstest/ports"
 )
 
 // Disk is what a server keeps its streams on, which comes and goes at one address. The disk can be put back as it was.
@@ -25,12 +25,9 @@ type Disk struct {
 // NewDisk returns an empty disk.
 func NewDisk(t testing.TB) *Disk {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
 	in := t.TempDir()
 	return &Disk{
-		t: t, address: l.Addr().String(), dir: filepath.Join(in, "log"), snapshot: filepath.Join(in, "snapshot"),
+		t: t, address: ports.FreeAddress(t), dir: filepath.Join(in, "log"), snapshot: filepath.Join(in, "snapshot"),
 	}
 }
 

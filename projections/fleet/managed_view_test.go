@@ -29,8 +29,8 @@ func TestAViewIsReadSoonAfterItsStoreAnswers(t *testing.T) {
 		return nil
 	}})
 	natstest.Run(t, f.Run)
-	require.Less(t, <-waited, time.Second)
-	require.Eventually(t, func() bool { return m.Readable() == nil }, time.Second, time.Millisecond)
+	require.Less(t, <-waited, 10*time.Second)
+	require.Eventually(t, func() bool { return m.Readable() == nil }, 10*time.Second, time.Millisecond)
 }
 
 // A store may take longer to open than a process waits for it when it starts.

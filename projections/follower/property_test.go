@@ -143,7 +143,7 @@ func live(t *testing.T, seed uint64, bytes int64) {
 	f.Decide(func(m *jetlog.Message) {
 		decided[m.Position.Partition] = append(decided[m.Position.Partition], m.Position.Seq)
 	})
-	natstest.Run(t, f.Run)
+	stop := natstest.Run(t, f.Run)
 
 	var subscribers [partitions][]*subscriber
 	var running sync.WaitGroup
@@ -182,6 +182,7 @@ func live(t *testing.T, seed uint64, bytes int64) {
 		}
 	}
 	running.Wait()
+	stop() // it may still be deciding
 	for k := range partitions {
 		want := privately(t, log.Log, k)
 		for _, s := range subscribers[k] {

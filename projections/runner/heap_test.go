@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/events/natstest/liveheap"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/follower"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -40,8 +40,7 @@ func (h *hangs) Apply(ctx context.Context, b projections.Batch) error {
 func TestAStoreThatHangsTakesNoMoreOfTheHeapThanTheBudget(t *testing.T) { //nolint:paralleltest // see above
 	const partitions, budget, heapOfBudget = 32, 8 << 20, 1.3
 	const floors = partitions * 3 * 64 << 10 // of a tail and of what gathers, and the judge's filter of sessions
-	defer func(rate int) { runtime.MemProfileRate = rate }(runtime.MemProfileRate)
-	runtime.MemProfileRate = profileRate
+	liveheap.Note(t)
 	for name, c := range map[string]struct {
 		turns, length int
 		lag           time.Duration
@@ -82,7 +81,7 @@ func TestAStoreThatHangsTakesNoMoreOfTheHeapThanTheBudget(t *testing.T) { //noli
 			require.NoError(t, running.Wait())
 			require.Zero(t, log.Room().Used())
 			store.applied = nil
-			took := with - heap()
+			took := with - liveheap.Bytes()
 			t.Logf("heap %.2f of the budget and the floors", took/(budget+floors))
 			require.LessOrEqual(t, took, heapOfBudget*(budget+floors))
 		})
@@ -125,44 +124,8 @@ func steadyHeap(t *testing.T) (now float64) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		before := now
-		now = heap()
+		now = liveheap.Bytes()
 		return math.Abs(now-before) < now/100
 	}, time.Minute, 200*time.Millisecond)
 	return now
-}
-
-// profileRate is how many bytes are allocated between two that the heap's profile notes.
-const profileRate = 4 << 10
-
-// heap returns what is live beside what the NATS server in this process holds, whose caches come and go.
-func heap() (bytes float64) {
-	runtime.GC()
-	runtime.GC()
-	var records []runtime.MemProfileRecord
-	for n, whole := 0, false; !whole; {
-		records = make([]runtime.MemProfileRecord, n+1000)
-		if n, whole = runtime.MemProfile(records, false); whole {
-			records = records[:n]
-		}
-	}
-	for i := range records {
-		size, objects := float64(records[i].InUseBytes()), float64(records[i].InUseObjects())
-		if objects > 0 && !ofServer(records[i].Stack()) {
-			bytes += size / (1 - math.Exp(-size/objects/profileRate))
-		}
-	}
-	return bytes
-}
-
-func ofServer(stack []uintptr) bool {
-	frames := runtime.CallersFrames(stack)
-	for {
-		frame, more := frames.Next()
-		if strings.Contains(frame.Function, "/nats-server/") {
-			return true
-		}
-		if !more {
-			return false
-		}
-	}
 }

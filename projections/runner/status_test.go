@@ -65,12 +65,16 @@ func TestAHeadThatIsNotToldIsNoZeroLag(t *testing.T) {
 	s := newSink()
 	r := runner.New(log, s, runner.Config{})
 	run(t, r)
-	require.Eventually(t, func() bool { return s.reached(0)+s.reached(1) == 24 }, 20*time.Second, time.Millisecond)
-	for _, got := range r.Status(t.Context(), time.Now()) {
-		require.Equal(t, "live", got.State)
-		require.Equal(t, got.Head, got.Position)
-		require.False(t, got.HeadUnknown)
-	}
+	// The runner notes where it is a moment after the sink has got there.
+	require.Eventually(t, func() bool {
+		live := 0
+		for _, got := range r.Status(t.Context(), time.Now()) {
+			if got.State == "live" && got.Position == got.Head && !got.HeadUnknown {
+				live++
+			}
+		}
+		return s.reached(0)+s.reached(1) == 24 && live == 2
+	}, 20*time.Second, time.Millisecond)
 	srv.Stop()
 	for k, got := range r.Status(t.Context(), time.Now()) {
 		require.True(t, got.HeadUnknown)

@@ -45,6 +45,17 @@ func (s *Service) Adding(id string) int {
 	return p.adds.Waiting()
 }
 
+// Forking returns how many forks of a session wait until others are in the log.
+func (s *Service) Forking(id string) int {
+	s.inFlight.mu.Lock()
+	defer s.inFlight.mu.Unlock()
+	p := s.inFlight.of[id]
+	if p == nil {
+		return 0
+	}
+	return p.forks.Waiting()
+}
+
 // KeptCalls returns how many calls the header of an event names beside its own.
 func KeptCalls(e events.Recorded) (n int) {
 	for range keptCalls(e) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
@@ -283,9 +284,10 @@ func TestForksAtOnceShareAnAppend(t *testing.T) {
 	const many = 50
 	server := natstest.Server(t)
 	log := natstest.LogOn(t, server, 1)
-	s := run(t, log)
-	_, err := s.StartTurn(t.Context(), wholeTurn("stem", "r1"))
+	_, err := run(t, log).StartTurn(t.Context(), wholeTurn("stem", "r1"))
 	require.NoError(t, err)
+	held := &slow{Log: log, entered: make(chan struct{}), released: make(chan struct{})}
+	s := runOn(t, held)
 	made := make([]bool, many)
 	var all sync.WaitGroup
 	for n := range many {
@@ -298,7 +300,13 @@ func TestForksAtOnceShareAnAppend(t *testing.T) {
 				made[n] = !is.Duplicate
 			}
 		})
+		if n == 0 {
+			<-held.entered
+		}
 	}
+	// All others come while the first is on its way.
+	assert.Eventually(t, func() bool { return s.Forking("stem") == many-1 }, 30*time.Second, time.Millisecond)
+	close(held.released)
 	all.Wait()
 	for n := 0; n < many; n += 2 {
 		require.NotEqual(t, made[n], made[n+1], "one of two calls with one request makes the branch")

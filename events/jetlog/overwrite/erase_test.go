@@ -78,11 +78,11 @@ func TestEraseOnThreeReplicas(t *testing.T) {
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { return blocks() == 3 }, 10*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return blocks() == 3 }, 30*time.Second, 10*time.Millisecond,
 		"each replica has it")
 	_, err = overwrite.On(log).Erase(t.Context(), gone.Position)
 	require.NoError(t, err)
 	require.NoError(t, overwrite.On(log).Settle(t.Context(), 0))
-	require.Eventually(t, func() bool { return blocks() == 0 }, 10*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return blocks() == 0 }, 30*time.Second, 10*time.Millisecond,
 		"each replica has overwritten it")
 }

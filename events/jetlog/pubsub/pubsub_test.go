@@ -298,7 +298,7 @@ func TestSlowHandlerKeepsItsMessage(t *testing.T) {
 	for i := range 2 {
 		logtest.Add(t, log, "s", fmt.Sprint(i), "x")
 	}
-	cfg := pubsub.SubscriberConfig{Group: "g", AckWait: 150 * time.Millisecond}
+	cfg := pubsub.SubscriberConfig{Group: "g", AckWait: 2 * time.Second}
 	slow, other := subscribe(t, subscriber(t, log, cfg), events.StreamName(0)), subscribe(t, subscriber(t, log, cfg),
 		events.StreamName(0))
 	var m *message.Message
@@ -312,7 +312,7 @@ func TestSlowHandlerKeepsItsMessage(t *testing.T) {
 	select {
 	case <-other:
 		require.Fail(t, "given to another while it is worked on")
-	case <-time.After(600 * time.Millisecond):
+	case <-time.After(6 * time.Second): // three times as long as one that died keeps it
 	}
 	require.True(t, m.Ack())
 	select {

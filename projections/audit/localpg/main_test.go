@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
 
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(srv.URL())
 		select {}
 	}
-	goleak.VerifyTestMain(m)
+	leaks.VerifyTestMain(m)
 }
 
 // helper starts a process that runs a server on dir. The URL comes when that server answers.

@@ -1,7 +1,7 @@
 // Package pgtest gives a test a private PostgreSQL database, on a real server: one for each test process, started
 // when the first test asks (about a second), stopped at the end.
 //
-//	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Runner(m)) }
+//	func TestMain(m *testing.M) { leaks.VerifyTestMain(pgtest.Runner(m)) }
 //
 //	func TestRows(t *testing.T) {
 //		pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
@@ -14,7 +14,6 @@ package pgtest
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -27,6 +26,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/turnledger/turnledger/events/natstest/ports"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
 
@@ -64,13 +64,7 @@ func Start(t testing.TB) *localpg.Server {
 // the files.
 func StartTLS(t testing.TB, ca, cert, key string) (address string) {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	_ = l.Close()
-	dir := t.TempDir()
+	port, dir := ports.Free(t), t.TempDir()
 	cfg := localpg.Config{DataDir: dir, Fast: true}
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
@@ -120,7 +114,7 @@ func giveTo(folder, name, from string) error {
 	return os.Chown(to, int(owner.Uid), int(owner.Gid))
 }
 
-// Runner wraps the tests so that the shared server is stopped after them: for goleak.VerifyTestMain.
+// Runner wraps the tests so that the shared server is stopped after them: for leaks.VerifyTestMain.
 func Runner(tests interface{ Run() int }) interface{ Run() int } { return runner{tests} }
 
 type runner struct{ tests interface{ Run() int } }

@@ -12,10 +12,11 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events/natstest/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(Runner(m)) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(Runner(m)) }
 
 func TestURLGivesEachTestItsOwnEmptyDatabase(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 
 // promptly is how soon a deletion has to be in the index while the embedder hangs, on a busy machine. One call of an
 // embedder that hangs takes 20 s.
-const promptly = 8 * time.Second
+const promptly = 15 * time.Second
 
 // awaitCall waits until the embedder has got a call more than before.
 func (w *World) awaitCall(t testing.TB, before int) {

@@ -3,15 +3,14 @@ package memory_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/recent/recenttest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 func open(_ testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
 	v := memory.New(limits, rules, nil)

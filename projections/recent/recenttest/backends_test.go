@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/recent/recenttest"
@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	viewtest.AtMost(2000) // each history of a property takes Redis about 0.05 s
-	goleak.VerifyTestMain(m)
+	leaks.VerifyTestMain(m)
 }
 
 // TestBackendsAgree: both backends get the same logs in the same delivery.

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/services/access/certfile"
 	"github.com/turnledger/turnledger/services/access/certfile/certtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 // shown is the serial number of the certificate that a listener would show.
 func shown(t *testing.T, p *certfile.Pair) string {

@@ -212,7 +212,7 @@ func TestStatistics(t *testing.T) {
 	name := "<b>pipeline"
 	o := &operated{}
 	s := start(t, nil, o.set)
-	s.now = time.Date(2026, 1, 31, 12, 30, 0, 0, time.UTC)
+	s.now.set(time.Date(2026, 1, 31, 12, 30, 0, 0, time.UTC))
 	o.counts = []projections.Counts{
 		{Start: time.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC), By: &name, Started: 17, Pending: 3, AnswerP95: &slow},
 		{Start: time.Date(2026, 1, 31, 11, 0, 0, 0, time.UTC), Started: 5},

@@ -138,11 +138,11 @@ func TestOldCookiesAndThoseOfOtherDeploymentsAreRefused(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, s.page("/console/", broken).status)
 	}
 	// Unused for an hour it ends; used, it is renewed, for at most twelve hours.
-	s.now = s.now.Add(59 * time.Minute)
+	s.now.pass(59 * time.Minute)
 	a := s.page("/console/", cookie)
 	require.Equal(t, http.StatusOK, a.status)
 	renewed, _, _ := strings.Cut(a.header.Get("Set-Cookie"), ";")
-	s.now = s.now.Add(2 * time.Minute)
+	s.now.pass(2 * time.Minute)
 	require.Equal(t, http.StatusUnauthorized, s.page("/console/", cookie).status)
 	use := func() {
 		a := s.page("/console/", renewed)
@@ -151,10 +151,10 @@ func TestOldCookiesAndThoseOfOtherDeploymentsAreRefused(t *testing.T) {
 	}
 	use()
 	for range 11 {
-		s.now = s.now.Add(59 * time.Minute)
+		s.now.pass(59 * time.Minute)
 		use()
 	}
-	s.now = s.now.Add(11 * time.Minute)
+	s.now.pass(11 * time.Minute)
 	require.Equal(t, http.StatusUnauthorized, s.page("/console/", renewed).status)
 }
 

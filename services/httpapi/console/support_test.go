@@ -15,12 +15,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
@@ -35,7 +35,7 @@ import (
 	"github.com/turnledger/turnledger/services/servicetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 const every = access.TurnsWrite | access.ContextRead | access.EventsRead | access.TurnsRedact | access.Admin
 
@@ -79,6 +79,44 @@ func (s *stack) forget() {
 
 var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
 
+// lines is a log that may be written and read at once.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// clock is a time that the test sets, while requests may read it.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) read() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) set(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = at
+}
+
+func (c *clock) pass(d time.Duration) { c.set(c.read().Add(d)) }
+
 // stack is a console on a log of its own.
 type stack struct {
 	t        testing.TB
@@ -87,9 +125,9 @@ type stack struct {
 	log      *jetlog.Log
 	services servicetest.Services
 	reader   *reader
-	logs     bytes.Buffer
+	logs     lines
 	metrics  *prometheus.Registry
-	now      time.Time
+	now      clock
 	lists    *lists
 }
 
@@ -102,7 +140,8 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 // startWith is start on a log of so many partitions.
 func startWith(t testing.TB, auth *ring, partitions int, settings ...func(*console.Config)) *stack {
 	t.Helper()
-	s := &stack{t: t, metrics: prometheus.NewRegistry(), now: time.Now(), lists: &lists{}}
+	s := &stack{t: t, metrics: prometheus.NewRegistry(), lists: &lists{}}
+	s.now.set(time.Now())
 	w := wire.Config{
 		Registry: s.metrics, Open: auth == nil,
 		Logger: slog.New(slog.NewJSONHandler(&s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -116,7 +155,7 @@ func startWith(t testing.TB, auth *ring, partitions int, settings ...func(*conso
 	s.reader = &reader{s.services.Reader}
 	c := console.Config{
 		SealKey: []byte("a key"), Lists: s.lists, Sessions: s.reader, Version: "test",
-		Now: func() time.Time { return s.now },
+		Now: s.now.read,
 		// The race detector makes pages of many megabytes slow on a machine that is busy.
 		Deadline: 5 * time.Minute,
 		Rules:    reach.Rules{LinkReader: s.services.Reader, Deadline: time.Minute, RefusalTime: time.Millisecond},

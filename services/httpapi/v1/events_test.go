@@ -31,7 +31,7 @@ func withEvents(t testing.TB, partitions int) *stack {
 	r := replay.New(log, owners.New(log, nil))
 	natstest.Run(t, r.Run)
 	return startOn(t, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-		c.Events, c.Heartbeat, c.StreamPatience = r, 50*time.Millisecond, 500*time.Millisecond
+		c.Events, c.Heartbeat, c.StreamPatience = r, 50*time.Millisecond, 5*time.Second
 	})
 }
 

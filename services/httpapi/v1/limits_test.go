@@ -100,7 +100,7 @@ func dial(t testing.TB, address string) net.Conn {
 func TestSlowClientsAreLetGo(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	const short = 200 * time.Millisecond
+	const short = time.Second
 	address := s.served(wire.ServerConfig{HeaderTimeout: short, ReadTimeout: 2 * short, IdleTimeout: short,
 		MaxHeader: 4 << 10})
 	s.url = "http://" + address

@@ -101,17 +101,15 @@ func TestARestoreThatIsBrokenOffLeavesNoPartOfALog(t *testing.T) {
 	if stack.Long() {
 		seeds = 200
 	}
-	backups := map[string]stack.Backup{}
-	var size int64
+	backups, sizes := map[string]stack.Backup{}, map[string]int64{}
 	for _, n := range []string{"1", "4"} {
 		backups[n] = stack.TakeBackup(t, "--partitions", n)
 		files, err := filepath.Glob(filepath.Join(backups[n].Dir, "*"))
 		require.NoError(t, err)
-		size = 0
 		for _, name := range files {
 			info, err := os.Stat(name)
 			require.NoError(t, err)
-			size += info.Size()
+			sizes[n] += info.Size()
 		}
 	}
 	first := stack.Seed(t)
@@ -120,6 +118,7 @@ func TestARestoreThatIsBrokenOffLeavesNoPartOfALog(t *testing.T) {
 		rng := rand.New(rand.NewPCG(first+seed, 14))
 		partitions := []string{"1", "4"}[rng.IntN(2)]
 		e := brokenOff{dir: stack.DataDir(t), args: []string{"--partitions", partitions}, from: backups[partitions]}
+		size := sizes[partitions]
 		// A third is broken off while the client sends, the others when the server has all.
 		if e.bytes = rng.Int64N(size + size/2); e.bytes > size {
 			e.bytes = 1 << 40
@@ -159,8 +158,14 @@ func (e brokenOff) run(t *testing.T) (end string) {
 	url, reached, released := slowWay(t, p.URL, e.bytes)
 	client := (&stack.Process{URL: url}).Command(t, "restore", e.from.Dir, "--erasures", e.from.Erasures)
 	require.NoError(t, client.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- client.Wait() }()
 	if e.bytes < 1<<40 {
-		<-reached
+		select {
+		case <-reached:
+		case err := <-ended: // it sent less than that
+			ended <- err
+		}
 	}
 	<-time.After(e.wait)
 	require.NoError(t, p.Cmd.Process.Signal(e.signal))
@@ -174,7 +179,7 @@ func (e brokenOff) run(t *testing.T) (end string) {
 	if !sends {
 		close(released)
 	}
-	told := client.Wait() == nil
+	told := <-ended == nil
 
 	again := e.serve(t)
 	exited := make(chan error, 1)

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
 // link is the network between a deployment and a store, which can be made slow or be cut.
@@ -24,7 +26,7 @@ type link struct {
 func newLink(t *testing.T, socket string) *link {
 	t.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
-	w := &link{t: t, proxy: toxiproxy.NewProxy(server, socket, "127.0.0.1:0", listenFor(t, socket))}
+	w := &link{t: t, proxy: toxiproxy.NewProxy(server, socket, stack.FreeAddress(t), listenFor(t, socket))}
 	require.NoError(t, w.proxy.Start())
 	t.Cleanup(w.proxy.Stop)
 	return w

@@ -85,8 +85,8 @@ func TestARedisThatWasEmptiedIsFilledAgain(t *testing.T) {
 	}
 	require.Equal(t, "view", source())
 	redis.Stop()
+	require.Equal(t, "log", source()) // once it is back, it may be filled before it is read
 	redis.Restart(redistest.Empty)
-	require.Equal(t, "log", source())
 	require.Eventually(t, func() bool { return source() == "view" }, 30*time.Second, 50*time.Millisecond)
 	require.Equal(t, stack.Exchanges(1), p.Context(t, "s"))
 }

@@ -16,7 +16,7 @@ import (
 
 // revocation is how long a revoked key may still be accepted. docs/operations.md says one second; the rest is for a
 // busy machine.
-const revocation = 5 * time.Second
+const revocation = 15 * time.Second
 
 // A key that is revoked ends at every process that shares the file, for requests and for
 // streams that were begun before.

@@ -2,10 +2,7 @@ package stack
 
 import (
 	"bytes"
-	"fmt"
 	"io/fs"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/natstest/ports"
 )
 
 // Process is a running turnledger.
@@ -49,28 +48,10 @@ func (b *Buffer) String() string {
 	return b.buf.String()
 }
 
-// FreeAddress returns an unused loopback address. Its port is below the ports that Linux gives to outgoing connections,
-// since other tests make many of these meanwhile. Until the test ends, its port of UDP, which nobody uses, tells other
-// tests in all processes that it is taken, also while no server listens at it.
+// FreeAddress returns an unused loopback address that stays free until the test ends.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	for range 100 {
-		address := fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(22_000))
-		taken, err := net.ListenPacket("udp", address)
-		if err != nil {
-			continue
-		}
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			_ = taken.Close()
-			continue
-		}
-		_ = l.Close()
-		t.Cleanup(func() { _ = taken.Close() })
-		return address
-	}
-	require.FailNow(t, "no port is free")
-	return ""
+	return ports.FreeAddress(t)
 }
 
 // DataDir returns a new folder that a PostgreSQL of another user may enter. It goes after the test, with what a process

@@ -3,8 +3,8 @@ package cutfstest_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/turnledger/turnledger/events/natstest/leaks"
 )
 
 // No mount may still be served when its test is over.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }

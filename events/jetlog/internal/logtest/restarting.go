@@ -1,7 +1,6 @@
 package logtest
 
 import (
-	"net"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/natstest/ports"
 )
 
 // Restarting is a server on one address that can be stopped and started under load.
@@ -23,10 +23,7 @@ type Restarting struct {
 // NewRestarting starts the server, which stops with the test.
 func NewRestarting(t *testing.T) *Restarting {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	r := &Restarting{t: t, dir: t.TempDir(), listen: l.Addr().String()}
-	require.NoError(t, l.Close())
+	r := &Restarting{t: t, dir: t.TempDir(), listen: ports.FreeAddress(t)}
 	r.start()
 	t.Cleanup(func() { r.server.Stop() })
 	return r

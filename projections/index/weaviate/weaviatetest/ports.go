@@ -11,7 +11,7 @@ import (
 // freePorts returns ports of loopback that are free now, in pairs of neighbours: a node expects the port of its calls
 // right behind the one of Raft, and its data right behind its gossip. The system gives none of them to a connection, so
 // that they stay free while the server is away. Until the test ends, the ports of UDP of those that are reached from
-// outside tell other tests in all processes that they are taken: see stack.FreeAddress.
+// outside tell other tests in all processes that they are taken: see ports.FreeAddress.
 func freePorts(t testing.TB, n int) (ports []string) {
 	t.Helper()
 	for tries := 0; len(ports) < n; tries++ {

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/turnledger/turnledger/events/natstest/ports"
 )
 
 // Server is a Redis that belongs to one test. If a method can't do its work, it fails the test; so call the methods
@@ -42,12 +44,7 @@ func Start(t testing.TB) *Server {
 // StartTLS runs a Redis for t that also listens on a port of 127.0.0.1, with TLS. Clients need no certificate.
 func StartTLS(t testing.TB, ca, cert, key string) *Server {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	_ = l.Close()
+	port := ports.Free(t)
 	s := start(t, exec.LookPath)
 	s.Kill()
 	s.tls = []string{"--tls-port", port, "--bind", "127.0.0.1", "--tls-ca-cert-file", ca, "--tls-cert-file", cert,
