@@ -141,8 +141,8 @@ func (a alternating) message() Message {
 	return Message{role: a.role, stored: &stored{raw: raw, Role: a.role, Content: content}}
 }
 
-// withoutLastThoughts leaves out thoughts that nothing follows, which the API refuses: what followed was deleted, or the
-// model came no further.
+// withoutLastThoughts leaves out thoughts that nothing follows, which the API refuses: what followed was deleted, or
+// the model came no further.
 func withoutLastThoughts(blocks []block) []block {
 	n := len(blocks)
 	for n > 0 && (blocks[n-1].Type == "thinking" || blocks[n-1].Type == "redacted_thinking") {

@@ -11,8 +11,8 @@ const sealed = "responses.id:"
 
 const encryptedMember = "encrypted_content"
 
-// Sealed returns reasoning of an endpoint that speaks Responses with its id in its encrypted content. What has no id, or
-// content of another form, stays as it is.
+// Sealed returns reasoning of an endpoint that speaks Responses with its id in its encrypted content. What has no id,
+// or content of another form, stays as it is.
 func (i Item) Sealed() Item {
 	id, content := i.ID(), i.text(encryptedMember)
 	_, foreign, _ := strings.Cut(content, ":") // Anthropic's forms, and this one
@@ -33,8 +33,8 @@ func (i Item) Unsealed() Item {
 	return i.With(encryptedMember, content).With("id", id)
 }
 
-// Whole reports whether an endpoint that speaks Responses gets the item as it came, with its id: a call of a tool of its
-// own, or what else only it has.
+// Whole reports whether an endpoint that speaks Responses gets the item as it came, with its id: a call of a tool of
+// its own, or what else only it has.
 func (i Item) Whole() bool {
 	switch kind := i.Type(); kind {
 	case typeMessage, typeCall, typeCustom, typeReasoning:

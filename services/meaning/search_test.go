@@ -186,7 +186,8 @@ func TestHybridFusesByRank(t *testing.T) {
 	require.Zero(t, w.byWords[0].MinScore, "its scores are others")
 
 	for err, mode := range map[error]services.SearchMode{
-		&conversation.Invalid{Field: "query"}: services.SearchHybrid, projections.ErrUnavailable: services.SearchMeaning,
+		&conversation.Invalid{Field: "query"}: services.SearchHybrid,
+		projections.ErrUnavailable:            services.SearchMeaning,
 	} {
 		w.wordly, w.words.Hits = err, nil
 		page, err := w.another().Search(t.Context(), ask(services.SearchHybrid, 10))

@@ -204,7 +204,8 @@ func TestOutputsComeAgainInABranch(t *testing.T) {
 	}
 	last := s.respondTo([]string{user("q"), result("c1", "y"), result("c3", "z")}, tool, on(branch))
 	require.Equal(t, []string{"user: q", "assistant: null", "tool: y", "assistant: null", "tool: z"}, <-model.Asked)
-	require.Equal(t, []string{"q", "call c1", "call_output c1", "call c3", "call_output c3"}, saidIn(s.given(last["id"])))
+	require.Equal(t, []string{"q", "call c1", "call_output c1", "call c3", "call_output c3"},
+		saidIn(s.given(last["id"])))
 }
 
 // What is not the same is no repetition: another call of the id, an output that a newer turn waits for, or the question
