@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,10 +48,15 @@ func (f *Fleet) Projections(ctx context.Context) (out []projections.Status, _ er
 	}
 	for _, s := range f.feeds {
 		if fed[s.view] {
-			number := s.view.generation(ctx)
+			var number uint64
+			var outdated error
+			var asking sync.WaitGroup // at once, since a store may hang
+			asking.Go(func() { number = s.view.generation(ctx) })
+			asking.Go(func() { outdated = s.view.outdated(ctx) })
+			status := s.Runner.Status(ctx, time.Now())
+			asking.Wait()
 			begun, done := s.view.rebuilt()
-			outdated := s.view.outdated(ctx)
-			for _, one := range s.Runner.Status(ctx, time.Now()) {
+			for _, one := range status {
 				one.Generation, one.Rebuildable = number, s.view.rebuildable()
 				one.RebuildBegun, one.RebuildDone = begun, done
 				if outdated != nil && one.State == projections.Live {
@@ -95,6 +101,8 @@ func (m *ManagedView) generation(ctx context.Context) uint64 {
 	if !m.rebuildable() {
 		return 0
 	}
+	ctx, cancel := context.WithTimeout(ctx, askDeadline)
+	defer cancel()
 	served, err := m.View.Served(ctx)
 	if err != nil {
 		m.fleet.cfg.Logger.Debug("a view does not tell its generation", "projection", m.View.Name(), "err", err)

@@ -87,3 +87,33 @@ func TestAnIdleStoreThatIsAwayIsNotLive(t *testing.T) {
 	says("live", "")
 	require.Equal(t, 6, len(store.applied), "nothing is applied again")
 }
+
+// elsewhere is a group in which another runner feeds everything.
+type elsewhere struct{}
+
+func (elsewhere) Beat(context.Context, string, time.Duration) ([]string, error) {
+	return []string{"other"}, nil
+}
+func (elsewhere) Leave(context.Context, string) error { return nil }
+
+// hanging is a store that takes questions and answers none.
+type hanging struct{ *sink }
+
+// Applied implements projections.Projection.
+func (hanging) Applied(ctx context.Context, _ int) (events.Position, error) {
+	<-ctx.Done()
+	return events.Position{}, errors.New("the store hangs")
+}
+
+// The status of a standby says that the store does not answer, and how long the log is.
+func TestAStandbyWhoseStoreHangsBlamesTheStore(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 1, 3)
+	r := runner.New(log, hanging{newSink()}, runner.Config{Group: elsewhere{}, Beat: 5 * time.Millisecond})
+	run(t, r)
+	require.Eventually(t, func() bool {
+		s := r.Status(t.Context(), time.Now())[0]
+		return s.State == "retrying" && s.LastError == "the store hangs" && !s.HeadUnknown && s.Head.Seq == 6
+	}, time.Minute, time.Millisecond)
+}

@@ -97,8 +97,13 @@ func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.S
 	seq, err, silent := p.seq, p.err, p.silent
 	p.mu.Unlock()
 	if s.State != live {
-		at, fault := r.proj.Applied(ctx, k)
+		asked, cancel := context.WithTimeout(ctx, statusDeadline/2) // a store that hangs leaves time to ask the log
+		at, fault := r.proj.Applied(asked, k)
+		cancel()
 		seq, err = max(at.Seq, seq), cmp.Or(err, fault)
+		if fault != nil && s.State == standby {
+			s.State = retrying
+		}
 	} else if silent != nil {
 		s.State, err = retrying, silent
 	}
