@@ -102,7 +102,29 @@ func (s *Service) firstStep(ctx context.Context, sessionID string) (items.Step, 
 
 func messagesOf(input []items.Item) (out []conversation.AddedMessage) {
 	for _, i := range input {
-		out = append(out, items.Added(i.WithoutID()))
+		out = append(out, items.Added(i))
+	}
+	return out
+}
+
+// withoutIDs returns items for a session that has others, perhaps of the same ids.
+func withoutIDs(input []items.Item) []items.Item {
+	out := make([]items.Item, len(input))
+	for n, i := range input {
+		out[n] = i.WithoutID()
+	}
+	return out
+}
+
+// withKnownIDs returns items for a new session. Those that a model gets as they came have the ids by which it, or
+// another item, knows them.
+func withKnownIDs(input []items.Item) []items.Item {
+	out := withoutIDs(input)
+	taken := map[string]bool{}
+	for n, i := range input {
+		if _, ours := items.Locate(i.ID()); i.KeepsID() && !ours && !taken[i.ID()] {
+			out[n], taken[i.ID()] = i, true
+		}
 	}
 	return out
 }
@@ -114,7 +136,7 @@ func (s *Service) begin(
 	if done, err := s.replay(ctx, a, add); !errors.Is(err, errNotReplayed) {
 		return done, err
 	}
-	add.SessionID, add.Messages = ownSession(a.Call), messagesOf(a.Input)
+	add.SessionID, add.Messages = ownSession(a.Call), messagesOf(withKnownIDs(a.Input))
 	req := s.contextRequest(a)
 	req.SessionID = add.SessionID
 	if err := s.fits(ctx, a, req, a.Input); err != nil {
@@ -168,7 +190,7 @@ func (s *Service) inConversation(
 	if err := s.fits(ctx, a, req, input); err != nil {
 		return services.AddedMessages{}, err
 	}
-	add.Messages = messagesOf(input)
+	add.Messages = messagesOf(withoutIDs(input))
 	placeIn(reading, s.cfg.IDs, add.Messages)
 	if err := PlaceOutputs(ctx, s.cfg.Sessions.Read, s.cfg.IDs, add.SessionID, add.Messages); err != nil {
 		return services.AddedMessages{}, err
@@ -302,7 +324,7 @@ func (s *Service) goOn(
 	if err := s.fits(ctx, a, req, h.rest); err != nil {
 		return services.AddedMessages{}, err
 	}
-	add.SessionID, add.Messages = h.session, messagesOf(h.rest)
+	add.SessionID, add.Messages = h.session, messagesOf(withoutIDs(h.rest))
 	if err := PlaceOutputs(ctx, s.cfg.Sessions.Read, s.cfg.IDs, h.session, add.Messages); err != nil {
 		return services.AddedMessages{}, err
 	}

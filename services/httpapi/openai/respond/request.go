@@ -282,7 +282,9 @@ func (p *parser) item(raw json.RawMessage, param string) (items.Item, bool) {
 	if !item.Listed() {
 		return nil, false
 	}
-	if item = item.Sealed(); !item.Whole() {
+	if item = item.Sealed(); item.Whole() && id != "" {
+		item = item.With("id", id)
+	} else {
 		item = item.WithoutID()
 	}
 	kept := items.Normal(item)
