@@ -97,6 +97,7 @@ type known struct {
 	conversation string
 	all          []items.Item
 	read         bool
+	searched     bool // for the conversation that the ids are of
 }
 
 func (k *known) listed() ([]items.Item, error) {
@@ -110,7 +111,7 @@ func (k *known) listed() ([]items.Item, error) {
 }
 
 // referredBy returns the item that a request for a response refers to.
-func (k *known) referredBy(r *respond.Request, id, param string) (items.Item, error) {
+func (k *known) referredBy(r *respond.Request, id, param string, beside []string) (items.Item, error) {
 	switch {
 	case k.conversation != "":
 	case r.Conversation != "":
@@ -118,8 +119,7 @@ func (k *known) referredBy(r *respond.Request, id, param string) (items.Item, er
 			return nil, respond.ErrConversation
 		}
 		k.conversation = r.Conversation
-		_, err := k.listed()
-		if none, is := errors.AsType[*apiError](err); is && none.status == http.StatusNotFound {
+		if _, err := k.listed(); isMissing(err) {
 			return nil, respond.ErrConversation
 		}
 	case r.Previous != "":
@@ -131,39 +131,23 @@ func (k *known) referredBy(r *respond.Request, id, param string) (items.Item, er
 			return nil, err
 		}
 		k.conversation = session
-	default:
-		if _, ours := items.Locate(id); !ours { // the id of a model's own item, beside others of its response
-			session, err := k.sessionBeside(r.IDs)
-			if err != nil {
-				return nil, err
-			}
-			k.conversation = session
+	case !k.searched: // a model's own id says nothing of its session, but others beside it do
+		session, err := k.cfg.Responses.SessionOfItems(k.ctx, beside, k.who(k.ctx))
+		if err != nil {
+			return nil, err
+		}
+		k.conversation, k.searched = session, true
+		if _, err := k.listed(); isMissing(err) {
+			k.conversation = ""
 		}
 	}
 	return k.referred(id, param)
 }
 
-// sessionBeside returns the session of the first of some ids that is one of ours, or "".
-func (k *known) sessionBeside(ids []string) (session string, err error) {
-	for _, id := range ids {
-		if _, ours := items.Locate(id); ours && session == "" && err == nil {
-			session, err = k.reached(id)
-		}
-	}
-	return session, err
-}
-
-// reached returns the session that the item of an id was recorded in, if the caller may reach it, or "".
-func (k *known) reached(id string) (string, error) {
-	at, looks := items.Locate(id)
-	if !looks {
-		return "", nil
-	}
-	session, err := k.cfg.SessionAt(k.ctx, at.Position)
-	if err != nil || session == "" || !k.ids.Made(id, session) || k.cfg.Session(k.ctx, bound(k.ctx), session) != nil {
-		return "", err
-	}
-	return session, nil
+// isMissing reports whether an error says that there is no such conversation, or not any more.
+func isMissing(err error) bool {
+	none, is := errors.AsType[*apiError](err)
+	return is && none.status == http.StatusNotFound
 }
 
 // referred returns the item of an id in this conversation, or in another one of the caller's.
@@ -176,11 +160,15 @@ func (k *known) referred(id, param string) (items.Item, error) {
 	if n := indexOf(own, id); n >= 0 {
 		return own[n].WithoutID(), nil
 	}
-	session, err := k.reached(id)
+	at, looks := items.Locate(id)
+	if !looks {
+		return nil, none
+	}
+	session, err := k.cfg.SessionAt(k.ctx, at.Position)
 	if err != nil {
 		return nil, err
 	}
-	if session == "" {
+	if session == "" || !k.ids.Made(id, session) || k.cfg.Session(k.ctx, bound(k.ctx), session) != nil {
 		return nil, none
 	}
 	there, err := k.surface.listed(k.ctx, session)

@@ -224,6 +224,7 @@ type Responder interface {
 	Get(ctx context.Context, id string, who respond.Caller, with items.Includes) (respond.Response, error)
 	Where(ctx context.Context, id string, who respond.Caller) (respond.Place, error)
 	SessionOf(ctx context.Context, id string, who respond.Caller) (string, error)
+	SessionOfItems(ctx context.Context, ids []string, who respond.Caller) (string, error)
 	InputItems(ctx context.Context, id string, who respond.Caller) ([]items.Item, error)
 	InputTokens(ctx context.Context, a respond.Ask) (int64, error)
 }

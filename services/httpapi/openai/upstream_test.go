@@ -1,14 +1,19 @@
 package openai_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 )
 
 // An endpoint that speaks Responses names its reasoning itself. Here that has an id of ours, so that clients can refer
@@ -151,4 +156,36 @@ func TestReasoningOfAnotherServerKeepsItsID(t *testing.T) {
 		}
 		require.Equal(t, 1, thoughts, more)
 	}
+}
+
+// lookedUp counts the events that are read.
+type lookedUp struct {
+	respond.Log
+
+	read atomic.Int64
+}
+
+// At implements respond.Log.
+func (l *lookedUp) At(ctx context.Context, at events.Position) (events.Recorded, bool, error) {
+	l.read.Add(1)
+	return l.Log.At(ctx, at)
+}
+
+// However many ids an input holds, few are looked up to find the session that they are of.
+func TestFewIDsOfAnInputAreLookedUp(t *testing.T) {
+	t.Parallel()
+	log := &lookedUp{}
+	s := start(t, answeredAs(chat.Echo{}, func(c *respond.Config, _ *chat.Config) {
+		log.Log, c.Log = c.Log, log
+	}))
+	id := ids(s.list(s.begin(user("q")), 10))[0]
+	forged := id[:len(id)-1] + map[bool]string{true: "1", false: "0"}[strings.HasSuffix(id, "0")]
+	var input []string
+	for range 200 {
+		input = append(input, `{"type":"item_reference","id":"ws_theirs"}`,
+			`{"type":"message","role":"assistant","content":"x","id":"`+forged+`"}`)
+	}
+	a := s.do("POST", "/v1/responses", `{"input":[`+strings.Join(input, ",")+`]}`)
+	require.Equal(t, http.StatusNotFound, a.status, a.raw)
+	require.LessOrEqual(t, log.read.Load(), int64(16))
 }

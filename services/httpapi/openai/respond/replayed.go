@@ -3,6 +3,7 @@ package respond
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -22,7 +23,10 @@ var errNotReplayed = errors.New("the input repeats no history")
 func (s *Service) replay(
 	ctx context.Context, a Ask, add conversation.AddMessages,
 ) (services.AddedMessages, error) {
-	session, err := s.repeatedSession(ctx, a)
+	session, err := s.SessionOfItems(ctx, a.IDs, a.Caller)
+	if err == nil && session == "" {
+		err = errNotReplayed
+	}
 	if err != nil {
 		return services.AddedMessages{}, err
 	}
@@ -57,25 +61,27 @@ func (s *Service) replayed(ctx context.Context, a Ask, session string) (*history
 	return h, nil
 }
 
-// repeatedSession returns the session of the last item of the input that has an id of ours and that the caller may
-// reach. It fails with errNotReplayed if there is none.
-func (s *Service) repeatedSession(ctx context.Context, a Ask) (string, error) {
+// SessionOfItems returns the session of the last of some ids that is that of an item here which the caller may reach; ""
+// if there is none among the last that look so.
+func (s *Service) SessionOfItems(ctx context.Context, ids []string, who Caller) (string, error) {
 	looked := 0
-	for n := len(a.IDs) - 1; n >= 0 && looked < mostLookedUp; n-- {
-		at, looks := items.Locate(a.IDs[n])
+	for _, id := range slices.Backward(ids) {
+		at, looks := items.Locate(id)
 		if !looks || at.Position.Partition >= s.cfg.Log.Partitions() || at.Position.Seq == 0 {
 			continue
 		}
-		looked++
+		if looked++; looked > mostLookedUp {
+			break
+		}
 		e, found, err := s.cfg.Log.At(ctx, at.Position)
 		if err != nil {
 			return "", err
 		}
-		if found && s.cfg.IDs.Made(a.IDs[n], e.SessionID) && a.May(ctx, e.SessionID) == nil {
+		if found && s.cfg.IDs.Made(id, e.SessionID) && who.May(ctx, e.SessionID) == nil {
 			return e.SessionID, nil
 		}
 	}
-	return "", errNotReplayed
+	return "", nil
 }
 
 // sharedTurns returns the last of the turns that the input begins with, and how many items they are. At least one of

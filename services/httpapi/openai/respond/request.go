@@ -55,8 +55,8 @@ const mostSafetyID = 64
 const MostInput = 500
 
 // Refer returns the item that an item_reference of a request names; it has no id. param is the member that holds the
-// reference. Of the request, Conversation and Previous are known.
-type Refer func(r *Request, id, param string) (items.Item, error)
+// reference, and beside are the ids of all items of the input. Of the request, Conversation and Previous are known.
+type Refer func(r *Request, id, param string, beside []string) (items.Item, error)
 
 // HostedTools says whether the model has tools of its own.
 type HostedTools bool
@@ -91,10 +91,7 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 		Truncate: p.word("truncation", "disabled", "auto") == "auto", Include: p.includes(),
 	}
 	r.Conversation = p.conversation()
-	p.refer = func(id, param string) (items.Item, error) {
-		r.IDs = p.named
-		return refer(&r, id, param)
-	}
+	p.refer = func(id, param string) (items.Item, error) { return refer(&r, id, param, p.named) }
 	r.Input = p.input()
 	r.IDs, r.Sent = p.ids, p.sent
 	r.Options, r.Settings = p.options(hosted), m.only(repeated).withoutSecrets()
