@@ -226,6 +226,9 @@ func TestWhatIsARepetitionAndWhatIsNot(t *testing.T) {
 		{[]string{user("q"), function("c"), result("c", "x"), assistant("so x")},
 			[]string{result("c", "x"), assistant("so x"), user("q")}, []string{"user: q", "assistant: null", "tool: x",
 				"assistant: so x", "user: q"}},
+		{[]string{user("q"), function("c"), result("c", "x"), assistant("so x")},
+			[]string{result("c", "x"), result("c", "x"), user("s")}, []string{"user: q", "assistant: null", "tool: x",
+				"assistant: so x", "user: [Tool result: x]", "user: s"}}, // given once, it stands once
 		{[]string{user("q"), function("c"), user("r"), assistant("yes")}, []string{user("r"), result("c", "x")},
 			[]string{"user: q", "assistant: null", "tool: x", "user: r", "assistant: yes", "user: r"}},
 		{[]string{user("q"), assistant("let me"), function("c"), result("c", "x"), assistant("so x")},

@@ -71,11 +71,11 @@ func withoutHistory(input []items.Item, turns [][]items.Item) []items.Item {
 	for n := range a.of {
 		a.of[n] = -1
 	}
-	seen := map[string]bool{"": true}
+	calls := callsOf(input, turns)
 	for _, i := range input {
-		if id := i.CallID(); !seen[id] {
-			seen[id] = true
-			a.dropCall(id)
+		if c := calls[i.CallID()]; c != nil {
+			delete(calls, i.CallID())
+			a.dropCall(c)
 		}
 	}
 	a.dropSaid()
@@ -112,55 +112,66 @@ type standing struct {
 	turn int
 }
 
-// calling is what turns have of a call. Some models use an id again: of two turns that make the call, the newer waits
-// for its output.
+// calling is what the input and the turns have of a call. Some models use an id again: of two turns that make the call,
+// the newer waits for its output.
 type calling struct {
-	made  []standing
-	given []standing // outputs, with the turns of their calls
-	turn  int        // the newest that makes it
-	waits int        // for so many outputs
+	calls, outputs []int // places in the input
+	made           []standing
+	given          []standing // outputs, with the turns of their calls
+	turn           int        // the newest that makes it; -1: none
+	waits          int        // for so many outputs
 }
 
-func (a *sentAgain) calling(id string) (c calling) {
-	c.turn = -1
-	for turn, list := range a.turns {
+// callsOf returns the calls that an input has outputs for, by their ids.
+func callsOf(input []items.Item, turns [][]items.Item) map[string]*calling {
+	all := map[string]*calling{}
+	for _, i := range input {
+		if i.IsOutput() {
+			all[i.CallID()] = &calling{turn: -1}
+		}
+	}
+	for n, i := range input {
+		switch c := all[i.CallID()]; {
+		case c == nil:
+		case i.IsCall():
+			c.calls = append(c.calls, n)
+		default:
+			c.outputs = append(c.outputs, n)
+		}
+	}
+	for turn, list := range turns {
 		for _, i := range list {
-			switch {
-			case i.CallID() != id:
-			case i.IsCall():
-				if c.turn != turn {
-					c.turn, c.waits = turn, 0
-				}
-				c.waits++
-				c.made = append(c.made, standing{i, turn})
-			case c.turn >= 0:
-				c.waits = max(0, c.waits-1)
-				c.given = append(c.given, standing{i, c.turn})
+			if c := all[i.CallID()]; c != nil {
+				c.met(i, turn)
 			}
 		}
 	}
-	return c
+	return all
+}
+
+// met notes an item of a turn.
+func (c *calling) met(i items.Item, turn int) {
+	switch {
+	case i.IsCall():
+		if c.turn != turn {
+			c.turn, c.waits = turn, 0
+		}
+		c.waits++
+		c.made = append(c.made, standing{i, turn})
+	case c.turn >= 0:
+		c.waits = max(0, c.waits-1)
+		c.given = append(c.given, standing{i, c.turn})
+	}
 }
 
 // dropCall marks the outputs of a call that turns have, but for as many as are waited for, and the call, if that leaves
 // no more. A call with its output that stands behind something new is the caller's own, of the same id.
-func (a *sentAgain) dropCall(id string) {
-	c := a.calling(id)
-	var calls, outputs []int
-	for n, i := range a.input {
-		switch {
-		case i.CallID() != id:
-		case i.IsCall():
-			calls = append(calls, n)
-		default:
-			outputs = append(outputs, n)
-		}
-	}
-	left := len(outputs)
-	if left == 0 || c.turn < 0 || c.waits == 0 && len(calls) > 0 && !a.leads(calls[0]) {
+func (a *sentAgain) dropCall(c *calling) {
+	if c.waits == 0 && len(c.calls) > 0 && !a.leads(c.calls[0]) {
 		return
 	}
-	for _, n := range outputs {
+	left := len(c.outputs)
+	for _, n := range c.outputs {
 		a.of[n] = c.turn
 		known := slices.IndexFunc(c.given, func(s standing) bool { return a.input[n].Repeats(s.Item) })
 		if left > c.waits && known >= 0 {
@@ -169,8 +180,8 @@ func (a *sentAgain) dropCall(id string) {
 			left--
 		}
 	}
-	for k := 1; k <= min(len(calls), len(c.made)) && left <= c.waits; k++ {
-		if n, made := calls[len(calls)-k], c.made[len(c.made)-k]; a.input[n].Repeats(made.Item) {
+	for k := 1; k <= min(len(c.calls), len(c.made)) && left <= c.waits; k++ {
+		if n, made := c.calls[len(c.calls)-k], c.made[len(c.made)-k]; a.input[n].Repeats(made.Item) {
 			a.mark(n, made.turn)
 		}
 	}
