@@ -30,12 +30,6 @@ type toolCall struct {
 	answered bool
 }
 
-// itemHead are the members of an item that decide whether the endpoint gets it.
-type itemHead struct {
-	Type      string `json:"type"`
-	Encrypted string `json:"encrypted_content"`
-}
-
 // inputOf returns stored messages as the items of a request's input.
 func inputOf(list []json.RawMessage) []any {
 	messages := make([]message, len(list))
@@ -57,23 +51,38 @@ func inputOf(list []json.RawMessage) []any {
 	for i, m := range messages {
 		switch {
 		case m.Role == "tool":
-			out = append(out, carriedBy(m.Item).on(resultOf(m)))
+			out = append(out, m.carries(resultOf(m)))
 		case len(m.ToolCalls) == 0 && silent(m.Content):
-			if item := whole(m.Item, messages[i+1:]); item != nil && !sent[item.ID()] {
+			if item := whole(itemOf(m.Item), messages[i+1:]); item != nil && !sent[item.ID()] {
 				out = append(out, item)
 				sent[item.ID()] = item.ID() != ""
 			}
 		default:
-			carried := carriedBy(m.Item)
 			if !silent(m.Content) {
-				out = append(out, carried.on(members{"role": m.Role, "content": contentOf(m)}))
+				out = append(out, m.carries(members{"role": m.Role, "content": contentOf(m)}))
 			}
 			for _, c := range m.ToolCalls {
-				out = append(out, carried.on(callOf(c)))
+				out = append(out, m.carries(callOf(c)))
 			}
 		}
 	}
 	return out
+}
+
+// carries adds to what is sent of a message what its item has beside it, unless that is a text in the place of a call.
+func (m message) carries(sent members) members {
+	_, typed := sent["type"] // all but messages
+	for name, v := range itemOf(m.Item).Carried() {
+		if typed != (name == "phase") {
+			sent[name] = v
+		}
+	}
+	return sent
+}
+
+func itemOf(raw json.RawMessage) (i items.Item) {
+	_ = json.Unmarshal(raw, &i) // another form is no item
+	return i
 }
 
 func silent(content json.RawMessage) bool {
@@ -83,18 +92,15 @@ func silent(content json.RawMessage) bool {
 
 // whole returns an item that is sent as it came, or nil for one that the endpoint refuses: reasoning without its
 // encrypted content, of another vendor, or without the item that followed it.
-func whole(item json.RawMessage, next []message) items.Item {
-	var i items.Item
-	var head itemHead
-	if json.Unmarshal(item, &i) != nil || json.Unmarshal(item, &head) != nil || head.Type == "" {
+func whole(i items.Item, next []message) items.Item {
+	switch i.Type() {
+	case "":
 		return nil
-	}
-	if head.Type != "reasoning" {
-		return i
-	}
-	foreign := head.Encrypted == "" || strings.HasPrefix(head.Encrypted, "anthropic.")
-	if foreign || len(next) == 0 || next[0].Role != "assistant" {
-		return nil
+	case "reasoning":
+		foreign := i.Encrypted() == "" || strings.HasPrefix(i.Encrypted(), "anthropic.")
+		if foreign || len(next) == 0 || next[0].Role != "assistant" {
+			return nil
+		}
 	}
 	return i.Unsealed()
 }
@@ -105,9 +111,8 @@ func resultOf(m message) members {
 		return members{"role": "user", "content": "[Tool result: " + textIn(m.Content) + "]"}
 	}
 	kind := "function_call_output"
-	var head itemHead
-	if json.Unmarshal(m.Item, &head) == nil && head.Type == "custom_tool_call_output" {
-		kind = head.Type
+	if custom := itemOf(m.Item).Type(); custom == "custom_tool_call_output" {
+		kind = custom
 	}
 	var output any = textIn(m.Content)
 	if parts, some := partsOf(m); some {

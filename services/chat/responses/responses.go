@@ -16,7 +16,6 @@ import (
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	chatopenai "github.com/turnledger/turnledger/services/chat/openai"
-	"github.com/turnledger/turnledger/services/items"
 )
 
 // New makes a model; it does no I/O.
@@ -167,7 +166,7 @@ func callKind(itemType string) services.PartKind {
 // readItem keeps a whole item where its text is not all that is needed of it.
 func readItem(key string, item responses.ResponseOutputItemUnion, a *endpoint.Answering) {
 	raw := json.RawMessage(item.RawJSON())
-	more := len(carriedBy(raw)) > 0
+	more := len(itemOf(raw).Carried()) > 0
 	switch item.Type {
 	case "function_call", "custom_tool_call":
 		if more {
@@ -184,16 +183,10 @@ func readItem(key string, item responses.ResponseOutputItemUnion, a *endpoint.An
 		if at := summaryKey(key, int64(len(item.Summary))-1); a.Kind(key) == "" && a.Kind(at) != "" {
 			last, kind = at, services.PartSummary
 		}
-		a.Add(last, services.AnswerPart{Kind: kind, Item: sealed(raw)})
+		a.Add(last, services.AnswerPart{Kind: kind, Item: itemOf(raw).Sealed().JSON()})
 	default:
 		a.Add(key, services.AnswerPart{Kind: services.PartItem, Item: raw})
 	}
-}
-
-func sealed(reasoning json.RawMessage) json.RawMessage {
-	var i items.Item
-	_ = json.Unmarshal(reasoning, &i) // the endpoint sent it
-	return i.Sealed().JSON()
 }
 
 func readEnd(e responses.ResponseStreamEventUnion, a *endpoint.Answering) {

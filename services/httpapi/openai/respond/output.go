@@ -2,6 +2,7 @@ package respond
 
 import (
 	"encoding/json"
+	"maps"
 
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
@@ -142,17 +143,10 @@ func (o outputItem) item(status string) items.Item {
 		i["role"], i["content"] = encode("assistant"), encode(content)
 	}
 	for _, p := range o.parts {
-		for _, name := range carried {
-			if v := itemOf(p)[name]; !items.IsNull(v) {
-				i[name] = v
-			}
-		}
+		maps.Copy(i, itemOf(p).Carried())
 	}
 	return i
 }
-
-// carried are the members of a model's messages and calls that are shown as they came.
-var carried = []string{"phase", "namespace", "caller"}
 
 // reasoning returns an item of reasoning: as the model sent it, or made of its texts.
 func (o outputItem) reasoning(running bool) items.Item {

@@ -11,10 +11,13 @@ const sealed = "responses.id:"
 
 const encryptedMember = "encrypted_content"
 
+// Encrypted returns the encrypted content of reasoning, or "".
+func (i Item) Encrypted() string { return i.text(encryptedMember) }
+
 // Sealed returns reasoning of an endpoint that speaks Responses with its id in its encrypted content. What has no id,
 // or content of another form, stays as it is.
 func (i Item) Sealed() Item {
-	id, content := i.ID(), i.text(encryptedMember)
+	id, content := i.ID(), i.Encrypted()
 	_, foreign, _ := strings.Cut(content, ":") // Anthropic's forms, and this one
 	if _, ours := Locate(id); i.Type() != typeReasoning || id == "" || content == "" || foreign != "" || ours {
 		return i
@@ -24,13 +27,25 @@ func (i Item) Sealed() Item {
 
 // Unsealed returns reasoning as its endpoint knows it.
 func (i Item) Unsealed() Item {
-	rest, is := strings.CutPrefix(i.text(encryptedMember), sealed)
+	rest, is := strings.CutPrefix(i.Encrypted(), sealed)
 	named, content, whole := strings.Cut(rest, ":")
 	id, err := url.QueryUnescape(named)
 	if !is || !whole || err != nil {
 		return i
 	}
 	return i.With(encryptedMember, content).With("id", id)
+}
+
+// Carried returns the members of an endpoint's message or call that chats have no place for, and that the endpoint
+// wants to see again.
+func (i Item) Carried() Item {
+	out := Item{}
+	for _, name := range []string{"phase", "namespace", "caller"} {
+		if v := i[name]; !IsNull(v) {
+			out[name] = v
+		}
+	}
+	return out
 }
 
 // Whole reports whether an endpoint that speaks Responses gets the item as it came, with its id: a call of a tool of
