@@ -17,6 +17,7 @@ import (
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/events/natstest/printed"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
@@ -34,7 +35,7 @@ func describedMetrics(t *testing.T) map[string]string {
 	cfg.MemoryURL, cfg.MemoryAPI = "http://127.0.0.1:1", "v5"
 	cfg.SummaryURL, cfg.SummaryName = "http://127.0.0.1:1", "small"
 	cfg.WeaviateURL, cfg.EmbedURL, cfg.EmbedName = "http://127.0.0.1:1", "http://127.0.0.1:1", "vectors"
-	logger := slog.New(slog.NewTextHandler(&stack.Buffer{}, nil))
+	logger := slog.New(slog.NewTextHandler(&printed.Buffer{}, nil))
 	s, err := openStore(t.Context(), cfg, logger)
 	require.NoError(t, err)
 	defer s.Close()

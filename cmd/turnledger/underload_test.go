@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/events/natstest/printed"
 )
 
 // eachSeed runs a test with 200 seeds in the long form, with a few in the short one, or with that of TURNLEDGER_SEED.
@@ -92,7 +93,7 @@ func slowArgs(seed uint64, args ...string) []string {
 func serveSlowly(t *testing.T, seed uint64, args ...string) *slowServer {
 	address := stack.FreeAddress(t)
 	s := &slowServer{
-		t: t, log: newSlowLog(seed), Process: &stack.Process{URL: "http://" + address, Log: &stack.Buffer{}},
+		t: t, log: newSlowLog(seed), Process: &stack.Process{URL: "http://" + address, Log: &printed.Buffer{}},
 		args: append(slowArgs(seed, args...), "--listen", address),
 	}
 	s.start()

@@ -1,7 +1,6 @@
 package embedded_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,32 +16,17 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
+	"github.com/turnledger/turnledger/events/natstest/printed"
 )
-
-// lines is a log.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), text)
-}
 
 const begunAnew = "JetStream is begun anew"
 
+func times(log *printed.Buffer, text string) int { return strings.Count(log.String(), text) }
+
 // watched runs a server that is looked at each millisecond, with what it logs.
-func watched(t *testing.T) (s *embedded.Server, js jetstream.JetStream, streams string, log *lines) {
+func watched(t *testing.T) (s *embedded.Server, js jetstream.JetStream, streams string, log *printed.Buffer) {
 	t.Helper()
-	log = &lines{}
+	log = &printed.Buffer{}
 	cfg := embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, LookEvery: time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(log, nil))}
 	s = start(t, cfg)
@@ -70,11 +54,11 @@ func TestAHeldServerIsNotBegunAnew(t *testing.T) {
 	s, _, streams, log := watched(t)
 	release := s.Hold()
 	require.NoError(t, os.Mkdir(filepath.Join(streams, "BEING-RESTORED"), 0o700))
-	require.Eventually(t, func() bool { return log.count("no turn can be recorded") > 0 }, 10*time.Second,
+	require.Eventually(t, func() bool { return times(log, "no turn can be recorded") > 0 }, 10*time.Second,
 		time.Millisecond, "Run sees it")
-	require.Never(t, func() bool { return log.count(begunAnew) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
+	require.Never(t, func() bool { return times(log, begunAnew) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
 	release()
-	require.Eventually(t, func() bool { return log.count(begunAnew) > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return times(log, begunAnew) > 0 }, 10*time.Second, time.Millisecond)
 }
 
 // Another process restores over the listener, and can't hold the server: the stream that stands as long as it restores
@@ -85,18 +69,18 @@ func TestAServerInWhichAnotherProcessRestoresIsNotBegunAnew(t *testing.T) {
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: layout.RestoringStream})
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(streams, "BEING-RESTORED"), 0o700))
-	require.Eventually(t, func() bool { return log.count("no turn can be recorded") > 0 }, 10*time.Second,
+	require.Eventually(t, func() bool { return times(log, "no turn can be recorded") > 0 }, 10*time.Second,
 		time.Millisecond, "Run sees it")
-	require.Never(t, func() bool { return log.count(begunAnew) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
+	require.Never(t, func() bool { return times(log, begunAnew) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
 	require.NoError(t, js.DeleteStream(t.Context(), layout.RestoringStream))
-	require.Eventually(t, func() bool { return log.count(begunAnew) > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return times(log, begunAnew) > 0 }, 10*time.Second, time.Millisecond)
 }
 
 // Streams that are made and deleted one after the other have a folder without a stream for a moment each: that two
 // looks see two of them says nothing of either.
 func TestTwoLooksThatSeeTwoStreamsAreNoReasonToBeginAnew(t *testing.T) {
 	t.Parallel()
-	log := &lines{}
+	log := &printed.Buffer{}
 	s := start(t, embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Logger: slog.New(slog.NewTextHandler(log,
 		nil))})
 	look := s.Watch()
@@ -107,9 +91,9 @@ func TestTwoLooksThatSeeTwoStreamsAreNoReasonToBeginAnew(t *testing.T) {
 		look()
 		require.NoError(t, os.Remove(folder))
 	}
-	require.Zero(t, log.count("no turn can be recorded")+log.count(begunAnew))
+	require.Zero(t, times(log, "no turn can be recorded")+times(log, begunAnew))
 	require.NoError(t, os.Mkdir(filepath.Join(streams, "S"), 0o700))
 	look()
 	look()
-	require.Equal(t, 1, log.count(begunAnew))
+	require.Equal(t, 1, times(log, begunAnew))
 }

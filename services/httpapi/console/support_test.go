@@ -1,7 +1,6 @@
 package console_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -21,6 +20,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/events/natstest/leaks"
+	"github.com/turnledger/turnledger/events/natstest/printed"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
@@ -79,24 +79,6 @@ func (s *stack) forget() {
 
 var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
 
-// lines is a log that may be written and read at once.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
 // clock is a time that the test sets, while requests may read it.
 type clock struct {
 	mu sync.Mutex
@@ -125,7 +107,7 @@ type stack struct {
 	log      *jetlog.Log
 	services servicetest.Services
 	reader   *reader
-	logs     lines
+	logs     printed.Buffer
 	metrics  *prometheus.Registry
 	now      clock
 	lists    *lists

@@ -1,7 +1,6 @@
 package openai_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +25,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/events/natstest/printed"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -53,28 +52,10 @@ type stack struct {
 	document *openaitest.Document
 	api      http.Handler
 	url      string
-	logs     *buffer
+	logs     *printed.Buffer
 	// prunedIn returns the session of a turn that was pruned, and notePruned notes it as the eraser does.
 	prunedIn   func(ctx context.Context, turn uuid.UUID) (string, error)
 	notePruned func(turn uuid.UUID, session string) error
-}
-
-// buffer is what was logged. Safe for concurrent use.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 type setting func(*stack)
@@ -88,7 +69,7 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	t.Helper()
 	view := memory.New(recent.Limits{MaxTurns: 500}, rules, nil)
 	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
-	s := &stack{t: t, log: log, logs: &buffer{}, document: openaitest.Read(t, os.Getenv(openaitest.Variable))}
+	s := &stack{t: t, log: log, logs: &printed.Buffer{}, document: openaitest.Read(t, os.Getenv(openaitest.Variable))}
 	s.services = servicetest.Start(t, log, servicetest.Config{
 		History: history.Config{Rules: rules}, Reader: contextbuilder.ReaderConfig{Rules: rules, View: view},
 	})

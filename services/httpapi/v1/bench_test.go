@@ -21,6 +21,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/events/natstest/printed"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -33,7 +34,7 @@ var prose = strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)
 
 // quiet logs as a deployment does: no line for what went well.
 func quiet(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-	c.Logger = slog.New(slog.NewTextHandler(&lines{}, nil))
+	c.Logger = slog.New(slog.NewTextHandler(&printed.Buffer{}, nil))
 }
 
 // spread runs n pieces of work over the connections and gives the rate per second.

@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/events/natstest/leaks"
+	"github.com/turnledger/turnledger/events/natstest/printed"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -46,7 +46,7 @@ type stack struct {
 	api     *wire.API
 	cfg     config
 	url     string
-	logs    *lines
+	logs    *printed.Buffer
 	metrics *prometheus.Registry
 }
 
@@ -116,7 +116,7 @@ func start(t testing.TB, settings ...setting) *stack {
 
 func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	t.Helper()
-	s := &stack{t: t, log: log, logs: &lines{}, metrics: prometheus.NewRegistry()}
+	s := &stack{t: t, log: log, logs: &printed.Buffer{}, metrics: prometheus.NewRegistry()}
 	hc := history.Config{Rules: rules, Policy: conversation.Policy{MetadataKeys: []string{"channel", "locale",
 		conversation.FallbackKey}}}
 	rc := contextbuilder.ReaderConfig{Rules: rules, Deadline: 200 * time.Millisecond}
@@ -271,21 +271,3 @@ func (s *stack) append(f events.Fact) {
 }
 
 func keys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
-
-// lines are what a logger wrote.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/events/natstest/printed"
 	"github.com/turnledger/turnledger/services/export"
 )
 
@@ -106,7 +107,7 @@ func TestReplayFollowsOverARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log.jsonl")
 	p.RecordTurn(t, "s", "r0", "q", "a")
 	cmd := p.Command(t, "replay", "--follow", "-o", file)
-	var said stack.Buffer
+	var said printed.Buffer
 	cmd.Stderr = &said
 	require.NoError(t, cmd.Start())
 	written := func() int {
@@ -149,7 +150,7 @@ func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
 	defer server.Close()
 	for _, format := range []string{"jsonl", "parquet"} {
 		file := filepath.Join(t.TempDir(), "out")
-		var said stack.Buffer
+		var said printed.Buffer
 		cmd := exec.Command(stack.Binary(t), "replay", "--url", server.URL, "--format", format, "-o", file)
 		cmd.Stderr = &said
 		require.NoError(t, cmd.Start())

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/events/natstest/printed"
 )
 
 // What people write in titles, metadata, summaries, searches and reasons is in no log, error, metric, trace, dead
@@ -22,7 +23,7 @@ import (
 // away leave every disk.
 func TestNothingOperatorsSeeHoldsWhatPeopleWrite(t *testing.T) {
 	t.Parallel()
-	traces := &stack.Buffer{}
+	traces := &printed.Buffer{}
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)

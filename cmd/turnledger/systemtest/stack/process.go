@@ -1,14 +1,12 @@
 package stack
 
 import (
-	"bytes"
 	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,36 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/natstest/ports"
+	"github.com/turnledger/turnledger/events/natstest/printed"
 )
 
 // Process is a running turnledger.
 type Process struct {
 	Cmd *exec.Cmd
 	URL string
-	Log *Buffer // standard error
-	Out *Buffer // standard output
+	Log *printed.Buffer // standard error
+	Out *printed.Buffer // standard output
 	// Client makes the calls; nil: http.DefaultClient.
 	Client *http.Client
-}
-
-// Buffer holds what a process prints. Safe for concurrent use.
-type Buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (b *Buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-// String returns what was printed so far.
-func (b *Buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // FreeAddress returns an unused loopback address that stays free until the test ends.
@@ -114,7 +93,7 @@ func LaunchAt(t testing.TB, address string, env []string, args ...string) *Proce
 // LaunchProgram runs a binary of another version at an address and returns at once.
 func LaunchProgram(t testing.TB, binary, address string, env []string, args ...string) *Process {
 	t.Helper()
-	p := &Process{URL: "http://" + address, Log: &Buffer{}, Out: &Buffer{}}
+	p := &Process{URL: "http://" + address, Log: &printed.Buffer{}, Out: &printed.Buffer{}}
 	p.Cmd = exec.Command(binary, append(args, "--listen", address)...)
 	p.Cmd.Env = append(environment(), append([]string{"TURNLEDGER_NATS_LISTEN=" + FreeAddress(t)}, env...)...)
 	p.Cmd.Stdout, p.Cmd.Stderr = p.Out, p.Log

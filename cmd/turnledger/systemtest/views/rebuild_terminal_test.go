@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/events/natstest/printed"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
@@ -63,7 +64,7 @@ var servedAsSecond = regexp.MustCompile(`(?m)^audit .* live +2 *$`)
 // terminal is a command that runs on a pseudo-terminal.
 type terminal struct {
 	cmd    *exec.Cmd
-	screen *stack.Buffer
+	screen *printed.Buffer
 	keys   io.Writer
 	over   chan struct{}
 }
@@ -75,7 +76,7 @@ func onTerminal(t testing.TB, args ...string) *terminal {
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 120})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tty.Close() })
-	out := &terminal{cmd: cmd, screen: &stack.Buffer{}, keys: tty, over: make(chan struct{})}
+	out := &terminal{cmd: cmd, screen: &printed.Buffer{}, keys: tty, over: make(chan struct{})}
 	go func() {
 		defer close(out.over)
 		_, err := io.Copy(out.screen, tty)

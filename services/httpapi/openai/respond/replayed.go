@@ -61,8 +61,8 @@ func (s *Service) replayed(ctx context.Context, a Ask, session string) (*history
 	return h, nil
 }
 
-// SessionOfItems returns the session of the last of some ids that is that of an item here which the caller may reach; ""
-// if there is none among the last that look so.
+// SessionOfItems returns the session of the last of some ids that is that of an item here which the caller may reach;
+// "" if there is none among the last that look so.
 func (s *Service) SessionOfItems(ctx context.Context, ids []string, who Caller) (string, error) {
 	looked := 0
 	for _, id := range slices.Backward(ids) {
