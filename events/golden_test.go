@@ -146,6 +146,7 @@ func goldens() []struct {
 	}
 }
 
+//conformance:o30
 func TestRecordedEnvelopes(t *testing.T) {
 	t.Parallel()
 	t.Run("decode to the same fact for ever", func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
+//conformance:h31
 func TestKeyedHashes(t *testing.T) {
 	t.Parallel()
 	key := []byte("a key")

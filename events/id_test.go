@@ -10,6 +10,8 @@ import (
 )
 
 // The expected ids were computed by Python: uuid.uuid5(namespace, session + "\x00" + request).
+//
+//conformance:h10
 func TestTurnID(t *testing.T) {
 	t.Parallel()
 	t.Run("is UUIDv5 over session, 0x00, request", func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
+//conformance:o30
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	t.Run("there is one for each type and no other", func(t *testing.T) {

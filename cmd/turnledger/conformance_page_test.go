@@ -1,48 +1,119 @@
 package main
 
 import (
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestConformanceNamesTestsThatExist holds docs/conformance.md against the repository:
-// each row names a test, each name is one, and each quoted subtest is in its file.
-func TestConformanceNamesTestsThatExist(t *testing.T) {
+var update = flag.Bool("update", false, "write the last column of docs/conformance.md anew, from the tests")
+
+const conformancePage = "../../docs/conformance.md"
+
+// TestConformanceIsMadeFromTheTests: a test says in its comment which rows of docs/conformance.md it shows, as
+// `//conformance:i12 h3`, and where a subtest shows them, `//conformance:i12 "its name"`. The last column of the page
+// is made of these comments, so a test can move or change its name: `go test ./cmd/turnledger -run Conformance -update`.
+// It fails if the page is not what the tests say, if a test names a row or a subtest that does not exist, and if no
+// test shows a row.
+func TestConformanceIsMadeFromTheTests(t *testing.T) {
 	t.Parallel()
-	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	tests := map[string]string{} // the text of the file that has it
+	shown := conformanceShown(t)
+	page, err := os.ReadFile(conformancePage)
+	require.NoError(t, err)
+	var out strings.Builder
+	rows := map[string]bool{}
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(line, "|")
+		id := strings.TrimSpace(cells[min(1, len(cells)-1)])
+		if len(cells) != 7 || strings.Contains(id, "---") || id == "id" {
+			out.WriteString(line)
+			continue
+		}
+		require.False(t, rows[id], "two rows are %s", id)
+		rows[id] = true
+		tests := shown[id]
+		slices.Sort(tests)
+		require.True(t, len(tests) > 0 || strings.Contains(cells[4], "does not apply"), "no test shows %s: %s", id, line)
+		cells[5] = strings.Replace(" "+strings.Join(slices.Compact(tests), ", ")+" ", "  ", " ", 1)
+		out.WriteString(strings.Join(cells, "|"))
+	}
+	require.Greater(t, len(rows), 40)
+	for id, tests := range shown {
+		require.True(t, rows[id], "%s show a row that is not there: %s", tests, id)
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(conformancePage, []byte(out.String()), 0o600))
+		return
+	}
+	require.Equal(t, out.String(), string(page), "run it with -update, or mend the comments of the tests")
+}
+
+var (
+	conformanceLine    = regexp.MustCompile(`(?m)^//conformance:.*$`)
+	conformanceComment = regexp.MustCompile(`^//conformance:([a-z]\d+(?: [a-z]\d+)*)(?: "([^"]+)")?$`)
+)
+
+// conformanceShown returns the tests and quoted subtests that show each row, as all test files of the repository say.
+func conformanceShown(t *testing.T) map[string][]string {
+	t.Helper()
+	shown := map[string][]string{}
 	require.NoError(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		for _, m := range function.FindAllStringSubmatch(string(text), -1) {
-			tests[m[1]] = string(text)
+		if err != nil {
+			return err
 		}
-		return err
+		comments := len(conformanceLine.FindAll(text, -1))
+		if comments == 0 {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			comments -= conformanceOf(t, decl, string(text), shown)
+		}
+		require.Zero(t, comments, "%s has comments that belong to no test", path)
+		return nil
 	}))
-	page, err := os.ReadFile("../../docs/conformance.md")
-	require.NoError(t, err)
-	named := regexp.MustCompile(`\b((?:Test|Fuzz)[A-Z]\w+)(?: "([^"]+)")?`)
-	rows := 0
-	for line := range strings.Lines(string(page)) {
-		cells := strings.Split(line, "|")
-		if len(cells) != 6 || strings.Contains(cells[1], "---") || strings.TrimSpace(cells[3]) == "built in" {
+	return shown
+}
+
+// conformanceOf puts a test's name at each row that its comment names, and returns how many lines of it name rows.
+func conformanceOf(t *testing.T, decl ast.Decl, file string, shown map[string][]string) int {
+	t.Helper()
+	f, isFunc := decl.(*ast.FuncDecl)
+	if !isFunc || f.Doc == nil || !strings.HasPrefix(f.Name.Name, "Test") && !strings.HasPrefix(f.Name.Name, "Fuzz") {
+		return 0
+	}
+	lines := 0
+	for _, c := range f.Doc.List {
+		m := conformanceComment.FindStringSubmatch(c.Text)
+		if m == nil {
 			continue
 		}
-		rows++
-		found := named.FindAllStringSubmatch(cells[4], -1)
-		require.True(t, len(found) > 0 || strings.Contains(cells[3], "does not apply"), "no test: %s", line)
-		for _, m := range found {
-			require.Contains(t, tests, m[1], line)
-			require.True(t, m[2] == "" || strings.Contains(tests[m[1]], `"`+m[2]+`"`), "%s has no %q", m[1], m[2])
+		lines++
+		name := f.Name.Name
+		if m[2] != "" {
+			require.Greater(t, strings.Count(file, `"`+m[2]+`"`), 1, "%s has no %q", name, m[2])
+			name += ` "` + m[2] + `"`
+		}
+		for id := range strings.FieldsSeq(m[1]) {
+			shown[id] = append(shown[id], name)
 		}
 	}
-	require.Greater(t, rows, 40)
+	return lines
 }

@@ -54,6 +54,8 @@ func (k textSteps) Answer(
 }
 
 // TestStepsAreSpansAndMeasuresWithoutText: each is a span below its request's.
+//
+//conformance:o81
 func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	t.Parallel()
 	seen := tracetest.NewInMemoryExporter()

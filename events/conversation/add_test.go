@@ -131,6 +131,8 @@ func half(messages json.RawMessage, neutral string) string {
 }
 
 // The rules by which messages become turns.
+//
+//conformance:o32
 func TestMessagesBecomeTurns(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -201,6 +203,8 @@ func TestSettingsAreOfTheNewestTurn(t *testing.T) {
 }
 
 // Every message stands where the decision said, in the order in which it was added, whatever else is done.
+//
+//conformance:o35
 func TestMessagesStandWhereTheyWereAdded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

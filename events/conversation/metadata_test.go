@@ -12,6 +12,8 @@ import (
 )
 
 // A raw publisher writes what it likes; no view shows it.
+//
+//conformance:h31 h32
 func TestTheFoldDropsMetadataThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	id := events.TurnID("s", "r1")

@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
+//conformance:h12 h13 h18
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	const image = `[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}]`
@@ -66,6 +67,7 @@ func TestPolicy(t *testing.T) {
 	})
 }
 
+//conformance:h13
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	t.Run("are told apart by their codes", func(t *testing.T) {
@@ -95,6 +97,8 @@ func TestMergeMetadata(t *testing.T) {
 }
 
 // TestImageDataIsNotKept goes through the shapes in which senders put image bytes.
+//
+//conformance:f4
 func TestImageDataIsNotKept(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{

@@ -119,6 +119,8 @@ func (m *machine) rawPrune(t *rapid.T, id uuid.UUID, words string) events.Fact {
 
 // The texts of a half that was pruned are those of its messages: the user's with an empty line between them, and the
 // assistant's last one. Messages without a change stay byte for byte, and a half without a change keeps its texts.
+//
+//conformance:o31
 func TestTextsOfAPrunedTurn(t *testing.T) {
 	t.Parallel()
 	w := newWorld("s", conversation.Rules{})

@@ -16,6 +16,8 @@ var update = flag.Bool("update", false, "rewrite the expectations of testdata/*.
 
 // TestScripts runs testdata/*.txt: each step is lines of input, a line "----", and
 // the exact output up to an empty line. Lines that begin with # are comment.
+//
+//conformance:o30 o45
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")

@@ -30,6 +30,7 @@ func rule(t *testing.T, name string, write func(*journal), check func(*testing.T
 	})
 }
 
+//conformance:h11 h44
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	rule(t, "an anonymous session leaves its head, ledger rows and no text", func(l *journal) {
@@ -78,6 +79,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+//conformance:h14 h34 h49
 func TestLink(t *testing.T) {
 	t.Parallel()
 	rule(t, "brings the earlier turns in, in their order, with what befell them", func(l *journal) {
@@ -119,6 +121,7 @@ func TestLink(t *testing.T) {
 	})
 }
 
+//conformance:h59
 func TestCorrection(t *testing.T) {
 	t.Parallel()
 	rule(t, "stands in the old turn's place, and the old one names it", func(l *journal) {

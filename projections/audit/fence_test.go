@@ -58,6 +58,7 @@ func TestCheckpoint(t *testing.T) {
 		"each partition has its own")
 }
 
+//conformance:h11 h43
 func TestRedeliveryIsHarmless(t *testing.T) {
 	t.Parallel()
 	log := conversationOf(4)

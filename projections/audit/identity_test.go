@@ -223,6 +223,8 @@ func TestReadsWithoutPostgres(t *testing.T) {
 }
 
 // No clock takes part in the order of turns: not one that was set back, either.
+//
+//conformance:i13 h29 h51
 func TestIdentityTurnsStandInTheOrderOfTheLog(t *testing.T) {
 	t.Parallel()
 	log := newJournal()

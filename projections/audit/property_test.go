@@ -25,6 +25,8 @@ import (
 // A log is split into batches at random; batches are delivered again, broken off, and applied by another runner. The
 // rows must be the same as after one batch with the whole log, and the same as a fold of the log. But for the security
 // events, they must also be those of the log from which the eraser has removed events.
+//
+//conformance:h2 h29 h65
 func TestRowsAreThoseOfTheLog(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -15,6 +15,7 @@ func exchange(session, request, question, answer string) []events.Fact {
 	return []events.Fact{s, f}
 }
 
+//conformance:h5
 func TestRecallFindsWhatAnIdentitySaid(t *testing.T) {
 	t.Parallel()
 	log := newJournal()

@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
+//conformance:h63
 func TestRedaction(t *testing.T) {
 	t.Parallel()
 	rule(t, "leaves a tombstone of every version", func(l *journal) {

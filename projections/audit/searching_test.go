@@ -51,6 +51,7 @@ func hitsOf(hits []projections.Hit, names map[string]string) (out []string) {
 	return out
 }
 
+//conformance:h5 s25
 func TestSearchOfTurns(t *testing.T) {
 	t.Parallel()
 	log, names := newJournal(), map[string]string{}

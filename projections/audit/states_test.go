@@ -18,6 +18,8 @@ import (
 // A turn that began before the link, was answered after it, redacted, and whose session
 // was then erased: the right row at every step, also where the log has lost by then what
 // the eraser takes out.
+//
+//conformance:h45
 func TestOneTurnThroughAllItsStates(t *testing.T) {
 	t.Parallel()
 	log := newJournal()

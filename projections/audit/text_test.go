@@ -50,6 +50,7 @@ func TestTextsComeBackAsTheyWere(t *testing.T) {
 	sameSession(t, filled(t, log, 1000), log, "s")
 }
 
+//conformance:h30
 func TestMessagesKeepTheirBytesAndMetadataItsMeaning(t *testing.T) {
 	t.Parallel()
 	log := newJournal()

@@ -53,6 +53,8 @@ func TestALinkNeedsNoReadOfWhatWasSeen(t *testing.T) {
 }
 
 // Another runner may have applied events between two claims.
+//
+//conformance:h51
 func TestALinkAfterAClaimReadsTheLog(t *testing.T) {
 	t.Parallel()
 	log := anonymousThenLinked()

@@ -71,6 +71,7 @@ func vendorOf(t *testing.T) string {
 	return t.Name()[strings.LastIndex(t.Name(), "/")+1:]
 }
 
+//conformance:o49
 func TestModelsPassOnWhatIsAskedOfAnAnswer(t *testing.T) {
 	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
 		_, err := m.Answer(t.Context(), everything(), func(services.AnswerPiece) {})
@@ -195,6 +196,7 @@ var stored = prompt(
 	`{"role":"user","content":[{"type":"text","text":"see"},{"type":"image_url","image_url":{"url":"https://i.test/p"}}]}`,
 )
 
+//conformance:o72
 func TestStoredItemsAreWhatAnEndpointTakes(t *testing.T) {
 	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
 		if vendorOf(t) == "anthropic" {

@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/services/client"
 )
 
+//conformance:h55 h56
 func TestATurnThroughThePorts(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)

@@ -106,6 +106,7 @@ func throughTroubles(t *testing.T, test func(t *testing.T, s *server, c *client.
 	}
 }
 
+//conformance:h37
 func TestATurnIsRecordedOnceWhateverHappens(t *testing.T) {
 	t.Parallel()
 	throughTroubles(t, func(t *testing.T, s *server, c *client.Client, met func()) {

@@ -17,6 +17,8 @@ func rawsOf(list []Message) (out []json.RawMessage) {
 }
 
 // What models and gateways do to tool calls, and what becomes of it.
+//
+//conformance:f19
 func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ in, want string }{
@@ -171,6 +173,8 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 
 // FuzzAnthropic holds that no list of objects with a role makes a prompt that the API
 // refuses.
+//
+//conformance:f19
 func FuzzAnthropic(f *testing.F) {
 	f.Add(`[{"role":"tool","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"a"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"r"}]}]`)
 	f.Add(`[{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"","arguments":"null"}}]},{"role":"tool","tool_call_id":"a"},{"role":"assistant","content":" "},{"role":"odd","content":7}]`)

@@ -166,6 +166,8 @@ func gpt4o(t testing.TB) *counting {
 
 // TestTokensAreCountedForTheWindowOnly: of 300 turns, those that are looked at are
 // counted, up to the first that has no room.
+//
+//conformance:i31 s16
 func TestTokensAreCountedForTheWindowOnly(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

@@ -28,6 +28,8 @@ func at(t testing.TB, r *contextbuilder.Reader, ahead time.Duration, req service
 
 // TestASilenceEndsAnAnonymousSession also before anything is recorded after it: the
 // prompt of the first question behind the silence shows nothing of what was before.
+//
+//conformance:h54
 func TestASilenceEndsAnAnonymousSession(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

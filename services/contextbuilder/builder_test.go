@@ -54,6 +54,7 @@ func texts(t require.TestingT, r services.Context) []string {
 	return out
 }
 
+//conformance:i18
 func TestBuildContextSeesPreviousTurns(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -67,6 +68,7 @@ func TestBuildContextSeesPreviousTurns(t *testing.T) {
 	require.True(t, r.SessionFound)
 }
 
+//conformance:h3 h58
 func TestAPromptIsInOneLanguage(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -93,6 +95,7 @@ func TestAPromptIsInOneLanguage(t *testing.T) {
 	require.Contains(t, translated[2], "Who is he?", "what has no translation stays as it is")
 }
 
+//conformance:i22 f6
 func TestBuildOfAnUnknownSessionMakesNothing(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -187,6 +190,7 @@ func TestTheTurnBeingAnsweredIsLeftOut(t *testing.T) {
 	require.Equal(t, []string{"user: q0", "assistant: a0", "user: m"}, texts(t, r))
 }
 
+//conformance:i32
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	b := builder(natstest.Log(t, 1), nil)
@@ -202,6 +206,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
+//conformance:i7 i20 i23 i53
 func TestTheReadSideCantImportAWriter(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()

@@ -28,6 +28,8 @@ func prune(t *testing.T, h *history.Service, session, request string, half event
 }
 
 // A half whose items were deleted is no message, in any form and language; the other half stays.
+//
+//conformance:o19
 func TestAHalfThatIsDeletedIsNoMessage(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

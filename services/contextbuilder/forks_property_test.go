@@ -33,6 +33,8 @@ import (
 
 // A tree of forks gives the same contexts, lists and explanations as plain copies that were edited alike, and the same
 // contexts as it gave then, by position and by time.
+//
+//conformance:s26
 func TestForksAreAsCopies(t *testing.T) {
 	checks := 12
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {

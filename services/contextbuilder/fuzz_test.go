@@ -162,6 +162,8 @@ func FuzzWindow(f *testing.F) {
 
 // FuzzCleanHistory holds that a client's own history, whatever is in it, becomes plain
 // messages within the bounds, which both APIs take.
+//
+//conformance:s13
 func FuzzCleanHistory(f *testing.F) {
 	f.Add(`[{"role":"user","content":"a","thinkingSteps":[1]},null,7,{"role":"assistant","content":["x"]},{"role":"assistant","content":"b"}]`, 20, 0)
 	f.Add(`[{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"tool_use","id":"a"}]},{"role":"tool","content":"r"},{"role":7}]`, 2, 1)

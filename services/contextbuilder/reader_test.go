@@ -81,6 +81,8 @@ func recorded(t testing.TB, turns int) (log *jetlog.Log, at []uint64) {
 
 // A view is behind: what it has not seen comes from the log, be it a little or all, of
 // a session that it holds whole or of which it has dropped turns.
+//
+//conformance:i16
 func TestAViewThatIsBehindIsCompletedFromTheLog(t *testing.T) {
 	t.Parallel()
 	log, at := recorded(t, 6)

@@ -41,6 +41,7 @@ func drawPieces(t *rapid.T) []piece {
 	return out
 }
 
+//conformance:i30 i33 i34 f11 s16
 func TestWindowProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -91,6 +92,7 @@ func TestWindowProperties(t *testing.T) {
 	})
 }
 
+//conformance:f7
 func TestSinceSilence(t *testing.T) {
 	t.Parallel()
 	at := func(minutes int) time.Time { return time.Unix(0, 0).Add(time.Duration(minutes) * time.Minute) }
@@ -106,6 +108,7 @@ func TestSinceSilence(t *testing.T) {
 	require.Equal(t, turns, sinceSilence(turns, time.Hour, at(100)))
 }
 
+//conformance:s7 s10 s28 s30
 func TestCleanHistory(t *testing.T) {
 	t.Parallel()
 	raw := func(s ...string) (out []json.RawMessage) {
@@ -137,6 +140,7 @@ func TestCleanHistory(t *testing.T) {
 		"dropped"}, warnings)
 }
 
+//conformance:h58 s18 s29
 func TestAnthropicForm(t *testing.T) {
 	t.Parallel()
 	list := parseMessages(json.RawMessage(`[

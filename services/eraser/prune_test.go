@@ -39,6 +39,8 @@ func extended(session string, turn uuid.UUID, id, text string) *events.TurnExten
 
 // What a prune took out leaves the log with every event before it, also what comes again after it, from whom ever. The
 // turn stays what it was.
+//
+//conformance:o31
 func TestWhatAPruneTookLeavesTheLog(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"the eraser", "the prune"} {
@@ -90,6 +92,8 @@ func TestWhatAPruneTookLeavesTheLog(t *testing.T) {
 }
 
 // A turn that asked a model is erased like any other: that it asked is nothing that its tombstone knows.
+//
+//conformance:o41
 func TestARedactedResponseLeavesTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -14,6 +14,8 @@ import (
 )
 
 // Sessions of a kind have ages of their own, linked or not: the rule for anonymous sessions leaves them alone.
+//
+//conformance:o46
 func TestWhatIsTooOldOfAKindGoes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

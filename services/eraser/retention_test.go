@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/services/eraser"
 )
 
+//conformance:h54 h68 f27
 func TestWhatIsTooOldGoes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -136,6 +136,8 @@ func TestAServiceRedactsWhatIsTooOld(t *testing.T) {
 }
 
 // A linked session of a kind is erased as a whole, with its title.
+//
+//conformance:o46
 func TestAServiceErasesLinkedSessionsOfAKind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

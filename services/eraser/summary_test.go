@@ -41,6 +41,8 @@ func (w *world) idle() {
 
 // A summary leaves the log and the disk with any turn that it covers, whatever voids it, also while no eraser ran; one
 // that ends before the turn stays. An event without text says of each that it was void.
+//
+//conformance:h69
 func TestAVoidSummaryLeavesTheLog(t *testing.T) {
 	t.Parallel()
 	const (
@@ -91,6 +93,8 @@ func TestAVoidSummaryLeavesTheLog(t *testing.T) {
 
 // The request of a void summary makes no other, in a process that has never seen the summary: its text may repeat what
 // is gone. So it is also in a branch, and after the eraser died at any step.
+//
+//conformance:h69
 func TestALateRetryOfAVoidSummaryIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, void := range map[string]struct {

@@ -134,6 +134,8 @@ func (c *crowd) texts() (out []string) {
 
 // Calls that come while an append is on its way share the next one. Each is told where its own messages stand, and is
 // known when it comes again, in every process.
+//
+//conformance:o35
 func TestCallsAtOnceShareAnAppend(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)

@@ -53,6 +53,7 @@ func finalize(session, request string) conversation.Finalize {
 		Answer: events.Answer{AnswerNeutral: "a " + request}}
 }
 
+//conformance:h7 h19
 func TestTheSameRequestIsOneTurn(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -85,6 +86,7 @@ func TestTheSameRequestIsOneTurn(t *testing.T) {
 	require.EqualValues(t, 1, fresh.Load())
 }
 
+//conformance:h10
 func TestConcurrentStartsOfTwoProcessesAllCount(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -104,6 +106,7 @@ func TestConcurrentStartsOfTwoProcessesAllCount(t *testing.T) {
 	require.Len(t, st.Turns, 200)
 }
 
+//conformance:h35 h52
 func TestOneOfTwoIdentitiesWins(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -136,6 +139,7 @@ func TestOneOfTwoIdentitiesWins(t *testing.T) {
 	}
 }
 
+//conformance:h14 h46 h47
 func TestAWholeTurn(t *testing.T) {
 	t.Parallel()
 	s := run(t, natstest.Log(t, 1))
@@ -206,6 +210,8 @@ func TestAnAnomalyDoesNotSwallowTheRightEvent(t *testing.T) {
 
 // TestWhatOneProcessAcknowledgedTheNextSees has the second process answer before its
 // tail has brought what the first wrote.
+//
+//conformance:i16 h33
 func TestWhatOneProcessAcknowledgedTheNextSees(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -265,6 +271,7 @@ func TestResetGoesBehindWhatAnotherProcessAcknowledged(t *testing.T) {
 	}
 }
 
+//conformance:h49 h50
 func TestStartThatComesAgainWithAnIdentityIsADuplicate(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

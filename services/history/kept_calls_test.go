@@ -16,6 +16,8 @@ import (
 )
 
 // The event that prunes a turn names the calls by which the turn has come, as many as its header has room for.
+//
+//conformance:o37
 func TestAPruneNamesTheCallsOfItsTurn(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

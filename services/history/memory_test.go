@@ -17,6 +17,8 @@ import (
 // TestMemoryIsBoundedByWhatWaitsForAnAnswer holds that the weight of what is held counts
 // the questions in it, and that a question goes with its answer: whether the service saw both come,
 // or read them from the log, and also where another version took the turn's place.
+//
+//conformance:i85
 func TestMemoryIsBoundedByWhatWaitsForAnAnswer(t *testing.T) {
 	t.Parallel()
 	const sessions, turns, length = 5, 10, 20_000

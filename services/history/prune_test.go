@@ -26,6 +26,7 @@ func without(session string, turn uuid.UUID, id, word string) conversation.Prune
 		}}
 }
 
+//conformance:o31
 func TestATurnIsPruned(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

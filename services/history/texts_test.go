@@ -63,6 +63,8 @@ func listedTexts(t *testing.T, s *history.Service, session string) (all []string
 }
 
 // TestWhatWasListedLatelyIsNotReadAgain: a page costs the log nothing the second time, and what came since is on it.
+//
+//conformance:o82
 func TestWhatWasListedLatelyIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	log := &reads{Log: natstest.Log(t, 1)}
@@ -102,6 +104,8 @@ var withdrawals = map[string]func(ctx context.Context, s *history.Service, turn 
 
 // TestWithdrawnTextsAreNotKept: texts that were listed are dropped, and listed no more, when they are withdrawn by this
 // process or another one, whether or not the session is held in memory.
+//
+//conformance:o44
 func TestWithdrawnTextsAreNotKept(t *testing.T) {
 	t.Parallel()
 	for name, withdraw := range withdrawals {
@@ -128,6 +132,8 @@ func TestWithdrawnTextsAreNotKept(t *testing.T) {
 
 // TestTextsThatAreWithdrawnWhileTheyAreReadAreNotKept: a reader has chosen its turns, and reads them from the log when
 // one is redacted.
+//
+//conformance:o44
 func TestTextsThatAreWithdrawnWhileTheyAreReadAreNotKept(t *testing.T) {
 	t.Parallel()
 	log := &reads{Log: natstest.Log(t, 1)}

@@ -8,6 +8,8 @@ import (
 )
 
 // Whatever a message is, it is items, and these come back as they are.
+//
+//conformance:o34
 func FuzzMessages(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `7`, `null`, `{"role":7,"content":[7,null,{"type":7},[]],"tool_calls":{},"item":[],"item_ids":[7]}`,

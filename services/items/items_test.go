@@ -28,6 +28,8 @@ func parse(t *testing.T, raw string) items.Item {
 var png = "data:image/png;base64,iVBORw0KGgo" + strings.Repeat("A", 200)
 
 // What is given back of an item, and what the log keeps of it.
+//
+//conformance:o8 o14 o21 o34 o71
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ in, item, message string }{
@@ -112,6 +114,8 @@ func TestShapes(t *testing.T) {
 }
 
 // Messages that others recorded are items, too.
+//
+//conformance:o14
 func TestItemsOfOtherMessages(t *testing.T) {
 	t.Parallel()
 	const text = `{"type":"message","role":"assistant","status":"completed",
@@ -192,6 +196,8 @@ func TestChecks(t *testing.T) {
 }
 
 // What is shown only when it is asked for.
+//
+//conformance:o10
 func TestIncludes(t *testing.T) {
 	t.Parallel()
 	for value, c := range map[string]struct{ item, without string }{
@@ -222,6 +228,8 @@ func TestIncludes(t *testing.T) {
 }
 
 // An id names a place, and is of no other session, log or place.
+//
+//conformance:o27
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -263,6 +271,8 @@ func TestIDs(t *testing.T) {
 }
 
 // What the ids of items begin with, by their types. Clients hold such ids.
+//
+//conformance:o27
 func TestPrefixes(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]string{
@@ -277,6 +287,8 @@ func TestPrefixes(t *testing.T) {
 }
 
 // Which ids of clients are kept.
+//
+//conformance:o17
 func TestKeptIDs(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]bool{

@@ -11,6 +11,8 @@ import (
 )
 
 // What is shown of an item repeats it, whatever is shown; an item that says something else, or more, does not.
+//
+//conformance:o60
 func TestRepeats(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -100,6 +100,8 @@ func item() *rapid.Generator[json.RawMessage] {
 }
 
 // Items become messages and the same items again.
+//
+//conformance:o8 o34
 func TestItemsComeBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -127,6 +129,8 @@ func requireBack(t require.TestingT, want items.Item) {
 }
 
 // Every type of the official document, by samples that are made from its schemas.
+//
+//conformance:o8
 func TestItemsOfTheOfficialDocumentComeBack(t *testing.T) {
 	t.Parallel()
 	path := os.Getenv(openaitest.Variable)

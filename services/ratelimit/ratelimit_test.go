@@ -12,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/services/ratelimit"
 )
 
+//conformance:h28
 func TestSessionsAndIdentitiesAreHeldToTheirRates(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)

@@ -115,6 +115,7 @@ func (w *world) contents() (out []string) {
 	return out
 }
 
+//conformance:i62 h66
 func TestFinalizedTurnsAreRememberedInTheScopeThatIsSearched(t *testing.T) {
 	both(t, func(w *world) {
 		w.forward()
@@ -176,6 +177,8 @@ func TestWhatRetentionTakesTheMemoryForgets(t *testing.T) {
 }
 
 // A guest's turns belong to the identity as soon as there is one.
+//
+//conformance:i61
 func TestALinkMovesWhatASessionLeft(t *testing.T) {
 	both(t, func(w *world) {
 		w.forward()

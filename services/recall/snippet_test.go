@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+//conformance:i63 i65
 func TestSnippetsAreWholeSentencesAndShort(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "- I like teal. Do you? Version 1.5 is out! 猫が好き。 犬も。\n- Yes.",
@@ -38,6 +39,7 @@ func TestSnippetsAreWholeSentencesAndShort(t *testing.T) {
 	})
 }
 
+//conformance:i60
 func TestScopesAreOneEach(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "user:ada", Scope("ada", "s"))

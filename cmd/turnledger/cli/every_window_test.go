@@ -104,6 +104,8 @@ func foldImported(t *testing.T, session string, turns []client.WholeTurn) *conve
 // every window size, in both forms. What was recorded without its other half is given
 // back as it came in the OpenAI form, and no window makes more of it; the Anthropic form
 // is always what the API takes. In short, a sample of them: one in twenty, by a seed.
+//
+//conformance:i34 h6 f20
 func TestEveryWindowOfRealToolCallsIsLegal(t *testing.T) {
 	t.Parallel()
 	seen, orphans, one := 0, 0, 20

@@ -17,6 +17,7 @@ func open(_ testing.TB, limits recent.Limits, rules conversation.Rules) recentte
 	return recenttest.View{View: v, Reader: v}
 }
 
+//conformance:h21 h23 h39
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	recenttest.Run(t, open)

@@ -27,6 +27,8 @@ var (
 
 // TestHeap holds the view to at most twice the canonical JSON of the turns that it holds, also where each session has
 // one turn, and where all but the sessions in use are packed, to no more than that JSON.
+//
+//conformance:f27
 func TestHeap(t *testing.T) {
 	// From 32 turns on a state keeps an index.
 	for perSession, turns := range map[int]int{1: 30_000, 10: 100_000, 40: 20_000} {
@@ -117,6 +119,8 @@ func heap() int {
 
 // TestExpiry has a clock of its own: a session is held until the last millisecond of
 // its TTL, and its memory goes though nobody asks for it.
+//
+//conformance:i85 h22
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	clock := time.Now().UTC()

@@ -24,6 +24,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestBackendsAgree: both backends get the same logs in the same delivery.
+//
+//conformance:i79 h20 h21 h24 h62
 func TestBackendsAgree(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -159,6 +159,8 @@ func TestGenerations(t *testing.T) {
 
 // TestEveryKeyExpires: the TTL after the last activity by recorded time, and all of a
 // session at once. The checkpoint stays, and the name of the store.
+//
+//conformance:h22
 func TestEveryKeyExpires(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -41,6 +41,7 @@ func holding(at uint64, keep int, questions ...string) still {
 	return still{snap: recent.Snapshot{State: s, Applied: events.Position{Seq: at}}}
 }
 
+//conformance:i82
 func TestDifferencesAreCountedAndLoggedWithoutText(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

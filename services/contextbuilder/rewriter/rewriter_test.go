@@ -72,6 +72,7 @@ func build(t *testing.T, url string, patience time.Duration) services.Context {
 	return r
 }
 
+//conformance:i48 i49 i50 i58 i59 i76
 func TestRewriterSeesMessageHistoryAndMemory(t *testing.T) {
 	t.Parallel()
 	var asked string
@@ -93,6 +94,8 @@ func TestRewriterSeesMessageHistoryAndMemory(t *testing.T) {
 }
 
 // Whatever goes wrong, the original is what the model is asked, in time.
+//
+//conformance:i52 i54 i57
 func TestRewriterThatFailsLeavesTheOriginal(t *testing.T) {
 	t.Parallel()
 	for name, serve := range map[string]http.HandlerFunc{

@@ -136,6 +136,8 @@ func TestABranchIsSummarised(t *testing.T) {
 }
 
 // One summary is made when twenty turns are not covered, of all but the last ten, and the next extends it.
+//
+//conformance:h69
 func TestASummaryIsMadeOfAllButTheLastTen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -92,6 +92,8 @@ func routesOf(s *stack) map[string]wire.Route {
 }
 
 // Each call, with each set of scopes: it is refused exactly where a scope is missing.
+//
+//conformance:o23 o47
 func TestEachCallNeedsItsScopes(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -132,6 +134,8 @@ func TestEachCallNeedsItsScopes(t *testing.T) {
 }
 
 // A bound key reaches its own conversations only, by every kind of id and on every route; others seem not to be there.
+//
+//conformance:o18 o47
 func TestBoundKeysReachTheirOwn(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -201,6 +205,8 @@ func (l *lister) Sessions(_ context.Context, ask services.SessionsAsk) (page ser
 }
 
 // The list of conversations is that of the caller, in pages, also where many were active at the same time.
+//
+//conformance:o6
 func TestConversationsAreListed(t *testing.T) {
 	t.Parallel()
 	l := &lister{}
@@ -241,6 +247,8 @@ func TestConversationsAreListed(t *testing.T) {
 }
 
 // Web pages of the origins that were named may call the surface, and only it; others may not.
+//
+//conformance:o74
 func TestWebPagesOfOtherOrigins(t *testing.T) {
 	t.Parallel()
 	const app = "https://app.example.org"

@@ -18,6 +18,8 @@ func many(n int) string {
 }
 
 // What is refused, with the status, the code and the member that OpenAI's clients go by, and with nothing stored.
+//
+//conformance:o4 o11 o12 o13 o16 o17 o18 o23
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -92,6 +94,8 @@ func TestRefusals(t *testing.T) {
 
 // A body that can't be read is refused alike on every route that takes one, without a code and a member, as OpenAI's
 // own server does it.
+//
+//conformance:o25
 func TestBodiesThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -124,6 +128,8 @@ func keys(n int) string {
 }
 
 // What OpenAI refuses and this surface takes, unless it is strict.
+//
+//conformance:o12
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	lax, strict := start(t), start(t, func(s *stack) { s.cfg.Strict = true })
@@ -135,6 +141,8 @@ func TestStrict(t *testing.T) {
 }
 
 // Clients are newer than servers: what they send beside what is known does no harm.
+//
+//conformance:o2 o11 o26
 func TestUnknownMembersAreTaken(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -148,6 +156,8 @@ func TestUnknownMembersAreTaken(t *testing.T) {
 }
 
 // What metadata may hold is bounded after a change, too.
+//
+//conformance:o11
 func TestMetadataIsBounded(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -173,6 +183,8 @@ func TestMetadataIsBounded(t *testing.T) {
 }
 
 // An id of a client is kept where it may be; else the item has one of ours. References are what they name.
+//
+//conformance:o9 o17 o18
 func TestIDsAndReferences(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -201,6 +213,8 @@ func TestIDsAndReferences(t *testing.T) {
 }
 
 // Bodies may be large: images become words before the log sees them.
+//
+//conformance:o21 o70
 func TestLargeBodies(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -223,6 +237,8 @@ func TestLargeBodies(t *testing.T) {
 }
 
 // Nothing that a client says is in what is logged, or in an error.
+//
+//conformance:o24
 func TestTextsAreInNoLog(t *testing.T) {
 	t.Parallel()
 	s := start(t)

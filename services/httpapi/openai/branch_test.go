@@ -32,6 +32,8 @@ func (s *stack) branches(of string) (out []string) {
 
 // A call that comes again makes no other branch; the same call twice makes two. A branch that was deleted stays so, and
 // the same call makes another one.
+//
+//conformance:o69
 func TestACallThatComesAgainMakesNoBranch(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -77,6 +79,8 @@ func (b *brokenOff) AddMessages(
 }
 
 // A branch that a crash left without its input is taken by the next try, and by the next call of the same words.
+//
+//conformance:o69
 func TestABranchThatACrashLeftIsTaken(t *testing.T) {
 	t.Parallel()
 	for _, try := range []string{"0", "1"} {

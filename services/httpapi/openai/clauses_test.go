@@ -36,6 +36,8 @@ func (f failing) AddMessages(
 }
 
 // What the log refuses or fails with has a status, a type, a code, and a word on whether to try again.
+//
+//conformance:o23
 func TestErrorsOfTheLog(t *testing.T) {
 	t.Parallel()
 	const secret = "secret_value"
@@ -69,6 +71,8 @@ func TestErrorsOfTheLog(t *testing.T) {
 }
 
 // Every answer has an id, also one that went well.
+//
+//conformance:o24
 func TestAnswersHaveIDs(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -85,6 +89,8 @@ func TestAnswersHaveIDs(t *testing.T) {
 }
 
 // What a request leaves out has the defaults of the document, and include shows what it names on each route.
+//
+//conformance:o4 o10 o16
 func TestListsAndWhatTheyInclude(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -129,6 +135,8 @@ func TestListsAndWhatTheyInclude(t *testing.T) {
 
 // A response shows what it was asked for, and its model's thoughts where they are asked for. Nothing that a client says
 // of its users is an identity, and no text is in a header of the log or in what is logged.
+//
+//conformance:o26 o42 o48 o61
 func TestWhatAResponseSays(t *testing.T) {
 	t.Parallel()
 	part := services.AnswerPart{Kind: services.PartReasoning, Text: "Hm.", Item: []byte(
@@ -161,6 +169,8 @@ func TestWhatAResponseSays(t *testing.T) {
 
 // The prompt of a response has the whole history, however long and however old it is; of native contexts the newest 20
 // messages are the default.
+//
+//conformance:o58
 func TestTheWholeHistoryIsThePrompt(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -186,6 +196,8 @@ func TestTheWholeHistoryIsThePrompt(t *testing.T) {
 
 // A call whose run was aborted, and an output whose call was deleted, are text in the next prompt, and the conversation
 // goes on with a turn of its own.
+//
+//conformance:o19 o73
 func TestTornCallsAreTextInPrompts(t *testing.T) {
 	t.Parallel()
 	model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "yes"} })
@@ -204,6 +216,8 @@ func TestTornCallsAreTextInPrompts(t *testing.T) {
 
 // A call that comes again while its answer is made waits for that answer, at once or as a stream; the model is asked
 // once.
+//
+//conformance:o40
 func TestACallThatComesAgainWaitsForItsAnswer(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{"", `,"stream":true`} {
@@ -242,6 +256,8 @@ func (h heldAnswers) FinalizeTurn(ctx context.Context, c conversation.Finalize) 
 }
 
 // The last event of a stream is sent after the answer stands in the log, and not when the model has ended.
+//
+//conformance:o66
 func TestTheLastEventComesAfterTheLog(t *testing.T) {
 	t.Parallel()
 	held := make(chan struct{})
@@ -291,6 +307,8 @@ func TestTheLastEventComesAfterTheLog(t *testing.T) {
 }
 
 // A chain of branches has an end, and what is refused leaves nothing.
+//
+//conformance:o68
 func TestBranchesHaveAnEnd(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -317,6 +335,8 @@ func TestBranchesHaveAnEnd(t *testing.T) {
 }
 
 // Without a key a call is repeated for ten minutes; the same words later are said anew.
+//
+//conformance:o38
 func TestARetryAfterTenMinutesIsAnotherCall(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

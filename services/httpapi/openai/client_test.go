@@ -21,6 +21,8 @@ import (
 )
 
 // OpenAI's client, as it is, makes, reads, changes and deletes conversations and items.
+//
+//conformance:o1 o3 o6 o20 o27 o75
 func TestTheOfficialClient(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -117,6 +119,8 @@ func requireStatus(t *testing.T, want int, err error) {
 }
 
 // Every type of the official document is taken, shown, and given back by its id, by OpenAI's client.
+//
+//conformance:o7 o8 o71
 func TestEveryTypeOfItem(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -146,6 +150,8 @@ func TestEveryTypeOfItem(t *testing.T) {
 }
 
 // Pages are exact, in both directions and whatever their size.
+//
+//conformance:o4 o15 o71
 func TestPages(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -12,6 +12,8 @@ import (
 
 // Each item can be deleted, in each order: the others stay as they are, with their ids, and what comes later has ids of
 // its own.
+//
+//conformance:o3 o19 o29
 func TestItemsAreDeleted(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -45,6 +47,8 @@ func TestItemsAreDeleted(t *testing.T) {
 }
 
 // popItem of the Agents SDK: the newest item goes, and the conversation goes on where it was.
+//
+//conformance:o32
 func TestTheNewestItemIsPopped(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -67,6 +71,8 @@ func TestTheNewestItemIsPopped(t *testing.T) {
 }
 
 // What comes after a deletion takes the id of nothing that was there.
+//
+//conformance:o29
 func TestIDsAreNeverGivenTwice(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -21,6 +21,8 @@ import (
 
 // A key, and the word of a retry, name a call of one caller on one route: another caller's call with the same key or
 // the same body is another one.
+//
+//conformance:o36
 func TestACallIsItsCallers(t *testing.T) {
 	t.Parallel()
 	callers := ring{"one": {Name: "one", Scopes: all}, "two": {Name: "two", Scopes: all}}
@@ -42,6 +44,8 @@ func TestACallIsItsCallers(t *testing.T) {
 }
 
 // An id of a client stays if it has at most 64 characters that may stand in a path; the same one twice is refused.
+//
+//conformance:o17
 func TestWhichIDsStay(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -61,6 +65,8 @@ func TestWhichIDsStay(t *testing.T) {
 }
 
 // An output goes to the newest turn that made its call, also where an older one made a call of the same id.
+//
+//conformance:o33
 func TestAnOutputGoesToTheNewestCall(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -84,6 +90,8 @@ func (r *strictRate) Allow(kind, session, identity string) (time.Duration, bool)
 }
 
 // A caller that asks too often is told when to come again, in the words that OpenAI's clients obey. Nothing is written.
+//
+//conformance:o23
 func TestACallerThatAsksTooOften(t *testing.T) {
 	t.Parallel()
 	rate := &strictRate{}
@@ -146,6 +154,8 @@ func eventsOf(t *testing.T, raw string) (out []map[string]any) {
 }
 
 // An answer that was cut or filtered is incomplete: the response, its items, and the last events of its stream.
+//
+//conformance:o61 o63
 func TestIncompleteAnswers(t *testing.T) {
 	t.Parallel()
 	for finish, reason := range map[services.Finish]string{
@@ -168,6 +178,8 @@ func TestIncompleteAnswers(t *testing.T) {
 }
 
 // A stream that comes again has the whole answer in its events, a refusal and a call included.
+//
+//conformance:o40 o63
 func TestAStreamThatComesAgain(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(answers{finish: services.FinishStop, parts: []services.AnswerPart{
@@ -188,6 +200,8 @@ func TestAStreamThatComesAgain(t *testing.T) {
 }
 
 // A request may leave only some of its tools to the model.
+//
+//conformance:o49
 func TestAllowedTools(t *testing.T) {
 	t.Parallel()
 	var tools []string
@@ -204,6 +218,8 @@ func TestAllowedTools(t *testing.T) {
 }
 
 // Instructions that are items are the texts of these, one below the other.
+//
+//conformance:o49
 func TestInstructionsOfItems(t *testing.T) {
 	t.Parallel()
 	system := ""
@@ -219,6 +235,8 @@ func TestInstructionsOfItems(t *testing.T) {
 }
 
 // A request that is not stored sees the history up to the response that it names, and nothing that came behind it.
+//
+//conformance:o56
 func TestAnUnstoredRequestSeesItsHistoryOnly(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -256,6 +274,8 @@ func TestAnUnstoredRequestBehindACallDropsARepeatedQuestion(t *testing.T) {
 }
 
 // What comes again is the user's own question only, not a developer's message of the same words.
+//
+//conformance:o59
 func TestOnlyTheSameQuestionIsDropped(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -276,6 +296,8 @@ func withClock(model chat.Model, now func() time.Time) setting {
 
 // A response without an answer is in progress, and failed once nobody can be answering it any more. Nobody goes on with
 // it, and a conversation with it is free again.
+//
+//conformance:o22 o57
 func TestAResponseWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	_, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Status: http.StatusBadRequest} })
@@ -300,6 +322,8 @@ func TestAResponseWithoutAnAnswer(t *testing.T) {
 
 // The input of a response is what its model saw: nothing that was redacted, nothing that came later, nothing of its
 // answer, and of a branch what it shares.
+//
+//conformance:o42
 func TestInputItems(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -323,6 +347,8 @@ func TestInputItems(t *testing.T) {
 }
 
 // The usage of a turn is that of all its answers, also where a newer turn came while the model answered.
+//
+//conformance:o61 o81
 func TestTheUsageOfATurn(t *testing.T) {
 	t.Parallel()
 	used := &conversation.Usage{Input: 12, Cached: 5, Output: 7, Reasoning: 3}
@@ -349,6 +375,8 @@ func metadataOf(t *testing.T, s *stack, id string) json.RawMessage {
 }
 
 // A bound key's responses are linked to its identity, so that it may read and continue them.
+//
+//conformance:o47
 func TestResponsesOfABoundKey(t *testing.T) {
 	t.Parallel()
 	callers := ring{"ada": {Name: "ada", Scopes: all &^ access.Admin, IdentityID: "ada"}}

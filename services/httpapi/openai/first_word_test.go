@@ -44,6 +44,8 @@ func (r *reading) Answer(
 
 // A question is recorded, and the model asked, without a look at what stands there, and without reading the question
 // back. All that the response says before its answer is as another process reads it later.
+//
+//conformance:o65
 func TestTheModelIsAskedWithoutReadingTheQuestionBack(t *testing.T) {
 	t.Parallel()
 	var reads reading
@@ -86,6 +88,8 @@ func (f flushes) Flush() {
 func (f flushes) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
 // Events that come together are sent together: two before the answer, three with its first word, and all at its end.
+//
+//conformance:o65
 func TestEventsThatComeTogetherAreSentTogether(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))

@@ -10,6 +10,8 @@ import (
 
 // To get a response, or to answer a call for one again, costs no more of the log in a session of many turns than in one
 // of few.
+//
+//conformance:o28 o82
 func TestAResponseInALongSessionCostsNoMoreOfTheLog(t *testing.T) {
 	t.Parallel()
 	log, count := countedLog(t)

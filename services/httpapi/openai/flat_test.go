@@ -110,6 +110,8 @@ func (s *stack) grown(id string, n int, roles ...func(string) string) string {
 
 // However a long conversation came to be, a page of it costs no more of the log than a page of a short one: what is on
 // the page, and a bounded rest. So does an item.
+//
+//conformance:o82
 func TestAPageOfALongConversationCostsNoMoreOfTheLog(t *testing.T) {
 	t.Parallel()
 	for name, make := range longConversations {

@@ -99,6 +99,8 @@ func deletes(pattern string) int {
 // FuzzRequest holds any request that net/http takes against every call of the surface: no panic, no 500, no answer that
 // is not JSON or a stream, and no refusal that repeats what was sent. It begins with a real request of each call, and
 // with hostile ones.
+//
+//conformance:o24 o80
 func FuzzRequest(f *testing.F) {
 	s := start(f, answeredBy(chat.Echo{}))
 	id := s.begin(user("q"), assistant("a"))
@@ -142,6 +144,8 @@ func FuzzRequest(f *testing.F) {
 
 // A body of 5 MiB with images goes in and comes back: each text and each address of an image as it was, and each image
 // that was sent as data as a part without it beside a text that says so. The log holds none of that data.
+//
+//conformance:o21 o70 o80
 func TestABodyWithImages(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))

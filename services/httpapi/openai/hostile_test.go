@@ -11,6 +11,8 @@ import (
 )
 
 // Odd bodies, addresses and headers are refused or taken, and never break anything.
+//
+//conformance:o80
 func TestHostileRequests(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -53,6 +53,8 @@ var imageParts = map[string]any{
 
 // What a stream shows of a model's thoughts is what the response shows of them: under the same id, by which a later
 // request refers to them, and what they are sealed with only if it is asked for.
+//
+//conformance:o64
 func TestThoughtsOfAStreamAreThoseOfTheResponse(t *testing.T) {
 	t.Parallel()
 	for _, vendor := range []string{"anthropic", "responses"} {
@@ -125,6 +127,8 @@ func TestImagesReachTheModel(t *testing.T) {
 
 // An endpoint that speaks Responses gets the files of the request that it answers, and those under an id or an address
 // always, also where it keeps nothing.
+//
+//conformance:o52
 func TestFilesReachAModelBehindResponses(t *testing.T) {
 	t.Parallel()
 	model, s := behind(t, "responses", func([]string) modeltest.Answer { return modeltest.Answer{Text: "Seen."} })
@@ -157,6 +161,8 @@ func TestFilesReachAModelBehindResponses(t *testing.T) {
 }
 
 // A model that speaks chat completions reads of a file that there was one.
+//
+//conformance:o52
 func TestFilesAreTextsInChats(t *testing.T) {
 	t.Parallel()
 	for _, vendor := range []string{"chat", "anthropic"} {
@@ -222,6 +228,8 @@ func TestImagesOfToolsReachTheModel(t *testing.T) {
 
 // A model gets its own thoughts again in the steps of an answer with tools: Anthropic's with their signature, and those
 // of an endpoint that speaks the Responses API with their encrypted content. Chat endpoints have no form for them.
+//
+//conformance:o72
 func TestThoughtsAreReplayed(t *testing.T) {
 	t.Parallel()
 	for vendor := range vendors {

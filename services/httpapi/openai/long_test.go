@@ -40,6 +40,8 @@ func counted(into **wholeReads) setting {
 
 // In a long conversation no page and no item costs a read of the whole: neither the first nor the last, nor those in
 // between.
+//
+//conformance:o82
 func TestALongConversationIsNotReadWhole(t *testing.T) {
 	t.Parallel()
 	var reads *wholeReads
@@ -81,6 +83,8 @@ func (s *stack) listBack(id string, size int) (all []string) {
 
 // However a long conversation came to be, its pages are the same in a process that writes and in one that only reads,
 // whatever their size and direction, also right after each change. So are those of its branches, and of theirs.
+//
+//conformance:o15
 func TestPagesOfAMuddledConversation(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 2)

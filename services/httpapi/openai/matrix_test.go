@@ -153,6 +153,8 @@ const oneItem = "/v1/conversations/{conversation_id}/items/{item_id}"
 // TestTheMatrixOfIDs is made of the routes of both surfaces. In every place of every call, a caller that is bound to an
 // identity sends each kind of id: of its own, of another identity, of nobody, and of nothing. What is not its own is
 // answered as what there is not, word by word, and nothing is written.
+//
+//conformance:o47
 func TestTheMatrixOfIDs(t *testing.T) {
 	t.Parallel()
 	callers := ring{"": {Name: "all", Scopes: all}, "all": {Name: "all", Scopes: all}}
@@ -237,6 +239,8 @@ var officialCalls = []string{
 }
 
 // Each call of the official document's conversations and responses is a route, so that the matrix has it.
+//
+//conformance:o1
 func TestTheOfficialCallsAreRoutes(t *testing.T) {
 	t.Parallel()
 	file := os.Getenv(openaitest.Variable)

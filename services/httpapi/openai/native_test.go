@@ -9,6 +9,8 @@ import (
 )
 
 // What is recorded through the native API is items here.
+//
+//conformance:o29 o42 o45
 func TestNativeTurnsAreItems(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -53,6 +55,8 @@ func (s *stack) turns(id string) (out []map[string]any) {
 }
 
 // What is written here are turns of the native API: in lists, in the history and in prompts.
+//
+//conformance:o20 o32
 func TestItemsAreNativeTurns(t *testing.T) {
 	t.Parallel()
 	s := start(t)

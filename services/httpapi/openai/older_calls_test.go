@@ -47,6 +47,8 @@ func twiceCalling(prompt []string) modeltest.Answer {
 
 // The output of a call belongs to the turn that made the call, with the answer to it, also where a newer turn has made
 // calls since; the model sees that turn as the last. Of outputs for several turns the model is asked about the newest.
+//
+//conformance:o33
 func TestAnOutputOfAnOlderCall(t *testing.T) {
 	t.Parallel()
 	for _, streamed := range []bool{false, true} {
@@ -140,6 +142,8 @@ func (v shortViews) Session(ctx context.Context, id string, known uint64) (*conv
 
 // A call is found however many turns are behind it, and its answer is made, though no view holds its turn any more. An
 // output of no call goes to the newest turn.
+//
+//conformance:o33
 func TestAnOutputOfAVeryOldCall(t *testing.T) {
 	t.Parallel()
 	_, m := scripted(t, twiceCalling)

@@ -104,6 +104,8 @@ func TestResponsesOfAPrunedTurn(t *testing.T) {
 }
 
 // A conversation goes on from a response of which items are gone, as it goes on from any other.
+//
+//conformance:o67
 func TestAPrunedResponseIsContinued(t *testing.T) {
 	t.Parallel()
 	model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "secret"} })

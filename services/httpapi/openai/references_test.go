@@ -13,6 +13,8 @@ func reference(id string) string { return `{"type":"item_reference","id":"` + id
 
 // A request for a response refers to items of its own history by any id that they have, also one that a client gave
 // them, and to items of the caller's other conversations by an id of ours.
+//
+//conformance:o18
 func TestAResponseRefersToItems(t *testing.T) {
 	t.Parallel()
 	callers := ring{

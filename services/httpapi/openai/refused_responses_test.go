@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 )
 
+//conformance:o5 o6 o11 o24 o50 o53
 func TestRequestsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -150,6 +151,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 }
 
 // A response that is not stored needs no input where its history has something.
+//
+//conformance:o56
 func TestAnUnstoredResponseWithoutInput(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -163,6 +166,8 @@ func TestAnUnstoredResponseWithoutInput(t *testing.T) {
 
 // Members without a value, and members that nobody knows, are no reason for a refusal; the answer is valid (start holds
 // each against the official document).
+//
+//conformance:o50
 func TestMembersWithoutAValueAreTaken(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -180,6 +185,8 @@ func TestMembersWithoutAValueAreTaken(t *testing.T) {
 }
 
 // A response that is deleted is gone, and what came with it.
+//
+//conformance:o3
 func TestADeletedResponseIsGone(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -196,6 +203,8 @@ func TestADeletedResponseIsGone(t *testing.T) {
 
 // A response whose input was several turns, as a client sends a history that it keeps itself, is deleted with all of
 // them; what was there before it stays.
+//
+//conformance:o41
 func TestADeletedResponseIsGoneWithAllItsTurns(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -214,6 +223,8 @@ func TestADeletedResponseIsGoneWithAllItsTurns(t *testing.T) {
 }
 
 // A response of somebody else is none, whatever a call does with its id.
+//
+//conformance:o53
 func TestAResponseOfSomebodyElseIsNone(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -239,6 +250,8 @@ func TestAResponseOfSomebodyElseIsNone(t *testing.T) {
 }
 
 // A response in the middle of a turn goes without the others.
+//
+//conformance:o62
 func TestADeletedStepIsGone(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -255,6 +268,8 @@ func TestADeletedStepIsGone(t *testing.T) {
 }
 
 // The events of a stream come in OpenAI's order, and the pieces are the whole.
+//
+//conformance:o63
 func TestTheEventsOfAStream(t *testing.T) {
 	t.Parallel()
 	_, m := scripted(t, func([]string) modeltest.Answer {
@@ -284,6 +299,8 @@ func TestTheEventsOfAStream(t *testing.T) {
 }
 
 // A response whose turn goes while the model answers is not there any more: at once, and in a stream that has begun.
+//
+//conformance:o66
 func TestAResponseThatGoesWhileItIsMade(t *testing.T) {
 	t.Parallel()
 	for what, take := range map[string]func(s *stack, id string){
@@ -317,6 +334,8 @@ func TestAResponseThatGoesWhileItIsMade(t *testing.T) {
 }
 
 // A response on a conversation where another is being made waits for it, or is refused if the caller says so.
+//
+//conformance:o22
 func TestABusyConversation(t *testing.T) {
 	t.Parallel()
 	held := make(chan struct{})

@@ -31,6 +31,8 @@ func deletedAndRepeated() map[string]struct{ before, items, after []string } {
 
 // A call that comes again is answered as the first time, without the items that were deleted since, wherever the call
 // put them: in every process, before and after their events have left the log. If all are deleted, the list is empty.
+//
+//conformance:o37
 func TestARepeatedCallGivesNothingDeletedBack(t *testing.T) {
 	t.Parallel()
 	const key = "Idempotency-Key"
@@ -66,6 +68,8 @@ func TestARepeatedCallGivesNothingDeletedBack(t *testing.T) {
 
 // A response is given again, without what was deleted of it, also when its input is gone: before and after the events
 // have left the log.
+//
+//conformance:o37
 func TestARepeatedResponseGivesNothingDeletedBack(t *testing.T) {
 	t.Parallel()
 	const key = "Idempotency-Key"
@@ -128,6 +132,8 @@ func TestARepeatedCallOfARedactedTurnIsNotMadeAnew(t *testing.T) {
 }
 
 // A conversation that is begun again by the same key gives no item back, and lists what is left.
+//
+//conformance:o37
 func TestARepeatedBeginningGivesNothingDeletedBack(t *testing.T) {
 	t.Parallel()
 	const key = "Idempotency-Key"
@@ -180,6 +186,8 @@ func TestARepeatedCallOfACorrectedTurnGivesNothingReplacedBack(t *testing.T) {
 
 // A response is given again though what its request names is deleted since: the response that it goes on with, or an
 // item that it refers to. Another request of the same words is refused.
+//
+//conformance:o37
 func TestAResponseIsGivenAgainOnceWhatItNamesIsDeleted(t *testing.T) {
 	t.Parallel()
 	const key = "Idempotency-Key"

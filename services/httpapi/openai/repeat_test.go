@@ -31,6 +31,8 @@ const retry = "X-Stainless-Retry-Count"
 
 // A call that comes again is answered as the first time, in every process. The same words without a word of a retry are
 // said twice.
+//
+//conformance:o38
 func TestRepeatedItems(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -70,6 +72,8 @@ func TestRepeatedItems(t *testing.T) {
 }
 
 // A key names a call for ever, for its caller and its route.
+//
+//conformance:o36
 func TestKeysOfCalls(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -104,6 +108,8 @@ func TestKeysOfCalls(t *testing.T) {
 
 // A key names a request for a response for ever, wherever its input goes: in every process, also for another body, and
 // once the response is deleted it is not made anew.
+//
+//conformance:o36
 func TestKeysOfResponses(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 4)
@@ -134,6 +140,8 @@ func TestKeysOfResponses(t *testing.T) {
 
 // A key is used up for ever, also where not the response alone but the whole session in which it stood was erased: the
 // call is 404, and never made anew.
+//
+//conformance:o36
 func TestAKeyOutlivesItsSession(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 4)
@@ -160,6 +168,8 @@ func TestAKeyOutlivesItsSession(t *testing.T) {
 }
 
 // A conversation whose first answer was lost is found again, in every process, for ten minutes.
+//
+//conformance:o2 o39
 func TestRepeatedConversations(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 4)
@@ -205,6 +215,8 @@ func from(t *testing.T, host string) *http.Client {
 
 // Users who share a key are not given each other's conversations or responses, if they come from different machines. In
 // a conversation a call is repeated from anywhere.
+//
+//conformance:o39
 func TestARetryFromAnotherAddressBeginsAnew(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -263,6 +275,8 @@ func (l lostRace) AddMessages(
 
 // Many clients of two processes add to one conversation: nobody is told to come again, and there is one order, whatever
 // the direction and the size of the pages.
+//
+//conformance:o15 o35 o79
 func TestManyClientsOfOneConversation(t *testing.T) {
 	t.Parallel()
 	const clients = 64
@@ -317,6 +331,8 @@ func TestManyClientsOfOneConversation(t *testing.T) {
 }
 
 // A write that loses a race to another process is decided again, on what that one wrote.
+//
+//conformance:o13
 func TestALostRaceIsDecidedAgain(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

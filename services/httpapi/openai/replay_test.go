@@ -88,6 +88,8 @@ const tool = `,"tools":[{"type":"function","name":"f","parameters":{"type":"obje
 
 // A run of the Agents SDK sends the whole history of its session again, with each of its steps. What is sent again is
 // shared and not copied: each step keeps what is new, and a deletion in the session reaches all responses.
+//
+//conformance:o43 o60
 func TestAHistoryThatIsSentAgain(t *testing.T) {
 	t.Parallel()
 	model, m := scripted(t, func(prompt []string) modeltest.Answer {
@@ -133,6 +135,8 @@ func TestAHistoryThatIsSentAgain(t *testing.T) {
 func last(lines []string) string { return lines[len(lines)-1] }
 
 // A call that sends a history again, and comes again itself, has its first answer; the model is asked once.
+//
+//conformance:o60
 func TestAHistoryThatIsSentAgainComesAgain(t *testing.T) {
 	t.Parallel()
 	model, m := scripted(t, func(prompt []string) modeltest.Answer {
@@ -160,6 +164,8 @@ func TestAHistoryThatIsSentAgainComesAgain(t *testing.T) {
 }
 
 // What is not sent as it is here, or not whole, is the caller's own text: it is kept as it came.
+//
+//conformance:o60
 func TestAHistoryThatIsAnother(t *testing.T) {
 	t.Parallel()
 	model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "yes"} })

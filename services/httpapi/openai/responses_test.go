@@ -117,6 +117,8 @@ func callOf(t *testing.T, r *responses.Response) responses.ResponseFunctionToolC
 
 // A run with a tool, as the official client makes it: in a conversation, and behind a response. What a response was, it
 // is when it is read again.
+//
+//conformance:o7 o55 o61 o62 o75
 func TestARunWithATool(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -175,6 +177,8 @@ func typesOf(all []responses.ResponseItemUnion) (out []string) {
 
 // Many continue one response at once, also one that ended in a tool call: one goes on, the others branch, and none sees
 // what another went on with.
+//
+//conformance:o67 o68 o79
 func TestManyContinueAResponseAtOnce(t *testing.T) {
 	t.Parallel()
 	many := 20
@@ -223,6 +227,8 @@ func (s *stack) sessionOf(id string) string {
 }
 
 // A conversation never grows by previous_response_id.
+//
+//conformance:o55
 func TestAConversationIsNotContinuedByAResponse(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -236,6 +242,8 @@ func TestAConversationIsNotContinuedByAResponse(t *testing.T) {
 }
 
 // What is not to be stored uses the history and leaves nothing.
+//
+//conformance:o56
 func TestAResponseThatIsNotStored(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -255,6 +263,8 @@ func TestAResponseThatIsNotStored(t *testing.T) {
 
 // A client that lost the answer sends the same call again, and gets the first answer; the model is asked once. The same
 // text twice is two messages.
+//
+//conformance:o40
 func TestACallThatComesAgain(t *testing.T) {
 	t.Parallel()
 	model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "yes"} })
@@ -279,6 +289,8 @@ func TestACallThatComesAgain(t *testing.T) {
 }
 
 // If the model fails, the caller is told, the input is kept, and the same call again is answered.
+//
+//conformance:o23 o40 o57
 func TestAModelThatFails(t *testing.T) {
 	t.Parallel()
 	fails := true
@@ -305,6 +317,8 @@ func TestAModelThatFails(t *testing.T) {
 
 // What a request asks of the model reaches the model; instructions are of one request only. What a model tells of
 // itself stands in the response.
+//
+//conformance:o49 o54
 func TestWhatIsAskedReachesTheModel(t *testing.T) {
 	t.Parallel()
 	model, m := scripted(t, func([]string) modeltest.Answer {
@@ -338,6 +352,8 @@ func TestWhatIsAskedReachesTheModel(t *testing.T) {
 }
 
 // The AI SDK sends the user's message again with the output of the tool; it stands once.
+//
+//conformance:o59
 func TestAQuestionThatComesAgainStandsOnce(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))

@@ -11,6 +11,8 @@ import (
 )
 
 // What a hosted tool shows to servers of others reaches the model's endpoint, and neither a response nor the log.
+//
+//conformance:o51
 func TestSecretsOfHostedToolsAreNotKept(t *testing.T) {
 	t.Parallel()
 	const tools = `[

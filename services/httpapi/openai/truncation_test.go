@@ -42,6 +42,8 @@ func beginnings(prompt []string) (out []string) {
 
 // A history that is longer than the model's context loses its oldest turns where the request says so, and is refused
 // where it does not: then nothing is recorded.
+//
+//conformance:o58 o66
 func TestAHistoryThatIsTooLong(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -111,6 +113,8 @@ func requireTooLong(t *testing.T, err error, name string) {
 
 // What belongs to a request counts: its instructions, its tools, and the answer that it has room for. An input that is
 // too long by itself is refused, also where turns may go.
+//
+//conformance:o6 o58
 func TestWhatCountsAsThePrompt(t *testing.T) {
 	t.Parallel()
 	_, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "yes"} })
@@ -136,6 +140,8 @@ func TestWhatCountsAsThePrompt(t *testing.T) {
 
 // Where the size of the model's context is not set, the endpoint may refuse the prompt: the client is told so in the
 // same words.
+//
+//conformance:o58
 func TestAnEndpointThatRefusesALongPrompt(t *testing.T) {
 	t.Parallel()
 	// The endpoint of the tests repeats the last message in its error.
@@ -154,6 +160,8 @@ func TestAnEndpointThatRefusesALongPrompt(t *testing.T) {
 
 // The name of a model that a request brings is not refused, whatever it is; the response names the one that answered.
 // Without an answer a response has no usage.
+//
+//conformance:o61
 func TestModelAndUsage(t *testing.T) {
 	t.Parallel()
 	_, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "yes"} })

@@ -33,6 +33,8 @@ func (s *stack) within(t *testing.T, body string) time.Duration {
 
 // A question that is full goes on in the next turn. No model is asked about the first turn, so no response waits for
 // it.
+//
+//conformance:o22
 func TestAResponseDoesNotWaitForItsOwnInput(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
@@ -44,6 +46,7 @@ func TestAResponseDoesNotWaitForItsOwnInput(t *testing.T) {
 	}
 }
 
+//conformance:o22
 func TestAResponseDoesNotWaitForItems(t *testing.T) {
 	t.Parallel()
 	for name, added := range map[string][]string{
@@ -79,6 +82,8 @@ func TestAResponseDoesNotWaitForAQuestionThatLostAnItem(t *testing.T) {
 }
 
 // Whoever answered a turn has died: another response waits for nobody.
+//
+//conformance:o22
 func TestAResponseDoesNotWaitForAProcessThatDied(t *testing.T) {
 	t.Parallel()
 	held := make(chan struct{})
@@ -95,6 +100,8 @@ func TestAResponseDoesNotWaitForAProcessThatDied(t *testing.T) {
 }
 
 // An item may be old when a response asks about it. The next response waits for that one all the same.
+//
+//conformance:o22
 func TestAResponseWaitsForOneThatAsksAboutAnOldItem(t *testing.T) {
 	t.Parallel()
 	const old = 3 * time.Second

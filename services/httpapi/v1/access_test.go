@@ -217,6 +217,8 @@ func TestWithoutAnAuthenticatorNobodyIsLetIn(t *testing.T) {
 
 // TestABoundKeyReachesItsOwnSessionsOnly goes through the routes that there are: what is
 // another's, anonymous or not there looks the same, and nothing is recorded.
+//
+//conformance:s27
 func TestABoundKeyReachesItsOwnSessionsOnly(t *testing.T) {
 	t.Parallel()
 	s, model := guarded(t, ring{"stranger": {Name: "stranger", Scopes: scopes, IdentityID: "eve"}})

@@ -25,6 +25,7 @@ var contextMembers = []string{
 	"rewritten_query", "session_found", "source", "summary", "warnings",
 }
 
+//conformance:f9
 func TestContext(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, s *stack) {
@@ -83,6 +84,7 @@ func TestContextOfAnUnknownSession(t *testing.T) {
 	})
 }
 
+//conformance:s3 s8 s9
 func TestContextOfTheClientsOwnHistory(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -98,6 +100,7 @@ func TestContextOfTheClientsOwnHistory(t *testing.T) {
 	require.Equal(t, []string{"q", "a", "now"}, column(got["messages"], "content"))
 }
 
+//conformance:f1 f7
 func TestIdleTimeout(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -178,6 +181,8 @@ func TestAsOfNamesAPlaceOfTheSession(t *testing.T) {
 
 // TestARateGoesByTheSessionsLink: who names others, or nobody, is held to the rate of the
 // identity whose session it is.
+//
+//conformance:h28
 func TestARateGoesByTheSessionsLink(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -200,6 +205,8 @@ func TestARateGoesByTheSessionsLink(t *testing.T) {
 }
 
 // TestAWindowHoldsAQuestionAndItsAnswer: what is too small is told the same, however small.
+//
+//conformance:i32
 func TestAWindowHoldsAQuestionAndItsAnswer(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, s *stack) {

@@ -34,6 +34,7 @@ func eachLayout(t *testing.T, test func(t *testing.T, s *stack)) {
 	}
 }
 
+//conformance:s26
 func TestFork(t *testing.T) {
 	t.Parallel()
 	eachLayout(t, func(t *testing.T, s *stack) {

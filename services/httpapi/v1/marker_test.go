@@ -97,6 +97,8 @@ func bodies(known []string) []string {
 
 // Nothing that a client sends in a body, a query, a header or a path comes back in
 // an error, or stands in a log line or a metric. A valid session id may be logged.
+//
+//conformance:o81
 func TestNoErrorLineOrMetricHoldsAText(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(*testing.T) *stack{

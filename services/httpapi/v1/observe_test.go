@@ -23,6 +23,7 @@ import (
 
 func stringsReader(s string) io.Reader { return strings.NewReader(s) }
 
+//conformance:i44 i45 i46 i47 i86
 func TestARequestIsOneLine(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -154,6 +155,8 @@ func TestOpenAPI(t *testing.T) {
 }
 
 // What the document says of bodies and answers is what they are.
+//
+//conformance:h8
 func TestOpenAPIHoldsForRealAnswers(t *testing.T) {
 	t.Parallel()
 	s := start(t)

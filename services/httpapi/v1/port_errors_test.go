@@ -48,6 +48,7 @@ func failingWith(err error) setting {
 	}
 }
 
+//conformance:h40
 func TestErrorsOfThePorts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

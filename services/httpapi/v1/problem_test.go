@@ -259,6 +259,8 @@ func prepared(t *testing.T) *stack {
 
 // Every refusal of docs/contract.md#errors: nothing reaches the log, and nothing that is read
 // changes.
+//
+//conformance:h9 h42
 func TestRefusalsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s := prepared(t)
@@ -275,6 +277,7 @@ func TestRefusalsLeaveNothing(t *testing.T) {
 	require.Equal(t, false, s.ok(http.StatusOK, "GET", "/v1/sessions/t", nil)["found"])
 }
 
+//conformance:h53
 func TestARefusedLinkLeavesTheAttemptOnly(t *testing.T) {
 	t.Parallel()
 	s := start(t)

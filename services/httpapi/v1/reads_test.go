@@ -58,6 +58,7 @@ func TestSession(t *testing.T) {
 	})
 }
 
+//conformance:i8 i40 f12
 func TestResetHidesAndDeletesNothing(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, s *stack) {
@@ -90,6 +91,7 @@ func TestAnErasedSessionIsNotFoundAndIsEmpty(t *testing.T) {
 	})
 }
 
+//conformance:h38
 func TestTurnsArePagedFromTheNewestBack(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, s *stack) {
@@ -155,6 +157,7 @@ func TestCountsAboveTheBoundsAreClamped(t *testing.T) {
 		`{"message":"m","max_messages":2.0}`)["messages"], 3)
 }
 
+//conformance:h57
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, s *stack) {
@@ -200,6 +203,7 @@ func (i *identities) IdentityTurns(_ context.Context, ask services.IdentityAsk) 
 	return i.page, i.err
 }
 
+//conformance:h4 s25
 func TestIdentityTurns(t *testing.T) {
 	t.Parallel()
 	port := &identities{page: services.IdentityPage{NextCursor: "next", Turns: []services.Turn{{
@@ -269,6 +273,8 @@ func TestProjections(t *testing.T) {
 }
 
 // A view keeps no tombstones; turns that it holds all of need no log.
+//
+//conformance:h61
 func TestTurnsOfASessionWithATombstoneComeFromTheView(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -285,6 +291,8 @@ func TestTurnsOfASessionWithATombstoneComeFromTheView(t *testing.T) {
 }
 
 // The cap of a view bounds memory, not the truth.
+//
+//conformance:h24 h26 f11
 func TestTurnsBeyondTheCapOfTheView(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 )
 
+//conformance:h69
 func TestSummaries(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, s *stack) {

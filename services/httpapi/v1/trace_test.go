@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 )
 
+//conformance:i47
 func TestARequestIsOneSpanWithoutText(t *testing.T) {
 	t.Parallel()
 	seen := tracetest.NewInMemoryExporter()

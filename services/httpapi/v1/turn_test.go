@@ -37,6 +37,7 @@ var whole = map[string]any{
 	"question_messages": []any{map[string]any{"role": "user", "content": "Where is it?", "x-own": 1.5}},
 }
 
+//conformance:h8 h15 h36 h37 h48
 func TestATurnFromStartToEnd(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -90,6 +91,7 @@ func TestATurnFromStartToEnd(t *testing.T) {
 	require.EqualValues(t, 3, s.head())
 }
 
+//conformance:h19
 func TestTheRequestIDMayBeAHeader(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -102,6 +104,7 @@ func TestTheRequestIDMayBeAHeader(t *testing.T) {
 	requireProblem(t, a, http.StatusUnprocessableEntity, "invalid_argument", "request_id")
 }
 
+//conformance:h3 h16 h17 h18
 func TestFallbacks(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -125,6 +128,8 @@ func TestFallbacks(t *testing.T) {
 
 // Whatever a client puts into its messages comes back as it was: big and odd
 // numbers, escapes, the order of members.
+//
+//conformance:h6 f3 f5
 func TestMessagesAreKeptAsTheyCame(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -136,6 +141,7 @@ func TestMessagesAreKeptAsTheyCame(t *testing.T) {
 	require.Contains(t, string(a.raw), `{"messages":[`+messages[1:len(messages)-1]+`,`)
 }
 
+//conformance:h60 h61
 func TestRedact(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, s *stack) {
@@ -174,6 +180,7 @@ func requireTombstone(t *testing.T, turn map[string]any) {
 	require.Empty(t, turn["metadata"])
 }
 
+//conformance:h59 s26
 func TestCorrect(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, s *stack) {
@@ -221,6 +228,7 @@ func column(list any, member string) []string {
 	return out
 }
 
+//conformance:h41
 func TestFinalizeWithoutStart(t *testing.T) {
 	t.Parallel()
 	body := map[string]any{"request_id": "r", "question_neutral": "q", "answer_neutral": "a"}
@@ -245,6 +253,7 @@ func TestFinalizeWithoutStart(t *testing.T) {
 	})
 }
 
+//conformance:i9
 func TestTheSameRequestFiftyTimesAtOnceIsOneTurn(t *testing.T) {
 	t.Parallel()
 	s := start(t)

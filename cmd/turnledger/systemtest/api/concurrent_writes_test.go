@@ -39,6 +39,8 @@ func onBoth(t testing.TB, ps [2]*stack.Process, method, path string,
 
 // Two processes write to one session at once. Each caller is told what the log decided, never do both win, and a
 // refused write shows in no read.
+//
+//conformance:i78
 func TestTwoProcessesRaceOnOneSession(t *testing.T) {
 	t.Parallel()
 	ps := twoProcesses(t)

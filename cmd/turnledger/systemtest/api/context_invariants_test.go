@@ -65,6 +65,15 @@ const (
 )
 
 // TestThreadsStore: the seven of the store.
+//
+//conformance:i66 i77 i81 i83 h1
+//conformance:i15 "a turn is available at once"
+//conformance:i11 i28 i29 "a window keeps the last turns and takes none away"
+//conformance:i6 i10 i39 "an existing thread is used again, never replaced"
+//conformance:i22 "reading makes no thread"
+//conformance:i3 i5 i41 i72 "thread persistence across multiple requests"
+//conformance:i4 i12 i13 i14 "turn order is preserved"
+//conformance:i1 i9 i73 "turns accumulate"
 func TestThreadsStore(t *testing.T) {
 	onEveryBackend(t, map[string]func(*testing.T, *stack.Process, string){
 		"thread persistence across multiple requests": func(t *testing.T, p *stack.Process, thread string) {
@@ -122,6 +131,11 @@ func TestThreadsStore(t *testing.T) {
 }
 
 // TestContextBuilderIntegration: the three of the builder.
+//
+//conformance:i67 i83
+//conformance:i21 i23 "only reads"
+//conformance:i2 i69 i71 i74 "sees previous turns"
+//conformance:i19 i26 i27 "the order is system, history, current message"
 func TestContextBuilderIntegration(t *testing.T) {
 	onEveryBackend(t, map[string]func(*testing.T, *stack.Process, string){
 		"sees previous turns": func(t *testing.T, p *stack.Process, thread string) {
@@ -156,6 +170,10 @@ func TestContextBuilderIntegration(t *testing.T) {
 }
 
 // TestChatAPIContext: the two end to end, with a model that answers from its prompt.
+//
+//conformance:i68 i83
+//conformance:i70 "a follow-up is answered from the thread"
+//conformance:i35 i36 i37 i38 i75 "the thread id of the request is the thread"
 func TestChatAPIContext(t *testing.T) {
 	onEveryBackend(t, map[string]func(*testing.T, *stack.Process, string){
 		"a follow-up is answered from the thread": func(t *testing.T, p *stack.Process, thread string) {

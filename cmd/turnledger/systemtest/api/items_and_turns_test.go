@@ -57,6 +57,8 @@ func printed(t *testing.T, p *stack.Process, args ...string) string {
 
 // What is written as items is a turn in every other place: prompts, the history, the tables, the folded log, an
 // explanation and the export. With the turn the items are gone.
+//
+//conformance:o78
 func TestItemsAreTurnsEverywhere(t *testing.T) {
 	t.Parallel()
 	p, conn := withAudit(t)
@@ -121,6 +123,8 @@ func TestItemsAreTurnsEverywhere(t *testing.T) {
 
 // What is written natively is items: turns with texts alone and with messages, corrections, and forks.
 // A deleted item is gone from the native turn, and from all that shows it.
+//
+//conformance:o78
 func TestTurnsAreItemsEverywhere(t *testing.T) {
 	t.Parallel()
 	p, conn := withAudit(t)

@@ -26,6 +26,8 @@ import (
 
 // Four clients of two processes make random calls to a session, erasures included. Each session's history is
 // linearizable, its branches share the turns from before their forks, and both views equal a fresh fold of the log.
+//
+//conformance:i1 i84
 func TestSessionsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	interleavings := 40

@@ -48,6 +48,8 @@ func (d *dying) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 
 // OpenAI's client tries again by itself. Whenever its server is killed (before it has recorded a call, while it does,
 // or after that, before the answer), each item is recorded once, and each conversation is made once.
+//
+//conformance:o38 o75
 func TestRetriesOfTheOfficialClientRecordOnce(t *testing.T) {
 	t.Parallel()
 	kills := 6

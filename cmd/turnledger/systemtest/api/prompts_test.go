@@ -14,6 +14,8 @@ import (
 
 // TestPromptsWithAllThatCanBeInThem goes through a deployment with a rewriter, the audit
 // tables as memory, and rates.
+//
+//conformance:i24 i25 i51 i55 i56 i64 h27
 func TestPromptsWithAllThatCanBeInThem(t *testing.T) {
 	t.Parallel()
 	rewriter := modeltest.New(t, func(prompt []string) modeltest.Answer {

@@ -12,6 +12,8 @@ import (
 
 // The example for Python runs with the standard library alone, and prints what docs/openai.md shows. Those for Node are
 // run by make test-clients.
+//
+//conformance:o76
 func TestThePythonExample(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")

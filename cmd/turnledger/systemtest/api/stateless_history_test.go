@@ -13,6 +13,12 @@ import (
 
 // TestStatelessHistory goes through the five test cases of the document on history that
 // a client passes with each request.
+//
+//conformance:s1 s4 s12 s17 s20 "follow-up question"
+//conformance:s5 s13 s15 s22 "long conversation"
+//conformance:s11 s14 s18 s23 "malformed history"
+//conformance:s2 s21 "reference to a previous response"
+//conformance:s6 s19 "single message"
 func TestStatelessHistory(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil, "--roles", "api,context,recent")

@@ -31,6 +31,8 @@ func call(t *testing.T, p *stack.Process, method, path, body string) (out map[st
 
 // What clients of OpenAI's API hold names the same things after a restore: the ids of items and of responses, also of
 // one whose turn was pruned so that its events have left the log, and the key of a call.
+//
+//conformance:o29
 func TestABackupHoldsWhatNamesItems(t *testing.T) {
 	t.Parallel()
 	dir, env := stack.DataDir(t), append(stack.NewModel(t).Env(), "TURNLEDGER_PARTITIONS=2")

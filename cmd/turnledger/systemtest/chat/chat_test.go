@@ -14,6 +14,8 @@ import (
 )
 
 // A follow-up question is answered from the conversation, end to end. Turnledger was made because others forget it.
+//
+//conformance:i43 f13 f15 f17 s24
 func TestFollowUpQuestionIsAnsweredFromTheConversation(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
@@ -45,6 +47,8 @@ func TestFollowUpQuestionIsAnsweredFromTheConversation(t *testing.T) {
 }
 
 // When a model fails, its turn stays pending: the question is in the next prompt, and holds up no later message.
+//
+//conformance:i42
 func TestModelThatFailsLeavesTheTurnPending(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
@@ -66,6 +70,8 @@ func TestModelThatFailsLeavesTheTurnPending(t *testing.T) {
 }
 
 // TestAnswerIsRecordedWhenTheClientIsGone ends the client in the middle of a stream.
+//
+//conformance:i43 f16
 func TestAnswerIsRecordedWhenTheClientIsGone(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
@@ -153,6 +159,8 @@ func TestAnAnswerThatWasCutSaysSo(t *testing.T) {
 }
 
 // TestEchoAnswersWithoutAKey holds that dev says that it is no real model.
+//
+//conformance:i36
 func TestEchoAnswersWithoutAKey(t *testing.T) {
 	t.Parallel()
 	p := stack.Start(t, nil, "dev", "--data-dir", stack.DataDir(t))

@@ -35,6 +35,8 @@ func TestAnAnswerLongerThanTheStopEndsWithAnError(t *testing.T) {
 // TestNoTurnIsLostWhenTheServerEnds streams 50 threads at once, and ends the server in
 // the middle: with SIGTERM every answer is recorded, with kill -9 every question that was
 // begun is there, pending. What was answered before is there in both cases.
+//
+//conformance:i42 f2
 func TestNoTurnIsLostWhenTheServerEnds(t *testing.T) {
 	t.Parallel()
 	const threads = 50

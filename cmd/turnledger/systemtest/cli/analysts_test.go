@@ -24,6 +24,8 @@ import (
 
 // The answers that docs/analysts.md shows for its SQL are those that a plain Parquet reader computes, after the same
 // commands.
+//
+//conformance:h67 s25
 func TestAnswersOfTheAnalystsPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../../docs/analysts.md")

@@ -28,6 +28,7 @@ func linesOf(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 }
 
+//conformance:h67
 func TestReplayInEveryFormat(t *testing.T) {
 	t.Parallel()
 	// Without an eraser, which takes the redacted events out of the log.

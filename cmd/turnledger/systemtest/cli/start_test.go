@@ -17,6 +17,8 @@ import (
 
 // TestAStartThatCannotWorkSaysWhatToDo goes through what can be wrong when the log and
 // the views are opened.
+//
+//conformance:h25
 func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
+//conformance:h64
 func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 	t.Parallel()
 	d, env := newStorage(t)

@@ -58,6 +58,8 @@ var wordsOfTalk = []string{"QUOKKA", "WOMBAT", "NUMBAT", "BILBY", "POTOROO"}
 
 // Each item that is deleted leaves every read at once, and every disk, and so do responses that an agent asked for with
 // the whole history again, and conversations. Views that are built again, and a new process, show the same.
+//
+//conformance:o41
 func TestNoByteOfADeletedItemIsLeft(t *testing.T) {
 	t.Parallel()
 	d, env := newStorage(t)

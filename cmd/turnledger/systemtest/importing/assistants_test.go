@@ -41,6 +41,8 @@ func members(all []any, name string) (out []any) {
 // Threads of the Assistants API are conversations here: the messages keep their ids, their order and all that they say,
 // in the form of the official document, and a response goes on with them. A second import changes nothing, whatever the
 // order of the files.
+//
+//conformance:o7 o77
 func TestThreadsOfAssistantsAreConversations(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(assistants)

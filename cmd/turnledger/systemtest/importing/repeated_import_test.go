@@ -85,6 +85,8 @@ func TestARedactedTurnStaysAwayFromAnImport(t *testing.T) {
 
 // Contents that are lists of parts keep their text, half a surrogate pair comes back as it was written, and an image
 // that is larger than a request may be becomes the text [Image sent: photo].
+//
+//conformance:f4
 func TestImportOfPartsAndImages(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)

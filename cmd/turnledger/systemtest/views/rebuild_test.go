@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
+//conformance:i80
 func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 	t.Parallel()
 	pg, redis := pgtest.Start(t), redistest.Start(t)

@@ -67,6 +67,8 @@ func inTheLog(t *testing.T, p *stack.Process) []string {
 
 // The list never lacks what was acknowledged: while nobody feeds the tables it is refused, and what writers in several
 // processes were acknowledged is in it at once, in the order of activity in the log.
+//
+//conformance:h4
 func TestTheListOfSessionsIsExact(t *testing.T) {
 	t.Parallel()
 	nats := stack.FreeAddress(t)
@@ -160,6 +162,8 @@ func TestVerbsOfSessions(t *testing.T) {
 }
 
 // Turns that are recorded whole, of anonymous sessions too, are counted, and the times of the others.
+//
+//conformance:h4 h67 s25
 func TestVerbOfStatistics(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)})

@@ -14,6 +14,8 @@ import (
 )
 
 // Reads are compared with the second view and answered from the first. When the second view is emptied, reads go on.
+//
+//conformance:i82
 func TestASecondRecentViewIsComparedAndNeverAnswers(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
