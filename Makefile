@@ -46,7 +46,7 @@ test test-clients race torture properties bench bench-cluster cover: \
 	export TURNLEDGER_TEST_BINARY := $(CURDIR)/bin/tested/turnledger
 torture: TESTED_FLAGS := -race
 tested:
-	$(GO) run ./projections/index/weaviate/weaviatetest/build
+	$(GO) run ./deploy/testkit/weaviate/build
 	$(GO) build $(TESTED_FLAGS) -o $(CURDIR)/bin/tested/turnledger ./cmd/turnledger
 
 # -count=1: a result may rest on a server or on data that Go's test cache knows nothing of.

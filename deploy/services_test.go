@@ -19,11 +19,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
-	"github.com/turnledger/turnledger/services/chat/modeltest"
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 func TestMain(m *testing.M) {
@@ -62,7 +62,7 @@ func newStage(t *testing.T) *stage {
 	}
 	for name, value := range map[string]string{
 		"nats-url":  strings.NewReplacer(hosts...).Replace(secretOf(t, s.secrets, "nats-url")),
-		"redis-url": redistest.Start(t).URL(), "postgres-url": pgtest.URL(t), "model-key": "MODELKEY",
+		"redis-url": redistest.Start(t).URL(), "postgres-url": pg.URL(t), "model-key": "MODELKEY",
 		"embed-key": "EMBEDKEY",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(s.secrets, name), []byte(value+"\n"), 0o600))

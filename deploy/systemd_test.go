@@ -14,7 +14,7 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // The unit is one that systemd reads, and its command line runs with its environment, in

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	core "k8s.io/api/core/v1"
 
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 )
 
 // weaviateSettings returns what docker-compose.yml's shell line gives to Weaviate, with the arguments: NAME=value, and
@@ -107,7 +107,7 @@ func TestWeaviateIsOnAnInternalNetwork(t *testing.T) {
 // The image is of the version that the tests run, and Kubernetes gives it the same settings.
 func TestWeaviateIsTheOneOfTheTests(t *testing.T) {
 	c := compose(t).Services["weaviate"]
-	for _, file := range []string{"../go.mod", "../projections/index/weaviate/weaviatetest/server/go.mod"} {
+	for _, file := range []string{"../go.mod", "../deploy/testkit/weaviate/server/go.mod"} {
 		raw, err := os.ReadFile(file)
 		require.NoError(t, err)
 		version := regexp.MustCompile(`(?m)^\s*(?:require )?github.com/weaviate/weaviate v(\S+)`).FindSubmatch(raw)

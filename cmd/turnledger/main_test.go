@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 func TestMain(m *testing.M) {

@@ -16,10 +16,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/events/natstest/printed"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/printed"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
@@ -30,7 +30,7 @@ func describedMetrics(t *testing.T) map[string]string {
 	cfg := config.Config{
 		Listen: "127.0.0.1:0", DataDir: stack.DataDir(t), Partitions: 1, Replicas: 1, Sync: "group",
 		SessionTTL: 24 * time.Hour, SessionMax: 500, EraseRate: 40,
-		PostgresURL: pgtest.Start(t).URL(), RedisURL: redistest.Start(t).URL(), RecentShadow: "memory",
+		PostgresURL: pg.Start(t).URL(), RedisURL: redistest.Start(t).URL(), RecentShadow: "memory",
 	}
 	cfg.MemoryURL, cfg.MemoryAPI = "http://127.0.0.1:1", "v5"
 	cfg.SummaryURL, cfg.SummaryName = "http://127.0.0.1:1", "small"

@@ -15,9 +15,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // drifts are what others may have changed of a stream, and turnledger streams apply takes back.

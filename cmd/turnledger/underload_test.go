@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/events/natstest/printed"
+	"github.com/turnledger/turnledger/deploy/testkit/printed"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // eachSeed runs a test with 200 seeds in the long form, with a few in the short one, or with that of TURNLEDGER_SEED.

@@ -10,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
-	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 	"github.com/turnledger/turnledger/events/jetlog/pubsub"
-	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // benchText makes an event of about half a kilobyte.

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog"
 	jetwire "github.com/turnledger/turnledger/events/jetlog/internal/wire"
-	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // A follower that a leader has never heard has no time, which reads as just now.

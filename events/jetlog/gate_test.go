@@ -15,12 +15,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/disktest"
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/jetlog/internal/await/disktest"
-	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 	"github.com/turnledger/turnledger/events/jetlog/pubsub"
-	"github.com/turnledger/turnledger/events/natstest"
 )
 
 func TestNothingIsShownBeforeItsFsync(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
-	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 )
 
 const writers = 6

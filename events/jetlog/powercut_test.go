@@ -18,20 +18,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/cutfs"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
-	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfstest"
-	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // What group and always need of a file system beyond POSIX. Group: the server's compaction renames a
 // rewritten block into place before it syncs it (filestore.go, compactWithFloor). Always: the server
 // syncs a new block, but not the folder that the block is new in.
 var (
-	posixDisk  = cutfstest.Options{OutliveCut: true}
-	groupDisk  = cutfstest.Options{OutliveCut: true, ReplacingRenameSyncsData: true}
-	alwaysDisk = cutfstest.Options{OutliveCut: true, FsyncFileMakesNewNameDurable: true}
+	posixDisk  = cutfs.Options{OutliveCut: true}
+	groupDisk  = cutfs.Options{OutliveCut: true, ReplacingRenameSyncsData: true}
+	alwaysDisk = cutfs.Options{OutliveCut: true, FsyncFileMakesNewNameDurable: true}
 )
 
 // TestPowerCutLosesNothingAcknowledged is the proof of the durability gate (docs/design.md#the-durability-gate):
@@ -61,7 +61,7 @@ func TestPowerCutFindsUnsyncedCompaction(t *testing.T) {
 	findLoss(t, 100, func(seed int64) *history { return newHistory(seed, compacting, embedded.Group, posixDisk) })
 }
 
-func survive(t *testing.T, mode embedded.Sync, disk cutfstest.Options, cuts, torture int) {
+func survive(t *testing.T, mode embedded.Sync, disk cutfs.Options, cuts, torture int) {
 	reach := 7
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {
 		cuts, reach = torture, 8
@@ -125,14 +125,14 @@ type history struct {
 	plan
 	seed int64
 	mode embedded.Sync
-	disk cutfstest.Options
+	disk cutfs.Options
 	rng  *rand.Rand
 
-	draws    int              // how many outcomes of the last cut are looked at
-	reach    int              // the cut comes within 64<<(reach-1) changes
-	fs       *cutfstest.FS    // of the present life
-	memory   string           // of the present life
-	image    *cutfstest.Image // what the last cut left; nil before the first
+	draws    int          // how many outcomes of the last cut are looked at
+	reach    int          // the cut comes within 64<<(reach-1) changes
+	fs       *cutfs.FS    // of the present life
+	memory   string       // of the present life
+	image    *cutfs.Image // what the last cut left; nil before the first
 	promises int
 
 	mu       sync.Mutex
@@ -142,7 +142,7 @@ type history struct {
 	purged   map[string]uint64          // by session: what lies before may be gone
 }
 
-func newHistory(seed int64, p plan, mode embedded.Sync, disk cutfstest.Options) *history {
+func newHistory(seed int64, p plan, mode embedded.Sync, disk cutfs.Options) *history {
 	return &history{
 		plan: p, seed: seed, mode: mode, disk: disk,
 		rng:      rand.New(rand.NewPCG(uint64(seed), 2)),
@@ -189,7 +189,7 @@ func (h *history) mount(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	var err error
 	if h.image == nil {
-		h.fs, err = cutfstest.Mount(dir, h.disk)
+		h.fs, err = cutfs.Mount(dir, h.disk)
 	} else {
 		h.fs, err = h.image.Mount(dir)
 	}

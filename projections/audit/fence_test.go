@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
 func conversationOf(turns int) *journal {
@@ -241,7 +241,7 @@ func TestBackfillThatFails(t *testing.T) {
 	t.Parallel()
 	log := conversationOf(1)
 	down := errors.New("the log is down")
-	a, err := audit.Open(t.Context(), audit.Config{URL: pgtest.URL(t), Rules: rules, Log: unreadable{log, down}})
+	a, err := audit.Open(t.Context(), audit.Config{URL: pg.URL(t), Rules: rules, Log: unreadable{log, down}})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
 	claim(t, log, a).next(1)

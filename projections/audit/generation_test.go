@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
 // rebuildOf fills a new generation with a log and swaps it in.
@@ -69,7 +69,7 @@ func TestARebuildUnderSomebodysViewIsRefused(t *testing.T) {
 // it swaps nothing.
 func TestTwoProcessesDoNotRebuildAtOnce(t *testing.T) {
 	t.Parallel()
-	log, url := conversationOf(2), pgtest.URL(t)
+	log, url := conversationOf(2), pg.URL(t)
 	one, two := openIn(t, url, "turnledger", log), openIn(t, url, "turnledger", log)
 	claim(t, log, one).all(100)
 	want := one.dump()

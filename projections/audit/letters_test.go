@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
 // At implements projections.LogReader.
@@ -35,7 +35,7 @@ type current struct{ *journal }
 // or afterwards: when no letter is left, the rows are those of a log without a failure.
 func TestRetriedDeadLettersLeaveTheRowsOfTheLog(t *testing.T) {
 	t.Parallel()
-	url, log := pgtest.URL(t), &current{newJournal()}
+	url, log := pg.URL(t), &current{newJournal()}
 	a := openAll(t, url, log)
 	one, many := a[0], a[1]
 	rapid.Check(t, func(t *rapid.T) {
@@ -90,7 +90,7 @@ func (a *tables) accepting() { a.exec("alter table turnledger.questions drop con
 
 func openWithLog(t testing.TB, log *journal) *tables {
 	t.Helper()
-	url := pgtest.URL(t)
+	url := pg.URL(t)
 	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: log})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)

@@ -3,12 +3,12 @@ package audit_test
 import (
 	"testing"
 
-	"github.com/turnledger/turnledger/events/natstest/leaks"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/viewtest"
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 )
 
 func TestMain(m *testing.M) {
 	viewtest.AtMost(1000) // each history of a property takes PostgreSQL about 0.1 s
-	leaks.VerifyTestMain(pgtest.Runner(m))
+	leaks.VerifyTestMain(pg.Runner(m))
 }

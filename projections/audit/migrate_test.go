@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
 func TestOpenBySeveralAtOnce(t *testing.T) {
 	t.Parallel()
-	url := pgtest.URL(t)
+	url := pg.URL(t)
 	var g errgroup.Group
 	for range 8 {
 		g.Go(func() error {
@@ -85,7 +85,7 @@ func (h *atMigration) Handle(_ context.Context, r slog.Record) error {
 func TestTablesAreMadeAgainAllOrNone(t *testing.T) {
 	t.Parallel()
 	h := &atMigration{Handler: slog.DiscardHandler, version: 3}
-	url := pgtest.URL(t)
+	url := pg.URL(t)
 	a, err := audit.Open(t.Context(), audit.Config{URL: url, Logger: slog.New(h)})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
@@ -126,7 +126,7 @@ func TestGenerations(t *testing.T) {
 
 func TestOpenSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	base := pgtest.URL(t)
+	base := pg.URL(t)
 	fails := func(t *testing.T, cfg audit.Config, class error, says ...string) {
 		t.Helper()
 		a, err := audit.Open(t.Context(), cfg)
@@ -167,7 +167,7 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 	})
 	t.Run("no right to make the schema", func(t *testing.T) {
 		t.Parallel()
-		database := pgtest.URL(t)
+		database := pg.URL(t)
 		run(t, database, "set role none; do $$ begin if not exists (select from pg_roles where rolname = "+
 			"'nobody_much') then create role nobody_much; end if; end $$;"+
 			"grant nobody_much to current_user")
@@ -175,7 +175,7 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 	})
 	t.Run("tables of a newer version", func(t *testing.T) {
 		t.Parallel()
-		database := pgtest.URL(t)
+		database := pg.URL(t)
 		a, err := audit.Open(t.Context(), audit.Config{URL: database})
 		require.NoError(t, err)
 		a.Close()
@@ -191,7 +191,7 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 	})
 	t.Run("read-only", func(t *testing.T) {
 		t.Parallel()
-		fails(t, audit.Config{URL: pgtest.URL(t) + "&default_transaction_read_only=on"}, audit.ErrMissing, "read-only")
+		fails(t, audit.Config{URL: pg.URL(t) + "&default_transaction_read_only=on"}, audit.ErrMissing, "read-only")
 	})
 }
 

@@ -13,15 +13,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
 // Another process that makes the tables is waited for as long as it takes, and a server that takes no connection any
 // more is not.
 func TestTablesThatTakeLongAreWaitedFor(t *testing.T) {
 	t.Parallel()
-	url := pgtest.URL(t)
+	url := pg.URL(t)
 	to := newGate(t, url)
 	other, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)

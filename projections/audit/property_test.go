@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
 // A log is split into batches at random; batches are delivered again, broken off, and applied by another runner. The
@@ -29,7 +29,7 @@ import (
 //conformance:h2 h29 h65
 func TestRowsAreThoseOfTheLog(t *testing.T) {
 	t.Parallel()
-	url := pgtest.URL(t)
+	url := pg.URL(t)
 	read := &current{newJournal()}
 	a := openAll(t, url, read)
 	one, many := a[0], a[1]

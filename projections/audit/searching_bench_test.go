@@ -13,10 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
 // The turns of BenchmarkSearch, those of the identity ada among them, and those that are written after the indexes are
@@ -72,7 +72,7 @@ func (a *tables) read200(b *testing.B, identity string) {
 // fraction of the time.
 func searched(b *testing.B) *tables {
 	b.Helper()
-	url := pgtest.Start(b).URL()
+	url := pg.Start(b).URL()
 	opened, err := audit.Open(b.Context(), audit.Config{URL: url, Rules: rules})
 	require.NoError(b, err)
 	b.Cleanup(opened.Close)

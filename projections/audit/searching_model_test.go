@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/audit/words"
 )
 
@@ -26,7 +26,7 @@ var spoken = []string{"tap", "Tap", "washer", "of the", "école", "学校", "学
 func TestSearchesAreThoseOfAModel(t *testing.T) {
 	t.Parallel()
 	read := &current{newJournal()}
-	url := pgtest.URL(t)
+	url := pg.URL(t)
 	key := words.NewKey("k")
 	opened, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: read, SearchKey: key})
 	require.NoError(t, err)

@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/audit/words"
 )
 
@@ -160,7 +160,7 @@ func TestPagesOfASearch(t *testing.T) {
 // searched.
 func TestSearchByAConfiguration(t *testing.T) {
 	t.Parallel()
-	log, url := newJournal(), pgtest.URL(t)
+	log, url := newJournal(), pg.URL(t)
 	log.add(linked("a", "ada"))
 	log.asked("a", "r", "He was running", "The taps are dripping")
 	opened := func(config, key string) *tables {

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/desk"
 )
 
@@ -44,7 +44,7 @@ func (a *tables) Park(ctx context.Context, b projections.Batch, reason string) e
 func (a *tables) queue() *desk.Queue { return a.desk.Queue(a, a.log, rules) }
 
 // open makes the tables for a log.
-func open(t testing.TB, log *journal) *tables { return openIn(t, pgtest.URL(t), "turnledger", log) }
+func open(t testing.TB, log *journal) *tables { return openIn(t, pg.URL(t), "turnledger", log) }
 
 func openIn(t testing.TB, url, schema string, log *journal) *tables {
 	t.Helper()

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
 // counted is a log that tells how many sessions were read from it.
@@ -26,7 +26,7 @@ func (c *counted) Session(ctx context.Context, sessionID string, after, upTo uin
 }
 
 func openCounted(t *testing.T, log *journal) (*tables, *counted) {
-	url, c := pgtest.URL(t), &counted{journal: log}
+	url, c := pg.URL(t), &counted{journal: log}
 	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: c})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)

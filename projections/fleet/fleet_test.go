@@ -14,11 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/recent"

@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/liveheap"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/events/natstest/liveheap"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections/follower"
 )

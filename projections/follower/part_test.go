@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // An event that is folded may be erased. A reader that comes right then, while another reader has the ring hold the

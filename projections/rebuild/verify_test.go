@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/rebuild"
 	"github.com/turnledger/turnledger/projections/recent/redis"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 	"github.com/turnledger/turnledger/projections/runner"
-	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
 // verified returns the differences, "session what", and how many sessions were looked at.
@@ -78,7 +78,7 @@ func TestVerifyFindsNothingInAViewThatEqualsTheLog(t *testing.T) {
 // Each row of each table that is changed, taken out or put in is found.
 func TestVerifyFindsTamperedRows(t *testing.T) {
 	t.Parallel()
-	url := pgtest.URL(t)
+	url := pg.URL(t)
 	log, v, _ := fed(t, func(t testing.TB, log *jetlog.Log) view { return auditOn(t, log, url) }, 1, 4, 9)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)

@@ -12,24 +12,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
-	"github.com/turnledger/turnledger/projections/recent/recenttest"
 	"github.com/turnledger/turnledger/projections/recent/redis"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 	"github.com/turnledger/turnledger/projections/runner"
-	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
-func TestMain(m *testing.M) { leaks.VerifyTestMain(pgtest.Runner(m)) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(pg.Runner(m)) }
 
 var (
 	rules  = conversation.Rules{SessionTTL: 24 * time.Hour}
@@ -74,7 +74,7 @@ func redisOn(server *redistest.Server) opener {
 }
 
 func openAudit(t testing.TB, log *jetlog.Log) view {
-	return auditOn(t, log, pgtest.URL(t))
+	return auditOn(t, log, pg.URL(t))
 }
 
 func auditOn(t testing.TB, log *jetlog.Log, url string) view {

@@ -15,14 +15,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
-	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
@@ -249,7 +249,7 @@ func TestAnotherStreamThanTheCheckpointsIsAnError(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { leaks.VerifyTestMain(pgtest.Runner(m)) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(pg.Runner(m)) }
 
 // panicky has a bug that shows once.
 type panicky struct {

@@ -16,18 +16,18 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/recent"
-	"github.com/turnledger/turnledger/projections/recent/recenttest"
 	"github.com/turnledger/turnledger/projections/recent/redis"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
@@ -62,7 +62,7 @@ type backend struct {
 }
 
 func backends(t *testing.T) map[string]backend {
-	pg, rd := pgtest.URL(t), redistest.Start(t)
+	pg, rd := pg.URL(t), redistest.Start(t)
 	return map[string]backend{
 		"audit": {
 			open: func(t testing.TB, log *jetlog.Log) shared {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/contextbuilder/prompttest"
+	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
 )
 
 func rawsOf(list []Message) (out []json.RawMessage) {

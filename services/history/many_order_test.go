@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // A batch may have more turns of one session than the log takes in one append.

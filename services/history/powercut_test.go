@@ -16,12 +16,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/cutfs"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
-	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfstest"
-	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -36,7 +36,7 @@ func TestPowerCutLosesNothingAnswered(t *testing.T) {
 		seeds = 200
 	}
 	for seed := range seeds {
-		l := &lives{seed: seed, sync: embedded.Group, disk: cutfstest.Options{OutliveCut: true,
+		l := &lives{seed: seed, sync: embedded.Group, disk: cutfs.Options{OutliveCut: true,
 			ReplacingRenameSyncsData: true}}
 		// A test of its own, at the end of which its disks go.
 		if !t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { require.NoError(t, l.run(t)) }) {
@@ -50,7 +50,7 @@ func TestPowerCutLosesNothingAnswered(t *testing.T) {
 func TestPowerCutFindsLossOfAnswersWithoutGate(t *testing.T) {
 	t.Parallel()
 	for seed := range int64(20) {
-		l := &lives{seed: seed, sync: embedded.None, disk: cutfstest.Options{OutliveCut: true}}
+		l := &lives{seed: seed, sync: embedded.None, disk: cutfs.Options{OutliveCut: true}}
 		err := l.run(t)
 		if errors.Is(err, errAnswerLost) {
 			t.Logf("seed %d: %v", seed, err)
@@ -73,9 +73,9 @@ const (
 type lives struct {
 	seed  int64
 	sync  embedded.Sync
-	disk  cutfstest.Options
-	fs    *cutfstest.FS
-	image *cutfstest.Image
+	disk  cutfs.Options
+	fs    *cutfs.FS
+	image *cutfs.Image
 
 	mu       sync.Mutex
 	answers  int
@@ -120,7 +120,7 @@ func (l *lives) on(t *testing.T, f func(context.Context, *jetlog.Log) error) err
 	dir := t.TempDir()
 	var err error
 	if l.image == nil {
-		l.fs, err = cutfstest.Mount(dir, l.disk)
+		l.fs, err = cutfs.Mount(dir, l.disk)
 	} else {
 		l.fs, err = l.image.Mount(dir)
 	}

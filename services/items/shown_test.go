@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/turnledger/turnledger/services/httpapi/openai/openaitest"
+	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 	"github.com/turnledger/turnledger/services/items"
 )
 

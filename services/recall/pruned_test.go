@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // What a prune leaves of a turn takes the place of its document; where no text is left, the document goes.

@@ -15,7 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -23,7 +24,6 @@ import (
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/client/importer"
 	"github.com/turnledger/turnledger/services/contextbuilder"
-	"github.com/turnledger/turnledger/services/contextbuilder/prompttest"
 )
 
 // oneSession is a log and a view that hold one folded session and nothing else: the

@@ -25,7 +25,7 @@ func tree(t *testing.T, pathsAndTexts ...string) []source.File {
 
 func TestCodeLinesLeaveOutCommentsAndBlanks(t *testing.T) {
 	text := "// Package a.\npackage a\n\n/* two\nlines */\nvar x = `one\ntwo` // beside\n"
-	s := measure(tree(t, "a/a.go", text, "a/a_test.go", text, "a/storetest/b.go", text, "deploy/tools/c.go", text))
+	s := measure(tree(t, "a/a.go", text, "a/a_test.go", text, "deploy/testkit/b.go", text, "deploy/tools/c.go", text))
 	require.Equal(t, Amounts{Production: 3, Support: 3, Tools: 3, Tests: 3}, s.Code)
 	require.Equal(t, 1, s.Packages)
 }

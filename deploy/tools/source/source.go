@@ -109,8 +109,7 @@ func Parse(fset *token.FileSet, rel string, text []byte) (File, error) {
 // Dir is the folder of the file, relative to the checkout.
 func (f File) Dir() string { return path.Dir(f.Path) }
 
-// Class returns the purpose of a Go file. A folder whose name ends in "test", with all folders below it, holds test
-// support.
+// Class returns the purpose of a Go file. Test support lies in one folder.
 func (f File) Class() Class {
 	if strings.HasSuffix(f.Path, "_test.go") {
 		return Test
@@ -118,10 +117,8 @@ func (f File) Class() Class {
 	if strings.HasPrefix(f.Path, "deploy/tools/") || strings.HasPrefix(f.Path, "docs/") {
 		return Tool
 	}
-	for part := range strings.SplitSeq(f.Dir(), "/") {
-		if strings.HasSuffix(part, "test") {
-			return Support
-		}
+	if strings.HasPrefix(f.Path, "deploy/testkit/") {
+		return Support
 	}
 	return Production
 }

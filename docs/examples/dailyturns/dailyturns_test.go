@@ -11,19 +11,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/docs/examples/dailyturns"
 	"github.com/turnledger/turnledger/docs/examples/dailyturns/subscriber"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
-func TestMain(m *testing.M) { leaks.VerifyTestMain(pgtest.Runner(m)) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(pg.Runner(m)) }
 
 // turns records some in each of a few sessions, and says one start twice.
 func turns(t *testing.T, log *jetlog.Log, n int) {
@@ -39,7 +39,7 @@ func turns(t *testing.T, log *jetlog.Log, n int) {
 }
 
 func database(t *testing.T, tables string) *pgxpool.Pool {
-	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
+	pool, err := pgxpool.New(t.Context(), pg.URL(t))
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	_, err = pool.Exec(t.Context(), tables)

@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
-	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // One node of a cluster makes the address to which the parts of a copy are sent. The other nodes learn of it a moment

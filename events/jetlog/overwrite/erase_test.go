@@ -7,11 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
-	"github.com/turnledger/turnledger/events/natstest"
 )
 
 func secret(session, request string) *events.TurnStarted {

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
-	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // The server lets mirrors answer direct reads. This one holds one session only, as one

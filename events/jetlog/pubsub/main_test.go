@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/turnledger/turnledger/events/natstest/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 )
 
 func TestMain(m *testing.M) {

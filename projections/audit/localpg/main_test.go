@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/natstest/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
 

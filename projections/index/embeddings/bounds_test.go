@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index/embeddings"
-	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
 )
 
 // endpoint runs a handler as an endpoint until the test ends.

@@ -18,13 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
-	"github.com/turnledger/turnledger/projections/index/indextest"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
 	"github.com/turnledger/turnledger/projections/rebuild"
 	"github.com/turnledger/turnledger/projections/runner"
 )

@@ -14,9 +14,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
 )
 
 // An exact search finds the ten nearest of vectors of which each is far from all others, also after the server was

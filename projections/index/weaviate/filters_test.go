@@ -14,11 +14,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
-	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
 )
 
 // created is the time of the first object of collectionOfFour.

@@ -14,9 +14,9 @@ import (
 
 	pb "github.com/weaviate/weaviate/grpc/generated/protocol/v1"
 
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
 )
 
 // Objects that are deleted while they are written leave their vectors behind, which take the first places of Weaviate's

@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/projections/index"
-	"github.com/turnledger/turnledger/projections/index/indextest"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
 )
 
 // counted returns a counter's value, by its one label; 0 if there is none.

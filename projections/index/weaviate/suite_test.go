@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/projections/index"
-	"github.com/turnledger/turnledger/projections/index/indextest"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
 )
 
 func TestWeaviateIsAnIndex(t *testing.T) {

@@ -3,7 +3,7 @@ package memory_test
 import (
 	"testing"
 
-	"github.com/turnledger/turnledger/projections/recent/recenttest"
+	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
 )
 
 func BenchmarkLoad(b *testing.B) { recenttest.BenchmarkLoad(b, open, 1_000, 100_000, 1_000_000) }

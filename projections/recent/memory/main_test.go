@@ -3,11 +3,11 @@ package memory_test
 import (
 	"testing"
 
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
-	"github.com/turnledger/turnledger/projections/recent/recenttest"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }

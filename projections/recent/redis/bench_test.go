@@ -3,8 +3,8 @@ package redis_test
 import (
 	"testing"
 
-	"github.com/turnledger/turnledger/projections/recent/recenttest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 )
 
 func BenchmarkLoad(b *testing.B) {

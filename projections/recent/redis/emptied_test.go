@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/redis"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
 // A Redis that was emptied has forgotten the epochs, too. A runner of before may not write behind the claim of the

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/natstest/leaks"
 	"github.com/turnledger/turnledger/projections/recent"
-	"github.com/turnledger/turnledger/projections/recent/recenttest"
 	"github.com/turnledger/turnledger/projections/recent/redis"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
 // A client that was not let in looks for the servers of a cluster once more, half a second later.

@@ -6,10 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/redis"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
 // A process that has claimed nothing, since it only reads or has just begun, is told of all partitions that somebody

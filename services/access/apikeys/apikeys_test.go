@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/natstest/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/apikeys"
 )

@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/natstest/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/certtest"
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/services/access/certfile"
-	"github.com/turnledger/turnledger/services/access/certfile/certtest"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }

@@ -21,7 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/natstest/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/jwt"
 )

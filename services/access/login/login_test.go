@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/logintest"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/login"
-	"github.com/turnledger/turnledger/services/access/login/logintest"
 )
 
 func TestSigningIn(t *testing.T) {

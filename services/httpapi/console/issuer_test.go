@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/deploy/testkit/logintest"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services/access/jwt"
 	"github.com/turnledger/turnledger/services/access/login"
-	"github.com/turnledger/turnledger/services/access/login/logintest"
 	"github.com/turnledger/turnledger/services/httpapi/console"
 )
 

@@ -19,10 +19,10 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/httpapi/openai/openaitest"
 	"github.com/turnledger/turnledger/services/items"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/openai/openai-go/v3/shared"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/httpapi/openai/openaitest"
+	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 )
 
 // OpenAI's client, as it is, makes, reads, changes and deletes conversations and items.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/chat/modeltest"
+	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 )
 
 // OpenAI's document has two forms of some types: what a client may send as null is left out of what is shown.

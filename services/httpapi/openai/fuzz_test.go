@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/httpapi/openai/openaitest"
 )
 
 // hidden stands where hostile requests hold what no answer may repeat.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/httpapi/openai/openaitest"
+	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 )
 
 // Odd bodies, addresses and headers are refused or taken, and never break anything.

@@ -12,12 +12,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
-	"github.com/turnledger/turnledger/services/httpapi/openai/openaitest"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/chat/modeltest"
+	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 )
 
 // sentAgain returns what clients send again of the answer that made calls, beside their outputs.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/chat/modeltest"
+	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 )
 
 // What a hosted tool shows to servers of others reaches the model's endpoint, and neither a response nor the log.

@@ -12,8 +12,8 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/chat/modeltest"
-	"github.com/turnledger/turnledger/services/httpapi/openai/openaitest"
+	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
+	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 )
 
 // fifty has fifty tokens by the estimate of the tests: a quarter of the bytes. A message costs four more.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/modeltest"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
-	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"

@@ -15,10 +15,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/deploy/testkit/certtest"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access/certfile"
-	"github.com/turnledger/turnledger/services/access/certfile/certtest"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/wire"

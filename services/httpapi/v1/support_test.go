@@ -17,12 +17,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/printed"
+	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/events/natstest/leaks"
-	"github.com/turnledger/turnledger/events/natstest/printed"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -31,7 +32,6 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
-	"github.com/turnledger/turnledger/services/servicetest"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }

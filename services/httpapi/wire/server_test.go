@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/natstest/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // The twelve regression tests of the context invariants (§9: seven of the store, three

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // itemsOf returns the items of a conversation, oldest first.
@@ -39,7 +39,7 @@ func wordsOf(items []any) (out []string) {
 // withAudit runs a server with the tables.
 func withAudit(t *testing.T) (*stack.Process, *pgx.Conn) {
 	t.Helper()
-	url := pgtest.URL(t)
+	url := pg.URL(t)
 	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + url})
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)

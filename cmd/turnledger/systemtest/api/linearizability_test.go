@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
 // Four clients of two processes make random calls to a session, erasures included. Each session's history is
@@ -34,7 +34,7 @@ func TestSessionsAreLinearizable(t *testing.T) {
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {
 		interleavings = 200
 	}
-	nats, redis, pg := stack.FreeAddress(t), redistest.Start(t), pgtest.URL(t)
+	nats, redis, pg := stack.FreeAddress(t), redistest.Start(t), pg.URL(t)
 	env := []string{"TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_POSTGRES_URL=" + pg,
 		"TURNLEDGER_ERASE_RATE=1000"}
 	a := stack.Serve(t, append(stack.ServeNATS(nats), env...))

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/services/chat/modeltest"
+	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // TestPromptsWithAllThatCanBeInThem goes through a deployment with a rewriter, the audit
@@ -26,7 +26,7 @@ func TestPromptsWithAllThatCanBeInThem(t *testing.T) {
 	})
 	p := stack.Serve(t, []string{
 		"TURNLEDGER_REWRITER_URL=" + rewriter.URL + "/v1", "TURNLEDGER_REWRITER_NAME=r",
-		"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t),
+		"TURNLEDGER_POSTGRES_URL=" + pg.URL(t),
 		"TURNLEDGER_RATE_SESSION=4/1h", "TURNLEDGER_MODEL_NAME=gpt-4o", "TURNLEDGER_MEMORY_BUDGET=5s",
 	})
 

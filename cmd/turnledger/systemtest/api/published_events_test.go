@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
 // Events that a NATS client publishes straight to the stream count where they have the form of
@@ -20,7 +20,7 @@ import (
 func TestEventsPublishedStraightToTheStream(t *testing.T) {
 	t.Parallel()
 	address := stack.FreeAddress(t)
-	pg := pgtest.Start(t)
+	pg := pg.Start(t)
 	p := stack.Serve(t, []string{"TURNLEDGER_NATS_LISTEN=" + address, "TURNLEDGER_POSTGRES_URL=" + pg.URL()})
 	nc, err := nats.Connect("nats://" + address)
 	require.NoError(t, err)

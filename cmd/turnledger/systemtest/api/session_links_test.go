@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // A caller who asks for a session of another identity is refused, and the attempt is recorded: the
@@ -21,7 +21,7 @@ import (
 // after a rebuild. Neither a text nor the key is recorded.
 func TestARefusedLinkIsKeptForTheSecurityAudit(t *testing.T) {
 	t.Parallel()
-	nats, pg, dir := stack.FreeAddress(t), pgtest.URL(t), stack.DataDir(t)
+	nats, pg, dir := stack.FreeAddress(t), pg.URL(t), stack.DataDir(t)
 	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg, "TURNLEDGER_REDIS_URL="}
 	first := func() *stack.Process {
 		return stack.Start(t, append(stack.ServeNATS(nats), env...), "serve", "--data-dir", dir)
@@ -89,7 +89,7 @@ func TestARefusedLinkIsKeptForTheSecurityAudit(t *testing.T) {
 func TestALinkAndStartsRaceFromSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	nats := stack.FreeAddress(t)
-	env := []string{"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)}
+	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(t)}
 	ps := []*stack.Process{stack.Serve(t, append(stack.ServeNATS(nats), env...))}
 	for range 2 {
 		ps = append(ps, stack.Start(t, append(stack.JoinNATS(nats), env...), "serve", "--roles", "api,context"))

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/services/contextbuilder/prompttest"
+	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // TestStatelessHistory goes through the five test cases of the document on history that

@@ -19,17 +19,17 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
 // The log is backed up while it is used, grows, and is lost. The backup becomes the log of a server on an empty data
 // directory, whose views in Redis and PostgreSQL are ahead of that log.
 func TestBackupIsRestoredBesideViewsThatWentOn(t *testing.T) {
 	t.Parallel()
-	pg, redis := pgtest.Start(t), redistest.Start(t)
+	pg, redis := pg.Start(t), redistest.Start(t)
 	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL(),
 		"TURNLEDGER_PARTITIONS=2"}
 	dir := stack.DataDir(t)

@@ -8,15 +8,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // An operator has dropped a dead letter, and the log is lost, which has kept who and why. The backup brings both back,
 // so that a rebuild of the audit passes over the event.
 func TestABackupHoldsTheDeadLetters(t *testing.T) {
 	t.Parallel()
-	pg, dir := pgtest.URL(t), stack.DataDir(t)
+	pg, dir := pg.URL(t), stack.DataDir(t)
 	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg}
 	p := stack.Start(t, env, "serve", "--data-dir", dir)
 	db, err := pgx.Connect(t.Context(), pg)

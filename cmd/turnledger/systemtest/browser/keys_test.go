@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // withKey sends a key with each call.
@@ -30,7 +30,7 @@ func served(t testing.TB) (p *stack.Process, key string) {
 		"turns:write,context:read,events:read,turns:redact,admin")
 	require.Equal(t, stack.ExitDone, code, errs)
 	key = strings.TrimSpace(key)
-	p = stack.Serve(t, []string{"TURNLEDGER_AUTH=" + auth, "TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)})
+	p = stack.Serve(t, []string{"TURNLEDGER_AUTH=" + auth, "TURNLEDGER_POSTGRES_URL=" + pg.URL(t)})
 	p.Client = &http.Client{Transport: withKey{key}}
 	return p, key
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/services/access/login/logintest"
+	"github.com/turnledger/turnledger/deploy/testkit/logintest"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // told is a session in which everything has happened that a page shows in a way of its own.

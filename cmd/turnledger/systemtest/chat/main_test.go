@@ -3,7 +3,7 @@ package chat_test
 import (
 	"testing"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 func TestMain(m *testing.M) { stack.Main(m) }

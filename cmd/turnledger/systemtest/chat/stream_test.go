@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // stream opens a stream and returns its events; it ends with ctx.

@@ -17,8 +17,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/services/export"
 )
 
@@ -103,7 +103,7 @@ func TestTheSQLBehindStatistics(t *testing.T) {
 	_, sql, found := strings.Cut(string(page), "```sql\nwith turns as (")
 	require.True(t, found)
 	sql, _, _ = strings.Cut(sql, "```")
-	url := pgtest.URL(t)
+	url := pg.URL(t)
 	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + url})
 	for n, body := range []map[string]any{{}, {"pipeline_name": "support"}, {"answer_neutral": "whole"},
 		{"pipeline_name": "support", "answer_neutral": "whole"}, {"pipeline_name": "gone", "answer_neutral": "whole"}} {

@@ -11,15 +11,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/services/client"
 )
 
 // quarks is a server with a session of two turns that belongs to ada, and an anonymous one.
 func quarks(t *testing.T, env ...string) *stack.Process {
 	t.Helper()
-	p := stack.Serve(t, append(env, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t)))
+	p := stack.Serve(t, append(env, "TURNLEDGER_POSTGRES_URL="+pg.URL(t)))
 	p.LinkIdentity(t, "quarks", "ada")
 	p.RecordTurn(t, "quarks", "r1", "What is a quark?", "An elementary particle of matter.")
 	p.RecordTurn(t, "quarks", "r2", "And a lepton?", "Another particle: electrons are leptons.")
@@ -173,7 +173,7 @@ func TestVerbsOfSessionsPrintJSON(t *testing.T) {
 // the start does; a rebuild mends it, and writes go on meanwhile.
 func TestAChangedSearchConfiguration(t *testing.T) {
 	t.Parallel()
-	dir, pg := stack.DataDir(t), "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t)
+	dir, pg := stack.DataDir(t), "TURNLEDGER_POSTGRES_URL="+pg.URL(t)
 	serve := func(config string) *stack.Process {
 		return stack.Start(t, []string{pg, "TURNLEDGER_SEARCH_CONFIG=" + config}, "serve", "--data-dir", dir)
 	}

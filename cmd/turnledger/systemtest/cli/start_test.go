@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // TestAStartThatCannotWorkSaysWhatToDo goes through what can be wrong when the log and
@@ -68,7 +68,7 @@ func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
 func TestAStoreThatRefusesTheLoginEndsTheStart(t *testing.T) {
 	t.Parallel()
 	redis := strings.Replace(redistest.Start(t).URL(), "unix://", "unix://nobody:hidden@", 1)
-	pg, err := url.Parse(pgtest.URL(t))
+	pg, err := url.Parse(pg.URL(t))
 	require.NoError(t, err)
 	pg.User = url.UserPassword("nobody", "hidden")
 	for name, c := range map[string]struct{ flag, store, roles, says string }{

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // A wrong argument ends with the status of wrong use, whether the command line, the verb or the server finds it.

@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
 // loadedCluster is a cluster with two servers on it, and their load.
@@ -47,7 +47,7 @@ func newCluster(t *testing.T, seed uint64, opts natstest.NodesOptions, perSecond
 	h := &loadedCluster{nodes: natstest.StartNodes(t, opts), rng: rand.New(rand.NewPCG(seed, 1))}
 	h.env = []string{
 		"TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_REPLICAS=3", "TURNLEDGER_PARTITIONS=" + strconv.Itoa(partitions),
-		"TURNLEDGER_REDIS_URL=" + redistest.Start(t).URL(), "TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t),
+		"TURNLEDGER_REDIS_URL=" + redistest.Start(t).URL(), "TURNLEDGER_POSTGRES_URL=" + pg.URL(t),
 	}
 	var servers []*stack.Process
 	for range 2 {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // fedPartitions returns the partitions of a view that a process feeds now.
@@ -27,7 +27,7 @@ func fedPartitions(t testing.TB, p *stack.Process, name string) (own []int) {
 // other has all of them within 10 s, and both views hold every turn once.
 func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 	t.Parallel()
-	nats, redis, pg := stack.FreeAddress(t), redistest.Start(t), pgtest.URL(t)
+	nats, redis, pg := stack.FreeAddress(t), redistest.Start(t), pg.URL(t)
 	env := []string{"TURNLEDGER_PARTITIONS=8", "TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_POSTGRES_URL=" + pg}
 	api := stack.Serve(t, append(stack.ServeNATS(nats), env...), "--roles", "api,context")
 	var feeders [2]*stack.Process

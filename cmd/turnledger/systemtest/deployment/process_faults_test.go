@@ -7,16 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // newFullDeployment has every role: two of those that are called, one of those that follow.
 func newFullDeployment(t *testing.T) *deployment {
 	t.Helper()
 	env := append(stack.NewModel(t).Env(), "TURNLEDGER_REDIS_URL="+redistest.Start(t).URL(),
-		"TURNLEDGER_POSTGRES_URL="+pgtest.URL(t))
+		"TURNLEDGER_POSTGRES_URL="+pg.URL(t))
 	return newDeployment(t, map[string]int{roleAPI: 2, roleContext: 2, roleChat: 2, roleRecent: 1, roleAudit: 1,
 		roleEraser: 1}, env...)
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
 // linkedStores are a Redis and a PostgreSQL, and the links to them.
@@ -141,7 +141,7 @@ func (s *linkedStores) takeConnections() (free func()) {
 // spare, under load. No request fails meanwhile, and the views equal a fresh fold at the end.
 func TestWritesAndReadsGoOnWhileStoresFail(t *testing.T) {
 	t.Parallel()
-	s := &linkedStores{t: t, redis: redistest.Start(t), pg: pgtest.Start(t)}
+	s := &linkedStores{t: t, redis: redistest.Start(t), pg: pg.Start(t)}
 	s.toRedis, s.toPG = newLink(t, strings.TrimPrefix(s.redis.URL(), "unix://")), newLink(t, socketPath(t, s.pg.URL()))
 	f := newDeployment(t, map[string]int{roleAPI: 1, roleContext: 1, roleRecent: 1, roleAudit: 1, roleEraser: 1},
 		"TURNLEDGER_REDIS_URL=redis://"+s.toRedis.address(),

@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // A deployment of the version before becomes one of this version, process by process, while users write and read: two
@@ -17,7 +17,7 @@ func TestARollingRestartFromTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	former := stack.FormerBinary(t)
 	env := append(stack.NewModel(t).Env(), "TURNLEDGER_REDIS_URL="+redistest.Start(t).URL(),
-		"TURNLEDGER_POSTGRES_URL="+pgtest.URL(t))
+		"TURNLEDGER_POSTGRES_URL="+pg.URL(t))
 	f := newDeploymentOf(t, former, map[string]int{roleAPI: 2, roleContext: 2, roleChat: 2, roleRecent: 2,
 		roleAudit: 2, roleEraser: 2}, env...)
 	c := startUsers(f, stack.Seed(t), 4, 0)

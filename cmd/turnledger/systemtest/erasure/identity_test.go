@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // After the 202 no process shows anything of the identity, and writes to its sessions are 410. No eraser runs here, so
@@ -16,7 +16,7 @@ import (
 func TestAnErasedIdentityIsForgottenAtOnce(t *testing.T) {
 	t.Parallel()
 	nats := stack.FreeAddress(t)
-	env := []string{"TURNLEDGER_PARTITIONS=4", "TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)}
+	env := []string{"TURNLEDGER_PARTITIONS=4", "TURNLEDGER_POSTGRES_URL=" + pg.URL(t)}
 	a := stack.Serve(t, append(stack.ServeNATS(nats), env...), "--roles", "api,context,recent,audit")
 	b := stack.Start(t, append(stack.JoinNATS(nats), env...), "serve", "--roles", "api,context,recent")
 	ids := []string{"a", "b", "c", "d", "e"}

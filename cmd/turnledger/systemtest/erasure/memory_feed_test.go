@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/services/recall/memorytest"
+	"github.com/turnledger/turnledger/deploy/testkit/memorytest"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // A memory outside (Supermemory) gets each turn once, and prompts get what it finds.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/services/recall/memorytest"
+	"github.com/turnledger/turnledger/deploy/testkit/memorytest"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // memorySnippet returns what the memory outside adds to a prompt of an identity.

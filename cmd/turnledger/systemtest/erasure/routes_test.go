@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // kind of a call, by what it may answer.
@@ -182,7 +182,7 @@ func same(t *testing.T, raw string, m subject) string {
 // views still hold its texts. Those that read answer as for a session, or an identity, that there is not.
 func TestNoCallShowsAnErasedIdentity(t *testing.T) {
 	t.Parallel()
-	env := append([]string{"TURNLEDGER_PARTITIONS=2", "TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)},
+	env := append([]string{"TURNLEDGER_PARTITIONS=2", "TURNLEDGER_POSTGRES_URL=" + pg.URL(t)},
 		stack.NewModel(t).Env()...)
 	p := stack.Serve(t, env, "--roles", "api,context,recent,audit,chat")
 	m := subject{session: "erased", identity: "alice"}

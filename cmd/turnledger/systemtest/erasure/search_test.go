@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // What was redacted before a call is in no hit, no snippet, no list and no count of it, whichever of two processes
@@ -27,7 +27,7 @@ func TestNoSearchShowsARedactedText(t *testing.T) {
 	}
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	nats, postgres := stack.FreeAddress(t), "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t)
+	nats, postgres := stack.FreeAddress(t), "TURNLEDGER_POSTGRES_URL="+pg.URL(t)
 	one := stack.Start(t, append(stack.ServeNATS(nats), postgres), "serve", "--roles", "api,context,recent,audit",
 		"--data-dir", stack.DataDir(t))
 	other := stack.Start(t, append(stack.JoinNATS(nats), postgres), "serve", "--roles", "api,context")

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/events/natstest/printed"
+	"github.com/turnledger/turnledger/deploy/testkit/printed"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // What people write in titles, metadata, summaries, searches and reasons is in no log, error, metric, trace, dead

@@ -9,10 +9,10 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // storage names the folders of a deployment's stores.
@@ -23,7 +23,7 @@ type storage struct {
 
 func newStorage(t *testing.T) (*storage, []string) {
 	t.Helper()
-	pg, redis := pgtest.Start(t), redistest.Start(t)
+	pg, redis := pg.Start(t), redistest.Start(t)
 	d := &storage{
 		nats: filepath.Join(stack.DataDir(t), "d"), postgres: filepath.Dir(pg.LogFile()),
 		redis:    filepath.Dir(strings.TrimPrefix(redis.URL(), "unix://")),

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/pause"
-	"github.com/turnledger/turnledger/services/chat/modeltest"
 )
 
 // What is asked for after a redaction was acknowledged shows no summary of the turn: contexts, those of the past,

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/services/httpapi/openai/openaitest"
+	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // assistants are the example's files of the Assistants API, and boilers the id of its longer thread.

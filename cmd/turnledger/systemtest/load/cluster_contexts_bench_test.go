@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // processorTime returns the processor time that a process has taken.

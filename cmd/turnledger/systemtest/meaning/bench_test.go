@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/index"
-	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
 )
 
 // atRest is the time after which Weaviate has written and merged the files of an import.
@@ -32,7 +32,7 @@ const atRest = 2 * time.Minute
 // own process; how long that takes alone is measured, too.
 func BenchmarkSearchByMeaning(b *testing.B) {
 	w, e := weaviatetest.StartWith(b, rand.Text(), "GOGC=400"), embeddingstest.Start(b) // as docker-compose.index.yml
-	p := stack.Serve(b, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(b)), "--roles", everyRole)
+	p := stack.Serve(b, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(b)), "--roles", everyRole)
 	importTurns(b, p, b.N)
 	client := w.Client()
 	all, err := client.List(b.Context())

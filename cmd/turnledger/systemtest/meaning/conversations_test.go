@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
 	"github.com/turnledger/turnledger/services/client/importer"
 )
 
@@ -27,7 +27,7 @@ import (
 func TestConversationsAreFoundByTheirOwnQuestions(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
-	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t)), "--roles", everyRole)
+	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(t)), "--roles", everyRole)
 	files := stack.ConversationFiles(t)
 	conversations := stack.ReadConversations(t, files)
 	for _, c := range conversations {

@@ -11,11 +11,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
 )
 
 // crew is three processes that feed an index, and a client that records and redacts turns.
@@ -88,7 +88,7 @@ func newCrew(t *testing.T) *crew {
 	dir, _ := stack.MountSmallDisk(t, 1024)
 	c := &crew{t: t, weaviate: weaviatetest.StartIn(t, dir), live: map[string]string{}, over: make(chan struct{})}
 	nats, e := stack.FreeAddress(t), embeddingstest.Start(t)
-	env := environment(c.weaviate, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t))
+	env := environment(c.weaviate, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(t))
 	c.processes = append(c.processes, stack.Serve(t, append(stack.ServeNATS(nats), env...), "--roles", everyRole))
 	c.start = func() *stack.Process {
 		return stack.Serve(t, append(stack.JoinNATS(nats), env...), "--roles", "index")

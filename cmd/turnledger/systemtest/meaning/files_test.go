@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 )
 
 // holdsBytes reports whether a file under a folder holds a text.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 )
 
 // byWords is the warning of a context whose memory goes without the index.
@@ -30,7 +30,7 @@ func remembered(t *testing.T, p *stack.Process, identity, message string) (snipp
 func TestPromptsRememberByMeaning(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
-	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t), "TURNLEDGER_MEMORY_BUDGET=10s"),
+	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(t), "TURNLEDGER_MEMORY_BUDGET=10s"),
 		"--roles", everyRole)
 	p.LinkIdentity(t, "s", "ada")
 	p.LinkIdentity(t, "other", "bob")
@@ -65,7 +65,7 @@ func TestTheMemoryShowsNothingThatOnlyTheIndexHolds(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
 	nats := stack.FreeAddress(t)
-	env := environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t), "TURNLEDGER_MEMORY_BUDGET=10s")
+	env := environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(t), "TURNLEDGER_MEMORY_BUDGET=10s")
 	p := stack.Serve(t, append(stack.ServeNATS(nats), env...), "--roles", "api,context,audit")
 	feeder := stack.Serve(t, append(stack.JoinNATS(nats), env...), "--roles", "index")
 	p.LinkIdentity(t, "s", "ada")

@@ -13,10 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 )
 
 // turnsOfSession is also the most that one page shows, so that a page of a session has all of its turns.
@@ -49,7 +49,7 @@ func TestNoSearchShowsWhatWasRedacted(t *testing.T) {
 	}
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
 	nats := stack.FreeAddress(t)
-	env := environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t))
+	env := environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(t))
 	r := &race{t: t, ids: make([]string, turns), numbers: map[string]int{}, gone: make([]atomic.Bool, turns)}
 	r.processes = append(r.processes, stack.Serve(t, append(stack.ServeNATS(nats), env...), "--roles", everyRole),
 		stack.Serve(t, append(stack.JoinNATS(nats), env...), "--roles", "api,context,index"))

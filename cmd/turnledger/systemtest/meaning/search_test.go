@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 )
 
 // environment of a process with an index.
@@ -41,7 +41,7 @@ func search(t *testing.T, p *stack.Process, ask body) (turns []string, mode stri
 func TestTurnsAreFoundByTheirMeaning(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
-	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t)), "--roles", everyRole)
+	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(t)), "--roles", everyRole)
 	p.LinkIdentity(t, "s", "ada")
 	tyre := p.RecordTurn(t, "s", "1", "how do I change a bicycle tyre", "With two levers and a pump.")
 	lima := p.RecordTurn(t, "s", "2", "what is the capital of Peru", "Lima.")
@@ -97,7 +97,7 @@ func TestTurnsAreFoundByTheirMeaning(t *testing.T) {
 func TestWithoutTheIndexSearchesFallBackToWords(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
-	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t)), "--roles", everyRole)
+	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(t)), "--roles", everyRole)
 	p.LinkIdentity(t, "s", "ada")
 	first := p.RecordTurn(t, "s", "1", "how do I change a bicycle tyre", "With two levers and a pump.")
 	p.WaitCaughtUp(t, "index", "audit")
@@ -127,7 +127,7 @@ func TestWithoutTheIndexSearchesFallBackToWords(t *testing.T) {
 func TestReceiptsNameTheIndexAndItsFiles(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
-	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t), "TURNLEDGER_INDEX_SCRUB=1s"),
+	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(t), "TURNLEDGER_INDEX_SCRUB=1s"),
 		"--roles", everyRole)
 	p.LinkIdentity(t, "s", "ada")
 	p.RecordTurn(t, "s", "0", "what stays", "this stays")

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 )
 
 // An index of anonymous sessions, without texts, and of so many characters. A branch's shared turns are in it once, a
@@ -18,7 +18,7 @@ import (
 func TestTheSettingsOfTheIndex(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
-	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t), "TURNLEDGER_INDEX_ANONYMOUS=true",
+	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(t), "TURNLEDGER_INDEX_ANONYMOUS=true",
 		"TURNLEDGER_INDEX_TEXT=false", "TURNLEDGER_EMBED_MAX_CHARS=100"), "--roles", everyRole)
 	found := func(path string, ask body) []any {
 		return p.Must(t, http.StatusOK, http.MethodPost, path, ask)["hits"].([]any)

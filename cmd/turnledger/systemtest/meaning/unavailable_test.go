@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/index/embeddings/embeddingstest"
-	"github.com/turnledger/turnledger/projections/index/weaviate/weaviatetest"
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 )
 
 // requireUnavailable holds that all calls that need the index are 503, with what to do.
@@ -43,7 +43,7 @@ func requireUnavailable(t *testing.T, p *stack.Process, todo, about string) {
 func TestWhatAnIndexThatIsAwayLeaves(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
-	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t)), "--roles", everyRole)
+	p := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(t)), "--roles", everyRole)
 	p.LinkIdentity(t, "s", "ada")
 	p.RecordTurn(t, "s", "1", "how do I change a bicycle tyre", "With two levers and a pump.")
 	gone := p.RecordTurn(t, "s", "2", "where do I buy a bicycle bell", "At the shop.")
@@ -81,7 +81,7 @@ func TestWhatAnIndexThatIsAwayLeaves(t *testing.T) {
 func TestAnotherModelIsARebuild(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
-	dir, pg := stack.DataDir(t), pgtest.URL(t)
+	dir, pg := stack.DataDir(t), pg.URL(t)
 	start := func(model string) *stack.Process {
 		env := append(environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg), model)
 		return stack.Start(t, env, "serve", "--data-dir", dir, "--roles", everyRole)
@@ -131,7 +131,7 @@ func awaitIndex(t *testing.T, p *stack.Process, state, lastError string) {
 func TestTheListTellsOfAnIdleIndex(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
-	env, dir := environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t)), stack.DataDir(t)
+	env, dir := environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(t)), stack.DataDir(t)
 	serve := func() *stack.Process { return stack.Start(t, env, "serve", "--data-dir", dir, "--roles", everyRole) }
 	p := serve()
 	p.LinkIdentity(t, "s", "ada")
@@ -166,7 +166,7 @@ func TestTheListTellsOfAnIdleIndex(t *testing.T) {
 	require.Equal(t, stack.ExitDone, code, out+errs)
 	awaitIndex(t, p, "live", "")
 
-	other := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t)), "--roles", everyRole)
+	other := stack.Serve(t, environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg.URL(t)), "--roles", everyRole)
 	awaitIndex(t, other, "retrying", "index of another log")
 	awaitIndex(t, p, "live", "")
 	code, out, errs = other.Run(t, "projections", "rebuild", "index", "--yes")
@@ -180,7 +180,7 @@ func TestTheListTellsOfAnIdleIndex(t *testing.T) {
 func TestAnonymousSessionsByASettingAreARebuild(t *testing.T) {
 	t.Parallel()
 	w, e := weaviatetest.Start(t), embeddingstest.Start(t)
-	dir, pg := stack.DataDir(t), pgtest.URL(t)
+	dir, pg := stack.DataDir(t), pg.URL(t)
 	start := func(is string) *stack.Process {
 		env := append(environment(w, e, "TURNLEDGER_POSTGRES_URL="+pg), "TURNLEDGER_INDEX_ANONYMOUS="+is)
 		return stack.Start(t, env, "serve", "--data-dir", dir, "--roles", everyRole)
@@ -213,7 +213,7 @@ func TestAnonymousSessionsByASettingAreARebuild(t *testing.T) {
 
 func TestWithoutAnIndexMeaningSaysWhatToSet(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)})
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(t)})
 	p.LinkIdentity(t, "s", "ada")
 	p.RecordTurn(t, "s", "1", "how do I change a bicycle tyre", "With two levers and a pump.")
 	requireUnavailable(t, p, "set TURNLEDGER_WEAVIATE_URL and TURNLEDGER_EMBED_URL", "none is configured")

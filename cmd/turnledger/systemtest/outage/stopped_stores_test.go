@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 func TestWithRedisStoppedTheNextContextIsRight(t *testing.T) {
@@ -34,7 +34,7 @@ func TestWithRedisStoppedTheNextContextIsRight(t *testing.T) {
 
 func TestWithPostgresStoppedTheNextContextIsRight(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.Start(t)
+	pg := pg.Start(t)
 	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL()})
 	p.LinkIdentity(t, "s", "u")
 	p.RecordExchange(t, "s", 0)
@@ -54,7 +54,7 @@ func TestWithPostgresStoppedTheNextContextIsRight(t *testing.T) {
 // The projectors are a process of their own here, and are killed.
 func TestWithTheProjectorsStoppedTheNextContextIsRight(t *testing.T) {
 	t.Parallel()
-	redis, pg := redistest.Start(t), pgtest.Start(t)
+	redis, pg := redistest.Start(t), pg.Start(t)
 	nats := stack.FreeAddress(t)
 	views := []string{"TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_POSTGRES_URL=" + pg.URL()}
 	api := stack.Serve(t, append(views, stack.ServeNATS(nats)...), "--roles", "api,context")

@@ -9,16 +9,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // The log's folder was lost, so the views in Redis and PostgreSQL have followed a stream that no longer exists. They
 // are shown as failed, no read uses them, and the running process can rebuild them.
 func TestViewsOfAnotherStreamAreRebuilt(t *testing.T) {
 	t.Parallel()
-	pg, redis := pgtest.Start(t), redistest.Start(t)
+	pg, redis := pg.Start(t), redistest.Start(t)
 	dir := stack.DataDir(t)
 	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL()}
 	p := stack.Start(t, env, "serve", "--data-dir", dir)

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/services/access/certfile/certtest"
+	"github.com/turnledger/turnledger/deploy/testkit/certtest"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // startSecureNATS starts a server that takes only clients with a certificate of the authority and with

@@ -12,11 +12,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/certtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
-	"github.com/turnledger/turnledger/services/access/certfile/certtest"
 )
 
 // TestEveryConnectionCanUseTLS runs the binary with TLS on its own listener, and to a
@@ -105,7 +105,7 @@ func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
 	ca, other := certtest.New(t), certtest.New(t)
 	cert, key := ca.Issue("turnledger")
 	foreignCert, foreignKey := other.Issue("turnledger")
-	address := pgtest.StartTLS(t, ca.File, cert, key)
+	address := pg.StartTLS(t, ca.File, cert, key)
 	redis := redistest.StartTLS(t, ca.File, cert, key)
 	env := func(authority, cert, key string) []string {
 		return []string{

@@ -15,7 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // startIssuer serves an OpenID Connect issuer with one key, which is out while out is true; sign makes

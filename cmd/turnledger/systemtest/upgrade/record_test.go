@@ -17,11 +17,11 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/memorytest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
-	"github.com/turnledger/turnledger/services/recall/memorytest"
 )
 
 var record = flag.Bool("record", false, "record testdata anew with the version before, which is built from git")
@@ -85,7 +85,7 @@ type site struct {
 
 func newSite(t testing.TB, f form, dir string) *site {
 	t.Helper()
-	s := &site{form: f, dir: dir, postgres: pgtest.URL(t), model: stack.NewModel(t)}
+	s := &site{form: f, dir: dir, postgres: pg.URL(t), model: stack.NewModel(t)}
 	if f.outside {
 		s.redis, s.memory = redistest.Start(t), memorytest.New(t)
 		s.nats = stack.StartNATS(t, natsserver.Options{StoreDir: dir})

@@ -8,15 +8,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // An identity's list has each turn once, in the session that it stands in, whichever of root and branches was linked,
 // and whatever was forked before and after.
 func TestIdentityListsSharedTurnsOnce(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, []string{"TURNLEDGER_PARTITIONS=8", "TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)})
+	p := stack.Serve(t, []string{"TURNLEDGER_PARTITIONS=8", "TURNLEDGER_POSTGRES_URL=" + pg.URL(t)})
 	fork := func(session, branch string) {
 		p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath(session)+"/fork",
 			map[string]any{"request_id": branch, "session_id": branch})

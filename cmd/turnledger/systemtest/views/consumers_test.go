@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
 // TestAProcessHasOneConsumerAPartition: the decider, both views, the eraser, and the index of owners read the log
@@ -22,7 +22,7 @@ func TestAProcessHasOneConsumerAPartition(t *testing.T) {
 	const partitions = 256
 	address := stack.FreeAddress(t)
 	dir := stack.DataDir(t)
-	env := append(stack.ServeNATS(address), "TURNLEDGER_PARTITIONS=256", "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t))
+	env := append(stack.ServeNATS(address), "TURNLEDGER_PARTITIONS=256", "TURNLEDGER_POSTGRES_URL="+pg.URL(t))
 	for life := range 2 {
 		p := stack.Start(t, env, "serve", "--data-dir", dir)
 		for i := range 20 {

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/services/client"
 )
 
@@ -17,7 +17,7 @@ import (
 // retries it in vain, drops it, mends the table, and retries it with success.
 func TestAnOperatorLooksAfterADeadLetter(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.URL(t)
+	pg := pg.URL(t)
 	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg})
 	db, err := pgx.Connect(t.Context(), pg)
 	require.NoError(t, err)

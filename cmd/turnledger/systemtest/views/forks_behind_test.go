@@ -10,10 +10,10 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
 // Root and branches stand in one partition and in different ones. Contexts, turns and as-of answers are right while the
@@ -22,7 +22,7 @@ func TestBranchesWhoseViewIsBehind(t *testing.T) {
 	t.Parallel()
 	nats, redis := stack.FreeAddress(t), redistest.Start(t)
 	env := []string{"TURNLEDGER_PARTITIONS=4", "TURNLEDGER_REDIS_URL=" + redis.URL(),
-		"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)}
+		"TURNLEDGER_POSTGRES_URL=" + pg.URL(t)}
 	b := &branching{T: t, shown: map[string][]string{}, own: map[string][]string{}}
 	b.p = stack.Start(t, append(stack.ServeNATS(nats), env...), "serve", "--roles", "api,context,eraser",
 		"--data-dir", stack.DataDir(t))

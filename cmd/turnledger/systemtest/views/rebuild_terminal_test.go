@@ -14,16 +14,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/events/natstest/printed"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/printed"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // On a terminal `projections rebuild` asks before it begins and shows a bar with rate and ETA. Ctrl-C ends the
 // waiting; the server goes on with the rebuild.
 func TestARebuildOnATerminal(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.Start(t)
+	pg := pg.Start(t)
 	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL()})
 	p.LinkIdentity(t, "s", "u")
 	p.RecordTurn(t, "s", "r", "question", "answer")

@@ -11,17 +11,17 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
 //conformance:i80
 func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 	t.Parallel()
-	pg, redis := pgtest.Start(t), redistest.Start(t)
+	pg, redis := pg.Start(t), redistest.Start(t)
 	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL()})
 	for i := range 3 {
 		s := fmt.Sprint("s", i)
@@ -129,7 +129,7 @@ func TestKilledInARebuild(t *testing.T) {
 	}
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 3))
-	pg, redis := pgtest.Start(t), redistest.Start(t)
+	pg, redis := pg.Start(t), redistest.Start(t)
 	dir := stack.DataDir(t)
 	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL()}
 	p := stack.Start(t, env, "serve", "--data-dir", dir)

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // listed pages through all sessions.
@@ -72,7 +72,7 @@ func inTheLog(t *testing.T, p *stack.Process) []string {
 func TestTheListOfSessionsIsExact(t *testing.T) {
 	t.Parallel()
 	nats := stack.FreeAddress(t)
-	env := []string{"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t), "TURNLEDGER_PARTITIONS=2"}
+	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(t), "TURNLEDGER_PARTITIONS=2"}
 	reads := stack.Start(t, append(stack.ServeNATS(nats), env...), "serve", "--roles", "api,context",
 		"--data-dir", stack.DataDir(t))
 	joined := append(stack.JoinNATS(nats), env...)
@@ -139,7 +139,7 @@ func TestTheListOfSessionsIsExact(t *testing.T) {
 // The verbs for sessions, against a running server.
 func TestVerbsOfSessions(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)})
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(t)})
 	p.RecordTurn(t, "s", "r", "What is a quark?", "A particle.")
 	run := func(args ...string) string {
 		t.Helper()
@@ -166,7 +166,7 @@ func TestVerbsOfSessions(t *testing.T) {
 //conformance:h4 h67 s25
 func TestVerbOfStatistics(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)})
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(t)})
 	p.RecordTurn(t, "s", "r", "What is a quark?", "A particle.")
 	at := p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("t")+"/turns", map[string]any{
 		"request_id": "r", "question_neutral": "q", "answer_neutral": "a", "pipeline_name": "whole",

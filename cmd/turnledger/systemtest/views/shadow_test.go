@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
-	"github.com/turnledger/turnledger/services/access/certfile/certtest"
+	"github.com/turnledger/turnledger/deploy/testkit/certtest"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // Reads are compared with the second view and answered from the first. When the second view is emptied, reads go on.

@@ -10,16 +10,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/projections/audit/pgtest"
-	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
 // A process that feeds no view reports the positions of the views in the stores as not_fed. It offers no rebuild of
 // them and has no metrics of them. A store that does not answer is never shown as a view without lag.
 func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 	t.Parallel()
-	nats, pg, rd := stack.FreeAddress(t), pgtest.Start(t), redistest.Start(t)
+	nats, pg, rd := stack.FreeAddress(t), pg.Start(t), redistest.Start(t)
 	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + rd.URL(),
 		"TURNLEDGER_PARTITIONS=2"}
 	feeds := stack.Serve(t, append(stack.ServeNATS(nats), env...))

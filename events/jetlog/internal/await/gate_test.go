@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/disktest"
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
-	"github.com/turnledger/turnledger/events/jetlog/internal/await/disktest"
 	"github.com/turnledger/turnledger/events/jetlog/internal/failure"
 )
 

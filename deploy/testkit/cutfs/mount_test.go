@@ -1,0 +1,359 @@
+//go:build linux
+
+package cutfs_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/turnledger/turnledger/deploy/testkit/cutfs"
+)
+
+// disk is a mounted disk in a test.
+type disk struct {
+	*cutfs.FS
+	t   testing.TB
+	dir string
+}
+
+func mount(t testing.TB, opts cutfs.Options) *disk {
+	t.Helper()
+	dir := t.TempDir()
+	m, err := cutfs.Mount(dir, opts)
+	return mounted(t, dir, m, err)
+}
+
+func remount(t testing.TB, img *cutfs.Image) *disk {
+	t.Helper()
+	dir := t.TempDir()
+	m, err := img.Mount(dir)
+	return mounted(t, dir, m, err)
+}
+
+func mounted(t testing.TB, dir string, m *cutfs.FS, err error) *disk {
+	t.Helper()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Unmount()) })
+	return &disk{FS: m, t: t, dir: dir}
+}
+
+func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }
+
+func (d *disk) open(name string, flags int) *os.File {
+	d.t.Helper()
+	f, err := os.OpenFile(d.path(name), os.O_CREATE|os.O_RDWR|flags, 0o600)
+	require.NoError(d.t, err)
+	d.t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+func (d *disk) write(name, data string) {
+	d.t.Helper()
+	_, err := d.open(name, os.O_TRUNC).WriteString(data)
+	require.NoError(d.t, err)
+}
+
+// save writes a file and makes data and name durable.
+func (d *disk) save(name, data string) {
+	d.t.Helper()
+	d.write(name, data)
+	d.sync(name)
+	d.sync(filepath.Dir(name))
+}
+
+// sync fsyncs a file or directory.
+func (d *disk) sync(name string) {
+	d.t.Helper()
+	f, err := os.Open(d.path(name))
+	require.NoError(d.t, err)
+	require.NoError(d.t, f.Sync())
+	require.NoError(d.t, f.Close())
+}
+
+func (d *disk) mkdir(name string) {
+	d.t.Helper()
+	require.NoError(d.t, os.Mkdir(d.path(name), 0o700))
+}
+
+func (d *disk) rename(from, to string) {
+	d.t.Helper()
+	require.NoError(d.t, os.Rename(d.path(from), d.path(to)))
+}
+
+func (d *disk) remove(name string) {
+	d.t.Helper()
+	require.NoError(d.t, os.Remove(d.path(name)))
+}
+
+func inode(t testing.TB, path string) uint64 {
+	t.Helper()
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(path, &st))
+	return st.Ino
+}
+
+func TestMountFailsLoudly(t *testing.T) {
+	t.Parallel()
+	_, err := cutfs.Mount(filepath.Join(t.TempDir(), "missing"), cutfs.Options{})
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestSystemCalls(t *testing.T) {
+	t.Parallel()
+	d := mount(t, cutfs.Options{})
+	t.Run("writes are seen at once by every descriptor", func(t *testing.T) {
+		f, other := d.open("seen", 0), d.open("seen", 0)
+		_, err := f.WriteAt([]byte("world"), 6)
+		require.NoError(t, err)
+		_, err = other.WriteAt([]byte("hello "), 0)
+		require.NoError(t, err)
+		require.Equal(t, "hello world", read(t, d.path("seen")))
+		require.NoError(t, f.Truncate(5))
+		require.Equal(t, "hello", read(t, d.path("seen")))
+		st, err := other.Stat()
+		require.NoError(t, err)
+		require.EqualValues(t, 5, st.Size())
+	})
+	t.Run("append goes to the end", func(t *testing.T) {
+		d.write("log", "a")
+		f := d.open("log", os.O_APPEND)
+		_, err := d.open("log", os.O_APPEND).Write([]byte("b"))
+		require.NoError(t, err)
+		_, err = f.Write([]byte("c"))
+		require.NoError(t, err)
+		require.Equal(t, "abc", read(t, d.path("log")))
+	})
+	t.Run("large files", func(t *testing.T) {
+		big := bytes.Repeat([]byte("0123456789abcdef"), 3<<16) // 3 MiB: more than one request
+		require.NoError(t, os.WriteFile(d.path("big"), big, 0o600))
+		require.True(t, bytes.Equal(big, []byte(read(t, d.path("big")))))
+	})
+	t.Run("many names", func(t *testing.T) {
+		d.mkdir("many")
+		for i := range 500 {
+			d.write(fmt.Sprintf("many/%04d", i), "x")
+		}
+		names, err := os.ReadDir(d.path("many"))
+		require.NoError(t, err)
+		require.Len(t, names, 500)
+		require.NoError(t, os.RemoveAll(d.path("many")))
+		require.NoFileExists(t, d.path("many"))
+	})
+	t.Run("an inode number stays with its file", func(t *testing.T) {
+		d.write("blk", "old")
+		d.write("blk.tmp", "new")
+		held := d.open("blk", 0)
+		before, tmp := inode(t, d.path("blk")), inode(t, d.path("blk.tmp"))
+		d.rename("blk.tmp", "blk")
+		require.Equal(t, tmp, inode(t, d.path("blk")))
+		require.NotEqual(t, before, tmp)
+		var st unix.Stat_t
+		require.NoError(t, unix.Fstat(int(held.Fd()), &st))
+		require.Equal(t, before, st.Ino, "the replaced file lives on while it is open")
+		require.Equal(t, "old", readAll(t, held))
+	})
+	t.Run("a change of names changes the directory's time", func(t *testing.T) {
+		before, err := os.Stat(d.dir)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			d.write("touch", "x")
+			d.remove("touch")
+			after, err := os.Stat(d.dir)
+			return err == nil && after.ModTime().After(before.ModTime())
+		}, 10*time.Second, time.Millisecond)
+	})
+	t.Run("directory errors", func(t *testing.T) {
+		d.mkdir("full")
+		d.write("full/f", "x")
+		require.ErrorIs(t, os.Mkdir(d.path("full"), 0o700), os.ErrExist)
+		require.ErrorIs(t, syscall.Rmdir(d.path("full")), syscall.ENOTEMPTY)
+		require.ErrorIs(t, syscall.Unlink(d.path("full")), syscall.EISDIR)
+		require.ErrorIs(t, os.Rename(d.path("none"), d.path("full/f")), os.ErrNotExist)
+		_, err := os.OpenFile(d.path("full/f"), os.O_CREATE|os.O_EXCL, 0o600)
+		require.ErrorIs(t, err, os.ErrExist)
+	})
+	t.Run("symbolic links", func(t *testing.T) {
+		aside := t.TempDir()
+		require.NoError(t, os.Symlink(aside, d.path("link")))
+		require.ErrorIs(t, os.Symlink(aside, d.path("link")), os.ErrExist)
+		d.write("link/inside", "there")
+		require.Equal(t, "there", read(t, filepath.Join(aside, "inside")))
+		to, err := os.Readlink(d.path("link"))
+		require.NoError(t, err)
+		require.Equal(t, aside, to)
+		require.NoError(t, os.RemoveAll(d.path("link")))
+		require.FileExists(t, filepath.Join(aside, "inside"), "a link goes, not what it leads to")
+	})
+	t.Run("statfs", func(t *testing.T) {
+		var st unix.Statfs_t
+		require.NoError(t, unix.Statfs(d.dir, &st))
+		require.Greater(t, st.Bavail*uint64(st.Bsize), uint64(1<<30))
+	})
+	t.Run("flock", func(t *testing.T) {
+		one, two := flock.New(d.path("lock")), flock.New(d.path("lock"))
+		ok, err := one.TryLock()
+		require.NoError(t, err)
+		require.True(t, ok)
+		ok, err = two.TryLock()
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.NoError(t, one.Unlock())
+		ok, err = two.TryLock()
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.NoError(t, two.Unlock())
+	})
+}
+
+func TestAfterTheCutNothingWorksAndNothingChanges(t *testing.T) {
+	t.Parallel()
+	d := mount(t, cutfs.Options{})
+	d.save("f", "kept")
+	f := d.open("f", 0)
+	img := d.Cut(1)
+	_, err := f.WriteString("lost")
+	require.ErrorIs(t, err, syscall.EIO)
+	require.ErrorIs(t, f.Sync(), syscall.EIO)
+	_, err = f.ReadAt(make([]byte, 1), 0)
+	require.ErrorIs(t, err, syscall.EIO)
+	_, err = os.ReadFile(d.path("f"))
+	require.ErrorIs(t, err, syscall.EIO)
+	require.ErrorIs(t, os.Rename(d.path("f"), d.path("g")), syscall.EIO)
+	require.ErrorIs(t, os.Mkdir(d.path("d"), 0o700), syscall.EIO)
+	_, err = os.Stat(d.path("f"))
+	require.ErrorIs(t, err, syscall.EIO)
+	require.Equal(t, []string{"f"}, img.Paths())
+	require.Equal(t, "kept", file(t, img, "f"))
+	require.Equal(t, img.Paths(), d.Cut(2).Paths())
+}
+
+func TestProgramsMayOutliveTheCut(t *testing.T) {
+	t.Parallel()
+	d := mount(t, cutfs.Options{OutliveCut: true})
+	d.mkdir("dir")
+	d.sync(".")
+	d.save("dir/f", "kept")
+	d.write("dir/g", "maybe")
+	d.CutAfter(1)
+	d.rename("dir/f", "dir/h")
+	<-d.Off()
+	before := d.outcomes(listing)
+	d.save("dir/g", "too late")
+	d.save("late", "too late")
+	d.sync("dir/h")
+	d.remove("dir/h")
+	require.Equal(t, before, d.outcomes(listing))
+	require.Equal(t, []string{"dir/ dir/f", "dir/ dir/f dir/g", "dir/ dir/g dir/h", "dir/ dir/h"}, keys(before))
+	require.Equal(t, "too late", read(t, d.path("late")))
+	for content := range d.outcomes(func(img *cutfs.Image) string {
+		data, _ := img.ReadFile("dir/g")
+		return string(data)
+	}) {
+		require.True(t, strings.HasPrefix("maybe", content) || len(content) == len("maybe"), content)
+		require.NotContains(t, content, "late")
+	}
+}
+
+func TestSurvivorCanBeMountedAndCutAgain(t *testing.T) {
+	t.Parallel()
+	d := mount(t, cutfs.Options{})
+	d.mkdir("dir")
+	d.sync(".")
+	d.save("dir/f", "one")
+	img := d.Cut(1)
+	before := inode(t, remount(t, img).path("dir/f"))
+	d = remount(t, img)
+	require.Equal(t, "one", read(t, d.path("dir/f")))
+	require.Equal(t, before, inode(t, d.path("dir/f")))
+	d.save("dir/g", "two")
+	require.NotEqual(t, before, inode(t, d.path("dir/g")))
+	img = d.Cut(2)
+	require.Equal(t, []string{"dir/", "dir/f", "dir/g"}, img.Paths())
+	require.Equal(t, "two", file(t, img, "dir/g"))
+}
+
+func TestCutAfterCountsChanges(t *testing.T) {
+	t.Parallel()
+	d := mount(t, cutfs.Options{})
+	f := d.open("f", 0)
+	d.CutAfter(3)
+	for i := range 3 {
+		_, err := f.Write([]byte{byte(i)})
+		require.NoError(t, err, "the last change before the cut still answers")
+	}
+	<-d.Off()
+	_, err := f.Write([]byte{4})
+	require.ErrorIs(t, err, syscall.EIO)
+	require.EqualValues(t, 4, d.Changes())
+}
+
+func TestCutAtRename(t *testing.T) {
+	t.Parallel()
+	d := mount(t, cutfs.Options{})
+	d.mkdir("dir")
+	d.CutAtRename(func(from, to string) bool { return from == "tmp" && to == "f" }, 2, 1)
+	for range 2 {
+		d.write("dir/tmp", "")
+		d.rename("dir/tmp", "dir/other")
+		d.write("tmp", "")
+		d.rename("tmp", "dir/f")
+	}
+	require.EqualValues(t, 9, d.Changes())
+	d.mkdir("more")
+	<-d.Off()
+	require.EqualValues(t, 10, d.Changes())
+}
+
+func TestUnmountWorksWhileFilesAreOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	m, err := cutfs.Mount(dir, cutfs.Options{})
+	require.NoError(t, err)
+	f, err := os.Create(filepath.Join(dir, "f"))
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	require.NoError(t, m.Unmount())
+	_, err = f.WriteString("x")
+	require.Error(t, err)
+	names, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, names)
+}
+
+func TestConcurrentUseWhileCutting(t *testing.T) {
+	t.Parallel()
+	d := mount(t, cutfs.Options{})
+	d.CutAfter(400)
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				err := os.WriteFile(d.path(fmt.Sprintf("%d-%d", w, i%3)), []byte("data"), 0o600)
+				if errors.Is(err, syscall.EIO) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	<-d.Off()
+	img := d.Cut(1)
+	wg.Wait()
+	require.EqualValues(t, 400, d.Changes())
+	require.Equal(t, img.Paths(), d.Cut(1).Paths(), "one state and one seed: one image")
+}

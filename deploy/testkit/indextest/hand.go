@@ -1,0 +1,215 @@
+package indextest
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/index"
+)
+
+// hand feeds one partition of a view or of a generation one batch at a time, when it is told to.
+type hand struct {
+	projections.Intake
+	w         *World
+	partition int
+}
+
+// claim claims the partition of a session for a hand.
+func (w *World) claim(t testing.TB, sink projections.Sink, session string) *hand {
+	t.Helper()
+	k := events.Partition(session, w.Log.Partitions())
+	cp, err := sink.Claim(t.Context(), k)
+	require.NoError(t, err)
+	cp.Partition, cp.Created = k, w.Log.Created(k)
+	return &hand{projections.Intake{Sink: sink, At: cp, Done: func(projections.Batch) {}}, w, k}
+}
+
+// openWithTurn opens a view, and has the log hold a turn of the session s, which is Ann's.
+func (w *World) openWithTurn(t testing.TB) *index.View {
+	t.Helper()
+	v := w.Open(t)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	return v
+}
+
+// next returns the events behind the checkpoint.
+func (h *hand) next(t testing.TB) (run []projections.Judged) {
+	t.Helper()
+	head, err := h.w.Log.Head(t.Context(), h.partition)
+	require.NoError(t, err)
+	if head.Seq == h.At.Seq {
+		return nil
+	}
+	tail, err := h.w.Log.Tail(t.Context(), h.partition, h.At.Seq, jetlog.TailOptions{})
+	require.NoError(t, err)
+	defer tail.Close()
+	judge := projections.NewJudge(h.w.Log, h.w.Rules, h.At.Seq)
+	for len(run) == 0 || run[len(run)-1].Position.Seq < head.Seq {
+		batch, err := tail.Next(t.Context())
+		require.NoError(t, err)
+		for _, m := range batch {
+			e, err := judge.Judge(t.Context(), m.Recorded())
+			require.NoError(t, err)
+			run = append(run, e)
+		}
+	}
+	return run
+}
+
+// reach applies all that the log holds as one batch.
+func (h *hand) reach(t testing.TB) error {
+	t.Helper()
+	return h.Apply(t.Context(), h.next(t))
+}
+
+// must applies all that the log holds.
+func (h *hand) must(t testing.TB) {
+	t.Helper()
+	require.NoError(t, h.reach(t))
+}
+
+// clock is set by a test.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Unix(1_800_000_000, 0)} }
+
+func (c *clock) read() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// spied is a store whose writes a test sees first, and may keep from the store by an error.
+type spied struct {
+	index.Objects
+	put    func([]index.Object) error
+	delete func(ids []uuid.UUID, epoch uint64) error
+}
+
+// Put implements index.Objects.
+func (s *spied) Put(ctx context.Context, collection string, objects []index.Object) error {
+	if s.put != nil {
+		if err := s.put(objects); err != nil {
+			return err
+		}
+	}
+	return s.Objects.Put(ctx, collection, objects)
+}
+
+// Delete implements index.Objects.
+func (s *spied) Delete(ctx context.Context, collection string, ids []uuid.UUID, epoch uint64) error {
+	if s.delete != nil {
+		if err := s.delete(ids, epoch); err != nil {
+			return err
+		}
+	}
+	return s.Objects.Delete(ctx, collection, ids, epoch)
+}
+
+// spy opens a view on a store that a test sees.
+func (w *World) spy(t testing.TB) (*index.View, *spied) {
+	t.Helper()
+	s := &spied{Objects: w.Store.Objects}
+	return w.Open(t, func(c *index.Config) { c.Store.Objects = s }), s
+}
+
+// interrupted are notes in which a test does something right before a call, once.
+type interrupted struct {
+	desk.Notes
+	call string
+	once func()
+}
+
+func (n *interrupted) before(call string) {
+	if once := n.once; once != nil && strings.HasPrefix(call, n.call) {
+		n.once = nil
+		once()
+	}
+}
+
+// Read implements desk.Notes.
+func (n *interrupted) Read(ctx context.Context, key string, into any) (uint64, error) {
+	n.before("read " + key)
+	return n.Notes.Read(ctx, key, into)
+}
+
+// Commit implements desk.Notes.
+func (n *interrupted) Commit(ctx context.Context, key string, value any, guard string, revision uint64) error {
+	n.before("commit " + key)
+	return n.Notes.Commit(ctx, key, value, guard, revision)
+}
+
+// forgetful is a store whose answer to the first new collection is lost.
+type forgetful struct {
+	index.Collections
+	lost bool
+}
+
+// Create implements index.Collections.
+func (f *forgetful) Create(ctx context.Context, c index.Collection) error {
+	err := f.Collections.Create(ctx, c)
+	if !f.lost {
+		f.lost, err = true, errLost
+	}
+	return err
+}
+
+// collections returns the names of all collections of the index.
+func (w *World) collections(t testing.TB) (names []string) {
+	t.Helper()
+	all, err := w.Store.List(t.Context())
+	require.NoError(t, err)
+	for _, c := range all {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// only returns the one collection of the index.
+func (w *World) only(t testing.TB) index.Collection {
+	t.Helper()
+	all, err := w.Store.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	return all[0]
+}
+
+// object returns what the store has of a turn of the one collection, with vectors; nil if it has none.
+func (w *World) object(t testing.TB, session, request string) *index.Object {
+	t.Helper()
+	found, err := w.Store.ByID(t.Context(), w.only(t).Name, []uuid.UUID{events.TurnID(session, request)},
+		index.WithVectors)
+	require.NoError(t, err)
+	if len(found) == 0 {
+		return nil
+	}
+	return &found[0]
+}
+
+// answerOf returns the answer's text as the log has it.
+func answerOf(t testing.TB, w *World, session, request string) string {
+	t.Helper()
+	s := natstest.Fold(t, w.Log, session, w.Rules)
+	return s.Turn(events.TurnID(session, request)).Answer.AnswerNeutral
+}

@@ -1,0 +1,255 @@
+package indextest
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/index"
+	"github.com/turnledger/turnledger/projections/index/embeddings"
+)
+
+func generation(t testing.TB, v *index.View) projections.Generation {
+	t.Helper()
+	g, err := v.NewGeneration(t.Context())
+	require.NoError(t, err)
+	return g
+}
+
+func served(t testing.TB, v *index.View) uint64 {
+	t.Helper()
+	s, err := v.Served(t.Context())
+	require.NoError(t, err)
+	return s.Generation
+}
+
+// swaps: a swap waits until the new generation is as far as the former one, and fences the former one's runners. The
+// next claim begins at its end.
+func swaps(t *testing.T, w *World) {
+	v := w.openWithTurn(t)
+	former := w.claim(t, v, "s")
+	former.must(t)
+	was := served(t, v)
+	g := generation(t, w.Open(t))
+	require.ErrorIs(t, g.Swap(t.Context(), projections.ReachFormer), projections.ErrNotCaughtUp, "it has nothing")
+	next := w.claim(t, g, "s")
+	former = w.claim(t, v, "s")
+	former.must(t)
+	require.ErrorIs(t, g.Swap(t.Context(), projections.ReachFormer), projections.ErrNotCaughtUp, "it is behind")
+	require.Equal(t, was, served(t, v))
+	w.Append(t, Turn("s", "2", "the second question", "yes")...)
+	require.ErrorIs(t, former.reach(t), projections.ErrFenced, "a swap has closed the claim")
+	next.must(t)
+	require.NoError(t, g.Swap(t.Context(), projections.ReachFormer))
+	require.Equal(t, g.Number(), served(t, v))
+	require.ErrorIs(t, former.reach(t), projections.ErrFenced)
+	require.NoError(t, g.Drop(t.Context()))
+	require.Equal(t, next.At.Seq, w.claim(t, v, "s").At.Seq)
+	page, err := w.Store.Page(t.Context(), index.Alias, uuid.Nil, 10)
+	require.NoError(t, err)
+	require.NotEmpty(t, page, "readers from outside have the new generation")
+	w.Agree(t, v, "s")
+}
+
+// claimsDuringSwap: a runner that claims a partition while a swap has closed it makes the swap begin again, so that
+// what the runner applies is not lost.
+func claimsDuringSwap(t *testing.T, w *World) {
+	notes := &interrupted{Notes: w.Notes, call: "commit index.at."}
+	v := w.Open(t, func(c *index.Config) { c.Notes = notes })
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	former := w.claim(t, v, "s")
+	former.must(t)
+	g := generation(t, v)
+	next := w.claim(t, g, "s")
+	next.must(t)
+	other := w.Open(t)
+	notes.once = func() { former = w.claim(t, other, "s") }
+	require.ErrorIs(t, g.Swap(t.Context(), projections.ReachFormer), projections.ErrNotCaughtUp)
+	w.Append(t, Turn("s", "2", "the second question", "yes")...)
+	former.must(t)
+	require.ErrorIs(t, g.Swap(t.Context(), projections.ReachFormer), projections.ErrNotCaughtUp)
+	next.must(t)
+	require.NoError(t, g.Swap(t.Context(), projections.ReachFormer))
+	require.NoError(t, g.Drop(t.Context()))
+	w.Agree(t, v, "s")
+}
+
+// claimsAfterSwap: a runner that has read which generation is served, and claims it only after a swap, is fenced.
+func claimsAfterSwap(t *testing.T, w *World) {
+	v := w.openWithTurn(t)
+	h := w.claim(t, v, "s")
+	h.must(t)
+	g := generation(t, v)
+	w.claim(t, g, "s").must(t)
+	notes := &interrupted{Notes: w.Notes, call: "read index.claim."}
+	slow := w.Open(t, func(c *index.Config) { c.Notes = notes })
+	notes.once = func() { require.NoError(t, g.Swap(t.Context(), projections.ReachFormer)) }
+	_, err := slow.Claim(t.Context(), h.partition)
+	require.ErrorIs(t, err, projections.ErrFenced)
+	require.NoError(t, g.Drop(t.Context()))
+	w.Agree(t, v, "s")
+}
+
+// abandoned: of two rebuilds only the later one may swap. What a rebuild has left behind is dropped by the next, and
+// one that is given up leaves nothing.
+func abandoned(t *testing.T, w *World) {
+	v := w.openWithTurn(t)
+	w.claim(t, v, "s").must(t)
+	was := w.only(t)
+	first := generation(t, v)
+	w.claim(t, first, "s").must(t)
+	second := generation(t, w.Open(t))
+	require.Greater(t, second.Number(), first.Number())
+	require.Len(t, w.collections(t), 2, "the first one's is dropped")
+	require.ErrorIs(t, first.Swap(t.Context(), projections.ReachFormer), projections.ErrFenced)
+	require.NoError(t, second.Drop(t.Context()))
+	require.Equal(t, was, w.only(t))
+	third := generation(t, v)
+	require.Greater(t, third.Number(), second.Number(), "no number is used twice")
+	require.NoError(t, third.Drop(t.Context()))
+	w.Agree(t, v, "s")
+}
+
+// lostWhileFilled: a generation whose store has lost something meanwhile is not swapped in.
+func lostWhileFilled(t *testing.T, w *World) {
+	v := w.openWithTurn(t)
+	canary := w.claim(t, v, "s")
+	canary.must(t)
+	lost := w.canaryOf(t, canary.partition).ID
+	g := generation(t, v)
+	w.claim(t, g, "s").must(t)
+	for _, name := range w.collections(t) {
+		require.NoError(t, w.Store.Delete(t.Context(), name, []uuid.UUID{lost}, 1<<30))
+	}
+	require.ErrorIs(t, g.Swap(t.Context(), projections.ReachFormer), projections.ErrUnavailable)
+	require.NoError(t, g.Drop(t.Context()))
+}
+
+// sweptBesideRebuild: a sweep leaves the generation alone that a rebuild fills, and drops an older one, until when no
+// receipt says that the files are clean.
+func sweptBesideRebuild(t *testing.T, w *World) {
+	forgotten := events.Position{Seq: 7}
+	v := w.Open(t, func(c *index.Config) {
+		c.Erased = func(context.Context, int) (events.Position, error) { return forgotten, nil }
+	})
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	w.claim(t, v, "s").must(t)
+	at := w.only(t)
+	files := func() uint64 {
+		p, err := v.Files(t.Context(), 0)
+		require.NoError(t, err)
+		return p.Seq
+	}
+	require.Equal(t, forgotten.Seq, files())
+	older := index.Collection{
+		Name: strings.TrimSuffix(at.Name, "1") + "0", Mark: strings.TrimSuffix(at.Mark, "1") + "0",
+	}
+	require.NoError(t, w.Store.Create(t.Context(), older))
+	require.Zero(t, files(), "an older generation is left")
+	g := generation(t, w.Open(t))
+	require.NotContains(t, w.collections(t), older.Name)
+	require.NoError(t, w.Store.Create(t.Context(), older))
+	for _, name := range w.collections(t) {
+		if name > at.Name {
+			require.NoError(t, w.Store.Serve(t.Context(), name))
+		}
+	}
+	require.NoError(t, v.Sweep(t.Context()))
+	page, err := w.Store.Page(t.Context(), index.Alias, uuid.Nil, 10)
+	require.NoError(t, err)
+	require.NotEmpty(t, page, "the alias is put right")
+	require.Len(t, w.collections(t), 2)
+	require.NotContains(t, w.collections(t), older.Name)
+	require.NoError(t, g.Drop(t.Context()))
+	require.Equal(t, forgotten.Seq, files())
+}
+
+// otherModel: vectors of two models are never mixed nor compared, and a rebuild makes all anew.
+func otherModel(t *testing.T, w *World) {
+	v := w.openWithTurn(t)
+	w.claim(t, v, "s").must(t)
+	changed := func(c *index.Config) {
+		c.Embedder = embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "other", Dimensions: Dimensions})
+	}
+	other := w.Open(t, changed)
+	texts := w.Endpoint.Texts()
+	w.Append(t, Turn("s", "2", "the second question", "no")...)
+	h := w.claim(t, other, "s")
+	h.must(t)
+	require.NoError(t, other.Sweep(t.Context()))
+	require.Equal(t, texts, w.Endpoint.Texts())
+	require.Nil(t, w.object(t, "s", "2").Question.Vector)
+	near := index.Near{Vector: embeddingstest.Vector("question", Dimensions), Limit: 10}
+	_, _, err := other.Nearest(t.Context(), "", near)
+	require.ErrorIs(t, err, projections.ErrOtherModel)
+	require.ErrorIs(t, err, projections.ErrUnavailable)
+	w.Rebuild(t, other)
+	require.Equal(t, texts+4, w.Endpoint.Texts(), "all texts of both turns")
+	require.Len(t, w.Found(t, other, "question", "ann"), 2)
+	require.Empty(t, w.Differences(t, other))
+	_, _, err = v.Nearest(t.Context(), "", near)
+	require.ErrorIs(t, err, projections.ErrOtherModel, "and the former one is asked no more")
+}
+
+// otherDimensions: an endpoint whose vectors have another length than before costs no turn. Searches say what to run,
+// and a rebuild makes all vectors anew.
+func otherDimensions(t *testing.T, w *World) {
+	plain := func(c *index.Config) {
+		c.Embedder = embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash"})
+	}
+	const now = embeddingstest.Dimensions / 2
+	v := w.Open(t, plain)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	h := w.claim(t, v, "s")
+	h.must(t)
+	w.Endpoint.Answer(now)
+	w.Append(t, Turn("s", "2", "the second question", "no")...)
+	h.must(t)
+	require.Nil(t, w.object(t, "s", "2").Question.Vector)
+	near := index.Near{Vector: embeddingstest.Vector("question", now), Limit: 10}
+	_, _, err := v.Nearest(t.Context(), "", near)
+	require.ErrorIs(t, err, projections.ErrOtherModel)
+	require.ErrorIs(t, err, projections.ErrUnavailable)
+
+	w.Endpoint.Answer(0)
+	v = w.Open(t, plain)
+	w.claim(t, v, "s").must(t)
+	require.NoError(t, v.Sweep(t.Context()))
+	require.Len(t, w.object(t, "s", "2").Question.Vector, embeddingstest.Dimensions, "it was a confusion")
+
+	w.Endpoint.Answer(now)
+	w.Append(t, Turn("s", "3", "the third question", "no")...)
+	w.claim(t, v, "s").must(t)
+	w.Rebuild(t, v)
+	hits, _, err := v.Nearest(t.Context(), "", near)
+	require.NoError(t, err)
+	require.Len(t, hits, 3)
+	require.Empty(t, w.Differences(t, v))
+}
+
+// begunInVain: a process that was killed, or got no answer, between making a collection and naming it leaves one that
+// was never served. That one holds nothing up.
+func begunInVain(t *testing.T, w *World) {
+	v := w.openWithTurn(t)
+	w.claim(t, v, "s").must(t)
+	require.NoError(t, w.Store.Drop(t.Context(), w.only(t).Name))
+	cfg := w.Config()
+	cfg.Store.Collections = &forgetful{Collections: w.Store.Collections}
+	other := index.New(cfg)
+	require.ErrorIs(t, other.Prepare(t.Context()), projections.ErrUnavailable)
+	require.Len(t, w.collections(t), 1)
+	require.NoError(t, other.Prepare(t.Context()))
+	require.NoError(t, v.Sweep(t.Context()), "its claim is of the collection that is lost")
+	w.claim(t, v, "s").must(t)
+	require.NoError(t, v.Sweep(t.Context()))
+	w.Agree(t, v, "s")
+}

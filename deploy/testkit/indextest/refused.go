@@ -1,0 +1,274 @@
+package indextest
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/index"
+)
+
+// refusing returns a store's answer to objects: it refuses those that are chosen.
+func refusing(chosen func(*index.Object) bool) func([]index.Object) error {
+	return func(objects []index.Object) error {
+		var ids []uuid.UUID
+		for i := range objects {
+			if chosen(&objects[i]) {
+				ids = append(ids, objects[i].ID)
+			}
+		}
+		if ids == nil {
+			return nil
+		}
+		return &index.Refused{IDs: ids}
+	}
+}
+
+// takenAtLast: an object that is refused for a while is tried again, and is no dead letter.
+func takenAtLast(t *testing.T, w *World) {
+	v, store := w.spy(t)
+	tries := 0
+	store.put = refusing(func(o *index.Object) bool {
+		if o.Session != "" {
+			tries++
+		}
+		return o.Session != "" && tries <= 3
+	})
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "a question", "yes")...)
+	w.claim(t, v, "s").must(t)
+	require.Equal(t, 4, tries)
+	w.Agree(t, v, "s")
+}
+
+// takesNothing: a store that refuses all, or that has lost its collection and made another by itself, is waited for.
+func takesNothing(t *testing.T, w *World) {
+	v, store := w.spy(t)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "a question", "yes")...)
+	h := w.claim(t, v, "s")
+	for what, chosen := range map[string]func(*index.Object) bool{
+		"all": func(*index.Object) bool { return true },
+		"turns, in a collection that the store has made": func(o *index.Object) bool { return o.Session != "" },
+	} {
+		store.put = refusing(chosen)
+		if what != "all" {
+			name := w.only(t).Name
+			require.NoError(t, w.Store.Drop(t.Context(), name))
+			require.NoError(t, w.Store.Create(t.Context(), index.Collection{Name: name, Mark: "made by a late write"}))
+		}
+		err := h.reach(t)
+		require.ErrorIs(t, err, projections.ErrUnavailable, what)
+		require.False(t, projections.IsPermanent(err), what)
+	}
+}
+
+// refusedExtension: what a generation has of a turn goes when the store refuses what the turn is now.
+func refusedExtension(t *testing.T, w *World) {
+	v, store := w.spy(t)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "what is hot", "lava")...)
+	g := generation(t, v)
+	h := w.claim(t, g, "s")
+	h.must(t)
+	has := func() int {
+		n := 0
+		for _, name := range w.collections(t) {
+			found, err := w.Store.ByID(t.Context(), name, []uuid.UUID{events.TurnID("s", "1")}, index.WithoutVectors)
+			require.NoError(t, err)
+			n += len(found)
+		}
+		return n
+	}
+	require.Equal(t, 1, has())
+	store.put = refusing(func(o *index.Object) bool { return strings.Contains(o.Answer.Neutral, "ash") })
+	w.Append(t, &events.TurnExtended{
+		TurnID: events.TurnID("s", "1"), SessionID: "s", ExtensionID: "e", Extension: events.Extension{
+			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool","content":"ash"}]`), AnswerNeutral: "and ash",
+		},
+	})
+	parked := 0
+	h.Park = func(context.Context, projections.Batch, error) error {
+		parked++
+		return nil
+	}
+	h.must(t)
+	require.Equal(t, 1, parked)
+	require.Zero(t, has())
+	require.NoError(t, g.Drop(t.Context()))
+}
+
+// scrubs looks every few milliseconds whether a rebuild for the files' sake is due, and tells of each.
+func scrubs(t testing.TB, v *index.View) chan struct{} {
+	t.Helper()
+	due := make(chan struct{}, 1)
+	natstest.Run(t, index.Scrub{View: v, After: 10 * time.Millisecond, Rebuild: func(context.Context) error {
+		select {
+		case due <- struct{}{}:
+		default:
+		}
+		return nil
+	}}.Run)
+	return due
+}
+
+func awaitScrub(t testing.TB, due chan struct{}) {
+	t.Helper()
+	select {
+	case <-due:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no rebuild is begun, so that the bytes stay")
+	}
+}
+
+// awaitNoMore waits until no rebuild is begun for a second. Looks that began before may still begin a few.
+func awaitNoMore(t testing.TB, due chan struct{}) {
+	t.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		select {
+		case <-due:
+		case <-time.After(time.Second):
+			return
+		case <-late:
+			t.Fatal("it is of this version now, and is made anew again and again")
+		}
+	}
+}
+
+// parkedDeletions: what a parked event deletes is deleted, and is a reason to scrub; what it brings does not come.
+func parkedDeletions(t *testing.T, w *World) {
+	var forgotten atomic.Uint64
+	v := w.Open(t, func(c *index.Config) {
+		c.Erased = func(context.Context, int) (events.Position, error) {
+			return events.Position{Seq: forgotten.Load()}, nil
+		}
+	})
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "the wrong question", "yes")...)
+	h := w.claim(t, v, "s")
+	h.must(t)
+	at := w.Append(t, &events.TurnCorrected{
+		TurnID: events.TurnID("s", "1c"), SessionID: "s", RequestID: "1c", ReplacesTurnID: events.TurnID("s", "1"),
+		Question: events.Question{QuestionNeutral: "refused"}, Answer: events.Answer{AnswerNeutral: "no"},
+	})
+	run, to := h.next(t), h.At
+	require.Len(t, run, 1)
+	to.Seq, to.EventID = at.Seq, run[0].ID
+	require.NoError(t, h.Commit(t.Context(), projections.Batch{From: h.At, To: to, Parked: run}))
+	require.Nil(t, w.object(t, "s", "1"))
+	require.Nil(t, w.object(t, "s", "1c"))
+	forgotten.Store(at.Seq)
+	awaitScrub(t, scrubs(t, v))
+}
+
+// scrubbedByAge: a generation is replaced at a certain age, and not before.
+func scrubbedByAge(t *testing.T, w *World) {
+	now := newClock()
+	var looks atomic.Int64
+	v := w.Open(t, func(c *index.Config) {
+		c.Now = now.read
+		c.Erased = func(context.Context, int) (events.Position, error) {
+			return events.Position{Seq: uint64(looks.Load())}, nil
+		}
+	})
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "what must go", "yes")...)
+	at := w.Append(t, redacted("1"))
+	w.claim(t, v, "s").must(t)
+	looks.Store(int64(at.Seq))
+	rebuilds := scrubs(t, v)
+	<-time.After(200 * time.Millisecond)
+	require.Empty(t, rebuilds, "it has begun just now")
+	now.pass(time.Second)
+	awaitScrub(t, rebuilds)
+}
+
+// makeEarlier makes the served index one that an earlier version has made.
+func makeEarlier(t *testing.T, w *World) {
+	t.Helper()
+	var pointer map[string]any
+	revision, err := w.Notes.Read(t.Context(), "index.served", &pointer)
+	require.NoError(t, err)
+	for _, since := range []string{"form", "anonymous", "texts"} {
+		delete(pointer, since)
+	}
+	_, err = w.Notes.Write(t.Context(), "index.served", pointer, revision)
+	require.NoError(t, err)
+}
+
+// madeBefore: an index that an earlier version has made is served, its feeder says so, and it is made anew at its age,
+// once.
+func madeBefore(t *testing.T, w *World) {
+	now := newClock()
+	var said bytes.Buffer
+	open := func() *index.View {
+		return w.Open(t, func(c *index.Config) {
+			c.Now, c.Logger = now.read, slog.New(slog.NewTextHandler(&said, nil))
+		})
+	}
+	const saying = "an earlier version has made the index"
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "a question", "yes")...)
+	w.claim(t, open(), "s").must(t)
+	require.NotContains(t, said.String(), saying)
+	makeEarlier(t, w)
+	v := open()
+	require.Contains(t, said.String(), saying)
+	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
+	rebuilds := scrubs(t, v)
+	<-time.After(200 * time.Millisecond)
+	require.Empty(t, rebuilds, "it has begun just now")
+	now.pass(time.Second)
+	awaitScrub(t, rebuilds)
+	w.Rebuild(t, v)
+	now.pass(time.Second)
+	awaitNoMore(t, rebuilds)
+	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
+}
+
+// restored: a dead letter's session is written as the log has it up to the view's position, and not if the view has
+// gone on meanwhile. A sweep takes what was written so into the runner's own.
+func restored(t *testing.T, w *World) {
+	v := w.Open(t)
+	w.Append(t, Linked("s", "ann"))
+	at := w.Append(t, Turn("s", "1", "a question", "yes")...)
+	h := w.claim(t, v, "s")
+	run := h.next(t)
+	session := func() projections.Session {
+		return projections.Session{
+			ID: "s", Partition: h.partition, UpTo: at.Seq, Letter: at, Letters: []events.Position{at},
+			State: natstest.Fold(t, w.Log, "s", w.Rules), Events: run,
+		}
+	}
+	s := session()
+	settled, err := v.Restore(t.Context(), s)
+	require.NoError(t, err)
+	require.Empty(t, settled, "the view is not there yet")
+	require.Nil(t, w.object(t, "s", "1"))
+	h.must(t)
+	require.NoError(t, w.Store.Delete(t.Context(), w.only(t).Name, []uuid.UUID{events.TurnID("s", "1")}, 1<<30))
+	settled, err = v.Restore(t.Context(), s)
+	require.NoError(t, err)
+	require.Equal(t, []events.Position{at}, settled)
+	require.NotEqual(t, h.At.Epoch, w.object(t, "s", "1").Epoch)
+	require.NoError(t, v.Sweep(t.Context()))
+	require.Equal(t, h.At.Epoch, w.object(t, "s", "1").Epoch)
+	s = session()
+	w.Append(t, redacted("1"))
+	h.must(t)
+	settled, err = v.Restore(t.Context(), s)
+	require.NoError(t, err)
+	require.Empty(t, settled, "it has gone on")
+	require.Nil(t, w.object(t, "s", "1"))
+}

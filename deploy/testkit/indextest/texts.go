@@ -1,0 +1,311 @@
+package indextest
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/index"
+)
+
+// embedded: a vector is made of both languages where they differ, of so many characters, and of nothing else.
+func embedded(t *testing.T, w *World) {
+	v := w.Open(t, func(c *index.Config) { c.MaxChars = 20 })
+	w.Append(t, Linked("s", "ann"))
+	long := strings.Repeat("é ", 20)
+	for request, of := range map[string]struct {
+		question events.Question
+		answer   events.Answer
+		want     [2]string
+	}{
+		"both": {
+			events.Question{QuestionNeutral: "das Haus", QuestionTranslated: "the house"},
+			events.Answer{AnswerNeutral: "der Hof", AnswerTranslated: "the yard"},
+			[2]string{"das Haus\nthe house", "der Hof\nthe yard"},
+		},
+		"same": {
+			events.Question{QuestionNeutral: "the house", QuestionTranslated: "the house"},
+			events.Answer{AnswerNeutral: "the yard", AnswerTranslated: "the yard"}, [2]string{"the house", "the yard"},
+		},
+		"long": {
+			events.Question{QuestionNeutral: long}, events.Answer{AnswerNeutral: long + "x"},
+			[2]string{long[:30], long[:30]},
+		},
+		"without texts": {
+			events.Question{QuestionMessages: []byte(`[{"role":"user","content":"[Image sent: photo]"}]`)},
+			events.Answer{AnswerMessages: []byte(`[{"role":"tool","content":"x"}]`)}, [2]string{},
+		},
+	} {
+		turn := events.TurnID("s", request)
+		w.Append(t, &events.TurnStarted{TurnID: turn, SessionID: "s", RequestID: request, Question: of.question},
+			&events.TurnFinalized{TurnID: turn, SessionID: "s", Answer: of.answer})
+		h := w.claim(t, v, "s")
+		h.must(t)
+		o := w.object(t, "s", request)
+		for i, half := range []index.Half{o.Question, o.Answer} {
+			if of.want[i] == "" {
+				require.Empty(t, half.Digest, request)
+				require.Nil(t, half.Vector, request)
+				continue
+			}
+			require.Equal(t, w.digest(of.want[i]), half.Digest, request)
+			require.InDeltaSlice(t, embeddingstest.Vector(of.want[i], Dimensions), half.Vector, 1e-5, request)
+		}
+	}
+	require.Equal(t, long[:30], v.Query(long))
+	bare, err := w.Store.Bare(t.Context(), w.only(t).Name, events.Partition("s", 2), 10)
+	require.NoError(t, err)
+	require.Empty(t, bare, "a half without text waits for no vector")
+	require.Empty(t, w.Differences(t, v))
+}
+
+// embedding: a text that stands twice in a batch is sent once. An embedder that failed is left alone for a while, so
+// that deletions don't wait for it batch by batch.
+func embedding(t *testing.T, w *World) {
+	v := w.openWithTurn(t)
+	w.Append(t, Turn("s", "2", "the second question", "yes")...)
+	h := w.claim(t, v, "s")
+	h.must(t)
+	require.Equal(t, 3, w.Endpoint.Texts())
+	w.Endpoint.Fail(http.StatusBadRequest)
+	calls := w.Endpoint.Calls()
+	for _, request := range []string{"3", "4", "5"} {
+		w.Append(t, Turn("s", request, "question "+request, "no")...)
+		h.must(t)
+	}
+	require.Equal(t, calls+2, w.Endpoint.Calls(), "one call, and one that tells whether it refuses any text")
+	require.Nil(t, w.object(t, "s", "5").Question.Vector)
+}
+
+// refusedTexts: a text that the embedder refuses, alone or in a batch, now or at a later sweep, costs no other turn its
+// vector. Its own turn is in the index without one, and waits for none.
+func refusedTexts(t *testing.T, w *World) {
+	v := w.Open(t)
+	w.Feed(t, v)
+	w.Endpoint.Fail(http.StatusServiceUnavailable)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "poison", "the first answer")...)
+	w.Append(t, Turn("s", "2", "the second question", "the second answer")...)
+	w.CaughtUp(t, v)
+	w.Endpoint.Fail(0)
+	w.Endpoint.Refuse(func(text string) bool { return strings.Contains(text, "poison") })
+	bare := func() int {
+		found, err := w.Store.Bare(t.Context(), w.only(t).Name, events.Partition("s", w.Log.Partitions()), 10)
+		require.NoError(t, err)
+		return len(found)
+	}
+	require.Eventually(t, func() bool { // the embedder is left alone for a while
+		require.NoError(t, v.Sweep(t.Context()))
+		return bare() == 0
+	}, time.Minute, 200*time.Millisecond)
+	w.Append(t, Turn("s", "3", "poison again", "the third answer")...)
+	w.Append(t, Turn("s", "4", "the fourth question", "the fourth answer")...)
+	w.CaughtUp(t, v)
+	for _, request := range []string{"1", "2", "3", "4"} {
+		o := w.object(t, "s", request)
+		require.NotNil(t, o.Answer.Vector, request)
+		require.Equal(t, request == "1" || request == "3", o.Question.Vector == nil, request)
+	}
+	require.Zero(t, bare(), "nothing waits for a vector that never comes")
+	calls := w.Endpoint.Calls()
+	require.NoError(t, v.Sweep(t.Context()))
+	require.Equal(t, calls, w.Endpoint.Calls())
+	require.Empty(t, w.Differences(t, v))
+}
+
+// asking is a store that keeps what it was asked for.
+type asking struct {
+	index.Objects
+	mu    sync.Mutex
+	exact []bool
+}
+
+// Near implements index.Objects.
+func (a *asking) Near(ctx context.Context, collection string, n index.Near) ([]projections.Hit, error) {
+	a.mu.Lock()
+	a.exact = append(a.exact, n.Exact)
+	a.mu.Unlock()
+	return a.Objects.Near(ctx, collection, n)
+}
+
+// exactWhileSmall: the graph of an earlier version is asked for an exact search, in both halves, as long as the log is
+// short. What this version makes compares all vectors anyway.
+func exactWhileSmall(t *testing.T, w *World) {
+	store := &asking{Objects: w.Store.Objects}
+	open := func() *index.View {
+		return w.Open(t, func(c *index.Config) { c.Store.Objects, c.ExactEvents = store, 5 })
+	}
+	near := index.Near{Vector: embeddingstest.Vector("a question", Dimensions), Limit: 10}
+	now := open()
+	w.claim(t, now, "s").must(t)
+	_, _, err := now.Nearest(t.Context(), "", near)
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, false}, store.exact)
+	store.exact = nil
+	makeEarlier(t, w)
+	v := open()
+	h := w.claim(t, v, "s")
+	for n, facts := range [][]events.Fact{
+		append([]events.Fact{Linked("s", "ann")}, Turn("s", "1", "a question", "yes")...), // 3 events
+		Turn("s", "2", "another question", "no"),
+		{&events.SessionReset{SessionID: "s"}},
+	} {
+		w.Append(t, facts...)
+		h.must(t)
+		hits, _, err := v.Nearest(t.Context(), "", near)
+		require.NoError(t, err)
+		require.Len(t, hits, min(n+1, 2))
+		require.Equal(t, []bool{n < 2, n < 2}, store.exact)
+		store.exact = nil
+	}
+}
+
+// nearestHalves: a turn is found once, with the half that is nearer, and the answer says how far the index is.
+func nearestHalves(t *testing.T, w *World) {
+	v := w.Open(t)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "where are the winter tyres", "in the cellar")...)
+	w.Append(t, Turn("s", "2", "what is in the cellar", "only the tyres of winter")...)
+	h := w.claim(t, v, "s")
+	h.must(t)
+	for text, want := range map[string]struct {
+		request string
+		half    projections.Half
+	}{
+		"where are the winter tyres": {"1", projections.QuestionHalf},
+		"only the tyres of winter":   {"2", projections.AnswerHalf},
+	} {
+		hits, at, err := v.Nearest(t.Context(), "", index.Near{
+			Vector: embeddingstest.Vector(text, Dimensions), Limit: 10,
+		})
+		require.NoError(t, err)
+		require.Len(t, hits, 2, "each turn once")
+		require.Equal(t, id("s", want.request), hits[0].TurnID.String())
+		require.Equal(t, want.half, hits[0].Half)
+		require.InDelta(t, 1, hits[0].Score, 1e-4)
+		require.Greater(t, hits[0].Score, hits[1].Score)
+		require.Equal(t, h.At.Position(), at[h.partition])
+	}
+	hits, _, err := v.Nearest(t.Context(), projections.QuestionHalf, index.Near{
+		Vector: embeddingstest.Vector("only the tyres of winter", Dimensions), Limit: 10,
+	})
+	require.NoError(t, err)
+	require.Len(t, hits, 2)
+	for _, hit := range hits {
+		require.Equal(t, projections.QuestionHalf, hit.Half)
+	}
+
+	w.Append(t, Turn("s", "3", "snow chains of winter tyres", "snow")...)
+	w.Append(t, Turn("s", "4", "snow chains of winter", "no")...)
+	h.must(t)
+	hits, _, err = v.Nearest(t.Context(), "", index.Near{
+		Vector: embeddingstest.Vector("snow chains of winter", Dimensions), Limit: 1,
+	})
+	require.NoError(t, err)
+	require.Len(t, hits, 1, "the nearest answer is of 3, whose question is nearer")
+	require.Equal(t, id("s", "4"), hits[0].TurnID.String())
+}
+
+// extendedAnswer: a text that was extended has a vector of its own, also where its turn is written again.
+func extendedAnswer(t *testing.T, w *World) {
+	v := w.Open(t)
+	w.Append(t, Linked("s", "ann"))
+	w.Append(t, Turn("s", "1", "what is hot", "lava")...)
+	w.claim(t, v, "s").must(t)
+	h := w.claim(t, v, "s") // writes again, with vectors taken over
+	w.Append(t, &events.TurnExtended{
+		TurnID: events.TurnID("s", "1"), SessionID: "s", ExtensionID: "e", Extension: events.Extension{
+			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool","content":"ash"}]`), AnswerNeutral: "and ash",
+		},
+	})
+	h.must(t)
+	o := w.object(t, "s", "1")
+	require.InDeltaSlice(t, embeddingstest.Vector("what is hot", Dimensions), o.Question.Vector, 1e-5)
+	text := answerOf(t, w, "s", "1")
+	require.Contains(t, text, "ash")
+	require.InDeltaSlice(t, embeddingstest.Vector(text, Dimensions), o.Answer.Vector, 1e-5)
+	w.Agree(t, v, "s")
+}
+
+// identities: filters compare whole names, as they are written.
+func identities(t *testing.T, w *World) {
+	v := w.Open(t)
+	names := []string{"ann", "Ann", "ann b", "ann-2", "ánn"}
+	for _, name := range names {
+		w.Append(t, Linked("session of "+name, name))
+		w.Append(t, Turn("session of "+name, "1", "the same question", "yes")...)
+	}
+	stop := w.Feed(t, v)
+	w.CaughtUp(t, v)
+	stop()
+	near := index.Near{Vector: embeddingstest.Vector("the same question", Dimensions), Limit: 10}
+	for _, name := range names {
+		of := near
+		of.IdentityID = name
+		hits, _, err := v.Nearest(t.Context(), projections.QuestionHalf, of)
+		require.NoError(t, err)
+		require.Len(t, hits, 1, name)
+		require.Equal(t, name, hits[0].IdentityID)
+		of = near
+		of.SessionID = "session of " + name
+		hits, _, err = v.Nearest(t.Context(), projections.QuestionHalf, of)
+		require.NoError(t, err)
+		require.Len(t, hits, 1, name)
+		require.Equal(t, of.SessionID, hits[0].SessionID)
+	}
+}
+
+// verified: verify reports each thing that differs, in whatever page of the store it stands.
+func verified(t *testing.T, w *World) {
+	v := w.Open(t)
+	w.Append(t, Linked("s", "ann"))
+	changes := map[string]func(o *index.Object){
+		"identity": func(o *index.Object) { o.Identity = "bob" },
+		"session":  func(o *index.Object) { o.Session = "other" },
+		"version":  func(o *index.Object) { o.Version++ },
+		"start":    func(o *index.Object) { o.StartSeq++ },
+		"time":     func(o *index.Object) { o.CreatedAt = o.CreatedAt.Add(time.Nanosecond) },
+		"question": func(o *index.Object) { o.Question.Digest = "another" },
+		"answer":   func(o *index.Object) { o.Answer.Digest = "" },
+	}
+	for what := range changes {
+		w.Append(t, Turn("s", what, "a question of "+what, "an answer")...)
+	}
+	w.Append(t, Turn("s", "missing", "a question", "an answer")...)
+	w.Append(t, Turn("s", "as it is", "a question", "an answer")...)
+	w.claim(t, v, "s").must(t)
+	require.Empty(t, w.Differences(t, v))
+	name, want, more := w.only(t).Name, map[string]bool{}, []index.Object{}
+	for what, change := range changes {
+		o := *w.object(t, "s", what)
+		change(&o)
+		more = append(more, o)
+	}
+	for i := range 1100 {
+		o := more[0]
+		o.ID = events.TurnID("no such session", strconv.Itoa(i))
+		more = append(more, o)
+	}
+	require.NoError(t, w.Store.Put(t.Context(), name, more))
+	for _, o := range more {
+		want["turn "+o.ID.String()] = true
+	}
+	gone := events.TurnID("s", "missing")
+	require.NoError(t, w.Store.Delete(t.Context(), name, []uuid.UUID{gone}, 1<<30))
+	want["turn "+gone.String()] = true
+	got := map[string]bool{}
+	for _, d := range w.Differences(t, v) {
+		got[d.What] = true
+	}
+	require.Equal(t, want, got)
+}

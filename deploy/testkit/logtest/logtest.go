@@ -1,0 +1,126 @@
+// Package logtest holds helpers for the tests of jetlog and of the packages under it.
+package logtest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// Started returns the start of a turn with a text.
+func Started(session, request, text string) *events.TurnStarted {
+	return &events.TurnStarted{
+		TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: text},
+	}
+}
+
+// Read returns the events of a session.
+func Read(t testing.TB, log *jetlog.Log, session string) []events.Recorded {
+	t.Helper()
+	var out []events.Recorded
+	for e, err := range log.Session(t.Context(), session, 0, math.MaxUint64) {
+		require.NoError(t, err)
+		out = append(out, e)
+	}
+	return out
+}
+
+// Fact returns the start of a turn.
+func Fact(session, request string) events.Fact { return Started(session, request, "text") }
+
+// IDs returns the event ids of a session in their order.
+func IDs(t *testing.T, log *jetlog.Log, session string) (out []string) {
+	t.Helper()
+	for _, e := range Read(t, log, session) {
+		out = append(out, e.ID)
+	}
+	return out
+}
+
+// Gated returns a log on a server of its own, its stream, and the folder of its blocks.
+func Gated(t testing.TB) (log *jetlog.Log, stream jetstream.Stream, msgs string) {
+	t.Helper()
+	s := natstest.Server(t)
+	log = natstest.LogOn(t, s, 1)
+	js, err := jetstream.New(natstest.Connect(t, s))
+	require.NoError(t, err)
+	stream, err = js.Stream(t.Context(), events.StreamName(0))
+	require.NoError(t, err)
+	return log, stream, filepath.Join(s.GateDir(), "jetstream", "$G", "streams", events.StreamName(0), "msgs")
+}
+
+// Add appends the start of a turn.
+func Add(t testing.TB, log *jetlog.Log, session, request, text string) events.Position {
+	t.Helper()
+	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{Started(session, request, text)}})
+	require.NoError(t, err)
+	return ack.Position
+}
+
+// ForeignMessages returns messages that any NATS client may store in a session, between two good events. None of them
+// may hide the events, stop a reader, or be taken for a status of the server.
+func ForeignMessages() map[string]*nats.Msg {
+	msg := func(body string, headers ...string) *nats.Msg {
+		m := &nats.Msg{Header: nats.Header{}, Data: []byte(body)}
+		for h := range slices.Chunk(headers, 2) {
+			m.Header[h[0]] = append(m.Header[h[0]], h[1])
+		}
+		return m
+	}
+	return map[string]*nats.Msg{
+		"no header":               msg("x"),
+		"nothing at all":          msg(""),
+		"two values":              msg("{}", "ce-id", "a", "ce-id", "b", "ce-type", "x", "ce-type", "y"),
+		"a heartbeat":             msg("", "Status", "100"),
+		"a heartbeat with a body": msg("x", "Status", "100"),
+		"no messages":             msg("", "Status", "404"),
+		"request timeout":         msg("", "Status", "408"),
+		"bad request":             msg("", "Status", "400"),
+		"consumer deleted":        msg("", "Status", "409", "Description", "Consumer Deleted"),
+		"no responders":           msg("", "Status", "503"),
+		"end of batch":            msg("", "Status", "204", "Nats-Num-Pending", "0", "Nats-Last-Sequence", "1"),
+		"another sequence": msg("x", "Nats-Sequence", "7", "Nats-Last-Sequence", "7",
+			"Nats-Subject", "turns.1.other", "Nats-Time-Stamp", "never"),
+		"another stream": msg("x", "Nats-Stream", "OTHER", "Nats-Consumer-Stalled", "x"),
+	}
+}
+
+// Persist appends a fact, and repeats the append until the event is on disk.
+func Persist(ctx context.Context, log *jetlog.Log, f events.Fact) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		ack, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
+		if err == nil {
+			err = log.Durable(ctx, ack.Position)
+		}
+		if err == nil || !errors.Is(err, jetlog.ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// SetFsync replaces the fsync of a partition's gate, between two syncs.
+func SetFsync(t testing.TB, log *jetlog.Log, partition int, fsync func(*os.File) error) {
+	t.Helper()
+	p, err := log.Inside().Partition(partition)
+	require.NoError(t, err)
+	require.NoError(t, p.Gate.Alone(t.Context(), func() error {
+		p.Gate.Fsync = fsync
+		return nil
+	}))
+}

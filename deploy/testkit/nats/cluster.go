@@ -1,0 +1,195 @@
+package nats
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+)
+
+// Cluster is three servers in this process, each syncing every write.
+type Cluster struct {
+	Servers []*server.Server
+	// links are the wires between the servers of a fragile cluster.
+	links wires
+}
+
+const size = 3
+
+// StartCluster starts a cluster of three and waits until it has a leader.
+func StartCluster(t testing.TB) *Cluster { return start(t, false) }
+
+// StartFragileCluster starts a cluster whose wires between the servers can be cut: Isolate and Kill need it.
+func StartFragileCluster(t testing.TB) *Cluster { return start(t, true) }
+
+func start(t testing.TB, fragile bool) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	// A loopback address that no other test uses keeps the ports from being taken between their choice and their use.
+	host := loopback()
+	all := freePorts(t, host, 2*size)
+	ports, clients := all[:size], all[size:]
+	for i, port := range ports {
+		opts := &server.Options{
+			ServerName: fmt.Sprintf("n%d", i), Host: host, Port: clients[i], NoSigs: true, NoLog: true,
+			JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, MaxPayload: embedded.MaxPayload,
+			Cluster: server.ClusterOpts{Name: "turnledger", Host: host, Port: port},
+		}
+		routes := ""
+		for j, other := range ports {
+			if i == j {
+				continue
+			}
+			address := net.JoinHostPort(host, strconv.Itoa(other))
+			if fragile {
+				address = c.wire(t, i, j, address)
+			}
+			routes += ",nats://" + address
+		}
+		if fragile {
+			// The servers must not learn addresses by gossip that lead past the wires.
+			opts.Cluster.Advertise, opts.Cluster.PoolSize = "127.0.0.1:1", -1
+		}
+		opts.Routes = server.RoutesFromStr(routes[1:])
+		ns, err := server.NewServer(opts)
+		require.NoError(t, err)
+		ns.Start()
+		t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+		c.Servers = append(c.Servers, ns)
+	}
+	c.waitForLeader(t)
+	return c
+}
+
+func (c *Cluster) wire(t testing.TB, from, to int, address string) string {
+	t.Helper()
+	l := newLink(t, from, to, address)
+	c.links = append(c.links, l)
+	return l.address()
+}
+
+func (c *Cluster) waitForLeader(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		led, current := false, 0
+		for _, s := range c.Servers {
+			led = led || s.JetStreamIsLeader()
+			if s.JetStreamIsCurrent() {
+				current++
+			}
+		}
+		return led && current == len(c.Servers)
+	}, 30*time.Second, 10*time.Millisecond, "the cluster has no meta leader")
+}
+
+// Leader waits until one of some servers leads a stream, and returns that server's index.
+func (c *Cluster) Leader(t testing.TB, stream string, among ...int) int {
+	t.Helper()
+	leader := -1
+	require.Eventually(t, func() bool {
+		for _, i := range among {
+			if c.Servers[i].JetStreamIsStreamLeader("$G", stream) {
+				leader = i
+			}
+		}
+		return leader >= 0
+	}, 30*time.Second, 10*time.Millisecond, "stream %s has no leader", stream)
+	return leader
+}
+
+// Isolate cuts a server off from the others. Its clients keep their connections.
+func (c *Cluster) Isolate(t testing.TB, i int) { c.links.isolate(t, i) }
+
+// Delay delays all traffic between the servers from now on. It needs a fragile cluster.
+func (c *Cluster) Delay(d time.Duration) {
+	for _, l := range c.links {
+		l.delay.Store(int64(d))
+	}
+}
+
+// Kill ends a server that can't tell the others.
+func (c *Cluster) Kill(t testing.TB, i int) {
+	t.Helper()
+	c.Isolate(t, i)
+	c.Servers[i].Shutdown()
+	c.Servers[i].WaitForShutdown()
+}
+
+// Connect returns a connection to the cluster that ends with the test.
+func (c *Cluster) Connect(t testing.TB) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(strings.Join(c.URLs(), ","), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// URLs returns the servers' addresses.
+func (c *Cluster) URLs() (out []string) {
+	for _, s := range c.Servers {
+		out = append(out, s.ClientURL())
+	}
+	return out
+}
+
+// ConnectTo returns a connection to one server and no other.
+func (c *Cluster) ConnectTo(t testing.TB, i int) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(c.Servers[i]), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// Log opens a log of three replicas on the cluster.
+func (c *Cluster) Log(t testing.TB, partitions int) *jetlog.Log {
+	t.Helper()
+	return c.LogOn(t, c.Connect(t), partitions)
+}
+
+// LogOn opens a log of three replicas on a connection to the cluster.
+func (c *Cluster) LogOn(t testing.TB, nc *nats.Conn, partitions int) *jetlog.Log {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	log, err := jetlog.Open(ctx, nc, jetlog.Config{Partitions: partitions, Replicas: size})
+	require.NoError(t, err)
+	return log
+}
+
+// loopback returns an address of this machine that no other test uses. On Linux all of 127/8 is there.
+func loopback() string {
+	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		return "127.0.0.1"
+	}
+	_ = l.Close()
+	return host
+}
+
+// freePorts returns n different free ports. Another call may return the same ports.
+func freePorts(t testing.TB, host string, n int) []int {
+	t.Helper()
+	var out []int
+	for range n {
+		l, err := net.Listen("tcp", host+":0")
+		require.NoError(t, err)
+		defer func() { _ = l.Close() }()
+		out = append(out, l.Addr().(*net.TCPAddr).Port)
+	}
+	return out
+}

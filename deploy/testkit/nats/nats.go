@@ -1,0 +1,50 @@
+// Package nats starts a NATS for one test: a server in process, or a cluster of three.
+package nats
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+)
+
+// Server starts an embedded server in a temporary directory, with the durability
+// gate, and stops it after the test.
+func Server(t testing.TB) *embedded.Server { return ServerIn(t, t.TempDir(), embedded.Group) }
+
+// ServerIn starts a server in a directory.
+func ServerIn(t testing.TB, dir string, sync embedded.Sync) *embedded.Server {
+	t.Helper()
+	s, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: sync})
+	require.NoError(t, err)
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// Connect returns a connection that ends with the test.
+func Connect(t testing.TB, s *embedded.Server) *nats.Conn {
+	t.Helper()
+	nc, err := s.Connect()
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// Log opens a log of some partitions on a server of its own.
+func Log(t testing.TB, partitions int) *jetlog.Log {
+	t.Helper()
+	return LogOn(t, Server(t), partitions)
+}
+
+// LogOn opens a log on a server.
+func LogOn(t testing.TB, s *embedded.Server, partitions int) *jetlog.Log {
+	t.Helper()
+	log, err := jetlog.Open(t.Context(), Connect(t, s),
+		jetlog.Config{Partitions: partitions, GateDir: s.GateDir(), Reads: Connect(t, s)})
+	require.NoError(t, err)
+	s.StageInMemory()
+	return log
+}

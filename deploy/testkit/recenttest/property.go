@@ -1,0 +1,297 @@
+package recenttest
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// Property compares views with the reference over random logs and random delivery: from any sequence, in any batches,
+// with crashes, redelivery, fenced rivals and parked events in between. Views that are given together get the same log
+// and the same delivery, so they must return the same snapshots.
+func Property(t *testing.T, opens ...Open) {
+	rapid.Check(t, func(rt *rapid.T) {
+		log, now := drawLog(rt)
+		few := recent.Limits{TTL: ttl, MaxTurns: 4}
+		start := uint64(rapid.IntRange(0, len(log.Events)/2).Draw(rt, "start"))
+		views := make([]View, len(opens))
+		for i, open := range opens {
+			views[i] = open(t, few, rules)
+		}
+		d := &delivery{rt: rt, log: log, views: views, want: map[string]*reference{}, start: start}
+		for _, s := range sessions {
+			d.want[s] = newReference(s, rules, few, now)
+		}
+		for _, e := range log.Events[:start] {
+			d.each(e, (*reference).before)
+		}
+		for _, v := range views {
+			d.feeds = append(d.feeds, NewFeed(rt, log, v, start))
+		}
+		d.run()
+	})
+}
+
+// delivery brings one log to views and references.
+type delivery struct {
+	rt    *rapid.T
+	log   *Log
+	views []View
+	feeds []*Feed
+	want  map[string]*reference
+	start uint64
+}
+
+func (d *delivery) run() {
+	for at := int(d.start); at < len(d.log.Events); {
+		n := rapid.IntRange(1, 6).Draw(d.rt, "batch")
+		switch rapid.SampledFrom([]string{"apply", "apply", "apply", "crash", "redeliver", "rival", "park",
+			"retry"}).Draw(d.rt, "delivery") {
+		case "apply":
+			d.next(n, (*reference).apply, func(f *Feed) { f.Apply(f.Batch(n)) })
+		case "crash":
+			for _, f := range d.feeds {
+				f.Claim(d.start)
+			}
+		case "redeliver":
+			back := uint64(rapid.IntRange(0, at).Draw(d.rt, "back"))
+			d.next(n, (*reference).apply, func(f *Feed) { f.redeliver(back, n) })
+		case "rival":
+			for _, f := range d.feeds {
+				f.rival(d.start)
+			}
+		case "park":
+			d.next(1, (*reference).parked, (*Feed).Park)
+		case "retry":
+			d.retry()
+		}
+		at = int(d.feeds[0].At.Seq)
+		d.compare()
+	}
+}
+
+// next makes the references and the views take the next events.
+func (d *delivery) next(n int, take func(*reference, events.Recorded), deliver func(*Feed)) {
+	from := d.feeds[0].At.Seq
+	for _, e := range d.log.Events[from:min(from+uint64(n), uint64(len(d.log.Events)))] {
+		d.each(e, take)
+	}
+	for _, f := range d.feeds {
+		deliver(f)
+	}
+}
+
+func (d *delivery) each(e events.Recorded, take func(*reference, events.Recorded)) {
+	if r := d.want[e.SessionID]; r != nil {
+		take(r, e)
+	}
+}
+
+func (d *delivery) compare() {
+	shown := rapid.IntRange(0, 5).Draw(d.rt, "shown")
+	for i, v := range d.views {
+		for _, s := range sessions {
+			for _, n := range []int{-1, shown} {
+				snap, err := v.Load(d.rt.Context(), s, 0, n)
+				require.NoError(d.rt, err)
+				require.Equal(d.rt, Plain(d.want[s].load(n)), Plain(snap.State), "view %d, session %q, last %d", i, s,
+					n)
+				applied := d.feeds[i].At.Position()
+				if applied.Seq == d.start {
+					applied.Seq = 0 // nothing is applied yet
+				}
+				require.Equal(d.rt, applied, snap.Applied)
+			}
+		}
+	}
+}
+
+// redeliver applies a batch that also holds events before the checkpoint.
+func (f *Feed) redeliver(back uint64, n int) {
+	from := f.At.Seq - min(back, f.At.Seq)
+	f.judge = projections.NewJudge(f.log, f.log.rules, from)
+	f.Apply(f.judged(f.log.Events[from:min(f.At.Seq+uint64(n), uint64(len(f.log.Events)))]))
+}
+
+// rival takes the partition over. After that a batch of the former owner must change nothing.
+func (f *Feed) rival(start uint64) {
+	late := f.Batch(3)
+	f.Claim(start)
+	require.ErrorIs(f.t, f.view.Apply(f.t.Context(), late), projections.ErrFenced)
+	late.Events, late.Parked = nil, late.Events
+	require.ErrorIs(f.t, f.view.Apply(f.t.Context(), late), projections.ErrFenced)
+}
+
+var sessions = []string{"one", "zwei & <drei>", "四"}
+
+// drawLog makes a log of good, contradicting and malformed events. It begins up to 60 h ago and advances by seconds and
+// whole hours, so that no session expires within minutes of now.
+func drawLog(rt *rapid.T) (*Log, time.Time) {
+	now := time.Now().UTC()
+	hours := rapid.SampledFrom([]int{0, 5, 23, 30, 60}).Draw(rt, "hours")
+	at := now.Add(-time.Duration(hours)*time.Hour - 7*time.Minute)
+	log := NewLog(rules)
+	for range rapid.IntRange(1, 60).Draw(rt, "events") {
+		gap := rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 1, 11, 25}).Draw(rt, "gap")
+		if gap > hours {
+			gap = 0
+		}
+		hours -= gap
+		// The recorded time may also stand still or go back.
+		at = at.Add(time.Duration(gap)*time.Hour + time.Duration(rapid.IntRange(-1000, 1000).Draw(rt,
+			"ms"))*time.Millisecond)
+		drawEvent(rt, log, at)
+	}
+	return log, now
+}
+
+func drawEvent(rt *rapid.T, log *Log, at time.Time) {
+	session := rapid.SampledFrom(sessions).Draw(rt, "session")
+	s := log.State(session)
+	request := func() string { return fmt.Sprintf("r%d", rapid.IntRange(0, 9).Draw(rt, "request")) }
+	fresh := fmt.Sprintf("n%d", len(log.Events))
+	switch rapid.SampledFrom([]string{
+		"turn", "turn", "turn", "turn", "turn", "turn", "start", "start", "start", "answer", "answer", "redact",
+		"correct", "correct", "extend", "extend", "extend", "prune", "prune",
+		"link", "reset", "describe", "fork", "erase", "refused", "garbage", "again", "identity",
+	}).Draw(rt, "event") {
+	case "turn":
+		log.Append(rt, started(rt, session, fresh), at)
+		log.Append(rt, answered(rt, session, fresh), at)
+	case "start":
+		log.Append(rt, started(rt, session, request()), at)
+	case "answer":
+		log.Append(rt, answered(rt, session, request()), at)
+	case "extend":
+		log.Append(rt, &events.TurnExtended{TurnID: drawTurn(rt, s), SessionID: session,
+			ExtensionID: rapid.SampledFrom([]string{fresh, "e1", "e2"}).Draw(rt, "extension"),
+			Extension:   viewtest.DrawExtension(rt, rapid.String().Draw(rt, "text")),
+			Metadata:    metadata.Draw(rt, "metadata"),
+		}, at)
+	case "prune":
+		drawPrune(rt, log, s, at)
+	case "redact":
+		drawRedaction(rt, log, s, at)
+	case "correct":
+		old := s.Turn(drawTurn(rt, s))
+		if old == nil {
+			return
+		}
+		log.Append(rt, &events.TurnCorrected{
+			TurnID: ID(session, fresh), SessionID: session, RequestID: fresh, ReplacesTurnID: old.ID,
+			Question: started(rt, session, fresh).Question, Answer: answered(rt, session, fresh).Answer,
+		}, at)
+	case "link":
+		log.Append(rt, &events.SessionLinked{SessionID: session, IdentityID: rapid.SampledFrom([]string{"me",
+			"you"}).Draw(rt, "identity")}, at)
+	case "reset":
+		log.Append(rt, &events.SessionReset{SessionID: session, After: events.Position{Seq: s.Applied}}, at)
+	case "describe":
+		title := fmt.Sprint("title ", rapid.IntRange(0, 9).Draw(rt, "title"))
+		d := s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request(), Title: &title,
+			Kind: rapid.SampledFrom([]events.SessionKind{"", "", events.KindResponse}).Draw(rt, "kind")}, 0)
+		for _, f := range d.Facts {
+			log.Append(rt, f, at)
+		}
+	case "fork":
+		drawFork(rt, log, s, request(), at)
+	case "erase":
+		if rapid.IntRange(0, 2).Draw(rt, "really") == 0 {
+			log.Append(rt, &events.SessionErased{SessionID: session, ReceiptID: "receipt"}, at)
+		}
+	case "refused":
+		log.Append(rt, &events.LinkRefused{SessionID: session, IdentityID: "x"}, at)
+	case "garbage":
+		log.AppendEnvelope(events.Envelope{Subject: events.SessionSubject(session), Body: []byte("?")}, at)
+	case "again":
+		if n := len(log.Events); n > 0 {
+			e := log.Events[rapid.IntRange(0, n-1).Draw(rt, "again")]
+			if e.Fact != nil {
+				log.Append(rt, e.Fact, at)
+			}
+		}
+	case "identity":
+		log.Append(rt, &events.IdentityErased{IdentityID: "me", ReceiptID: "receipt"}, at)
+	}
+}
+
+// drawFork marks a branch of a session, which is one of the others. The branch itself may be missing, or come late.
+func drawFork(rt *rapid.T, log *Log, s *conversation.State, request string, at time.Time) {
+	child := rapid.SampledFrom(sessions).Draw(rt, "branch")
+	c := conversation.ForkSession{SessionID: s.SessionID, RequestID: request, ChildID: child}
+	mark, err := s.Mark(c, s.Fork(), events.Position{Seq: s.Applied}, at)
+	if err != nil || child == s.SessionID {
+		return
+	}
+	log.Append(rt, mark, at)
+	if rapid.Bool().Draw(rt, "forked") {
+		log.Append(rt, mark.Fork(), at)
+	}
+}
+
+// drawPrune takes a message out of a turn.
+func drawPrune(rt *rapid.T, log *Log, s *conversation.State, at time.Time) {
+	all := log.Session(rt.Context(), s.SessionID, 0, uint64(len(log.Events)))
+	for _, f := range viewtest.DrawPrune(rt, s, all, drawTurn(rt, s)) {
+		log.Append(rt, f, at)
+	}
+}
+
+// drawRedaction redacts some version of a turn. The redaction carries the tombstones, or lacks them: a foreign
+// publisher may leave them out.
+func drawRedaction(rt *rapid.T, log *Log, s *conversation.State, at time.Time) {
+	id := drawTurn(rt, s)
+	d := s.DecideRedact(conversation.Redact{TurnID: id})
+	if len(d.Facts) == 1 && rapid.Bool().Draw(rt, "tombstones") {
+		log.Append(rt, d.Facts[0], at)
+		return
+	}
+	log.Append(rt, &events.TurnRedacted{TurnID: id, SessionID: s.SessionID}, at)
+}
+
+func drawTurn(rt *rapid.T, s *conversation.State) (id [16]byte) {
+	if len(s.Turns) == 0 {
+		return ID(s.SessionID, "none")
+	}
+	return s.Turns[rapid.IntRange(0, len(s.Turns)-1).Draw(rt, "turn")].ID
+}
+
+var messages = rapid.SampledFrom([]json.RawMessage{
+	nil, json.RawMessage("null"), json.RawMessage("[]"),
+	json.RawMessage(`[{"role":"user","content":"<b>&\u2028\u0000","n":123456789012345678901234567890.10,"e":1e400}]`),
+})
+
+var metadata = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"channel":"web"}`),
+	json.RawMessage(`{"channel":"tel","x":[1,{}]}`)})
+
+func started(rt *rapid.T, session, request string) *events.TurnStarted {
+	return &events.TurnStarted{TurnID: ID(session, request), SessionID: session, RequestID: request,
+		Question: events.Question{
+			PipelineName: rapid.SampledFrom([]string{"", "p"}).Draw(rt, "pipeline"),
+			TranslateChat: rapid.Bool().Draw(rt,
+				"translate"),
+			Repository: rapid.String().Draw(rt, "repository"), Consultant: rapid.String().Draw(rt, "consultant"),
+			QuestionNeutral: rapid.String().Draw(rt, "neutral") + ".", QuestionTranslated: rapid.String().Draw(rt,
+				"translated"),
+			QuestionMessages: messages.Draw(rt, "messages"), Metadata: metadata.Draw(rt, "metadata"),
+		}}
+}
+
+func answered(rt *rapid.T, session, request string) *events.TurnFinalized {
+	return &events.TurnFinalized{TurnID: ID(session, request), SessionID: session, Metadata: metadata.Draw(rt,
+		"metadata"), Answer: events.Answer{
+		AnswerNeutral: rapid.String().Draw(rt, "neutral") + ".", AnswerTranslated: rapid.String().Draw(rt,
+			"translated"),
+		AnswerTranslatedIsFallback: rapid.Bool().Draw(rt, "fallback"), AnswerMessages: messages.Draw(rt, "messages"),
+	}}
+}

@@ -1,0 +1,144 @@
+package recenttest
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// Traffic makes events for measurements: linked sessions one after the other, each with turns of about 600 bytes of
+// canonical JSON.
+type Traffic struct {
+	Sessions, Turns int
+	// Batch is the number of events in a batch; 500 by default.
+	Batch int
+}
+
+// SessionID returns the id of the n-th session.
+func (Traffic) SessionID(n int) string { return uuidOf("session", n) }
+
+// Feed brings the traffic into a view, and keeps none of it in memory.
+func (tr Traffic) Feed(t testing.TB, view projections.Projection) {
+	t.Helper()
+	if tr.Batch == 0 {
+		tr.Batch = 500
+	}
+	at, err := view.Claim(t.Context(), 0)
+	require.NoError(t, err)
+	tr.batches(at, func(b projections.Batch) { require.NoError(t, view.Apply(t.Context(), b)) })
+}
+
+// Batches returns the judged batches of the traffic, without a view.
+func (tr Traffic) Batches(at projections.Checkpoint) (out []projections.Batch) {
+	tr.batches(at, func(b projections.Batch) { out = append(out, b) })
+	return out
+}
+
+func (tr Traffic) batches(at projections.Checkpoint, take func(projections.Batch)) {
+	now, seq := time.Now().UTC().Round(0), at.Seq
+	b := projections.Batch{From: at, To: at}
+	for n := range tr.Sessions {
+		id := tr.SessionID(n)
+		state := conversation.New(id, conversation.Rules{SessionTTL: ttl, Slim: true})
+		for i, f := range tr.facts(n) {
+			seq++
+			b.Events = append(b.Events, judge(state, events.Recorded{
+				Position: events.Position{Seq: seq}, Time: now.Add(time.Duration(i) * time.Microsecond),
+				Subject: f.Subject(), ID: f.EventID(), Type: f.Type(), SessionID: id, Digest: seq, Fact: f,
+			}))
+			if len(b.Events) == tr.Batch {
+				b.To.Seq = seq
+				take(b)
+				b = projections.Batch{From: b.To, To: b.To}
+			}
+		}
+	}
+	if len(b.Events) > 0 {
+		b.To.Seq = seq
+		take(b)
+	}
+}
+
+// judge does the work of a projections.Judge without its cache of sessions, which would take most of the measured time.
+func judge(state *conversation.State, e events.Recorded) projections.Judged {
+	first := !state.Found()
+	c := state.Fold(e)
+	if c.Turn != nil {
+		turn := *c.Turn
+		conversation.Rules{}.Fill(&turn, e.Fact)
+		c.Turn = &turn
+	}
+	return projections.Judged{Recorded: e, Change: c, Head: state.Head(), First: first}
+}
+
+// facts returns the facts of one session: a link, then its turns. It allocates each text by itself, as a decoder does.
+func (tr Traffic) facts(n int) []events.Fact {
+	session := tr.SessionID(n)
+	out := []events.Fact{&events.SessionLinked{SessionID: session, IdentityID: "user-" + fmt.Sprint(n/10)}}
+	for i := range tr.Turns {
+		request := uuidOf(session, i)
+		id := ID(session, request)
+		out = append(out, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
+			Question: events.Question{
+				PipelineName: "support", QuestionNeutral: fmt.Sprintf("Where is my order %d, please?", n),
+				Metadata: json.RawMessage(`{"channel":"web"}`),
+			}}, &events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{
+			AnswerNeutral: fmt.Sprintf("Order %d has left the house. ", n) +
+				strings.Repeat("It should be with you soon. ", 2),
+		}})
+	}
+	return out
+}
+
+func uuidOf(space string, n int) string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, binary.BigEndian.AppendUint64([]byte(space),
+		uint64(n))).String()
+}
+
+// CanonicalJSON returns the length of a turn's canonical JSON: the members of docs/contract.md#a-turn that are not
+// empty.
+func CanonicalJSON(s *conversation.State, t *conversation.Turn) int {
+	turn := struct {
+		TurnID      uuid.UUID       `json:"turn_id"`
+		SessionID   string          `json:"session_id"`
+		IdentityID  string          `json:"identity_id,omitempty"`
+		RequestID   string          `json:"request_id"`
+		Status      string          `json:"status"`
+		Position    events.Position `json:"position"`
+		CreatedAt   time.Time       `json:"created_at"`
+		FinalizedAt time.Time       `json:"finalized_at,omitzero"`
+		Translate   bool            `json:"translate_chat,omitempty"`
+		Pipeline    string          `json:"pipeline_name,omitempty"`
+		Consultant  string          `json:"consultant,omitempty"`
+		Repository  string          `json:"repository,omitempty"`
+		Question    string          `json:"question_neutral,omitempty"`
+		Translated  string          `json:"question_translated,omitempty"`
+		Messages    json.RawMessage `json:"question_messages,omitempty"`
+		Metadata    json.RawMessage `json:"metadata,omitempty"`
+		Version     int             `json:"record_version"`
+		*events.Answer
+	}{
+		TurnID: t.ID, SessionID: s.SessionID, IdentityID: s.Identity, RequestID: t.RequestID, Status: t.Status.String(),
+		Position: events.Position{Seq: t.Started}, CreatedAt: t.CreatedAt, FinalizedAt: t.FinalizedAt,
+		Translate: t.TranslateChat,
+		Pipeline:  t.Question.PipelineName, Consultant: t.Question.Consultant, Repository: t.Question.Repository,
+		Question: t.Question.QuestionNeutral, Translated: t.Question.QuestionTranslated,
+		Messages: t.Question.QuestionMessages,
+		Metadata: t.Metadata(), Version: t.Version, Answer: t.Answer,
+	}
+	raw, err := json.Marshal(turn)
+	if err != nil {
+		panic(err)
+	}
+	return len(raw)
+}

@@ -1,0 +1,340 @@
+// Package weaviate gives a test a Weaviate of its own: a real server in a folder of its own, started in a few
+// seconds, stopped when the test ends. `make test` builds it once a machine from its Go module, which folder server
+// pins; so does the first test that needs it. A build that fails is a failure, and nothing is skipped.
+//
+// Weaviate can't be told to keep gRPC and the cluster's data port on loopback. So it runs in a network of its own where
+// the system grants user namespaces, as Linux mostly does, and only REST and gRPC are reached from outside, on
+// loopback. Elsewhere (macOS, some containers) those two ports listen on all interfaces; both ask for a password that
+// is drawn for each server.
+package weaviate
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/projections/index/weaviate"
+)
+
+// Server is a Weaviate that belongs to one test. If a method can't do its work, it fails the test; so call the methods
+// from the test's own goroutine.
+type Server struct {
+	t       testing.TB
+	program string
+	dir     string
+	key     string
+	auto    bool
+	more    []string
+	ports   []string
+	ended   chan struct{}
+	process *os.Process
+}
+
+// Start runs an empty Weaviate for t.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	return StartWith(t, rand.Text())
+}
+
+// StartIn runs a Weaviate for t in a folder.
+func StartIn(t testing.TB, dir string) *Server {
+	t.Helper()
+	return start(t, dir, rand.Text())
+}
+
+// StartWith runs an empty Weaviate for t that has a key, and further settings (NAME=value), which count where they
+// differ from those of tests.
+func StartWith(t testing.TB, key string, settings ...string) *Server {
+	t.Helper()
+	return start(t, t.TempDir(), key, settings...)
+}
+
+func start(t testing.TB, dir, key string, settings ...string) *Server {
+	t.Helper()
+	program, err := Program(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t: t, program: program, dir: dir, key: key, ports: freePorts(t, 6), more: settings}
+	t.Cleanup(s.Kill)
+	s.run()
+	return s
+}
+
+// Config returns how a client reaches the server. It stays the same over restarts.
+func (s *Server) Config() weaviate.Config {
+	return weaviate.Config{URL: s.URL(), GRPC: "127.0.0.1:" + s.ports[1], Key: s.key}
+}
+
+// URL of the REST API.
+func (s *Server) URL() string { return "http://127.0.0.1:" + s.ports[0] }
+
+// GRPC returns host:port of the gRPC API, and Key the key of both.
+func (s *Server) GRPC() string { return "127.0.0.1:" + s.ports[1] }
+
+// Key of the server.
+func (s *Server) Key() string { return s.key }
+
+// Dir returns the folder with all files of the server.
+func (s *Server) Dir() string { return filepath.Join(s.dir, "data") }
+
+// MakesCollections lets a restarted server make a missing collection at a write, as it does by default in production.
+func (s *Server) MakesCollections() { s.auto = true }
+
+// Client returns a client, which is closed when the test ends.
+func (s *Server) Client() *weaviate.Weaviate {
+	s.t.Helper()
+	w, err := weaviate.New(s.Config())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(w.Close)
+	return w
+}
+
+// Kill ends the server as a crash of its process does. Killing a stopped server does nothing.
+func (s *Server) Kill() {
+	s.t.Helper()
+	if s.process == nil {
+		return
+	}
+	_ = syscall.Kill(-s.process.Pid, syscall.SIGCONT) // it may be paused
+	_ = syscall.Kill(-s.process.Pid, syscall.SIGKILL)
+	select {
+	case <-s.ended:
+		s.process = nil
+	case <-time.After(startLimit):
+		s.t.Fatal("Weaviate does not end")
+	}
+}
+
+// Restart kills the server if it runs, and starts it on the same addresses and files.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	s.run()
+}
+
+// Empty kills the server, removes its files, and starts it again.
+func (s *Server) Empty() {
+	s.t.Helper()
+	s.Kill()
+	if err := os.RemoveAll(s.Dir()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.run()
+}
+
+// Save kills the server, copies its files, and starts it again. Back puts the copy in the place of the files.
+func (s *Server) Save() {
+	s.t.Helper()
+	s.Kill()
+	if err := os.CopyFS(s.saved(), os.DirFS(s.Dir())); err != nil {
+		s.t.Fatal(err)
+	}
+	s.run()
+}
+
+// Back kills the server and starts it with the files that Save has copied.
+func (s *Server) Back() {
+	s.t.Helper()
+	s.Kill()
+	if err := os.RemoveAll(s.Dir()); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Rename(s.saved(), s.Dir()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.run()
+}
+
+func (s *Server) saved() string { return filepath.Join(s.dir, "saved") }
+
+// Pause makes the server hang until Resume.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// GiveWay lowers the server's weight at the processors to a ninth of that of others, until it is started again, as
+// docker-compose.index.yml does.
+func (s *Server) GiveWay() {
+	s.t.Helper()
+	if err := syscall.Setpriority(syscall.PRIO_PGRP, s.process.Pid, 10); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Resume ends a Pause.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if s.process == nil {
+		s.t.Fatal("Weaviate is stopped")
+	}
+	if err := syscall.Kill(-s.process.Pid, sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// startLimit bounds a start, on a slow machine that is busy with other tests.
+const startLimit = 2 * time.Minute
+
+func (s *Server) environment(ports []string) []string {
+	of := append(os.Environ(),
+		"PERSISTENCE_DATA_PATH="+s.Dir(), "GRPC_PORT="+ports[1],
+		"CLUSTER_HOSTNAME=node1", "CLUSTER_IN_LOCALHOST=true", "CLUSTER_BIND_ADDR=127.0.0.1",
+		"CLUSTER_ADVERTISE_ADDR=127.0.0.1", "CLUSTER_GOSSIP_BIND_PORT="+ports[2],
+		"CLUSTER_DATA_BIND_PORT="+ports[3], "RAFT_PORT="+ports[4], "RAFT_INTERNAL_RPC_PORT="+ports[5],
+		"RAFT_BOOTSTRAP_EXPECT=1", "RAFT_TIMEOUTS_MULTIPLIER=1",
+		"CLUSTER_BASIC_AUTH_USERNAME=node", "CLUSTER_BASIC_AUTH_PASSWORD="+s.key,
+		"AUTHENTICATION_APIKEY_ENABLED=true", "AUTHENTICATION_APIKEY_ALLOWED_KEYS="+s.key,
+		"AUTHENTICATION_APIKEY_USERS=turnledger", "AUTHORIZATION_ADMINLIST_ENABLED=true",
+		"AUTHORIZATION_ADMINLIST_USERS=turnledger", "AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED=false",
+		"DISABLE_TELEMETRY=true", "GO_PROFILING_DISABLE=true", "ENABLE_MODULES=", "LOG_LEVEL=warning",
+		"AUTOSCHEMA_ENABLED="+strconv.FormatBool(s.auto), "QUERY_MAXIMUM_RESULTS=10000",
+	)
+	return append(of, s.more...)
+}
+
+// outsidePorts is how many of the ports are reached from outside: those of REST and gRPC.
+const outsidePorts = 2
+
+// ownPorts are those of a server in a network of its own: of REST, gRPC, gossip, data, Raft and its calls. The system
+// takes none of them for the other end of a connection.
+var ownPorts = []string{"8080", "9090", "7946", "7947", "8300", "8301"}
+
+func (s *Server) run() {
+	s.t.Helper()
+	logged, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ports := s.ports
+	if networksAreGranted() {
+		ports = ownPorts
+	}
+	cmd := exec.Command(s.program, "--host", "127.0.0.1", "--port", ports[0], "--scheme", "http")
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.environment(ports), s.dir, apart()
+	if networksAreGranted() {
+		cmd.ExtraFiles = s.listeners()
+		if err := alone(cmd, ports[:outsidePorts]); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	err = s.launch(cmd, logged)
+	if err != nil {
+		s.t.Fatalf("start Weaviate: %v", err)
+	}
+	s.awaitReady()
+}
+
+// listeners listen on the ports that lead to the server. The test keeps these ports, but for a moment something may
+// still hold one: a process that is being started holds every file of its parent until it runs its program.
+func (s *Server) listeners() (files []*os.File) {
+	s.t.Helper()
+	for _, port := range s.ports[:outsidePorts] {
+		number, err := strconv.Atoi(port)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		l := listen(s.t, number)
+		for end := time.Now().Add(startLimit); l == nil && time.Now().Before(end); l = listen(s.t, number) {
+			pause.For(s.t.Context(), 5*time.Millisecond)
+		}
+		if l == nil {
+			s.t.Fatalf("start Weaviate: port %s is taken", port)
+		}
+		f, err := l.(*net.TCPListener).File()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		_ = l.Close()
+		files = append(files, f)
+	}
+	return files
+}
+
+// launch starts the server. ended is closed when all its processes have ended: they share the pipe of its output.
+func (s *Server) launch(cmd *exec.Cmd, logged *os.File) error {
+	log := struct{ io.Writer }{logged}
+	cmd.Stdout, cmd.Stderr = log, log
+	done, started := make(chan struct{}), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // when this thread ends, Linux takes that for the death of the parent
+		defer runtime.UnlockOSThread()
+		defer close(done)
+		err := cmd.Start()
+		for _, f := range cmd.ExtraFiles {
+			_ = f.Close()
+		}
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // a killed server ends with an error
+			_ = logged.Close()
+		}
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	s.ended, s.process = done, cmd.Process
+	return nil
+}
+
+func (s *Server) log() string { return filepath.Join(s.dir, "weaviate.log") }
+
+func (s *Server) awaitReady() {
+	s.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(startLimit)
+	for {
+		if s.isReady() {
+			return
+		}
+		select {
+		case <-s.ended:
+			text, _ := os.ReadFile(s.log())
+			s.t.Fatalf("Weaviate ended at once:\n%s", text)
+		case <-deadline:
+			text, _ := os.ReadFile(s.log())
+			s.t.Fatalf("Weaviate does not answer:\n%s", text)
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Server) isReady() bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.GRPC())
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	// A gRPC server speaks first. Another process may have taken the connection without the server being up.
+	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		return false
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/v1/.well-known/ready", nil)
+	if err != nil {
+		s.t.Fatal(fmt.Errorf("ask Weaviate: %w", err))
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
