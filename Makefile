@@ -12,7 +12,6 @@ BENCHTIME ?= 1s
 COUNT     ?= 1
 FUZZTIME  ?= 30s
 CHECKS    ?= 20000
-DIR       ?= .
 
 GOVULN    := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 GOLANGCI  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -23,11 +22,11 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-clients tested race lint shape vuln bench bench-cluster bench-compare torture properties \
+.PHONY: help run test race e2e alone test-clients tested weaviate lint vuln bench bench-cluster bench-compare torture properties \
 	build fuzz cover clean deps
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## install PostgreSQL if it is missing, build, and start everything on this machine (ARGS="--listen …")
 	@sh deploy/deps.sh run
@@ -37,22 +36,53 @@ build: ## build bin/turnledger
 	@echo "building; the first build of a machine takes some minutes"
 	CGO_ENABLED=0 $(GO) build -o bin/turnledger ./cmd/turnledger
 
-deps: ## install what the tests need (PostgreSQL, Redis, a C compiler, Chromium), where that can be done
-	@sh deploy/deps.sh test
+deps: ## install what all tests need (PostgreSQL, Redis, a C compiler, Chromium, npm), where that can be done
+	@sh deploy/deps.sh e2e
 
-# Tests of the whole program run a binary, which is built here once for all packages. Only the long forms have the race
-# detector in it: a process with it takes three times the processor, and all processes of a test wait for each other.
-test test-clients race torture properties bench bench-cluster cover: \
-	export TURNLEDGER_TEST_BINARY := $(CURDIR)/bin/tested/turnledger
+# The lanes. Tests of the whole program run a binary that is built here once, and share one PostgreSQL; each has a
+# database of its own there.
+LANES := test race e2e alone torture properties bench bench-cluster cover
+$(LANES) test-clients: export TURNLEDGER_TEST_BINARY := $(CURDIR)/bin/tested/turnledger
+$(LANES): SHARED := $(CURDIR)/bin/tested/postgres
+# Only the long forms have the race detector in the binary: a process with it takes three times the processor, and all
+# processes of a test wait for each other.
 torture: TESTED_FLAGS := -race
 tested:
-	$(GO) run ./deploy/testkit/weaviate/build
+	@$(GO) build -o $(CURDIR)/bin/tested/postgres ./deploy/testkit/pg/shared
 	$(GO) build $(TESTED_FLAGS) -o $(CURDIR)/bin/tested/turnledger ./cmd/turnledger
+
+weaviate:
+	@$(GO) run ./deploy/testkit/weaviate/build
 
 # -count=1: a result may rest on a server or on data that Go's test cache knows nothing of.
 # A seed for the property tests: what a build says follows from the code alone. Others are drawn by torture.
-test: deps tested ## run every test with the race detector, on real PostgreSQL, Redis and NATS
-	RAPID_SEED=$(SEED) CGO_ENABLED=1 $(GO) test -race -count=1 -p $(P) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
+test: tested ## run the tests of every package on real NATS, PostgreSQL and Redis, and the program as a black box
+	@sh deploy/deps.sh test
+	RAPID_SEED=$(SEED) $(SHARED) $(GO) test -count=1 -p $(P) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
+
+# The packages in whose own code something runs beside something else.
+CONCURRENT = $$(grep -rlE --include='*.go' --exclude='*_test.go' '\bgo (func|[a-zA-Z_.]+)\(|"sync(/atomic)?"|/errgroup"' \
+	events projections services cmd docs deploy/testkit | xargs -n1 dirname | sort -u | sed 's,^,./,')
+race: tested ## run packages with goroutines under the race detector (hunt: PKG=./events/... RUN=Append COUNT=20)
+	@sh deploy/deps.sh race
+	RAPID_SEED=$(SEED) CGO_ENABLED=1 $(SHARED) $(GO) test -race -count=$(COUNT) -failfast -p $(P) -timeout 1h \
+		-run '$(RUN)' $(if $(filter ./...,$(PKG)),$(CONCURRENT),$(PKG))
+
+# The view in Weaviate has its tests here, so they have the race detector here.
+e2e: tested weaviate ## run a browser, a cluster, the deployments, Weaviate, S3, OpenAI's clients, and what measures memory
+	@sh deploy/deps.sh e2e
+	$(SHARED) $(GO) test -C deploy/e2e -count=1 -p $(P) -timeout 30m -run '$(RUN)' ./browser ./deployment
+	RAPID_SEED=$(SEED) CGO_ENABLED=1 $(SHARED) $(GO) test -C deploy/e2e -race -count=1 -timeout 30m -run '$(RUN)' ./weaviate
+	@if command -v node >/dev/null; then $(MAKE) test-clients; \
+		else echo "no node on this machine: the tests of the official JavaScript clients were not run" >&2; fi
+	@$(MAKE) alone
+
+# Tests that measure memory have the build tag alone: nothing runs beside them, and no race detector in them.
+alone: tested
+	@set -e; for file in $$(grep -rl --include='*_test.go' '^//go:build.*\balone\b' events projections services cmd); do \
+		names=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $$file | paste -sd'|' -); \
+		$(SHARED) $(GO) test -tags alone -count=1 -parallel 1 -timeout $(TIMEOUT) -run "^($$names)$$" ./$$(dirname $$file); \
+	done
 
 # The packages come by the lock file from npm's registry. TURNLEDGER_TEST_OPENAPI names OpenAI's own document, which
 # every answer is then compared with.
@@ -60,13 +90,13 @@ test-clients: tested ## run the official JavaScript clients against the binary (
 	@node -e 'if (parseInt(process.versions.node) < 20) throw new Error("Node 20 or newer is needed")'
 	cd deploy/clients && npm ci --silent --no-audit --no-fund && npm test
 
-race: deps tested ## hunt for a race: the tests of PKG that match RUN, COUNT times (make race PKG=./events/... COUNT=20)
-	CGO_ENABLED=1 $(GO) test -race -count=$(COUNT) -failfast -timeout 1h -run '$(RUN)' $(PKG)
-
 # A test with a long form reads TURNLEDGER_TORTURE; all tests run, so that none is missed for its name. Seeds and
 # counts go into docs/reliability.md.
-torture: deps tested ## run the fault, cut and soak tests in full (hours), the properties, and each fuzz test for 2 min
+torture: deps tested weaviate ## run the fault, cut and soak tests in full (hours), the properties, each fuzz test for 2 min
 	TURNLEDGER_TORTURE=1 CGO_ENABLED=1 $(GO) test -race -v -count=1 -p 1 -timeout 4h -run '$(RUN)' $(PKG)
+	TURNLEDGER_TORTURE=1 CGO_ENABLED=1 $(GO) test -C deploy/e2e -race -v -count=1 -p 1 -timeout 4h -run '$(RUN)' \
+		./browser ./deployment ./weaviate
+	@TURNLEDGER_TORTURE=1 $(MAKE) alone
 	@$(MAKE) properties
 	@$(MAKE) fuzz FUZZTIME=2m PKG='$(PKG)'
 
@@ -86,10 +116,10 @@ bench: deps tested ## run the benchmarks (BENCH=Record BENCHTIME=5s COUNT=3); fi
 bench-cluster: tested ## benchmark three NATS nodes that sync: turns, a killed leader, a second context process
 	$(GO) test -run '^$$' -bench ClusterRecordTurn -benchtime 30000x -timeout 1h ./services/history
 	$(GO) test -run '^$$' -bench ClusterLeaderKill -benchtime 1x -count 3 -timeout 1h ./services/history
-	$(GO) test -run '^$$' -bench ClusterContexts -benchtime 1x -timeout 1h ./cmd/turnledger/systemtest/load
+	$(GO) test -run '^$$' -bench ClusterContexts -benchtime 1x -timeout 1h ./cmd/turnledger/systemtest
 
 bench-compare: tested ## run turnledger beside bare PostgreSQL, Redis and NATS (ARGS="-workloads W -runs 5")
-	@$(GO) build -o bin/compare ./deploy/tools/compare
+	@$(GO) build -C deploy/e2e -o $(CURDIR)/bin/compare ./compare
 	@bin/compare -bin bin/tested/turnledger $(ARGS)
 
 fuzz: ## run each fuzz test of PKG for FUZZTIME
@@ -100,24 +130,24 @@ fuzz: ## run each fuzz test of PKG for FUZZTIME
 		done; \
 	done
 
-cover: deps tested ## run every test and report which lines they reach, as bin/cover.html
+cover: deps tested weaviate ## run the tests of every package and of Weaviate, and report which lines they reach, as bin/cover.html
 	@mkdir -p bin
-	$(GO) test -count=1 -p $(P) -timeout $(TIMEOUT) -coverpkg ./... -coverprofile bin/cover.out $(PKG)
+	$(SHARED) $(GO) test -count=1 -p $(P) -timeout $(TIMEOUT) -coverpkg ./... -coverprofile bin/cover.out $(PKG)
+	$(SHARED) $(GO) test -C deploy/e2e -count=1 -timeout 30m -coverpkg github.com/turnledger/turnledger/... \
+		-coverprofile $(CURDIR)/bin/cover.e2e.out ./weaviate
+	@tail -n +2 bin/cover.e2e.out >>bin/cover.out
 	$(GO) tool cover -html bin/cover.out -o bin/cover.html
 	$(GO) tool cover -func bin/cover.out | tail -1
 
 # The rules of the house are run in their folder, where Go also prints what a test that passes has to say.
-lint: ## check form, vet, lint, the rules of the house and module files
-	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); \
+lint: ## check form, vet, lint and module files of both modules, and the rules of the house
+	@unformatted=$$(gofmt -l cmd deploy docs events projections services); \
 		if [ -n "$$unformatted" ]; then echo "run gofmt -w on: $$unformatted"; exit 1; fi
-	$(GO) vet ./...
-	$(GO) run $(GOLANGCI) run --allow-parallel-runners ./...
-	@cd deploy/tools/house && GOLANGCI='$(GO) run $(GOLANGCI)' $(GO) test -tags linters -count=1
-	$(GO) mod verify
-	$(GO) mod tidy -diff
-
-shape: ## measure the source: lines, functions, files, what is declared twice (DIR=another checkout, ARGS=-json)
-	@$(GO) run ./deploy/tools/shape $(ARGS) $(DIR)
+	@set -e; for module in . deploy/e2e; do cd $(CURDIR)/$$module; \
+		$(GO) vet -tags alone ./...; \
+		$(GO) run $(GOLANGCI) run --allow-parallel-runners ./...; \
+		$(GO) mod verify; $(GO) mod tidy -diff; done
+	@cd deploy/e2e/house && $(GO) test -count=1
 
 # Exit 3 of govulncheck means that there are findings. A database that can't be reached is no finding, and is reported.
 vuln: ## look for known vulnerabilities in what this code calls (asks vuln.go.dev, or GOVULNDB)

@@ -1,5 +1,6 @@
 #!/bin/sh
-# deploy/deps.sh run|test: see to it that the programs which `make run` or `make test` needs are installed.
+# deploy/deps.sh run|test|race|e2e: see to it that the programs which `make run`, `make test`, `make race` or `make e2e`
+# needs are installed. Each needs what the one before it needs.
 #
 # On Debian and Ubuntu, as root or with sudo that asks no password, missing programs are installed from the
 # distribution. No service is started and no database cluster made, since Turnledger runs private ones. Elsewhere
@@ -22,10 +23,10 @@ have_postgres() {
 
 missing() {
 	have_postgres || echo postgresql
-	[ "$1" = test ] || return 0
+	[ "$1" != run ] || return 0
 	have redis-server || have valkey-server || echo redis-server
 	# The race detector needs a C compiler to link.
-	have "${CC:-gcc}" || have cc || echo gcc libc6-dev
+	[ "$1" = test ] || have "${CC:-gcc}" || have cc || echo gcc libc6-dev
 	have python3 || echo python3 # runs an example
 	# Root mounts the power-cut test's file system itself.
 	[ "$(uname)" != Linux ] || [ "$(id -u)" = 0 ] || have fusermount3 || have fusermount || echo fuse3
@@ -37,7 +38,7 @@ have_browser() {
 }
 
 wanted() {
-	[ "$1" = test ] || return 0
+	[ "$1" = e2e ] || return 0
 	have_browser || echo chromium
 	have npm || echo npm
 }
@@ -47,11 +48,11 @@ install_axe() {
 	have npm || return 0
 	here=$(cd "$(dirname "$0")" && pwd)
 	axe=$here/../bin/axe
-	cmp -s "$here/tools/axe/package-lock.json" "$axe/installed.json" && return 0
+	cmp -s "$here/e2e/axe/package-lock.json" "$axe/installed.json" && return 0
 	mkdir -p "$axe"
-	cp "$here/tools/axe/package.json" "$here/tools/axe/package-lock.json" "$axe/"
+	cp "$here/e2e/axe/package.json" "$here/e2e/axe/package-lock.json" "$axe/"
 	(cd "$axe" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) || return 0
-	cp "$here/tools/axe/package-lock.json" "$axe/installed.json"
+	cp "$here/e2e/axe/package-lock.json" "$axe/installed.json"
 }
 
 tell() {
@@ -106,8 +107,8 @@ install_missing() {
 }
 
 what=${1:-}
-case "$what" in run | test) ;; *)
-	echo "usage: $0 run|test" >&2
+case "$what" in run | test | race | e2e) ;; *)
+	echo "usage: $0 run|test|race|e2e" >&2
 	exit 2
 	;;
 esac
@@ -126,9 +127,9 @@ for list in missing wanted; do # apart, so that a package which does not exist h
 	# shellcheck disable=SC2086 # a list of words
 	! can_install "$need" || install_missing $need || true
 done
-if [ "$what" = test ]; then
+if [ "$what" = e2e ]; then
 	install_axe
-	without=$(wanted test | tr '\n' ' ')
+	without=$(wanted e2e | tr '\n' ' ')
 	[ -z "$without" ] || echo "the browser tests will fail: ${without% } could not be installed" >&2
 fi
 need=$(missing "$what" | tr '\n' ' ')

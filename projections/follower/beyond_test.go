@@ -2,12 +2,15 @@ package follower_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/follower"
 )
@@ -32,4 +35,17 @@ func TestACheckpointThatTheLogHasNotReachedIsOfAnotherStream(t *testing.T) {
 	require.ErrorIs(t, err, jetlog.ErrStream)
 	_, err = judged.Next(ctx)
 	require.ErrorIs(t, err, jetlog.ErrStream)
+}
+
+func writeTurns(t *testing.T, log *jetlog.Log, name string, turns, length int) {
+	t.Helper()
+	text := strings.Repeat("q", length)
+	for n := range turns {
+		id := fmt.Sprint(name, n)
+		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{
+			TurnID: events.TurnID(id, "r"), SessionID: id, RequestID: "r",
+			Question: events.Question{QuestionNeutral: text},
+		}}})
+		require.NoError(t, err)
+	}
 }

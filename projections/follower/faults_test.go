@@ -4,15 +4,33 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections/follower"
 )
+
+// slowDisk is a log where, while slow is true, no event becomes durable.
+type slowDisk struct {
+	*jetlog.Log
+	slow atomic.Bool
+}
+
+func (l *slowDisk) Durable(ctx context.Context, at events.Position) error {
+	for l.slow.Load() {
+		if !pause.For(ctx, time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	return l.Log.Durable(ctx, at)
+}
 
 // A reader whose own tails break again and again is given each event once, and none is left out where a tail broke.
 func TestAReaderGoesOnWhereItsTailBroke(t *testing.T) {

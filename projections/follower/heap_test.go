@@ -1,11 +1,9 @@
+//go:build alone
+
 package follower_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,26 +11,9 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/liveheap"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
-	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections/follower"
 )
-
-// slowDisk is a log where, while slow is true, no event becomes durable.
-type slowDisk struct {
-	*jetlog.Log
-	slow atomic.Bool
-}
-
-func (l *slowDisk) Durable(ctx context.Context, at events.Position) error {
-	for l.slow.Load() {
-		if !pause.For(ctx, time.Millisecond) {
-			return ctx.Err()
-		}
-	}
-	return l.Log.Durable(ctx, at)
-}
 
 // The budget is one of the real heap: what a follower of many partitions holds for subscribers that take nothing, for
 // its judges and for a slow disk takes at most heapOfBudget times as much. The test runs beside no other, since it
@@ -71,56 +52,6 @@ func TestAFollowerTakesNoMoreOfTheHeapThanItsBudget(t *testing.T) { //nolint:par
 			require.LessOrEqual(t, took, heapOfBudget*budget)
 			require.Greater(t, took, 0.4*budget, "far less is held than there is room for")
 		})
-	}
-}
-
-// joinAll has two subscribers of each partition join, one for events and one for verdicts, and take nothing more.
-func joinAll(t *testing.T, f *follower.Follower, log *jetlog.Log) (leave func()) {
-	t.Helper()
-	writeTurns(t, log, "first", 8*log.Partitions(), 10) // a judge that begins later holds no filter of sessions
-	var closing []func()
-	var joining sync.WaitGroup
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	for k := range log.Partitions() {
-		head, err := log.Head(ctx, k)
-		require.NoError(t, err)
-		raw, judged := f.Events(k, head.Seq, jetlog.TailOptions{MaxBatch: 1}), f.Judged(k, head.Seq, 1)
-		closing = append(closing, raw.Close, judged.Close)
-		joining.Go(func() {
-			for ctx.Err() == nil {
-				_, _ = raw.Next(ctx)
-			}
-		})
-		joining.Go(func() {
-			for ctx.Err() == nil {
-				_, _ = judged.Next(ctx)
-			}
-		})
-	}
-	require.Eventually(t, func() bool {
-		writeTurns(t, log, fmt.Sprint("join", time.Now().UnixNano()), log.Partitions(), 10)
-		return f.Joined() == 2*log.Partitions()
-	}, time.Minute, 50*time.Millisecond)
-	stop()
-	joining.Wait()
-	return func() {
-		for _, one := range closing {
-			one()
-		}
-	}
-}
-
-func writeTurns(t *testing.T, log *jetlog.Log, name string, turns, length int) {
-	t.Helper()
-	text := strings.Repeat("q", length)
-	for n := range turns {
-		id := fmt.Sprint(name, n)
-		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{
-			TurnID: events.TurnID(id, "r"), SessionID: id, RequestID: "r",
-			Question: events.Question{QuestionNeutral: text},
-		}}})
-		require.NoError(t, err)
 	}
 }
 

@@ -2,6 +2,8 @@ package follower_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,4 +115,41 @@ func newest(t *testing.T, log *jetlog.Log) uint64 {
 	head, err := log.Head(t.Context(), 0)
 	require.NoError(t, err)
 	return head.Seq
+}
+
+// joinAll has two subscribers of each partition join, one for events and one for verdicts, and take nothing more.
+func joinAll(t *testing.T, f *follower.Follower, log *jetlog.Log) (leave func()) {
+	t.Helper()
+	writeTurns(t, log, "first", 8*log.Partitions(), 10) // a judge that begins later holds no filter of sessions
+	var closing []func()
+	var joining sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for k := range log.Partitions() {
+		head, err := log.Head(ctx, k)
+		require.NoError(t, err)
+		raw, judged := f.Events(k, head.Seq, jetlog.TailOptions{MaxBatch: 1}), f.Judged(k, head.Seq, 1)
+		closing = append(closing, raw.Close, judged.Close)
+		joining.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = raw.Next(ctx)
+			}
+		})
+		joining.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = judged.Next(ctx)
+			}
+		})
+	}
+	require.Eventually(t, func() bool {
+		writeTurns(t, log, fmt.Sprint("join", time.Now().UnixNano()), log.Partitions(), 10)
+		return f.Joined() == 2*log.Partitions()
+	}, time.Minute, 50*time.Millisecond)
+	stop()
+	joining.Wait()
+	return func() {
+		for _, one := range closing {
+			one()
+		}
+	}
 }

@@ -1,3 +1,5 @@
+//go:build alone
+
 package runner_test
 
 import (

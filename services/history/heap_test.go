@@ -1,3 +1,5 @@
+//go:build alone
+
 package history_test
 
 import (

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -27,11 +28,21 @@ func (p *Program) Path() (string, error) {
 			return
 		}
 		args := append([]string{"build", "-o", p.file()}, append(p.Flags, p.Package)...)
-		if printed, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		build := exec.Command("go", args...)
+		if build.Dir, p.err = product(); p.err != nil {
+			return
+		}
+		if printed, err := build.CombinedOutput(); err != nil {
 			p.err = fmt.Errorf("build %s: %w\n%s", p.Package, err, printed)
 		}
 	})
 	return p.file(), p.err
+}
+
+// product returns the folder of the product's module. Tests of another module build with the product's versions, too.
+func product() (string, error) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/turnledger/turnledger").Output()
+	return strings.TrimSpace(string(dir)), err
 }
 
 func (p *Program) file() string { return filepath.Join(p.dir, p.Name) }

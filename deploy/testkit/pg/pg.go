@@ -1,5 +1,6 @@
-// Package pg gives a test a private PostgreSQL database, on a real server: one for each test process, started
-// when the first test asks (about a second), stopped at the end.
+// Package pg gives a test a private PostgreSQL database, on a real server: that of TURNLEDGER_TEST_POSTGRES, which make
+// starts once for all test processes (package shared), or else one for each test process, started when the first test
+// asks (about a second), stopped at the end.
 //
 //	func TestMain(m *testing.M) { leaks.VerifyTestMain(pg.Runner(m)) }
 //
@@ -13,6 +14,7 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -29,6 +31,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
+
+// Variable names the URL of a server for the tests of all processes.
+const Variable = "TURNLEDGER_TEST_POSTGRES"
 
 // shared is the server that all tests of this process use. It must outlive every test, so it belongs to none.
 var shared cluster
@@ -140,6 +145,7 @@ type cluster struct {
 	binDir string // empty: the installed one
 
 	once sync.Once
+	url  string
 	dir  string
 	srv  *localpg.Server
 	err  error
@@ -147,11 +153,28 @@ type cluster struct {
 }
 
 func (c *cluster) start(ctx context.Context) {
-	sweep(os.TempDir())
-	c.dir, c.err = os.MkdirTemp("", dirPrefix)
-	if c.err == nil {
-		c.srv, c.err = localpg.Start(ctx, localpg.Config{DataDir: c.dir, Fast: true, BinDir: c.binDir})
+	if c.url = os.Getenv(Variable); c.url != "" && c.binDir == "" {
+		return
 	}
+	sweep(os.TempDir())
+	if c.dir, c.err = os.MkdirTemp("", dirPrefix); c.err != nil {
+		return
+	}
+	c.srv, c.err = localpg.Start(ctx, localpg.Config{DataDir: c.dir, Fast: true, BinDir: c.binDir,
+		Settings: []string{"max_connections=500"}})
+	if c.err == nil {
+		c.url = c.srv.URL()
+	}
+}
+
+// Shared starts a server for the tests of several processes. It is the URL for Variable; stop ends it.
+func Shared(ctx context.Context) (url string, stop func() error, err error) {
+	var c cluster
+	c.once.Do(func() { c.start(ctx) })
+	if c.err != nil {
+		return "", nil, errors.Join(c.err, c.stop())
+	}
+	return c.url, c.stop, nil
 }
 
 func (c *cluster) stop() error {
@@ -175,7 +198,7 @@ func (c *cluster) database(t testing.TB) string {
 	if c.err != nil {
 		t.Fatal(c.err)
 	}
-	name := fmt.Sprintf("test_%d", c.last.Add(1))
+	name := fmt.Sprintf("test_%d_%d", os.Getpid(), c.last.Add(1))
 	if err := c.exec(ctx, "CREATE DATABASE "+name); err != nil {
 		t.Fatalf("make a database for the test: %v", err)
 	}
@@ -186,7 +209,7 @@ func (c *cluster) database(t testing.TB) string {
 			t.Errorf("drop the test's database: %v", err)
 		}
 	})
-	u, err := url.Parse(c.srv.URL())
+	u, err := url.Parse(c.url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +218,7 @@ func (c *cluster) database(t testing.TB) string {
 }
 
 func (c *cluster) exec(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, c.srv.URL())
+	conn, err := pgx.Connect(ctx, c.url)
 	if err != nil {
 		return err
 	}

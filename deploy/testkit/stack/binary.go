@@ -42,7 +42,6 @@ type runner struct{ tests interface{ Run() int } }
 
 func (r runner) Run() int {
 	defer built.Remove()
-	defer func() { _ = os.RemoveAll(formerDir) }()
 	return pg.Runner(r.tests).Run()
 }
 

@@ -20,11 +20,11 @@ func root(t testing.TB) string {
 	dir, err := os.Getwd()
 	require.NoError(t, err)
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "cmd", "turnledger")); err == nil {
 			return dir
 		}
 	}
-	require.FailNow(t, "no go.mod above the test's folder")
+	require.FailNow(t, "the test's folder is not in the repository")
 	return ""
 }
 

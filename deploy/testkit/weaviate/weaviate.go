@@ -1,5 +1,5 @@
 // Package weaviate gives a test a Weaviate of its own: a real server in a folder of its own, started in a few
-// seconds, stopped when the test ends. `make test` builds it once a machine from its Go module, which folder server
+// seconds, stopped when the test ends. `make e2e` builds it once a machine from its Go module, which folder server
 // pins; so does the first test that needs it. A build that fails is a failure, and nothing is skipped.
 //
 // Weaviate can't be told to keep gRPC and the cluster's data port on loopback. So it runs in a network of its own where
@@ -190,6 +190,9 @@ func (s *Server) signal(sig syscall.Signal) {
 // startLimit bounds a start, on a slow machine that is busy with other tests.
 const startLimit = 2 * time.Minute
 
+// Ports returns the ports that lead to the server.
+func (s *Server) Ports() []string { return s.ports }
+
 func (s *Server) environment(ports []string) []string {
 	of := append(os.Environ(),
 		"PERSISTENCE_DATA_PATH="+s.Dir(), "GRPC_PORT="+ports[1],
@@ -221,12 +224,12 @@ func (s *Server) run() {
 		s.t.Fatal(err)
 	}
 	ports := s.ports
-	if networksAreGranted() {
+	if Apart() {
 		ports = ownPorts
 	}
 	cmd := exec.Command(s.program, "--host", "127.0.0.1", "--port", ports[0], "--scheme", "http")
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.environment(ports), s.dir, apart()
-	if networksAreGranted() {
+	if Apart() {
 		cmd.ExtraFiles = s.listeners()
 		if err := alone(cmd, ports[:outsidePorts]); err != nil {
 			s.t.Fatal(err)

@@ -1,0 +1,174 @@
+package systemtest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+)
+
+// itemsOf returns the items of a conversation, oldest first.
+func itemsOf(t *testing.T, p *stack.Process, conversation string) []any {
+	t.Helper()
+	return p.Get(t, "/v1/conversations/"+conversation+"/items?order=asc&limit=100")["data"].([]any)
+}
+
+// wordsOf returns the texts of messages, and what calls and outputs say.
+func wordsOf(items []any) (out []string) {
+	for _, one := range items {
+		i := one.(map[string]any)
+		switch i["type"] {
+		case "message":
+			out = append(out, i["content"].([]any)[0].(map[string]any)["text"].(string))
+		case "function_call":
+			out = append(out, i["arguments"].(string))
+		default:
+			out = append(out, i["output"].(string))
+		}
+	}
+	return out
+}
+
+// withAudit runs a server with the tables.
+func withAudit(t *testing.T) (*stack.Process, *pgx.Conn) {
+	t.Helper()
+	url := pg.URL(t)
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + url})
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	return p, conn
+}
+
+// printedBy returns what a verb prints.
+func printedBy(t *testing.T, p *stack.Process, args ...string) string {
+	t.Helper()
+	code, out, errs := p.Run(t, args...)
+	require.Equal(t, stack.ExitDone, code, "%v: %s", args, errs)
+	return out
+}
+
+// What is written as items is a turn in every other place: prompts, the history, the tables, the folded log, an
+// explanation and the export. With the turn the items are gone.
+//
+//conformance:o78
+func TestItemsAreTurnsEverywhere(t *testing.T) {
+	t.Parallel()
+	p, conn := withAudit(t)
+	post := func(path string, items ...any) map[string]any {
+		t.Helper()
+		return p.Must(t, http.StatusOK, http.MethodPost, path, map[string]any{"items": items})
+	}
+	user := map[string]any{"role": "user", "content": "the question"}
+	call := map[string]any{"type": "function_call", "call_id": "c", "name": "find", "arguments": `{"what":"the call"}`}
+	output := map[string]any{"type": "function_call_output", "call_id": "c", "output": "the output"}
+	id := post("/v1/conversations", user, call)["id"].(string)
+	post("/v1/conversations/"+id+"/items", output, map[string]any{"role": "assistant", "content": "the answer"})
+	post("/v1/conversations/"+id+"/items", map[string]any{"role": "user", "content": "the next"})
+	p.LinkIdentity(t, id, "ada")
+	p.WaitCaughtUp(t, "recent", "audit")
+
+	said := []string{"the question", `{\"what\":\"the call\"}`, "the output", "the answer"}
+	inOrder := func(what, text string) {
+		t.Helper()
+		at := 0
+		for _, word := range said {
+			n := strings.Index(text[at:], word)
+			require.GreaterOrEqual(t, n, 0, "%s lacks %s behind the others: %s", what, word, text)
+			at += n
+		}
+	}
+	context, err := json.Marshal(p.Context(t, id))
+	require.NoError(t, err)
+	inOrder("the context", string(context))
+	require.Len(t, p.Context(t, id), 5)
+	require.Equal(t, []any{map[string]any{"question_neutral": "the question", "answer_neutral": "the answer"}},
+		p.Get(t, stack.SessionPath(id)+"/history")["history"])
+	turns := p.Get(t, stack.SessionPath(id)+"/turns?status=all")["turns"].([]any)
+	turn := turns[0].(map[string]any)["turn_id"].(string)
+
+	var question, answer, messages string
+	require.NoError(t, conn.QueryRow(t.Context(), `select q.question_neutral, a.answer_neutral, a.answer_messages::text
+		from turnledger.questions q join turnledger.answers a using (turn_id) where turn_id = $1`, turn).
+		Scan(&question, &answer, &messages))
+	require.Equal(t, []string{"the question", "the answer"}, []string{question, answer})
+	inOrder("the tables", question+messages)
+
+	folded := strings.Split(strings.TrimSpace(printedBy(t, p, "replay", "--turns", "--session", id)), "\n")
+	require.Len(t, folded, 2)
+	inOrder("the folded log", folded[0])
+	require.Contains(t, folded[1], "the next")
+	explained := printedBy(t, p, "explain", id, turn, "--text")
+	inOrder("the explanation", explained)
+	next := turns[1].(map[string]any)["turn_id"].(string)
+	inOrder("the explanation of the next turn", printedBy(t, p, "explain", id, next, "--text"))
+	inOrder("the export", printedBy(t, p, "export", "--identity", "ada"))
+	require.Contains(t, printedBy(t, p, "search", "question"), turn)
+
+	redacted := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath(id)+"/turns/"+turn+"/redact", nil)
+	require.NotEmpty(t, redacted["position"])
+	require.Equal(t, []string{"the next"}, wordsOf(itemsOf(t, p, id)))
+	p.Must(t, http.StatusAccepted, http.MethodDelete, stack.SessionPath(id), nil)
+	p.Must(t, http.StatusNotFound, http.MethodGet, "/v1/conversations/"+id, nil)
+	p.Must(t, http.StatusNotFound, http.MethodGet, "/v1/conversations/"+id+"/items", nil)
+	require.NotContains(t, printedBy(t, p, "export", "--identity", "ada"), "the next")
+}
+
+// What is written natively is items: turns with texts alone and with messages, corrections, and forks.
+// A deleted item is gone from the native turn, and from all that shows it.
+//
+//conformance:o78
+func TestTurnsAreItemsEverywhere(t *testing.T) {
+	t.Parallel()
+	p, conn := withAudit(t)
+	turn := p.RecordTurn(t, "s", "r1", "first question", "first answer")
+	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("s")+"/turns", map[string]any{
+		"request_id": "r2", "question_neutral": "second question", "answer_messages": []any{
+			map[string]any{"role": "assistant", "content": nil, "tool_calls": []any{map[string]any{
+				"id": "c", "type": "function", "function": map[string]any{"name": "f", "arguments": "{}"}}}},
+			map[string]any{"role": "tool", "tool_call_id": "c", "content": "an output"},
+			map[string]any{"role": "assistant", "content": "second answer"},
+		},
+	})
+	p.LinkIdentity(t, "s", "ada")
+	whole := []string{"first question", "first answer", "second question", "{}", "an output", "second answer"}
+	require.Equal(t, whole, wordsOf(itemsOf(t, p, "s")))
+	fork := p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("s")+"/fork",
+		map[string]any{"request_id": "f"})["session_id"].(string)
+	require.Equal(t, itemsOf(t, p, "s"), itemsOf(t, p, fork))
+	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/correct",
+		map[string]any{"request_id": "c1", "answer_neutral": "better answer"})
+	whole[1] = "better answer"
+	require.Equal(t, whole, wordsOf(itemsOf(t, p, "s")))
+	require.Equal(t, whole, wordsOf(itemsOf(t, p, fork)))
+
+	all := itemsOf(t, p, "s")
+	for _, n := range []int{4, 1} { // the output of a tool, and a plain answer
+		id := all[n].(map[string]any)["id"].(string)
+		p.Must(t, http.StatusOK, http.MethodDelete, "/v1/conversations/s/items/"+id, nil)
+	}
+	left := []string{"first question", "second question", "{}", "second answer"}
+	require.Equal(t, left, wordsOf(itemsOf(t, p, "s")))
+	require.Equal(t, left, wordsOf(itemsOf(t, p, fork)))
+	p.WaitCaughtUp(t, "recent", "audit")
+	var count int
+	require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from turnledger.answers
+		where answer_neutral like '%better%' or answer_messages::text like '%an output%'`).Scan(&count))
+	require.Zero(t, count, "in the tables")
+	for _, said := range []string{
+		fmt.Sprint(p.Context(t, "s")), fmt.Sprint(p.Get(t, stack.SessionPath("s")+"/history")),
+		fmt.Sprint(p.Get(t, stack.SessionPath(fork)+"/turns")), printedBy(t, p, "replay", "--turns"),
+		printedBy(t, p, "export", "--identity", "ada"),
+	} {
+		require.NotContains(t, said, "better answer")
+		require.NotContains(t, said, "an output")
+		require.Contains(t, said, "second answer")
+	}
+}

@@ -1,9 +1,0 @@
-package backup_test
-
-import (
-	"testing"
-
-	"github.com/turnledger/turnledger/deploy/testkit/stack"
-)
-
-func TestMain(m *testing.M) { stack.Main(m) }

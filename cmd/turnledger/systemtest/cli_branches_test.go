@@ -1,0 +1,83 @@
+package systemtest_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	"github.com/turnledger/turnledger/services/client"
+)
+
+func TestForkAndShowSessions(t *testing.T) {
+	t.Parallel()
+	p := stack.Serve(t, []string{"TURNLEDGER_PARTITIONS=8"})
+	run := func(args ...string) string {
+		t.Helper()
+		code, out, said := p.Run(t, args...)
+		require.Zero(t, code, said)
+		return out
+	}
+	first := p.RecordTurn(t, "stem", "1", "one", "1")
+	second := p.RecordTurn(t, "stem", "2", "two", "2")
+	p.RecordTurn(t, "stem", "3", "three", "3")
+
+	made := run("sessions", "fork", "stem", "--turn", second, "--branch", "branch", "--request-id", "f")
+	require.Contains(t, made, "session      branch\n")
+	require.Contains(t, made, "forked from  stem "+second+"\n")
+	require.Equal(t, "Q: one\nA: 1\nQ: two\nA: 2\n", run("history", "branch"))
+	var again client.Session
+	require.NoError(t, json.Unmarshal([]byte(run("sessions", "fork", "stem", "--request-id", "f", "--json")), &again))
+	require.Equal(t, []any{"branch", true}, []any{again.SessionID, again.Duplicate})
+	require.Contains(t, run("sessions", "fork", "stem", "--before", second, "--branch", "leaf"), "stem "+first)
+	require.Contains(t, run("sessions", "fork", "stem", "--before", first, "--branch", "bare"), "stem -\n")
+	require.Contains(t, run("sessions", "fork", "branch", "--branch", "twig"), "forked from  stem "+second,
+		"a fork at an inherited turn is one of the turn's own session")
+	shown := run("sessions", "show", "twig")
+	require.Contains(t, shown, "forked from  stem "+second+"\n")
+	require.Contains(t, shown, "turns        0, 0 without an answer\n")
+	require.NotContains(t, run("sessions", "show", "stem"), "forked from")
+	require.Contains(t, run("sessions", "show", "nobody"), "not found")
+
+	code, _, _ := p.Run(t, "sessions", "fork", "stem", "--turn", second, "--before", second)
+	require.Equal(t, stack.ExitUsage, code)
+	code, _, said := p.Run(t, "sessions", "fork", "stem", "--branch", "leaf")
+	require.Equal(t, stack.ExitFailed, code)
+	require.Contains(t, said, "session_exists")
+}
+
+// A shared turn is written to in its own session, however deep the branch is.
+func TestAnInheritedTurnIsWrittenToInItsOwnSession(t *testing.T) {
+	t.Parallel()
+	p := stack.Serve(t, []string{"TURNLEDGER_PARTITIONS=8"})
+	first := p.RecordTurn(t, "stem", "1", "one", "1")
+	fork(t, p, "stem", "branch", first)
+	middle := p.RecordTurn(t, "branch", "2", "two", "2")
+	fork(t, p, "branch", "twig", middle)
+	origins := map[string]string{first: "stem", middle: "branch"}
+	for turn, of := range origins {
+		for call, body := range map[string]any{"redact": nil, "finalize": map[string]any{"answer_neutral": "other"},
+			"correct": map[string]any{"request_id": "c", "answer_neutral": "other"}} {
+			refused := p.Must(t, http.StatusConflict, http.MethodPost,
+				stack.SessionPath("twig")+"/turns/"+turn+"/"+call, body)
+			require.Equal(t, "turn_inherited", refused["code"], call)
+			require.Equal(t, map[string]any{"session_id": of, "turn_id": turn}, refused["origin"], call)
+		}
+		code, _, said := p.Run(t, "redact", "twig", turn, "--yes")
+		require.Equal(t, stack.ExitFailed, code)
+		require.Contains(t, said, "(session "+of+", turn "+turn+")")
+	}
+	_, history, _ := p.Run(t, "history", "twig")
+	require.Equal(t, "Q: one\nA: 1\nQ: two\nA: 2\n", history)
+	for turn, of := range origins {
+		code, _, said := p.Run(t, "redact", of, turn, "--yes")
+		require.Zero(t, code, said)
+		refused := p.Must(t, http.StatusConflict, http.MethodPost,
+			stack.SessionPath("twig")+"/turns/"+turn+"/redact", nil)
+		require.Equal(t, "turn_inherited", refused["code"], "also a tombstone")
+	}
+	_, history, _ = p.Run(t, "history", "twig")
+	require.Empty(t, history)
+}

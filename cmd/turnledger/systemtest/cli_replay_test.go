@@ -1,0 +1,304 @@
+package systemtest_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/printed"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	"github.com/turnledger/turnledger/services/export"
+)
+
+func linesOf(s string) []string {
+	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+}
+
+//conformance:h67
+func TestReplayInEveryFormat(t *testing.T) {
+	t.Parallel()
+	// Without an eraser, which takes the redacted events out of the log.
+	p := stack.Start(t, []string{"TURNLEDGER_PARTITIONS=2"}, "serve", "--roles", "api,context",
+		"--data-dir", stack.DataDir(t))
+	gone := p.RecordTurn(t, "s0", "r", "SECRET", "SECRET")
+	for k := range 6 {
+		p.RecordTurn(t, fmt.Sprint("s", k), "r1", "question", "answer")
+	}
+	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s0")+"/turns/"+gone+"/redact", nil)
+	dir := t.TempDir()
+
+	code, out, said := p.Run(t, "replay")
+	require.Zero(t, code, said)
+	require.Len(t, linesOf(out), 15)
+	require.NotContains(t, out, "SECRET")
+	for _, l := range linesOf(out) {
+		require.True(t, json.Valid([]byte(l)), l)
+	}
+	position := strings.TrimSpace(strings.TrimPrefix(said, "position "))
+	require.Regexp(t, `^0:\d+,1:\d+$`, position)
+	p.RecordTurn(t, "s0", "r2", "question", "answer")
+	_, out, _ = p.Run(t, "replay", "--from", position)
+	require.Len(t, linesOf(out), 2)
+
+	name := filepath.Join(dir, "events.parquet")
+	code, _, said = p.Run(t, "replay", "--format", "parquet", "-o", name, "--to", position)
+	require.Zero(t, code, said)
+	rows, err := parquet.ReadFile[export.EventRow](name)
+	require.NoError(t, err)
+	require.Len(t, rows, 15)
+	redactions := 0
+	for _, r := range rows {
+		require.NotContains(t, r.Data, "SECRET")
+		if r.Redacted {
+			redactions++
+		}
+	}
+	require.Equal(t, 2, redactions)
+
+	name = filepath.Join(dir, "turns.parquet")
+	code, _, said = p.Run(t, "replay", "--turns", "--format", "parquet", "-o", name)
+	require.Zero(t, code, said)
+	turns, err := parquet.ReadFile[export.TurnRow](name)
+	require.NoError(t, err)
+	statuses := map[string]int{}
+	for _, r := range turns {
+		statuses[r.Status]++
+	}
+	require.Equal(t, map[string]int{"finalized": 7, "redacted": 1}, statuses)
+
+	_, out, _ = p.Run(t, "replay", "--session", "s1", "--format", "csv")
+	records, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, records, 3)
+	left, err := filepath.Glob(filepath.Join(dir, "*"+partSuffix))
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	for _, args := range [][]string{{"--turns", "--follow"}, {"--follow", "--format", "parquet"},
+		{"--since", "yesterday"}, {"--session", ""}, {"--identity="}, {"-o", dir}} {
+		code, _, _ = p.Run(t, append([]string{"replay"}, args...)...)
+		require.Equal(t, stack.ExitUsage, code, args)
+	}
+	code, _, said = p.Run(t, "replay", "--type", "nothing")
+	require.Equal(t, stack.ExitUsage, code)
+	require.Contains(t, said, "turnledger.turn.started.v1")
+}
+
+// `replay --follow` goes on when the server is restarted, misses no event and prints none twice. Ctrl-C ends it.
+func TestReplayFollowsOverARestart(t *testing.T) {
+	t.Parallel()
+	dir, address := stack.DataDir(t), stack.FreeAddress(t)
+	env := []string{"TURNLEDGER_NATS_LISTEN=" + stack.FreeAddress(t)}
+	p := stack.LaunchAt(t, address, env, "serve", "--data-dir", dir)
+	p.WaitReady(t)
+	file := filepath.Join(t.TempDir(), "log.jsonl")
+	p.RecordTurn(t, "s", "r0", "q", "a")
+	cmd := p.Command(t, "replay", "--follow", "-o", file)
+	var said printed.Buffer
+	cmd.Stderr = &said
+	require.NoError(t, cmd.Start())
+	written := func() int {
+		raw, _ := os.ReadFile(file)
+		return bytes.Count(raw, []byte("\n"))
+	}
+	require.Eventually(t, func() bool { return written() == 2 }, 20*time.Second, 10*time.Millisecond)
+	p.Stop(t)
+	p = stack.LaunchAt(t, address, env, "serve", "--data-dir", dir)
+	p.WaitReady(t)
+	for k := range 3 {
+		p.RecordTurn(t, "s", fmt.Sprint("after", k), "q", "a")
+	}
+	require.Eventually(t, func() bool { return written() == 8 }, 30*time.Second, 10*time.Millisecond, "%s", &said)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	require.NoError(t, cmd.Wait(), "%s", &said)
+	require.Equal(t, "position 0:8\n", said.String())
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for i, l := range linesOf(string(raw)) {
+		require.Contains(t, l, fmt.Sprintf(`"position":"0:%d"`, i+1))
+	}
+}
+
+// partSuffix is that of a file which is not whole yet.
+const partSuffix = ".part"
+
+// Ctrl-C in the middle of a replay leaves a readable file under its temporary name, and the replay says where to go on.
+func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Turnledger-From", "0:0")
+		w.Header().Set("Turnledger-End", "0:9")
+		_, _ = fmt.Fprintln(w,
+			`{"specversion":"1.0","id":"a.started","source":"x","type":"t","subject":"s",`+
+				`"position":"0:4","recordedat":"2026-11-21T08:00:00Z","data":{}}`)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	for _, format := range []string{"jsonl", "parquet"} {
+		file := filepath.Join(t.TempDir(), "out")
+		var said printed.Buffer
+		cmd := exec.Command(stack.Binary(t), "replay", "--url", server.URL, "--format", format, "-o", file)
+		cmd.Stderr = &said
+		require.NoError(t, cmd.Start())
+		require.Eventually(t, func() bool {
+			_, err := os.Stat(file + partSuffix)
+			return err == nil
+		}, 10*time.Second, time.Millisecond)
+		// The event may have been printed by then or not; the position that is printed fits either.
+		require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		require.Error(t, cmd.Wait())
+		require.Equal(t, stack.ExitFailed, cmd.ProcessState.ExitCode())
+		require.NoFileExists(t, file)
+		rows := 0
+		if strings.Contains(said.String(), "position 0:4\n") {
+			rows = 1
+			require.Contains(t, said.String(), file+partSuffix+"; for the rest, the same with --from 0:4")
+		}
+		if format == "parquet" {
+			got, err := parquet.ReadFile[export.EventRow](file + partSuffix)
+			require.NoError(t, err)
+			require.Len(t, got, rows)
+		} else {
+			raw, err := os.ReadFile(file + partSuffix)
+			require.NoError(t, err)
+			require.Equal(t, rows, strings.Count(string(raw), "\n"))
+		}
+	}
+}
+
+// `replay -o` into a pipe writes to the pipe and does not replace it by a file. (/dev/null was lost like that once.)
+func TestReplayIntoAPipeLeavesAPipe(t *testing.T) {
+	t.Parallel()
+	p := stack.Serve(t, nil, "--roles", "api,context,recent")
+	p.RecordTurn(t, "s", "r1", "a question", "an answer")
+	name := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(name, 0o600))
+	pipe, err := os.OpenFile(name, os.O_RDWR, 0) // a reader that does not wait for a writer
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = pipe.Close() })
+	code, _, said := p.Run(t, "replay", "-o", name)
+	require.Equal(t, 0, code, said)
+	info, err := os.Lstat(name)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeNamedPipe, info.Mode().Type())
+	line, err := bufio.NewReader(pipe).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "turnledger.turn.started.v1")
+}
+
+// A replay whose output can't be written prints no position: the events up to it are lost.
+func TestReplayThatCannotBeWrittenNamesNoPosition(t *testing.T) {
+	t.Parallel()
+	p := stack.Serve(t, nil)
+	for k := range 20 {
+		p.RecordTurn(t, "s", fmt.Sprint(k), strings.Repeat("long ", 100), "answer")
+	}
+	path := stack.Binary(t)
+	to := filepath.Join(t.TempDir(), "log.csv")
+	for _, line := range []string{
+		path + " replay --url " + p.URL + " >/dev/full",
+		"ulimit -f 2; trap '' XFSZ; " + path + " replay --url " + p.URL + " --format csv -o " + to,
+	} {
+		cmd := exec.Command("sh", "-c", line)
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		var status *exec.ExitError
+		require.ErrorAs(t, cmd.Run(), &status, line)
+		require.Equal(t, stack.ExitFailed, status.ExitCode())
+		require.NotContains(t, said.String(), "position")
+		require.NotContains(t, said.String(), "no server answers")
+	}
+	require.NoFileExists(t, to)
+	code, out, _ := p.Run(t, "replay", "--format", "csv", "-o", to)
+	require.Zero(t, code, out)
+}
+
+// A client may send half a surrogate pair, and the log keeps it as it is. Every format can print it.
+func TestReplayOfHalfASurrogatePair(t *testing.T) {
+	t.Parallel()
+	p := stack.Serve(t, nil)
+	status, out, err := p.Call(t.Context(), http.MethodPost, stack.SessionPath("s")+"/turns",
+		json.RawMessage(`{"request_id":"1","question_neutral":"ok",`+
+			`"question_messages":[{"role":"user","content":"ok","x":"\ud800"}],"metadata":{"locale":"\ud800"}}`))
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, status, out)
+	id := out["turn_id"].(string)
+	for _, args := range [][]string{{"--format", "csv"}, {"--format", "parquet"}, {"--format", "jsonl", "--turns"},
+		{"--format", "parquet", "--turns"}} {
+		code, _, said := p.Run(t, append([]string{"replay", "-o", filepath.Join(t.TempDir(), "log")}, args...)...)
+		require.Zero(t, code, "%v: %s", args, said)
+	}
+	code, _, said := p.Run(t, "explain", "s", id)
+	require.Zero(t, code, said)
+}
+
+// A replay of one branch's turns begins with those that it shares, as its list of turns does. Where sessions are listed
+// together, a shared turn is listed once.
+func TestTurnsOfBranchesAreReplayed(t *testing.T) {
+	t.Parallel()
+	p := stack.Serve(t, []string{"TURNLEDGER_PARTITIONS=8"})
+	first, gone := p.RecordTurn(t, "stem", "1", "one", "1"), p.RecordTurn(t, "stem", "2", "SECRET", "SECRET")
+	third := p.RecordTurn(t, "stem", "3", "three", "3")
+	fork(t, p, "stem", "branch", third)
+	p.RecordTurn(t, "stem", "4", "later", "later")
+	own := p.RecordTurn(t, "branch", "1", "own", "own")
+	fork(t, p, "branch", "twig", own)
+	p.LinkIdentity(t, "twig", "ada")
+	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("stem")+"/turns/"+gone+"/redact", nil)
+	better := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("stem")+"/turns/"+third+"/correct",
+		map[string]any{"request_id": "better", "question_neutral": "better"})["turn_id"].(string)
+	rows := func(args ...string) (out []export.TurnRow) {
+		t.Helper()
+		code, printed, said := p.Run(t, args...)
+		require.Zero(t, code, said)
+		require.NotContains(t, printed, "SECRET")
+		for _, l := range linesOf(printed) {
+			var r export.TurnRow
+			require.NoError(t, json.Unmarshal([]byte(l), &r))
+			out = append(out, r)
+		}
+		return out
+	}
+	row := func(r export.TurnRow) []any {
+		return []any{r.SessionID, r.TurnID, r.Status, *r.IdentityID, r.Position, r.Inherited}
+	}
+	var listed, replayed [][]any
+	for _, of := range p.Get(t, stack.SessionPath("twig")+"/turns?status=all")["turns"].([]any) {
+		of := of.(map[string]any)
+		listed = append(listed, []any{of["session_id"], of["turn_id"], of["status"], of["identity_id"], of["position"],
+			of["inherited"]})
+	}
+	for _, r := range rows("replay", "--turns", "--session", "twig") {
+		replayed = append(replayed, row(r))
+	}
+	require.Equal(t, listed, replayed)
+	require.Len(t, replayed, 5)
+	require.Equal(t, []any{"stem", first, "finalized", "ada"}, replayed[0][:4])
+	require.Equal(t, []any{"branch", own, "finalized", "ada"}, replayed[4][:4])
+	require.Len(t, rows("replay", "--turns", "--session", "stem"), 5)
+	for _, all := range [][]string{{"replay", "--turns"}, {"export", "--identity", "ada"}} {
+		once := map[string]string{}
+		for _, r := range rows(all...) {
+			require.False(t, r.Inherited)
+			require.NotContains(t, once, r.TurnID, all)
+			once[r.TurnID] = r.SessionID
+		}
+		require.Len(t, once, 6, all)
+		require.Equal(t, []string{"stem", "stem", "branch"}, []string{once[first], once[better], once[own]})
+	}
+}

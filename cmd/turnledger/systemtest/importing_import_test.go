@@ -1,0 +1,78 @@
+package systemtest_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+)
+
+// Every imported conversation comes back whole and in order, each message to the byte. A second import changes nothing,
+// and neither does a restart.
+func TestEveryConversationComesBackWhole(t *testing.T) {
+	t.Parallel()
+	files := stack.ConversationFiles(t)
+	conversations := stack.ReadConversations(t, files)
+	dir := stack.DataDir(t)
+	p := stack.Start(t, nil, "dev", "--data-dir", dir)
+	code, out, errs := p.Run(t, append([]string{"import"}, files...)...)
+	require.Equal(t, stack.ExitDone, code, "%s%s", out, errs)
+	t.Log(out)
+	same := func(when string) {
+		for _, c := range conversations {
+			require.Equal(t, c.Messages, p.Context(t, c.ID), "%s %s", c.ID, when)
+		}
+	}
+	same("after the import")
+	head := p.Must(t, 200, "GET", stack.SessionPath(conversations[0].ID), nil)["position"]
+	code, out, errs = p.Run(t, append([]string{"import"}, files...)...)
+	require.Equal(t, stack.ExitDone, code, errs)
+	require.Contains(t, out, ": 0 turns recorded")
+	require.Equal(t, head, p.Must(t, 200, "GET", stack.SessionPath(conversations[0].ID), nil)["position"],
+		"the second import wrote to the log")
+	p.Stop(t)
+	p = stack.Start(t, nil, "dev", "--data-dir", dir)
+	same("after a restart")
+}
+
+// The process is killed (-9) at random moments of an import. After the restart all that was acknowledged is there. When
+// the import has run again every turn is there once and in order. The long form has the real conversations, too.
+func TestKill9DuringImportLosesNothing(t *testing.T) {
+	t.Parallel()
+	rounds, files := 5, []string{}
+	if stack.Long() {
+		rounds, files = 50, stack.ConversationFiles(t)
+	}
+	seed := stack.Seed(t)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	dir := stack.DataDir(t)
+	acknowledged := newAcknowledgements()
+	for round := range rounds {
+		p := stack.Start(t, nil, "dev", "--data-dir", dir)
+		acknowledged.check(t, p, seed)
+		// There is always something new to record.
+		files = append(files, stack.WriteConversations(t, rng, round))
+		before := acknowledged.len()
+		newest := slices.Clone(files)
+		slices.Reverse(newest)
+		stop := acknowledged.startImport(t, p, newest)
+		moment := before + rng.IntN(stack.WrittenTurns)
+		require.Eventually(t, func() bool { return acknowledged.len() > moment }, time.Minute, 200*time.Microsecond)
+		p.Kill(t)
+		stop()
+		t.Logf("seed %d round %d: %d more turns acknowledged", seed, round, acknowledged.len()-before)
+	}
+	p := stack.Start(t, nil, "dev", "--data-dir", dir)
+	acknowledged.check(t, p, seed)
+	code, out, errs := p.Run(t, append([]string{"import"}, files...)...)
+	require.Equal(t, stack.ExitDone, code, "%s%s", out, errs)
+	for _, c := range stack.ReadConversations(t, files) {
+		require.Equal(t, c.Messages, p.Context(t, c.ID), "seed %d: %s", seed, c.ID)
+	}
+	t.Logf("seed %d: %d rounds, %d turns acknowledged", seed, rounds, acknowledged.len())
+	p.Stop(t)
+}

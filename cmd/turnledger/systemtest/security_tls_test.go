@@ -1,0 +1,232 @@
+package systemtest_test
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/certtest"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	"github.com/turnledger/turnledger/events"
+)
+
+// TestEveryConnectionCanUseTLS runs the binary with TLS on its own listener, and to a
+// NATS and a Redis that ask for it.
+func TestEveryConnectionCanUseTLS(t *testing.T) {
+	t.Parallel()
+	ca := certtest.New(t)
+	natsURL, creds := startSecureNATS(t, ca)
+	cert, key := ca.Issue("turnledger")
+	redis := redistest.StartTLS(t, ca.File, cert, key)
+	address := stack.FreeAddress(t)
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "redis-url")
+	require.NoError(t, os.WriteFile(secret, []byte(redis.TLSURL()+"\n"), 0o600))
+	good := []string{
+		"TURNLEDGER_TLS_CERT=" + cert, "TURNLEDGER_TLS_KEY=" + key, "TURNLEDGER_NATS_LISTEN=",
+		"TURNLEDGER_NATS_URL=" + natsURL,
+		"TURNLEDGER_NATS_CREDS=" + creds, "TURNLEDGER_NATS_CA=" + ca.File, "TURNLEDGER_NATS_CERT=" + cert,
+		"TURNLEDGER_NATS_KEY=" + key,
+		"TURNLEDGER_REDIS_URL_FILE=" + secret, "TURNLEDGER_REDIS_CA=" + ca.File,
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.Client()}}
+	t.Cleanup(client.CloseIdleConnections)
+	p := stack.LaunchAt(t, address, good, "serve", "--roles", "api,context,recent")
+	p.URL = "https://" + address
+	shown := func(path string) (int, string) {
+		resp, err := client.Get(p.URL + path)
+		if err != nil {
+			return 0, ""
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode, resp.TLS.PeerCertificates[0].Subject.CommonName
+	}
+	require.Eventually(t, func() bool { status, _ := shown("/readyz"); return status == http.StatusOK }, time.Minute,
+		20*time.Millisecond, "%s", p.Log)
+
+	path := stack.Binary(t)
+	verb := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), path, args...)
+		cmd.Env = append(os.Environ(), "TURNLEDGER_URL="+p.URL, "SSL_CERT_FILE="+ca.File)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	verb("import", "../../../../docs/examples/questions.jsonl")
+	require.Eventually(t, func() bool { return strings.Contains(verb("projections", "list"), "live") }, 20*time.Second,
+		50*time.Millisecond, "the view in Redis: %s", p.Log)
+
+	nextCert, nextKey := ca.Issue("next")
+	require.NoError(t, os.Rename(nextCert, cert))
+	require.NoError(t, os.Rename(nextKey, key))
+	require.Eventually(t, func() bool {
+		client.CloseIdleConnections()
+		_, name := shown("/healthz")
+		return name == "next"
+	}, 20*time.Second, 50*time.Millisecond)
+	p.Stop(t)
+	seed, err := os.ReadFile(creds)
+	require.NoError(t, err)
+	for _, line := range strings.Split(string(seed), "\n") {
+		if len(line) > 40 {
+			require.NotContains(t, p.Log.String(), line)
+		}
+	}
+
+	for name, wrong := range map[string]string{
+		"no credentials":         "TURNLEDGER_NATS_CREDS=",
+		"another authority":      "TURNLEDGER_NATS_CA=" + certtest.New(t).File,
+		"no certificate to NATS": "TURNLEDGER_NATS_CERT=",
+	} {
+		env := append(good[:len(good):len(good)], wrong)
+		if name == "no certificate to NATS" {
+			env = append(env, "TURNLEDGER_NATS_KEY=")
+		}
+		p := stack.Launch(t, env, "serve", "--roles", "api,context,recent")
+		require.Error(t, p.Cmd.Wait(), name)
+		require.Contains(t, p.Log.String(), "are TURNLEDGER_NATS_URL and its credentials right?", name)
+	}
+}
+
+// PostgreSQL and Redis must show a certificate of the configured authority. A store with another certificate gets
+// neither our certificate nor any data.
+func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
+	t.Parallel()
+	ca, other := certtest.New(t), certtest.New(t)
+	cert, key := ca.Issue("turnledger")
+	foreignCert, foreignKey := other.Issue("turnledger")
+	address := pg.StartTLS(t, ca.File, cert, key)
+	redis := redistest.StartTLS(t, ca.File, cert, key)
+	env := func(authority, cert, key string) []string {
+		return []string{
+			"TURNLEDGER_POSTGRES_URL=" + address + "?sslmode=verify-full&sslrootcert=" + authority + "&sslcert=" +
+				cert + "&sslkey=" + key,
+			"TURNLEDGER_REDIS_URL=" + redis.TLSURL(), "TURNLEDGER_REDIS_CA=" + authority,
+		}
+	}
+	p := stack.Serve(t, env(ca.File, cert, key))
+	p.LinkIdentity(t, "s", "u")
+	p.RecordExchange(t, "s", 0)
+	p.WaitCaughtUp(t, "audit", "recent")
+	require.Equal(t, stack.Questions(1), p.AuditedQuestions(t, "u"))
+	p.Stop(t)
+
+	for name, c := range map[string]struct {
+		env  []string
+		says string
+	}{
+		"their authority is not ours": {env(other.File, cert, key), "certificate signed by unknown authority"},
+		"our authority is not theirs": {env(ca.File, foreignCert, foreignKey), "unknown certificate authority"},
+		"PostgreSQL in clear": {[]string{"TURNLEDGER_POSTGRES_URL=" + address + "?sslmode=disable"},
+			"no encryption"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := stack.Launch(t, c.env, "serve", "--data-dir", stack.DataDir(t))
+			require.Eventually(t, func() bool { return strings.Contains(p.Log.String(), c.says) }, time.Minute,
+				20*time.Millisecond, "%s", p.Log)
+			if p.Cmd.ProcessState == nil && strings.Contains(p.Log.String(), "serving") {
+				status, _, err := p.Call(t.Context(), http.MethodGet, "/v1/identities/u/turns", nil)
+				require.NoError(t, err)
+				require.Equal(t, http.StatusServiceUnavailable, status)
+			}
+		})
+	}
+}
+
+// The embedded server's listener shows a certificate and asks its clients for one; the
+// process itself needs none.
+func TestTheNATSListenerSpeaksTLS(t *testing.T) {
+	t.Parallel()
+	ca := certtest.New(t)
+	cert, key := ca.Issue("turnledger")
+	address := stack.FreeAddress(t)
+	p := stack.Serve(t, []string{
+		"TURNLEDGER_NATS_LISTEN=nats://pipeline:pw@" + address, "TURNLEDGER_NATS_CERT=" + cert,
+		"TURNLEDGER_NATS_KEY=" + key, "TURNLEDGER_NATS_CA=" + ca.File,
+	})
+
+	p.RecordTurn(t, "s", "r0", "question 0", "answer 0")
+	clientCert, clientKey := ca.Issue("pipeline")
+	nc, err := nats.Connect("tls://"+address, nats.UserInfo("pipeline", "pw"), nats.RootCAs(ca.File),
+		nats.ClientCert(clientCert, clientKey))
+	require.NoError(t, err)
+	defer nc.Close()
+	_, err = nc.RequestMsg(stack.EventMessage(&events.TurnStarted{TurnID: events.TurnID("s", "r1"), SessionID: "s",
+		RequestID: "r1", Question: events.Question{QuestionNeutral: "question 1"}}, ""), 5*time.Second)
+	require.NoError(t, err)
+	for name, opts := range map[string][]nats.Option{
+		"no certificate": {nats.UserInfo("pipeline", "pw"), nats.RootCAs(ca.File)},
+		"no password":    {nats.RootCAs(ca.File), nats.ClientCert(clientCert, clientKey)},
+		"in clear":       {nats.UserInfo("pipeline", "pw")},
+	} {
+		_, err := nats.Connect("nats://"+address, opts...)
+		require.Error(t, err, name)
+	}
+	p.Stop(t)
+	require.NotContains(t, p.Log.String(), "pw@")
+}
+
+// TestConfigurationOfTLSThatCannotWork is refused at start, with what to set.
+func TestConfigurationOfTLSThatCannotWork(t *testing.T) {
+	t.Parallel()
+	ca := certtest.New(t)
+	cert, key := ca.Issue("server")
+	_, otherKey := ca.Issue("other")
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"a certificate without its key": {[]string{"--tls-cert", cert}, "TURNLEDGER_TLS_KEY"},
+		"a key of another certificate": {[]string{"--tls-cert", cert, "--tls-key", otherKey},
+			"no certificate (PEM) with its key"},
+		"a file that is not there": {[]string{"--tls-cert", cert + "x", "--tls-key", key}, "TURNLEDGER_TLS_CERT"},
+		"an authority that is none": {[]string{"--redis-url", "rediss://127.0.0.1:1", "--redis-ca", key},
+			"TURNLEDGER_REDIS_CA"},
+		"an authority for what is clear": {[]string{"--redis-url", "redis://127.0.0.1:1", "--redis-ca", cert},
+			"rediss://"},
+		"credentials for nobody":   {[]string{"--nats-creds", key}, "TURNLEDGER_NATS_URL"},
+		"a certificate for nobody": {[]string{"--nats-cert", cert, "--nats-key", key}, "nobody to be shown to"},
+		"NATS open to all, with TLS": {[]string{"--nats-listen", "0.0.0.0:0", "--nats-cert", cert, "--nats-key", key},
+			"put credentials into it"},
+		"HTTPS open to all": {[]string{"--listen", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key},
+			"TURNLEDGER_AUTH"},
+		"tokens for anybody": {[]string{"--auth", "oidc:https://login.example.org"},
+			"TURNLEDGER_AUTH_AUDIENCE"},
+		"tokens signed by anybody": {[]string{"--auth", "oidc:https://login.example.org", "--auth-audience", "a",
+			"--auth-algorithms", "none"}, "no algorithm"},
+		"tokens of an issuer in clear": {[]string{"--auth", "oidc:http://login.example.org", "--auth-audience", "a"},
+			"https"},
+		"a limit of nothing": {[]string{"--http-max-body", "1B"}, "TURNLEDGER_HTTP_MAX_BODY"},
+		"no time at all":     {[]string{"--http-header-timeout", "off"}, "TURNLEDGER_HTTP_HEADER_TIMEOUT"},
+	} {
+		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(t.TempDir(), "data")},
+			c.args...)
+		code, _, errs := stack.Run(t, args...)
+		require.Equal(t, stack.ExitUsage, code, "%s: %s", name, errs)
+		require.Contains(t, errs, c.says, name)
+	}
+	for _, roles := range []string{"api,context", "context,api,recent", "api,context,eraser"} {
+		code, _, errs := stack.Run(t, "serve", "--roles", roles, "--listen", "0.0.0.0:0",
+			"--data-dir", filepath.Join(t.TempDir(), "data"))
+		require.Equal(t, stack.ExitUsage, code, errs)
+		require.Contains(t, errs, "without authentication")
+	}
+	for _, role := range []string{"api", "context", "recent", "audit", "eraser", "chat"} {
+		code, _, errs := stack.Run(t, "serve", "--roles", role, "--listen", "[::]:0",
+			"--nats-url", "nats://127.0.0.1:1", "--redis-url", "redis://127.0.0.1:1",
+			"--postgres-url", "postgres://127.0.0.1:1/x", "--model-url", "http://127.0.0.1:1", "--model-name", "m")
+		require.Equal(t, stack.ExitUsage, code, errs)
+		require.Contains(t, errs, "without authentication", role)
+	}
+}

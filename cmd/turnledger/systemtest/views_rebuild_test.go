@@ -1,0 +1,202 @@
+package systemtest_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections/audit/localpg"
+)
+
+//conformance:i80
+func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
+	t.Parallel()
+	pg, redis := pg.Start(t), redistest.Start(t)
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL()})
+	for i := range 3 {
+		s := fmt.Sprint("s", i)
+		p.LinkIdentity(t, s, "u")
+		p.RecordTurn(t, s, "r0", "question 0", "answer 0")
+	}
+	p.WaitCaughtUp(t, "recent", "audit")
+	for _, name := range []string{"recent", "audit"} {
+		code, out, errs := p.Run(t, "projections", "rebuild", name, "--yes")
+		require.Equal(t, stack.ExitDone, code, errs)
+		require.Contains(t, out, name+" is served from generation 2, after ")
+	}
+	require.Equal(t, stack.Exchanges(1), p.Context(t, "s0"))
+	code, out, errs := p.Run(t, "projections", "verify")
+	require.Equal(t, stack.ExitDone, code, errs)
+	require.Equal(t, "recent: 3 sessions looked at, 0 differences\naudit: 3 sessions looked at, 0 differences\n", out)
+	code, out, errs = p.Run(t, "projections", "list")
+	require.Equal(t, stack.ExitDone, code, errs)
+	require.Contains(t, out, "GENERATION")
+
+	conn, err := pgx.Connect(t.Context(), pg.URL())
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(),
+		"update turnledger.answers set answer_neutral = 'SECRET' "+
+			"where final_position = (select min(final_position) from turnledger.answers)")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
+	code, out, errs = p.Run(t, "projections", "verify", "audit")
+	require.Equal(t, stack.ExitFailed, code)
+	require.Regexp(t, `audit  session s0  answers  view [0-9a-f]{16}  log [0-9a-f]{16}\n`+
+		`audit: 3 sessions looked at, 1 differences`, out)
+	require.Contains(t, errs, "projections rebuild")
+	code, out, _ = p.Run(t, "projections", "verify", "audit", "--json")
+	require.Equal(t, stack.ExitFailed, code)
+	require.Contains(t, out, `"result":{"name":"audit","sessions":3,"differences":1}`)
+	require.NotContains(t, out+errs, "SECRET")
+	code, out, errs = p.Run(t, "projections", "rebuild", "audit", "--detach")
+	require.Equal(t, stack.ExitDone, code, errs)
+	require.Contains(t, out, "generation 3 of audit is being filled")
+	require.Eventually(t, func() bool {
+		code, _, _ := p.Run(t, "projections", "verify", "audit", "--sample", "3")
+		return code == stack.ExitDone
+	}, 30*time.Second, 100*time.Millisecond)
+	code, out, errs = p.Run(t, "projections", "rebuild", "recent", "--yes", "--json")
+	require.Equal(t, stack.ExitDone, code, errs)
+	require.JSONEq(t, `{"name":"recent","generation":3,"served":true}`, out)
+
+	cancelRebuild(t, p, pg)
+
+	p.Must(t, http.StatusNotFound, http.MethodPost, "/v1/projections/nobody/rebuild", nil)
+	p.Must(t, http.StatusNotFound, http.MethodDelete, "/v1/projections/nobody/rebuild", nil)
+	p.Must(t, http.StatusNotFound, http.MethodPost, "/v1/projections/nobody/verify", nil)
+	p.Must(t, http.StatusUnprocessableEntity, http.MethodPost, "/v1/projections/audit/verify?sample=x", nil)
+	code, _, errs = p.Run(t, "projections", "rebuild", "nobody", "--yes")
+	require.Equal(t, stack.ExitFailed, code)
+	require.Contains(t, errs, "not_found")
+}
+
+// cancelRebuild cancels a rebuild of the audit: the served tables stay, and another rebuild can begin.
+func cancelRebuild(t *testing.T, p *stack.Process, pg *localpg.Server) {
+	t.Helper()
+	reader, err := pgx.Connect(t.Context(), pg.URL())
+	require.NoError(t, err)
+	read, err := reader.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = read.Exec(t.Context(), "select from turnledger.projection_checkpoints") // the swap waits for it
+	require.NoError(t, err)
+	listed := func() string {
+		_, out, _ := p.Run(t, "projections", "list")
+		return out
+	}
+
+	code, _, errs := p.Run(t, "projections", "rebuild", "audit", "--cancel")
+	require.Equal(t, stack.ExitFailed, code)
+	require.Contains(t, errs, "not_found: no rebuild of the projection runs in this process")
+	code, _, errs = p.Run(t, "projections", "rebuild", "audit", "--detach")
+	require.Equal(t, stack.ExitDone, code, errs)
+	require.Contains(t, listed(), "rebuilding")
+	code, out, errs := p.Run(t, "projections", "rebuild", "audit", "--cancel")
+	require.Equal(t, stack.ExitDone, code, errs)
+	require.Contains(t, out, "generation 4 of audit is given up; the view is served as it was")
+	require.Contains(t, listed(), "the rebuild was cancelled")
+	require.Regexp(t, `audit +0 .* live +3 `, listed())
+	require.NoError(t, reader.Close(t.Context()))
+	code, _, errs = p.Run(t, "projections", "rebuild", "audit", "--yes")
+	require.Equal(t, stack.ExitDone, code, errs)
+}
+
+// A process that does not feed a view names the role that does, and refuses to rebuild it.
+func TestRebuildWhereNobodyFeeds(t *testing.T) {
+	t.Parallel()
+	p := stack.Serve(t, nil)
+	out := p.Must(t, http.StatusConflict, http.MethodPost, "/v1/projections/audit/rebuild", nil)
+	require.Equal(t, "projection_not_fed", out["code"])
+	require.Contains(t, out["detail"], "--roles audit")
+}
+
+// The process is killed (-9) at any step of a rebuild: before, at and after the swap. The next start serves whole
+// views, leaves nothing of the broken-off generation behind, and can rebuild again.
+func TestKilledInARebuild(t *testing.T) {
+	t.Parallel()
+	rounds := 3
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		rounds = 40
+	}
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 3))
+	pg, redis := pg.Start(t), redistest.Start(t)
+	dir := stack.DataDir(t)
+	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL()}
+	p := stack.Start(t, env, "serve", "--data-dir", dir)
+	file := stack.WriteConversations(t, rng, 0)
+	code, _, errs := p.Run(t, "import", file)
+	require.Equal(t, stack.ExitDone, code, errs)
+	said := stack.ReadConversations(t, []string{file})
+	for _, c := range said {
+		p.LinkIdentity(t, c.ID, "u")
+	}
+	p.WaitCaughtUp(t, "recent", "audit")
+	for round := range rounds {
+		name := []string{"audit", "recent"}[round%2]
+		part := rng.Float64() * 1.2
+		require.Eventually(t, func() bool { // a store notices late that who rebuilt is gone
+			status, _, err := p.Call(t.Context(), http.MethodPost, "/v1/projections/"+name+"/rebuild", nil)
+			return err == nil && status == http.StatusAccepted
+		}, time.Minute, 100*time.Millisecond)
+		waitRebuild(t, p, name, part)
+		p.Kill(t)
+		p = stack.Start(t, env, "serve", "--data-dir", dir)
+		p.WaitCaughtUp(t, "recent", "audit")
+		require.Len(t, p.AuditedQuestions(t, "u"), stack.WrittenTurns, "seed %d round %d (%s at %.2f)", seed, round,
+			name, part)
+		c := said[rng.IntN(len(said))]
+		require.Equal(t, c.Messages, p.Context(t, c.ID), "seed %d round %d (%s at %.2f)", seed, round, name, part)
+		code, out, errs := p.Run(t, "projections", "verify")
+		require.Equal(t, stack.ExitDone, code, "seed %d round %d (%s at %.2f): %s%s", seed, round, name, part, out,
+			errs)
+	}
+	for _, name := range []string{"audit", "recent"} {
+		require.Eventually(t, func() bool {
+			code, _, _ := p.Run(t, "projections", "rebuild", name, "--yes")
+			return code == stack.ExitDone
+		}, 2*time.Minute, 100*time.Millisecond)
+	}
+	code, out, errs := p.Run(t, "projections", "verify")
+	require.Equal(t, stack.ExitDone, code, "seed %d: %s%s", seed, out, errs)
+	conn, err := pgx.Connect(t.Context(), pg.URL())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	var schemas int
+	require.NoError(t, conn.QueryRow(t.Context(),
+		"select count(*) from pg_namespace where nspname like 'turnledger%'").Scan(&schemas))
+	require.Equal(t, 1, schemas)
+	t.Logf("seed %d: %d rounds", seed, rounds)
+}
+
+// waitRebuild waits until a rebuild has come through a part of the log, or has ended.
+func waitRebuild(t testing.TB, p *stack.Process, name string, part float64) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, out, err := p.Call(t.Context(), http.MethodGet, "/v1/projections", nil)
+		require.NoError(t, err)
+		for _, x := range out["projections"].([]any) {
+			s := x.(map[string]any)
+			if s["name"] == name && s["state"] == "rebuilding" {
+				return seqOf(t, s["position"]) >= part*seqOf(t, s["head"])
+			}
+		}
+		return true
+	}, time.Minute, time.Millisecond)
+}
+
+func seqOf(t testing.TB, position any) float64 {
+	t.Helper()
+	at, err := events.ParsePosition(position.(string))
+	require.NoError(t, err)
+	return float64(at.Seq)
+}

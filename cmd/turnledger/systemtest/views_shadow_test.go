@@ -1,0 +1,120 @@
+package systemtest_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/certtest"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+)
+
+// Reads are compared with the second view and answered from the first. When the second view is emptied, reads go on.
+//
+//conformance:i82
+func TestASecondRecentViewIsComparedAndNeverAnswers(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	p := stack.Serve(t, []string{"TURNLEDGER_RECENT_SHADOW=" + redis.URL()}, "--roles", "api,context,recent")
+	p.RecordTurn(t, "s", "r1", "a secret question", "an answer")
+	metric := func(result string) bool {
+		require.Len(t, p.Context(t, "s"), 2)
+		return strings.Contains(p.Metrics(t), `turnledger_recent_shadow_reads_total{result="`+result+`"}`)
+	}
+	require.Eventually(t, func() bool { return metric("same") }, 20*time.Second, 20*time.Millisecond)
+	require.NotContains(t, p.Metrics(t), `result="different"`)
+	redis.Restart(redistest.Empty)
+	require.Eventually(t, func() bool { return metric("behind") || metric("failed") }, 20*time.Second,
+		20*time.Millisecond)
+	require.NotContains(t, p.Log.String(), "secret")
+}
+
+// shadowed is a process whose second recent view is at a Redis.
+func shadowed(t *testing.T, url string, env ...string) *stack.Process {
+	t.Helper()
+	env = append(env, "TURNLEDGER_RECENT_SHADOW="+url)
+	return stack.Serve(t, env, "--roles", "api,context,recent,eraser")
+}
+
+// TURNLEDGER_REDIS_CA is used for the second recent view's Redis, too.
+func TestTheSecondRecentViewIsReachedOverTLS(t *testing.T) {
+	t.Parallel()
+	ca := certtest.New(t)
+	cert, key := ca.Issue("turnledger")
+	p := shadowed(t, redistest.StartTLS(t, ca.File, cert, key).TLSURL(), "TURNLEDGER_REDIS_CA="+ca.File)
+	p.RecordTurn(t, "s", "r1", "a question", "an answer")
+	p.WaitCaughtUp(t, "recent-shadow")
+}
+
+// An erasure is complete only when the second recent view has applied it, too: that view holds the user's texts as
+// well.
+func TestAnErasureReachesTheSecondRecentView(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	p := shadowed(t, redis.URL())
+	p.RecordTurn(t, "s", "r1", "a question", "an answer")
+	p.WaitCaughtUp(t, "recent-shadow")
+	redis.Stop()
+	id := p.Must(t, http.StatusAccepted, http.MethodDelete, stack.SessionPath("s"), nil)["receipt_id"].(string)
+	state := func(place string) any {
+		for _, x := range p.Must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+id, nil)["places"].([]any) {
+			if x := x.(map[string]any); x["place"] == place {
+				return x["state"]
+			}
+		}
+		return nil
+	}
+	require.Eventually(t, func() bool { return state("recent") == "done" && state("log") == "done" }, 30*time.Second,
+		20*time.Millisecond)
+	require.Equal(t, "waiting", state("recent-shadow"))
+	require.NotEqual(t, "complete", p.Must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+id, nil)["state"])
+	redis.Restart(redistest.Empty)
+	require.Eventually(t, func() bool {
+		return p.Get(t, "/v1/receipts/"+id)["state"] == "complete"
+	}, 30*time.Second, 20*time.Millisecond)
+}
+
+// A process that only erases has no first view to compare, and still waits for the second before it calls an erasure
+// complete.
+func TestAnEraserAloneWaitsForTheSecondRecentView(t *testing.T) {
+	t.Parallel()
+	redis, nats := redistest.Start(t), stack.FreeAddress(t)
+	shadow := "TURNLEDGER_RECENT_SHADOW=" + redis.URL()
+	p := stack.Serve(t, append(stack.ServeNATS(nats), shadow), "--roles", "api,context,recent")
+	eraser := stack.Serve(t, append(stack.JoinNATS(nats), shadow), "--roles", "eraser,api")
+	p.RecordTurn(t, "s", "r1", "a question", "an answer")
+	p.WaitCaughtUp(t, "recent-shadow")
+	redis.Stop()
+	id := p.Must(t, http.StatusAccepted, http.MethodDelete, stack.SessionPath("s"), nil)["receipt_id"].(string)
+	states := func() map[any]any {
+		out := map[any]any{}
+		for _, x := range eraser.Get(t, "/v1/receipts/"+id)["places"].([]any) {
+			out[x.(map[string]any)["place"]] = x.(map[string]any)["state"]
+		}
+		return out
+	}
+	require.Eventually(t, func() bool { return states()["log"] == "done" }, 30*time.Second, 20*time.Millisecond)
+	require.Equal(t, "waiting", states()["recent-shadow"])
+	redis.Restart(redistest.Empty)
+	require.Eventually(t, func() bool {
+		return eraser.Get(t, "/v1/receipts/"+id)["state"] == "complete"
+	}, 30*time.Second, 20*time.Millisecond)
+}
+
+// The second recent view's dead letters are listed, and counted.
+func TestTheSecondRecentViewHasDeadLetters(t *testing.T) {
+	t.Parallel()
+	p := shadowed(t, redistest.Start(t).URL())
+	p.RecordTurn(t, "s", "r1", "a question", "an answer")
+	p.WaitCaughtUp(t, "recent-shadow")
+	require.Empty(t, p.Must(t, http.StatusOK, http.MethodGet, "/v1/deadletters?projection=recent-shadow",
+		nil)["deadletters"])
+	require.Eventually(t, func() bool {
+		return strings.Contains(p.Metrics(t),
+			`turnledger_projection_dead_letters{projection="recent-shadow",state="waiting"} 0`)
+	}, 10*time.Second, 50*time.Millisecond)
+}

@@ -1,0 +1,9 @@
+package weaviate_test
+
+import (
+	"testing"
+
+	"github.com/turnledger/turnledger/deploy/testkit/stack"
+)
+
+func TestMain(m *testing.M) { stack.Main(m) }
