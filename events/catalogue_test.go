@@ -68,7 +68,7 @@ func namesItsTurns(t *testing.T, typ string) {
 		}
 		switch {
 		case field.Anonymous: // its members come by themselves
-		case inner == reflect.TypeFor[events.Segment](): // turns of other sessions, which the branch shares without text
+		case inner == reflect.TypeFor[events.Segment](): // turns of other sessions, which a branch shares without text
 		case inner == reflect.TypeFor[events.Tombstone](): // versions of the turn that the redaction names
 		case inner.Kind() == reflect.Struct:
 			for nested, field := range members(inner) {
@@ -92,7 +92,8 @@ func namesItsTurns(t *testing.T, typ string) {
 }
 
 func holdsTurn(name string, typ reflect.Type) bool {
-	return typ == reflect.TypeFor[uuid.UUID]() || typ == reflect.TypeFor[*uuid.UUID]() || strings.Contains(name, "turn_id")
+	return typ == reflect.TypeFor[uuid.UUID]() || typ == reflect.TypeFor[*uuid.UUID]() ||
+		strings.Contains(name, "turn_id")
 }
 
 // bringsItsTexts: views fill a turn with the texts that its events bring.

@@ -22,7 +22,8 @@ const conformancePage = "../../docs/conformance.md"
 
 // TestConformanceIsMadeFromTheTests: a test says in its comment which rows of docs/conformance.md it shows, as
 // `//conformance:i12 h3`, and where a subtest shows them, `//conformance:i12 "its name"`. The last column of the page
-// is made of these comments, so a test can move or change its name: `go test ./cmd/turnledger -run Conformance -update`.
+// is made of these comments, so a test can move or change its name: `go test ./cmd/turnledger -run Conformance
+// -update`.
 // It fails if the page is not what the tests say, if a test names a row or a subtest that does not exist, and if no
 // test shows a row.
 func TestConformanceIsMadeFromTheTests(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// The tests of upgrades open what another process has written: a log, audit tables, a Redis and a backup. testdata holds
-// them as that process left them, with its answers; TestRecordings makes them.
+// The tests of upgrades open what another process has written: a log, audit tables, a Redis and a backup. testdata
+// holds them as that process left them, with its answers; TestRecordings makes them.
 
 // open unpacks a recording into a folder.
 func open(t *testing.T, f form) (dir string, r recording) {
@@ -40,7 +40,8 @@ func open(t *testing.T, f form) (dir string, r recording) {
 	return dir, r
 }
 
-// eachRecording runs a test on the recordings of testdata, and in the long form also on some that this version makes now.
+// eachRecording runs a test on the recordings of testdata, and in the long form also on some that are made
+// now.
 func eachRecording(t *testing.T, test func(t *testing.T, f form, dir string, r recording)) {
 	t.Helper()
 	for _, f := range forms {

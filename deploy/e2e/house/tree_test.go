@@ -28,8 +28,8 @@ type textFile struct {
 // texts are the suffixes, or whole names, of the other files that readTree returns.
 var texts = []string{".md", ".sh", "Makefile", "Dockerfile", ".yml", ".yaml"}
 
-// readTree returns the text files below root in the order of their paths. It leaves out folders that Git ignores in this
-// repository, hidden folders and recorded data (testdata).
+// readTree returns the text files below root in the order of their paths. It leaves out folders that Git ignores in
+// this repository, hidden folders and recorded data (testdata).
 func readTree(root string) ([]textFile, error) {
 	var files []textFile
 	fset := token.NewFileSet()

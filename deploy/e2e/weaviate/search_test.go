@@ -140,7 +140,8 @@ func TestReceiptsNameTheIndexAndItsFiles(t *testing.T) {
 	}
 	erased["the text: "+secret] = secret
 	for _, text := range []string{"my password is " + secret, "I will forget " + secret} {
-		erased["the vector of: "+text] = string(floatsOfMeaning(t, embeddingstest.Vector(text, embeddingstest.Dimensions)))
+		vector := embeddingstest.Vector(text, embeddingstest.Dimensions)
+		erased["the vector of: "+text] = string(floatsOfMeaning(t, vector))
 	}
 	require.Len(t, erased, 5)
 	for what, bytes := range erased {

@@ -20,7 +20,8 @@ func apart() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// Apart reports whether servers run in a network namespace of their own. It tries once. Some systems grant user namespaces without the rights in them.
+// Apart reports whether servers run in a network namespace of their own. It tries once. Some systems grant user
+// namespaces without the rights in them.
 var Apart = sync.OnceValue(func() bool {
 	cmd := exec.Command("true")
 	return alone(cmd, nil) == nil && cmd.Run() == nil
