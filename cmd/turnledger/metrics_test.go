@@ -71,4 +71,5 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 		}
 	}
 	require.Equal(t, own, told)
+	require.Contains(t, have, "process_resident_memory_bytes", "a dashboard shows it")
 }
