@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"reflect"
 	"regexp"
@@ -37,6 +38,9 @@ func bodyFieldsOf(t reflect.Type) bodyFields {
 	return m
 }
 
+// names returns the names that the body may have.
+func (f bodyFields) names() []string { return slices.Sorted(maps.Keys(f)) }
+
 // strictly refuses members that a body does not have.
 var strictly = jsonv2.RejectUnknownMembers(true)
 
@@ -66,20 +70,39 @@ func decodeEach(data []byte, into reflect.Value, known bodyFields) error {
 		return fieldErrors{{Field: "body", Why: "must be a JSON object"}}
 	}
 	var wrong fieldErrors
+	for name := range repeated(data) {
+		wrong = append(wrong, *invalid(printable(name, "body"), notOnce))
+	}
 	for name, raw := range object {
 		i, ok := known[name]
 		if !ok {
-			wrong = append(wrong, *invalid(printable(name, "body"), "is not a member of this call's body"))
+			why := "is not a member of this call's body: " + listed(known.names())
+			wrong = append(wrong, *invalid(printable(name, "body"), why))
 		} else if why := set(into.FieldByIndex(i), raw); why != nil {
 			why.Field = strings.TrimSuffix(name+"."+why.Field, ".")
 			wrong = append(wrong, *why)
 		}
 	}
-	if wrong == nil {
-		return nil
+	return wrong.sorted()
+}
+
+// repeated returns the names that stand more than once in an object.
+func repeated(object []byte) map[string]bool {
+	in := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	seen, twice := map[string]bool{}, map[string]bool{}
+	_, err := in.ReadToken()
+	for err == nil && in.PeekKind() == jsontext.KindString {
+		var name jsontext.Token
+		if name, err = in.ReadToken(); err == nil {
+			if text := name.String(); seen[text] {
+				twice[text] = true
+			} else {
+				seen[text] = true
+			}
+			err = in.SkipValue()
+		}
 	}
-	slices.SortFunc(wrong, func(a, b conversation.Invalid) int { return strings.Compare(a.Field, b.Field) })
-	return wrong
+	return twice
 }
 
 // nullable is a field that is told of null, which says something else there than an absent member.

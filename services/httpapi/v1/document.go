@@ -120,7 +120,7 @@ func docsPage(spec *huma.OpenAPI) ([]byte, error) {
 	}
 	var calls []*huma.Operation
 	for _, item := range spec.Paths {
-		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete} {
+		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete} {
 			if op != nil {
 				calls = append(calls, op)
 			}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/services"
@@ -141,8 +143,12 @@ func (a *surface) backs() {
 	raw[anyAnswer](a, a.snapshot, op("snapshot-partition", access.Admin|access.EventsRead,
 		"GET /partitions/{partition}/snapshot", "Copy a partition of the log; turnledger backup does it",
 		notFound).takesLong())
-	raw[anyAnswer](a, a.restore, op("restore-backup", access.Admin|access.EventsRead|access.TurnsWrite,
-		"POST /restore", "Take a backup in; turnledger restore does it", unread, conflict).takesLong())
+	restore := op("restore-backup", access.Admin|access.EventsRead|access.TurnsWrite,
+		"POST /restore", "Take a backup in; turnledger restore does it", unread, conflict)
+	restore.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/octet-stream": {},
+	}}
+	raw[anyAnswer](a, a.restore, restore.takesLong())
 }
 
 type snapshotIn struct {

@@ -41,7 +41,7 @@ type cell struct {
 
 // cellOf puts a session, or an identity, where a call names one.
 func cellOf(pattern, session string) cell {
-	c := cell{body: "{}"}
+	c := cell{body: bodyFor(pattern)}
 	c.method, c.path = fill(strings.ReplaceAll(pattern, "{identity_id}", map[string]string{own: "ada", foreign: "bob",
 		anonymous: "nobody", unknown: "nobody2"}[strings.TrimRight(session, "0123456789")]), session)
 	switch {
@@ -58,7 +58,7 @@ func cellOf(pattern, session string) cell {
 	case pattern == "GET /v1/receipts/{id}":
 		c.hears = noIdentity // of no receipt, since nothing was erased here
 	case pattern == "GET /v1/events":
-		c.hears, c.body = noSession, ""
+		c.hears = noSession
 		c.path += "?session_id=" + session
 	}
 	return c

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/turnledger/turnledger/events/conversation"
@@ -135,6 +136,15 @@ func (p *problem) retryAfter() time.Duration {
 type fieldErrors []conversation.Invalid
 
 func (f fieldErrors) Error() string { return f[0].Error() }
+
+// sorted returns the errors by their fields; nil for none.
+func (f fieldErrors) sorted() error {
+	if f == nil {
+		return nil
+	}
+	slices.SortFunc(f, func(a, b conversation.Invalid) int { return strings.Compare(a.Field, b.Field) })
+	return f
+}
 
 func (f fieldErrors) problem() *problem {
 	p := newProblem(notValid, f[0].Error())

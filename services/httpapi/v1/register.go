@@ -7,13 +7,13 @@ import (
 	"encoding"
 	"errors"
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/queryparam"
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services/access"
@@ -100,7 +100,7 @@ func raw[O, I any](a *surface, handle func(http.ResponseWriter, *http.Request, *
 		MayReach: a.mayReach(op.Path, op.bounds),
 	}
 	if a.role == "" {
-		read := reader[I](a.cfg.MaxBody)
+		read := reader[I](a.cfg.MaxBody, op.RequestBody != nil)
 		route.Handle = func(w http.ResponseWriter, r *http.Request) error {
 			in, err := read(r)
 			if err != nil {
@@ -116,8 +116,9 @@ func raw[O, I any](a *surface, handle func(http.ResponseWriter, *http.Request, *
 }
 
 // reader returns a function that reads the parameters and the body of a request into an I. The body is the field Body.
-// If Body is a pointer, the request may lack a body; the handler then gets an empty one, never nil.
-func reader[I any](most int64) func(*http.Request) (*I, error) {
+// If Body is a pointer, the request may lack a body; the handler then gets an empty one, never nil. Without Body the
+// handler reads the body itself, or else the request must have none.
+func reader[I any](most int64, readsItself bool) func(*http.Request) (*I, error) {
 	t := reflect.TypeFor[I]()
 	params := paramsOf(t)
 	session := slices.IndexFunc(params, func(p param) bool { return p.name == "session_id" })
@@ -129,13 +130,19 @@ func reader[I any](most int64) func(*http.Request) (*I, error) {
 	return func(r *http.Request) (*I, error) {
 		in := new(I)
 		v := reflect.ValueOf(in).Elem()
-		if hasBody {
-			if err := readBody(r, most, v.FieldByIndex(body.Index), known); err != nil {
-				return nil, err
-			}
+		query, err := queryOf(r, params, known)
+		switch {
+		case err != nil:
+		case hasBody:
+			err = readBody(r, most, v.FieldByIndex(body.Index), known)
+		case !readsItself:
+			err = noBody(r, most, params)
+		}
+		if err != nil {
+			return nil, err
 		}
 		for _, p := range params {
-			if err := p.set(v.Field(p.field), r); err != nil {
+			if err := p.set(v.Field(p.field), r, query); err != nil {
 				return nil, err
 			}
 		}
@@ -144,6 +151,70 @@ func reader[I any](most int64) func(*http.Request) (*I, error) {
 		}
 		return in, nil
 	}
+}
+
+// Why a parameter or a member is refused.
+const (
+	notOnce = "must stand there once"
+	isEmpty = "must not be empty: leave it out"
+)
+
+// queryOf returns the query of a request. It refuses a parameter that the call does not have, and one that is empty or
+// comes twice: with each of them, who wants a part could be given everything, and who wants to count could erase. Only
+// an empty cursor is that of the first page.
+func queryOf(r *http.Request, params []param, body bodyFields) (url.Values, error) {
+	if r.URL.RawQuery == "" {
+		return nil, nil
+	}
+	query := r.URL.Query()
+	var wrong fieldErrors
+	for name, values := range query {
+		i := slices.IndexFunc(params, func(p param) bool { return p.in == "query" && p.name == name })
+		switch {
+		case i < 0:
+			wrong = append(wrong, *invalid(printable(name, "query"), noParameter(name, params, body)))
+		case len(values) > 1 && !params[i].list:
+			wrong = append(wrong, *invalid(name, notOnce))
+		case slices.Contains(values, "") && name != "cursor":
+			wrong = append(wrong, *invalid(name, isEmpty))
+		}
+	}
+	return query, wrong.sorted()
+}
+
+// noParameter says what a caller can use who sent a parameter that the call does not have.
+func noParameter(name string, params []param, body bodyFields) string {
+	const none = "is no parameter of this call"
+	there := shown(params)
+	switch {
+	case body[name] != nil:
+		return none + ": send it in the body"
+	case there == nil:
+		return none + ", which has none"
+	default:
+		return none + ": " + listed(there)
+	}
+}
+
+// listed names what there is.
+func listed(names []string) string {
+	if len(names) == 1 {
+		return "there is " + names[0]
+	}
+	return "there are " + strings.Join(names, ", ")
+}
+
+// noBody refuses a request with a body.
+func noBody(r *http.Request, most int64, params []param) error {
+	data, err := wire.ReadBody(r, most)
+	if err != nil || len(bytes.TrimSpace(data)) == 0 {
+		return err
+	}
+	why := "is not taken by this call"
+	if there := shown(params); there != nil {
+		why += ": its parameters stand in the query: " + strings.Join(there, ", ")
+	}
+	return invalid("body", why)
 }
 
 // readBody reads the body of a request.
@@ -170,36 +241,52 @@ func readBody(r *http.Request, most int64, into reflect.Value, known bodyFields)
 type param struct {
 	field    int
 	in, name string
+	// list: there may be several, also with commas between.
+	list bool
+	// hidden: the description does not show it.
+	hidden bool
 }
 
 func paramsOf(t reflect.Type) (out []param) {
 	for i := range t.NumField() {
+		f := t.Field(i)
 		for _, in := range []string{"path", "query", "header"} {
-			if name, _, _ := strings.Cut(t.Field(i).Tag.Get(in), ","); name != "" {
-				out = append(out, param{i, in, name})
+			if name, _, _ := strings.Cut(f.Tag.Get(in), ","); name != "" {
+				list := f.Type == reflect.TypeFor[[]string]()
+				out = append(out, param{i, in, name, list, f.Tag.Get("hidden") != ""})
 			}
 		}
 	}
 	return out
 }
 
-// set reads a parameter. An empty query parameter or header counts as absent.
-func (p param) set(field reflect.Value, r *http.Request) error {
+// shown returns the names of the parameters that a query may have.
+func shown(params []param) (names []string) {
+	for _, p := range params {
+		if p.in == "query" && !p.hidden {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// set reads a parameter. An empty header counts as absent.
+func (p param) set(field reflect.Value, r *http.Request, query url.Values) error {
 	var text string
 	switch p.in {
 	case "path":
 		text = r.PathValue(p.name)
 	case "header":
-		text = r.Header.Get(p.name)
+		values := r.Header.Values(p.name)
+		if len(values) > 1 && p.name != "Accept" {
+			return invalid(p.name, notOnce)
+		}
+		text = strings.Join(values, ",")
 	case "query":
-		if r.URL.RawQuery == "" {
-			return nil
+		if p.list {
+			return p.setList(field, query[p.name])
 		}
-		if field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.String {
-			field.Set(reflect.ValueOf(r.URL.Query()[p.name]))
-			return nil
-		}
-		text = queryparam.Get(r.URL.RawQuery, p.name)
+		text = query.Get(p.name)
 	}
 	own, ok := field.Addr().Interface().(encoding.TextUnmarshaler)
 	switch {
@@ -214,4 +301,19 @@ func (p param) set(field reflect.Value, r *http.Request) error {
 		wrong.Field = p.name
 	}
 	return err
+}
+
+// setList reads a parameter of which there may be several.
+func (p param) setList(field reflect.Value, values []string) error {
+	var list []string
+	for one := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		if one = strings.TrimSpace(one); one != "" {
+			list = append(list, one)
+		}
+	}
+	if values != nil && list == nil {
+		return invalid(p.name, isEmpty)
+	}
+	field.Set(reflect.ValueOf(list))
+	return nil
 }
