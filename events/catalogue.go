@@ -85,14 +85,8 @@ func byType(rows ...row) map[string]row {
 // Types returns the event types of the catalogue, past ones included, in order.
 func Types() []string { return slices.Sorted(maps.Keys(catalogue)) }
 
-// Withdraws reports whether an event of a type may take texts away that stand before it.
-func Withdraws(typ string) bool {
-	switch typ {
-	case TypeTurnCorrected, TypeTurnPruned, TypeTurnRedacted, TypeSessionErased, TypeIdentityErased:
-		return true
-	}
-	return false
-}
+// Withdraws reports whether an event of a type may take texts of turns away that stand before it.
+func Withdraws(typ string) bool { return WithdrawalOf(typ) >= WithdrawsVersion }
 
 // SubjectOf returns the subject of an event, from its type, its body and the id in its subject: the subject of an
 // identity, or of a session.

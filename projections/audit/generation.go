@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -182,26 +181,16 @@ func (g *generation) close(ctx context.Context) {
 	}
 }
 
-// swapWait bounds how long the swap waits for running readers, since new readers wait behind the swap meanwhile.
-const swapWait = "2s"
-
 // Swap implements projections.Generation.
 func (g *generation) Swap(ctx context.Context, check projections.SwapCheck) error {
-	for {
-		err := g.trySwap(ctx, check)
-		if codeOf(err) != lockNotAvailable {
-			return failure("swap the generations of the audit", err)
-		}
-		if !pause.For(ctx, 100*time.Millisecond) { // a long read has held up the swap
-			return ctx.Err()
-		}
-	}
+	err := g.served.amongReaders(ctx, func(wait time.Duration) error { return g.trySwap(ctx, check, wait) })
+	return failure("swap the generations of the audit", err)
 }
 
-func (g *generation) trySwap(ctx context.Context, check projections.SwapCheck) error {
+func (g *generation) trySwap(ctx context.Context, check projections.SwapCheck, wait time.Duration) error {
 	behind := false
 	err := pgx.BeginFunc(ctx, g.conn, func(tx pgx.Tx) (err error) {
-		_, err = tx.Exec(ctx, g.served.sql("set local lock_timeout = '"+swapWait+"'; "+
+		_, err = tx.Exec(ctx, g.served.sql(lockTimeout(wait)+
 			"lock table {s}.projection_checkpoints in access exclusive mode"))
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,7 +27,9 @@ func (a *Audit) migrate(ctx context.Context) error {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	return a.whileAnswering(ctx, func(ctx context.Context) error {
-		return a.hint(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return a.makeTables(ctx, tx) }))
+		return a.hint(a.amongReaders(ctx, func(wait time.Duration) error {
+			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return a.makeTables(ctx, tx, wait) })
+		}))
 	})
 }
 
@@ -118,8 +121,9 @@ func (a *Audit) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, a.hint(err)
 }
 
-// makeTables runs the pending migrations in one transaction. So if some tables exist, all do.
-func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx) error {
+// makeTables runs the pending migrations in one transaction. So if some tables exist, all do. wait bounds how long it
+// waits for those who use the tables.
+func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx, wait time.Duration) error {
 	if err := a.makeSchema(ctx, tx); err != nil {
 		return err
 	}
@@ -139,6 +143,12 @@ func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx) error {
 	}
 	if err := m.LoadMigrations(migrations); err != nil {
 		return fmt.Errorf("load the migrations: %w", err)
+	}
+	if have, err := m.GetCurrentVersion(ctx); err != nil || int(have) == len(m.Migrations) {
+		return err
+	}
+	if err := a.lockTables(ctx, tx, wait); err != nil {
+		return err
 	}
 	return m.Migrate(ctx)
 }
