@@ -169,3 +169,19 @@ func declared(t *testing.T) (facts, types []string) {
 	}
 	return facts, types
 }
+
+// What takes texts of turns away is said by the type's own withdrawal: there is no second list.
+//
+//conformance:c4
+func TestWithdrawsIsSaidByTheType(t *testing.T) {
+	t.Parallel()
+	var withdraw []string
+	for _, typ := range events.Types() {
+		require.Equal(t, events.WithdrawalOf(typ) >= events.WithdrawsVersion, events.Withdraws(typ), typ)
+		if events.Withdraws(typ) {
+			withdraw = append(withdraw, typ)
+		}
+	}
+	require.ElementsMatch(t, []string{events.TypeTurnCorrected, events.TypeTurnPruned, events.TypeTurnRedacted,
+		events.TypeSessionErased, events.TypeIdentityErased}, withdraw)
+}

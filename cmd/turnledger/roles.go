@@ -32,8 +32,8 @@ func parseRoles(s string) (roles, error) {
 	for name := range strings.SplitSeq(s, ",") {
 		x := strings.TrimSpace(name)
 		if !allRoles.has(x) {
-			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; "+
-				"it has api, context, recent, audit, index, eraser, chat", config.ErrUsage, name)
+			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; it has %s", config.ErrUsage, name,
+				strings.Join(allRoles, ", "))
 		}
 		if !out.has(x) {
 			out = append(out, x)

@@ -12,7 +12,7 @@ import (
 
 type serveCmd struct {
 	config.Config
-	Roles string `help:"What this process does, with commas between: ${roles}." default:"api,context,recent,audit,eraser"`
+	Roles string `help:"What this process does, with commas between: api, context, recent, audit, index, eraser, chat." default:"api,context,recent,audit,eraser"`
 }
 
 // Run serves the roles until it is stopped.

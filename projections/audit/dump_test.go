@@ -73,6 +73,8 @@ func (a *tables) goesOn(change func(context.Context) error) {
 }
 
 // A rebuild whose tables are to take the place of others waits for a dump, and readers wait for neither.
+//
+//conformance:c3
 func TestReadersGoOnWhileASwapWaitsForADump(t *testing.T) {
 	t.Parallel()
 	log := conversationOf(2)
@@ -85,6 +87,8 @@ func TestReadersGoOnWhileASwapWaitsForADump(t *testing.T) {
 }
 
 // A process of a later version that changes the tables waits for a dump, and readers of this version wait for neither.
+//
+//conformance:c3
 func TestReadersGoOnWhileAMigrationWaitsForADump(t *testing.T) {
 	t.Parallel()
 	a := filled(t, conversationOf(2), 100)

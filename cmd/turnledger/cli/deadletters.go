@@ -35,14 +35,14 @@ func (n letterName) Validate() error {
 func (n letterName) String() string { return fmt.Sprintf("%s of %s", n.Position, n.Projection) }
 
 type deadlettersListCmd struct {
-	Projection string `help:"Of this view alone."`
+	Projection only `help:"Of this view alone."`
 	remote
 }
 
 // Run lists the letters.
 func (c *deadlettersListCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) ([]client.DeadLetter, error) {
-		return s.DeadLetters(e.Ctx, c.Projection)
+		return s.DeadLetters(e.Ctx, string(c.Projection))
 	}, func(all []client.DeadLetter) {
 		if len(all) == 0 {
 			e.printErr("(no dead letters)")

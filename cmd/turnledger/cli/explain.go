@@ -18,8 +18,8 @@ type explainCmd struct {
 	Session     string `arg:"" help:"The session."`
 	Turn        string `arg:"" help:"The turn."`
 	Text        bool   `help:"With the texts."`
-	MaxMessages int    `help:"As the prompt was asked for; 20 by default."`
-	MaxTokens   int    `help:"As the prompt was asked for; no bound by default."`
+	MaxMessages count  `help:"As the prompt was asked for; 20 by default."`
+	MaxTokens   count  `help:"As the prompt was asked for; no bound by default."`
 	IdleTimeout string `help:"As the prompt was asked for; the server's by default."`
 	Language    string `help:"neutral or translated."`
 	Pending     bool   `help:"With the questions that had no answer yet."`
@@ -71,8 +71,8 @@ func lines(of iter.Seq2[client.Event, error]) iter.Seq2[[]byte, error] {
 // prompt asks the server for the turn's prompt, as of its start.
 func (c *explainCmd) prompt(e *Env, s *client.Client, x *explain.Explanation) error {
 	got, err := s.Context(e.Ctx, x.SessionID, client.ContextRequest{
-		Message: cmp.Or(x.Question, "(no text)"), TurnID: x.Root.String(), MaxMessages: c.MaxMessages,
-		MaxTokens: c.MaxTokens, IdleTimeout: c.IdleTimeout, Language: c.Language, IncludePending: c.Pending,
+		Message: cmp.Or(x.Question, "(no text)"), TurnID: x.Root.String(), MaxMessages: int(c.MaxMessages),
+		MaxTokens: int(c.MaxTokens), IdleTimeout: c.IdleTimeout, Language: c.Language, IncludePending: c.Pending,
 		Summary: c.Summary, AsOf: &client.AsOf{Position: x.AsOf},
 	})
 	if err != nil {

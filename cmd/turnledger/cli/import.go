@@ -13,15 +13,12 @@ import (
 type importCmd struct {
 	Files    []string        `arg:"" name:"file" help:"Files to read; - is standard input."`
 	From     importer.Source `help:"What wrote the files: lines (JSON Lines, one conversation a line) or assistants (pages of threads and messages of OpenAI's Assistants API)." enum:"lines,assistants" default:"lines"`
-	Parallel int             `help:"Requests under way at once, of up to 500 turns each." default:"4"`
+	Parallel count           `help:"Requests under way at once, of up to 500 turns each." default:"4"`
 	remote
 }
 
 // Run records the conversations of all files.
 func (c *importCmd) Run(e *Env) error {
-	if c.Parallel < 1 {
-		return fmt.Errorf("%w: --parallel must be at least 1", config.ErrUsage)
-	}
 	total, err := sizes(c.Files)
 	if err != nil {
 		return err
@@ -29,7 +26,7 @@ func (c *importCmd) Run(e *Env) error {
 	return c.dialTwice(func(first, later *client.Client) error {
 		bar := progress.New(e.Err, "importing", "bytes", total)
 		done, err := importer.Import(e.Ctx, c.Files, importer.Config{
-			First: first, Later: later, From: c.From, Parallel: c.Parallel, Explain: c.explain, Passed: bar.Add,
+			First: first, Later: later, From: c.From, Parallel: int(c.Parallel), Explain: c.explain, Passed: bar.Add,
 			Failed: func(where string, err error) { bar.PrintLine(e.Err, "%s: %v", where, err) },
 		})
 		bar.Done()

@@ -43,7 +43,7 @@ func (k *keyring) AfterApply() error {
 type keysCreateCmd struct {
 	Name     string        `arg:"" help:"Whose key it is; several may have one name."`
 	Scopes   []string      `help:"What it may do, with commas between: turns:write, context:read, events:read, turns:redact, admin." required:""`
-	Identity string        `help:"The one identity whose sessions it reaches; without, it reaches all."`
+	Identity only          `help:"The one identity whose sessions it reaches; without, it reaches all."`
 	Expires  time.Duration `help:"How long it counts, such as 90d." default:"off"`
 	keyring
 }
@@ -51,7 +51,7 @@ type keysCreateCmd struct {
 // Run makes a key.
 func (c *keysCreateCmd) Run(e *Env) error {
 	now := time.Now()
-	spec := apikeys.Key{Name: c.Name, Scopes: c.Scopes, IdentityID: c.Identity}
+	spec := apikeys.Key{Name: c.Name, Scopes: c.Scopes, IdentityID: string(c.Identity)}
 	if c.Expires > 0 {
 		spec.ExpiresAt = now.Add(c.Expires).UTC().Truncate(time.Second)
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/client/progress"
 )
@@ -111,7 +110,7 @@ func (c *projectionsRebuildCmd) wait(e *Env, s *client.Client, generation int) e
 
 type projectionsVerifyCmd struct {
 	Name   string `arg:"" optional:"" help:"The view: recent or audit; both if none is named."`
-	Sample int    `help:"Look at so many sessions only, drawn at random from those that the view holds."`
+	Sample count  `help:"Look at so many sessions only, drawn at random from those that the view holds."`
 	remote
 }
 
@@ -121,9 +120,6 @@ var errDiffers = errors.New("what the view holds is not what the log says: " +
 
 // Run verifies one view, or all that the server feeds.
 func (c *projectionsVerifyCmd) Run(e *Env) error {
-	if c.Sample < 0 {
-		return fmt.Errorf("%w: --sample: at least 1", config.ErrUsage)
-	}
 	return c.dial(1, func(s *client.Client) error {
 		names := []string{c.Name}
 		if c.Name == "" {
@@ -173,7 +169,7 @@ func (c *projectionsVerifyCmd) tellLetters(e *Env, s *client.Client, name string
 func (c *projectionsVerifyCmd) verify(e *Env, s *client.Client, name string) (differences int, err error) {
 	bar := progress.NewCounter(e.Err, "verify "+name, "events")
 	defer bar.Done()
-	return differences, s.Verify(e.Ctx, name, c.Sample, func(step client.Verified, line []byte) error {
+	return differences, s.Verify(e.Ctx, name, int(c.Sample), func(step client.Verified, line []byte) error {
 		if step.Result != nil {
 			differences = step.Result.Differences
 		}

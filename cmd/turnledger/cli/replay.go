@@ -15,8 +15,8 @@ import (
 )
 
 type replayCmd struct {
-	Session  *string  `help:"Events of one session."`
-	Identity *string  `help:"All events of the sessions that are linked to an identity."`
+	Session  only     `help:"Events of one session."`
+	Identity only     `help:"All events of the sessions that are linked to an identity."`
 	Type     []string `help:"Event types, with commas between; several times, too."`
 	From     string   `help:"Go on after these positions (0:42, or 0:42,1:17), which an earlier replay printed."`
 	To       string   `help:"Up to these positions, inclusive."`
@@ -58,10 +58,8 @@ func (c *replayCmd) Run(e *Env) error {
 
 // file opens the output of the replay.
 func (c *replayCmd) file(e *Env) (*export.File, error) {
-	f := export.FileConfig{Path: c.Output, To: e.Out, Format: export.Format(c.Format), Turns: c.Turns, Grows: c.Follow}
-	if c.Session != nil {
-		f.Session = *c.Session
-	}
+	f := export.FileConfig{Path: c.Output, To: e.Out, Format: export.Format(c.Format), Turns: c.Turns, Grows: c.Follow,
+		Session: string(c.Session)}
 	if info, err := os.Stat(c.Output); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%w: -o %s is a folder: name a file in it", config.ErrUsage, c.Output)
 	}
@@ -81,30 +79,12 @@ func (c *replayCmd) query(now time.Time) (q client.EventQuery, err error) {
 		return q, fmt.Errorf("%w: a Parquet file can be read only when it is complete: "+
 			"follow with --format jsonl or csv", config.ErrUsage)
 	}
-	q = client.EventQuery{Types: c.Type, From: c.From, To: c.To, Follow: c.Follow}
-	if q.SessionID, err = idOf("--session", c.Session); err != nil {
-		return q, err
-	}
-	if q.IdentityID, err = idOf("--identity", c.Identity); err != nil {
-		return q, err
-	}
+	q = client.EventQuery{SessionID: string(c.Session), IdentityID: string(c.Identity), Types: c.Type, From: c.From, To: c.To, Follow: c.Follow}
 	if q.Since, err = moment("--since", c.Since, now); err != nil {
 		return q, err
 	}
 	q.Until, err = moment("--until", c.Until, now)
 	return q, err
-}
-
-// idOf returns an id, nil if none was given. It refuses an empty id, for example from an unset variable, since that
-// would mean the whole log.
-func idOf(flag string, id *string) (string, error) {
-	if id == nil {
-		return "", nil
-	}
-	if *id == "" {
-		return "", fmt.Errorf("%w: %s is empty: leave it out for all", config.ErrUsage, flag)
-	}
-	return *id, nil
 }
 
 // moment parses a time, or a duration before now.
@@ -214,7 +194,7 @@ func (c *replayCmd) finish(e *Env, reading *client.Events, out *export.File, err
 }
 
 type exportCmd struct {
-	Identity string `help:"Whose turns." required:""`
+	Identity only   `help:"Whose turns." required:""`
 	Output   string `help:"Write to a file instead of standard output." short:"o"`
 	remote
 }
@@ -222,6 +202,6 @@ type exportCmd struct {
 // Run prints all turns of an identity as JSON Lines: folded from the log, with their
 // positions and times, all versions and tombstones.
 func (c *exportCmd) Run(e *Env) error {
-	r := replayCmd{Identity: &c.Identity, Output: c.Output, Format: "jsonl", Turns: true, remote: c.remote}
+	r := replayCmd{Identity: c.Identity, Output: c.Output, Format: "jsonl", Turns: true, remote: c.remote}
 	return r.Run(e)
 }

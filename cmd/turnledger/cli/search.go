@@ -11,13 +11,13 @@ type searchCmd struct {
 	Query    []string  `arg:"" help:"Words that are all in a question, or in an answer; phrases in quotation marks; -word leaves out (behind --, and with --mode words)."`
 	Mode     string    `help:"words, meaning or hybrid; what the server has by default."`
 	In       string    `help:"question, answer or both." default:"both" enum:"question,answer,both"`
-	Identity string    `help:"Only turns of this identity."`
-	Session  string    `help:"Only turns of this session."`
+	Identity only      `help:"Only turns of this identity."`
+	Session  only      `help:"Only turns of this session."`
 	Since    time.Time `help:"Only turns that started at or after that time (RFC 3339)."`
 	Until    time.Time `help:"Only turns that started before that time."`
 	Language string    `help:"neutral or translated; both by default."`
 	MinScore float64   `help:"Only hits with at least that score."`
-	Limit    int       `help:"At most so many; the server lists 100 at most." default:"10"`
+	Limit    count     `help:"At most so many; the server lists 100 at most." default:"10"`
 	Cursor   string    `help:"Go on behind a former search."`
 	remote
 }
@@ -26,8 +26,9 @@ type searchCmd struct {
 func (c *searchCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.SearchPage, error) {
 		return s.Search(e.Ctx, client.SearchQuery{
-			Query: strings.Join(c.Query, " "), Mode: c.Mode, In: c.In, IdentityID: c.Identity, SessionID: c.Session,
-			Since: c.Since, Until: c.Until, Language: c.Language, MinScore: c.MinScore, Limit: c.Limit,
+			Query: strings.Join(c.Query, " "), Mode: c.Mode, In: c.In, IdentityID: string(c.Identity),
+			SessionID: string(c.Session),
+			Since:     c.Since, Until: c.Until, Language: c.Language, MinScore: c.MinScore, Limit: int(c.Limit),
 			Cursor: c.Cursor,
 		})
 	}, func(p client.SearchPage) {
@@ -46,9 +47,9 @@ func (c *searchCmd) Run(e *Env) error {
 
 type similarCmd struct {
 	Question []string `arg:"" help:"A question that may have been answered before."`
-	Identity string   `help:"Only turns of this identity."`
+	Identity only     `help:"Only turns of this identity."`
 	MinScore float64  `help:"Only turns that are at least that near, from 0 to 1."`
-	Limit    int      `help:"At most so many; the server lists 100 at most." default:"10"`
+	Limit    count    `help:"At most so many; the server lists 100 at most." default:"10"`
 	remote
 }
 
@@ -56,7 +57,8 @@ type similarCmd struct {
 func (c *similarCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.SimilarPage, error) {
 		return s.Similar(e.Ctx, client.SimilarQuery{
-			Question: strings.Join(c.Question, " "), IdentityID: c.Identity, Limit: c.Limit, MinScore: c.MinScore,
+			Question: strings.Join(c.Question, " "), IdentityID: string(c.Identity),
+			Limit: int(c.Limit), MinScore: c.MinScore,
 		})
 	}, func(p client.SimilarPage) { table(e, client.SimilarHeading, p.Hits, client.SimilarHit.Cells) })
 }

@@ -19,12 +19,12 @@ type sessionsCmd struct {
 }
 
 type sessionsListCmd struct {
-	Identity string            `help:"Only sessions of this identity."`
+	Identity only              `help:"Only sessions of this identity."`
 	Since    time.Time         `help:"Only sessions that were active at or after that time (RFC 3339)."`
 	Until    time.Time         `help:"Only sessions that were last active before that time."`
-	Title    string            `help:"Only sessions with this in their title."`
+	Title    only              `help:"Only sessions with this in their title."`
 	Metadata map[string]string `help:"Only sessions with this member (key=value); may be given several times." mapsep:"none"`
-	Limit    int               `help:"At most so many; the server lists 200 at most." default:"50"`
+	Limit    count             `help:"At most so many; the server lists 200 at most." default:"50"`
 	Cursor   string            `help:"Go on behind a former list."`
 	remote
 }
@@ -32,8 +32,8 @@ type sessionsListCmd struct {
 // Run lists sessions.
 func (c *sessionsListCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.SessionPage, error) {
-		return s.Sessions(e.Ctx, client.SessionQuery{IdentityID: c.Identity, Since: c.Since, Until: c.Until,
-			Title: c.Title, Metadata: c.Metadata, Limit: c.Limit, Cursor: c.Cursor})
+		return s.Sessions(e.Ctx, client.SessionQuery{IdentityID: string(c.Identity), Since: c.Since, Until: c.Until,
+			Title: string(c.Title), Metadata: c.Metadata, Limit: int(c.Limit), Cursor: c.Cursor})
 	}, func(p client.SessionPage) {
 		table(e, client.SessionHeading, p.Sessions, client.ListedSession.Cells)
 		if p.NextCursor != "" {
@@ -73,17 +73,17 @@ func (c *sessionsDescribeCmd) Run(e *Env) error {
 
 type sessionsForkCmd struct {
 	Session   string `arg:"" help:"The session to fork."`
-	Turn      string `help:"Up to and with this turn; the last finalized one by default." xor:"turn"`
-	Before    string `help:"Up to right before this turn." xor:"turn"`
-	Branch    string `help:"The id of the new session; made up by default."`
+	Turn      only   `help:"Up to and with this turn; the last finalized one by default." xor:"turn"`
+	Before    only   `help:"Up to right before this turn." xor:"turn"`
+	Branch    only   `help:"The id of the new session; made up by default."`
 	RequestID string `help:"The same request again gives the same branch; made up by default."`
 	remote
 }
 
 // Run forks a session.
 func (c *sessionsForkCmd) Run(e *Env) error {
-	f := client.Fork{SessionID: c.Session, RequestID: cmp.Or(c.RequestID, uuid.NewString()), TurnID: c.Turn,
-		BeforeTurnID: c.Before, Branch: c.Branch}
+	f := client.Fork{SessionID: c.Session, RequestID: cmp.Or(c.RequestID, uuid.NewString()), TurnID: string(c.Turn),
+		BeforeTurnID: string(c.Before), Branch: string(c.Branch)}
 	return ask(e, c.remote, func(s *client.Client) (client.Session, error) {
 		return s.Fork(e.Ctx, f)
 	}, func(s client.Session) { e.print("%s", s) })
@@ -93,7 +93,7 @@ type contextCmd struct {
 	Session      string `arg:"" help:"The session."`
 	Message      string `arg:"" help:"The user's current message."`
 	SystemPrompt string `help:"System prompt."`
-	MaxMessages  int    `help:"Messages of history; 20 by default."`
+	MaxMessages  count  `help:"Messages of history; 20 by default."`
 	Language     string `help:"neutral or translated."`
 	Format       string `help:"openai or anthropic."`
 	Pending      bool   `help:"With the questions that have no answer yet."`
@@ -105,7 +105,7 @@ type contextCmd struct {
 // Run prints a prompt, and its source.
 func (c *contextCmd) Run(e *Env) error {
 	req := client.ContextRequest{
-		Message: c.Message, SystemPrompt: c.SystemPrompt, MaxMessages: c.MaxMessages,
+		Message: c.Message, SystemPrompt: c.SystemPrompt, MaxMessages: int(c.MaxMessages),
 		Language: c.Language, Format: c.Format, IncludePending: c.Pending,
 		Summary: c.Summary,
 	}
@@ -131,14 +131,14 @@ func (c *contextCmd) Run(e *Env) error {
 
 type historyCmd struct {
 	Session string `arg:"" help:"The session."`
-	Limit   int    `help:"Turns, the newest." default:"20"`
+	Limit   count  `help:"Turns, the newest." default:"20"`
 	remote
 }
 
 // Run prints pairs of question and answer.
 func (c *historyCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) ([]client.Pair, error) {
-		return s.History(e.Ctx, c.Session, c.Limit)
+		return s.History(e.Ctx, c.Session, int(c.Limit))
 	}, func(pairs []client.Pair) {
 		for _, p := range pairs {
 			e.print("Q: %s\nA: %s", p.QuestionNeutral, p.AnswerNeutral)

@@ -15,13 +15,13 @@ type streamsCmd struct {
 
 // streamsWanted is the wanted state of the streams, from the environment; missing values mean no change.
 type streamsWanted struct {
-	Partitions int `help:"Partitions that the log should have; fixed when it is made." env:"TURNLEDGER_PARTITIONS"`
-	Replicas   int `help:"Replicas that each stream should have." env:"TURNLEDGER_REPLICAS"`
+	Partitions count `help:"Partitions that the log should have; fixed when it is made." env:"TURNLEDGER_PARTITIONS"`
+	Replicas   count `help:"Replicas that each stream should have." env:"TURNLEDGER_REPLICAS"`
 	remote
 }
 
 func (w streamsWanted) asked() client.StreamsWanted {
-	return client.StreamsWanted{Partitions: w.Partitions, Replicas: w.Replicas}
+	return client.StreamsWanted{Partitions: int(w.Partitions), Replicas: int(w.Replicas)}
 }
 
 type streamsPlanCmd struct{ streamsWanted }

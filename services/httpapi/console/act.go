@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -106,7 +107,11 @@ func (s *surface) act(a action) {
 		}
 		return view{"act", a.title, out}, nil
 	})
-	s.post(a.path, a.needs, a.may, func(ctx context.Context, r *http.Request, form url.Values) (string, error) {
+	takes := []string{requestField, sureField}
+	for _, f := range a.fields {
+		takes = append(takes, f.Name)
+	}
+	s.post(a.path, a.needs, a.may, takes, func(ctx context.Context, r *http.Request, form url.Values) (string, error) {
 		if a.sure && form.Get(sureField) != "yes" {
 			return "", invalid(sureField, "must be ticked: this can't be undone")
 		}
@@ -114,9 +119,9 @@ func (s *surface) act(a action) {
 	})
 }
 
-// post adds a form whose answer leads to a page.
+// post adds a form with some fields, whose answer leads to a page.
 func (s *surface) post(
-	path string, needs access.Scopes, may mayReach,
+	path string, needs access.Scopes, may mayReach, takes []string,
 	do func(ctx context.Context, r *http.Request, form url.Values) (to string, err error),
 ) {
 	s.routes = append(s.routes, wire.Route{
@@ -131,6 +136,9 @@ func (s *surface) post(
 				wire.CallOf(ctx).SetAttribute("session_id", id)
 			}
 			form, err := readForm(r, mostForm)
+			if err == nil {
+				err = only(takes, form, r.URL.Query())
+			}
 			if err != nil {
 				return err
 			}
@@ -145,6 +153,23 @@ func (s *surface) post(
 			return nil
 		},
 	})
+}
+
+// only refuses a form with other fields, or one that comes twice, and an address with a query: what changes something
+// ignores nothing that it was told.
+func only(takes []string, form, query url.Values) error {
+	if len(query) > 0 {
+		return invalid("query", "is not taken: send the fields as a form")
+	}
+	for name, values := range form {
+		switch {
+		case !slices.Contains(takes, name):
+			return invalid("form", "has a field that this action does not have: there are "+strings.Join(takes, ", "))
+		case len(values) > 1:
+			return invalid(name, "must stand there once")
+		}
+	}
+	return nil
 }
 
 // turnOf returns the id of the turn in a request's path.

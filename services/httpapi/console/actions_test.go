@@ -125,6 +125,32 @@ func TestActionsOnASession(t *testing.T) {
 	require.Contains(t, to, "/console/receipts?id=0-")
 }
 
+// What changes something ignores nothing that it was told: it is not done, and the answer says why.
+//
+//conformance:c1
+func TestActionsRefuseWhatTheyDoNotKnow(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	turn := s.turn("s", "r", "a question", "an answer")
+	s.link("s", "ada")
+	on := "/console/sessions/s"
+	for _, path := range []string{on + "/reset", on + "/describe", on + "/erase", "/console/identities/ada/erase",
+		on + "/turns/" + turn.ID.String() + "/redact", on + "/turns/" + turn.ID.String() + "/fork"} {
+		form := url.Values{"sure": {"yes"}, "request_id": {"x"}}
+		require.Equal(t, http.StatusUnprocessableEntity, s.do("POST", path+"?dry_run=true", form).status, path)
+		form.Set("dry_run", "true")
+		a := s.do("POST", path, form)
+		require.Equal(t, http.StatusUnprocessableEntity, a.status, path)
+		require.NotContains(t, a.body, "dry_run", "what was sent is not printed")
+		form = url.Values{"sure": {"yes"}, "request_id": {"x", "y"}}
+		require.Equal(t, http.StatusUnprocessableEntity, s.do("POST", path, form).status, path)
+	}
+	is := s.state("s")
+	require.Zero(t, is.Erased)
+	require.Zero(t, is.Boundary)
+	require.Equal(t, conversation.Finalized, is.Turns[0].Status)
+}
+
 func TestActionsOnViewsAndDeadLetters(t *testing.T) {
 	t.Parallel()
 	at := events.Position{Seq: 7}

@@ -27,14 +27,14 @@ const (
 func (s *surface) keeping() {
 	if s.cfg.Keeper != nil {
 		s.act(s.rebuild())
-		s.post(onView+"/cancel", access.Admin, nil, s.cancelRebuild)
+		s.post(onView+"/cancel", access.Admin, nil, nil, s.cancelRebuild)
 		s.routes = append(s.routes, wire.Route{
 			Method: http.MethodPost, Path: root + onView + "/verify", Needs: access.Admin, Long: verifyTime,
 			Handle: s.verify,
 		})
 	}
 	if len(s.cfg.DeadLetters) > 0 {
-		s.post(onLetter+"/retry", access.Admin, nil, s.retryLetter)
+		s.post(onLetter+"/retry", access.Admin, nil, nil, s.retryLetter)
 		s.act(s.dropLetter())
 	}
 }

@@ -25,3 +25,18 @@ func TestTheDocumentAndItsPageAreGolden(t *testing.T) {
 		require.Equal(t, string(want), string(got), "go test -run Golden -update writes %s anew", name)
 	}
 }
+
+// The page has a section for each call of the document.
+//
+//conformance:c5
+func TestThePageShowsEachCall(t *testing.T) {
+	t.Parallel()
+	s, _ := guarded(t, ring{})
+	page := string(s.do("GET", "/docs", nil).raw)
+	for path, item := range s.do("GET", "/openapi.json", nil).body["paths"].(map[string]any) {
+		for method, op := range item.(map[string]any) {
+			id := op.(map[string]any)["operationId"].(string)
+			require.Contains(t, page, `<section id="`+id+`">`, "%s %s", method, path)
+		}
+	}
+}

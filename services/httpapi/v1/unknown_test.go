@@ -55,6 +55,8 @@ func mistakesOf(op map[string]any) (out []mistake) {
 
 // TestUnknownIsRefused goes through the calls of the OpenAPI document: a parameter or a member that a call does not
 // have, a parameter that is empty or comes twice, and a body where none is taken is 422, and nothing is done.
+//
+//conformance:c1
 func TestUnknownIsRefused(t *testing.T) {
 	t.Parallel()
 	var swept counted
@@ -96,6 +98,8 @@ func (c *counted) Sweep(context.Context) (services.Swept, error) {
 }
 
 // TestARefusalSaysWhatToUse: a caller who meant what another part of the request says is told so.
+//
+//conformance:c1
 func TestARefusalSaysWhatToUse(t *testing.T) {
 	t.Parallel()
 	s, _ := guarded(t, ring{})
@@ -127,6 +131,8 @@ func TestARefusalSaysWhatToUse(t *testing.T) {
 }
 
 // A header that a call reads, and that comes twice, says two things.
+//
+//conformance:c1
 func TestAHeaderThatComesTwiceIsRefused(t *testing.T) {
 	t.Parallel()
 	s := start(t)
