@@ -13,5 +13,6 @@ func TestTheHelpNamesEachRole(t *testing.T) {
 	t.Parallel()
 	var help strings.Builder
 	require.Zero(t, run(t.Context(), []string{"serve", "--help"}, &help, io.Discard))
-	require.Contains(t, strings.Join(strings.Fields(help.String()), " "), "commas between: "+strings.Join(allRoles, ", "))
+	words := strings.Join(strings.Fields(help.String()), " ")
+	require.Contains(t, words, "commas between: "+strings.Join(allRoles, ", "))
 }

@@ -8,14 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A number of things that is none, and an id that is empty, say nothing that a verb could mean: the first would be taken
-// for the default, and the second for everything. What a verb does not know is refused by all.
+// A number of things that is none, and an id that is empty, say nothing that a verb could mean: the first would be
+// taken for the default, and the second for everything. What a verb does not know is refused by all.
 //
 //conformance:c2
 func TestFlagsThatWouldMeanSomethingElseAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
-		"search q --limit 0", "search q --limit -1", "search q --limit x", "search q --identity=", "search q --session=",
+		"search q --limit 0", "search q --limit -1", "search q --limit x", "search q --identity=",
+		"search q --session=",
 		"similar q --limit 0", "similar q --identity=", "sessions list --limit 0", "sessions list --identity=",
 		"sessions list --title=", "sessions fork s --turn=", "sessions fork s --before=", "history s --limit 0",
 		"context s m --max-messages 0", "explain s t --max-messages 0", "explain s t --max-tokens 0",

@@ -79,7 +79,8 @@ func (c *replayCmd) query(now time.Time) (q client.EventQuery, err error) {
 		return q, fmt.Errorf("%w: a Parquet file can be read only when it is complete: "+
 			"follow with --format jsonl or csv", config.ErrUsage)
 	}
-	q = client.EventQuery{SessionID: string(c.Session), IdentityID: string(c.Identity), Types: c.Type, From: c.From, To: c.To, Follow: c.Follow}
+	q = client.EventQuery{SessionID: string(c.Session), IdentityID: string(c.Identity),
+		Types: c.Type, From: c.From, To: c.To, Follow: c.Follow}
 	if q.Since, err = moment("--since", c.Since, now); err != nil {
 		return q, err
 	}

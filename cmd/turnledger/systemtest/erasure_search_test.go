@@ -93,8 +93,8 @@ func shown(t *testing.T, p *stack.Process, session string) map[string]any {
 // lastTurn returns the last turn that a list shows of a session, which may be linked to an identity.
 func lastTurn(t *testing.T, p *stack.Process, session, identity string) string {
 	t.Helper()
-	for _, of := range []string{identity, ""} {
-		status, page, err := p.Call(context.Background(), http.MethodGet, "/v1/sessions?limit=5&identity_id="+of, nil)
+	for _, of := range []string{"&identity_id=" + identity, ""} {
+		status, page, err := p.Call(context.Background(), http.MethodGet, "/v1/sessions?limit=5"+of, nil)
 		if !assert.NoError(t, err) || !assert.Equal(t, http.StatusOK, status, page) {
 			return ""
 		}

@@ -88,7 +88,8 @@ func decodeEach(data []byte, into reflect.Value, known bodyFields) error {
 
 // repeated returns the names that stand more than once in an object.
 func repeated(object []byte) map[string]bool {
-	in := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	in := jsontext.NewDecoder(bytes.NewReader(object),
+		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	seen, twice := map[string]bool{}, map[string]bool{}
 	_, err := in.ReadToken()
 	for err == nil && in.PeekKind() == jsontext.KindString {

@@ -153,7 +153,8 @@ func TestEventsThatCantBeReadAreProblems(t *testing.T) {
 	t.Parallel()
 	s := withEvents(t, 2)
 	for query, field := range map[string]string{
-		"session_id=..": "session_id", "session_id=s&identity_id=u": "identity_id", "type=nothing": "type", "type=": "type",
+		"session_id=..": "session_id", "session_id=s&identity_id=u": "identity_id", "type=nothing": "type",
+		"type=":   "type",
 		"from=42": "from", "from=0:1,0:2": "from",
 		"to=5:1": "to", "since=yesterday": "since", "until=1": "until", "follow=maybe": "follow",
 		"sesion_id=s": "sesion_id", "session_id=": "session_id", "identity_id=": "identity_id",

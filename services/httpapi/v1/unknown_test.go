@@ -110,8 +110,8 @@ func TestARefusalSaysWhatToUse(t *testing.T) {
 		{"POST", "/v1/retention?dry_run=1", "", "dry_run: must be true or false"},
 		{"POST", "/v1/retention?dry_run=true&dry_run=false", "", "dry_run: must stand there once"},
 		{"POST", "/v1/retention?dry_run=", "", "dry_run: must not be empty: leave it out"},
-		{"GET", "/v1/sessions?identity=ann", "", "identity: is no parameter of this call: there are identity_id, since, " +
-			"until, limit, cursor, min_position"},
+		{"GET", "/v1/sessions?identity=ann", "", "identity: is no parameter of this call: there are identity_id, " +
+			"since, until, limit, cursor, min_position"},
 		{"GET", "/v1/sessions?identity_id=", "", "identity_id: must not be empty: leave it out"},
 		{"GET", "/v1/projections?name=recent", "", "name: is no parameter of this call, which has none"},
 		{"POST", "/v1/projections/recent/rebuild", `{"detach":true}`, "body: is not taken by this call"},
