@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
@@ -176,13 +177,21 @@ func (l *Log) own(
 // ownTries is how many events that others wrote to the session since an append began are passed to find its own.
 const ownTries = 64
 
-// Durable blocks until the event at a position that the log has shown is on disk.
+// Durable blocks until the event at a position is on disk. It fails with ErrStream if the log does not reach there: the
+// caller has the position from another log.
 func (l *Log) Durable(ctx context.Context, at events.Position) error {
 	p, err := l.partition(at.Partition)
 	if err != nil {
 		return err
 	}
-	return p.gate.Wait(ctx, at.Seq)
+	switch reached, err := l.reaches(ctx, p, at.Seq); {
+	case err != nil:
+		return err
+	case !reached:
+		return fmt.Errorf("%w: stream %s ends before %d, which was read from another: %s", ErrStream, p.name, at.Seq,
+			startAgain)
+	}
+	return p.gate.Wait(ctx, await.Mark(at.Seq))
 }
 
 func (l *Log) encode(a Append) (msgs []*nats.Msg, p *partition, err error) {

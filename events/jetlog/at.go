@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
@@ -26,7 +27,7 @@ func (l *Log) At(ctx context.Context, at events.Position) (events.Recorded, bool
 	if err != nil || m == nil {
 		return events.Recorded{}, false, err
 	}
-	if err := p.gate.Wait(ctx, at.Seq); err != nil {
+	if err := p.gate.Wait(ctx, await.Mark(m.Seq)); err != nil {
 		return events.Recorded{}, false, err
 	}
 	return m.Recorded(p.number), true, nil
@@ -46,15 +47,23 @@ func (l *Log) After(ctx context.Context, partition int, seq uint64) (uint64, boo
 	return m.Seq, true, nil
 }
 
-// Still reports whether a partition has no event between two sequences, including the second. If so, a caller that
-// waits for events up to that sequence can stop waiting. It asks whether the stream is still the one that this process
-// has read, since another one lacks events that were not erased.
+// Still reports whether a partition has no event between two sequences, including the second, and never will: it has
+// gone past the second. If so, a caller that waits for events up to that sequence can stop waiting. It asks whether the
+// stream is still the one that this process has read, since another one lacks events that were not erased.
 func (l *Log) Still(ctx context.Context, partition int, after, upTo uint64) (bool, error) {
+	p, err := l.partition(partition)
+	if err != nil {
+		return false, err
+	}
+	// The head is asked for first: an event that comes after the question for the next one is not passed over.
+	if reached, err := l.reaches(ctx, p, upTo); err != nil || !reached {
+		return false, err
+	}
 	next, found, err := l.After(ctx, partition, after)
 	if err != nil || found && next <= upTo {
 		return false, err
 	}
-	err = l.same(ctx, l.partitions[partition])
+	err = l.same(ctx, p)
 	return err == nil, err
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
@@ -118,7 +118,16 @@ func (l *Log) Some(ctx context.Context, partition int, seqs []uint64) ([]events.
 	if err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("read events: %w: %w", ErrUnavailable, err)
 	}
-	return out, p.gate.Wait(ctx, slices.Max(seqs))
+	return out, p.durable(ctx, out)
+}
+
+// durable waits until events that the server gave are on disk.
+func (p *partition) durable(ctx context.Context, given []events.Recorded) error {
+	newest := uint64(0)
+	for i := range given {
+		newest = max(newest, given[i].Position.Seq)
+	}
+	return p.gate.Wait(ctx, await.Mark(newest))
 }
 
 // each asks for single messages, some at once, and calls use with those that there are and whose headers can be read.

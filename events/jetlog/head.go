@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 	"github.com/turnledger/turnledger/events/pause"
@@ -26,10 +27,22 @@ func (l *Log) Head(ctx context.Context, partition int) (events.Position, error) 
 	if err != nil {
 		return events.Position{}, fmt.Errorf("head of %s: %w: %w", p.name, ErrUnavailable, err)
 	}
-	if err := p.gate.Wait(ctx, seq); err != nil {
+	if err := p.gate.Wait(ctx, await.Mark(seq)); err != nil {
 		return events.Position{}, err
 	}
 	return events.Position{Partition: partition, Seq: seq}, nil
+}
+
+// reaches reports whether the stream has come to a sequence, whatever the caller has that from.
+func (l *Log) reaches(ctx context.Context, p *partition, seq uint64) (bool, error) {
+	if seq <= p.seen.Load() {
+		return true, nil
+	}
+	head, err := p.barrier.Wait(ctx)
+	if err != nil {
+		return false, fmt.Errorf("head of %s: %w: %w", p.name, ErrUnavailable, err)
+	}
+	return seq <= head, nil
 }
 
 // last returns the stream's last sequence for the barrier. The embedded server is only asked for events after the last

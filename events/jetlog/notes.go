@@ -106,7 +106,7 @@ func (n *Notes) Once(ctx context.Context, key string, draw func() string) (value
 			revision, err = n.Write(ctx, key, value, 0)
 		}
 		if err == nil {
-			err = n.gate.Wait(ctx, revision)
+			err = n.gate.Wait(ctx, await.Mark(revision))
 		}
 		if !errors.Is(err, ErrConflict) { // on a conflict, read the other process's value
 			return value, err
@@ -148,7 +148,7 @@ func (n *Notes) guarded(ctx context.Context, m *nats.Msg, guard string, revision
 	if err != nil {
 		return notWritten(err)
 	}
-	return n.gate.Wait(ctx, ack.Sequence)
+	return n.gate.Wait(ctx, await.Mark(ack.Sequence))
 }
 
 // notWritten returns the error of a note that was not written, nil for nil.

@@ -259,7 +259,7 @@ func (r *sessionRead) page(ctx context.Context) ([]events.Recorded, bool, error)
 	if n := len(page); n > 0 {
 		r.found, r.doubted = true, 0
 		r.after = page[n-1].Position.Seq
-		if err := r.p.gate.Wait(ctx, r.after); err != nil {
+		if err := r.p.durable(ctx, page); err != nil {
 			return nil, false, err
 		}
 	}

@@ -98,7 +98,7 @@ func (t *Tail) Next(ctx context.Context) ([]Message, error) {
 		batch, held, err := t.peek()
 		if len(batch) > 0 {
 			if !t.opts.Ungated {
-				if err := t.p.gate.Wait(ctx, batch[len(batch)-1].Position.Seq); err != nil {
+				if err := t.p.gate.Wait(ctx, await.Mark(batch[len(batch)-1].Position.Seq)); err != nil {
 					return nil, err
 				}
 			}

@@ -74,8 +74,18 @@ func OpenGate(stream string) (*Gate, error) {
 	return g, nil
 }
 
-// Wait returns when every event up to seq is durable. The server must have shown seq.
-func (g *Gate) Wait(ctx context.Context, seq uint64) error {
+// Shown is a sequence that the server has shown: with a PubAck, with an event that it gave, or as the stream's head. A
+// gate waits for nothing else. Were it to wait for a number of a client or of a checkpoint, one beyond the head would
+// raise its mark past events that are not written yet, and these would be acknowledged before their fsync.
+type Shown struct{ seq uint64 }
+
+// Mark returns a sequence as one that the server has shown. The caller has it from an answer of the server, never from
+// a request.
+func Mark(seq uint64) Shown { return Shown{seq} }
+
+// Wait returns when every event up to a sequence is durable.
+func (g *Gate) Wait(ctx context.Context, shown Shown) error {
+	seq := shown.seq
 	if g == nil || g.durable.At() >= seq {
 		return nil
 	}

@@ -80,10 +80,10 @@ func TestGateFollowsTheBlocks(t *testing.T) {
 					long := time.Now().Add(-time.Hour)
 					require.NoError(t, os.Chtimes(msgs, long, long))
 				}
-				require.NoError(t, g.Wait(t.Context(), 1))
+				require.NoError(t, g.Wait(t.Context(), await.Mark(1)))
 				d.Durable(t, msgs)
 				step(t, msgs)
-				require.NoError(t, g.Wait(t.Context(), 2))
+				require.NoError(t, g.Wait(t.Context(), await.Mark(2)))
 				d.Durable(t, msgs)
 			})
 		}
@@ -104,7 +104,7 @@ func TestASyncVouchesOnlyForWhatWasBeforeIt(t *testing.T) {
 			second := make(chan error, 1)
 			late := sync.OnceFunc(func() {
 				write(t, msgs, 3, "two")
-				go func() { second <- g.Wait(t.Context(), 2) }()
+				go func() { second <- g.Wait(t.Context(), await.Mark(2)) }()
 				for g.Wanted() < 2 && t.Context().Err() == nil {
 					runtime.Gosched()
 				}
@@ -119,7 +119,7 @@ func TestASyncVouchesOnlyForWhatWasBeforeIt(t *testing.T) {
 				long := time.Now().Add(-time.Hour)
 				require.NoError(t, os.Chtimes(msgs, long, long))
 			}
-			require.NoError(t, g.Wait(t.Context(), 1))
+			require.NoError(t, g.Wait(t.Context(), await.Mark(1)))
 			require.NoError(t, <-second)
 			d.Durable(t, msgs)
 		})
@@ -132,9 +132,9 @@ func TestGateNeedsTheLayoutItKnows(t *testing.T) {
 	g, err := openGate(stream, (*os.File).Sync)
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(msgs, "blocks"), 0o700))
-	require.ErrorIs(t, g.Wait(t.Context(), 1), failure.ErrLayout, "events without a block file")
+	require.ErrorIs(t, g.Wait(t.Context(), await.Mark(1)), failure.ErrLayout, "events without a block file")
 	write(t, msgs, 1, "text")
-	require.NoError(t, g.Wait(t.Context(), 1), "what failed was not an fsync")
+	require.NoError(t, g.Wait(t.Context(), await.Mark(1)), "what failed was not an fsync")
 	_, err = openGate(filepath.Join(stream, "elsewhere"), (*os.File).Sync)
 	require.ErrorIs(t, err, failure.ErrLayout)
 }
