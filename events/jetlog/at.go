@@ -56,7 +56,8 @@ func (l *Log) Still(ctx context.Context, partition int, after, upTo uint64) (boo
 		return false, err
 	}
 	// The head is asked for first: an event that comes after the question for the next one is not passed over.
-	if reached, err := l.reaches(ctx, p, upTo); err != nil || !reached {
+	reached, err := l.reaches(ctx, p, upTo)
+	if err != nil {
 		return false, err
 	}
 	next, found, err := l.After(ctx, partition, after)
@@ -64,7 +65,7 @@ func (l *Log) Still(ctx context.Context, partition int, after, upTo uint64) (boo
 		return false, err
 	}
 	err = l.same(ctx, p)
-	return err == nil, err
+	return reached && err == nil, err
 }
 
 // next returns the partition's first event at or after a sequence, or nil if there is none.
