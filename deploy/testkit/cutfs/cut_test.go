@@ -67,6 +67,23 @@ func TestSyncedFileSurvivesEveryCut(t *testing.T) {
 	})))
 }
 
+func TestWhatIsSyncedIsSureWithoutACut(t *testing.T) {
+	t.Parallel()
+	d := mount(t, cutfs.Options{})
+	d.save("f", "durable")
+	f := d.open("f", os.O_APPEND)
+	for range 50 {
+		_, err := f.WriteString(", and more")
+		require.NoError(t, err)
+		d.write("g", "nothing")
+		left := d.Synced()
+		require.Equal(t, "f", listing(left))
+		require.Equal(t, "durable", file(t, left, "f"))
+	}
+	d.sync("f")
+	require.Equal(t, "durable"+strings.Repeat(", and more", 50), file(t, d.Synced(), "f"))
+}
+
 func TestSyncReachesWhatOtherDescriptorsWrote(t *testing.T) {
 	t.Parallel()
 	d := mount(t, cutfs.Options{})
