@@ -60,11 +60,11 @@ func noAfter() *apiError {
 // activeUntil returns the time right after a session's last activity.
 func (s *surface) activeUntil(ctx context.Context, id string) (time.Time, error) {
 	if err := s.cfg.Session(ctx, bound(ctx), id); err != nil {
-		return time.Time{}, noAfter()
+		return time.Time{}, unless(err, noAfter())
 	}
 	reading, err := s.read(ctx, services.Ask{SessionID: id, Shown: 1, Own: true})
 	if err != nil {
-		return time.Time{}, noAfter()
+		return time.Time{}, unless(err, noAfter())
 	}
 	at := reading.State.LastActive
 	if at.IsZero() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -50,7 +51,7 @@ func (s *surface) given(ctx context.Context, body members, id string) ([]items.I
 // wrong with the others.
 func (s *surface) resolved(ctx context.Context, id string, raws []json.RawMessage) (out []items.Item, err error) {
 	var wrong error
-	ids := &known{surface: s, ctx: ctx, conversation: id}
+	ids := s.knownIn(ctx, id)
 	for n, raw := range raws {
 		param := fmt.Sprintf("%s[%d]", itemsMember, n)
 		i, err := items.Parse(raw)
@@ -98,6 +99,23 @@ type known struct {
 	all          []items.Item
 	read         bool
 	searched     bool // for the conversation that the ids are of
+	admitted     bool
+	// others are the conversations besides this one that were looked into.
+	others map[string]bool
+}
+
+func (s *surface) knownIn(ctx context.Context, conversation string) *known {
+	return &known{surface: s, ctx: ctx, conversation: conversation, others: map[string]bool{}}
+}
+
+// admit lets the request that the items are of in, once.
+func (k *known) admit(r *respond.Request) error {
+	if k.admitted {
+		return nil
+	}
+	err := k.surface.admit(k.ctx, r)
+	k.admitted = err == nil
+	return err
 }
 
 func (k *known) listed() ([]items.Item, error) {
@@ -112,12 +130,12 @@ func (k *known) listed() ([]items.Item, error) {
 
 // referredBy returns the item that a request for a response refers to.
 func (k *known) referredBy(r *respond.Request, id, param string, beside []string) (items.Item, error) {
+	if err := k.admit(r); err != nil {
+		return nil, err
+	}
 	switch {
 	case k.conversation != "":
 	case r.Conversation != "":
-		if k.who(k.ctx).May(k.ctx, r.Conversation) != nil {
-			return nil, respond.ErrConversation
-		}
 		k.conversation = r.Conversation
 		if _, err := k.listed(); isMissing(err) {
 			return nil, respond.ErrConversation
@@ -168,14 +186,33 @@ func (k *known) referred(id, param string) (items.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	if session == "" || !k.ids.Made(id, session) || k.cfg.Session(k.ctx, bound(k.ctx), session) != nil {
+	if session == "" || !k.ids.Made(id, session) {
 		return nil, none
 	}
-	there, err := k.surface.listed(k.ctx, session)
-	if n := indexOf(there, id); err == nil && n >= 0 {
-		return there[n].WithoutID(), nil
+	if err := k.cfg.Session(k.ctx, bound(k.ctx), session); err != nil {
+		return nil, unless(err, none)
 	}
-	return nil, none
+	if k.others[session] = true; len(k.others) > mostOthers {
+		return nil, bad(param+".id", codeValue,
+			fmt.Sprintf("The items refer to those of more than %d other conversations.", mostOthers))
+	}
+	there, err := k.item(k.ctx, session, id)
+	if err != nil {
+		return nil, unless(err, none)
+	}
+	return there.WithoutID(), nil
+}
+
+// mostOthers bounds the conversations besides its own that the items of a request refer to. To look for an item that
+// was deleted is to read a conversation whole.
+const mostOthers = 20
+
+// unless returns none if an error says that there is nothing, and the error if nobody could tell.
+func unless(err error, none *apiError) error {
+	if isMissing(err) || errors.Is(err, reach.ErrNoSession) {
+		return none
+	}
+	return err
 }
 
 func indexOf(all []items.Item, id string) int {

@@ -12,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -25,7 +26,9 @@ func (s *surface) createItems(ctx context.Context, r *http.Request, _ http.Heade
 	if conversation.ValidIDs("conversation_id", id) != nil {
 		return nil, noConversation()
 	}
-	if err := s.cfg.Rate(ctx, kindTurn, id, bound(ctx)); err != nil {
+	if err := s.cfg.Admit(ctx, reach.Request{
+		Kind: kindTurn, Bound: bound(ctx), SessionID: id, IdentityID: bound(ctx),
+	}); err != nil {
 		return nil, err
 	}
 	with, err := includesOf(r)

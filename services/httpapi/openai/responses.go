@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -55,23 +57,43 @@ func (s *surface) who(ctx context.Context) respond.Caller {
 	return respond.Caller{
 		Identity: bound(ctx), SourceHash: s.cfg.Source(ctx),
 		May: func(ctx context.Context, sessionID string) error {
-			if bound(ctx) == "" {
-				return nil
-			}
 			return s.cfg.Session(ctx, bound(ctx), sessionID)
 		},
 	}
 }
 
-// asked reads a request for a response.
+// admit lets a request for a response into the session that it goes on with. A response that there is not is refused by
+// what is done for the request.
+func (s *surface) admit(ctx context.Context, r *respond.Request) error {
+	session := r.Conversation
+	if session == "" && r.Previous != "" && s.cfg.Limiter != nil {
+		var err error
+		session, err = s.cfg.Responses.SessionOf(ctx, r.Previous, s.who(ctx))
+		if err != nil && !errors.Is(err, respond.ErrResponseNotFound) {
+			return err
+		}
+	}
+	err := s.cfg.Admit(ctx, reach.Request{
+		Kind: kindTurn, Bound: bound(ctx), SessionID: session, IdentityID: bound(ctx),
+	})
+	if errors.Is(err, reach.ErrNoSession) {
+		return respond.ErrConversation
+	}
+	return err
+}
+
+// asked reads a request for a response. The request is admitted before anything that it refers to is read.
 func (s *surface) asked(ctx context.Context, r *http.Request) (respond.Ask, error) {
 	raw, err := wire.ReadBody(r, s.cfg.MaxBody)
 	if err != nil {
 		return respond.Ask{}, err
 	}
-	ids := &known{surface: s, ctx: ctx}
+	ids := s.knownIn(ctx, "")
 	request, err := respond.Parse(raw, s.cfg.HostedTools, ids.referredBy)
 	if err != nil {
+		return respond.Ask{}, err
+	}
+	if err := ids.admit(&request); err != nil {
 		return respond.Ask{}, err
 	}
 	call := s.callOf(ctx, r, raw)
@@ -88,12 +110,13 @@ func (s *surface) asked(ctx context.Context, r *http.Request) (respond.Ask, erro
 	default:
 		return a, bad(pendingHeader, codeValue, "The header "+pendingHeader+" must be reject, enqueue or interrupt.")
 	}
-	return a, s.cfg.Rate(ctx, kindTurn, request.Conversation, bound(ctx))
+	return a, nil
 }
 
 // createResponse answers with a response, or with the events of its stream.
 func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
-	ctx := r.Context()
+	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	defer cancel()
 	a, err := s.asked(ctx, r)
 	if err != nil {
 		return err

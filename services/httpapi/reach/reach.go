@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -68,6 +69,38 @@ type Rules struct {
 	// RefusalTime is how long a refusal by Session takes, whether the session exists or not. It should be longer than
 	// reading a session takes.
 	RefusalTime time.Duration
+	// owners are the identities of the sessions that were looked up already; nil: none is kept.
+	owners *sync.Map
+}
+
+// Once returns the same rules for one call about many sessions, which look up the identity of each session once.
+func (r Rules) Once() Rules {
+	r.owners = new(sync.Map)
+	return r
+}
+
+// Request is what a caller asks to be let in with.
+type Request struct {
+	// Kind of the request: each has rates of its own.
+	Kind string
+	// Bound is the identity that the caller is bound to, or "".
+	Bound string
+	// SessionID is the session that the request is about, or "".
+	SessionID string
+	// IdentityID is the identity that the request names, or "".
+	IdentityID string
+}
+
+// Admit lets a request in before any work is done for it: first by what its caller reaches, as Session, and then by the
+// rate of the session and of its identity, as Rate. So a caller that does not reach a session charges nobody, and
+// learns nothing of it.
+func (r Rules) Admit(ctx context.Context, of Request) error {
+	if of.SessionID != "" {
+		if err := r.Session(ctx, of.Bound, of.SessionID); err != nil {
+			return err
+		}
+	}
+	return r.Rate(ctx, of.Kind, of.SessionID, of.IdentityID)
 }
 
 // Session returns ErrNoSession if a caller that is bound to identityID may not know of a session: the session is linked
@@ -95,11 +128,19 @@ func (r Rules) identityOf(ctx context.Context, sessionID string) (string, error)
 	if events.ValidID(sessionID) != nil || r.LinkReader == nil {
 		return "", nil
 	}
+	if r.owners != nil {
+		if owner, known := r.owners.Load(sessionID); known {
+			return owner.(string), nil
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.Deadline)
 	defer cancel()
 	reading, err := r.LinkReader.Read(ctx, services.Ask{SessionID: sessionID, Own: true})
 	if err != nil {
 		return "", err
+	}
+	if r.owners != nil {
+		r.owners.Store(sessionID, reading.State.Identity)
 	}
 	return reading.State.Identity, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -81,14 +82,10 @@ func (a *surface) chatMessage(ctx context.Context, in *chatIn) (services.ChatMes
 	}
 	if own := bound(ctx); own != "" {
 		m.UserID = own
-		if thread != "" {
-			err = a.reach(ctx, thread)
-		}
 	}
-	if err != nil {
-		return m, err
-	}
-	return m, a.cfg.Rate(ctx, kindTurn, thread, m.UserID)
+	return m, a.cfg.Admit(ctx, reach.Request{
+		Kind: kindTurn, Bound: bound(ctx), SessionID: thread, IdentityID: m.UserID,
+	})
 }
 
 // chatJSON is an answer of the model.

@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -171,7 +172,8 @@ func (b *batcher) command(ctx context.Context, text []byte, source string) (c co
 // admit refuses the lines whose session their caller may not know of, and those of a session or an identity that asks
 // too often. A line that was refused for a while also stops the later ones of its session.
 func (b *batcher) admit(ctx context.Context, lines []*batchLine) {
-	refused := b.unreachable(ctx, lines)
+	rules := b.cfg.Once()
+	refused := b.unreachable(ctx, rules, lines)
 	for _, l := range lines {
 		session := l.command.SessionID
 		if l.err != nil {
@@ -180,7 +182,7 @@ func (b *batcher) admit(ctx context.Context, lines []*batchLine) {
 		if l.err = refused[session]; l.err != nil {
 			continue
 		}
-		l.err = b.cfg.Rate(ctx, kindTurn, session, l.command.IdentityID)
+		l.err = rules.Rate(ctx, kindTurn, session, l.command.IdentityID)
 		if l.err != nil && passing(l.err) {
 			refused[session] = l.err
 		}
@@ -193,8 +195,8 @@ func passing(err error) bool {
 	return status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
 }
 
-// owners returns the errors of the sessions that the caller may not write to.
-func (b *batcher) unreachable(ctx context.Context, lines []*batchLine) map[string]error {
+// unreachable returns the errors of the sessions that the caller may not write to.
+func (b *batcher) unreachable(ctx context.Context, rules reach.Rules, lines []*batchLine) map[string]error {
 	refused := map[string]error{}
 	if bound(ctx) == "" {
 		return refused
@@ -210,7 +212,7 @@ func (b *batcher) unreachable(ctx context.Context, lines []*batchLine) map[strin
 		err := new(error)
 		found[session] = err
 		of.Go(func() error {
-			*err = b.reach(ctx, session)
+			*err = rules.Session(ctx, bound(ctx), session)
 			return nil
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -73,8 +74,8 @@ func (s *Service) find(
 	if err != nil {
 		return st, found, err
 	}
-	if who.May(ctx, st.session) != nil {
-		return st, found, none
+	if err := who.may(ctx, st.session, none); err != nil {
+		return st, found, err
 	}
 	found, err = s.cfg.Lookup.FindTurn(ctx, st.session, st.TurnID)
 	if isGone(err) || err == nil && !shown(found.Turn) {
@@ -91,6 +92,16 @@ func (s *Service) find(
 	}
 	st.place = found.Turn.Place
 	return st, found, err
+}
+
+// may returns none if the caller may not know of a session. Where that can't be told, it returns why: an outage is no
+// absence.
+func (c Caller) may(ctx context.Context, sessionID string, none error) error {
+	err := c.May(ctx, sessionID)
+	if errors.Is(err, reach.ErrNoSession) {
+		return none
+	}
+	return err
 }
 
 // previous finds the response that a request goes on with. What stands before the last reset of its session is history

@@ -161,12 +161,20 @@ func ownSession(call services.Call) string {
 	return items.NewConversationID()
 }
 
+// inReach returns ErrConversation if the request names a conversation that its caller may not know of.
+func (a Ask) inReach(ctx context.Context) error {
+	if conversation.ValidIDs("conversation", a.Conversation) != nil {
+		return ErrConversation
+	}
+	return a.may(ctx, a.Conversation, ErrConversation)
+}
+
 // inConversation records the input in the conversation that the request names.
 func (s *Service) inConversation(
 	ctx context.Context, a Ask, add conversation.AddMessages,
 ) (services.AddedMessages, error) {
-	if conversation.ValidIDs("conversation", a.Conversation) != nil || a.May(ctx, a.Conversation) != nil {
-		return services.AddedMessages{}, ErrConversation
+	if err := a.inReach(ctx); err != nil {
+		return services.AddedMessages{}, err
 	}
 	add.SessionID = a.Conversation
 	if done, err := s.repeated(ctx, add.SessionID, a); !errors.Is(err, services.ErrNotRepeated) {

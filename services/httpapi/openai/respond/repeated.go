@@ -50,8 +50,11 @@ func (s *Service) repeatedAnywhere(ctx context.Context, a Ask) (done services.Ad
 			SessionID: ownSession(call), RequestID: a.RequestID, Now: s.cfg.Now(),
 		}), call)
 	}
-	if session == "" || a.May(ctx, session) != nil {
+	if session == "" {
 		return done, services.ErrNotRepeated
+	}
+	if err := a.may(ctx, session, services.ErrNotRepeated); err != nil {
+		return done, err
 	}
 	done, err = s.repeated(ctx, session, a)
 	if !errors.Is(err, services.ErrNotRepeated) || a.Previous == "" {

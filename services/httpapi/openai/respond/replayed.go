@@ -77,8 +77,14 @@ func (s *Service) SessionOfItems(ctx context.Context, ids []string, who Caller) 
 		if err != nil {
 			return "", err
 		}
-		if found && s.cfg.IDs.Made(id, e.SessionID) && who.May(ctx, e.SessionID) == nil {
+		if !found || !s.cfg.IDs.Made(id, e.SessionID) {
+			continue
+		}
+		switch err := who.may(ctx, e.SessionID, errNotReplayed); {
+		case err == nil:
 			return e.SessionID, nil
+		case !errors.Is(err, errNotReplayed):
+			return "", err
 		}
 	}
 	return "", nil

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -87,8 +86,8 @@ func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, 
 	case a.Missing != nil:
 		return req, a.Missing
 	case a.Conversation != "":
-		if conversation.ValidIDs("conversation", a.Conversation) != nil || a.May(ctx, a.Conversation) != nil {
-			return req, ErrConversation
+		if err := a.inReach(ctx); err != nil {
+			return req, err
 		}
 		reading, err := s.cfg.Sessions.Read(ctx, newest(a.Conversation, input))
 		if err != nil {
