@@ -23,6 +23,23 @@ type Call struct {
 	Only bool
 }
 
+// Name names the call in the log: by its key, or else by its body. It is "" for a call that has neither.
+func (c Call) Name() string {
+	switch {
+	case c.Key != "":
+		return CallByKey + c.Key
+	case c.Body != "":
+		return CallByBody + c.Body
+	}
+	return ""
+}
+
+// The names of calls begin with one of these, by how their digests are made.
+const (
+	CallByKey  = "k"
+	CallByBody = "b"
+)
+
 // AddedMessages is the answer to an append of messages. Duplicate: an earlier call has appended them. Then Messages are
 // those that still stand, and TurnID is the turn of the last one that was appended, if the log knows it. Otherwise
 // Place is that of the turn of the append's last event.

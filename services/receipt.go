@@ -8,8 +8,12 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Erasure asks for a session or an identity to be forgotten. The log keeps Reason and By for ever.
-type Erasure struct{ Reason, By string }
+// Erasure asks for a session or an identity to be forgotten. The log keeps Reason and By for ever. An erasure of a
+// session is known by its Call: with Call.Only, a session that another call has erased, or none, is ErrNotRepeated.
+type Erasure struct {
+	Reason, By string
+	Call       Call
+}
 
 // ErasureWriter records that a session or an identity is to be erased, and returns the id of the receipt that shows how
 // far the erasure is. For a session or identity that was erased before, it returns the first receipt. Its errors are

@@ -18,6 +18,8 @@ type Prune struct {
 	TurnID             uuid.UUID
 	Reason, RedactedBy string
 	Partition          int
+	// Call names the client's call that the event is written for, or "".
+	Call string
 	// Keep is called for each message of the turn, in order, and returns the message as it is to stay, or nil if it is
 	// to go. It may be called again, on a newer state of the turn.
 	Keep func(Message) json.RawMessage

@@ -20,12 +20,6 @@ import (
 // repeatTime is for how long a client may repeat a call without a key of its own.
 const repeatTime = 10 * time.Minute
 
-// Kinds of calls, by how their digests are made.
-const (
-	byKey  = "k"
-	byBody = "b"
-)
-
 // calledEvent is what the header events.HeaderCall says of an event: which call appended it, as which of the call's
 // events, and which message of its half its first message is.
 type calledEvent struct {
@@ -37,17 +31,9 @@ type calledEvent struct {
 func headers(c services.Call, bases []int) []string {
 	out := make([]string, len(bases))
 	for i, base := range bases {
-		out[i] = fmt.Sprintf("%s.%d.%d.%d", nameOf(c), i, len(bases), base)
+		out[i] = fmt.Sprintf("%s.%d.%d.%d", c.Name(), i, len(bases), base)
 	}
 	return out
-}
-
-// nameOf returns a call's kind and digest.
-func nameOf(c services.Call) string {
-	if c.Key != "" {
-		return byKey + c.Key
-	}
-	return byBody + c.Body
 }
 
 func parseCall(header string) (calledEvent, bool) {
@@ -94,13 +80,19 @@ func (c *calls) note(e events.Recorded) (grown int) {
 	}
 	c.noted = e.Position.Seq
 	for call, a := range keptCalls(e) {
-		grown += c.keep(strings.Clone(call), a)
+		call = strings.Clone(call)
+		if a.first == e.Position.Seq {
+			c.name, c.newest, c.end = call, a, a.first
+		}
+		if strings.HasPrefix(call, services.CallByKey) {
+			grown += c.keep(call, a)
+		}
 	}
 	if !called || of.index != 0 {
 		return grown
 	}
 	c.name, c.newest, c.end = strings.Clone(of.call), calledAppend{e.Position.Seq, of.of, e.Time}, e.Position.Seq
-	if !strings.HasPrefix(of.call, byKey) {
+	if !strings.HasPrefix(of.call, services.CallByKey) {
 		return 0
 	}
 	return c.keep(c.name, c.newest)
@@ -123,14 +115,17 @@ func (c *calls) keep(call string, a calledAppend) (grown int) {
 
 // The events of a turn that is pruned or redacted leave the log, and with them what names the calls that appended them.
 // So the event that prunes or redacts it names these calls in its own header: keptMark, and then for each call the
-// name, the first event and the number of events. A header has no room for more than mostKept.
+// name, the first event and the number of events. Before them stands ownMark with the name of the call that prunes. A
+// header has no room for more than mostKept.
 const (
 	keptMark = "+"
+	ownMark  = "="
 	mostKept = 500
 )
 
-// kept returns the header that names the calls with keys by which versions of a turn have come, or "".
-func (c *calls) kept(versions []*conversation.Turn) string {
+// kept returns the header that names the calls with keys by which versions of a turn have come, and the call that takes
+// from it, or "".
+func (c *calls) kept(versions []*conversation.Turn, own string) string {
 	var brought []uint64
 	for _, t := range versions {
 		brought = append(brought, t.Started, t.Final)
@@ -145,18 +140,22 @@ func (c *calls) kept(versions []*conversation.Turn) string {
 			names = append(names, call)
 		}
 	}
-	if len(names) == 0 {
-		return ""
-	}
 	slices.SortFunc(names, func(x, y string) int { return cmp.Compare(c.byKey[y].first, c.byKey[x].first) })
 	names = names[:min(len(names), mostKept)]
 	for i, call := range names {
 		names[i] = fmt.Sprintf("%s.%d.%d", call, c.byKey[call].first, c.byKey[call].of)
 	}
+	if own != "" {
+		names = append([]string{ownMark + own}, names...)
+	}
+	if len(names) == 0 {
+		return ""
+	}
 	return keptMark + strings.Join(names, ",")
 }
 
-// keptCalls yields the calls that an event's header names beside its own. A header may be anything.
+// keptCalls yields the calls that the header of an event names which prunes or redacts a turn. A header may be
+// anything.
 func keptCalls(e events.Recorded) iter.Seq2[string, calledAppend] {
 	return func(yield func(string, calledAppend) bool) {
 		list, kept := strings.CutPrefix(e.Call, keptMark)
@@ -164,8 +163,14 @@ func keptCalls(e events.Recorded) iter.Seq2[string, calledAppend] {
 			return
 		}
 		for one := range strings.SplitSeq(list, ",") {
+			if own, is := strings.CutPrefix(one, ownMark); is {
+				if len(own) > 1 && !yield(own, calledAppend{first: e.Position.Seq, of: 1, time: e.Time}) {
+					return
+				}
+				continue
+			}
 			parts := strings.Split(one, ".")
-			if len(parts) != 3 || !strings.HasPrefix(parts[0], byKey) {
+			if len(parts) != 3 || !strings.HasPrefix(parts[0], services.CallByKey) {
 				continue
 			}
 			first, wrong := strconv.ParseUint(parts[1], 10, 64)
@@ -184,10 +189,13 @@ func keptCalls(e events.Recorded) iter.Seq2[string, calledAppend] {
 const mostAppended = 1000
 
 // keepingCalls has the event that a decision prunes or redacts a turn with name the calls by which the turn has come.
-func (w *writing) keepingCalls(st *conversation.State, turn uuid.UUID, d conversation.Decision) conversation.Decision {
+// own is the call that does it, or "".
+func (w *writing) keepingCalls(
+	st *conversation.State, turn uuid.UUID, own string, d conversation.Decision,
+) conversation.Decision {
 	w.calls = nil
 	if t := st.Turn(turn); t != nil && w.watched != nil && len(d.Facts) == 1 {
-		if kept := w.watched.calls.kept(st.Chain(t)); kept != "" {
+		if kept := w.watched.calls.kept(st.Chain(t), own); kept != "" {
 			w.calls = []string{kept}
 		}
 	}
@@ -208,12 +216,12 @@ func belongs(f events.Fact) bool {
 // repeated returns the append that a call repeats, or nil. applied is the session's last sequence.
 func (c *calls) repeated(call services.Call, applied uint64, now time.Time) *calledAppend {
 	if call.Key != "" {
-		if a, has := c.byKey[byKey+call.Key]; has {
+		if a, has := c.byKey[call.Name()]; has {
 			return &a
 		}
 		return nil
 	}
-	if !call.Repeats || call.Body == "" || c.name != byBody+call.Body || c.end != applied ||
+	if !call.Repeats || call.Body == "" || c.name != call.Name() || c.end != applied ||
 		now.Sub(c.newest.time) > repeatTime {
 		return nil
 	}
@@ -225,7 +233,7 @@ func (s *Service) begun(ctx context.Context, call services.Call) (string, error)
 	if !call.Repeats || call.Key != "" {
 		return "", nil
 	}
-	return s.beginnings.of(ctx, s, byBody+call.Body)
+	return s.beginnings.of(ctx, s, call.Name())
 }
 
 // placeOf returns the place of the turn of the last fact of a call, which a fact of the append may have opened.

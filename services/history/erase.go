@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -13,7 +14,7 @@ import (
 
 // EraseSession closes a session for ever, and returns the receipt that shows how far the erasure of its texts has come.
 // For a session that was erased before, it returns the first receipt. It fails with conversation.ErrSessionNotFound if
-// the log knows no such session.
+// the log knows no such session. The event has the name of the call, so that the call is known when it comes again.
 func (s *Service) EraseSession(ctx context.Context, sessionID string, c services.Erasure) (receipt string, err error) {
 	if err := conversation.ValidIDs("session_id", sessionID); err != nil {
 		return "", err
@@ -28,7 +29,15 @@ func (s *Service) EraseSession(ctx context.Context, sessionID string, c services
 		ReceiptID: newReceipt(events.Position{Partition: w.partition, Seq: head}),
 	}
 	defer w.pin()()
-	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision { return st.DecideErase(f) })
+	if c.Call.Name() != "" {
+		w.calls = headers(c.Call, []int{0})
+	}
+	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
+		if c.Call.Only && st.Erased == 0 {
+			return conversation.Decision{Err: services.ErrNotRepeated}
+		}
+		return st.DecideErase(f)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -37,10 +46,19 @@ func (s *Service) EraseSession(ctx context.Context, sessionID string, c services
 		return "", err
 	}
 	first, found := e.Fact.(*events.SessionErased)
-	if !found {
+	switch {
+	case !found:
 		return "", errMisplaced
+	case c.Call.Only && !wrote(c.Call, e):
+		return "", services.ErrNotRepeated
 	}
 	return first.ReceiptID, nil
+}
+
+// wrote reports whether an event was written for a call, or for the earlier one that it says it repeats.
+func wrote(c services.Call, e events.Recorded) bool {
+	of, called := parseCall(e.Call)
+	return called && of.call == c.Name() && (c.Key != "" || c.Repeats && time.Since(e.Time) <= repeatTime)
 }
 
 var errMisplaced = fmt.Errorf("%w: the erasure is not where it was written", jetlog.ErrUnavailable)

@@ -47,7 +47,7 @@ func (s *Service) pruneOnce(ctx context.Context, c conversation.Prune) (services
 		if old == nil || st.Turn(c.TurnID).Last() != old.Last() {
 			return conversation.Decision{Err: errExtended}
 		}
-		return w.keepingCalls(st, c.TurnID, st.DecidePrune(c, old, messages))
+		return w.keepingCalls(st, c.TurnID, c.Call, st.DecidePrune(c, old, messages))
 	})
 }
 

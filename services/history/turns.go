@@ -134,7 +134,7 @@ func (s *Service) RedactTurn(ctx context.Context, sessionID string, c conversati
 	w := s.writing(sessionID)
 	c.Partition = w.partition
 	t, err := w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
-		return w.keepingCalls(st, c.TurnID, st.DecideRedact(c))
+		return w.keepingCalls(st, c.TurnID, "", st.DecideRedact(c))
 	})
 	return t, s.inherited(ctx, sessionID, c.TurnID, err)
 }

@@ -104,7 +104,7 @@ func (s *surface) read(ctx context.Context, ask services.Ask) (services.Reading,
 
 func (s *surface) updateConversation(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
 	id := r.PathValue("conversation_id")
-	body, _, err := s.body(r)
+	body, sent, err := s.body(r)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,9 @@ func (s *surface) updateConversation(ctx context.Context, r *http.Request, _ htt
 	if _, err := s.read(ctx, services.Ask{SessionID: id, Shown: 1, Own: true}); err != nil {
 		return nil, err
 	}
-	done, err := s.cfg.SessionWrites.DescribeSession(ctx, conversation.Describe{SessionID: id, Metadata: metadata})
+	done, err := s.cfg.SessionWrites.DescribeSession(ctx, conversation.Describe{
+		SessionID: id, RequestID: s.callOf(ctx, r, sent).Key, Metadata: metadata,
+	})
 	if wrong, is := errors.AsType[*conversation.Invalid](err); is { // all but what the state holds was checked
 		return nil, bad(metadataMember, codeManyKeys, wrong.Error())
 	}
@@ -144,11 +146,15 @@ type deletedJSON struct {
 const receiptHeader = "Turnledger-Receipt"
 
 func (s *surface) deleteConversation(ctx context.Context, r *http.Request, h http.Header) (any, error) {
-	id := r.PathValue("conversation_id")
-	if _, err := s.read(ctx, services.Ask{SessionID: id, Shown: 1, Own: true}); err != nil {
+	id, call := r.PathValue("conversation_id"), s.callOf(ctx, r, nil)
+	_, err := s.read(ctx, services.Ask{SessionID: id, Shown: 1, Own: true})
+	if call.Only = isMissing(err) && named(call); err != nil && !call.Only {
 		return nil, err
 	}
-	receipt, err := s.cfg.Erasures.EraseSession(ctx, id, services.Erasure{})
+	receipt, err := s.cfg.Erasures.EraseSession(ctx, id, services.Erasure{Call: call})
+	if isNotRepeated(err) {
+		err = noConversation()
+	}
 	if err != nil {
 		return nil, err
 	}

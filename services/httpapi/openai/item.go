@@ -56,7 +56,7 @@ func (s *surface) addItems(
 ) (services.AddedMessages, error) {
 	given, err := s.given(ctx, body, id)
 	if err != nil {
-		if call.Key == "" && !call.Repeats {
+		if !named(call) {
 			return services.AddedMessages{}, err
 		}
 		call.Only = true // it may name itself: its items have their ids already
@@ -179,10 +179,10 @@ func noItem() error {
 
 // deleteItem takes an item out of its turn, and out of the log. If it was the only one, the turn is redacted.
 func (s *surface) deleteItem(ctx context.Context, r *http.Request, h http.Header) (any, error) {
-	id, gone := r.PathValue("conversation_id"), r.PathValue("item_id")
+	id, gone, call := r.PathValue("conversation_id"), r.PathValue("item_id"), s.callOf(ctx, r, nil)
 	err := s.find(ctx, id, gone, func(_ items.Item, t *conversation.Turn, session string, partition int) error {
 		err := s.prune(ctx, h, conversation.Prune{
-			SessionID: id, TurnID: t.ID, Keep: func(m conversation.Message) json.RawMessage {
+			SessionID: id, TurnID: t.ID, Call: call.Name(), Keep: func(m conversation.Message) json.RawMessage {
 				return s.kept(session, partition, m, gone)
 			},
 		})
@@ -191,10 +191,41 @@ func (s *surface) deleteItem(ctx context.Context, r *http.Request, h http.Header
 		}
 		return err
 	})
+	if isMissing(err) {
+		err = s.deletedBefore(ctx, h, id, call, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return s.conversation(ctx, id)
+}
+
+// deletedBefore answers a call that repeats an earlier one, which has taken something out of a session: the answer's
+// header names the receipt of that call. If there was none, it fails with none.
+func (s *surface) deletedBefore(
+	ctx context.Context, h http.Header, sessionID string, call services.Call, none error,
+) error {
+	if !named(call) {
+		return none
+	}
+	call.Only = true
+	done, err := s.cfg.Messages.AddMessages(ctx, conversation.AddMessages{SessionID: sessionID, Now: s.cfg.Now()}, call)
+	switch {
+	case err == nil:
+		h.Set(receiptHeader, done.Position.String())
+	case isNotRepeated(err):
+		return none
+	}
+	return err
+}
+
+// named reports whether a call says that it may repeat an earlier one.
+func named(call services.Call) bool { return call.Key != "" || call.Repeats }
+
+// isNotRepeated reports whether an error says that a call repeats none, or none in a session that there is.
+func isNotRepeated(err error) bool {
+	return errors.Is(err, services.ErrNotRepeated) || errors.Is(err, conversation.ErrSessionNotFound) ||
+		errors.Is(err, conversation.ErrSessionErased) || errors.Is(err, conversation.ErrInvalid)
 }
 
 // prune takes messages out of a turn. The answer's header names the receipt.

@@ -160,22 +160,13 @@ func (s *surface) getResponse(ctx context.Context, r *http.Request, _ http.Heade
 // deleteResponse takes what a response brought out of its turns, and out of the log: its input and its answer. If that
 // is all of a turn, the turn is redacted.
 func (s *surface) deleteResponse(ctx context.Context, r *http.Request, h http.Header) (any, error) {
-	id := r.PathValue("response_id")
-	at, err := s.cfg.Responses.Where(ctx, id, s.who(ctx))
-	if err != nil {
-		return nil, err
-	}
-	for turn, brought := range at.Before {
-		if turn == at.TurnID {
-			continue
+	id, call := r.PathValue("response_id"), s.callOf(ctx, r, nil)
+	err := s.takeOut(ctx, h, id, call.Name())
+	if errors.Is(err, respond.ErrResponseNotFound) && named(call) {
+		var session string
+		if session, err = s.cfg.Responses.StoodIn(ctx, id, s.who(ctx)); err == nil {
+			err = s.deletedBefore(ctx, h, session, call, respond.ErrResponseNotFound)
 		}
-		if err := s.forget(ctx, h, at, turn, brought...); err != nil && !isGone(err) {
-			return nil, err
-		}
-	}
-	err = s.forget(ctx, h, at, at.TurnID, append(at.Before[at.TurnID], at.Input, at.Answer)...)
-	if isGone(err) {
-		return nil, respond.ErrResponseNotFound // another call was first
 	}
 	if err != nil {
 		return nil, err
@@ -183,12 +174,34 @@ func (s *surface) deleteResponse(ctx context.Context, r *http.Request, h http.He
 	return deletedJSON{id, "response", true}, nil
 }
 
+// takeOut takes what a response brought out of its turns. The last event that does so has the name of the call.
+func (s *surface) takeOut(ctx context.Context, h http.Header, id, call string) error {
+	at, err := s.cfg.Responses.Where(ctx, id, s.who(ctx))
+	if err != nil {
+		return err
+	}
+	for turn, brought := range at.Before {
+		if turn == at.TurnID {
+			continue
+		}
+		if err := s.forget(ctx, h, at, turn, "", brought...); err != nil && !isGone(err) {
+			return err
+		}
+	}
+	err = s.forget(ctx, h, at, at.TurnID, call, append(at.Before[at.TurnID], at.Input, at.Answer)...)
+	if isGone(err) {
+		return respond.ErrResponseNotFound // another call was first
+	}
+	return err
+}
+
 // forget takes the messages out of a turn that the events of some sequences brought.
 func (s *surface) forget(
-	ctx context.Context, h http.Header, at respond.Place, turn uuid.UUID, brought ...uint64,
+	ctx context.Context, h http.Header, at respond.Place, turn uuid.UUID, call string, brought ...uint64,
 ) error {
 	return s.prune(ctx, h, conversation.Prune{
-		SessionID: at.SessionID, TurnID: turn, Forget: brought, Keep: func(m conversation.Message) json.RawMessage {
+		SessionID: at.SessionID, TurnID: turn, Call: call, Forget: brought,
+		Keep: func(m conversation.Message) json.RawMessage {
 			if slices.Contains(brought, m.First) {
 				return nil
 			}
@@ -247,6 +260,7 @@ type Responder interface {
 	Get(ctx context.Context, id string, who respond.Caller, with items.Includes) (respond.Response, error)
 	Where(ctx context.Context, id string, who respond.Caller) (respond.Place, error)
 	SessionOf(ctx context.Context, id string, who respond.Caller) (string, error)
+	StoodIn(ctx context.Context, id string, who respond.Caller) (string, error)
 	SessionOfItems(ctx context.Context, ids []string, who respond.Caller) (string, error)
 	InputItems(ctx context.Context, id string, who respond.Caller) ([]items.Item, error)
 	InputTokens(ctx context.Context, a respond.Ask) (int64, error)

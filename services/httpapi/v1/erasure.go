@@ -32,6 +32,8 @@ type eraseBody struct {
 	By     string `json:"redacted_by,omitempty" doc:"Who asked; kept in the log for ever"`
 }
 
+func (b *eraseBody) erasure() services.Erasure { return services.Erasure{Reason: b.Reason, By: b.By} }
+
 type eraseSessionIn struct {
 	SessionID id `path:"session_id"`
 	Body      *eraseBody
@@ -42,7 +44,7 @@ type erasedJSON struct {
 }
 
 func (a *surface) eraseSession(ctx context.Context, in *eraseSessionIn) (erasedJSON, error) {
-	receipt, err := a.cfg.Erasures.EraseSession(ctx, in.SessionID.text(), services.Erasure(*in.Body))
+	receipt, err := a.cfg.Erasures.EraseSession(ctx, in.SessionID.text(), in.Body.erasure())
 	return erasedJSON{receipt}, err
 }
 
@@ -52,7 +54,7 @@ type eraseIdentityIn struct {
 }
 
 func (a *surface) eraseIdentity(ctx context.Context, in *eraseIdentityIn) (erasedJSON, error) {
-	receipt, err := a.cfg.Erasures.EraseIdentity(ctx, in.IdentityID.text(), services.Erasure(*in.Body))
+	receipt, err := a.cfg.Erasures.EraseIdentity(ctx, in.IdentityID.text(), in.Body.erasure())
 	return erasedJSON{receipt}, err
 }
 

@@ -59,22 +59,8 @@ func settingsOf(f events.Fact) (settings json.RawMessage, finalizes bool) {
 func (s *Service) find(
 	ctx context.Context, id string, who Caller, none error,
 ) (st step, found services.FoundTurn, err error) {
-	at, looks := items.ParseResponseID(id)
-	if !looks {
-		return st, found, none
-	}
-	st, stands, err := s.stepAt(ctx, at.Position)
-	if err == nil && !stands { // it may have left the log
-		st.Step = at
-		st.session, err = s.cfg.SessionOf(ctx, at.TurnID)
-	}
-	if err == nil && (st.session == "" || st.TurnID != at.TurnID) {
-		err = none
-	}
+	st, stands, err := s.stood(ctx, id, who, none)
 	if err != nil {
-		return st, found, err
-	}
-	if err := who.may(ctx, st.session, none); err != nil {
 		return st, found, err
 	}
 	found, err = s.cfg.Lookup.FindTurn(ctx, st.session, st.TurnID)
@@ -84,7 +70,7 @@ func (s *Service) find(
 	if err != nil {
 		return st, found, err
 	}
-	if found.Turn.PrunedAt() > at.Position.Seq { // what the event says goes from the log
+	if found.Turn.PrunedAt() > st.Position.Seq { // what the event says goes from the log
 		st, stands, err = s.prunedStep(ctx, st, found.Turn)
 	}
 	if err == nil && !stands {
@@ -92,6 +78,33 @@ func (s *Service) find(
 	}
 	st.place = found.Turn.Place
 	return st, found, err
+}
+
+// stood returns the step of a response whose session the caller may reach, or none; stands: its event is in the log. The
+// response may be gone.
+func (s *Service) stood(ctx context.Context, id string, who Caller, none error) (st step, stands bool, err error) {
+	at, looks := items.ParseResponseID(id)
+	if !looks {
+		return st, false, none
+	}
+	st, stands, err = s.stepAt(ctx, at.Position)
+	if err == nil && !stands { // it may have left the log
+		st.Step = at
+		st.session, err = s.cfg.SessionOf(ctx, at.TurnID)
+	}
+	if err == nil && (st.session == "" || st.TurnID != at.TurnID) {
+		err = none
+	}
+	if err == nil {
+		err = who.may(ctx, st.session, none)
+	}
+	return st, stands, err
+}
+
+// StoodIn returns the session that a response stands in, or stood in before it was deleted.
+func (s *Service) StoodIn(ctx context.Context, id string, who Caller) (string, error) {
+	st, _, err := s.stood(ctx, id, who, ErrResponseNotFound)
+	return st.session, err
 }
 
 // may returns none if the caller may not know of a session. Where that can't be told, it returns why: an outage is no
