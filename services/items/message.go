@@ -29,6 +29,20 @@ func whole(i Item) json.RawMessage {
 	return encode(m)
 }
 
+// InChat reports whether a chat has words for a recorded message: a text, parts of one, or a call of a tool or its
+// output. An endpoint that takes chats gets no other.
+func InChat(message json.RawMessage) bool {
+	m := object(message)
+	switch content := string(m["content"]); {
+	case m.text("role") == roleTool || len(list(m["tool_calls"])) > 0:
+		return true
+	case content == `""`:
+		return IsNull(m[itemMember])
+	default:
+		return !IsNull(m["content"]) && content != "[]"
+	}
+}
+
 // WithData returns the message that a model gets of an item as its client sent it: with the images and files whose data
 // the log does not keep. It reports false for an item without such data.
 func WithData(i Item) (json.RawMessage, bool) {

@@ -177,23 +177,6 @@ func (s *surface) walk(t services.StandingTurn, from string, way items.Way) iter
 	return s.ids.Walk(t.SessionID, t.Partition, t.Turn, way)
 }
 
-// cutPage cuts a page out of items in their order. It reports whether the item that the page follows is among them.
-func cutPage(all []items.Item, p paging) (page []items.Item, more, found bool) {
-	if !p.asc {
-		all = slices.Clone(all)
-		slices.Reverse(all)
-	}
-	if p.after != "" {
-		at := indexOf(all, p.after)
-		if at < 0 {
-			return nil, false, false
-		}
-		all = all[at+1:]
-	}
-	n := min(p.limit, len(all))
-	return all[:n], len(all) > n, true
-}
-
 // allTurns is more turns than any session has.
 const allTurns = math.MaxInt32
 

@@ -2,7 +2,6 @@ package openai_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 )
 
 //conformance:o5 o6 o11 o24 o50 o53
@@ -229,12 +229,12 @@ func TestAResponseOfSomebodyElseIsNone(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
 	id := s.must("POST", "/v1/responses", `{"input":"a"}`)["id"].(string)
-	stranger := respond.Caller{May: func(context.Context, string) error { return errors.New("not yours") }}
+	stranger := respond.Caller{May: func(context.Context, string) error { return reach.ErrNoSession }}
 	_, err := s.cfg.Responses.Get(t.Context(), id, stranger, nil)
 	require.ErrorIs(t, err, respond.ErrResponseNotFound)
 	_, err = s.cfg.Responses.Where(t.Context(), id, stranger)
 	require.ErrorIs(t, err, respond.ErrResponseNotFound)
-	_, err = s.cfg.Responses.InputItems(t.Context(), id, stranger)
+	_, err = s.cfg.Responses.InputItems(t.Context(), id, stranger, respond.Paging{Limit: 1})
 	require.ErrorIs(t, err, respond.ErrResponseNotFound)
 	for _, body := range []string{`{"input":"b","previous_response_id":"` + id + `"}`,
 		`{"input":"b","store":false,"previous_response_id":"` + id + `"}`} {

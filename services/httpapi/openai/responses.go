@@ -226,15 +226,16 @@ func (s *surface) inputItems(ctx context.Context, r *http.Request, _ http.Header
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.cfg.Responses.InputItems(ctx, r.PathValue("response_id"), s.who(ctx))
+	page, err := s.cfg.Responses.InputItems(ctx, r.PathValue("response_id"), s.who(ctx), respond.Paging{
+		Limit: p.limit, Asc: p.asc, After: p.after,
+	})
+	if err == nil && !page.Found {
+		err = noAfter()
+	}
 	if err != nil {
 		return nil, err
 	}
-	page, more, found := cutPage(all, p)
-	if !found {
-		return nil, noAfter()
-	}
-	return listOf(shown(page, with), itemID).thenMore(more), nil
+	return listOf(shown(page.Items, with), itemID).thenMore(page.More), nil
 }
 
 func (s *surface) inputTokens(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
@@ -262,6 +263,6 @@ type Responder interface {
 	SessionOf(ctx context.Context, id string, who respond.Caller) (string, error)
 	StoodIn(ctx context.Context, id string, who respond.Caller) (string, error)
 	SessionOfItems(ctx context.Context, ids []string, who respond.Caller) (string, error)
-	InputItems(ctx context.Context, id string, who respond.Caller) ([]items.Item, error)
+	InputItems(ctx context.Context, id string, who respond.Caller, p respond.Paging) (respond.Page, error)
 	InputTokens(ctx context.Context, a respond.Ask) (int64, error)
 }

@@ -22,7 +22,7 @@ func (s *Service) inBranch(
 ) (services.AddedMessages, error) {
 	fork := conversation.ForkSession{SessionID: add.SessionID, TurnID: turn, Through: through}
 	add.After, add.Begins = 0, true
-	n, err := s.lastBranch(ctx, fork.SessionID, a)
+	n, err := s.lastBranch(ctx, fork.SessionID, a, 0)
 	for err == nil {
 		var done services.AddedMessages
 		fork.RequestID, fork.ChildID = branchOf(fork.SessionID, a, n)
@@ -30,7 +30,7 @@ func (s *Service) inBranch(
 			return done, nil
 		}
 		if errors.Is(err, conversation.ErrWentOn) { // it is another call's
-			n, err = n+1, nil
+			n, err = s.lastBranch(ctx, fork.SessionID, a, n+1)
 		}
 	}
 	if a.Previous != "" && (isGone(err) || errors.Is(err, conversation.ErrTurnRedacted)) { // since it was found
@@ -39,26 +39,39 @@ func (s *Service) inBranch(
 	return services.AddedMessages{}, err
 }
 
-// lastBranch returns the number of the last branch that calls like this one have made of a session, or of the next one
-// if there is none or if it was erased. A call with a key has one branch for ever: once that was erased, the response
-// is gone.
-func (s *Service) lastBranch(ctx context.Context, sessionID string, a Ask) (n int, err error) {
-	for last := 0; ; n++ {
+// lastBranch returns the number of the last branch that calls like this one have made of a session, of those from a
+// number on, or of the next one if there is none or if it was erased. A call with a key has one branch for ever: once
+// that was erased, the response is gone. Branches are numbered without gaps, so the first free number is found in steps
+// that grow, and then between the last two of them.
+func (s *Service) lastBranch(ctx context.Context, sessionID string, a Ask, from int) (n int, err error) {
+	there, erased := from-1, true // the last one known to be there
+	look := func(n int) (bool, error) {
 		_, branch := branchOf(sessionID, a, n)
 		reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: branch, Shown: 1, Own: true})
-		switch {
-		case err != nil:
-			return 0, err
-		case reading.State.Erased != 0 && a.Call.Key != "":
-			return 0, ErrResponseNotFound
-		case reading.State.Erased != 0:
-			last = n + 1
-		case reading.State.Fork().ForkedAt != 0:
-			last = n
-		default:
-			return last, nil
+		gone := err == nil && reading.State.Erased != 0
+		if gone && a.Call.Key != "" {
+			return false, ErrResponseNotFound
+		}
+		if err != nil || !gone && reading.State.Fork().ForkedAt == 0 {
+			return false, err
+		}
+		there, erased = n, gone
+		return true, nil
+	}
+	is, step := true, 1
+	for ; is && err == nil; step *= 2 {
+		is, err = look(there + step)
+	}
+	for free := there + step/2; err == nil && free-there > 1; {
+		middle := (there + free) / 2
+		if is, err = look(middle); !is {
+			free = middle
 		}
 	}
+	if erased {
+		there++
+	}
+	return there, err
 }
 
 // beginBranch records the input in a branch that has none, and makes the branch if there is none.

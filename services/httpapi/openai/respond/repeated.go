@@ -60,7 +60,7 @@ func (s *Service) repeatedAnywhere(ctx context.Context, a Ask) (done services.Ad
 	if !errors.Is(err, services.ErrNotRepeated) || a.Previous == "" {
 		return done, err
 	}
-	n, err := s.lastBranch(ctx, session, a)
+	n, err := s.lastBranch(ctx, session, a, 0)
 	if err != nil {
 		return done, err
 	}

@@ -93,7 +93,9 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 	r.Conversation = p.conversation()
 	p.refer = func(id, param string) (items.Item, error) { return refer(&r, id, param, p.named) }
 	r.Input = p.input()
-	r.IDs, r.Sent = p.ids, p.sent
+	if r.IDs, r.Sent = p.ids, p.sent; !hosted {
+		p.inChat(r.Input)
+	}
 	r.Options, r.Settings = p.options(hosted), m.only(repeated).withoutSecrets()
 	for _, name := range []string{"model", "prompt_cache_key", "safety_identifier", "user"} {
 		if long := utf8.RuneCountInString(p.text(name)) > mostSafetyID; long && name == "safety_identifier" {
@@ -255,6 +257,23 @@ func (p *parser) input() (out []items.Item) {
 		}
 	}
 	return out
+}
+
+// inChat refuses an input of which a model behind a chat endpoint would be sent nothing.
+func (p *parser) inChat(input []items.Item) {
+	for _, i := range input {
+		m := items.Message(i)
+		if sent, has := p.sent[string(m)]; has {
+			m = sent
+		}
+		if items.InChat(m) {
+			return
+		}
+	}
+	if len(input) > 0 {
+		p.refuse("invalid_value", "input", "'input' has no item that the model behind this server can be sent: "+
+			"no message, no call of a tool, and no output of one.")
+	}
 }
 
 // item reads an item of the input, or the one that it refers to. Items get ids of ours, whatever ids they bring.

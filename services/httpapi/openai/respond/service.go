@@ -3,7 +3,6 @@ package respond
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -199,50 +198,6 @@ func (s *Service) Get(ctx context.Context, id string, who Caller, with items.Inc
 		return nil, err
 	}
 	return s.response(ctx, st, found.Turn, with)
-}
-
-// InputItems returns the items that a response was asked with, oldest first: its history as it was then, without what
-// was deleted since, and its own input.
-func (s *Service) InputItems(ctx context.Context, id string, who Caller) (out []items.Item, err error) {
-	st, _, err := s.find(ctx, id, who, ErrResponseNotFound)
-	if err != nil {
-		return nil, err
-	}
-	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: st.session, AllTurns: true})
-	if err != nil {
-		return nil, err
-	}
-	state := reading.State
-	t := state.Turn(st.TurnID)
-	if !shown(t) {
-		return nil, ErrResponseNotFound
-	}
-	for _, before := range state.Turns {
-		if !state.Shown(before) || before.Place >= t.Place {
-			continue
-		}
-		session, partition, inherited := state.Origin(before, reading.Position.Partition)
-		if !inherited {
-			before = before.Until(st.Position.Seq, before.Final != 0 && before.Final < st.Position.Seq)
-		}
-		out = append(out, s.cfg.IDs.OfTurn(session, partition, before)...)
-	}
-	if at, answered := st.answerAt(t); answered && t.PrunedAt() > at.Seq {
-		left, err := s.askedOf(ctx, t, at)
-		return append(out, s.cfg.IDs.OfMessages(st.session, items.Address{Position: at}, left)...), err
-	}
-	own := s.cfg.IDs.OfTurn(st.session, reading.Position.Partition, t)
-	answer, err := s.response(ctx, st, t, nil)
-	if err != nil {
-		return nil, err
-	}
-	if told, _ := answer["output"].([]items.Item); len(told) > 0 {
-		first := func(i items.Item) bool { return i.ID() == told[0].ID() }
-		if n := slices.IndexFunc(own, first); n >= 0 {
-			own = own[:n]
-		}
-	}
-	return append(out, own...), nil
 }
 
 var errNoFact = errors.New("the input of a response is not where it was recorded")
