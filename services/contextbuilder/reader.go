@@ -170,8 +170,10 @@ func (r *Reader) withTail(
 		snap.Applied = head
 		return snap, services.FromView, err
 	}
+	seen := snap.Applied.Seq
 	snap, err = r.cfg.View.Load(ctx, ask.SessionID, head.Partition, recent.AllTurns)
-	if err != nil || snap.State == nil {
+	// A view can be further behind than a moment ago: its store failed over to a replica. The tail lacks what is between.
+	if err != nil || snap.State == nil || snap.Applied.Seq < seen {
 		return recent.Snapshot{}, "", err
 	}
 	if snap.State.Whole && !redescribed(snap.State, tail) {

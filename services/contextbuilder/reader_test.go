@@ -215,3 +215,40 @@ func TestAReaderThatGoesIsNoFaultOfTheView(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, told.String())
 }
+
+// failingOver is a view in a store that fails over to a replica which is behind: each load is of the next view, and the
+// last one stays.
+type failingOver struct{ views []*still }
+
+func (f *failingOver) Wait(ctx context.Context, at events.Position) error {
+	return f.views[0].Wait(ctx, at)
+}
+
+func (f *failingOver) Load(ctx context.Context, id string, partition, shown int) (recent.Snapshot, error) {
+	now := f.views[0]
+	if len(f.views) > 1 {
+		f.views = f.views[1:]
+	}
+	return now.Load(ctx, id, partition, shown)
+}
+
+// A view that is further behind when it is asked again, since its store failed over, hides no turn that was
+// acknowledged: what the log was read for begins behind the first place.
+func TestAViewThatGoesBackHidesNoTurn(t *testing.T) {
+	t.Parallel()
+	log, at := recorded(t, 6)
+	for first := 1; first < 5; first++ {
+		for second := range first {
+			view := &failingOver{}
+			for _, seen := range []int{first, second} {
+				state := folded(t, log, "s", at[seen], math.MaxInt32)
+				view.views = append(view.views, &still{state: state, at: at[seen]})
+			}
+			b := contextbuilder.NewBuilder(contextbuilder.NewReader(log,
+				contextbuilder.ReaderConfig{View: view, Rules: rules}), contextbuilder.Config{})
+			r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"})
+			require.NoError(t, err)
+			require.Equal(t, exchange(0, 6), texts(t, r), "%d, then %d", first, second)
+		}
+	}
+}
