@@ -58,7 +58,10 @@ type Tombstone struct {
 // of the session. A replay without these events would see a longer silence, and hide the turns before it; the mark
 // prevents that.
 type SessionMark struct {
-	Boundary     Position  `json:"boundary"`
+	Boundary Position `json:"boundary"`
+	// Silence is where the last silence ended that is a boundary. It is missing in a session without a reset: there it
+	// is the boundary.
+	Silence      *Position `json:"silence,omitempty"`
 	CreatedAt    time.Time `json:"created_at"`
 	LastActiveAt time.Time `json:"last_active_at"`
 	// Numbers of turns: all of them, and those after the boundary.
@@ -71,7 +74,8 @@ type SessionMark struct {
 // problem checks that the tombstones are the versions of one turn: each replaces the one before it, all have one place,
 // and TurnID is among them. Any other list would bring back turns that the redaction does not cover.
 func (f *TurnRedacted) problem() Problem {
-	if m := f.Session; m != nil && min(m.Finalized, m.Pending, m.ShownFinalized, m.ShownPending) < 0 {
+	if m := f.Session; m != nil && (min(m.Finalized, m.Pending, m.ShownFinalized, m.ShownPending) < 0 ||
+		m.Silence != nil && m.Silence.Seq > m.Boundary.Seq) {
 		return ProblemTombstones
 	}
 	if len(f.Tombstones) == 0 {

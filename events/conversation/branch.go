@@ -175,8 +175,8 @@ func (s *State) hadBegun() {
 	if s.LastActive.Equal(s.CreatedAt) {
 		s.LastActive = time.Time{}
 	}
-	if !slices.ContainsFunc(s.Turns, func(t *Turn) bool { return t.Place <= s.Boundary }) {
-		s.Boundary = s.ResetAt
+	if !slices.ContainsFunc(s.Turns, func(t *Turn) bool { return t.Place <= s.silence }) {
+		s.setSilence(0)
 	}
 }
 

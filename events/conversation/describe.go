@@ -197,10 +197,11 @@ func (s *State) describe(e events.Recorded, f *events.SessionDescribed) Change {
 // liftSilences moves the boundary back to the last reset: a session with a kind has no other boundary. Silences before
 // the kind was set count no more, since the description that set it may have left the log.
 func (s *State) liftSilences() {
-	if s.Boundary == s.ResetAt {
+	was := s.Boundary
+	if s.setSilence(0); s.Boundary == was {
 		return
 	}
-	s.Boundary, s.ShownFinalized, s.ShownPending = s.ResetAt, 0, 0
+	s.ShownFinalized, s.ShownPending = 0, 0
 	for _, t := range s.Turns {
 		switch t.Status {
 		case Finalized:

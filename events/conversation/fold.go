@@ -22,9 +22,12 @@ type Change struct {
 	// Whole: the answer came in one append with its question, right behind it, so that the time between them is none
 	// that anybody waited.
 	Whole bool
-	// NewBoundary is true if the boundary moved: forward by a silence or a reset, or back by a redaction that restores
-	// it (events.SessionMark) or by a description that sets the session's kind.
+	// NewBoundary is true if the boundary or the silence moved: forward by a silence or a reset, or back by a redaction
+	// that restores them (events.SessionMark) or by a description that sets the session's kind.
 	NewBoundary bool
+	// Silence is where the last silence of the session ended that is a boundary, as the sequence before the event that
+	// ended it; 0 for none. A link leaves out the turns up to it. Those before a reset come with the link.
+	Silence uint64
 	// VoidsSummary is true if a summary stands no longer, or was void from the beginning.
 	VoidsSummary bool
 }
@@ -72,7 +75,7 @@ func (s *State) Fold(e events.Recorded) Change {
 	if s.Erased != 0 {
 		return afterErasure(e.Fact)
 	}
-	before := s.Boundary
+	before, silence := s.Boundary, s.silence
 	c := s.foldFact(e)
 	switch c.Kind {
 	case Started, Answered, WasExtended, Linked, Corrected, Reset, Forked:
@@ -80,7 +83,7 @@ func (s *State) Fold(e events.Recorded) Change {
 	case Seen, Duplicate, Anomaly, Pruned, TurnGone, Described, Summarized, Branched,
 		Erased, Refused, Noted: // no activity in the conversation
 	}
-	c.NewBoundary = s.Boundary != before
+	c.NewBoundary, c.Silence = s.Boundary != before || s.silence != silence, s.silence
 	s.count(c)
 	c.VoidsSummary = s.voidsSummary(c)
 	if s.slim {
@@ -160,14 +163,17 @@ func (s *State) shownCount(t *Turn) int {
 // turn that the event opens comes after the boundary.
 func (s *State) touch(e events.Recorded) {
 	anonymous := s.Identity == "" || s.LinkedAt == e.Position.Seq
-	if anonymous && s.Description().Kind == "" && s.silent(e.Time) && s.Boundary < e.Position.Seq {
-		s.Boundary = e.Position.Seq - 1
+	if anonymous && s.Description().Kind == "" && s.silent(e.Time) {
+		s.setSilence(e.Position.Seq - 1)
 	}
 	if s.CreatedAt.IsZero() {
 		s.CreatedAt = e.Time
 	}
 	s.LastActive = e.Time
 }
+
+// setSilence sets the last silence that is a boundary. The boundary is that or the last reset, whichever is later.
+func (s *State) setSilence(seq uint64) { s.silence, s.Boundary = seq, max(seq, s.ResetAt) }
 
 // foldFact folds an event by the rule of its fact.
 func (s *State) foldFact(e events.Recorded) Change {
@@ -352,7 +358,7 @@ func (s *State) erase(e events.Recorded) Change {
 	} else {
 		s.rare = nil
 	}
-	s.Boundary, s.ResetAt, s.CreatedAt, s.LastActive = 0, 0, time.Time{}, time.Time{}
+	s.Boundary, s.ResetAt, s.silence, s.CreatedAt, s.LastActive = 0, 0, 0, time.Time{}, time.Time{}
 	s.Erased, s.ErasedAt = e.Position.Seq, e.Time
 	return Change{Kind: Erased, Turns: gone}
 }

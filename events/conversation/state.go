@@ -26,6 +26,9 @@ type State struct {
 	// Whole is false if turns have been left out. Such a state can't tell a new turn from a turn that was left out.
 	Whole bool
 
+	// silence is Change.Silence. A state that took its head from a view does not know it.
+	silence uint64
+
 	// slim, ttl and keys are the Rules, without the room that a struct of their own takes: a view holds many states.
 	slim bool
 	ttl  time.Duration
@@ -194,10 +197,10 @@ func (s *State) CloneLast(n int) *State {
 	return &out
 }
 
-// Same reports whether two folds of one session have the same heads, and the same turns with their places, times and
+// Same reports whether two folds of one session have the same heads and silences, and the same turns with their places, times and
 // versions. Applied and the texts may differ.
 func (s *State) Same(o *State) bool {
-	return s.Head() == o.Head() && slices.EqualFunc(s.Turns, o.Turns, func(a, b *Turn) bool {
+	return s.Head() == o.Head() && s.silence == o.silence && slices.EqualFunc(s.Turns, o.Turns, func(a, b *Turn) bool {
 		x, y := *a, *b
 		for _, t := range []*Turn{&x, &y} {
 			t.Question, t.Answer, t.AnswerMetadata, t.extended = nil, nil, nil, nil

@@ -79,6 +79,7 @@ func (s *State) Tombstones(chain []*Turn, partition int) []events.Tombstone {
 func (s *State) sessionMark(partition int) *events.SessionMark {
 	return &events.SessionMark{
 		Boundary:  events.Position{Partition: partition, Seq: s.Boundary},
+		Silence:   optional(events.Position{Partition: partition, Seq: s.silence}, s.ResetAt != 0),
 		CreatedAt: s.CreatedAt, LastActiveAt: s.LastActive,
 		Finalized: s.Finalized, Pending: s.Pending, ShownFinalized: s.ShownFinalized, ShownPending: s.ShownPending,
 	}
@@ -243,7 +244,7 @@ func (s *State) restoreHead(f *events.TurnRedacted, before uint64) {
 	}
 	s.CreatedAt, s.LastActive = m.CreatedAt, m.LastActiveAt
 	if m.Boundary.Seq < before {
-		s.Boundary = max(m.Boundary.Seq, s.ResetAt)
+		s.setSilence(s.silenceOf(m))
 	}
 	s.Counts = Counts{
 		Finalized: m.Finalized, Pending: m.Pending,
@@ -253,6 +254,19 @@ func (s *State) restoreHead(f *events.TurnRedacted, before uint64) {
 		if t := s.Turn(stone.TurnID); t != nil {
 			t.fromTombstone = false // counted in the mark
 		}
+	}
+}
+
+// silenceOf returns the last silence before a redaction. Marks of earlier versions do not tell it where a reset is the
+// boundary: then it is what is left of the log.
+func (s *State) silenceOf(m *events.SessionMark) uint64 {
+	switch {
+	case m.Silence != nil:
+		return m.Silence.Seq
+	case s.ResetAt != 0 && m.Boundary.Seq == s.ResetAt:
+		return s.silence
+	default:
+		return m.Boundary.Seq
 	}
 }
 

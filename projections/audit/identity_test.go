@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 )
 
@@ -166,6 +167,61 @@ func TestSessionTurns(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, state)
 	require.Equal(t, events.Position{}, at)
+}
+
+// A reset deletes nothing: what stands before it belongs to the identity, whether the link comes before it or after.
+func TestALinkBringsWhatStandsBeforeAReset(t *testing.T) {
+	t.Parallel()
+	reset := func(log *journal) { log.add(log.state("s").DecideReset("", 0).Facts...) }
+	link := func(log *journal) { log.add(linked("s", "u")) }
+	for name, then := range map[string][]func(*journal){
+		"linked, then reset": {link, reset},
+		"reset, then linked": {reset, link},
+		"reset twice":        {reset, reset, link},
+	} {
+		log := newJournal()
+		log.asked("s", "long ago", "the marmot of the silence", "yes")
+		log.pass(25 * time.Hour)
+		log.asked("s", "a", "the marmot", "a rodent")
+		log.asked("s", "b", "the badger", "a mustelid")
+		for _, do := range then {
+			do(log)
+		}
+		read := &current{log}
+		a := open(t, log)
+		a.Close()
+		var err error
+		a.Audit, err = audit.Open(t.Context(), audit.Config{URL: a.url, Rules: rules, Log: read})
+		require.NoError(t, err)
+		t.Cleanup(a.Audit.Close)
+		f := claim(t, log, a)
+		f.all(1)
+		require.Equal(t, []string{"a finalized", "b finalized"}, a.requests("s"), name)
+		turns, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
+		require.NoError(t, err)
+		require.Equal(t, []string{"s a", "s b"}, requestsOf(turns), name)
+		hits, _, _, err := a.Search(t.Context(), projections.SearchFilter{Query: "marmot", IdentityID: "u"}, 10, "")
+		require.NoError(t, err)
+		require.Len(t, hits, 1, name)
+		list, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 10, "")
+		require.NoError(t, err)
+		require.Equal(t, id("s", "b"), list[0].LastTurn.TurnID, name)
+
+		log.redact("s", id("s", "b"))
+		f.all(1)
+		require.Equal(t, []string{"a finalized", "b redacted"}, a.requests("s"), name)
+		want := a.dump()
+		// The tables are the same from a log that has forgotten what was redacted.
+		read.journal = log.without(func(e events.Recorded) bool {
+			turn, _ := conversation.Named(e)
+			return turn == id("s", "b") && e.Type != events.TypeTurnRedacted
+		})
+		a.empty()
+		claim(t, read.journal, a).all(100)
+		for _, table := range []string{"questions", "answers", "sessions", "session_links", "event_ledger"} {
+			require.Equal(t, want[table], a.dump()[table], "%s: %s", name, table)
+		}
+	}
 }
 
 // A state that is given back can be folded on.

@@ -121,7 +121,7 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 	return nil
 }
 
-// backfill adds the session's turns after its boundary, as they are at the event. It skips turns that the batch has
+// backfill adds the session's turns after its last silence, as they are at the event. It skips turns that the batch has
 // added already.
 func (a *Audit) backfill(ctx context.Context, p *plan, e *projections.Judged) error {
 	state := p.unlinked.take(e.SessionID)
@@ -134,9 +134,8 @@ func (a *Audit) backfill(ctx context.Context, p *plan, e *projections.Judged) er
 			return fmt.Errorf("read the session's earlier turns: %w", err)
 		}
 	}
-	boundary := max(state.Boundary, e.Head.Boundary)
 	for _, t := range state.Turns {
-		if t.Place > boundary {
+		if t.Place > e.Change.Silence {
 			p.bringIn(e, t)
 		}
 	}

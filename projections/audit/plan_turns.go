@@ -183,7 +183,7 @@ func (p *plan) prune(e *projections.Judged, linked bool) {
 	r := p.byTurn[t.ID]
 	if r == nil {
 		r = p.put(e, t, merged)
-		if t.Place <= e.Head.Boundary && t.Place < e.Head.LinkedAt {
+		if t.Place <= e.Change.Silence {
 			r.needs = t.ID
 		}
 	}

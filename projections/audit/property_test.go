@@ -45,9 +45,6 @@ func TestRowsAreThoseOfTheLog(t *testing.T) {
 		require.Equal(t, want, many.dump(), "split")
 		reference(t, log, one)
 
-		if resetHidesLink(log) {
-			return
-		}
 		left := log.without(goneFrom(log))
 		read.journal = left
 		many.empty()
@@ -56,25 +53,6 @@ func TestRowsAreThoseOfTheLog(t *testing.T) {
 		for _, table := range []string{"questions", "answers", "sessions", "session_links", "event_ledger"} {
 			require.Equal(t, want[table], anew[table], "erased: %s", table)
 		}
-	})
-}
-
-// resetHidesLink knows the logs whose past a redaction does not tell whole: it says what the boundary was when it came
-// (events.SessionMark), which after a reset is no longer what the link left out.
-func resetHidesLink(log *journal) bool {
-	return slices.ContainsFunc(sessions, func(session string) bool {
-		state, reset := conversation.New(session, rules), false
-		for _, e := range log.events {
-			if e.SessionID != session {
-				continue
-			}
-			c := state.Fold(e)
-			reset = reset || c.Kind == conversation.Reset && state.Identity != ""
-			if reset && (c.Kind == conversation.TurnGone || c.Kind == conversation.Pruned) {
-				return true
-			}
-		}
-		return false
 	})
 }
 
@@ -180,7 +158,7 @@ func act(t *rapid.T, log *journal, session, request string) {
 	turn := id(session, request)
 	text := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "text")
 	identity := rapid.SampledFrom([]string{"u", "v"}).Draw(t, "identity")
-	switch rapid.IntRange(0, 24).Draw(t, "act") {
+	switch rapid.IntRange(0, 25).Draw(t, "act") {
 	case 0, 1, 2:
 		q := question(request)
 		q.QuestionNeutral = text
@@ -209,7 +187,7 @@ func act(t *rapid.T, log *journal, session, request string) {
 			turn = chain[len(chain)-1].ID
 		}
 		log.add(viewtest.DrawPrune(t, s, log.Session(t.Context(), session, 0, log.last), turn)...)
-	case 13:
+	case 13, 25:
 		log.add(s.DecideReset("", 0).Facts...)
 	case 14:
 		if rapid.Bool().Draw(t, "erase") {

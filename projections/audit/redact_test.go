@@ -238,7 +238,7 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 	back := c.Kind == conversation.TurnGone || c.Kind == conversation.Pruned || c.Kind == conversation.Described
 	if c.Kind == conversation.Linked || back && c.NewBoundary && state.Identity != "" {
 		for _, turn := range state.Turns {
-			if turn.Place > state.Boundary {
+			if turn.Place > c.Silence {
 				in[turn.ID] = true
 			}
 		}

@@ -101,7 +101,7 @@ func (p *planner) apply(ctx context.Context, out *changes, e *projections.Judged
 		back := e.Change.NewBoundary && e.Head.Identity != "" // as with a redaction
 		if back || wanted && t.Status == conversation.Finalized {
 			return p.reread(ctx, out, e, func(of *conversation.Turn) bool {
-				return of.ID == t.ID || back && of.Place > e.Head.Boundary
+				return of.ID == t.ID || back && of.Place > e.Change.Silence
 			})
 		}
 	case conversation.Corrected:
@@ -145,9 +145,9 @@ func (p *planner) answer(ctx context.Context, out *changes, e *projections.Judge
 	return nil
 }
 
-// backfill puts the session's turns after its boundary, which are new to the index, or have an identity from now on.
+// backfill puts the session's turns after its last silence, which are new to the index, or have an identity from now on.
 func (p *planner) backfill(ctx context.Context, out *changes, e *projections.Judged) error {
-	return p.reread(ctx, out, e, func(t *conversation.Turn) bool { return t.Place > e.Head.Boundary })
+	return p.reread(ctx, out, e, func(t *conversation.Turn) bool { return t.Place > e.Change.Silence })
 }
 
 // reread reads the session as it is at an event, and puts those of its turns that are chosen.

@@ -182,7 +182,7 @@ func (f *Forwarder) move(ctx context.Context, scope string, e *projections.Judge
 		return err
 	}
 	for _, t := range state.Turns {
-		if t.Status == conversation.Finalized && state.Shown(t) {
+		if t.Status == conversation.Finalized && t.Place > e.Change.Silence {
 			if err := f.put(ctx, scope, e.SessionID, t); err != nil {
 				return err
 			}

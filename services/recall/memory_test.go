@@ -188,6 +188,16 @@ func TestALinkMovesWhatASessionLeft(t *testing.T) {
 	})
 }
 
+// A reset deletes nothing: a link behind it brings the identity what a reset behind the link would have left it.
+func TestALinkMovesWhatStandsBeforeAReset(t *testing.T) {
+	both(t, func(w *world) {
+		w.forward()
+		w.turn("s", "r1", "I like teal.", "Teal it is.")
+		w.until(w.add(&events.SessionReset{SessionID: "s"}, &events.SessionLinked{SessionID: "s", IdentityID: "ada"}))
+		require.Equal(t, []string{"user:ada | User: I like teal. | Assistant: Teal it is."}, w.contents())
+	})
+}
+
 // While a deletion is not confirmed its scope gives nothing; when it is, the rest.
 func TestWhatIsDeletedIsNotRememberedFromTheFirstMomentOn(t *testing.T) {
 	both(t, func(w *world) {

@@ -85,7 +85,7 @@ func belong(s *conversation.State, c conversation.Change, in map[uuid.UUID]bool)
 	}
 	if c.Kind == conversation.Linked || c.NewBoundary && c.Kind != conversation.Reset {
 		for _, t := range s.Turns {
-			in[t.ID] = in[t.ID] || t.Place > s.Boundary
+			in[t.ID] = in[t.ID] || t.Place > c.Silence
 		}
 	}
 	if c.Turn != nil && c.Kind.ChangesView() {

@@ -41,6 +41,20 @@ func silences(t *testing.T, w *World) {
 	w.Agree(t, v, "s")
 }
 
+// resets: a link brings what stands before a reset, which deletes nothing, and not what stands before a silence.
+func resets(t *testing.T, w *World) {
+	w.Rules.SessionTTL = silence
+	v := w.Open(t)
+	w.Append(t, Turn("s", "1", "before the silence", "yes")...)
+	pause.For(t.Context(), 3*silence)
+	w.Append(t, Turn("s", "2", "before the reset", "yes")...)
+	w.Append(t, &events.SessionReset{SessionID: "s"}, Linked("s", "ann"))
+	w.claim(t, v, "s").must(t)
+	require.Nil(t, w.object(t, "s", "1"))
+	require.NotNil(t, w.object(t, "s", "2"))
+	w.Agree(t, v, "s")
+}
+
 // pruned: what is taken out of a turn is a reason to scrub, though the turn stays.
 func pruned(t *testing.T, w *World) {
 	forgotten := events.Position{Seq: 1 << 40}

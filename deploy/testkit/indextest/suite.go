@@ -41,6 +41,7 @@ func Run(t *testing.T, logs int, open func(t testing.TB) index.Store) {
 		"a late deletion leaves what was written since":                                 lateDeletion,
 		"late writes of any former runner go":                                           manyTakeovers,
 		"a link brings what follows the last silence, and a kind the rest":              silences,
+		"a link brings what stands before a reset":                                      resets,
 		"what is taken out of a turn is a reason to scrub":                              pruned,
 		"a question that grows is indexed whole":                                        growing,
 		"a swap waits for the new generation, and fences the former one":                swaps,
