@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -21,20 +22,52 @@ func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
 		// The letter may be retried before or after a link comes, so a link must read this session from the log.
 		kept.take(b.Parked[i].SessionID)
 	}
-	p, err := a.plan(ctx, a.pool, b, kept)
-	if err == nil {
-		err = a.index(ctx, a.pool, p)
+	for {
+		p, err := a.plan(ctx, a.pool, b, kept)
+		if err == nil {
+			err = a.index(ctx, a.pool, p)
+		}
+		if err != nil {
+			return err
+		}
+		err = a.inTx(ctx, b, func(tx pgx.Tx) error { return a.write(ctx, tx, p) })
+		if codeOf(err) == uniqueViolation {
+			a.cfg.Logger.Warn("the audit tables hold rows of these events already; they are written over",
+				"position", b.From.Position())
+			err = a.inTx(ctx, b, func(tx pgx.Tx) error { return a.overwrite(ctx, tx, p) })
+		}
+		if !errors.Is(err, errRestored) {
+			return failure("apply to the audit", err)
+		}
 	}
+}
+
+// errRestored: a dead letter was retried while a batch was planned, and the plan read rows without its event.
+var errRestored = errors.New("rows were restored meanwhile")
+
+// unchanged fails with errRestored if rows that the plan read have changed since. The lock on the checkpoint's row keeps
+// them as they are until the end of the transaction.
+func (a *Audit) unchanged(ctx context.Context, tx pgx.Tx, p *plan) error {
+	if len(p.read) == 0 {
+		return nil
+	}
+	now := map[uuid.UUID]string{}
+	for id := range p.read {
+		now[id] = ""
+	}
+	found, err := tx.Query(ctx, a.sql(`select turn_id, `+writtenBy+`
+		from {s}.questions q left join {s}.answers a using (turn_id) where turn_id = any($1)`),
+		slices.Collect(maps.Keys(p.read)))
 	if err != nil {
 		return err
 	}
-	err = a.inTx(ctx, b, func(tx pgx.Tx) error { return a.write(ctx, tx, p) })
-	if codeOf(err) == uniqueViolation {
-		a.cfg.Logger.Warn("the audit tables hold rows of these events already; they are written over",
-			"position", b.From.Position())
-		err = a.inTx(ctx, b, func(tx pgx.Tx) error { return a.overwrite(ctx, tx, p) })
+	var id uuid.UUID
+	var by string
+	_, err = pgx.ForEachRow(found, []any{&id, &by}, func() error { now[id] = by; return nil })
+	if err == nil && !maps.Equal(now, p.read) {
+		err = errRestored
 	}
-	return failure("apply to the audit", err)
+	return err
 }
 
 // overwrite writes rows that may exist already: those of a turn whose past retention has removed from the log, so that
@@ -66,7 +99,7 @@ func inTurn(ctx context.Context, tx pgx.Tx, p *plan, steps ...step) error {
 }
 
 func (a *Audit) write(ctx context.Context, tx pgx.Tx, p *plan) error {
-	if err := inTurn(ctx, tx, p, a.forget, a.leaveOut); err != nil {
+	if err := inTurn(ctx, tx, p, a.unchanged, a.forget, a.leaveOut); err != nil {
 		return err
 	}
 	half, rest := []step{a.copyEvents, a.copyAnswers}, []step{a.writeQuestions, a.replaceTurns, a.writeSessions}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 )
@@ -216,6 +218,93 @@ func TestARetryBesideARunner(t *testing.T) {
 	}
 	<-done
 	require.Equal(t, want, a.dump())
+}
+
+// held is a log that is read no further at one session, until it goes on.
+type held struct {
+	*journal
+	session     string
+	reached, on chan struct{}
+}
+
+// Session implements projections.SessionReader.
+func (h *held) Session(ctx context.Context, id string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
+	if id == h.session {
+		h.reached <- struct{}{}
+		<-h.on
+	}
+	return h.journal.Session(ctx, id, after, upTo)
+}
+
+// A letter is retried while the runner has planned a later event of its turn, from rows without it.
+func TestARetryWhileItsTurnIsPlanned(t *testing.T) {
+	t.Parallel()
+	extended := func(id string) events.Fact {
+		return &events.TurnExtended{TurnID: events.TurnID("s", "a"), SessionID: "s", ExtensionID: id,
+			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: id,
+				Messages: []byte(`[{"role":"assistant","content":"` + id + `"}]`)}}
+	}
+	for name, parked := range map[string]int{"an extension": 2, "the answer": 1, "the question": 0} {
+		log := newJournal()
+		log.add(linked("s", "u"), started("other", "a"), started("s", "a"), finalized("s", "a"), extended("x1"),
+			extended("x2"), linked("other", "u"))
+		want := filled(t, log, 100).dump()
+		h := &held{log, "other", make(chan struct{}), make(chan struct{})}
+		url := pgtest.URL(t)
+		view, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: h})
+		require.NoError(t, err)
+		t.Cleanup(view.Close)
+		a := connected(t, view, url, "turnledger", log)
+		f := claim(t, log, a)
+		f.next(2 + parked)
+		b := f.batch(1)
+		require.NoError(t, a.Park(t.Context(), b, "a test"))
+		f.at = b.To
+		f.next(2 - parked)
+		at := f.at
+		f = claim(t, log, a) // a runner that does not hold the other session any more
+		f.at.Seq = at.Seq
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			f.next(2) // the second extension, and a link whose session is read from the log
+		}()
+		<-h.reached
+		a.retryOne(t, rand.New(rand.NewPCG(1, 2)))
+		close(h.on)
+		go func() {
+			for range h.reached { // the batch is planned again
+			}
+		}()
+		<-done
+		close(h.reached)
+		require.Equal(t, want, a.dump(), name)
+	}
+}
+
+// A turn was left out by the link, extended, and came in with a kind: a retry of another letter extends it no second
+// time.
+func TestARetryExtendsNoTurnTwice(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(started("s", "a"), finalized("s", "a"))
+	log.pass(25 * time.Hour)
+	log.add(linked("s", "u"), &events.TurnExtended{TurnID: id("s", "a"), SessionID: "s", ExtensionID: "x",
+		Extension: events.Extension{Half: events.HalfAnswer, Messages: []byte(`[{"role":"assistant","content":"x"}]`)}},
+		started("s", "b"))
+	log.add(log.state("s").DecideDescribe(conversation.Describe{SessionID: "s", RequestID: "d",
+		Kind: events.KindConversation}, 0).Facts...)
+	want := filled(t, log, 100)
+	require.Equal(t, []string{"a finalized", "b pending"}, want.requests("s"))
+	a := openWithLog(t, log)
+	f := claim(t, log, a)
+	f.next(4)
+	b := f.batch(1)
+	require.NoError(t, a.Park(t.Context(), b, "a test"))
+	f.at = b.To
+	f.all(1)
+	a.retryOne(t, rand.New(rand.NewPCG(1, 2)))
+	require.Equal(t, want.dump(), a.dump())
 }
 
 // An answer without its question would be out of reach of an erasure.

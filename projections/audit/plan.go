@@ -13,7 +13,8 @@ import (
 
 // plan is the changes that a batch makes to the tables, each row once in its last state.
 type plan struct {
-	// tables is what the plan reads them with.
+	// tables is what the plan reads them with; nil if the events are all those of their session, so that no turn that they
+	// extend can be known from before.
 	tables   queries
 	from, to projections.Checkpoint
 	ledger   []ledgerRow
@@ -21,6 +22,8 @@ type plan struct {
 	// turns are in the order in which the batch first names them; byTurn finds them by id.
 	turns  []*turnRow
 	byTurn map[uuid.UUID]*turnRow
+	// read has the turns that the plan looked up in the tables, each with what wrote its rows; "" for none.
+	read map[uuid.UUID]string
 	// heads of sessions, of erased ones too.
 	heads map[string]*headRow
 	links []*projections.Judged
@@ -47,6 +50,7 @@ func (a *Audit) plan(
 		unlinked: kept,
 		ledger:   make([]ledgerRow, 0, len(b.Events)),
 		byTurn:   make(map[uuid.UUID]*turnRow, len(b.Events)),
+		read:     map[uuid.UUID]string{},
 		heads:    make(map[string]*headRow, len(b.Events)/4),
 	}
 	for i := range b.Events {

@@ -84,8 +84,12 @@ func (p *plan) answer(e *projections.Judged) {
 // extend appends to a half of a turn of the batch, or of one that the tables have. A link may have left the turn out.
 func (a *Audit) extend(ctx context.Context, p *plan, e *projections.Judged) error {
 	r := p.byTurn[e.Change.Turn.ID]
+	if r == nil && p.tables == nil {
+		return nil
+	}
 	if r == nil {
-		stands, err := a.stands(ctx, p.tables, e.Change.Turn)
+		stands, by, err := a.stands(ctx, p.tables, e.Change.Turn)
+		p.read[e.Change.Turn.ID] = by
 		if err != nil || stands == nil {
 			return err
 		}
@@ -98,30 +102,35 @@ func (a *Audit) extend(ctx context.Context, p *plan, e *projections.Judged) erro
 	return nil
 }
 
-// stands returns a turn with the texts that the tables have of it, or nil if they don't have it.
-func (a *Audit) stands(ctx context.Context, tables queries, t *conversation.Turn) (*conversation.Turn, error) {
+// writtenBy names the transactions that wrote the rows of a turn.
+const writtenBy = `concat(q.xmin, ' ', a.xmin)`
+
+// stands returns a turn with the texts that the tables have of it, and what wrote them, or nil if they don't have it.
+func (a *Audit) stands(
+	ctx context.Context, tables queries, t *conversation.Turn,
+) (_ *conversation.Turn, by string, err error) {
 	out := *t
 	q, r := &events.Question{TranslateChat: t.TranslateChat}, &events.Answer{}
-	err := tables.QueryRow(ctx, a.sql(`select q.pipeline_name, q.consultant, q.repository, q.question_neutral,
+	err = tables.QueryRow(ctx, a.sql(`select `+writtenBy+`, q.pipeline_name, q.consultant, q.repository, q.question_neutral,
 			q.question_translated, q.question_messages, q.metadata, a.answer_neutral, a.answer_translated,
 			coalesce(a.answer_translated_is_fallback, false), a.answer_messages, a.metadata
 		from {s}.questions q left join {s}.answers a using (turn_id) where q.turn_id = $1`), t.ID).Scan(
-		orEmpty(&q.PipelineName), orEmpty(&q.Consultant), orEmpty(&q.Repository), &q.QuestionNeutral,
+		&by, orEmpty(&q.PipelineName), orEmpty(&q.Consultant), orEmpty(&q.Repository), &q.QuestionNeutral,
 		orEmpty(&q.QuestionTranslated), (*[]byte)(&q.QuestionMessages), (*[]byte)(&q.Metadata),
 		orEmpty(&r.AnswerNeutral), orEmpty(&r.AnswerTranslated), &r.AnswerTranslatedIsFallback,
 		(*[]byte)(&r.AnswerMessages), (*[]byte)(&out.AnswerMetadata))
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return nil, nil //nolint:nilnil // the tables may lack it
+		return nil, "", nil
 	case err != nil:
-		return nil, unavailable("read a turn that was extended", err)
+		return nil, "", unavailable("read a turn that was extended", err)
 	}
 	shown(q, r)
 	q.Metadata, out.AnswerMetadata = rows.FromJSONB(q.Metadata), rows.FromJSONB(out.AnswerMetadata)
 	if out.Question = q; t.Final != 0 {
 		out.Answer = r
 	}
-	return &out, nil
+	return &out, by, nil
 }
 
 // correct notes the new version, and that it replaces the old one. If the link left the old version out, the new

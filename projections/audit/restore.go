@@ -47,7 +47,7 @@ func (a *Audit) Restore(ctx context.Context, s projections.Session) (settled []e
 
 // rewrite writes the rows of events again, over the rows that exist.
 func (a *Audit) rewrite(ctx context.Context, tx pgx.Tx, b projections.Batch) error {
-	p, err := a.plan(ctx, tx, b, nil)
+	p, err := a.plan(ctx, nil, b, nil)
 	if err == nil {
 		err = a.index(ctx, tx, p)
 	}

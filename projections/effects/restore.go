@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
@@ -35,7 +36,7 @@ func (e *Effect) Served(ctx context.Context) (out projections.Served, err error)
 func (e *Effect) Restore(ctx context.Context, s projections.Session) ([]events.Position, error) {
 	at := slices.IndexFunc(s.Events, func(j projections.Judged) bool { return j.Position == s.Letter })
 	if at >= 0 && !isGone(s.State, &s.Events[at]) {
-		if err := e.handleAnew(ctx, s.Events[at]); err != nil {
+		if err := e.handleAnew(ctx, s, s.Events[at]); err != nil {
 			return nil, projections.Permanent(err)
 		}
 	}
@@ -51,32 +52,60 @@ func isGone(s *conversation.State, e *projections.Judged) bool {
 	return now == nil || now.Status == conversation.Redacted || now.Status == conversation.Replaced
 }
 
-// handleAnew handles an event. If its turn was redacted, replaced or erased meanwhile, again also handles the later
-// events of the session, so that nothing is left in the outside world.
-func (e *Effect) handleAnew(ctx context.Context, judged projections.Judged) error {
+// handleAnew handles an event, and then again what came behind it: the event alone would put an old text in the place of
+// a newer one, or bring back what was taken away. It ends when the log has no more, so that a runner beside it, which
+// handles what comes next, has the last word.
+func (e *Effect) handleAnew(ctx context.Context, s projections.Session, judged projections.Judged) error {
 	if err := e.Handle(ctx, []projections.Judged{judged}); err != nil || judged.SessionID == "" {
 		return err
 	}
-	var later []projections.Judged
-	judge := projections.NewJudge(e.cfg.Log, e.cfg.Rules, judged.Position.Seq)
-	state := conversation.New(judged.SessionID, e.cfg.Rules)
-	for r, err := range e.cfg.Log.Session(ctx, judged.SessionID, 0, math.MaxInt64) {
-		if err != nil {
+	for after := judged.Position.Seq; ; {
+		later, last, err := e.later(ctx, s, judged, after)
+		if err != nil || last == after {
 			return err
 		}
-		state.Fold(r)
-		if r.Position.Seq > judged.Position.Seq {
-			j, err := judge.Judge(ctx, r)
-			if err != nil {
-				return err
-			}
+		if err := e.Handle(ctx, later); err != nil {
+			return err
+		}
+		after = last
+	}
+}
+
+// later returns what may touch the work of an event: the events of its session after a sequence that are about its turn
+// or the whole session, or all of them if one of those moves all turns. Those that wait as letters are left out. last
+// is the last event that was read.
+func (e *Effect) later(
+	ctx context.Context, s projections.Session, judged projections.Judged, after uint64,
+) (later []projections.Judged, last uint64, err error) {
+	judge := projections.NewJudge(e.cfg.Log, e.cfg.Rules, after)
+	all := judged.Change.Turn == nil
+	last = after
+	for r, err := range e.cfg.Log.Session(ctx, judged.SessionID, after, math.MaxInt64) {
+		if err != nil {
+			return nil, after, err
+		}
+		j, err := judge.Judge(ctx, r)
+		if err != nil {
+			return nil, after, err
+		}
+		if last = r.Position.Seq; !slices.Contains(s.Letters, r.Position) {
 			later = append(later, j)
+			all = all || j.Change.Kind == conversation.Linked
 		}
 	}
-	if !isGone(state, &judged) {
-		return nil
+	if !all {
+		later = slices.DeleteFunc(later, func(j projections.Judged) bool { return !touches(&j, judged.Change.Turn.ID) })
 	}
-	return e.Handle(ctx, later)
+	return later, last, nil
+}
+
+// touches reports whether an event is about a turn or about its whole session.
+func touches(j *projections.Judged, turn uuid.UUID) bool {
+	if t := j.Change.Turn; t != nil && t.ID == turn {
+		return true
+	}
+	return j.Change.Kind == conversation.Erased ||
+		slices.ContainsFunc(j.Change.Turns, func(t *conversation.Turn) bool { return t.ID == turn })
 }
 
 // Carry calls keep with the dead letters of a partition that an earlier version stored in the bucket, and deletes the

@@ -337,6 +337,35 @@ func TestForwardingAgainIsHarmless(t *testing.T) {
 	})
 }
 
+// A letter that is tried again brings no old text into the place of a newer one, and no turn back to a guest's scope.
+func TestALetterTriedAgainLeavesWhatCameBehindIt(t *testing.T) {
+	both(t, func(w *world) {
+		w.forward()
+		w.service.Fail(func(_ *http.Request, body string) int {
+			if strings.Contains(body, "puce") {
+				return http.StatusUnprocessableEntity
+			}
+			return 0
+		})
+		turn, _ := w.turn("s", "r1", "What do I like?", "Teal.")
+		extend := func(id, text string) events.Position {
+			return w.add(&events.TurnExtended{TurnID: turn, SessionID: "s", ExtensionID: id, Extension: events.Extension{
+				Half: events.HalfAnswer, AnswerNeutral: text,
+				Messages: []byte(`[{"role":"assistant","content":"` + text + `"}]`)}})
+		}
+		refused := extend("x1", "puce.")
+		extend("x2", "Tea.")
+		w.until(w.add(&events.SessionLinked{SessionID: "s", IdentityID: "ada"}))
+		want := []string{"user:ada | User: What do I like? | Assistant: Tea."}
+		require.Equal(t, want, w.contents())
+		w.service.Fail(nil)
+		again, err := desk.Of(w.log).Queue(w.effect, w.log, rules).RetryDeadLetter(t.Context(), refused)
+		require.NoError(t, err)
+		require.True(t, again.Applied)
+		require.Equal(t, want, w.contents())
+	})
+}
+
 // A document that the service refuses waits among the dead letters and holds nobody up;
 // a retry of one whose turn was redacted meanwhile stores nothing.
 func TestARefusedDocumentIsADeadLetter(t *testing.T) {
