@@ -113,6 +113,15 @@ func (s *State) Branches() []Branch { return slices.Collect(maps.Values(s.more()
 // forgotten its root.
 func (s *State) RootID() string { return cmp.Or(s.Fork().Root, s.SessionID) }
 
+// Lends returns the identity of the session's branches, if it is their root. An erased session lends none: its link
+// stays for the erasure of the identity alone.
+func (s *State) Lends() string {
+	if s.Erased != 0 {
+		return ""
+	}
+	return s.Identity
+}
+
 // forked begins a branch. It counts only as the first fact of an empty session.
 func (s *State) forked(e events.Recorded, f *events.SessionForked) Change {
 	now := forkOf(f, s.Fork().ForkedAt)

@@ -276,7 +276,8 @@ const countTurns = `with turns as (
 	select date_trunc(@unit, started_at at time zone 'UTC') as start, by, count(*),
 		count(*) filter (where answered and not redacted), count(*) filter (where redacted),
 		count(*) filter (where corrected and not redacted), count(*) filter (where not answered and not redacted),
-		count(distinct session_id), count(distinct s.identity_id),
+		count(distinct session_id), count(distinct s.identity_id) filter (where not exists (
+			select from {s}.sessions r where r.session_id = s.fork_root and r.erased_position is not null)),
 		round((percentile_cont(0.5) within group (order by answer_ms) filter (where not redacted))::numeric, 3)::float8,
 		round((percentile_cont(0.95) within group (order by answer_ms) filter (where not redacted))::numeric, 3)::float8
 	from turns join {s}.sessions s using (session_id)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -259,4 +260,38 @@ func BenchmarkListOfSessions(b *testing.B) {
 			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
 		})
 	}
+}
+
+// A branch whose root was erased has no identity: it is listed as nobody's, and no list or search of the identity shows
+// its turns.
+func TestABranchOfAnErasedRootIsNobodys(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("root", "u"), &events.SessionForked{SessionID: "branch", RequestID: "f", FromSessionID: "root",
+		Root: "root"}, linked("branch", "u"))
+	log.asked("branch", "a", "the marmot", "a rodent")
+	a := filled(t, log, 10)
+	seen := func() (of []string) {
+		turns, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
+		require.NoError(t, err)
+		hits, _, _, err := a.Search(t.Context(), projections.SearchFilter{Query: "marmot"}, 10, "")
+		require.NoError(t, err)
+		recalled, err := a.Recall(t.Context(), "u", "marmot", 10)
+		require.NoError(t, err)
+		byID, err := a.TurnsByID(t.Context(), []uuid.UUID{id("branch", "a")})
+		require.NoError(t, err)
+		list, _, err := a.Sessions(t.Context(), projections.SessionFilter{IdentityID: "u"}, 10, "")
+		require.NoError(t, err)
+		all, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 10, "")
+		require.NoError(t, err)
+		counts, _, err := a.Counts(t.Context(), projections.CountsFilter{Since: day.Add(-time.Hour),
+			Until: day.Add(time.Hour), By: projections.ByNone})
+		require.NoError(t, err)
+		return append(of, fmt.Sprint(len(turns), len(hits), len(recalled), len(byID), len(list)), all[0].SessionID,
+			all[0].Identity, fmt.Sprint(counts[0].Identities))
+	}
+	require.Equal(t, []string{"1 1 1 1 2", "branch", "u", "1"}, seen())
+	log.add(erased("root"))
+	claim(t, log, a).all(1)
+	require.Equal(t, []string{"0 0 0 0 0", "branch", "", "0"}, seen())
 }

@@ -72,7 +72,7 @@ const recallStatement = `with words as (select string_agg(quote_literal(lexeme),
 	recent as (select q.turn_id, q.created_at, left(q.question_neutral, @text) as question,
 			left(a.answer_neutral, @text) as answer
 		from {s}.questions q join {s}.answers a using (turn_id)
-		where q.identity_id = @identity and q.deleted_at is null and q.replaced_by_turn_id is null
+		where q.identity_id = @identity and q.deleted_at is null and q.replaced_by_turn_id is null and not ` + alone + `
 		order by q.created_at desc limit @turns),
 	likely as materialized (select recent.*,
 			(select count(*) from unnest(stems) as stem where strpos(texts.lower, stem) > 0) as hits,

@@ -337,7 +337,7 @@ func (s *search) statement(sql string) string {
 	return s.sql(strings.NewReplacer("{where}", where, "{match}", "("+strings.Join(match, " or ")+")",
 		"{indexed}", strings.Join(indexed, " union "),
 		"{lives}", `not exists (select from {s}.event_ledger l where l.identity_id = q.identity_id
-			and l.type = 'turnledger.identity.erased.v1')`).Replace(sql))
+			and l.type = 'turnledger.identity.erased.v1') and not `+alone).Replace(sql))
 }
 
 // String is the cursor at a window, "" at the end. Clients must not read it.

@@ -35,7 +35,7 @@ func (r *Reader) compose(ctx context.Context, ask services.Ask, reading services
 	if err != nil {
 		return reading, err
 	}
-	reading.State.Identity = found[fork.Root].Identity
+	reading.State.Identity = found[fork.Root].Lends()
 	if ask.Own {
 		return reading, nil
 	}

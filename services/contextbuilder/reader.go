@@ -78,6 +78,10 @@ func NewReader(log Log, cfg ReaderConfig) *Reader {
 // it knows.
 func (r *Reader) Read(ctx context.Context, ask services.Ask) (services.Reading, error) {
 	reading, err := r.read(ctx, ask)
+	if err == nil && reading.State.Fork().Root != "" {
+		// An erased root lends no identity, but that to which the branch was linked may be erased, too.
+		err = r.erasures.Session(ctx, reading.State, reading.Position)
+	}
 	if err == nil {
 		reading, err = r.compose(ctx, ask, reading)
 	}

@@ -128,7 +128,7 @@ func (f *folding) only(sessionID string) {
 			from[i] = f.states[g.SessionID]
 		}
 		if root := f.states[fork.Root]; root != nil {
-			s.Identity = root.Identity
+			s.Identity = root.Lends()
 		}
 		s.Inherit(list, from, math.MaxInt)
 	}

@@ -285,7 +285,7 @@ func (s *Service) identityOf(ctx context.Context, of *conversation.State) (strin
 	if err != nil {
 		return "", err
 	}
-	return st.Identity, nil
+	return st.Lends(), nil
 }
 
 // begin records the first event of a branch.
@@ -325,7 +325,7 @@ func (s *Service) rootIdentity(ctx context.Context, root string) (string, error)
 	if err == nil && gone != nil {
 		err = conversation.ErrSessionErased
 	}
-	return st.Identity, err
+	return st.Lends(), err
 }
 
 // inherited returns the refusal of a write on a turn that the session shares; of another turn it returns err as it is.

@@ -15,10 +15,10 @@ type rootFirst struct{ root string }
 
 func (*rootFirst) Error() string { return "the root of the branch is to be linked first" }
 
-// atRoot lets a link pass only if the session is no branch, or its root has the identity already.
+// atRoot lets a link pass only if the session is no branch, or its root has the identity: also a link that the branch
+// has, since the root may be erased.
 func (w *writing) atRoot(st *conversation.State, identity string, decide decider) conversation.Decision {
-	if root := st.Fork().Root; root != "" && identity != "" && st.Identity != identity && st.Erased == 0 &&
-		w.rooted != identity {
+	if root := st.Fork().Root; root != "" && identity != "" && st.Erased == 0 && w.rooted != identity {
 		return conversation.Decision{Err: &rootFirst{root}}
 	}
 	return decide(st)

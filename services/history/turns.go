@@ -222,12 +222,17 @@ func (s *Service) LinkSession(ctx context.Context, sessionID, identityID, source
 	}
 	w := s.writing(sessionID)
 	link := func(st *conversation.State) conversation.Decision { return st.DecideLink(identityID, sourceHash) }
-	decide := func(st *conversation.State) conversation.Decision { return w.atRoot(st, identityID, link) }
+	had := false
+	decide := func(st *conversation.State) conversation.Decision {
+		had = had || st.Identity != ""
+		return w.atRoot(st, identityID, link)
+	}
 	linked, err := w.answerSession(ctx, decide)
 	again, err := w.linkedAtRoot(ctx, err, identityID, sourceHash)
 	if again {
+		before := had
 		linked, err = w.answerSession(ctx, decide)
-		linked.Duplicate = false // the root's link may have brought this one
+		linked.Duplicate = linked.Duplicate && before // the root's link may have brought this one
 	}
 	if err == nil {
 		err = s.linkBranches(ctx, sessionID, identityID)

@@ -219,8 +219,12 @@ func (w *writing) turn(ctx context.Context, first state, decide decider) (servic
 	if err != nil {
 		return services.Turn{}, err
 	}
+	identity, err := w.identityNow(ctx, v.head)
+	if err != nil {
+		return services.Turn{}, err
+	}
 	t := services.Turn{
-		Turn: *v.turn, SessionID: w.id, IdentityID: v.head.Identity, Position: v.position,
+		Turn: *v.turn, SessionID: w.id, IdentityID: identity, Position: v.position,
 		Duplicate: v.duplicate, Existed: !w.own.covers(v.turn.Started), DroppedMetadata: w.dropped,
 	}
 	if t.Status == conversation.Redacted {
@@ -244,7 +248,24 @@ func (w *writing) turn(ctx context.Context, first state, decide decider) (servic
 func (w *writing) answerSession(ctx context.Context, decide decider) (services.Session, error) {
 	defer w.pin()()
 	v, err := w.run(ctx, w.deciding, decide)
+	if err == nil {
+		v.head.Identity, err = w.identityNow(ctx, v.head)
+	}
 	return services.Session{SessionID: w.id, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
+}
+
+// identityNow returns the identity of a session with a head: a branch whose root was erased has none.
+func (w *writing) identityNow(ctx context.Context, head conversation.Head) (string, error) {
+	root := head.Fork().Root
+	if root == "" || head.Identity == "" {
+		return head.Identity, nil
+	}
+	nothing := func(*conversation.State) (d conversation.Decision) { return d }
+	of, err := w.Service.writing(root).looked(ctx, 0, nothing)
+	if err != nil || of.head.Erased != 0 {
+		return "", err
+	}
+	return head.Identity, nil
 }
 
 // current returns the session once this process follows its partition. A session that is not in memory, or not any

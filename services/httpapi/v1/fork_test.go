@@ -153,6 +153,39 @@ func TestABranchOfAnErasedRootIsNotLinked(t *testing.T) {
 	})
 }
 
+// A branch that was linked has no identity any more once its root is erased, and goes with the identity all the same.
+func TestALinkedBranchOfAnErasedRootHasNoIdentity(t *testing.T) {
+	t.Parallel()
+	eachLayout(t, func(t *testing.T, s *stack) {
+		t.Helper()
+		s.record("p", "r1", "one", "1")
+		fork := s.ok(http.StatusCreated, "POST", "/v1/sessions/p/fork", map[string]any{"request_id": "f"})
+		branch := "/v1/sessions/" + fork["session_id"].(string)
+		s.record(fork["session_id"].(string), "r2", "two", "2")
+		link := map[string]any{"identity_id": "ada"}
+		s.ok(http.StatusOK, "PUT", branch+"/identity", link)
+		require.Equal(t, true, s.ok(http.StatusOK, "PUT", branch+"/identity", link)["duplicate"])
+		s.append(&events.SessionErased{SessionID: "p", ReceiptID: "x"})
+		require.Nil(t, s.ok(http.StatusOK, "GET", branch, nil)["identity_id"])
+		for path, method := range map[string]string{"/identity": "PUT", "/turns": "POST"} {
+			body := map[string]any{"identity_id": "ada"}
+			if method == "POST" {
+				body["request_id"], body["question_neutral"] = "own", "q"
+			}
+			refused := s.do(method, branch+path, body)
+			require.Equal(t, http.StatusConflict, refused.status, path)
+			require.Equal(t, "session_linked_elsewhere", refused.body["code"], path)
+		}
+		turn := s.ok(http.StatusCreated, "POST", branch+"/turns",
+			map[string]any{"request_id": "own", "question_neutral": "q"})
+		require.Nil(t, turn["identity_id"])
+		require.Nil(t, s.ok(http.StatusOK, "POST", branch+"/reset", map[string]any{})["identity_id"])
+
+		s.append(&events.IdentityErased{IdentityID: "ada", ReceiptID: "y"})
+		require.Equal(t, false, s.ok(http.StatusOK, "GET", branch, nil)["found"])
+	})
+}
+
 func TestForksThatAreRefused(t *testing.T) {
 	t.Parallel()
 	eachLayout(t, func(t *testing.T, s *stack) {
