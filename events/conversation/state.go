@@ -197,8 +197,8 @@ func (s *State) CloneLast(n int) *State {
 	return &out
 }
 
-// Same reports whether two folds of one session have the same heads and silences, and the same turns with their places, times and
-// versions. Applied and the texts may differ.
+// Same reports whether two folds of one session have the same heads and silences, and the same turns with their places,
+// times and versions. Applied and the texts may differ.
 func (s *State) Same(o *State) bool {
 	return s.Head() == o.Head() && s.silence == o.silence && slices.EqualFunc(s.Turns, o.Turns, func(a, b *Turn) bool {
 		x, y := *a, *b

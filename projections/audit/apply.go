@@ -45,8 +45,8 @@ func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
 // errRestored: a dead letter was retried while a batch was planned, and the plan read rows without its event.
 var errRestored = errors.New("rows were restored meanwhile")
 
-// unchanged fails with errRestored if rows that the plan read have changed since. The lock on the checkpoint's row keeps
-// them as they are until the end of the transaction.
+// unchanged fails with errRestored if rows that the plan read have changed since. The lock on the checkpoint's row
+// keeps them as they are until the end of the transaction.
 func (a *Audit) unchanged(ctx context.Context, tx pgx.Tx, p *plan) error {
 	if len(p.read) == 0 {
 		return nil

@@ -170,6 +170,8 @@ func TestSessionTurns(t *testing.T) {
 }
 
 // A reset deletes nothing: what stands before it belongs to the identity, whether the link comes before it or after.
+//
+//conformance:h51
 func TestALinkBringsWhatStandsBeforeAReset(t *testing.T) {
 	t.Parallel()
 	reset := func(log *journal) { log.add(log.state("s").DecideReset("", 0).Facts...) }

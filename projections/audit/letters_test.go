@@ -237,6 +237,8 @@ func (h *held) Session(ctx context.Context, id string, after, upTo uint64) iter.
 }
 
 // A letter is retried while the runner has planned a later event of its turn, from rows without it.
+//
+//conformance:h43
 func TestARetryWhileItsTurnIsPlanned(t *testing.T) {
 	t.Parallel()
 	extended := func(id string) events.Fact {
@@ -284,6 +286,8 @@ func TestARetryWhileItsTurnIsPlanned(t *testing.T) {
 
 // A turn was left out by the link, extended, and came in with a kind: a retry of another letter extends it no second
 // time.
+//
+//conformance:h43
 func TestARetryExtendsNoTurnTwice(t *testing.T) {
 	t.Parallel()
 	log := newJournal()

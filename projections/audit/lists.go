@@ -74,7 +74,8 @@ func (a *Audit) IdentityTurns(
 // up to the turn.
 const identityTurns = `select ` + turnColumns + `, at from (
 		select turn_id as listed, at from (
-			select turn_id, session_id, partition, place, record_version, created_at, created_ns, deleted_at, replaced_by_turn_id,
+			select turn_id, session_id, partition, place, record_version, created_at, created_ns,
+				deleted_at, replaced_by_turn_id,
 				max(created_at) over (partition by partition order by place, record_version) as at
 			from {s}.questions where identity_id = @identity) q
 		where deleted_at is null and replaced_by_turn_id is null and not ` + alone + `
@@ -84,8 +85,8 @@ const identityTurns = `select ` + turnColumns + `, at from (
 	join {s}.turns on turn_id = listed
 	order by at, partition, place, record_version`
 
-// alone says of a turn q that its session is a branch whose root was erased. Such a session has no identity any more. Its
-// own link stays in the tables, for the erasure of the identity.
+// alone says of a turn q that its session is a branch whose root was erased. Such a session has no identity any more.
+// Its own link stays in the tables, for the erasure of the identity.
 const alone = `exists (select from {s}.sessions b join {s}.sessions r on r.session_id = b.fork_root
 		where b.session_id = q.session_id and r.erased_position is not null)`
 
@@ -94,7 +95,8 @@ const alone = `exists (select from {s}.sessions b join {s}.sessions r on r.sessi
 func (a *Audit) TurnsByID(ctx context.Context, ids []uuid.UUID) (turns []Turn, err error) {
 	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
 		found, _ := tx.Query(ctx, a.sql(`select `+turnColumns+`, null::timestamptz from {s}.turns q
-			where turn_id = any($1) and status = 'finalized' and not `+alone+` and not exists (select from {s}.event_ledger l
+			where turn_id = any($1) and status = 'finalized' and not `+alone+`
+				and not exists (select from {s}.event_ledger l
 				where l.identity_id = q.identity_id and l.type = 'turnledger.identity.erased.v1')`), ids)
 		turns, err = pgx.CollectRows(found, scanTurn)
 		return err
@@ -211,7 +213,8 @@ const lone = `exists (select from {s}.sessions r where r.session_id = page.fork_
 
 const listedSessions = `with page as materialized (select s.* from {s}.sessions s where {where}
 		order by s.listed_at desc, s.listed_ns desc, s.session_id limit @limit)
-	select page.session_id, case when ` + lone + ` then null else page.identity_id end, page.created_at, page.created_ns,
+	select page.session_id, case when ` + lone + ` then null else page.identity_id end,
+		page.created_at, page.created_ns,
 		page.last_active_at, page.last_active_ns,
 		page.finalized, page.pending, coalesce(page.described_position, 0), coalesce(page.title, ''),
 		page.metadata, coalesce(page.kind, ''),
@@ -236,7 +239,8 @@ func (q *sessionQuery) where(cursor string) error {
 	q.and(`s.listed_at is not null and (s.identity_id is null or not exists (select from {s}.event_ledger l
 		where l.identity_id = s.identity_id and l.type = 'turnledger.identity.erased.v1'))`, nil)
 	if q.IdentityID != "" {
-		q.and("s.identity_id = @identity and not "+strings.ReplaceAll(lone, "page.", "s."), pgx.NamedArgs{"identity": q.IdentityID})
+		q.and("s.identity_id = @identity and not "+strings.ReplaceAll(lone, "page.", "s."),
+			pgx.NamedArgs{"identity": q.IdentityID})
 	}
 	if cursor != "" {
 		after, err := parseListed(cursor)

@@ -264,6 +264,8 @@ func BenchmarkListOfSessions(b *testing.B) {
 
 // A branch whose root was erased has no identity: it is listed as nobody's, and no list or search of the identity shows
 // its turns.
+//
+//conformance:h70
 func TestABranchOfAnErasedRootIsNobodys(t *testing.T) {
 	t.Parallel()
 	log := newJournal()

@@ -13,8 +13,8 @@ import (
 
 // plan is the changes that a batch makes to the tables, each row once in its last state.
 type plan struct {
-	// tables is what the plan reads them with; nil if the events are all those of their session, so that no turn that they
-	// extend can be known from before.
+	// tables is what the plan reads them with; nil if the events are all those of their session, so that no turn that
+	// they extend can be known from before.
 	tables   queries
 	from, to projections.Checkpoint
 	ledger   []ledgerRow

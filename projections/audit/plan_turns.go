@@ -111,7 +111,8 @@ func (a *Audit) stands(
 ) (_ *conversation.Turn, by string, err error) {
 	out := *t
 	q, r := &events.Question{TranslateChat: t.TranslateChat}, &events.Answer{}
-	err = tables.QueryRow(ctx, a.sql(`select `+writtenBy+`, q.pipeline_name, q.consultant, q.repository, q.question_neutral,
+	err = tables.QueryRow(ctx, a.sql(`select `+writtenBy+`,
+			q.pipeline_name, q.consultant, q.repository, q.question_neutral,
 			q.question_translated, q.question_messages, q.metadata, a.answer_neutral, a.answer_translated,
 			coalesce(a.answer_translated_is_fallback, false), a.answer_messages, a.metadata
 		from {s}.questions q left join {s}.answers a using (turn_id) where q.turn_id = $1`), t.ID).Scan(

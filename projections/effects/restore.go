@@ -52,9 +52,9 @@ func isGone(s *conversation.State, e *projections.Judged) bool {
 	return now == nil || now.Status == conversation.Redacted || now.Status == conversation.Replaced
 }
 
-// handleAnew handles an event, and then again what came behind it: the event alone would put an old text in the place of
-// a newer one, or bring back what was taken away. It ends when the log has no more, so that a runner beside it, which
-// handles what comes next, has the last word.
+// handleAnew handles an event, and then again what came behind it: the event alone would put an old text in the place
+// of a newer one, or bring back what was taken away. It ends when the log has no more, so that a runner beside it,
+// which handles what comes next, has the last word.
 func (e *Effect) handleAnew(ctx context.Context, s projections.Session, judged projections.Judged) error {
 	if err := e.Handle(ctx, []projections.Judged{judged}); err != nil || judged.SessionID == "" {
 		return err

@@ -145,7 +145,8 @@ func (p *planner) answer(ctx context.Context, out *changes, e *projections.Judge
 	return nil
 }
 
-// backfill puts the session's turns after its last silence, which are new to the index, or have an identity from now on.
+// backfill puts the session's turns after its last silence, which are new to the index, or have an identity from now
+// on.
 func (p *planner) backfill(ctx context.Context, out *changes, e *projections.Judged) error {
 	return p.reread(ctx, out, e, func(t *conversation.Turn) bool { return t.Place > e.Change.Silence })
 }

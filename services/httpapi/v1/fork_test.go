@@ -154,6 +154,8 @@ func TestABranchOfAnErasedRootIsNotLinked(t *testing.T) {
 }
 
 // A branch that was linked has no identity any more once its root is erased, and goes with the identity all the same.
+//
+//conformance:h70
 func TestALinkedBranchOfAnErasedRootHasNoIdentity(t *testing.T) {
 	t.Parallel()
 	eachLayout(t, func(t *testing.T, s *stack) {
