@@ -19,7 +19,7 @@ func TestThePythonExample(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	require.NoError(t, err, "install python3 (make deps)")
 	p := stack.Start(t, nil, "dev", "--data-dir", stack.DataDir(t))
-	cmd := exec.CommandContext(t.Context(), python, "../../../../docs/examples/openai/conversation.py")
+	cmd := exec.CommandContext(t.Context(), python, "../../../docs/examples/openai/conversation.py")
 	cmd.Env = []string{"OPENAI_BASE_URL=" + p.URL + "/v1", "OPENAI_API_KEY=none", "PYTHONDONTWRITEBYTECODE=1",
 		"PYTHONIOENCODING=utf-8"}
 	out, err := cmd.CombinedOutput()

@@ -28,9 +28,9 @@ import (
 //conformance:h67 s25
 func TestAnswersOfTheAnalystsPage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../../docs/analysts.md")
+	page, err := os.ReadFile("../../../docs/analysts.md")
 	require.NoError(t, err)
-	files, err := filepath.Glob("../../../../docs/examples/*.jsonl")
+	files, err := filepath.Glob("../../../docs/examples/*.jsonl")
 	require.NoError(t, err)
 	// Without an eraser, which takes the redacted events out of the log.
 	p := stack.Start(t, nil, "serve", "--roles", "api,context", "--data-dir", stack.DataDir(t))
@@ -98,7 +98,7 @@ func requireShown(t *testing.T, page []byte, columns []string, rows [][]string) 
 // The SQL that docs/analysts.md has for statistics counts what GET /v1/stats does.
 func TestTheSQLBehindStatistics(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../../docs/analysts.md")
+	page, err := os.ReadFile("../../../docs/analysts.md")
 	require.NoError(t, err)
 	_, sql, found := strings.Cut(string(page), "```sql\nwith turns as (")
 	require.True(t, found)

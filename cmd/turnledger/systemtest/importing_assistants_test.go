@@ -19,7 +19,7 @@ import (
 
 // assistants are the example's files of the Assistants API, and boilers the id of its longer thread.
 const (
-	assistants = "../../../../docs/examples/assistants/*"
+	assistants = "../../../docs/examples/assistants/*"
 	boilers    = "thread_7pLzTb1dLxWq3kVn8sYcRf2G"
 	parcel     = "thread_3xQdGm9rKp5vTn0hLw8bZs4C"
 )

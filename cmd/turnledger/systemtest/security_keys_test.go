@@ -135,11 +135,11 @@ func TestAServerOffLoopbackAsksForKeys(t *testing.T) {
 		printed.Write(out)
 		return cmd.ProcessState.ExitCode(), string(out)
 	}
-	code, out := verb("", "import", "../../../../docs/examples/questions.jsonl")
+	code, out := verb("", "import", "../../../docs/examples/questions.jsonl")
 	require.Equal(t, stack.ExitFailed, code)
 	require.Contains(t, out, "TURNLEDGER_KEY")
 	for _, args := range [][]string{
-		{"import", "../../../../docs/examples/questions.jsonl"}, {"link", "s", "ada"}, {"history", "s"},
+		{"import", "../../../docs/examples/questions.jsonl"}, {"link", "s", "ada"}, {"history", "s"},
 		{"context", "s", "m"}, {"replay"}, {"config"},
 	} {
 		code, out := verb(all, args...)

@@ -62,7 +62,7 @@ func TestEveryConnectionCanUseTLS(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 		return string(out)
 	}
-	verb("import", "../../../../docs/examples/questions.jsonl")
+	verb("import", "../../../docs/examples/questions.jsonl")
 	require.Eventually(t, func() bool { return strings.Contains(verb("projections", "list"), "live") }, 20*time.Second,
 		50*time.Millisecond, "the view in Redis: %s", p.Log)
 
