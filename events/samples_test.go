@@ -46,7 +46,7 @@ func fullFacts() []events.Fact {
 		&events.SessionReset{SessionID: "s1", After: at(7), Reason: "new topic"},
 		&events.SessionErased{SessionID: "s1", IdentityID: "alice@example.org", ReceiptID: "x1", Reason: "asked to",
 			ErasedBy: "ops"},
-		&events.LinkRefused{SessionID: "s1", IdentityID: "mallory", SourceHash: "5f1c"},
+		&events.LinkRefused{SessionID: "s1", IdentityID: "mallory", SourceHash: "5f1c", After: at(7)},
 		&events.IdentityErased{IdentityID: "alice@example.org", ReceiptID: "x2", Reason: "asked to", ErasedBy: "ops"},
 		&events.ErasureReceipt{IdentityID: "alice@example.org", SessionID: "s1", ReceiptID: "x2", Place: "log",
 			Erased: 12, Sessions: 1, Branches: 2, SharedTurns: 5},

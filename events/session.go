@@ -25,18 +25,26 @@ func (f *SessionLinked) texts() Texts          { return Texts{} }
 func (f *SessionLinked) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *SessionLinked) check([]byte) Problem  { return cmp.Or(badID(f.SessionID), badID(f.IdentityID)) }
 
-// LinkRefused says: a caller asked to link the session, which belongs to another identity.
+// LinkRefused says: a caller asked to link the session, which belongs to another identity. After is the session's last
+// position when the link was refused; it gives each attempt an event id of its own.
 type LinkRefused struct {
-	SessionID  string `json:"session_id"`
-	IdentityID string `json:"identity_id"`
-	SourceHash string `json:"source_hash,omitempty"`
+	SessionID  string   `json:"session_id"`
+	IdentityID string   `json:"identity_id"`
+	SourceHash string   `json:"source_hash,omitempty"`
+	After      Position `json:"after,omitzero"`
 }
 
 // Type implements Fact.
 func (f *LinkRefused) Type() string { return TypeLinkRefused }
 
 // EventID implements Fact.
-func (f *LinkRefused) EventID() string { return pairEventID(f.SessionID, f.IdentityID, "link_refused") }
+func (f *LinkRefused) EventID() string {
+	attempt := f.IdentityID
+	if f.After.Seq != 0 {
+		attempt += "\x00" + f.SourceHash + "\x00" + strconv.FormatUint(f.After.Seq, 10)
+	}
+	return pairEventID(f.SessionID, attempt, "link_refused")
+}
 
 // Subject implements Fact.
 func (f *LinkRefused) Subject() string { return SessionSubject(f.SessionID) }

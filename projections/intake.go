@@ -13,7 +13,8 @@ type Intake struct {
 	Done func(b Batch)
 }
 
-// Apply commits a run of events. It finds an event that can't be applied by halving the run.
+// Apply commits a run of events. It finds an event that can't be applied by cutting the run in two, and cuts between
+// the events of one change only if nothing else is left: then one of them can't be applied.
 func (i *Intake) Apply(ctx context.Context, run []Judged) error {
 	if len(run) == 0 {
 		return nil
@@ -25,16 +26,32 @@ func (i *Intake) Apply(ctx context.Context, run []Judged) error {
 	if !IsPermanent(err) || i.Park == nil {
 		return err
 	}
-	if half := len(run) / 2; half > 0 {
-		if err := i.Apply(ctx, run[:half]); err != nil {
+	if cut := middle(run); cut > 0 {
+		if err := i.Apply(ctx, run[:cut]); err != nil {
 			return err
 		}
-		return i.Apply(ctx, run[half:])
+		return i.Apply(ctx, run[cut:])
 	}
 	if err := i.Park(ctx, b, err); err != nil {
 		return err
 	}
 	return i.Commit(ctx, Batch{From: b.From, To: b.To, Parked: run})
+}
+
+// middle returns where to cut a run in two, near its middle and not within a change, or 0 if it is one event.
+func middle(run []Judged) int {
+	half := len(run) / 2
+	for cut := half; cut < len(run); cut++ {
+		if cut > 0 && !run[cut-1].Continues {
+			return cut
+		}
+	}
+	for cut := half; cut > 0; cut-- {
+		if !run[cut-1].Continues {
+			return cut
+		}
+	}
+	return half
 }
 
 // Pass moves the checkpoint over events that need not be applied. The checkpoint still names the last applied event,

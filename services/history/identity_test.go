@@ -129,24 +129,42 @@ func errorsOf(outcomes []services.TurnOutcome) (all []error) {
 	return all
 }
 
-// The server forgets a message id after two minutes: until then an attempt that comes again
-// is one, and one from elsewhere is another.
-func TestWhoAsksFromAnotherAddressIsRememberedToo(t *testing.T) {
+// An attempt that comes again is one, and one from elsewhere is another. Each has an id of its own, also where the same
+// attempt comes once more after others.
+//
+//conformance:l1
+func TestEachRefusedLinkHasAnIDOfItsOwn(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	s := run(t, log)
 	_, err := s.LinkSession(t.Context(), "s", "ada", "")
 	require.NoError(t, err)
-	for _, source := range []string{"here", "there"} {
+	for _, source := range []string{"here", "here", "there", "here", "here"} {
 		_, err := s.LinkSession(t.Context(), "s", "eve", source)
 		require.ErrorIs(t, err, conversation.ErrLinkedElsewhere)
 	}
+	for range 2 {
+		for _, o := range s.StartTurns(t.Context(), forEve(turnsOf(3, "s"))) {
+			require.ErrorIs(t, o.Err, conversation.ErrLinkedElsewhere)
+		}
+	}
 	var sources []string
+	ids := map[string]bool{}
 	for e, err := range log.Session(t.Context(), "s", 0, math.MaxUint64) {
 		require.NoError(t, err)
+		require.Empty(t, e.Problem)
+		require.False(t, ids[e.ID], "two events are %s", e.ID)
+		ids[e.ID] = true
 		if f, ok := e.Fact.(*events.LinkRefused); ok {
 			sources = append(sources, f.SourceHash)
 		}
 	}
-	require.Equal(t, []string{"here", "there"}, sources)
+	require.Equal(t, []string{"here", "there", "here", "a batch"}, sources)
+}
+
+func forEve(commands []conversation.Start) []conversation.Start {
+	for i := range commands {
+		commands[i].IdentityID, commands[i].SourceHash = "eve", "a batch"
+	}
+	return commands
 }

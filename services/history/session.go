@@ -34,13 +34,35 @@ type folded struct {
 	// questionBytes counts the bytes of the questions that the state holds, and of the calls.
 	questionBytes int
 	calls         calls
+	attempt       attempt
+}
+
+// attempt is the newest link that was refused: who asked, from where, and when.
+type attempt struct {
+	identity, source string
+	seq              uint64
+	time             time.Time
 }
 
 // fold folds an event that the session does not have yet.
 func (x *folded) fold(e events.Recorded) conversation.Change {
 	c, grown := fold(x.state, e)
 	x.questionBytes += grown + x.calls.note(e)
+	if f, refused := e.Fact.(*events.LinkRefused); refused {
+		x.attempt = attempt{f.IdentityID, f.SourceHash, e.Position.Seq, e.Time}
+	}
 	return c
+}
+
+// attempted returns the event of the same refused link, or 0 if there is none that is new and the newest, and the
+// session's last event.
+func (x *session) attempted(f *events.LinkRefused) (same, last uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if a := x.attempt; a.identity == f.IdentityID && a.source == f.SourceHash && time.Since(a.time) < repeatTime {
+		same = a.seq
+	}
+	return same, x.state.Applied
 }
 
 // take folds an event of the tail.

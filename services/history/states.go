@@ -257,16 +257,23 @@ func (w *writing) answer(ctx context.Context, d decided) (verdict, error) {
 }
 
 // record appends the facts that a refusal must leave in the log. If the append fails, the refusal stands, and the
-// caller sees both errors.
+// caller sees both errors. A refused link that is asked for again and again is one attempt.
 func (w *writing) record(ctx context.Context, facts []events.Fact) error {
 	if len(facts) == 0 {
 		return nil
 	}
-	a := jetlog.Append{Facts: facts}
 	if f, ok := facts[0].(*events.LinkRefused); ok {
-		a.Salt = f.SourceHash // the same attempt from another address is another event
+		x, err := w.current(ctx)
+		if err != nil {
+			return err
+		}
+		same, last := x.attempted(f)
+		if same > 0 {
+			return w.durable(ctx, same)
+		}
+		f.After = events.Position{Partition: w.partition, Seq: last}
 	}
-	ack, err := w.log.Append(ctx, a)
+	ack, err := w.log.Append(ctx, jetlog.Append{Facts: facts})
 	if err != nil {
 		return err
 	}
