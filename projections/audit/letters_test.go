@@ -252,7 +252,7 @@ func TestARetryWhileItsTurnIsPlanned(t *testing.T) {
 			extended("x2"), linked("other", "u"))
 		want := filled(t, log, 100).dump()
 		h := &held{log, "other", make(chan struct{}), make(chan struct{})}
-		url := pgtest.URL(t)
+		url := pg.URL(t)
 		view, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: h})
 		require.NoError(t, err)
 		t.Cleanup(view.Close)

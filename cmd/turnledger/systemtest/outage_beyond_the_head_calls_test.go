@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// call is a request with the places of a position or an id as {x}, or as "{n}" where a number is meant.
-type call struct {
+// asking is a request with the places of a position or an id as {x}, or as "{n}" where a number is meant.
+type asking struct {
 	method, path, body, contentType string
 	headers                         []string
 	// reads: the call changes nothing. exact: the place is that of a position, or of an id that holds one, so that the
@@ -23,16 +23,16 @@ type call struct {
 	reads, exact, text bool
 }
 
-// named is what a log holds of a session, a conversation and a response, and what names it.
-type named struct{ turn, conversation, response, item, position, receipt, erasure string }
+// holding is what a log holds of a session, a conversation and a response, and what names it.
+type holding struct{ turn, conversation, response, item, position, receipt, erasure string }
 
-func (n named) all() []string {
+func (n holding) all() []string {
 	return []string{n.turn, n.conversation, n.response, n.item, n.position, n.receipt, n.erasure}
 }
 
 // record records a turn of the session s, one that is redacted and a session that is erased, and a response in a
 // conversation.
-func (b *beyondTheHead) record(t *testing.T, name string) (out named) {
+func (b *beyondTheHead) record(t *testing.T, name string) (out holding) {
 	t.Helper()
 	post := func(path string, body any) map[string]any {
 		return b.Must(t, http.StatusOK, http.MethodPost, path, body)
@@ -71,7 +71,7 @@ func (b *beyondTheHead) lengthen() {
 }
 
 // forms returns each form in which the API writes a position, or an id that holds one, so far beyond the head.
-func (b *beyondTheHead) forms(known named, beyond uint64) []string {
+func (b *beyondTheHead) forms(known holding, beyond uint64) []string {
 	seq := b.head + beyond
 	if seq < beyond {
 		seq = beyond
@@ -87,7 +87,7 @@ func (b *beyondTheHead) forms(known named, beyond uint64) []string {
 }
 
 // callsOf returns each call of the process that takes anything, once for each place that it takes.
-func callsOf(b *beyondTheHead, known named) []call {
+func callsOf(b *beyondTheHead, known holding) []asking {
 	calls := append(nativeCalls(b, known), openAICalls(known)...)
 	for _, page := range []string{
 		"log?from={x}", "log?before={x}", "log/live?after={x}", "sessions/s?at={x}", "sessions/s?before={x}",
@@ -96,16 +96,16 @@ func callsOf(b *beyondTheHead, known named) []call {
 		"receipts?id={x}", "receipts?cursor={x}", "deadletters?retried={x}", "stats?since={x}", "open?id={x}",
 		"search?session_id={x}", "playground?edit={x}", "views?view=audit&generation={x}",
 	} {
-		calls = append(calls, call{method: http.MethodGet, path: "/console/" + page, reads: true})
+		calls = append(calls, asking{method: http.MethodGet, path: "/console/" + page, reads: true})
 	}
-	return append(calls, call{method: http.MethodPost, path: "/console/deadletters/audit/{x}/retry"})
+	return append(calls, asking{method: http.MethodPost, path: "/console/deadletters/audit/{x}/retry"})
 }
 
 // exact are parameters and members whose value is a position or holds one.
 var exact = []string{"from", "min_position", "Last-Event-ID", "id", "position"}
 
 // nativeCalls reads the server's description of its API.
-func nativeCalls(b *beyondTheHead, known named) (calls []call) {
+func nativeCalls(b *beyondTheHead, known holding) (calls []asking) {
 	doc := described{b.Get(b.t, "/openapi.json")}
 	fixed := strings.NewReplacer("{session_id}", "s", "{thread_id}", "s", "{turn_id}", known.turn, "{identity_id}", "i",
 		"{projection}", "audit", "{name}", "audit", "{partition}", "0", "{position}", "0:1", "{id}", known.receipt)
@@ -116,7 +116,7 @@ func nativeCalls(b *beyondTheHead, known named) (calls []call) {
 			operation, method := operations[method].(map[string]any), strings.ToUpper(method)
 			reads := method == http.MethodGet || slices.Contains(readsWithABody, path)
 			body, contentType, bodies := doc.bodies(operation, known)
-			c := call{method: method, path: path, body: body, contentType: contentType, reads: reads}
+			c := asking{method: method, path: path, body: body, contentType: contentType, reads: reads}
 			of := path
 			if method == http.MethodDelete {
 				of = strings.Replace(path, "{session_id}", "nobody", 1)
@@ -150,7 +150,7 @@ var readsWithABody = []string{
 }
 
 // with returns the call with the position in a parameter.
-func (c call) with(parameter map[string]any, fixed *strings.Replacer) call {
+func (c asking) with(parameter map[string]any, fixed *strings.Replacer) asking {
 	name := parameter["name"].(string)
 	switch parameter["in"] {
 	case "path":
@@ -169,7 +169,7 @@ func (c call) with(parameter map[string]any, fixed *strings.Replacer) call {
 type described struct{ all map[string]any }
 
 // bodies returns the plain body of an operation, and for each member one in which that has the position.
-func (d described) bodies(operation map[string]any, known named) (plain, contentType string, each map[string]string) {
+func (d described) bodies(operation map[string]any, known holding) (plain, contentType string, each map[string]string) {
 	request, _ := operation["requestBody"].(map[string]any)
 	content, _ := request["content"].(map[string]any)
 	for contentType, media := range content {
@@ -242,7 +242,7 @@ func encoded(body any) string {
 }
 
 // openAICalls returns the calls of OpenAI's routes, which that document does not have.
-func openAICalls(known named) (calls []call) {
+func openAICalls(known holding) (calls []asking) {
 	items := "/v1/conversations/" + known.conversation + "/items"
 	const reference = `[{"type":"item_reference","id":"{x}"}]`
 	for _, of := range [][2]string{
@@ -264,7 +264,7 @@ func openAICalls(known named) (calls []call) {
 	} {
 		path, body := of[0], of[1]
 		exact := strings.Contains(body, "previous_response_id") || strings.Contains(body, "item_reference")
-		calls = append(calls, call{method: http.MethodPost, path: path, body: body, exact: exact})
+		calls = append(calls, asking{method: http.MethodPost, path: path, body: body, exact: exact})
 	}
 	for _, path := range []string{
 		"/v1/responses/{x}", "/v1/responses/{x}/input_items", "/v1/responses/{x}?stream=true&starting_after=1",
@@ -272,9 +272,9 @@ func openAICalls(known named) (calls []call) {
 		"/v1/conversations/{x}/items", "/v1/conversations/{x}/items/{x}", items + "/{x}", items + "?after={x}",
 		"/v1/conversations?after={x}", "/v1/models/{x}",
 	} {
-		calls = append(calls, call{method: http.MethodGet, path: path, reads: true, exact: path != "/v1/models/{x}"})
+		calls = append(calls, asking{method: http.MethodGet, path: path, reads: true, exact: path != "/v1/models/{x}"})
 	}
-	return append(calls, call{method: http.MethodDelete, path: "/v1/responses/{x}", exact: true},
-		call{method: http.MethodDelete, path: items + "/{x}"}, // what is not there is deleted
-		call{method: http.MethodDelete, path: "/v1/conversations/{x}"})
+	return append(calls, asking{method: http.MethodDelete, path: "/v1/responses/{x}", exact: true},
+		asking{method: http.MethodDelete, path: items + "/{x}"}, // what is not there is deleted
+		asking{method: http.MethodDelete, path: "/v1/conversations/{x}"})
 }

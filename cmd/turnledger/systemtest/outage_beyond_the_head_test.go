@@ -107,22 +107,22 @@ func serveOn(t *testing.T, mount func(dir string) (*cutfs.FS, error)) *stack.Pro
 // ask makes every call in each form. Reads are asked all at once, and change nothing: the next write has the next
 // position. After any other call a write follows at once, or the call's own writes would hide a mark that is only a
 // little too high.
-func (b *beyondTheHead) ask(calls []call, forms func() []string) {
+func (b *beyondTheHead) ask(calls []asking, forms func() []string) {
 	b.write("before the reads.")
-	b.send(slices.DeleteFunc(slices.Clone(calls), func(c call) bool { return !c.reads }), forms(), 32)
+	b.send(slices.DeleteFunc(slices.Clone(calls), func(c asking) bool { return !c.reads }), forms(), 32)
 	before := b.head
 	b.write("after the reads.")
 	require.Equal(b.t, before+1, b.head, "a read has written")
 	for _, c := range calls {
 		if !c.reads {
-			b.send([]call{c}, forms(), 1)
+			b.send([]asking{c}, forms(), 1)
 			b.write("after " + c.method + " " + c.path + " " + c.body)
 		}
 	}
 }
 
 // send makes calls in all forms, so many at once.
-func (b *beyondTheHead) send(calls []call, forms []string, atOnce int) {
+func (b *beyondTheHead) send(calls []asking, forms []string, atOnce int) {
 	b.t.Helper()
 	var all errgroup.Group
 	all.SetLimit(atOnce)
@@ -137,7 +137,7 @@ func (b *beyondTheHead) send(calls []call, forms []string, atOnce int) {
 }
 
 // send makes a call. Where a position or an id of ours was asked for, the answer is that there is none, or none yet.
-func (c call) send(ctx context.Context, server, form string) error {
+func (c asking) send(ctx context.Context, server, form string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	path := strings.ReplaceAll(c.path, "{x}", url.PathEscape(form))
@@ -166,7 +166,7 @@ func (c call) send(ctx context.Context, server, form string) error {
 }
 
 // judge returns an error for an answer that a call must not get.
-func (c call) judge(status int, asked, answer string) error {
+func (c asking) judge(status int, asked, answer string) error {
 	switch says := func(what string) bool { return strings.Contains(answer, what) }; {
 	case slices.Contains([]int{400, 404, 405, 409, 410, 422}, status), status < 300 && !c.exact:
 		return nil
