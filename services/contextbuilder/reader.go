@@ -176,7 +176,7 @@ func (r *Reader) withTail(
 	}
 	seen := snap.Applied.Seq
 	snap, err = r.cfg.View.Load(ctx, ask.SessionID, head.Partition, recent.AllTurns)
-	// A view can be further behind than a moment ago: its store failed over to a replica. The tail lacks what is between.
+	// A view can be further behind than a moment ago: its store failed over to a replica. The tail lacks the rest.
 	if err != nil || snap.State == nil || snap.Applied.Seq < seen {
 		return recent.Snapshot{}, "", err
 	}

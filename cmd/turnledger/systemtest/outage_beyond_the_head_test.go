@@ -89,7 +89,7 @@ func serveBeyond(t *testing.T) *beyondTheHead {
 	return b
 }
 
-// serveOn starts a process whose streams are on a disk. The store directory itself is not: on a file system that it does
+// serveOn starts a process whose streams are on a disk. The store directory is not: on a file system that it does
 // not know, the process would have the server sync each write by itself.
 func serveOn(t *testing.T, mount func(dir string) (*cutfs.FS, error)) *stack.Process {
 	t.Helper()
@@ -191,7 +191,7 @@ func (b *beyondTheHead) write(text string) {
 	b.written = append(b.written, text)
 }
 
-// cut cuts the power, and draws twenty times which unsynced bytes survive. Each acknowledged text is there, and a process
+// cut cuts the power, and draws twenty times which unsynced bytes survive. Each acknowledged text is there, and a server
 // that is started on what is left reads it.
 func (b *beyondTheHead) cut() {
 	for seed := range int64(20) {

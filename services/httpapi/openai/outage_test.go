@@ -112,7 +112,8 @@ func TestAnOutageIsNoAbsence(t *testing.T) {
 					check := func() {
 						a := ask(s, p, id)
 						at := fmt.Sprintf("%s %s, %s: %d %s", p.pattern, p.name, kind, a.status, a.raw)
-						assert.True(t, a.status == http.StatusServiceUnavailable || a.status < 300 && what == "view", at)
+						assert.True(t, a.status == http.StatusServiceUnavailable || what == "view" && a.status < 300,
+							at)
 						assert.NotEqual(t, "false", a.header.Get("X-Should-Retry"), at)
 					}
 					if what == "view" { // writes need no view: the order of calls counts
@@ -168,6 +169,6 @@ func TestWhoDoesNotReachChargesNobody(t *testing.T) {
 	}
 	*rates = charged{}
 	s.as("ada", "POST", "/v1/responses", `{"input":"q","previous_response_id":"`+own["response of a conversation"]+`"}`)
-	require.Equal(t, []string{own["conversation"]}, rates.sessions, "the session that a response goes on with is charged")
+	require.Equal(t, []string{own["conversation"]}, rates.sessions, "the session that it goes on with")
 	require.Equal(t, []string{"ada"}, rates.identities)
 }

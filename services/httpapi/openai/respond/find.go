@@ -80,7 +80,7 @@ func (s *Service) find(
 	return st, found, err
 }
 
-// stood returns the step of a response whose session the caller may reach, or none; stands: its event is in the log. The
+// stood returns the step of a response in the reach of the caller, or none; stands: its event is in the log. The
 // response may be gone.
 func (s *Service) stood(ctx context.Context, id string, who Caller, none error) (st step, stands bool, err error) {
 	at, looks := items.ParseResponseID(id)

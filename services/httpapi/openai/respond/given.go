@@ -105,8 +105,8 @@ func (s *Service) givenAround(ctx context.Context, st step, p Paging) (part, err
 	return s.behindTurns(st, around, given, p), nil
 }
 
-// behindTurns returns the items of turns before a step, and of its own input if the turns reach it; an empty part if one
-// of the turns has changed since.
+// behindTurns returns the items of turns before a step, and of its own input if the turns reach it; an empty part
+// if one of the turns has changed since.
 func (s *Service) behindTurns(st step, around services.TurnsBeside, given []items.Item, p Paging) (out part) {
 	out.end = !p.Asc && !around.More
 	for _, t := range around.Turns {
