@@ -3,7 +3,6 @@ package openai_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 )
 
 // agentsHistory returns the items of a conversation as the Agents SDK sends them again: messages of the user with an id
@@ -198,7 +198,7 @@ func TestAHistoryThatIsAnother(t *testing.T) {
 	require.NoError(t, err)
 	stranger := respond.Caller{May: func(_ context.Context, session string) error {
 		if session == id {
-			return errors.New("not yours")
+			return reach.ErrNoSession
 		}
 		return nil
 	}}
