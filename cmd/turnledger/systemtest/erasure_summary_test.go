@@ -145,16 +145,16 @@ func (r *summaryRace) run() {
 
 // read returns the numbers of turns that the summaries cover which an answer shows: a context, one of the past, a list.
 func (r *summaryRace) read(p *stack.Process, read int) (counts []float64, ok bool) {
-	method, path, body := http.MethodPost, stack.SessionPath(r.summarised), map[string]any{
-		"message": "next", "summary": true, "max_messages": 2}
+	asked := map[string]any{"message": "next", "summary": true, "max_messages": 2}
+	method, path, body := http.MethodPost, stack.SessionPath(r.summarised), any(asked)
 	switch read {
 	case 0:
 		path += "/context"
 	case 1:
 		path += "/context"
-		body["as_of"] = map[string]any{"position": r.before}
+		asked["as_of"] = map[string]any{"position": r.before}
 	default:
-		method, path = http.MethodGet, path+"/summaries"
+		method, path, body = http.MethodGet, path+"/summaries", nil // a GET with a body is refused
 	}
 	status, got, err := p.Call(context.Background(), method, path, body)
 	if !assert.NoError(r, err) || !assert.Equal(r, http.StatusOK, status) {
