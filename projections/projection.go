@@ -38,7 +38,7 @@ type Task interface {
 	Resume(ctx context.Context, partition int) (Checkpoint, error)
 	// Take notes the work that a batch asks for. It returns only errors that a retry may mend.
 	Take(ctx context.Context, b Batch) error
-	// Applied returns the position up to which the work is done; work that was only taken does not count.
+	// Applied returns the position up to which a process has taken the work; Resume says what is done.
 	Applied(ctx context.Context, partition int) (events.Position, error)
 }
 

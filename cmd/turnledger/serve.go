@@ -42,7 +42,7 @@ func newLogger(w io.Writer, level slog.Level, cfg config.Config, k *kong.Context
 	if cfg.Verbose {
 		level = slog.LevelDebug
 	}
-	logger := slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+	logger := slog.New(newOncePerCause(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})))
 	for _, name := range config.Unknown(k.Model) {
 		logger.Warn("the environment variable is not known to this version and has no effect", "name", name)
 	}

@@ -133,7 +133,7 @@ func (l *Log) SeqAt(ctx context.Context, partition int, since time.Time) (uint64
 	request := map[string]any{"start_time": since, "next_by_subj": ">", "batch": 1}
 	first, _, err := direct(ctx, l.wire, p, request, math.MaxUint64, 1)
 	if err != nil && !errors.Is(err, errUnreadable) && !errors.Is(err, errMirror) {
-		return 0, fmt.Errorf("position at a time: %w: %w", ErrUnavailable, err)
+		return 0, Unavailable("position at a time", err)
 	}
 	before := head
 	if len(first) > 0 {

@@ -116,7 +116,7 @@ func (l *Log) Some(ctx context.Context, partition int, seqs []uint64) ([]events.
 		return err
 	})
 	if err != nil && ctx.Err() != nil {
-		return nil, fmt.Errorf("read events: %w: %w", ErrUnavailable, err)
+		return nil, Unavailable("read events", err)
 	}
 	return out, p.durable(ctx, out)
 }

@@ -45,3 +45,7 @@ func (c *Conflict) Error() string {
 
 // Is reports whether target is ErrConflict.
 func (c *Conflict) Is(target error) bool { return target == ErrConflict }
+
+// Unavailable returns an ErrUnavailable for an error, after the words for what was being done, if there are any. An
+// error that is one already is not told so twice.
+func Unavailable(doing string, err error) error { return failure.Unavailable(doing, err) }

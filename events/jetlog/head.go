@@ -25,7 +25,7 @@ func (l *Log) Head(ctx context.Context, partition int) (events.Position, error) 
 	}
 	seq, err := p.barrier.Wait(ctx)
 	if err != nil {
-		return events.Position{}, fmt.Errorf("head of %s: %w: %w", p.name, ErrUnavailable, err)
+		return events.Position{}, Unavailable("head of "+p.name, err)
 	}
 	if err := p.gate.Wait(ctx, await.Mark(seq)); err != nil {
 		return events.Position{}, err
@@ -40,7 +40,7 @@ func (l *Log) reaches(ctx context.Context, p *partition, seq uint64) (bool, erro
 	}
 	head, err := p.barrier.Wait(ctx)
 	if err != nil {
-		return false, fmt.Errorf("head of %s: %w: %w", p.name, ErrUnavailable, err)
+		return false, Unavailable("head of "+p.name, err)
 	}
 	return seq <= head, nil
 }
@@ -157,10 +157,10 @@ type streamInfo struct {
 // opened.
 func (l *Log) info(ctx context.Context, p *partition, ask any) (info streamInfo, err error) {
 	if err := l.wire.Ask(ctx, "STREAM.INFO."+p.name, ask, &info); err != nil {
-		return info, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return info, Unavailable("", err)
 	}
 	if info.Error != nil {
-		return info, fmt.Errorf("%w: %w", ErrUnavailable, info.Error)
+		return info, Unavailable("", info.Error)
 	}
 	if !layout.Made(info.Created, info.Config.Metadata).Equal(p.created) {
 		return info, fmt.Errorf("%w: stream %s was made anew while it was in use: %s", ErrStream, p.name, startAgain)
@@ -176,7 +176,7 @@ func (l *Log) info(ctx context.Context, p *partition, ask any) (info streamInfo,
 func (l *Log) count(ctx context.Context, p *partition, subject string) (n uint64, err error) {
 	info, err := l.heard(ctx, p, map[string]any{"subjects_filter": subject})
 	if err != nil {
-		return 0, fmt.Errorf("count the events of a subject: %w: %w", ErrUnavailable, err)
+		return 0, Unavailable("count the events of a subject", err)
 	}
 	for _, of := range info.State.Subjects {
 		n += of

@@ -2,7 +2,6 @@ package jetlog
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -57,7 +56,7 @@ func (l *Log) IdentityErasure(
 		}
 	}
 	if err := l.knowIdentities(ctx, p, upTo.Seq); err != nil {
-		return nil, events.Position{}, fmt.Errorf("read what was said of identities: %w: %w", ErrUnavailable, err)
+		return nil, events.Position{}, Unavailable("read what was said of identities", err)
 	}
 	if _, named := p.identities.subjects.Load(subject); !named {
 		return nil, events.Position{}, nil

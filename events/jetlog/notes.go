@@ -38,7 +38,7 @@ func (l *Log) Notes(ctx context.Context) (*Notes, error) {
 			return l.gated(kv)
 		case time.Since(began) > startTime, ctx.Err() != nil,
 			!l.partitions[0].shared.Load() && !errors.Is(err, context.DeadlineExceeded):
-			return nil, fmt.Errorf("open notes: %w: %w", ErrUnavailable, err)
+			return nil, Unavailable("open notes", err)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func (n *Notes) Read(ctx context.Context, key string, into any) (revision uint64
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read a note: %w: %w", ErrUnavailable, err)
+		return 0, Unavailable("read a note", err)
 	}
 	if err := json.Unmarshal(entry.Value(), into); err != nil {
 		return 0, fmt.Errorf("read a note: %w", err)
@@ -159,7 +159,7 @@ func notWritten(err error) error {
 	case code == codeWrongLastSequence, code == codeWrongLastConstant, errors.Is(err, jetstream.ErrKeyExists):
 		return fmt.Errorf("write a note: %w", ErrConflict)
 	default:
-		return fmt.Errorf("write a note: %w: %w", ErrUnavailable, err)
+		return Unavailable("write a note", err)
 	}
 }
 
@@ -194,13 +194,13 @@ type notesReader interface {
 func (n *Notes) Each(ctx context.Context, filter string, f func(Note[json.RawMessage]) error) error {
 	all, err := n.kv.Watch(ctx, filter, jetstream.IgnoreDeletes())
 	if err != nil {
-		return fmt.Errorf("read notes: %w: %w", ErrUnavailable, err)
+		return Unavailable("read notes", err)
 	}
 	defer func() { _ = all.Stop() }()
 	for {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("read notes: %w: %w", ErrUnavailable, ctx.Err())
+			return Unavailable("read notes", ctx.Err())
 		case entry, open := <-all.Updates():
 			switch {
 			case !open:
@@ -217,7 +217,7 @@ func (n *Notes) Each(ctx context.Context, filter string, f func(Note[json.RawMes
 // Drop deletes a key.
 func (n *Notes) Drop(ctx context.Context, key string) error {
 	if err := n.kv.Purge(ctx, key); err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
-		return fmt.Errorf("drop a note: %w: %w", ErrUnavailable, err)
+		return Unavailable("drop a note", err)
 	}
 	return nil
 }

@@ -190,7 +190,7 @@ func (r *sessionRead) same(ctx context.Context) (bool, error) {
 // same fails unless the stream is still the one that this process has read. All waiting calls share one question.
 func (l *Log) same(ctx context.Context, p *partition) error {
 	if _, err := p.streamBarrier.Wait(ctx); err != nil {
-		return fmt.Errorf("is the stream the same: %w: %w", ErrUnavailable, err)
+		return Unavailable("is the stream the same", err)
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func (r *sessionRead) leaderFirst(ctx context.Context) (err error) {
 		return err
 	}
 	if _, err := r.p.barrier.Wait(ctx); err != nil {
-		return fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
+		return Unavailable("read session", err)
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func (r *sessionRead) page(ctx context.Context) ([]events.Recorded, bool, error)
 	}
 	page, end, err := r.read(ctx)
 	if err != nil {
-		return nil, false, fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
+		return nil, false, Unavailable("read session", err)
 	}
 	r.sure = len(page) > 0
 	if n := len(page); n > 0 {

@@ -54,7 +54,7 @@ func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
 	case full:
 		return Ack{}, fmt.Errorf("append: %w: %w", ErrNoWrites, err)
 	default:
-		return Ack{}, fmt.Errorf("append: %w: %w", ErrUnavailable, err)
+		return Ack{}, Unavailable("append", err)
 	}
 }
 
@@ -79,7 +79,7 @@ func classify(err error) error {
 	case errors.Is(err, ErrNoWrites):
 		return err
 	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining):
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return Unavailable("", err)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (l *Log) openStreams(ctx context.Context) ([]*jetstream.StreamInfo, error) 
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			continue
 		case err != nil:
-			return nil, fmt.Errorf("open stream %s: %w: %w", events.StreamName(k), ErrUnavailable, err)
+			return nil, Unavailable("open stream "+events.StreamName(k), err)
 		}
 		infos[k] = stream.CachedInfo()
 		if err := layout.Fits(infos[k].Config, l.layout().Stream(k)); err != nil {
@@ -62,7 +62,7 @@ func (l *Log) notRestoring(ctx context.Context) error {
 	case l.cfg.Restoring || errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil
 	case err != nil:
-		return fmt.Errorf("open stream %s: %w: %w", layout.RestoringStream, ErrUnavailable, err)
+		return Unavailable("open stream "+layout.RestoringStream, err)
 	}
 	return fmt.Errorf("%w: a backup is being restored, or its restore has ended before its end: "+
 		"wait for turnledger restore, or empty the data directory and restore again", ErrStream)
@@ -96,7 +96,7 @@ func (l *Log) makeStream(ctx context.Context, k int) (*jetstream.StreamInfo, err
 			"give Turnledger a NATS account of its own, and the TURNLEDGER_PARTITIONS that the log was made with",
 			ErrStream, want.Name)
 	default:
-		return nil, fmt.Errorf("make stream %s: %w: %w", want.Name, ErrUnavailable, err)
+		return nil, Unavailable("make stream "+want.Name, err)
 	}
 }
 
@@ -134,7 +134,7 @@ func (l *Log) checkMark(ctx context.Context, info *jetstream.StreamInfo) error {
 	cfg.Metadata = maps.Clone(cfg.Metadata)
 	cfg.Metadata[layout.SyncKey] = want
 	if _, err := l.wire.JS.UpdateStream(ctx, cfg); err != nil {
-		return fmt.Errorf("mark stream %s: %w: %w", cfg.Name, ErrUnavailable, err)
+		return Unavailable("mark stream "+cfg.Name, err)
 	}
 	return nil
 }

@@ -206,7 +206,7 @@ func (t *Tail) endedBy(ctx context.Context, err error) error {
 	case errors.Is(err, ErrStream):
 		return fmt.Errorf("tail %s: %w", t.p.name, err)
 	case t.log.wire.NC.IsClosed():
-		return fmt.Errorf("tail %s: %w: %w", t.p.name, ErrUnavailable, err)
+		return Unavailable("tail "+t.p.name, err)
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func (t *Tail) consumer(ctx context.Context) (name string, err error) {
 			t.pending = made.CachedInfo().NumPending
 			return made.CachedInfo().Name, nil
 		case !errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil, time.Since(began) > 5*consumerTime:
-			return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
+			return "", Unavailable("", err)
 		}
 	}
 }

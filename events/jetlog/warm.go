@@ -62,7 +62,7 @@ func (l *Log) warmStep(ctx context.Context, p *partition) (uint64, error) {
 	defer cancel()
 	stream, err := l.wire.JS.Stream(ctx, p.name)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return 0, Unavailable("", err)
 	}
 	s := stream.CachedInfo().State
 	return 1 + (s.LastSeq-s.FirstSeq)*warmStep/max(s.Bytes, 1), nil

@@ -21,6 +21,8 @@ type progress struct {
 	// Erased is the sequence up to which the log holds nothing more of what was erased. The places of receipts may
 	// still have to follow.
 	Erased uint64 `json:"erased,omitempty"`
+	// Looked is the sequence up to which an eraser has looked for work.
+	Looked uint64 `json:"looked,omitempty"`
 	// Held are sessions that a retention has to look at again.
 	Held []string `json:"held,omitempty"`
 }
@@ -49,8 +51,7 @@ func Forgotten(ctx context.Context, log Reader, notes *jetlog.Notes, partition i
 type part struct {
 	frontier
 	number int
-	// used only by the goroutine that saves
-	saved, savedErased uint64
+	saved  progress // used only by the goroutine that saves
 }
 
 // done returns the progress that the notes hold, whichever eraser wrote it.
@@ -66,22 +67,23 @@ func (e *Eraser) Resume(ctx context.Context, partition int) (projections.Checkpo
 		return projections.Checkpoint{}, err
 	}
 	// This process may have done more than it has stored.
-	at := max(noted.Seq, e.parts[partition].done())
+	at := max(noted.Seq, e.parts[partition].progress().Seq)
 	return projections.Checkpoint{Partition: partition, Created: noted.Created, Seq: at}, e.finishNoted(ctx, partition)
 }
 
 // save stores the progress of a partition, unless another eraser has come further.
 func (e *Eraser) save(ctx context.Context, p *part) error {
-	key, to := doneKey(p.number), progress{Created: e.log.Created(p.number), Seq: p.done(), Erased: p.erased()}
-	for to.Seq > p.saved || to.Erased > p.savedErased {
+	key, to := doneKey(p.number), p.progress()
+	to.Created = e.log.Created(p.number)
+	for to.beyond(p.saved) {
 		noted, revision, err := progressOf(ctx, e.notes, key, to.Created)
-		if err == nil && (noted.Seq < to.Seq || noted.Erased < to.Erased) {
-			to.Seq, to.Erased = max(to.Seq, noted.Seq), max(to.Erased, noted.Erased)
+		if err == nil && to.beyond(noted) {
+			to.Seq, to.Erased, to.Looked = max(to.Seq, noted.Seq), max(to.Erased, noted.Erased), max(to.Looked, noted.Looked)
 			_, err = e.notes.Write(ctx, key, to, revision)
 		}
 		switch {
 		case err == nil:
-			p.saved, p.savedErased = to.Seq, to.Erased
+			p.saved = to
 		case !errors.Is(err, jetlog.ErrConflict):
 			return err
 		}
@@ -89,11 +91,15 @@ func (e *Eraser) save(ctx context.Context, p *part) error {
 	return nil
 }
 
-// Applied implements projections.Task. It returns the position up to which everything is erased, by any eraser; events
-// that this process has only looked at do not count.
+// beyond reports whether a progress is beyond another in anything.
+func (p progress) beyond(other progress) bool {
+	return p.Seq > other.Seq || p.Erased > other.Erased || p.Looked > other.Looked
+}
+
+// Applied implements projections.Task. It returns the position up to which an eraser has looked for work.
 func (e *Eraser) Applied(ctx context.Context, partition int) (events.Position, error) {
 	p, err := e.done(ctx, partition)
-	return events.Position{Partition: partition, Seq: p.Seq}, err
+	return events.Position{Partition: partition, Seq: max(p.Seq, p.Looked)}, err
 }
 
 // frontier tracks the sequence of a partition up to which everything is done. Events are looked at in order, while the
@@ -140,26 +146,17 @@ func (f *frontier) pass(seq uint64) {
 	f.looked = max(f.looked, seq)
 }
 
-// done returns the sequence up to which nothing is left to do.
-func (f *frontier) done() uint64 {
+// progress returns the sequences up to which nothing is left to do, and up to which the log holds nothing more of what was
+// erased.
+func (f *frontier) progress() progress {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at := f.looked
-	for seq := range f.open {
-		at = min(at, seq-1)
-	}
-	return at
-}
-
-// erased returns the sequence up to which the log holds nothing more of what was erased.
-func (f *frontier) erased() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	at := f.looked
+	p := progress{Seq: f.looked, Erased: f.looked, Looked: f.looked}
 	for seq, held := range f.open {
+		p.Seq = min(p.Seq, seq-1)
 		if held {
-			at = min(at, seq-1)
+			p.Erased = min(p.Erased, seq-1)
 		}
 	}
-	return at
+	return p
 }

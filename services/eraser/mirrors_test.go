@@ -81,7 +81,7 @@ func TestAMirrorThatIsBehindLosesWhatCameLate(t *testing.T) {
 	progress := eraser.New(on(inOnePiece(w.log)), w.notes, eraser.Config{Rules: rules})
 	done := func(seq uint64) {
 		require.EventuallyWithT(t, func(c *assertT) {
-			at, err := progress.Applied(t.Context(), 0)
+			at, err := progress.Resume(t.Context(), 0)
 			requireEqual(c, nil, err)
 			assert.GreaterOrEqual(c, at.Seq, seq)
 		}, patience, lookEvery)

@@ -11,7 +11,9 @@ import (
 	"github.com/turnledger/turnledger/services/eraser"
 )
 
-// However much is erased while a view is down, one asks for it.
+// However much is erased while a view is down, one asks for it, and no process shows a lag.
+//
+//conformance:l12
 func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -32,6 +34,19 @@ func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 		w.left(fmt.Sprint("redacted-", i), events.TypeTurnRedacted)
 	}
 	require.Equal(t, int64(1), view.most.Load())
+
+	// Another process would take the work over. It shows how far this one has looked, though nothing is complete.
+	standby := eraser.New(on(inOnePiece(w.log)), w.notes, eraser.Config{Rules: rules})
+	head, err := w.log.Head(t.Context(), 0)
+	require.NoError(t, err)
+	require.EventuallyWithT(t, func(c *assertT) {
+		at, err := standby.Applied(t.Context(), 0)
+		requireEqual(c, nil, err)
+		requireEqual(c, true, at.Seq >= head.Seq)
+	}, patience, lookEvery)
+	done, err := standby.Resume(t.Context(), 0)
+	require.NoError(t, err)
+	require.Less(t, done.Seq, head.Seq)
 	close(view.answer)
 	reader := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, []eraser.Place{view})
 	for _, id := range receipts {

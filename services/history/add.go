@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -102,7 +101,7 @@ func (s *Service) add(ctx context.Context, a *adding) (services.AddedMessages, e
 	p := s.inFlight.pin(a.SessionID)
 	defer s.inFlight.unpin(a.SessionID, p)
 	if err := p.adds.Do(ctx, a, shareAppend, s.addTogether); err != nil {
-		return services.AddedMessages{}, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+		return services.AddedMessages{}, jetlog.Unavailable("", err)
 	}
 	return a.done, a.err
 }

@@ -69,7 +69,7 @@ func (s *Service) forkAtOnce(ctx context.Context, c conversation.ForkSession) (m
 		}
 	})
 	if err != nil {
-		return false, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+		return false, jetlog.Unavailable("", err)
 	}
 	return f.made, f.err
 }

@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
@@ -283,7 +282,7 @@ func (w *writing) following(ctx context.Context) error {
 	case <-w.follower.Started(w.partition):
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, ctx.Err())
+		return jetlog.Unavailable("", ctx.Err())
 	}
 }
 
@@ -310,7 +309,7 @@ func (w *writing) settle(ctx context.Context, seq uint64) error {
 func (w *writing) folded(ctx context.Context, seq uint64) error {
 	at := events.Position{Partition: w.partition, Seq: seq}
 	if err := w.log.Reached(ctx, w.follower.Folded(w.partition), at); err != nil {
-		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("", err)
 	}
 	return nil
 }
@@ -318,7 +317,7 @@ func (w *writing) folded(ctx context.Context, seq uint64) error {
 // durable waits until an event is on disk.
 func (w *writing) durable(ctx context.Context, seq uint64) error {
 	if err := w.log.Durable(ctx, events.Position{Partition: w.partition, Seq: seq}); err != nil {
-		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("", err)
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func (l *Log) planBuckets(ctx context.Context, replicas int) (out []Stream, err 
 		out = append(out, s)
 	}
 	if err := names.Err(); err != nil {
-		return nil, fmt.Errorf("list streams: %w: %w", jetlog.ErrUnavailable, err)
+		return nil, jetlog.Unavailable("list streams", err)
 	}
 	slices.SortFunc(out, func(a, b Stream) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
@@ -113,7 +113,7 @@ func ours(name string) bool {
 func (l *Log) look(ctx context.Context, name string) (Stream, error) {
 	stream, err := l.inside.Wire.JS.Stream(ctx, name)
 	if err != nil {
-		return Stream{}, fmt.Errorf("look at %s: %w: %w", name, jetlog.ErrUnavailable, err)
+		return Stream{}, jetlog.Unavailable("look at "+name, err)
 	}
 	info := stream.CachedInfo()
 	s := Stream{
@@ -184,6 +184,6 @@ func (l *Log) update(ctx context.Context, cfg jetstream.StreamConfig) error {
 	case code != 0 && code < 500:
 		return fmt.Errorf("%w: NATS does not change stream %s: %w", jetlog.ErrRefused, cfg.Name, err)
 	default:
-		return fmt.Errorf("change stream %s: %w: %w", cfg.Name, jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("change stream "+cfg.Name, err)
 	}
 }

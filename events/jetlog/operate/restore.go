@@ -32,7 +32,7 @@ func (l *Log) Vacate(ctx context.Context) error {
 		Name: layout.RestoringStream, Description: "A backup is being restored", Replicas: l.inside.Layout.Replicas,
 	})
 	if err != nil {
-		return fmt.Errorf("make %s: %w: %w", layout.RestoringStream, jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("make "+layout.RestoringStream, err)
 	}
 	// A stream with another subject gets no more events. So nothing can come in between: no event on its way to the
 	// leader, and none that the leader has taken but the other servers have not confirmed yet.
@@ -68,7 +68,7 @@ func (l *Log) nothingTaken(ctx context.Context, k int) error {
 		jetstream.WithExpectLastSequence(math.MaxInt64), jetstream.WithRetryAttempts(10))
 	var refusal *jetstream.APIError
 	if !errors.As(err, &refusal) || refusal.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence {
-		return fmt.Errorf("ask %s what it has taken: %w: %w", name, jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("ask "+name+" what it has taken", err)
 	}
 	if refusal.Description != "wrong last sequence: 0" {
 		return fmt.Errorf("%s: %w", name, jetlog.ErrNotEmpty)
@@ -119,7 +119,7 @@ func (l *Log) remove(ctx context.Context) error {
 		}
 	}
 	if err := names.Err(); err != nil {
-		return fmt.Errorf("list streams: %w: %w", jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("list streams", err)
 	}
 	for k := range l.inside.Layout.Partitions {
 		all = append(all, events.StreamName(k))
@@ -139,7 +139,7 @@ func (l *Log) remove(ctx context.Context) error {
 			err = s.Purge(ctx)
 		}
 		if err != nil {
-			return fmt.Errorf("take %s away: %w: %w", name, jetlog.ErrUnavailable, err)
+			return jetlog.Unavailable("take "+name+" away", err)
 		}
 		if err := l.delete(ctx, name); err != nil {
 			return err
@@ -151,7 +151,7 @@ func (l *Log) remove(ctx context.Context) error {
 // delete deletes a stream, if it exists.
 func (l *Log) delete(ctx context.Context, name string) error {
 	if err := l.inside.Wire.JS.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return fmt.Errorf("take %s away: %w: %w", name, jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("take "+name+" away", err)
 	}
 	return nil
 }
@@ -203,8 +203,7 @@ func (l *Log) nothingLeft(ctx context.Context) error {
 				break
 			}
 			if wait.Wait(ctx); ctx.Err() != nil {
-				return fmt.Errorf("see whether %s is gone: %w: %w", cfg.Name, jetlog.ErrUnavailable,
-					errors.Join(err, ctx.Err()))
+				return jetlog.Unavailable("see whether "+cfg.Name+" is gone", errors.Join(err, ctx.Err()))
 			}
 		}
 	}
@@ -246,7 +245,7 @@ func (l *Log) edit(ctx context.Context, k int, change func(*jetstream.StreamConf
 	name := events.StreamName(k)
 	have, err := l.inside.Wire.JS.Stream(ctx, name)
 	if err != nil {
-		return fmt.Errorf("look at %s: %w: %w", name, jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("look at "+name, err)
 	}
 	cfg := have.CachedInfo().Config
 	change(&cfg)
@@ -264,10 +263,10 @@ func (l *Log) restore(ctx context.Context, k int, from io.Reader) error {
 	}
 	request := map[string]any{"config": cfg, "state": struct{}{}}
 	if err := l.inside.Wire.Call(ctx, "STREAM.RESTORE."+cfg.Name, request, &out); err != nil {
-		return fmt.Errorf("restore %s: %w: %w", cfg.Name, jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("restore "+cfg.Name, err)
 	}
 	if out.Error != nil {
-		return fmt.Errorf("restore %s: %w: %w", cfg.Name, jetlog.ErrUnavailable, out.Error)
+		return jetlog.Unavailable("restore "+cfg.Name, out.Error)
 	}
 	return sendParts(ctx, l.inside.Wire.NC, out.Deliver, cfg.Name, from)
 }
@@ -309,7 +308,7 @@ func send(ctx context.Context, nc *nats.Conn, to string, part []byte, limit time
 		m, err = nc.RequestWithContext(ctx, to, part)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("", err)
 	}
 	if len(m.Data) == 0 {
 		return nil
@@ -318,7 +317,7 @@ func send(ctx context.Context, nc *nats.Conn, to string, part []byte, limit time
 		Error *jetstream.APIError `json:"error"`
 	}
 	if err := json.Unmarshal(m.Data, &out); err != nil {
-		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("", err)
 	}
 	if out.Error != nil {
 		return fmt.Errorf("%w: the server does not take it: %w", jetlog.ErrUnavailable, out.Error)

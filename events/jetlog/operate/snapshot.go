@@ -40,7 +40,7 @@ func (l *Log) Snapshot(ctx context.Context, partition int, begin func(Moment) (i
 	inbox := l.inside.Wire.NC.NewInbox()
 	sub, err := l.inside.Wire.NC.SubscribeSync(inbox)
 	if err != nil {
-		return fmt.Errorf("copy %s: %w: %w", p.Stream, jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("copy "+p.Stream, err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	var out struct {
@@ -50,10 +50,10 @@ func (l *Log) Snapshot(ctx context.Context, partition int, begin func(Moment) (i
 	// The larger the log, the longer the server takes to check all checksums, so only the caller's ctx bounds it.
 	ask := map[string]any{"deliver_subject": inbox, "no_consumers": true, "jsck": true, "chunk_size": chunkSize}
 	if err := l.inside.Wire.Call(ctx, "STREAM.SNAPSHOT."+p.Stream, ask, &out); err != nil {
-		return fmt.Errorf("copy %s: %w: %w", p.Stream, jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("copy "+p.Stream, err)
 	}
 	if out.Error != nil {
-		return fmt.Errorf("copy %s: %w: %w", p.Stream, jetlog.ErrUnavailable, out.Error)
+		return jetlog.Unavailable("copy "+p.Stream, out.Error)
 	}
 	to, err := begin(out.State)
 	if err != nil {
@@ -67,7 +67,7 @@ func copyParts(ctx context.Context, sub *nats.Subscription, stream string, to io
 	for part := 1; ; part++ {
 		data, over, err := nextPart(ctx, sub, part)
 		if err != nil {
-			return fmt.Errorf("copy %s: %w: %w", stream, jetlog.ErrUnavailable, err)
+			return jetlog.Unavailable("copy "+stream, err)
 		}
 		if over {
 			return nil

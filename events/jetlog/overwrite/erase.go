@@ -49,7 +49,7 @@ func (l *Log) eraseFrom(ctx context.Context, stream string, seq uint64) (bool, e
 		Error   *jetstream.APIError `json:"error"`
 	}
 	if err := l.inside.Wire.Call(ctx, "STREAM.MSG.DELETE."+stream, map[string]uint64{"seq": seq}, &out); err != nil {
-		return false, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+		return false, jetlog.Unavailable("", err)
 	}
 	if out.Success {
 		return true, nil
@@ -62,7 +62,7 @@ func (l *Log) eraseFrom(ctx context.Context, stream string, seq uint64) (bool, e
 	case m == nil:
 		return false, nil
 	default:
-		return false, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, out.Error)
+		return false, jetlog.Unavailable("", out.Error)
 	}
 }
 
@@ -77,10 +77,10 @@ func (l *Log) Purge(ctx context.Context, sessionID string, upTo uint64) (int, er
 	}
 	ask := map[string]any{"filter": events.SessionSubject(sessionID), "seq": upTo + 1}
 	if err := l.inside.Wire.Call(ctx, "STREAM.PURGE."+l.streamOf(sessionID), ask, &out); err != nil {
-		return 0, fmt.Errorf("purge a session: %w: %w", jetlog.ErrUnavailable, err)
+		return 0, jetlog.Unavailable("purge a session", err)
 	}
 	if out.Error != nil {
-		return 0, fmt.Errorf("purge a session: %w: %w", jetlog.ErrUnavailable, out.Error)
+		return 0, jetlog.Unavailable("purge a session", out.Error)
 	}
 	return out.Purged, nil
 }

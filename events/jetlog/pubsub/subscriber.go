@@ -137,7 +137,7 @@ type groupReader struct {
 // connect creates the consumer if it is missing, and opens a reader of it.
 func (r *groupReader) connect(ctx context.Context) (err error) {
 	if _, err := r.inside.Wire.JS.CreateOrUpdateConsumer(ctx, r.p.Stream, r.consumer); err != nil {
-		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("", err)
 	}
 	r.in, err = r.inside.Wire.OpenPull(r.p.Stream, r.consumer.Durable, 1, nil)
 	return err

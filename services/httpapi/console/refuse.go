@@ -118,10 +118,10 @@ func refusedStatus(code string) int {
 
 // safeText returns what a log may hold of an error: nothing that a client sent.
 func safeText(err error) string {
-	if status, say := statusOf(err); status != http.StatusInternalServerError {
+	if status, say := statusOf(err); status < http.StatusInternalServerError {
 		return say
 	}
-	return wire.SafeText(err)
+	return reach.SafeText(err)
 }
 
 // refusal is what the page of a refusal shows.

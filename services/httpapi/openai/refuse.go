@@ -180,10 +180,10 @@ func errorOf(err error) *apiError {
 
 // safeText returns what a log may hold of an error: nothing that a client sent.
 func safeText(err error) string {
-	if e := errorOf(err); e.status != http.StatusInternalServerError {
+	if e := errorOf(err); e.status < http.StatusInternalServerError {
 		return e.Message
 	}
-	return wire.SafeText(err)
+	return reach.SafeText(err)
 }
 
 // refuse answers with an error. Headers say whether and when the same request may come again.

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/conversation"
@@ -48,7 +49,7 @@ func failingWith(err error) setting {
 	}
 }
 
-//conformance:h40
+//conformance:h40 l13
 func TestErrorsOfThePorts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -71,7 +72,13 @@ func TestErrorsOfThePorts(t *testing.T) {
 		"refused and not kept": {errors.Join(conversation.ErrLinkedElsewhere, jetlog.ErrUnavailable), 503,
 			"log_unavailable", ""},
 		"unknown": {fmt.Errorf("decode %w", errors.New("a text that the client sent")), 500, "internal",
-			"*fmt.wrapError > *errors.errorString"},
+			"internal: *errors.errorString"},
+		"tables": {fmt.Errorf("look: %w: %w", projections.ErrUnavailable, fmt.Errorf("a text that the client sent: %w",
+			errors.Join(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, &pgconn.PgError{
+				Code: "57P01", Message: "a text that the client sent"}))), 503, "audit_unavailable",
+			"audit_unavailable: the view's store does not answer: dial tcp: connection refused: SQLSTATE 57P01"},
+		"tables that are behind": {fmt.Errorf("%w: they are at 0:5 of 0:7", services.ErrBehind), 503, "audit_unavailable",
+			"audit_unavailable: the view is behind the log: they are at 0:5 of 0:7"},
 		"a refusal of no code": {&conversation.Refusal{Code: "odd", Detail: "a text that the client sent"}, 500,
 			"internal", "*conversation.Refusal"},
 		"a panic":                 {nil, 500, "internal", "panic: string"},

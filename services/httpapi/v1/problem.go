@@ -314,8 +314,8 @@ func refusalOf(err error) *problem {
 	return newProblem(internal, "an unexpected error; the server's log has it")
 }
 
-// tellable returns the parts of an error that can't hold a text: the code of a problem, the program's own words, those
-// of the log and of the chat about its model, and for all others what wire.SafeText returns.
+// tellable returns the parts of an error that can't hold a text: the code of a problem, and what reach.SafeText returns of
+// its cause.
 func tellable(err error) string {
 	if p, ok := errors.AsType[*problem](err); ok {
 		if p.cause == nil {
@@ -323,12 +323,5 @@ func tellable(err error) string {
 		}
 		return p.Code + ": " + tellable(p.cause)
 	}
-	for _, own := range []error{
-		services.ErrModelFailed, jetlog.ErrUnavailable, jetlog.ErrStream, jetlog.ErrTooLarge, jetlog.ErrClosed,
-	} {
-		if errors.Is(err, own) {
-			return err.Error()
-		}
-	}
-	return wire.SafeText(err)
+	return reach.SafeText(err)
 }

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnledger/turnledger/services/access"
@@ -179,14 +181,13 @@ func plain(v any) any {
 	return v
 }
 
-// SafeText describes an error without any text from a client: a panic by its stack, errors of the network and of
-// deadlines by their own text, and all others by their types.
-func SafeText(err error) string {
-	var broken *panicked
-	if errors.As(err, &broken) {
+// SafeText describes an error without any text from a client: a panic by its stack, and all others by what their parts
+// say that can hold none: those that are known, the network's, PostgreSQL's by their codes, and others by their types.
+func SafeText(err error, known ...error) string {
+	if broken, is := errors.AsType[*panicked](err); is {
 		return broken.Error() + "\n" + string(broken.stack)
 	}
-	return types(err)
+	return words(err, append(known, context.DeadlineExceeded, context.Canceled))
 }
 
 // panicked is a panic of a handler. It keeps the type of the panic's value and the stack, since the value itself may be
@@ -198,29 +199,25 @@ type panicked struct {
 
 func (p *panicked) Error() string { return "panic: " + p.kind }
 
-func types(err error) string {
-	var network *net.OpError
-	switch {
-	case errors.As(err, &network):
-		return network.Error()
-	case errors.Is(err, context.DeadlineExceeded):
-		return context.DeadlineExceeded.Error()
+func words(err error, known []error) string {
+	if slices.Contains(known, err) {
+		return err.Error()
 	}
-	out := fmt.Sprintf("%T", err)
 	switch e := err.(type) { //nolint:errorlint // walks the tree
+	case *net.OpError:
+		return e.Error()
+	case interface{ SQLState() string }:
+		return "SQLSTATE " + e.SQLState()
 	case interface{ Unwrap() error }:
 		if next := e.Unwrap(); next != nil {
-			out += " > " + types(next)
+			return words(next, known)
 		}
 	case interface{ Unwrap() []error }:
-		out += " > ("
-		for i, next := range e.Unwrap() {
-			if i > 0 {
-				out += ", "
-			}
-			out += types(next)
+		var parts []string
+		for _, next := range e.Unwrap() {
+			parts = append(parts, words(next, known))
 		}
-		out += ")"
+		return strings.Join(parts, ": ")
 	}
-	return out
+	return fmt.Sprintf("%T", err)
 }

@@ -75,7 +75,7 @@ var bare = Surface{
 	Refuse: func(w http.ResponseWriter, _ *http.Request, _ error) {
 		http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
 	},
-	SafeText: SafeText,
+	SafeText: func(err error) string { return SafeText(err) },
 }
 
 // router finds the route of a request, segment by segment, by the path as it was sent. http.ServeMux would redirect a

@@ -105,10 +105,10 @@ func (g *Gate) Wait(ctx context.Context, shown Shown) error {
 			err := g.lead(seq)
 			<-g.lock
 			if err != nil {
-				return fmt.Errorf("%w: %w", failure.ErrUnavailable, err)
+				return failure.Unavailable("", err)
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", failure.ErrUnavailable, ctx.Err())
+			return failure.Unavailable("", ctx.Err())
 		}
 	}
 }
@@ -306,7 +306,7 @@ func (g *Gate) settle(ctx context.Context, sync func() error) error {
 		return sync()
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %w", failure.ErrUnavailable, err)
+		return failure.Unavailable("", err)
 	}
 	return nil
 }

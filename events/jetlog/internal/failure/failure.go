@@ -16,3 +16,14 @@ var (
 	// ErrLayout is jetlog.ErrLayout.
 	ErrLayout = errors.New("the stream's files are not where the durability gate expects them")
 )
+
+// Unavailable: see jetlog.Unavailable.
+func Unavailable(doing string, err error) error {
+	if !errors.Is(err, ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if doing == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}

@@ -125,7 +125,7 @@ func (c *Conn) Message(ctx context.Context, stream string, request map[string]an
 		Error   *jetstream.APIError `json:"error"`
 	}
 	if err := c.Ask(ctx, "STREAM.MSG.GET."+stream, request, &out); err != nil {
-		return nil, fmt.Errorf("%w: %w", failure.ErrUnavailable, err)
+		return nil, failure.Unavailable("", err)
 	}
 	switch {
 	case out.Message != nil:
@@ -135,7 +135,7 @@ func (c *Conn) Message(ctx context.Context, stream string, request map[string]an
 	case out.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
 		return nil, nil
 	}
-	return nil, fmt.Errorf("%w: %w", failure.ErrUnavailable, out.Error)
+	return nil, failure.Unavailable("", out.Error)
 }
 
 // Recorded decodes a message of a partition.
@@ -161,7 +161,7 @@ func (c *Conn) Mirrors(ctx context.Context) (map[string][]*jetstream.StreamInfo,
 		}
 	}
 	if err := streams.Err(); err != nil {
-		return nil, fmt.Errorf("look for mirrors: %w: %w", failure.ErrUnavailable, err)
+		return nil, failure.Unavailable("look for mirrors", err)
 	}
 	return out, nil
 }

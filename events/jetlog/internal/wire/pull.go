@@ -74,7 +74,7 @@ func (c *Conn) OpenPull(stream, consumer string, most int, size Size) (*Pull, er
 	var err error
 	if p.sub, err = c.NC.ChanSubscribe(p.inbox+".*", p.in); err != nil {
 		p.stop()
-		return nil, fmt.Errorf("%w: %w", failure.ErrUnavailable, err)
+		return nil, failure.Unavailable("", err)
 	}
 	return p, nil
 }
