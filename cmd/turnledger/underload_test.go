@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -258,7 +259,7 @@ func (w *witness) write(ctx context.Context, a *stack.Process, name string, begu
 func (w *witness) goOn() {
 	for _, what := range []string{"after", "written"} {
 		from := w.counted(what)
-		require.Eventually(w.t, func() bool { return w.counted(what) > from+2 }, time.Minute, time.Millisecond,
+		require.Eventually(w.t, func() bool { return w.counted(what) > from+2 }, hang.Limit, time.Millisecond,
 			"%s: nothing goes on", what)
 	}
 }
@@ -273,7 +274,7 @@ func (w *witness) check(url string, want []any) {
 			got = messages
 			return assert.NoError(w.t, err) && status != http.StatusServiceUnavailable &&
 				assert.Equal(w.t, http.StatusOK, status)
-		}, time.Minute, 10*time.Millisecond, "%s is not read", id)
+		}, hang.Limit, 10*time.Millisecond, "%s is not read", id)
 		return got
 	}
 	for i := range stack.BackupSessions {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -206,7 +207,7 @@ func startLoad(t *testing.T, log *jetlog.Log, writers int) *load {
 func (l *load) goesOn(t *testing.T, more int64) {
 	t.Helper()
 	from := l.acked.Load()
-	require.Eventually(t, func() bool { return l.acked.Load() >= from+more }, time.Minute, 5*time.Millisecond,
+	require.Eventually(t, func() bool { return l.acked.Load() >= from+more }, hang.Limit, 5*time.Millisecond,
 		"nothing is acknowledged any more")
 }
 

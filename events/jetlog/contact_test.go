@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog"
 	jetwire "github.com/turnledger/turnledger/events/jetlog/internal/wire"
@@ -112,7 +113,7 @@ func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := log.Head(t.Context(), 0)
 		return err == nil && nc.ConnectedUrl() != c.URLs()[at]
-	}, time.Minute, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	stop()
 	require.NoError(t, g.Wait())
 }

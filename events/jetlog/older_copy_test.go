@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -57,7 +58,7 @@ func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err := log.Head(t.Context(), 0) // which looks once a second
 				return errors.Is(err, jetlog.ErrStream)
-			}, 20*time.Second, 10*time.Millisecond, name)
+			}, hang.Limit, 10*time.Millisecond, name)
 		}
 	})
 }

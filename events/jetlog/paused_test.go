@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -119,6 +120,6 @@ func (r *heads) askPlainly(nc *nats.Conn) {
 func (r *heads) goesOn(t *testing.T) {
 	t.Helper()
 	from := r.read.Load()
-	require.Eventually(t, func() bool { return r.read.Load() > from+20 }, time.Minute, 5*time.Millisecond,
+	require.Eventually(t, func() bool { return r.read.Load() > from+20 }, hang.Limit, 5*time.Millisecond,
 		"no head is read any more")
 }

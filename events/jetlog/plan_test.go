@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -113,9 +114,9 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 		}
 		return len(plan[0].Followers) == 2
 	}
-	require.Eventually(t, filled, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, filled, hang.Limit, 20*time.Millisecond)
 	enough := func() bool { return old.Load() > 20 }
-	require.Eventually(t, enough, time.Minute, 5*time.Millisecond,
+	require.Eventually(t, enough, hang.Limit, 5*time.Millisecond,
 		"no replica was ever behind: the test proves nothing")
 	l.goesOn(t, 100)
 

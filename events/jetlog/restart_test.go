@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -66,7 +67,7 @@ func TestServerThatRestartsMidLoadLosesAndDoublesNothing(t *testing.T) {
 		})
 	}
 	for n := range int64(3) {
-		require.Eventually(t, func() bool { return done.Load() > n*writers*each/4 }, 30*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return done.Load() > n*writers*each/4 }, hang.Limit, time.Millisecond)
 		r.Restart()
 	}
 	load.Wait()

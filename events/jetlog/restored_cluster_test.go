@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -71,7 +72,7 @@ func TestARestoredStreamIsTheSameOnAllNodes(t *testing.T) {
 				}
 			}
 			return true
-		}, time.Minute, 50*time.Millisecond)
+		}, hang.Limit, 50*time.Millisecond)
 		require.NoError(t, wrong)
 		require.Len(t, led, 3)
 		require.Equal(t, restored[k], cluster.Log(t, 2).Created(k), "to those who start now, too")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -94,7 +95,7 @@ func TestATailLeavesRoomForOthers(t *testing.T) {
 			same := now == before && now > 0
 			before = now
 			return same
-		}, time.Minute, 300*time.Millisecond)
+		}, hang.Limit, 300*time.Millisecond)
 		return before
 	}
 	next := func(tail *jetlog.Tail) []jetlog.Message {

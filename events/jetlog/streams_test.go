@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -65,7 +66,7 @@ func TestPartitionsAreFixed(t *testing.T) {
 // again makes a stream whose namesake was just deleted: the server may still remove its files.
 func again(t testing.TB, do func() error) {
 	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, do()) }, 20*time.Second,
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, do()) }, hang.Limit,
 		10*time.Millisecond)
 }
 

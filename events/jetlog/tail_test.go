@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -145,7 +146,7 @@ func TestClosedTailGivesNothing(t *testing.T) {
 	require.Eventually(t, func() bool {
 		info, err := stream.Info(t.Context())
 		return err == nil && info.State.Consumers == 0
-	}, 30*time.Second, time.Millisecond, "its consumer stays behind")
+	}, hang.Limit, time.Millisecond, "its consumer stays behind")
 }
 
 // TestStreamMadeAnewEndsTheTail also where the new stream is longer than the old
@@ -182,7 +183,7 @@ func TestStreamMadeAnewEndsTheTail(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err := log.Head(t.Context(), 0)
 				return err != nil
-			}, 10*time.Second, 10*time.Millisecond)
+			}, hang.Limit, 10*time.Millisecond)
 			_, err = log.Head(t.Context(), 0)
 			require.ErrorIs(t, err, jetlog.ErrStream)
 		})
@@ -207,7 +208,7 @@ func TestSlowReaderHoldsNothingUp(t *testing.T) {
 			require.Eventually(t, func() bool {
 				head, err := log.Head(t.Context(), 0)
 				return err == nil && head.Seq == uint64(c.events)
-			}, 20*time.Second, time.Millisecond)
+			}, hang.Limit, time.Millisecond)
 			followed(t, tail, c.events)
 		})
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -214,7 +215,7 @@ func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) 
 			}
 		}
 		return true
-	}, 30*time.Second, time.Millisecond, "something of each session is acknowledged")
+	}, hang.Limit, time.Millisecond, "something of each session is acknowledged")
 	close(done)
 	all.Wait()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -189,7 +190,7 @@ func catchUp(b *testing.B, log *jetlog.Log, a *audit.Audit, l load) {
 	require.Eventually(b, func() bool {
 		at, err := a.Applied(ctx, 0)
 		return err == nil && at.Seq >= uint64(l.events)
-	}, 2*time.Minute, 5*time.Millisecond)
+	}, hang.Limit, 5*time.Millisecond)
 	stop()
 	require.NoError(b, <-ended)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -145,7 +146,7 @@ func TestCrashInMidTransaction(t *testing.T) {
 		waits = a.column("select pid::text from pg_stat_activity where datname = current_database() and " +
 			"wait_event_type = 'Lock'")
 		return len(waits) == 1
-	}, 30*time.Second, 5*time.Millisecond)
+	}, hang.Limit, 5*time.Millisecond)
 	a.exec("select pg_terminate_backend($1::text::int)", waits[0])
 	err = <-broken
 	require.ErrorIs(t, err, audit.ErrUnavailable)

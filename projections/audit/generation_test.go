@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
@@ -91,7 +92,7 @@ func TestTwoProcessesDoNotRebuildAtOnce(t *testing.T) {
 		require.NoError(t, won.Swap(t.Context(), projections.ReachFormer))
 		require.NoError(t, won.Drop(t.Context()))
 		return true
-	}, time.Minute, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 	require.Error(t, lost.Swap(t.Context(), projections.ReachFormer))
 	_ = lost.Drop(t.Context()) // its connection is gone
 	served, err := two.Served(t.Context())

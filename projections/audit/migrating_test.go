@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/projections/audit"
 )
@@ -40,7 +41,7 @@ func TestTablesThatTakeLongAreWaitedFor(t *testing.T) {
 	}
 
 	waits := prepare()
-	require.Eventually(t, func() bool { return to.let.Load() >= 6 }, 2*time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return to.let.Load() >= 6 }, hang.Limit, 10*time.Millisecond)
 	require.Empty(t, waits, "it was asked, and answers")
 	to.silent.Store(true)
 	require.ErrorIs(t, <-waits, audit.ErrUnavailable)

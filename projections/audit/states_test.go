@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -155,7 +156,7 @@ func TestNothingIsForgottenWhileTablesAreFilled(t *testing.T) {
 		}()
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			assert.Len(c, a.column(waiting), 1)
-		}, 20*time.Second, 10*time.Millisecond, "the rebuild waits")
+		}, hang.Limit, 10*time.Millisecond, "the rebuild waits")
 		require.Empty(t, began)
 		return nil
 	}))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -243,7 +244,7 @@ func TestMembersThatDiedAreRemoved(t *testing.T) {
 		require.NoError(t, notes.Each(t.Context(), "members.view.*",
 			func(jetlog.Note[json.RawMessage]) error { kept++; return nil }))
 		return len(living) == 1 && kept == 1
-	}, 20*time.Second, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 }
 
 // One holder at a time; the next one may have what is released.

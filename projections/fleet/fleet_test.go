@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -121,7 +122,7 @@ func TestAViewOfAnotherLogIsNotReadUntilItFollowsThisOne(t *testing.T) {
 
 	natstest.Run(t, f.Run)
 	v.set(nil, projections.Checkpoint{Seq: at.Seq, Created: log.Created(0)})
-	require.Eventually(t, func() bool { return m.Readable() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return m.Readable() == nil }, hang.Limit, 10*time.Millisecond)
 	require.NoError(t, checks[0].Probe(t.Context()))
 	v.set(errors.New("no answer"))
 	not, ok = errors.AsType[*events.NotReady](checks[0].Probe(t.Context()))
@@ -161,7 +162,7 @@ func TestAViewIsAskedOnceItsStoreAnswers(t *testing.T) {
 	require.Eventually(t, func() bool {
 		done, err := m.Applied(t.Context(), 0)
 		return err == nil && done == at
-	}, 20*time.Second, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 	require.NoError(t, m.Readable())
 	found, err := letters[0].DeadLetters(t.Context())
 	require.NoError(t, err)
@@ -246,7 +247,7 @@ func TestAnEntryBoundsItsDeadLetters(t *testing.T) {
 	require.Eventually(t, func() bool {
 		at, err := v.Applied(t.Context(), 0)
 		return err == nil && at.Seq == 5
-	}, 20*time.Second, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 	letters, err := f.DeadLetters()[0].DeadLetters(t.Context())
 	require.NoError(t, err)
 	require.Len(t, letters, 2)
@@ -285,7 +286,7 @@ func TestMetricsOfWhatThisProcessFeeds(t *testing.T) {
 		# TYPE turnledger_projection_lag_seconds gauge
 		turnledger_projection_lag_seconds{partition="0",projection="recent"} 0
 	`), names...) == nil
-	}, 20*time.Second, 20*time.Millisecond, "a view of another log has no lag")
+	}, hang.Limit, 20*time.Millisecond, "a view of another log has no lag")
 	require.ErrorIs(t, m.Readable(), projections.ErrStream)
 }
 
@@ -323,11 +324,11 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 	require.Eventually(t, func() bool {
 		all, err := f.Projections(t.Context())
 		return err == nil && len(all) == 2 && all[0].Generation == 2
-	}, 20*time.Second, 10*time.Millisecond, "the new generation is served")
+	}, hang.Limit, 10*time.Millisecond, "the new generation is served")
 	require.Eventually(t, func() bool {
 		all, err := f.Projections(t.Context())
 		return err == nil && all[0].RebuildBegun.After(before) && all[0].RebuildDone.After(all[0].RebuildBegun)
-	}, 20*time.Second, 10*time.Millisecond, "it is known when the rebuild ran")
+	}, hang.Limit, 10*time.Millisecond, "it is known when the rebuild ran")
 	sessions, err := f.Verify(t.Context(), recent.Name, 0, func(uint64, uint64) error { return nil },
 		func(d projections.Difference) error { return errors.New(d.SessionID) })
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/fleet"
@@ -30,7 +31,7 @@ func TestAViewIsReadSoonAfterItsStoreAnswers(t *testing.T) {
 	}})
 	natstest.Run(t, f.Run)
 	require.Less(t, <-waited, 10*time.Second)
-	require.Eventually(t, func() bool { return m.Readable() == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return m.Readable() == nil }, hang.Limit, time.Millisecond)
 }
 
 // A store may take longer to open than a process waits for it when it starts.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
@@ -31,7 +32,7 @@ func TestStatusOfWhatThisProcessFeeds(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s := f.Status(t.Context())[at.Partition]
 		return s.State == "live" && s.Position == at && s.Head == at && s.LagEvents == 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 	all, err := f.Projections(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 2)
@@ -107,7 +108,7 @@ func TestAViewThatWaitsForItsStoreSaysWhy(t *testing.T) {
 		require.Eventually(t, func() bool {
 			s = status()
 			return s.LastError == "" && (s.State == "live" || !e.Feeds && s.State == "not_fed")
-		}, 20*time.Second, 10*time.Millisecond, "%s", state)
+		}, hang.Limit, 10*time.Millisecond, "%s", state)
 	}
 }
 
@@ -161,5 +162,5 @@ func TestAViewThatFollowsTheLogMayBeOutdated(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s := status()
 		return s.State == "outdated" && s.LastError == "rebuild it" && s.Position == at && s.LagEvents == 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 }

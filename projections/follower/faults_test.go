@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -106,7 +107,7 @@ func TestNobodyIsGivenWhatTheDiskDoesNotHave(t *testing.T) {
 			}
 		}
 		return f.Joined() == 2
-	}, time.Minute, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 	log.slow.Store(true)
 	writeTurns(t, log.Log, "slow", 1, 10)
 	head, err := log.Head(t.Context(), 0)

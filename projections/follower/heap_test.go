@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/liveheap"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/pause"
@@ -40,7 +41,7 @@ func TestAFollowerTakesNoMoreOfTheHeapThanItsBudget(t *testing.T) { //nolint:par
 			leave := joinAll(t, f, log.Log)
 			log.slow.Store(c.slow)
 			writeTurns(t, log.Log, "held", c.turns, c.length)
-			require.Eventually(t, func() bool { return f.Used() > budget*3/4 }, 3*time.Minute, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return f.Used() > budget*3/4 }, hang.Limit, 10*time.Millisecond)
 			with := heap(t)
 			require.LessOrEqual(t, f.Used(), int64(budget))
 			leave()

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -82,16 +83,16 @@ func TestNothingIsDoneForNobody(t *testing.T) {
 			return rounds > 1 && f.Joined() == n
 		}
 	}
-	require.Eventually(t, readers(2), time.Minute, 10*time.Millisecond)
+	require.Eventually(t, readers(2), hang.Limit, 10*time.Millisecond)
 	judged.Close()
 	judged = nil
-	require.Eventually(t, readers(1), time.Minute, 10*time.Millisecond)
+	require.Eventually(t, readers(1), hang.Limit, 10*time.Millisecond)
 	raw.Close()
 	require.Eventually(t, func() bool {
 		info, err := stream.Info(t.Context())
 		require.NoError(t, err)
 		return info.State.Consumers == 0
-	}, time.Minute, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 }
 
 func last(t *testing.T, in *follower.Subscription[projections.Judged]) uint64 {
@@ -144,7 +145,7 @@ func joinAll(t *testing.T, f *follower.Follower, log *jetlog.Log) (leave func())
 	require.Eventually(t, func() bool {
 		writeTurns(t, log, fmt.Sprint("join", time.Now().UnixNano()), log.Partitions(), 10)
 		return f.Joined() == 2*log.Partitions()
-	}, time.Minute, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	stop()
 	joining.Wait()
 	return func() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -40,7 +41,7 @@ func TestEventsWaitWhileTheProcessorsAreTaken(t *testing.T) {
 	}))
 	applied := func(seq uint64, why string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return s.reached(0) >= seq }, 30*time.Second, time.Millisecond, why)
+		require.Eventually(t, func() bool { return s.reached(0) >= seq }, hang.Limit, time.Millisecond, why)
 	}
 	waits := func(seq uint64, why string) {
 		t.Helper()
@@ -66,10 +67,10 @@ func TestEventsWaitWhileTheProcessorsAreTaken(t *testing.T) {
 	run(t, runner.New(log, patient, runner.Config{
 		Rules: rules, Feeding: runner.Feeding{MaxBatch: 2 * full, Lag: 2 * time.Second, Busy: busy.Load},
 	}))
-	require.Eventually(t, func() bool { return patient.reached(0) >= last }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return patient.reached(0) >= last }, hang.Limit, time.Millisecond)
 	began := time.Now()
 	last = add(link())
-	require.Eventually(t, func() bool { return patient.reached(0) >= last }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return patient.reached(0) >= last }, hang.Limit, time.Millisecond)
 	require.GreaterOrEqual(t, time.Since(began), time.Second, "it waits for its time")
 }
 
@@ -97,7 +98,7 @@ func TestProcessorsAreTaken(t *testing.T) {
 		}()
 	}
 	defer done.Store(true)
-	require.Eventually(t, p.Taken, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, p.Taken, hang.Limit, 10*time.Millisecond)
 }
 
 // Events that come one at a time are not copied again with each that comes, and a batch stays as it was taken.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/liveheap"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -71,13 +72,13 @@ func TestAStoreThatHangsTakesNoMoreOfTheHeapThanTheBudget(t *testing.T) { //noli
 			running.Go(func() error { return f.Run(ctx) })
 			running.Go(func() error { return r.Run(ctx) })
 			all := func() bool { return store.hanging.Load() == partitions }
-			require.Eventually(t, all, 3*time.Minute, 10*time.Millisecond)
+			require.Eventually(t, all, hang.Limit, 10*time.Millisecond)
 			with := steadyHeap(t)
 			busy.Store(false)
 			close(store.letGo)
 			for k, head := range heads {
 				whole := func() bool { return store.reached(k) == head }
-				require.Eventually(t, whole, 3*time.Minute, 10*time.Millisecond)
+				require.Eventually(t, whole, hang.Limit, 10*time.Millisecond)
 			}
 			cancel()
 			require.NoError(t, running.Wait())
@@ -128,6 +129,6 @@ func steadyHeap(t *testing.T) (now float64) {
 		before := now
 		now = liveheap.Bytes()
 		return math.Abs(now-before) < now/100
-	}, time.Minute, 200*time.Millisecond)
+	}, hang.Limit, 200*time.Millisecond)
 	return now
 }

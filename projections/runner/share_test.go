@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
@@ -78,7 +79,7 @@ func backends(t *testing.T) map[string]backend {
 					require.Eventually(t, func() bool {
 						at, err := fresh.Applied(t.Context(), k)
 						return err == nil && at == head
-					}, 30*time.Second, 5*time.Millisecond)
+					}, hang.Limit, 5*time.Millisecond)
 				}
 				require.NoError(t, stop())
 				want := auditRows(t, pg, "fresh")
@@ -279,7 +280,7 @@ func reachedAll(t testing.TB, log *jetlog.Log, view shared) {
 			}
 		}
 		return true
-	}, time.Minute, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 }
 
 // Three processes share eight partitions; one is killed and the others take its
@@ -296,18 +297,18 @@ func TestRunnersShareThePartitionsAndTakeOverTheDeadOnes(t *testing.T) {
 				own := natstest.LogOn(t, srv, partitions)
 				members = append(members, join(t, own, b.open(t, own), book, 0))
 			}
-			require.Eventually(t, func() bool { return sharedOut(t, members) }, 30*time.Second, 20*time.Millisecond)
+			require.Eventually(t, func() bool { return sharedOut(t, members) }, hang.Limit, 20*time.Millisecond)
 			talk(t, log, 1)
 			reachedAll(t, log, members[0].shared)
 			began := time.Now()
 			members[1].kill(t)
 			talk(t, log, 2)
 			left := []*member{members[0], members[2]}
-			require.Eventually(t, func() bool { return sharedOut(t, left) }, 30*time.Second, 20*time.Millisecond)
+			require.Eventually(t, func() bool { return sharedOut(t, left) }, hang.Limit, 20*time.Millisecond)
 			t.Logf("taken over after %s", time.Since(began).Round(100*time.Millisecond))
 			reachedAll(t, log, members[0].shared)
 			left = append(left, join(t, log, b.open(t, log), book, 0))
-			require.Eventually(t, func() bool { return sharedOut(t, left) }, 30*time.Second, 20*time.Millisecond,
+			require.Eventually(t, func() bool { return sharedOut(t, left) }, hang.Limit, 20*time.Millisecond,
 				"more runners: partitions are given away")
 			talk(t, log, 3)
 			reachedAll(t, log, members[0].shared)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -41,7 +42,7 @@ func TestARunnerThatCannotBeatGoesOn(t *testing.T) {
 	run(t, runner.New(log, s, runner.Config{Rules: rules, Pause: time.Hour, Group: group, Beat: 5 * time.Millisecond}))
 	<-group.lost
 	fill(t, log, 1, 5)
-	require.Eventually(t, func() bool { return s.reached(0) == 10 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.reached(0) == 10 }, hang.Limit, time.Millisecond)
 	_, err := s.Claim(t.Context(), 0)
 	require.NoError(t, err)
 	fill(t, log, 1, 6)
@@ -76,7 +77,7 @@ func TestAnIdleStoreThatIsAwayIsNotLive(t *testing.T) {
 		require.Eventually(t, func() bool {
 			s := r.Status(t.Context(), time.Now())[0]
 			return s.State == state && s.LastError == lastError && s.Position.Seq == 6 && s.LagEvents == 0
-		}, 20*time.Second, time.Millisecond)
+		}, hang.Limit, time.Millisecond)
 	}
 	for range 2 {
 		says("live", "")
@@ -115,5 +116,5 @@ func TestAStandbyWhoseStoreHangsBlamesTheStore(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s := r.Status(t.Context(), time.Now())[0]
 		return s.State == "retrying" && s.LastError == "the store hangs" && !s.HeadUnknown && s.Head.Seq == 6
-	}, time.Minute, time.Millisecond)
+	}, hang.Limit, time.Millisecond)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -32,7 +33,7 @@ func TestStatusCountsFromTheHeadAndTellsTheRate(t *testing.T) {
 	require.Eventually(t, func() bool {
 		got = r.Status(t.Context(), time.Now())[0]
 		return got.State == "retrying" && got.Position.Seq == 21
-	}, 20*time.Second, time.Millisecond)
+	}, hang.Limit, time.Millisecond)
 	require.Equal(t, uint64(40), got.Head.Seq)
 	require.Equal(t, uint64(19), got.LagEvents)
 	require.Positive(t, got.LagSeconds)
@@ -53,7 +54,7 @@ func TestNothingAppliedIsNoZeroLag(t *testing.T) {
 	require.Eventually(t, func() bool {
 		got := r.Status(t.Context(), time.Now())[0]
 		return got.State == "retrying" && got.LagEvents == got.Head.Seq && got.LagSeconds > 0
-	}, 20*time.Second, time.Millisecond)
+	}, hang.Limit, time.Millisecond)
 }
 
 // A log that does not answer is not a log without news.
@@ -74,7 +75,7 @@ func TestAHeadThatIsNotToldIsNoZeroLag(t *testing.T) {
 			}
 		}
 		return s.reached(0)+s.reached(1) == 24 && live == 2
-	}, 20*time.Second, time.Millisecond)
+	}, hang.Limit, time.Millisecond)
 	srv.Stop()
 	for k, got := range r.Status(t.Context(), time.Now()) {
 		require.True(t, got.HeadUnknown)

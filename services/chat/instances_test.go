@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
@@ -170,7 +171,7 @@ func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
 			select {
 			case r := <-two:
 				require.NoError(t, r.err)
-			case <-time.After(30 * time.Second):
+			case <-time.After(hang.Limit):
 				t.Fatal("it still waits")
 			}
 			require.Equal(t, []string{"user: slowly: who is Donald Trump?", "user: Who is Donald Trump?"},
@@ -338,7 +339,7 @@ func TestAnInterruptionIsSeenPastAViewThatIsBehind(t *testing.T) {
 	case r := <-one:
 		require.NoError(t, r.err)
 		require.Equal(t, services.FinishInterrupted, r.Finish)
-	case <-time.After(20 * time.Second):
+	case <-time.After(hang.Limit):
 		t.Fatal("it goes on")
 	}
 	require.NoError(t, (<-two).err)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -195,7 +196,7 @@ func (w *world) eraseOne(b *testing.B, o owned) time.Duration {
 	defer func() { stop() }()
 	// The eraser has seen the log when it has done something behind its end.
 	w.redact("seen "+o.identity, w.turn("seen "+o.identity, "r1", "text"))
-	require.Eventually(b, func() bool { return len(w.types("seen "+o.identity)) == 1 }, 10*time.Minute, time.Second)
+	require.Eventually(b, func() bool { return len(w.types("seen "+o.identity)) == 1 }, hang.Limit, time.Second)
 	head, err := w.log.Head(b.Context(), 0)
 	require.NoError(b, err)
 	require.NoError(b, w.owners.Reached(b.Context(), head))

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
@@ -274,7 +275,7 @@ func TestABranchKeepsItsParentFromRetention(t *testing.T) {
 			require.NoError(t, err)
 		}
 		cut := time.Now().Add(10 * time.Millisecond)
-		require.Eventually(t, func() bool { return time.Now().After(cut) }, time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return time.Now().After(cut) }, hang.Limit, time.Millisecond)
 		w.turn("of b", "own", "KEPT")
 		r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
 			Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return cut.Add(time.Hour) }})

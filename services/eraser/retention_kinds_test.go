@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
@@ -34,7 +35,7 @@ func TestWhatIsTooOldOfAKindGoes(t *testing.T) {
 	}
 	w.turn("plain", "r1", "old")
 	cut := time.Now().Add(10 * time.Millisecond)
-	require.Eventually(t, func() bool { return time.Now().After(cut) }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return time.Now().After(cut) }, hang.Limit, time.Millisecond)
 	w.turn("active conversation", "r2", "new")
 	w.turn("active response", "r2", "new")
 

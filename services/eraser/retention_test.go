@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
@@ -30,7 +31,7 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 	w.turn("active", "r1", "old")
 	// The log's own clock says when that was.
 	cut := time.Now().Add(10 * time.Millisecond)
-	require.Eventually(t, func() bool { return time.Now().After(cut) }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return time.Now().After(cut) }, hang.Limit, time.Millisecond)
 	w.turn("active", "r2", "new")
 	w.turn("linked", "r2", "new")
 

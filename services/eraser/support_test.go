@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
@@ -42,7 +43,7 @@ type world struct {
 }
 
 const (
-	patience  = 20 * time.Second
+	patience  = hang.Limit
 	lookEvery = 10 * time.Millisecond
 )
 

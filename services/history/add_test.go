@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -101,7 +102,7 @@ func (c *crowd) add(ctx context.Context, n int, call services.Call, texts ...str
 		<-c.log.entered
 		return
 	}
-	require.Eventually(c.t, func() bool { return c.svc.Adding("s") >= n }, 10*time.Second, time.Millisecond)
+	require.Eventually(c.t, func() bool { return c.svc.Adding("s") >= n }, hang.Limit, time.Millisecond)
 }
 
 func (c *crowd) release() {
@@ -222,7 +223,7 @@ func TestACallerOfASharedAppendGivesUp(t *testing.T) {
 		c.add(ctx, n, services.Call{}, fmt.Sprint(n), "yes")
 	}
 	giveUp[2]()
-	require.Eventually(t, func() bool { return c.svc.Adding("s") == 3 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.svc.Adding("s") == 3 }, hang.Limit, time.Millisecond)
 	c.log.leave = giveUp[1]
 	c.release()
 	require.ErrorIs(t, c.errs[2], jetlog.ErrUnavailable)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -38,7 +39,7 @@ func TestASessionThatHasExpiredKeepsNoMemory(t *testing.T) {
 	weight, _ := s.InMemory()
 	require.Positive(t, weight)
 	held := heap() - before
-	require.Eventually(t, func() bool { return s.Sessions() == 0 }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return s.Sessions() == 0 }, hang.Limit, 100*time.Millisecond)
 	left := heap() - before
 	t.Logf("%d B of heap a session; %d B after it has expired", held/sessions, left/sessions)
 	require.Less(t, left, held/10)

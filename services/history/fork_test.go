@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -305,7 +306,7 @@ func TestForksAtOnceShareAnAppend(t *testing.T) {
 		}
 	}
 	// All others come while the first is on its way.
-	assert.Eventually(t, func() bool { return s.Forking("stem") == many-1 }, 30*time.Second, time.Millisecond)
+	assert.Eventually(t, func() bool { return s.Forking("stem") == many-1 }, hang.Limit, time.Millisecond)
 	close(held.released)
 	all.Wait()
 	for n := 0; n < many; n += 2 {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/memorytest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -97,7 +98,7 @@ func (w *world) until(at events.Position) {
 	require.Eventually(w.t, func() bool {
 		done, err := w.effect.Applied(w.t.Context(), at.Partition)
 		return err == nil && done.Seq >= at.Seq
-	}, 20*time.Second, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 }
 
 func (w *world) snippet(session, identity, message string, shown ...uuid.UUID) string {
@@ -292,7 +293,7 @@ func TestNothingOfAnErasedIdentityIsFound(t *testing.T) {
 			s, err := w.snippets.Snippet(t.Context(), q)
 			require.Empty(t, s.Text)
 			return err == nil
-		}, 20*time.Second, 10*time.Millisecond)
+		}, hang.Limit, 10*time.Millisecond)
 	})
 }
 

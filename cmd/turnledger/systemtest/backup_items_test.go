@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -60,7 +61,7 @@ func TestABackupHoldsWhatNamesItems(t *testing.T) {
 	require.Len(t, before, 4)
 	require.Eventually(t, func() bool {
 		return p.Get(t, "/v1/receipts/"+h.Get("Turnledger-Receipt"))["state"] == "complete"
-	}, 30*time.Second, 20*time.Millisecond)
+	}, hang.Limit, 20*time.Millisecond)
 
 	backup := filepath.Join(t.TempDir(), "b")
 	code, _, errs := p.Run(t, "backup", backup)
@@ -80,7 +81,7 @@ func TestABackupHoldsWhatNamesItems(t *testing.T) {
 		require.Eventually(t, func() bool { // the eraser goes through the log again
 			status, got, err := p.Call(t.Context(), http.MethodGet, response, nil)
 			return err == nil && status == http.StatusOK && assert.ObjectsAreEqual(answered, got)
-		}, 30*time.Second, 20*time.Millisecond)
+		}, hang.Limit, 20*time.Millisecond)
 		p.Kill(t) // what was restored is on disk
 		p = stack.Start(t, env, serve...)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -80,7 +81,7 @@ func TestBackupIsRestoredBesideViewsThatWentOn(t *testing.T) {
 	p.Must(t, http.StatusGone, http.MethodPost, stack.SessionPath("erased")+"/turns",
 		map[string]any{"request_id": "late", "question_neutral": "q"})
 	require.Eventually(t, func() bool { return slices.Equal(viewsIn(t, p, "failed"), []string{"audit", "recent"}) },
-		30*time.Second, 20*time.Millisecond, "the views notice")
+		hang.Limit, 20*time.Millisecond, "the views notice")
 	for _, name := range []string{"recent", "audit"} {
 		code, _, errs = p.Run(t, "projections", "rebuild", name, "--yes")
 		require.Equal(t, stack.ExitDone, code, errs)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -66,7 +67,7 @@ func TestFamilyAssistant(t *testing.T) {
 	require.Eventually(t, func() bool {
 		out := p.BuildContext(t, "erin", map[string]any{"message": "something else", "idle_timeout": "300ms"})
 		return len(out["messages"].([]any)) == 1
-	}, 30*time.Second, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	require.EqualValues(t, 2, p.TurnCount(t, "erin"))
 
 	// 4: a restart.

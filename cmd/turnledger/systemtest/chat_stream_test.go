@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -50,6 +51,6 @@ func waitFinalized(t testing.TB, p *stack.Process, id string, n int) []any {
 	require.Eventually(t, func() bool {
 		turns = p.Get(t, stack.SessionPath(id)+"/turns")["turns"].([]any)
 		return len(turns) == n
-	}, 20*time.Second, 20*time.Millisecond)
+	}, hang.Limit, 20*time.Millisecond)
 	return turns
 }

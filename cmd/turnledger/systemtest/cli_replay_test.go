@@ -19,6 +19,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/services/export"
@@ -115,14 +116,14 @@ func TestReplayFollowsOverARestart(t *testing.T) {
 		raw, _ := os.ReadFile(file)
 		return bytes.Count(raw, []byte("\n"))
 	}
-	require.Eventually(t, func() bool { return written() == 2 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return written() == 2 }, hang.Limit, 10*time.Millisecond)
 	p.Stop(t)
 	p = stack.LaunchAt(t, address, env, "serve", "--data-dir", dir)
 	p.WaitReady(t)
 	for k := range 3 {
 		p.RecordTurn(t, "s", fmt.Sprint("after", k), "q", "a")
 	}
-	require.Eventually(t, func() bool { return written() == 8 }, 30*time.Second, 10*time.Millisecond, "%s", &said)
+	require.Eventually(t, func() bool { return written() == 8 }, hang.Limit, 10*time.Millisecond, "%s", &said)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	require.NoError(t, cmd.Wait(), "%s", &said)
 	require.Equal(t, "position 0:8\n", said.String())
@@ -158,7 +159,7 @@ func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := os.Stat(file + partSuffix)
 			return err == nil
-		}, 10*time.Second, time.Millisecond)
+		}, hang.Limit, time.Millisecond)
 		// The event may have been printed by then or not; the position that is printed fits either.
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		require.Error(t, cmd.Wait())

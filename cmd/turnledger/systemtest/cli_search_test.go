@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/services/client"
@@ -161,7 +162,7 @@ func TestVerbsOfSessionsPrintJSON(t *testing.T) {
 		stats = client.Stats{}
 		read(&stats, "stats", "--bucket", "hour", "--since", time.Now().Add(-2*time.Hour).Format(time.RFC3339))
 		return stats.LagEvents == 0
-	}, 30*time.Second, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	n := 0
 	for _, b := range stats.Buckets {
 		n += b.Finalized

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/memorytest"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -20,7 +21,7 @@ func TestAMemoryOutsideIsFedFromTheLog(t *testing.T) {
 		"TURNLEDGER_MEMORY_BUDGET=5s"})
 	p.LinkIdentity(t, "old", "ada")
 	p.RecordTurn(t, "old", "r1", "My favourite paint is teal.", "Noted.")
-	require.Eventually(t, func() bool { return len(service.Documents()) == 1 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(service.Documents()) == 1 }, hang.Limit, 10*time.Millisecond)
 	out := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("new")+"/context",
 		map[string]any{"message": "which paint", "memory": true, "identity_id": "ada"})
 	require.Equal(t, "- User: My favourite paint is teal. Assistant: Noted.", out["memory_snippet"])

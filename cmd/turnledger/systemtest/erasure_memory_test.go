@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/memorytest"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -59,7 +60,7 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 				}
 				return strings.Join(out, "\n")
 			}
-			require.Eventually(t, func() bool { return len(service.Documents()) == 4 }, 30*time.Second,
+			require.Eventually(t, func() bool { return len(service.Documents()) == 4 }, hang.Limit,
 				20*time.Millisecond)
 			require.Contains(t, memorySnippet(t, p, "alice", "what do I like"), "teal")
 			disks := &storage{nats: dir}
@@ -86,7 +87,7 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 				require.Eventually(t, func() bool {
 					r = waitReceipt(t, p, url.PathEscape(receipt))
 					return receiptPlace(t, r, "memory")["erased_at"] != nil || r["kind"] == "turn"
-				}, 30*time.Second, 20*time.Millisecond)
+				}, hang.Limit, 20*time.Millisecond)
 				require.Equal(t, "done", receiptPlace(t, r, "memory")["state"])
 				require.NotContains(t, contents(), text)
 				require.Empty(t, disks.storesHolding(t, text))
@@ -123,7 +124,7 @@ func TestMessagesOfTheSystemGetNoMemory(t *testing.T) {
 	p := stack.Serve(t, append(model.Env(), "TURNLEDGER_MEMORY_URL="+service.URL, "TURNLEDGER_MEMORY_BUDGET=5s"),
 		"--roles", "api,context,recent,audit,chat")
 	p.RecordTurn(t, "s", "r1", "I like teal.", "Teal it is.")
-	require.Eventually(t, func() bool { return len(service.Documents()) == 1 }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(service.Documents()) == 1 }, hang.Limit, 20*time.Millisecond)
 	p.Ask(t, "s", map[string]any{"content": "what do I like", "user_id": "system", "memory": true})
 	require.Equal(t, []string{"user: what do I like"}, <-model.Asked)
 }

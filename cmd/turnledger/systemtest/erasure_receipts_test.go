@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/services/client"
 )
@@ -21,7 +22,7 @@ func waitReceipt(t testing.TB, p *stack.Process, id string) map[string]any {
 	require.Eventually(t, func() bool {
 		out = p.Get(t, "/v1/receipts/"+id)
 		return out["state"] == "complete"
-	}, 30*time.Second, 20*time.Millisecond, "%v", out)
+	}, hang.Limit, 20*time.Millisecond, "%v", out)
 	return out
 }
 

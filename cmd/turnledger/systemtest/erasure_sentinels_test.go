@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -113,7 +114,7 @@ func TestNothingOperatorsSeeHoldsWhatPeopleWrite(t *testing.T) {
 	require.Eventually(t, func() bool {
 		d.flush(t)
 		return len(d.storesHolding(t, "QUOKKA")) == 0 && len(d.storesHolding(t, "NUMBAT")) == 0
-	}, time.Minute, 100*time.Millisecond, "replaced words stay on a disk")
+	}, hang.Limit, 100*time.Millisecond, "replaced words stay on a disk")
 	require.NotEmpty(t, d.storesHolding(t, "KEPT title"))
 
 	nc, err := nats.Connect("nats://" + address)

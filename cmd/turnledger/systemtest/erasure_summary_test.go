@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
@@ -233,7 +234,7 @@ func TestAModelSummarisesEachSessionOnce(t *testing.T) {
 		return first.Get(t, stack.SessionPath(session)+"/summaries")["summaries"].([]any)
 	}
 	for s := range sessions {
-		require.Eventually(t, func() bool { return len(listed(fmt.Sprint("s-", s))) > 0 }, time.Minute,
+		require.Eventually(t, func() bool { return len(listed(fmt.Sprint("s-", s))) > 0 }, hang.Limit,
 			50*time.Millisecond)
 	}
 	last.WaitCaughtUp(t, "summaries")

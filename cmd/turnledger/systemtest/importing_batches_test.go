@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -106,7 +107,7 @@ func TestKill9InTheMiddleOfBatches(t *testing.T) {
 			})
 		}
 		moment := lines.Load() + rng.Int64N(600)
-		require.Eventually(t, func() bool { return lines.Load() > moment }, time.Minute, 200*time.Microsecond)
+		require.Eventually(t, func() bool { return lines.Load() > moment }, hang.Limit, 200*time.Microsecond)
 		p.Kill(t)
 		writers.Wait()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -61,7 +62,7 @@ func TestKill9DuringImportLosesNothing(t *testing.T) {
 		slices.Reverse(newest)
 		stop := acknowledged.startImport(t, p, newest)
 		moment := before + rng.IntN(stack.WrittenTurns)
-		require.Eventually(t, func() bool { return acknowledged.len() > moment }, time.Minute, 200*time.Microsecond)
+		require.Eventually(t, func() bool { return acknowledged.len() > moment }, hang.Limit, 200*time.Microsecond)
 		p.Kill(t)
 		stop()
 		t.Logf("seed %d round %d: %d more turns acknowledged", seed, round, acknowledged.len()-before)

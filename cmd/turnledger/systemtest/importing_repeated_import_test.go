@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
 )
@@ -126,7 +127,7 @@ func TestAnImportOutlastsARestart(t *testing.T) {
 	cmd.Stderr = &errs
 	require.NoError(t, cmd.Start())
 	const quarter = 2 * stack.WrittenTurns / 4 // of the events
-	require.Eventually(t, func() bool { return logHead(t, p) > quarter }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return logHead(t, p) > quarter }, hang.Limit, time.Millisecond)
 	p.Kill(t)
 	p = stack.LaunchAt(t, address, nil, "serve", "--data-dir", dir)
 	p.WaitReady(t)

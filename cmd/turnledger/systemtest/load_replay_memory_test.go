@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -61,7 +62,7 @@ func replayPeakMemory(t testing.TB, p *stack.Process, form string, turns int64) 
 	require.Eventually(t, func() bool {
 		info, err := os.Stat(name)
 		return err == nil && info.Size() > turns*64<<10
-	}, time.Minute, 20*time.Millisecond)
+	}, hang.Limit, 20*time.Millisecond)
 	most := stack.MemoryOf(t, cmd.Process.Pid, "VmHWM")
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.NoError(t, cmd.Wait())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 )
 
 // asking is a request with the places of a position or an id as {x}, or as "{n}" where a number is meant.
@@ -47,7 +48,7 @@ func (b *beyondTheHead) record(t *testing.T, name string) (out holding) {
 	receipts := "type=turnledger.erasure.receipt.v1&session_id=erased%20" + name
 	require.Eventually(t, func() bool { // of the log, the recent view and the audit tables
 		return strings.Count(readEvents(t, b.URL, receipts), "\n") == 3
-	}, time.Minute, 10*time.Millisecond, "the eraser has work left")
+	}, hang.Limit, 10*time.Millisecond, "the eraser has work left")
 	out.conversation = post("/v1/conversations", map[string]any{})["id"].(string)
 	out.response = post("/v1/responses",
 		map[string]any{"input": name, "conversation": out.conversation})["id"].(string)

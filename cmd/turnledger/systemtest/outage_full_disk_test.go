@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -50,7 +51,7 @@ func writesStopAndResume(t *testing.T, p *stack.Process, full, room func()) {
 	}
 	// A busy machine may answer 503 to a large write, which is sent again.
 	goesOn := func() {
-		require.Eventually(t, func() bool { return record() == nil }, time.Minute, 100*time.Millisecond,
+		require.Eventually(t, func() bool { return record() == nil }, hang.Limit, 100*time.Millisecond,
 			"no write goes through: %s", p.Log)
 	}
 	for range 3 {
@@ -77,7 +78,7 @@ func writesStopAndResume(t *testing.T, p *stack.Process, full, room func()) {
 	room()
 	goesOn()
 	require.Eventually(t, func() bool { status, _ := logReadiness(t, p); return status == http.StatusOK },
-		20*time.Second, 50*time.Millisecond)
+		hang.Limit, 50*time.Millisecond)
 	for range 3 {
 		goesOn()
 	}
@@ -143,13 +144,13 @@ func TestABatchOnAFullDisk(t *testing.T) {
 	require.Eventually(t, func() bool {
 		codes = send()
 		return codes[http.StatusServiceUnavailable] > 0
-	}, time.Minute, time.Millisecond)
+	}, hang.Limit, time.Millisecond)
 	t.Log("on a full disk: ", codes)
 	free()
 	require.Eventually(t, func() bool {
 		codes = send()
 		return codes[http.StatusServiceUnavailable] == 0
-	}, time.Minute, 100*time.Millisecond)
+	}, hang.Limit, 100*time.Millisecond)
 	require.Equal(t, map[int]int{http.StatusOK: lines}, send())
 	for s := range sessions {
 		out := p.Get(t, stack.SessionPath(fmt.Sprint("b", s))+"/turns?status=all&limit=10000")

@@ -10,6 +10,7 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -44,7 +45,7 @@ func TestAProcessThatNATSRefusedComesBack(t *testing.T) {
 	for _, c := range clients.Conns {
 		_ = ns.DisconnectClientByID(c.Cid) // it may be gone by itself
 	}
-	require.Eventually(t, func() bool { return d.refused.Load() >= 5 }, time.Minute, 20*time.Millisecond, "%s", p.Log)
+	require.Eventually(t, func() bool { return d.refused.Load() >= 5 }, hang.Limit, 20*time.Millisecond, "%s", p.Log)
 	require.Eventually(t, func() bool {
 		status, out, err := p.Call(t.Context(), http.MethodGet, "/readyz", nil)
 		if err != nil || status != http.StatusServiceUnavailable {
@@ -52,7 +53,7 @@ func TestAProcessThatNATSRefusedComesBack(t *testing.T) {
 		}
 		reason, _ := out["checks"].(map[string]any)["log"].(map[string]any)["reason"].(string)
 		return strings.Contains(reason, "NATS does not let this process in")
-	}, time.Minute, 20*time.Millisecond, "%s", p.Log)
+	}, hang.Limit, 20*time.Millisecond, "%s", p.Log)
 	d.closed.Store(false)
 	p.WaitReady(t)
 	p.RecordExchange(t, "s", 1)

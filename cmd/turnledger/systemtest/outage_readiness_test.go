@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -26,7 +27,7 @@ func TestReadinessTellsWhatIsOut(t *testing.T) {
 	require.Eventually(t, func() bool {
 		got = p.Get(t, "/readyz")
 		return got["status"] == "degraded"
-	}, 30*time.Second, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	since := func() string {
 		return p.Get(t, "/readyz")["checks"].(map[string]any)["redis"].(map[string]any)["since"].(string)
 	}

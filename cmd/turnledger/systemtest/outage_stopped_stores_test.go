@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -87,7 +88,7 @@ func TestARedisThatWasEmptiedIsFilledAgain(t *testing.T) {
 	redis.Stop()
 	require.Equal(t, "log", source()) // once it is back, it may be filled before it is read
 	redis.Restart(redistest.Empty)
-	require.Eventually(t, func() bool { return source() == "view" }, 30*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return source() == "view" }, hang.Limit, 50*time.Millisecond)
 	require.Equal(t, stack.Exchanges(1), p.Context(t, "s"))
 }
 

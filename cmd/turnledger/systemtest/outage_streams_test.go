@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -43,7 +44,7 @@ func TestViewsOfAnotherStreamAreRebuilt(t *testing.T) {
 			}
 		}
 		return failed == 2
-	}, 30*time.Second, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	ready := p.Get(t, "/readyz")["checks"].(map[string]any)
 	for check, view := range map[string]string{"redis": "recent", "postgres": "audit"} {
 		require.Contains(t, ready[check].(map[string]any)["reason"], "turnledger projections rebuild "+view,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -167,7 +168,7 @@ func TestAServerOffLoopbackAsksForKeys(t *testing.T) {
 	}
 	eventually := func(key string, want int) {
 		t.Helper()
-		require.Eventually(t, func() bool { return status(key) == want }, 20*time.Second, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return status(key) == want }, hang.Limit, 50*time.Millisecond)
 	}
 	// After a rotation both keys count until the former one is revoked; the server is not restarted.
 	next, _ := createKey(t, file, "pipeline", "--scopes", "turns:write,context:read")

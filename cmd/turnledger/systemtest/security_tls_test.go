@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/certtest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -50,7 +51,7 @@ func TestEveryConnectionCanUseTLS(t *testing.T) {
 		_ = resp.Body.Close()
 		return resp.StatusCode, resp.TLS.PeerCertificates[0].Subject.CommonName
 	}
-	require.Eventually(t, func() bool { status, _ := shown("/readyz"); return status == http.StatusOK }, time.Minute,
+	require.Eventually(t, func() bool { status, _ := shown("/readyz"); return status == http.StatusOK }, hang.Limit,
 		20*time.Millisecond, "%s", p.Log)
 
 	path := stack.Binary(t)
@@ -63,7 +64,7 @@ func TestEveryConnectionCanUseTLS(t *testing.T) {
 		return string(out)
 	}
 	verb("import", "../../../docs/examples/questions.jsonl")
-	require.Eventually(t, func() bool { return strings.Contains(verb("projections", "list"), "live") }, 20*time.Second,
+	require.Eventually(t, func() bool { return strings.Contains(verb("projections", "list"), "live") }, hang.Limit,
 		50*time.Millisecond, "the view in Redis: %s", p.Log)
 
 	nextCert, nextKey := ca.Issue("next")
@@ -73,7 +74,7 @@ func TestEveryConnectionCanUseTLS(t *testing.T) {
 		client.CloseIdleConnections()
 		_, name := shown("/healthz")
 		return name == "next"
-	}, 20*time.Second, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	p.Stop(t)
 	seed, err := os.ReadFile(creds)
 	require.NoError(t, err)
@@ -133,7 +134,7 @@ func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := stack.Launch(t, c.env, "serve", "--data-dir", stack.DataDir(t))
-			require.Eventually(t, func() bool { return strings.Contains(p.Log.String(), c.says) }, time.Minute,
+			require.Eventually(t, func() bool { return strings.Contains(p.Log.String(), c.says) }, hang.Limit,
 				20*time.Millisecond, "%s", p.Log)
 			if p.Cmd.ProcessState == nil && strings.Contains(p.Log.String(), "serving") {
 				status, _, err := p.Call(t.Context(), http.MethodGet, "/v1/identities/u/turns", nil)

@@ -15,6 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -82,13 +83,13 @@ func TestKeysCountBeforeTheIssuerIsHeard(t *testing.T) {
 		status, ready, err := alone.Call(t.Context(), http.MethodGet, "/readyz", nil)
 		return err == nil && status == http.StatusServiceUnavailable &&
 			ready["checks"].(map[string]any)["log"].(map[string]any)["ok"] == true
-	}, time.Minute, 50*time.Millisecond, "only tokens count there: %s", alone.Log)
+	}, hang.Limit, 50*time.Millisecond, "only tokens count there: %s", alone.Log)
 	out.Store(false)
 	for _, p := range []*stack.Process{alone, both} {
 		require.Eventually(t, func() bool {
 			_, ready, err := p.Call(t.Context(), http.MethodGet, "/readyz", nil)
 			return err == nil && ready["status"] == "ok"
-		}, time.Minute, 50*time.Millisecond)
+		}, hang.Limit, 50*time.Millisecond)
 	}
 }
 
@@ -135,7 +136,7 @@ func TestTokensOfUsersBesideKeysOfPipelines(t *testing.T) {
 		require.Eventually(t, func() bool {
 			status, _ := requestBody(t, server, key, http.MethodGet, stack.SessionPath("of-bob"), "")
 			return status == http.StatusUnauthorized
-		}, 30*time.Second, 50*time.Millisecond)
+		}, hang.Limit, 50*time.Millisecond)
 	}
 	second.Stop(t)
 	p.Stop(t)

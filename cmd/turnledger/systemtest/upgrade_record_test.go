@@ -17,6 +17,7 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/memorytest"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
@@ -161,7 +162,7 @@ func makeRecording(t *testing.T, f form, binary string) (dir string, r recording
 		_, _, _ = p.Call(t.Context(), http.MethodPost, "/v1/threads/interrupted/messages", interrupted())
 	}()
 	require.Eventually(t, func() bool { return p.Get(t, "/v1/sessions/interrupted")["pending"] == 1.0 },
-		30*time.Second, 10*time.Millisecond)
+		hang.Limit, 10*time.Millisecond)
 	p.Kill(t)
 	r.Postgres = dumpPostgres(t, s.postgres)
 	if s.outside {
@@ -243,7 +244,7 @@ func refuse(t *testing.T, p *stack.Process, s *site) {
 	require.Eventually(t, func() bool {
 		letters = p.Get(t, "/v1/deadletters")["deadletters"].([]any)
 		return len(letters) == wanted
-	}, 30*time.Second, 20*time.Millisecond)
+	}, hang.Limit, 20*time.Millisecond)
 	for _, x := range letters {
 		letter := x.(map[string]any)
 		if letter["projection"] == "audit" {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
 )
@@ -99,7 +100,7 @@ func checkStores(t *testing.T, s *site, r recording) {
 	}
 	for _, receipt := range r.Receipts {
 		require.Eventually(t, func() bool { return p.Get(t, "/v1/receipts/"+receipt)["state"] == "complete" },
-			time.Minute, 20*time.Millisecond, "%v", p.Get(t, "/v1/receipts/"+receipt))
+			hang.Limit, 20*time.Millisecond, "%v", p.Get(t, "/v1/receipts/"+receipt))
 	}
 	for _, session := range []string{"leaving", "leaves-too"} {
 		require.Empty(t, p.Context(t, session))
@@ -212,7 +213,7 @@ func checkLetters(t *testing.T, p *stack.Process, s *site, r recording) {
 	require.Eventually(t, func() bool {
 		letters = p.Get(t, "/v1/deadletters")["deadletters"].([]any)
 		return len(letters) == len(r.DeadLetters)
-	}, 30*time.Second, 20*time.Millisecond, "%v, not %v", letters, r.DeadLetters)
+	}, hang.Limit, 20*time.Millisecond, "%v, not %v", letters, r.DeadLetters)
 	require.Equal(t, r.DeadLetters, letters)
 	verb := func(verb string, letter any, more ...string) string {
 		t.Helper()

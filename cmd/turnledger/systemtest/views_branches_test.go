@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -45,7 +46,7 @@ func TestIdentityListsSharedTurnsOnce(t *testing.T) {
 	}
 	// A crash in the middle of the link would leave the rest of the branches to an effect.
 	require.EventuallyWithT(t, func(c *assert.CollectT) { require.ElementsMatch(c, want, listed()) },
-		20*time.Second, 20*time.Millisecond)
+		hang.Limit, 20*time.Millisecond)
 
 	// A branch of a linked session is linked from its first event on.
 	fork("leaf", "bud")

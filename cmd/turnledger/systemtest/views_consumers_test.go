@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
@@ -51,7 +52,7 @@ func TestAProcessHasOneConsumerAPartition(t *testing.T) {
 			}
 			others.Store(fmt.Sprint(seen))
 			return len(seen) == 0
-		}, 3*time.Minute, 100*time.Millisecond, "streams with other than one consumer: %v", &others)
+		}, hang.Limit, 100*time.Millisecond, "streams with other than one consumer: %v", &others)
 		nc.Close()
 		p.Stop(t)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -50,7 +51,7 @@ func TestARebuildOnATerminal(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, out, _ := p.Run(t, "projections", "list")
 		return servedAsSecond.MatchString(out)
-	}, 30*time.Second, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 
 	look = onTerminal(t, "projections", "rebuild", "audit", "--url", p.URL)
 	look.says(t, `\[y/N\]`)
@@ -90,7 +91,7 @@ func onTerminal(t testing.TB, args ...string) *terminal {
 func (s *terminal) says(t testing.TB, pattern string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Regexp(c, pattern, s.screen.String()) },
-		20*time.Second, 10*time.Millisecond)
+		hang.Limit, 10*time.Millisecond)
 }
 
 func (s *terminal) types(t testing.TB, keys string) {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -64,7 +65,7 @@ func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 	require.Eventually(t, func() bool {
 		code, _, _ := p.Run(t, "projections", "verify", "audit", "--sample", "3")
 		return code == stack.ExitDone
-	}, 30*time.Second, 100*time.Millisecond)
+	}, hang.Limit, 100*time.Millisecond)
 	code, out, errs = p.Run(t, "projections", "rebuild", "recent", "--yes", "--json")
 	require.Equal(t, stack.ExitDone, code, errs)
 	require.JSONEq(t, `{"name":"recent","generation":3,"served":true}`, out)
@@ -147,7 +148,7 @@ func TestKilledInARebuild(t *testing.T) {
 		require.Eventually(t, func() bool { // a store notices late that who rebuilt is gone
 			status, _, err := p.Call(t.Context(), http.MethodPost, "/v1/projections/"+name+"/rebuild", nil)
 			return err == nil && status == http.StatusAccepted
-		}, time.Minute, 100*time.Millisecond)
+		}, hang.Limit, 100*time.Millisecond)
 		waitRebuild(t, p, name, part)
 		p.Kill(t)
 		p = stack.Start(t, env, "serve", "--data-dir", dir)
@@ -164,7 +165,7 @@ func TestKilledInARebuild(t *testing.T) {
 		require.Eventually(t, func() bool {
 			code, _, _ := p.Run(t, "projections", "rebuild", name, "--yes")
 			return code == stack.ExitDone
-		}, 2*time.Minute, 100*time.Millisecond)
+		}, hang.Limit, 100*time.Millisecond)
 	}
 	code, out, errs := p.Run(t, "projections", "verify")
 	require.Equal(t, stack.ExitDone, code, "seed %d: %s%s", seed, out, errs)
@@ -191,7 +192,7 @@ func waitRebuild(t testing.TB, p *stack.Process, name string, part float64) {
 			}
 		}
 		return true
-	}, time.Minute, time.Millisecond)
+	}, hang.Limit, time.Millisecond)
 }
 
 func seqOf(t testing.TB, position any) float64 {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -133,7 +134,7 @@ func TestTheListOfSessionsIsExact(t *testing.T) {
 		if err != nil || status != http.StatusOK || len(page["sessions"].([]any)) != 1 {
 			assert.Failf(c, "not yet", "%d %v %v", status, page, err)
 		}
-	}, 30*time.Second, 100*time.Millisecond)
+	}, hang.Limit, 100*time.Millisecond)
 }
 
 // The verbs for sessions, against a running server.

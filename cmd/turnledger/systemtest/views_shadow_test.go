@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/certtest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -25,10 +26,10 @@ func TestASecondRecentViewIsComparedAndNeverAnswers(t *testing.T) {
 		require.Len(t, p.Context(t, "s"), 2)
 		return strings.Contains(p.Metrics(t), `turnledger_recent_shadow_reads_total{result="`+result+`"}`)
 	}
-	require.Eventually(t, func() bool { return metric("same") }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return metric("same") }, hang.Limit, 20*time.Millisecond)
 	require.NotContains(t, p.Metrics(t), `result="different"`)
 	redis.Restart(redistest.Empty)
-	require.Eventually(t, func() bool { return metric("behind") || metric("failed") }, 20*time.Second,
+	require.Eventually(t, func() bool { return metric("behind") || metric("failed") }, hang.Limit,
 		20*time.Millisecond)
 	require.NotContains(t, p.Log.String(), "secret")
 }
@@ -68,14 +69,14 @@ func TestAnErasureReachesTheSecondRecentView(t *testing.T) {
 		}
 		return nil
 	}
-	require.Eventually(t, func() bool { return state("recent") == "done" && state("log") == "done" }, 30*time.Second,
+	require.Eventually(t, func() bool { return state("recent") == "done" && state("log") == "done" }, hang.Limit,
 		20*time.Millisecond)
 	require.Equal(t, "waiting", state("recent-shadow"))
 	require.NotEqual(t, "complete", p.Must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+id, nil)["state"])
 	redis.Restart(redistest.Empty)
 	require.Eventually(t, func() bool {
 		return p.Get(t, "/v1/receipts/"+id)["state"] == "complete"
-	}, 30*time.Second, 20*time.Millisecond)
+	}, hang.Limit, 20*time.Millisecond)
 }
 
 // A process that only erases has no first view to compare, and still waits for the second before it calls an erasure
@@ -97,12 +98,12 @@ func TestAnEraserAloneWaitsForTheSecondRecentView(t *testing.T) {
 		}
 		return out
 	}
-	require.Eventually(t, func() bool { return states()["log"] == "done" }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return states()["log"] == "done" }, hang.Limit, 20*time.Millisecond)
 	require.Equal(t, "waiting", states()["recent-shadow"])
 	redis.Restart(redistest.Empty)
 	require.Eventually(t, func() bool {
 		return eraser.Get(t, "/v1/receipts/"+id)["state"] == "complete"
-	}, 30*time.Second, 20*time.Millisecond)
+	}, hang.Limit, 20*time.Millisecond)
 }
 
 // The second recent view's dead letters are listed, and counted.
@@ -116,5 +117,5 @@ func TestTheSecondRecentViewHasDeadLetters(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(p.Metrics(t),
 			`turnledger_projection_dead_letters{projection="recent-shadow",state="waiting"} 0`)
-	}, 10*time.Second, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 }

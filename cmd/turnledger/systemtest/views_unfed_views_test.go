@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -66,7 +67,7 @@ func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		one := list()["audit"][0]
 		return one["state"] == "unknown" && one["head"] == nil && one["lag_events"] == nil && one["last_error"] != nil
-	}, 30*time.Second, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	require.Equal(t, "not_fed", list()["recent"][0]["state"])
 	// While PostgreSQL is away no process says that an erasure is complete.
 	id := writes.Must(t, http.StatusAccepted, http.MethodDelete, stack.SessionPath("s"), nil)["receipt_id"].(string)
@@ -74,7 +75,7 @@ func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		receipt = writes.Get(t, "/v1/receipts/"+id)
 		return receipt["places"].([]any)[0].(map[string]any)["state"] == "done"
-	}, 30*time.Second, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	require.Equal(t, "running", receipt["state"], receipt)
 
 	_, out, _ := writes.Run(t, "projections", "list")

@@ -20,11 +20,12 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 )
 
 // patience bounds how long a page may take to show what a test waits for.
 const (
-	patience  = 20 * time.Second
+	patience  = hang.Limit
 	lookEvery = 20 * time.Millisecond
 )
 

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -124,7 +125,7 @@ func cluster(t *testing.T, secrets string) []*server.Server {
 			}
 		}
 		return false
-	}, time.Minute, 20*time.Millisecond, "a leader that knows all three")
+	}, hang.Limit, 20*time.Millisecond, "a leader that knows all three")
 	return nodes
 }
 
@@ -143,7 +144,7 @@ func TestThreeNodesFormACluster(t *testing.T) {
 		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TURNS-0", Subjects: []string{"turns.>"},
 			Replicas: 3})
 		return err == nil
-	}, time.Minute, 100*time.Millisecond)
+	}, hang.Limit, 100*time.Millisecond)
 	_, err = js.Publish(t.Context(), "turns.0.x", make([]byte, 6<<20))
 	require.NoError(t, err, "a large event fits")
 }

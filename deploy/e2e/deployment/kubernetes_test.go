@@ -12,6 +12,7 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/stretchr/testify/require"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
@@ -241,6 +242,6 @@ func TestKubernetesRolesRunAsTheyAreWritten(t *testing.T) {
 			status, _ := s.call("GET", at+"/readyz", "",
 				"")
 			return status == http.StatusOK
-		}, 2*time.Minute, 50*time.Millisecond, fmt.Sprint(role))
+		}, hang.Limit, 50*time.Millisecond, fmt.Sprint(role))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
@@ -57,7 +58,7 @@ func sessionOf(partition int, name string) string {
 func (s *turnLoad) waitTurns(t *testing.T, more int64) {
 	t.Helper()
 	from := s.turns.Load()
-	require.Eventually(t, func() bool { return t.Failed() || s.turns.Load() >= from+more }, time.Minute,
+	require.Eventually(t, func() bool { return t.Failed() || s.turns.Load() >= from+more }, hang.Limit,
 		10*time.Millisecond, "no turn is recorded any more")
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -155,7 +156,7 @@ func newGroup(t testing.TB, limit int) string {
 		}
 		t.Cleanup(func() {
 			// A group whose last process has just ended may be busy.
-			require.Eventually(t, func() bool { return os.Remove(dir) == nil }, 10*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return os.Remove(dir) == nil }, hang.Limit, 10*time.Millisecond)
 		})
 		file, err := os.OpenFile(filepath.Join(dir, in.file), os.O_WRONLY, 0)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -38,7 +39,7 @@ func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 		require.Eventually(t, func() bool {
 			a, b := fedPartitions(t, feeders[0], view), fedPartitions(t, feeders[1], view)
 			return len(a) == 4 && len(b) == 4 && len(union(a, b)) == 8
-		}, 30*time.Second, 50*time.Millisecond, "%s is not shared out", view)
+		}, hang.Limit, 50*time.Millisecond, "%s is not shared out", view)
 	}
 	const sessions = 24
 	for s := range sessions {
@@ -50,7 +51,7 @@ func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 	}
 	killed := time.Now()
 	for _, view := range []string{"audit", "recent"} {
-		require.Eventually(t, func() bool { return len(fedPartitions(t, feeders[1], view)) == 8 }, 30*time.Second,
+		require.Eventually(t, func() bool { return len(fedPartitions(t, feeders[1], view)) == 8 }, hang.Limit,
 			50*time.Millisecond, "%s is not taken over: %s", view, feeders[1].Log)
 	}
 	t.Logf("taken over %s after the load ended", time.Since(killed).Round(100*time.Millisecond))

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/services/client"
@@ -72,7 +73,7 @@ func TestReplicasOverTheCommandLine(t *testing.T) {
 	require.Regexp(t, `TURNS-0 +log +file +3 `, out)
 	for w := range wrote {
 		from := wrote[w].Load()
-		require.Eventually(t, func() bool { return wrote[w].Load() > from+5 }, time.Minute, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return wrote[w].Load() > from+5 }, hang.Limit, 5*time.Millisecond)
 	}
 	close(stop)
 	all.Wait()
@@ -84,7 +85,7 @@ func TestReplicasOverTheCommandLine(t *testing.T) {
 	}
 	refused := stack.Launch(t, env, "serve")
 	require.Eventually(t, func() bool { return strings.Contains(refused.Log.String(), "set TURNLEDGER_REPLICAS=3") },
-		30*time.Second, 20*time.Millisecond)
+		hang.Limit, 20*time.Millisecond)
 	a.Get(t, "/readyz")
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
@@ -231,7 +232,7 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 			status, _ := s.call("GET", at+"/readyz", "",
 				"")
 			return status == http.StatusOK
-		}, 2*time.Minute, 50*time.Millisecond, service)
+		}, hang.Limit, 50*time.Millisecond, service)
 		status, _ := s.call("GET", at+"/v1/projections", "", "")
 		require.Equal(t, http.StatusUnauthorized, status, service)
 	}
@@ -249,12 +250,12 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, found := s.call("GET", url["context"]+"/v1/identities/ada/turns", key, "")
 		return status == http.StatusOK && len(found["turns"].([]any)) == 1
-	}, time.Minute, 50*time.Millisecond, "the audit has it")
+	}, hang.Limit, 50*time.Millisecond, "the audit has it")
 	require.Eventually(t, func() bool {
 		_, found := s.call("POST", url["context"]+"/v1/similar", key, `{"question":"q"}`)
 		hits, _ := found["hits"].([]any)
 		return len(hits) > 0
-	}, time.Minute, 50*time.Millisecond, "the index has it")
+	}, hang.Limit, 50*time.Millisecond, "the index has it")
 	for _, view := range []string{"recent", "audit", "index"} {
 		require.Eventually(t, func() bool {
 			_, found := s.call("GET", url[view]+"/v1/projections", key, "")
@@ -266,6 +267,6 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 				}
 			}
 			return false
-		}, time.Minute, 50*time.Millisecond, "%s has applied it", view)
+		}, hang.Limit, 50*time.Millisecond, "%s has applied it", view)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
 )
@@ -52,7 +53,7 @@ func (c *userLoad) check() {
 		require.Eventually(t, func() bool { // a store that had no connection to spare a moment ago may be asked again
 			code, out, errs = p.Run(t, "projections", "verify", view)
 			return !strings.Contains(errs, "_unavailable: ")
-		}, time.Minute, 100*time.Millisecond, "%s does not answer", view)
+		}, hang.Limit, 100*time.Millisecond, "%s does not answer", view)
 		require.Equal(t, stack.ExitDone, code, out+errs)
 		require.Contains(t, out, fmt.Sprint(view, ": "))
 		require.NotContains(t, out, ": 0 sessions")

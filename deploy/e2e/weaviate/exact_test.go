@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -55,7 +56,7 @@ func TestAnExactSearchMissesNothing(t *testing.T) {
 				segments := filepath.Join(s.Dir(), "*", "*", "lsm", "vectors_compressed_question", "*.db")
 				found, err := filepath.Glob(segments)
 				return err == nil && len(found) > 0
-			}, time.Minute, 50*time.Millisecond)
+			}, hang.Limit, 50*time.Millisecond)
 			s.Restart()
 			require.NoError(t, w.Put(t.Context(), c.Name, later))
 			var gone []uuid.UUID

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
@@ -156,7 +157,7 @@ func (c *crew) count() int {
 func (c *crew) agree() {
 	t, p, client := c.t, c.processes[0], c.weaviate.Client()
 	t.Helper()
-	require.Eventually(t, func() bool { return !behind(t, p) }, 2*time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return !behind(t, p) }, hang.Limit, 100*time.Millisecond)
 	want := map[string]bool{}
 	for id := range c.live {
 		want[id] = true
@@ -170,7 +171,7 @@ func (c *crew) agree() {
 			}
 		}
 		return len(held) == len(want)
-	}, 2*time.Minute, time.Second, "%d turns are in the index, and %d in the log", len(c.held(client)), len(want))
+	}, hang.Limit, time.Second, "%d turns are in the index, and %d in the log", len(c.held(client)), len(want))
 	for i := range sessionsOfCrew {
 		turns, _ := search(t, p, body{
 			"query": "key", "mode": "meaning", "session_id": crewSession(i), "limit": 100,

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/events"
@@ -136,14 +137,14 @@ func TestTurnsThatNoSearchFindsAreWrittenAgain(t *testing.T) {
 		})
 		assert.ErrorIs(c, err, projections.ErrUnavailable, "the server is mended: the sweep can go")
 		assert.ErrorContains(c, err, "vectors that it holds")
-	}, time.Minute, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	require.NoError(t, v.Sweep(t.Context()))
 	require.ElementsMatch(t, all, w.Found(t, reader, "a question", "ann"))
 	require.ElementsMatch(t, all, w.Found(t, v, "a question", "ann"))
 	require.Equal(t, texts, w.Endpoint.Texts())
 	w.Agree(t, v, "a", "b", "c")
 	s.Restart()
-	require.Eventually(t, func() bool { return v.Sweep(t.Context()) == nil }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return v.Sweep(t.Context()) == nil }, hang.Limit, 50*time.Millisecond)
 	require.ElementsMatch(t, all, w.Found(t, v, "a question", "ann"))
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 )
 
@@ -55,7 +56,7 @@ func codesOnDisk(t *testing.T, s *weaviatetest.Server, want int) (codes map[stri
 			}
 		}
 		return len(codes) == want
-	}, time.Minute, 50*time.Millisecond, "%d codes", len(codes))
+	}, hang.Limit, 50*time.Millisecond, "%d codes", len(codes))
 	return codes
 }
 

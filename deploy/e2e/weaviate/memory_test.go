@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
@@ -56,7 +57,7 @@ func TestPromptsRememberByMeaning(t *testing.T) {
 		require.Eventually(t, func() bool {
 			snippet, warnings = remembered(t, p, "ada", "bicycles")
 			return snippet != "" && len(warnings) == 0
-		}, time.Minute, 50*time.Millisecond, name)
+		}, hang.Limit, 50*time.Millisecond, name)
 	}
 }
 
@@ -77,7 +78,7 @@ func TestTheMemoryShowsNothingThatOnlyTheIndexHolds(t *testing.T) {
 		status, out, err := p.Call(t.Context(), http.MethodPost, "/v1/search", near)
 		hits, _ := out["hits"].([]any)
 		return err == nil && status == http.StatusOK && len(hits) == 2
-	}, time.Minute, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	feeder.Kill(t)
 	snippet, _ := remembered(t, p, "ada", "motorbicycles")
 	require.Contains(t, snippet, "until May")

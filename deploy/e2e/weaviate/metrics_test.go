@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/projections/index"
@@ -57,7 +58,7 @@ func TestTheIndexCountsItsWork(t *testing.T) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, v.Sweep(t.Context()))
 		return swept("missing vector") == 1
-	}, time.Minute, 200*time.Millisecond)
+	}, hang.Limit, 200*time.Millisecond)
 	require.EqualValues(t, 4, vectors("made"))
 	require.EqualValues(t, 1, swept("collection"))
 	require.Positive(t, sweeps("done"))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
@@ -61,7 +62,7 @@ func TestNoSearchShowsWhatWasRedacted(t *testing.T) {
 			fmt.Sprintf("under stone %d", i))
 		r.numbers[r.ids[i]] = i
 	}
-	require.Eventually(t, func() bool { return !behind(t, r.processes[0]) }, 5*time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return !behind(t, r.processes[0]) }, hang.Limit, 100*time.Millisecond)
 
 	var workers sync.WaitGroup
 	var next atomic.Int64

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
@@ -119,7 +120,7 @@ func TestWithoutTheIndexSearchesFallBackToWords(t *testing.T) {
 			page := p.Must(t, http.StatusOK, http.MethodPost, "/v1/search",
 				body{"query": "a turn while the " + name + " is away"})
 			return page["mode"] == "hybrid" && len(page["hits"].([]any)) > 1
-		}, time.Minute, 50*time.Millisecond, name)
+		}, hang.Limit, 50*time.Millisecond, name)
 	}
 	p.WaitCaughtUp(t, "index")
 }
@@ -157,7 +158,7 @@ func TestReceiptsNameTheIndexAndItsFiles(t *testing.T) {
 	}
 	require.Contains(t, places(), "index")
 	require.Contains(t, places(), "index-files")
-	require.Eventually(t, func() bool { return places()["index-files"] }, time.Minute, time.Second,
+	require.Eventually(t, func() bool { return places()["index-files"] }, hang.Limit, time.Second,
 		"%v", places())
 	maps.DeleteFunc(erased, func(_, bytes string) bool { return !holdsBytes(t, w.Dir(), bytes) })
 	require.Empty(t, slices.Collect(maps.Keys(erased)), "what the files still hold")

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
@@ -73,7 +74,7 @@ func TestWhatAnIndexThatIsAwayLeaves(t *testing.T) {
 	require.Eventually(t, func() bool {
 		turns, mode := search(t, p, body{"query": "bicycle lamp"})
 		return mode == "hybrid" && turns[0] == bare
-	}, time.Minute, 50*time.Millisecond, "the vector is made later")
+	}, hang.Limit, 50*time.Millisecond, "the vector is made later")
 }
 
 // Another model is a rebuild that says so. Until it is run, searches go by words; nothing is compared with the vectors
@@ -123,7 +124,7 @@ func awaitIndex(t *testing.T, p *stack.Process, state, lastError string) {
 			}
 		}
 		return true
-	}, 30*time.Second, 50*time.Millisecond, "%v", &last)
+	}, hang.Limit, 50*time.Millisecond, "%v", &last)
 }
 
 // While nobody writes, the list says within seconds that Weaviate is away, and that it was put back to an older index.
@@ -152,7 +153,7 @@ func TestTheListTellsOfAnIdleIndex(t *testing.T) {
 		status, page, err := p.Call(t.Context(), http.MethodPost, "/v1/search",
 			body{"query": "bicycle tyre", "mode": "meaning"})
 		return err == nil && status == http.StatusOK && len(page["hits"].([]any)) == 1
-	}, 30*time.Second, 50*time.Millisecond, "it is filled again")
+	}, hang.Limit, 50*time.Millisecond, "it is filled again")
 	awaitIndex(t, p, "live", "")
 	w.Back()
 	awaitIndex(t, p, "retrying", "turnledger projections rebuild index")

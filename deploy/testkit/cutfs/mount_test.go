@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/turnledger/turnledger/deploy/testkit/cutfs"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 )
 
 // disk is a mounted disk in a test.
@@ -172,7 +173,7 @@ func TestSystemCalls(t *testing.T) {
 			d.remove("touch")
 			after, err := os.Stat(d.dir)
 			return err == nil && after.ModTime().After(before.ModTime())
-		}, 10*time.Second, time.Millisecond)
+		}, hang.Limit, time.Millisecond)
 	})
 	t.Run("directory errors", func(t *testing.T) {
 		d.mkdir("full")

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -122,7 +123,7 @@ func (w *World) held(t T) map[uuid.UUID]object {
 // Reached waits until a view has applied all of the log, and its store still has it.
 func (w *World) Reached(t testing.TB, v *index.View) {
 	t.Helper()
-	require.Eventually(t, func() bool { return w.HasReached(t, v) }, 2*time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.HasReached(t, v) }, hang.Limit, 10*time.Millisecond)
 }
 
 // HasReached reports whether a view has applied all of the log, and its store still has it.

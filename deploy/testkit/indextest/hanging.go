@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -21,7 +22,7 @@ const promptly = 15 * time.Second
 // awaitCall waits until the embedder has got a call more than before.
 func (w *World) awaitCall(t testing.TB, before int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return w.Endpoint.Calls() > before }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.Endpoint.Calls() > before }, hang.Limit, time.Millisecond)
 }
 
 // withHangingEmbedder: a redaction behind a batch whose embedder never answers is applied within two seconds or so. The
@@ -48,7 +49,7 @@ func withHangingEmbedder(t *testing.T, w *World) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, v.Sweep(t.Context()))
 		return len(w.Found(t, v, "a question without a vector", "")) == 1
-	}, time.Minute, 100*time.Millisecond)
+	}, hang.Limit, 100*time.Millisecond)
 	w.Agree(t, v, "s")
 }
 

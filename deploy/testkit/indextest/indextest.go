@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
@@ -96,7 +97,7 @@ func (w *World) feed(t testing.TB, v projections.Projection, group projections.G
 // CaughtUp waits until a view has applied all of the log.
 func (w *World) CaughtUp(t testing.TB, v projections.View) {
 	t.Helper()
-	require.Eventually(t, func() bool { return viewtest.CaughtUp(t, w.Log, v) }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return viewtest.CaughtUp(t, w.Log, v) }, hang.Limit, 5*time.Millisecond)
 }
 
 // Rebuild rebuilds a view, again where a runner that took a partition over came between, as an operator would.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/desk"
@@ -162,7 +163,7 @@ func withoutEmbedder(t *testing.T, w *World) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, v.Sweep(t.Context()))
 		return len(w.Found(t, v, "a question without a vector", "")) == 1
-	}, time.Minute, 100*time.Millisecond)
+	}, hang.Limit, 100*time.Millisecond)
 }
 
 func rebuilt(t *testing.T, w *World) {
@@ -218,7 +219,7 @@ func lateWrites(t *testing.T, w *World) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, taking.Sweep(t.Context()))
 		return len(w.Found(t, taking, "what must go as well", "")) == 1
-	}, 20*time.Second, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	require.Empty(t, w.Differences(t, taking))
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -107,7 +108,7 @@ func refusedTexts(t *testing.T, w *World) {
 	require.Eventually(t, func() bool { // the embedder is left alone for a while
 		require.NoError(t, v.Sweep(t.Context()))
 		return bare() == 0
-	}, time.Minute, 200*time.Millisecond)
+	}, hang.Limit, 200*time.Millisecond)
 	w.Append(t, Turn("s", "3", "poison again", "the third answer")...)
 	w.Append(t, Turn("s", "4", "the fourth question", "the fourth answer")...)
 	w.CaughtUp(t, v)

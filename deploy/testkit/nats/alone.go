@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/gobuild"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 )
 
@@ -48,7 +49,7 @@ func Alone(t testing.TB, dir string) *nats.Conn {
 		var err error
 		nc, err = nats.Connect("nats://" + address)
 		return err == nil
-	}, time.Minute, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	t.Cleanup(nc.Close)
 	return nc
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
@@ -90,7 +91,7 @@ func (c *Cluster) waitForLeader(t testing.TB) {
 			}
 		}
 		return led && current == len(c.Servers)
-	}, 30*time.Second, 10*time.Millisecond, "the cluster has no meta leader")
+	}, hang.Limit, 10*time.Millisecond, "the cluster has no meta leader")
 }
 
 // Leader waits until one of some servers leads a stream, and returns that server's index.
@@ -104,7 +105,7 @@ func (c *Cluster) Leader(t testing.TB, stream string, among ...int) int {
 			}
 		}
 		return leader >= 0
-	}, 30*time.Second, 10*time.Millisecond, "stream %s has no leader", stream)
+	}, hang.Limit, 10*time.Millisecond, "stream %s has no leader", stream)
 	return leader
 }
 

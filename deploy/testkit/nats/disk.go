@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -71,7 +72,7 @@ func Outside(t testing.TB, nc *nats.Conn) (log *jetlog.Log) {
 	require.Eventually(t, func() bool {
 		log, err = jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
 		return !errors.Is(err, jetlog.ErrUnavailable)
-	}, 20*time.Second, 50*time.Millisecond)
+	}, hang.Limit, 50*time.Millisecond)
 	require.NoError(t, err)
 	return log
 }

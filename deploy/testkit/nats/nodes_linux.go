@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 )
 
 // Nodes is a cluster of three nats-server processes, each syncing every write, as in deploy/nats.conf. They can be
@@ -178,7 +179,7 @@ func (n *Nodes) Leader(t testing.TB, stream string, among ...int) (leader int) {
 	t.Helper()
 	nc := n.connect(t, among...)
 	defer nc.Close()
-	require.Eventually(t, func() bool { leader = n.leader(nc, stream); return leader >= 0 }, 30*time.Second,
+	require.Eventually(t, func() bool { leader = n.leader(nc, stream); return leader >= 0 }, hang.Limit,
 		20*time.Millisecond, "%s has no leader", stream)
 	return leader
 }
@@ -210,5 +211,5 @@ func (n *Nodes) Lead(t testing.TB, stream string, i int) {
 		}
 		_, _ = nc.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, ask, 2*time.Second) // checked above
 		return false
-	}, time.Minute, 200*time.Millisecond, "node %d does not lead %s", i, stream)
+	}, hang.Limit, 200*time.Millisecond, "node %d does not lead %s", i, stream)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 )
 
 // Ready waits until all nodes are healthy: each knows its leader, and has caught up.
@@ -19,7 +20,7 @@ func (n *Nodes) Ready(t testing.TB) {
 			}
 		}
 		return true
-	}, 2*time.Minute, 50*time.Millisecond, "the cluster is not ready")
+	}, hang.Limit, 50*time.Millisecond, "the cluster is not ready")
 }
 
 // Healthy reports whether a node calls itself healthy.
@@ -52,7 +53,7 @@ func (n *Nodes) Agree(t testing.TB) {
 			}
 		}
 		return true
-	}, 2*time.Minute, 100*time.Millisecond, "the nodes hold %v", &told)
+	}, hang.Limit, 100*time.Millisecond, "the nodes hold %v", &told)
 }
 
 func (n *Nodes) holds(i int) (map[string]stored, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 )
 
@@ -58,7 +59,7 @@ func TestRestartAtTheSameAddress(t *testing.T) {
 	c := client(t, s)
 	// A question may meet a connection that broke with the server of before.
 	until := func(done func() error) {
-		require.EventuallyWithT(t, func(e *assert.CollectT) { assert.NoError(e, done()) }, 20*time.Second,
+		require.EventuallyWithT(t, func(e *assert.CollectT) { assert.NoError(e, done()) }, hang.Limit,
 			10*time.Millisecond)
 	}
 	set := func() error { return c.Do(t.Context(), c.B().Set().Key("k").Value("v").Build()).Error() }

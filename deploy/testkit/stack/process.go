@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 )
@@ -115,7 +116,7 @@ func (p *Process) WaitReady(t testing.TB) {
 		}
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
-	}, time.Minute, 10*time.Millisecond, "not ready: %s", p.Log)
+	}, hang.Limit, 10*time.Millisecond, "not ready: %s", p.Log)
 }
 
 // WaitReadyOr waits until the process is ready or has exited, and reports whether it is ready.
@@ -145,7 +146,7 @@ func (p *Process) WaitLog(t testing.TB, pattern string) {
 	t.Helper()
 	wanted := regexp.MustCompile(pattern)
 	require.Eventually(t, func() bool { return wanted.MatchString(p.Log.String()) },
-		time.Minute, 10*time.Millisecond, "no %q in %s", pattern, p.Log)
+		hang.Limit, 10*time.Millisecond, "no %q in %s", pattern, p.Log)
 }
 
 // Kill ends the process as kill -9 does.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 )
 
 // WaitNoLag waits until no view lags, whichever process feeds it.
@@ -16,7 +17,7 @@ func (p *Process) WaitNoLag(t testing.TB) {
 		for _, x := range p.Get(t, "/v1/projections")["projections"].([]any) {
 			assert.InDelta(c, 0, x.(map[string]any)["lag_events"], 0, "%v", x)
 		}
-	}, 2*time.Minute, 20*time.Millisecond)
+	}, hang.Limit, 20*time.Millisecond)
 }
 
 // WaitCaughtUp waits until the process has fed all partitions of the named projections up to the log's head.
@@ -41,7 +42,7 @@ func (p *Process) WaitCaughtUp(t testing.TB, names ...string) {
 			}
 		}
 		return true
-	}, 2*time.Minute, 20*time.Millisecond, "%v do not catch up: %s", names, p.Log)
+	}, hang.Limit, 20*time.Millisecond, "%v do not catch up: %s", names, p.Log)
 }
 
 // AuditedQuestions returns the questions of an identity in the audit tables. It repeats the call while the answer is
@@ -53,7 +54,7 @@ func (p *Process) AuditedQuestions(t testing.TB, identity string) (out []string)
 		status, answer, err := p.Call(t.Context(), http.MethodGet, "/v1/identities/"+identity+"/turns?limit=1000", nil)
 		page = answer
 		return err == nil && status == http.StatusOK
-	}, 2*time.Minute, 20*time.Millisecond)
+	}, hang.Limit, 20*time.Millisecond)
 	for _, x := range page["turns"].([]any) {
 		out = append(out, x.(map[string]any)["question_neutral"].(string))
 	}

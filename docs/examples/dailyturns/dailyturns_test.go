@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
@@ -77,7 +78,7 @@ func TestDailyTurns(t *testing.T) {
 		cfg := runner.Config{Rules: conversation.Rules{SessionTTL: 24 * time.Hour},
 			Feeding: runner.Feeding{MaxBatch: 7}, Pause: 5 * time.Millisecond}
 		one, two := background(t, runner.New(log, p, cfg).Run), background(t, runner.New(log, p, cfg).Run)
-		require.Eventually(t, func() bool { return counted(t, pool, sum) == 20*(round+1) }, 20*time.Second,
+		require.Eventually(t, func() bool { return counted(t, pool, sum) == 20*(round+1) }, hang.Limit,
 			10*time.Millisecond)
 		one()
 		two()
@@ -99,7 +100,7 @@ func TestDailyTurnsWithWatermillAlone(t *testing.T) {
 	stop := background(t, func(ctx context.Context) error { return subscriber.Run(ctx, log, pool) })
 	turns(t, log, 40)
 	require.Eventually(t, func() bool { return counted(t, pool, "select count(*) from turns_seen") == 40 },
-		20*time.Second, 10*time.Millisecond)
+		hang.Limit, 10*time.Millisecond)
 	stop()
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
@@ -320,5 +321,5 @@ func TestStreamsAreStagedAgain(t *testing.T) {
 	require.Eventually(t, func() bool {
 		to, err := os.Readlink(strings.Replace(s.batches(), "TURNS-0", "TURNS-1", 1))
 		return err == nil && to == folder
-	}, 10*time.Second, time.Millisecond)
+	}, hang.Limit, time.Millisecond)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 )
@@ -19,7 +20,7 @@ func TestAPartThatReachedNobodyIsSentAgain(t *testing.T) {
 	nc, receiver := natstest.Connect(t, s), natstest.Connect(t, s)
 	given := make(chan error, 1)
 	go func() { given <- operate.Send(t.Context(), nc, "restore.here", []byte("part")) }()
-	require.Eventually(t, func() bool { return nc.Stats().OutMsgs > 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return nc.Stats().OutMsgs > 1 }, hang.Limit, time.Millisecond)
 	taken, err := receiver.Subscribe("restore.here", func(m *nats.Msg) { _ = m.Respond(nil) })
 	require.NoError(t, err)
 	require.NoError(t, <-given)

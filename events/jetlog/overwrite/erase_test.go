@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -78,11 +79,11 @@ func TestEraseOnThreeReplicas(t *testing.T) {
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { return blocks() == 3 }, 30*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return blocks() == 3 }, hang.Limit, 10*time.Millisecond,
 		"each replica has it")
 	_, err = overwrite.On(log).Erase(t.Context(), gone.Position)
 	require.NoError(t, err)
 	require.NoError(t, overwrite.On(log).Settle(t.Context(), 0))
-	require.Eventually(t, func() bool { return blocks() == 0 }, 30*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return blocks() == 0 }, hang.Limit, 10*time.Millisecond,
 		"each replica has overwritten it")
 }

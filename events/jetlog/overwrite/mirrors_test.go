@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -42,7 +43,7 @@ func TestNoReadBelievesAMirror(t *testing.T) {
 		m, err := nc.Request("$JS.API.DIRECT.GET."+events.StreamName(0), []byte(`{"last_by_subj":"`+copied+`"}`),
 			time.Second)
 		return err == nil && m.Header.Get(jetstream.StreamHeader) == "COPY"
-	}, 10*time.Second, time.Millisecond, "the mirror answers")
+	}, hang.Limit, time.Millisecond, "the mirror answers")
 	last := add(logtest.Fact("other", "r1")).Position
 
 	since := natstest.LogOn(t, s, 1)
@@ -98,7 +99,7 @@ func TestWhichStreamsMirrorASubject(t *testing.T) {
 		got, err := overwrite.On(log).Mirrors(t.Context(), own, ack.Position)
 		assert.NoError(c, err)
 		assert.ElementsMatch(c, []string{"ALL", "ALL2", "BUCKET", "TURNS"}, got)
-	}, time.Minute, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 	require.NotEqual(t, bucket, other[:strings.LastIndex(other, ".")])
 	_, err = overwrite.On(log).Mirrors(t.Context(), other, ack.Position)
 	require.ErrorIs(t, err, jetlog.ErrUnavailable, "one that copies it is waited for")

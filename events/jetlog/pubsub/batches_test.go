@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -31,7 +32,7 @@ func receive(t *testing.T, in <-chan *message.Message) *message.Message {
 	case m, ok := <-in:
 		require.True(t, ok, "the channel is closed")
 		return m
-	case <-time.After(10 * time.Second):
+	case <-time.After(hang.Limit):
 		require.Fail(t, "no message")
 		return nil
 	}
@@ -42,7 +43,7 @@ func ended(t *testing.T, in <-chan *message.Message) {
 	select {
 	case _, open := <-in:
 		require.False(t, open)
-	case <-time.After(10 * time.Second):
+	case <-time.After(hang.Limit):
 		require.Fail(t, "the channel is not closed")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -306,7 +307,7 @@ func TestSlowHandlerKeepsItsMessage(t *testing.T) {
 	case m = <-slow:
 	case m = <-other:
 		slow, other = other, slow
-	case <-time.After(10 * time.Second):
+	case <-time.After(hang.Limit):
 		require.Fail(t, "no message")
 	}
 	select {
@@ -318,7 +319,7 @@ func TestSlowHandlerKeepsItsMessage(t *testing.T) {
 	select {
 	case m = <-slow:
 	case m = <-other:
-	case <-time.After(10 * time.Second):
+	case <-time.After(hang.Limit):
 		require.Fail(t, "no next message")
 	}
 	require.EqualValues(t, 2, pubsub.MessageBatch(m)[0].Position.Seq)

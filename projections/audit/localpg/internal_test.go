@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 )
 
 // TestStopsAServerThatOutlivedItsProcess: where the kernel does not end the child with us, the next start does.
@@ -27,7 +28,7 @@ func TestStopsAServerThatOutlivedItsProcess(t *testing.T) {
 	require.NoError(t, err)
 	select {
 	case <-orphan.done:
-	case <-time.After(time.Minute):
+	case <-time.After(hang.Limit):
 		require.FailNow(t, "the orphan still runs")
 	}
 	require.NotEqual(t, orphan.cmd.Process.Pid, next.proc.cmd.Process.Pid)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
 
@@ -47,7 +48,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 	require.Contains(t, lines.Text(), "postgres://")
 	require.NoError(t, cmd.Process.Kill())
 	pidFile := filepath.Join(dir, "cluster", "postmaster.pid")
-	require.Eventually(t, func() bool { return !exists(pidFile) }, time.Minute, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return !exists(pidFile) }, hang.Limit, 10*time.Millisecond,
 		"it goes the clean way")
 	start(t, fast(dir))
 	text, err := os.ReadFile(filepath.Join(dir, "server.log"))
@@ -184,7 +185,7 @@ func awaitFile(t *testing.T, patterns ...string) {
 			}
 		}
 		return false
-	}, time.Minute, time.Millisecond)
+	}, hang.Limit, time.Millisecond)
 }
 
 func requireNoHalves(t *testing.T, dir string) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
 
@@ -181,7 +182,7 @@ func requireClosed(t *testing.T, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(time.Minute):
+	case <-time.After(hang.Limit):
 		require.FailNow(t, "the server did not end")
 	}
 }

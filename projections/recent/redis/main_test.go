@@ -4,11 +4,11 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 }
 
 // patience is for a machine that is busy with other tests.
-const patience = time.Minute
+const patience = hang.Limit
 
 // opener returns views that share a server and no key.
 func opener(server *redistest.Server) recenttest.Open {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -70,7 +71,7 @@ func TestDifferencesAreCountedAndLoggedWithoutText(t *testing.T) {
 			require.Eventually(t, func() bool {
 				n, err := testutil.GatherAndCount(reg)
 				return err == nil && n == 1
-			}, 10*time.Second, 5*time.Millisecond)
+			}, hang.Limit, 5*time.Millisecond)
 			cancel()
 			require.NoError(t, <-done)
 			families, err := reg.Gather()

@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/jwt"
@@ -304,7 +305,7 @@ func TestTheIssuersKeysChange(t *testing.T) {
 		_, old := v.Authenticate(t.Context(), first)
 		_, next := v.Authenticate(t.Context(), i.token("k2", nil))
 		return old != nil && next == nil
-	}, 30*time.Second, 5*time.Millisecond)
+	}, hang.Limit, 5*time.Millisecond)
 	i.change(func() { i.down = true })
 	asked := i.token("k2", nil)
 	_, err = v.Authenticate(t.Context(), asked)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logintest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services/access/jwt"
@@ -25,7 +26,7 @@ func withIssuer(t *testing.T) (*stack, *logintest.Issuer) {
 	tokens, err := jwt.New(jwt.Config{URL: issuer.URL, Audience: logintest.Audience})
 	require.NoError(t, err)
 	natstest.Run(t, tokens.Run)
-	require.Eventually(t, func() bool { return tokens.Ready(t.Context()) == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return tokens.Ready(t.Context()) == nil }, hang.Limit, time.Millisecond)
 	s := start(t, keys(), func(c *console.Config) {
 		c.Auth = tokens
 		c.Login = login.New(issuer.Login("https://ledger.example" + console.Callback))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/events"
@@ -160,7 +161,7 @@ func BenchmarkHTTPContext(b *testing.B) {
 			require.Eventually(b, func() bool {
 				a = s.do("POST", path, string(body))
 				return a.body["source"] == "view"
-			}, 10*time.Second, 10*time.Millisecond)
+			}, hang.Limit, 10*time.Millisecond)
 			require.Len(b, a.body["messages"], messages+1)
 			plain := s.plain(b, a.raw)
 			client := keepAlive()
@@ -235,7 +236,7 @@ func (s *stack) forkThrice(b *testing.B) (leaf string) {
 		require.Eventually(b, func() bool {
 			a := s.do("POST", "/v1/sessions/"+session+"/context", `{"message":"And now?"}`)
 			return a.body["source"] == "view" && len(a.body["messages"].([]any)) == 21
-		}, 10*time.Second, 10*time.Millisecond)
+		}, hang.Limit, 10*time.Millisecond)
 	}
 	return leaf
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -55,7 +56,7 @@ func TestAClientThatTakesNothingHoldsNoAnswerUp(t *testing.T) {
 	streamOf(t, s.url)
 	select {
 	case <-said:
-	case <-time.After(20 * time.Second):
+	case <-time.After(hang.Limit):
 		require.Fail(t, "the answer waits for its client")
 	}
 }

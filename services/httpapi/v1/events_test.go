@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -140,7 +141,7 @@ func TestFollowerIsGivenEventsAndHeartbeats(t *testing.T) {
 	require.Equal(t, ": heartbeat", sse.line())
 	turn := s.record("s", "r", "q", "")
 	require.Equal(t, turn+".started", idOf(t, nd.line()))
-	require.Eventually(t, func() bool { return sse.line() == "id: 0:1" }, 30*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return sse.line() == "id: 0:1" }, hang.Limit, time.Millisecond,
 		"the id goes on over what is left out")
 	s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+turn+"/redact", map[string]any{})
 	require.Equal(t, turn+".redacted", idOf(t, nd.line()))
@@ -228,7 +229,7 @@ func TestSlowReaderHoldsUpNobody(t *testing.T) {
 	n, err := io.Copy(io.Discard, fast.lines)
 	require.NoError(t, err)
 	require.Greater(t, n, int64(60*200_000))
-	require.Eventually(t, func() bool { return strings.Contains(s.logs.String(), "is given up") }, time.Minute,
+	require.Eventually(t, func() bool { return strings.Contains(s.logs.String(), "is given up") }, hang.Limit,
 		10*time.Millisecond)
 	require.NotContains(t, s.logs.String(), "xxx")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/certtest"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access/certfile"
@@ -208,7 +209,7 @@ func TestTheAPISpeaksTLS(t *testing.T) {
 	for from, to := range map[string]string{nextCert: cert, nextKey: key} {
 		require.NoError(t, os.Rename(from, to))
 	}
-	require.Eventually(t, func() bool { name, _ := shown(); return name == "next" }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { name, _ := shown(); return name == "next" }, hang.Limit, 5*time.Millisecond)
 	still()
 
 	old := ca.Client()

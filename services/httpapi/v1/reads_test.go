@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -286,7 +287,7 @@ func TestTurnsOfASessionWithATombstoneComeFromTheView(t *testing.T) {
 		page := s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)
 		require.Equal(t, []string{"q2"}, column(page["turns"], "question_neutral"))
 		return strings.Contains(s.logs.String(), `"source":"view","turns":1`)
-	}, 30*time.Second, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 	require.Len(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?status=all", nil)["turns"], 2)
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -65,7 +66,7 @@ func TestATraceLeadsThroughTheLogToTheProjection(t *testing.T) {
 			spans[span.Name] = span
 		}
 		return len(spans) == 3
-	}, 30*time.Second, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 	request, appended, applied := spans["POST /v1/sessions/{session_id}/turns"], spans["append"], spans["apply recent"]
 	require.Equal(t, caller, request.SpanContext.TraceID().String())
 	require.Equal(t, request.SpanContext.SpanID(), appended.Parent.SpanID())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/ratelimit"
@@ -192,5 +193,5 @@ func TestBatchesFillTheirRoom(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		return s.do("POST", "/v1/turns", line).status == http.StatusOK
-	}, 10*time.Second, 10*time.Millisecond)
+	}, hang.Limit, 10*time.Millisecond)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -56,7 +57,7 @@ func TestStoppingHasADeadline(t *testing.T) {
 		// The connection is closed by now. The server notices that a moment later, where it reads in the background.
 		select {
 		case <-r.Context().Done():
-		case <-time.After(10 * time.Second):
+		case <-time.After(hang.Limit):
 			t.Error("the request outlived its connection")
 		}
 	})
