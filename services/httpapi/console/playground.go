@@ -176,7 +176,9 @@ func (s *surface) chat(r *http.Request, to services.ChatListener) (services.Chat
 		return services.ChatReply{}, err
 	}
 	wire.CallOf(r.Context()).Prominent()
-	return s.cfg.Chat.Send(r.Context(), m, to)
+	ctx, cancel := context.WithTimeout(r.Context(), liveTime)
+	defer cancel()
+	return s.cfg.Chat.Send(ctx, m, to)
 }
 
 // silent ignores the pieces of an answer.

@@ -114,14 +114,18 @@ func TestWhoseTurnsAreSearched(t *testing.T) {
 
 // chatted is a chat that answers with two pieces, or fails, and remembers the message.
 type chatted struct {
-	sent services.ChatMessage
-	err  error
+	sent    services.ChatMessage
+	err     error
+	endless bool
 }
 
 func (c *chatted) Send(
-	_ context.Context, m services.ChatMessage, to services.ChatListener,
+	ctx context.Context, m services.ChatMessage, to services.ChatListener,
 ) (services.ChatReply, error) {
 	c.sent = m
+	if _, bounded := ctx.Deadline(); !bounded {
+		c.endless = true
+	}
 	to.Begun("a thread", uuid.New())
 	to.Piece("Hel")
 	to.Piece("lo\x1b")
@@ -146,6 +150,7 @@ func TestAMessageOfThePlayground(t *testing.T) {
 	sent := s.do("POST", "/console/playground/send", again)
 	require.Equal(t, "/console/playground?thread_id=a+thread#message", sent.header.Get("Location"))
 	require.Equal(t, services.ChatMessage{Regenerates: turn}, chat.sent)
+	require.False(t, chat.endless, "a model that sends a byte now and then holds no message for ever")
 	for _, wrong := range []url.Values{{}, {"content": {"c"}, "thread_id": {"."}}, {"content": {"c"},
 		"edits_turn_id": {"x"}}} {
 		for _, path := range []string{"send", "stream", "prompt"} {

@@ -123,6 +123,8 @@ const chatDeadline = 5 * time.Minute
 
 // ask sends a message to the chat, and notes in the log line what the prompt was built from.
 func (a *surface) ask(ctx context.Context, in *chatIn, to services.ChatListener) (chatJSON, error) {
+	ctx, cancel := context.WithTimeout(ctx, chatDeadline)
+	defer cancel()
 	m, err := a.chatMessage(ctx, in)
 	if err != nil {
 		return chatJSON{}, err

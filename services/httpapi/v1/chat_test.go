@@ -83,6 +83,32 @@ func TestALongAnswerIsSent(t *testing.T) {
 	require.Equal(t, http.StatusOK, a.status)
 }
 
+// bounded answers with the time that it was given; it was given none at first.
+type bounded time.Duration
+
+func (b *bounded) Send(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply,
+	error) {
+	to.Begun(m.ThreadID, uuid.New())
+	end, _ := ctx.Deadline()
+	*b = bounded(time.Until(end))
+	return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
+}
+
+// A model that sends a byte now and then holds neither form of a message for ever.
+func TestAnAnswerHasADeadline(t *testing.T) {
+	t.Parallel()
+	var given bounded
+	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Chat = &given
+	})
+	for _, path := range []string{"/v1/threads/t/messages", "/v1/threads/t/messages/stream"} {
+		given = 0
+		require.Equal(t, http.StatusOK, s.do("POST", path, `{"content":"c"}`).status)
+		require.Greater(t, time.Duration(given), time.Minute, path)
+		require.LessOrEqual(t, time.Duration(given), 5*time.Minute, path)
+	}
+}
+
 // waiting answers when it may.
 type waiting chan struct{}
 
