@@ -9,4 +9,6 @@ export NATS_PASSWORD="\"$password\"" NATS_ROUTE_PASSWORD="\"$route\""
 export NATS_ROUTE_1="\"nats://route:$route@nats-1:6222\""
 export NATS_ROUTE_2="\"nats://route:$route@nats-2:6222\""
 export NATS_ROUTE_3="\"nats://route:$route@nats-3:6222\""
-exec nats-server --config /etc/nats/nats.conf
+# What the node had begun to erase when it was killed is overwritten before it starts, and the log is told so.
+export TURNLEDGER_NATS_URL="nats://turnledger:$password@127.0.0.1:4222"
+exec turnledger scrub "${DATA:-/data}" --report -- nats-server --config /etc/nats/nats.conf

@@ -46,12 +46,14 @@ func (r Receipt) Complete() bool {
 	return !slices.ContainsFunc(r.Places, func(p ReceiptPlace) bool { return !p.Done })
 }
 
-// ReceiptPlace is what an erasure has done in one place. At is when that was recorded, zero if it was not recorded.
+// ReceiptPlace is what an erasure has done in one place. At is when that was recorded, zero if it was not recorded. Why
+// says why a place is not done although nothing is left to do, and what an operator must do.
 type ReceiptPlace struct {
 	Place  string
 	Done   bool
 	Erased *int
 	At     time.Time
+	Why    string
 }
 
 // SharedTurns counts what an erasure took out of branches: the Branches that lost turns, and these Turns, each once.

@@ -149,7 +149,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	if err := a.openMemory(); err != nil {
 		return err
 	}
-	if a.notes, err = a.store.Log.Notes(ctx); err != nil {
+	if a.notes, err = a.store.notes(ctx); err != nil {
 		return err
 	}
 	if a.hashKey, err = v1.KeptHashKey(ctx, a.notes, a.cfg.HashKey); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/jetlog/store"
 	"github.com/turnledger/turnledger/services/access/certfile"
 	"github.com/turnledger/turnledger/services/access/secrets"
@@ -21,10 +22,20 @@ type logStore struct {
 	cert *certfile.Pair // of the embedded server's listener; nil if it speaks in clear
 }
 
+// notes opens the notes. It notes that the embedded server was started after a scrub of its folder, which it does
+// itself.
+func (s logStore) notes(ctx context.Context) (*jetlog.Notes, error) {
+	notes, err := s.Log.Notes(ctx)
+	if err == nil && s.Server != nil {
+		err = overwrite.NoteScrubbed(ctx, notes, s.NC.ConnectedServerName(), s.NC.ConnectedServerId())
+	}
+	return notes, err
+}
+
 // openStore opens the log on the embedded server or on an outside NATS.
 func openStore(ctx context.Context, cfg config.Config, logger *slog.Logger) (s logStore, err error) {
 	c := store.Config{
-		URL: cfg.NATSURL, Shown: secrets.Hide(cfg.NATSURL), Client: cfg.NATSClient(),
+		URL: cfg.NATSURL, Shown: secrets.Hide(cfg.NATSURL), Client: cfg.Options(),
 		Log: jetlog.Config{Partitions: cfg.Partitions, Replicas: cfg.Replicas}, Logger: logger,
 	}
 	if cfg.NATSURL == "" {

@@ -43,6 +43,20 @@ func (l *Log) Notes(ctx context.Context) (*Notes, error) {
 	}
 }
 
+// FindNotes returns the notes of a log that other processes have open, without a durability gate. While there are none
+// it fails with ErrUnavailable.
+func FindNotes(ctx context.Context, nc *nats.Conn) (*Notes, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	kv, err := js.KeyValue(ctx, NotesBucket)
+	if err != nil {
+		return nil, fmt.Errorf("open notes: %w: %w", ErrUnavailable, err)
+	}
+	return &Notes{kv: kv, js: js}, nil
+}
+
 // gated puts the notes behind a durability gate of their own, if the log has gates.
 func (l *Log) gated(kv jetstream.KeyValue) (*Notes, error) {
 	gate, err := l.openGate("KV_"+NotesBucket, "the notes")

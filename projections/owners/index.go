@@ -1,4 +1,4 @@
-// Package owners knows which sessions belong to an identity.
+// Package owners knows which sessions belong to an identity, and which have summaries or branches.
 package owners
 
 import (
@@ -17,9 +17,10 @@ import (
 	"github.com/turnledger/turnledger/projections/follower"
 )
 
-// Index knows where sessions were linked. It reads the headers of the log once, from its beginning, and then follows
-// the log. It only finds candidates, which it checks in the log, so it is no second source of truth. Each link takes 32
-// bytes of memory and the session's id. Safe for concurrent use.
+// Index knows where sessions were linked, and which were summarised or forked. It reads the headers of the log once,
+// from its beginning, and then follows the log. It only finds candidates, which its users check in the log, so it is no
+// second source of truth. Each link takes 32 bytes of memory and the session's id, and each session that was linked,
+// summarised or forked takes about as much. Safe for concurrent use.
 type Index struct {
 	log      *jetlog.Log
 	follower *follower.Follower
@@ -29,7 +30,12 @@ type Index struct {
 
 	mu    sync.RWMutex
 	links [][]link // by partition, in the order of the log
+	// had says of sessions whether they ever had links, summaries and branches; of sessions without any it has nothing.
+	had map[string]Had
 }
+
+// Had says what there ever was of a session.
+type Had struct{ Links, Summaries, Branches bool }
 
 // link is an event that links a session. It holds a hash of the event's id. The id depends on the identity, so an
 // identity's links can be found without reading bodies.
@@ -48,7 +54,7 @@ func On(log *jetlog.Log, f *follower.Follower, logger *slog.Logger) *Index {
 	n := log.Partitions()
 	return &Index{
 		log: log, follower: f, logger: cmp.Or(logger, slog.New(slog.DiscardHandler)), read: make([]jetlog.Watermark, n),
-		links: make([][]link, n),
+		links: make([][]link, n), had: map[string]Had{},
 	}
 }
 
@@ -78,10 +84,21 @@ func (x *Index) note(
 	ctx context.Context, partition int, batch []jetlog.Message, others []func(context.Context, []jetlog.Message) error,
 ) error {
 	for _, m := range batch {
-		if session, identity, err := events.ParseSubject(m.Subject); m.Type() == events.TypeSessionLinked &&
-			err == nil && !identity {
+		has := Had{
+			Links: m.Type() == events.TypeSessionLinked, Summaries: m.Type() == events.TypeSessionSummarized,
+			Branches: m.Type() == events.TypeSessionBranched,
+		}
+		if has == (Had{}) {
+			continue
+		}
+		session, identity, err := events.ParseSubject(m.Subject)
+		if err != nil || identity {
+			continue
+		}
+		if has.Links {
 			x.add(partition, link{session, hashOf(m.ID()), m.Position.Seq})
 		}
+		x.addHad(session, has)
 	}
 	for _, other := range others {
 		if err := other(ctx, batch); err != nil {
@@ -98,6 +115,20 @@ func (x *Index) add(partition int, l link) {
 	if n := len(x.links[partition]); n == 0 || x.links[partition][n-1].seq < l.seq {
 		x.links[partition] = append(x.links[partition], l)
 	}
+}
+
+func (x *Index) addHad(session string, has Had) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	h := x.had[session]
+	x.had[session] = Had{h.Links || has.Links, h.Summaries || has.Summaries, h.Branches || has.Branches}
+}
+
+// Had says what there ever was of a session, as far as the index has read.
+func (x *Index) Had(session string) Had {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.had[session]
 }
 
 // Reached waits until the index, and the others of Run, have read everything up to a position.

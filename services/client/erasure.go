@@ -43,11 +43,13 @@ type Receipt struct {
 func (r Receipt) Complete() bool { return r.State == "complete" }
 
 // ReceiptPlace is what an erasure has done in the log, or in a view. Erased is nil if it was not counted.
+// Why says why it is not proved that a text is gone, and what an operator must do.
 type ReceiptPlace struct {
 	Place    string    `json:"place"`
 	State    string    `json:"state"`
 	Erased   *int      `json:"erased"`
 	ErasedAt time.Time `json:"erased_at"`
+	Why      string    `json:"why"`
 }
 
 // Erase closes a session for ever, or erases all sessions of an identity, and returns the

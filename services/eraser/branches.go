@@ -63,9 +63,11 @@ func (r relative) root() string {
 
 // eachBranch calls visit with the branches of a session, and the marks that made them. It goes on below a branch, to
 // the branches of that one, if visit returns true. It visits no session twice. A mark that did not make its session
-// (conversation.Made), or that states another root than that of the session where the walk began, changes nothing.
+// (conversation.Made), or that states another root than that of the session where the walk began, changes nothing. It
+// reads only the branches that concern is true of; nil reads all.
 func eachBranch(
 	ctx context.Context, log Reader, rules conversation.Rules, session string,
+	concern func(branch string) (bool, error),
 	visit func(mark *events.SessionBranched, branch relative) (below bool, err error),
 ) error {
 	seen := map[string]bool{session: true}
@@ -74,6 +76,13 @@ func eachBranch(
 		mark := next[0]
 		if seen[mark.ChildSessionID] {
 			continue
+		}
+		if concern != nil {
+			if read, failed := concern(mark.ChildSessionID); failed != nil {
+				return failed
+			} else if !read {
+				continue
+			}
 		}
 		branch, failed := relativeOf(ctx, log, rules, mark.ChildSessionID)
 		if failed != nil {
@@ -103,7 +112,7 @@ func (r relative) ofRoot(root string) (marks []*events.SessionBranched) {
 
 // living reports whether a session has a branch, at any depth, that is not erased.
 func living(ctx context.Context, log Reader, rules conversation.Rules, session string) (found bool, err error) {
-	err = eachBranch(ctx, log, rules, session, func(_ *events.SessionBranched, branch relative) (bool, error) {
+	err = eachBranch(ctx, log, rules, session, nil, func(_ *events.SessionBranched, branch relative) (bool, error) {
 		found = found || branch.Erased == 0
 		return !found, nil
 	})
@@ -131,7 +140,7 @@ func (e *Eraser) lost(ctx context.Context, c *closed) (*services.SharedTurns, er
 func (e *Eraser) eachBranch(
 	ctx context.Context, session string, visit func(*events.SessionBranched, relative) (below bool, err error),
 ) error {
-	return eachBranch(ctx, e.log, e.cfg.Rules, session, visit)
+	return eachBranch(ctx, e.log, e.cfg.Rules, session, nil, visit)
 }
 
 // branchesAmong counts the sessions of an erased identity that were branches and shared turns of others.
@@ -203,7 +212,13 @@ func (e *Eraser) linkBranch(ctx context.Context, j *job) (remainder, error) {
 	if err != nil || s.Fork().Root == "" || s.Identity != "" || s.Erased != 0 {
 		return remainder{}, err
 	}
-	root, err := state(ctx, e.log, e.cfg.Rules, s.Fork().Root)
+	// A root may have a mark for each of thousands of branches, and is read for none of them unless it was linked. One
+	// that is linked from now on links its branches itself.
+	root := &conversation.State{}
+	if err = e.ownersNow(ctx, events.Partition(s.Fork().Root, len(e.parts))); err == nil &&
+		e.cfg.Owners.Had(s.Fork().Root).Links {
+		root, err = state(ctx, e.log, e.cfg.Rules, s.Fork().Root)
+	}
 	if err == nil && root.Identity != "" {
 		_, err = e.append(ctx, &events.SessionLinked{SessionID: s.SessionID, IdentityID: root.Identity})
 	}

@@ -52,7 +52,9 @@ type Eraser struct {
 	// them are being worked on.
 	later     *queue
 	leftovers []*part
-	stampers  []stamper
+	// proofs holds erasures whose events have left the log, until the servers are known to have overwritten them.
+	proofs   *queue
+	stampers []stamper
 }
 
 // stamper polls one view's position and stamps the receipts that wait for that view. Receipts share one poll, however
@@ -68,6 +70,9 @@ var _ projections.Task = (*Eraser)(nil)
 // faster, since the sessions are erased one after the other.
 const identitiesAtOnce = 8
 
+// proofsAtOnce bounds the erasures that are being proved at the same time; each waits a moment for a server.
+const proofsAtOnce = 8
+
 // New makes an eraser; it does no I/O.
 func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 	if cfg.Rate <= 0 {
@@ -78,6 +83,7 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 	e := &Eraser{
 		log: log, notes: notes, cfg: cfg,
 		urgent: newQueue(1), bulk: newQueue(1), identities: newQueue(identitiesAtOnce), later: newQueue(1),
+		proofs: newQueue(proofsAtOnce),
 		// The burst is 1: a write that waited for one overwriting should not wait for the next too.
 		speed: rate.NewLimiter(rate.Limit(cfg.Rate), 1),
 	}
@@ -179,7 +185,7 @@ const saveEvery = 200 * time.Millisecond
 // stored progress.
 func (e *Eraser) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
-	queues := []*queue{e.urgent, e.bulk, e.identities, e.later}
+	queues := []*queue{e.urgent, e.bulk, e.identities, e.later, e.proofs}
 	for _, s := range e.stampers {
 		queues = append(queues, s.queue)
 	}

@@ -2,6 +2,7 @@ package eraser_test
 
 import (
 	"context"
+	"iter"
 	"sync"
 	"sync/atomic"
 
@@ -104,4 +105,27 @@ func (d *documents) deleted(session string) []uuid.UUID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.gone[session]
+}
+
+// counted is a log that counts how often each session is read.
+type counted struct {
+	Log
+	mu    sync.Mutex
+	reads map[string]int
+}
+
+func (l *counted) Session(ctx context.Context, id string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
+	l.mu.Lock()
+	l.reads[id]++
+	l.mu.Unlock()
+	return l.Log.Session(ctx, id, after, upTo)
+}
+
+// forget returns the reads since the last call.
+func (l *counted) forget() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	reads := l.reads
+	l.reads = map[string]int{}
+	return reads
 }

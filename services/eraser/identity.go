@@ -21,13 +21,18 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 		return remainder{}, err
 	}
 	key := progressKey(f.ReceiptID, "")
-	progress := services.ErasureProgress{Began: time.Now().UTC()}
-	if revision, err := e.notes.Read(ctx, key, &progress); err != nil {
+	var progress progressNote
+	progress.Began = time.Now().UTC()
+	if _, err := e.notes.Read(ctx, key, &progress); err != nil {
 		return remainder{}, err
-	} else if revision == 0 {
-		if err := e.notes.Put(ctx, key, progress); err != nil {
+	}
+	if progress.Nodes == nil {
+		if progress.witness, err = e.witness(ctx); err != nil {
 			return remainder{}, err
 		}
+	}
+	if err := e.notes.Put(ctx, key, progress); err != nil {
+		return remainder{}, err
 	}
 	sessions, err := e.sessionsOf(ctx, f.IdentityID)
 	if err != nil {
@@ -63,9 +68,6 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 		IdentityID: f.IdentityID, ReceiptID: f.ReceiptID, Place: PlaceLog, Erased: progress.Erased,
 		Sessions: len(sessions), Branches: shared.Branches, SharedTurns: shared.Turns,
 	}
-	if err := e.receipt(ctx, at, receipt); err != nil {
-		return remainder{}, err
-	}
 	e.cfg.Logger.Info(
 		"an identity is erased from the log", "position", at, "sessions", len(sessions), "events", progress.Erased,
 	)
@@ -77,7 +79,9 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 	for k, seq := range last {
 		markers = append(markers, events.Position{Partition: k, Seq: seq})
 	}
-	return e.reached(markers, receipt, len(sessions), key), nil
+	left := e.reached(markers, receipt, len(sessions), key)
+	left.prove = func(ctx context.Context) error { return e.proveErasure(ctx, at, receipt, key, &progress) }
+	return left, nil
 }
 
 // closedAhead bounds the sessions of each partition that are closed but not erased yet: one that is being erased, and
@@ -99,11 +103,7 @@ type linkedSession struct {
 func (e *Eraser) sessionsOf(ctx context.Context, identity string) ([]linkedSession, error) {
 	var out []linkedSession
 	for k := range e.parts {
-		head, err := e.log.Head(ctx, k)
-		if err != nil {
-			return nil, err
-		}
-		if err := e.cfg.Owners.Reached(ctx, head); err != nil {
+		if err := e.ownersNow(ctx, k); err != nil {
 			return nil, err
 		}
 		sessions, err := e.cfg.Owners.Sessions(ctx, identity, k)

@@ -10,6 +10,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/projections/owners"
 )
 
 // Log is what erasures, receipts and retention need of the log: one interface for each use.
@@ -62,6 +63,8 @@ type Overwriter interface {
 	Settle(ctx context.Context, partition int) error
 	Purge(ctx context.Context, sessionID string, upTo uint64) (int, error)
 	SettlePurge(ctx context.Context, partition int) error
+	// Nodes returns the servers that hold the log, by their names.
+	Nodes(ctx context.Context) (map[string]overwrite.Node, error)
 }
 
 // Mirrored takes events out of the mirrors of the log.
@@ -71,11 +74,13 @@ type Mirrored interface {
 	EraseIn(ctx context.Context, mirror string, seq uint64) error
 }
 
-// Owners returns the sessions of a partition that belong to an identity, in log order; owners.Index implements it.
-// Reached waits until it knows all links up to a position.
+// Owners returns the sessions of a partition that belong to an identity, in log order, and says of a session whether
+// it ever had links, summaries and branches. Reached waits until it knows all up to a position. owners.Index implements
+// it.
 type Owners interface {
 	Reached(ctx context.Context, at events.Position) error
 	Sessions(ctx context.Context, identity string, partition int) ([]string, error)
+	Had(session string) owners.Had
 }
 
 // Place is a view that keeps texts and follows the log. Once it has applied a redaction or an erasure, it no longer

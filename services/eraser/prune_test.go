@@ -1,7 +1,9 @@
 package eraser_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 )
@@ -165,4 +168,56 @@ func TestAForeignPruneTakesNothing(t *testing.T) {
 		events.TypeTurnRedacted)
 	require.Nil(t, w.state("s").Turn(turn).Question.QuestionMessages)
 	require.Empty(t, w.state("s").Turn(turn).Answer.AnswerNeutral)
+}
+
+// No note names a session, a turn or an identity when the erasure of the identity is complete: whatever the eraser
+// noted before of prunes, responses, late events, summaries and progress.
+//
+//conformance:h64
+func TestNoNoteOutlivesAnErasure(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	view := &place{name: "view"}
+	view.follow()
+	w.erase(inOnePiece(w.log), eraser.Config{Places: []eraser.Place{view}, Rate: 1_000})
+	traces := []string{"alice", "session-1", "session-2"}
+	for _, session := range []string{"session-1", "session-2"} {
+		pruned := w.turn(session, "r1", "STAYS")
+		w.extend(session, pruned, "e1", "SECRET")
+		redacted := events.TurnID(session, "r2")
+		start := &events.TurnStarted{TurnID: redacted, SessionID: session, RequestID: "r2",
+			Question: events.Question{QuestionNeutral: "SECRET"}, Settings: json.RawMessage(`{"request":{"user":"u"}}`)}
+		w.publish(start, "")
+		w.summarize(session, "m", pruned, "SECRET")
+		w.prune(session, pruned, "p1", "SECRET")
+		w.redact(session, redacted)
+		w.idle()
+		for _, turn := range []uuid.UUID{pruned, redacted} {
+			found, err := eraser.SessionOfErased(t.Context(), w.notes, turn)
+			require.NoError(t, err)
+			require.Equal(t, session, found)
+			traces = append(traces, turn.String())
+		}
+		w.publish(start, "late")
+		w.link(session, "alice")
+	}
+	id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		got, err := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, []eraser.Place{view}).Receipt(t.Context(), id)
+		return err == nil && got.Complete()
+	}, patience, lookEvery)
+	w.idle()
+	for _, trace := range slices.Clone(traces) {
+		traces = append(traces, base64.RawURLEncoding.EncodeToString([]byte(trace)))
+	}
+	notes := 0
+	require.NoError(t, w.notes.Each(t.Context(), ">", func(n jetlog.Note[json.RawMessage]) error {
+		notes++
+		for _, trace := range traces {
+			require.NotContains(t, n.Key+" "+string(n.Value), trace)
+		}
+		return nil
+	}))
+	require.Positive(t, notes, "the search sees notes")
 }

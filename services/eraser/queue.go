@@ -62,6 +62,8 @@ func (j *job) end() {
 // remainder is the part of a job that the next job need not wait for: every view has to reach some positions, and then
 // after is called, if it is set.
 type remainder struct {
+	// prove, if it is set, is called until it succeeds, before the views count.
+	prove func(context.Context) error
 	open  []awaited
 	after func(context.Context) error
 }
@@ -72,9 +74,15 @@ type awaited struct {
 	write func(ctx context.Context, place string) error
 }
 
-// await has the rest of a job done: each stamper waits for its view. When all have finished, the job ends. await itself
-// does not block.
-func (e *Eraser) await(ctx context.Context, left remainder, end func()) {
+// await has the rest of a job done: first it is proved, and then each stamper waits for its view. When all have
+// finished, the job ends. await itself does not block.
+func (e *Eraser) await(ctx context.Context, of *job, left remainder, end func()) {
+	if prove := left.prove; prove != nil {
+		left.prove = nil
+		run := func(ctx context.Context, _ *job) (remainder, error) { return left, prove(ctx) }
+		e.proofs.push(&job{session: of.session, at: of.at, run: run, done: end})
+		return
+	}
 	finish := func() {
 		if left.after != nil {
 			_ = left.after(ctx) // it only drops a note that repeats the receipts
@@ -191,7 +199,7 @@ func (q *queue) work(ctx context.Context, e *Eraser) {
 			q.push(j)
 		default:
 			j.forget()
-			e.await(ctx, left, j.end)
+			e.await(ctx, j, left, j.end)
 		}
 	}
 }

@@ -88,11 +88,14 @@ func (r *Receipts) of(ctx context.Context, id string, marker events.Recorded) (s
 
 // progress fills in how far an unfinished erasure has come.
 func (r *Receipts) progress(ctx context.Context, out *services.Receipt) error {
-	var progress services.ErasureProgress
+	var progress progressNote
 	revision, err := r.notes.Read(ctx, progressKey(out.ID, out.SessionID), &progress)
 	if err == nil && revision != 0 {
-		out.Progress = &progress
+		out.Progress = &progress.ErasureProgress
 		out.Shared = cmp.Or(out.Shared, progress.Shared)
+	}
+	if log := &out.Places[0]; !log.Done {
+		log.Why = progress.Why
 	}
 	return err
 }

@@ -322,7 +322,10 @@ func (r *Retention) purge(ctx context.Context, partition int, id string, all, ma
 			}
 		}
 	}
-	return nil
+	if len(markers) > 0 {
+		return nil
+	}
+	return dropLeft(ctx, r.notes, id)
 }
 
 // linked redacts the turns of a linked session that are too old.

@@ -50,21 +50,45 @@ func (e *Eraser) eraseSession(ctx context.Context, j *job) (remainder, error) {
 	if err := e.eraseVoidBelow(ctx, c.SessionID); err != nil {
 		return remainder{}, err
 	}
+	if err := dropLeft(ctx, e.notes, c.SessionID); err != nil {
+		return remainder{}, err
+	}
+	key := progressKey(c.ReceiptID, c.SessionID)
 	receipt := events.ErasureReceipt{
 		SessionID: c.SessionID, ReceiptID: c.ReceiptID, Place: PlaceLog, Erased: progress.Erased,
 		Branches: progress.Shared.Branches, SharedTurns: progress.Shared.Turns,
 	}
-	if err := e.receipt(ctx, c.at, receipt); err != nil {
-		return remainder{}, err
-	}
 	e.cfg.Logger.Info(
 		"a session is erased from the log", "session_id", c.SessionID, "position", c.at, "events", progress.Erased,
 	)
-	key := progressKey(c.ReceiptID, c.SessionID)
-	if c.IdentityID != "" {
-		return remainder{}, e.notes.Drop(ctx, key) // the identity's receipt says what the views have reached
+	if c.IdentityID != "" { // the identity's receipt says what is proved, and what the views have reached
+		if err := e.receipt(ctx, c.at, receipt); err != nil {
+			return remainder{}, err
+		}
+		return remainder{}, e.notes.Drop(ctx, key)
 	}
-	return e.reached([]events.Position{c.at}, receipt, progress.Turns, key), nil
+	left := e.reached([]events.Position{c.at}, receipt, progress.Turns, key)
+	left.prove = func(ctx context.Context) error { return e.proveErasure(ctx, c.at, receipt, key, &progress) }
+	return left, nil
+}
+
+// proveErasure writes the log's receipt of an erasure, once it is proved.
+func (e *Eraser) proveErasure(
+	ctx context.Context, at events.Position, receipt events.ErasureReceipt, key string, progress *progressNote,
+) error {
+	written, err := e.written(ctx, at, receipt)
+	if err != nil || written[PlaceLog] != nil { // since then servers may have been started anew
+		return err
+	}
+	now, err := e.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	note := func(ctx context.Context) error { return e.notes.Put(ctx, key, progress) }
+	if err := e.prove(ctx, now, &progress.witness, note); err != nil {
+		return err
+	}
+	return e.receipt(ctx, at, receipt)
 }
 
 // reached returns the last part of an erasure, which follows when the log is done. Each view that reaches the positions
@@ -112,19 +136,30 @@ func (e *Eraser) closed(ctx context.Context, j *job) (*closed, error) {
 	return c, nil
 }
 
+// progressNote is the note of an erasure's progress.
+type progressNote struct {
+	services.ErasureProgress
+	witness
+}
+
 // progressEvery is the number of erased events after which the erasure waits for the disk and notes its progress.
 const progressEvery = 64
 
 // eraseAll erases a session's events from the newest back. It returns the progress, which includes events that an
 // earlier attempt erased and noted before a crash.
-func (e *Eraser) eraseAll(ctx context.Context, c *closed) (progress services.ErasureProgress, err error) {
+func (e *Eraser) eraseAll(ctx context.Context, c *closed) (progress progressNote, err error) {
 	key := progressKey(c.ReceiptID, c.SessionID)
-	progress = services.ErasureProgress{Began: time.Now().UTC()}
+	progress.Began = time.Now().UTC()
 	if _, err := e.notes.Read(ctx, key, &progress); err != nil {
 		return progress, err
 	}
 	if progress.Shared == nil {
 		if progress.Shared, err = e.lost(ctx, c); err != nil {
+			return progress, err
+		}
+	}
+	if progress.Nodes == nil && c.IdentityID == "" {
+		if progress.witness, err = e.witness(ctx); err != nil {
 			return progress, err
 		}
 	}
@@ -161,7 +196,7 @@ func (e *Eraser) eraseAll(ctx context.Context, c *closed) (progress services.Era
 
 // receipt writes the receipt of the erasure at a position, once.
 func (e *Eraser) receipt(ctx context.Context, at events.Position, f events.ErasureReceipt) error {
-	written, err := sessionReceipts(ctx, e.log, at, f.SessionID, f.ReceiptID)
+	written, err := e.written(ctx, at, f)
 	if err != nil || written[f.Place] != nil {
 		return err
 	}
@@ -169,6 +204,16 @@ func (e *Eraser) receipt(ctx context.Context, at events.Position, f events.Erasu
 		return fmt.Errorf("write a receipt: %w", err)
 	}
 	return nil
+}
+
+// written returns the receipts that were written of the erasure at a position.
+func (e *Eraser) written(ctx context.Context, at events.Position, f events.ErasureReceipt) (
+	map[string]*stamped, error,
+) {
+	if f.SessionID == "" {
+		return identityReceipts(ctx, e.log, at, f.IdentityID, f.ReceiptID)
+	}
+	return sessionReceipts(ctx, e.log, at, f.SessionID, f.ReceiptID)
 }
 
 // append writes a fact to the log, and returns when it is on disk.

@@ -34,12 +34,37 @@ func (e *Eraser) linkAfterSilence(ctx context.Context, j *job) (remainder, error
 }
 
 // eraseVoidBelow erases the summaries of the branches of a session, at any depth, that don't stand now. A branch has
-// its mark before it has a summary: what this call does not find is met later, when the session has changed already.
+// its mark before it has a summary: what this call does not find is met later, when the session has changed already. It
+// reads only branches that ever had a summary, or branches of their own: most responses have neither.
 func (e *Eraser) eraseVoidBelow(ctx context.Context, session string) error {
-	return e.eachBranch(ctx, session, func(_ *events.SessionBranched, branch relative) (bool, error) {
+	known := map[int]bool{} // the partitions whose events up to now the index knows
+	concern := func(branch string) (bool, error) {
+		if k := events.Partition(branch, len(e.parts)); !known[k] {
+			if err := e.ownersNow(ctx, k); err != nil {
+				return false, err
+			}
+			known[k] = true
+		}
+		had := e.cfg.Owners.Had(branch)
+		return had.Summaries || had.Branches, nil
+	}
+	visit := func(_ *events.SessionBranched, branch relative) (bool, error) {
+		if !e.cfg.Owners.Had(branch.SessionID).Summaries {
+			return true, nil
+		}
 		at := events.Position{Partition: events.Partition(branch.SessionID, len(e.parts)), Seq: branch.Applied}
 		return true, e.eraseVoid(ctx, branch.SessionID, at)
-	})
+	}
+	return eachBranch(ctx, e.log, e.cfg.Rules, session, concern, visit)
+}
+
+// ownersNow waits until the index knows all events that a partition has now.
+func (e *Eraser) ownersNow(ctx context.Context, partition int) error {
+	head, err := e.log.Head(ctx, partition)
+	if err != nil {
+		return err
+	}
+	return e.cfg.Owners.Reached(ctx, head)
 }
 
 // eraseVoid erases the summaries of a session that don't stand now, and in the mirrors those up to a position.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
@@ -217,4 +218,41 @@ func TestAVoidSummaryOfABranchLeavesTheLog(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A redaction reads no branch but those that hold summaries, or lead to some: a conversation with responses has a
+// branch for each.
+//
+//conformance:o82
+func TestARedactionReadsOnlyBranchesWithSummaries(t *testing.T) {
+	t.Parallel()
+	const branches = 1_000
+	w := newWorld(t, 1)
+	turn := w.turn("root", "r1", "KEPT")
+	var g errgroup.Group
+	g.SetLimit(16)
+	log := &counted{Log: inOnePiece(w.log), reads: map[string]int{}}
+	w.erase(log, eraser.Config{Rate: 1_000})
+	for i := range branches {
+		g.Go(func() error {
+			_, err := w.history.ForkSession(t.Context(), conversation.ForkSession{
+				SessionID: "root", RequestID: fmt.Sprint(i), ChildID: fmt.Sprint("b", i)})
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	w.fork("b7", "of b7", uuid.Nil)
+	w.summarize("of b7", "m", turn, "SECRET")
+	w.summarize("b8", "m", turn, "SECRET")
+	w.idle()
+	require.Less(t, log.forget()["root"], branches/10, "a fork does not read the root, with a mark of each")
+	w.redact("root", turn)
+	w.receipt(fmt.Sprint(0, ":", w.state("root").Turn(turn).Redacted))
+	require.Empty(t, holding(t, w.dir, "SECRET"))
+	reads := log.forget()
+	require.Positive(t, reads["b8"])
+	for _, read := range []string{"root", "b7", "b8", "of b7"} {
+		delete(reads, read)
+	}
+	require.Empty(t, reads)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/jetlog"
 )
 
 // redact erases the events that name a redacted or pruned turn and stand before its redaction or prune. It carries out
@@ -34,12 +33,9 @@ func (e *Eraser) redact(ctx context.Context, j *job) (remainder, error) {
 			return remainder{}, err
 		}
 	}
-	var left remainder
+	left := remainder{prove: func(ctx context.Context) error { return e.proveStamps(ctx, places) }}
 	for _, at := range places {
 		write := func(ctx context.Context, place string) error { return e.stamp(ctx, at, stamp{Place: place}) }
-		if err := write(ctx, PlaceLog); err != nil {
-			return remainder{}, err
-		}
 		left.open = append(left.open, awaited{[]events.Position{at}, write})
 	}
 	return left, nil
@@ -88,14 +84,14 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 			versions[by] = append(versions[by], t.ID)
 		}
 	}
+	left := leftTurns{eraser: e, session: session, noted: map[uuid.UUID]bool{}}
 	for turn := range gone {
 		if state.Turn(turn).Redacted == 0 {
-			if err := e.notes.Put(ctx, leftKey(turn), session); err != nil {
+			if err := left.note(ctx, turn); err != nil {
 				return false, err
 			}
 		}
 	}
-	responses := map[uuid.UUID]bool{} // whose session is noted
 	var covered []uint64
 	var summaries []*events.SessionSummarized
 	counts := map[uint64]int{}
@@ -111,8 +107,10 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 		if r.Position.Seq < by {
 			covered = append(covered, r.Position.Seq)
 			counts[by]++
-			if err := e.noteResponse(ctx, r, turn, responses); err != nil {
-				return false, err
+			if len(events.TextsOf(r.Fact).Settings) > 0 { // of a response
+				if err := left.note(ctx, turn); err != nil {
+					return false, err
+				}
 			}
 			if f, is := r.Fact.(*events.SessionSummarized); is {
 				summaries = append(summaries, f)
@@ -131,36 +129,13 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 			return false, err
 		}
 	}
-	for _, at := range places {
-		if n := counts[at.Seq]; n > 0 {
-			if err := e.stamp(ctx, at, stamp{Place: PlaceLog, Erased: &n, Open: true}); err != nil {
-				return false, err
-			}
-		}
+	if err := e.openStamps(ctx, places, counts); err != nil {
+		return false, err
 	}
 	if err := e.noteVoid(ctx, state, slices.Values(summaries)); err != nil {
 		return false, err
 	}
 	return true, e.overwrite(ctx, session, upTo, covered)
-}
-
-// noteResponse notes the session of a turn once, if an event is of a response.
-func (e *Eraser) noteResponse(ctx context.Context, r events.Recorded, turn uuid.UUID, noted map[uuid.UUID]bool) error {
-	if len(events.TextsOf(r.Fact).Settings) == 0 || noted[turn] {
-		return nil
-	}
-	noted[turn] = true
-	return e.notes.Put(ctx, leftKey(turn), r.SessionID)
-}
-
-func leftKey(turn uuid.UUID) string { return "pruned." + turn.String() }
-
-// SessionOfErased returns the session of a turn that was pruned, or redacted with a response in it, and whose events
-// have left the log; or "". The eraser notes it before they do, and of pruned turns again after the log was restored:
-// ids of responses name the turn and a position, and no session.
-func SessionOfErased(ctx context.Context, notes *jetlog.Notes, turn uuid.UUID) (session string, err error) {
-	_, err = notes.Read(ctx, leftKey(turn), &session)
-	return session, err
 }
 
 // overwrite erases events from the newest back, and brings each erasure to disk before the next. So a power failure can

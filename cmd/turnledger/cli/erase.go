@@ -107,6 +107,9 @@ func showReceipt(e *Env, r client.Receipt) {
 		if !p.ErasedAt.IsZero() {
 			line += " at " + p.ErasedAt.Format(time.RFC3339)
 		}
+		if p.Why != "" {
+			line += ": " + p.Why
+		}
 		e.print("%s", line)
 	}
 	if r.Branches != nil && r.SharedTurns != nil && *r.Branches > 0 {

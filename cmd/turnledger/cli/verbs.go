@@ -38,6 +38,7 @@ type Verbs struct {
 	Streams     streamsCmd     `cmd:"" help:"Look after the streams that the log is kept in."`
 	Backup      backupCmd      `cmd:"" help:"Copy the log, while it is in use."`
 	Restore     restoreCmd     `cmd:"" help:"Make a backup the log of a server that has none yet."`
+	Scrub       scrubCmd       `cmd:"" help:"Before a NATS server is started: overwrite what it had begun to erase when it was killed."`
 	Keys        keysCmd        `cmd:"" help:"Make and end the keys that callers of the API show."`
 	Config      configCmd      `cmd:"" help:"Show the configuration, without secrets."`
 	Version     versionCmd     `cmd:"" help:"Show the version."`

@@ -15,13 +15,18 @@ import (
 // certificates names the files of certificates, keys and credentials. PostgreSQL's are in its URL (sslmode,
 // sslrootcert, sslcert, sslkey).
 type certificates struct {
-	TLSCert   string `name:"tls-cert" help:"Certificate of the HTTP API, a PEM file; with it the API speaks HTTPS only." type:"path" env:"TURNLEDGER_TLS_CERT"`
-	TLSKey    string `name:"tls-key" help:"The file of its private key." type:"path" env:"TURNLEDGER_TLS_KEY"`
+	TLSCert    string `name:"tls-cert" help:"Certificate of the HTTP API, a PEM file; with it the API speaks HTTPS only." type:"path" env:"TURNLEDGER_TLS_CERT"`
+	TLSKey     string `name:"tls-key" help:"The file of its private key." type:"path" env:"TURNLEDGER_TLS_KEY"`
+	NATSClient `embed:""`
+	RedisCA    string `name:"redis-ca" help:"Authorities of Redis (rediss://), a PEM file." type:"path" env:"TURNLEDGER_REDIS_CA"`
+}
+
+// NATSClient names the files with which a process shows itself over NATS.
+type NATSClient struct {
 	NATSCreds string `name:"nats-creds" help:"Credentials for an outside NATS, a .creds file." type:"path" env:"TURNLEDGER_NATS_CREDS"`
 	NATSCA    string `name:"nats-ca" help:"Authorities, a PEM file: of an outside NATS, or of those who may connect to the listener of the embedded one." type:"path" env:"TURNLEDGER_NATS_CA"`
 	NATSCert  string `name:"nats-cert" help:"What this process shows itself with over NATS, a PEM file: to an outside NATS, or as the listener of the embedded one." type:"path" env:"TURNLEDGER_NATS_CERT"`
 	NATSKey   string `name:"nats-key" help:"The file of its private key." type:"path" env:"TURNLEDGER_NATS_KEY"`
-	RedisCA   string `name:"redis-ca" help:"Authorities of Redis (rediss://), a PEM file." type:"path" env:"TURNLEDGER_REDIS_CA"`
 }
 
 func (c certificates) validate(no *complaints, all Config) {
@@ -89,8 +94,8 @@ func wrong(name string, err error) error {
 	return err
 }
 
-// NATSClient returns the options for an outside NATS. Credentials and certificate are read again for each connection.
-func (c certificates) NATSClient() []nats.Option {
+// Options returns the options for an outside NATS. Credentials and certificate are read again for each connection.
+func (c NATSClient) Options() []nats.Option {
 	var opts []nats.Option
 	if c.NATSCreds != "" {
 		opts = append(opts, nats.UserCredentials(c.NATSCreds))

@@ -56,8 +56,10 @@ func nodeConfig(t *testing.T, secrets string, n int, routes [3]string) *server.O
 	bin := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "nats-server"),
 		[]byte("#!/bin/sh\necho \"ARGS=$*\"\nexec env\n"), 0o700))
+	require.NoError(t, os.Symlink(stack.Binary(t), filepath.Join(bin, "turnledger")))
+	data := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "sh", "../../nats.sh")
-	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "SECRETS=" + secrets}
+	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "SECRETS=" + secrets, "DATA=" + data}
 	for name, value := range c.Environment {
 		cmd.Env = append(cmd.Env, name+"="+*value)
 	}
@@ -75,6 +77,7 @@ func nodeConfig(t *testing.T, secrets string, n int, routes [3]string) *server.O
 			require.Equal(t, "--config /etc/nats/nats.conf", value)
 		}
 	}
+	require.Contains(t, string(out), "scrubbed "+data, "before it starts")
 	opts, err := server.ProcessConfigFile("../../nats.conf")
 	require.NoError(t, err)
 	return opts

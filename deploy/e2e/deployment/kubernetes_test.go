@@ -195,11 +195,14 @@ func TestKubernetesHasTheSameNATS(t *testing.T) {
 	}
 	require.Equal(t, lines("../../nats.conf"), lines("../../kubernetes/nats.conf"))
 	var given []string
-	for _, e := range readManifests(t).sets["nats"].Spec.Template.Spec.Containers[0].Env {
+	node := readManifests(t).sets["nats"].Spec.Template.Spec.Containers[0]
+	require.Equal(t, "turnledger scrub /data --report -- nats-server --config /etc/nats/nats.conf",
+		strings.Join(append(node.Command, node.Args...), " "), "as nats.sh has it")
+	for _, e := range node.Env {
 		given = append(given, e.Name)
 	}
-	for _, name := range []string{"NATS_NAME", "NATS_PASSWORD", "NATS_ROUTE_PASSWORD", "NATS_ROUTE_1", "NATS_ROUTE_2",
-		"NATS_ROUTE_3"} {
+	for _, name := range []string{"TURNLEDGER_NATS_URL", "NATS_NAME", "NATS_PASSWORD", "NATS_ROUTE_PASSWORD",
+		"NATS_ROUTE_1", "NATS_ROUTE_2", "NATS_ROUTE_3"} {
 		require.True(t, slices.Contains(given, name), name)
 	}
 }

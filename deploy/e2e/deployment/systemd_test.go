@@ -17,6 +17,23 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
+// A node that systemd runs is started after a scrub of its data, as nats.sh starts one.
+func TestSystemdScrubsANodeBeforeItStarts(t *testing.T) {
+	f, err := os.Open("../../systemd/nats-server.service.d/scrub.conf")
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	options, err := unit.DeserializeOptions(f)
+	require.NoError(t, err)
+	var starts []string
+	for _, o := range options {
+		if o.Name == "ExecStart" {
+			starts = append(starts, o.Value)
+		}
+	}
+	require.Equal(t, []string{"", "/usr/local/bin/turnledger scrub /var/lib/nats --report -- " +
+		"/usr/sbin/nats-server -c /etc/nats-server.conf"}, starts)
+}
+
 // The unit is one that systemd reads, and its command line runs with its environment, in
 // its own folder only, until it is told to stop.
 func TestSystemdUnitRunsAsItIsWritten(t *testing.T) {

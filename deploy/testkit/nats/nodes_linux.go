@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,8 +29,10 @@ type Nodes struct {
 
 type node struct {
 	name, client, monitor, config string
-	cmd                           *exec.Cmd
-	log                           *os.File
+	// through and env are what NodesOptions.Through returned.
+	through, env []string
+	cmd          *exec.Cmd
+	log          *os.File
 }
 
 // NodesOptions are the options of a cluster.
@@ -38,6 +41,10 @@ type NodesOptions struct {
 	Fragile bool
 	// Dirs are the folders of the nodes' data; StartNodes makes one for each that is empty.
 	Dirs [size]string
+	// Through returns a command that the command of a node stands behind, and what is in its environment.
+	Through func(dir, url string) (command, env []string)
+	// Config is added to the configuration of each node.
+	Config string
 }
 
 // nodeConfig is deploy/nats.conf without credentials. A client learns of no nodes but those in its URL.
@@ -80,8 +87,12 @@ func StartNodes(t testing.TB, opts NodesOptions) *Nodes {
 		if opts.Dirs[i] == "" {
 			opts.Dirs[i] = filepath.Join(dir, x.name)
 		}
+		if opts.Through != nil {
+			require.NoError(t, os.MkdirAll(opts.Dirs[i], 0o700))
+			x.through, x.env = opts.Through(opts.Dirs[i], "nats://"+x.client)
+		}
 		text := fmt.Sprintf(nodeConfig, x.name, x.client, x.monitor, opts.Dirs[i], at(ports[i]), more,
-			strings.Join(routes, ", "))
+			strings.Join(routes, ", ")) + opts.Config
 		require.NoError(t, os.WriteFile(x.config, []byte(text), 0o600))
 		var err error
 		x.log, err = os.Create(filepath.Join(dir, x.name+".log"))
@@ -100,7 +111,7 @@ func StartNodes(t testing.TB, opts NodesOptions) *Nodes {
 func (n *Nodes) end(t testing.TB) {
 	for _, x := range n.nodes {
 		if x.cmd != nil {
-			_ = x.cmd.Process.Kill()
+			_ = x.kill()
 			_ = x.cmd.Wait()
 		}
 		_ = x.log.Close()
@@ -110,11 +121,24 @@ func (n *Nodes) end(t testing.TB) {
 	}
 }
 
+// kill kills a node, and what it was started through.
+func (x *node) kill() error { return syscall.Kill(-x.cmd.Process.Pid, syscall.SIGKILL) }
+
+// Stop asks a node to stop, and waits until it has ended.
+func (n *Nodes) Stop(t testing.TB, i int) error {
+	t.Helper()
+	n.signal(t, i, syscall.SIGTERM)
+	defer func() { n.nodes[i].cmd = nil }()
+	return n.nodes[i].cmd.Wait()
+}
+
 // Start starts a node that does not run.
 func (n *Nodes) Start(t testing.TB, i int) {
 	t.Helper()
 	x := n.nodes[i]
-	x.cmd = exec.Command(n.program, "-c", x.config)
+	command := append(slices.Clone(x.through), n.program, "-c", x.config)
+	x.cmd = exec.Command(command[0], command[1:]...)
+	x.cmd.Env = append(os.Environ(), x.env...)
 	x.cmd.Stdout, x.cmd.Stderr = x.log, x.log
 	// ends with the test process, whatever ends that
 	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
@@ -124,7 +148,7 @@ func (n *Nodes) Start(t testing.TB, i int) {
 // Kill kills a node with SIGKILL.
 func (n *Nodes) Kill(t testing.TB, i int) {
 	t.Helper()
-	require.NoError(t, n.nodes[i].cmd.Process.Kill())
+	require.NoError(t, n.nodes[i].kill())
 	_ = n.nodes[i].cmd.Wait()
 	n.nodes[i].cmd = nil
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/minio/highwayhash"
 )
@@ -30,16 +31,71 @@ const (
 	longest      = 32 << 20
 )
 
-// scrub overwrites, in the blocks of all streams, the events whose tombstones are there.
-func scrub(dir string) error {
-	streams, err := filepath.Glob(filepath.Join(escapeGlob(dir), "jetstream", "*", "streams", "*", "msgs"))
-	for _, msgs := range streams {
-		err = errors.Join(err, scrubStream(msgs))
+// ErrNodeRuns says that a process has files of a store directory open.
+var ErrNodeRuns = errors.New("a server that runs has files of the store directory open")
+
+// Scrubbed counts what Scrub has done: the blocks that it read, and the events that it overwrote.
+type Scrubbed struct{ Blocks, Events int }
+
+// Scrub does for the store directory of an outside node what Start does for that of the embedded server: it removes
+// what a killed server left, and overwrites the events whose tombstones are there. It holds the directory's lock from
+// then on, until the lock is closed: by the caller, and by the node that the caller hands it to.
+func Scrub(dir string) (_ Scrubbed, lock *os.File, err error) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return Scrubbed{}, nil, fmt.Errorf("the store directory %s is not there", dir)
+	}
+	lock, err = os.OpenFile(lockName(dir), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return Scrubbed{}, nil, fmt.Errorf("lock the store directory: %w", err)
+	}
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	switch {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		err = fmt.Errorf("%w: %s; stop it first", ErrLocked, dir)
+	case err == nil:
+		err = unused(dir)
+	}
+	var done Scrubbed
+	if err == nil {
+		if err = clearLeftovers(dir); err == nil {
+			done, err = scrub(dir)
+		}
 	}
 	if err != nil {
-		return fmt.Errorf("overwrite what a killed server had begun to erase: %w", err)
+		return done, nil, errors.Join(err, lock.Close())
+	}
+	return done, lock, nil
+}
+
+// unused returns ErrNodeRuns if a process has files of a directory's streams open. It sees the processes of this user
+// and this container only, and a server that nobody writes to closes its files.
+func unused(dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		dir, err = filepath.Abs(filepath.Join(dir, "jetstream"))
+	}
+	if err != nil {
+		return err
+	}
+	open, _ := filepath.Glob("/proc/[0-9]*/fd/*") // none where there is no such file system
+	for _, fd := range open {
+		if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, dir+string(filepath.Separator)) {
+			return fmt.Errorf("%w: process %s, %s; stop it first", ErrNodeRuns, strings.Split(fd, "/")[2], to)
+		}
 	}
 	return nil
+}
+
+// scrub overwrites, in the blocks of all streams, the events whose tombstones are there.
+func scrub(dir string) (done Scrubbed, err error) {
+	streams, err := filepath.Glob(filepath.Join(escapeGlob(dir), "jetstream", "*", "streams", "*", "msgs"))
+	for _, msgs := range streams {
+		err = errors.Join(err, done.stream(msgs))
+	}
+	if err != nil {
+		return done, fmt.Errorf("overwrite what a killed server had begun to erase: %w", err)
+	}
+	return done, nil
 }
 
 // place is where a record stands in a stream's blocks.
@@ -49,31 +105,17 @@ func (p place) before(o place) bool {
 	return p.block < o.block || p.block == o.block && p.offset < o.offset
 }
 
-func scrubStream(msgs string) error {
+// stream scrubs a stream, from its newest block back: a tombstone concerns only a record before it. (After a power
+// failure the same sequence may have been given to a new event.)
+func (s *Scrubbed) stream(msgs string) error {
 	blocks, err := blocksOf(msgs)
-	if err != nil {
-		return err
-	}
-	// A tombstone concerns only a record before it: after a power failure the same sequence may have been given to a
-	// new event.
-	tombstones := map[uint64]place{}
-	for _, n := range blocks {
-		block, err := os.ReadFile(blockName(msgs, n))
-		if err != nil {
-			return err
-		}
-		for offset, r := range records(block) {
-			if seq := sequence(r); seq&tombstoneBit != 0 {
-				tombstones[seq&^tombstoneBit] = place{n, offset}
-			}
+	tombstones := map[uint64]place{} // the last of each event
+	for _, n := range slices.Backward(blocks) {
+		if err == nil {
+			err = s.block(msgs, n, tombstones)
 		}
 	}
-	for _, n := range blocks {
-		if err := scrubBlock(msgs, n, tombstones); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // blocksOf returns the numbers of a stream's blocks, in ascending order.
@@ -91,10 +133,19 @@ func blocksOf(msgs string) ([]int, error) {
 
 func blockName(msgs string, n int) string { return filepath.Join(msgs, strconv.Itoa(n)+".blk") }
 
-func scrubBlock(msgs string, n int, tombstones map[uint64]place) error {
+// block adds the tombstones of a block to those of later blocks, and overwrites the events of the block that they name.
+func (s *Scrubbed) block(msgs string, n int, tombstones map[uint64]place) error {
 	block, err := os.ReadFile(blockName(msgs, n))
 	if err != nil {
 		return err
+	}
+	s.Blocks++
+	for offset, r := range records(block) {
+		if seq := sequence(r); seq&tombstoneBit != 0 {
+			if last, known := tombstones[seq&^tombstoneBit]; !known || last.block == n {
+				tombstones[seq&^tombstoneBit] = place{n, offset}
+			}
+		}
 	}
 	stream := filepath.Base(filepath.Dir(msgs))
 	key := sha256.Sum256([]byte(stream + "-" + strconv.Itoa(n)))
@@ -104,6 +155,7 @@ func scrubBlock(msgs string, n int, tombstones map[uint64]place) error {
 		if by, gone := tombstones[seq]; gone && (place{n, offset}).before(by) && len(r) >= recordHeader+recordSum {
 			overwrite(r, seq, key[:])
 			changed = true
+			s.Events++
 		}
 	}
 	if !changed {
@@ -147,11 +199,18 @@ func overwrite(r []byte, seq uint64, key []byte) {
 // replace replaces a block by another in one step.
 func replace(name string, block []byte) error {
 	tmp := name + ".tmp"
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // a file of the store
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(block)
+	if was, ok := info.Sys().(*syscall.Stat_t); ok { // an operator may do this as root
+		err = errors.Join(err, f.Chmod(info.Mode()), f.Chown(int(was.Uid), int(was.Gid)))
+	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(tmp))
 	}
@@ -164,7 +223,8 @@ func running(dir string) string { return filepath.Join(dir, "turnledger.running"
 // mend repairs a store whose server was killed, and marks the store as running.
 func mend(dir string) error {
 	if _, err := os.Stat(running(dir)); err == nil {
-		if err := errors.Join(clearLeftovers(dir), sealStreams(dir), scrub(dir)); err != nil {
+		_, err := scrub(dir)
+		if err := errors.Join(clearLeftovers(dir), sealStreams(dir), err); err != nil {
 			return err
 		}
 	}

@@ -87,7 +87,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := makeDir(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("store directory: %w", err)
 	}
-	lock := flock.New(filepath.Join(cfg.Dir, "turnledger.lock"))
+	lock := flock.New(lockName(cfg.Dir))
 	ok, err := lock.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("lock the store directory: %w", err)
@@ -110,6 +110,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	return s, nil
 }
+
+// lockName returns the file whose lock says that a process uses a store directory.
+func lockName(dir string) string { return filepath.Join(dir, "turnledger.lock") }
 
 func options(cfg Config) (*server.Options, error) {
 	opts := &server.Options{

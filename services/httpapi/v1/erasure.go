@@ -83,6 +83,7 @@ type receiptPlaceJSON struct {
 	State    string     `json:"state" enum:"waiting,done"`
 	Erased   *int       `json:"erased" doc:"Events, of the log; turns of a session, or sessions of an identity, of a view"`
 	ErasedAt *time.Time `json:"erased_at" doc:"When that was written down"`
+	Why      string     `json:"why,omitempty" doc:"Why it is not proved that a text is gone, and what an operator must do"`
 }
 
 type progressJSON struct {
@@ -162,7 +163,9 @@ func newReceiptJSON(r *services.Receipt, now time.Time) receiptJSON {
 	}
 	var last time.Time
 	for _, p := range r.Places {
-		row := receiptPlaceJSON{Place: p.Place, State: "waiting", Erased: p.Erased, ErasedAt: optionalTime(p.At)}
+		row := receiptPlaceJSON{
+			Place: p.Place, State: "waiting", Erased: p.Erased, ErasedAt: optionalTime(p.At), Why: p.Why,
+		}
 		if p.Done {
 			row.State = "done"
 		}
