@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -33,7 +34,7 @@ func TestNodesAreStartedAfterAScrub(t *testing.T) {
 		}
 		return out
 	}
-	require.Eventually(t, func() bool { return receipt()["progress"] != nil }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return receipt()["progress"] != nil }, hang.Limit, 20*time.Millisecond)
 	for i := range dirs {
 		nodes.Kill(t, i)
 	}
@@ -41,7 +42,7 @@ func TestNodesAreStartedAfterAScrub(t *testing.T) {
 		nodes.Start(t, i)
 	}
 	nodes.Ready(t)
-	require.Eventually(t, func() bool { return receipt()["state"] == "complete" }, 3*time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return receipt()["state"] == "complete" }, hang.Limit, 50*time.Millisecond)
 	require.Empty(t, natstest.Holding(t, "SECRET", dirs[:], "_js_"), "but for the Raft logs")
 
 	code, _, errs := stack.Run(t, "scrub", dirs[0])
