@@ -122,14 +122,18 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 // startWith is start on a log of so many partitions.
 func startWith(t testing.TB, auth *ring, partitions int, settings ...func(*console.Config)) *stack {
 	t.Helper()
-	s := &stack{t: t, metrics: prometheus.NewRegistry(), lists: &lists{}}
+	return startOn(t, natstest.Log(t, partitions), auth, settings...)
+}
+
+// startOn is start on a log.
+func startOn(t testing.TB, log *jetlog.Log, auth *ring, settings ...func(*console.Config)) *stack {
+	t.Helper()
+	s := &stack{t: t, log: log, metrics: prometheus.NewRegistry(), lists: &lists{}}
 	s.now.set(time.Now())
 	w := wire.Config{
 		Registry: s.metrics, Open: auth == nil,
 		Logger: slog.New(slog.NewJSONHandler(&s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
-	log := natstest.Log(t, partitions)
-	s.log = log
 	s.services = servicetest.Start(t, log, servicetest.Config{
 		History: history.Config{Rules: rules},
 		Reader:  contextbuilder.ReaderConfig{Rules: rules, Deadline: time.Minute},

@@ -59,6 +59,8 @@ func placesOfAda(t *testing.T, log *jetlog.Log, settings ...setting) (*stack, ho
 // Where the check of reach, the view or the log fails, an id of the caller's own is never answered as what there is
 // not: an application would believe that its history is gone. It is 503, and may be asked again. What an id names is
 // found by asking with it, and with an id of nothing, while all is well.
+//
+//conformance:l14
 func TestAnOutageIsNoAbsence(t *testing.T) {
 	t.Parallel()
 	named := map[string]bool{} // place and kind of an id that names something there

@@ -276,6 +276,8 @@ func (f *failingParts) ask(c asked) (answer, error) {
 
 // Where a part of the process fails, no call says that there is nothing, and none shows less than there is: what needs
 // the part is 503, and the same call may come again. A call that is new fails the test until it is in callsInOrder.
+//
+//conformance:l14
 func TestAnOutageIsNoAbsence(t *testing.T) {
 	t.Parallel()
 	well := withFailingParts(t)
