@@ -94,6 +94,9 @@ type partition struct {
 	streamBarrier await.Barrier
 	// seen is the highest sequence that the server has shown this process.
 	seen atomic.Uint64
+	// sent is when the newest append that was acknowledged was sent, and elected when this process last had the leader
+	// step down, both in Unix nanoseconds.
+	sent, elected atomic.Int64
 	// checked is when the stream was last compared with created, in Unix nanoseconds.
 	checked    atomic.Int64
 	together   convoy.Convoy[*joined]
