@@ -68,7 +68,7 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 		// Perhaps an earlier attempt was stored, and its answer lost.
 		ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
 		defer cancel()
-		if own, ok := l.own(ctx, p, a, ack, msgs[0].Subject, mine, seen); ok {
+		if own, ok := l.own(ctx, p, a, ack, msgs[0], seen); ok {
 			return own, nil
 		}
 	}
@@ -100,12 +100,16 @@ func (l *Log) sendOnce(ctx context.Context, p *partition, msgs []*nats.Msg) (ack
 			return Ack{}, 0, fmt.Errorf("append: %w", err)
 		}
 	}
+	var over passedOver
 	ack, err = retry(ctx, func() (ack Ack, err error) {
 		tries++
 		if len(msgs) == 1 {
 			ack, err = l.appendOne(ctx, p, msgs[0])
 		} else {
 			ack, err = l.appendBatch(ctx, p, msgs)
+		}
+		if over.lost(p, err, 2*l.cfg.Deadline/attempts) {
+			l.elect(ctx, p)
 		}
 		if err != nil && classify(err) == nil {
 			err = l.writable(ctx, p, err)
@@ -145,12 +149,13 @@ func (l *Log) writable(ctx context.Context, p *partition, err error) error {
 // appendHeader distinguishes the appends of one event id.
 const appendHeader = "Turnledger-Append"
 
-// own finds the event that an earlier attempt of this append has written: at the sequence from which the server knows
-// the event's id, behind the sequence that the append expected, or behind what the server had shown before the append.
+// own finds the first event of this append, if an earlier attempt has written it: at the sequence from which the server
+// knows the event's id, behind the sequence that the append expected, or behind what the server had shown before the
+// append.
 func (l *Log) own(
-	ctx context.Context, p *partition, a Append, ack Ack, subject, mine string, seen uint64,
+	ctx context.Context, p *partition, a Append, ack Ack, first *nats.Msg, seen uint64,
 ) (Ack, bool) {
-	request := map[string]any{"seq": seen + 1, "next_by_subj": subject}
+	request := map[string]any{"seq": seen + 1, "next_by_subj": first.Subject}
 	tries := ownTries
 	switch {
 	case ack.Duplicate:
@@ -164,7 +169,8 @@ func (l *Log) own(
 			return Ack{}, false
 		}
 		header, err := nats.DecodeHeadersMsg(m.Header)
-		if err == nil && header.Get(appendHeader) == mine {
+		if err == nil && header.Get(appendHeader) == first.Header.Get(appendHeader) &&
+			header.Get(events.HeaderID) == first.Header.Get(events.HeaderID) {
 			last := m.Seq + uint64(len(a.Facts)) - 1
 			p.saw(last)
 			return Ack{Position: events.Position{Partition: p.number, Seq: last}}, true
@@ -276,11 +282,16 @@ const attempts = 5
 func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
 	defer cancel()
+	sent := time.Now()
 	ack, err := l.wire.JS.PublishMsg(ctx, l.addressed(p, m), jetstream.WithRetryAttempts(0))
 	if err != nil {
 		return Ack{}, err
 	}
-	p.saw(ack.Sequence)
+	if ack.Duplicate {
+		p.saw(ack.Sequence)
+	} else {
+		p.took(sent, ack.Sequence)
+	}
 	return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}, Duplicate: ack.Duplicate}, nil
 }
 

@@ -59,3 +59,8 @@ func (l *Log) Batch(ctx context.Context, appends ...[]*nats.Msg) (uint64, error)
 	}
 	return l.publishBatch(ctx, l.partitions[0], group)
 }
+
+// Whole reports whether a batch with this first message is there, at a sequence.
+func (l *Log) Whole(ctx context.Context, first *nats.Msg, at uint64) error {
+	return l.whole(ctx, l.partitions[0], first, at)
+}

@@ -94,6 +94,9 @@ type partition struct {
 	streamBarrier await.Barrier
 	// seen is the highest sequence that the server has shown this process.
 	seen atomic.Uint64
+	// sent is when the newest append that was acknowledged was sent, and elected when this process last had the leader
+	// step down, both in Unix nanoseconds.
+	sent, elected atomic.Int64
 	// checked is when the stream was last compared with created, in Unix nanoseconds.
 	checked    atomic.Int64
 	together   convoy.Convoy[*joined]
@@ -105,13 +108,8 @@ type partition struct {
 	mirrored atomic.Bool
 }
 
-// startTime is how long a process that starts waits for servers that don't answer: as long as a cluster may take to
-// come back after all its servers were killed.
-const startTime = 30 * time.Second
-
 // Open makes the streams that are missing, and compares the existing ones with cfg. A stream that differs is ErrStream,
-// with what to do. Open waits for servers that are slow to answer, such as a cluster that makes all its streams for the
-// first time.
+// with what to do. Open waits for servers that do not answer yet, such as a cluster that elects its leaders.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -131,7 +129,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		return nil, fmt.Errorf("%w: the NATS server takes payloads of %d bytes, %d are needed: "+
 			"set max_payload: 8MB in its configuration", ErrStream, most, cfg.MaxEvent)
 	}
-	infos, err := l.awaitStreams(ctx)
+	infos, err := l.openStreams(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -147,16 +145,6 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	}
 	l.lookForMirrors(ctx)
 	return l, nil
-}
-
-// awaitStreams opens the streams, and tries again while the servers don't answer.
-func (l *Log) awaitStreams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
-	for began := time.Now(); ; {
-		infos, err := l.openStreams(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || time.Since(began) >= startTime {
-			return infos, err
-		}
-	}
 }
 
 func (l *Log) openPartition(ctx context.Context, k int, info *jetstream.StreamInfo) (*partition, error) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
-	"github.com/turnledger/turnledger/events/pause"
 )
 
 // NotesBucket is the name of the notes' key-value bucket.
@@ -28,19 +27,13 @@ type Notes struct {
 	gate *await.Gate // nil if the servers sync every write
 }
 
-// Notes opens the notes, and creates them if they are missing. It waits for a server that is slow to answer, and for a
-// cluster that is electing leaders, since a process may start at such a moment.
+// Notes opens the notes, and creates them if they are missing. Like Open it waits for servers that do not answer yet.
 func (l *Log) Notes(ctx context.Context) (*Notes, error) {
-	for began := time.Now(); ; pause.For(ctx, 50*time.Millisecond) {
-		kv, err := l.openNotes(ctx)
-		switch {
-		case err == nil:
-			return l.gated(kv)
-		case time.Since(began) > startTime, ctx.Err() != nil,
-			!l.partitions[0].shared.Load() && !errors.Is(err, context.DeadlineExceeded):
-			return nil, Unavailable("open notes", err)
-		}
+	kv, err := wire.Patiently(ctx, l.openNotes)
+	if err != nil {
+		return nil, Unavailable("open notes", err)
 	}
+	return l.gated(kv)
 }
 
 // FindNotes returns the notes of a log that other processes have open, without a durability gate. While there are none
@@ -52,7 +45,7 @@ func FindNotes(ctx context.Context, nc *nats.Conn) (*Notes, error) {
 	}
 	kv, err := js.KeyValue(ctx, NotesBucket)
 	if err != nil {
-		return nil, fmt.Errorf("open notes: %w: %w", ErrUnavailable, err)
+		return nil, Unavailable("open notes", err)
 	}
 	return &Notes{kv: kv, js: js}, nil
 }

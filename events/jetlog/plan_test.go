@@ -3,6 +3,8 @@ package jetlog_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
@@ -177,4 +180,103 @@ func TestApplyTakesChangesBack(t *testing.T) {
 	require.Len(t, plan[0].Changes, 1)
 	require.Contains(t, plan[0].Changes[0].Have, "TTL")
 	require.Contains(t, plan[0].Changes[0].Refused, "does not take it back")
+}
+
+// Replicas are added and taken away under many writers, time after time. The server may take what is in its queue in
+// such a moment for being in process as long as it keeps ids: no append waits for that. What is acknowledged is there
+// whole. Batches pause while replicas are taken away: nothing lets that server forget them (docs/operations.md).
+//
+//conformance:l4
+func TestNoAppendHangsWhileReplicasChange(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t)
+	log := openSingle(t, c.Connect(t))
+	const writers, long = 48, 20 * time.Second
+	rounds := 2
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		rounds = 50
+	}
+	var stop, single atomic.Bool
+	var all sync.WaitGroup
+	var wrote [writers]int
+	var acked [writers]atomic.Int64
+	for w := range writers {
+		all.Go(func() {
+			for !stop.Load() {
+				began := time.Now()
+				var facts []events.Fact
+				for range 1 + w%3*4 {
+					if single.Load() && len(facts) > 0 {
+						break
+					}
+					facts = append(facts, logtest.Fact(fmt.Sprint("s", w), fmt.Sprint(wrote[w]+len(facts))))
+				}
+				n := len(facts)
+				for len(facts) > 0 {
+					err := logtest.Persist(t.Context(), log, facts...)
+					if err == nil {
+						break
+					}
+					if !assert.ErrorIs(t, err, jetlog.ErrBatchDuplicate) {
+						return
+					}
+					there := logtest.IDs(t, log, fmt.Sprint("s", w)) // a part of it, or all
+					facts = slices.DeleteFunc(facts, func(f events.Fact) bool {
+						return slices.Contains(there, fmt.Sprint(f.(*events.TurnStarted).TurnID, ".started"))
+					})
+				}
+				if took := time.Since(began); took > long {
+					t.Errorf("an append of %d took %s", n, took)
+				}
+				wrote[w] += n
+				acked[w].Add(1)
+			}
+		})
+	}
+	allGoOn := func() {
+		for w := range writers {
+			from := acked[w].Load()
+			require.Eventually(t, func() bool { return acked[w].Load() > from }, 3*time.Minute, time.Millisecond)
+		}
+	}
+	for range rounds {
+		for _, replicas := range []int{3, 1} {
+			single.Store(replicas == 1)
+			allGoOn()
+			_, err := operate.On(log).Apply(t.Context(), operate.Want{Replicas: replicas})
+			require.NoError(t, err)
+			allGoOn()
+		}
+	}
+	stop.Store(true)
+	all.Wait()
+	for w, n := range wrote {
+		require.Len(t, logtest.IDs(t, log, fmt.Sprint("s", w)), n, "writer %d", w)
+	}
+}
+
+// A batch that a cluster has acknowledged, but whose first messages are missing, is not acknowledged to its callers.
+//
+//conformance:l5
+func TestABatchThatLacksItsBeginIsNotAcknowledged(t *testing.T) {
+	t.Parallel()
+	log := natstest.StartCluster(t).Log(t, 1)
+	var appends [][]*nats.Msg
+	for _, session := range []string{"a", "b"} {
+		msgs, err := log.Messages(jetlog.Append{Facts: []events.Fact{
+			logtest.Fact(session, "r1"), logtest.Fact(session, "r2")}})
+		require.NoError(t, err)
+		appends = append(appends, msgs)
+	}
+	last, err := log.Batch(t.Context(), appends...)
+	require.NoError(t, err)
+	first := appends[0][0]
+	require.NoError(t, log.Whole(t.Context(), first, last-3))
+	require.Error(t, log.Whole(t.Context(), first, last-2), "its second message stands where the first should")
+	require.Error(t, log.Whole(t.Context(), first, last+1), "nothing stands there")
+	again, err := log.Messages(jetlog.Append{Facts: []events.Fact{logtest.Fact("c", "r1"), logtest.Fact("c", "r2")}})
+	require.NoError(t, err)
+	_, err = log.Batch(t.Context(), again)
+	require.NoError(t, err)
+	require.Error(t, log.Whole(t.Context(), again[0], last-3), "another batch stands there")
 }

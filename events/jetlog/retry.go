@@ -30,7 +30,6 @@ const (
 // steps down, and the next leader may have room.
 const (
 	codeAccountFull = 10002
-	codeServerFull  = 10023
 	codeStorageFull = 10047
 )
 
@@ -60,7 +59,7 @@ func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
 
 func noRoom(err error) bool {
 	code := wire.APIError(err).ErrorCode
-	return code == codeAccountFull || code == codeServerFull || code == codeStorageFull
+	return code == codeAccountFull || code == wire.ServerFull || code == codeStorageFull
 }
 
 // classify returns the error that ends an append, or nil for success and for an outcome that is unknown or busy.

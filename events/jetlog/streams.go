@@ -100,16 +100,16 @@ func (l *Log) makeStream(ctx context.Context, k int) (*jetstream.StreamInfo, err
 	}
 }
 
-// createStream makes a stream. It waits a while for the servers of a cluster to gather.
+// createStream makes a stream.
 func (l *Log) createStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
-	return wire.AskStream(ctx, func(ctx context.Context) (jetstream.Stream, error) {
+	return wire.Patiently(ctx, func(ctx context.Context) (jetstream.Stream, error) {
 		return l.wire.JS.CreateStream(ctx, want)
 	})
 }
 
 // look finds a stream.
 func (l *Log) look(ctx context.Context, name string) (jetstream.Stream, error) {
-	return wire.AskStream(ctx, func(ctx context.Context) (jetstream.Stream, error) {
+	return wire.Patiently(ctx, func(ctx context.Context) (jetstream.Stream, error) {
 		return l.wire.JS.Stream(ctx, name)
 	})
 }

@@ -2,7 +2,9 @@ package jetlog
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -71,17 +73,18 @@ func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (
 	return j.ack, j.err
 }
 
-// sendTogether sends appends as one atomic batch, and answers each. If the server refuses a batch, it has stored none
-// of it, and does not say which append it refuses. Then each half is sent by itself.
+// sendTogether sends appends as one atomic batch, and answers each. If the server refuses a batch, or has a part of it
+// in process, it has stored none of it, and does not say which append is the reason. Then each half is sent by itself.
 func (l *Log) sendTogether(ctx context.Context, p *partition, group []*joined) {
+	sent := time.Now()
 	last, err := l.publishBatch(ctx, p, group)
-	if len(group) > 1 && err != nil && classify(err) != nil {
+	if len(group) > 1 && err != nil && (classify(err) != nil || inProcess(err)) {
 		l.sendTogether(ctx, p, group[:len(group)/2])
 		l.sendTogether(ctx, p, group[len(group)/2:])
 		return
 	}
 	if err == nil {
-		p.saw(last)
+		p.took(sent, last)
 	}
 	// The events of a batch stand side by side, so the commit's sequence is enough to know all of theirs.
 	for _, j := range slices.Backward(group) {
@@ -109,7 +112,7 @@ func (l *Log) publishBatch(ctx context.Context, p *partition, group []*joined) (
 				if err != nil {
 					return 0, err
 				}
-				return ack.Sequence, nil
+				return ack.Sequence, l.whole(ctx, p, group[0].msgs[0], ack.Sequence+1-uint64(ack.BatchSize))
 			}
 			if err := batch.AddMsg(m); err != nil {
 				return 0, err
@@ -117,4 +120,29 @@ func (l *Log) publishBatch(ctx context.Context, p *partition, group []*joined) (
 		}
 	}
 	return 0, nil // a group is never empty
+}
+
+// errPart: a batch was acknowledged that is not there from its first message on.
+var errPart = errors.New("the server has acknowledged a batch of which a part is missing")
+
+// whole reports by its error whether a batch that a cluster has acknowledged is there from its first message on, at a
+// sequence. When a stream gets replicas, the leader of nats-server 2.15 may pass over the first messages of a batch
+// (passedOver), and store and acknowledge the others. The appends are then tried again, each as if its answer was lost.
+func (l *Log) whole(ctx context.Context, p *partition, first *nats.Msg, at uint64) error {
+	if !p.shared.Load() {
+		return nil
+	}
+	stored, err := l.message(ctx, p, map[string]any{"seq": at})
+	if err != nil {
+		return err
+	}
+	if stored == nil {
+		return errPart
+	}
+	header, err := nats.DecodeHeadersMsg(stored.Header)
+	if err != nil || header.Get(jetstreamext.BatchSeqHeader) != "1" ||
+		header.Get(jetstreamext.BatchIDHeader) != first.Header.Get(jetstreamext.BatchIDHeader) {
+		return errPart
+	}
+	return nil
 }

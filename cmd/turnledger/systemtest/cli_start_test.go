@@ -24,6 +24,7 @@ func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = taken.Close() })
+	other := noNATS(t)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for name, c := range map[string]struct {
@@ -39,9 +40,9 @@ func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
 		"no PostgreSQL URL": {[]string{"--postgres-url", "host=x passwd hidden"}, stack.ExitFailed,
 			"PostgreSQL URL"},
 		"no Redis URL": {[]string{"--redis-url", "redis:/x:hidden@h"}, stack.ExitFailed, "Redis URL"},
-		"NATS that is not there": {[]string{"--nats-url", "nats://u:hidden@127.0.0.1:1"}, stack.ExitFailed,
+		"no NATS there": {[]string{"--nats-url", "nats://u:hidden@" + other}, stack.ExitFailed,
 			"is it running"},
-		"NATS token": {[]string{"--nats-url", "nats://hidden@127.0.0.1:1"}, stack.ExitFailed,
+		"NATS token": {[]string{"--nats-url", "nats://hidden@" + other}, stack.ExitFailed,
 			"is it running"},
 		"no NATS URL":          {[]string{"--nats-url", "nats://u:hidden@[bad"}, stack.ExitUsage, "want nats://"},
 		"TTL of minutes":       {[]string{"--session-ttl", "29m"}, stack.ExitUsage, "between 30m and 90d"},
@@ -62,6 +63,25 @@ func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
 			require.NotContains(t, errs, "hidden")
 		})
 	}
+}
+
+// noNATS returns the address of a server of another kind. A start would wait for a NATS that does not answer.
+func noNATS(t *testing.T) string {
+	t.Helper()
+	other, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = other.Close() })
+	go func() {
+		for {
+			caller, err := other.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = caller.Write([]byte("SSH-2.0-other\r\n"))
+			_ = caller.Close()
+		}
+	}()
+	return other.Addr().String()
 }
 
 // A store that refuses the process's login will not change its mind: the process says so at its start, and ends.

@@ -99,12 +99,12 @@ func ForeignMessages() map[string]*nats.Msg {
 	}
 }
 
-// Persist appends a fact, and repeats the append until the event is on disk.
-func Persist(ctx context.Context, log *jetlog.Log, f events.Fact) error {
+// Persist appends facts, and repeats the append until the events are on disk.
+func Persist(ctx context.Context, log *jetlog.Log, facts ...events.Fact) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		ack, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
+		ack, err := log.Append(ctx, jetlog.Append{Facts: facts})
 		if err == nil {
 			err = log.Durable(ctx, ack.Position)
 		}

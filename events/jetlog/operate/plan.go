@@ -175,7 +175,7 @@ func (l *Log) Apply(ctx context.Context, w Want) ([]Stream, error) {
 }
 
 func (l *Log) update(ctx context.Context, cfg jetstream.StreamConfig) error {
-	_, err := wire.AskStream(ctx, func(ctx context.Context) (jetstream.Stream, error) {
+	_, err := wire.Patiently(ctx, func(ctx context.Context) (jetstream.Stream, error) {
 		return l.inside.Wire.JS.UpdateStream(ctx, cfg)
 	})
 	switch code := wire.APIError(err).Code; {

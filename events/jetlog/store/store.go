@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
 // ErrURL says that the URL of an outside NATS can't be read. It does not repeat the URL, which may hold a password.
@@ -89,7 +90,15 @@ func openOutside(ctx context.Context, c Config) (*Store, error) {
 			return nil, ErrURL // the error would repeat the URL
 		}
 	}
-	nc, err := jetlog.Connect(c.URL, c.Client...)
+	told := false
+	nc, err := wire.Patiently(ctx, func(context.Context) (*nats.Conn, error) {
+		nc, err := jetlog.Connect(c.URL, c.Client...)
+		if wire.NotNow(err) && !told {
+			told = true
+			c.Logger.Warn("NATS does not answer yet", "url", c.Shown, "err", err)
+		}
+		return nc, err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w "+
 			"(is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", c.Shown, err)

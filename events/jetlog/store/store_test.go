@@ -1,12 +1,17 @@
 package store_test
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -67,8 +72,44 @@ func TestErrorsHideTheURL(t *testing.T) {
 	_, err := store.Open(t.Context(), store.Config{URL: "nats://u:SECRET@%zz"})
 	require.ErrorIs(t, err, store.ErrURL)
 	require.NotContains(t, err.Error(), "SECRET")
-	_, err = store.Open(t.Context(), store.Config{URL: "nats://u:SECRET@127.0.0.1:1", Shown: "nats://127.0.0.1:1"})
+	ctx, stop := context.WithCancel(t.Context())
+	stop() // nobody waits for a NATS that does not come
+	_, err = store.Open(ctx, store.Config{
+		URL: "nats://u:SECRET@127.0.0.1:1", Shown: "nats://127.0.0.1:1", Logger: slog.New(slog.DiscardHandler),
+	})
 	require.ErrorContains(t, err, "connect to NATS at nats://127.0.0.1:1: ")
 	require.ErrorContains(t, err, "are TURNLEDGER_NATS_URL and its credentials right?")
 	require.NotContains(t, err.Error(), "SECRET")
+}
+
+// A process that starts before its NATS listens waits for it, and says so once.
+//
+//conformance:l3
+func TestAStartWaitsForNATSToListen(t *testing.T) {
+	t.Parallel()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := free.Addr().String()
+	require.NoError(t, free.Close())
+	var log printed.Buffer
+	opened := make(chan error, 1)
+	go func() {
+		s, err := store.Open(t.Context(), store.Config{
+			URL: "nats://" + address, Shown: "nats://" + address, Log: jetlog.Config{Partitions: 1},
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err == nil {
+			s.Close()
+		}
+		opened <- err
+	}()
+	const waits = "NATS does not answer yet"
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), waits) }, 20*time.Second, time.Millisecond)
+	server, err := embedded.Start(t.Context(), embedded.Config{
+		Dir: t.TempDir(), Sync: embedded.Always, Listen: address, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(server.Stop)
+	require.NoError(t, <-opened)
+	require.Equal(t, 1, strings.Count(log.String(), waits))
 }

@@ -3,17 +3,28 @@ package wire
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 )
 
-// NoSuitablePeers is the server's error code of a stream for which a cluster has too few servers.
-const NoSuitablePeers jetstream.ErrorCode = 10005
+// Server error codes (server/errors.json of 2.15).
+const (
+	// NoSuitablePeers: the cluster has too few servers for a stream.
+	NoSuitablePeers jetstream.ErrorCode = 10005
+	// ServerFull: the server has no room.
+	ServerFull jetstream.ErrorCode = 10023
+)
 
 const (
+	// notNowTime is how long a request is made again while the servers are not ready for it: as long as a cluster may
+	// take to come back after all its servers were killed.
+	notNowTime = 30 * time.Second
 	// gathering is how long the servers of a cluster that has just started may take to know each other.
 	gathering = 10 * time.Second
 	// oneRequest is how long one request about a stream may take. If the servers change their leader meanwhile, the
@@ -21,26 +32,42 @@ const (
 	oneRequest = 5 * time.Second
 )
 
-// AskStream makes a request about a stream. It repeats the request if it was lost, or while a starting cluster lacks
-// servers.
-func AskStream(
-	ctx context.Context, request func(context.Context) (jetstream.Stream, error),
-) (jetstream.Stream, error) {
+// Patiently makes a request to servers that perhaps have just started. It makes the request again if it was lost, and
+// while the servers are not ready for it (NotNow).
+func Patiently[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
 	var between await.Patience
 	for began := time.Now(); ; {
 		once, cancel := context.WithTimeout(ctx, oneRequest)
-		stream, err := request(once)
+		answer, err := request(once)
 		cancel()
-		lost := errors.Is(err, context.DeadlineExceeded) && time.Since(began) < 5*oneRequest
+		notNow := NotNow(err) && time.Since(began) < notNowTime
 		alone := APIError(err).ErrorCode == NoSuitablePeers && time.Since(began) < gathering
-		if !lost && !alone {
-			return stream, err
+		if !notNow && !alone {
+			return answer, err
 		}
 		between.Wait(ctx)
 		if ctx.Err() != nil {
-			return nil, err
+			return answer, err
 		}
 	}
+}
+
+// NotNow reports whether the same request may succeed a moment later: nothing listens yet (or only a proxy, which hangs
+// up), or nobody answers, or the cluster has no leader. TLS, too, says by a net.OpError whom it does not trust.
+func NotNow(err error) bool {
+	if network, is := errors.AsType[*net.OpError](err); is {
+		return network.Op == "dial" || network.Op == "read"
+	}
+	for _, how := range []error{
+		context.DeadlineExceeded, io.EOF,
+		nats.ErrTimeout, nats.ErrNoResponders, nats.ErrNoServers, nats.ErrDisconnected,
+	} {
+		if errors.Is(err, how) {
+			return true
+		}
+	}
+	answer := APIError(err)
+	return answer.Code == 503 && answer.ErrorCode != ServerFull
 }
 
 // APIError returns what the server answered instead of doing what it was asked; zero for any other error.
