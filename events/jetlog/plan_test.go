@@ -236,7 +236,7 @@ func TestNoAppendHangsWhileReplicasChange(t *testing.T) {
 	allGoOn := func() {
 		for w := range writers {
 			from := acked[w].Load()
-			require.Eventually(t, func() bool { return acked[w].Load() > from }, 3*time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return acked[w].Load() > from }, hang.Limit, time.Millisecond)
 		}
 	}
 	for range rounds {

@@ -76,7 +76,7 @@ func (l *Log) identify(ctx context.Context, out map[string]Node, silent map[stri
 	}
 	defer done()
 	if err := l.inside.Wire.NC.PublishRequest(Question, address, []byte(`{"limit":1}`)); err != nil {
-		return fmt.Errorf("ask the servers who they are: %w: %w", jetlog.ErrUnavailable, err)
+		return jetlog.Unavailable("ask the servers who they are", err)
 	}
 	brief, cancel := context.WithTimeout(ctx, wire.ReadDeadline)
 	defer cancel()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -104,7 +105,7 @@ func TestAStartWaitsForNATSToListen(t *testing.T) {
 		opened <- err
 	}()
 	const waits = "NATS does not answer yet"
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), waits) }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), waits) }, hang.Limit, time.Millisecond)
 	server, err := embedded.Start(t.Context(), embedded.Config{
 		Dir: t.TempDir(), Sync: embedded.Always, Listen: address, Logger: slog.New(slog.DiscardHandler),
 	})
