@@ -73,7 +73,7 @@ func causeOf(r slog.Record) string {
 	return cause
 }
 
-// count reports whether a warning is the first of its cause in this minute, and how many there were in the minute before.
+// count reports whether a warning is the first of its cause in this minute, and how many the minute before had.
 func (t *told) count(cause string, now time.Time) (first bool, before int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

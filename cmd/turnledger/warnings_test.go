@@ -46,7 +46,7 @@ func TestAWarningIsWrittenOncePerCause(t *testing.T) {
 		}
 		require.Len(t, lines(), 4, "errors and requests are written each time")
 
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		quiet.Warn("an erasure is tried again", "err", away())
 		got := lines()
 		require.Len(t, got, 1)

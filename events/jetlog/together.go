@@ -112,7 +112,8 @@ func (l *Log) publishBatch(ctx context.Context, p *partition, group []*joined) (
 				if err != nil {
 					return 0, err
 				}
-				return ack.Sequence, l.whole(ctx, p, group[0].msgs[0], ack.Sequence+1-uint64(ack.BatchSize))
+				began := ack.Sequence + 1 - uint64(ack.BatchSize) //nolint:gosec // a count
+				return ack.Sequence, l.whole(ctx, p, group[0].msgs[0], began)
 			}
 			if err := batch.AddMsg(m); err != nil {
 				return 0, err

@@ -81,7 +81,8 @@ func (e *Eraser) save(ctx context.Context, p *part) error {
 	for to.beyond(p.saved) {
 		noted, revision, err := progressOf(ctx, e.notes, key, to.Created)
 		if err == nil && to.beyond(noted) {
-			to.Seq, to.Erased, to.Looked = max(to.Seq, noted.Seq), max(to.Erased, noted.Erased), max(to.Looked, noted.Looked)
+			to.Seq, to.Erased = max(to.Seq, noted.Seq), max(to.Erased, noted.Erased)
+			to.Looked = max(to.Looked, noted.Looked)
 			_, err = e.notes.Write(ctx, key, to, revision)
 		}
 		switch {
@@ -149,8 +150,8 @@ func (f *frontier) pass(seq uint64) {
 	f.looked = max(f.looked, seq)
 }
 
-// progress returns the sequences up to which nothing is left to do, and up to which the log holds nothing more of what was
-// erased.
+// progress returns the sequences up to which nothing is left to do, up to which the log holds nothing more of what was
+// erased, and up to which it was looked at.
 func (f *frontier) progress() progress {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 )
 

@@ -191,8 +191,8 @@ func (b *beyondTheHead) write(text string) {
 	b.written = append(b.written, text)
 }
 
-// cut cuts the power, and draws twenty times which unsynced bytes survive. Each acknowledged text is there, and a server
-// that is started on what is left reads it.
+// cut cuts the power, and draws twenty times which unsynced bytes survive. Each acknowledged text is there, and a
+// server that is started on what is left reads it.
 func (b *beyondTheHead) cut() {
 	for seed := range int64(20) {
 		left := b.disk.Cut(seed)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/stretchr/testify/require"
-	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
@@ -20,6 +19,8 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 )
 
 // manifests are the objects of deploy/kubernetes, read as strictly as a server that

@@ -37,12 +37,6 @@ type pkg struct {
 	info    *types.Info
 }
 
-// at returns the place of a node as file:line, the file below the module.
-func (p *pkg) at(n ast.Node) string {
-	pos := p.fset.Position(n.Pos())
-	return fmt.Sprintf("%s/%s:%d", p.path, filepath.Base(pos.Filename), pos.Line)
-}
-
 // inProgram reports whether a package is part of the program: tools, examples and test support are not.
 func (p *pkg) inProgram() bool { return !outside.MatchString(p.path) }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
+
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 )
 

@@ -18,7 +18,8 @@ var ours = []error{
 // known are errors whose own text is the program's, while what they come with may hold a client's.
 var known = []error{
 	projections.ErrUnavailable, projections.ErrOutdated, projections.ErrNotYet, projections.ErrEmbedder,
-	projections.ErrOtherModel, projections.ErrSomeAnonymous, services.ErrIndex, services.ErrNoIndex, services.ErrWithheld,
+	projections.ErrOtherModel, projections.ErrSomeAnonymous,
+	services.ErrIndex, services.ErrNoIndex, services.ErrWithheld,
 }
 
 // SafeText returns what a log may hold of an error of a port: the reason in words, and nothing that a client sent.

@@ -314,8 +314,8 @@ func refusalOf(err error) *problem {
 	return newProblem(internal, "an unexpected error; the server's log has it")
 }
 
-// tellable returns the parts of an error that can't hold a text: the code of a problem, and what reach.SafeText returns of
-// its cause.
+// tellable returns the parts of an error that can't hold a text: the code of a problem, and what reach.SafeText returns
+// of its cause.
 func tellable(err error) string {
 	if p, ok := errors.AsType[*problem](err); ok {
 		if p.cause == nil {

@@ -17,7 +17,7 @@ var (
 	ErrLayout = errors.New("the stream's files are not where the durability gate expects them")
 )
 
-// Unavailable: see jetlog.Unavailable.
+// Unavailable is jetlog.Unavailable.
 func Unavailable(doing string, err error) error {
 	if !errors.Is(err, ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
