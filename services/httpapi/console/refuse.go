@@ -121,7 +121,7 @@ func safeText(err error) string {
 	if status, say := statusOf(err); status < http.StatusInternalServerError {
 		return say
 	}
-	return reach.SafeText(err)
+	return reach.Words(err)
 }
 
 // refusal is what the page of a refusal shows.

@@ -183,7 +183,7 @@ func safeText(err error) string {
 	if e := errorOf(err); e.status < http.StatusInternalServerError {
 		return e.Message
 	}
-	return reach.SafeText(err)
+	return reach.Words(err)
 }
 
 // refuse answers with an error. Headers say whether and when the same request may come again.

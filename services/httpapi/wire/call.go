@@ -187,7 +187,7 @@ func SafeText(err error, known ...error) string {
 	if broken, is := errors.AsType[*panicked](err); is {
 		return broken.Error() + "\n" + string(broken.stack)
 	}
-	return words(err, append(known, context.DeadlineExceeded, context.Canceled))
+	return words(err, slices.Concat(known, []error{context.DeadlineExceeded, context.Canceled}))
 }
 
 // panicked is a panic of a handler. It keeps the type of the panic's value and the stack, since the value itself may be
