@@ -223,8 +223,9 @@ func running(dir string) string { return filepath.Join(dir, "turnledger.running"
 // mend repairs a store whose server was killed, and marks the store as running.
 func mend(dir string) error {
 	if _, err := os.Stat(running(dir)); err == nil {
-		_, err := scrub(dir)
-		if err := errors.Join(clearLeftovers(dir), sealStreams(dir), err); err != nil {
+		err := errors.Join(clearLeftovers(dir), sealStreams(dir))
+		_, failed := scrub(dir)
+		if err := errors.Join(err, failed); err != nil {
 			return err
 		}
 	}

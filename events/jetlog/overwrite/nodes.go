@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -34,15 +33,19 @@ func (l *Log) Nodes(ctx context.Context) (map[string]Node, error) {
 	for k := range l.log.Partitions() {
 		stream := events.StreamName(k)
 		var info struct {
-			Cluster jetstream.ClusterInfo `json:"cluster"`
-			Error   *jetstream.APIError   `json:"error"`
+			Cluster *jetstream.ClusterInfo `json:"cluster"`
+			Error   *jetstream.APIError    `json:"error"`
 		}
 		err := l.inside.Wire.Ask(ctx, "STREAM.INFO."+stream, nil, &info)
 		if err == nil && info.Error != nil {
 			err = info.Error
 		}
 		if err != nil {
-			return nil, fmt.Errorf("ask who holds %s: %w: %w", stream, jetlog.ErrUnavailable, err)
+			return nil, jetlog.Unavailable("ask who holds "+stream, err)
+		}
+		if info.Cluster == nil { // a single server, which holds all
+			silent[l.inside.Wire.NC.ConnectedServerName()] = true
+			break
 		}
 		silent[cmp.Or(info.Cluster.Leader, l.inside.Wire.NC.ConnectedServerName())] = true
 		for _, r := range info.Cluster.Replicas {

@@ -58,7 +58,7 @@ func TestErrorsOfTheLog(t *testing.T) {
 		{errors.New("nobody knows"), 500, "server_error", "internal", "", ""},
 	} {
 		s := start(t, func(s *stack) {
-			s.cfg.Messages = failing{s.services.History, fmt.Errorf("%s: %w", secret, c.err)}
+			s.cfg.Messages = failing{s.services.History, fmt.Errorf("%s: %w: %w", secret, c.err, errors.New(secret))}
 		})
 		a := s.do("POST", "/v1/conversations/"+s.begin()+"/items", `{"items":[`+user("q")+`]}`)
 		require.Equal(t, c.status, a.status, "%v: %s", c.err, a.raw)
@@ -67,6 +67,9 @@ func TestErrorsOfTheLog(t *testing.T) {
 		require.Equal(t, []string{c.tries, c.too},
 			[]string{a.header.Get("X-Should-Retry"), a.header.Get("Retry-After")}, c.err)
 		require.NotContains(t, a.raw+s.logs.String(), secret)
+		if c.status == http.StatusServiceUnavailable {
+			require.Contains(t, s.logs.String(), `"err":"`+c.err.Error()+`"`, "the reason in words, and no type beside it")
+		}
 	}
 }
 

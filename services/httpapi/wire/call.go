@@ -182,12 +182,19 @@ func plain(v any) any {
 }
 
 // SafeText describes an error without any text from a client: a panic by its stack, and all others by what their parts
-// say that can hold none: those that are known, the network's, PostgreSQL's by their codes, and others by their types.
+// say that can hold none: those that are known, the network's, and PostgreSQL's by their codes; by a type where no part
+// does.
 func SafeText(err error, known ...error) string {
 	if broken, is := errors.AsType[*panicked](err); is {
 		return broken.Error() + "\n" + string(broken.stack)
 	}
-	return words(err, slices.Concat(known, []error{context.DeadlineExceeded, context.Canceled}))
+	if said := words(err, slices.Concat(known, []error{context.DeadlineExceeded, context.Canceled})); len(said) > 0 {
+		return strings.Join(said, ": ")
+	}
+	for next := err; next != nil; next = errors.Unwrap(next) {
+		err = next
+	}
+	return fmt.Sprintf("%T", err)
 }
 
 // panicked is a panic of a handler. It keeps the type of the panic's value and the stack, since the value itself may be
@@ -199,25 +206,22 @@ type panicked struct {
 
 func (p *panicked) Error() string { return "panic: " + p.kind }
 
-func words(err error, known []error) string {
+// words returns what the parts of an error say that can hold no text of a client.
+func words(err error, known []error) (said []string) {
 	if slices.Contains(known, err) {
-		return err.Error()
+		return []string{err.Error()}
 	}
 	switch e := err.(type) { //nolint:errorlint // walks the tree
 	case *net.OpError:
-		return e.Error()
+		said = []string{e.Error()}
 	case interface{ SQLState() string }:
-		return "SQLSTATE " + e.SQLState()
+		said = []string{"SQLSTATE " + e.SQLState()}
 	case interface{ Unwrap() error }:
-		if next := e.Unwrap(); next != nil {
-			return words(next, known)
-		}
+		said = words(e.Unwrap(), known)
 	case interface{ Unwrap() []error }:
-		var parts []string
 		for _, next := range e.Unwrap() {
-			parts = append(parts, words(next, known))
+			said = append(said, words(next, known)...)
 		}
-		return strings.Join(parts, ": ")
 	}
-	return fmt.Sprintf("%T", err)
+	return said
 }
