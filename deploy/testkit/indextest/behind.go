@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/projections/index"
@@ -41,31 +40,14 @@ func verifiedBehind(t *testing.T, w *World) {
 
 // verifiedOnceMore: a view that writes between a comparison and the look whether it is behind is compared once more.
 func verifiedOnceMore(t *testing.T, w *World) {
-	compared := &comparisons{Objects: w.Store.Objects}
-	v, again := wentBack(t, w, func(c *index.Config) { c.Store.Objects = compared })
-	compared.after = func(ctx context.Context, n int64) {
-		if n == 6 { // no round is left but for a view that is behind
+	var compared atomic.Int64
+	store := &spied{Objects: w.Store.Objects}
+	v, again := wentBack(t, w, func(c *index.Config) { c.Store.Objects = store })
+	store.found = func(ctx context.Context) {
+		if compared.Add(1) == 6 { // no round is left but for a view that is behind
 			require.NoError(t, again(ctx))
 		}
 	}
 	require.Empty(t, w.Differences(t, v))
-	require.Equal(t, int64(7), compared.n.Load())
-}
-
-// comparisons is a store that has something done after each read of the turns that differ, before the answer comes.
-type comparisons struct {
-	index.Objects
-	n     atomic.Int64
-	after func(ctx context.Context, n int64)
-}
-
-// ByID implements index.Objects.
-func (c *comparisons) ByID(
-	ctx context.Context, collection string, ids []uuid.UUID, vectors index.Vectors,
-) ([]index.Object, error) {
-	found, err := c.Objects.ByID(ctx, collection, ids, vectors)
-	if vectors == index.WithoutVectors && len(ids) > 1 { // not a canary, and not what an embedding is taken from
-		c.after(ctx, c.n.Add(1))
-	}
-	return found, err
+	require.Equal(t, int64(7), compared.Load())
 }

@@ -29,13 +29,13 @@ func (w *World) canaryOf(t testing.TB, partition int) index.Object {
 
 // claimsGoBack: what a host may have lost with its last two minutes is written again, however many batches there were.
 func claimsGoBack(t *testing.T, w *World) {
-	now := newClock()
-	v := w.Open(t, func(c *index.Config) { c.Now = now.read })
+	now := NewClock()
+	v := w.Open(t, func(c *index.Config) { c.Now = now.Read })
 	w.Append(t, Linked("s", "ann"))
 	h := w.claim(t, v, "s")
 	var ends []uint64
 	batch := func(after time.Duration) {
-		now.pass(after)
+		now.Pass(after)
 		w.Append(t, Turn("s", fmt.Sprint(len(ends)), fmt.Sprint("question ", len(ends)), "yes")...)
 		h.must(t)
 		ends = append(ends, h.At.Seq)
@@ -241,20 +241,20 @@ func lateDeletion(t *testing.T, w *World) {
 
 // manyTakeovers: late writes of any former runner are found, not only of the last one.
 func manyTakeovers(t *testing.T, w *World) {
-	now := newClock()
-	v := w.Open(t, func(c *index.Config) { c.Now = now.read })
+	now := NewClock()
+	v := w.Open(t, func(c *index.Config) { c.Now = now.Read })
 	w.Append(t, Linked("s", "ann"))
 	var late []index.Object
 	for i := range 8 {
 		h := w.claim(t, v, "s")
 		began := h.At
 		for k := range 3 { // so that the next claim goes back to the second one
-			now.pass(3 * time.Minute)
+			now.Pass(3 * time.Minute)
 			w.Append(t, Turn("s", fmt.Sprint(i, "-", k), fmt.Sprint("question ", i), "yes")...)
 			h.must(t)
 		}
 		late = append(late, index.Object{
-			ID: uuid.New(), Session: "s", Partition: h.partition, StartSeq: h.At.Seq, CreatedAt: now.read(),
+			ID: uuid.New(), Session: "s", Partition: h.partition, StartSeq: h.At.Seq, CreatedAt: now.Read(),
 			Written: index.Written{Epoch: began.Epoch, Seq: h.At.Seq + 1}, // of a batch that has no checkpoint
 		})
 	}

@@ -2,6 +2,7 @@ package indextest
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,31 +81,38 @@ func (h *hand) must(t testing.TB) {
 	require.NoError(t, h.reach(t))
 }
 
-// clock is set by a test.
-type clock struct {
+// Clock is set by a test.
+type Clock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-func newClock() *clock { return &clock{now: time.Unix(1_800_000_000, 0)} }
+// NewClock makes a clock that stands still.
+func NewClock() *Clock { return &Clock{now: time.Unix(1_800_000_000, 0)} }
 
-func (c *clock) read() time.Time {
+// Read returns the time.
+func (c *Clock) Read() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-func (c *clock) pass(d time.Duration) {
+// Pass lets time pass.
+func (c *Clock) Pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
 
-// spied is a store whose writes a test sees first, and may keep from the store by an error.
+// spied is a store whose calls a test sees, and may keep from the store by an error.
 type spied struct {
 	index.Objects
 	put    func([]index.Object) error
+	refuse func(*index.Object) bool // chooses objects that the store does not take; it takes the others
 	delete func(ids []uuid.UUID, epoch uint64) error
+	near   func(index.Near) // of both halves at once
+	// found is called after each read of the turns that differ, before the answer comes.
+	found func(context.Context)
 }
 
 // Put implements index.Objects.
@@ -114,7 +122,20 @@ func (s *spied) Put(ctx context.Context, collection string, objects []index.Obje
 			return err
 		}
 	}
-	return s.Objects.Put(ctx, collection, objects)
+	var refused []uuid.UUID
+	if s.refuse != nil {
+		objects = slices.DeleteFunc(slices.Clone(objects), func(o index.Object) bool {
+			refuse := s.refuse(&o)
+			if refuse {
+				refused = append(refused, o.ID)
+			}
+			return refuse
+		})
+	}
+	if err := s.Objects.Put(ctx, collection, objects); err != nil || refused == nil {
+		return err
+	}
+	return &index.Refused{IDs: refused}
 }
 
 // Delete implements index.Objects.
@@ -125,6 +146,25 @@ func (s *spied) Delete(ctx context.Context, collection string, ids []uuid.UUID, 
 		}
 	}
 	return s.Objects.Delete(ctx, collection, ids, epoch)
+}
+
+// Near implements index.Objects.
+func (s *spied) Near(ctx context.Context, collection string, n index.Near) ([]projections.Hit, error) {
+	if s.near != nil {
+		s.near(n)
+	}
+	return s.Objects.Near(ctx, collection, n)
+}
+
+// ByID implements index.Objects.
+func (s *spied) ByID(
+	ctx context.Context, collection string, ids []uuid.UUID, vectors index.Vectors,
+) ([]index.Object, error) {
+	found, err := s.Objects.ByID(ctx, collection, ids, vectors)
+	if s.found != nil && vectors == index.WithoutVectors && len(ids) > 1 { // no canary, and no embedding is taken over
+		s.found(ctx)
+	}
+	return found, err
 }
 
 // spy opens a view on a store that a test sees.

@@ -1,5 +1,6 @@
-// Package indextest is the suite that each store of an index passes: the view on the store holds what the log says,
-// whoever writes it and whatever happens meanwhile.
+// Package indextest is the suite of the index, which holds what the log says, whoever writes it and whatever happens
+// meanwhile. It runs on a store in memory. Contract is what that store and the one of production both keep, and Property
+// runs on either.
 package indextest
 
 import (
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
@@ -146,4 +148,19 @@ func (w *World) Found(t testing.TB, v *index.View, question, identity string) (i
 		ids = append(ids, n.TurnID.String())
 	}
 	return ids
+}
+
+// Counted returns a counter's value, by its one label; 0 if there is none.
+func Counted(t testing.TB, reg *prometheus.Registry, name, label string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && m.GetLabel()[0].GetValue() == label {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
 }

@@ -18,32 +18,16 @@ import (
 	"github.com/turnledger/turnledger/projections/index"
 )
 
-// refusing returns a store's answer to objects: it refuses those that are chosen.
-func refusing(chosen func(*index.Object) bool) func([]index.Object) error {
-	return func(objects []index.Object) error {
-		var ids []uuid.UUID
-		for i := range objects {
-			if chosen(&objects[i]) {
-				ids = append(ids, objects[i].ID)
-			}
-		}
-		if ids == nil {
-			return nil
-		}
-		return &index.Refused{IDs: ids}
-	}
-}
-
 // takenAtLast: an object that is refused for a while is tried again, and is no dead letter.
 func takenAtLast(t *testing.T, w *World) {
 	v, store := w.spy(t)
 	tries := 0
-	store.put = refusing(func(o *index.Object) bool {
+	store.refuse = func(o *index.Object) bool {
 		if o.Session != "" {
 			tries++
 		}
 		return o.Session != "" && tries <= 3
-	})
+	}
 	w.Append(t, Linked("s", "ann"))
 	w.Append(t, Turn("s", "1", "a question", "yes")...)
 	w.claim(t, v, "s").must(t)
@@ -61,7 +45,7 @@ func takesNothing(t *testing.T, w *World) {
 		"all": func(*index.Object) bool { return true },
 		"turns, in a collection that the store has made": func(o *index.Object) bool { return o.Session != "" },
 	} {
-		store.put = refusing(chosen)
+		store.refuse = chosen
 		if what != "all" {
 			name := w.only(t).Name
 			require.NoError(t, w.Store.Drop(t.Context(), name))
@@ -91,7 +75,7 @@ func refusedExtension(t *testing.T, w *World) {
 		return n
 	}
 	require.Equal(t, 1, has())
-	store.put = refusing(func(o *index.Object) bool { return strings.Contains(o.Answer.Neutral, "ash") })
+	store.refuse = func(o *index.Object) bool { return strings.Contains(o.Answer.Neutral, "ash") }
 	w.Append(t, &events.TurnExtended{
 		TurnID: events.TurnID("s", "1"), SessionID: "s", ExtensionID: "e", Extension: events.Extension{
 			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool","content":"ash"}]`), AnswerNeutral: "and ash",
@@ -174,10 +158,10 @@ func parkedDeletions(t *testing.T, w *World) {
 
 // scrubbedByAge: a generation is replaced at a certain age, and not before.
 func scrubbedByAge(t *testing.T, w *World) {
-	now := newClock()
+	now := NewClock()
 	var looks atomic.Int64
 	v := w.Open(t, func(c *index.Config) {
-		c.Now = now.read
+		c.Now = now.Read
 		c.Erased = func(context.Context, int) (events.Position, error) {
 			return events.Position{Seq: uint64(looks.Load())}, nil
 		}
@@ -190,7 +174,7 @@ func scrubbedByAge(t *testing.T, w *World) {
 	rebuilds := scrubs(t, v)
 	<-time.After(200 * time.Millisecond)
 	require.Empty(t, rebuilds, "it has begun just now")
-	now.pass(time.Second)
+	now.Pass(time.Second)
 	awaitScrub(t, rebuilds)
 }
 
@@ -210,11 +194,11 @@ func makeEarlier(t *testing.T, w *World) {
 // madeBefore: an index that an earlier version has made is served, its feeder says so, and it is made anew at its age,
 // once.
 func madeBefore(t *testing.T, w *World) {
-	now := newClock()
+	now := NewClock()
 	var said bytes.Buffer
 	open := func() *index.View {
 		return w.Open(t, func(c *index.Config) {
-			c.Now, c.Logger = now.read, slog.New(slog.NewTextHandler(&said, nil))
+			c.Now, c.Logger = now.Read, slog.New(slog.NewTextHandler(&said, nil))
 		})
 	}
 	const saying = "an earlier version has made the index"
@@ -229,10 +213,10 @@ func madeBefore(t *testing.T, w *World) {
 	rebuilds := scrubs(t, v)
 	<-time.After(200 * time.Millisecond)
 	require.Empty(t, rebuilds, "it has begun just now")
-	now.pass(time.Second)
+	now.Pass(time.Second)
 	awaitScrub(t, rebuilds)
 	w.Rebuild(t, v)
-	now.pass(time.Second)
+	now.Pass(time.Second)
 	awaitNoMore(t, rebuilds)
 	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
 }

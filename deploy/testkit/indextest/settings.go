@@ -133,9 +133,9 @@ func settingsOfBefore(t *testing.T, w *World) {
 // otherLengthAtRest: a sweep finds out that the embedder makes vectors of another length than the index has, while
 // nothing is written. It asks the embedder once a minute.
 func otherLengthAtRest(t *testing.T, w *World) {
-	now := newClock()
+	now := NewClock()
 	v := w.Open(t, func(c *index.Config) {
-		c.Now, c.Embedder = now.read, embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash"})
+		c.Now, c.Embedder = now.Read, embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash"})
 	})
 	sweep := func(want error) {
 		t.Helper()
@@ -146,26 +146,26 @@ func otherLengthAtRest(t *testing.T, w *World) {
 	w.Append(t, Linked("s", "ann"))
 	w.Append(t, Turn("s", "1", "a question", "yes")...)
 	w.claim(t, v, "s").must(t)
-	now.pass(time.Minute)
+	now.Pass(time.Minute)
 	sweep(nil)
 	w.Endpoint.Answer(embeddingstest.Dimensions / 2)
 	calls := w.Endpoint.Calls()
 	sweep(nil)
 	require.Equal(t, calls, w.Endpoint.Calls())
-	now.pass(time.Minute)
+	now.Pass(time.Minute)
 	sweep(projections.ErrOtherModel)
 	w.Endpoint.Fail(http.StatusBadRequest)
-	now.pass(time.Minute)
+	now.Pass(time.Minute)
 	sweep(projections.ErrOtherModel) // nothing else is known
 	w.Endpoint.Fail(0)
 	w.Rebuild(t, v)
 	require.NoError(t, v.Outdated(t.Context()))
-	now.pass(time.Minute)
+	now.Pass(time.Minute)
 	sweep(nil)
 	w.Endpoint.Answer(0)
-	now.pass(time.Minute)
+	now.Pass(time.Minute)
 	sweep(projections.ErrOtherModel)
 	w.Endpoint.Answer(embeddingstest.Dimensions / 2)
-	now.pass(time.Minute)
+	now.Pass(time.Minute)
 	sweep(nil) // it was a confusion
 }

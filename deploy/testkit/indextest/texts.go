@@ -1,7 +1,6 @@
 package indextest
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
-	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -91,7 +89,8 @@ func embedding(t *testing.T, w *World) {
 // refusedTexts: a text that the embedder refuses, alone or in a batch, now or at a later sweep, costs no other turn its
 // vector. Its own turn is in the index without one, and waits for none.
 func refusedTexts(t *testing.T, w *World) {
-	v := w.Open(t)
+	now := NewClock()
+	v := w.Open(t, func(c *index.Config) { c.Now = now.Read })
 	w.Feed(t, v)
 	w.Endpoint.Fail(http.StatusServiceUnavailable)
 	w.Append(t, Linked("s", "ann"))
@@ -105,10 +104,9 @@ func refusedTexts(t *testing.T, w *World) {
 		require.NoError(t, err)
 		return len(found)
 	}
-	require.Eventually(t, func() bool { // the embedder is left alone for a while
-		require.NoError(t, v.Sweep(t.Context()))
-		return bare() == 0
-	}, hang.Limit, 200*time.Millisecond)
+	now.Pass(time.Minute) // the embedder is left alone for a while
+	require.NoError(t, v.Sweep(t.Context()))
+	require.Zero(t, bare())
 	w.Append(t, Turn("s", "3", "poison again", "the third answer")...)
 	w.Append(t, Turn("s", "4", "the fourth question", "the fourth answer")...)
 	w.CaughtUp(t, v)
@@ -124,25 +122,16 @@ func refusedTexts(t *testing.T, w *World) {
 	require.Empty(t, w.Differences(t, v))
 }
 
-// asking is a store that keeps what it was asked for.
-type asking struct {
-	index.Objects
-	mu    sync.Mutex
-	exact []bool
-}
-
-// Near implements index.Objects.
-func (a *asking) Near(ctx context.Context, collection string, n index.Near) ([]projections.Hit, error) {
-	a.mu.Lock()
-	a.exact = append(a.exact, n.Exact)
-	a.mu.Unlock()
-	return a.Objects.Near(ctx, collection, n)
-}
-
 // exactWhileSmall: the graph of an earlier version is asked for an exact search, in both halves, as long as the log is
 // short. What this version makes compares all vectors anyway.
 func exactWhileSmall(t *testing.T, w *World) {
-	store := &asking{Objects: w.Store.Objects}
+	var mu sync.Mutex
+	var exact []bool
+	store := &spied{Objects: w.Store.Objects, near: func(n index.Near) {
+		mu.Lock()
+		defer mu.Unlock()
+		exact = append(exact, n.Exact)
+	}}
 	open := func() *index.View {
 		return w.Open(t, func(c *index.Config) { c.Store.Objects, c.ExactEvents = store, 5 })
 	}
@@ -151,8 +140,8 @@ func exactWhileSmall(t *testing.T, w *World) {
 	w.claim(t, now, "s").must(t)
 	_, _, err := now.Nearest(t.Context(), "", near)
 	require.NoError(t, err)
-	require.Equal(t, []bool{false, false}, store.exact)
-	store.exact = nil
+	require.Equal(t, []bool{false, false}, exact)
+	exact = nil
 	makeEarlier(t, w)
 	v := open()
 	h := w.claim(t, v, "s")
@@ -166,8 +155,8 @@ func exactWhileSmall(t *testing.T, w *World) {
 		hits, _, err := v.Nearest(t.Context(), "", near)
 		require.NoError(t, err)
 		require.Len(t, hits, min(n+1, 2))
-		require.Equal(t, []bool{n < 2, n < 2}, store.exact)
-		store.exact = nil
+		require.Equal(t, []bool{n < 2, n < 2}, exact)
+		exact = nil
 	}
 }
 
