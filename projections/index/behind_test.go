@@ -1,4 +1,4 @@
-package indextest
+package index_test
 
 import (
 	"context"
@@ -9,18 +9,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	"github.com/turnledger/turnledger/projections/index"
 )
 
 // wentBack opens a view that went back, as a claim does. again has it come to where it was.
 func wentBack(
-	t *testing.T, w *World, change ...func(*index.Config),
+	t *testing.T, w *world, change ...func(*index.Config),
 ) (v *index.View, again func(context.Context) error) {
 	t.Helper()
 	v = w.Open(t, change...)
-	w.Append(t, Linked("s", "ann"))
+	w.Append(t, indextest.Linked("s", "ann"))
 	for n := range 20 {
-		w.Append(t, Turn("s", strconv.Itoa(n), "a question", "an answer")...)
+		w.Append(t, indextest.Turn("s", strconv.Itoa(n), "a question", "an answer")...)
 	}
 	w.claim(t, v, "s").must(t)
 	h := w.claim(t, v, "s")
@@ -30,7 +31,7 @@ func wentBack(
 }
 
 // verifiedBehind: a view that went back is compared once it has come to where it was.
-func verifiedBehind(t *testing.T, w *World) {
+func verifiedBehind(t *testing.T, w *world) {
 	v, again := wentBack(t, w)
 	applied := make(chan error, 1)
 	time.AfterFunc(4*time.Second, func() { applied <- again(t.Context()) }) // longer than all rounds
@@ -39,7 +40,7 @@ func verifiedBehind(t *testing.T, w *World) {
 }
 
 // verifiedOnceMore: a view that writes between a comparison and the look whether it is behind is compared once more.
-func verifiedOnceMore(t *testing.T, w *World) {
+func verifiedOnceMore(t *testing.T, w *world) {
 	var compared atomic.Int64
 	store := &spied{Objects: w.Store.Objects}
 	v, again := wentBack(t, w, func(c *index.Config) { c.Store.Objects = store })

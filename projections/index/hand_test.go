@@ -1,4 +1,4 @@
-package indextest
+package index_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -22,12 +23,12 @@ import (
 // hand feeds one partition of a view or of a generation one batch at a time, when it is told to.
 type hand struct {
 	projections.Intake
-	w         *World
+	w         *world
 	partition int
 }
 
 // claim claims the partition of a session for a hand.
-func (w *World) claim(t testing.TB, sink projections.Sink, session string) *hand {
+func (w *world) claim(t testing.TB, sink projections.Sink, session string) *hand {
 	t.Helper()
 	k := events.Partition(session, w.Log.Partitions())
 	cp, err := sink.Claim(t.Context(), k)
@@ -37,11 +38,11 @@ func (w *World) claim(t testing.TB, sink projections.Sink, session string) *hand
 }
 
 // openWithTurn opens a view, and has the log hold a turn of the session s, which is Ann's.
-func (w *World) openWithTurn(t testing.TB) *index.View {
+func (w *world) openWithTurn(t testing.TB) *index.View {
 	t.Helper()
 	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "the first question", "yes")...)
 	return v
 }
 
@@ -81,24 +82,22 @@ func (h *hand) must(t testing.TB) {
 	require.NoError(t, h.reach(t))
 }
 
-// Clock is set by a test.
-type Clock struct {
+// clock is set by a test.
+type clock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-// NewClock makes a clock that stands still.
-func NewClock() *Clock { return &Clock{now: time.Unix(1_800_000_000, 0)} }
+// newClock makes a clock that stands still.
+func newClock() *clock { return &clock{now: time.Unix(1_800_000_000, 0)} }
 
-// Read returns the time.
-func (c *Clock) Read() time.Time {
+func (c *clock) read() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// Pass lets time pass.
-func (c *Clock) Pass(d time.Duration) {
+func (c *clock) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
@@ -168,7 +167,7 @@ func (s *spied) ByID(
 }
 
 // spy opens a view on a store that a test sees.
-func (w *World) spy(t testing.TB) (*index.View, *spied) {
+func (w *world) spy(t testing.TB) (*index.View, *spied) {
 	t.Helper()
 	s := &spied{Objects: w.Store.Objects}
 	return w.Open(t, func(c *index.Config) { c.Store.Objects = s }), s
@@ -216,7 +215,7 @@ func (f *forgetful) Create(ctx context.Context, c index.Collection) error {
 }
 
 // collections returns the names of all collections of the index.
-func (w *World) collections(t testing.TB) (names []string) {
+func (w *world) collections(t testing.TB) (names []string) {
 	t.Helper()
 	all, err := w.Store.List(t.Context())
 	require.NoError(t, err)
@@ -227,7 +226,7 @@ func (w *World) collections(t testing.TB) (names []string) {
 }
 
 // only returns the one collection of the index.
-func (w *World) only(t testing.TB) index.Collection {
+func (w *world) only(t testing.TB) index.Collection {
 	t.Helper()
 	all, err := w.Store.List(t.Context())
 	require.NoError(t, err)
@@ -236,7 +235,7 @@ func (w *World) only(t testing.TB) index.Collection {
 }
 
 // object returns what the store has of a turn of the one collection, with vectors; nil if it has none.
-func (w *World) object(t testing.TB, session, request string) *index.Object {
+func (w *world) object(t testing.TB, session, request string) *index.Object {
 	t.Helper()
 	found, err := w.Store.ByID(t.Context(), w.only(t).Name, []uuid.UUID{events.TurnID(session, request)},
 		index.WithVectors)
@@ -248,7 +247,7 @@ func (w *World) object(t testing.TB, session, request string) *index.Object {
 }
 
 // answerOf returns the answer's text as the log has it.
-func answerOf(t testing.TB, w *World, session, request string) string {
+func answerOf(t testing.TB, w *world, session, request string) string {
 	t.Helper()
 	s := natstest.Fold(t, w.Log, session, w.Rules)
 	return s.Turn(events.TurnID(session, request)).Answer.AnswerNeutral

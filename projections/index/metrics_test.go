@@ -17,8 +17,8 @@ func TestTheIndexCountsItsWork(t *testing.T) {
 	t.Parallel()
 	s := indextest.NewMemory()
 	w := indextest.NewWorld(t, s.Store(), 1)
-	reg, now := prometheus.NewRegistry(), indextest.NewClock()
-	v := w.Open(t, func(c *index.Config) { c.Registry, c.Now = reg, now.Read })
+	reg, now := prometheus.NewRegistry(), newClock()
+	v := w.Open(t, func(c *index.Config) { c.Registry, c.Now = reg, now.read })
 	vectors := func(how string) float64 { return indextest.Counted(t, reg, "turnledger_index_vectors_total", how) }
 	swept := func(what string) float64 { return indextest.Counted(t, reg, "turnledger_index_swept_total", what) }
 	sweeps := func(result string) float64 { return indextest.Counted(t, reg, "turnledger_index_sweeps_total", result) }
@@ -38,7 +38,7 @@ func TestTheIndexCountsItsWork(t *testing.T) {
 	require.EqualValues(t, 2, vectors("made"))
 	w.Endpoint.Fail(0)
 	require.NoError(t, w.Store.Create(t.Context(), index.Collection{Name: index.Prefix + "old_000000", Mark: "left"}))
-	now.Pass(time.Minute) // the embedder is left alone for a while
+	now.pass(time.Minute) // the embedder is left alone for a while
 	require.NoError(t, v.Sweep(t.Context()))
 	require.EqualValues(t, 1, swept("missing vector"))
 	require.EqualValues(t, 4, vectors("made"))

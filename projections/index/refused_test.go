@@ -1,4 +1,4 @@
-package indextest
+package index_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -19,7 +20,7 @@ import (
 )
 
 // takenAtLast: an object that is refused for a while is tried again, and is no dead letter.
-func takenAtLast(t *testing.T, w *World) {
+func takenAtLast(t *testing.T, w *world) {
 	v, store := w.spy(t)
 	tries := 0
 	store.refuse = func(o *index.Object) bool {
@@ -28,18 +29,18 @@ func takenAtLast(t *testing.T, w *World) {
 		}
 		return o.Session != "" && tries <= 3
 	}
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
 	w.claim(t, v, "s").must(t)
 	require.Equal(t, 4, tries)
 	w.Agree(t, v, "s")
 }
 
 // takesNothing: a store that refuses all, or that has lost its collection and made another by itself, is waited for.
-func takesNothing(t *testing.T, w *World) {
+func takesNothing(t *testing.T, w *world) {
 	v, store := w.spy(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
 	h := w.claim(t, v, "s")
 	for what, chosen := range map[string]func(*index.Object) bool{
 		"all": func(*index.Object) bool { return true },
@@ -58,10 +59,10 @@ func takesNothing(t *testing.T, w *World) {
 }
 
 // refusedExtension: what a generation has of a turn goes when the store refuses what the turn is now.
-func refusedExtension(t *testing.T, w *World) {
+func refusedExtension(t *testing.T, w *world) {
 	v, store := w.spy(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "what is hot", "lava")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "what is hot", "lava")...)
 	g := generation(t, v)
 	h := w.claim(t, g, "s")
 	h.must(t)
@@ -131,15 +132,15 @@ func awaitNoMore(t testing.TB, due chan struct{}) {
 }
 
 // parkedDeletions: what a parked event deletes is deleted, and is a reason to scrub; what it brings does not come.
-func parkedDeletions(t *testing.T, w *World) {
+func parkedDeletions(t *testing.T, w *world) {
 	var forgotten atomic.Uint64
 	v := w.Open(t, func(c *index.Config) {
 		c.Erased = func(context.Context, int) (events.Position, error) {
 			return events.Position{Seq: forgotten.Load()}, nil
 		}
 	})
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the wrong question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "the wrong question", "yes")...)
 	h := w.claim(t, v, "s")
 	h.must(t)
 	at := w.Append(t, &events.TurnCorrected{
@@ -157,29 +158,29 @@ func parkedDeletions(t *testing.T, w *World) {
 }
 
 // scrubbedByAge: a generation is replaced at a certain age, and not before.
-func scrubbedByAge(t *testing.T, w *World) {
-	now := NewClock()
+func scrubbedByAge(t *testing.T, w *world) {
+	now := newClock()
 	var looks atomic.Int64
 	v := w.Open(t, func(c *index.Config) {
-		c.Now = now.Read
+		c.Now = now.read
 		c.Erased = func(context.Context, int) (events.Position, error) {
 			return events.Position{Seq: uint64(looks.Load())}, nil
 		}
 	})
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "what must go", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "what must go", "yes")...)
 	at := w.Append(t, redacted("1"))
 	w.claim(t, v, "s").must(t)
 	looks.Store(int64(at.Seq))
 	rebuilds := scrubs(t, v)
 	<-time.After(200 * time.Millisecond)
 	require.Empty(t, rebuilds, "it has begun just now")
-	now.Pass(time.Second)
+	now.pass(time.Second)
 	awaitScrub(t, rebuilds)
 }
 
 // makeEarlier makes the served index one that an earlier version has made.
-func makeEarlier(t *testing.T, w *World) {
+func makeEarlier(t *testing.T, w *world) {
 	t.Helper()
 	var pointer map[string]any
 	revision, err := w.Notes.Read(t.Context(), "index.served", &pointer)
@@ -193,17 +194,17 @@ func makeEarlier(t *testing.T, w *World) {
 
 // madeBefore: an index that an earlier version has made is served, its feeder says so, and it is made anew at its age,
 // once.
-func madeBefore(t *testing.T, w *World) {
-	now := NewClock()
+func madeBefore(t *testing.T, w *world) {
+	now := newClock()
 	var said bytes.Buffer
 	open := func() *index.View {
 		return w.Open(t, func(c *index.Config) {
-			c.Now, c.Logger = now.Read, slog.New(slog.NewTextHandler(&said, nil))
+			c.Now, c.Logger = now.read, slog.New(slog.NewTextHandler(&said, nil))
 		})
 	}
 	const saying = "an earlier version has made the index"
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
 	w.claim(t, open(), "s").must(t)
 	require.NotContains(t, said.String(), saying)
 	makeEarlier(t, w)
@@ -213,20 +214,20 @@ func madeBefore(t *testing.T, w *World) {
 	rebuilds := scrubs(t, v)
 	<-time.After(200 * time.Millisecond)
 	require.Empty(t, rebuilds, "it has begun just now")
-	now.Pass(time.Second)
+	now.pass(time.Second)
 	awaitScrub(t, rebuilds)
 	w.Rebuild(t, v)
-	now.Pass(time.Second)
+	now.pass(time.Second)
 	awaitNoMore(t, rebuilds)
 	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
 }
 
 // restored: a dead letter's session is written as the log has it up to the view's position, and not if the view has
 // gone on meanwhile. A sweep takes what was written so into the runner's own.
-func restored(t *testing.T, w *World) {
+func restored(t *testing.T, w *world) {
 	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	at := w.Append(t, Turn("s", "1", "a question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	at := w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
 	h := w.claim(t, v, "s")
 	run := h.next(t)
 	session := func() projections.Session {

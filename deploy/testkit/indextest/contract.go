@@ -229,7 +229,7 @@ func selectsLate(t *testing.T, s index.Store) {
 		limit int
 		want  []int
 	}{
-		// Objects of partition 1 are odd ones; 3, 9, … are of epoch 1. Each is written for the event behind its number + 1.
+		// Objects of partition 1 are odd ones; 3, 9, … are of epoch 1. Each is of the event behind its number + 1.
 		{index.Late{Partition: 1, Written: index.Written{Epoch: 1, Seq: 50}}, 10, []int{51, 57}},
 		{index.Late{Partition: 1, Written: index.Written{Epoch: 1, Seq: 53}}, 10, []int{57}}, // not of this event
 		{index.Late{Partition: 1, Written: index.Written{Epoch: 2, Seq: 53}}, 10, []int{55, 57}},

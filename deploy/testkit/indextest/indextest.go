@@ -1,6 +1,5 @@
-// Package indextest is the suite of the index, which holds what the log says, whoever writes it and whatever happens
-// meanwhile. It runs on a store in memory. Contract is what that store and the one of production both keep, and Property
-// runs on either.
+// Package indextest has what tests of the index need: a world with a log and an index, a store in memory, the contract
+// that this store and the one of production both keep, and a property that runs on either.
 package indextest
 
 import (

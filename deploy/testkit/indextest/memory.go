@@ -158,7 +158,8 @@ func (m *Memory) Put(ctx context.Context, collection string, objects []index.Obj
 	return m.in(ctx, collection, func(c *kept) error {
 		var refused []uuid.UUID
 		for _, o := range objects {
-			if !c.takes(projections.QuestionHalf, o.Question.Vector) || !c.takes(projections.AnswerHalf, o.Answer.Vector) {
+			if !c.takes(projections.QuestionHalf, o.Question.Vector) ||
+				!c.takes(projections.AnswerHalf, o.Answer.Vector) {
 				refused = append(refused, o.ID)
 				continue
 			}

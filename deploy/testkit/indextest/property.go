@@ -2,6 +2,7 @@ package indextest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
 
@@ -152,6 +154,8 @@ func (f *feeders) release() {
 		s.release()
 	}
 }
+
+var errLost = projections.Unavailable(errors.New("the answer was lost"))
 
 // lossy is the store as one process sees it: some writes are lost, some answers are, and some writes come late.
 type lossy struct {
