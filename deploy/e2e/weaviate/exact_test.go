@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -43,7 +44,7 @@ func TestAnExactSearchMissesNothing(t *testing.T) {
 	require.NoError(t, w.Create(t.Context(), c))
 	all := make([]index.Object, objects)
 	for i := range all {
-		all[i] = object(i, fmt.Sprint("identity ", i))
+		all[i] = indextest.Object(i, fmt.Sprint("identity ", i))
 		all[i].ID, all[i].Question.Vector, all[i].Answer = uuid.New(), random(), index.Half{}
 	}
 	there, later := all[:objects-few], all[objects-few:]

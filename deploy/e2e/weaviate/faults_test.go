@@ -1,14 +1,12 @@
 package weaviate_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -167,7 +165,7 @@ func TestTurnsThatAreAlikeAreNotWrittenAgain(t *testing.T) {
 	w.Append(t, facts...)
 	w.CaughtUp(t, v)
 	require.NoError(t, v.Sweep(t.Context()))
-	require.Zero(t, counted(t, reg, "turnledger_index_swept_total", "unseen object"))
+	require.Zero(t, indextest.Counted(t, reg, "turnledger_index_swept_total", "unseen object"))
 }
 
 // A proxy holds a runner's batches back until another has taken over and a redaction is applied. They bring an object
@@ -216,142 +214,4 @@ func TestBatchesThatComeLateGo(t *testing.T) {
 		w.Store = proxy.Client().Store()
 		stop = w.Feed(t, w.Open(t))
 	}
-}
-
-// Two stores on one log don't fill each other anew: the index goes to the one that came last, and the processes of the
-// other one say what is wrong, and leave what they have alone.
-func TestTwoServersOnOneLog(t *testing.T) {
-	t.Parallel()
-	first, second := weaviatetest.Start(t), weaviatetest.Start(t)
-	w := indextest.NewWorld(t, first.Client().Store(), 1)
-	v := w.Open(t)
-	w.Feed(t, v)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
-	w.CaughtUp(t, v)
-	kept, err := w.Store.List(t.Context())
-	require.NoError(t, err)
-
-	w.Store = second.Client().Store()
-	moved := w.Open(t)
-	w.Feed(t, moved)
-	w.Reached(t, moved)
-	before, err := moved.Served(t.Context())
-	require.NoError(t, err)
-	require.Error(t, v.Look(t.Context()))
-	for range 10 {
-		err := v.Sweep(t.Context())
-		require.ErrorIs(t, err, projections.ErrUnavailable)
-		require.ErrorContains(t, err, "all processes need the same TURNLEDGER_WEAVIATE_URL")
-		require.ErrorContains(t, v.Prepare(t.Context()), "all processes need the same TURNLEDGER_WEAVIATE_URL")
-		w.Append(t, indextest.Turn("s", "2", "another question", "yes")[0])
-		<-time.After(50 * time.Millisecond) // the first runner tries again meanwhile
-	}
-	after, err := moved.Served(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, before.Generation, after.Generation)
-	w.Agree(t, moved, "s")
-	all, err := first.Client().List(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, kept, all)
-}
-
-// Two logs on one store don't take each other's index away, which each would fill anew for good. The second says what
-// is wrong, until its operator has it take the store over.
-func TestTwoLogsOnOneServer(t *testing.T) {
-	t.Parallel()
-	s := weaviatetest.Start(t)
-	w := indextest.NewWorld(t, s.Client().Store(), 1)
-	v := w.Open(t)
-	w.Feed(t, v)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
-	w.CaughtUp(t, v)
-
-	other := indextest.NewWorld(t, s.Client().Store(), 1)
-	late := index.New(other.Config())
-	for range 2 {
-		err := late.Prepare(t.Context())
-		require.ErrorIs(t, err, projections.ErrUnavailable)
-		require.ErrorContains(t, err, "each log needs a Weaviate of its own")
-		require.NoError(t, v.Sweep(t.Context()))
-	}
-	w.Agree(t, v, "s")
-
-	other.Append(t, indextest.Linked("t", "bob"))
-	other.Append(t, indextest.Turn("t", "1", "another question", "no")...)
-	other.Rebuild(t, late)
-	other.Feed(t, late)
-	other.Reached(t, late)
-	require.Error(t, v.Look(t.Context()))
-	require.ErrorContains(t, v.Prepare(t.Context()), "each log needs a Weaviate of its own")
-	require.Error(t, v.Sweep(t.Context()), "what it fed is gone")
-	require.NoError(t, late.Sweep(t.Context()))
-	other.Agree(t, late, "t")
-	at, err := late.Files(t.Context(), 0)
-	require.NoError(t, err)
-	require.Zero(t, at.Seq, "nothing is known of what the log has forgotten")
-}
-
-// A store that was emptied, filled again and then put back to its older copy has an index of before: a rebuild brings
-// the index back, and no rebuild begins by itself, since another store might have the index.
-func TestAnOlderIndexIsRebuilt(t *testing.T) {
-	t.Parallel()
-	s := weaviatetest.Start(t)
-	w := indextest.NewWorld(t, s.Client().Store(), 1)
-	v := w.Open(t)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
-	stop := w.Feed(t, v)
-	w.Reached(t, v)
-	stop()
-	s.Save()
-	s.Empty()
-	stop = w.Feed(t, v)
-	w.Reached(t, v)
-	stop()
-	s.Back()
-	require.ErrorContains(t, v.Prepare(t.Context()), "run turnledger projections rebuild index")
-	require.ErrorContains(t, v.Sweep(t.Context()), "run turnledger projections rebuild index")
-
-	var pointer map[string]any
-	revision, err := w.Notes.Read(t.Context(), "index.served", &pointer)
-	require.NoError(t, err)
-	delete(pointer, "form") // so that a rebuild by its age is due
-	_, err = w.Notes.Write(t.Context(), "index.served", pointer, revision)
-	require.NoError(t, err)
-	scrubbing, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	require.NoError(t, index.Scrub{View: v, After: 10 * time.Millisecond, Rebuild: func(context.Context) error {
-		t.Error("a rebuild began by itself")
-		return nil
-	}}.Run(scrubbing))
-
-	w.Rebuild(t, v)
-	require.Len(t, w.Found(t, v, "a question", "ann"), 1)
-	w.Append(t, indextest.Turn("s", "2", "another question", "yes")...)
-	w.Feed(t, v)
-	w.Reached(t, v)
-	require.NoError(t, v.Sweep(t.Context()))
-	w.Agree(t, v, "s")
-}
-
-// Weaviate names the object that it refuses, and takes the others.
-func TestWeaviateRefusesOneObject(t *testing.T) {
-	t.Parallel()
-	s := weaviatetest.Start(t)
-	w := s.Client()
-	c := index.Collection{Name: index.Prefix + "a_000001", Mark: "the mark"}
-	require.NoError(t, w.Create(t.Context(), c))
-	require.NoError(t, w.Put(t.Context(), c.Name, []index.Object{object(4, "ann")}), "the first vector sets the length")
-	objects := []index.Object{object(1, "ann"), object(2, "ann"), object(3, "ann")}
-	objects[1].Question.Vector = objects[1].Question.Vector[:32]
-	err := w.Put(t.Context(), c.Name, objects)
-	var refused *index.Refused
-	require.ErrorAs(t, err, &refused)
-	require.Equal(t, objects[1].ID, refused.IDs[0])
-	require.Len(t, refused.IDs, 1)
-	found, err := w.ByID(t.Context(), c.Name, []uuid.UUID{objects[0].ID, objects[2].ID}, index.WithVectors)
-	require.NoError(t, err)
-	require.Len(t, found, 2)
 }

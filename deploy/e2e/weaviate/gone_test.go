@@ -14,6 +14,7 @@ import (
 
 	pb "github.com/weaviate/weaviate/grpc/generated/protocol/v1"
 
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -30,17 +31,17 @@ func TestVectorsOfGoneObjectsTakeNoPlace(t *testing.T) {
 	require.NoError(t, w.Create(t.Context(), c))
 	objects := map[uuid.UUID]index.Object{}
 	for i := range live {
-		o := object(i, "ann")
+		o := indextest.Object(i, "ann")
 		objects[o.ID] = o
 		require.NoError(t, w.Put(t.Context(), c.Name, []index.Object{o}))
 	}
-	asked := object(live, "ann").Question.Vector
+	asked := indextest.Object(live, "ann").Question.Vector
 	raw := rawNearest(t, s)
 	for round := 0; raw(c.Name, asked, live) == live; round++ {
 		require.Less(t, round, 100, "no vector is left behind: Weaviate may be mended")
 		late, ids := make([]index.Object, batch), make([]uuid.UUID, batch)
 		for i := range late {
-			late[i], ids[i] = object(live+i, "ann"), uuid.New()
+			late[i], ids[i] = indextest.Object(live+i, "ann"), uuid.New()
 			late[i].ID, late[i].Question.Vector = ids[i], asked
 		}
 		var written atomic.Bool

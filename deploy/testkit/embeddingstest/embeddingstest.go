@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"unicode"
@@ -32,10 +33,17 @@ type Endpoint struct {
 	numbers atomic.Bool
 	// refuse, where not nil, chooses texts with which no call is taken.
 	refuse atomic.Pointer[func(text string) bool]
-	// hanging, where not nil, is closed when calls are answered again.
-	hanging atomic.Pointer[chan struct{}]
+	// hanging, where not nil, is what calls wait for.
+	mu      sync.Mutex
+	hanging *pause
 	// dimensions, where not 0, are those of every vector, whatever the request asks for.
 	dimensions atomic.Int32
+}
+
+// pause holds calls up until it ends.
+type pause struct {
+	end   chan struct{}
+	calls sync.WaitGroup
 }
 
 // Start runs an endpoint until t ends.
@@ -55,15 +63,37 @@ func (e *Endpoint) Fail(status int) { e.down.Store(int32(status)) }
 
 // Hang makes the endpoint take calls and answer none until Resume.
 func (e *Endpoint) Hang() {
-	resumed := make(chan struct{})
-	e.hanging.Store(&resumed)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hanging = &pause{end: make(chan struct{})}
 }
 
-// Resume makes the endpoint answer again, also the calls that hang.
+// Resume makes the endpoint answer again, also the calls that hang, whether or not their callers still wait. When it
+// returns, these are counted.
 func (e *Endpoint) Resume() {
-	if resumed := e.hanging.Swap(nil); resumed != nil {
-		close(*resumed)
+	e.mu.Lock()
+	hanging := e.hanging
+	e.hanging = nil
+	e.mu.Unlock()
+	if hanging != nil {
+		close(hanging.end)
+		hanging.calls.Wait()
 	}
+}
+
+// hang returns once no pause holds the call up. The call ends by calling done.
+func (e *Endpoint) hang() (done func()) {
+	e.mu.Lock()
+	hanging := e.hanging
+	if hanging != nil {
+		hanging.calls.Add(1)
+	}
+	e.mu.Unlock()
+	if hanging == nil {
+		return func() {}
+	}
+	<-hanging.end
+	return hanging.calls.Done
 }
 
 // Refuse makes the endpoint answer 400 to each call with a text that is chosen, as an endpoint does to a text that is
@@ -85,9 +115,7 @@ func (e *Endpoint) Calls() int { return int(e.calls.Load()) }
 // ServeHTTP implements http.Handler.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.calls.Add(1)
-	if resumed := e.hanging.Load(); resumed != nil {
-		<-*resumed
-	}
+	defer e.hang()()
 	if status := int(e.down.Load()); status != 0 {
 		http.Error(w, `{"error":{"message":"down"}}`, status)
 		return

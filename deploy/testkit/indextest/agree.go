@@ -72,8 +72,8 @@ func (w *World) expect(t T, session string, into map[uuid.UUID]object) {
 	for _, of := range s.Turns {
 		if in[of.ID] && of.Status == conversation.Finalized && s.Erased == 0 {
 			into[of.ID] = object{
-				session, s.Identity, of.Started, of.Version, w.digest(of.Question.QuestionNeutral),
-				w.digest(of.Answer.AnswerNeutral),
+				session, s.Identity, of.Started, of.Version, w.Digest(of.Question.QuestionNeutral),
+				w.Digest(of.Answer.AnswerNeutral),
 			}
 		}
 	}
@@ -94,8 +94,8 @@ func belong(s *conversation.State, c conversation.Change, in map[uuid.UUID]bool)
 	}
 }
 
-// digest names a text as the index does.
-func (w *World) digest(text string) string {
+// Digest names a text as the index does.
+func (w *World) Digest(text string) string {
 	if text == "" {
 		return ""
 	}

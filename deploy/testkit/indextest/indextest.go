@@ -1,5 +1,5 @@
-// Package indextest is the suite that each store of an index passes: the view on the store holds what the log says,
-// whoever writes it and whatever happens meanwhile.
+// Package indextest has what tests of the index need: a world with a log and an index, a store in memory, the contract
+// that this store and the one of production both keep, and a property that runs on either.
 package indextest
 
 import (
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
@@ -146,4 +147,19 @@ func (w *World) Found(t testing.TB, v *index.View, question, identity string) (i
 		ids = append(ids, n.TurnID.String())
 	}
 	return ids
+}
+
+// Counted returns a counter's value, by its one label; 0 if there is none.
+func Counted(t testing.TB, reg *prometheus.Registry, name, label string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && m.GetLabel()[0].GetValue() == label {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
 }

@@ -2,6 +2,7 @@ package indextest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
 
@@ -23,9 +25,10 @@ import (
 // links find boundaries, which redactions, prunes and kinds move.
 const silence = 30 * time.Millisecond
 
-// property feeds a random log by processes that are killed, taken over, and whose writes come late or not at all, with
-// rebuilds in between. In the end the index, searches and the log agree, and so do a rebuild and the index.
-func property(t *testing.T, logs int, open func(t testing.TB) index.Store) {
+// Property feeds random logs by processes that are killed, taken over, and whose writes come late or not at all, with
+// rebuilds in between. In the end the index, searches and the log agree, and so do a rebuild and the index. open
+// returns a store that is empty and is used by nothing else.
+func Property(t *testing.T, logs int, open func(t testing.TB) index.Store) {
 	viewtest.Checks(t, logs)
 	rapid.Check(t, func(rt *rapid.T) {
 		w := NewWorld(t, open(t), rapid.IntRange(1, 2).Draw(rt, "partitions"))
@@ -151,6 +154,8 @@ func (f *feeders) release() {
 		s.release()
 	}
 }
+
+var errLost = projections.Unavailable(errors.New("the answer was lost"))
 
 // lossy is the store as one process sees it: some writes are lost, some answers are, and some writes come late.
 type lossy struct {

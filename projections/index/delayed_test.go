@@ -1,4 +1,4 @@
-package indextest
+package index_test
 
 import (
 	"context"

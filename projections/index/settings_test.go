@@ -1,4 +1,4 @@
-package indextest
+package index_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -21,7 +22,7 @@ func anonymous(c *index.Config) { c.Anonymous = true }
 func withoutTexts(c *index.Config) { c.WithoutTexts = true }
 
 // opened opens a view, and returns what it says at that.
-func (w *World) opened(t testing.TB, setting ...func(*index.Config)) (*index.View, string) {
+func (w *world) opened(t testing.TB, setting ...func(*index.Config)) (*index.View, string) {
 	t.Helper()
 	var said bytes.Buffer
 	v := w.Open(t, append(setting, func(c *index.Config) { c.Logger = slog.New(slog.NewTextHandler(&said, nil)) })...)
@@ -29,10 +30,10 @@ func (w *World) opened(t testing.TB, setting ...func(*index.Config)) (*index.Vie
 }
 
 // refusesAcross: a view answers no search across identities, and those of one identity as before.
-func (w *World) refusesAcross(t testing.TB, v *index.View) {
+func (w *world) refusesAcross(t testing.TB, v *index.View) {
 	t.Helper()
 	_, _, err := v.Nearest(t.Context(), "", index.Near{
-		Vector: embeddingstest.Vector("a question", Dimensions), Limit: 10,
+		Vector: embeddingstest.Vector("a question", indextest.Dimensions), Limit: 10,
 	})
 	require.ErrorIs(t, err, projections.ErrSomeAnonymous)
 	require.ErrorIs(t, err, projections.ErrUnavailable)
@@ -43,13 +44,13 @@ func (w *World) refusesAcross(t testing.TB, v *index.View) {
 // changedAnonymous: an index that processes have fed by both settings holds some anonymous turns and lacks others. Its
 // feeders say so at their start, and no process searches across identities, until a rebuild: to set the former setting
 // again mends nothing.
-func changedAnonymous(t *testing.T, w *World) {
+func changedAnonymous(t *testing.T, w *world) {
 	const saying = "TURNLEDGER_INDEX_ANONYMOUS was changed"
 	linked, said := w.opened(t)
 	require.NotContains(t, said, saying)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question of Ann", "yes")...)
-	w.Append(t, Turn("nobody", "1", "a question of nobody", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question of Ann", "yes")...)
+	w.Append(t, indextest.Turn("nobody", "1", "a question of nobody", "yes")...)
 	feed := func(v *index.View) {
 		for _, session := range []string{"s", "nobody"} {
 			w.claim(t, v, session).must(t)
@@ -88,12 +89,12 @@ func changedAnonymous(t *testing.T, w *World) {
 }
 
 // changedTexts: an index with texts of some turns says so until a rebuild. Searches need no texts, and go on.
-func changedTexts(t *testing.T, w *World) {
+func changedTexts(t *testing.T, w *world) {
 	const saying = "TURNLEDGER_INDEX_TEXT was changed"
 	v, said := w.opened(t)
 	require.NotContains(t, said, saying)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question of Ann", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question of Ann", "yes")...)
 	w.claim(t, v, "s").must(t)
 	without, said := w.opened(t, withoutTexts)
 	require.Contains(t, said, saying)
@@ -111,11 +112,11 @@ func changedTexts(t *testing.T, w *World) {
 }
 
 // settingsOfBefore: of an index of an earlier version, which tells no settings, those are taken that its feeder has.
-func settingsOfBefore(t *testing.T, w *World) {
+func settingsOfBefore(t *testing.T, w *world) {
 	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question of Ann", "yes")...)
-	at := w.Append(t, Turn("nobody", "1", "a question of nobody", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question of Ann", "yes")...)
+	at := w.Append(t, indextest.Turn("nobody", "1", "a question of nobody", "yes")...)
 	for _, session := range []string{"s", "nobody"} {
 		w.claim(t, v, session).must(t)
 	}
@@ -132,7 +133,7 @@ func settingsOfBefore(t *testing.T, w *World) {
 
 // otherLengthAtRest: a sweep finds out that the embedder makes vectors of another length than the index has, while
 // nothing is written. It asks the embedder once a minute.
-func otherLengthAtRest(t *testing.T, w *World) {
+func otherLengthAtRest(t *testing.T, w *world) {
 	now := newClock()
 	v := w.Open(t, func(c *index.Config) {
 		c.Now, c.Embedder = now.read, embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash"})
@@ -143,8 +144,8 @@ func otherLengthAtRest(t *testing.T, w *World) {
 		require.ErrorIs(t, v.Outdated(t.Context()), want)
 	}
 	sweep(nil) // there is no vector
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
 	w.claim(t, v, "s").must(t)
 	now.pass(time.Minute)
 	sweep(nil)

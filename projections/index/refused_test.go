@@ -1,4 +1,4 @@
-package indextest
+package index_test
 
 import (
 	"bytes"
@@ -12,56 +12,41 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
 
-// refusing returns a store's answer to objects: it refuses those that are chosen.
-func refusing(chosen func(*index.Object) bool) func([]index.Object) error {
-	return func(objects []index.Object) error {
-		var ids []uuid.UUID
-		for i := range objects {
-			if chosen(&objects[i]) {
-				ids = append(ids, objects[i].ID)
-			}
-		}
-		if ids == nil {
-			return nil
-		}
-		return &index.Refused{IDs: ids}
-	}
-}
-
 // takenAtLast: an object that is refused for a while is tried again, and is no dead letter.
-func takenAtLast(t *testing.T, w *World) {
+func takenAtLast(t *testing.T, w *world) {
 	v, store := w.spy(t)
 	tries := 0
-	store.put = refusing(func(o *index.Object) bool {
+	store.refuse = func(o *index.Object) bool {
 		if o.Session != "" {
 			tries++
 		}
 		return o.Session != "" && tries <= 3
-	})
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question", "yes")...)
+	}
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
 	w.claim(t, v, "s").must(t)
 	require.Equal(t, 4, tries)
 	w.Agree(t, v, "s")
 }
 
 // takesNothing: a store that refuses all, or that has lost its collection and made another by itself, is waited for.
-func takesNothing(t *testing.T, w *World) {
+func takesNothing(t *testing.T, w *world) {
 	v, store := w.spy(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
 	h := w.claim(t, v, "s")
 	for what, chosen := range map[string]func(*index.Object) bool{
 		"all": func(*index.Object) bool { return true },
 		"turns, in a collection that the store has made": func(o *index.Object) bool { return o.Session != "" },
 	} {
-		store.put = refusing(chosen)
+		store.refuse = chosen
 		if what != "all" {
 			name := w.only(t).Name
 			require.NoError(t, w.Store.Drop(t.Context(), name))
@@ -74,10 +59,10 @@ func takesNothing(t *testing.T, w *World) {
 }
 
 // refusedExtension: what a generation has of a turn goes when the store refuses what the turn is now.
-func refusedExtension(t *testing.T, w *World) {
+func refusedExtension(t *testing.T, w *world) {
 	v, store := w.spy(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "what is hot", "lava")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "what is hot", "lava")...)
 	g := generation(t, v)
 	h := w.claim(t, g, "s")
 	h.must(t)
@@ -91,7 +76,7 @@ func refusedExtension(t *testing.T, w *World) {
 		return n
 	}
 	require.Equal(t, 1, has())
-	store.put = refusing(func(o *index.Object) bool { return strings.Contains(o.Answer.Neutral, "ash") })
+	store.refuse = func(o *index.Object) bool { return strings.Contains(o.Answer.Neutral, "ash") }
 	w.Append(t, &events.TurnExtended{
 		TurnID: events.TurnID("s", "1"), SessionID: "s", ExtensionID: "e", Extension: events.Extension{
 			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool","content":"ash"}]`), AnswerNeutral: "and ash",
@@ -147,15 +132,15 @@ func awaitNoMore(t testing.TB, due chan struct{}) {
 }
 
 // parkedDeletions: what a parked event deletes is deleted, and is a reason to scrub; what it brings does not come.
-func parkedDeletions(t *testing.T, w *World) {
+func parkedDeletions(t *testing.T, w *world) {
 	var forgotten atomic.Uint64
 	v := w.Open(t, func(c *index.Config) {
 		c.Erased = func(context.Context, int) (events.Position, error) {
 			return events.Position{Seq: forgotten.Load()}, nil
 		}
 	})
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the wrong question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "the wrong question", "yes")...)
 	h := w.claim(t, v, "s")
 	h.must(t)
 	at := w.Append(t, &events.TurnCorrected{
@@ -173,7 +158,7 @@ func parkedDeletions(t *testing.T, w *World) {
 }
 
 // scrubbedByAge: a generation is replaced at a certain age, and not before.
-func scrubbedByAge(t *testing.T, w *World) {
+func scrubbedByAge(t *testing.T, w *world) {
 	now := newClock()
 	var looks atomic.Int64
 	v := w.Open(t, func(c *index.Config) {
@@ -182,8 +167,8 @@ func scrubbedByAge(t *testing.T, w *World) {
 			return events.Position{Seq: uint64(looks.Load())}, nil
 		}
 	})
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "what must go", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "what must go", "yes")...)
 	at := w.Append(t, redacted("1"))
 	w.claim(t, v, "s").must(t)
 	looks.Store(int64(at.Seq))
@@ -195,7 +180,7 @@ func scrubbedByAge(t *testing.T, w *World) {
 }
 
 // makeEarlier makes the served index one that an earlier version has made.
-func makeEarlier(t *testing.T, w *World) {
+func makeEarlier(t *testing.T, w *world) {
 	t.Helper()
 	var pointer map[string]any
 	revision, err := w.Notes.Read(t.Context(), "index.served", &pointer)
@@ -209,7 +194,7 @@ func makeEarlier(t *testing.T, w *World) {
 
 // madeBefore: an index that an earlier version has made is served, its feeder says so, and it is made anew at its age,
 // once.
-func madeBefore(t *testing.T, w *World) {
+func madeBefore(t *testing.T, w *world) {
 	now := newClock()
 	var said bytes.Buffer
 	open := func() *index.View {
@@ -218,8 +203,8 @@ func madeBefore(t *testing.T, w *World) {
 		})
 	}
 	const saying = "an earlier version has made the index"
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
 	w.claim(t, open(), "s").must(t)
 	require.NotContains(t, said.String(), saying)
 	makeEarlier(t, w)
@@ -239,10 +224,10 @@ func madeBefore(t *testing.T, w *World) {
 
 // restored: a dead letter's session is written as the log has it up to the view's position, and not if the view has
 // gone on meanwhile. A sweep takes what was written so into the runner's own.
-func restored(t *testing.T, w *World) {
+func restored(t *testing.T, w *world) {
 	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	at := w.Append(t, Turn("s", "1", "a question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	at := w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
 	h := w.claim(t, v, "s")
 	run := h.next(t)
 	session := func() projections.Session {

@@ -1,7 +1,6 @@
-package indextest
+package index_test
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,16 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
-	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
 
 // embedded: a vector is made of both languages where they differ, of so many characters, and of nothing else.
-func embedded(t *testing.T, w *World) {
+func embedded(t *testing.T, w *world) {
 	v := w.Open(t, func(c *index.Config) { c.MaxChars = 20 })
-	w.Append(t, Linked("s", "ann"))
+	w.Append(t, indextest.Linked("s", "ann"))
 	long := strings.Repeat("é ", 20)
 	for request, of := range map[string]struct {
 		question events.Question
@@ -59,8 +58,8 @@ func embedded(t *testing.T, w *World) {
 				require.Nil(t, half.Vector, request)
 				continue
 			}
-			require.Equal(t, w.digest(of.want[i]), half.Digest, request)
-			require.InDeltaSlice(t, embeddingstest.Vector(of.want[i], Dimensions), half.Vector, 1e-5, request)
+			require.Equal(t, w.Digest(of.want[i]), half.Digest, request)
+			require.InDeltaSlice(t, embeddingstest.Vector(of.want[i], indextest.Dimensions), half.Vector, 1e-5, request)
 		}
 	}
 	require.Equal(t, long[:30], v.Query(long))
@@ -72,16 +71,16 @@ func embedded(t *testing.T, w *World) {
 
 // embedding: a text that stands twice in a batch is sent once. An embedder that failed is left alone for a while, so
 // that deletions don't wait for it batch by batch.
-func embedding(t *testing.T, w *World) {
+func embedding(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
-	w.Append(t, Turn("s", "2", "the second question", "yes")...)
+	w.Append(t, indextest.Turn("s", "2", "the second question", "yes")...)
 	h := w.claim(t, v, "s")
 	h.must(t)
 	require.Equal(t, 3, w.Endpoint.Texts())
 	w.Endpoint.Fail(http.StatusBadRequest)
 	calls := w.Endpoint.Calls()
 	for _, request := range []string{"3", "4", "5"} {
-		w.Append(t, Turn("s", request, "question "+request, "no")...)
+		w.Append(t, indextest.Turn("s", request, "question "+request, "no")...)
 		h.must(t)
 	}
 	require.Equal(t, calls+2, w.Endpoint.Calls(), "one call, and one that tells whether it refuses any text")
@@ -90,13 +89,14 @@ func embedding(t *testing.T, w *World) {
 
 // refusedTexts: a text that the embedder refuses, alone or in a batch, now or at a later sweep, costs no other turn its
 // vector. Its own turn is in the index without one, and waits for none.
-func refusedTexts(t *testing.T, w *World) {
-	v := w.Open(t)
+func refusedTexts(t *testing.T, w *world) {
+	now := newClock()
+	v := w.Open(t, func(c *index.Config) { c.Now = now.read })
 	w.Feed(t, v)
 	w.Endpoint.Fail(http.StatusServiceUnavailable)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "poison", "the first answer")...)
-	w.Append(t, Turn("s", "2", "the second question", "the second answer")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "poison", "the first answer")...)
+	w.Append(t, indextest.Turn("s", "2", "the second question", "the second answer")...)
 	w.CaughtUp(t, v)
 	w.Endpoint.Fail(0)
 	w.Endpoint.Refuse(func(text string) bool { return strings.Contains(text, "poison") })
@@ -105,12 +105,11 @@ func refusedTexts(t *testing.T, w *World) {
 		require.NoError(t, err)
 		return len(found)
 	}
-	require.Eventually(t, func() bool { // the embedder is left alone for a while
-		require.NoError(t, v.Sweep(t.Context()))
-		return bare() == 0
-	}, hang.Limit, 200*time.Millisecond)
-	w.Append(t, Turn("s", "3", "poison again", "the third answer")...)
-	w.Append(t, Turn("s", "4", "the fourth question", "the fourth answer")...)
+	now.pass(time.Minute) // the embedder is left alone for a while
+	require.NoError(t, v.Sweep(t.Context()))
+	require.Zero(t, bare())
+	w.Append(t, indextest.Turn("s", "3", "poison again", "the third answer")...)
+	w.Append(t, indextest.Turn("s", "4", "the fourth question", "the fourth answer")...)
 	w.CaughtUp(t, v)
 	for _, request := range []string{"1", "2", "3", "4"} {
 		o := w.object(t, "s", request)
@@ -124,41 +123,32 @@ func refusedTexts(t *testing.T, w *World) {
 	require.Empty(t, w.Differences(t, v))
 }
 
-// asking is a store that keeps what it was asked for.
-type asking struct {
-	index.Objects
-	mu    sync.Mutex
-	exact []bool
-}
-
-// Near implements index.Objects.
-func (a *asking) Near(ctx context.Context, collection string, n index.Near) ([]projections.Hit, error) {
-	a.mu.Lock()
-	a.exact = append(a.exact, n.Exact)
-	a.mu.Unlock()
-	return a.Objects.Near(ctx, collection, n)
-}
-
 // exactWhileSmall: the graph of an earlier version is asked for an exact search, in both halves, as long as the log is
 // short. What this version makes compares all vectors anyway.
-func exactWhileSmall(t *testing.T, w *World) {
-	store := &asking{Objects: w.Store.Objects}
+func exactWhileSmall(t *testing.T, w *world) {
+	var mu sync.Mutex
+	var exact []bool
+	store := &spied{Objects: w.Store.Objects, near: func(n index.Near) {
+		mu.Lock()
+		defer mu.Unlock()
+		exact = append(exact, n.Exact)
+	}}
 	open := func() *index.View {
 		return w.Open(t, func(c *index.Config) { c.Store.Objects, c.ExactEvents = store, 5 })
 	}
-	near := index.Near{Vector: embeddingstest.Vector("a question", Dimensions), Limit: 10}
+	near := index.Near{Vector: embeddingstest.Vector("a question", indextest.Dimensions), Limit: 10}
 	now := open()
 	w.claim(t, now, "s").must(t)
 	_, _, err := now.Nearest(t.Context(), "", near)
 	require.NoError(t, err)
-	require.Equal(t, []bool{false, false}, store.exact)
-	store.exact = nil
+	require.Equal(t, []bool{false, false}, exact)
+	exact = nil
 	makeEarlier(t, w)
 	v := open()
 	h := w.claim(t, v, "s")
 	for n, facts := range [][]events.Fact{
-		append([]events.Fact{Linked("s", "ann")}, Turn("s", "1", "a question", "yes")...), // 3 events
-		Turn("s", "2", "another question", "no"),
+		append([]events.Fact{indextest.Linked("s", "ann")}, indextest.Turn("s", "1", "a question", "yes")...),
+		indextest.Turn("s", "2", "another question", "no"),
 		{&events.SessionReset{SessionID: "s"}},
 	} {
 		w.Append(t, facts...)
@@ -166,17 +156,17 @@ func exactWhileSmall(t *testing.T, w *World) {
 		hits, _, err := v.Nearest(t.Context(), "", near)
 		require.NoError(t, err)
 		require.Len(t, hits, min(n+1, 2))
-		require.Equal(t, []bool{n < 2, n < 2}, store.exact)
-		store.exact = nil
+		require.Equal(t, []bool{n < 2, n < 2}, exact)
+		exact = nil
 	}
 }
 
 // nearestHalves: a turn is found once, with the half that is nearer, and the answer says how far the index is.
-func nearestHalves(t *testing.T, w *World) {
+func nearestHalves(t *testing.T, w *world) {
 	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "where are the winter tyres", "in the cellar")...)
-	w.Append(t, Turn("s", "2", "what is in the cellar", "only the tyres of winter")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "where are the winter tyres", "in the cellar")...)
+	w.Append(t, indextest.Turn("s", "2", "what is in the cellar", "only the tyres of winter")...)
 	h := w.claim(t, v, "s")
 	h.must(t)
 	for text, want := range map[string]struct {
@@ -187,7 +177,7 @@ func nearestHalves(t *testing.T, w *World) {
 		"only the tyres of winter":   {"2", projections.AnswerHalf},
 	} {
 		hits, at, err := v.Nearest(t.Context(), "", index.Near{
-			Vector: embeddingstest.Vector(text, Dimensions), Limit: 10,
+			Vector: embeddingstest.Vector(text, indextest.Dimensions), Limit: 10,
 		})
 		require.NoError(t, err)
 		require.Len(t, hits, 2, "each turn once")
@@ -198,7 +188,7 @@ func nearestHalves(t *testing.T, w *World) {
 		require.Equal(t, h.At.Position(), at[h.partition])
 	}
 	hits, _, err := v.Nearest(t.Context(), projections.QuestionHalf, index.Near{
-		Vector: embeddingstest.Vector("only the tyres of winter", Dimensions), Limit: 10,
+		Vector: embeddingstest.Vector("only the tyres of winter", indextest.Dimensions), Limit: 10,
 	})
 	require.NoError(t, err)
 	require.Len(t, hits, 2)
@@ -206,11 +196,11 @@ func nearestHalves(t *testing.T, w *World) {
 		require.Equal(t, projections.QuestionHalf, hit.Half)
 	}
 
-	w.Append(t, Turn("s", "3", "snow chains of winter tyres", "snow")...)
-	w.Append(t, Turn("s", "4", "snow chains of winter", "no")...)
+	w.Append(t, indextest.Turn("s", "3", "snow chains of winter tyres", "snow")...)
+	w.Append(t, indextest.Turn("s", "4", "snow chains of winter", "no")...)
 	h.must(t)
 	hits, _, err = v.Nearest(t.Context(), "", index.Near{
-		Vector: embeddingstest.Vector("snow chains of winter", Dimensions), Limit: 1,
+		Vector: embeddingstest.Vector("snow chains of winter", indextest.Dimensions), Limit: 1,
 	})
 	require.NoError(t, err)
 	require.Len(t, hits, 1, "the nearest answer is of 3, whose question is nearer")
@@ -218,10 +208,10 @@ func nearestHalves(t *testing.T, w *World) {
 }
 
 // extendedAnswer: a text that was extended has a vector of its own, also where its turn is written again.
-func extendedAnswer(t *testing.T, w *World) {
+func extendedAnswer(t *testing.T, w *world) {
 	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "what is hot", "lava")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "what is hot", "lava")...)
 	w.claim(t, v, "s").must(t)
 	h := w.claim(t, v, "s") // writes again, with vectors taken over
 	w.Append(t, &events.TurnExtended{
@@ -231,25 +221,25 @@ func extendedAnswer(t *testing.T, w *World) {
 	})
 	h.must(t)
 	o := w.object(t, "s", "1")
-	require.InDeltaSlice(t, embeddingstest.Vector("what is hot", Dimensions), o.Question.Vector, 1e-5)
+	require.InDeltaSlice(t, embeddingstest.Vector("what is hot", indextest.Dimensions), o.Question.Vector, 1e-5)
 	text := answerOf(t, w, "s", "1")
 	require.Contains(t, text, "ash")
-	require.InDeltaSlice(t, embeddingstest.Vector(text, Dimensions), o.Answer.Vector, 1e-5)
+	require.InDeltaSlice(t, embeddingstest.Vector(text, indextest.Dimensions), o.Answer.Vector, 1e-5)
 	w.Agree(t, v, "s")
 }
 
 // identities: filters compare whole names, as they are written.
-func identities(t *testing.T, w *World) {
+func identities(t *testing.T, w *world) {
 	v := w.Open(t)
 	names := []string{"ann", "Ann", "ann b", "ann-2", "ánn"}
 	for _, name := range names {
-		w.Append(t, Linked("session of "+name, name))
-		w.Append(t, Turn("session of "+name, "1", "the same question", "yes")...)
+		w.Append(t, indextest.Linked("session of "+name, name))
+		w.Append(t, indextest.Turn("session of "+name, "1", "the same question", "yes")...)
 	}
 	stop := w.Feed(t, v)
 	w.CaughtUp(t, v)
 	stop()
-	near := index.Near{Vector: embeddingstest.Vector("the same question", Dimensions), Limit: 10}
+	near := index.Near{Vector: embeddingstest.Vector("the same question", indextest.Dimensions), Limit: 10}
 	for _, name := range names {
 		of := near
 		of.IdentityID = name
@@ -267,9 +257,9 @@ func identities(t *testing.T, w *World) {
 }
 
 // verified: verify reports each thing that differs, in whatever page of the store it stands.
-func verified(t *testing.T, w *World) {
+func verified(t *testing.T, w *world) {
 	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
+	w.Append(t, indextest.Linked("s", "ann"))
 	changes := map[string]func(o *index.Object){
 		"identity": func(o *index.Object) { o.Identity = "bob" },
 		"session":  func(o *index.Object) { o.Session = "other" },
@@ -280,10 +270,10 @@ func verified(t *testing.T, w *World) {
 		"answer":   func(o *index.Object) { o.Answer.Digest = "" },
 	}
 	for what := range changes {
-		w.Append(t, Turn("s", what, "a question of "+what, "an answer")...)
+		w.Append(t, indextest.Turn("s", what, "a question of "+what, "an answer")...)
 	}
-	w.Append(t, Turn("s", "missing", "a question", "an answer")...)
-	w.Append(t, Turn("s", "as it is", "a question", "an answer")...)
+	w.Append(t, indextest.Turn("s", "missing", "a question", "an answer")...)
+	w.Append(t, indextest.Turn("s", "as it is", "a question", "an answer")...)
 	w.claim(t, v, "s").must(t)
 	require.Empty(t, w.Differences(t, v))
 	name, want, more := w.only(t).Name, map[string]bool{}, []index.Object{}

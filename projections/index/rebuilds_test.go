@@ -1,4 +1,4 @@
-package indextest
+package index_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -31,7 +32,7 @@ func served(t testing.TB, v *index.View) uint64 {
 
 // swaps: a swap waits until the new generation is as far as the former one, and fences the former one's runners. The
 // next claim begins at its end.
-func swaps(t *testing.T, w *World) {
+func swaps(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
 	former := w.claim(t, v, "s")
 	former.must(t)
@@ -43,7 +44,7 @@ func swaps(t *testing.T, w *World) {
 	former.must(t)
 	require.ErrorIs(t, g.Swap(t.Context(), projections.ReachFormer), projections.ErrNotCaughtUp, "it is behind")
 	require.Equal(t, was, served(t, v))
-	w.Append(t, Turn("s", "2", "the second question", "yes")...)
+	w.Append(t, indextest.Turn("s", "2", "the second question", "yes")...)
 	require.ErrorIs(t, former.reach(t), projections.ErrFenced, "a swap has closed the claim")
 	next.must(t)
 	require.NoError(t, g.Swap(t.Context(), projections.ReachFormer))
@@ -59,11 +60,11 @@ func swaps(t *testing.T, w *World) {
 
 // claimsDuringSwap: a runner that claims a partition while a swap has closed it makes the swap begin again, so that
 // what the runner applies is not lost.
-func claimsDuringSwap(t *testing.T, w *World) {
+func claimsDuringSwap(t *testing.T, w *world) {
 	notes := &interrupted{Notes: w.Notes, call: "commit index.at."}
 	v := w.Open(t, func(c *index.Config) { c.Notes = notes })
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "the first question", "yes")...)
 	former := w.claim(t, v, "s")
 	former.must(t)
 	g := generation(t, v)
@@ -72,7 +73,7 @@ func claimsDuringSwap(t *testing.T, w *World) {
 	other := w.Open(t)
 	notes.once = func() { former = w.claim(t, other, "s") }
 	require.ErrorIs(t, g.Swap(t.Context(), projections.ReachFormer), projections.ErrNotCaughtUp)
-	w.Append(t, Turn("s", "2", "the second question", "yes")...)
+	w.Append(t, indextest.Turn("s", "2", "the second question", "yes")...)
 	former.must(t)
 	require.ErrorIs(t, g.Swap(t.Context(), projections.ReachFormer), projections.ErrNotCaughtUp)
 	next.must(t)
@@ -82,7 +83,7 @@ func claimsDuringSwap(t *testing.T, w *World) {
 }
 
 // claimsAfterSwap: a runner that has read which generation is served, and claims it only after a swap, is fenced.
-func claimsAfterSwap(t *testing.T, w *World) {
+func claimsAfterSwap(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
 	h := w.claim(t, v, "s")
 	h.must(t)
@@ -99,7 +100,7 @@ func claimsAfterSwap(t *testing.T, w *World) {
 
 // abandoned: of two rebuilds only the later one may swap. What a rebuild has left behind is dropped by the next, and
 // one that is given up leaves nothing.
-func abandoned(t *testing.T, w *World) {
+func abandoned(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
 	w.claim(t, v, "s").must(t)
 	was := w.only(t)
@@ -118,7 +119,7 @@ func abandoned(t *testing.T, w *World) {
 }
 
 // lostWhileFilled: a generation whose store has lost something meanwhile is not swapped in.
-func lostWhileFilled(t *testing.T, w *World) {
+func lostWhileFilled(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
 	canary := w.claim(t, v, "s")
 	canary.must(t)
@@ -134,13 +135,13 @@ func lostWhileFilled(t *testing.T, w *World) {
 
 // sweptBesideRebuild: a sweep leaves the generation alone that a rebuild fills, and drops an older one, until when no
 // receipt says that the files are clean.
-func sweptBesideRebuild(t *testing.T, w *World) {
+func sweptBesideRebuild(t *testing.T, w *world) {
 	forgotten := events.Position{Seq: 7}
 	v := w.Open(t, func(c *index.Config) {
 		c.Erased = func(context.Context, int) (events.Position, error) { return forgotten, nil }
 	})
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "the first question", "yes")...)
 	w.claim(t, v, "s").must(t)
 	at := w.only(t)
 	files := func() uint64 {
@@ -173,21 +174,23 @@ func sweptBesideRebuild(t *testing.T, w *World) {
 }
 
 // otherModel: vectors of two models are never mixed nor compared, and a rebuild makes all anew.
-func otherModel(t *testing.T, w *World) {
+func otherModel(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
 	w.claim(t, v, "s").must(t)
 	changed := func(c *index.Config) {
-		c.Embedder = embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "other", Dimensions: Dimensions})
+		c.Embedder = embeddings.New(embeddings.Config{
+			URL: w.Endpoint.URL(), Name: "other", Dimensions: indextest.Dimensions,
+		})
 	}
 	other := w.Open(t, changed)
 	texts := w.Endpoint.Texts()
-	w.Append(t, Turn("s", "2", "the second question", "no")...)
+	w.Append(t, indextest.Turn("s", "2", "the second question", "no")...)
 	h := w.claim(t, other, "s")
 	h.must(t)
 	require.NoError(t, other.Sweep(t.Context()))
 	require.Equal(t, texts, w.Endpoint.Texts())
 	require.Nil(t, w.object(t, "s", "2").Question.Vector)
-	near := index.Near{Vector: embeddingstest.Vector("question", Dimensions), Limit: 10}
+	near := index.Near{Vector: embeddingstest.Vector("question", indextest.Dimensions), Limit: 10}
 	_, _, err := other.Nearest(t.Context(), "", near)
 	require.ErrorIs(t, err, projections.ErrOtherModel)
 	require.ErrorIs(t, err, projections.ErrUnavailable)
@@ -201,18 +204,18 @@ func otherModel(t *testing.T, w *World) {
 
 // otherDimensions: an endpoint whose vectors have another length than before costs no turn. Searches say what to run,
 // and a rebuild makes all vectors anew.
-func otherDimensions(t *testing.T, w *World) {
+func otherDimensions(t *testing.T, w *world) {
 	plain := func(c *index.Config) {
 		c.Embedder = embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash"})
 	}
 	const now = embeddingstest.Dimensions / 2
 	v := w.Open(t, plain)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "the first question", "yes")...)
 	h := w.claim(t, v, "s")
 	h.must(t)
 	w.Endpoint.Answer(now)
-	w.Append(t, Turn("s", "2", "the second question", "no")...)
+	w.Append(t, indextest.Turn("s", "2", "the second question", "no")...)
 	h.must(t)
 	require.Nil(t, w.object(t, "s", "2").Question.Vector)
 	near := index.Near{Vector: embeddingstest.Vector("question", now), Limit: 10}
@@ -227,7 +230,7 @@ func otherDimensions(t *testing.T, w *World) {
 	require.Len(t, w.object(t, "s", "2").Question.Vector, embeddingstest.Dimensions, "it was a confusion")
 
 	w.Endpoint.Answer(now)
-	w.Append(t, Turn("s", "3", "the third question", "no")...)
+	w.Append(t, indextest.Turn("s", "3", "the third question", "no")...)
 	w.claim(t, v, "s").must(t)
 	w.Rebuild(t, v)
 	hits, _, err := v.Nearest(t.Context(), "", near)
@@ -238,7 +241,7 @@ func otherDimensions(t *testing.T, w *World) {
 
 // begunInVain: a process that was killed, or got no answer, between making a collection and naming it leaves one that
 // was never served. That one holds nothing up.
-func begunInVain(t *testing.T, w *World) {
+func begunInVain(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
 	w.claim(t, v, "s").must(t)
 	require.NoError(t, w.Store.Drop(t.Context(), w.only(t).Name))

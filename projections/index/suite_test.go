@@ -1,26 +1,31 @@
-package indextest
+package index_test
 
 import (
 	"context"
 	"net/http"
-	"slices"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/index"
 )
 
-// Run runs the suite on a store, which is empty and is used by nothing else. Its property draws so many logs.
-func Run(t *testing.T, logs int, open func(t testing.TB) index.Store) {
-	for name, test := range map[string]func(*testing.T, *World){
+// world is a log with an index on a store in memory.
+type world struct{ *indextest.World }
+
+// The index holds what the log says, whoever writes it and whatever happens meanwhile. Its store is in memory here;
+// that it does what Weaviate does is the contract of both.
+func TestTheIndexHoldsWhatTheLogSays(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T, *world){
 		"a turn of a linked session is found by its question until it is redacted":             turnsComeAndGo,
 		"a link brings the turns before it, and an identity sees its own":                      links,
 		"corrections and extensions are in the turn's place":                                   versions,
@@ -77,10 +82,29 @@ func Run(t *testing.T, logs int, open func(t testing.TB) index.Store) {
 		"what a retention takes out of the log leaves the index before":                 forgotten,
 		"a dead letter that is tried again brings the session as the index may have it": restored,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, NewWorld(t, open(t), 2)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, &world{indextest.NewWorld(t, inMemory(t), 2)})
+		})
 	}
-	t.Run("live equals rebuilt equals the log", func(t *testing.T) { property(t, logs, open) })
 }
+
+func TestLiveEqualsRebuiltEqualsTheLog(t *testing.T) {
+	t.Parallel()
+	logs := 8
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		logs = 200
+	}
+	indextest.Property(t, logs, inMemory)
+}
+
+// What the suite runs on keeps the contract that Weaviate keeps.
+func TestTheStoreInMemoryKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	indextest.Contract(t, inMemory)
+}
+
+func inMemory(testing.TB) index.Store { return indextest.NewMemory().Store() }
 
 func id(session, request string) string { return events.TurnID(session, request).String() }
 
@@ -89,13 +113,13 @@ func redacted(request string) events.Fact {
 	return &events.TurnRedacted{TurnID: events.TurnID("s", request), SessionID: "s"}
 }
 
-func turnsComeAndGo(t *testing.T, w *World) {
+func turnsComeAndGo(t *testing.T, w *world) {
 	v := w.Open(t)
 	w.Feed(t, v)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "how do I change a bicycle tyre", "with levers")...)
-	w.Append(t, Turn("s", "2", "what is the capital of Peru", "Lima")...)
-	w.Append(t, Turn("anonymous", "1", "how do I change a bicycle tyre", "with levers")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "how do I change a bicycle tyre", "with levers")...)
+	w.Append(t, indextest.Turn("s", "2", "what is the capital of Peru", "Lima")...)
+	w.Append(t, indextest.Turn("anonymous", "1", "how do I change a bicycle tyre", "with levers")...)
 	w.CaughtUp(t, v)
 	require.Equal(t, id("s", "1"), w.Found(t, v, "change a bicycle tyre", "")[0])
 	require.Len(t, w.Found(t, v, "change a bicycle tyre", ""), 2)
@@ -108,12 +132,12 @@ func turnsComeAndGo(t *testing.T, w *World) {
 	require.Empty(t, w.Differences(t, v))
 }
 
-func links(t *testing.T, w *World) {
+func links(t *testing.T, w *world) {
 	v := w.Open(t)
 	w.Feed(t, v)
-	w.Append(t, Turn("s", "1", "a question before the link", "yes")...)
-	w.Append(t, Linked("s", "ann"), Linked("other", "bob"))
-	w.Append(t, Turn("other", "1", "a question before the link", "yes")...)
+	w.Append(t, indextest.Turn("s", "1", "a question before the link", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"), indextest.Linked("other", "bob"))
+	w.Append(t, indextest.Turn("other", "1", "a question before the link", "yes")...)
 	w.CaughtUp(t, v)
 	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
 	require.Equal(t, []string{id("other", "1")}, w.Found(t, v, "a question", "bob"))
@@ -121,16 +145,16 @@ func links(t *testing.T, w *World) {
 
 	all := w.Open(t, func(c *index.Config) { c.Anonymous = true })
 	w.Rebuild(t, all)
-	w.Append(t, Turn("nobody", "1", "a question without an owner", "yes")...)
+	w.Append(t, indextest.Turn("nobody", "1", "a question without an owner", "yes")...)
 	w.CaughtUp(t, v)
 	require.Len(t, w.Differences(t, all), 1, "the runner of the suite leaves anonymous turns out")
 }
 
-func versions(t *testing.T, w *World) {
+func versions(t *testing.T, w *world) {
 	v := w.Open(t)
 	w.Feed(t, v)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the wrong question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "the wrong question", "yes")...)
 	w.Append(t, &events.TurnCorrected{
 		TurnID: events.TurnID("s", "1c"), SessionID: "s", RequestID: "1c", ReplacesTurnID: events.TurnID("s", "1"),
 		Question: events.Question{QuestionNeutral: "about volcanoes"}, Answer: events.Answer{AnswerNeutral: "hot"},
@@ -147,31 +171,31 @@ func versions(t *testing.T, w *World) {
 	require.Empty(t, w.Found(t, v, "volcanoes", "ann"), "a redaction of any version redacts the turn")
 }
 
-func withoutEmbedder(t *testing.T, w *World) {
-	v := w.Open(t)
+func withoutEmbedder(t *testing.T, w *world) {
+	now := newClock()
+	v := w.Open(t, func(c *index.Config) { c.Now = now.read })
 	w.Feed(t, v)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question with a vector", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question with a vector", "yes")...)
 	w.CaughtUp(t, v)
 	w.Endpoint.Fail(http.StatusServiceUnavailable)
-	w.Append(t, Turn("s", "2", "a question without a vector", "yes")...)
+	w.Append(t, indextest.Turn("s", "2", "a question without a vector", "yes")...)
 	w.Append(t, redacted("1"))
 	w.CaughtUp(t, v)
 	require.Empty(t, w.Found(t, v, "a question with a vector", ""))
 	require.Empty(t, w.Differences(t, v))
 	w.Endpoint.Fail(0)
-	require.Eventually(t, func() bool {
-		require.NoError(t, v.Sweep(t.Context()))
-		return len(w.Found(t, v, "a question without a vector", "")) == 1
-	}, hang.Limit, 100*time.Millisecond)
+	now.pass(time.Minute) // the embedder is left alone for a while
+	require.NoError(t, v.Sweep(t.Context()))
+	require.Equal(t, []string{id("s", "2")}, w.Found(t, v, "a question without a vector", ""))
 }
 
-func rebuilt(t *testing.T, w *World) {
+func rebuilt(t *testing.T, w *world) {
 	v := w.Open(t)
 	w.Feed(t, v)
-	w.Append(t, Linked("s", "ann"))
+	w.Append(t, indextest.Linked("s", "ann"))
 	for _, request := range []string{"1", "2", "3"} {
-		w.Append(t, Turn("s", request, "question "+request, "answer "+request)...)
+		w.Append(t, indextest.Turn("s", request, "question "+request, "answer "+request)...)
 	}
 	w.CaughtUp(t, v)
 	texts := w.Endpoint.Texts()
@@ -188,21 +212,21 @@ func rebuilt(t *testing.T, w *World) {
 	all, err := w.Store.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 1, "the former generation is dropped")
-	w.Append(t, Turn("s", "4", "question 4", "answer 4")...)
+	w.Append(t, indextest.Turn("s", "4", "question 4", "answer 4")...)
 	w.CaughtUp(t, v)
 	require.Len(t, w.Found(t, v, "question 4", "ann"), 4)
 }
 
 // lateWrites lets the writes of a runner arrive after another one has taken over and applied a redaction.
-func lateWrites(t *testing.T, w *World) {
+func lateWrites(t *testing.T, w *world) {
 	late := &delayed{Objects: w.Store.Objects}
 	v := w.Open(t, func(c *index.Config) { c.Store.Objects = late })
 	stop := w.Feed(t, v)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "what must go", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "what must go", "yes")...)
 	w.CaughtUp(t, v)
 	late.hold()
-	w.Append(t, Turn("s", "2", "what must go as well", "yes")...)
+	w.Append(t, indextest.Turn("s", "2", "what must go as well", "yes")...)
 	late.awaitHeld()
 	stop() // else the two would go on taking over from each other, at each answer that was lost
 	taking := w.Open(t)
@@ -214,7 +238,7 @@ func lateWrites(t *testing.T, w *World) {
 	late.release(t)
 	require.Contains(t, w.Found(t, taking, "what must go as well", ""), id("s", "2"), "the write came late")
 	w.Feed(t, taking) // it claims again
-	w.Append(t, Linked("other", "bob"), Turn("s", "3", "a third question", "no")[0])
+	w.Append(t, indextest.Linked("other", "bob"), indextest.Turn("s", "3", "a third question", "no")[0])
 	w.CaughtUp(t, taking)
 	require.Eventually(t, func() bool {
 		require.NoError(t, taking.Sweep(t.Context()))
@@ -223,53 +247,32 @@ func lateWrites(t *testing.T, w *World) {
 	require.Empty(t, w.Differences(t, taking))
 }
 
-// picky is a store that refuses objects with a text, until it is healed.
-type picky struct {
-	index.Objects
-	text   string
-	healed atomic.Bool
-}
-
-// Put implements index.Objects.
-func (p *picky) Put(ctx context.Context, collection string, objects []index.Object) error {
-	var refused []uuid.UUID
-	taken := slices.DeleteFunc(slices.Clone(objects), func(o index.Object) bool {
-		refuse := !p.healed.Load() && o.Question.Neutral == p.text
-		if refuse {
-			refused = append(refused, o.ID)
-		}
-		return refuse
-	})
-	if err := p.Objects.Put(ctx, collection, taken); err != nil || refused == nil {
-		return err
-	}
-	return &index.Refused{IDs: refused}
-}
-
-func refusals(t *testing.T, w *World) {
-	store := &picky{Objects: w.Store.Objects, text: "a text that the store refuses"}
-	v := w.Open(t, func(c *index.Config) { c.Store.Objects = store })
+func refusals(t *testing.T, w *world) {
+	const text = "a text that the store refuses"
+	v, store := w.spy(t)
+	var healed atomic.Bool
+	store.refuse = func(o *index.Object) bool { return !healed.Load() && o.Question.Neutral == text }
 	w.Feed(t, v)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a text that it takes", "yes")...)
-	w.Append(t, Turn("s", "2", store.text, "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a text that it takes", "yes")...)
+	w.Append(t, indextest.Turn("s", "2", text, "yes")...)
 	w.Append(t, &events.TurnCorrected{
 		TurnID: events.TurnID("s", "1c"), SessionID: "s", RequestID: "1c", ReplacesTurnID: events.TurnID("s", "1"),
-		Question: events.Question{QuestionNeutral: store.text}, Answer: events.Answer{AnswerNeutral: "no"},
+		Question: events.Question{QuestionNeutral: text}, Answer: events.Answer{AnswerNeutral: "no"},
 	})
-	w.Append(t, Turn("s", "3", "a text behind it", "yes")...)
+	w.Append(t, indextest.Turn("s", "3", "a text behind it", "yes")...)
 	w.CaughtUp(t, v)
 	require.Equal(t, []string{id("s", "3")}, w.Found(t, v, "a text", "ann"), "what was corrected is gone")
 	letters := desk.Of(w.Log).Queue(v, w.Log, w.Rules)
 	all, err := letters.DeadLetters(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 2)
-	require.NotContains(t, all[0].Reason, store.text)
+	require.NotContains(t, all[0].Reason, text)
 	again, err := letters.RetryDeadLetter(t.Context(), all[0].Position)
 	require.NoError(t, err)
 	require.False(t, again.Applied)
 	require.NoError(t, v.Sweep(t.Context()), "a sweep passes over it")
-	store.healed.Store(true)
+	healed.Store(true)
 	for _, l := range all {
 		again, err = letters.RetryDeadLetter(t.Context(), l.Position)
 		require.NoError(t, err)
@@ -279,7 +282,7 @@ func refusals(t *testing.T, w *World) {
 	require.Empty(t, w.Differences(t, v))
 }
 
-func scrubbed(t *testing.T, w *World) {
+func scrubbed(t *testing.T, w *world) {
 	var forgotten atomic.Uint64
 	v := w.Open(t, func(c *index.Config) {
 		c.Erased = func(_ context.Context, k int) (events.Position, error) {
@@ -293,8 +296,8 @@ func scrubbed(t *testing.T, w *World) {
 		rebuilt <- struct{}{}
 		return nil
 	}}.Run)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "what must go", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "what must go", "yes")...)
 	at := w.Append(t, redacted("1"))
 	w.CaughtUp(t, v)
 	files, err := v.Files(t.Context(), at.Partition)
@@ -307,7 +310,7 @@ func scrubbed(t *testing.T, w *World) {
 	files, err = v.Files(t.Context(), at.Partition)
 	require.NoError(t, err)
 	require.Equal(t, at, files)
-	w.Append(t, Turn("s", "2", "what stays", "yes")...)
+	w.Append(t, indextest.Turn("s", "2", "what stays", "yes")...)
 	w.CaughtUp(t, v)
 	<-time.After(300 * time.Millisecond)
 	require.Empty(t, rebuilt, "once")

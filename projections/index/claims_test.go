@@ -1,4 +1,4 @@
-package indextest
+package index_test
 
 import (
 	"fmt"
@@ -8,13 +8,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
 
 // canaryOf returns the canary of a partition: an object without a session.
-func (w *World) canaryOf(t testing.TB, partition int) index.Object {
+func (w *world) canaryOf(t testing.TB, partition int) index.Object {
 	t.Helper()
 	page, err := w.Store.Page(t.Context(), w.only(t).Name, uuid.Nil, 100)
 	require.NoError(t, err)
@@ -28,15 +29,15 @@ func (w *World) canaryOf(t testing.TB, partition int) index.Object {
 }
 
 // claimsGoBack: what a host may have lost with its last two minutes is written again, however many batches there were.
-func claimsGoBack(t *testing.T, w *World) {
+func claimsGoBack(t *testing.T, w *world) {
 	now := newClock()
 	v := w.Open(t, func(c *index.Config) { c.Now = now.read })
-	w.Append(t, Linked("s", "ann"))
+	w.Append(t, indextest.Linked("s", "ann"))
 	h := w.claim(t, v, "s")
 	var ends []uint64
 	batch := func(after time.Duration) {
 		now.pass(after)
-		w.Append(t, Turn("s", fmt.Sprint(len(ends)), fmt.Sprint("question ", len(ends)), "yes")...)
+		w.Append(t, indextest.Turn("s", fmt.Sprint(len(ends)), fmt.Sprint("question ", len(ends)), "yes")...)
 		h.must(t)
 		ends = append(ends, h.At.Seq)
 	}
@@ -66,14 +67,14 @@ func claimsGoBack(t *testing.T, w *World) {
 }
 
 // goneStaysGone: a claim that goes back brings nothing back that it finds deleted further on in the log.
-func goneStaysGone(t *testing.T, w *World) {
+func goneStaysGone(t *testing.T, w *world) {
 	v, store := w.spy(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "what goes", "yes")...)
-	w.Append(t, Turn("s", "2", "what stays", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "what goes", "yes")...)
+	w.Append(t, indextest.Turn("s", "2", "what stays", "yes")...)
 	w.claim(t, v, "s").must(t)
 	w.Append(t, redacted("1"))
-	w.Append(t, Turn("s", "3", "what stays as well", "yes")...)
+	w.Append(t, indextest.Turn("s", "3", "what stays as well", "yes")...)
 	w.claim(t, v, "s").must(t)
 	w.claim(t, v, "s") // and is taken over before it has applied anything
 	h := w.claim(t, v, "s")
@@ -96,17 +97,17 @@ func goneStaysGone(t *testing.T, w *World) {
 }
 
 // takenOver: a runner that was taken over changes nothing any more, and no batch is applied twice.
-func takenOver(t *testing.T, w *World) {
+func takenOver(t *testing.T, w *world) {
 	v, store := w.spy(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "the first question", "yes")...)
 	former := w.claim(t, v, "s")
 	before := *former
 	former.must(t)
 	require.ErrorIs(t, before.reach(t), projections.ErrFenced, "it is applied")
 	other := w.Open(t)
 	taking := w.claim(t, other, "s")
-	w.Append(t, Turn("s", "2", "the second question", "yes")...)
+	w.Append(t, indextest.Turn("s", "2", "the second question", "yes")...)
 	store.put = func([]index.Object) error {
 		t.Error("it writes")
 		return nil
@@ -131,11 +132,11 @@ func takenOver(t *testing.T, w *World) {
 
 // takenOverInBatch: a runner that is taken over while it applies a batch moves no checkpoint. Its canary is not that of
 // the other runner, which therefore claims again.
-func takenOverInBatch(t *testing.T, w *World) {
+func takenOverInBatch(t *testing.T, w *world) {
 	v, store := w.spy(t)
 	other := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
 	h := w.claim(t, v, "s")
 	var taking *hand
 	store.put = func(objects []index.Object) error {
@@ -156,7 +157,7 @@ func takenOverInBatch(t *testing.T, w *World) {
 
 // lostMeanwhile: a store that lost its canary may have lost objects. So the claim ends, and the view is as far as the
 // store.
-func lostMeanwhile(t *testing.T, w *World) {
+func lostMeanwhile(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
 	h := w.claim(t, v, "s")
 	h.must(t)
@@ -165,7 +166,7 @@ func lostMeanwhile(t *testing.T, w *World) {
 	at, err := v.Applied(t.Context(), h.partition)
 	require.NoError(t, err)
 	require.Zero(t, at.Seq)
-	w.Append(t, Turn("s", "2", "the second question", "yes")...)
+	w.Append(t, indextest.Turn("s", "2", "the second question", "yes")...)
 	require.ErrorIs(t, h.reach(t), projections.ErrUnavailable)
 	h = w.claim(t, v, "s")
 	require.Zero(t, h.At.Seq)
@@ -175,7 +176,7 @@ func lostMeanwhile(t *testing.T, w *World) {
 
 // writtenAgain: an object that a former runner may have written is deleted before it is written again, since a store
 // that broke off in between may have it without its vectors. The vectors are not made anew.
-func writtenAgain(t *testing.T, w *World) {
+func writtenAgain(t *testing.T, w *world) {
 	v, store := w.spy(t)
 	var done []string
 	store.put = func(objects []index.Object) error {
@@ -191,8 +192,8 @@ func writtenAgain(t *testing.T, w *World) {
 		}
 		return nil
 	}
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question", "an answer")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "an answer")...)
 	h := w.claim(t, v, "s")
 	put := store.put
 	store.put = func(objects []index.Object) error {
@@ -213,16 +214,16 @@ func writtenAgain(t *testing.T, w *World) {
 	}
 	require.Equal(t, texts, w.Endpoint.Texts())
 	done = nil
-	w.Append(t, Turn("s", "2", "another question", "yes")...)
+	w.Append(t, indextest.Turn("s", "2", "another question", "yes")...)
 	h.must(t)
 	w.Agree(t, v, "s")
 }
 
 // lateDeletion: a deletion of a runner that was taken over leaves what the later runner has written.
-func lateDeletion(t *testing.T, w *World) {
+func lateDeletion(t *testing.T, w *world) {
 	v, store := w.spy(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "a question", "an answer")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "a question", "an answer")...)
 	w.claim(t, v, "s").must(t)
 	h := w.claim(t, v, "s")
 	var late []uuid.UUID
@@ -240,17 +241,17 @@ func lateDeletion(t *testing.T, w *World) {
 }
 
 // manyTakeovers: late writes of any former runner are found, not only of the last one.
-func manyTakeovers(t *testing.T, w *World) {
+func manyTakeovers(t *testing.T, w *world) {
 	now := newClock()
 	v := w.Open(t, func(c *index.Config) { c.Now = now.read })
-	w.Append(t, Linked("s", "ann"))
+	w.Append(t, indextest.Linked("s", "ann"))
 	var late []index.Object
 	for i := range 8 {
 		h := w.claim(t, v, "s")
 		began := h.At
 		for k := range 3 { // so that the next claim goes back to the second one
 			now.pass(3 * time.Minute)
-			w.Append(t, Turn("s", fmt.Sprint(i, "-", k), fmt.Sprint("question ", i), "yes")...)
+			w.Append(t, indextest.Turn("s", fmt.Sprint(i, "-", k), fmt.Sprint("question ", i), "yes")...)
 			h.must(t)
 		}
 		late = append(late, index.Object{
@@ -264,10 +265,10 @@ func manyTakeovers(t *testing.T, w *World) {
 }
 
 // growing: a question that is extended before it is answered is indexed as it is then, and not as it began.
-func growing(t *testing.T, w *World) {
+func growing(t *testing.T, w *world) {
 	v := w.Open(t)
-	turn := Turn("s", "1", "a question that grows", "yes")
-	w.Append(t, Linked("s", "ann"), turn[0])
+	turn := indextest.Turn("s", "1", "a question that grows", "yes")
+	w.Append(t, indextest.Linked("s", "ann"), turn[0])
 	h := w.claim(t, v, "s")
 	h.must(t)
 	w.Append(t, &events.TurnExtended{

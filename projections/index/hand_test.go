@@ -1,7 +1,8 @@
-package indextest
+package index_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -21,12 +23,12 @@ import (
 // hand feeds one partition of a view or of a generation one batch at a time, when it is told to.
 type hand struct {
 	projections.Intake
-	w         *World
+	w         *world
 	partition int
 }
 
 // claim claims the partition of a session for a hand.
-func (w *World) claim(t testing.TB, sink projections.Sink, session string) *hand {
+func (w *world) claim(t testing.TB, sink projections.Sink, session string) *hand {
 	t.Helper()
 	k := events.Partition(session, w.Log.Partitions())
 	cp, err := sink.Claim(t.Context(), k)
@@ -36,11 +38,11 @@ func (w *World) claim(t testing.TB, sink projections.Sink, session string) *hand
 }
 
 // openWithTurn opens a view, and has the log hold a turn of the session s, which is Ann's.
-func (w *World) openWithTurn(t testing.TB) *index.View {
+func (w *world) openWithTurn(t testing.TB) *index.View {
 	t.Helper()
 	v := w.Open(t)
-	w.Append(t, Linked("s", "ann"))
-	w.Append(t, Turn("s", "1", "the first question", "yes")...)
+	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "1", "the first question", "yes")...)
 	return v
 }
 
@@ -86,6 +88,7 @@ type clock struct {
 	now time.Time
 }
 
+// newClock makes a clock that stands still.
 func newClock() *clock { return &clock{now: time.Unix(1_800_000_000, 0)} }
 
 func (c *clock) read() time.Time {
@@ -100,11 +103,15 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// spied is a store whose writes a test sees first, and may keep from the store by an error.
+// spied is a store whose calls a test sees, and may keep from the store by an error.
 type spied struct {
 	index.Objects
 	put    func([]index.Object) error
+	refuse func(*index.Object) bool // chooses objects that the store does not take; it takes the others
 	delete func(ids []uuid.UUID, epoch uint64) error
+	near   func(index.Near) // of both halves at once
+	// found is called after each read of the turns that differ, before the answer comes.
+	found func(context.Context)
 }
 
 // Put implements index.Objects.
@@ -114,7 +121,20 @@ func (s *spied) Put(ctx context.Context, collection string, objects []index.Obje
 			return err
 		}
 	}
-	return s.Objects.Put(ctx, collection, objects)
+	var refused []uuid.UUID
+	if s.refuse != nil {
+		objects = slices.DeleteFunc(slices.Clone(objects), func(o index.Object) bool {
+			refuse := s.refuse(&o)
+			if refuse {
+				refused = append(refused, o.ID)
+			}
+			return refuse
+		})
+	}
+	if err := s.Objects.Put(ctx, collection, objects); err != nil || refused == nil {
+		return err
+	}
+	return &index.Refused{IDs: refused}
 }
 
 // Delete implements index.Objects.
@@ -127,8 +147,27 @@ func (s *spied) Delete(ctx context.Context, collection string, ids []uuid.UUID, 
 	return s.Objects.Delete(ctx, collection, ids, epoch)
 }
 
+// Near implements index.Objects.
+func (s *spied) Near(ctx context.Context, collection string, n index.Near) ([]projections.Hit, error) {
+	if s.near != nil {
+		s.near(n)
+	}
+	return s.Objects.Near(ctx, collection, n)
+}
+
+// ByID implements index.Objects.
+func (s *spied) ByID(
+	ctx context.Context, collection string, ids []uuid.UUID, vectors index.Vectors,
+) ([]index.Object, error) {
+	found, err := s.Objects.ByID(ctx, collection, ids, vectors)
+	if s.found != nil && vectors == index.WithoutVectors && len(ids) > 1 { // no canary, and no embedding is taken over
+		s.found(ctx)
+	}
+	return found, err
+}
+
 // spy opens a view on a store that a test sees.
-func (w *World) spy(t testing.TB) (*index.View, *spied) {
+func (w *world) spy(t testing.TB) (*index.View, *spied) {
 	t.Helper()
 	s := &spied{Objects: w.Store.Objects}
 	return w.Open(t, func(c *index.Config) { c.Store.Objects = s }), s
@@ -176,7 +215,7 @@ func (f *forgetful) Create(ctx context.Context, c index.Collection) error {
 }
 
 // collections returns the names of all collections of the index.
-func (w *World) collections(t testing.TB) (names []string) {
+func (w *world) collections(t testing.TB) (names []string) {
 	t.Helper()
 	all, err := w.Store.List(t.Context())
 	require.NoError(t, err)
@@ -187,7 +226,7 @@ func (w *World) collections(t testing.TB) (names []string) {
 }
 
 // only returns the one collection of the index.
-func (w *World) only(t testing.TB) index.Collection {
+func (w *world) only(t testing.TB) index.Collection {
 	t.Helper()
 	all, err := w.Store.List(t.Context())
 	require.NoError(t, err)
@@ -196,7 +235,7 @@ func (w *World) only(t testing.TB) index.Collection {
 }
 
 // object returns what the store has of a turn of the one collection, with vectors; nil if it has none.
-func (w *World) object(t testing.TB, session, request string) *index.Object {
+func (w *world) object(t testing.TB, session, request string) *index.Object {
 	t.Helper()
 	found, err := w.Store.ByID(t.Context(), w.only(t).Name, []uuid.UUID{events.TurnID(session, request)},
 		index.WithVectors)
@@ -208,7 +247,7 @@ func (w *World) object(t testing.TB, session, request string) *index.Object {
 }
 
 // answerOf returns the answer's text as the log has it.
-func answerOf(t testing.TB, w *World, session, request string) string {
+func answerOf(t testing.TB, w *world, session, request string) string {
 	t.Helper()
 	s := natstest.Fold(t, w.Log, session, w.Rules)
 	return s.Turn(events.TurnID(session, request)).Answer.AnswerNeutral

@@ -1,4 +1,4 @@
-package indextest
+package index_test
 
 import (
 	"testing"
@@ -6,23 +6,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
 
 // forgotten: turns of an anonymous session that a retention takes out of the log leave the index before, and a rebuild
 // for their bytes is due. No rebuild may be filling a generation meanwhile.
-func forgotten(t *testing.T, w *World) {
+func forgotten(t *testing.T, w *world) {
 	linked := w.Open(t)
-	w.Append(t, Linked("kept", "ann"))
-	kept := w.Append(t, Turn("kept", "1", "a question of Ann's", "yes")...)
+	w.Append(t, indextest.Linked("kept", "ann"))
+	kept := w.Append(t, indextest.Turn("kept", "1", "a question of Ann's", "yes")...)
 	w.claim(t, linked, "kept").must(t)
 	require.NoError(t, linked.Forget(t.Context(), "kept", kept), "an index of linked sessions has none")
 	require.NotNil(t, w.object(t, "kept", "1"))
 	v := w.Open(t, func(c *index.Config) { c.Anonymous = true })
-	w.Append(t, Turn("s", "1", "an anonymous question", "yes")...)
-	at := w.Append(t, Turn("s", "2", "another one", "no")...)
-	w.Append(t, Turn("other", "1", "a question of another", "no")...)
+	w.Append(t, indextest.Turn("s", "1", "an anonymous question", "yes")...)
+	at := w.Append(t, indextest.Turn("s", "2", "another one", "no")...)
+	w.Append(t, indextest.Turn("other", "1", "a question of another", "no")...)
 	h := w.claim(t, v, "s")
 	for _, of := range []*index.View{v, linked} { // whatever the setting of the process that asks
 		require.ErrorIs(t, of.Forget(t.Context(), "s", at), projections.ErrNotYet, "the view is not there yet")
