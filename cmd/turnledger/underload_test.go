@@ -259,7 +259,7 @@ func (w *witness) write(ctx context.Context, a *stack.Process, name string, begu
 func (w *witness) goOn() {
 	for _, what := range []string{"after", "written"} {
 		from := w.counted(what)
-		require.Eventually(w.t, func() bool { return w.counted(what) > from+2 }, hang.Limit, time.Millisecond,
+		hang.Until(w.t, func() bool { return w.counted(what) > from+2 },
 			"%s: nothing goes on", what)
 	}
 }
@@ -269,12 +269,12 @@ func (w *witness) goOn() {
 func (w *witness) check(url string, want []any) {
 	w.end()
 	read := func(id string) (got []any) {
-		require.Eventually(w.t, func() bool {
+		hang.Until(w.t, func() bool {
 			status, messages, err := stack.NewCaller(url, false).ReadContext(w.t.Context(), id)
 			got = messages
 			return assert.NoError(w.t, err) && status != http.StatusServiceUnavailable &&
 				assert.Equal(w.t, http.StatusOK, status)
-		}, hang.Limit, 10*time.Millisecond, "%s is not read", id)
+		}, "%s is not read", id)
 		return got
 	}
 	for i := range stack.BackupSessions {

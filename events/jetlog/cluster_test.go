@@ -207,7 +207,7 @@ func startLoad(t *testing.T, log *jetlog.Log, writers int) *load {
 func (l *load) goesOn(t *testing.T, more int64) {
 	t.Helper()
 	from := l.acked.Load()
-	require.Eventually(t, func() bool { return l.acked.Load() >= from+more }, hang.Limit, 5*time.Millisecond,
+	hang.Until(t, func() bool { return l.acked.Load() >= from+more },
 		"nothing is acknowledged any more")
 }
 

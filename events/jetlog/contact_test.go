@@ -110,10 +110,10 @@ func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return log.Run(ctx) })
 	c.Isolate(t, at)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		_, err := log.Head(t.Context(), 0)
 		return err == nil && nc.ConnectedUrl() != c.URLs()[at]
-	}, hang.Limit, 50*time.Millisecond)
+	})
 	stop()
 	require.NoError(t, g.Wait())
 }

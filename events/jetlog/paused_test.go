@@ -120,6 +120,6 @@ func (r *heads) askPlainly(nc *nats.Conn) {
 func (r *heads) goesOn(t *testing.T) {
 	t.Helper()
 	from := r.read.Load()
-	require.Eventually(t, func() bool { return r.read.Load() > from+20 }, hang.Limit, 5*time.Millisecond,
+	hang.Until(t, func() bool { return r.read.Load() > from+20 },
 		"no head is read any more")
 }

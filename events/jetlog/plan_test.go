@@ -117,9 +117,9 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 		}
 		return len(plan[0].Followers) == 2
 	}
-	require.Eventually(t, filled, hang.Limit, 20*time.Millisecond)
+	hang.Until(t, filled)
 	enough := func() bool { return old.Load() > 20 }
-	require.Eventually(t, enough, hang.Limit, 5*time.Millisecond,
+	hang.Until(t, enough,
 		"no replica was ever behind: the test proves nothing")
 	l.goesOn(t, 100)
 
@@ -236,7 +236,7 @@ func TestNoAppendHangsWhileReplicasChange(t *testing.T) {
 	allGoOn := func() {
 		for w := range writers {
 			from := acked[w].Load()
-			require.Eventually(t, func() bool { return acked[w].Load() > from }, hang.Limit, time.Millisecond)
+			hang.Until(t, func() bool { return acked[w].Load() > from })
 		}
 	}
 	for range rounds {

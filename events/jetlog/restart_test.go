@@ -67,7 +67,7 @@ func TestServerThatRestartsMidLoadLosesAndDoublesNothing(t *testing.T) {
 		})
 	}
 	for n := range int64(3) {
-		require.Eventually(t, func() bool { return done.Load() > n*writers*each/4 }, hang.Limit, time.Millisecond)
+		hang.Until(t, func() bool { return done.Load() > n*writers*each/4 })
 		r.Restart()
 	}
 	load.Wait()

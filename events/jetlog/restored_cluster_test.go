@@ -50,7 +50,7 @@ func TestARestoredStreamIsTheSameOnAllNodes(t *testing.T) {
 	for k := range 2 {
 		name := fmt.Sprint("TURNS-", k)
 		led, wrong := map[string]bool{}, error(nil)
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			s, err := js.Stream(t.Context(), name)
 			if err != nil || s.CachedInfo().Cluster == nil || s.CachedInfo().Cluster.Leader == "" {
 				return false
@@ -72,7 +72,7 @@ func TestARestoredStreamIsTheSameOnAllNodes(t *testing.T) {
 				}
 			}
 			return true
-		}, hang.Limit, 50*time.Millisecond)
+		})
 		require.NoError(t, wrong)
 		require.Len(t, led, 3)
 		require.Equal(t, restored[k], cluster.Log(t, 2).Created(k), "to those who start now, too")

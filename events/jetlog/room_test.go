@@ -90,12 +90,12 @@ func TestATailLeavesRoomForOthers(t *testing.T) {
 	steady := func() int {
 		t.Helper()
 		before := -1
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			now := used()
 			same := now == before && now > 0
 			before = now
 			return same
-		}, hang.Limit, 300*time.Millisecond)
+		})
 		return before
 	}
 	next := func(tail *jetlog.Tail) []jetlog.Message {

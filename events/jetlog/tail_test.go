@@ -143,10 +143,10 @@ func TestClosedTailGivesNothing(t *testing.T) {
 	tail.Close()
 	_, err := tail.Next(t.Context())
 	require.ErrorIs(t, err, jetlog.ErrClosed)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		info, err := stream.Info(t.Context())
 		return err == nil && info.State.Consumers == 0
-	}, hang.Limit, time.Millisecond, "its consumer stays behind")
+	}, "its consumer stays behind")
 }
 
 // TestStreamMadeAnewEndsTheTail also where the new stream is longer than the old
@@ -180,10 +180,10 @@ func TestStreamMadeAnewEndsTheTail(t *testing.T) {
 			require.ErrorIs(t, err, jetlog.ErrStream)
 			_, err = log.Tail(t.Context(), 0, 0, jetlog.TailOptions{})
 			require.ErrorIs(t, err, jetlog.ErrStream)
-			require.Eventually(t, func() bool {
+			hang.Until(t, func() bool {
 				_, err := log.Head(t.Context(), 0)
 				return err != nil
-			}, hang.Limit, 10*time.Millisecond)
+			})
 			_, err = log.Head(t.Context(), 0)
 			require.ErrorIs(t, err, jetlog.ErrStream)
 		})
@@ -205,10 +205,10 @@ func TestSlowReaderHoldsNothingUp(t *testing.T) {
 			for range c.events {
 				require.NoError(t, nc.Publish(events.SessionSubject("s"), body))
 			}
-			require.Eventually(t, func() bool {
+			hang.Until(t, func() bool {
 				head, err := log.Head(t.Context(), 0)
 				return err == nil && head.Seq == uint64(c.events)
-			}, hang.Limit, time.Millisecond)
+			})
 			followed(t, tail, c.events)
 		})
 	}

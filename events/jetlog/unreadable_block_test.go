@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
@@ -208,14 +207,14 @@ func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) 
 		<-time.After(time.Duration(rng.IntN(30)) * time.Millisecond)
 		server.Begin(t, time.Duration(rng.IntN(5))*time.Millisecond)
 	}
-	assert.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		for i := range sessions {
 			if acknowledged[i].Load() == 0 {
 				return false
 			}
 		}
 		return true
-	}, hang.Limit, time.Millisecond, "something of each session is acknowledged")
+	}, "something of each session is acknowledged")
 	close(done)
 	all.Wait()
 }

@@ -187,10 +187,10 @@ func catchUp(b *testing.B, log *jetlog.Log, a *audit.Audit, l load) {
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	require.Eventually(b, func() bool {
+	hang.Until(b, func() bool {
 		at, err := a.Applied(ctx, 0)
 		return err == nil && at.Seq >= uint64(l.events)
-	}, hang.Limit, 5*time.Millisecond)
+	})
 	stop()
 	require.NoError(b, <-ended)
 }

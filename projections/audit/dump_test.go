@@ -40,7 +40,7 @@ func (a *tables) waitsForLock() (waits bool) {
 // untilLock waits until somebody waits for a lock.
 func (a *tables) untilLock() {
 	a.t.Helper()
-	require.Eventually(a.t, a.waitsForLock, hang.Limit, time.Millisecond, "nobody waits for a lock")
+	hang.Until(a.t, a.waitsForLock, "nobody waits for a lock")
 }
 
 // reads fails if a reader of the sessions is not answered at once, even on a slow machine.
@@ -62,7 +62,7 @@ func (a *tables) goesOn(change func(context.Context) error) {
 	go func() { changed <- change(a.t.Context()) }()
 	a.untilLock()
 	a.reads()
-	require.Eventually(a.t, func() bool { return !a.waitsForLock() }, hang.Limit, time.Millisecond)
+	hang.Until(a.t, func() bool { return !a.waitsForLock() })
 	pause := time.Now()
 	a.untilLock()
 	require.Greater(a.t, time.Since(pause), 2*time.Second, "it comes again as soon as it has given up")

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -142,11 +141,11 @@ func TestCrashInMidTransaction(t *testing.T) {
 	b := f.batch(100)
 	go func() { broken <- a.Apply(t.Context(), b) }()
 	var waits []string
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		waits = a.column("select pid::text from pg_stat_activity where datname = current_database() and " +
 			"wait_event_type = 'Lock'")
 		return len(waits) == 1
-	}, hang.Limit, 5*time.Millisecond)
+	})
 	a.exec("select pg_terminate_backend($1::text::int)", waits[0])
 	err = <-broken
 	require.ErrorIs(t, err, audit.ErrUnavailable)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,7 +81,7 @@ func TestTwoProcessesDoNotRebuildAtOnce(t *testing.T) {
 
 	two.exec("select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted and pid <> " +
 		"pg_backend_pid() and database = (select oid from pg_database where datname = current_database())")
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		won, err := two.NewGeneration(t.Context())
 		if err != nil {
 			require.ErrorIs(t, err, projections.ErrRebuilding)
@@ -92,7 +91,7 @@ func TestTwoProcessesDoNotRebuildAtOnce(t *testing.T) {
 		require.NoError(t, won.Swap(t.Context(), projections.ReachFormer))
 		require.NoError(t, won.Drop(t.Context()))
 		return true
-	}, hang.Limit, 10*time.Millisecond)
+	})
 	require.Error(t, lost.Swap(t.Context(), projections.ReachFormer))
 	_ = lost.Drop(t.Context()) // its connection is gone
 	served, err := two.Served(t.Context())

@@ -41,7 +41,7 @@ func TestTablesThatTakeLongAreWaitedFor(t *testing.T) {
 	}
 
 	waits := prepare()
-	require.Eventually(t, func() bool { return to.let.Load() >= 6 }, hang.Limit, 10*time.Millisecond)
+	hang.Until(t, func() bool { return to.let.Load() >= 6 })
 	require.Empty(t, waits, "it was asked, and answers")
 	to.silent.Store(true)
 	require.ErrorIs(t, <-waits, audit.ErrUnavailable)

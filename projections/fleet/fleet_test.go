@@ -122,7 +122,7 @@ func TestAViewOfAnotherLogIsNotReadUntilItFollowsThisOne(t *testing.T) {
 
 	natstest.Run(t, f.Run)
 	v.set(nil, projections.Checkpoint{Seq: at.Seq, Created: log.Created(0)})
-	require.Eventually(t, func() bool { return m.Readable() == nil }, hang.Limit, 10*time.Millisecond)
+	hang.Until(t, func() bool { return m.Readable() == nil })
 	require.NoError(t, checks[0].Probe(t.Context()))
 	v.set(errors.New("no answer"))
 	not, ok = errors.AsType[*events.NotReady](checks[0].Probe(t.Context()))
@@ -159,10 +159,10 @@ func TestAViewIsAskedOnceItsStoreAnswers(t *testing.T) {
 	mu.Lock()
 	out = nil
 	mu.Unlock()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		done, err := m.Applied(t.Context(), 0)
 		return err == nil && done == at
-	}, hang.Limit, 10*time.Millisecond)
+	})
 	require.NoError(t, m.Readable())
 	found, err := letters[0].DeadLetters(t.Context())
 	require.NoError(t, err)
@@ -244,10 +244,10 @@ func TestAnEntryBoundsItsDeadLetters(t *testing.T) {
 	v.set(nil)
 	add(t, f, fleet.Entry{View: v, Feeds: true, Letters: 2})
 	natstest.Run(t, f.Run)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		at, err := v.Applied(t.Context(), 0)
 		return err == nil && at.Seq == 5
-	}, hang.Limit, 10*time.Millisecond)
+	})
 	letters, err := f.DeadLetters()[0].DeadLetters(t.Context())
 	require.NoError(t, err)
 	require.Len(t, letters, 2)
@@ -270,7 +270,7 @@ func TestMetricsOfWhatThisProcessFeeds(t *testing.T) {
 		"turnledger_projection_lag_events", "turnledger_projection_lag_seconds", "turnledger_projection_failed",
 		"turnledger_log_head_sequence",
 	}
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		return testutil.GatherAndCompare(reg, strings.NewReader(`
 		# HELP turnledger_log_head_sequence Sequence of the last event of a partition.
 		# TYPE turnledger_log_head_sequence gauge
@@ -286,7 +286,7 @@ func TestMetricsOfWhatThisProcessFeeds(t *testing.T) {
 		# TYPE turnledger_projection_lag_seconds gauge
 		turnledger_projection_lag_seconds{partition="0",projection="recent"} 0
 	`), names...) == nil
-	}, hang.Limit, 20*time.Millisecond, "a view of another log has no lag")
+	}, "a view of another log has no lag")
 	require.ErrorIs(t, m.Readable(), projections.ErrStream)
 }
 
@@ -321,14 +321,14 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 	number, err := f.Rebuild(t.Context(), recent.Name)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, number)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		all, err := f.Projections(t.Context())
 		return err == nil && len(all) == 2 && all[0].Generation == 2
-	}, hang.Limit, 10*time.Millisecond, "the new generation is served")
-	require.Eventually(t, func() bool {
+	}, "the new generation is served")
+	hang.Until(t, func() bool {
 		all, err := f.Projections(t.Context())
 		return err == nil && all[0].RebuildBegun.After(before) && all[0].RebuildDone.After(all[0].RebuildBegun)
-	}, hang.Limit, 10*time.Millisecond, "it is known when the rebuild ran")
+	}, "it is known when the rebuild ran")
 	sessions, err := f.Verify(t.Context(), recent.Name, 0, func(uint64, uint64) error { return nil },
 		func(d projections.Difference) error { return errors.New(d.SessionID) })
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ func TestAViewIsReadSoonAfterItsStoreAnswers(t *testing.T) {
 	}})
 	natstest.Run(t, f.Run)
 	require.Less(t, <-waited, 10*time.Second)
-	require.Eventually(t, func() bool { return m.Readable() == nil }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return m.Readable() == nil })
 }
 
 // A store may take longer to open than a process waits for it when it starts.

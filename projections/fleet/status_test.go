@@ -29,10 +29,10 @@ func TestStatusOfWhatThisProcessFeeds(t *testing.T) {
 	require.EqualValues(t, 1, before[at.Partition].LagEvents)
 
 	natstest.Run(t, f.Run)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		s := f.Status(t.Context())[at.Partition]
 		return s.State == "live" && s.Position == at && s.Head == at && s.LagEvents == 0
-	}, hang.Limit, 10*time.Millisecond)
+	})
 	all, err := f.Projections(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 2)
@@ -105,10 +105,10 @@ func TestAViewThatWaitsForItsStoreSaysWhy(t *testing.T) {
 		require.EqualValues(t, 1, s.LagEvents, state)
 		natstest.Run(t, f.Run)
 		away.Store(false)
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			s = status()
 			return s.LastError == "" && (s.State == "live" || !e.Feeds && s.State == "not_fed")
-		}, hang.Limit, 10*time.Millisecond, "%s", state)
+		}, "%s", state)
 	}
 }
 
@@ -159,8 +159,8 @@ func TestAViewThatFollowsTheLogMayBeOutdated(t *testing.T) {
 	}
 	require.Equal(t, "starting", status().State)
 	natstest.Run(t, f.Run)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		s := status()
 		return s.State == "outdated" && s.LastError == "rebuild it" && s.Position == at && s.LagEvents == 0
-	}, hang.Limit, 10*time.Millisecond)
+	})
 }

@@ -96,7 +96,7 @@ func TestNobodyIsGivenWhatTheDiskDoesNotHave(t *testing.T) {
 		},
 	}
 	// Both join: what they get then comes from the rings. A reader of its own waits for the log's own gate.
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		writeTurns(t, log.Log, fmt.Sprint("join", time.Now().UnixNano()), 1, 10)
 		for name, next := range read {
 			head, err := log.Head(t.Context(), 0)
@@ -107,7 +107,7 @@ func TestNobodyIsGivenWhatTheDiskDoesNotHave(t *testing.T) {
 			}
 		}
 		return f.Joined() == 2
-	}, hang.Limit, 10*time.Millisecond)
+	})
 	log.slow.Store(true)
 	writeTurns(t, log.Log, "slow", 1, 10)
 	head, err := log.Head(t.Context(), 0)

@@ -41,7 +41,7 @@ func TestAFollowerTakesNoMoreOfTheHeapThanItsBudget(t *testing.T) { //nolint:par
 			leave := joinAll(t, f, log.Log)
 			log.slow.Store(c.slow)
 			writeTurns(t, log.Log, "held", c.turns, c.length)
-			require.Eventually(t, func() bool { return f.Used() > budget*3/4 }, hang.Limit, 10*time.Millisecond)
+			hang.Until(t, func() bool { return f.Used() > budget*3/4 })
 			with := heap(t)
 			require.LessOrEqual(t, f.Used(), int64(budget))
 			leave()

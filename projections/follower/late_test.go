@@ -83,16 +83,16 @@ func TestNothingIsDoneForNobody(t *testing.T) {
 			return rounds > 1 && f.Joined() == n
 		}
 	}
-	require.Eventually(t, readers(2), hang.Limit, 10*time.Millisecond)
+	hang.Until(t, readers(2))
 	judged.Close()
 	judged = nil
-	require.Eventually(t, readers(1), hang.Limit, 10*time.Millisecond)
+	hang.Until(t, readers(1))
 	raw.Close()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		info, err := stream.Info(t.Context())
 		require.NoError(t, err)
 		return info.State.Consumers == 0
-	}, hang.Limit, 10*time.Millisecond)
+	})
 }
 
 func last(t *testing.T, in *follower.Subscription[projections.Judged]) uint64 {
@@ -142,10 +142,10 @@ func joinAll(t *testing.T, f *follower.Follower, log *jetlog.Log) (leave func())
 			}
 		})
 	}
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		writeTurns(t, log, fmt.Sprint("join", time.Now().UnixNano()), log.Partitions(), 10)
 		return f.Joined() == 2*log.Partitions()
-	}, hang.Limit, 50*time.Millisecond)
+	})
 	stop()
 	joining.Wait()
 	return func() {

@@ -23,7 +23,7 @@ const promptly = 15 * time.Second
 // awaitCall waits until the embedder has got a call more than before.
 func (w *world) awaitCall(t testing.TB, before int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return w.Endpoint.Calls() > before }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return w.Endpoint.Calls() > before })
 }
 
 // withHangingEmbedder: a redaction behind a batch whose embedder never answers is applied within two seconds or so. The

@@ -122,7 +122,7 @@ func live(t testing.TB, log *jetlog.Log, p projections.Projection) (stop func())
 // caughtUp waits until a view has applied all of the log.
 func caughtUp(t testing.TB, log *jetlog.Log, v view) {
 	t.Helper()
-	require.Eventually(t, func() bool { return viewtest.CaughtUp(t, log, v) }, hang.Limit, 5*time.Millisecond)
+	hang.Until(t, func() bool { return viewtest.CaughtUp(t, log, v) })
 }
 
 // fed is a log with turns, and a view that has applied them and is fed until stop.

@@ -41,7 +41,7 @@ func TestEventsWaitWhileTheProcessorsAreTaken(t *testing.T) {
 	}))
 	applied := func(seq uint64, why string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return s.reached(0) >= seq }, hang.Limit, time.Millisecond, why)
+		hang.Until(t, func() bool { return s.reached(0) >= seq }, why)
 	}
 	waits := func(seq uint64, why string) {
 		t.Helper()
@@ -67,10 +67,10 @@ func TestEventsWaitWhileTheProcessorsAreTaken(t *testing.T) {
 	run(t, runner.New(log, patient, runner.Config{
 		Rules: rules, Feeding: runner.Feeding{MaxBatch: 2 * full, Lag: 2 * time.Second, Busy: busy.Load},
 	}))
-	require.Eventually(t, func() bool { return patient.reached(0) >= last }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return patient.reached(0) >= last })
 	began := time.Now()
 	last = add(link())
-	require.Eventually(t, func() bool { return patient.reached(0) >= last }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return patient.reached(0) >= last })
 	require.GreaterOrEqual(t, time.Since(began), time.Second, "it waits for its time")
 }
 
@@ -98,7 +98,7 @@ func TestProcessorsAreTaken(t *testing.T) {
 		}()
 	}
 	defer done.Store(true)
-	require.Eventually(t, p.Taken, hang.Limit, 10*time.Millisecond)
+	hang.Until(t, p.Taken)
 }
 
 // Events that come one at a time are not copied again with each that comes, and a batch stays as it was taken.

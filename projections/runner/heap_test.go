@@ -72,13 +72,13 @@ func TestAStoreThatHangsTakesNoMoreOfTheHeapThanTheBudget(t *testing.T) { //noli
 			running.Go(func() error { return f.Run(ctx) })
 			running.Go(func() error { return r.Run(ctx) })
 			all := func() bool { return store.hanging.Load() == partitions }
-			require.Eventually(t, all, hang.Limit, 10*time.Millisecond)
+			hang.Until(t, all)
 			with := steadyHeap(t)
 			busy.Store(false)
 			close(store.letGo)
 			for k, head := range heads {
 				whole := func() bool { return store.reached(k) == head }
-				require.Eventually(t, whole, hang.Limit, 10*time.Millisecond)
+				hang.Until(t, whole)
 			}
 			cancel()
 			require.NoError(t, running.Wait())
@@ -125,10 +125,10 @@ func record(t *testing.T, log *jetlog.Log, turns, length int) (heads map[int]uin
 // steadyHeap returns what is live once that no longer changes.
 func steadyHeap(t *testing.T) (now float64) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		before := now
 		now = liveheap.Bytes()
 		return math.Abs(now-before) < now/100
-	}, hang.Limit, 200*time.Millisecond)
+	})
 	return now
 }

@@ -37,7 +37,7 @@ func TestEventsGatherWhileAPartitionRests(t *testing.T) {
 	c := &counted{Projection: s}
 	run(t, runner.New(log, c, runner.Config{Rules: rules, Feeding: runner.Feeding{Rest: 2 * time.Second}}))
 	fill(t, log, 1, 1)
-	require.Eventually(t, func() bool { return s.reached(0) > 0 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return s.reached(0) > 0 })
 	before := c.batches.Load()
 	for i := range 20 {
 		pause.For(t.Context(), 3*time.Millisecond)
@@ -45,6 +45,6 @@ func TestEventsGatherWhileAPartitionRests(t *testing.T) {
 		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{link}})
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool { return s.reached(0) == 22 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return s.reached(0) == 22 })
 	require.Less(t, c.batches.Load()-before, int64(5), "20 events, one after the other")
 }

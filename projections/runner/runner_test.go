@@ -149,7 +149,7 @@ func TestEveryEventIsAppliedOnceInOrder(t *testing.T) {
 	for s.reached(0) < 200 {
 		before := s.reached(0)
 		stop := start(t, log, s)
-		require.Eventually(t, func() bool { return s.reached(0) > before }, hang.Limit, time.Millisecond, "seed %d",
+		hang.Until(t, func() bool { return s.reached(0) > before }, "seed %d",
 			seed)
 		require.NoError(t, stop())
 	}
@@ -176,7 +176,7 @@ func TestAnEventThatCannotBeAppliedIsParkedAndTheRestGoesOn(t *testing.T) {
 		return nil, nil
 	}
 	stop := start(t, log, s)
-	require.Eventually(t, func() bool { return s.reached(0) == 40 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return s.reached(0) == 40 })
 	require.NoError(t, stop())
 	require.Equal(t, []string{"0:11"}, s.parked)
 	require.Len(t, s.applied, 39)
@@ -190,7 +190,7 @@ func TestTwoRunnersNeverApplyTwice(t *testing.T) {
 	const pause = 40 * time.Millisecond
 	a, b := startWith(t, log, s, pause), startWith(t, log, s, pause)
 	fill(t, log, 3, 30)
-	require.Eventually(t, func() bool { return s.reached(0) == 180 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return s.reached(0) == 180 })
 	require.NoError(t, a())
 	require.NoError(t, b())
 	require.Len(t, s.applied, 180)
@@ -219,7 +219,7 @@ func TestABatchThatFailedIsReadAnewAfterAFence(t *testing.T) {
 		return errors.New("the store is away"), nil
 	}
 	stop := start(t, log, s)
-	require.Eventually(t, func() bool { return s.reached(0) == 4 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return s.reached(0) == 4 })
 	require.NoError(t, stop())
 	require.Len(t, s.applied, 3)
 }
@@ -271,7 +271,7 @@ func TestPanicOfAProjectionLosesNothing(t *testing.T) {
 	p, counted := &panicky{sink: newSink()}, prometheus.NewRegistry()
 	run(t, runner.New(log, p, runner.Config{Feeding: runner.Feeding{MaxBatch: 7}, Pause: 5 * time.Millisecond,
 		Metrics: runner.NewMetrics(counted)}))
-	require.Eventually(t, func() bool { return p.reached(0) == 6 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return p.reached(0) == 6 })
 	failures, err := testutil.GatherAndCount(counted, "turnledger_projection_failures_total")
 	require.NoError(t, err)
 	require.Equal(t, 1, failures, "a panic is counted")
@@ -296,8 +296,8 @@ func TestAStoreThatWasEmptiedIsFilledAgain(t *testing.T) {
 	store := lossy{newSink()}
 	run(t, runner.New(log, store, runner.Config{Pause: 5 * time.Millisecond, Beat: 5 * time.Millisecond}))
 	for range 3 {
-		require.Eventually(t, func() bool { return store.reached(0) == 6 }, hang.Limit, time.Millisecond)
+		hang.Until(t, func() bool { return store.reached(0) == 6 })
 		store.empty()
 	}
-	require.Eventually(t, func() bool { return store.reached(0) == 6 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return store.reached(0) == 6 })
 }

@@ -76,10 +76,10 @@ func backends(t *testing.T) map[string]backend {
 				for k := range partitions {
 					head, err := log.Head(t.Context(), k)
 					require.NoError(t, err)
-					require.Eventually(t, func() bool {
+					hang.Until(t, func() bool {
 						at, err := fresh.Applied(t.Context(), k)
 						return err == nil && at == head
-					}, hang.Limit, 5*time.Millisecond)
+					})
 				}
 				require.NoError(t, stop())
 				want := auditRows(t, pg, "fresh")
@@ -271,7 +271,7 @@ func talk(t testing.TB, log *jetlog.Log, turn int) {
 }
 
 func reachedAll(t testing.TB, log *jetlog.Log, view shared) {
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		for k := range partitions {
 			head, err := log.Head(t.Context(), k)
 			require.NoError(t, err)
@@ -280,7 +280,7 @@ func reachedAll(t testing.TB, log *jetlog.Log, view shared) {
 			}
 		}
 		return true
-	}, hang.Limit, 10*time.Millisecond)
+	})
 }
 
 // Three processes share eight partitions; one is killed and the others take its
@@ -297,18 +297,18 @@ func TestRunnersShareThePartitionsAndTakeOverTheDeadOnes(t *testing.T) {
 				own := natstest.LogOn(t, srv, partitions)
 				members = append(members, join(t, own, b.open(t, own), book, 0))
 			}
-			require.Eventually(t, func() bool { return sharedOut(t, members) }, hang.Limit, 20*time.Millisecond)
+			hang.Until(t, func() bool { return sharedOut(t, members) })
 			talk(t, log, 1)
 			reachedAll(t, log, members[0].shared)
 			began := time.Now()
 			members[1].kill(t)
 			talk(t, log, 2)
 			left := []*member{members[0], members[2]}
-			require.Eventually(t, func() bool { return sharedOut(t, left) }, hang.Limit, 20*time.Millisecond)
+			hang.Until(t, func() bool { return sharedOut(t, left) })
 			t.Logf("taken over after %s", time.Since(began).Round(100*time.Millisecond))
 			reachedAll(t, log, members[0].shared)
 			left = append(left, join(t, log, b.open(t, log), book, 0))
-			require.Eventually(t, func() bool { return sharedOut(t, left) }, hang.Limit, 20*time.Millisecond,
+			hang.Until(t, func() bool { return sharedOut(t, left) },
 				"more runners: partitions are given away")
 			talk(t, log, 3)
 			reachedAll(t, log, members[0].shared)

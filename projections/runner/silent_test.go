@@ -42,7 +42,7 @@ func TestARunnerThatCannotBeatGoesOn(t *testing.T) {
 	run(t, runner.New(log, s, runner.Config{Rules: rules, Pause: time.Hour, Group: group, Beat: 5 * time.Millisecond}))
 	<-group.lost
 	fill(t, log, 1, 5)
-	require.Eventually(t, func() bool { return s.reached(0) == 10 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return s.reached(0) == 10 })
 	_, err := s.Claim(t.Context(), 0)
 	require.NoError(t, err)
 	fill(t, log, 1, 6)
@@ -74,10 +74,10 @@ func TestAnIdleStoreThatIsAwayIsNotLive(t *testing.T) {
 	run(t, r)
 	says := func(state, lastError string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			s := r.Status(t.Context(), time.Now())[0]
 			return s.State == state && s.LastError == lastError && s.Position.Seq == 6 && s.LagEvents == 0
-		}, hang.Limit, time.Millisecond)
+		})
 	}
 	for range 2 {
 		says("live", "")
@@ -113,8 +113,8 @@ func TestAStandbyWhoseStoreHangsBlamesTheStore(t *testing.T) {
 	fill(t, log, 1, 3)
 	r := runner.New(log, hanging{newSink()}, runner.Config{Group: elsewhere{}, Beat: 5 * time.Millisecond})
 	run(t, r)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		s := r.Status(t.Context(), time.Now())[0]
 		return s.State == "retrying" && s.LastError == "the store hangs" && !s.HeadUnknown && s.Head.Seq == 6
-	}, hang.Limit, time.Millisecond)
+	})
 }

@@ -30,10 +30,10 @@ func TestStatusCountsFromTheHeadAndTellsTheRate(t *testing.T) {
 	r := runner.New(log, s, runner.Config{Feeding: runner.Feeding{MaxBatch: 1}, Pause: 5 * time.Millisecond})
 	run(t, r)
 	var got projections.Status
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		got = r.Status(t.Context(), time.Now())[0]
 		return got.State == "retrying" && got.Position.Seq == 21
-	}, hang.Limit, time.Millisecond)
+	})
 	require.Equal(t, uint64(40), got.Head.Seq)
 	require.Equal(t, uint64(19), got.LagEvents)
 	require.Positive(t, got.LagSeconds)
@@ -51,10 +51,10 @@ func TestNothingAppliedIsNoZeroLag(t *testing.T) {
 	s.fail = func(projections.Batch) (error, error) { return errors.New("the store is away"), nil }
 	r := runner.New(log, s, runner.Config{Pause: 5 * time.Millisecond})
 	run(t, r)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		got := r.Status(t.Context(), time.Now())[0]
 		return got.State == "retrying" && got.LagEvents == got.Head.Seq && got.LagSeconds > 0
-	}, hang.Limit, time.Millisecond)
+	})
 }
 
 // A log that does not answer is not a log without news.
@@ -67,7 +67,7 @@ func TestAHeadThatIsNotToldIsNoZeroLag(t *testing.T) {
 	r := runner.New(log, s, runner.Config{})
 	run(t, r)
 	// The runner notes where it is a moment after the sink has got there.
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		live := 0
 		for _, got := range r.Status(t.Context(), time.Now()) {
 			if got.State == "live" && got.Position == got.Head && !got.HeadUnknown {
@@ -75,7 +75,7 @@ func TestAHeadThatIsNotToldIsNoZeroLag(t *testing.T) {
 			}
 		}
 		return s.reached(0)+s.reached(1) == 24 && live == 2
-	}, hang.Limit, time.Millisecond)
+	})
 	srv.Stop()
 	for k, got := range r.Status(t.Context(), time.Now()) {
 		require.True(t, got.HeadUnknown)

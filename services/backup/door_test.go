@@ -79,7 +79,7 @@ func TestADoorIsShutOverAClientThatSendsSlowly(t *testing.T) {
 	defer func() { _ = slow.Close() }()
 	_, err = io.WriteString(slow, "POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nsome")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return a.inHand.Load() == 1 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return a.inHand.Load() == 1 })
 	require.Equal(t, http.StatusNoContent, status(t, s.URL+"/shut"))
 	require.NoError(t, <-a.shut)
 	require.Error(t, <-a.body)
@@ -98,7 +98,7 @@ func TestADoorThatCannotBeShutIsOpenAgain(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 	}()
-	require.Eventually(t, func() bool { return a.inHand.Load() == 1 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return a.inHand.Load() == 1 })
 	a.door.SetPatience(10*time.Millisecond, 10*time.Millisecond)
 	err := a.door.Shut(t.Context(), func() {})
 	require.True(t, errors.Is(err, context.DeadlineExceeded), err)

@@ -196,7 +196,7 @@ func (w *world) eraseOne(b *testing.B, o owned) time.Duration {
 	defer func() { stop() }()
 	// The eraser has seen the log when it has done something behind its end.
 	w.redact("seen "+o.identity, w.turn("seen "+o.identity, "r1", "text"))
-	require.Eventually(b, func() bool { return len(w.types("seen "+o.identity)) == 1 }, hang.Limit, time.Second)
+	hang.Until(b, func() bool { return len(w.types("seen "+o.identity)) == 1 })
 	head, err := w.log.Head(b.Context(), 0)
 	require.NoError(b, err)
 	require.NoError(b, w.owners.Reached(b.Context(), head))

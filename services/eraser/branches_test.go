@@ -48,12 +48,12 @@ func (w *world) fork(session, child string, turn uuid.UUID) {
 func (w *world) receipt(id string) (got services.Receipt) {
 	w.Helper()
 	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
-	require.Eventually(w, func() bool {
+	hang.Until(w, func() bool {
 		var err error
 		got, err = receipts.Receipt(w.Context(), id)
 		require.NoError(w, err)
 		return got.Complete()
-	}, patience, lookEvery)
+	})
 	return got
 }
 
@@ -171,9 +171,9 @@ func TestAnErasedIdentityTakesItsBranches(t *testing.T) {
 		require.Equal(t, &services.SharedTurns{Branches: 3, Turns: 3}, w.receipt(id).Shared)
 		w.publish(slower.Fork(), "")
 		for _, s := range []string{"root", "b", "of b", "slow", "slower", "stray"} {
-			require.Eventually(t, func() bool { return w.state(s).Erased != 0 }, patience, lookEvery, s)
+			hang.Until(t, func() bool { return w.state(s).Erased != 0 }, s)
 		}
-		require.Eventually(t, func() bool { return len(holding(t, w.dir, "SECRET")) == 0 }, patience, lookEvery)
+		hang.Until(t, func() bool { return len(holding(t, w.dir, "SECRET")) == 0 })
 		require.Zero(t, w.state("of other").Erased)
 		require.NotEmpty(t, holding(t, w.dir, "KEPT"))
 	})
@@ -197,7 +197,7 @@ func TestALinkOnABranchLinksTheTree(t *testing.T) {
 		w.publish(&events.SessionLinked{SessionID: "root", IdentityID: "alice"}, "")
 		w.die(eraser.Config{}, 8)
 		for _, s := range tree {
-			require.Eventually(t, func() bool { return w.state(s).Identity == "alice" }, patience, lookEvery, s)
+			hang.Until(t, func() bool { return w.state(s).Identity == "alice" }, s)
 		}
 		var before [][]string
 		for _, s := range tree {
@@ -249,7 +249,7 @@ func TestAForeignLinkOnABranchLinksTheTree(t *testing.T) {
 					}
 					return out
 				}
-				require.Eventually(t, func() bool { return slices.Equal(c.of, identities()) }, patience, lookEvery)
+				hang.Until(t, func() bool { return slices.Equal(c.of, identities()) })
 				w.idle()
 				require.Equal(t, c.of, identities())
 			})
@@ -275,7 +275,7 @@ func TestABranchKeepsItsParentFromRetention(t *testing.T) {
 			require.NoError(t, err)
 		}
 		cut := time.Now().Add(10 * time.Millisecond)
-		require.Eventually(t, func() bool { return time.Now().After(cut) }, hang.Limit, time.Millisecond)
+		hang.Until(t, func() bool { return time.Now().After(cut) })
 		w.turn("of b", "own", "KEPT")
 		r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
 			Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return cut.Add(time.Hour) }})

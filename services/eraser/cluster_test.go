@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
@@ -31,7 +32,7 @@ func TestNoNodeOfAClusterKeepsAnErasedText(t *testing.T) {
 	}
 	for _, secret := range []string{"KEPT", "SECRET-A", "SECRET-B"} {
 		for i, dir := range dirs {
-			require.Eventually(t, func() bool { return len(holding(t, dir, secret)) > 0 }, patience, lookEvery,
+			hang.Until(t, func() bool { return len(holding(t, dir, secret)) > 0 },
 				"the search finds what there is on node %d", i)
 		}
 	}
@@ -43,8 +44,9 @@ func TestNoNodeOfAClusterKeepsAnErasedText(t *testing.T) {
 	w.left("t", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt)
 	for i, dir := range dirs {
 		for _, secret := range []string{"SECRET-A", "SECRET-B"} {
-			require.Eventually(t, func() bool { return len(natstest.Holding(t, secret, []string{dir}, raftLogs)) == 0 },
-				patience, lookEvery, "node %d", i)
+			hang.Until(t, func() bool {
+				return len(natstest.Holding(t, secret, []string{dir}, raftLogs)) == 0
+			}, "node %d", i)
 		}
 		require.NotEmpty(t, natstest.Holding(t, "KEPT", []string{dir}, raftLogs))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
@@ -171,7 +172,7 @@ func TestEventsStayWhereTheyAreNeeded(t *testing.T) {
 		return r.Complete()
 	}
 	// It is said after the events have gone.
-	require.Eventually(t, func() bool { return complete(own) }, patience, lookEvery)
+	hang.Until(t, func() bool { return complete(own) })
 	require.False(t, complete(foreign), "what stays is not said to be gone")
 }
 
@@ -238,11 +239,11 @@ func TestAnErasedIdentityLeavesTheLog(t *testing.T) {
 			require.Equal(t, receipt, again)
 			receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
 			var got services.Receipt
-			require.Eventually(t, func() bool {
+			hang.Until(t, func() bool {
 				got, err = receipts.Receipt(t.Context(), receipt)
 				require.NoError(t, err)
 				return got.Complete() && len(got.Places) == 2
-			}, patience, lookEvery)
+			})
 			require.Equal(t, 10, *got.Places[0].Erased)
 			require.Equal(t, "alice", got.IdentityID)
 			require.Empty(t, holding(t, w.dir, "SECRET"))
@@ -274,11 +275,11 @@ func TestSessionsOfAnIdentityAreClosedAsTheyAreErased(t *testing.T) {
 	receipt, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 	require.NoError(t, err)
 	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		r, err := receipts.Receipt(t.Context(), receipt)
 		require.NoError(t, err)
 		return r.Complete()
-	}, patience, lookEvery)
+	})
 	require.Empty(t, holding(t, w.dir, "SECRET"))
 	log.mu.Lock()
 	defer log.mu.Unlock()
@@ -298,14 +299,14 @@ func TestARedactionsReceiptSaysWhatWasErasedAndWhen(t *testing.T) {
 		return r
 	}
 	w.erase(inOnePiece(w.log), eraser.Config{Places: []eraser.Place{memory}})
-	require.Eventually(t, func() bool { return receipt().Places[0].Done }, patience, lookEvery)
+	hang.Until(t, func() bool { return receipt().Places[0].Done })
 	r := receipt()
 	require.Equal(t, 3, *r.Places[0].Erased)
 	require.WithinRange(t, r.Places[0].At, r.RequestedAt, time.Now())
 	require.False(t, r.Complete())
 	require.Zero(t, r.Places[1].At)
 	memory.follow()
-	require.Eventually(t, func() bool { r = receipt(); return !r.Places[1].At.IsZero() }, patience, lookEvery)
+	hang.Until(t, func() bool { r = receipt(); return !r.Places[1].At.IsZero() })
 	require.True(t, r.Complete())
 	require.WithinRange(t, r.Places[1].At, r.Places[0].At, time.Now())
 	again := receipt()
@@ -335,7 +336,7 @@ func TestARedactionsReceiptOutlivesTheEraser(t *testing.T) {
 	require.Zero(t, receipt().Places[0].At)
 
 	stop = w.erase(inOnePiece(w.log), eraser.Config{Places: places})
-	require.Eventually(t, func() bool { return receipt().Places[0].Done }, patience, lookEvery)
+	hang.Until(t, func() bool { return receipt().Places[0].Done })
 	log := receipt().Places[0]
 	require.Equal(t, 3, *log.Erased)
 	require.False(t, log.At.IsZero())
@@ -344,7 +345,7 @@ func TestARedactionsReceiptOutlivesTheEraser(t *testing.T) {
 	require.Zero(t, receipt().Places[1].At, "nobody looks")
 
 	w.erase(inOnePiece(w.log), eraser.Config{Places: places})
-	require.Eventually(t, func() bool { return !receipt().Places[1].At.IsZero() }, patience, lookEvery)
+	hang.Until(t, func() bool { return !receipt().Places[1].At.IsZero() })
 	require.Equal(t, log, receipt().Places[0], "the first time stands")
 	require.True(t, receipt().Complete())
 }
@@ -364,11 +365,11 @@ func TestReceiptsThatThereAreNot(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, r.Complete())
 	w.erase(inOnePiece(w.log), eraser.Config{})
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		r, err := receipts.Receipt(t.Context(), redacted.Position.String())
 		require.NoError(t, err)
 		return r.Complete()
-	}, patience, lookEvery)
+	})
 	require.Equal(t, []string{events.TypeTurnRedacted}, w.types("s"))
 	require.False(t, slices.Contains(w.types("s"), events.TypeTurnStarted))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
@@ -65,9 +66,9 @@ func TestWhatComesLateOnAnotherSubjectIsErased(t *testing.T) {
 	stop()
 	away.Store(false)
 	w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000, Forget: forget})
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		n := 0
 		forgotten.Range(func(any, any) bool { n++; return true })
 		return n == 3
-	}, patience, lookEvery, "an eraser that comes later tells the view")
+	}, "an eraser that comes later tells the view")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
@@ -76,11 +77,11 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 		id, err := w.history.EraseIdentity(t.Context(), identity, services.Erasure{Reason: "asked to"})
 		require.NoError(t, err)
 		var got services.Receipt
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			got, err = eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil).Receipt(t.Context(), id)
 			require.NoError(t, err)
 			return got.Complete()
-		}, patience, lookEvery)
+		})
 		return got
 	}
 	before := log.n.Load()

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -203,10 +204,10 @@ func TestNoNoteOutlivesAnErasure(t *testing.T) {
 	}
 	id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		got, err := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, []eraser.Place{view}).Receipt(t.Context(), id)
 		return err == nil && got.Complete()
-	}, patience, lookEvery)
+	})
 	w.idle()
 	for _, trace := range slices.Clone(traces) {
 		traces = append(traces, base64.RawURLEncoding.EncodeToString([]byte(trace)))

@@ -31,7 +31,7 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 	w.turn("active", "r1", "old")
 	// The log's own clock says when that was.
 	cut := time.Now().Add(10 * time.Millisecond)
-	require.Eventually(t, func() bool { return time.Now().After(cut) }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return time.Now().After(cut) })
 	w.turn("active", "r2", "new")
 	w.turn("linked", "r2", "new")
 

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -22,7 +22,6 @@ import (
 )
 
 // long is how long three servers that were killed may take to come back on a busy machine.
-const long = 3 * time.Minute
 
 // blocksBelow returns the blocks of the log in some folders, with what they hold.
 func blocksBelow(t *testing.T, dirs []string) map[string][]byte {
@@ -63,7 +62,7 @@ func TestAnErasureInWhichAllServersDiedIsProvedByAScrub(t *testing.T) {
 	w.erase(inOnePiece(log), eraser.Config{Rate: 20})
 	receipt, err := w.history.EraseSession(t.Context(), "s", services.Erasure{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(w.types("s")) < 30 }, long, lookEvery)
+	hang.Until(t, func() bool { return len(w.types("s")) < 30 })
 	killAll := func() {
 		for i := range dirs {
 			nodes.Kill(t, i)
@@ -118,9 +117,9 @@ func TestAnErasureInWhichAllServersDiedIsProvedByAScrub(t *testing.T) {
 func (w *world) scrubbed(nodes *natstest.Nodes, i int) {
 	w.Helper()
 	nc := nodes.Connect(w, i)
-	require.Eventually(w, func() bool {
+	hang.Until(w, func() bool {
 		return overwrite.NoteScrubbed(w.Context(), w.notes, nc.ConnectedServerName(), nc.ConnectedServerId()) == nil
-	}, long, lookEvery)
+	})
 }
 
 // proved waits until a receipt is complete.
@@ -128,11 +127,11 @@ func (w *world) proved(receipt string) {
 	w.Helper()
 	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
 	var got services.Receipt
-	require.Eventually(w, func() (done bool) {
+	hang.Until(w, func() (done bool) {
 		var err error
 		got, err = receipts.Receipt(w.Context(), receipt)
 		return err == nil && got.Complete()
-	}, long, lookEvery, "%s", receipt)
+	}, "%s", receipt)
 	require.Empty(w, got.Places[0].Why)
 }
 
@@ -141,12 +140,12 @@ func (w *world) unproved(receipt string, why ...string) {
 	w.Helper()
 	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
 	var got services.Receipt
-	require.Eventually(w, func() bool {
+	hang.Until(w, func() bool {
 		var err error
 		got, err = receipts.Receipt(w.Context(), receipt)
 		said := !slices.ContainsFunc(why, func(s string) bool { return !strings.Contains(got.Places[0].Why, s) })
 		return err == nil && (got.Complete() || said)
-	}, long, lookEvery)
+	})
 	require.False(w, got.Complete())
 }
 
@@ -171,7 +170,7 @@ func TestOnlyErasuresUnderWayWaitForAServerThatWasStartedAnew(t *testing.T) {
 		return receipt
 	}
 	gone := func(session string) {
-		require.Eventually(t, func() bool { return len(w.types(session)) <= 3 }, long, lookEvery)
+		hang.Until(t, func() bool { return len(w.types(session)) <= 3 })
 	}
 	for i := range 20 {
 		w.turn("long", fmt.Sprint(i), "SECRET")
@@ -192,7 +191,7 @@ func TestOnlyErasuresUnderWayWaitForAServerThatWasStartedAnew(t *testing.T) {
 	w.proved(erase("before"))
 
 	long := erase("long")
-	require.Eventually(t, func() bool { return len(w.types("long")) < 35 }, patience, lookEvery)
+	hang.Until(t, func() bool { return len(w.types("long")) < 35 })
 	again(1)
 	gone("long")
 	name := nodes.Connect(t, 1).ConnectedServerName()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -32,11 +33,11 @@ func (w *world) idle() {
 	for k := range w.log.Partitions() {
 		head, err := w.log.Head(w.Context(), k)
 		require.NoError(w, err)
-		require.Eventually(w, func() bool {
+		hang.Until(w, func() bool {
 			var done struct{ Seq uint64 }
 			_, err := w.notes.Read(w.Context(), fmt.Sprint("eraser.at.", k), &done)
 			return err == nil && done.Seq >= head.Seq
-		}, patience, lookEvery)
+		})
 	}
 }
 
@@ -122,7 +123,7 @@ func TestALateRetryOfAVoidSummaryIsRefused(t *testing.T) {
 			void.does(w, first)
 			w.die(eraser.Config{}, 8)
 			gone := func() bool { return len(holding(t, w.dir, "SECRET")) == 0 }
-			require.Eventually(t, gone, patience, lookEvery)
+			hang.Until(t, gone)
 			fresh := servicetest.Start(t, w.log, servicetest.Config{History: history.Config{Rules: rules}})
 			for i, of := range []struct {
 				session string
@@ -200,7 +201,7 @@ func TestAVoidSummaryOfABranchLeavesTheLog(t *testing.T) {
 						w.receipt(receipt)
 						require.True(t, gone(), "the receipt waits")
 					}
-					require.Eventually(t, gone, patience, lookEvery)
+					hang.Until(t, gone)
 					// As a process that read the session before records it.
 					for session, through := range map[string]uuid.UUID{"b": own, "of b": second} {
 						f := &events.SessionSummarized{SessionID: session, RequestID: "late",
@@ -211,7 +212,7 @@ func TestAVoidSummaryOfABranchLeavesTheLog(t *testing.T) {
 						w.publish(f, "")
 					}
 					require.NotEmpty(t, w.types("of b"))
-					require.Eventually(t, gone, patience, lookEvery)
+					hang.Until(t, gone)
 					require.Equal(t, void.stays, len(holding(t, w.dir, "MAYBE")) > 0)
 					require.NotEmpty(t, holding(t, w.dir, "KEPT own"))
 				})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -76,7 +77,7 @@ func TestAReceiptOfAnIdentityTellsOfAViewThatNoEraserKnows(t *testing.T) {
 		require.NoError(t, err)
 		return r.Places[0].Done, r.Complete()
 	}
-	require.Eventually(t, func() bool { log, _ := complete(); return log }, patience, lookEvery)
+	hang.Until(t, func() bool { log, _ := complete(); return log })
 	_, all := complete()
 	require.False(t, all, "it has yet to follow")
 	own.at = map[int]uint64{}

@@ -102,7 +102,7 @@ func (c *crowd) add(ctx context.Context, n int, call services.Call, texts ...str
 		<-c.log.entered
 		return
 	}
-	require.Eventually(c.t, func() bool { return c.svc.Adding("s") >= n }, hang.Limit, time.Millisecond)
+	hang.Until(c.t, func() bool { return c.svc.Adding("s") >= n })
 }
 
 func (c *crowd) release() {
@@ -223,7 +223,7 @@ func TestACallerOfASharedAppendGivesUp(t *testing.T) {
 		c.add(ctx, n, services.Call{}, fmt.Sprint(n), "yes")
 	}
 	giveUp[2]()
-	require.Eventually(t, func() bool { return c.svc.Adding("s") == 3 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return c.svc.Adding("s") == 3 })
 	c.log.leave = giveUp[1]
 	c.release()
 	require.ErrorIs(t, c.errs[2], jetlog.ErrUnavailable)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
@@ -306,7 +305,7 @@ func TestForksAtOnceShareAnAppend(t *testing.T) {
 		}
 	}
 	// All others come while the first is on its way.
-	assert.Eventually(t, func() bool { return s.Forking("stem") == many-1 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return s.Forking("stem") == many-1 })
 	close(held.released)
 	all.Wait()
 	for n := 0; n < many; n += 2 {

@@ -95,10 +95,10 @@ func (w *world) turn(session, request, question, answer string) (uuid.UUID, even
 // until waits for the forwarder to be at a position.
 func (w *world) until(at events.Position) {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool {
+	hang.Until(w.t, func() bool {
 		done, err := w.effect.Applied(w.t.Context(), at.Partition)
 		return err == nil && done.Seq >= at.Seq
-	}, hang.Limit, 10*time.Millisecond)
+	})
 }
 
 func (w *world) snippet(session, identity, message string, shown ...uuid.UUID) string {
@@ -288,12 +288,12 @@ func TestNothingOfAnErasedIdentityIsFound(t *testing.T) {
 		w.until(w.add(&events.SessionLinked{SessionID: "late", IdentityID: "ada"}))
 		require.Equal(t, []string{"user:ada | User: I like gin. | Assistant: Gin it is."}, w.contents())
 		// What belongs to the identity is withheld until its deletion is confirmed; then there is nothing.
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			q := services.MemoryQuery{SessionID: "another", IdentityID: "ada", Message: "what do I like"}
 			s, err := w.snippets.Snippet(t.Context(), q)
 			require.Empty(t, s.Text)
 			return err == nil
-		}, hang.Limit, 10*time.Millisecond)
+		})
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -80,8 +79,9 @@ func TestBackupIsRestoredBesideViewsThatWentOn(t *testing.T) {
 	}
 	p.Must(t, http.StatusGone, http.MethodPost, stack.SessionPath("erased")+"/turns",
 		map[string]any{"request_id": "late", "question_neutral": "q"})
-	require.Eventually(t, func() bool { return slices.Equal(viewsIn(t, p, "failed"), []string{"audit", "recent"}) },
-		hang.Limit, 20*time.Millisecond, "the views notice")
+	hang.Until(t, func() bool {
+		return slices.Equal(viewsIn(t, p, "failed"), []string{"audit", "recent"})
+	}, "the views notice")
 	for _, name := range []string{"recent", "audit"} {
 		code, _, errs = p.Run(t, "projections", "rebuild", name, "--yes")
 		require.Equal(t, stack.ExitDone, code, errs)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,9 +47,9 @@ func stream(ctx context.Context, p *stack.Process, t testing.TB, thread string, 
 func waitFinalized(t testing.TB, p *stack.Process, id string, n int) []any {
 	t.Helper()
 	var turns []any
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		turns = p.Get(t, stack.SessionPath(id)+"/turns")["turns"].([]any)
 		return len(turns) == n
-	}, hang.Limit, 20*time.Millisecond)
+	})
 	return turns
 }

@@ -165,8 +165,7 @@ func TestAnAnswerThatWasCutSaysSo(t *testing.T) {
 func TestEchoAnswersWithoutAKey(t *testing.T) {
 	t.Parallel()
 	p := stack.Start(t, nil, "dev", "--data-dir", stack.DataDir(t))
-	require.Eventually(t, func() bool { return strings.Contains(p.Out.String(), "an echo") }, hang.Limit,
-		10*time.Millisecond)
+	hang.Until(t, func() bool { return strings.Contains(p.Out.String(), "an echo") })
 	require.Contains(t, p.Out.String(), p.URL+"/console/", "it stands above the model")
 	out := p.Must(t, http.StatusOK, http.MethodPost, "/v1/chat", stack.Content("hello"))
 	require.Equal(t, "echo", out["model"])

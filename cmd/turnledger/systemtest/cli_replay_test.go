@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
@@ -116,14 +115,14 @@ func TestReplayFollowsOverARestart(t *testing.T) {
 		raw, _ := os.ReadFile(file)
 		return bytes.Count(raw, []byte("\n"))
 	}
-	require.Eventually(t, func() bool { return written() == 2 }, hang.Limit, 10*time.Millisecond)
+	hang.Until(t, func() bool { return written() == 2 })
 	p.Stop(t)
 	p = stack.LaunchAt(t, address, env, "serve", "--data-dir", dir)
 	p.WaitReady(t)
 	for k := range 3 {
 		p.RecordTurn(t, "s", fmt.Sprint("after", k), "q", "a")
 	}
-	require.Eventually(t, func() bool { return written() == 8 }, hang.Limit, 10*time.Millisecond, "%s", &said)
+	hang.Until(t, func() bool { return written() == 8 }, "%s", &said)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	require.NoError(t, cmd.Wait(), "%s", &said)
 	require.Equal(t, "position 0:8\n", said.String())
@@ -156,10 +155,10 @@ func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
 		cmd := exec.Command(stack.Binary(t), "replay", "--url", server.URL, "--format", format, "-o", file)
 		cmd.Stderr = &said
 		require.NoError(t, cmd.Start())
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			_, err := os.Stat(file + partSuffix)
 			return err == nil
-		}, hang.Limit, time.Millisecond)
+		})
 		// The event may have been printed by then or not; the position that is printed fits either.
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		require.Error(t, cmd.Wait())

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,7 +20,7 @@ func TestAMemoryOutsideIsFedFromTheLog(t *testing.T) {
 		"TURNLEDGER_MEMORY_BUDGET=5s"})
 	p.LinkIdentity(t, "old", "ada")
 	p.RecordTurn(t, "old", "r1", "My favourite paint is teal.", "Noted.")
-	require.Eventually(t, func() bool { return len(service.Documents()) == 1 }, hang.Limit, 10*time.Millisecond)
+	hang.Until(t, func() bool { return len(service.Documents()) == 1 })
 	out := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("new")+"/context",
 		map[string]any{"message": "which paint", "memory": true, "identity_id": "ada"})
 	require.Equal(t, "- User: My favourite paint is teal. Assistant: Noted.", out["memory_snippet"])

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,8 +59,7 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 				}
 				return strings.Join(out, "\n")
 			}
-			require.Eventually(t, func() bool { return len(service.Documents()) == 4 }, hang.Limit,
-				20*time.Millisecond)
+			hang.Until(t, func() bool { return len(service.Documents()) == 4 })
 			require.Contains(t, memorySnippet(t, p, "alice", "what do I like"), "teal")
 			disks := &storage{nats: dir}
 			// withheld checks what must be true while the service confirms nothing.
@@ -84,10 +82,10 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 				service.Fail(nil)
 				r := waitReceipt(t, p, url.PathEscape(receipt))
 				// A place is done a moment before its time is written down.
-				require.Eventually(t, func() bool {
+				hang.Until(t, func() bool {
 					r = waitReceipt(t, p, url.PathEscape(receipt))
 					return receiptPlace(t, r, "memory")["erased_at"] != nil || r["kind"] == "turn"
-				}, hang.Limit, 20*time.Millisecond)
+				})
 				require.Equal(t, "done", receiptPlace(t, r, "memory")["state"])
 				require.NotContains(t, contents(), text)
 				require.Empty(t, disks.storesHolding(t, text))
@@ -124,7 +122,7 @@ func TestMessagesOfTheSystemGetNoMemory(t *testing.T) {
 	p := stack.Serve(t, append(model.Env(), "TURNLEDGER_MEMORY_URL="+service.URL, "TURNLEDGER_MEMORY_BUDGET=5s"),
 		"--roles", "api,context,recent,audit,chat")
 	p.RecordTurn(t, "s", "r1", "I like teal.", "Teal it is.")
-	require.Eventually(t, func() bool { return len(service.Documents()) == 1 }, hang.Limit, 20*time.Millisecond)
+	hang.Until(t, func() bool { return len(service.Documents()) == 1 })
 	p.Ask(t, "s", map[string]any{"content": "what do I like", "user_id": "system", "memory": true})
 	require.Equal(t, []string{"user: what do I like"}, <-model.Asked)
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,10 +18,10 @@ import (
 func waitReceipt(t testing.TB, p *stack.Process, id string) map[string]any {
 	t.Helper()
 	var out map[string]any
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		out = p.Get(t, "/v1/receipts/"+id)
 		return out["state"] == "complete"
-	}, hang.Limit, 20*time.Millisecond, "%v", out)
+	}, "%v", out)
 	return out
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -34,7 +33,7 @@ func TestNodesAreStartedAfterAScrub(t *testing.T) {
 		}
 		return out
 	}
-	require.Eventually(t, func() bool { return receipt()["progress"] != nil }, hang.Limit, 20*time.Millisecond)
+	hang.Until(t, func() bool { return receipt()["progress"] != nil })
 	for i := range dirs {
 		nodes.Kill(t, i)
 	}
@@ -42,7 +41,7 @@ func TestNodesAreStartedAfterAScrub(t *testing.T) {
 		nodes.Start(t, i)
 	}
 	nodes.Ready(t)
-	require.Eventually(t, func() bool { return receipt()["state"] == "complete" }, hang.Limit, 50*time.Millisecond)
+	hang.Until(t, func() bool { return receipt()["state"] == "complete" })
 	require.Empty(t, natstest.Holding(t, "SECRET", dirs[:], "_js_"), "but for the Raft logs")
 
 	code, _, errs := stack.Run(t, "scrub", dirs[0])

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -111,10 +110,10 @@ func TestNothingOperatorsSeeHoldsWhatPeopleWrite(t *testing.T) {
 	sql("alter table turnledger.away rename to questions")
 
 	describe("s", "KEPT title", "") // "" takes the value away
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		d.flush(t)
 		return len(d.storesHolding(t, "QUOKKA")) == 0 && len(d.storesHolding(t, "NUMBAT")) == 0
-	}, hang.Limit, 100*time.Millisecond, "replaced words stay on a disk")
+	}, "replaced words stay on a disk")
 	require.NotEmpty(t, d.storesHolding(t, "KEPT title"))
 
 	nc, err := nats.Connect("nats://" + address)

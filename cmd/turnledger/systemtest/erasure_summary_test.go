@@ -234,8 +234,7 @@ func TestAModelSummarisesEachSessionOnce(t *testing.T) {
 		return first.Get(t, stack.SessionPath(session)+"/summaries")["summaries"].([]any)
 	}
 	for s := range sessions {
-		require.Eventually(t, func() bool { return len(listed(fmt.Sprint("s-", s))) > 0 }, hang.Limit,
-			50*time.Millisecond)
+		hang.Until(t, func() bool { return len(listed(fmt.Sprint("s-", s))) > 0 })
 	}
 	last.WaitCaughtUp(t, "summaries")
 	require.Greater(t, len(partitions)+len(model.Asked), sessions, "some were asked for again")

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -107,7 +106,7 @@ func TestKill9InTheMiddleOfBatches(t *testing.T) {
 			})
 		}
 		moment := lines.Load() + rng.Int64N(600)
-		require.Eventually(t, func() bool { return lines.Load() > moment }, hang.Limit, 200*time.Microsecond)
+		hang.Until(t, func() bool { return lines.Load() > moment })
 		p.Kill(t)
 		writers.Wait()
 	}

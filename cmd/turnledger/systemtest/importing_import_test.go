@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,7 +61,7 @@ func TestKill9DuringImportLosesNothing(t *testing.T) {
 		slices.Reverse(newest)
 		stop := acknowledged.startImport(t, p, newest)
 		moment := before + rng.IntN(stack.WrittenTurns)
-		require.Eventually(t, func() bool { return acknowledged.len() > moment }, hang.Limit, 200*time.Microsecond)
+		hang.Until(t, func() bool { return acknowledged.len() > moment })
 		p.Kill(t)
 		stop()
 		t.Logf("seed %d round %d: %d more turns acknowledged", seed, round, acknowledged.len()-before)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -127,7 +126,7 @@ func TestAnImportOutlastsARestart(t *testing.T) {
 	cmd.Stderr = &errs
 	require.NoError(t, cmd.Start())
 	const quarter = 2 * stack.WrittenTurns / 4 // of the events
-	require.Eventually(t, func() bool { return logHead(t, p) > quarter }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return logHead(t, p) > quarter })
 	p.Kill(t)
 	p = stack.LaunchAt(t, address, nil, "serve", "--data-dir", dir)
 	p.WaitReady(t)

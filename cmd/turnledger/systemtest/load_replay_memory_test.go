@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -59,10 +58,10 @@ func replayPeakMemory(t testing.TB, p *stack.Process, form string, turns int64) 
 	name := filepath.Join(t.TempDir(), "log")
 	cmd := p.Command(t, "replay", "--follow", "--format", form, "-o", name)
 	require.NoError(t, cmd.Start())
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		info, err := os.Stat(name)
 		return err == nil && info.Size() > turns*64<<10
-	}, hang.Limit, 20*time.Millisecond)
+	})
 	most := stack.MemoryOf(t, cmd.Process.Pid, "VmHWM")
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.NoError(t, cmd.Wait())

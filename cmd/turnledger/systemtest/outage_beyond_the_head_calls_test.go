@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,9 +46,9 @@ func (b *beyondTheHead) record(t *testing.T, name string) (out holding) {
 	out.erasure = b.Must(t, http.StatusAccepted, http.MethodDelete, "/v1/sessions/erased%20"+name,
 		map[string]any{})["receipt_id"].(string)
 	receipts := "type=turnledger.erasure.receipt.v1&session_id=erased%20" + name
-	require.Eventually(t, func() bool { // of the log, the recent view and the audit tables
+	hang.Until(t, func() bool { // of the log, the recent view and the audit tables
 		return strings.Count(readEvents(t, b.URL, receipts), "\n") == 3
-	}, hang.Limit, 10*time.Millisecond, "the eraser has work left")
+	}, "the eraser has work left")
 	out.conversation = post("/v1/conversations", map[string]any{})["id"].(string)
 	out.response = post("/v1/responses",
 		map[string]any{"input": name, "conversation": out.conversation})["id"].(string)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,7 +50,7 @@ func writesStopAndResume(t *testing.T, p *stack.Process, full, room func()) {
 	}
 	// A busy machine may answer 503 to a large write, which is sent again.
 	goesOn := func() {
-		require.Eventually(t, func() bool { return record() == nil }, hang.Limit, 100*time.Millisecond,
+		hang.Until(t, func() bool { return record() == nil },
 			"no write goes through: %s", p.Log)
 	}
 	for range 3 {
@@ -77,8 +76,7 @@ func writesStopAndResume(t *testing.T, p *stack.Process, full, room func()) {
 	p.WaitLog(t, "the log takes no writes")
 	room()
 	goesOn()
-	require.Eventually(t, func() bool { status, _ := logReadiness(t, p); return status == http.StatusOK },
-		hang.Limit, 50*time.Millisecond)
+	hang.Until(t, func() bool { status, _ := logReadiness(t, p); return status == http.StatusOK })
 	for range 3 {
 		goesOn()
 	}
@@ -141,16 +139,16 @@ func TestABatchOnAFullDisk(t *testing.T) {
 	}
 	free := stack.FillDisk(t, dir)
 	var codes map[int]int
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		codes = send()
 		return codes[http.StatusServiceUnavailable] > 0
-	}, hang.Limit, time.Millisecond)
+	})
 	t.Log("on a full disk: ", codes)
 	free()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		codes = send()
 		return codes[http.StatusServiceUnavailable] == 0
-	}, hang.Limit, 100*time.Millisecond)
+	})
 	require.Equal(t, map[int]int{http.StatusOK: lines}, send())
 	for s := range sessions {
 		out := p.Get(t, stack.SessionPath(fmt.Sprint("b", s))+"/turns?status=all&limit=10000")

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
@@ -45,15 +44,15 @@ func TestAProcessThatNATSRefusedComesBack(t *testing.T) {
 	for _, c := range clients.Conns {
 		_ = ns.DisconnectClientByID(c.Cid) // it may be gone by itself
 	}
-	require.Eventually(t, func() bool { return d.refused.Load() >= 5 }, hang.Limit, 20*time.Millisecond, "%s", p.Log)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool { return d.refused.Load() >= 5 }, "%s", p.Log)
+	hang.Until(t, func() bool {
 		status, out, err := p.Call(t.Context(), http.MethodGet, "/readyz", nil)
 		if err != nil || status != http.StatusServiceUnavailable {
 			return false
 		}
 		reason, _ := out["checks"].(map[string]any)["log"].(map[string]any)["reason"].(string)
 		return strings.Contains(reason, "NATS does not let this process in")
-	}, hang.Limit, 20*time.Millisecond, "%s", p.Log)
+	}, "%s", p.Log)
 	d.closed.Store(false)
 	p.WaitReady(t)
 	p.RecordExchange(t, "s", 1)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -88,7 +87,7 @@ func TestARedisThatWasEmptiedIsFilledAgain(t *testing.T) {
 	redis.Stop()
 	require.Equal(t, "log", source()) // once it is back, it may be filled before it is read
 	redis.Restart(redistest.Empty)
-	require.Eventually(t, func() bool { return source() == "view" }, hang.Limit, 50*time.Millisecond)
+	hang.Until(t, func() bool { return source() == "view" })
 	require.Equal(t, stack.Exchanges(1), p.Context(t, "s"))
 }
 

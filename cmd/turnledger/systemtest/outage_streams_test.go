@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,7 +29,7 @@ func TestViewsOfAnotherStreamAreRebuilt(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "nats")))
 
 	p = stack.Start(t, env, "serve", "--data-dir", dir)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		_, out, err := p.Call(t.Context(), http.MethodGet, "/v1/projections", nil)
 		require.NoError(t, err)
 		failed := 0
@@ -44,7 +43,7 @@ func TestViewsOfAnotherStreamAreRebuilt(t *testing.T) {
 			}
 		}
 		return failed == 2
-	}, hang.Limit, 50*time.Millisecond)
+	})
 	ready := p.Get(t, "/readyz")["checks"].(map[string]any)
 	for check, view := range map[string]string{"redis": "recent", "postgres": "audit"} {
 		require.Contains(t, ready[check].(map[string]any)["reason"], "turnledger projections rebuild "+view,

@@ -51,8 +51,7 @@ func TestEveryConnectionCanUseTLS(t *testing.T) {
 		_ = resp.Body.Close()
 		return resp.StatusCode, resp.TLS.PeerCertificates[0].Subject.CommonName
 	}
-	require.Eventually(t, func() bool { status, _ := shown("/readyz"); return status == http.StatusOK }, hang.Limit,
-		20*time.Millisecond, "%s", p.Log)
+	hang.Until(t, func() bool { status, _ := shown("/readyz"); return status == http.StatusOK }, "%s", p.Log)
 
 	path := stack.Binary(t)
 	verb := func(args ...string) string {
@@ -64,17 +63,18 @@ func TestEveryConnectionCanUseTLS(t *testing.T) {
 		return string(out)
 	}
 	verb("import", "../../../docs/examples/questions.jsonl")
-	require.Eventually(t, func() bool { return strings.Contains(verb("projections", "list"), "live") }, hang.Limit,
-		50*time.Millisecond, "the view in Redis: %s", p.Log)
+	hang.Until(t, func() bool {
+		return strings.Contains(verb("projections", "list"), "live")
+	}, "the view in Redis: %s", p.Log)
 
 	nextCert, nextKey := ca.Issue("next")
 	require.NoError(t, os.Rename(nextCert, cert))
 	require.NoError(t, os.Rename(nextKey, key))
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		client.CloseIdleConnections()
 		_, name := shown("/healthz")
 		return name == "next"
-	}, hang.Limit, 50*time.Millisecond)
+	})
 	p.Stop(t)
 	seed, err := os.ReadFile(creds)
 	require.NoError(t, err)
@@ -134,8 +134,7 @@ func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := stack.Launch(t, c.env, "serve", "--data-dir", stack.DataDir(t))
-			require.Eventually(t, func() bool { return strings.Contains(p.Log.String(), c.says) }, hang.Limit,
-				20*time.Millisecond, "%s", p.Log)
+			hang.Until(t, func() bool { return strings.Contains(p.Log.String(), c.says) }, "%s", p.Log)
 			if p.Cmd.ProcessState == nil && strings.Contains(p.Log.String(), "serving") {
 				status, _, err := p.Call(t.Context(), http.MethodGet, "/v1/identities/u/turns", nil)
 				require.NoError(t, err)

@@ -79,17 +79,17 @@ func TestKeysCountBeforeTheIssuerIsHeard(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, status, body)
 	require.Contains(t, body, "auth_unavailable")
 
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		status, ready, err := alone.Call(t.Context(), http.MethodGet, "/readyz", nil)
 		return err == nil && status == http.StatusServiceUnavailable &&
 			ready["checks"].(map[string]any)["log"].(map[string]any)["ok"] == true
-	}, hang.Limit, 50*time.Millisecond, "only tokens count there: %s", alone.Log)
+	}, "only tokens count there: %s", alone.Log)
 	out.Store(false)
 	for _, p := range []*stack.Process{alone, both} {
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			_, ready, err := p.Call(t.Context(), http.MethodGet, "/readyz", nil)
 			return err == nil && ready["status"] == "ok"
-		}, hang.Limit, 50*time.Millisecond)
+		})
 	}
 }
 
@@ -133,10 +133,10 @@ func TestTokensOfUsersBesideKeysOfPipelines(t *testing.T) {
 	code, _, errs := stack.Run(t, "keys", "revoke", prefix, "--auth", "keys:"+file+",oidc:"+issuer)
 	require.Equal(t, stack.ExitDone, code, errs)
 	for _, server := range []*stack.Process{p, second} {
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			status, _ := requestBody(t, server, key, http.MethodGet, stack.SessionPath("of-bob"), "")
 			return status == http.StatusUnauthorized
-		}, hang.Limit, 50*time.Millisecond)
+		})
 	}
 	second.Stop(t)
 	p.Stop(t)

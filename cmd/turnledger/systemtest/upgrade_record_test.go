@@ -161,8 +161,7 @@ func makeRecording(t *testing.T, f form, binary string) (dir string, r recording
 	go func() {
 		_, _, _ = p.Call(t.Context(), http.MethodPost, "/v1/threads/interrupted/messages", interrupted())
 	}()
-	require.Eventually(t, func() bool { return p.Get(t, "/v1/sessions/interrupted")["pending"] == 1.0 },
-		hang.Limit, 10*time.Millisecond)
+	hang.Until(t, func() bool { return p.Get(t, "/v1/sessions/interrupted")["pending"] == 1.0 })
 	p.Kill(t)
 	r.Postgres = dumpPostgres(t, s.postgres)
 	if s.outside {
@@ -241,10 +240,10 @@ func refuse(t *testing.T, p *stack.Process, s *site) {
 		wanted = 4
 	}
 	var letters []any
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		letters = p.Get(t, "/v1/deadletters")["deadletters"].([]any)
 		return len(letters) == wanted
-	}, hang.Limit, 20*time.Millisecond)
+	})
 	for _, x := range letters {
 		letter := x.(map[string]any)
 		if letter["projection"] == "audit" {

@@ -99,8 +99,9 @@ func checkStores(t *testing.T, s *site, r recording) {
 		s.start(t, stack.Binary(t), "eraser")
 	}
 	for _, receipt := range r.Receipts {
-		require.Eventually(t, func() bool { return p.Get(t, "/v1/receipts/"+receipt)["state"] == "complete" },
-			hang.Limit, 20*time.Millisecond, "%v", p.Get(t, "/v1/receipts/"+receipt))
+		hang.Until(t, func() bool {
+			return p.Get(t, "/v1/receipts/"+receipt)["state"] == "complete"
+		}, "%v", p.Get(t, "/v1/receipts/"+receipt))
 	}
 	for _, session := range []string{"leaving", "leaves-too"} {
 		require.Empty(t, p.Context(t, session))
@@ -210,10 +211,10 @@ func withoutNew(answer any) {
 func checkLetters(t *testing.T, p *stack.Process, s *site, r recording) {
 	t.Helper()
 	var letters []any
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		letters = p.Get(t, "/v1/deadletters")["deadletters"].([]any)
 		return len(letters) == len(r.DeadLetters)
-	}, hang.Limit, 20*time.Millisecond, "%v, not %v", letters, r.DeadLetters)
+	}, "%v, not %v", letters, r.DeadLetters)
 	require.Equal(t, r.DeadLetters, letters)
 	verb := func(verb string, letter any, more ...string) string {
 		t.Helper()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -38,7 +37,7 @@ func TestAProcessHasOneConsumerAPartition(t *testing.T) {
 		require.NoError(t, err)
 		// A consumer that was asked for twice, since the server of a busy machine took long, goes after a minute.
 		var others atomic.Value
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			seen := map[string]int{}
 			for k := range partitions {
 				stream, err := js.Stream(t.Context(), events.StreamName(k))
@@ -52,7 +51,7 @@ func TestAProcessHasOneConsumerAPartition(t *testing.T) {
 			}
 			others.Store(fmt.Sprint(seen))
 			return len(seen) == 0
-		}, hang.Limit, 100*time.Millisecond, "streams with other than one consumer: %v", &others)
+		}, "streams with other than one consumer: %v", &others)
 		nc.Close()
 		p.Stop(t)
 	}

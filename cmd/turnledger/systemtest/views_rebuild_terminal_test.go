@@ -48,10 +48,10 @@ func TestARebuildOnATerminal(t *testing.T) {
 
 	require.NoError(t, read.Rollback(t.Context()))
 	require.NoError(t, reader.Close(t.Context()))
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		_, out, _ := p.Run(t, "projections", "list")
 		return servedAsSecond.MatchString(out)
-	}, hang.Limit, 50*time.Millisecond)
+	})
 
 	look = onTerminal(t, "projections", "rebuild", "audit", "--url", p.URL)
 	look.says(t, `\[y/N\]`)

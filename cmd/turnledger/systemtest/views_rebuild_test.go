@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -62,10 +61,10 @@ func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 	code, out, errs = p.Run(t, "projections", "rebuild", "audit", "--detach")
 	require.Equal(t, stack.ExitDone, code, errs)
 	require.Contains(t, out, "generation 3 of audit is being filled")
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		code, _, _ := p.Run(t, "projections", "verify", "audit", "--sample", "3")
 		return code == stack.ExitDone
-	}, hang.Limit, 100*time.Millisecond)
+	})
 	code, out, errs = p.Run(t, "projections", "rebuild", "recent", "--yes", "--json")
 	require.Equal(t, stack.ExitDone, code, errs)
 	require.JSONEq(t, `{"name":"recent","generation":3,"served":true}`, out)
@@ -145,10 +144,10 @@ func TestKilledInARebuild(t *testing.T) {
 	for round := range rounds {
 		name := []string{"audit", "recent"}[round%2]
 		part := rng.Float64() * 1.2
-		require.Eventually(t, func() bool { // a store notices late that who rebuilt is gone
+		hang.Until(t, func() bool { // a store notices late that who rebuilt is gone
 			status, _, err := p.Call(t.Context(), http.MethodPost, "/v1/projections/"+name+"/rebuild", nil)
 			return err == nil && status == http.StatusAccepted
-		}, hang.Limit, 100*time.Millisecond)
+		})
 		waitRebuild(t, p, name, part)
 		p.Kill(t)
 		p = stack.Start(t, env, "serve", "--data-dir", dir)
@@ -162,10 +161,10 @@ func TestKilledInARebuild(t *testing.T) {
 			errs)
 	}
 	for _, name := range []string{"audit", "recent"} {
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			code, _, _ := p.Run(t, "projections", "rebuild", name, "--yes")
 			return code == stack.ExitDone
-		}, hang.Limit, 100*time.Millisecond)
+		})
 	}
 	code, out, errs := p.Run(t, "projections", "verify")
 	require.Equal(t, stack.ExitDone, code, "seed %d: %s%s", seed, out, errs)
@@ -182,7 +181,7 @@ func TestKilledInARebuild(t *testing.T) {
 // waitRebuild waits until a rebuild has come through a part of the log, or has ended.
 func waitRebuild(t testing.TB, p *stack.Process, name string, part float64) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		_, out, err := p.Call(t.Context(), http.MethodGet, "/v1/projections", nil)
 		require.NoError(t, err)
 		for _, x := range out["projections"].([]any) {
@@ -192,7 +191,7 @@ func waitRebuild(t testing.TB, p *stack.Process, name string, part float64) {
 			}
 		}
 		return true
-	}, hang.Limit, time.Millisecond)
+	})
 }
 
 func seqOf(t testing.TB, position any) float64 {

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,11 +25,10 @@ func TestASecondRecentViewIsComparedAndNeverAnswers(t *testing.T) {
 		require.Len(t, p.Context(t, "s"), 2)
 		return strings.Contains(p.Metrics(t), `turnledger_recent_shadow_reads_total{result="`+result+`"}`)
 	}
-	require.Eventually(t, func() bool { return metric("same") }, hang.Limit, 20*time.Millisecond)
+	hang.Until(t, func() bool { return metric("same") })
 	require.NotContains(t, p.Metrics(t), `result="different"`)
 	redis.Restart(redistest.Empty)
-	require.Eventually(t, func() bool { return metric("behind") || metric("failed") }, hang.Limit,
-		20*time.Millisecond)
+	hang.Until(t, func() bool { return metric("behind") || metric("failed") })
 	require.NotContains(t, p.Log.String(), "secret")
 }
 
@@ -69,14 +67,13 @@ func TestAnErasureReachesTheSecondRecentView(t *testing.T) {
 		}
 		return nil
 	}
-	require.Eventually(t, func() bool { return state("recent") == "done" && state("log") == "done" }, hang.Limit,
-		20*time.Millisecond)
+	hang.Until(t, func() bool { return state("recent") == "done" && state("log") == "done" })
 	require.Equal(t, "waiting", state("recent-shadow"))
 	require.NotEqual(t, "complete", p.Must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+id, nil)["state"])
 	redis.Restart(redistest.Empty)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		return p.Get(t, "/v1/receipts/"+id)["state"] == "complete"
-	}, hang.Limit, 20*time.Millisecond)
+	})
 }
 
 // A process that only erases has no first view to compare, and still waits for the second before it calls an erasure
@@ -98,12 +95,12 @@ func TestAnEraserAloneWaitsForTheSecondRecentView(t *testing.T) {
 		}
 		return out
 	}
-	require.Eventually(t, func() bool { return states()["log"] == "done" }, hang.Limit, 20*time.Millisecond)
+	hang.Until(t, func() bool { return states()["log"] == "done" })
 	require.Equal(t, "waiting", states()["recent-shadow"])
 	redis.Restart(redistest.Empty)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		return eraser.Get(t, "/v1/receipts/"+id)["state"] == "complete"
-	}, hang.Limit, 20*time.Millisecond)
+	})
 }
 
 // The second recent view's dead letters are listed, and counted.
@@ -114,8 +111,8 @@ func TestTheSecondRecentViewHasDeadLetters(t *testing.T) {
 	p.WaitCaughtUp(t, "recent-shadow")
 	require.Empty(t, p.Must(t, http.StatusOK, http.MethodGet, "/v1/deadletters?projection=recent-shadow",
 		nil)["deadletters"])
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		return strings.Contains(p.Metrics(t),
 			`turnledger_projection_dead_letters{projection="recent-shadow",state="waiting"} 0`)
-	}, hang.Limit, 50*time.Millisecond)
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -133,10 +134,10 @@ func TestActions(t *testing.T) {
 		w.fill("#reason", "asked to")
 		w.follow("form.act button", http.StatusOK)
 		require.Contains(t, w.text("dl.facts"), "Requested")
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			w.visit(w.path(), http.StatusOK)
 			return w.text("dl.facts .state-good") == "complete"
-		}, patience, lookEvery)
+		})
 		w.visit(session, http.StatusOK)
 		require.NotContains(t, w.text("body"), "My address")
 		require.Contains(t, w.text("article"), "This turn was redacted")
@@ -152,10 +153,10 @@ func TestActions(t *testing.T) {
 		w.visit("/console/identities/"+url.PathEscape("of "+id)+"/erase", http.StatusOK)
 		w.click("input[name=sure]")
 		w.follow("form.act button", http.StatusOK)
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			w.visit(w.path(), http.StatusOK)
 			return w.text("dl.facts .state-good") == "complete"
-		}, patience, lookEvery)
+		})
 		w.visit(session, http.StatusNotFound)
 	}
 }

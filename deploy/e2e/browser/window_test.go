@@ -231,12 +231,12 @@ func (w *window) hrefs(selector string) (out []string) {
 // until waits until an expression is true in the page. While one page takes the place of another, no expression is.
 func (w *window) until(expression string) {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool {
+	hang.Until(w.t, func() bool {
 		ctx, end := context.WithTimeout(w.ctx, patience)
 		defer end()
 		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
 		return err == nil && is
-	}, patience, lookEvery, expression)
+	}, expression)
 }
 
 // click clicks what stays on the page; follow clicks what leads to another one.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
@@ -121,14 +120,14 @@ func cluster(t *testing.T, secrets string) []*server.Server {
 		t.Cleanup(func() { node.Shutdown(); node.WaitForShutdown() })
 		nodes = append(nodes, node)
 	}
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		for _, node := range nodes {
 			if node.JetStreamIsLeader() {
 				return len(node.JetStreamClusterPeers()) == 3
 			}
 		}
 		return false
-	}, hang.Limit, 20*time.Millisecond, "a leader that knows all three")
+	}, "a leader that knows all three")
 	return nodes
 }
 
@@ -143,11 +142,11 @@ func TestThreeNodesFormACluster(t *testing.T) {
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TURNS-0", Subjects: []string{"turns.>"},
 			Replicas: 3})
 		return err == nil
-	}, hang.Limit, 100*time.Millisecond)
+	})
 	_, err = js.Publish(t.Context(), "turns.0.x", make([]byte, 6<<20))
 	require.NoError(t, err, "a large event fits")
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/stretchr/testify/require"
@@ -242,10 +241,10 @@ func TestKubernetesRolesRunAsTheyAreWritten(t *testing.T) {
 			continue
 		}
 		at := s.start(role)
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			status, _ := s.call("GET", at+"/readyz", "",
 				"")
 			return status == http.StatusOK
-		}, hang.Limit, 50*time.Millisecond, fmt.Sprint(role))
+		}, fmt.Sprint(role))
 	}
 }

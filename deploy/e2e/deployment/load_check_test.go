@@ -58,8 +58,7 @@ func sessionOf(partition int, name string) string {
 func (s *turnLoad) waitTurns(t *testing.T, more int64) {
 	t.Helper()
 	from := s.turns.Load()
-	require.Eventually(t, func() bool { return t.Failed() || s.turns.Load() >= from+more }, hang.Limit,
-		10*time.Millisecond, "no turn is recorded any more")
+	hang.Until(t, func() bool { return t.Failed() || s.turns.Load() >= from+more }, "no turn is recorded any more")
 }
 
 // finish stops the load and compares what was acknowledged with the log, with what each server shows, and with the

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -156,7 +155,7 @@ func newGroup(t testing.TB, limit int) string {
 		}
 		t.Cleanup(func() {
 			// A group whose last process has just ended may be busy.
-			require.Eventually(t, func() bool { return os.Remove(dir) == nil }, hang.Limit, 10*time.Millisecond)
+			hang.Until(t, func() bool { return os.Remove(dir) == nil })
 		})
 		file, err := os.OpenFile(filepath.Join(dir, in.file), os.O_WRONLY, 0)
 		if err != nil {

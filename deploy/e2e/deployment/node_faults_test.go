@@ -150,7 +150,7 @@ func (h *loadedCluster) withoutLeader(t *testing.T, name string, takes, gives fu
 	i := h.leader(t)
 	p := h.startSingleNodeServer(t, i)
 	answered, end := h.readContinuously(t, p)
-	require.Eventually(t, func() bool { return answered() > 0 }, hang.Limit, 10*time.Millisecond,
+	hang.Until(t, func() bool { return answered() > 0 },
 		"the server of one node does not answer")
 	h.injectFault(t, name+strconv.Itoa(i), answerTime(), func() { takes(i) }, func() {
 		answered()
@@ -162,7 +162,7 @@ func (h *loadedCluster) withoutLeader(t *testing.T, name string, takes, gives fu
 		<-time.After(atLeast)
 		gives(i)
 	})
-	require.Eventually(t, func() bool { return answered() > 0 }, hang.Limit, 10*time.Millisecond,
+	hang.Until(t, func() bool { return answered() > 0 },
 		"the server of one node does not answer again")
 	end()
 	p.Kill(t)

@@ -36,10 +36,10 @@ func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 		feeders[i] = stack.Start(t, append(stack.JoinNATS(nats), env...), "serve", "--roles", "audit,recent")
 	}
 	for _, view := range []string{"audit", "recent"} {
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			a, b := fedPartitions(t, feeders[0], view), fedPartitions(t, feeders[1], view)
 			return len(a) == 4 && len(b) == 4 && len(union(a, b)) == 8
-		}, hang.Limit, 50*time.Millisecond, "%s is not shared out", view)
+		}, "%s is not shared out", view)
 	}
 	const sessions = 24
 	for s := range sessions {
@@ -51,8 +51,9 @@ func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 	}
 	killed := time.Now()
 	for _, view := range []string{"audit", "recent"} {
-		require.Eventually(t, func() bool { return len(fedPartitions(t, feeders[1], view)) == 8 }, hang.Limit,
-			50*time.Millisecond, "%s is not taken over: %s", view, feeders[1].Log)
+		hang.Until(t, func() bool {
+			return len(fedPartitions(t, feeders[1], view)) == 8
+		}, "%s is not taken over: %s", view, feeders[1].Log)
 	}
 	t.Logf("taken over %s after the load ended", time.Since(killed).Round(100*time.Millisecond))
 	for s := range sessions {

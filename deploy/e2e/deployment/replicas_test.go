@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -73,7 +72,7 @@ func TestReplicasOverTheCommandLine(t *testing.T) {
 	require.Regexp(t, `TURNS-0 +log +file +3 `, out)
 	for w := range wrote {
 		from := wrote[w].Load()
-		require.Eventually(t, func() bool { return wrote[w].Load() > from+5 }, hang.Limit, 5*time.Millisecond)
+		hang.Until(t, func() bool { return wrote[w].Load() > from+5 })
 	}
 	close(stop)
 	all.Wait()
@@ -84,8 +83,7 @@ func TestReplicasOverTheCommandLine(t *testing.T) {
 		}
 	}
 	refused := stack.Launch(t, env, "serve")
-	require.Eventually(t, func() bool { return strings.Contains(refused.Log.String(), "set TURNLEDGER_REPLICAS=3") },
-		hang.Limit, 20*time.Millisecond)
+	hang.Until(t, func() bool { return strings.Contains(refused.Log.String(), "set TURNLEDGER_REPLICAS=3") })
 	a.Get(t, "/readyz")
 }
 

@@ -228,11 +228,11 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 		url[service] = s.start(service)
 	}
 	for service, at := range url {
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			status, _ := s.call("GET", at+"/readyz", "",
 				"")
 			return status == http.StatusOK
-		}, hang.Limit, 50*time.Millisecond, service)
+		}, service)
 		status, _ := s.call("GET", at+"/v1/projections", "", "")
 		require.Equal(t, http.StatusUnauthorized, status, service)
 	}
@@ -247,17 +247,17 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 	status, answer := s.call("POST", url["chat"]+"/v1/threads/t/messages", key, `{"content":"m"}`)
 	require.Equal(t, http.StatusOK, status, answer)
 	require.Equal(t, "as asked", answer["content"])
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		status, found := s.call("GET", url["context"]+"/v1/identities/ada/turns", key, "")
 		return status == http.StatusOK && len(found["turns"].([]any)) == 1
-	}, hang.Limit, 50*time.Millisecond, "the audit has it")
-	require.Eventually(t, func() bool {
+	}, "the audit has it")
+	hang.Until(t, func() bool {
 		_, found := s.call("POST", url["context"]+"/v1/similar", key, `{"question":"q"}`)
 		hits, _ := found["hits"].([]any)
 		return len(hits) > 0
-	}, hang.Limit, 50*time.Millisecond, "the index has it")
+	}, "the index has it")
 	for _, view := range []string{"recent", "audit", "index"} {
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			_, found := s.call("GET", url[view]+"/v1/projections", key, "")
 			list, _ := found["projections"].([]any)
 			for _, p := range list {
@@ -267,6 +267,6 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 				}
 			}
 			return false
-		}, hang.Limit, 50*time.Millisecond, "%s has applied it", view)
+		}, "%s has applied it", view)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,10 +49,10 @@ func (c *userLoad) check() {
 		"audit": c.deployment.ofRole(roleAudit)[0]} {
 		var code int
 		var out, errs string
-		require.Eventually(t, func() bool { // a store that had no connection to spare a moment ago may be asked again
+		hang.Until(t, func() bool { // a store that had no connection to spare a moment ago may be asked again
 			code, out, errs = p.Run(t, "projections", "verify", view)
 			return !strings.Contains(errs, "_unavailable: ")
-		}, hang.Limit, 100*time.Millisecond, "%s does not answer", view)
+		}, "%s does not answer", view)
 		require.Equal(t, stack.ExitDone, code, out+errs)
 		require.Contains(t, out, fmt.Sprint(view, ": "))
 		require.NotContains(t, out, ": 0 sessions")

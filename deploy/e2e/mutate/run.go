@@ -69,7 +69,6 @@ func compiles(ctx context.Context, dir string, m *mutation) error {
 
 // built builds the package of a mutation.
 func built(ctx context.Context, dir string, at found, overlay string) error {
-	//nolint:gosec // the tool runs go
 	build := exec.CommandContext(ctx, "go", "build", "-o", os.DevNull, "-overlay", overlay, "./"+path.Dir(at.file))
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
@@ -199,7 +198,7 @@ func (r *runner) test(ctx context.Context, pkg listed, overlay string, flags ...
 	if r.race {
 		args = append(args, "-race")
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg.ImportPath)...) //nolint:gosec // the tool runs go
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg.ImportPath)...)
 	cmd.Dir, cmd.WaitDelay = pkg.Module.Dir, time.Second
 	cmd.Env = environment(cmd, overlay)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -251,7 +250,7 @@ func environment(cmd *exec.Cmd, overlay string) (out []string) {
 
 // tryCommand has a command decide on a mutation, which all go commands below it see.
 func (r *runner) tryCommand(ctx context.Context, overlay string) (string, error) {
-	cmd := exec.CommandContext(ctx, r.command[0], r.command[1:]...) //nolint:gosec // the caller's own
+	cmd := exec.CommandContext(ctx, r.command[0], r.command[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.dir, os.Stderr, os.Stderr
 	cmd.Env = environment(cmd, overlay)
 	err := cmd.Run()

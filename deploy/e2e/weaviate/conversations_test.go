@@ -37,7 +37,7 @@ func TestConversationsAreFoundByTheirOwnQuestions(t *testing.T) {
 	began := time.Now()
 	code, out, errs := p.Run(t, append([]string{"import"}, files...)...)
 	require.Equal(t, stack.ExitDone, code, out+errs)
-	require.Eventually(t, func() bool { return !behind(t, p) }, hang.Limit, 100*time.Millisecond)
+	hang.Until(t, func() bool { return !behind(t, p) })
 	t.Log(len(conversations), "conversations, index caught up after", time.Since(began), e.Texts(), "texts")
 	t.Logf("Weaviate: %d MB of files, %d MB of memory", w.Disk()>>20, w.Memory()>>20)
 	turns := importedTurns(t, conversations)

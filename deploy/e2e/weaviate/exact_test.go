@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -53,11 +52,11 @@ func TestAnExactSearchMissesNothing(t *testing.T) {
 		if i == asked/2 {
 			mark := index.Object{ID: uuid.New(), Partition: 1} // it takes what was written before it to the files
 			require.NoError(t, w.Put(t.Context(), c.Name, []index.Object{mark}))
-			require.Eventually(t, func() bool {
+			hang.Until(t, func() bool {
 				segments := filepath.Join(s.Dir(), "*", "*", "lsm", "vectors_compressed_question", "*.db")
 				found, err := filepath.Glob(segments)
 				return err == nil && len(found) > 0
-			}, hang.Limit, 50*time.Millisecond)
+			})
 			s.Restart()
 			require.NoError(t, w.Put(t.Context(), c.Name, later))
 			var gone []uuid.UUID

@@ -157,13 +157,13 @@ func (c *crew) count() int {
 func (c *crew) agree() {
 	t, p, client := c.t, c.processes[0], c.weaviate.Client()
 	t.Helper()
-	require.Eventually(t, func() bool { return !behind(t, p) }, hang.Limit, 100*time.Millisecond)
+	hang.Until(t, func() bool { return !behind(t, p) })
 	want := map[string]bool{}
 	for id := range c.live {
 		want[id] = true
 	}
 	// The index finds out by itself what its store has lost, and sweeps every 15 s.
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		held := c.held(client)
 		for id := range want {
 			if !held[id] {
@@ -171,7 +171,7 @@ func (c *crew) agree() {
 			}
 		}
 		return len(held) == len(want)
-	}, hang.Limit, time.Second, "%d turns are in the index, and %d in the log", len(c.held(client)), len(want))
+	}, "%d turns are in the index, and %d in the log", len(c.held(client)), len(want))
 	for i := range sessionsOfCrew {
 		turns, _ := search(t, p, body{
 			"query": "key", "mode": "meaning", "session_id": crewSession(i), "limit": 100,

@@ -142,7 +142,7 @@ func TestTurnsThatNoSearchFindsAreWrittenAgain(t *testing.T) {
 	require.Equal(t, texts, w.Endpoint.Texts())
 	w.Agree(t, v, "a", "b", "c")
 	s.Restart()
-	require.Eventually(t, func() bool { return v.Sweep(t.Context()) == nil }, hang.Limit, 50*time.Millisecond)
+	hang.Until(t, func() bool { return v.Sweep(t.Context()) == nil })
 	require.ElementsMatch(t, all, w.Found(t, v, "a question", "ann"))
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,7 +41,7 @@ func codesOnDisk(t *testing.T, s *weaviatetest.Server, want int) (codes map[stri
 	// An entry has a byte that tells whether it deletes, the length of the value and the value, those of the key.
 	begin := binary.LittleEndian.AppendUint64([]byte{0}, length)
 	end := binary.LittleEndian.AppendUint32(nil, 8)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		codes = map[string]string{}
 		names, err := filepath.Glob(filepath.Join(s.Dir(), "*", "*", "lsm", "vectors_compressed_*", "*"))
 		require.NoError(t, err)
@@ -56,7 +55,7 @@ func codesOnDisk(t *testing.T, s *weaviatetest.Server, want int) (codes map[stri
 			}
 		}
 		return len(codes) == want
-	}, hang.Limit, 50*time.Millisecond, "%d codes", len(codes))
+	}, "%d codes", len(codes))
 	return codes
 }
 

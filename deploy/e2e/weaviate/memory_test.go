@@ -3,7 +3,6 @@ package weaviate_test
 import (
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -54,10 +53,10 @@ func TestPromptsRememberByMeaning(t *testing.T) {
 		snippet, _ = remembered(t, p, "ada", "my motorbicycle")
 		require.Contains(t, snippet, "until May", name)
 		away.back()
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			snippet, warnings = remembered(t, p, "ada", "bicycles")
 			return snippet != "" && len(warnings) == 0
-		}, hang.Limit, 50*time.Millisecond, name)
+		}, name)
 	}
 }
 
@@ -74,11 +73,11 @@ func TestTheMemoryShowsNothingThatOnlyTheIndexHolds(t *testing.T) {
 	p.RecordTurn(t, "s", "2", "My old bicycles stand in the shed.", "Noted.")
 	p.WaitCaughtUp(t, "audit")
 	near := body{"query": "bicycles", "mode": "meaning", "identity_id": "ada"}
-	require.Eventually(t, func() bool { // it looks again now and then for an index that another process makes
+	hang.Until(t, func() bool { // it looks again now and then for an index that another process makes
 		status, out, err := p.Call(t.Context(), http.MethodPost, "/v1/search", near)
 		hits, _ := out["hits"].([]any)
 		return err == nil && status == http.StatusOK && len(hits) == 2
-	}, hang.Limit, 50*time.Millisecond)
+	})
 	feeder.Kill(t)
 	snippet, _ := remembered(t, p, "ada", "motorbicycles")
 	require.Contains(t, snippet, "until May")

@@ -62,7 +62,7 @@ func TestNoSearchShowsWhatWasRedacted(t *testing.T) {
 			fmt.Sprintf("under stone %d", i))
 		r.numbers[r.ids[i]] = i
 	}
-	require.Eventually(t, func() bool { return !behind(t, r.processes[0]) }, hang.Limit, 100*time.Millisecond)
+	hang.Until(t, func() bool { return !behind(t, r.processes[0]) })
 
 	var workers sync.WaitGroup
 	var next atomic.Int64

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -116,11 +115,11 @@ func TestWithoutTheIndexSearchesFallBackToWords(t *testing.T) {
 		require.Contains(t, refused["detail"], "search with mode words", name)
 		p.RecordTurn(t, "s", name, "a turn while the "+name+" is away", "yes")
 		away.back()
-		require.Eventually(t, func() bool {
+		hang.Until(t, func() bool {
 			page := p.Must(t, http.StatusOK, http.MethodPost, "/v1/search",
 				body{"query": "a turn while the " + name + " is away"})
 			return page["mode"] == "hybrid" && len(page["hits"].([]any)) > 1
-		}, hang.Limit, 50*time.Millisecond, name)
+		}, name)
 	}
 	p.WaitCaughtUp(t, "index")
 }
@@ -158,7 +157,7 @@ func TestReceiptsNameTheIndexAndItsFiles(t *testing.T) {
 	}
 	require.Contains(t, places(), "index")
 	require.Contains(t, places(), "index-files")
-	require.Eventually(t, func() bool { return places()["index-files"] }, hang.Limit, time.Second,
+	hang.Until(t, func() bool { return places()["index-files"] },
 		"%v", places())
 	maps.DeleteFunc(erased, func(_, bytes string) bool { return !holdsBytes(t, w.Dir(), bytes) })
 	require.Empty(t, slices.Collect(maps.Keys(erased)), "what the files still hold")

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,10 +70,10 @@ func TestWhatAnIndexThatIsAwayLeaves(t *testing.T) {
 	require.False(t, ids[gone], "deletions wait for no embedder")
 	require.True(t, ids[bare], "turns are indexed without vectors")
 	e.Fail(0)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		turns, mode := search(t, p, body{"query": "bicycle lamp"})
 		return mode == "hybrid" && turns[0] == bare
-	}, hang.Limit, 50*time.Millisecond, "the vector is made later")
+	}, "the vector is made later")
 }
 
 // Another model is a rebuild that says so. Until it is run, searches go by words; nothing is compared with the vectors
@@ -114,7 +113,7 @@ func TestAnotherModelIsARebuild(t *testing.T) {
 func awaitIndex(t *testing.T, p *stack.Process, state, lastError string) {
 	t.Helper()
 	var last []any
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		last = p.Get(t, "/v1/projections")["projections"].([]any)
 		for _, x := range last {
 			s := x.(body)
@@ -124,7 +123,7 @@ func awaitIndex(t *testing.T, p *stack.Process, state, lastError string) {
 			}
 		}
 		return true
-	}, hang.Limit, 50*time.Millisecond, "%v", &last)
+	}, "%v", &last)
 }
 
 // While nobody writes, the list says within seconds that Weaviate is away, and that it was put back to an older index.
@@ -149,11 +148,11 @@ func TestTheListTellsOfAnIdleIndex(t *testing.T) {
 
 	w.Save()
 	w.Empty()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		status, page, err := p.Call(t.Context(), http.MethodPost, "/v1/search",
 			body{"query": "bicycle tyre", "mode": "meaning"})
 		return err == nil && status == http.StatusOK && len(page["hits"].([]any)) == 1
-	}, hang.Limit, 50*time.Millisecond, "it is filled again")
+	}, "it is filled again")
 	awaitIndex(t, p, "live", "")
 	w.Back()
 	awaitIndex(t, p, "retrying", "turnledger projections rebuild index")

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -123,7 +122,7 @@ func (w *World) held(t T) map[uuid.UUID]object {
 // Reached waits until a view has applied all of the log, and its store still has it.
 func (w *World) Reached(t testing.TB, v *index.View) {
 	t.Helper()
-	require.Eventually(t, func() bool { return w.HasReached(t, v) }, hang.Limit, 10*time.Millisecond)
+	hang.Until(t, func() bool { return w.HasReached(t, v) })
 }
 
 // HasReached reports whether a view has applied all of the log, and its store still has it.

@@ -98,7 +98,7 @@ func (w *World) feed(t testing.TB, v projections.Projection, group projections.G
 // CaughtUp waits until a view has applied all of the log.
 func (w *World) CaughtUp(t testing.TB, v projections.View) {
 	t.Helper()
-	require.Eventually(t, func() bool { return viewtest.CaughtUp(t, w.Log, v) }, hang.Limit, 5*time.Millisecond)
+	hang.Until(t, func() bool { return viewtest.CaughtUp(t, w.Log, v) })
 }
 
 // Rebuild rebuilds a view, again where a runner that took a partition over came between, as an operator would.

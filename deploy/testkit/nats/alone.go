@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
@@ -45,11 +44,11 @@ func Alone(t testing.TB, dir string) *nats.Conn {
 		_ = cmd.Wait()
 	})
 	var nc *nats.Conn
-	require.Eventually(t, func() (up bool) {
+	hang.Until(t, func() (up bool) {
 		var err error
 		nc, err = nats.Connect("nats://" + address)
 		return err == nil
-	}, hang.Limit, 50*time.Millisecond)
+	})
 	t.Cleanup(nc.Close)
 	return nc
 }

@@ -82,7 +82,7 @@ func (c *Cluster) wire(t testing.TB, from, to int, address string) string {
 
 func (c *Cluster) waitForLeader(t testing.TB) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		led, current := false, 0
 		for _, s := range c.Servers {
 			led = led || s.JetStreamIsLeader()
@@ -91,21 +91,21 @@ func (c *Cluster) waitForLeader(t testing.TB) {
 			}
 		}
 		return led && current == len(c.Servers)
-	}, hang.Limit, 10*time.Millisecond, "the cluster has no meta leader")
+	}, "the cluster has no meta leader")
 }
 
 // Leader waits until one of some servers leads a stream, and returns that server's index.
 func (c *Cluster) Leader(t testing.TB, stream string, among ...int) int {
 	t.Helper()
 	leader := -1
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		for _, i := range among {
 			if c.Servers[i].JetStreamIsStreamLeader("$G", stream) {
 				leader = i
 			}
 		}
 		return leader >= 0
-	}, hang.Limit, 10*time.Millisecond, "stream %s has no leader", stream)
+	}, "stream %s has no leader", stream)
 	return leader
 }
 

@@ -69,10 +69,10 @@ func (d *Disk) Outside() *jetlog.Log {
 func Outside(t testing.TB, nc *nats.Conn) (log *jetlog.Log) {
 	t.Helper()
 	var err error
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		log, err = jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
 		return !errors.Is(err, jetlog.ErrUnavailable)
-	}, hang.Limit, 50*time.Millisecond)
+	})
 	require.NoError(t, err)
 	return log
 }

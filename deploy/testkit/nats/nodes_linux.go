@@ -204,8 +204,7 @@ func (n *Nodes) Leader(t testing.TB, stream string, among ...int) (leader int) {
 	t.Helper()
 	nc := n.connect(t, among...)
 	defer nc.Close()
-	require.Eventually(t, func() bool { leader = n.leader(nc, stream); return leader >= 0 }, hang.Limit,
-		20*time.Millisecond, "%s has no leader", stream)
+	hang.Until(t, func() bool { leader = n.leader(nc, stream); return leader >= 0 }, "%s has no leader", stream)
 	return leader
 }
 
@@ -230,11 +229,11 @@ func (n *Nodes) Lead(t testing.TB, stream string, i int) {
 	nc := n.connect(t)
 	defer nc.Close()
 	ask := fmt.Appendf(nil, `{"placement": {"preferred": %q}}`, n.nodes[i].name)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		if n.leader(nc, stream) == i {
 			return true
 		}
 		_, _ = nc.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, ask, 2*time.Second) // checked above
 		return false
-	}, hang.Limit, 200*time.Millisecond, "node %d does not lead %s", i, stream)
+	}, "node %d does not lead %s", i, stream)
 }

@@ -6,22 +6,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 )
 
 // Ready waits until all nodes are healthy: each knows its leader, and has caught up.
 func (n *Nodes) Ready(t testing.TB) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		for i := range n.nodes {
 			if !n.Healthy(i) {
 				return false
 			}
 		}
 		return true
-	}, hang.Limit, 50*time.Millisecond, "the cluster is not ready")
+	}, "the cluster is not ready")
 }
 
 // Healthy reports whether a node calls itself healthy.
@@ -41,7 +39,7 @@ type stored struct {
 func (n *Nodes) Agree(t testing.TB) {
 	t.Helper()
 	var told [size]string
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		for i := range n.nodes {
 			held, err := n.holds(i)
 			if err != nil {
@@ -54,7 +52,7 @@ func (n *Nodes) Agree(t testing.TB) {
 			}
 		}
 		return true
-	}, hang.Limit, 100*time.Millisecond, "the nodes hold %v", &told)
+	}, "the nodes hold %v", &told)
 }
 
 func (n *Nodes) holds(i int) (map[string]stored, error) {

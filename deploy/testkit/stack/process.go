@@ -111,14 +111,14 @@ func LaunchProgram(t testing.TB, binary, address string, env []string, args ...s
 // WaitReady waits until the process reports that it is ready.
 func (p *Process) WaitReady(t testing.TB) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		resp, err := http.Get(p.URL + "/readyz")
 		if err != nil {
 			return false
 		}
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
-	}, hang.Limit, 10*time.Millisecond, "not ready: %s", p.Log)
+	}, "not ready: %s", p.Log)
 }
 
 // WaitReadyOr waits until the process is ready or has exited, and reports whether it is ready.
@@ -147,8 +147,7 @@ func (p *Process) WaitReadyOr(t testing.TB, exited <-chan error) bool {
 func (p *Process) WaitLog(t testing.TB, pattern string) {
 	t.Helper()
 	wanted := regexp.MustCompile(pattern)
-	require.Eventually(t, func() bool { return wanted.MatchString(p.Log.String()) },
-		hang.Limit, 10*time.Millisecond, "no %q in %s", pattern, p.Log)
+	hang.Until(t, func() bool { return wanted.MatchString(p.Log.String()) }, "no %q in %s", pattern, p.Log)
 }
 
 // Kill ends the process as kill -9 does.

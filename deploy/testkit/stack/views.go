@@ -24,7 +24,7 @@ func (p *Process) WaitNoLag(t testing.TB) {
 // WaitCaughtUp waits until the process has fed all partitions of the named projections up to the log's head.
 func (p *Process) WaitCaughtUp(t testing.TB, names ...string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		status, out, err := p.Call(t.Context(), http.MethodGet, "/v1/projections", nil)
 		if err != nil || status != http.StatusOK {
 			return false
@@ -43,7 +43,7 @@ func (p *Process) WaitCaughtUp(t testing.TB, names ...string) {
 			}
 		}
 		return true
-	}, hang.Limit, 20*time.Millisecond, "%v do not catch up: %s", names, p.Log)
+	}, "%v do not catch up: %s", names, p.Log)
 }
 
 // AuditedQuestions returns the questions of an identity in the audit tables. It repeats the call while the answer is
@@ -51,11 +51,11 @@ func (p *Process) WaitCaughtUp(t testing.TB, names ...string) {
 func (p *Process) AuditedQuestions(t testing.TB, identity string) (out []string) {
 	t.Helper()
 	var page map[string]any
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		status, answer, err := p.Call(t.Context(), http.MethodGet, "/v1/identities/"+identity+"/turns?limit=1000", nil)
 		page = answer
 		return err == nil && status == http.StatusOK
-	}, hang.Limit, 20*time.Millisecond)
+	})
 	for _, x := range page["turns"].([]any) {
 		out = append(out, x.(map[string]any)["question_neutral"].(string))
 	}

@@ -78,8 +78,7 @@ func TestDailyTurns(t *testing.T) {
 		cfg := runner.Config{Rules: conversation.Rules{SessionTTL: 24 * time.Hour},
 			Feeding: runner.Feeding{MaxBatch: 7}, Pause: 5 * time.Millisecond}
 		one, two := background(t, runner.New(log, p, cfg).Run), background(t, runner.New(log, p, cfg).Run)
-		require.Eventually(t, func() bool { return counted(t, pool, sum) == 20*(round+1) }, hang.Limit,
-			10*time.Millisecond)
+		hang.Until(t, func() bool { return counted(t, pool, sum) == 20*(round+1) })
 		one()
 		two()
 	}
@@ -99,8 +98,7 @@ func TestDailyTurnsWithWatermillAlone(t *testing.T) {
 	log := natstest.Log(t, 2)
 	stop := background(t, func(ctx context.Context) error { return subscriber.Run(ctx, log, pool) })
 	turns(t, log, 40)
-	require.Eventually(t, func() bool { return counted(t, pool, "select count(*) from turns_seen") == 40 },
-		hang.Limit, 10*time.Millisecond)
+	hang.Until(t, func() bool { return counted(t, pool, "select count(*) from turns_seen") == 40 })
 	stop()
 }
 

@@ -55,11 +55,10 @@ func TestAHeldServerIsNotBegunAnew(t *testing.T) {
 	s, _, streams, log := watched(t)
 	release := s.Hold()
 	require.NoError(t, os.Mkdir(filepath.Join(streams, "BEING-RESTORED"), 0o700))
-	require.Eventually(t, func() bool { return times(log, "no turn can be recorded") > 0 }, hang.Limit,
-		time.Millisecond, "Run sees it")
+	hang.Until(t, func() bool { return times(log, "no turn can be recorded") > 0 }, "Run sees it")
 	require.Never(t, func() bool { return times(log, begunAnew) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
 	release()
-	require.Eventually(t, func() bool { return times(log, begunAnew) > 0 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return times(log, begunAnew) > 0 })
 }
 
 // Another process restores over the listener, and can't hold the server: the stream that stands as long as it restores
@@ -70,11 +69,10 @@ func TestAServerInWhichAnotherProcessRestoresIsNotBegunAnew(t *testing.T) {
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: layout.RestoringStream})
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(streams, "BEING-RESTORED"), 0o700))
-	require.Eventually(t, func() bool { return times(log, "no turn can be recorded") > 0 }, hang.Limit,
-		time.Millisecond, "Run sees it")
+	hang.Until(t, func() bool { return times(log, "no turn can be recorded") > 0 }, "Run sees it")
 	require.Never(t, func() bool { return times(log, begunAnew) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
 	require.NoError(t, js.DeleteStream(t.Context(), layout.RestoringStream))
-	require.Eventually(t, func() bool { return times(log, begunAnew) > 0 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return times(log, begunAnew) > 0 })
 }
 
 // Streams that are made and deleted one after the other have a folder without a stream for a moment each: that two

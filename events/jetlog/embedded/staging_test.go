@@ -318,8 +318,8 @@ func TestStreamsAreStagedAgain(t *testing.T) {
 	running.Go(func() { _ = s.Run(ctx) })
 	defer running.Wait()
 	defer stop()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		to, err := os.Readlink(strings.Replace(s.batches(), "TURNS-0", "TURNS-1", 1))
 		return err == nil && to == folder
-	}, hang.Limit, time.Millisecond)
+	})
 }

@@ -2,7 +2,6 @@ package operate_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
@@ -20,7 +19,7 @@ func TestAPartThatReachedNobodyIsSentAgain(t *testing.T) {
 	nc, receiver := natstest.Connect(t, s), natstest.Connect(t, s)
 	given := make(chan error, 1)
 	go func() { given <- operate.Send(t.Context(), nc, "restore.here", []byte("part")) }()
-	require.Eventually(t, func() bool { return nc.Stats().OutMsgs > 1 }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return nc.Stats().OutMsgs > 1 })
 	taken, err := receiver.Subscribe("restore.here", func(m *nats.Msg) { _ = m.Respond(nil) })
 	require.NoError(t, err)
 	require.NoError(t, <-given)

@@ -3,7 +3,6 @@ package overwrite_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -79,11 +78,11 @@ func TestEraseOnThreeReplicas(t *testing.T) {
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { return blocks() == 3 }, hang.Limit, 10*time.Millisecond,
+	hang.Until(t, func() bool { return blocks() == 3 },
 		"each replica has it")
 	_, err = overwrite.On(log).Erase(t.Context(), gone.Position)
 	require.NoError(t, err)
 	require.NoError(t, overwrite.On(log).Settle(t.Context(), 0))
-	require.Eventually(t, func() bool { return blocks() == 0 }, hang.Limit, 10*time.Millisecond,
+	hang.Until(t, func() bool { return blocks() == 0 },
 		"each replica has overwritten it")
 }

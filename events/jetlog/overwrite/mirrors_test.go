@@ -39,11 +39,11 @@ func TestNoReadBelievesAMirror(t *testing.T) {
 		Name: "COPY", Mirror: &jetstream.StreamSource{Name: events.StreamName(0), FilterSubject: copied},
 	})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		m, err := nc.Request("$JS.API.DIRECT.GET."+events.StreamName(0), []byte(`{"last_by_subj":"`+copied+`"}`),
 			time.Second)
 		return err == nil && m.Header.Get(jetstream.StreamHeader) == "COPY"
-	}, hang.Limit, time.Millisecond, "the mirror answers")
+	}, "the mirror answers")
 	last := add(logtest.Fact("other", "r1")).Position
 
 	since := natstest.LogOn(t, s, 1)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -105,7 +104,7 @@ func TestAStartWaitsForNATSToListen(t *testing.T) {
 		opened <- err
 	}()
 	const waits = "NATS does not answer yet"
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), waits) }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return strings.Contains(log.String(), waits) })
 	server, err := embedded.Start(t.Context(), embedded.Config{
 		Dir: t.TempDir(), Sync: embedded.Always, Listen: address, Logger: slog.New(slog.DiscardHandler),
 	})

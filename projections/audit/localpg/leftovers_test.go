@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,7 +47,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 	require.Contains(t, lines.Text(), "postgres://")
 	require.NoError(t, cmd.Process.Kill())
 	pidFile := filepath.Join(dir, "cluster", "postmaster.pid")
-	require.Eventually(t, func() bool { return !exists(pidFile) }, hang.Limit, 10*time.Millisecond,
+	hang.Until(t, func() bool { return !exists(pidFile) },
 		"it goes the clean way")
 	start(t, fast(dir))
 	text, err := os.ReadFile(filepath.Join(dir, "server.log"))
@@ -178,14 +177,14 @@ func runAsOwner(t *testing.T, file string, command ...string) int {
 // awaitFile waits until one of the patterns matches.
 func awaitFile(t *testing.T, patterns ...string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		for _, p := range patterns {
 			if found, _ := filepath.Glob(p); len(found) > 0 {
 				return true
 			}
 		}
 		return false
-	}, hang.Limit, time.Millisecond)
+	})
 }
 
 func requireNoHalves(t *testing.T, dir string) {

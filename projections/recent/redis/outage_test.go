@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -73,10 +74,10 @@ func TestHangs(t *testing.T) {
 	_, err = short.Load(t.Context(), "s", 0, 10)
 	require.ErrorContains(t, err, "no answer from Redis a moment ago")
 	f.server.Resume()
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		snap, err := short.Load(context.Background(), "s", 0, -1)
 		return err == nil && len(snap.State.Turns) == 1
-	}, patience, 10*time.Millisecond)
+	})
 }
 
 func TestACallerInAHurrySaysNothingOfRedis(t *testing.T) {
@@ -110,11 +111,11 @@ func TestFlushed(t *testing.T) {
 			f.turns(t, "s", 3)
 			f.feed.All(3)
 			flush(t, f)
-			require.Eventually(t, func() bool {
+			hang.Until(t, func() bool {
 				_, err := f.view.Load(context.Background(), "s", 0,
 					1)
 				return err == nil
-			}, patience, 10*time.Millisecond)
+			})
 			require.Equal(t, recent.Snapshot{}, f.load(t, "s"))
 			f.turns(t, "s", 1)
 			late := f.feed.Batch(2)

@@ -68,10 +68,10 @@ func TestDifferencesAreCountedAndLoggedWithoutText(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- s.Run(ctx) }()
-			require.Eventually(t, func() bool {
+			hang.Until(t, func() bool {
 				n, err := testutil.GatherAndCount(reg)
 				return err == nil && n == 1
-			}, hang.Limit, 5*time.Millisecond)
+			})
 			cancel()
 			require.NoError(t, <-done)
 			families, err := reg.Gather()

@@ -26,7 +26,7 @@ func withIssuer(t *testing.T) (*stack, *logintest.Issuer) {
 	tokens, err := jwt.New(jwt.Config{URL: issuer.URL, Audience: logintest.Audience})
 	require.NoError(t, err)
 	natstest.Run(t, tokens.Run)
-	require.Eventually(t, func() bool { return tokens.Ready(t.Context()) == nil }, hang.Limit, time.Millisecond)
+	hang.Until(t, func() bool { return tokens.Ready(t.Context()) == nil })
 	s := start(t, keys(), func(c *console.Config) {
 		c.Auth = tokens
 		c.Login = login.New(issuer.Login("https://ledger.example" + console.Callback))

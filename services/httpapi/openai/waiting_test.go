@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
@@ -120,7 +121,7 @@ func TestAResponseWaitsForOneThatAsksAboutAnOldItem(t *testing.T) {
 	all.Go(func() { s.do("POST", "/v1/responses", `{"input":"slowly","conversation":"`+id+`"}`) })
 	<-model.Asked
 	all.Go(func() { s.do("POST", "/v1/responses", `{"input":"next","conversation":"`+id+`"}`) })
-	require.Eventually(t, func() bool { return len(s.list(id, 10)) == 3 }, soon, time.Millisecond)
+	hang.Until(t, func() bool { return len(s.list(id, 10)) == 3 })
 	close(held)
 	all.Wait()
 	require.Equal(t, []string{"user: an item", "user: slowly", "assistant: the answer", "user: next"}, <-model.Asked)

@@ -158,10 +158,10 @@ func BenchmarkHTTPContext(b *testing.B) {
 			body := []byte(`{"message":"And now?","max_messages":` + strconv.Itoa(messages) + `}`)
 			path := "/v1/sessions/s/context"
 			var a answer
-			require.Eventually(b, func() bool {
+			hang.Until(b, func() bool {
 				a = s.do("POST", path, string(body))
 				return a.body["source"] == "view"
-			}, hang.Limit, 10*time.Millisecond)
+			})
 			require.Len(b, a.body["messages"], messages+1)
 			plain := s.plain(b, a.raw)
 			client := keepAlive()
@@ -233,10 +233,10 @@ func (s *stack) forkThrice(b *testing.B) (leaf string) {
 		say("flat", i)
 	}
 	for _, session := range []string{"flat", leaf} {
-		require.Eventually(b, func() bool {
+		hang.Until(b, func() bool {
 			a := s.do("POST", "/v1/sessions/"+session+"/context", `{"message":"And now?"}`)
 			return a.body["source"] == "view" && len(a.body["messages"].([]any)) == 21
-		}, hang.Limit, 10*time.Millisecond)
+		})
 	}
 	return leaf
 }

@@ -141,7 +141,7 @@ func TestFollowerIsGivenEventsAndHeartbeats(t *testing.T) {
 	require.Equal(t, ": heartbeat", sse.line())
 	turn := s.record("s", "r", "q", "")
 	require.Equal(t, turn+".started", idOf(t, nd.line()))
-	require.Eventually(t, func() bool { return sse.line() == "id: 0:1" }, hang.Limit, time.Millisecond,
+	hang.Until(t, func() bool { return sse.line() == "id: 0:1" },
 		"the id goes on over what is left out")
 	s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+turn+"/redact", map[string]any{})
 	require.Equal(t, turn+".redacted", idOf(t, nd.line()))
@@ -229,7 +229,6 @@ func TestSlowReaderHoldsUpNobody(t *testing.T) {
 	n, err := io.Copy(io.Discard, fast.lines)
 	require.NoError(t, err)
 	require.Greater(t, n, int64(60*200_000))
-	require.Eventually(t, func() bool { return strings.Contains(s.logs.String(), "is given up") }, hang.Limit,
-		10*time.Millisecond)
+	hang.Until(t, func() bool { return strings.Contains(s.logs.String(), "is given up") })
 	require.NotContains(t, s.logs.String(), "xxx")
 }

@@ -209,7 +209,7 @@ func TestTheAPISpeaksTLS(t *testing.T) {
 	for from, to := range map[string]string{nextCert: cert, nextKey: key} {
 		require.NoError(t, os.Rename(from, to))
 	}
-	require.Eventually(t, func() bool { name, _ := shown(); return name == "next" }, hang.Limit, 5*time.Millisecond)
+	hang.Until(t, func() bool { name, _ := shown(); return name == "next" })
 	still()
 
 	old := ca.Client()

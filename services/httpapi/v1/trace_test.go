@@ -61,12 +61,12 @@ func TestATraceLeadsThroughTheLogToTheProjection(t *testing.T) {
 	require.Equal(t, http.StatusCreated, a.status)
 
 	spans := map[string]tracetest.SpanStub{}
-	require.Eventually(t, func() bool {
+	hang.Until(t, func() bool {
 		for _, span := range seen.GetSpans() {
 			spans[span.Name] = span
 		}
 		return len(spans) == 3
-	}, hang.Limit, 10*time.Millisecond)
+	})
 	request, appended, applied := spans["POST /v1/sessions/{session_id}/turns"], spans["append"], spans["apply recent"]
 	require.Equal(t, caller, request.SpanContext.TraceID().String())
 	require.Equal(t, request.SpanContext.SpanID(), appended.Parent.SpanID())
