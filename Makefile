@@ -122,9 +122,9 @@ bench-compare: tested ## run turnledger beside bare PostgreSQL, Redis and NATS (
 	@$(GO) build -C deploy/e2e -o $(CURDIR)/bin/compare ./compare
 	@bin/compare -bin bin/tested/turnledger $(ARGS)
 
-fuzz: ## run each fuzz test of PKG for FUZZTIME
+fuzz: ## run each fuzz test of PKG that matches RUN for FUZZTIME
 	@set -e; for pkg in $$($(GO) list $(PKG)); do \
-		for name in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+		for name in $$($(GO) test -list '$(RUN)' $$pkg | grep '^Fuzz' || true); do \
 			echo "== $$pkg $$name"; \
 			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg; \
 		done; \
