@@ -46,9 +46,6 @@ func NewDeadLetter(projection string, e *Judged, reason string, at time.Time) De
 	}
 }
 
-// Keep stores a dead letter.
-type Keep func(ctx context.Context, dead DeadLetter) error
-
 // MaxDeadLetters bounds the letters that a queue returns.
 const MaxDeadLetters = 10_000
 

@@ -58,7 +58,7 @@ func (a *app) openRecent(ctx context.Context) error {
 			return err
 		}
 		entry.View, reader, entry.Rebuildable = kept, kept, kept
-		entry.Letters, entry.Carry, entry.Close = recent.Letters, kept.Carry, kept.Close
+		entry.Letters, entry.Close = recent.Letters, kept.Close
 		entry.Store, entry.Reason = "redis", "Redis does not answer, or may not be used"
 	case a.roles.has(roleContext):
 		kept := memory.New(a.cfg.Limits(), a.cfg.Rules(), nil)
@@ -111,7 +111,7 @@ func (a *app) openShadow(ctx context.Context) error {
 			return fmt.Errorf("TURNLEDGER_RECENT_SHADOW: %w", err)
 		}
 		entry.View, second = shadow.Second{View: view}, view
-		entry.Letters, entry.Carry, entry.Close = recent.Letters, view.Carry, view.Close
+		entry.Letters, entry.Close = recent.Letters, view.Close
 	}
 	if _, err := a.views.Add(ctx, entry); err != nil || !compared {
 		return err
@@ -158,7 +158,7 @@ func (a *app) openAudit(ctx context.Context) error {
 	}
 	entry := fleet.Entry{
 		View: tables, Rebuildable: tables, Open: tables.Prepare, OpenLimit: migrationLimit, Close: tables.Close,
-		Feeding: runner.Feeding{MaxBatch: 10_000, Rest: auditRest, Carry: tables.Carry},
+		Feeding: runner.Feeding{MaxBatch: 10_000, Rest: auditRest},
 		Feeds:   a.roles.has(roleAudit), Reads: a.reads(),
 		Store: "postgres", Reason: "PostgreSQL does not answer, or may not be used",
 	}

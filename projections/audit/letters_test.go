@@ -330,35 +330,3 @@ func TestTheAnswerToAParkedQuestionHasNoRow(t *testing.T) {
 	}
 	require.Equal(t, filled(t, log, 10).dump(), a.dump())
 }
-
-// A version before the desk kept dead letters in the tables: who claims their partition takes them over.
-func TestFormerDeadLettersAreCarriedOver(t *testing.T) {
-	t.Parallel()
-	a, day := filled(t, conversationOf(2), 100), day.Truncate(time.Microsecond)
-	a.exec(`insert into turnledger.dead_letters (projection, partition, seq, recorded_at, event_id, type,
-			session_id, reason, attempts, parked_at, dropped_at, dropped_by, drop_reason)
-		values ('audit', 0, 3, now(), 'e3', 't', 's', 'a test', 2, $1, $1, 'ada', 'a known lie'),
-			('audit', 0, 4, now(), 'e4', 't', null, 'a test', 1, $1, null, null, null),
-			('audit', 1, 5, now(), 'e5', 't', 's', 'a test', 1, $1, null, null, null)`, day)
-	var got []projections.DeadLetter
-	keep := func(_ context.Context, l projections.DeadLetter) error {
-		got = append(got, l)
-		return nil
-	}
-	full := errors.New("the desk is full")
-	require.ErrorIs(t, a.Carry(t.Context(), 0, func(context.Context, projections.DeadLetter) error { return full }),
-		full)
-	require.NoError(t, a.Carry(t.Context(), 0, keep))
-	require.Equal(t, []projections.DeadLetter{
-		{
-			Projection: "audit", Position: events.Position{Seq: 3}, EventID: "e3", Type: "t", SessionID: "s",
-			Reason: "a test", Attempts: 2, ParkedAt: day,
-			Dropped: &projections.Drop{Reason: "a known lie", By: "ada", At: day},
-		},
-		{Projection: "audit", Position: events.Position{Seq: 4}, EventID: "e4", Type: "t", Reason: "a test",
-			Attempts: 1, ParkedAt: day},
-	}, got)
-	require.NoError(t, a.Carry(t.Context(), 0, keep))
-	require.Len(t, got, 2, "once")
-	require.Equal(t, 1, a.count("dead_letters"), "those of another partition are their owner's to take over")
-}

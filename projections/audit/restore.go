@@ -71,38 +71,3 @@ func (a *Audit) rewrite(ctx context.Context, tx pgx.Tx, b projections.Batch) err
 	}
 	return failure("apply again to the audit", err)
 }
-
-// Carry calls keep with the dead letters of a partition that an earlier version stored in the tables, and deletes the
-// letters that keep has accepted.
-func (a *Audit) Carry(ctx context.Context, partition int, keep projections.Keep) error {
-	found, _ := a.pool.Query(ctx, a.sql(`select partition, seq, event_id, type, coalesce(session_id, ''), reason,
-			attempts, parked_at, dropped_at, coalesce(dropped_by, ''), coalesce(drop_reason, '')
-		from {s}.dead_letters where projection = $1 and partition = $2 order by seq`), Name, partition)
-	letters, err := pgx.CollectRows(found, formerLetter)
-	if err != nil {
-		return unavailable("read the audit's former dead letters", err)
-	}
-	for _, l := range letters {
-		if err := keep(ctx, l); err != nil {
-			return fmt.Errorf("carry over the audit's dead letters: %w", err)
-		}
-		_, err := a.pool.Exec(ctx, a.sql(`delete from {s}.dead_letters
-			where projection = $1 and partition = $2 and seq = $3`), Name, partition, l.Position.Seq)
-		if err != nil {
-			return unavailable("forget a former dead letter", err)
-		}
-	}
-	return nil
-}
-
-func formerLetter(row pgx.CollectableRow) (projections.DeadLetter, error) {
-	l := projections.DeadLetter{Projection: Name}
-	var drop projections.Drop
-	err := row.Scan(&l.Position.Partition, &l.Position.Seq, &l.EventID, &l.Type, &l.SessionID, &l.Reason, &l.Attempts,
-		&l.ParkedAt, (*zeronull.Timestamptz)(&drop.At), &drop.By, &drop.Reason)
-	l.ParkedAt, drop.At = l.ParkedAt.UTC(), drop.At.UTC()
-	if !drop.At.IsZero() {
-		l.Dropped = &drop
-	}
-	return l, err
-}

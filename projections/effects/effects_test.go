@@ -20,36 +20,6 @@ type nothing struct{}
 func (nothing) Name() string                                       { return "memory" }
 func (nothing) Handle(context.Context, []projections.Judged) error { return nil }
 
-// Versions before the desk kept dead letters in the effect's bucket. A runner that claims the partition moves them to
-// the desk.
-func TestFormerDeadLettersAreCarriedOver(t *testing.T) {
-	t.Parallel()
-	s := natstest.Server(t)
-	js, err := jetstream.New(natstest.Connect(t, s))
-	require.NoError(t, err)
-	bucket, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "turnledger-memory"})
-	require.NoError(t, err)
-	want := projections.DeadLetter{
-		Projection: "memory", Position: events.Position{Partition: 1, Seq: 7}, EventID: "e", Type: "t", SessionID: "s",
-		Reason: "a test", Attempts: 3,
-		ParkedAt: time.Unix(7, 0).UTC(),
-	}
-	for _, key := range []string{"letter.1.7", "letter.0.7", "checkpoint.1"} {
-		_, err := bucket.PutString(t.Context(), key, rueidis.JSON(want))
-		require.NoError(t, err)
-	}
-	e := effects.New(js, nothing{}, effects.Config{Log: natstest.LogOn(t, s, 2)})
-	var got []projections.DeadLetter
-	keep := func(_ context.Context, l projections.DeadLetter) error {
-		got = append(got, l)
-		return nil
-	}
-	for range 2 {
-		require.NoError(t, e.Carry(t.Context(), 1, keep))
-		require.Equal(t, []projections.DeadLetter{want}, got, "once")
-	}
-}
-
 // A rebuild takes what is Rebuildable only, so that it never does again what an effect did outside.
 func TestAnEffectIsNoViewThatCanBeRebuilt(t *testing.T) {
 	t.Parallel()

@@ -107,38 +107,3 @@ func touches(j *projections.Judged, turn uuid.UUID) bool {
 	return j.Change.Kind == conversation.Erased ||
 		slices.ContainsFunc(j.Change.Turns, func(t *conversation.Turn) bool { return t.ID == turn })
 }
-
-// Carry calls keep with the dead letters of a partition that an earlier version stored in the bucket, and deletes the
-// letters that keep has accepted.
-func (e *Effect) Carry(ctx context.Context, partition int, keep projections.Keep) (err error) {
-	defer projections.Wrap(&err, "carry over the dead letters")
-	bucket, err := e.open(ctx)
-	if err != nil {
-		return err
-	}
-	keys, err := bucket.ListKeysFiltered(ctx, "letter."+strconv.Itoa(partition)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = keys.Stop() }()
-	for key := range keys.Keys() {
-		var dead projections.DeadLetter
-		entry, err := bucket.Get(ctx, key)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			continue
-		}
-		if err == nil {
-			err = json.Unmarshal(entry.Value(), &dead)
-		}
-		if err == nil {
-			err = keep(ctx, dead)
-		}
-		if err == nil {
-			err = bucket.Purge(ctx, key)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -148,14 +148,8 @@ func (f *feeder) claimLetters(ctx context.Context) (err error) {
 	if f.task {
 		return nil
 	}
-	if f.letterClaim, err = f.cfg.Desk.ClaimLetters(ctx, f.proj.Name(), f.At); err != nil || f.cfg.Carry == nil {
-		return err
-	}
-	return f.cfg.Carry(ctx, f.partition, f.keep)
-}
-
-func (f *feeder) keep(ctx context.Context, dead projections.DeadLetter) error {
-	return f.letterClaim.Keep(ctx, f.At.Created, dead)
+	f.letterClaim, err = f.cfg.Desk.ClaimLetters(ctx, f.proj.Name(), f.At)
+	return err
 }
 
 // start moves the checkpoint of a new partition to the sequence at which the projection begins.
@@ -245,7 +239,8 @@ func (f *feeder) park(ctx context.Context, b projections.Batch, why error) error
 		"projection", f.proj.Name(), "position", e.Position, "event_type", e.Type, "err", why)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyDeadline)
 	defer cancel()
-	return f.keep(ctx, projections.NewDeadLetter(f.proj.Name(), e, why.Error(), time.Now()))
+	dead := projections.NewDeadLetter(f.proj.Name(), e, why.Error(), time.Now())
+	return f.letterClaim.Keep(ctx, f.At.Created, dead)
 }
 
 func (f *feeder) done(b projections.Batch) {

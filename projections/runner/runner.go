@@ -59,9 +59,6 @@ type Feeding struct {
 	Busy func() bool
 	// Start returns the sequence after which a projection without a checkpoint begins; the log's beginning by default.
 	Start func(ctx context.Context, partition int) (uint64, error)
-	// Carry calls keep with the dead letters of a partition that the projection itself kept before there was a desk,
-	// and deletes the letters that keep has accepted. It is nil if the projection never kept any.
-	Carry func(ctx context.Context, partition int, keep projections.Keep) error
 }
 
 // Runner feeds one projection from all partitions, or from its share of them.

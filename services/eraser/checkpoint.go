@@ -66,9 +66,6 @@ func (e *Eraser) Resume(ctx context.Context, partition int) (projections.Checkpo
 	if err != nil {
 		return projections.Checkpoint{}, err
 	}
-	if err := e.renewLeft(ctx); err != nil {
-		return projections.Checkpoint{}, err
-	}
 	// This process may have done more than it has stored.
 	at := max(noted.Seq, e.parts[partition].progress().Seq)
 	return projections.Checkpoint{Partition: partition, Created: noted.Created, Seq: at}, e.finishNoted(ctx, partition)

@@ -36,22 +36,6 @@ func (l *leftTurns) note(ctx context.Context, turn uuid.UUID) error {
 	return l.eraser.notes.Put(ctx, leftKey(l.session, turn.String()), l.session)
 }
 
-// renewLeft drops the notes that an earlier version left, by the turn only, and notes by their session what is of use.
-func (e *Eraser) renewLeft(ctx context.Context) error {
-	old := map[string]string{}
-	err := jetlog.EachNote(ctx, e.notes, "pruned.*", func(n jetlog.Note[string]) { old[n.Key] = n.Value })
-	for key, session := range old {
-		if turn, bad := uuid.Parse(strings.TrimPrefix(key, "pruned.")); err == nil && bad == nil {
-			left := leftTurns{eraser: e, session: session, noted: map[uuid.UUID]bool{}}
-			err = left.note(ctx, turn)
-		}
-		if err == nil {
-			err = e.notes.Drop(ctx, key)
-		}
-	}
-	return err
-}
-
 // leftKey returns the key of the note of a session's turn; either may be "*".
 func leftKey(session, turn string) string {
 	if session != "*" {

@@ -19,8 +19,7 @@ var errUnproved = errors.New("not proved yet")
 // gone, and it answers "not found" either way. So an erasure is proved if each server is still the process that it was,
 // or is one that was started after a scrub of its store directory. Why says why it is not proved.
 type witness struct {
-	// Nodes are the ids of the processes, by the names of the servers; nil if a version of Turnledger without proofs
-	// has begun the erasure. Then there is nothing to wait for, as in that version.
+	// Nodes are the ids of the processes, by the names of the servers.
 	Nodes map[string]string `json:"nodes,omitempty"`
 	Why   string            `json:"why,omitempty"`
 }
@@ -51,9 +50,6 @@ func (e *Eraser) prove(
 }
 
 func (e *Eraser) unproved(ctx context.Context, now map[string]overwrite.Node, w witness) (why string, err error) {
-	if w.Nodes == nil {
-		return "", nil
-	}
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		switch n := now[name]; {
 		case n.Behind:

@@ -55,7 +55,7 @@ func NewOutside(log *jetlog.Log, js jetstream.JetStream, s Service, cfg OutsideC
 	}, func() float64 { return float64(m.Deletions.Withheld()) }))
 	if cfg.Desk != nil {
 		m.Letters = cfg.Desk.Queue(m.Effect, log, cfg.Rules)
-		cfg.MaxBatch, cfg.Group, cfg.Carry = 64, cfg.Desk.Members(m.Name(), nil), m.Effect.Carry
+		cfg.MaxBatch, cfg.Group = 64, cfg.Desk.Members(m.Name(), nil)
 		m.Feed = runner.New(log, m.Effect, cfg.Config)
 	}
 	return m

@@ -16,7 +16,6 @@
 //	turnledger:{<prefix>}:g<n>:h:<session>    head of a session
 //	turnledger:{<prefix>}:g<n>:t:<session>    its turns
 //	turnledger:{<prefix>}:store               the id that the store has given itself
-//	turnledger:{<prefix>}:g<n>:dead           dead letters of versions before the desk
 //
 // An empty or flushed Redis is never read as no history: what is not there is asked
 // of the log, a session whose turns don't number what its head says is not there,

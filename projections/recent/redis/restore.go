@@ -18,14 +18,7 @@ import (
 //go:embed restore.lua
 var restoreText string
 
-var (
-	restoreScript = rueidis.NewLuaScript(restoreText)
-	// Versions before the desk kept dead letters in a list of the generation.
-	deadScript = rueidis.NewLuaScript(`local dead = ARGV[1] .. (redis.call('GET', KEYS[1]) or '1') .. ':dead'
-		return redis.call('LRANGE', dead, 0, -1)`)
-	forgetScript = rueidis.NewLuaScript(`local dead = ARGV[1] .. (redis.call('GET', KEYS[1]) or '1') .. ':dead'
-		return redis.call('LREM', dead, 1, ARGV[2])`)
-)
+var restoreScript = rueidis.NewLuaScript(restoreText)
 
 // Restore implements projections.View with one script.
 func (v *View) Restore(ctx context.Context, s projections.Session) (_ []events.Position, err error) {
@@ -58,25 +51,4 @@ func (v *View) Restore(ctx context.Context, s projections.Session) (_ []events.P
 		return nil, err
 	}
 	return s.Letters, nil
-}
-
-// Carry calls keep with the dead letters of a partition that an earlier version stored in the served generation, and
-// deletes the letters that keep has accepted.
-func (v *View) Carry(ctx context.Context, partition int, keep projections.Keep) (err error) {
-	defer projections.Wrap(&err, "carry over the dead letters in Redis")
-	records, err := v.client.exec(ctx, deadScript, []string{v.pointer}, []string{v.root}).AsStrSlice()
-	for _, r := range records {
-		var dead projections.DeadLetter
-		if err == nil && json.Unmarshal([]byte(r), &dead) != nil {
-			err = ErrAnswer
-		}
-		if err != nil || dead.Position.Partition != partition {
-			continue
-		}
-		dead.Projection = v.Name()
-		if err = keep(ctx, dead); err == nil {
-			err = v.client.exec(ctx, forgetScript, []string{v.pointer}, []string{v.root, r}).Error()
-		}
-	}
-	return err
 }

@@ -47,7 +47,7 @@ func NewService(log *jetlog.Log, js jetstream.JetStream, cfg ServiceConfig) *Ser
 		Replicas: cfg.Replicas, Log: log, Rules: feed.Rules,
 	})}
 	s.Letters = feed.Desk.Queue(s.Effect, log, feed.Rules)
-	feed.MaxBatch, feed.Group, feed.Carry = 64, feed.Desk.Members(s.Name(), nil), s.Carry
+	feed.MaxBatch, feed.Group = 64, feed.Desk.Members(s.Name(), nil)
 	s.Feed = runner.New(log, s.Effect, feed)
 	return s
 }
