@@ -2,7 +2,6 @@ package audit_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"

@@ -3,10 +3,8 @@ package audit
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"

@@ -3,14 +3,9 @@ package effects_test
 import (
 	"context"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/effects"
 )

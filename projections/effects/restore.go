@@ -2,14 +2,10 @@ package effects
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"

@@ -54,7 +54,7 @@ func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error
 	}
 	n := pointer{
 		Store: now.Store, Log: log, Former: now.Former, Generation: now.Last, Last: now.Last,
-		Model: v.cfg.Embedder.Model(), Form: form, contents: v.cfg.contents(), BegunAt: v.cfg.Now().UTC(),
+		Model: v.cfg.Embedder.Model(), contents: v.cfg.contents(), BegunAt: v.cfg.Now().UTC(),
 	}
 	if n.Clean, err = v.clean(ctx); err != nil {
 		return nil, err

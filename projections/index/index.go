@@ -38,9 +38,6 @@ type Config struct {
 	WithoutTexts bool
 	// MaxChars bounds the characters of a half that its vector is made of; 8,000 by default.
 	MaxChars int
-	// ExactEvents is how long a log may be, in events, whose index is searched exactly, if it is a graph of an earlier
-	// version; 25,000 by default.
-	ExactEvents uint64
 	// Erased returns the position up to which the log itself has forgotten what was erased. A generation that begins
 	// there holds no text that was erased before. nil: nothing is known.
 	Erased func(ctx context.Context, partition int) (events.Position, error)
@@ -51,11 +48,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-const (
-	defaultMaxChars = 8000
-	// defaultExactEvents are those of some 12,000 turns.
-	defaultExactEvents = 25_000
-)
+const defaultMaxChars = 8000
 
 // View is the index of one log. Safe for concurrent use.
 type View struct {
@@ -82,7 +75,6 @@ var (
 // New makes a view; it does no I/O.
 func New(cfg Config) *View {
 	cfg.MaxChars = cmp.Or(cfg.MaxChars, defaultMaxChars)
-	cfg.ExactEvents = cmp.Or(cfg.ExactEvents, defaultExactEvents)
 	cfg.Rules.Slim = false
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -108,10 +100,6 @@ func (v *View) Prepare(ctx context.Context) error {
 	}
 	if err == nil && p.Texts == some {
 		v.cfg.Logger.Warn("readers of the store find texts of some turns", "err", projections.ErrSomeTexts)
-	}
-	if err == nil && p.Form < form {
-		v.cfg.Logger.Warn("an earlier version has made the index, which is served, but takes turns slowly: " +
-			"`turnledger projections rebuild index` makes it anew, and so does the next rebuild by its age")
 	}
 	return err
 }

@@ -21,15 +21,13 @@ type pointer struct {
 	// Store is drawn for each store that was empty when it was met. Former are those of the stores before.
 	Store  string   `json:"store"`
 	Former []string `json:"former,omitempty"`
-	// Log names the log; empty in pointers of earlier versions.
-	Log        string `json:"log,omitempty"`
+	// Log names the log.
+	Log        string `json:"log"`
 	Generation uint64 `json:"generation"`
 	// Last is the highest number of a generation that was ever begun; no number is used twice.
 	Last uint64 `json:"last"`
 	// Model made the vectors.
 	Model string `json:"model"`
-	// Form is how the store keeps the collection; 0 in pointers of earlier versions, whose stores built a graph.
-	Form int `json:"form,omitempty"`
 	contents
 	// Clean are the positions up to which nothing that was erased has ever been in this generation's files.
 	Clean   []uint64  `json:"clean,omitempty"`
@@ -43,7 +41,7 @@ type contents struct {
 	Texts     extent `json:"texts,omitempty"`
 }
 
-// extent is how much of something a generation holds; empty in pointers of earlier versions.
+// extent is how much of something a generation holds.
 type extent string
 
 const (
@@ -54,8 +52,8 @@ const (
 
 // with returns the extent after more was written.
 func (e extent) with(more extent) extent {
-	if e == "" || e == more {
-		return more
+	if e == more {
+		return e
 	}
 	return some
 }
@@ -72,11 +70,7 @@ func (c *Config) contents() contents {
 	return out
 }
 
-const (
-	pointerKey = "index.served"
-	// form is that of the collections that are made now: the store compares all vectors.
-	form = 1
-)
+const pointerKey = "index.served"
 
 func (p pointer) key(kind string, partition int) string {
 	return fmt.Sprintf("index.%s.%s.%d.%d", kind, p.Store, p.Generation, partition)
@@ -84,18 +78,14 @@ func (p pointer) key(kind string, partition int) string {
 
 // collection of the generation. Its mark tells it from a collection that the store made by itself at a late write.
 func (p pointer) collection() Collection {
-	mark := markBegins + p.Store
-	if p.Log != "" {
-		mark += markLog + p.Log
-	}
 	return Collection{
 		Name: fmt.Sprintf("%s%s_%06d", Prefix, p.Store[:8], p.Generation),
-		Mark: fmt.Sprintf("%s%s%d", mark, markNumber, p.Generation),
+		Mark: fmt.Sprint(markBegins, p.Store, markLog, p.Log, markNumber, p.Generation),
 	}
 }
 
-// isOfAnother reports whether a collection belongs to another log than the one that is named. An earlier version did
-// not say to which, and neither does a collection that the store has made by itself.
+// isOfAnother reports whether a collection belongs to another log than the one that is named. One that the store has
+// made by itself does not say to which.
 func isOfAnother(c Collection, log string) bool {
 	_, of, named := strings.Cut(c.Mark, markLog)
 	of, _, _ = strings.Cut(of, markNumber)
@@ -205,7 +195,7 @@ func (v *View) ensure(ctx context.Context, to moving) (pointer, desk.Notes, erro
 		}
 		n := pointer{
 			Store: uuid.NewString(), Log: log, Generation: p.Last + 1, Last: p.Last + 1,
-			Model: v.cfg.Embedder.Model(), Form: form, contents: v.cfg.contents(), BegunAt: v.cfg.Now().UTC(),
+			Model: v.cfg.Embedder.Model(), contents: v.cfg.contents(), BegunAt: v.cfg.Now().UTC(),
 		}
 		if p.Generation != 0 {
 			n.Former = append(p.Former, p.Store)[max(0, len(p.Former)+1-mostFormer):]

@@ -1,9 +1,7 @@
 package index_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -177,49 +175,6 @@ func scrubbedByAge(t *testing.T, w *world) {
 	require.Empty(t, rebuilds, "it has begun just now")
 	now.pass(time.Second)
 	awaitScrub(t, rebuilds)
-}
-
-// makeEarlier makes the served index one that an earlier version has made.
-func makeEarlier(t *testing.T, w *world) {
-	t.Helper()
-	var pointer map[string]any
-	revision, err := w.Notes.Read(t.Context(), "index.served", &pointer)
-	require.NoError(t, err)
-	for _, since := range []string{"form", "anonymous", "texts"} {
-		delete(pointer, since)
-	}
-	_, err = w.Notes.Write(t.Context(), "index.served", pointer, revision)
-	require.NoError(t, err)
-}
-
-// madeBefore: an index that an earlier version has made is served, its feeder says so, and it is made anew at its age,
-// once.
-func madeBefore(t *testing.T, w *world) {
-	now := newClock()
-	var said bytes.Buffer
-	open := func() *index.View {
-		return w.Open(t, func(c *index.Config) {
-			c.Now, c.Logger = now.read, slog.New(slog.NewTextHandler(&said, nil))
-		})
-	}
-	const saying = "an earlier version has made the index"
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
-	w.claim(t, open(), "s").must(t)
-	require.NotContains(t, said.String(), saying)
-	makeEarlier(t, w)
-	v := open()
-	require.Contains(t, said.String(), saying)
-	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
-	rebuilds := scrubs(t, v)
-	<-time.After(200 * time.Millisecond)
-	require.Empty(t, rebuilds, "it has begun just now")
-	now.pass(time.Second)
-	awaitScrub(t, rebuilds)
-	w.Rebuild(t, v)
-	now.pass(time.Second)
-	awaitNoMore(t, rebuilds)
-	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
 }
 
 // restored: a dead letter's session is written as the log has it up to the view's position, and not if the view has

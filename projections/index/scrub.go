@@ -38,8 +38,8 @@ func (s Scrub) Run(ctx context.Context) error {
 	return nil
 }
 
-// due reports whether the served generation is old enough, and an earlier version has made it, or its files may hold
-// what was deleted and has left the log.
+// due reports whether the served generation is old enough, and its files may hold what was deleted and has left the
+// log.
 func (s Scrub) due(ctx context.Context) (bool, error) {
 	v := s.View
 	p, notes, err := v.served(ctx)
@@ -49,9 +49,6 @@ func (s Scrub) due(ctx context.Context) (bool, error) {
 	// A rebuild would move the index to this store.
 	if there, err := v.holds(ctx, p); err != nil || !there {
 		return false, err
-	}
-	if p.Form < form {
-		return true, nil
 	}
 	var forgotten uint64
 	if _, err := notes.Read(ctx, forgottenKey, &forgotten); err != nil || forgotten >= p.Generation {

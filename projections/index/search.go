@@ -35,8 +35,6 @@ func (v *View) Nearest(
 	if at, err = v.places(ctx, p, notes); err != nil {
 		return nil, nil, err
 	}
-	// A graph, which earlier versions made, may leave a vector that is far from all others where no way leads to.
-	n.Exact = p.Form < form && length(at) <= v.cfg.ExactEvents
 	halves := []projections.Half{projections.QuestionHalf, projections.AnswerHalf}
 	if half != "" {
 		halves = []projections.Half{half}
@@ -101,14 +99,6 @@ func (v *View) places(ctx context.Context, p pointer, notes desk.Notes) ([]event
 		return nil, projections.Unavailable(err)
 	}
 	return at, nil
-}
-
-// length returns how many events the index has applied, which are more than it has turns.
-func length(at []events.Position) (n uint64) {
-	for _, p := range at {
-		n += p.Seq
-	}
-	return n
 }
 
 // nearer keeps the nearer half of each turn, the nearest turn first.

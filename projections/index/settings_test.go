@@ -11,7 +11,6 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/projections/index/embeddings"
@@ -109,26 +108,6 @@ func changedTexts(t *testing.T, w *world) {
 	without, said = w.opened(t, withoutTexts)
 	require.NotContains(t, said, saying)
 	require.NoError(t, without.Outdated(t.Context()))
-}
-
-// settingsOfBefore: of an index of an earlier version, which tells no settings, those are taken that its feeder has.
-func settingsOfBefore(t *testing.T, w *world) {
-	v := w.Open(t)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question of Ann", "yes")...)
-	at := w.Append(t, indextest.Turn("nobody", "1", "a question of nobody", "yes")...)
-	for _, session := range []string{"s", "nobody"} {
-		w.claim(t, v, session).must(t)
-	}
-	makeEarlier(t, w)
-	require.NoError(t, v.Forget(t.Context(), "nobody", events.Position{Partition: at.Partition, Seq: at.Seq + 1}))
-	require.Len(t, w.Found(t, v, "a question", ""), 1)
-	_, said := w.opened(t, anonymous, withoutTexts)
-	require.NotContains(t, said, "was changed")
-	_, said = w.opened(t)
-	require.Contains(t, said, "TURNLEDGER_INDEX_ANONYMOUS was changed")
-	require.Contains(t, said, "TURNLEDGER_INDEX_TEXT was changed")
-	w.refusesAcross(t, v)
 }
 
 // otherLengthAtRest: a sweep finds out that the embedder makes vectors of another length than the index has, while

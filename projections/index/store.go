@@ -48,16 +48,14 @@ type Written struct{ Epoch, Seq uint64 }
 // store has made by itself has no such mark.
 type Collection struct{ Name, Mark string }
 
-// Near asks for the objects of which a half is nearest to a vector. Exact: each object is compared, which takes time in
-// proportion to their number; else a store may miss some. Among, if there are any, are the only objects that it looks
-// at, at most 500.
+// Near asks for the objects of which a half is nearest to a vector. Among, if there are any, are the only objects that it
+// looks at, at most 500.
 type Near struct {
 	Half   projections.Half
 	Vector []float32
 	Filter
 	Among []uuid.UUID
 	Limit int
-	Exact bool
 }
 
 // Filter bounds the objects of a search. Zero values are no bounds.

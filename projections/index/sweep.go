@@ -109,10 +109,8 @@ func (v *View) sweep(ctx context.Context, c *claim) error {
 	if c.of.Model != v.cfg.Embedder.Model() {
 		return nil
 	}
-	if c.of.Form == form { // a graph may miss an object for good
-		if err := v.settleAll(ctx, c, "unseen object", v.unseen(c)); err != nil {
-			return err
-		}
+	if err := v.settleAll(ctx, c, "unseen object", v.unseen(c)); err != nil {
+		return err
 	}
 	return v.fillIn(ctx, c)
 }

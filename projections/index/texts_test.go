@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -121,44 +120,6 @@ func refusedTexts(t *testing.T, w *world) {
 	require.NoError(t, v.Sweep(t.Context()))
 	require.Equal(t, calls, w.Endpoint.Calls())
 	require.Empty(t, w.Differences(t, v))
-}
-
-// exactWhileSmall: the graph of an earlier version is asked for an exact search, in both halves, as long as the log is
-// short. What this version makes compares all vectors anyway.
-func exactWhileSmall(t *testing.T, w *world) {
-	var mu sync.Mutex
-	var exact []bool
-	store := &spied{Objects: w.Store.Objects, near: func(n index.Near) {
-		mu.Lock()
-		defer mu.Unlock()
-		exact = append(exact, n.Exact)
-	}}
-	open := func() *index.View {
-		return w.Open(t, func(c *index.Config) { c.Store.Objects, c.ExactEvents = store, 5 })
-	}
-	near := index.Near{Vector: embeddingstest.Vector("a question", indextest.Dimensions), Limit: 10}
-	now := open()
-	w.claim(t, now, "s").must(t)
-	_, _, err := now.Nearest(t.Context(), "", near)
-	require.NoError(t, err)
-	require.Equal(t, []bool{false, false}, exact)
-	exact = nil
-	makeEarlier(t, w)
-	v := open()
-	h := w.claim(t, v, "s")
-	for n, facts := range [][]events.Fact{
-		append([]events.Fact{indextest.Linked("s", "ann")}, indextest.Turn("s", "1", "a question", "yes")...),
-		indextest.Turn("s", "2", "another question", "no"),
-		{&events.SessionReset{SessionID: "s"}},
-	} {
-		w.Append(t, facts...)
-		h.must(t)
-		hits, _, err := v.Nearest(t.Context(), "", near)
-		require.NoError(t, err)
-		require.Len(t, hits, min(n+1, 2))
-		require.Equal(t, []bool{n < 2, n < 2}, exact)
-		exact = nil
-	}
 }
 
 // nearestHalves: a turn is found once, with the half that is nearer, and the answer says how far the index is.

@@ -107,7 +107,7 @@ func (v *View) mayMiss(ctx context.Context, p pointer) error {
 	v.mu.Lock()
 	recently := v.cfg.Now().Sub(v.found) < foundFor
 	v.mu.Unlock()
-	if p.Form < form || recently {
+	if recently {
 		return nil
 	}
 	name := p.collection().Name

@@ -312,14 +312,12 @@ func filters(t *testing.T, s index.Store) {
 			IdentityID: "ann", SessionID: "a2", Period: projections.Period{Since: second, Until: second.Add(1)},
 		}, ids[1:2]},
 	} {
-		for _, exact := range []bool{false, true} {
-			near, err := s.Near(t.Context(), name, index.Near{
-				Half: projections.QuestionHalf, Vector: embeddingstest.Vector("question", Dimensions),
-				Filter: c.filter, Limit: 10, Exact: exact,
-			})
-			require.NoError(t, err, what)
-			require.ElementsMatch(t, c.want, turnsOf(near), what)
-		}
+		near, err := s.Near(t.Context(), name, index.Near{
+			Half: projections.QuestionHalf, Vector: embeddingstest.Vector("question", Dimensions),
+			Filter: c.filter, Limit: 10,
+		})
+		require.NoError(t, err, what)
+		require.ElementsMatch(t, c.want, turnsOf(near), what)
 	}
 }
 

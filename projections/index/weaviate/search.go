@@ -33,11 +33,8 @@ func request(collection string, limit int, properties ...string) *pb.SearchReque
 func (w *Weaviate) Near(ctx context.Context, collection string, n index.Near) ([]projections.Hit, error) {
 	through := number(propPartition, pb.Filters_OPERATOR_GREATER_THAN_EQUAL, 0)
 	among := filter(n.Filter)
-	switch {
-	case len(n.Among) > 0:
+	if len(n.Among) > 0 {
 		among = byID(n.Among)
-	case among == nil && n.Exact:
-		among = through
 	}
 	hits, err := w.near(ctx, collection, n, among)
 	if err == nil && among == nil && len(hits) < n.Limit {

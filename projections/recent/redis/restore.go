@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	_ "embed" // the script
-	"encoding/json"
 	"strconv"
 	"time"
 
