@@ -1,10 +1,32 @@
 package audit
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnledger/turnledger/projections"
+)
 
 // Narrow lets searches look at few turns at once, so that a small test reaches what a large table does.
 func (a *Audit) Narrow(window, first, all, own int) {
 	a.bounds.window, a.bounds.first, a.bounds.all, a.bounds.own = window, first, all, own
+}
+
+// NarrowTitles lets lists by a part of the title look at so many titles before they ask the index.
+func (a *Audit) NarrowTitles(n int) { a.bounds.titles = n }
+
+// ExplainTitles returns PostgreSQL's account of how it reads the titles that a filter may mean, from the index.
+func (a *Audit) ExplainTitles(ctx context.Context, f projections.SessionFilter) (plan []byte, err error) {
+	q := sessionQuery{SessionFilter: f, args: pgx.NamedArgs{"scan": nil, "grams": a.cfg.SearchKey.GramsOfPart(f.Title)}}
+	if err := q.where(""); err != nil {
+		return nil, err
+	}
+	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, "explain (analyze, format json) "+a.sql(q.titles(byGrams)), q.args).Scan(&plan)
+	})
+	return plan, err
 }
 
 // WithoutTerms leaves out what searches need.

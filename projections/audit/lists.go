@@ -18,7 +18,6 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit/rows"
-	"github.com/turnledger/turnledger/projections/audit/words"
 )
 
 // Bounds of a page.
@@ -191,6 +190,8 @@ const (
 	statsFill = 6
 	// searchFill is for searches.
 	searchFill = 7
+	// titlesFill is for the index of titles; without it, a list reads them.
+	titlesFill = 10
 )
 
 // filledBy returns errPartial for tables that were filled by a version before a migration.
@@ -266,36 +267,6 @@ func (q *sessionQuery) where(cursor string) error {
 		q.and("s.metadata @> @metadata", pgx.NamedArgs{"metadata": rows.ToTexts(q.Metadata)})
 	}
 	return nil
-}
-
-// byTitle restricts a query to those sessions of a page whose title has the part that is asked for. PostgreSQL's own
-// lower depends on the locale of the database, and knows ASCII only in the locale C; so titles are compared here, as
-// the words of a search are.
-func (a *Audit) byTitle(ctx context.Context, tx pgx.Tx, q *sessionQuery) error {
-	part := words.Fold(q.Title)
-	if part == "" {
-		return nil
-	}
-	found, err := tx.Query(ctx, a.sql(`select s.session_id, s.title from {s}.sessions s
-		where s.title is not null and `+strings.Join(q.conditions, " and ")+`
-		order by s.listed_at desc, s.listed_ns desc, s.session_id`), q.args)
-	if err != nil {
-		return err
-	}
-	defer found.Close()
-	ids := []string{}
-	for most := q.args["limit"].(int); len(ids) < most && found.Next(); {
-		var id, title string
-		if err := found.Scan(&id, &title); err != nil {
-			return err
-		}
-		if strings.Contains(words.Fold(title), part) {
-			ids = append(ids, id)
-		}
-	}
-	found.Close()
-	q.and("s.session_id = any(@ids)", pgx.NamedArgs{"ids": ids})
-	return found.Err()
 }
 
 func (q *sessionQuery) and(condition string, args pgx.NamedArgs) {

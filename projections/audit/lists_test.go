@@ -51,12 +51,7 @@ func sameList(t *rapid.T, log *journal, a *audit.Audit) {
 			want = append(want, s)
 		}
 	}
-	at := func(s *conversation.State) time.Time {
-		if s.LastActive.IsZero() {
-			return s.CreatedAt
-		}
-		return s.LastActive
-	}
+	at := listedTime
 	slices.SortFunc(want, func(x, y *conversation.State) int {
 		return cmp.Or(at(y).Compare(at(x)), strings.Compare(x.SessionID, y.SessionID))
 	})
@@ -86,6 +81,14 @@ func sameList(t *rapid.T, log *journal, a *audit.Audit) {
 		require.Equal(t, []any{s.Identity, s.CreatedAt, s.LastActive, s.Finalized, s.Pending}, []any{got[i].Identity,
 			got[i].CreatedAt, got[i].LastActive, got[i].Finalized, got[i].Pending})
 	}
+}
+
+// listedTime is the time by which lists order a session.
+func listedTime(s *conversation.State) time.Time {
+	if s.LastActive.IsZero() {
+		return s.CreatedAt
+	}
+	return s.LastActive
 }
 
 // Titles are found in any case, and metadata is listed as it was given, whatever PostgreSQL can't hold or fold.

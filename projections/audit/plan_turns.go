@@ -289,7 +289,7 @@ func (r *turnRow) before() string {
 	return r.turn.StatusBefore.String()
 }
 
-// index makes the terms of the texts that a plan writes.
+// index makes the terms and grams of the texts that a plan writes.
 func (a *Audit) index(ctx context.Context, q queries, p *plan) error {
 	if a.withoutTerms {
 		return nil
@@ -307,6 +307,9 @@ func (a *Audit) index(ctx context.Context, q queries, p *plan) error {
 	for _, r := range p.turns {
 		r.asked = a.terms(r, lexemes, questionTexts(r))
 		r.told = a.terms(r, lexemes, answerTexts(r))
+	}
+	for i := range p.ledger {
+		p.ledger[i].grams = a.cfg.SearchKey.Grams(p.ledger[i].title())
 	}
 	return nil
 }

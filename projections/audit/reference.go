@@ -31,8 +31,8 @@ type reference struct{ *generation }
 
 // digests of a session's rows in each table. Refused links and anomalies whose events have left the log are skipped,
 // since a second fold can't have them. $2 is the migration that the tables were filled with: those of earlier versions
-// lack the rows of anonymous sessions and the order of the list, or what events did to turns. $3 is false where
-// the terms of searches were made in another way.
+// lack the rows of anonymous sessions and the order of the list, what events did to turns, or the grams of titles. $3 is
+// false where the terms of searches, and those grams, were made in another way.
 const digests = `
 	select session_id, what, left(md5(string_agg(row, '' order by row)), 16) from (
 		select session_id, 'session' what,
@@ -44,8 +44,9 @@ const digests = `
 		union all select q.session_id, 'answers',
 				md5(case when $3 then t::text else (to_jsonb(t) - 'terms')::text end)
 			from {s}.answers t join {s}.questions q using (turn_id)
-		union all select coalesce(session_id, ''), 'ledger', md5(case when $2 >= 6 then t::text
-				else (to_jsonb(t) - '{place,started_at,did,pipeline_name,consultant,repository}'::text[])::text end)
+		union all select coalesce(session_id, ''), 'ledger', md5(case when $2 >= 10 and $3 then t::text
+				when $2 >= 6 then (to_jsonb(t) - 'title_grams')::text else (to_jsonb(t)
+				- '{place,started_at,did,pipeline_name,consultant,repository,title_grams}'::text[])::text end)
 			from {s}.event_ledger t
 		union all select coalesce(session_id, ''), 'security', md5(t::text) from {s}.security_events t
 			where exists (select from {s}.event_ledger l where l.partition = t.partition and l.seq = t.seq)

@@ -54,9 +54,11 @@ type bounds struct {
 	first, all, own int
 	// rounds bounds the windows of one search.
 	rounds int
+	// titles is how many titles are looked through, the newest first, before the index is asked for those with a part.
+	titles int
 }
 
-var usualBounds = bounds{window: 200, first: 1000, all: 20_000, own: 2000, rounds: 3}
+var usualBounds = bounds{window: 200, first: 1000, all: 20_000, own: 2000, rounds: 3, titles: 1000}
 
 // Search finds turns of linked sessions by their words, and returns at most limit, behind the place of a cursor, with
 // the position of each partition at which the tables were read. The newest 200 matching turns are ranked, then the 200

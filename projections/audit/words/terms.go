@@ -36,6 +36,28 @@ func (k *Key) termOf(word []byte) int32 {
 // Owner returns the term of an identity's turns, which is that of no word.
 func (k *Key) Owner(identity string) int32 { return k.term("\x00" + identity) }
 
+// longestGram is how many characters of a text make a gram of Grams.
+const longestGram = 3
+
+// Grams returns numbers of a text that parts of it are found by: one for each run of one to three characters of the
+// folded text, in order, each once; nil for no text.
+func (k *Key) Grams(text string) []int32 { return k.grams(text, 1) }
+
+// GramsOfPart returns those Grams that every text has whose folded form holds that of the part.
+func (k *Key) GramsOfPart(part string) []int32 { return k.grams(part, longestGram) }
+
+// grams returns the numbers of the runs from a length on, or of the whole text if it is shorter.
+func (k *Key) grams(text string, shortest int) (out []int32) {
+	letters := []rune(Fold(text))
+	for n := max(1, min(shortest, len(letters))); n <= longestGram; n++ {
+		for i := 0; i+n <= len(letters); i++ {
+			out = append(out, k.term(string(letters[i:i+n])))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Terms returns the terms of texts, in order, each once; nil if there are none.
 func (k *Key) Terms(lexemes Lexemes, texts ...string) (out []int32) {
 	for _, text := range texts {

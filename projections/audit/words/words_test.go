@@ -96,6 +96,26 @@ func TestTermsMissNothing(t *testing.T) {
 	})
 }
 
+// A text that holds a part is never missed by its grams.
+func TestGramsMissNothing(t *testing.T) {
+	t.Parallel()
+	key := words.NewKey("k")
+	rapid.Check(t, func(t *rapid.T) {
+		letters := []rune("aAb \u00dfs\ufb01\u0130i\u0307e\u0301\u00c9\u5b66\ub370")
+		text := rapid.StringOfN(rapid.SampledFrom(letters), 0, 12, -1).Draw(t, "text")
+		part := rapid.StringOfN(rapid.SampledFrom(letters), 0, 4, -1).Draw(t, "part")
+		if strings.Contains(words.Fold(text), words.Fold(part)) {
+			require.Subset(t, key.Grams(text), key.GramsOfPart(part))
+		}
+	})
+	require.Nil(t, key.Grams(""))
+	require.Nil(t, key.GramsOfPart(""))
+	require.Len(t, key.Grams("abcab"), 3+3+3, "a b c, ab bc ca, abc bca cab")
+	require.Len(t, key.GramsOfPart("abcab"), 3)
+	require.Len(t, key.GramsOfPart("ab"), 1)
+	require.Subset(t, key.Grams("xab"), key.GramsOfPart("B"))
+}
+
 // Texts of ASCII have a way of their own, which must make the same terms.
 func TestTermsOfPlainTexts(t *testing.T) {
 	t.Parallel()
