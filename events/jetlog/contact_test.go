@@ -43,7 +43,7 @@ func TestAQuestionThatFoundNobodyIsAskedAgain(t *testing.T) {
 		}
 	})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	var out struct{ Config any }
 	conn, err := jetwire.New(nc)

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/cutfs"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -204,7 +205,7 @@ func (h *history) mount(t *testing.T) (dir string) {
 // power at a seeded change: mostly under load, sometimes while the server starts.
 func (h *history) live(t *testing.T, n int) error {
 	dir := h.mount(t)
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), hang.Limit)
 	defer stop()
 	if n > 0 && h.rng.IntN(4) == 0 {
 		h.fs.CutAfter(1 + h.rng.Int64N(60))

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -84,7 +83,7 @@ func TestServerThatRestartsMidLoadLosesAndDoublesNothing(t *testing.T) {
 // followed holds that a tail gives events 1 to n, each once and in order.
 func followed(t *testing.T, tail *jetlog.Tail, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	for seen := uint64(0); seen < uint64(n); {
 		batch, err := tail.Next(ctx)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -84,6 +85,8 @@ type Audit struct {
 	mends atomic.Bool
 	// askEvery is how often a server is asked whether it answers while it makes the tables; 0: connectTimeout.
 	askEvery time.Duration
+	// migrations are those of the tables, as files; nil: this version's.
+	migrations fs.FS
 }
 
 var _ projections.View = (*Audit)(nil)

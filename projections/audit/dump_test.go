@@ -93,9 +93,10 @@ func TestReadersGoOnWhileASwapWaitsForADump(t *testing.T) {
 func TestReadersGoOnWhileAMigrationWaitsForADump(t *testing.T) {
 	t.Parallel()
 	a := filled(t, conversationOf(2), 100)
-	a.exec("alter table turnledger.event_ledger drop column title_grams; update turnledger.schema_version set version = 9")
 	later, err := audit.Look(t.Context(), audit.Config{URL: a.url, Rules: rules})
 	require.NoError(t, err)
 	t.Cleanup(later.Close)
+	later.Later(t, "alter table {{.schema}}.event_ledger add later text")
 	a.goesOn(later.Prepare)
+	a.exec("select later from turnledger.event_ledger")
 }

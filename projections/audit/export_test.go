@@ -2,9 +2,12 @@ package audit
 
 import (
 	"context"
+	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/projections"
 )
@@ -31,6 +34,13 @@ func (a *Audit) ExplainTitles(ctx context.Context, f projections.SessionFilter) 
 
 // WithoutTerms leaves out what searches need.
 func (a *Audit) WithoutTerms(yes bool) { a.withoutTerms = yes }
+
+// Later makes the process one of a later version, which changes the tables.
+func (a *Audit) Later(t testing.TB, sql string) {
+	first, err := files.ReadFile("migrations/001_tables.sql")
+	require.NoError(t, err)
+	a.migrations = fstest.MapFS{"001_tables.sql": {Data: first}, "002_later.sql": {Data: []byte(sql)}}
+}
 
 // AskEach has the server asked in these intervals whether it answers while it makes the tables.
 func (a *Audit) AskEach(d time.Duration) { a.askEvery = d }

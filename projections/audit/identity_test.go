@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -253,7 +254,7 @@ func TestReadsWithoutPostgres(t *testing.T) {
 	t.Parallel()
 	a := filled(t, identityLog(), 100)
 	a.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	reads := map[string]func() error{
 		"IdentityTurns": func() error {

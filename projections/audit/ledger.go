@@ -215,9 +215,6 @@ func (a *Audit) Counts(
 	ctx context.Context, f projections.CountsFilter,
 ) (counts []projections.Counts, at []events.Position, err error) {
 	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
-		if err := a.filledBy(ctx, tx, statsFill); err != nil {
-			return err
-		}
 		if _, err := tx.Exec(ctx, byScan); err != nil {
 			return err
 		}

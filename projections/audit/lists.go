@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -145,9 +144,6 @@ func parsePlace(cursor string) (place, error) {
 // storable reports whether PostgreSQL's timestamptz holds a time of a cursor.
 func storable(t time.Time) bool { return t.Year() >= 1 && t.Year() <= endOfTime.Year() }
 
-// errPartial: the tables are those of an earlier version, and lack what the call needs.
-var errPartial = errors.Join(ErrUnavailable, projections.ErrOutdated)
-
 // Sessions lists at most limit sessions behind the place of a cursor, the one with the newest activity first; sessions
 // with the same time are in the order of their ids. next is "" at the end. Erased sessions, and those of erased
 // identities, are left out.
@@ -163,9 +159,6 @@ func (a *Audit) Sessions(
 		return nil, "", err
 	}
 	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
-		if err := a.filledBy(ctx, tx, listsFill); err != nil {
-			return err
-		}
 		if err := a.byTitle(ctx, tx, &q); err != nil {
 			return err
 		}
@@ -182,31 +175,6 @@ func (a *Audit) Sessions(
 		next = listedPlace(page[len(page)-1]).String()
 	}
 	return page, next, nil
-}
-
-// The migrations whose tables lists and statistics need to be filled with. What was filled earlier lacks something.
-const (
-	listsFill = 5
-	statsFill = 6
-	// searchFill is for searches.
-	searchFill = 7
-	// titlesFill is for the index of titles; without it, a list reads them.
-	titlesFill = 10
-)
-
-// filledBy returns errPartial for tables that were filled by a version before a migration.
-func (a *Audit) filledBy(ctx context.Context, tx pgx.Tx, migration int) error {
-	filled, err := a.filled(ctx, tx)
-	if err == nil && filled < migration {
-		return errPartial
-	}
-	return err
-}
-
-// filled is the number of the migration whose tables were filled.
-func (a *Audit) filled(ctx context.Context, tx pgx.Tx) (migration int, err error) {
-	err = tx.QueryRow(ctx, a.sql("select filled from {s}.generation")).Scan(&migration)
-	return migration, err
 }
 
 // lone is alone for a row of the sessions.

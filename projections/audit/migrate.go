@@ -108,8 +108,7 @@ func (a *Audit) warnOfTerms(ctx context.Context) error {
 	err := a.pool.QueryRow(ctx, a.sql("select search from {s}.generation")).Scan(&mark)
 	if err == nil && !a.made(mark) {
 		a.cfg.Logger.Warn("searches are refused until turnledger projections rebuild audit has filled the tables "+
-			"anew: they were filled with another TURNLEDGER_SEARCH_CONFIG, by an earlier version, or beside another "+
-			"log",
+			"anew: they were filled with another TURNLEDGER_SEARCH_CONFIG, or beside another log",
 			"search_config", a.cfg.SearchConfig)
 	}
 	return a.hint(err)
@@ -130,6 +129,9 @@ func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx, wait time.Duration) e
 	migrations, err := fs.Sub(files, "migrations")
 	if err != nil {
 		return err
+	}
+	if a.migrations != nil {
+		migrations = a.migrations
 	}
 	m, err := migrate.NewMigratorEx(ctx, tx.Conn(), a.cfg.Schema+".schema_version",
 		&migrate.MigratorOptions{DisableTx: true})

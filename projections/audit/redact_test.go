@@ -197,7 +197,7 @@ func TestNoTextStays(t *testing.T) {
 	log.add(reply("r2"), secret("r1"))
 	a := filled(t, log, 3)
 	require.NotEmpty(t, a.holding(marker, "questions", "answers"), "the search finds what there is")
-	require.Empty(t, a.holding(marker, "sessions", "session_links", "security_events", "dead_letters",
+	require.Empty(t, a.holding(marker, "sessions", "session_links", "security_events",
 		"projection_checkpoints"))
 	require.Empty(t, a.column("select '' from turnledger.event_ledger t where (to_jsonb(t) - "+
 		"'{pipeline_name,consultant,repository}'::text[])::text like '%' || $1 || '%'", marker),

@@ -30,23 +30,19 @@ func (a *Audit) NewReference(ctx context.Context, _ int) (projections.Reference,
 type reference struct{ *generation }
 
 // digests of a session's rows in each table. Refused links and anomalies whose events have left the log are skipped,
-// since a second fold can't have them. $2 is the migration that the tables were filled with: those of earlier versions
-// lack the rows of anonymous sessions and the order of the list, what events did to turns, or the grams of titles. $3 is
-// false where the terms of searches, and those grams, were made in another way.
+// since a second fold can't have them. $2 is false where the terms of searches, and the grams of titles, were made in
+// another way.
 const digests = `
 	select session_id, what, left(md5(string_agg(row, '' order by row)), 16) from (
-		select session_id, 'session' what,
-				md5(case when $2 >= 5 then t::text else (to_jsonb(t) - array['listed_at', 'listed_ns'])::text end) row
-			from {s}.sessions t where $2 >= 5 or t.identity_id is not null
+		select session_id, 'session' what, md5(t::text) row from {s}.sessions t
 		union all select session_id, 'link', md5(t::text) from {s}.session_links t
-		union all select session_id, 'questions', md5(case when $3 then t::text else (to_jsonb(t) - 'terms')::text end)
+		union all select session_id, 'questions', md5(case when $2 then t::text else (to_jsonb(t) - 'terms')::text end)
 			from {s}.questions t
 		union all select q.session_id, 'answers',
-				md5(case when $3 then t::text else (to_jsonb(t) - 'terms')::text end)
+				md5(case when $2 then t::text else (to_jsonb(t) - 'terms')::text end)
 			from {s}.answers t join {s}.questions q using (turn_id)
-		union all select coalesce(session_id, ''), 'ledger', md5(case when $2 >= 10 and $3 then t::text
-				when $2 >= 6 then (to_jsonb(t) - 'title_grams')::text else (to_jsonb(t)
-				- '{place,started_at,did,pipeline_name,consultant,repository,title_grams}'::text[])::text end)
+		union all select coalesce(session_id, ''), 'ledger',
+				md5(case when $2 then t::text else (to_jsonb(t) - 'title_grams')::text end)
 			from {s}.event_ledger t
 		union all select coalesce(session_id, ''), 'security', md5(t::text) from {s}.security_events t
 			where exists (select from {s}.event_ledger l where l.partition = t.partition and l.seq = t.seq)
@@ -133,18 +129,14 @@ func (a digest) compare(b digest) int {
 func (r *reference) merge(
 	ctx context.Context, tx pgx.Tx, only []string, report func(projections.Difference) error,
 ) (sessions int, err error) {
-	filled, err := r.served.filled(ctx, tx)
-	if err != nil {
-		return 0, err
-	}
 	err = r.served.searchable(ctx, tx)
 	alike := err == nil
 	if errors.Is(err, ErrUnavailable) {
 		err = nil
 	}
-	nextOfView, stopView := iter.Pull(side(ctx, tx, r.served.sql(digests), only, compared{filled, alike}, &err))
+	nextOfView, stopView := iter.Pull(side(ctx, tx, r.served.sql(digests), only, alike, &err))
 	defer stopView()
-	nextOfLog, stopLog := iter.Pull(side(ctx, r.pool, r.sql(digests), only, compared{filled, alike}, &err))
+	nextOfLog, stopLog := iter.Pull(side(ctx, r.pool, r.sql(digests), only, alike, &err))
 	defer stopLog()
 	v, inView := nextOfView()
 	l, inLog := nextOfLog()
@@ -177,16 +169,10 @@ func (r *reference) merge(
 	return sessions, err
 }
 
-// compared says what the digests hold: what a migration brought, and terms.
-type compared struct {
-	filled int
-	terms  bool
-}
-
 // side yields the digests of one schema. If the schema can't be read, it ends early and sets failed.
-func side(ctx context.Context, q queries, sql string, only []string, what compared, failed *error) iter.Seq[digest] {
+func side(ctx context.Context, q queries, sql string, only []string, terms bool, failed *error) iter.Seq[digest] {
 	return func(yield func(digest) bool) {
-		found, _ := q.Query(ctx, sql, only, what.filled, what.terms)
+		found, _ := q.Query(ctx, sql, only, terms)
 		defer found.Close()
 		for found.Next() {
 			var d digest

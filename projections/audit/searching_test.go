@@ -237,9 +237,9 @@ func TestEdgesOfASearch(t *testing.T) {
 	f.Query = "tap" + strings.Repeat(" ", 7997) + "lacked"
 	require.Len(t, searchAll(t, a.Audit, f, 5), 1, "what is behind them is not searched for")
 
-	a.exec("update turnledger.generation set filled = 6")
+	a.exec("update turnledger.generation set search = 'another'")
 	_, _, _, err = a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 5, "")
-	require.ErrorIs(t, err, projections.ErrOutdated, "the terms of an earlier version")
+	require.ErrorIs(t, err, projections.ErrOutdated, "the terms of another key")
 }
 
 // A cursor is one that a page gave, letter for letter.

@@ -124,10 +124,6 @@ func TestCountsOfTurns(t *testing.T) {
 		}
 		require.Equal(t, []int{want, 3 - want}, []int{behind[0].Started, before[0].Started}, at)
 	}
-
-	a.exec("update turnledger.generation set filled = 5")
-	_, _, err = a.Counts(t.Context(), projections.CountsFilter{})
-	require.ErrorIs(t, err, audit.ErrUnavailable)
 }
 
 // sameCounts holds the counts against the folds of the log.

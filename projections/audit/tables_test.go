@@ -73,7 +73,7 @@ func filled(t testing.TB, log *journal, most int) *tables {
 
 // names of all tables.
 var names = []string{"questions", "answers", "sessions", "session_links", "event_ledger", "security_events",
-	"projection_checkpoints", "dead_letters"}
+	"projection_checkpoints"}
 
 // dump returns the rows of each table, without what is no consequence of the log.
 func (a *tables) dump() map[string][]string {

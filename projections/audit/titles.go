@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -18,8 +19,9 @@ func (a *Audit) byTitle(ctx context.Context, tx pgx.Tx, q *sessionQuery) error {
 	if part == "" {
 		return nil
 	}
-	indexed, err := a.titlesIndexed(ctx, tx)
-	if err != nil {
+	err := a.searchable(ctx, tx)
+	indexed := err == nil
+	if err != nil && !errors.Is(err, errTerms) {
 		return err
 	}
 	q.args["grams"], q.args["scan"] = a.cfg.SearchKey.GramsOfPart(q.Title), a.bounds.titles
@@ -59,12 +61,4 @@ func titled(
 		return nil
 	})
 	return ids, read, err
-}
-
-// titlesIndexed reports whether all titles have grams that this process makes as well.
-func (a *Audit) titlesIndexed(ctx context.Context, tx pgx.Tx) (yes bool, err error) {
-	var filled int
-	var mark string
-	err = tx.QueryRow(ctx, a.sql("select filled, search from {s}.generation")).Scan(&filled, &mark)
-	return filled >= titlesFill && a.made(mark), err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -226,7 +227,7 @@ func TestRebuildEndsWhereTheHeadWasErased(t *testing.T) {
 				_, err = overwrite.On(log).Erase(t.Context(), head)
 				require.NoError(t, err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 			defer cancel()
 			r, err := rebuild.Begin(ctx, log, v, v, rebuild.Config{
 				Rules: rules, Feeding: runner.Feeding{MaxBatch: 3},

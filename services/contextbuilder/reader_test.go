@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -160,7 +161,7 @@ func (stuck) SessionTurns(ctx context.Context, _ string, _ int) (*conversation.S
 func TestAnArchiveThatDoesNotAnswerIsLeft(t *testing.T) {
 	t.Parallel()
 	log, _ := recorded(t, 3)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: &still{}, Archive: stuck{}})
 	r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(ctx,

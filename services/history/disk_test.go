@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -303,7 +304,7 @@ func TestTheDiskIsAtWorkWhileTheFoldIsWaitedFor(t *testing.T) {
 	synced := make(chan struct{})
 	d.syncs.Store(1)
 	d.meanwhile = func() { close(synced) }
-	ctx, cancel := context.WithTimeout(watch(t.Context()), 10*time.Second)
+	ctx, cancel := context.WithTimeout(watch(t.Context()), hang.Limit)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/cutfs"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -115,7 +116,7 @@ func (l *lives) live(t *testing.T, n int) error {
 
 // on runs f with a log on what the last cut left.
 func (l *lives) on(t *testing.T, f func(context.Context, *jetlog.Log) error) error {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	dir := t.TempDir()
 	var err error

@@ -130,7 +130,7 @@ func (r *summaryRace) run() {
 	if r.late {
 		wg.Go(func() {
 			status := r.post()
-			ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(r.Context(), hang.Limit)
 			defer cancel()
 			for status == http.StatusServiceUnavailable && pause.For(ctx, 10*time.Millisecond) {
 				status = r.post() // it was voided while the call repeated it

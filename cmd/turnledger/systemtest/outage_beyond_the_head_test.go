@@ -14,12 +14,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/deploy/testkit/cutfs"
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -138,7 +138,7 @@ func (b *beyondTheHead) send(calls []asking, forms []string, atOnce int) {
 
 // send makes a call. Where a position or an id of ours was asked for, the answer is that there is none, or none yet.
 func (c asking) send(ctx context.Context, server, form string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, hang.Limit)
 	defer cancel()
 	path := strings.ReplaceAll(c.path, "{x}", url.PathEscape(form))
 	body := strings.ReplaceAll(c.body, "{x}", form)

@@ -59,7 +59,7 @@ func (s *staged) send(t *testing.T, batch string, n int, commit, text string) st
 		m.Header.Set("Nats-Batch-Commit", commit)
 	}
 	m.Data = []byte(text)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	answer, err := s.nc.RequestMsgWithContext(ctx, m)
 	require.NoError(t, err)

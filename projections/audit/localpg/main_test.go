@@ -8,11 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
@@ -58,7 +58,7 @@ func fast(dir string) localpg.Config { return localpg.Config{DataDir: dir, Fast:
 // limit bounds one step of a test.
 func limit(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	t.Cleanup(cancel)
 	return ctx
 }

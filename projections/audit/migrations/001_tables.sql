@@ -1,26 +1,43 @@
 -- The audit of one log. Times are JetStream's recorded ones; the *_ns columns hold the nanoseconds that a timestamptz has no
 -- room for. Positions are sequences in the stream of the row's partition. Ids are compared byte by byte (collation "C").
 
+-- Lists show every session, in the order of listed_at: its last activity, or its beginning if it had none. It is null where
+-- the session was erased. Of a branch the fork's columns say where it comes from: what its first event says. kind is what
+-- the session is for, conversation or response; null where it has no kind.
 create table {{.schema}}.sessions (
-    linked_position  bigint,
-    boundary         bigint not null,
-    reset_position   bigint,
-    erased_position  bigint,
-    created_at       timestamptz,
-    last_active_at   timestamptz,
-    erased_at        timestamptz,
-    finalized        integer not null,
-    pending          integer not null,
-    shown_finalized  integer not null,
-    shown_pending    integer not null,
-    partition        smallint not null,
-    created_ns       smallint not null,
-    last_active_ns   smallint not null,
-    erased_ns        smallint not null,
-    session_id       text collate "C" not null primary key,
-    identity_id      text collate "C"
-) with (fillfactor = 60);
-comment on table {{.schema}}.sessions is 'linked sessions, and the closed row of erased ones';
+    linked_position    bigint,
+    boundary           bigint not null,
+    reset_position     bigint,
+    erased_position    bigint,
+    described_position bigint,
+    forked_position    bigint,
+    created_at         timestamptz,
+    last_active_at     timestamptz,
+    listed_at          timestamptz,
+    erased_at          timestamptz,
+    finalized          integer not null,
+    pending            integer not null,
+    shown_finalized    integer not null,
+    shown_pending      integer not null,
+    partition          smallint not null,
+    created_ns         smallint not null,
+    last_active_ns     smallint not null,
+    listed_ns          smallint,
+    erased_ns          smallint not null,
+    session_id         text collate "C" not null primary key,
+    identity_id        text collate "C",
+    kind               text,
+    fork_request       text,
+    forked_from        text,
+    fork_root          text,
+    fork_segments      text,
+    title              text,
+    metadata           jsonb
+) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02);
+comment on table {{.schema}}.sessions is 'all sessions, and the closed row of erased ones';
+create index sessions_listed on {{.schema}}.sessions (listed_at desc, listed_ns desc, session_id) where listed_at is not null;
+create index sessions_identity on {{.schema}}.sessions (identity_id, listed_at desc, listed_ns desc, session_id)
+    where listed_at is not null and identity_id is not null;
 
 create table {{.schema}}.session_links (
     linked_position  bigint not null,
@@ -32,7 +49,9 @@ create table {{.schema}}.session_links (
 create index session_links_identity on {{.schema}}.session_links (identity_id, linked_at);
 
 -- A turn is a row of questions and, once it has its answer, one of answers. Were it a row that grows, each answer would write
--- the question a second time, and an entry into each index: 17 us against 4.
+-- the question a second time, and an entry into each index: 17 us against 4. terms are what a search by words finds turns by:
+-- a number for each word of a half, made with a key that is not kept here. So no page of an index, and no row, holds a word
+-- beside the texts. Rows keep their texts and terms in place up to toast_tuple_target.
 create table {{.schema}}.questions (
     place               bigint not null,
     position            bigint not null,
@@ -58,12 +77,15 @@ create table {{.schema}}.questions (
     question_translated text,
     question_messages   json,
     metadata            jsonb,
+    terms               int4[],
     constraint questions_tombstone_holds_no_text check (deleted_at is null or (question_neutral = '' and
-        num_nonnulls(question_translated, question_messages, metadata, pipeline_name, consultant, repository) = 0))
-);
+        num_nonnulls(question_translated, question_messages, metadata, pipeline_name, consultant, repository, terms) = 0))
+) with (toast_tuple_target = 4080);
 create unique index questions_request on {{.schema}}.questions (identity_id, session_id, request_id);
 create index questions_session on {{.schema}}.questions (session_id, place, record_version);
 create index questions_identity on {{.schema}}.questions (identity_id, created_at, partition, place, record_version);
+create index questions_created on {{.schema}}.questions (created_at, turn_id);
+create index questions_terms on {{.schema}}.questions using gin (terms);
 
 create table {{.schema}}.answers (
     final_position                bigint,
@@ -74,12 +96,17 @@ create table {{.schema}}.answers (
     answer_neutral                text,
     answer_translated             text,
     answer_messages               json,
-    metadata                      jsonb
-);
+    metadata                      jsonb,
+    terms                         int4[]
+) with (toast_tuple_target = 4080);
+create index answers_terms on {{.schema}}.answers using gin (terms);
 comment on column {{.schema}}.answers.answer_neutral is 'null in a tombstone';
 comment on column {{.schema}}.answers.metadata is 'laid over that of the question';
 
--- Statistics hold values of rows: a redacted text would live on in them.
+-- Statistics hold values of rows: a redacted text, a replaced title or the terms of an erased word would live on in them.
+alter table {{.schema}}.sessions
+    alter column title set statistics 0,
+    alter column metadata set statistics 0;
 alter table {{.schema}}.questions
     alter column pipeline_name set statistics 0,
     alter column consultant set statistics 0,
@@ -87,12 +114,16 @@ alter table {{.schema}}.questions
     alter column question_neutral set statistics 0,
     alter column question_translated set statistics 0,
     alter column question_messages set statistics 0,
-    alter column metadata set statistics 0;
+    alter column metadata set statistics 0,
+    alter column terms set storage main,
+    alter column terms set statistics 0;
 alter table {{.schema}}.answers
     alter column answer_neutral set statistics 0,
     alter column answer_translated set statistics 0,
     alter column answer_messages set statistics 0,
-    alter column metadata set statistics 0;
+    alter column metadata set statistics 0,
+    alter column terms set storage main,
+    alter column terms set statistics 0;
 
 create view {{.schema}}.turns as
 select q.turn_id, q.session_id, q.identity_id, q.request_id,
@@ -106,9 +137,17 @@ select q.turn_id, q.session_id, q.identity_id, q.request_id,
 from {{.schema}}.questions q left join {{.schema}}.answers a using (turn_id);
 comment on view {{.schema}}.turns is 'the turns of linked sessions, with all their versions and tombstones';
 
+-- did is what an event did to a turn, for statistics: started, answered, recorded (the answer came in one append with its
+-- question), corrected or redacted; null where it did nothing to one. place and started_at are those of the turn's start, the
+-- same for all its versions. Only a start names the pipeline, so that nothing does after a redaction. title_grams are what a
+-- part of a title is found by: a number for each run of up to three characters, made with the key of the terms. They stand
+-- with the description that gave the title, whose row comes once and goes when the title is replaced or erased. A session's
+-- own row changes with every turn, and each change would write them to the index anew.
 create table {{.schema}}.event_ledger (
     seq              bigint not null,
+    place            bigint,
     recorded_at      timestamptz not null,
+    started_at       timestamptz,
     turn_id          uuid,
     replaces_turn_id uuid,
     partition        smallint not null,
@@ -116,9 +155,22 @@ create table {{.schema}}.event_ledger (
     type             text collate "C" not null,
     session_id       text collate "C",
     identity_id      text collate "C",
+    did              text collate "C",
+    pipeline_name    text,
+    consultant       text,
+    repository       text,
+    title_grams      int4[],
     primary key (partition, seq)
 );
+alter table {{.schema}}.event_ledger
+    alter column pipeline_name set statistics 0,
+    alter column consultant set statistics 0,
+    alter column repository set statistics 0,
+    alter column title_grams set statistics 0;
 create index event_ledger_session on {{.schema}}.event_ledger (session_id);
+create index event_ledger_erased on {{.schema}}.event_ledger (identity_id) where type = 'turnledger.identity.erased.v1';
+create index event_ledger_started on {{.schema}}.event_ledger using brin (started_at) with (autosummarize = on);
+create index event_ledger_titles on {{.schema}}.event_ledger using gin (title_grams) where title_grams is not null;
 comment on table {{.schema}}.event_ledger is 'what the log holds, without its texts';
 
 create table {{.schema}}.security_events (
@@ -150,18 +202,14 @@ create table {{.schema}}.projection_checkpoints (
 ) with (fillfactor = 20);
 comment on column {{.schema}}.projection_checkpoints.stream_created_ns is 'when the stream was made, in nanoseconds since 1970';
 
-create table {{.schema}}.dead_letters (
-    projection  text collate "C" not null,
-    partition   smallint not null,
-    seq         bigint not null,
-    recorded_at timestamptz not null,
-    turn_id     uuid,
-    event_id    text collate "C" not null,
-    type        text collate "C" not null,
-    session_id  text collate "C",
-    identity_id text collate "C",
-    reason      text not null,
-    attempts    integer not null default 1,
-    parked_at   timestamptz not null default now(),
-    primary key (projection, partition, seq)
+-- Which generation of the tables this schema holds: a rebuild fills the next one in a schema beside it, and the two change
+-- names. store is the id that the tables have given themselves, the same in all generations: what is kept beside the log is
+-- told apart by it where two databases follow one log.
+create table {{.schema}}.generation (
+    number bigint not null,
+    store  text not null default gen_random_uuid()::text,
+    search text not null default ''
 );
+insert into {{.schema}}.generation (number) values (1);
+comment on column {{.schema}}.generation.number is 'how often the tables were filled from the log';
+comment on column {{.schema}}.generation.search is 'the configuration and the key that the terms were made with';
