@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -123,13 +124,7 @@ func idsOf(page []projections.ListedSession) (ids []string) {
 // Of 20,000 sessions with a title, the few with a rare part are read, and no other.
 func TestARareTitleIsReadByTheIndex(t *testing.T) {
 	t.Parallel()
-	log := newJournal()
-	for n := range 20_000 {
-		s, title := fmt.Sprint("s", n), fmt.Sprint("About item ", n)
-		log.add(conversation.New(s, rules).DecideDescribe(conversation.Describe{SessionID: s, RequestID: "d",
-			Title: &title}, 0).Facts...)
-	}
-	a := filled(t, log, 5000)
+	a := filled(t, aboutItems(20_000), 5000)
 	for part, want := range map[string]int{"ITEM 777": 11, "item 19": 1111, "of quarks": 0} {
 		f := projections.SessionFilter{Title: part}
 		require.Len(t, pages(t, a.Audit, f, 100), want, part)
@@ -141,6 +136,44 @@ func TestARareTitleIsReadByTheIndex(t *testing.T) {
 		require.Contains(t, indexes, "event_ledger_titles", "%s", raw)
 		require.LessOrEqual(t, read["sessions"], float64(2*want), "%s", raw)
 		require.LessOrEqual(t, read["event_ledger"], float64(2*want), "%s", raw)
+	}
+}
+
+// aboutItems is a log of so many sessions with a title.
+func aboutItems(n int) *journal {
+	log := newJournal()
+	for n := range n {
+		s, title := fmt.Sprint("s", n), fmt.Sprint("About item ", n)
+		log.add(conversation.New(s, rules).DecideDescribe(conversation.Describe{SessionID: s, RequestID: "d",
+			Title: &title}, 0).Facts...)
+	}
+	return log
+}
+
+// BenchmarkListByTitle reads the first page of 50 of 100,000 sessions with a part of a title: by the titles alone, as
+// where an earlier version filled the tables, by the index alone, and as usual.
+func BenchmarkListByTitle(b *testing.B) {
+	a := filled(b, aboutItems(100_000), 5000)
+	a.exec("vacuum analyze turnledger.sessions, turnledger.event_ledger")
+	for _, part := range []string{"item", "item 77", "7777", "quark"} {
+		for _, way := range []struct {
+			name           string
+			filled, titles int
+		}{{"titles", 9, 0}, {"index", 10, 0}, {"both", 10, 1000}} {
+			b.Run(part+"/"+way.name, func(b *testing.B) {
+				a.exec(fmt.Sprint("update turnledger.generation set filled = ", way.filled))
+				a.NarrowTitles(way.titles)
+				var took []time.Duration
+				for b.Loop() {
+					began := time.Now()
+					_, _, err := a.Sessions(b.Context(), projections.SessionFilter{Title: part}, 50, "")
+					require.NoError(b, err)
+					took = append(took, time.Since(began))
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+			})
+		}
 	}
 }
 

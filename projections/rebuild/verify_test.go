@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/rebuild"
@@ -80,6 +81,10 @@ func TestVerifyFindsTamperedRows(t *testing.T) {
 	t.Parallel()
 	url := pg.URL(t)
 	log, v, _ := fed(t, func(t testing.TB, log *jetlog.Log) view { return auditOn(t, log, url) }, 1, 4, 9)
+	_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.SessionDescribed{
+		SessionID: "s2", RequestID: "d", Title: "Particles"}}})
+	require.NoError(t, err)
+	caughtUp(t, log, v)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
@@ -95,7 +100,10 @@ func TestVerifyFindsTamperedRows(t *testing.T) {
 			from turnledger.session_links where session_id = 's0'`: {"never link"},
 		`delete from turnledger.event_ledger where seq = (
 			select min(seq) from turnledger.event_ledger where session_id = 's1')`: {"s1 ledger"},
-		"update turnledger.sessions set finalized = finalized + 1 where session_id = 's0'": {"s0 session"},
+		"update turnledger.sessions set finalized = finalized + 1 where session_id = 's0'":                   {"s0 session"},
+		"update turnledger.event_ledger set title_grams = title_grams[2:] where title_grams is not null":     {"s2 ledger"},
+		"update turnledger.event_ledger set title_grams = null":                                              {"s2 ledger"},
+		"update turnledger.event_ledger set title_grams = null; update turnledger.generation set filled = 9": nil,
 	} {
 		_, err := conn.Exec(t.Context(), sql)
 		require.NoError(t, err)
