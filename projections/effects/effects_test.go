@@ -1,7 +1,6 @@
 package effects_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,11 +8,6 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/effects"
 )
-
-type nothing struct{}
-
-func (nothing) Name() string                                       { return "memory" }
-func (nothing) Handle(context.Context, []projections.Judged) error { return nil }
 
 // A rebuild takes what is Rebuildable only, so that it never does again what an effect did outside.
 func TestAnEffectIsNoViewThatCanBeRebuilt(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -109,23 +110,8 @@ func awaitScrub(t testing.TB, due chan struct{}) {
 	t.Helper()
 	select {
 	case <-due:
-	case <-time.After(10 * time.Second):
+	case <-time.After(hang.Limit):
 		t.Fatal("no rebuild is begun, so that the bytes stay")
-	}
-}
-
-// awaitNoMore waits until no rebuild is begun for a second. Looks that began before may still begin a few.
-func awaitNoMore(t testing.TB, due chan struct{}) {
-	t.Helper()
-	late := time.After(30 * time.Second)
-	for {
-		select {
-		case <-due:
-		case <-time.After(time.Second):
-			return
-		case <-late:
-			t.Fatal("it is of this version now, and is made anew again and again")
-		}
 	}
 }
 

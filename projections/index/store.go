@@ -48,8 +48,8 @@ type Written struct{ Epoch, Seq uint64 }
 // store has made by itself has no such mark.
 type Collection struct{ Name, Mark string }
 
-// Near asks for the objects of which a half is nearest to a vector. Among, if there are any, are the only objects that it
-// looks at, at most 500.
+// Near asks for the objects of which a half is nearest to a vector. Among, if there are any, are the only objects that
+// it looks at, at most 500.
 type Near struct {
 	Half   projections.Half
 	Vector []float32
