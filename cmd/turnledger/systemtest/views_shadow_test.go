@@ -49,33 +49,6 @@ func TestTheSecondRecentViewIsReachedOverTLS(t *testing.T) {
 	p.WaitCaughtUp(t, "recent-shadow")
 }
 
-// An erasure is complete only when the second recent view has applied it, too: that view holds the user's texts as
-// well.
-func TestAnErasureReachesTheSecondRecentView(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	p := shadowed(t, redis.URL())
-	p.RecordTurn(t, "s", "r1", "a question", "an answer")
-	p.WaitCaughtUp(t, "recent-shadow")
-	redis.Stop()
-	id := p.Must(t, http.StatusAccepted, http.MethodDelete, stack.SessionPath("s"), nil)["receipt_id"].(string)
-	state := func(place string) any {
-		for _, x := range p.Must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+id, nil)["places"].([]any) {
-			if x := x.(map[string]any); x["place"] == place {
-				return x["state"]
-			}
-		}
-		return nil
-	}
-	hang.Until(t, func() bool { return state("recent") == "done" && state("log") == "done" })
-	require.Equal(t, "waiting", state("recent-shadow"))
-	require.NotEqual(t, "complete", p.Must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+id, nil)["state"])
-	redis.Restart(redistest.Empty)
-	hang.Until(t, func() bool {
-		return p.Get(t, "/v1/receipts/"+id)["state"] == "complete"
-	})
-}
-
 // A process that only erases has no first view to compare, and still waits for the second before it calls an erasure
 // complete.
 func TestAnEraserAloneWaitsForTheSecondRecentView(t *testing.T) {
@@ -100,19 +73,5 @@ func TestAnEraserAloneWaitsForTheSecondRecentView(t *testing.T) {
 	redis.Restart(redistest.Empty)
 	hang.Until(t, func() bool {
 		return eraser.Get(t, "/v1/receipts/"+id)["state"] == "complete"
-	})
-}
-
-// The second recent view's dead letters are listed, and counted.
-func TestTheSecondRecentViewHasDeadLetters(t *testing.T) {
-	t.Parallel()
-	p := shadowed(t, redistest.Start(t).URL())
-	p.RecordTurn(t, "s", "r1", "a question", "an answer")
-	p.WaitCaughtUp(t, "recent-shadow")
-	require.Empty(t, p.Must(t, http.StatusOK, http.MethodGet, "/v1/deadletters?projection=recent-shadow",
-		nil)["deadletters"])
-	hang.Until(t, func() bool {
-		return strings.Contains(p.Metrics(t),
-			`turnledger_projection_dead_letters{projection="recent-shadow",state="waiting"} 0`)
 	})
 }
