@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -25,10 +26,8 @@ func (nothing) Handle(context.Context, []projections.Judged) error { return nil 
 func TestFormerDeadLettersAreCarriedOver(t *testing.T) {
 	t.Parallel()
 	s := natstest.Server(t)
-	js, err := jetstream.New(natstest.Connect(t, s))
-	require.NoError(t, err)
-	bucket, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "turnledger-memory"})
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(natstest.Connect(t, s)))(t)
+	bucket := must.Get(js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "turnledger-memory"}))(t)
 	want := projections.DeadLetter{
 		Projection: "memory", Position: events.Position{Partition: 1, Seq: 7}, EventID: "e", Type: "t", SessionID: "s",
 		Reason: "a test", Attempts: 3,
