@@ -2,12 +2,14 @@ package index_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
@@ -93,8 +95,14 @@ func TestAnOlderIndexIsRebuilt(t *testing.T) {
 	t.Parallel()
 	s := indextest.NewMemory()
 	w := indextest.NewWorld(t, s.Store(), 1)
-	v := w.Open(t)
+	var forgotten atomic.Uint64
+	v := w.Open(t, func(c *index.Config) {
+		c.Erased = func(context.Context, int) (events.Position, error) {
+			return events.Position{Seq: forgotten.Load()}, nil
+		}
+	})
 	w.Append(t, indextest.Linked("s", "ann"))
+	w.Append(t, indextest.Turn("s", "0", "what must go", "yes")...)
 	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
 	stop := w.Feed(t, v)
 	w.Reached(t, v)
@@ -103,17 +111,14 @@ func TestAnOlderIndexIsRebuilt(t *testing.T) {
 	s.Empty()
 	stop = w.Feed(t, v)
 	w.Reached(t, v)
+	gone := w.Append(t, redacted("0"))
+	w.Reached(t, v)
 	stop()
 	s.Back()
 	require.ErrorContains(t, v.Prepare(t.Context()), "run turnledger projections rebuild index")
 	require.ErrorContains(t, v.Sweep(t.Context()), "run turnledger projections rebuild index")
 
-	var pointer map[string]any
-	revision, err := w.Notes.Read(t.Context(), "index.served", &pointer)
-	require.NoError(t, err)
-	delete(pointer, "form") // so that a rebuild by its age is due
-	_, err = w.Notes.Write(t.Context(), "index.served", pointer, revision)
-	require.NoError(t, err)
+	forgotten.Store(gone.Seq) // so that a rebuild by its age is due
 	scrubbing, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	require.NoError(t, index.Scrub{View: v, After: 10 * time.Millisecond, Rebuild: func(context.Context) error {
