@@ -134,7 +134,7 @@ func auditRows(t testing.TB, url, schema string) (out []string) {
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
 	for _, table := range []string{"sessions", "session_links", "questions", "answers", "event_ledger",
-		"security_events", "dead_letters"} {
+		"security_events"} {
 		found, err := conn.Query(t.Context(), "select to_jsonb(t)::text from "+schema+"."+table+" t order by 1")
 		require.NoError(t, err)
 		rows, err := pgx.CollectRows(found, pgx.RowTo[string])
