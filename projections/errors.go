@@ -15,7 +15,7 @@ var (
 	// ErrUnavailable: the view's store does not answer now, but may later.
 	ErrUnavailable = errors.New("the view's store does not answer")
 	// ErrOutdated: the view lacks what a call needs, until it is rebuilt.
-	ErrOutdated = errors.New("an earlier version, or another TURNLEDGER_SEARCH_CONFIG, has filled the tables: " +
+	ErrOutdated = errors.New("the tables were filled with another TURNLEDGER_SEARCH_CONFIG, or beside another log: " +
 		"rebuild them with turnledger projections rebuild audit")
 	// ErrNoDeadLetter: the projection has no dead letter at this position.
 	ErrNoDeadLetter = errors.New("there is no such dead letter: turnledger deadletters list shows those that there are")

@@ -87,16 +87,15 @@ func TestATailLeavesRoomForOthers(t *testing.T) {
 		logtest.Add(t, log, "s", string(rune('a'+i)), text)
 	}
 	used := func() int { return log.Room().Used() }
-	steady := func() int {
+	steady := func() (now int) {
 		t.Helper()
-		before := -1
 		hang.Until(t, func() bool {
-			now := used()
-			same := now == before && now > 0
-			before = now
-			return same
+			before := now
+			<-time.After(300 * time.Millisecond) // nothing tells that a tail fetches no more
+			now = used()
+			return now == before && now > 0
 		})
-		return before
+		return now
 	}
 	next := func(tail *jetlog.Tail) []jetlog.Message {
 		t.Helper()

@@ -67,7 +67,7 @@ func codeOf(err error) string {
 	return ""
 }
 
-// gone reports whether the table is missing, or an older version's table, because a rebuild has been swapped in.
+// gone reports whether the table is missing, or one of before, because a rebuild has been swapped in.
 func gone(err error) bool { return slices.Contains([]string{"42P01", "3F000", "42703"}, codeOf(err)) }
 
 // unavailable is like failure, for reads: any error means that there is no answer.

@@ -194,8 +194,8 @@ func (a *Audit) hint(err error) error {
 	}
 	to := a.pool.Config().ConnConfig
 	if _, behind := errors.AsType[migrate.BadVersionError](err); behind {
-		return fmt.Errorf("%w: a newer turnledger has changed the tables of schema %s: run that version or a later one",
-			ErrMissing, a.cfg.Schema)
+		return fmt.Errorf("%w: another version of turnledger made the tables of schema %[2]s: run that one; or drop "+
+			"them, and they are filled again from the log: drop schema %[2]s cascade", ErrMissing, a.cfg.Schema)
 	}
 	pg, answered := errors.AsType[*pgconn.PgError](err)
 	switch {

@@ -92,12 +92,12 @@ func TestTablesAreMadeAgainAllOrNone(t *testing.T) {
 
 func TestOpenSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	base, strange, newer := pg.URL(t), pg.URL(t), pg.URL(t)
+	base, strange, other := pg.URL(t), pg.URL(t), pg.URL(t)
 	run(t, base, "create database latin encoding 'LATIN1' locale 'C' template template0")
 	t.Cleanup(func() { run(t, base, "drop database latin with (force)") })
 	run(t, strange, "set role none; do $$ begin if not exists (select from pg_roles where rolname = 'nobody_much') "+
 		"then create role nobody_much; end if; end $$; grant nobody_much to current_user")
-	openWith(t, audit.Config{URL: newer}).exec("update turnledger.schema_version set version = 99")
+	openWith(t, audit.Config{URL: other}).exec("update turnledger.schema_version set version = 99")
 	for name, c := range map[string]struct {
 		cfg   audit.Config
 		class error
@@ -113,7 +113,8 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 			[]string{"UTF8", "createdb"}},
 		"no right to make the schema": {audit.Config{URL: strange + "&role=nobody_much"}, audit.ErrMissing,
 			[]string{"grant create"}},
-		"tables of a newer version": {audit.Config{URL: newer}, audit.ErrMissing, []string{"newer turnledger"}},
+		"tables of another version": {audit.Config{URL: other}, audit.ErrMissing,
+			[]string{"another version", "drop schema turnledger cascade"}},
 		"no such text search configuration": {audit.Config{URL: base, SearchConfig: "klingon"}, audit.ErrMissing,
 			[]string{"TURNLEDGER_SEARCH_CONFIG", "klingon", "english", "simple"}},
 		"no such schema of a text search configuration": {audit.Config{URL: base, SearchConfig: "nowhere.english"},

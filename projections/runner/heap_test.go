@@ -127,6 +127,7 @@ func steadyHeap(t *testing.T) (now float64) {
 	t.Helper()
 	hang.Until(t, func() bool {
 		before := now
+		<-time.After(200 * time.Millisecond)
 		now = liveheap.Bytes()
 		return math.Abs(now-before) < now/100
 	})

@@ -31,6 +31,9 @@ type deployment struct {
 	binary string // of the processes that are started from now on
 	log    *logWatch
 
+	// calls is read-locked by each call of a user, until its last try has ended.
+	calls sync.RWMutex
+
 	mu        sync.RWMutex
 	processes map[string][]*stack.Process
 	started   []*stack.Process // also those that have ended
@@ -142,9 +145,10 @@ func (f *deployment) restartEachProcess() {
 		for i, p := range f.ofRole(r) {
 			p.Stop(f.t)
 			f.replace(r, i)
-			// A caller that one process turned away must not meet the end of the next at once
-			// (as minReadySeconds of a Kubernetes deployment).
-			f.wait(time.Second)
+			// A call that one process turned away must not meet the end of the next (minReadySeconds of a Kubernetes
+			// deployment does this).
+			f.calls.Lock()
+			f.calls.Unlock() //nolint:staticcheck // it waits for the calls under way
 		}
 	}
 }

@@ -237,6 +237,8 @@ const attemptLimit = 40 * time.Second
 // call asks a process of a role, and then another one where the first does not answer or says that it
 // can't. Without patience a third one is asked only where the log itself stood still meanwhile.
 func (u *user) call(ctx context.Context, r string, method, path string, body any) (map[string]any, error) {
+	u.deployment.calls.RLock()
+	defer u.deployment.calls.RUnlock()
 	at := u.rng.IntN(2)
 	began := time.Now()
 	forgiven := 0 // tries while the log itself stood still

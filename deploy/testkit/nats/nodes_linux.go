@@ -234,6 +234,8 @@ func (n *Nodes) Lead(t testing.TB, stream string, i int) {
 			return true
 		}
 		_, _ = nc.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, ask, 2*time.Second) // checked above
+		// Another request would break the election off.
+		<-time.After(200 * time.Millisecond)
 		return false
 	}, "node %d does not lead %s", i, stream)
 }

@@ -257,8 +257,8 @@ var problemTable = []struct {
 		"TURNLEDGER_EMBED_URL, or search with mode words"},
 	{is(services.ErrIndex), indexUnavailable, "the index does not answer: turnledger projections list shows how it " +
 		"stands; search with mode words and no cursor, or try again"},
-	{is(projections.ErrOutdated), auditUnavailable, "the audit tables lack what this call needs, since an earlier " +
-		"version has filled them, or another TURNLEDGER_SEARCH_CONFIG: run turnledger projections rebuild audit"},
+	{is(projections.ErrOutdated), auditUnavailable, "the audit tables lack what this call needs, since they were " +
+		"filled with another TURNLEDGER_SEARCH_CONFIG, or beside another log: run turnledger projections rebuild audit"},
 	// Requests of other views have marks of their own (ofView).
 	{is(projections.ErrUnavailable), auditUnavailable, "the audit tables do not answer, or there are none: set " +
 		"TURNLEDGER_POSTGRES_URL, or try again"},
