@@ -179,11 +179,17 @@ func (h *history) purgeSession(ctx context.Context, log *openLog, rng *rand.Rand
 func (h *history) check(ctx context.Context, log *openLog) error {
 	found := map[uint64]events.Recorded{}
 	for w := range writers {
-		for e, err := range log.Session(ctx, session(w), 0, math.MaxUint64) {
-			if err != nil {
-				return err
+		err := h.patiently(ctx, func() error {
+			for e, err := range log.Session(ctx, session(w), 0, math.MaxUint64) {
+				if err != nil {
+					return err
+				}
+				found[e.Position.Seq] = e
 			}
-			found[e.Position.Seq] = e
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	h.mu.Lock()
