@@ -56,7 +56,7 @@ func (c *content) survive(draw *drawer) []byte {
 			kept = append(kept, e)
 		}
 	}
-	if n := len(kept); n > 0 && draw.tearLast(kept[n-1]) {
+	if n := len(kept); n > 0 && draw.tears(kept[n-1]) {
 		kept = append(kept[:n-1], kept[n-1].tear(draw.rng)...)
 	}
 	for _, e := range kept {

@@ -6,18 +6,11 @@ import (
 	"slices"
 )
 
-// Stats counts which of the changes that were not yet durable survived a cut.
-type Stats struct {
-	WritesKept, WritesLost, WritesTorn int // writes and truncations; a torn one counts as kept too
-	NamesKept, NamesLost               int // directory operations
-}
-
 // drawer draws the outcome of a cut. It first draws how likely a change is to survive, for data and for names
 // separately, so that extremes such as "all the names and none of the data" come up often.
 type drawer struct {
 	rng         *rand.Rand
 	data, names float64
-	stats       Stats
 }
 
 func newDrawer(seed int64) *drawer {
@@ -26,33 +19,11 @@ func newDrawer(seed int64) *drawer {
 	return &drawer{rng: rng, data: odds[rng.IntN(len(odds))], names: odds[rng.IntN(len(odds))]}
 }
 
-func (w *drawer) keepWrite() bool {
-	keep := w.rng.Float64() < w.data
-	if keep {
-		w.stats.WritesKept++
-	} else {
-		w.stats.WritesLost++
-	}
-	return keep
-}
+func (w *drawer) keepWrite() bool { return w.rng.Float64() < w.data }
 
-func (w *drawer) tearLast(e edit) bool {
-	torn := len(e.data) > 1 && w.rng.IntN(2) == 0
-	if torn {
-		w.stats.WritesTorn++
-	}
-	return torn
-}
+func (w *drawer) keepName() bool { return w.rng.Float64() < w.names }
 
-func (w *drawer) keepName(possible bool) bool {
-	keep := w.rng.Float64() < w.names && possible
-	if keep {
-		w.stats.NamesKept++
-	} else {
-		w.stats.NamesLost++
-	}
-	return keep
-}
+func (w *drawer) tears(e edit) bool { return len(e.data) > 1 && w.rng.IntN(2) == 0 }
 
 // names is what each directory holds after the cut.
 type names map[*node]map[string]*node
@@ -89,16 +60,11 @@ func (d *disk) surviveNames(draw *drawer) names {
 }
 
 func (d *disk) keptOps(draw *drawer) []*dirOp {
-	if d.opts.OrderedMetadata {
-		n := draw.rng.IntN(len(d.pending) + 1)
-		draw.stats.NamesKept, draw.stats.NamesLost = n, len(d.pending)-n
-		return d.pending[:n]
-	}
 	var kept []*dirOp
 	alive := map[*dirOp]bool{}
 	for _, op := range d.pending {
 		possible := !slices.ContainsFunc(op.after, func(p *dirOp) bool { return !p.done && !alive[p] })
-		if draw.keepName(possible) {
+		if draw.keepName() && possible {
 			alive[op] = true
 			kept = append(kept, op)
 		}

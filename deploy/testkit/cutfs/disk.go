@@ -12,9 +12,6 @@ type Options struct {
 	// FsyncFileMakesNewNameDurable: fsync of a file also makes durable the operations that gave names to the file and
 	// to the directories above it, as ext4, XFS and btrfs do in practice.
 	FsyncFileMakesNewNameDurable bool
-	// OrderedMetadata: directory operations survive only as a prefix of the order in which they happened, across all
-	// directories, as with a journal (ext4, XFS). If one is made durable, so are all before it.
-	OrderedMetadata bool
 	// ReplacingRenameSyncsData: before a rename over another file can survive, the data of the renamed file is durable,
 	// as with ext4 by default (auto_da_alloc). XFS does not do this.
 	ReplacingRenameSyncsData bool
@@ -186,12 +183,6 @@ func (d *disk) freezeAtRename(match func(from, to string) bool, n int, more int6
 			d.renamed = ignoreRename
 		}
 	}
-}
-
-func (d *disk) count() int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.changes
 }
 
 // known notes that the kernel learned of n, and may use its number until forget.

@@ -7,13 +7,7 @@ import (
 )
 
 // Image is the content of a disk after one cut. No process writes to it. Safe for concurrent use.
-type Image struct {
-	disk  *disk
-	stats Stats
-}
-
-// Stats counts what the cut drew.
-func (img *Image) Stats() Stats { return img.stats }
+type Image struct{ disk *disk }
 
 // ReadFile returns a copy of a surviving file's bytes. name is separated by slashes, and begins at the root of the disk
 // without a slash. ReadFile fails with [fs.ErrNotExist] or [fs.ErrInvalid], as a [fs.PathError].

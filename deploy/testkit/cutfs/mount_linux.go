@@ -58,11 +58,8 @@ func mount(dir string, d *disk) (*FS, error) {
 	return m, nil
 }
 
-// Changes counts the writes, truncations, directory operations and syncs done so far.
-func (m *FS) Changes() int64 { return m.disk.count() }
-
-// CutAfter cuts the power right after n (at least 1) more changes, at whatever point the program is then. The last
-// change still succeeds. A later call replaces n.
+// CutAfter cuts the power right after n (at least 1) more changes, at whatever point the program is then: writes,
+// truncations, directory operations and syncs. The last change still succeeds. A later call replaces n.
 func (m *FS) CutAfter(n int64) { m.disk.freezeAfter(n) }
 
 // CutAtRename cuts the power after the n-th rename from now that matches, and more further changes. match gets the last
@@ -80,17 +77,14 @@ func (m *FS) Off() <-chan struct{} { return m.disk.frozen }
 // image; several seeds may be drawn from one cut.
 func (m *FS) Cut(seed int64) *Image {
 	m.disk.freeze()
-	draw := newDrawer(seed)
-	left := m.disk.survive(draw)
-	return &Image{disk: left, stats: draw.stats}
+	return &Image{m.disk.survive(newDrawer(seed))}
 }
 
-// Synced returns what is sure to survive a cut at this moment, and leaves the power on. With OrderedMetadata, the names
-// are those of one draw.
+// Synced returns what is sure to survive a cut at this moment, and leaves the power on.
 func (m *FS) Synced() *Image {
 	draw := newDrawer(0)
 	draw.data, draw.names = 0, 0
-	return &Image{disk: m.disk.survive(draw), stats: draw.stats}
+	return &Image{m.disk.survive(draw)}
 }
 
 // Unmount removes the mount and waits until it is no longer served. Files that are still open return errors from then

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,6 +66,13 @@ func (d *disk) write(name, data string) {
 	require.NoError(d.t, err)
 }
 
+// put writes at an offset.
+func (d *disk) put(f *os.File, data string, at int) {
+	d.t.Helper()
+	_, err := f.WriteAt([]byte(data), int64(at))
+	require.NoError(d.t, err)
+}
+
 // save writes a file and makes data and name durable.
 func (d *disk) save(name, data string) {
 	d.t.Helper()
@@ -115,10 +123,8 @@ func TestSystemCalls(t *testing.T) {
 	d := mount(t, cutfs.Options{})
 	t.Run("writes are seen at once by every descriptor", func(t *testing.T) {
 		f, other := d.open("seen", 0), d.open("seen", 0)
-		_, err := f.WriteAt([]byte("world"), 6)
-		require.NoError(t, err)
-		_, err = other.WriteAt([]byte("hello "), 0)
-		require.NoError(t, err)
+		d.put(f, "world", 6)
+		d.put(other, "hello ", 0)
 		require.Equal(t, "hello world", read(t, d.path("seen")))
 		require.NoError(t, f.Truncate(5))
 		require.Equal(t, "hello", read(t, d.path("seen")))
@@ -162,7 +168,9 @@ func TestSystemCalls(t *testing.T) {
 		var st unix.Stat_t
 		require.NoError(t, unix.Fstat(int(held.Fd()), &st))
 		require.Equal(t, before, st.Ino, "the replaced file lives on while it is open")
-		require.Equal(t, "old", readAll(t, held))
+		kept, err := io.ReadAll(held)
+		require.NoError(t, err)
+		require.Equal(t, "old", string(kept))
 	})
 	t.Run("a change of names changes the directory's time", func(t *testing.T) {
 		before, err := os.Stat(d.dir)
@@ -235,7 +243,7 @@ func TestAfterTheCutNothingWorksAndNothingChanges(t *testing.T) {
 	_, err = os.Stat(d.path("f"))
 	require.ErrorIs(t, err, syscall.EIO)
 	require.Equal(t, []string{"f"}, img.Paths())
-	require.Equal(t, "kept", file(t, img, "f"))
+	require.Equal(t, "kept", holds("f")(img))
 	require.Equal(t, img.Paths(), d.Cut(2).Paths())
 }
 
@@ -257,11 +265,8 @@ func TestProgramsMayOutliveTheCut(t *testing.T) {
 	require.Equal(t, before, d.outcomes(listing))
 	require.Equal(t, []string{"dir/ dir/f", "dir/ dir/f dir/g", "dir/ dir/g dir/h", "dir/ dir/h"}, keys(before))
 	require.Equal(t, "too late", read(t, d.path("late")))
-	for content := range d.outcomes(func(img *cutfs.Image) string {
-		data, _ := img.ReadFile("dir/g")
-		return string(data)
-	}) {
-		require.True(t, strings.HasPrefix("maybe", content) || len(content) == len("maybe"), content)
+	for content := range d.outcomes(holds("dir/g")) {
+		require.True(t, content == "none" || strings.HasPrefix("maybe", content) || len(content) == len("maybe"), content)
 		require.NotContains(t, content, "late")
 	}
 }
@@ -271,17 +276,21 @@ func TestSurvivorCanBeMountedAndCutAgain(t *testing.T) {
 	d := mount(t, cutfs.Options{})
 	d.mkdir("dir")
 	d.sync(".")
+	require.NoError(t, os.Symlink("somewhere/else", d.path("dir/link")))
 	d.save("dir/f", "one")
 	img := d.Cut(1)
 	before := inode(t, remount(t, img).path("dir/f"))
 	d = remount(t, img)
 	require.Equal(t, "one", read(t, d.path("dir/f")))
+	to, err := os.Readlink(d.path("dir/link"))
+	require.NoError(t, err)
+	require.Equal(t, "somewhere/else", to)
 	require.Equal(t, before, inode(t, d.path("dir/f")))
 	d.save("dir/g", "two")
 	require.NotEqual(t, before, inode(t, d.path("dir/g")))
 	img = d.Cut(2)
-	require.Equal(t, []string{"dir/", "dir/f", "dir/g"}, img.Paths())
-	require.Equal(t, "two", file(t, img, "dir/g"))
+	require.Equal(t, []string{"dir/", "dir/f", "dir/g", "dir/link"}, img.Paths())
+	require.Equal(t, "two", holds("dir/g")(img))
 }
 
 func TestCutAfterCountsChanges(t *testing.T) {
@@ -296,7 +305,6 @@ func TestCutAfterCountsChanges(t *testing.T) {
 	<-d.Off()
 	_, err := f.Write([]byte{4})
 	require.ErrorIs(t, err, syscall.EIO)
-	require.EqualValues(t, 4, d.Changes())
 }
 
 func TestCutAtRename(t *testing.T) {
@@ -310,10 +318,13 @@ func TestCutAtRename(t *testing.T) {
 		d.write("tmp", "")
 		d.rename("tmp", "dir/f")
 	}
-	require.EqualValues(t, 9, d.Changes())
+	select {
+	case <-d.Off():
+		require.Fail(t, "one more change was to come")
+	default:
+	}
 	d.mkdir("more")
 	<-d.Off()
-	require.EqualValues(t, 10, d.Changes())
 }
 
 func TestUnmountWorksWhileFilesAreOpen(t *testing.T) {
@@ -354,6 +365,5 @@ func TestConcurrentUseWhileCutting(t *testing.T) {
 	<-d.Off()
 	img := d.Cut(1)
 	wg.Wait()
-	require.EqualValues(t, 400, d.Changes())
 	require.Equal(t, img.Paths(), d.Cut(1).Paths(), "one state and one seed: one image")
 }

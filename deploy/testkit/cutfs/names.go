@@ -85,9 +85,6 @@ func (d *disk) persist(ops []*dirOp) {
 		return
 	}
 	finish(ops)
-	if d.opts.OrderedMetadata {
-		d.finishPrefix()
-	}
 	rest := d.pending[:0]
 	for _, op := range d.pending {
 		if op.done {
@@ -110,15 +107,6 @@ func finish(ops []*dirOp) {
 			ops = append(ops, op.after...)
 			op.after = nil
 		}
-	}
-}
-
-// finishPrefix marks every operation that happened before a marked one.
-func (d *disk) finishPrefix() {
-	done := false
-	for i := len(d.pending) - 1; i >= 0; i-- {
-		done = done || d.pending[i].done
-		d.pending[i].done = done
 	}
 }
 

@@ -29,11 +29,7 @@ type raw struct {
 }
 
 func newRaw(d *disk) *raw {
-	return &raw{
-		RawFileSystem: fuse.NewDefaultRawFileSystem(),
-		disk:          d,
-		listings:      map[uint64][]fuse.DirEntry{},
-	}
+	return &raw{RawFileSystem: fuse.NewDefaultRawFileSystem(), disk: d, listings: map[uint64][]fuse.DirEntry{}}
 }
 
 func (r *raw) String() string { return "cutfs" }
@@ -47,7 +43,10 @@ func (r *raw) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, out *fuse
 func (r *raw) Forget(ino, count uint64) { r.disk.forget(ino, count) }
 
 func (r *raw) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
-	return r.attr(in.NodeId, out)
+	return fuse.Status(r.disk.observe(in.NodeId, func(n *node) syscall.Errno {
+		fillAttr(&out.Attr, n.attr())
+		return 0
+	}))
 }
 
 func (r *raw) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
@@ -56,23 +55,13 @@ func (r *raw) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 			return fuse.Status(errno)
 		}
 	}
-	errno := r.disk.observe(in.NodeId, func(n *node) syscall.Errno {
+	return fuse.Status(r.disk.observe(in.NodeId, func(n *node) syscall.Errno {
 		if mode, ok := in.GetMode(); ok {
 			n.mode = n.mode&syscall.S_IFMT | mode&^uint32(syscall.S_IFMT)
 		}
 		if mtime, ok := in.GetMTime(); ok {
 			n.mtime = mtime
 		}
-		return 0
-	})
-	if errno != 0 {
-		return fuse.Status(errno)
-	}
-	return r.attr(in.NodeId, out)
-}
-
-func (r *raw) attr(ino uint64, out *fuse.AttrOut) fuse.Status {
-	return fuse.Status(r.disk.observe(ino, func(n *node) syscall.Errno {
 		fillAttr(&out.Attr, n.attr())
 		return 0
 	}))
@@ -205,11 +194,8 @@ func (r *raw) list(ino uint64) (list []fuse.DirEntry, errno syscall.Errno) {
 // StatFs shows a large, half-empty disk, since the server derives its limits from it.
 func (r *raw) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	const blocks, blockSize = 1 << 24, 4096
-	*out = fuse.StatfsOut{
-		Blocks: blocks, Bfree: blocks / 2, Bavail: blocks / 2,
-		Files: blocks, Ffree: blocks / 2,
-		Bsize: blockSize, Frsize: blockSize, NameLen: 255,
-	}
+	*out = fuse.StatfsOut{Blocks: blocks, Bfree: blocks / 2, Bavail: blocks / 2, Files: blocks, Ffree: blocks / 2,
+		Bsize: blockSize, Frsize: blockSize, NameLen: 255}
 	return fuse.Status(r.disk.observe(rootIno, func(*node) syscall.Errno { return 0 }))
 }
 
