@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -211,7 +210,6 @@ func (l *load) end(t *testing.T, tail *jetlog.Tail) {
 			last = m.Position.Seq
 			e := m.Recorded()
 			if _, ok := want[e.SessionID]; ok {
-				require.False(t, slices.Contains(got[e.SessionID], e.ID))
 				got[e.SessionID] = append(got[e.SessionID], e.ID)
 				seen++
 			}
@@ -256,9 +254,9 @@ func TestLeaderThatIsCutOff(t *testing.T) {
 	c.Leader(t, stream, rest...)
 	l.goesOn(t, 50)
 	stillLeads := c.Servers[old].JetStreamIsStreamLeader("$G", stream)
-	_, err := cutOff.Head(deadline(t, 3*time.Second), 0)
+	_, err := cutOff.Head(deadline(t, time.Second), 0)
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
-	for _, err := range cutOff.Session(deadline(t, 3*time.Second), "load0", 0, math.MaxUint64) {
+	for _, err := range cutOff.Session(deadline(t, time.Second), "load0", 0, math.MaxUint64) {
 		require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	}
 	stop()
@@ -282,7 +280,7 @@ type heads struct {
 func (r *heads) ask(ctx context.Context, t *testing.T) {
 	for ctx.Err() == nil {
 		before := r.load.acked.Load()
-		head, err := r.log.Head(t.Context(), 0)
+		head, err := r.log.Head(ctx, 0)
 		switch {
 		case errors.Is(err, jetlog.ErrUnavailable):
 			r.refused.Add(1)
