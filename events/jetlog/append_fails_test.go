@@ -63,7 +63,7 @@ func subjectsOf(t *testing.T, nc *nats.Conn) (hear func(subjects ...string)) {
 func TestASlowLogIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Connect(t, natstest.Server(t))
-	log, hear := openOn(t, nc, jetlog.Config{Deadline: time.Second}), subjectsOf(t, nc)
+	log, hear := openOn(t, nc, jetlog.Config{Deadline: 2 * time.Second}), subjectsOf(t, nc)
 	for n, facts := range [][]events.Fact{
 		{logtest.Fact("one", "r1")}, {link("many"), logtest.Fact("many", "r1")},
 	} {
@@ -76,14 +76,14 @@ func TestASlowLogIsWaitedFor(t *testing.T) {
 				<-time.After(20 * time.Millisecond)
 			}
 		})
-		_, err := log.Append(deadline(t, 1300*time.Millisecond), jetlog.Append{Facts: facts})
+		_, err := log.Append(deadline(t, 2500*time.Millisecond), jetlog.Append{Facts: facts})
 		require.ErrorIs(t, err, jetlog.ErrUnavailable, "its caller gives up")
 		appended := make(chan error, 1)
 		all.Go(func() {
 			_, err := log.Append(t.Context(), jetlog.Append{Facts: facts})
 			appended <- err
 		})
-		<-time.After(2500 * time.Millisecond) // more than two deadlines
+		<-time.After(5 * time.Second) // more than two deadlines
 		require.Empty(t, appended, "it is not given up")
 		hear()
 		require.NoError(t, <-appended)
