@@ -28,7 +28,7 @@ func TestNothingIsAcknowledgedIntoALogThatIsTakenAway(t *testing.T) {
 	c := natstest.StartFragileCluster(t)
 	nc := c.Connect(t)
 	const apart = 15 * time.Millisecond
-	tries, wait := 6, 8*apart
+	tries, wait := 12, 5*apart
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {
 		tries = 100
 	}
