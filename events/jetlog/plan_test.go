@@ -165,11 +165,10 @@ func TestApplyTakesChangesBack(t *testing.T) {
 
 // Replicas are added and taken away under many writers, time after time. The server may take what is in its queue in
 // such a moment for being in process as long as it keeps ids, which is two minutes: no append waits for one (Persist).
-// What is acknowledged is there whole. Batches pause while replicas are taken away: nothing lets that server forget them (docs/operations.md).
+// What is acknowledged is there whole. Batches pause while replicas are taken away: nothing lets that server forget them (docs/operations.md). It runs alone: how long an append takes is its subject.
 //
 //conformance:l4
 func TestNoAppendHangsWhileReplicasChange(t *testing.T) {
-	t.Parallel()
 	c := natstest.StartCluster(t)
 	log := openSingle(t, c.Connect(t))
 	const writers = 48

@@ -34,7 +34,7 @@ func TestRestartKeepsEverythingAndKnowsDuplicates(t *testing.T) {
 		for i := 50 * life; i < 50*(life+1); i++ {
 			f := logtest.Fact("s", fmt.Sprint(i))
 			want = append(want, f.EventID())
-			logtest.Append(t, log, f)
+			require.False(t, logtest.Append(t, log, f).Duplicate)
 		}
 		require.Equal(t, want, logtest.IDs(t, log, "s"))
 		s.Stop()
