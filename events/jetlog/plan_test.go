@@ -165,7 +165,8 @@ func TestApplyTakesChangesBack(t *testing.T) {
 
 // Replicas are added and taken away under many writers, time after time. The server may take what is in its queue in
 // such a moment for being in process as long as it keeps ids, which is two minutes: no append waits for one (Persist).
-// What is acknowledged is there whole. Batches pause while replicas are taken away: nothing lets that server forget them (docs/operations.md). It runs alone: how long an append takes is its subject.
+// What is acknowledged is there whole. Batches pause while replicas are taken away: nothing lets that server forget
+// them (docs/operations.md). The test has no others beside it, since it is about how long an append takes.
 //
 //conformance:l4
 func TestNoAppendHangsWhileReplicasChange(t *testing.T) {

@@ -171,7 +171,10 @@ func TestFilesThatAFailedRestoreLeavesAreNoLog(t *testing.T) {
 	empty := natstest.LogOn(t, s, 2)
 	require.NoError(t, operate.On(empty).Vacate(t.Context()))
 	removing := filepath.Join(s.GateDir(), "jetstream", "$G", "streams", ".TURNS-0")
-	hang.Until(t, func() bool { _, err := os.Stat(removing); return errors.Is(err, fs.ErrNotExist) }, "the server's own")
+	hang.Until(t, func() bool {
+		_, err := os.Stat(removing)
+		return errors.Is(err, fs.ErrNotExist)
+	}, "the server's own")
 	require.NoError(t, os.MkdirAll(filepath.Join(removing, "msgs"), 0o700))
 	cut := errors.New("cut")
 	err := operate.On(empty).Restore(t.Context(), func(k int) (io.Reader, error) {
