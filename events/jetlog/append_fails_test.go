@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
@@ -22,25 +23,16 @@ import (
 // A write that the server can't take is refused with the reason, and not tried until its deadline.
 func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 	t.Parallel()
-	ns := natstest.Server(t)
-	nc := natstest.Connect(t, ns)
+	nc := natstest.Connect(t, natstest.Server(t))
 	var full error
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: time.Hour, Writable: func() error { return full }})
-	require.NoError(t, err)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
-	require.NoError(t, err)
+	log := openOn(t, nc, jetlog.Config{Deadline: time.Hour, Writable: func() error { return full }})
+	logtest.Add(t, log, "s", "r1", "x")
 	// It answers nobody, since a write has failed: here, since its stream listens elsewhere.
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	stream, err := js.Stream(t.Context(), "TURNS-0")
-	require.NoError(t, err)
-	listens, deaf := stream.CachedInfo().Config, stream.CachedInfo().Config
-	deaf.Subjects = []string{"elsewhere"}
-	_, err = js.UpdateStream(t.Context(), deaf)
-	require.NoError(t, err)
+	hear := subjectsOf(t, nc)
+	hear("elsewhere")
 	full = errors.New("no space left on device")
 	for range 2 {
-		_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
+		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
 		require.ErrorIs(t, err, jetlog.ErrNoWrites)
 		require.ErrorIs(t, err, full)
 		m, err := pubsub.NewMessage(logtest.Fact("s", "r2"))
@@ -48,10 +40,22 @@ func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 		require.ErrorIs(t, pubsub.NewPublisher(log, pubsub.PublisherConfig{}).Publish("s", m), jetlog.ErrNoWrites)
 	}
 	full = nil
-	_, err = js.UpdateStream(t.Context(), listens)
-	require.NoError(t, err)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
-	require.NoError(t, err, "it takes writes again")
+	hear()
+	logtest.Add(t, log, "s", "r2", "it takes writes again")
+}
+
+// subjectsOf returns a function that lets the log's stream hear some subjects and no others, or its own again.
+func subjectsOf(t *testing.T, nc *nats.Conn) (hear func(subjects ...string)) {
+	t.Helper()
+	js, own := natstest.JetStream(t, nc), natstest.Stream(t, nc, events.StreamName(0)).CachedInfo().Config
+	return func(subjects ...string) {
+		cfg := own
+		if len(subjects) > 0 {
+			cfg.Subjects = subjects
+		}
+		_, err := js.UpdateStream(t.Context(), cfg)
+		require.NoError(t, err)
+	}
 }
 
 // A log that is slow is not one that is silent: while its stream takes what others write, an append is tried until its
@@ -59,24 +63,11 @@ func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 func TestASlowLogIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Connect(t, natstest.Server(t))
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: 3 * time.Second})
-	require.NoError(t, err)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	stream, err := js.Stream(t.Context(), "TURNS-0")
-	require.NoError(t, err)
-	hearing, deaf := stream.CachedInfo().Config, stream.CachedInfo().Config
-	busy, err := events.Encode(logtest.Fact("busy", "r"), time.Now())
-	require.NoError(t, err)
-	deaf.Subjects = []string{busy.Subject}
-	hear := func(cfg jetstream.StreamConfig) {
-		_, err := js.UpdateStream(t.Context(), cfg)
-		require.NoError(t, err)
-	}
+	log, hear := openOn(t, nc, jetlog.Config{Deadline: 2 * time.Second}), subjectsOf(t, nc)
 	for n, facts := range [][]events.Fact{
 		{logtest.Fact("one", "r1")}, {link("many"), logtest.Fact("many", "r1")},
 	} {
-		hear(deaf)
+		hear(events.SessionSubject("busy"))
 		ctx, stop := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
@@ -85,20 +76,18 @@ func TestASlowLogIsWaitedFor(t *testing.T) {
 				<-time.After(20 * time.Millisecond)
 			}
 		})
-		brief, cancel := context.WithTimeout(t.Context(), 3300*time.Millisecond)
-		_, err = log.Append(brief, jetlog.Append{Facts: facts})
+		_, err := log.Append(deadline(t, 2500*time.Millisecond), jetlog.Append{Facts: facts})
 		require.ErrorIs(t, err, jetlog.ErrUnavailable, "its caller gives up")
-		cancel()
 		appended := make(chan error, 1)
 		all.Go(func() {
 			_, err := log.Append(t.Context(), jetlog.Append{Facts: facts})
 			appended <- err
 		})
-		<-time.After(7 * time.Second) // more than two deadlines
+		<-time.After(5 * time.Second) // more than two deadlines
 		require.Empty(t, appended, "it is not given up")
-		hear(hearing)
+		hear()
 		require.NoError(t, <-appended)
-		hear(deaf)
+		hear(events.SessionSubject("busy"))
 		stop()
 		all.Wait()
 		began := time.Now()
@@ -106,7 +95,7 @@ func TestASlowLogIsWaitedFor(t *testing.T) {
 		require.ErrorIs(t, err, jetlog.ErrUnavailable, "nothing is taken any more")
 		require.Less(t, time.Since(began), 30*time.Second)
 	}
-	hear(hearing)
+	hear()
 	require.Len(t, logtest.IDs(t, log, "one"), 1)
 	require.Len(t, logtest.IDs(t, log, "many"), 2)
 	require.Empty(t, logtest.IDs(t, log, "silent"))
@@ -116,22 +105,15 @@ func TestASlowLogIsWaitedFor(t *testing.T) {
 // the write.
 func TestAHangingDiskIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	ns := natstest.Server(t)
-	nc := natstest.Connect(t, ns)
+	nc := natstest.Connect(t, natstest.Server(t))
 	well := make(chan struct{})
 	defer close(well)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: time.Second, Writable: func() error {
-		select {
-		case <-well:
-		case <-time.After(time.Minute):
-		}
+	log := openOn(t, nc, jetlog.Config{Deadline: time.Second, Writable: func() error {
+		<-well
 		return errors.New("too late")
 	}})
-	require.NoError(t, err)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	require.NoError(t, js.DeleteStream(t.Context(), "TURNS-0"))
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
+	require.NoError(t, natstest.JetStream(t, nc).DeleteStream(t.Context(), "TURNS-0"))
+	_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	require.NotErrorIs(t, err, jetlog.ErrNoWrites, "nobody knows")
 }

@@ -3,17 +3,12 @@ package jetlog_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
-	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
@@ -42,34 +37,45 @@ func conflict(t *testing.T, err error, last uint64) {
 
 func TestOutcomesOnOneReplica(t *testing.T) {
 	t.Parallel()
-	log := natstest.Log(t, 1)
-	ctx := t.Context()
-	_, err := log.Append(ctx, expect(3, logtest.Fact("s", "r1")))
+	outcomes(t, natstest.Log(t, 1), false)
+}
+
+// outcomes holds a log to what an append may come to. What is appended again is known by its id before the expectation
+// is looked at, or after that.
+func outcomes(t *testing.T, log *jetlog.Log, idFirst bool) {
+	t.Helper()
+	ctx, one, two := t.Context(), logtest.Fact("s", "r1"), logtest.Fact("s", "r2")
+	_, err := log.Append(ctx, expect(3, one))
 	conflict(t, err, 0)
-	first, err := log.Append(ctx, expect(0, logtest.Fact("s", "r1")))
+	first, err := log.Append(ctx, expect(0, one))
 	require.NoError(t, err)
 	require.False(t, first.Duplicate)
-	// The same again: the expectation is looked at before the id.
-	_, err = log.Append(ctx, expect(0, logtest.Fact("s", "r1")))
-	conflict(t, err, first.Position.Seq)
-	again, err := log.Append(ctx, expect(first.Position.Seq, logtest.Fact("s", "r1")))
+	expected := uint64(0)
+	if !idFirst {
+		_, err = log.Append(ctx, expect(0, one))
+		conflict(t, err, first.Position.Seq)
+		expected = first.Position.Seq
+	}
+	again, err := log.Append(ctx, expect(expected, one))
 	require.NoError(t, err)
 	require.Equal(t, jetlog.Ack{Position: first.Position, Duplicate: true}, again)
-	// An atomic append is there whole, or not at all.
-	_, err = log.Append(ctx, expect(0, link("s"), logtest.Fact("s", "r2")))
+	_, err = log.Append(ctx, expect(0, two))
 	conflict(t, err, first.Position.Seq)
-	_, err = log.Append(ctx, jetlog.Append{Facts: []events.Fact{link("s"), logtest.Fact("s", "r1")}})
+	// An atomic append is there whole, or not at all.
+	_, err = log.Append(ctx, expect(0, link("s"), two))
+	conflict(t, err, first.Position.Seq)
+	_, err = log.Append(ctx, jetlog.Append{Facts: []events.Fact{link("s"), one}})
 	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate)
-	require.Equal(t, []string{logtest.Fact("s", "r1").EventID()}, logtest.IDs(t, log, "s"))
-	both, err := log.Append(ctx, expect(first.Position.Seq, link("s"), logtest.Fact("s", "r2")))
+	require.Equal(t, []string{one.EventID()}, logtest.IDs(t, log, "s"))
+	both, err := log.Append(ctx, expect(first.Position.Seq, link("s"), two))
 	require.NoError(t, err)
 	require.Equal(t, first.Position.Seq+2, both.Position.Seq)
 	// A salt makes another id.
-	salted, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}, Salt: "1"})
+	salted, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{one}, Salt: "1"})
 	require.NoError(t, err)
 	require.False(t, salted.Duplicate)
-	require.Equal(t, []string{logtest.Fact("s", "r1").EventID(), link("s").EventID(), logtest.Fact("s", "r2").EventID(),
-		logtest.Fact("s", "r1").EventID()}, logtest.IDs(t, log, "s"))
+	require.Equal(t, []string{one.EventID(), link("s").EventID(), two.EventID(), one.EventID()},
+		logtest.IDs(t, log, "s"))
 }
 
 func TestAppendThatMakesNoSenseIsRefused(t *testing.T) {
@@ -77,8 +83,8 @@ func TestAppendThatMakesNoSenseIsRefused(t *testing.T) {
 	log := natstest.Log(t, 2)
 	_, err := log.Append(t.Context(), expect(0))
 	require.Error(t, err)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("a", "r"),
-		logtest.Fact(elsewhere(log, "a"), "r")}})
+	apart := []events.Fact{logtest.Fact("a", "r"), logtest.Fact(elsewhere(log, "a"), "r")}
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: apart})
 	require.ErrorContains(t, err, "partitions")
 	for _, at := range []events.Position{{Partition: 2, Seq: 1}, {Partition: -1, Seq: 1}} {
 		require.ErrorIs(t, log.Durable(t.Context(), at), jetlog.ErrNoPartition)
@@ -107,12 +113,11 @@ func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	const most = 100_000
 	nc := small(t, most)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{MaxEvent: most})
-	require.NoError(t, err)
+	log := openOn(t, nc, jetlog.Config{MaxEvent: most})
 	before := nc.Stats().OutBytes
 	huge := logtest.Started("s", "r", strings.Repeat("x", most))
 	for _, facts := range [][]events.Fact{{huge}, {logtest.Fact("s", "r1"), huge}} {
-		_, err = log.Append(t.Context(), jetlog.Append{Facts: facts})
+		_, err := log.Append(t.Context(), jetlog.Append{Facts: facts})
 		require.ErrorIs(t, err, jetlog.ErrTooLarge)
 		require.NotContains(t, err.Error(), "xxx")
 	}
@@ -121,131 +126,65 @@ func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	large := strings.Repeat("x", most-1000)
 	at := logtest.Add(t, log, "s", "r2", large)
 	require.NoError(t, log.Durable(t.Context(), at))
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{link("s"), logtest.Started("s", "r3", large)}})
-	require.NoError(t, err)
+	logtest.Append(t, log, link("s"), logtest.Started("s", "r3", large))
 	require.Len(t, logtest.Read(t, log, "s"), 3)
 }
 
-// losing is a way to a server that carries everything, and loses what the server
-// says when it is told to.
-type losing struct {
-	listener net.Listener
-	target   string
-	// lose the connection with the next word of the server.
-	lose atomic.Bool
-	lost chan struct{}
-	all  sync.WaitGroup
-}
-
-func newLosing(t *testing.T, target string) *losing {
-	u, err := url.Parse(target)
-	require.NoError(t, err)
-	w := &losing{target: u.Host, lost: make(chan struct{}, 10)}
-	w.listener, err = net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	w.all.Go(w.accept)
-	t.Cleanup(func() { _ = w.listener.Close(); w.all.Wait() })
-	return w
-}
-
-func (w *losing) accept() {
-	for {
-		in, err := w.listener.Accept()
-		if err != nil {
-			return
-		}
-		out, err := net.Dial("tcp", w.target)
-		if err != nil {
-			_ = in.Close()
-			continue
-		}
-		w.all.Go(func() { _, _ = io.Copy(out, in); _ = out.Close() })
-		w.all.Go(func() { w.back(in, out) })
-	}
-}
-
-func (w *losing) back(client, server net.Conn) {
-	defer func() { _ = client.Close(); _ = server.Close() }()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := server.Read(buf)
-		if err != nil {
-			return
-		}
-		if w.lose.CompareAndSwap(true, false) {
-			w.lost <- struct{}{}
-			return
-		}
-		if _, err := client.Write(buf[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// overLosing opens a log over a way that can lose an answer.
-func overLosing(t *testing.T) (*losing, *jetlog.Log) {
+// overLosing opens a log over a wire. lose has the next answer never arrive, nor the connection stay.
+func overLosing(t *testing.T) (log *jetlog.Log, lose func() (lost <-chan struct{})) {
 	t.Helper()
-	s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Sync: embedded.Group,
-		Listen: "127.0.0.1:0"})
-	require.NoError(t, err)
-	t.Cleanup(s.Stop)
-	w := newLosing(t, s.URL())
-	nc, err := nats.Connect(w.listener.Addr().String(), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Deadline: 3 * time.Second})
-	require.NoError(t, err)
-	return w, log
+	w := newWire(t)
+	return openOn(t, connectTo(t, w), jetlog.Config{Deadline: 3 * time.Second}), func() <-chan struct{} {
+		lost := make(chan struct{})
+		first := sync.OnceFunc(func() { close(lost) })
+		w.do(nil, func(string) error {
+			w.do(nil, nil)
+			first()
+			return errLostConnection
+		})
+		return lost
+	}
 }
 
 // The only sender of an event is told that it was the first, also when it had to ask
 // twice.
 func TestLostAnswerLeavesOneEvent(t *testing.T) {
 	t.Parallel()
-	w, log := overLosing(t)
-	w.lose.Store(true)
-	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
-	require.NoError(t, err)
-	<-w.lost
-	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 1}}, ack)
-	require.NoError(t, log.Durable(t.Context(), ack.Position))
-	require.Len(t, logtest.IDs(t, log, "s"), 1)
-	// Somebody else's event stays that.
-	w.lose.Store(true)
-	ack, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
-	require.NoError(t, err)
-	<-w.lost
-	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 1}, Duplicate: true}, ack)
+	log, lose := overLosing(t)
+	for _, duplicate := range []bool{false, true} { // then it is somebody else's event, and stays that
+		lost := lose()
+		ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
+		require.NoError(t, err)
+		<-lost
+		require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 1}, Duplicate: duplicate}, ack)
+		require.Len(t, logtest.IDs(t, log, "s"), 1)
+	}
 }
 
 func TestLostAnswerOfABatchLeavesItOnce(t *testing.T) {
 	t.Parallel()
-	w, log := overLosing(t)
-	w.lose.Store(true)
-	ack, err := log.Append(t.Context(), expect(0, link("s"), logtest.Fact("s", "r1")))
-	require.NoError(t, err)
-	<-w.lost
-	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 2}}, ack)
-	require.Equal(t, []string{link("s").EventID(), logtest.Fact("s", "r1").EventID()}, logtest.IDs(t, log, "s"))
-	w.lose.Store(true)
-	ack, err = log.Append(t.Context(), expect(2, logtest.Fact("s", "r2")))
-	require.NoError(t, err)
-	<-w.lost
-	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 3}}, ack)
+	log, lose := overLosing(t)
+	appended := func(a jetlog.Append) (uint64, error) {
+		lost := lose()
+		ack, err := log.Append(t.Context(), a)
+		<-lost
+		require.False(t, ack.Duplicate)
+		return ack.Position.Seq, err
+	}
 	// Without an expectation it is found behind what the server had shown before.
 	whole := jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r3"), logtest.Fact("s", "r4")}}
-	w.lose.Store(true)
-	ack, err = log.Append(t.Context(), whole)
-	require.NoError(t, err)
-	<-w.lost
-	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 5}}, ack)
-	// Somebody else's batch stays that.
-	w.lose.Store(true)
-	_, err = log.Append(t.Context(), whole)
-	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate)
-	<-w.lost
-	w.lose.Store(true)
-	_, err = log.Append(t.Context(), expect(3, logtest.Fact("s", "r5")))
+	for _, c := range []struct {
+		jetlog.Append
+		last uint64
+	}{{expect(0, link("s"), logtest.Fact("s", "r1")), 2}, {expect(2, logtest.Fact("s", "r2")), 3}, {whole, 5}} {
+		seq, err := appended(c.Append)
+		require.NoError(t, err)
+		require.Equal(t, c.last, seq)
+		require.Len(t, logtest.IDs(t, log, "s"), int(c.last))
+	}
+	_, err := appended(whole)
+	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate, "somebody else's batch stays that")
+	_, err = appended(expect(3, logtest.Fact("s", "r5")))
 	conflict(t, err, 5)
 }
 
@@ -269,14 +208,11 @@ func TestSilentServerIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := natstest.ServerIn(t, t.TempDir(), embedded.Group)
 	nc := natstest.Connect(t, s)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir()})
-	require.NoError(t, err)
+	log := openOn(t, nc, jetlog.Config{GateDir: s.GateDir(), Deadline: 300 * time.Millisecond})
 	at := logtest.Add(t, log, "s", "r1", "x")
 	require.NoError(t, log.Durable(t.Context(), at))
-	log, err = jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Deadline: 300 * time.Millisecond})
-	require.NoError(t, err)
 	s.Stop()
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
+	_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -307,12 +243,13 @@ func TestCallerThatGoesAwayLeavesOneEvent(t *testing.T) {
 		f := logtest.Fact("s", fmt.Sprint(i))
 		want = append(want, f.EventID())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(400))*time.Microsecond)
-		if _, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}}); err != nil {
+		_, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
+		if err != nil {
 			require.ErrorIs(t, err, jetlog.ErrUnavailable)
 			given++
 		}
 		cancel()
-		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+		_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
 		require.NoError(t, err)
 	}
 	t.Logf("%d of %d callers went away", given, requests)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
@@ -38,22 +39,25 @@ func BenchmarkAppend(b *testing.B) {
 // appendAll appends n events durably with some writers at once.
 func appendAll(b *testing.B, log *jetlog.Log, writers, n int) {
 	b.Helper()
+	share(b, writers, n, func(k int64) error {
+		start := logtest.Started(fmt.Sprint("s", k%1000), fmt.Sprint(k), benchText)
+		ack, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{start}})
+		if err == nil {
+			err = log.Durable(b.Context(), ack.Position)
+		}
+		return err
+	})
+}
+
+// share runs f n times over some goroutines.
+func share(b *testing.B, over, n int, f func(k int64) error) {
+	b.Helper()
 	var next atomic.Int64
 	var all sync.WaitGroup
-	for range writers {
+	for range over {
 		all.Go(func() {
-			for {
-				k := next.Add(1)
-				if k > int64(n) {
-					return
-				}
-				ack, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started(fmt.Sprint("s",
-					k%1000), fmt.Sprint(k), benchText)}})
-				if err == nil {
-					err = log.Durable(b.Context(), ack.Position)
-				}
-				if err != nil {
-					b.Error(err)
+			for k := next.Add(1); k <= int64(n); k = next.Add(1) {
+				if !assert.NoError(b, f(k)) {
 					return
 				}
 			}
@@ -96,7 +100,7 @@ func BenchmarkHead(b *testing.B) {
 			log := natstest.Log(b, 1)
 			logtest.Add(b, log, "s", "r", benchText)
 			b.ResetTimer()
-			share(b, readers, func() error {
+			share(b, readers, b.N, func(int64) error {
 				_, err := log.Head(b.Context(), 0)
 				return err
 			})
@@ -143,22 +147,4 @@ func BenchmarkSubscriber(b *testing.B) {
 	}
 	b.StopTimer()
 	require.NoError(b, sub.Close())
-}
-
-// share runs f b.N times over some goroutines.
-func share(b *testing.B, over int, f func() error) {
-	b.Helper()
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range over {
-		all.Go(func() {
-			for next.Add(1) <= int64(b.N) {
-				if err := f(); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
@@ -43,12 +42,10 @@ func TestAQuestionThatFoundNobodyIsAskedAgain(t *testing.T) {
 		}
 	})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
-	defer cancel()
 	var out struct{ Config any }
 	conn, err := jetwire.New(nc)
 	require.NoError(t, err)
-	require.NoError(t, conn.Ask(ctx, "TEST", nil, &out))
+	require.NoError(t, conn.Ask(deadline(t, hang.Limit), "TEST", nil, &out))
 	require.NotNil(t, out.Config)
 	require.NoError(t, sub.Drain())
 }
@@ -57,15 +54,7 @@ func TestAQuestionThatFoundNobodyIsAskedAgain(t *testing.T) {
 // cut off never does.
 func TestALeaderWithoutAMajorityIsAskedAgain(t *testing.T) {
 	t.Parallel()
-	// without JetStream, which would answer, too
-	s, err := server.NewServer(&server.Options{DontListen: true, NoLog: true, NoSigs: true})
-	require.NoError(t, err)
-	s.Start()
-	t.Cleanup(s.WaitForShutdown)
-	t.Cleanup(s.Shutdown)
-	nc, err := nats.Connect("", nats.InProcessServer(s))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
+	nc := connectTo(t, plainServer(t, server.Options{})) // without JetStream, which would answer, too
 	asked := 0
 	sub, err := nc.Subscribe("$JS.API.STREAM.INFO.YOUNG", func(m *nats.Msg) {
 		asked++
@@ -106,14 +95,11 @@ func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 	nc := c.Connect(t)
 	log := c.LogOn(t, nc, 1)
 	at := slices.IndexFunc(c.URLs(), func(url string) bool { return url == nc.ConnectedUrl() })
-	ctx, stop := context.WithCancel(t.Context())
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return log.Run(ctx) })
+	stop := natstest.Run(t, log.Run)
 	c.Isolate(t, at)
 	hang.Until(t, func() bool {
 		_, err := log.Head(t.Context(), 0)
 		return err == nil && nc.ConnectedUrl() != c.URLs()[at]
 	})
 	stop()
-	require.NoError(t, g.Wait())
 }

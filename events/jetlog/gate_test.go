@@ -1,7 +1,6 @@
 package jetlog_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/disktest"
@@ -28,12 +28,8 @@ func TestNothingIsShownBeforeItsFsync(t *testing.T) {
 	log, _, _ := logtest.Gated(t)
 	open, began := make(chan struct{}), make(chan struct{}, 100)
 	logtest.SetFsync(t, log, 0, func(*os.File) error { began <- struct{}{}; <-open; return nil })
-	gatedTail, err := log.Tail(t.Context(), 0, 0, jetlog.TailOptions{})
-	require.NoError(t, err)
-	defer gatedTail.Close()
-	ungated, err := log.Tail(t.Context(), 0, 0, jetlog.TailOptions{Ungated: true})
-	require.NoError(t, err)
-	defer ungated.Close()
+	gatedTail := openTail(t, log, 0, jetlog.TailOptions{})
+	ungated := openTail(t, log, 0, jetlog.TailOptions{Ungated: true})
 	sub, err := pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: "g"})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, sub.Close()) }()
@@ -41,16 +37,12 @@ func TestNothingIsShownBeforeItsFsync(t *testing.T) {
 	require.NoError(t, err)
 
 	at := logtest.Add(t, log, "s", "r1", "one")
-	got, err := ungated.Next(t.Context())
-	require.NoError(t, err)
-	require.Len(t, got, 1)
+	require.Len(t, next(t, ungated), 1)
 	var shown sync.WaitGroup
 	var early atomic.Bool
 	show := func(f func() error) {
 		shown.Go(func() {
-			if err := f(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, f())
 			select {
 			case <-open:
 			default:
@@ -72,9 +64,7 @@ func TestNothingIsShownBeforeItsFsync(t *testing.T) {
 	})
 	// One of them syncs for all; who waits for it may go away.
 	<-began
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, log.Durable(ctx, at), jetlog.ErrUnavailable)
+	require.ErrorIs(t, log.Durable(deadline(t, 50*time.Millisecond), at), jetlog.ErrUnavailable)
 	require.False(t, early.Load(), "shown before the fsync")
 	close(open)
 	shown.Wait()
@@ -83,23 +73,17 @@ func TestNothingIsShownBeforeItsFsync(t *testing.T) {
 func TestTailKeepsWhatACallerDidNotWaitFor(t *testing.T) {
 	t.Parallel()
 	log, _, _ := logtest.Gated(t)
-	open := make(chan struct{})
-	began := make(chan struct{}, 100)
+	open, began := make(chan struct{}), make(chan struct{}, 100)
 	logtest.SetFsync(t, log, 0, func(*os.File) error { began <- struct{}{}; <-open; return nil })
-	tail, err := log.Tail(t.Context(), 0, 0, jetlog.TailOptions{})
-	require.NoError(t, err)
-	defer tail.Close()
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
 	at := logtest.Add(t, log, "s", "r1", "one")
 	durable := make(chan error, 1)
 	go func() { durable <- log.Durable(t.Context(), at) }()
 	<-began
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err = tail.Next(ctx)
+	_, err := tail.Next(deadline(t, 50*time.Millisecond))
 	require.Error(t, err)
 	close(open)
-	got, err := tail.Next(t.Context())
-	require.NoError(t, err)
+	got := next(t, tail)
 	require.Len(t, got, 1)
 	require.EqualValues(t, 1, got[0].Position.Seq)
 	require.NoError(t, <-durable)
@@ -119,11 +103,8 @@ func TestFsyncsAreShared(t *testing.T) {
 		all.Go(func() {
 			ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", fmt.Sprint(w))}})
 			waiting.Done()
-			if err == nil {
-				err = log.Durable(t.Context(), ack.Position)
-			}
-			if err != nil {
-				t.Error(err)
+			if assert.NoError(t, err) {
+				assert.NoError(t, log.Durable(t.Context(), ack.Position))
 			}
 		})
 	}
@@ -180,9 +161,7 @@ func TestFailedFsyncIsFinal(t *testing.T) {
 	log, _, _ := logtest.Gated(t)
 	before := logtest.Add(t, log, "s", "r0", "zero")
 	require.NoError(t, log.Durable(t.Context(), before))
-	tail, err := log.Tail(t.Context(), 0, before.Seq, jetlog.TailOptions{})
-	require.NoError(t, err)
-	defer tail.Close()
+	tail := openTail(t, log, before.Seq, jetlog.TailOptions{})
 	logtest.SetFsync(t, log, 0, func(*os.File) error { return syscall.EIO })
 	at := logtest.Add(t, log, "s", "r1", "one")
 	require.ErrorIs(t, log.Durable(t.Context(), at), syscall.EIO)
@@ -193,14 +172,13 @@ func TestFailedFsyncIsFinal(t *testing.T) {
 		require.ErrorIs(t, err, jetlog.ErrNoWrites)
 		require.ErrorIs(t, err, syscall.EIO)
 	}
-	_, err = log.Head(t.Context(), 0)
+	_, err := log.Head(t.Context(), 0)
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	_, err = tail.Next(t.Context())
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	require.NoError(t, log.Durable(t.Context(), before), "what is durable stays so")
 }
 
-// gateFolder is a stream's folder made by hand.
 // TestALogNeedsTheLayoutItKnows: a log does not open over a server whose files its gate does not find.
 func TestALogNeedsTheLayoutItKnows(t *testing.T) {
 	t.Parallel()

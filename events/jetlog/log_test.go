@@ -10,40 +10,21 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog"
 )
 
 func TestAppendedEventsAreReadBack(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started("s", "r1", "one")}})
-	require.NoError(t, err)
-	require.NoError(t, log.Durable(t.Context(), ack.Position))
-	require.Equal(t, "0:1", ack.Position.String())
-	zero := uint64(0)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started("s", "r2", "two")},
-		Expect: &zero})
-	var conflict *jetlog.Conflict
-	require.ErrorAs(t, err, &conflict)
-	require.EqualValues(t, 1, conflict.Last)
-	one := uint64(1)
-	batch := jetlog.Append{Facts: []events.Fact{&events.SessionLinked{SessionID: "s", IdentityID: "i"},
-		logtest.Started("s", "r2", "two")}, Expect: &one}
-	ack, err = log.Append(t.Context(), batch)
-	require.NoError(t, err)
-	require.Equal(t, "0:3", ack.Position.String())
+	at := logtest.Add(t, log, "s", "r1", "one")
+	require.NoError(t, log.Durable(t.Context(), at))
+	require.Equal(t, "0:1", at.String())
+	require.Equal(t, "0:3", logtest.Append(t, log, link("s"), logtest.Started("s", "r2", "two")).Position.String())
 	got := logtest.Read(t, log, "s")
 	require.Len(t, got, 3)
 	require.Equal(t, events.TypeSessionLinked, got[1].Type)
 	require.Equal(t, "two", got[2].Fact.(*events.TurnStarted).QuestionNeutral)
-	head, err := log.Head(t.Context(), 0)
-	require.NoError(t, err)
-	require.EqualValues(t, 3, head.Seq)
+	require.EqualValues(t, 3, logtest.Head(t, log, 0))
 	require.Empty(t, logtest.Read(t, log, "other"))
-	again, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started("s", "r1", "one")}})
-	require.NoError(t, err)
-	require.True(t, again.Duplicate)
-	require.EqualValues(t, 1, again.Position.Seq)
 }
 
 // Sessions without events are found by one question a partition, unless the partition has events of one of those asked.

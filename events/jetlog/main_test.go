@@ -1,6 +1,7 @@
 package jetlog_test
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -9,6 +10,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "4") // they wait more than they compute
 	// nats-server 2.15.2 leaves these behind when it drops a half-written atomic batch
 	// at its recovery (jetstream.go: SKIP without stopping the staged store).
 	leaks.VerifyTestMain(m,

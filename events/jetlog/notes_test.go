@@ -26,10 +26,9 @@ func TestASlowServerIsWaitedFor(t *testing.T) {
 				}
 			}
 			ask("streams")
-			log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
-			require.NoError(t, err)
+			log := openOn(t, nc, jetlog.Config{})
 			ask("notes")
-			_, err = log.Notes(t.Context())
+			_, err := log.Notes(t.Context())
 			require.NoError(t, err)
 		})
 	}

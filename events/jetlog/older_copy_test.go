@@ -38,8 +38,8 @@ func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 	d.Serve(func(nc *nats.Conn, log *jetlog.Log) {
 		write("lost", 3)(nc, log)
 		follows, asks, idle = d.Outside(), d.Outside(), d.Outside()
-		tails = []*jetlog.Tail{openTail(t, follows, 0, jetlog.TailOptions{}), openTail(t, d.Outside(), 0,
-			jetlog.TailOptions{HeadersOnly: true})}
+		tails = []*jetlog.Tail{openTail(t, follows, 0, jetlog.TailOptions{}),
+			openTail(t, d.Outside(), 0, jetlog.TailOptions{HeadersOnly: true})}
 		for _, tail := range tails {
 			followed(t, tail, 6)
 		}
@@ -50,7 +50,7 @@ func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 	d.Apart(write("new", 5))
 	d.Serve(func(*nats.Conn, *jetlog.Log) {
 		for _, tail := range tails {
-			_, err := tail.Next(deadline(t, 20*time.Second))
+			_, err := tail.Next(deadline(t, hang.Limit))
 			require.ErrorIs(t, err, jetlog.ErrStream)
 		}
 		for name, log := range map[string]*jetlog.Log{"the tail's": follows, "asked before": asks,
@@ -82,10 +82,7 @@ func TestAReadOfAStreamPutBackIsRefused(t *testing.T) {
 				for _, session := range []string{"s", "gone"} {
 					logtest.Add(t, log, session, "lost", strings.Repeat("x", of.size))
 				}
-				tail, err := follows.Tail(t.Context(), 0, 0, jetlog.TailOptions{})
-				require.NoError(t, err)
-				followed(t, tail, 3)
-				tail.Close()
+				followed(t, openTail(t, follows, 0, jetlog.TailOptions{}), 3)
 				asks = d.Outside() // it has seen the newest event alone
 			})
 			d.PutBack()

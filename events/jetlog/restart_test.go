@@ -1,12 +1,12 @@
 package jetlog_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
@@ -34,9 +34,7 @@ func TestRestartKeepsEverythingAndKnowsDuplicates(t *testing.T) {
 		for i := 50 * life; i < 50*(life+1); i++ {
 			f := logtest.Fact("s", fmt.Sprint(i))
 			want = append(want, f.EventID())
-			ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-			require.NoError(t, err)
-			require.False(t, ack.Duplicate)
+			require.False(t, logtest.Append(t, log, f).Duplicate)
 		}
 		require.Equal(t, want, logtest.IDs(t, log, "s"))
 		s.Stop()
@@ -47,18 +45,15 @@ func TestServerThatRestartsMidLoadLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	r := logtest.NewRestarting(t)
 	log := r.Log()
-	tail, err := log.Tail(t.Context(), 0, 0, jetlog.TailOptions{})
-	require.NoError(t, err)
-	defer tail.Close()
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
 	const writers, each = 8, 60
 	var load sync.WaitGroup
 	var done atomic.Int64
 	for w := range writers {
 		load.Go(func() {
 			for i := range each {
-				if err := logtest.Persist(t.Context(), log, logtest.Fact(fmt.Sprint("s", w),
-					fmt.Sprint(i))); err != nil {
-					t.Error(err)
+				fact := logtest.Fact(fmt.Sprint("s", w), fmt.Sprint(i))
+				if !assert.NoError(t, logtest.Persist(t.Context(), log, fact)) {
 					return
 				}
 				done.Add(1)
@@ -83,8 +78,7 @@ func TestServerThatRestartsMidLoadLosesAndDoublesNothing(t *testing.T) {
 // followed holds that a tail gives events 1 to n, each once and in order.
 func followed(t *testing.T, tail *jetlog.Tail, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
-	defer cancel()
+	ctx := deadline(t, hang.Limit)
 	for seen := uint64(0); seen < uint64(n); {
 		batch, err := tail.Next(ctx)
 		require.NoError(t, err, "after %d of %d", seen, n)

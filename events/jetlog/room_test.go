@@ -19,9 +19,7 @@ import (
 func roomyLog(t *testing.T, bytes int) *jetlog.Log {
 	t.Helper()
 	s := natstest.Server(t)
-	log, err := jetlog.Open(t.Context(), natstest.Connect(t, s),
-		jetlog.Config{Partitions: 1, GateDir: s.GateDir(), ReadBytes: bytes})
-	require.NoError(t, err)
+	log := openOn(t, natstest.Connect(t, s), jetlog.Config{GateDir: s.GateDir(), ReadBytes: bytes})
 	s.StageInMemory()
 	return log
 }
@@ -41,33 +39,27 @@ func TestTailsInAFullRoomBringEveryEvent(t *testing.T) {
 			facts = append(facts, &events.TurnFinalized{TurnID: start.TurnID, SessionID: "s",
 				Answer: events.Answer{AnswerNeutral: text}})
 		}
-		_, err := log.Append(t.Context(), jetlog.Append{Facts: facts})
-		require.NoError(t, err)
+		logtest.Append(t, log, facts...)
 	}
 	const all, most = turns * 3 / 2, 4 * 300_000
-	ctx := deadline(t, time.Minute)
 	stands := openTail(t, log, 0, jetlog.TailOptions{Decode: true})
-	first, err := stands.Next(ctx)
-	require.NoError(t, err)
-	seq := readAll(t, openTail(t, log, 0, jetlog.TailOptions{Decode: true}), 0, all, most)
-	require.EqualValues(t, all, seq)
-	seq = readAll(t, stands, first[len(first)-1].Position.Seq, all, most)
-	require.EqualValues(t, all, seq)
+	first := next(t, stands)
+	readAll(t, openTail(t, log, 0, jetlog.TailOptions{Decode: true}), 0, all, most)
+	readAll(t, stands, first[len(first)-1].Position.Seq, all, most)
 }
 
 // readAll reads a tail up to a sequence, in batches of so many bytes at most.
-func readAll(t *testing.T, tail *jetlog.Tail, after, upTo uint64, most int) uint64 {
+func readAll(t *testing.T, tail *jetlog.Tail, after, upTo uint64, most int) {
 	t.Helper()
-	for ctx := deadline(t, time.Minute); after < upTo; {
-		batch, err := tail.Next(ctx)
-		require.NoError(t, err)
+	for after < upTo {
+		batch := next(t, tail)
 		for _, m := range batch {
 			after++
 			require.Equal(t, after, m.Position.Seq)
 		}
 		require.LessOrEqual(t, sizeOf(batch), most+64<<10)
 	}
-	return after
+	require.Equal(t, upTo, after)
 }
 
 func sizeOf(batch []jetlog.Message) (n int) {
@@ -86,36 +78,29 @@ func TestATailLeavesRoomForOthers(t *testing.T) {
 	for i := range 300 {
 		logtest.Add(t, log, "s", string(rune('a'+i)), text)
 	}
-	used := func() int { return log.Room().Used() }
 	steady := func() (now int) {
 		t.Helper()
 		hang.Until(t, func() bool {
 			before := now
 			<-time.After(300 * time.Millisecond) // nothing tells that a tail fetches no more
-			now = used()
+			now = log.Room().Used()
 			return now == before && now > 0
 		})
 		return now
 	}
-	next := func(tail *jetlog.Tail) []jetlog.Message {
-		t.Helper()
-		batch, err := tail.Next(t.Context())
-		require.NoError(t, err)
-		return batch
-	}
 	only := openTail(t, log, 0, jetlog.TailOptions{Decode: true})
-	next(only)
+	next(t, only)
 	steady()
-	inHand := next(only)
+	inHand := next(t, only)
 	steady()
-	ahead := next(only)
+	ahead := next(t, only)
 	require.LessOrEqual(t, sizeOf(inHand)+sizeOf(ahead), room/2+64<<10)
 	only.Close()
 	tails := []*jetlog.Tail{}
 	least := 0
 	for range 4 {
 		tails = append(tails, openTail(t, log, 0, jetlog.TailOptions{Decode: true}))
-		next(tails[len(tails)-1])
+		next(t, tails[len(tails)-1])
 		now := steady()
 		require.Greater(t, now, least, "a tail more finds room")
 		require.LessOrEqual(t, now-least, (room-least)/2)
@@ -124,5 +109,5 @@ func TestATailLeavesRoomForOthers(t *testing.T) {
 	for _, tail := range tails {
 		tail.Close()
 	}
-	require.Zero(t, used())
+	require.Zero(t, log.Room().Used())
 }

@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -22,16 +25,24 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 )
 
+// restore takes a log out of the way, and copies in.
+func restore(t *testing.T, empty *jetlog.Log, copies [][]byte) {
+	t.Helper()
+	require.NoError(t, operate.On(empty).Vacate(t.Context()))
+	require.NoError(t, operate.On(empty).Restore(t.Context(), reader(copies), whole))
+	require.NoError(t, operate.On(empty).Restored(t.Context()))
+	require.NoError(t, operate.On(empty).Restored(t.Context()), "a second time changes nothing")
+}
+
 // copyOf takes copies of all partitions.
 func copyOf(t *testing.T, log *jetlog.Log) [][]byte {
 	t.Helper()
 	out := make([][]byte, log.Partitions())
 	for k := range out {
 		var b bytes.Buffer
-		head, err := log.Head(t.Context(), k)
-		require.NoError(t, err)
+		head := logtest.Head(t, log, k)
 		require.NoError(t, operate.On(log).Snapshot(t.Context(), k, func(m operate.Moment) (io.Writer, error) {
-			require.GreaterOrEqual(t, m.Last, head.Seq)
+			require.GreaterOrEqual(t, m.Last, head)
 			return &b, nil
 		}))
 		out[k] = b.Bytes()
@@ -77,25 +88,19 @@ func TestCopyIsTheSameLog(t *testing.T) {
 	l.goesOn(t, 10)
 	copies := copyOf(t, from)
 	l.goesOn(t, 10)
-	close(l.stop)
+	l.stop()
 	l.all.Wait()
 
-	cluster := natstest.StartCluster(t)
+	server, cluster := natstest.Server(t), natstest.StartCluster(t)
 	for name, open := range map[string]func() *jetlog.Log{
-		"server": func() func() *jetlog.Log {
-			s := natstest.Server(t)
-			return func() *jetlog.Log { return natstest.LogOn(t, s, 2) }
-		}(),
+		"server":  func() *jetlog.Log { return natstest.LogOn(t, server, 2) },
 		"cluster": func() *jetlog.Log { return cluster.Log(t, 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			empty := open()
 			_, err := empty.Notes(t.Context())
 			require.NoError(t, err)
-			require.NoError(t, operate.On(empty).Vacate(t.Context()))
-			require.NoError(t, operate.On(empty).Restore(t.Context(), reader(copies), whole))
-			require.NoError(t, operate.On(empty).Restored(t.Context()))
-			require.NoError(t, operate.On(empty).Restored(t.Context()))
+			restore(t, empty, copies)
 			log := open()
 			for k := range 2 {
 				require.NoError(t, overwrite.On(log).Settle(t.Context(), k))
@@ -134,8 +139,7 @@ func TestHalfACopyIsNoLog(t *testing.T) {
 	for name, bad := range map[string]func() (io.Reader, error){
 		"short": func() (io.Reader, error) { return bytes.NewReader(copies[1][:len(copies[1])/2]), nil },
 		"broken": func() (io.Reader, error) {
-			return io.MultiReader(bytes.NewReader(copies[1][:100]), failing{cut}),
-				nil
+			return io.MultiReader(bytes.NewReader(copies[1][:100]), iotest.ErrReader(cut)), nil
 		},
 		"flipped": func() (io.Reader, error) {
 			b := bytes.Clone(copies[1])
@@ -154,11 +158,7 @@ func TestHalfACopyIsNoLog(t *testing.T) {
 		}, whole), name)
 		require.Empty(t, everything(t, natstest.LogOn(t, s, 2)), name)
 	}
-	again := natstest.LogOn(t, s, 2)
-	require.NoError(t, operate.On(again).Vacate(t.Context()))
-	require.NoError(t, operate.On(again).Restore(t.Context(), reader(copies), whole))
-	require.NoError(t, operate.On(again).Restored(t.Context()))
-	require.NoError(t, operate.On(again).Restored(t.Context()))
+	restore(t, natstest.LogOn(t, s, 2), copies)
 	require.Equal(t, everything(t, from), everything(t, natstest.LogOn(t, s, 2)))
 }
 
@@ -171,6 +171,10 @@ func TestFilesThatAFailedRestoreLeavesAreNoLog(t *testing.T) {
 	empty := natstest.LogOn(t, s, 2)
 	require.NoError(t, operate.On(empty).Vacate(t.Context()))
 	removing := filepath.Join(s.GateDir(), "jetstream", "$G", "streams", ".TURNS-0")
+	hang.Until(t, func() bool {
+		_, err := os.Stat(removing)
+		return errors.Is(err, fs.ErrNotExist)
+	}, "the server's own")
 	require.NoError(t, os.MkdirAll(filepath.Join(removing, "msgs"), 0o700))
 	cut := errors.New("cut")
 	err := operate.On(empty).Restore(t.Context(), func(k int) (io.Reader, error) {
@@ -181,10 +185,7 @@ func TestFilesThatAFailedRestoreLeavesAreNoLog(t *testing.T) {
 		return bytes.NewReader(copies[k]), nil
 	}, whole)
 	require.ErrorIs(t, err, cut)
-	again := natstest.LogOn(t, s, 2)
-	require.NoError(t, operate.On(again).Vacate(t.Context()))
-	require.NoError(t, operate.On(again).Restore(t.Context(), reader(copies), whole))
-	require.NoError(t, operate.On(again).Restored(t.Context()))
+	restore(t, natstest.LogOn(t, s, 2), copies)
 	require.Equal(t, everything(t, from), everything(t, natstest.LogOn(t, s, 2)))
 }
 
@@ -194,14 +195,9 @@ func TestAnEmptyRestoredLogStaysItself(t *testing.T) {
 	t.Parallel()
 	empty := copyOf(t, natstest.Log(t, 2))
 	s := natstest.Server(t)
-	first := natstest.LogOn(t, s, 2)
-	require.NoError(t, operate.On(first).Vacate(t.Context()))
-	require.NoError(t, operate.On(first).Restore(t.Context(), reader(empty), whole))
-	require.NoError(t, operate.On(first).Restored(t.Context()))
-	require.NoError(t, operate.On(first).Restored(t.Context()))
+	restore(t, natstest.LogOn(t, s, 2), empty)
 	log := natstest.LogOn(t, s, 2)
-	js, err := jetstream.New(natstest.Connect(t, s))
-	require.NoError(t, err)
+	js := natstest.JetStream(t, natstest.Connect(t, s))
 	before, err := js.Stream(t.Context(), "TURNS-0")
 	require.NoError(t, err)
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "inTheWay",
@@ -223,9 +219,5 @@ func TestAnEmptyRestoredLogStaysItself(t *testing.T) {
 	require.NoError(t, js.DeleteStream(t.Context(), "inTheWay"))
 	require.NoError(t, operate.On(log).Vacate(t.Context()))
 }
-
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func whole(context.Context) error { return nil }

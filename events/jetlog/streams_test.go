@@ -23,13 +23,8 @@ import (
 func made(t *testing.T, partitions int) (*nats.Conn, jetstream.JetStream, jetstream.StreamConfig) {
 	t.Helper()
 	nc := natstest.Connect(t, natstest.Server(t))
-	_, err := jetlog.Open(t.Context(), nc, jetlog.Config{Partitions: partitions})
-	require.NoError(t, err)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	stream, err := js.Stream(t.Context(), events.StreamName(0))
-	require.NoError(t, err)
-	return nc, js, stream.CachedInfo().Config
+	openOn(t, nc, jetlog.Config{Partitions: partitions})
+	return nc, natstest.JetStream(t, nc), natstest.Stream(t, nc, events.StreamName(0)).CachedInfo().Config
 }
 
 func refused(t *testing.T, nc *nats.Conn, cfg jetlog.Config, says ...string) {
@@ -43,22 +38,13 @@ func refused(t *testing.T, nc *nats.Conn, cfg jetlog.Config, says ...string) {
 
 func TestPartitionsAreFixed(t *testing.T) {
 	t.Parallel()
-	for _, from := range []int{1, 8} {
-		for _, to := range []int{1, 8} {
-			if from == to {
-				continue
-			}
-			t.Run(fmt.Sprint(from, " to ", to), func(t *testing.T) {
-				t.Parallel()
-				nc, js, _ := made(t, from)
-				refused(t, nc, jetlog.Config{Partitions: to}, fmt.Sprintf("was made with %d partitions", from),
-					fmt.Sprintf("set TURNLEDGER_PARTITIONS=%d", from))
-				// Also where the first stream is gone.
-				require.NoError(t, js.DeleteStream(t.Context(), events.StreamName(0)))
-				if from > to {
-					refused(t, nc, jetlog.Config{Partitions: to}, "captures subjects", "TURNLEDGER_PARTITIONS")
-				}
-			})
+	for from, to := range map[int]int{1: 8, 8: 1} {
+		nc, js, _ := made(t, from)
+		refused(t, nc, jetlog.Config{Partitions: to}, fmt.Sprintf("was made with %d partitions", from),
+			fmt.Sprintf("set TURNLEDGER_PARTITIONS=%d", from))
+		if from > to { // also where the first stream is gone
+			require.NoError(t, js.DeleteStream(t.Context(), events.StreamName(0)))
+			refused(t, nc, jetlog.Config{Partitions: to}, "captures subjects", "TURNLEDGER_PARTITIONS")
 		}
 	}
 }
@@ -72,44 +58,38 @@ func again(t testing.TB, do func() error) {
 
 func TestChangedStreamIsRefused(t *testing.T) {
 	t.Parallel()
+	type config = jetstream.StreamConfig
 	undo := "undo it with: nats stream edit TURNS-0"
-	cases := map[string]struct {
-		change func(*jetstream.StreamConfig)
+	words := func(words ...string) []string { return words }
+	for name, c := range map[string]struct {
+		change func(*config)
 		says   []string
 	}{
-		"messages":    {func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 }, []string{"limits", undo}},
-		"bytes":       {func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, []string{"limits", undo}},
-		"age":         {func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, []string{"limits", undo}},
-		"per subject": {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 3 }, []string{"limits", undo}},
-		"size":        {func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 }, []string{"size", undo}},
-		"consumers":   {func(c *jetstream.StreamConfig) { c.MaxConsumers = 3 }, []string{"consumers"}},
-		"atomic":      {func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false }, []string{"atomic", undo}},
-		"direct":      {func(c *jetstream.StreamConfig) { c.AllowDirect = false }, []string{"direct", undo}},
-		"no ack": {func(c *jetstream.StreamConfig) { c.NoAck, c.AllowAtomicPublish = true, false },
-			[]string{"acknowledgements", undo}},
-		"deletes":  {func(c *jetstream.StreamConfig) { c.DenyDelete = true }, []string{"erasure"}},
-		"roll-ups": {func(c *jetstream.StreamConfig) { c.AllowRollup = true }, []string{"roll-ups", undo}},
-		"TTL":      {func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true }, []string{"TTL"}},
-		"compression": {func(c *jetstream.StreamConfig) { c.Compression = jetstream.S2Compression }, []string{"erased",
-			undo}},
-		"window": {func(c *jetstream.StreamConfig) { c.Duplicates = time.Second }, []string{"--dupe-window 2m"}},
-		"subjects": {func(c *jetstream.StreamConfig) { c.Subjects = c.Subjects[:1] }, []string{"subjects",
-			"restore them"}},
-		"foreign": {func(c *jetstream.StreamConfig) { c.Metadata = nil }, []string{"was not made by Turnledger",
-			"a NATS account of its own"}},
-		"memory": {func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
-			[]string{"make the log anew on file storage"}},
-		"retention": {func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
-			[]string{"retention"}},
-		"persistence": {func(c *jetstream.StreamConfig) {
-			c.PersistMode, c.AllowAtomicPublish = jetstream.AsyncPersistMode, false
-		}, []string{"persistence"}},
-		"transform": {func(c *jetstream.StreamConfig) {
+		"messages":    {func(c *config) { c.MaxMsgs = 10 }, words("limits", undo)},
+		"bytes":       {func(c *config) { c.MaxBytes = 1 << 20 }, words("limits", undo)},
+		"age":         {func(c *config) { c.MaxAge = time.Hour }, words("limits", undo)},
+		"per subject": {func(c *config) { c.MaxMsgsPerSubject = 3 }, words("limits", undo)},
+		"size":        {func(c *config) { c.MaxMsgSize = 1000 }, words("size", undo)},
+		"consumers":   {func(c *config) { c.MaxConsumers = 3 }, words("consumers")},
+		"atomic":      {func(c *config) { c.AllowAtomicPublish = false }, words("atomic", undo)},
+		"direct":      {func(c *config) { c.AllowDirect = false }, words("direct", undo)},
+		"no ack":      {func(c *config) { c.NoAck, c.AllowAtomicPublish = true, false }, words("acknowledgements", undo)},
+		"deletes":     {func(c *config) { c.DenyDelete = true }, words("erasure")},
+		"roll-ups":    {func(c *config) { c.AllowRollup = true }, words("roll-ups", undo)},
+		"TTL":         {func(c *config) { c.AllowMsgTTL = true }, words("TTL")},
+		"compression": {func(c *config) { c.Compression = jetstream.S2Compression }, words("erased", undo)},
+		"window":      {func(c *config) { c.Duplicates = time.Second }, words("--dupe-window 2m")},
+		"subjects":    {func(c *config) { c.Subjects = c.Subjects[:1] }, words("subjects", "restore them")},
+		"foreign":     {func(c *config) { c.Metadata = nil }, words("was not made by Turnledger", "a NATS account of its own")},
+		"memory":      {func(c *config) { c.Storage = jetstream.MemoryStorage }, words("make the log anew on file storage")},
+		"retention":   {func(c *config) { c.Retention = jetstream.InterestPolicy }, words("retention")},
+		"persistence": {func(c *config) { c.PersistMode, c.AllowAtomicPublish = jetstream.AsyncPersistMode, false },
+			words("persistence")},
+		"transform": {func(c *config) {
 			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "turns.*.*",
 				Destination: "x.{{wildcard(1)}}.{{wildcard(2)}}"}
-		}, []string{"transform", undo}},
-	}
-	for name, c := range cases {
+		}, words("transform", undo)},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			nc, js, cfg := made(t, 1)
@@ -138,8 +118,7 @@ func TestLostStreamIsNotMadeAnew(t *testing.T) {
 	s := natstest.Server(t)
 	log := natstest.LogOn(t, s, 4)
 	nc := natstest.Connect(t, s)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
+	js := natstest.JetStream(t, nc)
 	// Nothing was written yet: a start that was broken off is taken up again.
 	require.NoError(t, js.DeleteStream(t.Context(), events.StreamName(3)))
 	again(t, func() error {
@@ -159,25 +138,13 @@ func TestConfigIsHeldAgainstItsBounds(t *testing.T) {
 	refused(t, nc, jetlog.Config{Partitions: 512}, "power of two")
 	refused(t, nc, jetlog.Config{Partitions: -2}, "power of two")
 	refused(t, nc, jetlog.Config{Replicas: 3, GateDir: t.TempDir()}, "TURNLEDGER_SYNC=always")
+	refused(t, small(t, 100_000), jetlog.Config{}, "set max_payload")
 }
 
 // small connects to a server that takes small messages only.
 func small(t *testing.T, most int32) *nats.Conn {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true,
-		StoreDir: t.TempDir(), MaxPayload: most})
-	require.NoError(t, err)
-	ns.Start()
-	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	nc, err := nats.Connect("", nats.InProcessServer(ns))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	return nc
-}
-
-func TestServerMustTakeTheLargestEvent(t *testing.T) {
-	t.Parallel()
-	refused(t, small(t, 100_000), jetlog.Config{}, "set max_payload")
+	return connectTo(t, plainServer(t, server.Options{JetStream: true, StoreDir: t.TempDir(), MaxPayload: most}))
 }
 
 func TestSeveralProcessesMayOpenAtOnce(t *testing.T) {
@@ -187,9 +154,8 @@ func TestSeveralProcessesMayOpenAtOnce(t *testing.T) {
 	for range 8 {
 		nc := natstest.Connect(t, s)
 		all.Go(func() {
-			if _, err := jetlog.Open(t.Context(), nc, jetlog.Config{Partitions: 2, GateDir: s.GateDir()}); err != nil {
-				t.Error(err)
-			}
+			_, err := jetlog.Open(t.Context(), nc, jetlog.Config{Partitions: 2, GateDir: s.GateDir()})
+			assert.NoError(t, err)
 		})
 	}
 	all.Wait()

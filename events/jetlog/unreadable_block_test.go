@@ -16,7 +16,6 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
@@ -28,22 +27,20 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 )
 
+// fill appends so much that the next block is begun.
+func fill(t *testing.T, log *jetlog.Log, name string) (last uint64) {
+	t.Helper()
+	for i := range 12 {
+		last = logtest.Add(t, log, "filler", fmt.Sprint(name, "-", i), strings.Repeat("x", 900_000)).Seq
+	}
+	return last
+}
+
 // diskServer starts a server on a folder, with its connection.
 func diskServer(t *testing.T, dir string) (*server.Server, *nats.Conn) {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{ServerName: "disk", DontListen: true, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: dir, MaxPayload: 8 << 20})
-	require.NoError(t, err)
-	ns.Start()
-	require.True(t, ns.ReadyForConnections(10*time.Second))
-	nc, err := nats.Connect("", nats.InProcessServer(ns))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		nc.Close()
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	return ns, nc
+	ns := plainServer(t, server.Options{ServerName: "disk", JetStream: true, StoreDir: dir, MaxPayload: 8 << 20})
+	return ns, connectTo(t, ns)
 }
 
 // reopenWithout stops a server and opens its log anew. A read of one block fails then, as one of a broken disk does,
@@ -56,8 +53,7 @@ func reopenWithout(
 	ns.Shutdown()
 	ns.WaitForShutdown()
 	_, nc = diskServer(t, dir)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
-	require.NoError(t, err)
+	log = openOn(t, nc, jetlog.Config{})
 	block := filepath.Join(dir, "jetstream", "$G", "streams", "TURNS-0", "msgs", fmt.Sprint(number, ".blk"))
 	require.NoError(t, os.Rename(block, block+".away"))
 	require.NoError(t, os.Mkdir(block, 0o700))
@@ -72,24 +68,18 @@ func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ns, nc := diskServer(t, dir)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
-	require.NoError(t, err)
+	log := openOn(t, nc, jetlog.Config{})
 	for i := range 3 {
 		logtest.Add(t, log, "s", fmt.Sprint("r", i), "x")
 	}
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "alice",
-		ReceiptID: "r"}}})
-	require.NoError(t, err)
-	// The next block is begun, so that the first one is read from the disk again.
-	for i := range 12 {
-		logtest.Add(t, log, "filler", fmt.Sprint("r", i), strings.Repeat("x", 900_000))
-	}
+	logtest.Append(t, log, &events.IdentityErased{IdentityID: "alice", ReceiptID: "r"})
+	fill(t, log, "r") // so that the first block is read from the disk again
 	log, mend := reopenWithout(t, dir, ns, nc, 1)
 	for _, after := range []uint64{0, 1} {
-		_, err = readAfter(t, log, "s", after)
+		_, err := readAfter(t, log, "s", after)
 		require.ErrorIs(t, err, jetlog.ErrUnavailable, "after %d", after)
 	}
-	_, err = log.Last(t.Context(), "s")
+	_, err := log.Last(t.Context(), "s")
 	require.ErrorIs(t, err, jetlog.ErrUnavailable, "the archive would be believed otherwise")
 	_, _, err = log.IdentityErasure(t.Context(), "alice", events.Position{Seq: 16})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable, "an erased identity is not read as one that was not erased")
@@ -119,17 +109,14 @@ func TestABlockThatCannotBeReadIsNotErased(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ns, nc := diskServer(t, dir)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
-	require.NoError(t, err)
+	log := openOn(t, nc, jetlog.Config{})
 	begun := time.Now()
 	var last uint64
 	for i := range 2 { // each fills a block of its own
 		logtest.Add(t, log, "s", fmt.Sprint("r", i), "x")
-		for j := range 12 {
-			last = logtest.Add(t, log, "filler", fmt.Sprint("r", i, "-", j), strings.Repeat("x", 900_000)).Seq
-		}
+		last = fill(t, log, fmt.Sprint("r", i))
 	}
-	_, err = overwrite.On(log).Erase(t.Context(), events.Position{Seq: 3})
+	_, err := overwrite.On(log).Erase(t.Context(), events.Position{Seq: 3})
 	require.NoError(t, err)
 	log, _ = reopenWithout(t, dir, ns, nc, 1)
 	_, _, err = log.At(t.Context(), events.Position{Seq: 2})
@@ -140,18 +127,14 @@ func TestABlockThatCannotBeReadIsNotErased(t *testing.T) {
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	_, err = log.SeqAt(t.Context(), 0, begun)
 	require.ErrorIs(t, err, jetlog.ErrUnavailable, "a sweep would begin behind what it can't read")
-	_, found, err := log.At(t.Context(), events.Position{Seq: 3})
-	require.NoError(t, err, "the index knows that it was erased")
-	require.False(t, found)
-	_, found, err = log.After(t.Context(), 0, last)
+	for seq, there := range map[uint64]bool{3: false, last: true, last + 1: false} { // the index knows what was erased
+		_, found, err := log.At(t.Context(), events.Position{Seq: seq})
+		require.NoError(t, err)
+		require.Equal(t, there, found, seq)
+	}
+	_, found, err := log.After(t.Context(), 0, last)
 	require.NoError(t, err)
 	require.False(t, found)
-	_, found, err = log.At(t.Context(), events.Position{Seq: last + 1})
-	require.NoError(t, err)
-	require.False(t, found)
-	_, found, err = log.At(t.Context(), events.Position{Seq: last})
-	require.NoError(t, err)
-	require.True(t, found)
 	still, err := log.Still(t.Context(), 0, last-1, last-1)
 	require.NoError(t, err)
 	require.True(t, still)
@@ -166,34 +149,24 @@ func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) 
 		rounds = 200
 	}
 	server := natstest.StartBegunAnew(t)
-	log, err := jetlog.Open(t.Context(), server.Conn, jetlog.Config{Deadline: 500 * time.Millisecond})
-	require.NoError(t, err)
+	log := openOn(t, server.Conn, jetlog.Config{Deadline: 500 * time.Millisecond})
 	const sessions = 10
 	var acknowledged [sessions]atomic.Int64
-	done := make(chan struct{})
+	on, stop := context.WithCancel(t.Context())
+	defer stop()
 	var all sync.WaitGroup
 	for i := range sessions {
 		id := fmt.Sprint("s", i)
 		all.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact(id, fmt.Sprint("r",
-					n))}}); err == nil {
+			for n := 0; on.Err() == nil; n++ {
+				facts := []events.Fact{logtest.Fact(id, fmt.Sprint("r", n))}
+				if _, err := log.Append(t.Context(), jetlog.Append{Facts: facts}); err == nil {
 					acknowledged[i].Add(1)
 				}
 			}
 		})
 		all.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
+			for on.Err() == nil {
 				least := acknowledged[i].Load()
 				if got, err := readAfter(t, log, id, 0); err == nil && int64(len(got)) < least {
 					t.Errorf("%s has %d events, and %d were acknowledged", id, len(got), least)
@@ -207,15 +180,10 @@ func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) 
 		<-time.After(time.Duration(rng.IntN(30)) * time.Millisecond)
 		server.Begin(t, time.Duration(rng.IntN(5))*time.Millisecond)
 	}
-	hang.Until(t, func() bool {
-		for i := range sessions {
-			if acknowledged[i].Load() == 0 {
-				return false
-			}
-		}
-		return true
-	}, "something of each session is acknowledged")
-	close(done)
+	for i := range sessions {
+		hang.Until(t, func() bool { return acknowledged[i].Load() > 0 }, "something of each session is acknowledged")
+	}
+	stop()
 	all.Wait()
 }
 
@@ -227,15 +195,12 @@ func TestABlockThatCannotBeReadIsNotAShorterSession(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			ns, nc := diskServer(t, dir)
-			log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
-			require.NoError(t, err)
+			log := openOn(t, nc, jetlog.Config{})
 			for i := range 4 {
 				for j := range 3 {
 					logtest.Add(t, log, "s", fmt.Sprint("r", i, "-", j), "x")
 				}
-				for j := range 12 {
-					logtest.Add(t, log, "filler", fmt.Sprint("r", i, "-", j), strings.Repeat("x", 900_000))
-				}
+				fill(t, log, fmt.Sprint("r", i))
 			}
 			log, _ = reopenWithout(t, dir, ns, nc, broken)
 			got, err := readAfter(t, log, "s", 0)
@@ -256,9 +221,9 @@ func TestARestoreThatWasBrokenOffIsNotOpened(t *testing.T) {
 	logtest.Add(t, from, "s", "r", "x")
 	copies := copyOf(t, from)
 	s := natstest.Server(t)
-	empty := natstest.LogOn(t, s, 1)
-	require.NoError(t, operate.On(empty).Vacate(t.Context()))
 	nc := natstest.Connect(t, s)
+	empty := openOn(t, nc, jetlog.Config{GateDir: s.GateDir(), Deadline: 500 * time.Millisecond})
+	require.NoError(t, operate.On(empty).Vacate(t.Context()))
 	refused := func() {
 		_, err := empty.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("new", "r")}})
 		require.ErrorIs(t, err, jetlog.ErrUnavailable, "a process that had the empty log open writes to no copy")
@@ -271,21 +236,16 @@ func TestARestoreThatWasBrokenOffIsNotOpened(t *testing.T) {
 		return nil
 	}))
 	refused()
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Restoring: true})
-	require.NoError(t, err)
+	log := openOn(t, nc, jetlog.Config{GateDir: s.GateDir(), Restoring: true})
 	require.Len(t, logtest.Read(t, log, "s"), 1)
 	logtest.Add(t, log, "s", "r2", "x")
 	require.Equal(t, events.SessionSubject("s"), logtest.Read(t, log, "s")[1].Subject)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	stream, err := js.Stream(t.Context(), events.StreamName(0))
-	require.NoError(t, err)
-	copied := stream.CachedInfo().Config
+	js, copied := natstest.JetStream(t, nc), natstest.Stream(t, nc, events.StreamName(0)).CachedInfo().Config
 	unmarked := copied
-	unmarked.Subjects, unmarked.SubjectTransform, unmarked.Metadata = events.StreamSubjects(0,
-		1), nil, maps.Clone(copied.Metadata)
+	unmarked.Subjects, unmarked.SubjectTransform = events.StreamSubjects(0, 1), nil
+	unmarked.Metadata = maps.Clone(copied.Metadata)
 	delete(unmarked.Metadata, "turnledger.restoring")
-	_, err = js.UpdateStream(t.Context(), unmarked) // as a copy is for a moment after it was read
+	_, err := js.UpdateStream(t.Context(), unmarked) // as a copy is for a moment after it was read
 	require.NoError(t, err)
 	_, err = jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
 	require.ErrorIs(t, err, jetlog.ErrStream)

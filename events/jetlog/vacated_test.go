@@ -3,7 +3,6 @@ package jetlog_test
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 )
 
@@ -37,8 +35,7 @@ func TestNothingIsAcknowledgedIntoALogThatIsTakenAway(t *testing.T) {
 	for try := range tries {
 		c.Delay(0)
 		restoring := c.LogOn(t, nc, 1)
-		other, err := jetlog.Open(t.Context(), c.Connect(t), jetlog.Config{Replicas: 3, Deadline: time.Second})
-		require.NoError(t, err)
+		other := openOn(t, c.Connect(t), jetlog.Config{Replicas: 3, Deadline: time.Second})
 		c.Delay(apart)
 		begun, err := nc.SubscribeSync("$JS.EVENT.ADVISORY.STREAM.CREATED.TURNLEDGER-RESTORING")
 		require.NoError(t, err)
@@ -51,7 +48,7 @@ func TestNothingIsAcknowledgedIntoALogThatIsTakenAway(t *testing.T) {
 		if err == nil {
 			wait -= apart / 2
 			require.Empty(t, acknowledged, "the log with them is gone")
-			deleteStreams(t, nc, "TURNLEDGER-RESTORING")
+			deleteStream(t, nc, "TURNLEDGER-RESTORING")
 			continue
 		}
 		wait += apart / 2
@@ -60,7 +57,7 @@ func TestNothingIsAcknowledgedIntoALogThatIsTakenAway(t *testing.T) {
 		for _, session := range acknowledged {
 			require.Len(t, logtest.Read(t, kept, session), 1)
 		}
-		deleteStreams(t, nc, events.StreamName(0))
+		deleteStream(t, nc, events.StreamName(0))
 	}
 }
 
@@ -95,65 +92,34 @@ func acknowledgedAfter(t *testing.T, log *jetlog.Log, begin *nats.Subscription, 
 	}
 }
 
-func deleteStreams(t *testing.T, nc *nats.Conn, names ...string) {
-	for _, name := range names {
-		_, err := nc.Request("$JS.API.STREAM.DELETE."+name, nil, 10*time.Second)
-		require.NoError(t, err)
-	}
-}
-
-// heldWrites is a connection's way to its server, on which a message that contains a text waits until it may go on.
-type heldWrites struct {
-	text           string
-	waits, mayGoOn chan struct{}
-	once           sync.Once
-}
-
-type heldConn struct {
-	net.Conn
-	*heldWrites
-}
-
-// Dial implements nats.CustomDialer.
-func (h *heldWrites) Dial(network, address string) (net.Conn, error) {
-	conn, err := net.Dial(network, address)
-	return heldConn{conn, h}, err
-}
-
-func (c heldConn) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte(c.text)) {
-		c.once.Do(func() {
-			close(c.waits)
-			<-c.mayGoOn
-		})
-	}
-	return c.Conn.Write(p)
+func deleteStream(t *testing.T, nc *nats.Conn, name string) {
+	t.Helper()
+	_, err := nc.Request("$JS.API.STREAM.DELETE."+name, nil, 10*time.Second)
+	require.NoError(t, err)
 }
 
 // A process looks whether a backup is being restored, and is slow to look for the log. Meanwhile a restore begins, and
 // takes the log away. The process opens no log of its own in its place.
 func TestALogIsNotMadeInTheMiddleOfARestore(t *testing.T) {
 	t.Parallel()
-	s, err := embedded.Start(t.Context(), embedded.Config{
-		Dir: t.TempDir(), Sync: embedded.Always, Listen: "127.0.0.1:0",
-	})
-	require.NoError(t, err)
-	t.Cleanup(s.Stop)
-	restoring := natstest.LogOn(t, s, 1)
-	held := &heldWrites{
-		text: "STREAM.INFO." + events.StreamName(0), waits: make(chan struct{}), mayGoOn: make(chan struct{}),
-	}
-	nc, err := nats.Connect(s.URL(), nats.SetCustomDialer(held))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
+	w := newWire(t)
+	restoring := openOn(t, connectTo(t, w.server), jetlog.Config{})
+	waits, mayGoOn := make(chan struct{}), make(chan struct{})
+	wait := sync.OnceFunc(func() { close(waits); <-mayGoOn })
+	w.do(func(b []byte) {
+		if bytes.Contains(b, []byte("STREAM.INFO."+events.StreamName(0))) {
+			wait()
+		}
+	}, nil)
+	nc := connectTo(t, w)
 	opened := make(chan error, 1)
 	go func() {
 		_, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
 		opened <- err
 	}()
-	<-held.waits
+	<-waits
 	require.NoError(t, operate.On(restoring).Vacate(t.Context()))
-	close(held.mayGoOn)
+	close(mayGoOn)
 	require.ErrorIs(t, <-opened, jetlog.ErrStream)
 }
 
@@ -165,11 +131,9 @@ func TestAFailedRestoreDeletesNoStreamOfOthers(t *testing.T) {
 	s := natstest.Server(t)
 	restoring := natstest.LogOn(t, s, 1)
 	require.NoError(t, operate.On(restoring).Vacate(t.Context()))
-	js, err := jetstream.New(natstest.Connect(t, s))
-	require.NoError(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: events.StreamName(0), Subjects: []string{"elsewhere"},
-	})
+	js := natstest.JetStream(t, natstest.Connect(t, s))
+	elsewhere := jetstream.StreamConfig{Name: events.StreamName(0), Subjects: []string{"elsewhere"}}
+	_, err := js.CreateStream(t.Context(), elsewhere)
 	require.NoError(t, err)
 	_, err = js.Publish(t.Context(), "elsewhere", []byte("acknowledged"))
 	require.NoError(t, err)

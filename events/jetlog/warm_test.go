@@ -5,13 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog"
 )
 
 // Between a session's first and last event something is asked for by its sequence in
@@ -21,10 +19,7 @@ func TestWarmAsksForWhatASessionIsSpreadOver(t *testing.T) {
 	s := natstest.Server(t)
 	log := natstest.LogOn(t, s, 1)
 	add := func(session, request string) uint64 {
-		ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started(session, request,
-			strings.Repeat("x", 1<<20))}})
-		require.NoError(t, err)
-		return ack.Position.Seq
+		return logtest.Add(t, log, session, request, strings.Repeat("x", 1<<20)).Seq
 	}
 	add("other", "before")
 	first := add("s", "1")
@@ -43,13 +38,12 @@ func TestWarmAsksForWhatASessionIsSpreadOver(t *testing.T) {
 	require.NoError(t, nc.Publish(asked.Subject, []byte(`{"end":true}`)))
 	at := []uint64{first}
 	for {
-		var m *nats.Msg
-		m, err = asked.NextMsgWithContext(t.Context())
+		m, err := asked.NextMsgWithContext(t.Context())
 		require.NoError(t, err)
 		var q struct {
-			Seq  uint64 `json:"seq"`
+			Seq  uint64
 			Next string `json:"next_by_subj"`
-			End  bool   `json:"end"`
+			End  bool
 		}
 		require.NoError(t, json.Unmarshal(m.Data, &q))
 		if q.End {

@@ -3,6 +3,7 @@ package jetlog_test
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,34 +18,41 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
 // wire is the connection of a client to a server in process, on which a test may do what a network or a
-// server can: lose a delivery, or be late with a request.
+// server can: lose a message of the server, or be late with a request.
 type wire struct {
 	server *server.Server
 
 	mu sync.Mutex
 	// sending is called with what the client sends, before it goes out.
 	sending func([]byte)
-	// lost reports whether a message of the server never arrives, by the first line of the message.
-	lost func(line string) bool
+	// loses says what of a message of the server never arrives, by the first line of the message.
+	loses func(line string) error
 }
+
+var (
+	errLostMessage    = errors.New("the message is lost")
+	errLostConnection = errors.New("the message is lost, and the connection with it")
+)
 
 // do sets what happens on the wire from now on.
-func (w *wire) do(sending func([]byte), lost func(line string) bool) {
+func (w *wire) do(sending func([]byte), loses func(line string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sending, w.lost = sending, lost
+	w.sending, w.loses = sending, loses
 }
 
-func (w *wire) loses(line string) bool {
+func (w *wire) now() (sending func([]byte), loses func(line string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.lost != nil && w.lost(line)
+	return w.sending, w.loses
 }
 
 func (w *wire) InProcessConn() (net.Conn, error) {
@@ -61,18 +69,23 @@ func (w *wire) InProcessConn() (net.Conn, error) {
 func (w *wire) receive(c net.Conn, to *io.PipeWriter) {
 	from := bufio.NewReader(c)
 	for {
-		line, err := from.ReadBytes('\n')
-		frame, lost := line, false
-		if err == nil && (bytes.HasPrefix(line, []byte("MSG ")) || bytes.HasPrefix(line, []byte("HMSG "))) {
-			fields := strings.Fields(string(line))
+		frame, err := from.ReadBytes('\n')
+		if line := string(frame); err == nil && (strings.HasPrefix(line, "MSG ") || strings.HasPrefix(line, "HMSG ")) {
+			fields := strings.Fields(line)
 			size := 0
 			if _, err = fmt.Sscan(fields[len(fields)-1], &size); err == nil {
 				body := make([]byte, size+2)
 				_, err = io.ReadFull(from, body)
-				frame, lost = append(frame, body...), w.loses(string(line))
+				frame = append(frame, body...)
+			}
+			if _, loses := w.now(); err == nil && loses != nil {
+				err = loses(line)
 			}
 		}
-		if err == nil && !lost {
+		if errors.Is(err, errLostMessage) {
+			continue
+		}
+		if err == nil {
 			_, err = to.Write(frame)
 		}
 		if err != nil {
@@ -91,9 +104,7 @@ type wiredConn struct {
 func (c *wiredConn) Read(b []byte) (int, error) { return c.in.Read(b) }
 
 func (c *wiredConn) Write(b []byte) (int, error) {
-	c.wire.mu.Lock()
-	sending := c.wire.sending
-	c.wire.mu.Unlock()
+	sending, _ := c.wire.now()
 	if sending != nil {
 		sending(b)
 	}
@@ -105,28 +116,46 @@ func (c *wiredConn) Close() error {
 	return c.Conn.Close()
 }
 
-// wired returns a log whose connection goes over a wire, and one with a connection of its own.
-func wired(t *testing.T) (w *wire, log, beside *jetlog.Log, js jetstream.JetStream) {
+// plainServer starts a server that only this process reaches, as others than Turnledger would.
+func plainServer(t *testing.T, o server.Options) *server.Server {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true,
-		StoreDir: t.TempDir(), MaxPayload: 8 << 20})
+	o.DontListen, o.NoSigs, o.NoLog = true, true, true
+	ns, err := server.NewServer(&o)
 	require.NoError(t, err)
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	w = &wire{server: ns}
-	open := func(to nats.InProcessConnProvider) (*jetlog.Log, *nats.Conn) {
-		nc, err := nats.Connect("", nats.InProcessServer(to), nats.MaxReconnects(-1))
-		require.NoError(t, err)
-		t.Cleanup(nc.Close)
-		log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
-		require.NoError(t, err)
-		return log, nc
-	}
-	beside, nc := open(ns)
-	log, _ = open(w)
-	js, err = jetstream.New(nc)
+	return ns
+}
+
+// newWire returns a wire to a server of its own.
+func newWire(t *testing.T) *wire {
+	t.Helper()
+	return &wire{server: plainServer(t, server.Options{JetStream: true, StoreDir: t.TempDir(), MaxPayload: 8 << 20})}
+}
+
+// connectTo connects to a server, or over a wire to its server.
+func connectTo(t *testing.T, to nats.InProcessConnProvider) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(to), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
 	require.NoError(t, err)
-	return w, log, beside, js
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func openOn(t *testing.T, nc *nats.Conn, cfg jetlog.Config) *jetlog.Log {
+	t.Helper()
+	log, err := jetlog.Open(t.Context(), nc, cfg)
+	require.NoError(t, err)
+	return log
+}
+
+// wired returns a log whose connection goes over a wire, and one with a connection of its own.
+func wired(t *testing.T) (w *wire, log, beside *jetlog.Log, js jetstream.JetStream) {
+	t.Helper()
+	w = newWire(t)
+	nc := connectTo(t, w.server)
+	beside = openOn(t, nc, jetlog.Config{})
+	return w, openOn(t, connectTo(t, w), jetlog.Config{}), beside, natstest.JetStream(t, nc)
 }
 
 // TestALostDeliveryIsNoticed loses one event on its way to a tail, and not those after it.
@@ -137,11 +166,14 @@ func TestALostDeliveryIsNoticed(t *testing.T) {
 	for _, nth := range []int32{1, 7, count - 1} {
 		t.Run(fmt.Sprint("number ", nth), func(t *testing.T) {
 			var n atomic.Int32
-			w.do(nil, func(line string) bool { return strings.Contains(line, "$JS.ACK.") && n.Add(1) == nth })
+			w.do(nil, func(line string) error {
+				if strings.Contains(line, "$JS.ACK.") && n.Add(1) == nth {
+					return errLostMessage
+				}
+				return nil
+			})
 			tail := openTail(t, log, 0, jetlog.TailOptions{})
-			head, err := beside.Head(t.Context(), 0)
-			require.NoError(t, err)
-			for i := head.Seq; i < count; i++ {
+			for i := logtest.Head(t, beside, 0); i < count; i++ {
 				logtest.Add(t, beside, "s", fmt.Sprint(i), "x")
 			}
 			followed(t, tail, count)
@@ -182,7 +214,7 @@ func TestAStreamMadeAnewWhileATailConnectsIsNoticed(t *testing.T) {
 			anew()
 		}
 	}, nil)
-	tail, err := log.Tail(deadline(t, time.Minute), 0, 5, jetlog.TailOptions{})
+	tail, err := log.Tail(deadline(t, hang.Limit), 0, 5, jetlog.TailOptions{})
 	if err == nil {
 		tail.Close()
 	}

@@ -56,19 +56,30 @@ func Gated(t testing.TB) (log *jetlog.Log, stream jetstream.Stream, msgs string)
 	t.Helper()
 	s := natstest.Server(t)
 	log = natstest.LogOn(t, s, 1)
-	js, err := jetstream.New(natstest.Connect(t, s))
-	require.NoError(t, err)
-	stream, err = js.Stream(t.Context(), events.StreamName(0))
-	require.NoError(t, err)
+	stream = natstest.Stream(t, natstest.Connect(t, s), events.StreamName(0))
 	return log, stream, filepath.Join(s.GateDir(), "jetstream", "$G", "streams", events.StreamName(0), "msgs")
 }
 
 // Add appends the start of a turn.
 func Add(t testing.TB, log *jetlog.Log, session, request, text string) events.Position {
 	t.Helper()
-	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{Started(session, request, text)}})
+	return Append(t, log, Started(session, request, text)).Position
+}
+
+// Append appends facts at once.
+func Append(t testing.TB, log *jetlog.Log, facts ...events.Fact) jetlog.Ack {
+	t.Helper()
+	ack, err := log.Append(t.Context(), jetlog.Append{Facts: facts})
 	require.NoError(t, err)
-	return ack.Position
+	return ack
+}
+
+// Head returns the last sequence of a partition.
+func Head(t testing.TB, log *jetlog.Log, partition int) uint64 {
+	t.Helper()
+	head, err := log.Head(t.Context(), partition)
+	require.NoError(t, err)
+	return head.Seq
 }
 
 // ForeignMessages returns messages that any NATS client may store in a session, between two good events. None of them

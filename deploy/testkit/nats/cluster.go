@@ -69,6 +69,7 @@ func start(t testing.TB, fragile bool) *Cluster {
 		t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
 		c.Servers = append(c.Servers, ns)
 	}
+	t.Cleanup(func() { c.links.hangUp() }) // before the servers end, which would wait for writes to wires that are cut
 	c.waitForLeader(t)
 	return c
 }
@@ -123,6 +124,7 @@ func (c *Cluster) Delay(d time.Duration) {
 func (c *Cluster) Kill(t testing.TB, i int) {
 	t.Helper()
 	c.Isolate(t, i)
+	c.links.of(i).hangUp() // or it would wait for its writes to them
 	c.Servers[i].Shutdown()
 	c.Servers[i].WaitForShutdown()
 }

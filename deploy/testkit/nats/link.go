@@ -60,6 +60,16 @@ func (l *link) mend() {
 	}
 }
 
+// hangUp closes the wire's connections, as the end of a process at one of its ends does.
+func (l *link) hangUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		_ = c.Close()
+	}
+	l.conns = nil
+}
+
 // carries waits until the wire is whole. It returns false if the link was closed first.
 func (l *link) carries() bool {
 	l.mu.Lock()
@@ -132,10 +142,8 @@ func (l *link) close() {
 	_ = l.listener.Close()
 	l.mu.Lock()
 	close(l.over)
-	for _, c := range l.conns {
-		_ = c.Close()
-	}
 	l.mu.Unlock()
+	l.hangUp()
 	l.all.Wait()
 }
 
@@ -146,10 +154,24 @@ type wires []*link
 func (w wires) isolate(t testing.TB, i int) {
 	t.Helper()
 	require.NotEmpty(t, w, "the cluster was not started as a fragile one")
+	for _, l := range w.of(i) {
+		l.cut()
+	}
+}
+
+// of returns the wires that end at a server.
+func (w wires) of(i int) (out wires) {
 	for _, l := range w {
 		if l.from == i || l.to == i {
-			l.cut()
+			out = append(out, l)
 		}
+	}
+	return out
+}
+
+func (w wires) hangUp() {
+	for _, l := range w {
+		l.hangUp()
 	}
 }
 

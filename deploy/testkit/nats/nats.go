@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -31,6 +32,22 @@ func Connect(t testing.TB, s *embedded.Server) *nats.Conn {
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	return nc
+}
+
+// JetStream returns what a client may do with the streams of a server.
+func JetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	return js
+}
+
+// Stream returns a stream of a server.
+func Stream(t testing.TB, nc *nats.Conn, name string) jetstream.Stream {
+	t.Helper()
+	stream, err := JetStream(t, nc).Stream(t.Context(), name)
+	require.NoError(t, err)
+	return stream
 }
 
 // Log opens a log of some partitions on a server of its own.
