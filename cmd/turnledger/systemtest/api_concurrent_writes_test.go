@@ -97,34 +97,3 @@ func TestTwoProcessesRaceOnOneSession(t *testing.T) {
 		}
 	}
 }
-
-// Two processes with 100 concurrent starts each make 200 turns of one session. The same request 50 times at once makes
-// one turn.
-func TestTwoProcessesStartOnOneSession(t *testing.T) {
-	t.Parallel()
-	ps := twoProcesses(t)
-	var wg sync.WaitGroup
-	for i := range 200 {
-		wg.Go(func() {
-			status, _, err := ps[i%2].Call(t.Context(), http.MethodPost, stack.SessionPath("many")+"/turns",
-				map[string]any{"request_id": fmt.Sprint("r", i), "question_neutral": "q"})
-			if err != nil || status != http.StatusCreated {
-				t.Error(status, err)
-			}
-		})
-	}
-	for i := range 50 {
-		wg.Go(func() {
-			status, _, err := ps[i%2].Call(t.Context(), http.MethodPost, stack.SessionPath("one")+"/turns",
-				map[string]any{"request_id": "r", "question_neutral": "q"})
-			if err != nil || status != http.StatusCreated && status != http.StatusOK {
-				t.Error(status, err)
-			}
-		})
-	}
-	wg.Wait()
-	for _, p := range ps {
-		require.EqualValues(t, 200, p.Get(t, stack.SessionPath("many"))["turns"])
-		require.EqualValues(t, 1, p.Get(t, stack.SessionPath("one"))["turns"])
-	}
-}

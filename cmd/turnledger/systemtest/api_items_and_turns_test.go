@@ -2,7 +2,6 @@ package systemtest_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -119,56 +118,4 @@ func TestItemsAreTurnsEverywhere(t *testing.T) {
 	p.Must(t, http.StatusNotFound, http.MethodGet, "/v1/conversations/"+id, nil)
 	p.Must(t, http.StatusNotFound, http.MethodGet, "/v1/conversations/"+id+"/items", nil)
 	require.NotContains(t, printedBy(t, p, "export", "--identity", "ada"), "the next")
-}
-
-// What is written natively is items: turns with texts alone and with messages, corrections, and forks.
-// A deleted item is gone from the native turn, and from all that shows it.
-//
-//conformance:o78
-func TestTurnsAreItemsEverywhere(t *testing.T) {
-	t.Parallel()
-	p, conn := withAudit(t)
-	turn := p.RecordTurn(t, "s", "r1", "first question", "first answer")
-	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("s")+"/turns", map[string]any{
-		"request_id": "r2", "question_neutral": "second question", "answer_messages": []any{
-			map[string]any{"role": "assistant", "content": nil, "tool_calls": []any{map[string]any{
-				"id": "c", "type": "function", "function": map[string]any{"name": "f", "arguments": "{}"}}}},
-			map[string]any{"role": "tool", "tool_call_id": "c", "content": "an output"},
-			map[string]any{"role": "assistant", "content": "second answer"},
-		},
-	})
-	p.LinkIdentity(t, "s", "ada")
-	whole := []string{"first question", "first answer", "second question", "{}", "an output", "second answer"}
-	require.Equal(t, whole, wordsOf(itemsOf(t, p, "s")))
-	fork := p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("s")+"/fork",
-		map[string]any{"request_id": "f"})["session_id"].(string)
-	require.Equal(t, itemsOf(t, p, "s"), itemsOf(t, p, fork))
-	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/correct",
-		map[string]any{"request_id": "c1", "answer_neutral": "better answer"})
-	whole[1] = "better answer"
-	require.Equal(t, whole, wordsOf(itemsOf(t, p, "s")))
-	require.Equal(t, whole, wordsOf(itemsOf(t, p, fork)))
-
-	all := itemsOf(t, p, "s")
-	for _, n := range []int{4, 1} { // the output of a tool, and a plain answer
-		id := all[n].(map[string]any)["id"].(string)
-		p.Must(t, http.StatusOK, http.MethodDelete, "/v1/conversations/s/items/"+id, nil)
-	}
-	left := []string{"first question", "second question", "{}", "second answer"}
-	require.Equal(t, left, wordsOf(itemsOf(t, p, "s")))
-	require.Equal(t, left, wordsOf(itemsOf(t, p, fork)))
-	p.WaitCaughtUp(t, "recent", "audit")
-	var count int
-	require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from turnledger.answers
-		where answer_neutral like '%better%' or answer_messages::text like '%an output%'`).Scan(&count))
-	require.Zero(t, count, "in the tables")
-	for _, said := range []string{
-		fmt.Sprint(p.Context(t, "s")), fmt.Sprint(p.Get(t, stack.SessionPath("s")+"/history")),
-		fmt.Sprint(p.Get(t, stack.SessionPath(fork)+"/turns")), printedBy(t, p, "replay", "--turns"),
-		printedBy(t, p, "export", "--identity", "ada"),
-	} {
-		require.NotContains(t, said, "better answer")
-		require.NotContains(t, said, "an output")
-		require.Contains(t, said, "second answer")
-	}
 }

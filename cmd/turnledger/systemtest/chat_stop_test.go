@@ -13,25 +13,6 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
-// TestAnAnswerLongerThanTheStopEndsWithAnError ends the server while a model goes on and on: it
-// ends by itself, well, and the client is told that its turn is pending.
-func TestAnAnswerLongerThanTheStopEndsWithAnError(t *testing.T) {
-	t.Parallel()
-	model := stack.NewModel(t)
-	model.Hold()
-	dir := stack.DataDir(t)
-	p := stack.Start(t, model.Env(), "serve", "--data-dir", dir, "--roles", "api,context,recent,chat")
-	stream := stream(t.Context(), p, t, "s", stack.Content("slowly: who is Donald Trump?"))
-	require.Equal(t, "begun", (<-stream)[0])
-	require.Equal(t, "delta", (<-stream)[0])
-	p.Stop(t)
-	last := <-stream
-	require.Equal(t, "error", last[0])
-	require.Contains(t, last[1], `"model_failed"`)
-	p = stack.Start(t, model.Env(), "serve", "--data-dir", dir, "--roles", "api,context,recent,chat")
-	require.EqualValues(t, 1, p.Get(t, stack.SessionPath("s"))["pending"])
-}
-
 // TestNoTurnIsLostWhenTheServerEnds streams 50 threads at once, and ends the server in
 // the middle: with SIGTERM every answer is recorded, with kill -9 every question that was
 // begun is there, pending. What was answered before is there in both cases.

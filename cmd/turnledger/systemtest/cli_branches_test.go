@@ -2,7 +2,6 @@ package systemtest_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,38 +45,4 @@ func TestForkAndShowSessions(t *testing.T) {
 	code, _, said := p.Run(t, "sessions", "fork", "stem", "--branch", "leaf")
 	require.Equal(t, stack.ExitFailed, code)
 	require.Contains(t, said, "session_exists")
-}
-
-// A shared turn is written to in its own session, however deep the branch is.
-func TestAnInheritedTurnIsWrittenToInItsOwnSession(t *testing.T) {
-	t.Parallel()
-	p := stack.Serve(t, []string{"TURNLEDGER_PARTITIONS=8"})
-	first := p.RecordTurn(t, "stem", "1", "one", "1")
-	fork(t, p, "stem", "branch", first)
-	middle := p.RecordTurn(t, "branch", "2", "two", "2")
-	fork(t, p, "branch", "twig", middle)
-	origins := map[string]string{first: "stem", middle: "branch"}
-	for turn, of := range origins {
-		for call, body := range map[string]any{"redact": nil, "finalize": map[string]any{"answer_neutral": "other"},
-			"correct": map[string]any{"request_id": "c", "answer_neutral": "other"}} {
-			refused := p.Must(t, http.StatusConflict, http.MethodPost,
-				stack.SessionPath("twig")+"/turns/"+turn+"/"+call, body)
-			require.Equal(t, "turn_inherited", refused["code"], call)
-			require.Equal(t, map[string]any{"session_id": of, "turn_id": turn}, refused["origin"], call)
-		}
-		code, _, said := p.Run(t, "redact", "twig", turn, "--yes")
-		require.Equal(t, stack.ExitFailed, code)
-		require.Contains(t, said, "(session "+of+", turn "+turn+")")
-	}
-	_, history, _ := p.Run(t, "history", "twig")
-	require.Equal(t, "Q: one\nA: 1\nQ: two\nA: 2\n", history)
-	for turn, of := range origins {
-		code, _, said := p.Run(t, "redact", of, turn, "--yes")
-		require.Zero(t, code, said)
-		refused := p.Must(t, http.StatusConflict, http.MethodPost,
-			stack.SessionPath("twig")+"/turns/"+turn+"/redact", nil)
-		require.Equal(t, "turn_inherited", refused["code"], "also a tombstone")
-	}
-	_, history, _ = p.Run(t, "history", "twig")
-	require.Empty(t, history)
 }

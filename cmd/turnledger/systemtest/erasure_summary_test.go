@@ -14,10 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/deploy/testkit/hang"
-	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/pause"
 )
 
@@ -186,66 +183,4 @@ func (r *summaryRace) check(counts []float64, what string) {
 func (r *summaryRace) stands(p *stack.Process) bool {
 	counts, ok := r.read(p, 0)
 	return ok && len(counts) > 0
-}
-
-// A model summarises each session once, though all processes that ask it are killed while it writes, and another one
-// asks it again. The summary is shown no more after a redaction.
-func TestAModelSummarisesEachSessionOnce(t *testing.T) {
-	t.Parallel()
-	const sessions = 6
-	answers := make(chan struct{})
-	model := modeltest.New(t, func([]string) modeltest.Answer {
-		return modeltest.Answer{Text: "SECRET of the model", Hold: answers}
-	})
-	const four = "TURNLEDGER_PARTITIONS=4"
-	nats, dir := stack.FreeAddress(t), stack.DataDir(t)
-	first := stack.Start(t, append(stack.ServeNATS(nats), four), "serve", "--roles", "api,context,eraser",
-		"--data-dir", dir)
-	ask := func() *stack.Process {
-		return stack.Start(t, append(stack.JoinNATS(nats), four, "TURNLEDGER_SUMMARY_URL="+model.URL+"/v1",
-			"TURNLEDGER_SUMMARY_NAME=small"), "serve", "--roles", "api")
-	}
-	var others []*stack.Process
-	for range 3 {
-		others = append(others, ask())
-	}
-	var turn string
-	for i := range 20 {
-		for s := range sessions {
-			id := others[(i+s)%len(others)].RecordTurn(t, fmt.Sprint("s-", s), fmt.Sprint("r", i), "question", "answer")
-			if s == 0 && i == 0 {
-				turn = id
-			}
-		}
-	}
-	partitions := map[int]bool{}
-	for s := range sessions {
-		partitions[events.Partition(fmt.Sprint("s-", s), 4)] = true
-	}
-	for range partitions {
-		<-model.Asked // each waits for its first answer
-	}
-	for _, p := range others {
-		p.Kill(t)
-	}
-	close(answers)
-	last := ask()
-	listed := func(session string) []any {
-		return first.Get(t, stack.SessionPath(session)+"/summaries")["summaries"].([]any)
-	}
-	for s := range sessions {
-		hang.Until(t, func() bool { return len(listed(fmt.Sprint("s-", s))) > 0 })
-	}
-	last.WaitCaughtUp(t, "summaries")
-	require.Greater(t, len(partitions)+len(model.Asked), sessions, "some were asked for again")
-	for s := range sessions {
-		got := listed(fmt.Sprint("s-", s))
-		require.Len(t, got, 1)
-		require.InDelta(t, 10, got[0].(map[string]any)["turns"], 0)
-	}
-	body := map[string]any{"message": "next", "summary": true, "max_messages": 2}
-	require.NotNil(t, first.BuildContext(t, "s-0", body)["summary"])
-	first.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s-0")+"/turns/"+turn+"/redact", nil)
-	require.Empty(t, listed("s-0"))
-	require.Nil(t, first.BuildContext(t, "s-0", body)["summary"])
 }

@@ -23,7 +23,13 @@ func TestWithRedisStoppedTheNextContextIsRight(t *testing.T) {
 	p := stack.Serve(t, []string{"TURNLEDGER_REDIS_URL=" + redis.URL()}, "--roles", "api,context,recent")
 	p.RecordExchange(t, "s", 0)
 	p.WaitCaughtUp(t, "recent")
+	require.Equal(t, "ok", p.Get(t, "/readyz")["status"])
 	redis.Stop()
+	hang.Until(t, func() bool { return p.Get(t, "/readyz")["status"] == "degraded" }, "it stays ready, and tells")
+	check := p.Get(t, "/readyz")["checks"].(map[string]any)["redis"].(map[string]any)
+	require.Equal(t, "Redis does not answer, or may not be used", check["reason"], "and never its address")
+	require.Contains(t, p.Metrics(t), `turnledger_dependency_up{dependency="redis"} 0`)
+	require.Contains(t, p.Metrics(t), `turnledger_dependency_up{dependency="log"} 1`)
 	p.RecordExchange(t, "s", 1)
 	p.RecordExchange(t, "s", 2)
 	redis.Restart(redistest.Empty)
@@ -70,25 +76,6 @@ func TestWithTheProjectorsStoppedTheNextContextIsRight(t *testing.T) {
 	projectors.WaitCaughtUp(t, "recent", "audit")
 	require.Equal(t, stack.Exchanges(3), api.Context(t, "s"))
 	require.Equal(t, stack.Questions(3), api.AuditedQuestions(t, "u"))
-}
-
-// A Redis that comes back empty is filled again, also when nobody writes.
-func TestARedisThatWasEmptiedIsFilledAgain(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	p := stack.Serve(t, []string{"TURNLEDGER_REDIS_URL=" + redis.URL()}, "--roles", "api,context,recent")
-	p.RecordExchange(t, "s", 0)
-	p.WaitCaughtUp(t, "recent")
-	source := func() any {
-		return p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/context",
-			map[string]any{"message": "next"})["source"]
-	}
-	require.Equal(t, "view", source())
-	redis.Stop()
-	require.Equal(t, "log", source()) // once it is back, it may be filled before it is read
-	redis.Restart(redistest.Empty)
-	hang.Until(t, func() bool { return source() == "view" })
-	require.Equal(t, stack.Exchanges(1), p.Context(t, "s"))
 }
 
 // dev looks after its own PostgreSQL.

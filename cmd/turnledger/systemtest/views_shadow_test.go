@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/deploy/testkit/certtest"
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -30,50 +29,6 @@ func TestASecondRecentViewIsComparedAndNeverAnswers(t *testing.T) {
 	redis.Restart(redistest.Empty)
 	hang.Until(t, func() bool { return metric("behind") || metric("failed") })
 	require.NotContains(t, p.Log.String(), "secret")
-}
-
-// shadowed is a process whose second recent view is at a Redis.
-func shadowed(t *testing.T, url string, env ...string) *stack.Process {
-	t.Helper()
-	env = append(env, "TURNLEDGER_RECENT_SHADOW="+url)
-	return stack.Serve(t, env, "--roles", "api,context,recent,eraser")
-}
-
-// TURNLEDGER_REDIS_CA is used for the second recent view's Redis, too.
-func TestTheSecondRecentViewIsReachedOverTLS(t *testing.T) {
-	t.Parallel()
-	ca := certtest.New(t)
-	cert, key := ca.Issue("turnledger")
-	p := shadowed(t, redistest.StartTLS(t, ca.File, cert, key).TLSURL(), "TURNLEDGER_REDIS_CA="+ca.File)
-	p.RecordTurn(t, "s", "r1", "a question", "an answer")
-	p.WaitCaughtUp(t, "recent-shadow")
-}
-
-// An erasure is complete only when the second recent view has applied it, too: that view holds the user's texts as
-// well.
-func TestAnErasureReachesTheSecondRecentView(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	p := shadowed(t, redis.URL())
-	p.RecordTurn(t, "s", "r1", "a question", "an answer")
-	p.WaitCaughtUp(t, "recent-shadow")
-	redis.Stop()
-	id := p.Must(t, http.StatusAccepted, http.MethodDelete, stack.SessionPath("s"), nil)["receipt_id"].(string)
-	state := func(place string) any {
-		for _, x := range p.Must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+id, nil)["places"].([]any) {
-			if x := x.(map[string]any); x["place"] == place {
-				return x["state"]
-			}
-		}
-		return nil
-	}
-	hang.Until(t, func() bool { return state("recent") == "done" && state("log") == "done" })
-	require.Equal(t, "waiting", state("recent-shadow"))
-	require.NotEqual(t, "complete", p.Must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+id, nil)["state"])
-	redis.Restart(redistest.Empty)
-	hang.Until(t, func() bool {
-		return p.Get(t, "/v1/receipts/"+id)["state"] == "complete"
-	})
 }
 
 // A process that only erases has no first view to compare, and still waits for the second before it calls an erasure
@@ -100,19 +55,5 @@ func TestAnEraserAloneWaitsForTheSecondRecentView(t *testing.T) {
 	redis.Restart(redistest.Empty)
 	hang.Until(t, func() bool {
 		return eraser.Get(t, "/v1/receipts/"+id)["state"] == "complete"
-	})
-}
-
-// The second recent view's dead letters are listed, and counted.
-func TestTheSecondRecentViewHasDeadLetters(t *testing.T) {
-	t.Parallel()
-	p := shadowed(t, redistest.Start(t).URL())
-	p.RecordTurn(t, "s", "r1", "a question", "an answer")
-	p.WaitCaughtUp(t, "recent-shadow")
-	require.Empty(t, p.Must(t, http.StatusOK, http.MethodGet, "/v1/deadletters?projection=recent-shadow",
-		nil)["deadletters"])
-	hang.Until(t, func() bool {
-		return strings.Contains(p.Metrics(t),
-			`turnledger_projection_dead_letters{projection="recent-shadow",state="waiting"} 0`)
 	})
 }
