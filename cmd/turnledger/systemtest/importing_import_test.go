@@ -50,7 +50,7 @@ func TestKill9DuringImportLosesNothing(t *testing.T) {
 	seed := stack.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 2))
 	dir := stack.DataDir(t)
-	acknowledged := newAcknowledgements()
+	acknowledged := &acknowledgements{turns: map[string]map[string]bool{}}
 	for round := range rounds {
 		p := stack.Start(t, nil, "dev", "--data-dir", dir)
 		acknowledged.check(t, p, seed)

@@ -110,15 +110,6 @@ func cancelRebuild(t *testing.T, p *stack.Process, pg *localpg.Server) {
 	require.Equal(t, stack.ExitDone, code, errs)
 }
 
-// A process that does not feed a view names the role that does, and refuses to rebuild it.
-func TestRebuildWhereNobodyFeeds(t *testing.T) {
-	t.Parallel()
-	p := stack.Serve(t, nil)
-	out := p.Must(t, http.StatusConflict, http.MethodPost, "/v1/projections/audit/rebuild", nil)
-	require.Equal(t, "projection_not_fed", out["code"])
-	require.Contains(t, out["detail"], "--roles audit")
-}
-
 // The process is killed (-9) at any step of a rebuild: before, at and after the swap. The next start serves whole
 // views, leaves nothing of the broken-off generation behind, and can rebuild again.
 func TestKilledInARebuild(t *testing.T) {
