@@ -25,8 +25,8 @@ import (
 // directory, whose views in Redis and PostgreSQL are ahead of that log.
 func TestBackupIsRestoredBesideViewsThatWentOn(t *testing.T) {
 	t.Parallel()
-	pg, redis := pg.Start(t), redistest.Start(t)
-	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL(),
+	pg, redis := pg.URL(t), redistest.Start(t)
+	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg, "TURNLEDGER_REDIS_URL=" + redis.URL(),
 		"TURNLEDGER_PARTITIONS=2"}
 	dir := stack.DataDir(t)
 	p := stack.Start(t, env, "serve", "--data-dir", dir)

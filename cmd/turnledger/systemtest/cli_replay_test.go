@@ -41,9 +41,11 @@ func TestReplayInEveryFormat(t *testing.T) {
 		}
 	}
 	// A client may send half a surrogate pair, and the log keeps it as it is. Every format can print it.
-	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("s1")+"/turns", json.RawMessage(
+	half := p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("s1")+"/turns", json.RawMessage(
 		`{"request_id":"r1","question_neutral":"ok","question_messages":[{"role":"user","content":"ok","x":"\ud800"}],`+
 			`"metadata":{"locale":"\ud800"},"answer_neutral":"answer"}`))
+	code, _, errs := p.Run(t, "explain", "s1", half["turn_id"].(string))
+	require.Equal(t, stack.ExitDone, code, errs)
 	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s0")+"/turns/"+gone+"/redact", nil)
 	dir := t.TempDir()
 

@@ -170,11 +170,11 @@ func answersOf(t *testing.T, p *stack.Process, session string) map[string]string
 		"context": fmt.Sprint(p.BuildContext(t, session, map[string]any{"message": "now", "max_messages": 100})),
 		"turns":   fmt.Sprint(p.Get(t, path+"/turns?status=all")),
 		"history": fmt.Sprint(p.Get(t, path+"/history")),
+		"events":  readEvents(t, p.URL, "session_id="+session),
 	}
 	for name, args := range map[string][]string{
 		"explain": {"explain", session, events.TurnID(session, "own").String(), "--text"},
 		"folded":  {"replay", "--turns", "--session", session},
-		"events":  {"replay", "--session", session},
 	} {
 		code, said, errs := p.Run(t, args...)
 		require.Equal(t, stack.ExitDone, code, errs)

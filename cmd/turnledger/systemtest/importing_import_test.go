@@ -43,7 +43,7 @@ func TestEveryConversationComesBackWhole(t *testing.T) {
 // the import has run again every turn is there once and in order. The long form has the real conversations, too.
 func TestKill9DuringImportLosesNothing(t *testing.T) {
 	t.Parallel()
-	rounds, files := 5, []string{}
+	rounds, files := 3, []string{}
 	if stack.Long() {
 		rounds, files = 50, stack.ConversationFiles(t)
 	}

@@ -3,6 +3,8 @@
 package systemtest_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -100,4 +102,61 @@ func TestWritesGoOnWhenADiskIsMadeLarger(t *testing.T) {
 	p := stack.Start(t, nil, "serve", "--data-dir", dir, "--roles", "api,context,recent")
 	writesStopAndResume(t, p, func() {}, func() { resize(160) })
 	p.WaitLog(t, "more than the")
+}
+
+// A batch on a full disk answers each line with the truth: the lines that were recorded before, and 503 for the others.
+// The same batch, when there is room again, records what lacks.
+func TestABatchOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir, _ := stack.MountSmallDisk(t, 160)
+	p := stack.Start(t, nil, "serve", "--data-dir", dir, "--roles", "api,context,recent")
+	var body bytes.Buffer
+	const lines, sessions = 400, 8
+	for i := range lines {
+		_, _ = fmt.Fprintf(&body, `{"session_id":"b%d","request_id":"r%d","question_neutral":"q","answer_neutral":%q}`+"\n",
+			i%sessions, i, strings.Repeat("x", 15_000))
+	}
+	send := func() (codes map[int]int) {
+		resp, err := http.Post(p.URL+"/v1/turns", "application/x-ndjson", bytes.NewReader(body.Bytes()))
+		require.NoError(t, err)
+		defer func() { _ = resp.Body.Close() }()
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		codes = map[int]int{}
+		rows := json.NewDecoder(resp.Body)
+		for range lines {
+			var row struct {
+				Status     int    `json:"http_status"`
+				Code       string `json:"code"`
+				RetryAfter int    `json:"retry_after"`
+			}
+			require.NoError(t, rows.Decode(&row))
+			if codes[row.Status]++; row.Status == http.StatusServiceUnavailable {
+				require.Equal(t, "log_unavailable", row.Code)
+				require.Positive(t, row.RetryAfter)
+			}
+		}
+		return codes
+	}
+	free := stack.FillDisk(t, dir)
+	var codes map[int]int
+	hang.Until(t, func() bool {
+		codes = send()
+		return codes[http.StatusServiceUnavailable] > 0
+	})
+	t.Log("on a full disk: ", codes)
+	free()
+	hang.Until(t, func() bool {
+		codes = send()
+		return codes[http.StatusServiceUnavailable] == 0
+	})
+	require.Equal(t, map[int]int{http.StatusOK: lines}, send())
+	for s := range sessions {
+		out := p.Get(t, stack.SessionPath(fmt.Sprint("b", s))+"/turns?status=all&limit=10000")
+		require.Len(t, out["turns"], lines/sessions)
+		for i, x := range out["turns"].([]any) {
+			turn := x.(map[string]any)
+			require.Equal(t, "finalized", turn["status"])
+			require.Equal(t, fmt.Sprint("r", i*sessions+s), turn["request_id"], "the order of the lines")
+		}
+	}
 }

@@ -60,9 +60,9 @@ func TestWithPostgresStoppedTheNextContextIsRight(t *testing.T) {
 // The projectors are a process of their own here, and are killed.
 func TestWithTheProjectorsStoppedTheNextContextIsRight(t *testing.T) {
 	t.Parallel()
-	redis, pg := redistest.Start(t), pg.Start(t)
+	redis, pg := redistest.Start(t), pg.URL(t)
 	nats := stack.FreeAddress(t)
-	views := []string{"TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_POSTGRES_URL=" + pg.URL()}
+	views := []string{"TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_POSTGRES_URL=" + pg}
 	api := stack.Serve(t, append(views, stack.ServeNATS(nats)...), "--roles", "api,context")
 	outside := append(views, stack.JoinNATS(nats)...)
 	projectors := stack.Start(t, outside, "serve", "--roles", "recent,audit")
