@@ -95,6 +95,31 @@ func TestAnswerIsRecordedWhenTheClientIsGone(t *testing.T) {
 	require.Equal(t, "Donald Trump is an American politician.", turns[0].(map[string]any)["answer_neutral"])
 }
 
+// A message at one process interrupts the answer that another one streams. Its request again is told the same.
+func TestAMessageInterruptsTheAnswerOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	model := stack.NewModel(t)
+	model.Hold()
+	nats := stack.FreeAddress(t)
+	a := stack.Serve(t, append(model.Env(), stack.ServeNATS(nats)...), "--roles", "api,context,recent,chat")
+	b := stack.Start(t, append(model.Env(), stack.JoinNATS(nats)...), "serve", "--roles", "api,context,recent,chat")
+	slow := stream(t.Context(), a, t, "i", stack.Content("slowly: who is Donald Trump?"))
+	require.Equal(t, "begun", (<-slow)[0])
+	require.Equal(t, "delta", (<-slow)[0])
+	b.Ask(t, "i", map[string]any{"content": "Who else?", "on_pending": "interrupt"})
+	var last [2]string
+	for last = range slow {
+	}
+	require.Equal(t, "done", last[0])
+	require.Contains(t, last[1], `"interrupted":true`)
+	first := waitFinalized(t, a, "i", 2)[0].(map[string]any)
+	require.Equal(t, "Donald ", first["answer_neutral"])
+	again := b.Ask(t, "i",
+		map[string]any{"content": "slowly: who is Donald Trump?", "request_id": first["request_id"]})
+	require.Equal(t, []any{true, true, "interrupted"},
+		[]any{again["duplicate"], again["interrupted"], again["finish_reason"]}, "as it was told at first")
+}
+
 // An answer that the model cut off has a finish_reason that says so: in the answer, in the stream, in the answer to the
 // same request again, and in the turn.
 func TestAnAnswerThatWasCutSaysSo(t *testing.T) {
