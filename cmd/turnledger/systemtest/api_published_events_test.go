@@ -20,8 +20,8 @@ import (
 func TestEventsPublishedStraightToTheStream(t *testing.T) {
 	t.Parallel()
 	address := stack.FreeAddress(t)
-	pg := pg.Start(t)
-	p := stack.Serve(t, []string{"TURNLEDGER_NATS_LISTEN=" + address, "TURNLEDGER_POSTGRES_URL=" + pg.URL()})
+	pg := pg.URL(t)
+	p := stack.Serve(t, []string{"TURNLEDGER_NATS_LISTEN=" + address, "TURNLEDGER_POSTGRES_URL=" + pg})
 	nc, err := nats.Connect("nats://" + address)
 	require.NoError(t, err)
 	defer nc.Close()

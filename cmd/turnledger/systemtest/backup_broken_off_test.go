@@ -97,7 +97,7 @@ func slowWay(t *testing.T, to string, bytes int64) (url string, reached, release
 // backup without what was erased since, or does not start and says what to do. The backup can then be restored.
 func TestARestoreThatIsBrokenOffLeavesNoPartOfALog(t *testing.T) {
 	t.Parallel()
-	seeds := 9
+	seeds := 6
 	if stack.Long() {
 		seeds = 200
 	}

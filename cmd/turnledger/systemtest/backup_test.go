@@ -25,8 +25,8 @@ import (
 // directory, whose views in Redis and PostgreSQL are ahead of that log.
 func TestBackupIsRestoredBesideViewsThatWentOn(t *testing.T) {
 	t.Parallel()
-	pg, redis := pg.Start(t), redistest.Start(t)
-	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL(),
+	pg, redis := pg.URL(t), redistest.Start(t)
+	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg, "TURNLEDGER_REDIS_URL=" + redis.URL(),
 		"TURNLEDGER_PARTITIONS=2"}
 	dir := stack.DataDir(t)
 	p := stack.Start(t, env, "serve", "--data-dir", dir)
@@ -82,6 +82,10 @@ func TestBackupIsRestoredBesideViewsThatWentOn(t *testing.T) {
 	hang.Until(t, func() bool {
 		return slices.Equal(viewsIn(t, p, "failed"), []string{"audit", "recent"})
 	}, "the views notice")
+	checks := p.Get(t, "/readyz")["checks"].(map[string]any)
+	for check, view := range map[string]string{"redis": "recent", "postgres": "audit"} {
+		require.Contains(t, checks[check].(map[string]any)["reason"], "turnledger projections rebuild "+view)
+	}
 	for _, name := range []string{"recent", "audit"} {
 		code, _, errs = p.Run(t, "projections", "rebuild", name, "--yes")
 		require.Equal(t, stack.ExitDone, code, errs)

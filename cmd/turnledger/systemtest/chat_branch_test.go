@@ -110,7 +110,7 @@ func TestEditAndRegenerateAnswerInABranch(t *testing.T) {
 	})
 }
 
-func TestAnEditThatIsRefusedLeavesNothing(t *testing.T) {
+func TestAMessageThatIsRefusedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	eachSending(t, func(t *testing.T, e *editing) {
 		t.Helper()
@@ -145,7 +145,15 @@ func TestAnEditThatIsRefusedLeavesNothing(t *testing.T) {
 			"unknown": {map[string]any{"edits_turn_id": unknown}, 404, "turn_not_found"},
 			"unknown and asked anew": {map[string]any{"regenerates_turn_id": unknown, "content": ""}, 404,
 				"turn_not_found"},
-			"the system": {map[string]any{"edits_turn_id": e.second, "user_id": "system"}, 422, "invalid_argument"},
+			"the system": {map[string]any{"edits_turn_id": e.second, "user_id": "system"}, 422,
+				"invalid_argument"},
+			"no edit, and a bad window":   {map[string]any{"max_messages": 1}, 422, "invalid_argument"},
+			"no edit, and a bad bound":    {map[string]any{"max_tokens": -1}, 422, "invalid_argument"},
+			"no edit, and a bad language": {map[string]any{"language": "both"}, 422, "invalid_argument"},
+			"no edit, and a bad policy":   {map[string]any{"on_pending": "maybe"}, 422, "invalid_argument"},
+			"no edit, and a bad silence":  {map[string]any{"idle_timeout": "soon"}, 422, "invalid_argument"},
+			"no edit, and a bad user":     {map[string]any{"user_id": ".."}, 422, "invalid_argument"},
+			"a member that there is not":  {map[string]any{"bogus": true}, 422, "invalid_argument"},
 		} {
 			body := map[string]any{"content": "c", "request_id": name}
 			maps.Copy(body, c.body)

@@ -61,6 +61,7 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 			}
 			hang.Until(t, func() bool { return len(service.Documents()) == 4 })
 			require.Contains(t, memorySnippet(t, p, "alice", "what do I like"), "teal")
+			p.Must(t, http.StatusNotFound, http.MethodPost, "/v1/projections/memory/rebuild", nil)
 			disks := &storage{nats: dir}
 			// withheld checks what must be true while the service confirms nothing.
 			withheld := func(receipt, text string) {

@@ -6,18 +6,24 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	"github.com/turnledger/turnledger/events"
 )
 
+// Texts leave all disks and all answers with a redaction, and with the session or the identity that they belong to,
+// those that branches share, too. What the branches have themselves stays.
+//
 //conformance:h64
 func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 	t.Parallel()
 	d, env := newStorage(t)
+	env = append(env, "TURNLEDGER_PARTITIONS=4")
 	p := stack.Start(t, env, "serve", "--data-dir", d.nats)
 	p.LinkIdentity(t, "s", "alice")
 	p.RecordTurn(t, "s", "r0", "KEPT-0", "KEPT-0")
@@ -27,6 +33,14 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 		p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath(session)+"/summaries", map[string]any{
 			"request_id": through, "through_turn_id": through, "summary_neutral": text, "summary_translated": text})
 	}
+	fork := func(session, branch string) {
+		t.Helper()
+		p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath(session)+"/fork",
+			map[string]any{"request_id": branch, "session_id": branch})
+		p.RecordTurn(t, branch, "own", "KEPT-"+branch, "KEPT-"+branch)
+	}
+	fork("s", "s-branch")
+	fork("s-branch", "s-twig")
 	summarize("s", turn, "SECRET-E sum") // void with the correction
 	corrected := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/correct",
 		map[string]any{"request_id": "c1", "answer_neutral": "SECRET-A three"})["turn_id"].(string)
@@ -40,6 +54,7 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 	describe("t", "SECRET-B title", "SECRET-B value")
 	describe("u", "SECRET-C title", "SECRET-C value")
 	summarize("t", p.RecordTurn(t, "t", "r1", "SECRET-B one", "SECRET-B two"), "SECRET-G sum")
+	fork("t", "t-branch")
 	p.LinkIdentity(t, "t", "bob")
 	p.RecordTurn(t, "u", "r1", "SECRET-C one", "SECRET-C two")
 	p.LinkIdentity(t, "u", "carol")
@@ -62,6 +77,12 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 		require.NotEmpty(t, found(secret))
 	}
 
+	branches := map[string]string{"s-branch": "SECRET-A", "s-twig": "SECRET-A", "t-branch": "SECRET-B"}
+	for branch, secret := range branches {
+		for name, answer := range answersOf(t, p, branch) {
+			require.Equal(t, name != "events", strings.Contains(answer, secret), "%s of %s", name, branch)
+		}
+	}
 	describe("s", "KEPT-0 title", "") // its eraser's work is done before that of the redaction
 	gone := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/redact",
 		map[string]any{"reason": "asked to"})
@@ -85,6 +106,12 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 		require.NotEmpty(t, d.storesHolding(t, "KEPT-0"))
 		require.NotEmpty(t, found("KEPT-0"))
 		require.Equal(t, before, turnsJSON(t, p, "s"), "the tombstone is the same as before")
+		for branch, secret := range branches {
+			for name, answer := range answersOf(t, p, branch) {
+				require.NotContains(t, answer, secret, "%s of %s", name, branch)
+				require.Contains(t, answer, "KEPT-"+branch, "%s of %s", name, branch)
+			}
+		}
 		require.Equal(t, "session_erased", p.Must(t, http.StatusGone, http.MethodPost, stack.SessionPath("u")+"/turns",
 			map[string]any{"request_id": "r9", "question_neutral": "q"})["code"])
 		code, out, errs := p.Run(t, "projections", "verify")
@@ -133,4 +160,25 @@ func TestKilledWhileItErases(t *testing.T) {
 	require.Empty(t, (&storage{nats: dir}).storesHolding(t, "SECRET"))
 	require.Len(t, p.Context(t, "kept"), 10)
 	require.Empty(t, p.Context(t, "s"))
+}
+
+// answersOf returns all that a session says of its turns, by the kind of question.
+func answersOf(t *testing.T, p *stack.Process, session string) map[string]string {
+	t.Helper()
+	path := stack.SessionPath(session)
+	out := map[string]string{
+		"context": fmt.Sprint(p.BuildContext(t, session, map[string]any{"message": "now", "max_messages": 100})),
+		"turns":   fmt.Sprint(p.Get(t, path+"/turns?status=all")),
+		"history": fmt.Sprint(p.Get(t, path+"/history")),
+		"events":  readEvents(t, p.URL, "session_id="+session),
+	}
+	for name, args := range map[string][]string{
+		"explain": {"explain", session, events.TurnID(session, "own").String(), "--text"},
+		"folded":  {"replay", "--turns", "--session", session},
+	} {
+		code, said, errs := p.Run(t, args...)
+		require.Equal(t, stack.ExitDone, code, errs)
+		out[name] = said
+	}
+	return out
 }

@@ -43,14 +43,14 @@ func TestEveryConversationComesBackWhole(t *testing.T) {
 // the import has run again every turn is there once and in order. The long form has the real conversations, too.
 func TestKill9DuringImportLosesNothing(t *testing.T) {
 	t.Parallel()
-	rounds, files := 5, []string{}
+	rounds, files := 3, []string{}
 	if stack.Long() {
 		rounds, files = 50, stack.ConversationFiles(t)
 	}
 	seed := stack.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 2))
 	dir := stack.DataDir(t)
-	acknowledged := newAcknowledgements()
+	acknowledged := &acknowledgements{turns: map[string]map[string]bool{}}
 	for round := range rounds {
 		p := stack.Start(t, nil, "dev", "--data-dir", dir)
 		acknowledged.check(t, p, seed)

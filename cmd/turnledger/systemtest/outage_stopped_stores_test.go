@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -22,7 +23,13 @@ func TestWithRedisStoppedTheNextContextIsRight(t *testing.T) {
 	p := stack.Serve(t, []string{"TURNLEDGER_REDIS_URL=" + redis.URL()}, "--roles", "api,context,recent")
 	p.RecordExchange(t, "s", 0)
 	p.WaitCaughtUp(t, "recent")
+	require.Equal(t, "ok", p.Get(t, "/readyz")["status"])
 	redis.Stop()
+	hang.Until(t, func() bool { return p.Get(t, "/readyz")["status"] == "degraded" }, "it stays ready, and tells")
+	check := p.Get(t, "/readyz")["checks"].(map[string]any)["redis"].(map[string]any)
+	require.Equal(t, "Redis does not answer, or may not be used", check["reason"], "and never its address")
+	require.Contains(t, p.Metrics(t), `turnledger_dependency_up{dependency="redis"} 0`)
+	require.Contains(t, p.Metrics(t), `turnledger_dependency_up{dependency="log"} 1`)
 	p.RecordExchange(t, "s", 1)
 	p.RecordExchange(t, "s", 2)
 	redis.Restart(redistest.Empty)
@@ -53,9 +60,9 @@ func TestWithPostgresStoppedTheNextContextIsRight(t *testing.T) {
 // The projectors are a process of their own here, and are killed.
 func TestWithTheProjectorsStoppedTheNextContextIsRight(t *testing.T) {
 	t.Parallel()
-	redis, pg := redistest.Start(t), pg.Start(t)
+	redis, pg := redistest.Start(t), pg.URL(t)
 	nats := stack.FreeAddress(t)
-	views := []string{"TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_POSTGRES_URL=" + pg.URL()}
+	views := []string{"TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_POSTGRES_URL=" + pg}
 	api := stack.Serve(t, append(views, stack.ServeNATS(nats)...), "--roles", "api,context")
 	outside := append(views, stack.JoinNATS(nats)...)
 	projectors := stack.Start(t, outside, "serve", "--roles", "recent,audit")

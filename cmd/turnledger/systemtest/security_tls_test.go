@@ -107,18 +107,19 @@ func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
 	cert, key := ca.Issue("turnledger")
 	foreignCert, foreignKey := other.Issue("turnledger")
 	address := pg.StartTLS(t, ca.File, cert, key)
-	redis := redistest.StartTLS(t, ca.File, cert, key)
+	redis, shadow := redistest.StartTLS(t, ca.File, cert, key), redistest.StartTLS(t, ca.File, cert, key)
 	env := func(authority, cert, key string) []string {
 		return []string{
 			"TURNLEDGER_POSTGRES_URL=" + address + "?sslmode=verify-full&sslrootcert=" + authority + "&sslcert=" +
 				cert + "&sslkey=" + key,
 			"TURNLEDGER_REDIS_URL=" + redis.TLSURL(), "TURNLEDGER_REDIS_CA=" + authority,
+			"TURNLEDGER_RECENT_SHADOW=" + shadow.TLSURL(),
 		}
 	}
 	p := stack.Serve(t, env(ca.File, cert, key))
 	p.LinkIdentity(t, "s", "u")
 	p.RecordExchange(t, "s", 0)
-	p.WaitCaughtUp(t, "audit", "recent")
+	p.WaitCaughtUp(t, "audit", "recent", "recent-shadow")
 	require.Equal(t, stack.Questions(1), p.AuditedQuestions(t, "u"))
 	p.Stop(t)
 

@@ -19,10 +19,10 @@ import (
 // together, from the first start on and after a restart that finds them behind.
 func TestAProcessHasOneConsumerAPartition(t *testing.T) {
 	t.Parallel()
-	const partitions = 256
+	const partitions = 32
 	address := stack.FreeAddress(t)
 	dir := stack.DataDir(t)
-	env := append(stack.ServeNATS(address), "TURNLEDGER_PARTITIONS=256", "TURNLEDGER_POSTGRES_URL="+pg.URL(t))
+	env := append(stack.ServeNATS(address), "TURNLEDGER_PARTITIONS=32", "TURNLEDGER_POSTGRES_URL="+pg.URL(t))
 	for life := range 2 {
 		p := stack.Start(t, env, "serve", "--data-dir", dir)
 		for i := range 20 {

@@ -24,12 +24,12 @@ import (
 // waiting; the server goes on with the rebuild.
 func TestARebuildOnATerminal(t *testing.T) {
 	t.Parallel()
-	pg := pg.Start(t)
-	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL()})
+	pg := pg.URL(t)
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg})
 	p.LinkIdentity(t, "s", "u")
 	p.RecordTurn(t, "s", "r", "question", "answer")
 	p.WaitCaughtUp(t, "audit")
-	reader, err := pgx.Connect(t.Context(), pg.URL())
+	reader, err := pgx.Connect(t.Context(), pg)
 	require.NoError(t, err)
 	read, err := reader.Begin(t.Context())
 	require.NoError(t, err)

@@ -82,7 +82,7 @@ func TestTheListOfSessionsIsExact(t *testing.T) {
 	for range 3 {
 		writers = append(writers, stack.Start(t, joined, "serve", "--roles", "api"))
 	}
-	const perWriter = 250
+	const perWriter = 80
 	var mu sync.Mutex
 	var acknowledged []string
 	var wg sync.WaitGroup

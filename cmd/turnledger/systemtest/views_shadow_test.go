@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/deploy/testkit/certtest"
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -30,23 +29,6 @@ func TestASecondRecentViewIsComparedAndNeverAnswers(t *testing.T) {
 	redis.Restart(redistest.Empty)
 	hang.Until(t, func() bool { return metric("behind") || metric("failed") })
 	require.NotContains(t, p.Log.String(), "secret")
-}
-
-// shadowed is a process whose second recent view is at a Redis.
-func shadowed(t *testing.T, url string, env ...string) *stack.Process {
-	t.Helper()
-	env = append(env, "TURNLEDGER_RECENT_SHADOW="+url)
-	return stack.Serve(t, env, "--roles", "api,context,recent,eraser")
-}
-
-// TURNLEDGER_REDIS_CA is used for the second recent view's Redis, too.
-func TestTheSecondRecentViewIsReachedOverTLS(t *testing.T) {
-	t.Parallel()
-	ca := certtest.New(t)
-	cert, key := ca.Issue("turnledger")
-	p := shadowed(t, redistest.StartTLS(t, ca.File, cert, key).TLSURL(), "TURNLEDGER_REDIS_CA="+ca.File)
-	p.RecordTurn(t, "s", "r1", "a question", "an answer")
-	p.WaitCaughtUp(t, "recent-shadow")
 }
 
 // A process that only erases has no first view to compare, and still waits for the second before it calls an erasure

@@ -49,6 +49,7 @@ func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 	require.NotContains(t, writes.Metrics(t), "turnledger_projection_lag")
 	refused := writes.Must(t, http.StatusConflict, http.MethodPost, "/v1/projections/audit/rebuild", nil)
 	require.Equal(t, "projection_not_fed", refused["code"])
+	require.Contains(t, refused["detail"], "--roles audit")
 
 	db, err := pgx.Connect(t.Context(), pg.URL())
 	require.NoError(t, err)
