@@ -295,7 +295,7 @@ func TestATailCutsNoAppend(t *testing.T) {
 	for _, most := range []int{1, 3, 1000} {
 		tail := openTail(t, log, 0, jetlog.TailOptions{MaxBatch: most, Ungated: most == 3})
 		for n, open := 0, false; n < 2*turns+8; {
-			batch, err := tail.Next(t.Context())
+			batch, err := tail.Next(ctx) // ends with a writer that fails
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(batch), most+2)
 			for i, m := range batch {
