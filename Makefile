@@ -101,7 +101,7 @@ torture: deps tested weaviate ## run the fault, cut and soak tests in full (hour
 	@$(MAKE) fuzz FUZZTIME=2m PKG='$(PKG)'
 
 # Only packages that import rapid know its flag. There is no race detector, since more histories find more here. A
-# property that needs a server lowers CHECKS by itself (viewtest.Checks, viewtest.AtMost). Each run draws new seeds. A
+# property that needs a server lowers CHECKS by itself (viewtest.Checks, viewtest.Draws). Each run draws new seeds. A
 # failure prints its seed, and is kept in testdata/rapid, where every later run tries it first.
 properties: deps tested ## draw CHECKS histories for each property test (of rapid) in PKG that matches RUN
 	@set -e; imports=$$($(GO) list -f '{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} \

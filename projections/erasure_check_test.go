@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -36,13 +37,11 @@ func TestNothingOfAnErasedIdentityPassesTheGate(t *testing.T) {
 	require.Equal(t, "text", text("bob"))
 	require.Equal(t, "text", text(""))
 
-	head, err := log.Head(t.Context(), 0)
-	require.NoError(t, err)
-	require.NoError(t, erasures.Session(t.Context(), state, head))
+	require.NoError(t, erasures.Session(t.Context(), state, must.Get(log.Head(t.Context(), 0))(t)))
 	require.Empty(t, state.Turns)
 	require.NotZero(t, state.Erased)
 
 	refused := errors.New("refused")
-	_, err = projections.Unerased(t.Context(), erasures, "bob", func() (string, error) { return "text", refused })
+	_, err := projections.Unerased(t.Context(), erasures, "bob", func() (string, error) { return "text", refused })
 	require.ErrorIs(t, err, refused)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -81,8 +82,7 @@ func TestJudgeDoesNotGrowWithTheLog(t *testing.T) {
 	for i := range held {
 		for n := range uint64(sessions) {
 			for _, seq := range []uint64{2*(uint64(i)*sessions+n) + 1, 2*(uint64(i)*sessions+n) + 2} {
-				judged, err := j.Judge(t.Context(), log.event(seq))
-				require.NoError(t, err)
+				judged := must.Get(j.Judge(t.Context(), log.event(seq)))(t)
 				if !judged.Change.Kind.ChangesView() {
 					t.Fatalf("event %d: %v", seq, judged.Change)
 				}
@@ -122,9 +122,7 @@ func TestASessionThatRetentionPurgedBeginsAnew(t *testing.T) {
 			if fact != nil {
 				e.Fact = fact
 			}
-			judged, err := j.Judge(t.Context(), e)
-			require.NoError(t, err)
-			return judged
+			return must.Get(j.Judge(t.Context(), e))(t)
 		}
 		require.Equal(t, conversation.Started, judge(day, nil).Change.Kind)
 		if linked {

@@ -170,19 +170,33 @@ func (h *history) run(t *testing.T) error {
 
 // look starts a server on the image, and appends if all is there.
 func (h *history) look(t *testing.T) error {
-	log, err := h.open(t.Context(), h.mount(t))
+	ctx, stop := context.WithTimeout(t.Context(), hang.Limit)
+	defer stop()
+	log, err := h.open(ctx, h.mount(t))
 	if err != nil {
 		return err
 	}
 	defer log.stop()
-	if err := h.check(t.Context(), log); err != nil {
+	if err := h.check(ctx, log); err != nil {
 		return err
 	}
-	ack, err := log.Append(t.Context(), jetlog.Append{Facts: h.facts(session(0), 1)})
-	if err != nil {
-		return err
+	facts := h.facts(session(0), 1)
+	return h.patiently(ctx, func() error {
+		ack, err := log.Append(ctx, jetlog.Append{Facts: facts})
+		if err != nil {
+			return err
+		}
+		return log.Durable(ctx, ack.Position)
+	})
+}
+
+// patiently asks again what a busy machine did not answer in time, until the power is cut.
+func (h *history) patiently(ctx context.Context, ask func() error) error {
+	for {
+		if err := ask(); !errors.Is(err, jetlog.ErrUnavailable) || h.off() || ctx.Err() != nil {
+			return err
+		}
 	}
-	return log.Durable(t.Context(), ack.Position)
 }
 
 // mount mounts the image, or an empty disk, for the present life.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -107,14 +108,12 @@ func (s *stage) rebuild(b *testing.B, log *jetlog.Log) time.Duration {
 	debug.FreeOSMemory()
 	require.NoError(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // the peak begins anew: proc(5)
 	began := time.Now()
-	r, err := rebuild.Begin(b.Context(), log, s.audit, s.audit, rebuild.Config{Rules: rules})
-	require.NoError(b, err)
+	r := must.Get(rebuild.Begin(b.Context(), log, s.audit, s.audit, rebuild.Config{Rules: rules}))(b)
 	require.NoError(b, r.Run(b.Context()))
 	took := time.Since(began)
-	status, err := os.ReadFile("/proc/self/status")
-	require.NoError(b, err)
+	status := must.Get(os.ReadFile("/proc/self/status"))(b)
 	_, peak, _ := strings.Cut(string(status), "VmHWM:")
-	_, err = fmt.Sscan(peak, &s.memory)
+	_, err := fmt.Sscan(peak, &s.memory)
 	require.NoError(b, err)
 	return took
 }
@@ -138,9 +137,7 @@ func (l load) outside(b *testing.B) *jetlog.Log {
 	l.write(b, natstest.LogOn(b, srv, 1))
 	srv.Stop()
 	// nothing is written any more: what it acknowledges when does not matter
-	log, err := jetlog.Open(b.Context(), natstest.Alone(b, dir), jetlog.Config{Partitions: 1})
-	require.NoError(b, err)
-	return log
+	return must.Get(jetlog.Open(b.Context(), natstest.Alone(b, dir), jetlog.Config{Partitions: 1}))(b)
 }
 
 // write appends each session's events in order, 64 sessions at once.
@@ -170,13 +167,11 @@ func (l load) write(b *testing.B, log *jetlog.Log) {
 
 func forgetDuplicates(b *testing.B, nc *nats.Conn) {
 	b.Helper()
-	js, err := jetstream.New(nc)
-	require.NoError(b, err)
-	stream, err := js.Stream(b.Context(), "TURNS-0")
-	require.NoError(b, err)
+	js := must.Get(jetstream.New(nc))(b)
+	stream := must.Get(js.Stream(b.Context(), "TURNS-0"))(b)
 	with := stream.CachedInfo().Config
 	with.Duplicates = 100 * time.Millisecond
-	_, err = js.UpdateStream(b.Context(), with)
+	_, err := js.UpdateStream(b.Context(), with)
 	require.NoError(b, err)
 }
 
@@ -242,15 +237,12 @@ func newStage(b *testing.B, l load) *stage {
 
 func openStage(b *testing.B, events int) *stage {
 	b.Helper()
-	srv, err := localpg.Start(b.Context(), localpg.Config{DataDir: b.TempDir()})
-	require.NoError(b, err)
+	srv := must.Get(localpg.Start(b.Context(), localpg.Config{DataDir: b.TempDir()}))(b)
 	b.Cleanup(func() { _ = srv.Stop(context.Background()) })
 	s := &stage{events: events, done: b.TempDir()}
-	s.pool, err = pgxpool.New(b.Context(), srv.URL())
-	require.NoError(b, err)
+	s.pool = must.Get(pgxpool.New(b.Context(), srv.URL()))(b)
 	b.Cleanup(s.pool.Close)
-	s.audit, err = audit.Open(b.Context(), audit.Config{URL: srv.URL()})
-	require.NoError(b, err)
+	s.audit = must.Get(audit.Open(b.Context(), audit.Config{URL: srv.URL()}))(b)
 	b.Cleanup(s.audit.Close)
 	return s
 }
@@ -258,17 +250,13 @@ func openStage(b *testing.B, events int) *stage {
 // take keeps the finished rows in the form in which COPY reads them.
 func (s *stage) take(b *testing.B) {
 	b.Helper()
-	conn, err := s.pool.Acquire(b.Context())
-	require.NoError(b, err)
+	conn := must.Get(s.pool.Acquire(b.Context()))(b)
 	defer conn.Release()
 	for _, table := range finished {
-		out, err := os.Create(filepath.Join(s.done, table))
-		require.NoError(b, err)
-		n, err := conn.Conn().PgConn().CopyTo(b.Context(), out, "copy turnledger."+table+" to stdout binary")
-		require.NoError(b, err)
+		out := must.Get(os.Create(filepath.Join(s.done, table)))(b)
+		n := must.Get(conn.Conn().PgConn().CopyTo(b.Context(), out, "copy turnledger."+table+" to stdout binary"))(b)
 		s.rows += int(n.RowsAffected())
-		size, err := out.Seek(0, io.SeekCurrent)
-		require.NoError(b, err)
+		size := must.Get(out.Seek(0, io.SeekCurrent))(b)
 		s.bytes += size
 		require.NoError(b, out.Close())
 	}
@@ -277,14 +265,12 @@ func (s *stage) take(b *testing.B) {
 func (s *stage) floor(b *testing.B) time.Duration {
 	b.Helper()
 	s.empty(b)
-	conn, err := s.pool.Acquire(b.Context())
-	require.NoError(b, err)
+	conn := must.Get(s.pool.Acquire(b.Context()))(b)
 	defer conn.Release()
 	began := time.Now()
 	for _, table := range finished {
-		rows, err := os.Open(filepath.Join(s.done, table))
-		require.NoError(b, err)
-		_, err = conn.Conn().PgConn().CopyFrom(b.Context(), rows, "copy turnledger."+table+" from stdin binary")
+		rows := must.Get(os.Open(filepath.Join(s.done, table)))(b)
+		_, err := conn.Conn().PgConn().CopyFrom(b.Context(), rows, "copy turnledger."+table+" from stdin binary")
 		require.NoError(b, err)
 		require.NoError(b, rows.Close())
 	}
@@ -299,8 +285,7 @@ func (s *stage) apply(b *testing.B) time.Duration {
 
 func (s *stage) feed(b *testing.B) time.Duration {
 	b.Helper()
-	at, err := s.audit.Claim(b.Context(), 0)
-	require.NoError(b, err)
+	at := must.Get(s.audit.Claim(b.Context(), 0))(b)
 	began := time.Now()
 	for _, batch := range s.batches {
 		batch.From.Epoch, batch.To.Epoch = at.Epoch, at.Epoch
@@ -329,8 +314,7 @@ func (l load) batches(b *testing.B) []projections.Batch {
 	var out []projections.Batch
 	var next projections.Batch
 	for e := range l.log() {
-		judged, err := judge.Judge(b.Context(), e)
-		require.NoError(b, err)
+		judged := must.Get(judge.Judge(b.Context(), e))(b)
 		next.Events = append(next.Events, judged)
 		if len(next.Events) == l.batch || e.Position.Seq == uint64(l.events) {
 			next.To.Seq, next.To.EventID = e.Position.Seq, e.ID

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 )
@@ -80,8 +81,7 @@ func TestReadersGoOnWhileASwapWaitsForADump(t *testing.T) {
 	t.Parallel()
 	log := conversationOf(2)
 	a := filled(t, log, 100)
-	g, err := a.NewGeneration(t.Context())
-	require.NoError(t, err)
+	g := must.Get(a.NewGeneration(t.Context()))(t)
 	claim(t, log, g).all(100)
 	a.goesOn(func(ctx context.Context) error { return g.Swap(ctx, projections.ReachFormer) })
 	require.NoError(t, g.Drop(t.Context()))
@@ -93,8 +93,7 @@ func TestReadersGoOnWhileASwapWaitsForADump(t *testing.T) {
 func TestReadersGoOnWhileAMigrationWaitsForADump(t *testing.T) {
 	t.Parallel()
 	a := filled(t, conversationOf(2), 100)
-	later, err := audit.Look(t.Context(), audit.Config{URL: a.url, Rules: rules})
-	require.NoError(t, err)
+	later := must.Get(audit.Look(t.Context(), audit.Config{URL: a.url, Rules: rules}))(t)
 	t.Cleanup(later.Close)
 	later.Later(t, "alter table {{.schema}}.event_ledger add later text")
 	a.goesOn(later.Prepare)

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
-	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
@@ -32,8 +31,7 @@ func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	log := conversationOf(3)
 	a := open(t, log)
-	at, err := a.Applied(t.Context(), 0)
-	require.NoError(t, err)
+	at := must.Get(a.Applied(t.Context(), 0))(t)
 	require.Equal(t, events.Position{}, at, "nothing is applied yet")
 
 	f := claim(t, log, a)
@@ -44,81 +42,38 @@ func TestCheckpoint(t *testing.T) {
 	b.To.Created = day.Add(1)
 	b.To.EventID = "an id \x00 with anything \xff"
 	require.NoError(t, a.Apply(t.Context(), b))
-	again, err := a.Claim(t.Context(), 0)
-	require.NoError(t, err)
+	again := must.Get(a.Claim(t.Context(), 0))(t)
 	b.To.Epoch = 2
 	require.Equal(t, b.To, again, "the stream's time and the event's id come back exactly")
-	at, err = a.Applied(t.Context(), 0)
-	require.NoError(t, err)
+	at = must.Get(a.Applied(t.Context(), 0))(t)
 	require.Equal(t, events.Position{Seq: 3}, at)
 
-	other, err := a.Claim(t.Context(), 7)
-	require.NoError(t, err)
+	other := must.Get(a.Claim(t.Context(), 7))(t)
 	require.Equal(t, projections.Checkpoint{Partition: 7, Epoch: 1, Store: store, Generation: 1}, other,
 		"each partition has its own")
 }
 
+// A runner whose partition another one has claimed applies and parks nothing more.
+//
 //conformance:h11 h43
-func TestRedeliveryIsHarmless(t *testing.T) {
+func TestAFormerRunnerIsFenced(t *testing.T) {
 	t.Parallel()
-	log := conversationOf(4)
-	log.redact("s", id("s", "b"))
-	log.add(corrected("s", "c2", "c"), erased("other"))
-	a := open(t, log)
-	f := claim(t, log, a)
-	var sent []projections.Batch
-	for {
-		b := f.batch(2)
-		if len(b.Events) == 0 {
-			break
-		}
-		require.NoError(t, a.Apply(t.Context(), b))
-		sent, f.at = append(sent, b), b.To
-	}
-	before := a.dump()
-	for _, b := range sent {
-		require.ErrorIs(t, a.Apply(t.Context(), b), projections.ErrFenced)
-		b.Events = b.Events[:1]
-		require.ErrorIs(t, a.Park(t.Context(), b, "no reason"), projections.ErrFenced)
-	}
-	require.Equal(t, before, a.dump())
-}
-
-func TestTwoRunnersFenceEachOther(t *testing.T) {
-	t.Parallel()
-	log := conversationOf(20)
+	log := conversationOf(3)
 	a := open(t, log)
 	first := claim(t, log, a)
-	require.True(t, first.next(2))
+	applied := first.batch(2)
+	require.NoError(t, a.Apply(t.Context(), applied))
+	first.at = applied.To
 	second := claim(t, log, a)
-	require.ErrorIs(t, a.Apply(t.Context(), first.batch(2)), projections.ErrFenced)
-	require.True(t, second.next(2))
-
-	// Both go on at once, and take the partition from each other whenever they are fenced.
-	var runners sync.WaitGroup
-	for range 2 {
-		runners.Go(func() {
-			f := claim(t, log, a)
-			for {
-				b := f.batch(3)
-				if len(b.Events) == 0 {
-					return
-				}
-				switch err := a.Apply(context.Background(), b); {
-				case err == nil:
-					f.at = b.To
-				case errors.Is(err, projections.ErrFenced):
-					f = claim(t, log, a)
-				default:
-					t.Error(err)
-					return
-				}
-			}
-		})
+	for _, late := range []projections.Batch{applied, first.batch(1)} {
+		before := a.dump()
+		require.ErrorIs(t, a.Apply(t.Context(), late), projections.ErrFenced)
+		late.Events = late.Events[:1]
+		require.ErrorIs(t, a.Park(t.Context(), late, "no reason"), projections.ErrFenced)
+		require.Equal(t, before, a.dump())
 	}
-	runners.Wait()
+	second.all(2)
 	sameSession(t, a, log, "s")
-	require.Equal(t, len(log.events), a.count("event_ledger"))
 }
 
 // A backend that dies in the middle of a transaction leaves nothing, and the batch can be applied again.
@@ -132,10 +87,9 @@ func TestCrashInMidTransaction(t *testing.T) {
 	before := a.dump()
 
 	// The last table that an apply writes is locked, so that it hangs with all else written.
-	blocker, err := a.pool.Begin(t.Context())
-	require.NoError(t, err)
+	blocker := must.Get(a.pool.Begin(t.Context()))(t)
 	defer func() { _ = blocker.Rollback(context.Background()) }()
-	_, err = blocker.Exec(t.Context(), "lock table turnledger.sessions in exclusive mode")
+	_, err := blocker.Exec(t.Context(), "lock table turnledger.sessions in exclusive mode")
 	require.NoError(t, err)
 	broken := make(chan error, 1)
 	b := f.batch(100)
@@ -164,8 +118,10 @@ func TestRowsThatStandAlreadyAreWrittenOver(t *testing.T) {
 	log := conversationOf(4)
 	log.redact("s", id("s", "b"))
 	log.add(corrected("s", "c2", "c"), &events.LinkRefused{SessionID: "s", IdentityID: "thief"})
+	a := open(t, log)
 	for split, most := range splits {
-		a := filled(t, log, most)
+		a.empty()
+		claim(t, log, a).all(most)
 		before := a.dump()
 		a.exec("update turnledger.projection_checkpoints set seq = 0")
 		claim(t, log, a).all(most)
@@ -181,7 +137,7 @@ func TestLargeRowsAreWrittenOverInParts(t *testing.T) {
 	for i := range 5 {
 		request := fmt.Sprint("r", i)
 		large := finalized("s", request)
-		large.AnswerNeutral = strings.Repeat(request, 2<<20)
+		large.AnswerNeutral = strings.Repeat(request, 1<<20) // five of them are more than one statement takes
 		log.add(started("s", request), large)
 	}
 	a := filled(t, log, 1000)
@@ -195,20 +151,15 @@ func TestPark(t *testing.T) {
 	t.Parallel()
 	log := conversationOf(1)
 	a := open(t, log)
-	f := claim(t, log, a)
-	b := f.batch(1)
-	require.NoError(t, a.Park(t.Context(), b, "a reason"))
+	claim(t, log, a).park(a)
 	l := a.letters(t)[0]
-	require.Equal(t, fmt.Sprint("audit 0:1 "+log.events[0].ID+" turnledger.turn.started.v1 s a reason ", 1),
-		fmt.Sprint(l.Projection, " ", l.Position, " ", l.EventID, " ", l.Type, " ", l.SessionID, " ", l.Reason, " ",
-			l.Attempts))
-	at, err := a.Applied(t.Context(), 0)
-	require.NoError(t, err)
-	require.Equal(t, uint64(1), at.Seq, "the checkpoint has moved past it")
+	require.Equal(t, projections.DeadLetter{Projection: "audit", Position: events.Position{Seq: 1},
+		EventID: log.events[0].ID, Type: events.TypeTurnStarted, SessionID: "s", Reason: "a test", Attempts: 1,
+		ParkedAt: l.ParkedAt}, l)
+	require.Equal(t, uint64(1), must.Get(a.Applied(t.Context(), 0))(t).Seq, "the checkpoint has moved past it")
 
 	a.exec("update turnledger.projection_checkpoints set seq = 0")
-	f = claim(t, log, a)
-	require.NoError(t, a.Park(t.Context(), f.batch(1), "another"))
+	require.NoError(t, a.Park(t.Context(), claim(t, log, a).batch(1), "another"))
 	require.Len(t, a.letters(t), 1)
 	require.Equal(t, "another 2", fmt.Sprint(a.letters(t)[0].Reason, " ", a.letters(t)[0].Attempts))
 }
@@ -241,11 +192,9 @@ func TestBackfillThatFails(t *testing.T) {
 	t.Parallel()
 	log := conversationOf(1)
 	down := errors.New("the log is down")
-	a, err := audit.Open(t.Context(), audit.Config{URL: pg.URL(t), Rules: rules, Log: unreadable{log, down}})
-	require.NoError(t, err)
-	t.Cleanup(a.Close)
+	a := open(t, unreadable{log, down})
 	claim(t, log, a).next(1)
-	err = a.Apply(t.Context(), claim(t, log, a).batch(10)) // what was kept is forgotten
+	err := a.Apply(t.Context(), claim(t, log, a).batch(10)) // what was kept is forgotten
 	require.ErrorIs(t, err, down)
 	require.False(t, projections.IsPermanent(err))
 }

@@ -9,6 +9,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	viewtest.AtMost(1000) // each history of a property takes PostgreSQL about 0.1 s
+	viewtest.Draws(100, 1000) // each history of a property takes PostgreSQL about 0.1 s
 	leaks.VerifyTestMain(pg.Runner(m))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/projections/audit"
 )
@@ -24,15 +25,12 @@ func TestTablesThatTakeLongAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	url := pg.URL(t)
 	to := newGate(t, url)
-	other, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	tx, err := other.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "select pg_advisory_xact_lock(hashtextextended('turnledger.audit', 0))")
+	other := must.Get(pgx.Connect(t.Context(), url))(t)
+	tx := must.Get(other.Begin(t.Context()))(t)
+	_, err := tx.Exec(t.Context(), "select pg_advisory_xact_lock(hashtextextended('turnledger.audit', 0))")
 	require.NoError(t, err)
 	prepare := func() (prepared chan error) {
-		a, err := audit.Look(t.Context(), audit.Config{URL: to.url})
-		require.NoError(t, err)
+		a := must.Get(audit.Look(t.Context(), audit.Config{URL: to.url}))(t)
 		t.Cleanup(a.Close)
 		a.AskEach(100 * time.Millisecond)
 		prepared = make(chan error, 1)
@@ -56,11 +54,9 @@ func TestTablesThatTakeLongAreWaitedFor(t *testing.T) {
 func TestTablesThatAreLockedAreTriedAgainLater(t *testing.T) {
 	t.Parallel()
 	a := filled(t, identityLog(), 10)
-	other, err := pgx.Connect(t.Context(), a.url)
-	require.NoError(t, err)
-	tx, err := other.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "lock table turnledger.generation in access exclusive mode")
+	other := must.Get(pgx.Connect(t.Context(), a.url))(t)
+	tx := must.Get(other.Begin(t.Context()))(t)
+	_, err := tx.Exec(t.Context(), "lock table turnledger.generation in access exclusive mode")
 	require.NoError(t, err)
 	require.ErrorIs(t, a.Prepare(t.Context()), audit.ErrUnavailable)
 	require.NoError(t, tx.Rollback(t.Context()))
@@ -76,10 +72,8 @@ type gate struct {
 
 func newGate(t *testing.T, to string) *gate {
 	t.Helper()
-	cfg, err := pgx.ParseConfig(to)
-	require.NoError(t, err)
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	cfg := must.Get(pgx.ParseConfig(to))(t)
+	l := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	g := &gate{url: fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", cfg.User, l.Addr(), cfg.Database)}
 	var all sync.WaitGroup
 	t.Cleanup(func() { _ = l.Close(); all.Wait() })

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // pooler hands each question of a client to the process that was left last, as PgBouncer does
@@ -53,13 +55,9 @@ func TestAPoolerOfTransactionsIsKnown(t *testing.T) {
 	t.Parallel()
 	for _, free := range [][]int{nil, {7}, {7, 8}} {
 		p := &pooler{free: free, made: 10}
-		is, err := pooled(t.Context(), &at{pooler: p}, &at{pooler: p})
-		require.NoError(t, err)
-		require.True(t, is, "%v", free)
+		require.True(t, must.Get(pooled(t.Context(), &at{pooler: p}, &at{pooler: p}))(t), "%v", free)
 	}
-	is, err := pooled(t.Context(), &at{kept: 1}, &at{kept: 2})
-	require.NoError(t, err)
-	require.False(t, is)
+	require.False(t, must.Get(pooled(t.Context(), &at{kept: 1}, &at{kept: 2}))(t))
 }
 
 // roundRobin hands out the process that was left first.
@@ -76,7 +74,5 @@ func (c roundRobin) backend(ctx context.Context) (int, error) {
 func TestAPoolerThatTakesTurnsIsKnown(t *testing.T) {
 	t.Parallel()
 	p := &pooler{free: []int{7, 8, 9}}
-	is, err := pooled(t.Context(), roundRobin{&at{pooler: p}}, roundRobin{&at{pooler: p}})
-	require.NoError(t, err)
-	require.True(t, is)
+	require.True(t, must.Get(pooled(t.Context(), roundRobin{&at{pooler: p}}, roundRobin{&at{pooler: p}}))(t))
 }

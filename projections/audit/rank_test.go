@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections/audit/lexicon"
 	"github.com/turnledger/turnledger/projections/audit/words"
 )
@@ -15,13 +16,10 @@ func TestRankEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	s := search{Audit: &Audit{lexicon: lexicon.New(lexicon.Simple)}, query: words.Parse("a", nil)}
 	turns := []foundTurn{{question: [2]string{"a"}}}
-	w, err := parseWindow("")
-	require.NoError(t, err)
-	hits, err := s.rank(t.Context(), turns, w)
-	require.NoError(t, err)
-	require.Len(t, hits, 1)
+	w := must.Get(parseWindow(""))(t)
+	require.Len(t, must.Get(s.rank(t.Context(), turns, w))(t), 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = s.rank(ctx, turns, w)
+	_, err := s.rank(ctx, turns, w)
 	require.ErrorIs(t, err, context.Canceled)
 }

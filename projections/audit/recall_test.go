@@ -2,10 +2,12 @@ package audit_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -52,9 +54,7 @@ func TestRecallFindsWhatAnIdentitySaid(t *testing.T) {
 		}
 		require.Equal(t, want, questions, query)
 	}
-	got, err := a.Recall(t.Context(), "nobody", "cat", 5)
-	require.NoError(t, err)
-	require.Empty(t, got)
+	require.Empty(t, must.Get(a.Recall(t.Context(), "nobody", "cat", 5))(t))
 }
 
 // Not every language puts spaces between its words.
@@ -111,14 +111,14 @@ func TestRecallOfVeryLongTexts(t *testing.T) {
 	t.Parallel()
 	log := newJournal()
 	log.add(linked("s", "u"))
-	long := ""
+	var text strings.Builder
 	for i := range 40_000 {
-		long += fmt.Sprint(" word", i)
+		fmt.Fprint(&text, " word", i)
 	}
+	long := text.String()
 	log.add(exchange("s", "r", "first things"+long, long)...)
 	a := filled(t, log, 7)
-	got, err := a.Recall(t.Context(), "u", "first"+long, 5)
-	require.NoError(t, err)
+	got := must.Get(a.Recall(t.Context(), "u", "first"+long, 5))(t)
 	require.Len(t, got, 1)
 	require.Len(t, got[0].Question, 8000)
 }

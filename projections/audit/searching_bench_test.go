@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -73,13 +74,11 @@ func (a *tables) read200(b *testing.B, identity string) {
 func searched(b *testing.B) *tables {
 	b.Helper()
 	url := pg.Start(b).URL()
-	opened, err := audit.Open(b.Context(), audit.Config{URL: url, Rules: rules})
-	require.NoError(b, err)
+	opened := must.Get(audit.Open(b.Context(), audit.Config{URL: url, Rules: rules}))(b)
 	b.Cleanup(opened.Close)
 	a := connected(b, opened, url, "turnledger", nil)
 	a.exec("drop index turnledger.questions_terms; drop index turnledger.answers_terms")
-	at, err := a.Claim(b.Context(), 0)
-	require.NoError(b, err)
+	at := must.Get(a.Claim(b.Context(), 0))(b)
 	judge := projections.NewJudge(newJournal(), rules, 0)
 	next, seq := projections.Batch{From: at}, uint64(0)
 	apply := func() {
@@ -94,8 +93,7 @@ func searched(b *testing.B) *tables {
 	for n := range searchedTurns {
 		for _, f := range searchedTurn(n, words) {
 			seq++
-			judged, err := judge.Judge(b.Context(), recorded(f, seq, day.Add(time.Duration(seq)*time.Second)))
-			require.NoError(b, err)
+			judged := must.Get(judge.Judge(b.Context(), recorded(f, seq, day.Add(time.Duration(seq)*time.Second))))(b)
 			next.Events = append(next.Events, judged)
 		}
 		if len(next.Events) >= 10_000 {

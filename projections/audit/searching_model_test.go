@@ -26,12 +26,8 @@ var spoken = []string{"tap", "Tap", "washer", "of the", "école", "学校", "学
 func TestSearchesAreThoseOfAModel(t *testing.T) {
 	t.Parallel()
 	read := &current{newJournal()}
-	url := pg.URL(t)
 	key := words.NewKey("k")
-	opened, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: read, SearchKey: key})
-	require.NoError(t, err)
-	t.Cleanup(opened.Close)
-	a := connected(t, opened, url, "turnledger", read)
+	a := openWith(t, audit.Config{URL: pg.URL(t), Log: read, SearchKey: key})
 	rapid.Check(t, func(t *rapid.T) {
 		log := said(t)
 		read.journal = log

@@ -1,8 +1,9 @@
 package audit_test
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
@@ -43,22 +45,24 @@ func (a *tables) Park(ctx context.Context, b projections.Batch, reason string) e
 
 func (a *tables) queue() *desk.Queue { return a.desk.Queue(a, a.log, rules) }
 
-// open makes the tables for a log.
-func open(t testing.TB, log *journal) *tables { return openIn(t, pg.URL(t), "turnledger", log) }
-
-func openIn(t testing.TB, url, schema string, log *journal) *tables {
+// open opens empty tables for a log.
+func open(t testing.TB, log projections.LogReader) *tables {
 	t.Helper()
-	a, err := audit.Open(t.Context(), audit.Config{URL: url, Schema: schema, Rules: rules, Log: log})
-	require.NoError(t, err)
+	return openWith(t, audit.Config{URL: pg.URL(t), Log: log})
+}
+
+func openWith(t testing.TB, cfg audit.Config) *tables {
+	t.Helper()
+	cfg.Rules, cfg.Schema = rules, cmp.Or(cfg.Schema, "turnledger")
+	a := must.Get(audit.Open(t.Context(), cfg))(t)
 	t.Cleanup(a.Close)
-	return connected(t, a, url, schema, log)
+	return connected(t, a, cfg.URL, cfg.Schema, cfg.Log)
 }
 
 // connected looks at tables that are open.
 func connected(t testing.TB, a *audit.Audit, url, schema string, log projections.LogReader) *tables {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), url)
-	require.NoError(t, err)
+	pool := must.Get(pgxpool.New(t.Context(), url))(t)
 	t.Cleanup(pool.Close)
 	return &tables{Audit: a, t: t, pool: pool, url: url, name: schema, log: log, desk: desk.InMemory()}
 }
@@ -118,7 +122,5 @@ func (a *tables) count(table string) int {
 func (a *tables) empty() {
 	a.t.Helper()
 	a.desk = desk.InMemory()
-	for _, table := range names {
-		a.exec(fmt.Sprintf("delete from %s.%s", a.name, table))
-	}
+	a.exec("delete from " + a.name + "." + strings.Join(names, "; delete from "+a.name+"."))
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // BenchmarkTerms is what searches cost those who write: the processor time, of this process and of PostgreSQL, of the
@@ -65,8 +67,7 @@ func spent(b *testing.B, pid string) time.Duration {
 	var own syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &own))
 	all := time.Duration(own.Utime.Nano() + own.Stime.Nano())
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	require.NoError(b, err)
+	stats := must.Get(filepath.Glob("/proc/[0-9]*/stat"))(b)
 	for _, stat := range stats {
 		text, err := os.ReadFile(stat)
 		if err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/audit"
 )
@@ -26,11 +25,8 @@ func (c *counted) Session(ctx context.Context, sessionID string, after, upTo uin
 }
 
 func openCounted(t *testing.T, log *journal) (*tables, *counted) {
-	url, c := pg.URL(t), &counted{journal: log}
-	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: c})
-	require.NoError(t, err)
-	t.Cleanup(a.Close)
-	return connected(t, a, url, "turnledger", c), c
+	c := &counted{journal: log}
+	return open(t, c), c
 }
 
 // anonymousThenLinked has turns before its link, and an answer after it.
@@ -42,10 +38,11 @@ func anonymousThenLinked() *journal {
 
 func TestALinkNeedsNoReadOfWhatWasSeen(t *testing.T) {
 	t.Parallel()
+	log := anonymousThenLinked()
+	want := filled(t, log, 100).dump()
+	a, c := openCounted(t, log)
 	for most := 1; most <= 5; most++ {
-		log := anonymousThenLinked()
-		want := filled(t, log, 100).dump()
-		a, c := openCounted(t, log)
+		a.empty()
 		claim(t, log, a).all(most)
 		require.Equal(t, want, a.dump(), "batches of %d", most)
 		require.Zero(t, c.reads)
@@ -61,7 +58,7 @@ func TestALinkAfterAClaimReadsTheLog(t *testing.T) {
 	want := filled(t, log, 100).dump()
 	a, c := openCounted(t, log)
 	claim(t, log, a).next(1)
-	claim(t, log, openIn(t, a.url, "turnledger", log)).next(1)
+	claim(t, log, openWith(t, audit.Config{URL: a.url, Log: log})).next(1)
 	claim(t, log, a).all(1)
 	require.Equal(t, want, a.dump())
 	require.Equal(t, 1, c.reads)

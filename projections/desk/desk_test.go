@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -73,8 +74,7 @@ func dead(seq uint64) projections.DeadLetter {
 
 func listed(t *testing.T, d *desk.Desk, log *jetlog.Log, v view) (seqs []uint64) {
 	t.Helper()
-	letters, err := d.Queue(v, log, conversation.Rules{}).DeadLetters(t.Context())
-	require.NoError(t, err)
+	letters := must.Get(d.Queue(v, log, conversation.Rules{}).DeadLetters(t.Context()))(t)
 	for _, l := range letters {
 		seqs = append(seqs, l.Position.Seq)
 	}
@@ -83,9 +83,7 @@ func listed(t *testing.T, d *desk.Desk, log *jetlog.Log, v view) (seqs []uint64)
 
 func own(t *testing.T, d *desk.Desk, cp projections.Checkpoint) *desk.Claim {
 	t.Helper()
-	h, err := d.ClaimLetters(t.Context(), "view", cp)
-	require.NoError(t, err)
-	return h
+	return must.Get(d.ClaimLetters(t.Context(), "view", cp))(t)
 }
 
 // A letter counts once the checkpoint that passes its event stands. One whose owner never came to that goes when
@@ -137,6 +135,19 @@ func TestLettersMayBeBounded(t *testing.T) {
 	})
 }
 
+// A desk in memory keeps the newest thousand letters.
+func TestADeskInMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	d := desk.InMemory()
+	h := own(t, d, claimed(3, 1, "a"))
+	for n := range uint64(1200) {
+		require.NoError(t, h.Keep(t.Context(), time.Time{}, dead(4+n)))
+	}
+	seqs := listed(t, d, nil, serving(claimed(2000, 1, "a")))
+	require.Len(t, seqs, 1000)
+	require.EqualValues(t, 1203, seqs[999])
+}
+
 // Two databases that follow one log are told apart, and so are generations of one.
 func TestStoresAndGenerationsAreApart(t *testing.T) {
 	desks(t, func(t *testing.T, d *desk.Desk, log *jetlog.Log) {
@@ -158,9 +169,8 @@ func TestStoresAndGenerationsAreApart(t *testing.T) {
 // What an operator said of an event comes with the backup of the log, and counts until the view is rebuilt.
 func TestRestoredLettersCountUntilTheViewIsRebuilt(t *testing.T) {
 	desks(t, func(t *testing.T, d *desk.Desk, log *jetlog.Log) {
-		ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.SessionReset{SessionID: "s"}}})
-		require.NoError(t, err)
-		e, _, err := log.At(t.Context(), ack.Position)
+		at := natstest.Append(t, log, &events.SessionReset{SessionID: "s"})
+		e, _, err := log.At(t.Context(), at)
 		require.NoError(t, err)
 		known, other, beyond := dead(1), dead(1), dead(2)
 		known.EventID, known.Dropped = projections.Label(e.ID), &projections.Drop{Reason: "a known lie"}
@@ -172,8 +182,7 @@ func TestRestoredLettersCountUntilTheViewIsRebuilt(t *testing.T) {
 		cp.Created = time.Unix(1, 0)
 		v := serving(cp)
 		require.Equal(t, []uint64{1}, listed(t, d, log, v))
-		drop, err := d.Queue(v, log, conversation.Rules{}).Dropped(t.Context(), ack.Position)
-		require.NoError(t, err)
+		drop := must.Get(d.Queue(v, log, conversation.Rules{}).Dropped(t.Context(), at))(t)
 		require.Equal(t, known.Dropped, drop)
 		cp.Created = log.Created(0)
 		require.Empty(t, listed(t, d, log, serving(cp)))
@@ -199,24 +208,20 @@ func TestRetriedAndDropped(t *testing.T) {
 			require.NoError(t, h.Keep(t.Context(), time.Time{}, dead(4+seq)))
 		}
 		v := serving(claimed(9, 1, "a"))
-		q, at := d.Queue(v, log,
-			conversation.Rules{}), func(seq uint64) events.Position { return events.Position{Seq: seq} }
+		q := d.Queue(v, log, conversation.Rules{})
+		at := func(seq uint64) events.Position { return events.Position{Seq: seq} }
 		v.refuses = projections.Permanent(fmt.Errorf("still refused"))
-		got, err := q.RetryDeadLetter(t.Context(), at(4))
-		require.NoError(t, err)
+		got := must.Get(q.RetryDeadLetter(t.Context(), at(4)))(t)
 		require.False(t, got.Applied)
 		require.Equal(t, "still refused 2", fmt.Sprint(got.Reason, " ", got.Attempts))
 		v.refuses = nil
-		got, err = q.RetryDeadLetter(t.Context(), at(4))
-		require.NoError(t, err)
+		got = must.Get(q.RetryDeadLetter(t.Context(), at(4)))(t)
 		require.True(t, got.Applied)
 		drop := projections.Drop{Reason: "a known lie", By: "ada", At: time.Unix(9, 0).UTC()}
-		_, err = q.DropDeadLetter(t.Context(), at(5), drop)
+		_, err := q.DropDeadLetter(t.Context(), at(5), drop)
 		require.NoError(t, err)
 		require.Equal(t, []uint64{5, 6}, listed(t, d, log, v))
-		dropped, err := q.Dropped(t.Context(), at(5))
-		require.NoError(t, err)
-		require.Equal(t, &drop, dropped)
+		require.Equal(t, &drop, must.Get(q.Dropped(t.Context(), at(5)))(t))
 		for _, gone := range []uint64{4, 7} {
 			_, err := q.RetryDeadLetter(t.Context(), at(gone))
 			require.ErrorIs(t, err, projections.ErrNoDeadLetter)
@@ -228,8 +233,7 @@ func TestRetriedAndDropped(t *testing.T) {
 func TestMembersThatDiedAreRemoved(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	notes, err := log.Notes(t.Context())
-	require.NoError(t, err)
+	notes := must.Get(log.Notes(t.Context()))(t)
 	group := desk.New(notes).Members("view", nil)
 	const alive = 20 * time.Millisecond
 	for _, m := range []string{"dead", "me"} {
@@ -237,8 +241,7 @@ func TestMembersThatDiedAreRemoved(t *testing.T) {
 		require.NoError(t, err)
 	}
 	hang.Until(t, func() bool {
-		living, err := group.Beat(t.Context(), "me", alive)
-		require.NoError(t, err)
+		living := must.Get(group.Beat(t.Context(), "me", alive))(t)
 		require.Contains(t, living, "me")
 		kept := 0
 		require.NoError(t, notes.Each(t.Context(), "members.view.*",
@@ -250,16 +253,14 @@ func TestMembersThatDiedAreRemoved(t *testing.T) {
 // One holder at a time; the next one may have what is released.
 func TestALeaseHasOneHolder(t *testing.T) {
 	desks(t, func(t *testing.T, d *desk.Desk, _ *jetlog.Log) {
-		release, err := d.Lease(t.Context(), "view", "a")
-		require.NoError(t, err)
-		_, err = d.Lease(t.Context(), "view", "a")
+		release := must.Get(d.Lease(t.Context(), "view", "a"))(t)
+		_, err := d.Lease(t.Context(), "view", "a")
 		require.ErrorIs(t, err, projections.ErrRebuilding)
 		other, err := d.Lease(t.Context(), "view", "b")
 		require.NoError(t, err, "of another store")
 		other(t.Context())
 		release(t.Context())
-		release, err = d.Lease(t.Context(), "view", "a")
-		require.NoError(t, err)
+		release = must.Get(d.Lease(t.Context(), "view", "a"))(t)
 		release(t.Context())
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -36,6 +37,13 @@ type kept struct {
 	mu     sync.Mutex
 	served projections.Served
 	down   error
+}
+
+// newKept makes a view that has applied nothing.
+func newKept() *kept {
+	k := &kept{}
+	k.set(nil)
+	return k
 }
 
 func (*kept) Name() string { return "kept" }
@@ -85,9 +93,7 @@ func newFleet(log *jetlog.Log) *fleet.Fleet {
 
 func add(t *testing.T, f *fleet.Fleet, e fleet.Entry) *fleet.ManagedView {
 	t.Helper()
-	m, err := f.Add(t.Context(), e)
-	require.NoError(t, err)
-	return m
+	return must.Get(f.Add(t.Context(), e))(t)
 }
 
 func inMemory() fleet.Entry {
@@ -164,9 +170,7 @@ func TestAViewIsAskedOnceItsStoreAnswers(t *testing.T) {
 		return err == nil && done == at
 	})
 	require.NoError(t, m.Readable())
-	found, err := letters[0].DeadLetters(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, found)
+	require.Empty(t, must.Get(letters[0].DeadLetters(t.Context()))(t))
 
 	_, err = f.Add(t.Context(), fleet.Entry{View: v, Feeds: true, Open: func(context.Context) error {
 		return errors.New("a wrong password")
@@ -187,8 +191,7 @@ func TestDeadLettersAreThoseOfTheServedStore(t *testing.T) {
 	add(t, f, fleet.Entry{View: v, Reads: true})
 	letters := f.DeadLetters()[0]
 	require.Equal(t, "kept", letters.Name())
-	claim, err := f.Desk().ClaimLetters(t.Context(), "kept", cp)
-	require.NoError(t, err)
+	claim := must.Get(f.Desk().ClaimLetters(t.Context(), "kept", cp))(t)
 	e, _, err := log.At(t.Context(), at)
 	require.NoError(t, err)
 	dead := projections.NewDeadLetter("kept", &projections.Judged{Recorded: e}, "a test", time.Now())
@@ -210,16 +213,11 @@ func TestDeadLettersAreThoseOfTheServedStore(t *testing.T) {
 		turnledger_projection_dead_letters{projection="kept",state="dropped"} 1
 		turnledger_projection_dead_letters{projection="kept",state="waiting"} 0
 	`), "turnledger_projection_dead_letters"))
-	done, err := letters.RetryDeadLetter(t.Context(), at)
-	require.NoError(t, err)
-	require.True(t, done.Applied)
-	found, err := letters.DeadLetters(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, found)
+	require.True(t, must.Get(letters.RetryDeadLetter(t.Context(), at))(t).Applied)
+	require.Empty(t, must.Get(letters.DeadLetters(t.Context()))(t))
 
 	v.set(errors.New("no answer"))
-	n, err := testutil.GatherAndCount(reg, "turnledger_projection_dead_letters")
-	require.NoError(t, err)
+	n := must.Get(testutil.GatherAndCount(reg, "turnledger_projection_dead_letters"))(t)
 	require.Zero(t, n, "no letters would be a lie")
 }
 
@@ -248,8 +246,7 @@ func TestAnEntryBoundsItsDeadLetters(t *testing.T) {
 		at, err := v.Applied(t.Context(), 0)
 		return err == nil && at.Seq == 5
 	})
-	letters, err := f.DeadLetters()[0].DeadLetters(t.Context())
-	require.NoError(t, err)
+	letters := must.Get(f.DeadLetters()[0].DeadLetters(t.Context()))(t)
 	require.Len(t, letters, 2)
 	require.EqualValues(t, 5, letters[1].Position.Seq)
 }
@@ -294,8 +291,7 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	f := newFleet(log)
-	v := &kept{}
-	v.set(nil)
+	v := newKept()
 	add(t, f, fleet.Entry{View: v, Reads: true})
 	add(t, f, inMemory())
 	f.AddWorker(fleet.Worker{Name: "effect"})
@@ -318,9 +314,7 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 
 	natstest.Run(t, f.Run)
 	before := time.Now()
-	number, err := f.Rebuild(t.Context(), recent.Name)
-	require.NoError(t, err)
-	require.EqualValues(t, 2, number)
+	require.EqualValues(t, 2, must.Get(f.Rebuild(t.Context(), recent.Name))(t))
 	hang.Until(t, func() bool {
 		all, err := f.Projections(t.Context())
 		return err == nil && len(all) == 2 && all[0].Generation == 2

@@ -17,8 +17,7 @@ import (
 // A view whose store answers at last, or whose index another process makes at last, is read soon after.
 func TestAViewIsReadSoonAfterItsStoreAnswers(t *testing.T) {
 	t.Parallel()
-	v := &kept{}
-	v.set(nil)
+	v := newKept()
 	looks, last, waited := 0, time.Time{}, make(chan time.Duration, 1)
 	f := newFleet(natstest.Log(t, 1))
 	m := add(t, f, fleet.Entry{View: v, Reads: true, Open: func(context.Context) error {
@@ -39,8 +38,7 @@ func TestAStoreMayTakeLongToOpen(t *testing.T) {
 	t.Parallel()
 	limits := make(chan time.Duration, 2)
 	f := newFleet(natstest.Log(t, 1))
-	v := &kept{}
-	v.set(nil)
+	v := newKept()
 	add(t, f, fleet.Entry{View: v, Reads: true, OpenLimit: time.Hour, Open: func(ctx context.Context) error {
 		end, _ := ctx.Deadline()
 		limits <- time.Until(end)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/projections/fleet"
 )
@@ -18,8 +18,7 @@ func TestPlacesAreReachedWithWhatTheyApplied(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	at := question(t, log)
-	v := &kept{}
-	v.set(nil)
+	v := newKept()
 	f := newFleet(log)
 	add(t, f, fleet.Entry{View: v, Reads: true})
 	f.AddWorker(fleet.Worker{Name: "beside", Applied: func(context.Context, int) (events.Position, error) {
@@ -30,9 +29,7 @@ func TestPlacesAreReachedWithWhatTheyApplied(t *testing.T) {
 	require.Equal(t, "kept", places[0].Name())
 	require.Equal(t, "beside", places[1].Name())
 	reached := func(i int) bool {
-		is, err := places[i].Reached(t.Context(), at)
-		require.NoError(t, err)
-		return is
+		return must.Get(places[i].Reached(t.Context(), at))(t)
 	}
 	require.False(t, reached(0))
 	require.True(t, reached(1))
@@ -43,24 +40,4 @@ func TestPlacesAreReachedWithWhatTheyApplied(t *testing.T) {
 	_, err = overwrite.On(log).Erase(t.Context(), at)
 	require.NoError(t, err)
 	require.True(t, reached(0), "what it has not applied will never come")
-}
-
-// What was erased never comes to a view that waits for it.
-func TestAViewHasReachedWhatIsErased(t *testing.T) {
-	t.Parallel()
-	log := natstest.Log(t, 1)
-	f := &events.SessionLinked{SessionID: "s", IdentityID: "alice"}
-	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-	require.NoError(t, err)
-	view := fleet.NewPlace(log, "recent", func(context.Context, int) (events.Position, error) {
-		return events.Position{}, nil
-	})
-	reached, err := view.Reached(t.Context(), ack.Position)
-	require.NoError(t, err)
-	require.False(t, reached)
-	_, err = overwrite.On(log).Erase(t.Context(), ack.Position)
-	require.NoError(t, err)
-	reached, err = view.Reached(t.Context(), ack.Position)
-	require.NoError(t, err)
-	require.True(t, reached)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
@@ -33,12 +34,20 @@ func TestStatusOfWhatThisProcessFeeds(t *testing.T) {
 		s := f.Status(t.Context())[at.Partition]
 		return s.State == "live" && s.Position == at && s.Head == at && s.LagEvents == 0
 	})
-	all, err := f.Projections(t.Context())
-	require.NoError(t, err)
+	all := must.Get(f.Projections(t.Context()))(t)
 	require.Len(t, all, 2)
 	require.Equal(t, recent.Name, all[0].Name)
 	require.True(t, all[0].Rebuildable)
 	require.EqualValues(t, 1, all[0].Generation)
+}
+
+// only returns the status of the fleet's only partition.
+func only(t *testing.T, f *fleet.Fleet) projections.Status {
+	t.Helper()
+	all := must.Get(f.Projections(t.Context()))(t)
+	require.Len(t, all, 1)
+	require.Equal(t, "kept", all[0].Name)
+	return all[0]
 }
 
 func TestStatusOfWhatOtherProcessesFeed(t *testing.T) {
@@ -48,29 +57,22 @@ func TestStatusOfWhatOtherProcessesFeed(t *testing.T) {
 	v := &kept{}
 	f := newFleet(log)
 	add(t, f, fleet.Entry{View: v})
-	status := func() projections.Status {
-		all, err := f.Projections(t.Context())
-		require.NoError(t, err)
-		require.Len(t, all, 1)
-		require.Equal(t, "kept", all[0].Name)
-		return all[0]
-	}
 	require.Empty(t, f.Status(t.Context()), "this process feeds nothing")
 
 	v.set(nil)
-	s := status()
+	s := only(t, f)
 	require.Equal(t, "not_fed", s.State)
 	require.EqualValues(t, 1, s.LagEvents)
 	require.Equal(t, at, s.Head)
 
 	v.set(nil, projections.Checkpoint{Seq: at.Seq, EventID: "another", Created: log.Created(0)})
-	s = status()
+	s = only(t, f)
 	require.Equal(t, "failed", s.State)
 	require.True(t, s.LagUnknown)
 	require.Contains(t, s.LastError, "another event stands at")
 
 	v.set(errors.New("no answer"))
-	s = status()
+	s = only(t, f)
 	require.Equal(t, projections.Unknown, s.State)
 	require.True(t, s.HeadUnknown)
 	require.Equal(t, "no answer", s.LastError)
@@ -92,13 +94,7 @@ func TestAViewThatWaitsForItsStoreSaysWhy(t *testing.T) {
 			return nil
 		}
 		add(t, f, e)
-		status := func() projections.Status {
-			all, err := f.Projections(t.Context())
-			require.NoError(t, err)
-			require.Len(t, all, 1)
-			return all[0]
-		}
-		s := status()
+		s := only(t, f)
 		require.Equal(t, state, s.State)
 		require.Contains(t, s.LastError, "connection refused", state)
 		require.Equal(t, at, s.Head, state)
@@ -106,7 +102,7 @@ func TestAViewThatWaitsForItsStoreSaysWhy(t *testing.T) {
 		natstest.Run(t, f.Run)
 		away.Store(false)
 		hang.Until(t, func() bool {
-			s = status()
+			s = only(t, f)
 			return s.LastError == "" && (s.State == "live" || !e.Feeds && s.State == "not_fed")
 		}, "%s", state)
 	}
@@ -135,8 +131,7 @@ func TestAViewThatIsOpenedMeanwhileIsListed(t *testing.T) {
 	}})
 	natstest.Run(t, f.Run)
 	require.False(t, opened())
-	all, err := f.Projections(t.Context())
-	require.NoError(t, err)
+	all := must.Get(f.Projections(t.Context()))(t)
 	require.True(t, opened())
 	require.Len(t, all, 2)
 }
@@ -146,21 +141,14 @@ func TestAViewThatFollowsTheLogMayBeOutdated(t *testing.T) {
 	log := natstest.Log(t, 1)
 	at := question(t, log)
 	f := newFleet(log)
-	v := &kept{}
-	v.set(nil)
+	v := newKept()
 	add(t, f, fleet.Entry{View: v, Feeds: true, Outdated: func(context.Context) error {
 		return errors.New("rebuild it")
 	}})
-	status := func() projections.Status {
-		all, err := f.Projections(t.Context())
-		require.NoError(t, err)
-		require.Len(t, all, 1)
-		return all[0]
-	}
-	require.Equal(t, "starting", status().State)
+	require.Equal(t, "starting", only(t, f).State)
 	natstest.Run(t, f.Run)
 	hang.Until(t, func() bool {
-		s := status()
+		s := only(t, f)
 		return s.State == "outdated" && s.LastError == "rebuild it" && s.Position == at && s.LagEvents == 0
 	})
 }

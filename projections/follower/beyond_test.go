@@ -25,27 +25,21 @@ func TestACheckpointThatTheLogHasNotReachedIsOfAnotherStream(t *testing.T) {
 	f.Decide(func(*jetlog.Message) {})
 	natstest.Run(t, f.Run)
 	<-f.Started(0)
-	beyond := newest(t, log) + 10
-	raw, judged := f.Events(0, beyond, jetlog.TailOptions{}), f.Judged(0, beyond, 100)
-	defer raw.Close()
-	defer judged.Close()
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
-	_, err := raw.Next(ctx)
-	require.ErrorIs(t, err, jetlog.ErrStream)
-	_, err = judged.Next(ctx)
-	require.ErrorIs(t, err, jetlog.ErrStream)
+	for name, next := range readers(t, f, newest(t, log)+10) {
+		_, err := next(ctx)
+		require.ErrorIs(t, err, jetlog.ErrStream, name)
+	}
 }
 
 func writeTurns(t *testing.T, log *jetlog.Log, name string, turns, length int) {
 	t.Helper()
-	text := strings.Repeat("q", length)
+	text := events.Question{QuestionNeutral: strings.Repeat("q", length)}
 	for n := range turns {
 		id := fmt.Sprint(name, n)
-		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{
-			TurnID: events.TurnID(id, "r"), SessionID: id, RequestID: "r",
-			Question: events.Question{QuestionNeutral: text},
-		}}})
+		f := &events.TurnStarted{TurnID: events.TurnID(id, "r"), SessionID: id, RequestID: "r", Question: text}
+		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
 		require.NoError(t, err)
 	}
 }

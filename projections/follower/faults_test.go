@@ -58,7 +58,7 @@ func TestAReaderGoesOnWhereItsTailBroke(t *testing.T) {
 					breaks++
 				}
 				s.take(batch)
-				log.breakNewest()
+				log.breakOne(func(n int) int { return n - 1 }) // the newest
 			}
 			stop()
 			s.isGiven(t, want)
@@ -76,53 +76,24 @@ func TestNobodyIsGivenWhatTheDiskDoesNotHave(t *testing.T) {
 	log := &slowDisk{Log: natstest.Log(t, 1)}
 	f := follower.New(log, follower.Config{Rules: rules})
 	natstest.Run(t, f.Run)
-	raw, judged := f.Events(0, 0, jetlog.TailOptions{}), f.Judged(0, 0, 100)
-	defer raw.Close()
-	defer judged.Close()
-	read := map[string]func(context.Context) (uint64, error){
-		"events": func(ctx context.Context) (uint64, error) {
-			batch, err := raw.Next(ctx)
-			if err != nil {
-				return 0, err
-			}
-			return batch[len(batch)-1].Position.Seq, nil
-		},
-		"verdicts": func(ctx context.Context) (uint64, error) {
-			batch, err := judged.Next(ctx)
-			if err != nil {
-				return 0, err
-			}
-			return batch[len(batch)-1].Position.Seq, nil
-		},
-	}
+	read := readers(t, f, 0)
 	// Both join: what they get then comes from the rings. A reader of its own waits for the log's own gate.
 	hang.Until(t, func() bool {
 		writeTurns(t, log.Log, fmt.Sprint("join", time.Now().UnixNano()), 1, 10)
 		for name, next := range read {
-			head, err := log.Head(t.Context(), 0)
-			require.NoError(t, err)
-			for at := uint64(0); at < head.Seq; {
-				at, err = next(t.Context())
+			for head, at := newest(t, log.Log), uint64(0); at < head; {
+				seqs, err := next(t.Context())
 				require.NoError(t, err, name)
+				at = seqs[len(seqs)-1]
 			}
 		}
 		return f.Joined() == 2
 	})
 	log.slow.Store(true)
 	writeTurns(t, log.Log, "slow", 1, 10)
-	head, err := log.Head(t.Context(), 0)
-	require.NoError(t, err)
-	require.NoError(t, f.Folded(0).Wait(t.Context(), head.Seq))
-	for name, next := range read {
-		brief, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		_, err := next(brief)
-		stop()
-		require.ErrorIs(t, err, context.DeadlineExceeded, name)
-	}
+	head := newest(t, log.Log)
+	require.NoError(t, f.Folded(0).Wait(t.Context(), head))
+	getNothing(t, read)
 	log.slow.Store(false)
-	for name, next := range read {
-		at, err := next(t.Context())
-		require.NoError(t, err, name)
-		require.Equal(t, head.Seq, at, name)
-	}
+	getOne(t, read, head)
 }

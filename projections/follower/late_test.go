@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/follower"
 )
 
@@ -36,25 +36,11 @@ func TestALateSubscriberIsNotGivenWhatWasErasedBefore(t *testing.T) {
 	require.NoError(t, f.Folded(0).Wait(t.Context(), erased))
 	require.NoError(t, stream.SecureDeleteMsg(t.Context(), erased))
 
-	raw, judged := f.Events(0, head, jetlog.TailOptions{}), f.Judged(0, head, 100)
-	defer raw.Close()
-	defer judged.Close()
-	brief, stop := context.WithTimeout(t.Context(), time.Second)
-	defer stop()
-	_, err := raw.Next(brief)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	brief, stop = context.WithTimeout(t.Context(), time.Second)
-	defer stop()
-	_, err = judged.Next(brief)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	read := readers(t, f, head)
+	getNothing(t, read)
 	writeTurns(t, log.Log, "kept", 1, 10)
 	log.slow.Store(false)
-	shown, err := raw.Next(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, newest(t, log.Log), shown[0].Position.Seq)
-	verdicts, err := judged.Next(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, newest(t, log.Log), verdicts[0].Position.Seq)
+	getOne(t, read, newest(t, log.Log))
 }
 
 // Nothing is judged when the last who asked for verdicts has left, and nothing is read when nobody wants the events.
@@ -73,12 +59,12 @@ func TestNothingIsDoneForNobody(t *testing.T) {
 			writeTurns(t, log, time.Now().String(), 1, 10)
 			head := newest(t, log)
 			for at := uint64(0); at < head; {
-				batch, err := raw.Next(t.Context())
-				require.NoError(t, err)
+				batch := must.Get(raw.Next(t.Context()))(t)
 				at = batch[len(batch)-1].Position.Seq
 			}
 			for at := uint64(0); judged != nil && at < head; {
-				at = last(t, judged)
+				batch := must.Get(judged.Next(t.Context()))(t)
+				at = batch[len(batch)-1].Position.Seq
 			}
 			return rounds > 1 && f.Joined() == n
 		}
@@ -89,33 +75,19 @@ func TestNothingIsDoneForNobody(t *testing.T) {
 	hang.Until(t, readers(1))
 	raw.Close()
 	hang.Until(t, func() bool {
-		info, err := stream.Info(t.Context())
-		require.NoError(t, err)
-		return info.State.Consumers == 0
+		return must.Get(stream.Info(t.Context()))(t).State.Consumers == 0
 	})
-}
-
-func last(t *testing.T, in *follower.Subscription[projections.Judged]) uint64 {
-	t.Helper()
-	batch, err := in.Next(t.Context())
-	require.NoError(t, err)
-	return batch[len(batch)-1].Position.Seq
 }
 
 func streamOf(t *testing.T, nc *nats.Conn) jetstream.Stream {
 	t.Helper()
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	stream, err := js.Stream(t.Context(), events.StreamName(0))
-	require.NoError(t, err)
-	return stream
+	js := must.Get(jetstream.New(nc))(t)
+	return must.Get(js.Stream(t.Context(), events.StreamName(0)))(t)
 }
 
 func newest(t *testing.T, log *jetlog.Log) uint64 {
 	t.Helper()
-	head, err := log.Head(t.Context(), 0)
-	require.NoError(t, err)
-	return head.Seq
+	return must.Get(log.Head(t.Context(), 0))(t).Seq
 }
 
 // joinAll has two subscribers of each partition join, one for events and one for verdicts, and take nothing more.
@@ -127,8 +99,7 @@ func joinAll(t *testing.T, f *follower.Follower, log *jetlog.Log) (leave func())
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for k := range log.Partitions() {
-		head, err := log.Head(ctx, k)
-		require.NoError(t, err)
+		head := must.Get(log.Head(ctx, k))(t)
 		raw, judged := f.Events(k, head.Seq, jetlog.TailOptions{MaxBatch: 1}), f.Judged(k, head.Seq, 1)
 		closing = append(closing, raw.Close, judged.Close)
 		joining.Go(func() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -164,13 +165,12 @@ func live(t *testing.T, seed uint64, bytes int64) {
 		writes.write(n)
 		written += n
 		k := rng.IntN(partitions)
-		head, err := log.Log.Head(ctx, k)
-		require.NoError(t, err)
+		head := must.Get(log.Log.Head(ctx, k))(t)
 		if len(subscribers[k]) < 6 {
 			join(rng.Uint64N(head.Seq+1), k)
 		}
 		if rng.IntN(3) == 0 {
-			log.breakOne()
+			log.breakOne(rng.IntN)
 		}
 	}
 	log.well.Store(true)
@@ -237,13 +237,11 @@ func TestEveryEventIsJudgedLiveAsInPrivate(t *testing.T) {
 		t: t, log: log, nc: natstest.Connect(t, server), rng: rand.New(rand.NewPCG(seed, 1)), sessions: 40,
 	}
 	writes.write(3000)
-	head, err := log.Head(t.Context(), 0)
-	require.NoError(t, err)
+	head := must.Get(log.Head(t.Context(), 0))(t)
 	var got []projections.Judged
 	var bytes []string // as they were when they came: nobody may change them later
 	for len(got) == 0 || got[len(got)-1].Position.Seq < head.Seq {
-		batch, err := in.Next(t.Context())
-		require.NoError(t, err)
+		batch := must.Get(in.Next(t.Context()))(t)
 		got = append(got, batch...)
 		for _, j := range batch {
 			bytes = append(bytes, encoded(j))

@@ -24,44 +24,6 @@ func link(session string) *events.SessionLinked {
 	return &events.SessionLinked{SessionID: session, IdentityID: "ada"}
 }
 
-// TestARestoredStreamEndsTheFollower puts the disk of a server back as it was some events ago, and has the stream grow
-// longer than it had been before the follower hears of it: whoever reads with it is told, and is given nothing of the
-// other stream.
-func TestARestoredStreamEndsTheFollower(t *testing.T) {
-	t.Parallel()
-	d := natstest.NewDisk(t)
-	d.Apart(func(_ *nats.Conn, log *jetlog.Log) { natstest.Append(t, log, link("kept")) })
-	d.Copy()
-	var in *follower.Subscription[jetlog.Message]
-	ended := make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	d.Serve(func(_ *nats.Conn, log *jetlog.Log) {
-		f := follower.New(d.Outside(), follower.Config{Rules: rules})
-		go func() { ended <- f.Run(ctx) }()
-		in = f.Events(0, 0, jetlog.TailOptions{})
-		natstest.Append(t, log, link("lost 1"), link("lost 2"))
-		for n := 0; n < 3; {
-			batch, err := in.Next(t.Context())
-			require.NoError(t, err)
-			n += len(batch)
-		}
-	})
-	defer in.Close()
-	d.PutBack()
-	d.Apart(func(_ *nats.Conn, log *jetlog.Log) {
-		for _, session := range []string{"a", "b", "c", "d"} {
-			natstest.Append(t, log, link(session))
-		}
-	})
-	d.Serve(func(*nats.Conn, *jetlog.Log) {
-		batch, err := in.Next(t.Context())
-		require.ErrorIs(t, err, jetlog.ErrStream)
-		require.Empty(t, batch)
-		require.ErrorIs(t, <-ended, jetlog.ErrStream)
-	})
-}
-
 // TestNobodyIsGivenEventsOfTwoStreams exchanges a stream under subscribers of every kind, who follow a log that grows,
 // with tails that break: an older copy of the disk is put back, or the stream is made anew. The stream then goes on
 // with other events, fewer or more than it has lost. Each subscriber was given a part of the former stream, each event
@@ -157,7 +119,7 @@ func (x *exchanged) followed(ctx context.Context, nc *nats.Conn, log *jetlog.Log
 		go func() { x.told <- s.followUntilTold(ctx, f) }()
 		x.write(nc, log, 1+x.rng.IntN(20))
 		if x.rng.IntN(3) == 0 {
-			followed.breakOne()
+			followed.breakOne(x.rng.IntN)
 		}
 	}
 	followed.well.Store(true)

@@ -19,11 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/follower"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
@@ -71,21 +73,12 @@ func (l *shaky) Tail(
 	return tail, err
 }
 
-// breakOne closes a tail under its reader.
-func (l *shaky) breakOne() {
+// breakOne closes a tail under its reader, one of so many that which chooses.
+func (l *shaky) breakOne(which func(n int) int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := len(l.tails); n > 0 {
-		l.tails[l.rng.IntN(n)].Close()
-	}
-}
-
-// breakNewest closes the newest tail under its reader.
-func (l *shaky) breakNewest() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n := len(l.tails); n > 0 {
-		l.tails[n-1].Close()
+		l.tails[which(n)].Close()
 	}
 }
 
@@ -313,24 +306,66 @@ func (s *scribe) scribble() {
 	require.NoError(s.t, err)
 }
 
+// readers subscribes to events and to verdicts behind a sequence, until the test ends. Each returns the sequences of
+// the next batch.
+func readers(t *testing.T, f *follower.Follower, after uint64) map[string]func(context.Context) ([]uint64, error) {
+	t.Helper()
+	raw, judged := f.Events(0, after, jetlog.TailOptions{}), f.Judged(0, after, 100)
+	t.Cleanup(raw.Close)
+	t.Cleanup(judged.Close)
+	return map[string]func(context.Context) ([]uint64, error){
+		"events": func(ctx context.Context) (seqs []uint64, err error) {
+			batch, err := raw.Next(ctx)
+			for _, m := range batch {
+				seqs = append(seqs, m.Position.Seq)
+			}
+			return seqs, err
+		},
+		"verdicts": func(ctx context.Context) (seqs []uint64, err error) {
+			batch, err := judged.Next(ctx)
+			for _, j := range batch {
+				seqs = append(seqs, j.Position.Seq)
+			}
+			return seqs, err
+		},
+	}
+}
+
+// getNothing holds readers to be given nothing for a while.
+func getNothing(t *testing.T, read map[string]func(context.Context) ([]uint64, error)) {
+	t.Helper()
+	for name, next := range read {
+		brief, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, err := next(brief)
+		stop()
+		require.ErrorIs(t, err, context.DeadlineExceeded, name)
+	}
+}
+
+// getOne holds readers to be given one event.
+func getOne(t *testing.T, read map[string]func(context.Context) ([]uint64, error), seq uint64) {
+	t.Helper()
+	for name, next := range read {
+		seqs, err := next(t.Context())
+		require.NoError(t, err, name)
+		require.Equal(t, []uint64{seq}, seqs, name)
+	}
+}
+
 // privately judges a partition from its beginning, without a follower.
 func privately(t testing.TB, log *jetlog.Log, partition int) (out []projections.Judged) {
 	t.Helper()
-	head, err := log.Head(t.Context(), partition)
-	require.NoError(t, err)
+	head := must.Get(log.Head(t.Context(), partition))(t)
 	if head.Seq == 0 {
 		return nil
 	}
-	tail, err := log.Tail(t.Context(), partition, 0, jetlog.TailOptions{})
-	require.NoError(t, err)
+	tail := must.Get(log.Tail(t.Context(), partition, 0, jetlog.TailOptions{}))(t)
 	defer tail.Close()
 	judge := projections.NewJudge(log, rules, 0)
 	for len(out) == 0 || out[len(out)-1].Position.Seq < head.Seq {
-		batch, err := tail.Next(t.Context())
-		require.NoError(t, err)
+		batch := must.Get(tail.Next(t.Context()))(t)
 		for _, m := range batch {
-			j, err := judge.Judge(t.Context(), m.Recorded())
-			require.NoError(t, err)
+			j := must.Get(judge.Judge(t.Context(), m.Recorded()))(t)
 			j.Continues = m.Continues
 			out = append(out, j)
 		}

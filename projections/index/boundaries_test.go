@@ -1,8 +1,8 @@
 package index_test
 
 import (
-	"context"
 	"encoding/json"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +13,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/pause"
-	"github.com/turnledger/turnledger/projections/index"
 )
 
 // silence is how long a session of these tests may be silent.
@@ -27,12 +26,8 @@ func silences(t *testing.T, w *world) {
 	w.Append(t, indextest.Turn("s", "1", "before the silence", "yes")...)
 	pause.For(t.Context(), 3*silence)
 	w.Append(t, indextest.Turn("s", "2", "after the silence", "yes")...)
-	w.Append(t, &events.TurnCorrected{
-		TurnID: events.TurnID("s", "2c"), SessionID: "s", RequestID: "2c", ReplacesTurnID: events.TurnID("s", "2"),
-		Question: events.Question{QuestionNeutral: "corrected"}, Answer: events.Answer{AnswerNeutral: "no"},
-	}, indextest.Linked("s", "ann"))
-	h := w.claim(t, v, "s")
-	h.must(t)
+	w.Append(t, corrected("2c", "2", "corrected", "no"), indextest.Linked("s", "ann"))
+	h := w.claim(t, v, "s").must(t)
 	require.Nil(t, w.object(t, "s", "2"), "replaced")
 	before := w.object(t, "s", "1") != nil
 	w.Agree(t, v, "s")
@@ -46,35 +41,17 @@ func silences(t *testing.T, w *world) {
 	w.Agree(t, v, "s")
 }
 
-// resets: a link brings what stands before a reset, which deletes nothing, and not what stands before a silence.
-func resets(t *testing.T, w *world) {
-	w.Rules.SessionTTL = silence
-	v := w.Open(t)
-	w.Append(t, indextest.Turn("s", "1", "before the silence", "yes")...)
-	pause.For(t.Context(), 3*silence)
-	w.Append(t, indextest.Turn("s", "2", "before the reset", "yes")...)
-	w.Append(t, &events.SessionReset{SessionID: "s"}, indextest.Linked("s", "ann"))
-	w.claim(t, v, "s").must(t)
-	require.Nil(t, w.object(t, "s", "1"))
-	require.NotNil(t, w.object(t, "s", "2"))
-	w.Agree(t, v, "s")
-}
-
 // pruned: what is taken out of a turn is a reason to scrub, though the turn stays.
 func pruned(t *testing.T, w *world) {
-	forgotten := events.Position{Seq: 1 << 40}
-	erased := events.Position{}
-	v := w.Open(t, func(c *index.Config) {
-		c.Erased = func(context.Context, int) (events.Position, error) { return erased, nil }
-	})
+	var forgotten atomic.Uint64
+	v := w.Open(t, erasedUpTo(&forgotten))
 	turn := events.TurnID("s", "1")
 	w.Append(t, indextest.Linked("s", "ann"), indextest.Turn("s", "1", "what is hot", "")[0], &events.TurnFinalized{
 		TurnID: turn, SessionID: "s", Answer: events.Answer{AnswerNeutral: "lava", AnswerMessages: []byte(
 			`[{"role":"assistant","content":"lava"},{"role":"assistant","content":"ash"}]`,
 		)},
 	})
-	h := w.claim(t, v, "s")
-	h.must(t)
+	h := w.claim(t, v, "s").must(t)
 	s := natstest.Fold(t, w.Log, "s", w.Rules)
 	var brought []events.Recorded
 	for e, err := range w.Log.Session(t.Context(), "s", 0, 1<<40) {
@@ -97,6 +74,6 @@ func pruned(t *testing.T, w *world) {
 	h.must(t)
 	require.NotNil(t, w.object(t, "s", "1"))
 	w.Agree(t, v, "s")
-	erased = forgotten
-	awaitScrub(t, scrubs(t, v))
+	forgotten.Store(1 << 40)
+	<-scrubs(t, v)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
-	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
@@ -17,8 +17,7 @@ import (
 // canaryOf returns the canary of a partition: an object without a session.
 func (w *world) canaryOf(t testing.TB, partition int) index.Object {
 	t.Helper()
-	page, err := w.Store.Page(t.Context(), w.only(t).Name, uuid.Nil, 100)
-	require.NoError(t, err)
+	page := must.Get(w.Store.Page(t.Context(), w.only(t).Name, uuid.Nil, 100))(t)
 	for _, o := range page {
 		if o.Session == "" && o.Partition == partition && o.StartSeq > 0 {
 			return o
@@ -31,7 +30,7 @@ func (w *world) canaryOf(t testing.TB, partition int) index.Object {
 // claimsGoBack: what a host may have lost with its last two minutes is written again, however many batches there were.
 func claimsGoBack(t *testing.T, w *world) {
 	now := newClock()
-	v := w.Open(t, func(c *index.Config) { c.Now = now.read })
+	v := w.Open(t, now.set)
 	w.Append(t, indextest.Linked("s", "ann"))
 	h := w.claim(t, v, "s")
 	var ends []uint64
@@ -49,9 +48,7 @@ func claimsGoBack(t *testing.T, w *world) {
 	}
 	h = w.claim(t, v, "s")
 	require.Equal(t, ends[2], h.At.Seq, "the newest batch that is two minutes older than the last one")
-	at, err := v.Applied(t.Context(), h.partition)
-	require.NoError(t, err)
-	require.Equal(t, ends[2], at.Seq)
+	require.Equal(t, ends[2], must.Get(v.Applied(t.Context(), h.partition))(t).Seq)
 	h.must(t)
 	w.Agree(t, v, "s")
 
@@ -69,8 +66,7 @@ func claimsGoBack(t *testing.T, w *world) {
 // goneStaysGone: a claim that goes back brings nothing back that it finds deleted further on in the log.
 func goneStaysGone(t *testing.T, w *world) {
 	v, store := w.spy(t)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "what goes", "yes")...)
+	w.Append(t, annAsks("what goes", "yes")...)
 	w.Append(t, indextest.Turn("s", "2", "what stays", "yes")...)
 	w.claim(t, v, "s").must(t)
 	w.Append(t, redacted("1"))
@@ -99,8 +95,7 @@ func goneStaysGone(t *testing.T, w *world) {
 // takenOver: a runner that was taken over changes nothing any more, and no batch is applied twice.
 func takenOver(t *testing.T, w *world) {
 	v, store := w.spy(t)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "the first question", "yes")...)
+	w.Append(t, annAsks("the first question", "yes")...)
 	former := w.claim(t, v, "s")
 	before := *former
 	former.must(t)
@@ -123,8 +118,7 @@ func takenOver(t *testing.T, w *world) {
 	}
 	require.NoError(t, w.Store.Put(t.Context(), w.only(t).Name, []index.Object{late}))
 	require.NoError(t, v.Sweep(t.Context()))
-	found, err := w.Store.ByID(t.Context(), w.only(t).Name, []uuid.UUID{late.ID}, index.WithoutVectors)
-	require.NoError(t, err)
+	found := must.Get(w.Store.ByID(t.Context(), w.only(t).Name, []uuid.UUID{late.ID}, index.WithoutVectors))(t)
 	require.Len(t, found, 1, "it does not sweep any more")
 	require.NoError(t, other.Sweep(t.Context()))
 	w.Agree(t, other, "s")
@@ -135,8 +129,7 @@ func takenOver(t *testing.T, w *world) {
 func takenOverInBatch(t *testing.T, w *world) {
 	v, store := w.spy(t)
 	other := w.Open(t)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
+	w.Append(t, annAsks("a question", "yes")...)
 	h := w.claim(t, v, "s")
 	var taking *hand
 	store.put = func(objects []index.Object) error {
@@ -146,9 +139,7 @@ func takenOverInBatch(t *testing.T, w *world) {
 		return nil
 	}
 	require.ErrorIs(t, h.reach(t), projections.ErrFenced)
-	at, err := other.Served(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, at.Of(h.partition).Seq)
+	require.Zero(t, must.Get(other.Served(t.Context()))(t).Of(h.partition).Seq)
 	w.Append(t, redacted("1"))
 	require.ErrorIs(t, taking.reach(t), projections.ErrUnavailable)
 	w.claim(t, other, "s").must(t)
@@ -159,13 +150,10 @@ func takenOverInBatch(t *testing.T, w *world) {
 // store.
 func lostMeanwhile(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
-	h := w.claim(t, v, "s")
-	h.must(t)
+	h := w.claim(t, v, "s").must(t)
 	lost := w.canaryOf(t, h.partition).ID
 	require.NoError(t, w.Store.Delete(t.Context(), w.only(t).Name, []uuid.UUID{lost}, 1<<30))
-	at, err := v.Applied(t.Context(), h.partition)
-	require.NoError(t, err)
-	require.Zero(t, at.Seq)
+	require.Zero(t, must.Get(v.Applied(t.Context(), h.partition))(t).Seq)
 	w.Append(t, indextest.Turn("s", "2", "the second question", "yes")...)
 	require.ErrorIs(t, h.reach(t), projections.ErrUnavailable)
 	h = w.claim(t, v, "s")
@@ -192,8 +180,7 @@ func writtenAgain(t *testing.T, w *world) {
 		}
 		return nil
 	}
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "an answer")...)
+	w.Append(t, annAsks("a question", "an answer")...)
 	h := w.claim(t, v, "s")
 	put := store.put
 	store.put = func(objects []index.Object) error {
@@ -222,8 +209,7 @@ func writtenAgain(t *testing.T, w *world) {
 // lateDeletion: a deletion of a runner that was taken over leaves what the later runner has written.
 func lateDeletion(t *testing.T, w *world) {
 	v, store := w.spy(t)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "an answer")...)
+	w.Append(t, annAsks("a question", "an answer")...)
 	w.claim(t, v, "s").must(t)
 	h := w.claim(t, v, "s")
 	var late []uuid.UUID
@@ -243,7 +229,7 @@ func lateDeletion(t *testing.T, w *world) {
 // manyTakeovers: late writes of any former runner are found, not only of the last one.
 func manyTakeovers(t *testing.T, w *world) {
 	now := newClock()
-	v := w.Open(t, func(c *index.Config) { c.Now = now.read })
+	v := w.Open(t, now.set)
 	w.Append(t, indextest.Linked("s", "ann"))
 	var late []index.Object
 	for i := range 8 {
@@ -261,22 +247,5 @@ func manyTakeovers(t *testing.T, w *world) {
 	}
 	require.NoError(t, w.Store.Put(t.Context(), w.only(t).Name, late[:len(late)-1]))
 	require.NoError(t, v.Sweep(t.Context()))
-	w.Agree(t, v, "s")
-}
-
-// growing: a question that is extended before it is answered is indexed as it is then, and not as it began.
-func growing(t *testing.T, w *world) {
-	v := w.Open(t)
-	turn := indextest.Turn("s", "1", "a question that grows", "yes")
-	w.Append(t, indextest.Linked("s", "ann"), turn[0])
-	h := w.claim(t, v, "s")
-	h.must(t)
-	w.Append(t, &events.TurnExtended{
-		TurnID: events.TurnID("s", "1"), SessionID: "s", ExtensionID: "x", Extension: events.Extension{
-			Half: events.HalfQuestion, Messages: []byte(`[{"role":"user","content":"and grows"}]`),
-			QuestionNeutral: "and grows",
-		},
-	}, turn[1])
-	h.must(t)
 	w.Agree(t, v, "s")
 }

@@ -2,6 +2,7 @@ package index_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -11,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/deploy/testkit/indextest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -31,8 +32,7 @@ type hand struct {
 func (w *world) claim(t testing.TB, sink projections.Sink, session string) *hand {
 	t.Helper()
 	k := events.Partition(session, w.Log.Partitions())
-	cp, err := sink.Claim(t.Context(), k)
-	require.NoError(t, err)
+	cp := must.Get(sink.Claim(t.Context(), k))(t)
 	cp.Partition, cp.Created = k, w.Log.Created(k)
 	return &hand{projections.Intake{Sink: sink, At: cp, Done: func(projections.Batch) {}}, w, k}
 }
@@ -40,30 +40,24 @@ func (w *world) claim(t testing.TB, sink projections.Sink, session string) *hand
 // openWithTurn opens a view, and has the log hold a turn of the session s, which is Ann's.
 func (w *world) openWithTurn(t testing.TB) *index.View {
 	t.Helper()
-	v := w.Open(t)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "the first question", "yes")...)
-	return v
+	w.Append(t, annAsks("the first question", "yes")...)
+	return w.Open(t)
 }
 
 // next returns the events behind the checkpoint.
 func (h *hand) next(t testing.TB) (run []projections.Judged) {
 	t.Helper()
-	head, err := h.w.Log.Head(t.Context(), h.partition)
-	require.NoError(t, err)
+	head := must.Get(h.w.Log.Head(t.Context(), h.partition))(t)
 	if head.Seq == h.At.Seq {
 		return nil
 	}
-	tail, err := h.w.Log.Tail(t.Context(), h.partition, h.At.Seq, jetlog.TailOptions{})
-	require.NoError(t, err)
+	tail := must.Get(h.w.Log.Tail(t.Context(), h.partition, h.At.Seq, jetlog.TailOptions{}))(t)
 	defer tail.Close()
 	judge := projections.NewJudge(h.w.Log, h.w.Rules, h.At.Seq)
 	for len(run) == 0 || run[len(run)-1].Position.Seq < head.Seq {
-		batch, err := tail.Next(t.Context())
-		require.NoError(t, err)
+		batch := must.Get(tail.Next(t.Context()))(t)
 		for _, m := range batch {
-			e, err := judge.Judge(t.Context(), m.Recorded())
-			require.NoError(t, err)
+			e := must.Get(judge.Judge(t.Context(), m.Recorded()))(t)
 			run = append(run, e)
 		}
 	}
@@ -77,9 +71,10 @@ func (h *hand) reach(t testing.TB) error {
 }
 
 // must applies all that the log holds.
-func (h *hand) must(t testing.TB) {
+func (h *hand) must(t testing.TB) *hand {
 	t.Helper()
 	require.NoError(t, h.reach(t))
+	return h
 }
 
 // clock is set by a test.
@@ -97,11 +92,16 @@ func (c *clock) read() time.Time {
 	return c.now
 }
 
+// set has a view go by the clock.
+func (c *clock) set(cfg *index.Config) { cfg.Now = c.read }
+
 func (c *clock) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
+
+var errLost = projections.Unavailable(errors.New("the answer was lost"))
 
 // spied is a store whose calls a test sees, and may keep from the store by an error.
 type spied struct {
@@ -217,8 +217,7 @@ func (f *forgetful) Create(ctx context.Context, c index.Collection) error {
 // collections returns the names of all collections of the index.
 func (w *world) collections(t testing.TB) (names []string) {
 	t.Helper()
-	all, err := w.Store.List(t.Context())
-	require.NoError(t, err)
+	all := must.Get(w.Store.List(t.Context()))(t)
 	for _, c := range all {
 		names = append(names, c.Name)
 	}
@@ -228,8 +227,7 @@ func (w *world) collections(t testing.TB) (names []string) {
 // only returns the one collection of the index.
 func (w *world) only(t testing.TB) index.Collection {
 	t.Helper()
-	all, err := w.Store.List(t.Context())
-	require.NoError(t, err)
+	all := must.Get(w.Store.List(t.Context()))(t)
 	require.Len(t, all, 1)
 	return all[0]
 }

@@ -30,10 +30,8 @@ func (w *world) awaitCall(t testing.TB, before int) {
 // batch's turns have no vectors then, and get them later.
 func withHangingEmbedder(t *testing.T, w *world) {
 	now := newClock()
-	v := w.Open(t, func(c *index.Config) { c.Now = now.read })
-	w.Feed(t, v)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question with a vector", "yes")...)
+	v := w.fed(t, now.set)
+	w.Append(t, annAsks("a question with a vector", "yes")...)
 	w.CaughtUp(t, v)
 	w.Endpoint.Hang()
 	calls := w.Endpoint.Calls()
@@ -58,15 +56,14 @@ func withHangingEmbedder(t *testing.T, w *world) {
 // back when the embedder answers at last, and what they bring is not lost.
 func sweptMeanwhile(t *testing.T, w *world) {
 	now := newClock()
-	open := func() *index.View { return w.Open(t, func(c *index.Config) { c.Now = now.read }) }
+	open := func() *index.View { return w.Open(t, now.set) }
 	before := open()
 	w.Endpoint.Fail(http.StatusServiceUnavailable)
 	w.Append(t, indextest.Linked("s", "ann"))
 	for _, request := range []string{"1", "2"} {
 		w.Append(t, indextest.Turn("s", request, "question "+request, "yes")...)
 	}
-	h := w.claim(t, before, "s")
-	h.must(t)
+	h := w.claim(t, before, "s").must(t)
 	now.pass(5 * time.Minute)
 	w.Append(t, indextest.Turn("s", "3", "question 3", "yes")[0])
 	h.must(t)
@@ -81,11 +78,7 @@ func sweptMeanwhile(t *testing.T, w *world) {
 	began := time.Now()
 	w.Append(t, redacted("1"))
 	h.must(t)
-	w.Append(t, &events.TurnExtended{
-		TurnID: events.TurnID("s", "2"), SessionID: "s", ExtensionID: "e", Extension: events.Extension{
-			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool","content":"ash"}]`), AnswerNeutral: "and ash",
-		},
-	})
+	w.Append(t, extended("2", "and ash"))
 	h.must(t)
 	require.Nil(t, w.object(t, "s", "1"))
 	require.Less(t, time.Since(began), promptly)

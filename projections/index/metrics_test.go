@@ -16,15 +16,13 @@ import (
 func TestTheIndexCountsItsWork(t *testing.T) {
 	t.Parallel()
 	s := indextest.NewMemory()
-	w := indextest.NewWorld(t, s.Store(), 1)
+	w := &world{indextest.NewWorld(t, s.Store(), 1)}
 	reg, now := prometheus.NewRegistry(), newClock()
-	v := w.Open(t, func(c *index.Config) { c.Registry, c.Now = reg, now.read })
+	v := w.fed(t, func(c *index.Config) { c.Registry, c.Now = reg, now.read })
 	vectors := func(how string) float64 { return indextest.Counted(t, reg, "turnledger_index_vectors_total", how) }
 	swept := func(what string) float64 { return indextest.Counted(t, reg, "turnledger_index_swept_total", what) }
 	sweeps := func(result string) float64 { return indextest.Counted(t, reg, "turnledger_index_sweeps_total", result) }
-	w.Feed(t, v)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "an answer")...)
+	w.Append(t, annAsks("a question", "an answer")...)
 	w.CaughtUp(t, v)
 	require.EqualValues(t, 2, vectors("made"))
 	w.Rebuild(t, v)

@@ -1,8 +1,8 @@
 package index_test
 
 import (
-	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
-	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/projections/index/embeddings"
@@ -18,16 +18,12 @@ import (
 
 func generation(t testing.TB, v *index.View) projections.Generation {
 	t.Helper()
-	g, err := v.NewGeneration(t.Context())
-	require.NoError(t, err)
-	return g
+	return must.Get(v.NewGeneration(t.Context()))(t)
 }
 
 func served(t testing.TB, v *index.View) uint64 {
 	t.Helper()
-	s, err := v.Served(t.Context())
-	require.NoError(t, err)
-	return s.Generation
+	return must.Get(v.Served(t.Context()))(t).Generation
 }
 
 // swaps: a swap waits until the new generation is as far as the former one, and fences the former one's runners. The
@@ -52,8 +48,7 @@ func swaps(t *testing.T, w *world) {
 	require.ErrorIs(t, former.reach(t), projections.ErrFenced)
 	require.NoError(t, g.Drop(t.Context()))
 	require.Equal(t, next.At.Seq, w.claim(t, v, "s").At.Seq)
-	page, err := w.Store.Page(t.Context(), index.Alias, uuid.Nil, 10)
-	require.NoError(t, err)
+	page := must.Get(w.Store.Page(t.Context(), index.Alias, uuid.Nil, 10))(t)
 	require.NotEmpty(t, page, "readers from outside have the new generation")
 	w.Agree(t, v, "s")
 }
@@ -63,8 +58,7 @@ func swaps(t *testing.T, w *world) {
 func claimsDuringSwap(t *testing.T, w *world) {
 	notes := &interrupted{Notes: w.Notes, call: "commit index.at."}
 	v := w.Open(t, func(c *index.Config) { c.Notes = notes })
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "the first question", "yes")...)
+	w.Append(t, annAsks("the first question", "yes")...)
 	former := w.claim(t, v, "s")
 	former.must(t)
 	g := generation(t, v)
@@ -85,8 +79,7 @@ func claimsDuringSwap(t *testing.T, w *world) {
 // claimsAfterSwap: a runner that has read which generation is served, and claims it only after a swap, is fenced.
 func claimsAfterSwap(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
-	h := w.claim(t, v, "s")
-	h.must(t)
+	h := w.claim(t, v, "s").must(t)
 	g := generation(t, v)
 	w.claim(t, g, "s").must(t)
 	notes := &interrupted{Notes: w.Notes, call: "read index.claim."}
@@ -136,20 +129,16 @@ func lostWhileFilled(t *testing.T, w *world) {
 // sweptBesideRebuild: a sweep leaves the generation alone that a rebuild fills, and drops an older one, until when no
 // receipt says that the files are clean.
 func sweptBesideRebuild(t *testing.T, w *world) {
-	forgotten := events.Position{Seq: 7}
-	v := w.Open(t, func(c *index.Config) {
-		c.Erased = func(context.Context, int) (events.Position, error) { return forgotten, nil }
-	})
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "the first question", "yes")...)
+	var forgotten atomic.Uint64
+	forgotten.Store(7)
+	v := w.Open(t, erasedUpTo(&forgotten))
+	w.Append(t, annAsks("the first question", "yes")...)
 	w.claim(t, v, "s").must(t)
 	at := w.only(t)
 	files := func() uint64 {
-		p, err := v.Files(t.Context(), 0)
-		require.NoError(t, err)
-		return p.Seq
+		return must.Get(v.Files(t.Context(), 0))(t).Seq
 	}
-	require.Equal(t, forgotten.Seq, files())
+	require.EqualValues(t, 7, files())
 	older := index.Collection{
 		Name: strings.TrimSuffix(at.Name, "1") + "0", Mark: strings.TrimSuffix(at.Mark, "1") + "0",
 	}
@@ -164,13 +153,11 @@ func sweptBesideRebuild(t *testing.T, w *world) {
 		}
 	}
 	require.NoError(t, v.Sweep(t.Context()))
-	page, err := w.Store.Page(t.Context(), index.Alias, uuid.Nil, 10)
-	require.NoError(t, err)
-	require.NotEmpty(t, page, "the alias is put right")
+	require.NotEmpty(t, must.Get(w.Store.Page(t.Context(), index.Alias, uuid.Nil, 10))(t), "the alias is put right")
 	require.Len(t, w.collections(t), 2)
 	require.NotContains(t, w.collections(t), older.Name)
 	require.NoError(t, g.Drop(t.Context()))
-	require.Equal(t, forgotten.Seq, files())
+	require.EqualValues(t, 7, files())
 }
 
 // otherModel: vectors of two models are never mixed nor compared, and a rebuild makes all anew.
@@ -185,12 +172,11 @@ func otherModel(t *testing.T, w *world) {
 	other := w.Open(t, changed)
 	texts := w.Endpoint.Texts()
 	w.Append(t, indextest.Turn("s", "2", "the second question", "no")...)
-	h := w.claim(t, other, "s")
-	h.must(t)
+	w.claim(t, other, "s").must(t)
 	require.NoError(t, other.Sweep(t.Context()))
 	require.Equal(t, texts, w.Endpoint.Texts())
 	require.Nil(t, w.object(t, "s", "2").Question.Vector)
-	near := index.Near{Vector: embeddingstest.Vector("question", indextest.Dimensions), Limit: 10}
+	near := indextest.Near("question")
 	_, _, err := other.Nearest(t.Context(), "", near)
 	require.ErrorIs(t, err, projections.ErrOtherModel)
 	require.ErrorIs(t, err, projections.ErrUnavailable)
@@ -210,10 +196,8 @@ func otherDimensions(t *testing.T, w *world) {
 	}
 	const now = embeddingstest.Dimensions / 2
 	v := w.Open(t, plain)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "the first question", "yes")...)
-	h := w.claim(t, v, "s")
-	h.must(t)
+	w.Append(t, annAsks("the first question", "yes")...)
+	h := w.claim(t, v, "s").must(t)
 	w.Endpoint.Answer(now)
 	w.Append(t, indextest.Turn("s", "2", "the second question", "no")...)
 	h.must(t)

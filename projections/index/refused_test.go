@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -28,8 +28,7 @@ func takenAtLast(t *testing.T, w *world) {
 		}
 		return o.Session != "" && tries <= 3
 	}
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
+	w.Append(t, annAsks("a question", "yes")...)
 	w.claim(t, v, "s").must(t)
 	require.Equal(t, 4, tries)
 	w.Agree(t, v, "s")
@@ -38,8 +37,7 @@ func takenAtLast(t *testing.T, w *world) {
 // takesNothing: a store that refuses all, or that has lost its collection and made another by itself, is waited for.
 func takesNothing(t *testing.T, w *world) {
 	v, store := w.spy(t)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
+	w.Append(t, annAsks("a question", "yes")...)
 	h := w.claim(t, v, "s")
 	for what, chosen := range map[string]func(*index.Object) bool{
 		"all": func(*index.Object) bool { return true },
@@ -60,27 +58,20 @@ func takesNothing(t *testing.T, w *world) {
 // refusedExtension: what a generation has of a turn goes when the store refuses what the turn is now.
 func refusedExtension(t *testing.T, w *world) {
 	v, store := w.spy(t)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "what is hot", "lava")...)
+	w.Append(t, annAsks("what is hot", "lava")...)
 	g := generation(t, v)
-	h := w.claim(t, g, "s")
-	h.must(t)
+	h := w.claim(t, g, "s").must(t)
 	has := func() int {
 		n := 0
 		for _, name := range w.collections(t) {
-			found, err := w.Store.ByID(t.Context(), name, []uuid.UUID{events.TurnID("s", "1")}, index.WithoutVectors)
-			require.NoError(t, err)
-			n += len(found)
+			ids := []uuid.UUID{events.TurnID("s", "1")}
+			n += len(must.Get(w.Store.ByID(t.Context(), name, ids, index.WithoutVectors))(t))
 		}
 		return n
 	}
 	require.Equal(t, 1, has())
 	store.refuse = func(o *index.Object) bool { return strings.Contains(o.Answer.Neutral, "ash") }
-	w.Append(t, &events.TurnExtended{
-		TurnID: events.TurnID("s", "1"), SessionID: "s", ExtensionID: "e", Extension: events.Extension{
-			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool","content":"ash"}]`), AnswerNeutral: "and ash",
-		},
-	})
+	w.Append(t, extended("1", "and ash"))
 	parked := 0
 	h.Park = func(context.Context, projections.Batch, error) error {
 		parked++
@@ -106,31 +97,13 @@ func scrubs(t testing.TB, v *index.View) chan struct{} {
 	return due
 }
 
-func awaitScrub(t testing.TB, due chan struct{}) {
-	t.Helper()
-	select {
-	case <-due:
-	case <-time.After(hang.Limit):
-		t.Fatal("no rebuild is begun, so that the bytes stay")
-	}
-}
-
 // parkedDeletions: what a parked event deletes is deleted, and is a reason to scrub; what it brings does not come.
 func parkedDeletions(t *testing.T, w *world) {
 	var forgotten atomic.Uint64
-	v := w.Open(t, func(c *index.Config) {
-		c.Erased = func(context.Context, int) (events.Position, error) {
-			return events.Position{Seq: forgotten.Load()}, nil
-		}
-	})
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "the wrong question", "yes")...)
-	h := w.claim(t, v, "s")
-	h.must(t)
-	at := w.Append(t, &events.TurnCorrected{
-		TurnID: events.TurnID("s", "1c"), SessionID: "s", RequestID: "1c", ReplacesTurnID: events.TurnID("s", "1"),
-		Question: events.Question{QuestionNeutral: "refused"}, Answer: events.Answer{AnswerNeutral: "no"},
-	})
+	v := w.Open(t, erasedUpTo(&forgotten))
+	w.Append(t, annAsks("the wrong question", "yes")...)
+	h := w.claim(t, v, "s").must(t)
+	at := w.Append(t, corrected("1c", "1", "refused", "no"))
 	run, to := h.next(t), h.At
 	require.Len(t, run, 1)
 	to.Seq, to.EventID = at.Seq, run[0].ID
@@ -138,29 +111,23 @@ func parkedDeletions(t *testing.T, w *world) {
 	require.Nil(t, w.object(t, "s", "1"))
 	require.Nil(t, w.object(t, "s", "1c"))
 	forgotten.Store(at.Seq)
-	awaitScrub(t, scrubs(t, v))
+	<-scrubs(t, v)
 }
 
 // scrubbedByAge: a generation is replaced at a certain age, and not before.
 func scrubbedByAge(t *testing.T, w *world) {
 	now := newClock()
-	var looks atomic.Int64
-	v := w.Open(t, func(c *index.Config) {
-		c.Now = now.read
-		c.Erased = func(context.Context, int) (events.Position, error) {
-			return events.Position{Seq: uint64(looks.Load())}, nil
-		}
-	})
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "what must go", "yes")...)
+	var forgotten atomic.Uint64
+	v := w.Open(t, now.set, erasedUpTo(&forgotten))
+	w.Append(t, annAsks("what must go", "yes")...)
 	at := w.Append(t, redacted("1"))
 	w.claim(t, v, "s").must(t)
-	looks.Store(int64(at.Seq))
+	forgotten.Store(at.Seq)
 	rebuilds := scrubs(t, v)
 	<-time.After(200 * time.Millisecond)
 	require.Empty(t, rebuilds, "it has begun just now")
 	now.pass(time.Second)
-	awaitScrub(t, rebuilds)
+	<-rebuilds
 }
 
 // restored: a dead letter's session is written as the log has it up to the view's position, and not if the view has
@@ -178,14 +145,12 @@ func restored(t *testing.T, w *world) {
 		}
 	}
 	s := session()
-	settled, err := v.Restore(t.Context(), s)
-	require.NoError(t, err)
+	settled := must.Get(v.Restore(t.Context(), s))(t)
 	require.Empty(t, settled, "the view is not there yet")
 	require.Nil(t, w.object(t, "s", "1"))
 	h.must(t)
 	require.NoError(t, w.Store.Delete(t.Context(), w.only(t).Name, []uuid.UUID{events.TurnID("s", "1")}, 1<<30))
-	settled, err = v.Restore(t.Context(), s)
-	require.NoError(t, err)
+	settled = must.Get(v.Restore(t.Context(), s))(t)
 	require.Equal(t, []events.Position{at}, settled)
 	require.NotEqual(t, h.At.Epoch, w.object(t, "s", "1").Epoch)
 	require.NoError(t, v.Sweep(t.Context()))
@@ -193,8 +158,7 @@ func restored(t *testing.T, w *world) {
 	s = session()
 	w.Append(t, redacted("1"))
 	h.must(t)
-	settled, err = v.Restore(t.Context(), s)
-	require.NoError(t, err)
+	settled = must.Get(v.Restore(t.Context(), s))(t)
 	require.Empty(t, settled, "it has gone on")
 	require.Nil(t, w.object(t, "s", "1"))
 }

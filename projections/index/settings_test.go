@@ -31,9 +31,7 @@ func (w *world) opened(t testing.TB, setting ...func(*index.Config)) (*index.Vie
 // refusesAcross: a view answers no search across identities, and those of one identity as before.
 func (w *world) refusesAcross(t testing.TB, v *index.View) {
 	t.Helper()
-	_, _, err := v.Nearest(t.Context(), "", index.Near{
-		Vector: embeddingstest.Vector("a question", indextest.Dimensions), Limit: 10,
-	})
+	_, _, err := v.Nearest(t.Context(), "", indextest.Near("a question"))
 	require.ErrorIs(t, err, projections.ErrSomeAnonymous)
 	require.ErrorIs(t, err, projections.ErrUnavailable)
 	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
@@ -47,8 +45,7 @@ func changedAnonymous(t *testing.T, w *world) {
 	const saying = "TURNLEDGER_INDEX_ANONYMOUS was changed"
 	linked, said := w.opened(t)
 	require.NotContains(t, said, saying)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question of Ann", "yes")...)
+	w.Append(t, annAsks("a question of Ann", "yes")...)
 	w.Append(t, indextest.Turn("nobody", "1", "a question of nobody", "yes")...)
 	feed := func(v *index.View) {
 		for _, session := range []string{"s", "nobody"} {
@@ -92,8 +89,7 @@ func changedTexts(t *testing.T, w *world) {
 	const saying = "TURNLEDGER_INDEX_TEXT was changed"
 	v, said := w.opened(t)
 	require.NotContains(t, said, saying)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question of Ann", "yes")...)
+	w.Append(t, annAsks("a question of Ann", "yes")...)
 	w.claim(t, v, "s").must(t)
 	without, said := w.opened(t, withoutTexts)
 	require.Contains(t, said, saying)
@@ -123,8 +119,7 @@ func otherLengthAtRest(t *testing.T, w *world) {
 		require.ErrorIs(t, v.Outdated(t.Context()), want)
 	}
 	sweep(nil) // there is no vector
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
+	w.Append(t, annAsks("a question", "yes")...)
 	w.claim(t, v, "s").must(t)
 	now.pass(time.Minute)
 	sweep(nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
-	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
@@ -19,21 +19,17 @@ import (
 func TestTwoStoresOnOneLog(t *testing.T) {
 	t.Parallel()
 	first, second := indextest.NewMemory(), indextest.NewMemory()
-	w := indextest.NewWorld(t, first.Store(), 1)
-	v := w.Open(t)
-	w.Feed(t, v)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
+	w := &world{indextest.NewWorld(t, first.Store(), 1)}
+	v := w.fed(t)
+	w.Append(t, annAsks("a question", "yes")...)
 	w.CaughtUp(t, v)
-	kept, err := w.Store.List(t.Context())
-	require.NoError(t, err)
+	kept := must.Get(w.Store.List(t.Context()))(t)
 
 	w.Store = second.Store()
 	moved := w.Open(t)
 	w.Feed(t, moved)
 	w.Reached(t, moved)
-	before, err := moved.Served(t.Context())
-	require.NoError(t, err)
+	before := must.Get(moved.Served(t.Context()))(t)
 	require.Error(t, v.Look(t.Context()))
 	for range 10 {
 		err := v.Sweep(t.Context())
@@ -43,13 +39,9 @@ func TestTwoStoresOnOneLog(t *testing.T) {
 		w.Append(t, indextest.Turn("s", "2", "another question", "yes")[0])
 		<-time.After(50 * time.Millisecond) // the first runner tries again meanwhile
 	}
-	after, err := moved.Served(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, before.Generation, after.Generation)
+	require.Equal(t, before.Generation, must.Get(moved.Served(t.Context()))(t).Generation)
 	w.Agree(t, moved, "s")
-	all, err := first.List(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, kept, all)
+	require.Equal(t, kept, must.Get(first.List(t.Context()))(t))
 }
 
 // Two logs on one store don't take each other's index away, which each would fill anew for good. The second says what
@@ -57,11 +49,9 @@ func TestTwoStoresOnOneLog(t *testing.T) {
 func TestTwoLogsOnOneStore(t *testing.T) {
 	t.Parallel()
 	s := indextest.NewMemory()
-	w := indextest.NewWorld(t, s.Store(), 1)
-	v := w.Open(t)
-	w.Feed(t, v)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
+	w := &world{indextest.NewWorld(t, s.Store(), 1)}
+	v := w.fed(t)
+	w.Append(t, annAsks("a question", "yes")...)
 	w.CaughtUp(t, v)
 
 	other := indextest.NewWorld(t, s.Store(), 1)
@@ -84,9 +74,7 @@ func TestTwoLogsOnOneStore(t *testing.T) {
 	require.Error(t, v.Sweep(t.Context()), "what it fed is gone")
 	require.NoError(t, late.Sweep(t.Context()))
 	other.Agree(t, late, "t")
-	at, err := late.Files(t.Context(), 0)
-	require.NoError(t, err)
-	require.Zero(t, at.Seq, "nothing is known of what the log has forgotten")
+	require.Zero(t, must.Get(late.Files(t.Context(), 0))(t).Seq, "nothing is known of what the log has forgotten")
 }
 
 // A store that was emptied, filled again and then put back to its older copy has an index of before: a rebuild brings
@@ -94,16 +82,11 @@ func TestTwoLogsOnOneStore(t *testing.T) {
 func TestAnOlderIndexIsRebuilt(t *testing.T) {
 	t.Parallel()
 	s := indextest.NewMemory()
-	w := indextest.NewWorld(t, s.Store(), 1)
+	w := &world{indextest.NewWorld(t, s.Store(), 1)}
 	var forgotten atomic.Uint64
-	v := w.Open(t, func(c *index.Config) {
-		c.Erased = func(context.Context, int) (events.Position, error) {
-			return events.Position{Seq: forgotten.Load()}, nil
-		}
-	})
-	w.Append(t, indextest.Linked("s", "ann"))
+	v := w.Open(t, erasedUpTo(&forgotten))
+	w.Append(t, annAsks("a question", "yes")...)
 	w.Append(t, indextest.Turn("s", "0", "what must go", "yes")...)
-	w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
 	stop := w.Feed(t, v)
 	w.Reached(t, v)
 	stop()

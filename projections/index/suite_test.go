@@ -2,7 +2,6 @@ package index_test
 
 import (
 	"context"
-	"net/http"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -10,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/desk"
@@ -29,12 +28,10 @@ func TestTheIndexHoldsWhatTheLogSays(t *testing.T) {
 		"a turn of a linked session is found by its question until it is redacted":             turnsComeAndGo,
 		"a link brings the turns before it, and an identity sees its own":                      links,
 		"corrections and extensions are in the turn's place":                                   versions,
-		"an embedder that is down holds up no deletion":                                        withoutEmbedder,
 		"an embedder that hangs holds up no deletion":                                          withHangingEmbedder,
 		"a sweep that waits for vectors holds up no deletion, and brings nothing back":         sweptMeanwhile,
 		"the embedder is asked for the texts of a large batch part by part":                    partByPart,
 		"a rebuild takes vectors over":                                                         rebuilt,
-		"a late write of a runner that was taken over goes with a sweep":                       lateWrites,
 		"an object that the store refuses for good becomes a dead letter":                      refusals,
 		"a generation that may hold what was erased is replaced once the log has forgotten it": scrubbed,
 
@@ -47,9 +44,7 @@ func TestTheIndexHoldsWhatTheLogSays(t *testing.T) {
 		"a late deletion leaves what was written since":                                 lateDeletion,
 		"late writes of any former runner go":                                           manyTakeovers,
 		"a link brings what follows the last silence, and a kind the rest":              silences,
-		"a link brings what stands before a reset":                                      resets,
 		"what is taken out of a turn is a reason to scrub":                              pruned,
-		"a question that grows is indexed whole":                                        growing,
 		"a swap waits for the new generation, and fences the former one":                swaps,
 		"a swap counts, or a claim meanwhile":                                           claimsDuringSwap,
 		"a claim of a generation that is no longer served fails":                        claimsAfterSwap,
@@ -67,7 +62,6 @@ func TestTheIndexHoldsWhatTheLogSays(t *testing.T) {
 		"a text that the embedder refuses costs no other its vector":                    refusedTexts,
 		"a turn is found once, by its nearer half":                                      nearestHalves,
 		"a text that was extended has a vector of its own":                              extendedAnswer,
-		"filters compare whole names":                                                   identities,
 		"verify reports all that differs":                                               verified,
 		"verify waits for a view that went back":                                        verifiedBehind,
 		"verify compares once more what was written as it looked":                       verifiedOnceMore,
@@ -105,16 +99,50 @@ func inMemory(testing.TB) index.Store { return indextest.NewMemory().Store() }
 
 func id(session, request string) string { return events.TurnID(session, request).String() }
 
+// annAsks links the session s to Ann, who asks a question there, which is answered.
+func annAsks(question, answer string) []events.Fact {
+	return append([]events.Fact{indextest.Linked("s", "ann")}, indextest.Turn("s", "1", question, answer)...)
+}
+
+// corrected corrects a turn of the session s.
+func corrected(request, old, question, answer string) events.Fact {
+	return &events.TurnCorrected{TurnID: events.TurnID("s", request), SessionID: "s", RequestID: request,
+		ReplacesTurnID: events.TurnID("s", old), Question: events.Question{QuestionNeutral: question},
+		Answer: events.Answer{AnswerNeutral: answer}}
+}
+
+// extended extends the answer of a turn of the session s.
+func extended(request, answer string) events.Fact {
+	return &events.TurnExtended{TurnID: events.TurnID("s", request), SessionID: "s", ExtensionID: "e",
+		Extension: events.Extension{Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool"}]`),
+			AnswerNeutral: answer}}
+}
+
 // redacted redacts a turn of the session s.
 func redacted(request string) events.Fact {
 	return &events.TurnRedacted{TurnID: events.TurnID("s", request), SessionID: "s"}
 }
 
-func turnsComeAndGo(t *testing.T, w *world) {
-	v := w.Open(t)
+// fed opens a view that is fed until the test ends.
+func (w *world) fed(t testing.TB, change ...func(*index.Config)) *index.View {
+	t.Helper()
+	v := w.Open(t, change...)
 	w.Feed(t, v)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "how do I change a bicycle tyre", "with levers")...)
+	return v
+}
+
+// erasedUpTo says how far the log's eraser is.
+func erasedUpTo(seq *atomic.Uint64) func(*index.Config) {
+	return func(c *index.Config) {
+		c.Erased = func(_ context.Context, k int) (events.Position, error) {
+			return events.Position{Partition: k, Seq: seq.Load()}, nil
+		}
+	}
+}
+
+func turnsComeAndGo(t *testing.T, w *world) {
+	v := w.fed(t)
+	w.Append(t, annAsks("how do I change a bicycle tyre", "with levers")...)
 	w.Append(t, indextest.Turn("s", "2", "what is the capital of Peru", "Lima")...)
 	w.Append(t, indextest.Turn("anonymous", "1", "how do I change a bicycle tyre", "with levers")...)
 	w.CaughtUp(t, v)
@@ -130,8 +158,7 @@ func turnsComeAndGo(t *testing.T, w *world) {
 }
 
 func links(t *testing.T, w *world) {
-	v := w.Open(t)
-	w.Feed(t, v)
+	v := w.fed(t)
 	w.Append(t, indextest.Turn("s", "1", "a question before the link", "yes")...)
 	w.Append(t, indextest.Linked("s", "ann"), indextest.Linked("other", "bob"))
 	w.Append(t, indextest.Turn("other", "1", "a question before the link", "yes")...)
@@ -139,27 +166,12 @@ func links(t *testing.T, w *world) {
 	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
 	require.Equal(t, []string{id("other", "1")}, w.Found(t, v, "a question", "bob"))
 	require.Empty(t, w.Differences(t, v))
-
-	all := w.Open(t, func(c *index.Config) { c.Anonymous = true })
-	w.Rebuild(t, all)
-	w.Append(t, indextest.Turn("nobody", "1", "a question without an owner", "yes")...)
-	w.CaughtUp(t, v)
-	require.Len(t, w.Differences(t, all), 1, "the runner of the suite leaves anonymous turns out")
 }
 
 func versions(t *testing.T, w *world) {
-	v := w.Open(t)
-	w.Feed(t, v)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "the wrong question", "yes")...)
-	w.Append(t, &events.TurnCorrected{
-		TurnID: events.TurnID("s", "1c"), SessionID: "s", RequestID: "1c", ReplacesTurnID: events.TurnID("s", "1"),
-		Question: events.Question{QuestionNeutral: "about volcanoes"}, Answer: events.Answer{AnswerNeutral: "hot"},
-	}, &events.TurnExtended{
-		TurnID: events.TurnID("s", "1c"), SessionID: "s", ExtensionID: "e", Extension: events.Extension{
-			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool"}]`), AnswerNeutral: "lava and ash",
-		},
-	})
+	v := w.fed(t)
+	w.Append(t, annAsks("the wrong question", "yes")...)
+	w.Append(t, corrected("1c", "1", "about volcanoes", "hot"), extended("1c", "lava and ash"))
 	w.CaughtUp(t, v)
 	require.Equal(t, []string{id("s", "1c")}, w.Found(t, v, "volcanoes", "ann"))
 	require.Empty(t, w.Differences(t, v))
@@ -168,80 +180,25 @@ func versions(t *testing.T, w *world) {
 	require.Empty(t, w.Found(t, v, "volcanoes", "ann"), "a redaction of any version redacts the turn")
 }
 
-func withoutEmbedder(t *testing.T, w *world) {
-	now := newClock()
-	v := w.Open(t, func(c *index.Config) { c.Now = now.read })
-	w.Feed(t, v)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a question with a vector", "yes")...)
-	w.CaughtUp(t, v)
-	w.Endpoint.Fail(http.StatusServiceUnavailable)
-	w.Append(t, indextest.Turn("s", "2", "a question without a vector", "yes")...)
-	w.Append(t, redacted("1"))
-	w.CaughtUp(t, v)
-	require.Empty(t, w.Found(t, v, "a question with a vector", ""))
-	require.Empty(t, w.Differences(t, v))
-	w.Endpoint.Fail(0)
-	now.pass(time.Minute) // the embedder is left alone for a while
-	require.NoError(t, v.Sweep(t.Context()))
-	require.Equal(t, []string{id("s", "2")}, w.Found(t, v, "a question without a vector", ""))
-}
-
 func rebuilt(t *testing.T, w *world) {
-	v := w.Open(t)
-	w.Feed(t, v)
+	v := w.fed(t)
 	w.Append(t, indextest.Linked("s", "ann"))
 	for _, request := range []string{"1", "2", "3"} {
 		w.Append(t, indextest.Turn("s", request, "question "+request, "answer "+request)...)
 	}
 	w.CaughtUp(t, v)
 	texts := w.Endpoint.Texts()
-	before, err := v.Served(t.Context())
-	require.NoError(t, err)
+	before := must.Get(v.Served(t.Context()))(t)
 	w.Rebuild(t, v)
 	w.CaughtUp(t, v)
 	require.Equal(t, texts, w.Endpoint.Texts(), "no text is embedded twice")
-	after, err := v.Served(t.Context())
-	require.NoError(t, err)
-	require.Greater(t, after.Generation, before.Generation)
+	require.Greater(t, must.Get(v.Served(t.Context()))(t).Generation, before.Generation)
 	require.Empty(t, w.Differences(t, v))
 	require.Len(t, w.Found(t, v, "question 2", "ann"), 3)
-	all, err := w.Store.List(t.Context())
-	require.NoError(t, err)
-	require.Len(t, all, 1, "the former generation is dropped")
+	w.only(t) // the former generation is dropped
 	w.Append(t, indextest.Turn("s", "4", "question 4", "answer 4")...)
 	w.CaughtUp(t, v)
 	require.Len(t, w.Found(t, v, "question 4", "ann"), 4)
-}
-
-// lateWrites lets the writes of a runner arrive after another one has taken over and applied a redaction.
-func lateWrites(t *testing.T, w *world) {
-	late := &delayed{Objects: w.Store.Objects}
-	v := w.Open(t, func(c *index.Config) { c.Store.Objects = late })
-	stop := w.Feed(t, v)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "what must go", "yes")...)
-	w.CaughtUp(t, v)
-	late.hold()
-	w.Append(t, indextest.Turn("s", "2", "what must go as well", "yes")...)
-	late.awaitHeld()
-	stop() // else the two would go on taking over from each other, at each answer that was lost
-	taking := w.Open(t)
-	stop = w.Feed(t, taking)
-	w.Append(t, redacted("2"))
-	w.CaughtUp(t, taking)
-	require.NotContains(t, w.Found(t, taking, "what must go as well", ""), id("s", "2"))
-	stop() // else a claim might delete what came late before it is looked at
-	late.release(t)
-	require.Contains(t, w.Found(t, taking, "what must go as well", ""), id("s", "2"), "the write came late")
-	w.Feed(t, taking) // it claims again
-	w.Append(t, indextest.Linked("other", "bob"), indextest.Turn("s", "3", "a third question", "no")[0])
-	w.CaughtUp(t, taking)
-	hang.Until(t, func() bool {
-		require.NoError(t, taking.Sweep(t.Context()))
-		return len(w.Found(t, taking, "what must go as well", "")) == 1
-	})
-	require.Empty(t, w.Differences(t, taking))
 }
 
 func refusals(t *testing.T, w *world) {
@@ -250,29 +207,22 @@ func refusals(t *testing.T, w *world) {
 	var healed atomic.Bool
 	store.refuse = func(o *index.Object) bool { return !healed.Load() && o.Question.Neutral == text }
 	w.Feed(t, v)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "a text that it takes", "yes")...)
+	w.Append(t, annAsks("a text that it takes", "yes")...)
 	w.Append(t, indextest.Turn("s", "2", text, "yes")...)
-	w.Append(t, &events.TurnCorrected{
-		TurnID: events.TurnID("s", "1c"), SessionID: "s", RequestID: "1c", ReplacesTurnID: events.TurnID("s", "1"),
-		Question: events.Question{QuestionNeutral: text}, Answer: events.Answer{AnswerNeutral: "no"},
-	})
+	w.Append(t, corrected("1c", "1", text, "no"))
 	w.Append(t, indextest.Turn("s", "3", "a text behind it", "yes")...)
 	w.CaughtUp(t, v)
 	require.Equal(t, []string{id("s", "3")}, w.Found(t, v, "a text", "ann"), "what was corrected is gone")
 	letters := desk.Of(w.Log).Queue(v, w.Log, w.Rules)
-	all, err := letters.DeadLetters(t.Context())
-	require.NoError(t, err)
+	all := must.Get(letters.DeadLetters(t.Context()))(t)
 	require.Len(t, all, 2)
 	require.NotContains(t, all[0].Reason, text)
-	again, err := letters.RetryDeadLetter(t.Context(), all[0].Position)
-	require.NoError(t, err)
+	again := must.Get(letters.RetryDeadLetter(t.Context(), all[0].Position))(t)
 	require.False(t, again.Applied)
 	require.NoError(t, v.Sweep(t.Context()), "a sweep passes over it")
 	healed.Store(true)
 	for _, l := range all {
-		again, err = letters.RetryDeadLetter(t.Context(), l.Position)
-		require.NoError(t, err)
+		again = must.Get(letters.RetryDeadLetter(t.Context(), l.Position))(t)
 		require.True(t, again.Applied)
 	}
 	require.ElementsMatch(t, []string{id("s", "1c"), id("s", "2"), id("s", "3")}, w.Found(t, v, "a text", "ann"))
@@ -281,11 +231,7 @@ func refusals(t *testing.T, w *world) {
 
 func scrubbed(t *testing.T, w *world) {
 	var forgotten atomic.Uint64
-	v := w.Open(t, func(c *index.Config) {
-		c.Erased = func(_ context.Context, k int) (events.Position, error) {
-			return events.Position{Partition: k, Seq: forgotten.Load()}, nil
-		}
-	})
+	v := w.Open(t, erasedUpTo(&forgotten))
 	w.Feed(t, v)
 	rebuilt := make(chan struct{}, 1)
 	natstest.Run(t, index.Scrub{View: v, After: 50 * time.Millisecond, Rebuild: func(context.Context) error {
@@ -293,19 +239,16 @@ func scrubbed(t *testing.T, w *world) {
 		rebuilt <- struct{}{}
 		return nil
 	}}.Run)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "what must go", "yes")...)
+	w.Append(t, annAsks("what must go", "yes")...)
 	at := w.Append(t, redacted("1"))
 	w.CaughtUp(t, v)
-	files, err := v.Files(t.Context(), at.Partition)
-	require.NoError(t, err)
+	files := must.Get(v.Files(t.Context(), at.Partition))(t)
 	require.Less(t, files.Seq, at.Seq)
 	<-time.After(300 * time.Millisecond) // several looks
 	require.Empty(t, rebuilt, "the log still holds the text")
 	forgotten.Store(at.Seq)
 	<-rebuilt
-	files, err = v.Files(t.Context(), at.Partition)
-	require.NoError(t, err)
+	files = must.Get(v.Files(t.Context(), at.Partition))(t)
 	require.Equal(t, at, files)
 	w.Append(t, indextest.Turn("s", "2", "what stays", "yes")...)
 	w.CaughtUp(t, v)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -48,8 +49,7 @@ func embedded(t *testing.T, w *world) {
 		turn := events.TurnID("s", request)
 		w.Append(t, &events.TurnStarted{TurnID: turn, SessionID: "s", RequestID: request, Question: of.question},
 			&events.TurnFinalized{TurnID: turn, SessionID: "s", Answer: of.answer})
-		h := w.claim(t, v, "s")
-		h.must(t)
+		w.claim(t, v, "s").must(t)
 		o := w.object(t, "s", request)
 		for i, half := range []index.Half{o.Question, o.Answer} {
 			if of.want[i] == "" {
@@ -62,8 +62,7 @@ func embedded(t *testing.T, w *world) {
 		}
 	}
 	require.Equal(t, long[:30], v.Query(long))
-	bare, err := w.Store.Bare(t.Context(), w.only(t).Name, events.Partition("s", 2), 10)
-	require.NoError(t, err)
+	bare := must.Get(w.Store.Bare(t.Context(), w.only(t).Name, events.Partition("s", 2), 10))(t)
 	require.Empty(t, bare, "a half without text waits for no vector")
 	require.Empty(t, w.Differences(t, v))
 }
@@ -73,8 +72,7 @@ func embedded(t *testing.T, w *world) {
 func embedding(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
 	w.Append(t, indextest.Turn("s", "2", "the second question", "yes")...)
-	h := w.claim(t, v, "s")
-	h.must(t)
+	h := w.claim(t, v, "s").must(t)
 	require.Equal(t, 3, w.Endpoint.Texts())
 	w.Endpoint.Fail(http.StatusBadRequest)
 	calls := w.Endpoint.Calls()
@@ -90,18 +88,15 @@ func embedding(t *testing.T, w *world) {
 // vector. Its own turn is in the index without one, and waits for none.
 func refusedTexts(t *testing.T, w *world) {
 	now := newClock()
-	v := w.Open(t, func(c *index.Config) { c.Now = now.read })
-	w.Feed(t, v)
+	v := w.fed(t, now.set)
 	w.Endpoint.Fail(http.StatusServiceUnavailable)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "poison", "the first answer")...)
+	w.Append(t, annAsks("poison", "the first answer")...)
 	w.Append(t, indextest.Turn("s", "2", "the second question", "the second answer")...)
 	w.CaughtUp(t, v)
 	w.Endpoint.Fail(0)
 	w.Endpoint.Refuse(func(text string) bool { return strings.Contains(text, "poison") })
 	bare := func() int {
-		found, err := w.Store.Bare(t.Context(), w.only(t).Name, events.Partition("s", w.Log.Partitions()), 10)
-		require.NoError(t, err)
+		found := must.Get(w.Store.Bare(t.Context(), w.only(t).Name, events.Partition("s", w.Log.Partitions()), 10))(t)
 		return len(found)
 	}
 	now.pass(time.Minute) // the embedder is left alone for a while
@@ -125,11 +120,9 @@ func refusedTexts(t *testing.T, w *world) {
 // nearestHalves: a turn is found once, with the half that is nearer, and the answer says how far the index is.
 func nearestHalves(t *testing.T, w *world) {
 	v := w.Open(t)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "where are the winter tyres", "in the cellar")...)
+	w.Append(t, annAsks("where are the winter tyres", "in the cellar")...)
 	w.Append(t, indextest.Turn("s", "2", "what is in the cellar", "only the tyres of winter")...)
-	h := w.claim(t, v, "s")
-	h.must(t)
+	h := w.claim(t, v, "s").must(t)
 	for text, want := range map[string]struct {
 		request string
 		half    projections.Half
@@ -137,9 +130,7 @@ func nearestHalves(t *testing.T, w *world) {
 		"where are the winter tyres": {"1", projections.QuestionHalf},
 		"only the tyres of winter":   {"2", projections.AnswerHalf},
 	} {
-		hits, at, err := v.Nearest(t.Context(), "", index.Near{
-			Vector: embeddingstest.Vector(text, indextest.Dimensions), Limit: 10,
-		})
+		hits, at, err := v.Nearest(t.Context(), "", indextest.Near(text))
 		require.NoError(t, err)
 		require.Len(t, hits, 2, "each turn once")
 		require.Equal(t, id("s", want.request), hits[0].TurnID.String())
@@ -148,9 +139,7 @@ func nearestHalves(t *testing.T, w *world) {
 		require.Greater(t, hits[0].Score, hits[1].Score)
 		require.Equal(t, h.At.Position(), at[h.partition])
 	}
-	hits, _, err := v.Nearest(t.Context(), projections.QuestionHalf, index.Near{
-		Vector: embeddingstest.Vector("only the tyres of winter", indextest.Dimensions), Limit: 10,
-	})
+	hits, _, err := v.Nearest(t.Context(), projections.QuestionHalf, indextest.Near("only the tyres of winter"))
 	require.NoError(t, err)
 	require.Len(t, hits, 2)
 	for _, hit := range hits {
@@ -160,9 +149,9 @@ func nearestHalves(t *testing.T, w *world) {
 	w.Append(t, indextest.Turn("s", "3", "snow chains of winter tyres", "snow")...)
 	w.Append(t, indextest.Turn("s", "4", "snow chains of winter", "no")...)
 	h.must(t)
-	hits, _, err = v.Nearest(t.Context(), "", index.Near{
-		Vector: embeddingstest.Vector("snow chains of winter", indextest.Dimensions), Limit: 1,
-	})
+	nearest := indextest.Near("snow chains of winter")
+	nearest.Limit = 1
+	hits, _, err = v.Nearest(t.Context(), "", nearest)
 	require.NoError(t, err)
 	require.Len(t, hits, 1, "the nearest answer is of 3, whose question is nearer")
 	require.Equal(t, id("s", "4"), hits[0].TurnID.String())
@@ -171,15 +160,10 @@ func nearestHalves(t *testing.T, w *world) {
 // extendedAnswer: a text that was extended has a vector of its own, also where its turn is written again.
 func extendedAnswer(t *testing.T, w *world) {
 	v := w.Open(t)
-	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "1", "what is hot", "lava")...)
+	w.Append(t, annAsks("what is hot", "lava")...)
 	w.claim(t, v, "s").must(t)
 	h := w.claim(t, v, "s") // writes again, with vectors taken over
-	w.Append(t, &events.TurnExtended{
-		TurnID: events.TurnID("s", "1"), SessionID: "s", ExtensionID: "e", Extension: events.Extension{
-			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool","content":"ash"}]`), AnswerNeutral: "and ash",
-		},
-	})
+	w.Append(t, extended("1", "and ash"))
 	h.must(t)
 	o := w.object(t, "s", "1")
 	require.InDeltaSlice(t, embeddingstest.Vector("what is hot", indextest.Dimensions), o.Question.Vector, 1e-5)
@@ -187,34 +171,6 @@ func extendedAnswer(t *testing.T, w *world) {
 	require.Contains(t, text, "ash")
 	require.InDeltaSlice(t, embeddingstest.Vector(text, indextest.Dimensions), o.Answer.Vector, 1e-5)
 	w.Agree(t, v, "s")
-}
-
-// identities: filters compare whole names, as they are written.
-func identities(t *testing.T, w *world) {
-	v := w.Open(t)
-	names := []string{"ann", "Ann", "ann b", "ann-2", "ánn"}
-	for _, name := range names {
-		w.Append(t, indextest.Linked("session of "+name, name))
-		w.Append(t, indextest.Turn("session of "+name, "1", "the same question", "yes")...)
-	}
-	stop := w.Feed(t, v)
-	w.CaughtUp(t, v)
-	stop()
-	near := index.Near{Vector: embeddingstest.Vector("the same question", indextest.Dimensions), Limit: 10}
-	for _, name := range names {
-		of := near
-		of.IdentityID = name
-		hits, _, err := v.Nearest(t.Context(), projections.QuestionHalf, of)
-		require.NoError(t, err)
-		require.Len(t, hits, 1, name)
-		require.Equal(t, name, hits[0].IdentityID)
-		of = near
-		of.SessionID = "session of " + name
-		hits, _, err = v.Nearest(t.Context(), projections.QuestionHalf, of)
-		require.NoError(t, err)
-		require.Len(t, hits, 1, name)
-		require.Equal(t, of.SessionID, hits[0].SessionID)
-	}
 }
 
 // verified: verify reports each thing that differs, in whatever page of the store it stands.

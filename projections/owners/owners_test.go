@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -32,11 +33,8 @@ func linked(session, identity string) *events.SessionLinked {
 func sessions(t *testing.T, log *jetlog.Log, x *owners.Index, identity string) (out []string) {
 	t.Helper()
 	for k := range log.Partitions() {
-		head, err := log.Head(t.Context(), k)
-		require.NoError(t, err)
-		require.NoError(t, x.Reached(t.Context(), head))
-		found, err := x.Sessions(t.Context(), identity, k)
-		require.NoError(t, err)
+		require.NoError(t, x.Reached(t.Context(), must.Get(log.Head(t.Context(), k))(t)))
+		found := must.Get(x.Sessions(t.Context(), identity, k))(t)
 		out = append(out, found...)
 	}
 	return out
@@ -66,12 +64,11 @@ func TestALinkWithoutEffectHidesNoOther(t *testing.T) {
 	s := natstest.Server(t)
 	log := natstest.LogOn(t, s, 1)
 	natstest.Append(t, log, started("a"))
-	link, err := events.Encode(linked("a", "ada"), time.Now())
-	require.NoError(t, err)
+	link := must.Get(events.Encode(linked("a", "ada"), time.Now()))(t)
 	header := nats.Header(link.Header)
 	header.Del(events.HeaderMsgID)
 	nc := natstest.Connect(t, s)
-	_, err = nc.RequestMsg(&nats.Msg{Subject: link.Subject, Header: header, Data: []byte("{}")}, 10*time.Second)
+	_, err := nc.RequestMsg(&nats.Msg{Subject: link.Subject, Header: header, Data: []byte("{}")}, 10*time.Second)
 	require.NoError(t, err)
 	natstest.Append(t, log, linked("a", "ada"))
 	x := owners.New(log, nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -59,13 +60,10 @@ func benchLog(b *testing.B) (*nats.Conn, *jetlog.Log) {
 // scan reads the stream with an ordered consumer and decodes nothing.
 func scan(b *testing.B, nc *nats.Conn, head uint64) time.Duration {
 	b.Helper()
-	js, err := jetstream.New(nc)
-	require.NoError(b, err)
+	js := must.Get(jetstream.New(nc))(b)
 	began := time.Now()
-	c, err := js.OrderedConsumer(b.Context(), events.StreamName(0), jetstream.OrderedConsumerConfig{})
-	require.NoError(b, err)
-	in, err := c.Messages(jetstream.PullMaxMessages(2000))
-	require.NoError(b, err)
+	c := must.Get(js.OrderedConsumer(b.Context(), events.StreamName(0), jetstream.OrderedConsumerConfig{}))(b)
+	in := must.Get(c.Messages(jetstream.PullMaxMessages(2000)))(b)
 	defer in.Stop()
 	for n := uint64(0); n < head; n++ {
 		_, err := in.Next()
@@ -77,8 +75,7 @@ func scan(b *testing.B, nc *nats.Conn, head uint64) time.Duration {
 // beside measures work against a bare scan in turns.
 func beside(b *testing.B, work func(log *jetlog.Log) time.Duration) {
 	nc, log := benchLog(b)
-	head, err := log.Head(b.Context(), 0)
-	require.NoError(b, err)
+	head := must.Get(log.Head(b.Context(), 0))(b)
 	var bare, took time.Duration
 	for b.Loop() {
 		bare += scan(b, nc, head.Seq)
@@ -93,8 +90,7 @@ func beside(b *testing.B, work func(log *jetlog.Log) time.Duration) {
 func rebuildIn(b *testing.B, log *jetlog.Log, v view) time.Duration {
 	b.Helper()
 	began := time.Now()
-	r, err := rebuild.Begin(b.Context(), log, v, v, rebuild.Config{Rules: rules})
-	require.NoError(b, err)
+	r := must.Get(rebuild.Begin(b.Context(), log, v, v, rebuild.Config{Rules: rules}))(b)
 	require.NoError(b, r.Run(b.Context()))
 	return time.Since(began)
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/rebuild"
 )
 
 // tooLate swaps though the rebuild is cancelled meanwhile.
@@ -27,21 +27,15 @@ func TestACancelThatComesTooLateSaysSo(t *testing.T) {
 	t.Parallel()
 	log, v, _ := fed(t, openMemory, 1, 2, 4)
 	before, swapping := number(t, v), make(chan struct{})
-	r, err := rebuild.Begin(t.Context(), log, v,
-		breakable{v, func(g projections.Generation) projections.Generation {
-			return tooLate{g,
-				swapping}
-		}}, rebuild.Config{Rules: rules})
-	require.NoError(t, err)
+	late := func(g projections.Generation) projections.Generation { return tooLate{g, swapping} }
+	r := must.Get(begin(t.Context(), log, breakable{v, late}, 100))(t)
 	ran := make(chan error, 1)
 	go func() { ran <- r.Run(t.Context()) }()
 	<-swapping
-	cancelled, err := r.Cancel(t.Context())
-	require.NoError(t, err)
+	cancelled := must.Get(r.Cancel(t.Context()))(t)
 	require.False(t, cancelled)
 	require.NoError(t, <-ran)
 	require.Equal(t, before+1, number(t, v))
-	cancelled, err = r.Cancel(t.Context())
-	require.NoError(t, err)
+	cancelled = must.Get(r.Cancel(t.Context()))(t)
 	require.False(t, cancelled)
 }

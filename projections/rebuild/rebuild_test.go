@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -21,15 +22,20 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
-func rebuilt(t testing.TB, log *jetlog.Log, v interface {
+// rebuildable is a view that can be rebuilt.
+type rebuildable interface {
 	projections.View
 	projections.Rebuildable
-},
-) error {
+}
+
+// begin begins a rebuild in batches of so many events.
+func begin(ctx context.Context, log *jetlog.Log, v rebuildable, batch int) (*rebuild.Rebuild, error) {
+	return rebuild.Begin(ctx, log, v, v, rebuild.Config{Rules: rules, Feeding: runner.Feeding{MaxBatch: batch}})
+}
+
+func rebuilt(t testing.TB, log *jetlog.Log, v rebuildable) error {
 	t.Helper()
-	r, err := rebuild.Begin(t.Context(), log, v, v, rebuild.Config{
-		Rules: rules, Feeding: runner.Feeding{MaxBatch: 100},
-	})
+	r, err := begin(t.Context(), log, v, 100)
 	if err != nil {
 		return err
 	}
@@ -38,46 +44,39 @@ func rebuilt(t testing.TB, log *jetlog.Log, v interface {
 
 func number(t testing.TB, v projections.View) uint64 {
 	t.Helper()
-	served, err := v.Served(t.Context())
-	require.NoError(t, err)
-	return served.Generation
+	return must.Get(v.Served(t.Context()))(t).Generation
 }
 
-// Rebuilds go on beside writes, reads and the live runner: no read fails, none is
-// older than the one before, and what is served at the end is what the log says.
+// Rebuilds go on beside writes, reads and the live runner: no read fails, none is older than the one before, and what
+// is served at the end is what the log says.
 func TestRebuildUnderLoad(t *testing.T) {
-	t.Parallel()
-	for name, open := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const sessions = 6
-			log, v, _ := fed(t, open, 2, sessions, 12)
-
-			load, stop := context.WithCancel(t.Context())
-			defer stop()
-			var g errgroup.Group
-			for n := range sessions {
-				g.Go(func() error {
-					for i := 12; load.Err() == nil; i++ {
-						if err := appendTurn(context.WithoutCancel(load), log, n, i); err != nil {
-							return err
-						}
-						pause(load, 5*time.Millisecond)
+	onEach(t, func(t *testing.T, open opener) {
+		const sessions = 6
+		log, v, _ := fed(t, open, 2, sessions, 12)
+		load, stop := context.WithCancel(t.Context())
+		defer stop()
+		var g errgroup.Group
+		for n := range sessions {
+			g.Go(func() error {
+				for i := 12; load.Err() == nil; i++ {
+					if err := appendTurn(context.WithoutCancel(load), log, n, i); err != nil {
+						return err
 					}
-					return nil
-				})
-				g.Go(func() error { return neverOlder(load, log, v, viewtest.Session(n)) })
-			}
-			for i := range 3 {
-				require.NoError(t, rebuilt(t, log, v))
-				require.Equal(t, uint64(2+i), number(t, v))
-			}
-			stop()
-			require.NoError(t, g.Wait())
-			caughtUp(t, log, v)
-			equalsLog(t, log, v, sessions)
-		})
-	}
+					pause(load, 5*time.Millisecond)
+				}
+				return nil
+			})
+			g.Go(func() error { return neverOlder(load, log, v, viewtest.Session(n)) })
+		}
+		for i := range 3 {
+			require.NoError(t, rebuilt(t, log, v))
+			require.Equal(t, uint64(2+i), number(t, v))
+		}
+		stop()
+		require.NoError(t, g.Wait())
+		caughtUp(t, log, v)
+		equalsLog(t, log, v, sessions)
+	})
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -159,111 +158,83 @@ func (b breakable) NewGeneration(ctx context.Context) (projections.Generation, e
 // A rebuild that fails at any step leaves what is served as it was, and can be
 // started again.
 func TestRebuildThatFailsLeavesTheServedView(t *testing.T) {
-	t.Parallel()
-	for name, open := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			seed := rand.Uint64()
-			rng := rand.New(rand.NewPCG(seed, 0))
-			t.Logf("seed %d", seed)
-			log, v, stop := fed(t, open, 1, 4, 8)
-			stop()
-			failed := errors.New("the end")
-			for step := 0; ; step++ {
-				batch := 10 + rng.IntN(30)
-				broken := breakable{v, func(g projections.Generation) projections.Generation {
-					return &breaking{Generation: g, steps: step, err: failed}
-				}}
-				r, err := rebuild.Begin(t.Context(), log, broken, broken, rebuild.Config{
-					Rules: rules, Feeding: runner.Feeding{MaxBatch: batch},
-				})
-				require.NoError(t, err, "seed %d, step %d", seed, step)
-				before := number(t, v)
-				if err = r.Run(t.Context()); err == nil {
-					require.Greater(t, step, 3)
-					require.Equal(t, r.Generation(), number(t, v))
-					break
-				}
-				require.ErrorIs(t, err, failed, "seed %d, step %d", seed, step)
-				require.Equal(t, before, number(t, v))
-				equalsLog(t, log, v, 4)
-				require.Equal(t, rebuild.StateFailed, r.Status(t.Context(), time.Now())[0].State)
+	onEach(t, func(t *testing.T, open opener) {
+		seed := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		t.Logf("seed %d", seed)
+		log, v, stop := fed(t, open, 1, 4, 8)
+		stop()
+		failed := errors.New("the end")
+		for step := 0; ; step++ {
+			batch := 20 + rng.IntN(30)
+			broken := breakable{v, func(g projections.Generation) projections.Generation {
+				return &breaking{Generation: g, steps: step, err: failed}
+			}}
+			r, err := begin(t.Context(), log, broken, batch)
+			require.NoError(t, err, "seed %d, step %d", seed, step)
+			before := number(t, v)
+			if err = r.Run(t.Context()); err == nil {
+				require.Greater(t, step, 3)
+				require.Equal(t, r.Generation(), number(t, v))
+				break
 			}
+			require.ErrorIs(t, err, failed, "seed %d, step %d", seed, step)
+			require.Equal(t, before, number(t, v))
 			equalsLog(t, log, v, 4)
-		})
-	}
+			require.Equal(t, rebuild.StateFailed, r.Status(t.Context(), time.Now())[0].State)
+		}
+		equalsLog(t, log, v, 4)
+	})
 }
 
 func TestOnlyOneRebuildAtATime(t *testing.T) {
-	t.Parallel()
-	for name, open := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			log, v, _ := fed(t, open, 1, 2, 3)
-			first, err := rebuild.Begin(t.Context(), log, v, v, rebuild.Config{Rules: rules})
-			require.NoError(t, err)
-			require.ErrorIs(t, rebuilt(t, log, v), projections.ErrRebuilding)
-			require.NoError(t, first.Run(t.Context()))
-			require.NoError(t, rebuilt(t, log, v))
-			equalsLog(t, log, v, 2)
-		})
-	}
+	onEach(t, func(t *testing.T, open opener) {
+		log, v, _ := fed(t, open, 1, 2, 3)
+		first := must.Get(begin(t.Context(), log, v, 100))(t)
+		require.ErrorIs(t, rebuilt(t, log, v), projections.ErrRebuilding)
+		require.NoError(t, first.Run(t.Context()))
+		require.NoError(t, rebuilt(t, log, v))
+		equalsLog(t, log, v, 2)
+	})
 }
 
 // What the served generation applied last was erased since, and nothing comes after it: the new one stands where
 // that does.
 func TestRebuildEndsWhereTheHeadWasErased(t *testing.T) {
-	t.Parallel()
-	for name, open := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			log, v, stop := fed(t, open, 1, 2, 4)
-			stop()
-			before, err := v.Served(t.Context())
+	onEach(t, func(t *testing.T, open opener) {
+		log, v, stop := fed(t, open, 1, 2, 4)
+		stop()
+		before, err := v.Served(t.Context())
+		require.NoError(t, err)
+		head, err := log.Head(t.Context(), 0)
+		require.NoError(t, err)
+		for ; head.Seq > before.At[0].Seq-2; head.Seq-- {
+			_, err = overwrite.On(log).Erase(t.Context(), head)
 			require.NoError(t, err)
-			head, err := log.Head(t.Context(), 0)
-			require.NoError(t, err)
-			for ; head.Seq > before.At[0].Seq-2; head.Seq-- {
-				_, err = overwrite.On(log).Erase(t.Context(), head)
-				require.NoError(t, err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
-			defer cancel()
-			r, err := rebuild.Begin(ctx, log, v, v, rebuild.Config{
-				Rules: rules, Feeding: runner.Feeding{MaxBatch: 3},
-			})
-			require.NoError(t, err)
-			require.NoError(t, r.Run(ctx))
-			after, err := v.Served(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, before.At[0].Seq, after.At[0].Seq)
-			equalsLog(t, log, v, 2)
-		})
-	}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
+		defer cancel()
+		r, err := begin(ctx, log, v, 3)
+		require.NoError(t, err)
+		require.NoError(t, r.Run(ctx))
+		after, err := v.Served(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, before.At[0].Seq, after.At[0].Seq)
+		equalsLog(t, log, v, 2)
+	})
 }
 
 // A cancelled rebuild ends at once, and leaves nothing in the way of the next.
 func TestCancelledRebuild(t *testing.T) {
-	t.Parallel()
-	for name, open := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			log, v, _ := fed(t, open, 1, 3, 5)
-			ctx, cancel := context.WithCancel(t.Context())
-			r, err := rebuild.Begin(ctx, log, v,
-				breakable{v, func(g projections.Generation) projections.Generation {
-					return cancels{g,
-						cancel}
-				}}, rebuild.Config{
-					Rules: rules, Feeding: runner.Feeding{MaxBatch: 5},
-				})
-			require.NoError(t, err)
-			require.ErrorIs(t, r.Run(ctx), context.Canceled)
-			require.Equal(t, uint64(1), number(t, v))
-			equalsLog(t, log, v, 3)
-			require.NoError(t, rebuilt(t, log, v))
-		})
-	}
+	onEach(t, func(t *testing.T, open opener) {
+		log, v, _ := fed(t, open, 1, 3, 5)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancelled := func(g projections.Generation) projections.Generation { return cancels{g, cancel} }
+		require.ErrorIs(t, must.Get(begin(ctx, log, breakable{v, cancelled}, 5))(t).Run(ctx), context.Canceled)
+		require.Equal(t, uint64(1), number(t, v))
+		equalsLog(t, log, v, 3)
+		require.NoError(t, rebuilt(t, log, v))
+	})
 }
 
 type cancels struct {
@@ -281,30 +252,26 @@ func (c cancels) Apply(ctx context.Context, b projections.Batch) error {
 // A projection that follows another stream, or one that was put back, stops and says
 // what to do; a rebuild from the stream that is there mends it.
 func TestAStreamThatIsAnotherIsNoticedAndRebuilt(t *testing.T) {
-	t.Parallel()
-	for name, open := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			log := natstest.Log(t, 1)
-			fill(t, log, 2, 6)
-			for what, cp := range map[string]projections.Checkpoint{
-				"made anew": {Seq: 9, Created: time.Unix(1, 0).UTC(), EventID: "x"},
-				"restored":  {Seq: 9, Created: log.Created(0), EventID: "x"},
-				"shorter":   {Seq: 900, Created: log.Created(0), EventID: "x"},
-			} {
-				v := open(t, log)
-				at, err := v.Claim(t.Context(), 0)
-				require.NoError(t, err, what)
-				cp.Epoch = at.Epoch
-				require.NoError(t, v.Apply(t.Context(), projections.Batch{From: at, To: cp}), what)
-				err = runner.New(log, v, runner.Config{Rules: rules}).Run(t.Context())
-				require.ErrorIs(t, err, projections.ErrStream, what)
-				require.ErrorContains(t, err, "projections rebuild", what)
-				require.NoError(t, rebuilt(t, log, v), what)
-				live(t, log, v)
-				caughtUp(t, log, v)
-				equalsLog(t, log, v, 2)
-			}
-		})
-	}
+	onEach(t, func(t *testing.T, open opener) {
+		log := natstest.Log(t, 1)
+		fill(t, log, 2, 6)
+		for what, cp := range map[string]projections.Checkpoint{
+			"made anew": {Seq: 9, Created: time.Unix(1, 0).UTC(), EventID: "x"},
+			"restored":  {Seq: 9, Created: log.Created(0), EventID: "x"},
+			"shorter":   {Seq: 900, Created: log.Created(0), EventID: "x"},
+		} {
+			v := open(t, log)
+			at, err := v.Claim(t.Context(), 0)
+			require.NoError(t, err, what)
+			cp.Epoch = at.Epoch
+			require.NoError(t, v.Apply(t.Context(), projections.Batch{From: at, To: cp}), what)
+			err = runner.New(log, v, runner.Config{Rules: rules}).Run(t.Context())
+			require.ErrorIs(t, err, projections.ErrStream, what)
+			require.ErrorContains(t, err, "projections rebuild", what)
+			require.NoError(t, rebuilt(t, log, v), what)
+			live(t, log, v)
+			caughtUp(t, log, v)
+			equalsLog(t, log, v, 2)
+		}
+	})
 }

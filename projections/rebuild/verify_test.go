@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
@@ -19,7 +20,6 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/rebuild"
-	"github.com/turnledger/turnledger/projections/recent/redis"
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
@@ -37,43 +37,39 @@ func verified(t testing.TB, log *jetlog.Log, v view, sample int) (found []string
 }
 
 func TestVerifyFindsNothingInAViewThatEqualsTheLog(t *testing.T) {
-	t.Parallel()
-	for name, open := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			log, v, _ := fed(t, open, 2, 8, 9)
-			found, sessions := verified(t, log, v, 0)
-			require.Empty(t, found)
-			require.Equal(t, 8, sessions)
-			found, sessions = verified(t, log, v, 3)
-			require.Empty(t, found)
-			require.Equal(t, 3, sessions)
-			// Beside a load, and of what a rebuild made.
-			load, stop := context.WithCancel(t.Context())
-			defer stop()
-			var g errgroup.Group
-			g.Go(func() error {
-				for i := 9; load.Err() == nil; i++ {
-					for n := range 8 {
-						if err := appendTurn(t.Context(), log, n, i); err != nil {
-							return err
-						}
-						pause(load, 5*time.Millisecond)
+	onEach(t, func(t *testing.T, open opener) {
+		log, v, _ := fed(t, open, 2, 8, 9)
+		found, sessions := verified(t, log, v, 0)
+		require.Empty(t, found)
+		require.Equal(t, 8, sessions)
+		found, sessions = verified(t, log, v, 3)
+		require.Empty(t, found)
+		require.Equal(t, 3, sessions)
+		// Beside a load, and of what a rebuild made.
+		load, stop := context.WithCancel(t.Context())
+		defer stop()
+		var g errgroup.Group
+		g.Go(func() error {
+			for i := 9; load.Err() == nil; i++ {
+				for n := range 8 {
+					if err := appendTurn(t.Context(), log, n, i); err != nil {
+						return err
 					}
+					pause(load, 5*time.Millisecond)
 				}
-				return nil
-			})
-			for range 3 {
-				require.NoError(t, rebuilt(t, log, v))
-				found, _ := verified(t, log, v, 0)
-				require.Empty(t, found)
-				found, _ = verified(t, log, v, 4)
-				require.Empty(t, found)
 			}
-			stop()
-			require.NoError(t, g.Wait())
+			return nil
 		})
-	}
+		for range 3 {
+			require.NoError(t, rebuilt(t, log, v))
+			found, _ := verified(t, log, v, 0)
+			require.Empty(t, found)
+			found, _ = verified(t, log, v, 4)
+			require.Empty(t, found)
+		}
+		stop()
+		require.NoError(t, g.Wait())
+	})
 }
 
 // Each row of each table that is changed, taken out or put in is found.
@@ -81,12 +77,10 @@ func TestVerifyFindsTamperedRows(t *testing.T) {
 	t.Parallel()
 	url := pg.URL(t)
 	log, v, _ := fed(t, func(t testing.TB, log *jetlog.Log) view { return auditOn(t, log, url) }, 1, 4, 9)
-	_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.SessionDescribed{
-		SessionID: "s2", RequestID: "d", Title: "Particles"}}})
-	require.NoError(t, err)
+	must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.SessionDescribed{
+		SessionID: "s2", RequestID: "d", Title: "Particles"}}}))(t)
 	caughtUp(t, log, v)
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer func() { _ = conn.Close(context.Background()) }()
 	for sql, want := range map[string][]string{
 		`update turnledger.answers set answer_neutral = 'a lie' where turn_id = (
@@ -120,19 +114,12 @@ func TestVerifyFindsTamperedMembers(t *testing.T) {
 	server := redistest.Start(t)
 	log := natstest.Log(t, 1)
 	fill(t, log, 4, 9)
-	const prefix = "tampered"
-	r, err := redis.New(redis.Config{URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules,
-		LoadTimeout: time.Minute})
-	require.NoError(t, err)
-	t.Cleanup(r.Close)
-	v := ofRecent(r)
+	v := redisOn(server)(t, log)
 	live(t, log, v)
 	caughtUp(t, log, v)
-	opt, err := rueidis.ParseURL(server.URL())
-	require.NoError(t, err)
+	opt := must.Get(rueidis.ParseURL(server.URL()))(t)
 	opt.DisableCache = true
-	c, err := rueidis.NewClient(opt)
-	require.NoError(t, err)
+	c := must.Get(rueidis.NewClient(opt))(t)
 	t.Cleanup(c.Close)
 	for _, tamper := range []struct{ lua, want string }{
 		{`local k = B .. 't:s1' local m = redis.call('ZRANGE', k, 0, 0, 'WITHSCORES')
@@ -143,7 +130,7 @@ func TestVerifyFindsTamperedMembers(t *testing.T) {
 		{`redis.call('COPY', B .. 'h:s0', B .. 'h:never') redis.call('COPY', B .. 't:s0', B .. 't:never')`, "never extra"},
 		{`local h = redis.call('HGET', B .. 'h:s0', 'head') redis.call('HSET', B .. 'h:s0', 'head', (string.gsub(h, 'u0', 'uX')))`, "s0 head"},
 	} {
-		base := fmt.Sprintf("turnledger:{%s}:g%d:", prefix, number(t, v))
+		base := fmt.Sprintf("turnledger:{rebuild-1}:g%d:", number(t, v))
 		done := c.Do(t.Context(), c.B().Eval().Script("local B = '"+base+"' "+tamper.lua).Numkeys(0).Build())
 		require.True(t, done.Error() == nil || rueidis.IsRedisNil(done.Error()), "%v", done.Error())
 		found, _ := verified(t, log, v, 0)

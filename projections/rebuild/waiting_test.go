@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
@@ -26,8 +27,7 @@ func TestARebuildWaitsForTheLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			nc, wire := natstest.Wired(t)
-			log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
-			require.NoError(t, err)
+			log := must.Get(jetlog.Open(t.Context(), nc, jetlog.Config{}))(t)
 			fill(t, log, 3, 4)
 			v := openMemory(t, log)
 			live(t, log, v)

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"sync"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
@@ -30,7 +30,14 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
-func TestMain(m *testing.M) { leaks.VerifyTestMain(pg.Runner(m)) }
+func TestMain(m *testing.M) {
+	logs := 3 // each opens two logs and three views
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		logs = 130
+	}
+	viewtest.Draws(logs, 400)
+	leaks.VerifyTestMain(pg.Runner(m))
+}
 
 var (
 	rules  = conversation.Rules{SessionTTL: 24 * time.Hour}
@@ -46,8 +53,6 @@ type view struct {
 
 type opener func(t testing.TB, log *jetlog.Log) view
 
-var prefixes atomic.Int64
-
 func ofRecent(v interface {
 	projections.View
 	projections.Rebuildable
@@ -62,25 +67,22 @@ func ofRecent(v interface {
 
 func openMemory(testing.TB, *jetlog.Log) view { return ofRecent(memory.New(limits, rules, nil)) }
 
+// redisOn opens views in a server: rebuild-1, rebuild-2 and so on.
 func redisOn(server *redistest.Server) opener {
+	var views atomic.Int64
 	return func(t testing.TB, _ *jetlog.Log) view {
-		v, err := redis.New(redis.Config{
-			URL: server.URL(), Prefix: "rebuild-" + strconv.FormatInt(prefixes.Add(1), 10), Limits: limits,
-			Rules: rules, LoadTimeout: time.Minute,
-		})
+		v, err := redis.New(redis.Config{URL: server.URL(), Prefix: fmt.Sprint("rebuild-", views.Add(1)),
+			Limits: limits, Rules: rules, LoadTimeout: time.Minute})
 		require.NoError(t, err)
 		t.Cleanup(v.Close)
 		return ofRecent(v)
 	}
 }
 
-func openAudit(t testing.TB, log *jetlog.Log) view {
-	return auditOn(t, log, pg.URL(t))
-}
+func openAudit(t testing.TB, log *jetlog.Log) view { return auditOn(t, log, pg.URL(t)) }
 
 func auditOn(t testing.TB, log *jetlog.Log, url string) view {
-	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: log})
-	require.NoError(t, err)
+	a := must.Get(audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: log}))(t)
 	t.Cleanup(a.Close)
 	return view{viewtest.View{View: a, Rebuildable: a}, func(ctx context.Context, _ *jetlog.Log,
 		session string) (*conversation.State, events.Position, error) {
@@ -88,35 +90,24 @@ func auditOn(t testing.TB, log *jetlog.Log, url string) view {
 	}}
 }
 
-func backends(t *testing.T) map[string]opener {
-	return map[string]opener{"memory": openMemory, "redis": redisOn(redistest.Start(t)), "audit": openAudit}
-}
-
-func fold(ctx context.Context, log *jetlog.Log, session string, upTo uint64) (*conversation.State, error) {
-	s := conversation.New(session, rules)
-	for e, err := range log.Session(ctx, session, 0, upTo) {
-		if err != nil {
-			return nil, err
-		}
-		s.Fold(e)
+// onEach runs a test with each of the views that can be rebuilt.
+func onEach(t *testing.T, test func(t *testing.T, open opener)) {
+	t.Parallel()
+	for name, open := range map[string]opener{
+		"memory": openMemory, "redis": redisOn(redistest.Start(t)), "audit": openAudit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open)
+		})
 	}
-	return s, nil
 }
 
 // live feeds a view until it is stopped.
 func live(t testing.TB, log *jetlog.Log, p projections.Projection) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	r := runner.New(log, p, runner.Config{
+	return natstest.Run(t, runner.New(log, p, runner.Config{
 		Rules: rules, Feeding: runner.Feeding{MaxBatch: 50}, Pause: 50 * time.Millisecond,
-	})
-	go func() { done <- r.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
-	t.Cleanup(stop)
-	return stop
+	}).Run)
 }
 
 // caughtUp waits until a view has applied all of the log.
@@ -148,22 +139,20 @@ func appendTurn(ctx context.Context, log *jetlog.Log, n, i int) error {
 	facts = append(facts,
 		&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
 			Question: events.Question{QuestionNeutral: "question " + request, Metadata: []byte(`{"channel":"web"}`)}},
-		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: "answer " +
-			request}})
+		&events.TurnFinalized{TurnID: id, SessionID: session,
+			Answer: events.Answer{AnswerNeutral: "answer " + request}})
 	switch i % 7 {
 	case 3:
 		facts = append(facts, &events.TurnRedacted{TurnID: events.TurnID(session, fmt.Sprint("r", i-2)),
 			SessionID: session})
 	case 6:
 		facts = append(facts, &events.TurnExtended{TurnID: id, SessionID: session, ExtensionID: "e",
-			Extension: events.Extension{
-				Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool"}]`), AnswerNeutral: "more " + request}})
+			Extension: events.Extension{Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool"}]`),
+				AnswerNeutral: "more " + request}})
 	case 5:
-		facts = append(facts, &events.TurnCorrected{
-			TurnID: events.TurnID(session, request+"c"), SessionID: session, RequestID: request + "c",
-			ReplacesTurnID: id,
-			Question:       events.Question{QuestionNeutral: "right"}, Answer: events.Answer{AnswerNeutral: "right"},
-		})
+		facts = append(facts, &events.TurnCorrected{TurnID: events.TurnID(session, request+"c"), SessionID: session,
+			RequestID: request + "c", ReplacesTurnID: id, Question: events.Question{QuestionNeutral: "right"},
+			Answer: events.Answer{AnswerNeutral: "right"}})
 	}
 	for _, f := range facts {
 		_, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
@@ -194,8 +183,11 @@ func equalsLog(t testing.TB, log *jetlog.Log, v view, sessions int) {
 		got, at, err := v.read(t.Context(), log, viewtest.Session(n))
 		require.NoError(t, err)
 		require.NotNil(t, got, viewtest.Session(n))
-		want, err := fold(t.Context(), log, viewtest.Session(n), at.Seq)
-		require.NoError(t, err)
+		want := conversation.New(viewtest.Session(n), rules)
+		for e, err := range log.Session(t.Context(), want.SessionID, 0, at.Seq) {
+			require.NoError(t, err)
+			want.Fold(e)
+		}
 		require.Equal(t, want.Head(), got.Head(), viewtest.Session(n))
 		held := map[string]any{}
 		for _, turn := range got.Turns {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -40,8 +41,7 @@ func TestShortSessionsArePackedToo(t *testing.T) {
 		session.Take(turn)
 		packed := packer.Pack(session)
 		require.LessOrEqual(t, len(packed), 720*3/4+100)
-		got, err := packer.Unpack("s", conversation.Rules{}, packed)
-		require.NoError(t, err)
+		got := must.Get(packer.Unpack("s", conversation.Rules{}, packed))(t)
 		require.Equal(t, session.Head(), got.Head())
 		require.Equal(t, recent.Record(turn), recent.Record(got.Turns[0]))
 	}

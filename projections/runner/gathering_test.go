@@ -12,7 +12,6 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/runner"
 )
@@ -28,17 +27,13 @@ func TestEventsWaitWhileTheProcessorsAreTaken(t *testing.T) {
 		n++
 		return &events.SessionLinked{SessionID: fmt.Sprint("s", n), IdentityID: "i"}
 	}
-	add := func(f events.Fact) uint64 {
-		at, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-		require.NoError(t, err)
-		return at.Position.Seq
-	}
+	add := func(f events.Fact) uint64 { return natstest.Append(t, log, f).Seq }
 	s := newSink()
 	var busy atomic.Bool
 	busy.Store(true)
-	run(t, runner.New(log, s, runner.Config{
+	natstest.Run(t, runner.New(log, s, runner.Config{
 		Rules: rules, Feeding: runner.Feeding{MaxBatch: full, Lag: time.Hour, Busy: busy.Load},
-	}))
+	}).Run)
 	applied := func(seq uint64, why string) {
 		t.Helper()
 		hang.Until(t, func() bool { return s.reached(0) >= seq }, why)
@@ -64,9 +59,9 @@ func TestEventsWaitWhileTheProcessorsAreTaken(t *testing.T) {
 
 	busy.Store(true)
 	patient := newSink()
-	run(t, runner.New(log, patient, runner.Config{
+	natstest.Run(t, runner.New(log, patient, runner.Config{
 		Rules: rules, Feeding: runner.Feeding{MaxBatch: 2 * full, Lag: 2 * time.Second, Busy: busy.Load},
-	}))
+	}).Run)
 	hang.Until(t, func() bool { return patient.reached(0) >= last })
 	began := time.Now()
 	last = add(link())

@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/liveheap"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -115,8 +116,7 @@ func record(t *testing.T, log *jetlog.Log, turns, length int) (heads map[int]uin
 	require.NoError(t, g.Wait())
 	heads = map[int]uint64{}
 	for k := range log.Partitions() {
-		head, err := log.Head(t.Context(), k)
-		require.NoError(t, err)
+		head := must.Get(log.Head(t.Context(), k))(t)
 		heads[k] = head.Seq
 	}
 	return heads

@@ -12,7 +12,6 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -35,15 +34,13 @@ func TestEventsGatherWhileAPartitionRests(t *testing.T) {
 	log := natstest.Log(t, 1)
 	s := newSink()
 	c := &counted{Projection: s}
-	run(t, runner.New(log, c, runner.Config{Rules: rules, Feeding: runner.Feeding{Rest: 2 * time.Second}}))
+	natstest.Run(t, runner.New(log, c, runner.Config{Rules: rules, Feeding: runner.Feeding{Rest: 2 * time.Second}}).Run)
 	fill(t, log, 1, 1)
 	hang.Until(t, func() bool { return s.reached(0) > 0 })
 	before := c.batches.Load()
 	for i := range 20 {
 		pause.For(t.Context(), 3*time.Millisecond)
-		link := &events.SessionLinked{SessionID: fmt.Sprint("late", i), IdentityID: "i"}
-		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{link}})
-		require.NoError(t, err)
+		natstest.Append(t, log, &events.SessionLinked{SessionID: fmt.Sprint("late", i), IdentityID: "i"})
 	}
 	hang.Until(t, func() bool { return s.reached(0) == 22 })
 	require.Less(t, c.batches.Load()-before, int64(5), "20 events, one after the other")

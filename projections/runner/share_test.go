@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
@@ -62,26 +63,19 @@ type backend struct {
 	same func(t testing.TB, log *jetlog.Log, view shared)
 }
 
-func backends(t *testing.T) map[string]backend {
+func onEach(t *testing.T, test func(t *testing.T, b backend)) {
+	t.Parallel()
 	pg, rd := pg.URL(t), redistest.Start(t)
-	return map[string]backend{
+	for name, b := range map[string]backend{
 		"audit": {
 			open: func(t testing.TB, log *jetlog.Log) shared {
-				return withGroup(log, openAudit(t, pg, "turnledger",
-					log))
+				return withGroup(log, openAudit(t, pg, "turnledger", log))
 			},
 			same: func(t testing.TB, log *jetlog.Log, _ shared) {
 				fresh := openAudit(t, pg, "fresh", log)
 				stop := start(t, log, fresh)
-				for k := range partitions {
-					head, err := log.Head(t.Context(), k)
-					require.NoError(t, err)
-					hang.Until(t, func() bool {
-						at, err := fresh.Applied(t.Context(), k)
-						return err == nil && at == head
-					})
-				}
-				require.NoError(t, stop())
+				reachedAll(t, log, fresh)
+				stop()
 				want := auditRows(t, pg, "fresh")
 				require.NotEmpty(t, want)
 				require.Equal(t, want, auditRows(t, pg, "turnledger"))
@@ -98,47 +92,35 @@ func backends(t *testing.T) map[string]backend {
 			same: func(t testing.TB, log *jetlog.Log, view shared) {
 				for s := range shareSessions {
 					session := fmt.Sprint("s", s)
-					snap, err := view.(grouped).View.(*redis.View).Load(t.Context(), session, log.Partition(session),
-						-1)
-					require.NoError(t, err)
-					want, err := fold(t.Context(), log, session, ^uint64(0))
-					require.NoError(t, err)
+					of := view.(grouped).View.(*redis.View)
+					snap := must.Get(of.Load(t.Context(), session, log.Partition(session), -1))(t)
+					want := natstest.Fold(t, log, session, rules)
 					require.Equal(t, recenttest.Plain(want), recenttest.Plain(snap.State), "session %s", session)
 				}
 			},
 		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, b)
+		})
 	}
 }
 
 func openAudit(t testing.TB, url, schema string, log *jetlog.Log) *audit.Audit {
 	t.Helper()
-	a, err := audit.Open(t.Context(), audit.Config{URL: url, Schema: schema, Rules: rules, Log: log})
-	require.NoError(t, err)
+	a := must.Get(audit.Open(t.Context(), audit.Config{URL: url, Schema: schema, Rules: rules, Log: log}))(t)
 	t.Cleanup(a.Close)
 	return a
 }
 
-func fold(ctx context.Context, log *jetlog.Log, session string, upTo uint64) (*conversation.State, error) {
-	s := conversation.New(session, rules)
-	for e, err := range log.Session(ctx, session, 0, upTo) {
-		if err != nil {
-			return nil, err
-		}
-		s.Fold(e)
-	}
-	return s, nil
-}
-
 func auditRows(t testing.TB, url, schema string) (out []string) {
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer func() { _ = conn.Close(t.Context()) }()
 	for _, table := range []string{"sessions", "session_links", "questions", "answers", "event_ledger",
 		"security_events"} {
-		found, err := conn.Query(t.Context(), "select to_jsonb(t)::text from "+schema+"."+table+" t order by 1")
-		require.NoError(t, err)
-		rows, err := pgx.CollectRows(found, pgx.RowTo[string])
-		require.NoError(t, err)
+		found := must.Get(conn.Query(t.Context(), "select to_jsonb(t)::text from "+schema+"."+table+" t order by 1"))(t)
+		rows := must.Get(pgx.CollectRows(found, pgx.RowTo[string]))(t)
 		for _, r := range rows {
 			out = append(out, table+" "+r)
 		}
@@ -161,8 +143,7 @@ func (l *ledger) once(t testing.TB, log *jetlog.Log) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for k := range partitions {
-		head, err := log.Head(t.Context(), k)
-		require.NoError(t, err)
+		head := must.Get(log.Head(t.Context(), k))(t)
 		slices.SortFunc(l.spans[k], func(a, b span) int { return cmp.Compare(a.from, b.from) })
 		at, n := uint64(0), uint64(0)
 		for _, s := range l.spans[k] {
@@ -180,7 +161,7 @@ type member struct {
 	book   *ledger
 	dead   atomic.Bool
 	runner *runner.Runner
-	stop   func() error
+	stop   func()
 }
 
 func (m *member) Apply(ctx context.Context, b projections.Batch) error {
@@ -191,8 +172,8 @@ func (m *member) Apply(ctx context.Context, b projections.Batch) error {
 	if err == nil {
 		m.book.mu.Lock()
 		defer m.book.mu.Unlock()
-		m.book.spans[b.From.Partition] = append(m.book.spans[b.From.Partition], span{b.From.Seq, b.To.Seq,
-			uint64(len(b.Events))})
+		k := b.From.Partition
+		m.book.spans[k] = append(m.book.spans[k], span{b.From.Seq, b.To.Seq, uint64(len(b.Events))})
 	}
 	return err
 }
@@ -205,9 +186,9 @@ func (m *member) Leave(ctx context.Context, name string) error {
 	return m.shared.Leave(ctx, name)
 }
 
-func (m *member) kill(t testing.TB) {
+func (m *member) kill() {
 	m.dead.Store(true)
-	require.NoError(t, m.stop())
+	m.stop()
 }
 
 // live returns the partitions that the member feeds.
@@ -225,11 +206,7 @@ func join(t testing.TB, log *jetlog.Log, view shared, book *ledger, beat time.Du
 	m.runner = runner.New(log, m, runner.Config{
 		Rules: rules, Feeding: runner.Feeding{MaxBatch: 7}, Pause: 20 * time.Millisecond, Group: m, Beat: beat,
 	})
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- m.runner.Run(ctx) }()
-	m.stop = sync.OnceValue(func() error { cancel(); return <-done })
-	t.Cleanup(func() { _ = m.stop() })
+	m.stop = natstest.Run(t, m.runner.Run)
 	return m
 }
 
@@ -250,31 +227,22 @@ func sharedOut(t testing.TB, members []*member) bool {
 const shareSessions = 40
 
 // talk records a turn in each session, linked ones among them.
-func talk(t testing.TB, log *jetlog.Log, turn int) {
+func talk(t testing.TB, log *jetlog.Log, n int) {
+	var facts []events.Fact
 	for s := range shareSessions {
-		session, request := fmt.Sprint("s", s), fmt.Sprint("r", turn)
-		id := events.TurnID(session, request)
-		facts := []events.Fact{
-			&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
-				Question: events.Question{QuestionNeutral: "q"}},
-			&events.TurnFinalized{TurnID: id, SessionID: session,
-				Answer: events.Answer{AnswerNeutral: strings.Repeat("a", turn)}},
-		}
-		if turn == 2 {
+		session := fmt.Sprint("s", s)
+		facts = append(facts, turn(session, fmt.Sprint("r", n), strings.Repeat("a", n))...)
+		if n == 2 {
 			facts = append(facts, &events.SessionLinked{SessionID: session, IdentityID: fmt.Sprint("u", s%3)})
 		}
-		for _, f := range facts {
-			_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-			require.NoError(t, err)
-		}
 	}
+	natstest.Append(t, log, facts...)
 }
 
-func reachedAll(t testing.TB, log *jetlog.Log, view shared) {
+func reachedAll(t testing.TB, log *jetlog.Log, view projections.View) {
 	hang.Until(t, func() bool {
 		for k := range partitions {
-			head, err := log.Head(t.Context(), k)
-			require.NoError(t, err)
+			head := must.Get(log.Head(t.Context(), k))(t)
 			if at, err := view.Applied(t.Context(), k); err != nil || at != head {
 				return false
 			}
@@ -286,78 +254,69 @@ func reachedAll(t testing.TB, log *jetlog.Log, view shared) {
 // Three processes share eight partitions; one is killed and the others take its
 // partitions over, at the beat that a deployment has: within 10 s, or 30 s on a busy machine.
 func TestRunnersShareThePartitionsAndTakeOverTheDeadOnes(t *testing.T) {
-	t.Parallel()
-	for name, b := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			srv, book := natstest.Server(t), &ledger{spans: map[int][]span{}}
-			log := natstest.LogOn(t, srv, partitions)
-			var members []*member
-			for range 3 {
-				own := natstest.LogOn(t, srv, partitions)
-				members = append(members, join(t, own, b.open(t, own), book, 0))
-			}
-			hang.Until(t, func() bool { return sharedOut(t, members) })
-			talk(t, log, 1)
-			reachedAll(t, log, members[0].shared)
-			began := time.Now()
-			members[1].kill(t)
-			talk(t, log, 2)
-			left := []*member{members[0], members[2]}
-			hang.Until(t, func() bool { return sharedOut(t, left) })
-			t.Logf("taken over after %s", time.Since(began).Round(100*time.Millisecond))
-			reachedAll(t, log, members[0].shared)
-			left = append(left, join(t, log, b.open(t, log), book, 0))
-			hang.Until(t, func() bool { return sharedOut(t, left) },
-				"more runners: partitions are given away")
-			talk(t, log, 3)
-			reachedAll(t, log, members[0].shared)
-			for _, m := range left {
-				require.NoError(t, m.stop())
-			}
-			book.once(t, log)
-			b.same(t, log, members[0].shared)
-		})
-	}
+	onEach(t, func(t *testing.T, b backend) {
+		srv, book := natstest.Server(t), &ledger{spans: map[int][]span{}}
+		log := natstest.LogOn(t, srv, partitions)
+		var members []*member
+		for range 3 {
+			own := natstest.LogOn(t, srv, partitions)
+			members = append(members, join(t, own, b.open(t, own), book, 0))
+		}
+		hang.Until(t, func() bool { return sharedOut(t, members) })
+		talk(t, log, 1)
+		reachedAll(t, log, members[0].shared)
+		began := time.Now()
+		members[1].kill()
+		talk(t, log, 2)
+		left := []*member{members[0], members[2]}
+		hang.Until(t, func() bool { return sharedOut(t, left) })
+		t.Logf("taken over after %s", time.Since(began).Round(100*time.Millisecond))
+		reachedAll(t, log, members[0].shared)
+		left = append(left, join(t, log, b.open(t, log), book, 0))
+		hang.Until(t, func() bool { return sharedOut(t, left) }, "more runners: partitions are given away")
+		talk(t, log, 3)
+		reachedAll(t, log, members[0].shared)
+		for _, m := range left {
+			m.stop()
+		}
+		book.once(t, log)
+		b.same(t, log, members[0].shared)
+	})
 }
 
 // Runners come and are killed at random while turns are recorded: each event is applied
 // once, in order, and the view is that of a fresh fold.
 func TestRunnersKilledAtRandomLeaveTheViewOfTheLog(t *testing.T) {
-	t.Parallel()
-	for name, b := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			rng := rand.New(rand.NewPCG(seed, 1))
-			srv, book := natstest.Server(t), &ledger{spans: map[int][]span{}}
-			log := natstest.LogOn(t, srv, partitions)
-			var members []*member
-			more := func() {
-				own := natstest.LogOn(t, srv, partitions)
-				members = append(members, join(t, own, b.open(t, own), book, 50*time.Millisecond))
+	onEach(t, func(t *testing.T, b backend) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		rng := rand.New(rand.NewPCG(seed, 1))
+		srv, book := natstest.Server(t), &ledger{spans: map[int][]span{}}
+		log := natstest.LogOn(t, srv, partitions)
+		var members []*member
+		more := func() {
+			own := natstest.LogOn(t, srv, partitions)
+			members = append(members, join(t, own, b.open(t, own), book, 50*time.Millisecond))
+		}
+		more()
+		for turn := range 16 {
+			talk(t, log, turn)
+			for len(members) < 3 {
+				more()
 			}
-			more()
-			for turn := range 16 {
-				talk(t, log, turn)
-				for len(members) < 3 {
-					more()
-				}
-				if rng.IntN(2) == 0 {
-					i := rng.IntN(len(members))
-					members[i].kill(t)
-					members = slices.Delete(members, i, i+1)
-				}
+			if rng.IntN(2) == 0 {
+				i := rng.IntN(len(members))
+				members[i].kill()
+				members = slices.Delete(members, i, i+1)
 			}
-			more()
-			last := members[len(members)-1]
-			reachedAll(t, log, last.shared)
-			for _, m := range members {
-				require.NoError(t, m.stop())
-			}
-			book.once(t, log)
-			b.same(t, log, last.shared)
-		})
-	}
+		}
+		more()
+		last := members[len(members)-1]
+		reachedAll(t, log, last.shared)
+		for _, m := range members {
+			m.stop()
+		}
+		book.once(t, log)
+		b.same(t, log, last.shared)
+	})
 }

@@ -39,7 +39,8 @@ func TestARunnerThatCannotBeatGoesOn(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	s, group := newSink(), &silenced{lost: make(chan struct{}, 1)}
-	run(t, runner.New(log, s, runner.Config{Rules: rules, Pause: time.Hour, Group: group, Beat: 5 * time.Millisecond}))
+	natstest.Run(t, runner.New(log, s, runner.Config{Rules: rules, Pause: time.Hour, Group: group,
+		Beat: 5 * time.Millisecond}).Run)
 	<-group.lost
 	fill(t, log, 1, 5)
 	hang.Until(t, func() bool { return s.reached(0) == 10 })
@@ -71,7 +72,7 @@ func TestAnIdleStoreThatIsAwayIsNotLive(t *testing.T) {
 	fill(t, log, 1, 3)
 	store := &answering{sink: newSink()}
 	r := runner.New(log, store, runner.Config{Rules: rules, Pause: 5 * time.Millisecond, Beat: 5 * time.Millisecond})
-	run(t, r)
+	natstest.Run(t, r.Run)
 	says := func(state, lastError string) {
 		t.Helper()
 		hang.Until(t, func() bool {
@@ -112,7 +113,7 @@ func TestAStandbyWhoseStoreHangsBlamesTheStore(t *testing.T) {
 	log := natstest.Log(t, 1)
 	fill(t, log, 1, 3)
 	r := runner.New(log, hanging{newSink()}, runner.Config{Group: elsewhere{}, Beat: 5 * time.Millisecond})
-	run(t, r)
+	natstest.Run(t, r.Run)
 	hang.Until(t, func() bool {
 		s := r.Status(t.Context(), time.Now())[0]
 		return s.State == "retrying" && s.LastError == "the store hangs" && !s.HeadUnknown && s.Head.Seq == 6

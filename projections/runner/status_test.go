@@ -1,7 +1,6 @@
 package runner_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -28,7 +27,7 @@ func TestStatusCountsFromTheHeadAndTellsTheRate(t *testing.T) {
 		return nil, nil
 	}
 	r := runner.New(log, s, runner.Config{Feeding: runner.Feeding{MaxBatch: 1}, Pause: 5 * time.Millisecond})
-	run(t, r)
+	natstest.Run(t, r.Run)
 	var got projections.Status
 	hang.Until(t, func() bool {
 		got = r.Status(t.Context(), time.Now())[0]
@@ -50,7 +49,7 @@ func TestNothingAppliedIsNoZeroLag(t *testing.T) {
 	s := newSink()
 	s.fail = func(projections.Batch) (error, error) { return errors.New("the store is away"), nil }
 	r := runner.New(log, s, runner.Config{Pause: 5 * time.Millisecond})
-	run(t, r)
+	natstest.Run(t, r.Run)
 	hang.Until(t, func() bool {
 		got := r.Status(t.Context(), time.Now())[0]
 		return got.State == "retrying" && got.LagEvents == got.Head.Seq && got.LagSeconds > 0
@@ -65,7 +64,7 @@ func TestAHeadThatIsNotToldIsNoZeroLag(t *testing.T) {
 	fill(t, log, 4, 3)
 	s := newSink()
 	r := runner.New(log, s, runner.Config{})
-	run(t, r)
+	natstest.Run(t, r.Run)
 	// The runner notes where it is a moment after the sink has got there.
 	hang.Until(t, func() bool {
 		live := 0
@@ -83,15 +82,4 @@ func TestAHeadThatIsNotToldIsNoZeroLag(t *testing.T) {
 		require.NotEmpty(t, got.LastError)
 		require.Equal(t, events.Position{Partition: k, Seq: s.reached(k)}, got.Position, "what it has applied is known")
 	}
-}
-
-// run runs a runner until the test ends.
-func run(t testing.TB, r *runner.Runner) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
 }

@@ -266,7 +266,8 @@ func TestProgramsMayOutliveTheCut(t *testing.T) {
 	require.Equal(t, []string{"dir/ dir/f", "dir/ dir/f dir/g", "dir/ dir/g dir/h", "dir/ dir/h"}, keys(before))
 	require.Equal(t, "too late", read(t, d.path("late")))
 	for content := range d.outcomes(holds("dir/g")) {
-		require.True(t, content == "none" || strings.HasPrefix("maybe", content) || len(content) == len("maybe"), content)
+		require.True(t, content == "none" || strings.HasPrefix("maybe", content) || len(content) == len("maybe"),
+			content)
 		require.NotContains(t, content, "late")
 	}
 }

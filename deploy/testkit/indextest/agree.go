@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -129,8 +130,7 @@ func (w *World) Reached(t testing.TB, v *index.View) {
 func (w *World) HasReached(t testing.TB, v *index.View) bool {
 	t.Helper()
 	for k := range w.Log.Partitions() {
-		head, err := w.Log.Head(t.Context(), k)
-		require.NoError(t, err)
+		head := must.Get(w.Log.Head(t.Context(), k))(t)
 		if at, err := v.Applied(t.Context(), k); err != nil || at.Seq < head.Seq {
 			return false
 		}

@@ -1,6 +1,7 @@
 package indextest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
@@ -102,9 +104,27 @@ func turnsOf(hits []projections.Hit) (out []uuid.UUID) {
 	return out
 }
 
+// near searches the questions of a collection for the ten nearest to a vector, unless n says otherwise.
+func near(t testing.TB, s index.Store, name string, n index.Near) []projections.Hit {
+	t.Helper()
+	n.Half, n.Limit = cmp.Or(n.Half, projections.QuestionHalf), cmp.Or(n.Limit, 10)
+	return must.Get(s.Near(t.Context(), name, n))(t)
+}
+
+// byID returns what a collection has of some objects.
+func byID(t testing.TB, s index.Store, name string, ids []uuid.UUID, vectors index.Vectors) []index.Object {
+	t.Helper()
+	return must.Get(s.ByID(t.Context(), name, ids, vectors))(t)
+}
+
+// page returns up to ten objects of a collection.
+func page(t testing.TB, s index.Store, name string) []index.Object {
+	t.Helper()
+	return must.Get(s.Page(t.Context(), name, uuid.Nil, 10))(t)
+}
+
 func listsCollections(t *testing.T, s index.Store) {
-	all, err := s.List(t.Context())
-	require.NoError(t, err)
+	all := must.Get(s.List(t.Context()))(t)
 	require.Empty(t, all)
 	one := index.Collection{Name: index.Prefix + "f_000001", Mark: "the mark"}
 	two := index.Collection{Name: index.Prefix + "f_000002", Mark: "the second"}
@@ -113,15 +133,13 @@ func listsCollections(t *testing.T, s index.Store) {
 	require.ErrorIs(t, s.Create(t.Context(), one), projections.ErrUnavailable, "it is there")
 	foreign := index.Collection{Name: "Foreign", Mark: "of somebody else"}
 	require.NoError(t, s.Create(t.Context(), foreign))
-	all, err = s.List(t.Context())
-	require.NoError(t, err)
+	all = must.Get(s.List(t.Context()))(t)
 	require.ElementsMatch(t, []index.Collection{one, two}, all, "others are none of the index")
 	for range 2 {
 		require.NoError(t, s.Drop(t.Context(), one.Name))
 		require.NoError(t, s.Drop(t.Context(), foreign.Name))
 	}
-	all, err = s.List(t.Context())
-	require.NoError(t, err)
+	all = must.Get(s.List(t.Context()))(t)
 	require.Equal(t, []index.Collection{two}, all)
 }
 
@@ -134,14 +152,10 @@ func missesCollections(t *testing.T, s index.Store) {
 	require.ErrorIs(t, err, projections.ErrUnavailable)
 	_, err = s.ByID(t.Context(), name, idsOf(objects(2)), index.WithVectors)
 	require.ErrorIs(t, err, projections.ErrUnavailable)
-	_, err = s.Near(t.Context(), name, index.Near{
-		Half: projections.QuestionHalf, Vector: embeddingstest.Vector("question", Dimensions), Limit: 10,
-	})
+	_, err = s.Near(t.Context(), name, Near("question"))
 	require.ErrorIs(t, err, projections.ErrUnavailable)
 	require.ErrorIs(t, s.Delete(t.Context(), name, idsOf(objects(2)), 9), projections.ErrUnavailable)
-	all, err := s.List(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, all)
+	require.Empty(t, must.Get(s.List(t.Context()))(t))
 }
 
 func followsAlias(t *testing.T, s index.Store) {
@@ -149,13 +163,9 @@ func followsAlias(t *testing.T, s index.Store) {
 	second := index.Collection{Name: index.Prefix + "a_000002", Mark: "the second"}
 	require.NoError(t, s.Create(t.Context(), second))
 	require.NoError(t, s.Serve(t.Context(), first))
-	page, err := s.Page(t.Context(), index.Alias, uuid.Nil, 10)
-	require.NoError(t, err)
-	require.ElementsMatch(t, ids, idsOf(page))
+	require.ElementsMatch(t, ids, idsOf(page(t, s, index.Alias)))
 	require.NoError(t, s.Serve(t.Context(), second.Name))
-	page, err = s.Page(t.Context(), index.Alias, uuid.Nil, 10)
-	require.NoError(t, err)
-	require.Empty(t, page)
+	require.Empty(t, page(t, s, index.Alias))
 }
 
 func keepsObjects(t *testing.T, s index.Store) {
@@ -171,20 +181,15 @@ func keepsObjects(t *testing.T, s index.Store) {
 			*h = index.Half{Digest: h.Digest}
 		}
 	}
-	got, err := s.ByID(t.Context(), name, append(idsOf(all), uuid.New()), index.WithoutVectors)
-	require.NoError(t, err)
-	require.ElementsMatch(t, want, got)
-	got, err = s.Page(t.Context(), name, uuid.Nil, 10)
-	require.NoError(t, err)
-	require.ElementsMatch(t, want, got)
+	require.ElementsMatch(t, want, byID(t, s, name, append(idsOf(all), uuid.New()), index.WithoutVectors))
+	require.ElementsMatch(t, want, page(t, s, name))
 }
 
 func keepsVectors(t *testing.T, s index.Store) {
 	all := objects(4)
 	all[3].Answer.Vector = nil
 	name := filled(t, s, all...)
-	got, err := s.ByID(t.Context(), name, idsOf(all), index.WithVectors)
-	require.NoError(t, err)
+	got := byID(t, s, name, idsOf(all), index.WithVectors)
 	require.Len(t, got, 4)
 	for _, o := range got {
 		was := all[o.StartSeq-1]
@@ -195,31 +200,26 @@ func keepsVectors(t *testing.T, s index.Store) {
 
 // keepsMany: more objects than a store takes by one call.
 func keepsMany(t *testing.T, s index.Store) {
-	const many, page = 1201, 500
+	const many, size = 1201, 500
 	all := objects(many)
 	name := filled(t, s, all...)
 	var seen []uuid.UUID
 	for after := uuid.Nil; ; {
-		some, err := s.Page(t.Context(), name, after, page)
-		require.NoError(t, err)
+		some := must.Get(s.Page(t.Context(), name, after, size))(t)
 		seen = append(seen, idsOf(some)...)
-		if len(some) < page {
+		if len(some) < size {
 			break
 		}
-		require.Len(t, some, page)
-		after = some[page-1].ID
+		require.Len(t, some, size)
+		after = some[size-1].ID
 	}
 	require.ElementsMatch(t, idsOf(all), seen)
-	some, err := s.Page(t.Context(), name, uuid.New(), page)
+	some, err := s.Page(t.Context(), name, uuid.New(), size)
 	require.NoError(t, err, "after an object that is not there")
 	require.Subset(t, seen, idsOf(some))
-	got, err := s.ByID(t.Context(), name, idsOf(all), index.WithoutVectors)
-	require.NoError(t, err)
-	require.Len(t, got, many)
+	require.Len(t, byID(t, s, name, idsOf(all), index.WithoutVectors), many)
 	require.NoError(t, s.Delete(t.Context(), name, idsOf(all), 3))
-	some, err = s.Page(t.Context(), name, uuid.Nil, 10)
-	require.NoError(t, err)
-	require.Empty(t, some)
+	require.Empty(t, page(t, s, name))
 }
 
 func selectsLate(t *testing.T, s index.Store) {
@@ -237,16 +237,14 @@ func selectsLate(t *testing.T, s index.Store) {
 		{index.Late{Partition: 0, Written: index.Written{Epoch: 3, Seq: 60}}, 10, nil},
 		{index.Late{Partition: 0, Written: index.Written{Epoch: 0}}, 10, nil},
 	} {
-		got, err := s.Late(t.Context(), name, c.late, c.limit)
-		require.NoError(t, err)
+		got := must.Get(s.Late(t.Context(), name, c.late, c.limit))(t)
 		var want []uuid.UUID
 		for _, i := range c.want {
 			want = append(want, Object(i, "").ID)
 		}
 		require.ElementsMatch(t, want, idsOf(got), c.late)
 	}
-	got, err := s.Late(t.Context(), name, index.Late{Partition: 1, Written: index.Written{Epoch: 3}}, 7)
-	require.NoError(t, err)
+	got := must.Get(s.Late(t.Context(), name, index.Late{Partition: 1, Written: index.Written{Epoch: 3}}, 7))(t)
 	require.Len(t, got, 7)
 }
 
@@ -257,9 +255,7 @@ func selectsBare(t *testing.T, s index.Store) {
 	all[7].Answer.Vector, all[7].Answer.Digest = nil, ""    // needs none
 	name := filled(t, s, all...)
 	bare := func(partition, limit int) []uuid.UUID {
-		got, err := s.Bare(t.Context(), name, partition, limit)
-		require.NoError(t, err)
-		return idsOf(got)
+		return idsOf(must.Get(s.Bare(t.Context(), name, partition, limit))(t))
 	}
 	require.ElementsMatch(t, []uuid.UUID{all[1].ID, all[3].ID}, bare(1, 10))
 	require.Len(t, bare(1, 1), 1)
@@ -272,21 +268,14 @@ func selectsBare(t *testing.T, s index.Store) {
 func deletesByEpoch(t *testing.T, s index.Store) {
 	all := objects(5)
 	name := filled(t, s, all...)
-	there := func() []uuid.UUID {
-		got, err := s.ByID(t.Context(), name, idsOf(all), index.WithoutVectors)
-		require.NoError(t, err)
-		return idsOf(got)
-	}
+	there := func() []uuid.UUID { return idsOf(byID(t, s, name, idsOf(all), index.WithoutVectors)) }
 	require.Equal(t, uint64(3), all[2].Epoch)
 	require.NoError(t, s.Delete(t.Context(), name, []uuid.UUID{all[2].ID, uuid.New()}, 2))
 	require.Len(t, there(), 5, "a later epoch has written it")
 	require.NoError(t, s.Delete(t.Context(), name, []uuid.UUID{all[2].ID, uuid.New()}, 3))
 	require.ElementsMatch(t, idsOf(slices.Delete(slices.Clone(all), 2, 3)), there())
-	near, err := s.Near(t.Context(), name, index.Near{
-		Half: projections.QuestionHalf, Vector: all[2].Question.Vector, Limit: 10,
-	})
-	require.NoError(t, err)
-	require.ElementsMatch(t, there(), turnsOf(near), "and no search finds it")
+	found := near(t, s, name, index.Near{Vector: all[2].Question.Vector})
+	require.ElementsMatch(t, there(), turnsOf(found), "and no search finds it")
 	require.NoError(t, s.Delete(t.Context(), name, idsOf(all), 1<<31-1))
 	require.Empty(t, there())
 }
@@ -312,12 +301,9 @@ func filters(t *testing.T, s index.Store) {
 			IdentityID: "ann", SessionID: "a2", Period: projections.Period{Since: second, Until: second.Add(1)},
 		}, ids[1:2]},
 	} {
-		near, err := s.Near(t.Context(), name, index.Near{
-			Half: projections.QuestionHalf, Vector: embeddingstest.Vector("question", Dimensions),
-			Filter: c.filter, Limit: 10,
-		})
-		require.NoError(t, err, what)
-		require.ElementsMatch(t, c.want, turnsOf(near), what)
+		n := Near("question")
+		n.Filter = c.filter
+		require.ElementsMatch(t, c.want, turnsOf(near(t, s, name, n)), what)
 	}
 }
 
@@ -333,14 +319,10 @@ func filtersNames(t *testing.T, s index.Store) {
 	name := filled(t, s, all...)
 	for i, of := range names {
 		for _, f := range []index.Filter{{IdentityID: of}, {SessionID: "session of " + of}} {
-			near, err := s.Near(t.Context(), name, index.Near{
-				Half: projections.QuestionHalf, Vector: all[0].Question.Vector, Filter: f, Limit: 10,
-			})
-			require.NoError(t, err)
-			require.Len(t, near, 1, of)
-			require.Equal(t, all[i].ID, near[0].TurnID, of)
-			require.Equal(t, of, near[0].IdentityID)
-			require.Equal(t, "session of "+of, near[0].SessionID)
+			found := near(t, s, name, index.Near{Vector: all[0].Question.Vector, Filter: f})
+			require.Len(t, found, 1, of)
+			require.Equal(t, []any{all[i].ID, of, "session of " + of},
+				[]any{found[0].TurnID, found[0].IdentityID, found[0].SessionID})
 		}
 	}
 }
@@ -357,28 +339,23 @@ func scores(t *testing.T, s index.Store) {
 		for i, x := range embeddingstest.Vector(text, Dimensions) {
 			want += float64(x) * float64(v[i])
 		}
-		near, err := s.Near(t.Context(), name, index.Near{Half: half, Vector: v, Limit: 10})
-		require.NoError(t, err)
-		require.Len(t, near, 4)
-		for i, h := range near {
+		all := near(t, s, name, index.Near{Half: half, Vector: v})
+		require.Len(t, all, 4)
+		for i, h := range all {
 			require.Equal(t, half, h.Half)
 			if h.TurnID == ids[0] {
 				require.InDelta(t, want, h.Score, 1e-5, half)
 			}
 			if i > 0 {
-				require.LessOrEqual(t, h.Score, near[i-1].Score, "the nearest first")
+				require.LessOrEqual(t, h.Score, all[i-1].Score, "the nearest first")
 			}
 		}
-		first, err := s.Near(t.Context(), name, index.Near{Half: half, Vector: v, Limit: 2})
-		require.NoError(t, err)
-		require.Equal(t, turnsOf(near[:2]), turnsOf(first))
+		first := near(t, s, name, index.Near{Half: half, Vector: v, Limit: 2})
+		require.Equal(t, turnsOf(all[:2]), turnsOf(first))
 	}
-	near, err := s.Near(t.Context(), name, index.Near{
-		Half: projections.QuestionHalf, Vector: Object(2, "").Question.Vector, Limit: 1,
-	})
-	require.NoError(t, err)
-	require.Equal(t, ids[2], near[0].TurnID)
-	require.InDelta(t, 1, near[0].Score, 1e-5)
+	nearest := near(t, s, name, index.Near{Vector: Object(2, "").Question.Vector, Limit: 1})
+	require.Equal(t, ids[2], nearest[0].TurnID)
+	require.InDelta(t, 1, nearest[0].Score, 1e-5)
 }
 
 // searchesAmong: of the objects that are asked for, those come that have a vector of the half.
@@ -386,14 +363,10 @@ func searchesAmong(t *testing.T, s index.Store) {
 	all := objects(20)
 	all[3].Question.Vector = nil
 	name := filled(t, s, all...)
-	n := index.Near{Half: projections.QuestionHalf, Vector: all[0].Question.Vector, Limit: 20}
-	near, err := s.Near(t.Context(), name, n)
-	require.NoError(t, err)
-	require.Len(t, near, 19, "a half without a vector is near to nothing")
+	n := index.Near{Vector: all[0].Question.Vector, Limit: 20}
+	require.Len(t, near(t, s, name, n), 19, "a half without a vector is near to nothing")
 	n.Among = append(idsOf(all[2:5]), uuid.New())
-	near, err = s.Near(t.Context(), name, n)
-	require.NoError(t, err)
-	require.ElementsMatch(t, []uuid.UUID{all[2].ID, all[4].ID}, turnsOf(near))
+	require.ElementsMatch(t, []uuid.UUID{all[2].ID, all[4].ID}, turnsOf(near(t, s, name, n)))
 }
 
 // refusesLengths: the first vector sets the length of all.
@@ -407,9 +380,7 @@ func refusesLengths(t *testing.T, s index.Store) {
 	require.ErrorIs(t, err, projections.ErrUnavailable)
 	require.Equal(t, []uuid.UUID{all[1].ID}, refused.IDs)
 	require.NotContains(t, err.Error(), "question")
-	found, err := s.ByID(t.Context(), name, []uuid.UUID{all[0].ID, all[2].ID}, index.WithVectors)
-	require.NoError(t, err)
-	require.Len(t, found, 2)
+	require.Len(t, byID(t, s, name, []uuid.UUID{all[0].ID, all[2].ID}, index.WithVectors), 2)
 	_, err = s.Near(t.Context(), name, index.Near{
 		Half: projections.QuestionHalf, Vector: all[1].Question.Vector, Limit: 10,
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
@@ -42,8 +43,7 @@ type World struct {
 func NewWorld(t testing.TB, store index.Store, partitions int) *World {
 	t.Helper()
 	log := natstest.Log(t, partitions)
-	notes, err := log.Notes(t.Context())
-	require.NoError(t, err)
+	notes := must.Get(log.Notes(t.Context()))(t)
 	return &World{
 		Log: log, Store: store, Endpoint: embeddingstest.Start(t), Notes: notes,
 		Rules: conversation.Rules{SessionTTL: 24 * time.Hour},
@@ -136,12 +136,17 @@ func Linked(session, identity string) events.Fact {
 	return &events.SessionLinked{SessionID: session, IdentityID: identity}
 }
 
+// Near asks for the ten objects that are nearest to a text.
+func Near(text string) index.Near {
+	return index.Near{Vector: embeddingstest.Vector(text, Dimensions), Limit: 10}
+}
+
 // Found returns the turns that are nearest to a question, with an identity or without.
 func (w *World) Found(t testing.TB, v *index.View, question, identity string) (ids []string) {
 	t.Helper()
-	near, _, err := v.Nearest(t.Context(), projections.QuestionHalf, index.Near{
-		Vector: embeddingstest.Vector(question, Dimensions), Limit: 10, Filter: index.Filter{IdentityID: identity},
-	})
+	n := Near(question)
+	n.IdentityID = identity
+	near, _, err := v.Nearest(t.Context(), projections.QuestionHalf, n)
 	require.NoError(t, err)
 	for _, n := range near {
 		ids = append(ids, n.TurnID.String())
@@ -152,8 +157,7 @@ func (w *World) Found(t testing.TB, v *index.View, question, identity string) (i
 // Counted returns a counter's value, by its one label; 0 if there is none.
 func Counted(t testing.TB, reg *prometheus.Registry, name, label string) float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	require.NoError(t, err)
+	families := must.Get(reg.Gather())(t)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name && m.GetLabel()[0].GetValue() == label {

@@ -20,13 +20,14 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gofrs/flock"
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
@@ -38,7 +39,7 @@ const Variable = "TURNLEDGER_TEST_POSTGRES"
 // shared is the server that all tests of this process use. It must outlive every test, so it belongs to none.
 var shared cluster
 
-// URL makes an empty database for t. The database is dropped when t ends, even if a client is still connected. Safe for
+// URL returns an empty database for t, which loses all when t ends, even if a client is still connected. Safe for
 // parallel tests.
 func URL(t testing.TB) string {
 	t.Helper()
@@ -50,17 +51,17 @@ func URL(t testing.TB) string {
 // PostgreSQL's own durability must call localpg.Start instead.
 func Start(t testing.TB) *localpg.Server {
 	t.Helper()
+	return run(t, localpg.Config{DataDir: t.TempDir(), Fast: true})
+}
+
+// run runs a server until t ends.
+func run(t testing.TB, cfg localpg.Config) *localpg.Server {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
-	srv, err := localpg.Start(ctx, localpg.Config{DataDir: t.TempDir(), Fast: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := srv.Stop(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
+	srv, err := localpg.Start(ctx, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, srv.Stop(context.WithoutCancel(t.Context()))) })
 	return srv
 }
 
@@ -71,33 +72,16 @@ func StartTLS(t testing.TB, ca, cert, key string) (address string) {
 	t.Helper()
 	port, dir := ports.Free(t), t.TempDir()
 	cfg := localpg.Config{DataDir: dir, Fast: true}
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
-	srv, err := localpg.Start(ctx, cfg) // makes the cluster's folder, for the files
-	if err == nil {
-		err = srv.Stop(ctx)
-	}
+	// A first start makes the cluster's folder, for the files.
+	require.NoError(t, run(t, cfg).Stop(t.Context()))
 	for name, from := range map[string]string{"tls.ca": ca, "tls.cert": cert, "tls.key": key} {
-		if err == nil {
-			err = giveTo(filepath.Join(dir, "cluster"), name, from)
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
+		require.NoError(t, giveTo(filepath.Join(dir, "cluster"), name, from))
 	}
 	cfg.Settings = []string{"listen_addresses=127.0.0.1", "ssl=on", "ssl_ca_file=tls.ca", "ssl_cert_file=tls.cert",
 		"ssl_key_file=tls.key"}
 	cfg.Access = []string{"hostssl all turnledger 127.0.0.1/32 cert"}
 	cfg.Port = port
-	srv, err = localpg.Start(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := srv.Stop(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
+	run(t, cfg)
 	return "postgres://turnledger@127.0.0.1:" + port + "/turnledger"
 }
 
@@ -142,25 +126,26 @@ const (
 
 // cluster is a server with the databases of the tests.
 type cluster struct {
-	binDir string // empty: the installed one
-
 	once sync.Once
 	url  string
 	dir  string
 	srv  *localpg.Server
 	err  error
-	last atomic.Int64
+
+	mu   sync.Mutex
+	made int
+	free []string // databases that other tests have left, and that are empty
 }
 
 func (c *cluster) start(ctx context.Context) {
-	if c.url = os.Getenv(Variable); c.url != "" && c.binDir == "" {
+	if c.url = os.Getenv(Variable); c.url != "" {
 		return
 	}
 	sweep(os.TempDir())
 	if c.dir, c.err = os.MkdirTemp("", dirPrefix); c.err != nil {
 		return
 	}
-	c.srv, c.err = localpg.Start(ctx, localpg.Config{DataDir: c.dir, Fast: true, BinDir: c.binDir,
+	c.srv, c.err = localpg.Start(ctx, localpg.Config{DataDir: c.dir, Fast: true,
 		Settings: []string{"max_connections=500"}})
 	if c.err == nil {
 		c.url = c.srv.URL()
@@ -179,7 +164,12 @@ func Shared(ctx context.Context) (url string, stop func() error, err error) {
 
 func (c *cluster) stop() error {
 	c.once.Do(func() {}) // a later call starts no server
-	if c.dir == "" {
+	if c.dir == "" {     // the server is not ours, and goes on
+		for _, name := range c.free {
+			if err := c.exec(context.Background(), c.url, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 	if c.srv != nil {
@@ -190,35 +180,67 @@ func (c *cluster) stop() error {
 	return os.RemoveAll(c.dir)
 }
 
-func (c *cluster) database(t testing.TB) string {
+func (c *cluster) database(t testing.TB) (address string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
 	c.once.Do(func() { c.start(ctx) })
-	if c.err != nil {
-		t.Fatal(c.err)
-	}
-	name := fmt.Sprintf("test_%d_%d", os.Getpid(), c.last.Add(1))
-	if err := c.exec(ctx, "CREATE DATABASE "+name); err != nil {
-		t.Fatalf("make a database for the test: %v", err)
-	}
+	require.NoError(t, c.err)
+	name, err := c.take(ctx)
+	require.NoError(t, err, "make a database for the test")
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 		defer cancel()
-		if err := c.exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Errorf("drop the test's database: %v", err)
+		if assert.NoError(t, c.empty(ctx, name), "empty the test's database") {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.free = append(c.free, name)
 		}
 	})
+	return c.address(name)
+}
+
+// address returns the URL of a database.
+func (c *cluster) address(name string) string {
 	u, err := url.Parse(c.url)
 	if err != nil {
-		t.Fatal(err)
+		return c.url // the first connection says what is wrong with it
 	}
 	u.Path = "/" + name
 	return u.String()
 }
 
-func (c *cluster) exec(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, c.url)
+// take returns an empty database. One that another test has left costs less than a new one, of some 300 files.
+func (c *cluster) take(ctx context.Context) (name string, err error) {
+	c.mu.Lock()
+	if n := len(c.free); n > 0 {
+		name, c.free = c.free[n-1], c.free[:n-1]
+		c.mu.Unlock()
+		return name, nil
+	}
+	c.made++
+	name = fmt.Sprintf("test_%d_%d", os.Getpid(), c.made)
+	c.mu.Unlock()
+	return name, c.exec(ctx, c.url, "CREATE DATABASE "+name)
+}
+
+// empty ends all connections to a database, and removes all that is in it.
+func (c *cluster) empty(ctx context.Context, name string) error {
+	err := c.exec(ctx, c.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '"+name+"'")
+	if err != nil {
+		return err
+	}
+	return c.exec(ctx, c.address(name), `DO $$ DECLARE name text; BEGIN
+		FOR name IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' LOOP
+			EXECUTE format('DROP SCHEMA %I CASCADE', name);
+		END LOOP;
+		CREATE SCHEMA public AUTHORIZATION pg_database_owner;
+		GRANT USAGE ON SCHEMA public TO public;
+	END $$`)
+}
+
+func (*cluster) exec(ctx context.Context, address, sql string) error {
+	conn, err := pgx.Connect(ctx, address)
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
@@ -61,8 +60,7 @@ func BenchmarkApply(b *testing.B, open Open) {
 				if i%max(len(batches), 1) == 0 {
 					b.StopTimer()
 					view = open(b, recent.Limits{}, rules)
-					at, err := view.Claim(b.Context(), 0)
-					require.NoError(b, err)
+					at := must.Get(view.Claim(b.Context(), 0))(b)
 					batches = tr.Batches(at)
 					b.StartTimer()
 				}

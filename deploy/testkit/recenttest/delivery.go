@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -24,8 +26,7 @@ func exact(t *testing.T, open Open) {
 	text := "tab\t \"quoted\" \u2028 \u202eRTL \x00 \U0001F468\u200d\U0001F469\u200d\U0001F467 " + strings.Repeat("ü",
 		3000)
 	body := func(f events.Fact, old, raw string) events.Envelope {
-		env, err := events.Encode(f, w.now)
-		require.NoError(t, err)
+		env := must.Get(events.Encode(f, w.now))(t)
 		env.Body = []byte(strings.Replace(string(env.Body), old, raw, 1))
 		return env
 	}
@@ -148,7 +149,7 @@ func waiting(t *testing.T, open Open) {
 	defer cancel()
 	require.ErrorIs(t, view.Wait(short, events.Position{Seq: 1}), context.DeadlineExceeded)
 
-	long, cancel := context.WithTimeout(t.Context(), soon)
+	long, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- view.Wait(long, events.Position{Seq: 3}) }()

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -52,9 +53,7 @@ func retried(t *testing.T, open Open) {
 	w.feed.All(1)
 	_, err := w.queue().RetryDeadLetter(t.Context(), events.Position{Seq: 2})
 	require.ErrorIs(t, err, projections.ErrNoDeadLetter)
-	done, err := w.queue().RetryDeadLetter(t.Context(), events.Position{Seq: 3})
-	require.NoError(t, err)
-	require.True(t, done.Applied)
+	require.True(t, must.Get(w.queue().RetryDeadLetter(t.Context(), events.Position{Seq: 3}))(t).Applied)
 	require.Empty(t, w.letters())
 	require.Equal(t, []string{"a", "b", "c?"}, w.requests("s", -1))
 	require.Equal(t, Plain(w.log.State("s")), Plain(w.state("s", -1)))
@@ -73,13 +72,10 @@ func dropped(t *testing.T, open Open) {
 	drop := projections.Drop{Reason: "a test said so", By: "me", At: time.Now().UTC()}
 	_, err := q.DropDeadLetter(t.Context(), events.Position{Seq: 2}, drop)
 	require.ErrorIs(t, err, projections.ErrNoDeadLetter)
-	letter, err := q.DropDeadLetter(t.Context(), at, drop)
-	require.NoError(t, err)
+	letter := must.Get(q.DropDeadLetter(t.Context(), at, drop))(t)
 	require.Equal(t, &drop, letter.Dropped)
 	require.Equal(t, []projections.DeadLetter{letter}, w.letters(), "it is not lost")
-	again, err := q.RetryDeadLetter(t.Context(), at)
-	require.NoError(t, err)
-	require.True(t, again.Applied)
+	require.True(t, must.Get(q.RetryDeadLetter(t.Context(), at))(t).Applied)
 	require.Empty(t, w.letters())
 	require.Equal(t, []string{"a", "b"}, w.requests("s", -1))
 }
@@ -99,8 +95,7 @@ func overtaken(t *testing.T, open Open) {
 				s.Letters = append(s.Letters, l.Position)
 			}
 		}
-		settled, err := w.view.Restore(t.Context(), s)
-		require.NoError(t, err)
+		settled := must.Get(w.view.Restore(t.Context(), s))(t)
 		require.Contains(t, [][]events.Position{nil, s.Letters}, settled)
 		return settled != nil
 	}
@@ -119,32 +114,24 @@ func overtaken(t *testing.T, open Open) {
 	for range w.letters() {
 		require.Equal(t, []string{"a", "b?"}, w.requests("s", -1), "the session is whole again")
 	}
-	done, err := w.queue().RetryDeadLetter(t.Context(), w.letters()[0].Position)
-	require.NoError(t, err)
-	require.True(t, done.Applied)
+	require.True(t, must.Get(w.queue().RetryDeadLetter(t.Context(), w.letters()[0].Position))(t).Applied)
 	require.Empty(t, w.letters(), "all of the session are settled")
 	require.Equal(t, []string{"a", "b?"}, w.requests("s", -1))
 }
 
-// retry settles a dead letter in all views, which have the same letters.
+// retry settles a dead letter, if there is one.
 func (d *delivery) retry() {
-	var at events.Position
-	for i, v := range d.views {
-		q := d.feeds[i].Desk.Queue(v, d.log, rules)
-		letters, err := q.DeadLetters(d.rt.Context())
-		require.NoError(d.rt, err)
-		if len(letters) == 0 {
-			return
-		}
-		if i == 0 {
-			letter := rapid.SampledFrom(letters).Draw(d.rt, "letter")
-			at = letter.Position
-			if r := d.want[letter.SessionID]; r != nil {
-				r.restored()
-			}
-		}
-		done, err := q.RetryDeadLetter(d.rt.Context(), at)
-		require.NoError(d.rt, err)
-		require.True(d.rt, done.Applied)
+	q := d.feed.Desk.Queue(d.view, d.log, rules)
+	letters, err := q.DeadLetters(d.rt.Context())
+	require.NoError(d.rt, err)
+	if len(letters) == 0 {
+		return
 	}
+	letter := rapid.SampledFrom(letters).Draw(d.rt, "letter")
+	if r := d.want[letter.SessionID]; r != nil {
+		r.restored()
+	}
+	done, err := q.RetryDeadLetter(d.rt.Context(), letter.Position)
+	require.NoError(d.rt, err)
+	require.True(d.rt, done.Applied)
 }

@@ -16,79 +16,65 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// Property compares views with the reference over random logs and random delivery: from any sequence, in any batches,
-// with crashes, redelivery, fenced rivals and parked events in between. Views that are given together get the same log
-// and the same delivery, so they must return the same snapshots.
-func Property(t *testing.T, opens ...Open) {
+// randomly compares a view with the reference over random logs and random delivery: from any sequence, in any batches,
+// with crashes, redelivery, fenced rivals and parked events in between.
+func randomly(t *testing.T, open Open) {
 	rapid.Check(t, func(rt *rapid.T) {
 		log, now := drawLog(rt)
 		few := recent.Limits{TTL: ttl, MaxTurns: 4}
 		start := uint64(rapid.IntRange(0, len(log.Events)/2).Draw(rt, "start"))
-		views := make([]View, len(opens))
-		for i, open := range opens {
-			views[i] = open(t, few, rules)
-		}
-		d := &delivery{rt: rt, log: log, views: views, want: map[string]*reference{}, start: start}
+		d := &delivery{rt: rt, log: log, view: open(t, few, rules), want: map[string]*reference{}, start: start}
 		for _, s := range sessions {
 			d.want[s] = newReference(s, rules, few, now)
 		}
 		for _, e := range log.Events[:start] {
 			d.each(e, (*reference).before)
 		}
-		for _, v := range views {
-			d.feeds = append(d.feeds, NewFeed(rt, log, v, start))
-		}
+		d.feed = NewFeed(rt, log, d.view, start)
 		d.run()
 	})
 }
 
-// delivery brings one log to views and references.
+// delivery brings a log to a view and the references of its sessions.
 type delivery struct {
 	rt    *rapid.T
 	log   *Log
-	views []View
-	feeds []*Feed
+	view  View
+	feed  *Feed
 	want  map[string]*reference
 	start uint64
 }
 
 func (d *delivery) run() {
-	for at := int(d.start); at < len(d.log.Events); {
+	ways := []string{"apply", "apply", "apply", "crash", "redeliver", "rival", "park", "retry"}
+	for int(d.feed.At.Seq) < len(d.log.Events) {
 		n := rapid.IntRange(1, 6).Draw(d.rt, "batch")
-		switch rapid.SampledFrom([]string{"apply", "apply", "apply", "crash", "redeliver", "rival", "park",
-			"retry"}).Draw(d.rt, "delivery") {
+		switch rapid.SampledFrom(ways).Draw(d.rt, "delivery") {
 		case "apply":
-			d.next(n, (*reference).apply, func(f *Feed) { f.Apply(f.Batch(n)) })
+			d.next(n, (*reference).apply, func() { d.feed.Apply(d.feed.Batch(n)) })
 		case "crash":
-			for _, f := range d.feeds {
-				f.Claim(d.start)
-			}
+			d.feed.Claim(d.start)
 		case "redeliver":
-			back := uint64(rapid.IntRange(0, at).Draw(d.rt, "back"))
-			d.next(n, (*reference).apply, func(f *Feed) { f.redeliver(back, n) })
+			back := uint64(rapid.IntRange(0, int(d.feed.At.Seq)).Draw(d.rt, "back"))
+			d.next(n, (*reference).apply, func() { d.feed.redeliver(back, n) })
 		case "rival":
-			for _, f := range d.feeds {
-				f.rival(d.start)
-			}
+			d.feed.rival(d.start)
 		case "park":
-			d.next(1, (*reference).parked, (*Feed).Park)
+			d.next(1, (*reference).parked, d.feed.Park)
 		case "retry":
 			d.retry()
 		}
-		at = int(d.feeds[0].At.Seq)
 		d.compare()
 	}
 }
 
-// next makes the references and the views take the next events.
-func (d *delivery) next(n int, take func(*reference, events.Recorded), deliver func(*Feed)) {
-	from := d.feeds[0].At.Seq
+// next makes the references and the view take the next events.
+func (d *delivery) next(n int, take func(*reference, events.Recorded), deliver func()) {
+	from := d.feed.At.Seq
 	for _, e := range d.log.Events[from:min(from+uint64(n), uint64(len(d.log.Events)))] {
 		d.each(e, take)
 	}
-	for _, f := range d.feeds {
-		deliver(f)
-	}
+	deliver()
 }
 
 func (d *delivery) each(e events.Recorded, take func(*reference, events.Recorded)) {
@@ -99,19 +85,16 @@ func (d *delivery) each(e events.Recorded, take func(*reference, events.Recorded
 
 func (d *delivery) compare() {
 	shown := rapid.IntRange(0, 5).Draw(d.rt, "shown")
-	for i, v := range d.views {
-		for _, s := range sessions {
-			for _, n := range []int{-1, shown} {
-				snap, err := v.Load(d.rt.Context(), s, 0, n)
-				require.NoError(d.rt, err)
-				require.Equal(d.rt, Plain(d.want[s].load(n)), Plain(snap.State), "view %d, session %q, last %d", i, s,
-					n)
-				applied := d.feeds[i].At.Position()
-				if applied.Seq == d.start {
-					applied.Seq = 0 // nothing is applied yet
-				}
-				require.Equal(d.rt, applied, snap.Applied)
-			}
+	applied := d.feed.At.Position()
+	if applied.Seq == d.start {
+		applied.Seq = 0 // nothing is applied yet
+	}
+	for _, s := range sessions {
+		for _, n := range []int{-1, shown} {
+			snap, err := d.view.Load(d.rt.Context(), s, 0, n)
+			require.NoError(d.rt, err)
+			require.Equal(d.rt, Plain(d.want[s].load(n)), Plain(snap.State), "session %q, last %d", s, n)
+			require.Equal(d.rt, applied, snap.Applied)
 		}
 	}
 }
@@ -148,8 +131,8 @@ func drawLog(rt *rapid.T) (*Log, time.Time) {
 		}
 		hours -= gap
 		// The recorded time may also stand still or go back.
-		at = at.Add(time.Duration(gap)*time.Hour + time.Duration(rapid.IntRange(-1000, 1000).Draw(rt,
-			"ms"))*time.Millisecond)
+		ms := rapid.IntRange(-1000, 1000).Draw(rt, "ms")
+		at = at.Add(time.Duration(gap)*time.Hour + time.Duration(ms)*time.Millisecond)
 		drawEvent(rt, log, at)
 	}
 	return log, now
@@ -192,8 +175,8 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 			Question: started(rt, session, fresh).Question, Answer: answered(rt, session, fresh).Answer,
 		}, at)
 	case "link":
-		log.Append(rt, &events.SessionLinked{SessionID: session, IdentityID: rapid.SampledFrom([]string{"me",
-			"you"}).Draw(rt, "identity")}, at)
+		identity := rapid.SampledFrom([]string{"me", "you"}).Draw(rt, "identity")
+		log.Append(rt, &events.SessionLinked{SessionID: session, IdentityID: identity}, at)
 	case "reset":
 		log.Append(rt, &events.SessionReset{SessionID: session, After: events.Position{Seq: s.Applied}}, at)
 	case "describe":
@@ -275,23 +258,22 @@ var metadata = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"chann
 	json.RawMessage(`{"channel":"tel","x":[1,{}]}`)})
 
 func started(rt *rapid.T, session, request string) *events.TurnStarted {
+	text := func(label string) string { return rapid.String().Draw(rt, label) }
 	return &events.TurnStarted{TurnID: ID(session, request), SessionID: session, RequestID: request,
 		Question: events.Question{
-			PipelineName: rapid.SampledFrom([]string{"", "p"}).Draw(rt, "pipeline"),
-			TranslateChat: rapid.Bool().Draw(rt,
-				"translate"),
-			Repository: rapid.String().Draw(rt, "repository"), Consultant: rapid.String().Draw(rt, "consultant"),
-			QuestionNeutral: rapid.String().Draw(rt, "neutral") + ".", QuestionTranslated: rapid.String().Draw(rt,
-				"translated"),
+			PipelineName: rapid.SampledFrom([]string{"", "p"}).Draw(rt, "pipeline"), Repository: text("repository"),
+			Consultant: text("consultant"), TranslateChat: rapid.Bool().Draw(rt, "translate"),
+			QuestionNeutral: text("neutral") + ".", QuestionTranslated: text("translated"),
 			QuestionMessages: messages.Draw(rt, "messages"), Metadata: metadata.Draw(rt, "metadata"),
 		}}
 }
 
 func answered(rt *rapid.T, session, request string) *events.TurnFinalized {
-	return &events.TurnFinalized{TurnID: ID(session, request), SessionID: session, Metadata: metadata.Draw(rt,
-		"metadata"), Answer: events.Answer{
-		AnswerNeutral: rapid.String().Draw(rt, "neutral") + ".", AnswerTranslated: rapid.String().Draw(rt,
-			"translated"),
-		AnswerTranslatedIsFallback: rapid.Bool().Draw(rt, "fallback"), AnswerMessages: messages.Draw(rt, "messages"),
-	}}
+	text := func(label string) string { return rapid.String().Draw(rt, label) }
+	return &events.TurnFinalized{TurnID: ID(session, request), SessionID: session,
+		Metadata: metadata.Draw(rt, "metadata"), Answer: events.Answer{
+			AnswerNeutral: text("neutral") + ".", AnswerTranslated: text("translated"),
+			AnswerTranslatedIsFallback: rapid.Bool().Draw(rt, "fallback"),
+			AnswerMessages:             messages.Draw(rt, "messages"),
+		}}
 }

@@ -52,17 +52,18 @@ func (r *reference) apply(e events.Recorded) {
 		r.held, r.floor, r.whole = true, e.Position.Seq, !found && r.truth.Found()
 	}
 	r.applied = e.Position.Seq
-	switch kind {
-	case conversation.Corrected, conversation.TurnGone:
+	if kind == conversation.Corrected || kind == conversation.TurnGone {
 		r.whole = false
-	case conversation.Started:
-		if turns := r.turns(); len(turns) > r.limits.MaxTurns {
-			r.floor, r.whole = turns[len(turns)-r.limits.MaxTurns].Place, false
-		}
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered,
-		conversation.WasExtended, conversation.Linked, conversation.Pruned,
-		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
-		conversation.Erased, conversation.Refused, conversation.Noted:
+	}
+	if kind == conversation.Started {
+		r.cap()
+	}
+}
+
+// cap leaves the newest turns.
+func (r *reference) cap() {
+	if turns := r.turns(); len(turns) > r.limits.MaxTurns {
+		r.floor, r.whole = turns[len(turns)-r.limits.MaxTurns].Place, false
 	}
 }
 
@@ -80,11 +81,8 @@ func (r *reference) young() bool {
 func (r *reference) restored() {
 	r.held = r.young()
 	r.floor, r.applied = 0, r.truth.Applied
-	turns := r.turns()
-	r.whole = len(turns) == len(r.truth.Turns)
-	if len(turns) > r.limits.MaxTurns {
-		r.floor, r.whole = turns[len(turns)-r.limits.MaxTurns].Place, false
-	}
+	r.whole = len(r.turns()) == len(r.truth.Turns)
+	r.cap()
 }
 
 func (r *reference) turns() []*conversation.Turn {

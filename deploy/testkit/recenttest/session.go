@@ -6,21 +6,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// soon is how long a Redis on a busy machine may take to expire a key.
-const soon = time.Minute
-
 // gone waits until the view no longer holds a session.
 func (w *world) gone(session string) {
 	w.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(soon); w.load(session, -1).State != nil; <-tick.C {
-		require.True(w.t, time.Now().Before(deadline), "the session must go")
-	}
+	hang.Until(w.t, func() bool { return w.load(session, -1).State == nil }, "the session must go")
 }
 
 func expiry(t *testing.T, open Open) {

@@ -10,13 +10,10 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"an unknown session is not held", unknown},
 		{"the window is the newest finalized turns and what is pending among them", window},
-		{"turns stand in the order of their starts whatever the clock says", order},
-		{"a turn answered after later starts keeps its place", lateAnswer},
 		{"redacted and replaced turns leave at once", leave},
 		{"a redaction covers all versions", chain},
 		{"a redaction whose turn is gone from the log", restored},
 		{"the cap holds on every append", capped},
-		{"a correction of a turn that is not held makes no gap", lateCorrection},
 		{"a session expires after its last activity", expiry},
 		{"what has expired does not come back by applying it again", notProlonged},
 		{"linked sessions keep their turns", linked},
@@ -35,7 +32,7 @@ func Run(t *testing.T, open Open) {
 		{"waiting ends at the position or with the ctx", waiting},
 		{"a snapshot is the caller's own", ownCopy},
 		{"reads beside writes are consistent", concurrent},
-		{"random logs, delivered at random", func(t *testing.T, open Open) { Property(t, open) }},
+		{"random logs, delivered at random", randomly},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -33,8 +34,7 @@ func (tr Traffic) Feed(t testing.TB, view projections.Projection) {
 	if tr.Batch == 0 {
 		tr.Batch = 500
 	}
-	at, err := view.Claim(t.Context(), 0)
-	require.NoError(t, err)
+	at := must.Get(view.Claim(t.Context(), 0))(t)
 	tr.batches(at, func(b projections.Batch) { require.NoError(t, view.Apply(t.Context(), b)) })
 }
 

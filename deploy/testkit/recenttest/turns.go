@@ -3,7 +3,6 @@ package recenttest
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,30 +32,6 @@ func window(t *testing.T, open Open) {
 		require.Equal(t, conversation.Counts{Finalized: 3, Pending: 3, ShownFinalized: 3, ShownPending: 3},
 			w.state("s", shown).Counts)
 	}
-}
-
-func order(t *testing.T, open Open) {
-	w := newWorld(t, open)
-	w.turn("s", "a")
-	w.now = w.now.Add(-time.Second)
-	w.turn("s", "b")
-	w.now = w.now.Add(-30 * time.Minute)
-	w.turn("s", "c")
-	w.now = w.now.Add(20 * time.Minute)
-	w.turn("s", "d").flush()
-	require.Equal(t, []string{"a", "b", "c", "d"}, w.requests("s", -1))
-	require.Equal(t, []string{"c", "d"}, w.requests("s", 2))
-}
-
-func lateAnswer(t *testing.T, open Open) {
-	w := newWorld(t, open)
-	w.start("s", "a", "b", "c").flush()
-	require.Equal(t, []string{"a?", "b?", "c?"}, w.requests("s", -1))
-	w.answer("s", "b").flush()
-	require.Equal(t, []string{"b", "c?"}, w.requests("s", 1))
-	w.turn("s", "d").answer("s", "a").flush()
-	require.Equal(t, []string{"a", "b", "c?", "d"}, w.requests("s", -1))
-	require.Equal(t, []string{"d"}, w.requests("s", 1))
 }
 
 func leave(t *testing.T, open Open) {
@@ -120,15 +95,6 @@ func capped(t *testing.T, open Open) {
 		require.Equal(t, want[max(0, len(want)-limits.MaxTurns):], w.requests("s", -1))
 		require.Equal(t, i+1, w.state("s", -1).Finalized, "the counts go over all turns")
 	}
-}
-
-func lateCorrection(t *testing.T, open Open) {
-	w := newWorld(t, open)
-	for i := range limits.MaxTurns + 3 {
-		w.turn("s", fmt.Sprint(i))
-	}
-	w.redact("s", "8").redact("s", "7").correct("s", "1", "new").flush()
-	require.Equal(t, []string{"3", "4", "5", "6"}, w.requests("s", -1))
 }
 
 func ownCopy(t *testing.T, open Open) {

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 )
 
@@ -38,30 +39,9 @@ type Server struct {
 // Start runs an empty Redis for t.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	return start(t, exec.LookPath)
-}
-
-// StartTLS runs a Redis for t that also listens on a port of 127.0.0.1, with TLS. Clients need no certificate.
-func StartTLS(t testing.TB, ca, cert, key string) *Server {
-	t.Helper()
-	port := ports.Free(t)
-	s := start(t, exec.LookPath)
-	s.Kill()
-	s.tls = []string{"--tls-port", port, "--bind", "127.0.0.1", "--tls-ca-cert-file", ca, "--tls-cert-file", cert,
-		"--tls-key-file", key, "--tls-auth-clients", "no"}
-	s.tlsURL = "rediss://127.0.0.1:" + port
-	s.run()
-	return s
-}
-
-// TLSURL returns the address of the listener with TLS.
-func (s *Server) TLSURL() string { return s.tlsURL }
-
-func start(t testing.TB, look func(string) (string, error)) *Server {
-	t.Helper()
-	program, err := look("redis-server")
+	program, err := exec.LookPath("redis-server")
 	if err != nil {
-		program, err = look("valkey-server") // the same server, under the name that newer distributions give it
+		program, err = exec.LookPath("valkey-server") // its name in newer distributions
 	}
 	if err != nil {
 		t.Fatal("Redis is not installed: run `" + installCommand() + "`")
@@ -81,6 +61,22 @@ func start(t testing.TB, look func(string) (string, error)) *Server {
 	s.run()
 	return s
 }
+
+// StartTLS runs a Redis for t that also listens on a port of 127.0.0.1, with TLS. Clients need no certificate.
+func StartTLS(t testing.TB, ca, cert, key string) *Server {
+	t.Helper()
+	port := ports.Free(t)
+	s := Start(t)
+	s.Kill()
+	s.tls = []string{"--tls-port", port, "--bind", "127.0.0.1", "--tls-ca-cert-file", ca, "--tls-cert-file", cert,
+		"--tls-key-file", key, "--tls-auth-clients", "no"}
+	s.tlsURL = "rediss://127.0.0.1:" + port
+	s.run()
+	return s
+}
+
+// TLSURL returns the address of the listener with TLS.
+func (s *Server) TLSURL() string { return s.tlsURL }
 
 func installCommand() string {
 	switch {
@@ -201,22 +197,16 @@ func (s *Server) log() string { return filepath.Join(s.dir, "redis.log") }
 
 func (s *Server) awaitReady() {
 	s.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(startLimit)
-	for {
-		if answer, err := s.command("PING"); err == nil && answer == "+PONG" {
-			return
-		}
+	hang.Until(s.t, func() bool {
 		select {
 		case <-s.done:
 			text, _ := os.ReadFile(s.log())
 			s.t.Fatalf("Redis ended at once:\n%s", text)
-		case <-deadline:
-			s.t.Fatal("Redis does not answer")
-		case <-tick.C:
+		default:
 		}
-	}
+		answer, err := s.command("PING")
+		return err == nil && answer == "+PONG"
+	}, "Redis does not answer")
 }
 
 func (s *Server) awaitEnd() {

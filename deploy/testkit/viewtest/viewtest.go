@@ -38,13 +38,17 @@ func Checks(t testing.TB, n int) {
 	require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(n)))
 }
 
-// AtMost lowers what rapid draws for each property of a test binary to n, for a TestMain. A package whose properties
-// need a database calls it, so that a large -rapid.checks does not take hours there.
-func AtMost(n int) {
+// Draws sets how many logs rapid draws for each property of a test binary, for a TestMain: the usual number, or that of
+// -rapid.checks up to most. A package whose properties need a database calls it, so that a large number does not take
+// hours there.
+func Draws(usual, most int) {
 	flag.Parse()
-	if checks, err := strconv.Atoi(flag.Lookup("rapid.checks").Value.String()); err != nil || checks > n {
-		_ = flag.Set("rapid.checks", strconv.Itoa(n)) // a number is never refused
-	}
+	flag.Visit(func(f *flag.Flag) {
+		if asked, err := strconv.Atoi(f.Value.String()); f.Name == "rapid.checks" && err == nil {
+			usual = asked
+		}
+	})
+	_ = flag.Set("rapid.checks", strconv.Itoa(min(usual, most))) // a number is never refused
 }
 
 // Session returns the id of the n-th session.

@@ -13,20 +13,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // TestStopsAServerThatOutlivedItsProcess: where the kernel does not end the child with us, the next start does.
 func TestStopsAServerThatOutlivedItsProcess(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
-	cfg := Config{DataDir: t.TempDir(), Fast: true, Logger: slog.New(slog.NewTextHandler(&said, nil))}
-	s, err := Start(t.Context(), cfg)
-	require.NoError(t, err)
+	cfg := Config{DataDir: Folder(t), Fast: true, Logger: slog.New(slog.NewTextHandler(&said, nil))}
+	s := must.Get(Start(t.Context(), cfg))(t)
 	orphan := s.proc
 	require.NoError(t, s.lock.Unlock()) // as the death of our process would do
 
-	next, err := Start(t.Context(), cfg)
-	require.NoError(t, err)
+	next := must.Get(Start(t.Context(), cfg))(t)
 	select {
 	case <-orphan.done:
 	case <-time.After(hang.Limit):
@@ -40,8 +39,7 @@ func TestStopsAServerThatOutlivedItsProcess(t *testing.T) {
 // TestKillsAServerThatHangs: a server that ignores every polite signal (here: it is suspended) is killed in the end.
 func TestKillsAServerThatHangs(t *testing.T) {
 	t.Parallel()
-	s, err := Start(t.Context(), Config{DataDir: t.TempDir(), Fast: true})
-	require.NoError(t, err)
+	s := must.Get(Start(t.Context(), Config{DataDir: Folder(t), Fast: true}))(t)
 	require.NoError(t, s.proc.cmd.Process.Signal(syscall.SIGSTOP))
 	now, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -60,22 +58,19 @@ func TestBlockedAtNamesTheTopmostFolder(t *testing.T) {
 	inner := filepath.Join(top, "closed", "open", "data")
 	require.NoError(t, os.MkdirAll(inner, 0o755)) // open on purpose
 
-	blocked, err := other.blockedAt(inner)
-	require.NoError(t, err)
+	blocked := must.Get(other.blockedAt(inner))(t)
 	require.Empty(t, blocked)
 
 	closed := filepath.Join(top, "closed")
 	require.NoError(t, os.Chmod(closed, 0o700)) // a folder
-	blocked, err = other.blockedAt(inner)
-	require.NoError(t, err)
+	blocked = must.Get(other.blockedAt(inner))(t)
 	require.Equal(t, closed, blocked)
 
 	owner := account{uid: os.Getuid(), gid: os.Getgid()}
-	blocked, err = owner.blockedAt(inner)
-	require.NoError(t, err)
+	blocked = must.Get(owner.blockedAt(inner))(t)
 	require.Empty(t, blocked)
 
-	_, err = other.handDown(inner, blocked, "")
+	_, err := other.handDown(inner, blocked, "")
 	require.ErrorIs(t, err, ErrUnreachable)
 	_, err = other.handDown(inner, closed, "")
 	require.ErrorContains(t, err, "chmod o+x "+closed)
@@ -91,11 +86,9 @@ func TestBinariesOfTheVersionThatMadeTheCluster(t *testing.T) {
 		}
 		return dir
 	}
-	bin, err := findBinaries(t.Context(), fake("17beta1"), 0)
-	require.NoError(t, err)
-	require.Equal(t, 17, bin.major)
+	require.Equal(t, 17, must.Get(findBinaries(t.Context(), fake("17beta1"), 0))(t).major)
 
-	_, err = findBinaries(t.Context(), fake("16.2 (Debian 16.2-1)"), 15)
+	_, err := findBinaries(t.Context(), fake("16.2 (Debian 16.2-1)"), 15)
 	require.ErrorIs(t, err, ErrForeignCluster)
 	require.ErrorContains(t, err, "15")
 
@@ -107,8 +100,7 @@ func TestBinariesOfTheVersionThatMadeTheCluster(t *testing.T) {
 // TestSocketFolderOfSomeoneElseIsRefused needs a folder of another user, which only root can make.
 func TestSocketFolderOfSomeoneElseIsRefused(t *testing.T) {
 	t.Parallel()
-	s, err := newServer(Config{DataDir: t.TempDir()})
-	require.NoError(t, err)
+	s := must.Get(newServer(Config{DataDir: t.TempDir()}))(t)
 	require.Less(t, len(s.socket+"/.s.PGSQL.5432"), 107)
 	require.NoError(t, os.Mkdir(s.socket, 0o700))
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(s.socket)) })

@@ -13,12 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
 
 func TestStartAfterItsProcessWasKilled(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := localpg.Folder(t)
 	for want := range 3 {
 		cmd, lines := helper(t, dir)
 		require.True(t, lines.Scan())
@@ -31,8 +32,7 @@ func TestStartAfterItsProcessWasKilled(t *testing.T) {
 		pid := postmaster(t, dir)
 		require.NoError(t, cmd.Process.Kill())
 
-		srv, err := localpg.Start(limit(t), fast(dir)) // at once: the old server is just being told
-		require.NoError(t, err)
+		srv := must.Get(localpg.Start(limit(t), fast(dir)))(t)
 		require.NotEqual(t, pid, postmaster(t, dir), "our own server, not the orphan")
 		require.Equal(t, want+1, count(t, srv.URL()))
 		require.NoError(t, srv.Stop(limit(t)))
@@ -41,31 +41,26 @@ func TestStartAfterItsProcessWasKilled(t *testing.T) {
 
 func TestServerDiesWithItsProcess(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := localpg.Folder(t)
 	cmd, lines := helper(t, dir)
 	require.True(t, lines.Scan())
 	require.Contains(t, lines.Text(), "postgres://")
 	require.NoError(t, cmd.Process.Kill())
 	pidFile := filepath.Join(dir, "cluster", "postmaster.pid")
-	hang.Until(t, func() bool { return !exists(pidFile) },
-		"it goes the clean way")
+	hang.Until(t, func() bool {
+		_, err := os.Lstat(pidFile)
+		return err != nil
+	}, "it goes the clean way")
 	start(t, fast(dir))
-	text, err := os.ReadFile(filepath.Join(dir, "server.log"))
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(filepath.Join(dir, "server.log")))(t)
 	require.NotContains(t, string(text), "was not properly shut down")
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
 
 // TestStartAfterItWasKilledWhileMakingTheCluster kills the process at several points of initdb, known by what lies
 // there.
 func TestStartAfterItWasKilledWhileMakingTheCluster(t *testing.T) {
 	t.Parallel()
-	for _, landmark := range []string{"", "PG_VERSION", "base/1", "global/pg_control", "base/1/2619", "base/4",
-		"base/5"} {
+	for _, landmark := range []string{"", "PG_VERSION", "base/1/2619", "base/5"} {
 		t.Run("at "+landmark, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -104,12 +99,11 @@ func TestStartWhenTheNumberInThePidFileWasGivenToAnother(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
+			dir := localpg.Folder(t)
 			srv := start(t, fast(dir))
 			exec1(t, srv.URL(), "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
 			file := filepath.Join(dir, "cluster", "postmaster.pid")
-			text, err := os.ReadFile(file)
-			require.NoError(t, err)
+			text := must.Get(os.ReadFile(file))(t)
 			old := postmaster(t, dir)
 			require.NoError(t, syscall.Kill(old, syscall.SIGKILL))
 			requireClosed(t, srv.Done())
@@ -129,7 +123,7 @@ func TestStartWhenTheNumberInThePidFileWasGivenToAnother(t *testing.T) {
 
 func TestStartWithAnEmptyPidFile(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := localpg.Folder(t)
 	srv := start(t, fast(dir))
 	require.NoError(t, srv.Stop(limit(t)))
 	// as PostgreSQL leaves it
@@ -141,10 +135,10 @@ func TestStartWithAnEmptyPidFile(t *testing.T) {
 // is left alone, and PostgreSQL's own interlock keeps a second one off the files.
 func TestStartRefusesAClusterThatSomeoneElseRuns(t *testing.T) {
 	t.Parallel()
-	dir, sockets := openDir(t), openDir(t)
+	dir, sockets := localpg.Folder(t), openDir(t)
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // a server that we did not start has to get there
 	srv := start(t, fast(dir))
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", postmaster(t, dir)))
-	require.NoError(t, err)
+	line := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", postmaster(t, dir))))(t)
 	program, _, _ := strings.Cut(string(line), "\x00")
 	require.NoError(t, srv.Stop(limit(t)))
 
@@ -153,7 +147,7 @@ func TestStartRefusesAClusterThatSomeoneElseRuns(t *testing.T) {
 	pid := runAsOwner(t, filepath.Join(cluster, "PG_VERSION"), program, "-D", cluster, "-c", "listen_addresses=", "-k",
 		sockets)
 	awaitFile(t, filepath.Join(sockets, ".s.PGSQL.5432"))
-	err = srv.Restart(limit(t))
+	err := srv.Restart(limit(t))
 	require.ErrorContains(t, err, "still in use")
 	require.NoError(t, syscall.Kill(pid, 0), "it was left alone")
 }
@@ -161,8 +155,7 @@ func TestStartRefusesAClusterThatSomeoneElseRuns(t *testing.T) {
 // runAsOwner runs a command as the user that owns file, without any tie to this process, till the end of the test.
 func runAsOwner(t *testing.T, file string, command ...string) int {
 	t.Helper()
-	info, err := os.Stat(file)
-	require.NoError(t, err)
+	info := must.Get(os.Stat(file))(t)
 	st := info.Sys().(*syscall.Stat_t)
 	cmd := exec.Command(command[0], command[1:]...) // of this test; killed below
 	cmd.Dir = "/"
@@ -189,7 +182,5 @@ func awaitFile(t *testing.T, patterns ...string) {
 
 func requireNoHalves(t *testing.T, dir string) {
 	t.Helper()
-	halves, err := filepath.Glob(filepath.Join(dir, "cluster.new-*"))
-	require.NoError(t, err)
-	require.Empty(t, halves)
+	require.Empty(t, must.Get(filepath.Glob(filepath.Join(dir, "cluster.new-*")))(t))
 }

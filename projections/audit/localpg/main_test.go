@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
 
@@ -30,7 +31,14 @@ func TestMain(m *testing.M) {
 		fmt.Println(srv.URL())
 		select {}
 	}
-	leaks.VerifyTestMain(m)
+	leaks.VerifyTestMain(tests{m})
+}
+
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	defer localpg.RemoveMade()
+	return m.M.Run()
 }
 
 // helper starts a process that runs a server on dir. The URL comes when that server answers.
@@ -38,8 +46,7 @@ func helper(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0]) // ourselves; killed below
 	cmd.Env = append(os.Environ(), helperDir+"="+dir)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := must.Get(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return cmd, bufio.NewScanner(out)
@@ -47,8 +54,7 @@ func helper(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
 
 func start(t *testing.T, cfg localpg.Config) *localpg.Server {
 	t.Helper()
-	srv, err := localpg.Start(limit(t), cfg)
-	require.NoError(t, err)
+	srv := must.Get(localpg.Start(limit(t), cfg))(t)
 	t.Cleanup(func() { require.NoError(t, srv.Stop(context.Background())) })
 	return srv
 }
@@ -65,23 +71,21 @@ func limit(t *testing.T) context.Context {
 
 func exec1(t *testing.T, url, sql string) {
 	t.Helper()
-	conn, err := pgx.Connect(limit(t), url)
-	require.NoError(t, err)
-	_, err = conn.Exec(limit(t), sql)
+	conn := must.Get(pgx.Connect(limit(t), url))(t)
+	_, err := conn.Exec(limit(t), sql)
 	require.NoError(t, err)
 	require.NoError(t, conn.Close(limit(t)))
 }
 
 func count(t *testing.T, url string) (n int) {
 	t.Helper()
-	conn, err := pgx.Connect(limit(t), url)
-	require.NoError(t, err)
+	conn := must.Get(pgx.Connect(limit(t), url))(t)
 	require.NoError(t, conn.QueryRow(limit(t), "SELECT count(*) FROM kept").Scan(&n))
 	require.NoError(t, conn.Close(limit(t)))
 	return n
 }
 
-// openDir is a temporary directory that every user can enter; t.TempDir's is closed.
+// openDir is a temporary directory that every user can enter; that of t.TempDir is closed.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,12 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
 
 func TestServerKeepsItsDataOverStopAndStart(t *testing.T) {
 	t.Parallel()
-	dir := openDir(t)
+	dir := localpg.Folder(t)
 	for _, cfg := range []localpg.Config{fast(dir), {DataDir: dir}} { // both modes serve one cluster
 		srv := start(t, cfg)
 		exec1(t, srv.URL(), "CREATE TABLE IF NOT EXISTS kept (n int); INSERT INTO kept VALUES (1)")
@@ -34,18 +35,16 @@ func TestServerKeepsItsDataOverStopAndStart(t *testing.T) {
 
 func TestServerRunsUnprivilegedAndApart(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := localpg.Folder(t)
 	srv := start(t, fast(dir))
 	pid := postmaster(t, dir)
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat("/proc/"+strconv.Itoa(pid), &st))
 	require.NotZero(t, st.Uid, "never as root")
-	sid, err := unix.Getsid(pid)
-	require.NoError(t, err)
+	sid := must.Get(unix.Getsid(pid))(t)
 	require.Equal(t, pid, sid, "a session of its own: Ctrl-C on our terminal does not reach it")
 
-	conn, err := pgx.Connect(limit(t), srv.URL())
-	require.NoError(t, err)
+	conn := must.Get(pgx.Connect(limit(t), srv.URL()))(t)
 	defer func() { require.NoError(t, conn.Close(limit(t))) }()
 	for setting, want := range map[string]string{"listen_addresses": "", "server_encoding": "UTF8", "lc_collate": "C",
 		"TimeZone": "UTC"} {
@@ -53,14 +52,13 @@ func TestServerRunsUnprivilegedAndApart(t *testing.T) {
 		require.NoError(t, conn.QueryRow(limit(t), "SELECT current_setting($1)", setting).Scan(&got))
 		require.Equal(t, want, got, setting)
 	}
-	info, err := os.Stat(conn.Config().Host)
-	require.NoError(t, err)
+	info := must.Get(os.Stat(conn.Config().Host))(t)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "nobody else reaches the socket")
 }
 
 func TestServerRefusesASecondOneOnItsDirectory(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := localpg.Folder(t)
 	first := start(t, fast(dir))
 	_, err := localpg.Start(limit(t), fast(dir))
 	require.ErrorIs(t, err, localpg.ErrInUse)
@@ -80,7 +78,7 @@ func TestServerWorksBelowALongPathThatOnlyWeCanEnter(t *testing.T) {
 
 func TestServerThatCrashedRecovers(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := localpg.Folder(t)
 	srv := start(t, fast(dir))
 	url := srv.URL()
 	exec1(t, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
@@ -100,9 +98,8 @@ func TestServerThatCrashedRecovers(t *testing.T) {
 
 func TestServerLogHoldsNoText(t *testing.T) {
 	t.Parallel()
-	srv := start(t, fast(t.TempDir()))
-	conn, err := pgx.Connect(limit(t), srv.URL())
-	require.NoError(t, err)
+	srv := start(t, fast(localpg.Folder(t)))
+	conn := must.Get(pgx.Connect(limit(t), srv.URL()))(t)
 	const marker = "SECRET-OF-A-TURN"
 	exec1(t, srv.URL(), "CREATE TABLE kept (n int, t text UNIQUE CHECK (length(t) > 1))")
 	for _, sql := range []string{
@@ -113,14 +110,13 @@ func TestServerLogHoldsNoText(t *testing.T) {
 		_, err := conn.Exec(limit(t), sql)
 		require.Error(t, err)
 	}
-	_, err = conn.Exec(limit(t), "SELECT $1::int", marker)
+	_, err := conn.Exec(limit(t), "SELECT $1::int", marker)
 	require.Error(t, err)
 	_, err = conn.CopyFrom(limit(t), pgx.Identifier{"kept"}, []string{"n", "t"},
 		pgx.CopyFromRows([][]any{{1, marker}, {2, marker}}))
 	require.Error(t, err)
 	require.NoError(t, conn.Close(limit(t)))
-	text, err := os.ReadFile(srv.LogFile())
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(srv.LogFile()))(t)
 	require.Contains(t, string(text), "ready to accept connections")
 	require.NotContains(t, string(text), marker)
 }
@@ -148,15 +144,15 @@ func TestStartSaysWhatToDo(t *testing.T) {
 	})
 	t.Run("on a folder that holds something else", func(t *testing.T) {
 		t.Parallel()
-		dir := t.TempDir()
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, "cluster", "photos"), 0o700))
-		_, err := localpg.Start(limit(t), fast(dir))
+		photos := filepath.Join(t.TempDir(), "cluster", "photos")
+		require.NoError(t, os.MkdirAll(photos, 0o700))
+		_, err := localpg.Start(limit(t), fast(filepath.Join(photos, "../..")))
 		require.ErrorIs(t, err, localpg.ErrForeignCluster)
-		require.DirExists(t, filepath.Join(dir, "cluster", "photos"))
+		require.DirExists(t, photos)
 	})
 	t.Run("when the cluster is damaged, with the server's own words", func(t *testing.T) {
 		t.Parallel()
-		dir := t.TempDir()
+		dir := localpg.Folder(t)
 		srv := start(t, fast(dir))
 		require.NoError(t, srv.Stop(limit(t)))
 		require.NoError(t, os.Remove(filepath.Join(dir, "cluster", "global", "pg_control")))
@@ -170,12 +166,9 @@ func TestStartSaysWhatToDo(t *testing.T) {
 // postmaster reads the number of the server process.
 func postmaster(t *testing.T, dir string) int {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "cluster", "postmaster.pid"))
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(filepath.Join(dir, "cluster", "postmaster.pid")))(t)
 	first, _, _ := strings.Cut(string(text), "\n")
-	pid, err := strconv.Atoi(first)
-	require.NoError(t, err)
-	return pid
+	return must.Get(strconv.Atoi(first))(t)
 }
 
 func requireClosed(t *testing.T, done <-chan struct{}) {

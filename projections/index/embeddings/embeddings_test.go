@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index/embeddings"
 )
@@ -26,21 +27,19 @@ func TestVectorsComeInTheOrderOfTheirTexts(t *testing.T) {
 			}
 			reg := prometheus.NewRegistry()
 			c := embeddings.New(embeddings.Config{URL: e.URL(), Name: "m", Dimensions: 64, Registry: reg})
-			n, err := testutil.GatherAndCount(reg, "turnledger_embeddings_calls_total")
-			require.NoError(t, err)
+			n := must.Get(testutil.GatherAndCount(reg, "turnledger_embeddings_calls_total"))(t)
 			require.Equal(t, 2, n, "the alert needs both outcomes before there was a call")
 			texts := make([]string, 500)
 			for i := range texts {
 				texts[i] = fmt.Sprintf("text number %d", i)
 			}
-			got, err := c.Embed(t.Context(), texts)
-			require.NoError(t, err)
+			got := must.Get(c.Embed(t.Context(), texts))(t)
 			for i := range texts {
 				require.InDeltaSlice(t, embeddingstest.Vector(texts[i], 64), got[i], 1e-6)
 			}
 			require.Equal(t, 6, e.Calls(), "500 texts go in calls of 96")
 			require.Equal(t, "m/64", c.Model())
-			n, err = testutil.GatherAndCount(reg, "turnledger_embeddings_calls_total",
+			n, err := testutil.GatherAndCount(reg, "turnledger_embeddings_calls_total",
 				"turnledger_embeddings_tokens_total")
 			require.NoError(t, err)
 			require.Equal(t, 3, n)

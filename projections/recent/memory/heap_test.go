@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
@@ -46,8 +47,7 @@ func heapRatio(t *testing.T, view *memory.View, tr recenttest.Traffic) float64 {
 	held := heap() - before
 	canonical, turns := 0, tr.Sessions*tr.Turns
 	for n := range tr.Sessions {
-		snap, err := view.Load(context.Background(), tr.SessionID(n), 0, -1)
-		require.NoError(t, err)
+		snap := must.Get(view.Load(context.Background(), tr.SessionID(n), 0, -1))(t)
 		for _, turn := range snap.State.Turns {
 			canonical += recenttest.CanonicalJSON(snap.State, turn)
 		}

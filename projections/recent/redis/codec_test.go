@@ -17,54 +17,49 @@ import (
 func TestRecordsComeBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		text, number := rapid.String(), rapid.Uint64()
-		raw := rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage("null"),
+		text := func(label string) string { return rapid.String().Draw(rt, label) }
+		number := func(label string) uint64 { return rapid.Uint64().Draw(rt, label) }
+		raws := rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage("null"),
 			json.RawMessage("[ 1e400,\"\u2028\" ]")})
-		at := rapid.Custom(func(rt *rapid.T) time.Time {
-			return time.Unix(rapid.Int64Range(-62135596800, 253402300799).Draw(rt, "s"), rapid.Int64Range(0,
-				999999999).Draw(rt, "ns")).UTC()
-		})
+		raw := func(label string) json.RawMessage { return raws.Draw(rt, label) }
+		at := func(label string) time.Time {
+			seconds := rapid.Int64Range(-62135596800, 253402300799).Draw(rt, label)
+			return time.Unix(seconds, rapid.Int64Range(0, 999999999).Draw(rt, "ns")).UTC()
+		}
 		q := &events.Question{
-			PipelineName: text.Draw(rt, "p"), Consultant: text.Draw(rt, "c"), Repository: text.Draw(rt, "r"),
-			TranslateChat:   rapid.Bool().Draw(rt, "t"),
-			QuestionNeutral: text.Draw(rt, "n"), QuestionTranslated: text.Draw(rt, "q"), QuestionMessages: raw.Draw(rt,
-				"m"), Metadata: raw.Draw(rt, "d"),
+			PipelineName: text("p"), Consultant: text("c"), Repository: text("r"),
+			TranslateChat: rapid.Bool().Draw(rt, "t"), QuestionNeutral: text("n"), QuestionTranslated: text("q"),
+			QuestionMessages: raw("m"), Metadata: raw("d"),
 		}
 		turn := &conversation.Turn{
-			ID: uuid.New(), RequestID: text.Draw(rt, "id"), Version: rapid.IntRange(1, 1000).Draw(rt, "v"),
-			Place:   number.Draw(rt, "place"),
-			Started: number.Draw(rt, "started"), CreatedAt: at.Draw(rt, "created"), TranslateChat: q.TranslateChat,
-			Question: q,
+			ID: uuid.New(), RequestID: text("id"), Version: rapid.IntRange(1, 1000).Draw(rt, "v"),
+			Place: number("place"), Started: number("started"), CreatedAt: at("created"),
+			TranslateChat: q.TranslateChat, Question: q,
 		}
 		if rapid.Bool().Draw(rt, "corrects") {
 			turn.Replaces = uuid.New()
 		}
 		if rapid.Bool().Draw(rt, "finalized") {
-			turn.Status, turn.Final, turn.FinalizedAt, turn.AnswerMetadata = conversation.Finalized, number.Draw(rt,
-				"f"), at.Draw(rt, "fa"), raw.Draw(rt, "am")
-			turn.Answer = &events.Answer{
-				AnswerNeutral: text.Draw(rt, "a"), AnswerTranslated: text.Draw(rt, "at"),
-				AnswerTranslatedIsFallback: rapid.Bool().Draw(rt, "fb"), AnswerMessages: raw.Draw(rt, "ams"),
-			}
+			turn.Status, turn.Final, turn.FinalizedAt = conversation.Finalized, number("f"), at("fa")
+			turn.AnswerMetadata = raw("am")
+			turn.Answer = &events.Answer{AnswerNeutral: text("a"), AnswerTranslated: text("at"),
+				AnswerTranslatedIsFallback: rapid.Bool().Draw(rt, "fb"), AnswerMessages: raw("ams")}
 		}
-		count := rapid.IntRange(-1<<40, 1<<40)
+		count := func(label string) int { return rapid.IntRange(-1<<40, 1<<40).Draw(rt, label) }
 		head := conversation.Head{
-			Identity: text.Draw(rt, "i"), LinkedAt: number.Draw(rt, "l"), Boundary: number.Draw(rt, "b"),
-			ResetAt: number.Draw(rt, "r"), Erased: number.Draw(rt, "e"),
-			CreatedAt: at.Draw(rt, "ca"), LastActive: at.Draw(rt, "la"), ErasedAt: time.Time{},
-			Counts: conversation.Counts{Finalized: count.Draw(rt, "1"), Pending: count.Draw(rt, "2"),
-				ShownFinalized: count.Draw(rt, "3"), ShownPending: count.Draw(rt, "4")},
+			Identity: text("i"), LinkedAt: number("l"), Boundary: number("b"), ResetAt: number("r"),
+			Erased: number("e"), CreatedAt: at("ca"), LastActive: at("la"),
+			Counts: conversation.Counts{Finalized: count("1"), Pending: count("2"), ShownFinalized: count("3"),
+				ShownPending: count("4")},
 		}
 		if rapid.Bool().Draw(rt, "described") {
-			head.HeldDescription = conversation.DescribedBy(conversation.Description{DescribedAt: number.Draw(rt, "at"),
-				Title: text.Draw(rt, "title"), Metadata: text.Draw(rt, "metadata"), Kind: rapid.SampledFrom(
-					[]events.SessionKind{"", events.KindConversation, events.KindResponse}).Draw(rt, "kind")})
+			kinds := []events.SessionKind{"", events.KindConversation, events.KindResponse}
+			head.HeldDescription = conversation.DescribedBy(conversation.Description{DescribedAt: number("at"),
+				Title: text("title"), Metadata: text("metadata"), Kind: rapid.SampledFrom(kinds).Draw(rt, "kind")})
 		}
 		if rapid.Bool().Draw(rt, "forked") {
-			head.HeldDescription = head.ForkedBy(conversation.Fork{ForkedAt: number.Filter(func(n uint64) bool {
-				return n > 0
-			}).Draw(rt, "fork"), RequestID: text.Draw(rt, "fr"), From: text.Draw(rt, "ff"), Root: text.Draw(rt, "fo"),
-				Lineage: text.Draw(rt, "fl")})
+			head.HeldDescription = head.ForkedBy(conversation.Fork{ForkedAt: max(number("fork"), 1),
+				RequestID: text("fr"), From: text("ff"), Root: text("fo"), Lineage: text("fl")})
 		}
 		back, backHead, err := redis.Roundtrip(turn, head)
 		require.NoError(rt, err)

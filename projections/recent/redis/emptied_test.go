@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -21,24 +22,19 @@ func TestARunnerOfBeforeIsFencedInARedisThatWasEmptied(t *testing.T) {
 	server := redistest.Start(t)
 	cfg := redis.Config{URL: server.URL(), Limits: recent.Limits{TTL: time.Hour, MaxTurns: 10}, LoadTimeout: patience}
 	before, next := view(t, cfg), view(t, cfg)
-	from, err := before.Claim(t.Context(), 0)
-	require.NoError(t, err)
+	from := must.Get(before.Claim(t.Context(), 0))(t)
 	to := from
 	to.Seq, to.EventID = 100, "an id"
 	require.NoError(t, before.Apply(t.Context(), projections.Batch{From: from, To: to}))
 	server.Stop()
 	server.Restart(redistest.Empty)
-	// A connection that was not used since is found broken by who uses it first.
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	hang.Until(t, func() bool {
 		claimed, err := next.Claim(t.Context(), 0)
-		assert.NoError(c, err)
-		assert.Zero(c, claimed.Seq)
-	}, patience, 10*time.Millisecond)
+		return err == nil && claimed.Seq == 0
+	})
 	later := to
 	later.Seq = 101
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.ErrorIs(c, before.Apply(t.Context(), projections.Batch{From: to, To: later}), projections.ErrFenced)
-	}, patience, 10*time.Millisecond)
+	fenced(t, before, projections.Batch{From: to, To: later})
 }
 
 func TestARedisThatLetsNobodyInIsToldAtOnce(t *testing.T) {
@@ -54,8 +50,7 @@ func TestARedisThatLetsNobodyInIsToldAtOnce(t *testing.T) {
 	require.ErrorContains(t, err, "WRONGPASS")
 	require.NotContains(t, err.Error(), "hidden")
 	f.server.Stop()
-	late, err := redis.New(redis.Config{URL: f.server.URL()})
-	require.NoError(t, err)
+	late := must.Get(redis.New(redis.Config{URL: f.server.URL()}))(t)
 	t.Cleanup(late.Close)
 	require.NoError(t, late.Admitted(t.Context()), "it may come later")
 }
@@ -68,9 +63,9 @@ func TestARedisThatAnswersIsNotDown(t *testing.T) {
 	_, err := f.view.Load(t.Context(), "s", 0, -1)
 	require.Error(t, err)
 	f.server.Restart(redistest.Empty)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	hang.Until(t, func() bool {
 		_, err := f.view.Claim(t.Context(), 0)
-		assert.NoError(c, err)
-	}, patience, time.Millisecond)
+		return err == nil
+	})
 	require.Zero(t, f.load(t, "s"))
 }

@@ -5,13 +5,14 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/redis"
@@ -19,9 +20,11 @@ import (
 
 // A client that was not let in looks for the servers of a cluster once more, half a second later.
 func TestMain(m *testing.M) {
+	viewtest.Draws(100, 2000) // each history of a property takes Redis about 0.05 s
 	leaks.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
 
+//conformance:i79 h20 h24 h62
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	recenttest.Run(t, opener(redistest.Start(t)))
@@ -44,8 +47,7 @@ func opener(server *redistest.Server) recenttest.Open {
 
 func view(t testing.TB, cfg redis.Config) *redis.View {
 	t.Helper()
-	v, err := redis.New(cfg)
-	require.NoError(t, err)
+	v := must.Get(redis.New(cfg))(t)
 	t.Cleanup(v.Close)
 	return v
 }

@@ -2,10 +2,10 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
@@ -45,15 +45,13 @@ func TestDown(t *testing.T) {
 
 	f.server.Restart(redistest.Kept)
 	for _, v := range []*redis.View{f.view, early} {
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			snap, err := v.Load(context.Background(), "s", 0, -1)
-			require.NoError(c, err)
-			require.Len(c, snap.State.Turns, 3)
-		}, patience, 10*time.Millisecond)
+		hang.Until(t, func() bool {
+			snap, err := v.Load(t.Context(), "s", 0, -1)
+			return err == nil && len(snap.State.Turns) == 3
+		})
 	}
 	// A connection that was not used since is found broken by who uses it first.
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, f.view.Apply(t.Context(), late)) },
-		patience, 10*time.Millisecond)
+	hang.Until(t, func() bool { return f.view.Apply(t.Context(), late) == nil })
 	require.Len(t, f.load(t, "s").State.Turns, 4)
 }
 
@@ -94,6 +92,12 @@ func TestACallerInAHurrySaysNothingOfRedis(t *testing.T) {
 	require.Len(t, f.load(t, "s").State.Turns, 1)
 }
 
+// fenced waits until a batch is fenced: a connection that was not used since is found broken by who uses it first.
+func fenced(t *testing.T, v *redis.View, late projections.Batch) {
+	t.Helper()
+	hang.Until(t, func() bool { return errors.Is(v.Apply(t.Context(), late), projections.ErrFenced) })
+}
+
 // TestFlushed finds a Redis empty: the session is not held, the one who fed it is
 // fenced, and the next one begins anew.
 func TestFlushed(t *testing.T) {
@@ -112,17 +116,13 @@ func TestFlushed(t *testing.T) {
 			f.feed.All(3)
 			flush(t, f)
 			hang.Until(t, func() bool {
-				_, err := f.view.Load(context.Background(), "s", 0,
-					1)
+				_, err := f.view.Load(t.Context(), "s", 0, 1)
 				return err == nil
 			})
 			require.Equal(t, recent.Snapshot{}, f.load(t, "s"))
 			f.turns(t, "s", 1)
 			late := f.feed.Batch(2)
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
-				assert.ErrorIs(c, f.view.Apply(t.Context(), late),
-					projections.ErrFenced)
-			}, patience, 10*time.Millisecond)
+			fenced(t, f.view, late)
 			f.feed.Claim(2)
 			require.Equal(t, uint64(2), f.feed.At.Seq, "there is no checkpoint")
 			require.Nil(t, f.load(t, "s").State, "what another checkpoint left does not count")

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/events"
@@ -45,11 +46,9 @@ func newFixture(t *testing.T) *fixture {
 }
 
 func (f *fixture) connect(t *testing.T) {
-	opt, err := rueidis.ParseURL(f.cfg.URL)
-	require.NoError(t, err)
+	opt := must.Get(rueidis.ParseURL(f.cfg.URL))(t)
 	opt.DisableCache = true
-	f.raw, err = rueidis.NewClient(opt)
-	require.NoError(t, err)
+	f.raw = must.Get(rueidis.NewClient(opt))(t)
 	t.Cleanup(f.raw.Close)
 }
 
@@ -75,9 +74,7 @@ func (f *fixture) turns(t *testing.T, session string, n int) {
 
 func (f *fixture) load(t *testing.T, session string) recent.Snapshot {
 	t.Helper()
-	snap, err := f.view.Load(t.Context(), session, 0, -1)
-	require.NoError(t, err)
-	return snap
+	return must.Get(f.view.Load(t.Context(), session, 0, -1))(t)
 }
 
 func TestRefusesARedisThatEvicts(t *testing.T) {
@@ -118,45 +115,6 @@ func TestKeysThatVanish(t *testing.T) {
 	}
 }
 
-// TestTwoProcesses share the keys: a second one reads what the first applied, goes on
-// from its checkpoint, and fences it.
-func TestTwoProcesses(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.turns(t, "s", 3)
-	f.feed.Apply(f.feed.Batch(3))
-	other := view(t, f.cfg)
-	snap, err := other.Load(t.Context(), "s", 0, -1)
-	require.NoError(t, err)
-	require.Equal(t, recenttest.Plain(f.load(t, "s").State), recenttest.Plain(snap.State))
-
-	require.ErrorIs(t, other.Apply(t.Context(), f.feed.Batch(1)), projections.ErrFenced, "it has claimed nothing")
-	second := recenttest.NewFeed(t, f.log, other, 0)
-	require.Equal(t, uint64(3), second.At.Seq)
-	require.ErrorIs(t, f.view.Apply(t.Context(), f.feed.Batch(1)), projections.ErrFenced)
-	second.All(1)
-	require.Len(t, f.load(t, "s").State.Turns, 3)
-	require.NoError(t, f.view.Wait(t.Context(), events.Position{Seq: 6}))
-}
-
-// TestGenerations swaps the generation that is served, as a rebuild does at its end.
-func TestGenerations(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.turns(t, "s", 2)
-	f.feed.All(4)
-	f.do(t, "SET", f.view.Pointer(), "2")
-	require.Equal(t, recent.Snapshot{}, f.load(t, "s"), "reads follow at once")
-	f.turns(t, "s", 1)
-	require.ErrorIs(t, f.view.Apply(t.Context(), f.feed.Batch(1)), projections.ErrFenced)
-	f.feed.Claim(0)
-	require.Zero(t, f.feed.At.Seq)
-	f.feed.All(2)
-	require.Len(t, f.load(t, "s").State.Turns, 3)
-	f.do(t, "SET", f.view.Pointer(), "1")
-	require.Len(t, f.load(t, "s").State.Turns, 2, "the old generation stands until it is dropped")
-}
-
 // TestEveryKeyExpires: the TTL after the last activity by recorded time, and all of a
 // session at once. The checkpoint stays, and the name of the store.
 //
@@ -168,14 +126,12 @@ func TestEveryKeyExpires(t *testing.T) {
 	f.feed.All(1)
 	last := f.log.Events[len(f.log.Events)-1].Time
 	for _, kind := range []string{"h", "t"} {
-		ms, err := f.do(t, "PTTL", f.view.Key(1, kind, "s")).AsInt64()
-		require.NoError(t, err)
+		ms := must.Get(f.do(t, "PTTL", f.view.Key(1, kind, "s")).AsInt64())(t)
 		require.WithinDuration(t, last.Add(ttl), time.Now().Add(time.Duration(ms)*time.Millisecond), time.Second)
 	}
 	f.log.Append(t, &events.SessionErased{SessionID: "s", ReceiptID: "r"}, time.Now())
 	f.feed.All(1)
-	keys, err := f.do(t, "KEYS", "*").AsStrSlice()
-	require.NoError(t, err)
+	keys := must.Get(f.do(t, "KEYS", "*").AsStrSlice())(t)
 	require.ElementsMatch(t, []string{f.view.Key(1, "cp", "0"), f.view.Key(1, "h", "s"),
 		strings.TrimSuffix(f.view.Pointer(), "gen") + "store"}, keys)
 }

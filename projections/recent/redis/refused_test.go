@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // A Redis without a connection to spare says so before it is asked. The client panicked over that where a
@@ -37,8 +39,7 @@ func TestAConnectionRefusedToACallerInAHurry(t *testing.T) {
 // refuse answers every connection with what Redis says when it has as many as it may.
 func refuse(t *testing.T, socket string) {
 	t.Helper()
-	listener, err := net.Listen("unix", socket)
-	require.NoError(t, err)
+	listener := must.Get(net.Listen("unix", socket))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -20,22 +21,19 @@ func TestServedTellsWhatOthersHaveClaimed(t *testing.T) {
 	cfg := redis.Config{URL: server.URL(), Prefix: "served", Limits: recent.Limits{TTL: time.Hour, MaxTurns: 10},
 		LoadTimeout: patience}
 	feeding, reading := view(t, cfg), view(t, cfg)
-	none, err := reading.Served(t.Context())
-	require.NoError(t, err)
+	none := must.Get(reading.Served(t.Context()))(t)
 	require.Empty(t, none.At)
 	created := time.Now().UTC().Truncate(time.Microsecond)
 	var want []projections.Checkpoint
 	for _, k := range []int{0, 7, 255} {
-		cp, err := feeding.Claim(t.Context(), k)
-		require.NoError(t, err)
+		cp := must.Get(feeding.Claim(t.Context(), k))(t)
 		cp.Partition, cp.Created = k, created
 		to := cp
 		to.Seq, to.EventID = uint64(10+k), "an id"
 		require.NoError(t, feeding.Apply(t.Context(), projections.Batch{From: cp, To: to}))
 		want = append(want, to)
 	}
-	got, err := reading.Served(t.Context())
-	require.NoError(t, err)
+	got := must.Get(reading.Served(t.Context()))(t)
 	require.Equal(t, uint64(1), got.Generation)
 	require.NotEmpty(t, got.Store)
 	require.Equal(t, none.Store, got.Store)

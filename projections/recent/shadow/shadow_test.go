@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -62,8 +63,7 @@ func TestDifferencesAreCountedAndLoggedWithoutText(t *testing.T) {
 			var log bytes.Buffer
 			reg := prometheus.NewRegistry()
 			s := shadow.New(c.first, c.second, reg, slog.New(slog.NewTextHandler(&log, nil)))
-			got, err := s.Load(t.Context(), "s", 0, 5)
-			require.NoError(t, err)
+			got := must.Get(s.Load(t.Context(), "s", 0, 5))(t)
 			require.Same(t, c.first.snap.State, got.State, "the first one answers")
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
@@ -74,9 +74,7 @@ func TestDifferencesAreCountedAndLoggedWithoutText(t *testing.T) {
 			})
 			cancel()
 			require.NoError(t, <-done)
-			families, err := reg.Gather()
-			require.NoError(t, err)
-			require.Equal(t, c.want, families[0].Metric[0].Label[0].GetValue())
+			require.Equal(t, c.want, must.Get(reg.Gather())(t)[0].Metric[0].Label[0].GetValue())
 			require.Equal(t, c.want == "different", bytes.Contains(log.Bytes(), []byte("holds something else")))
 			require.NotContains(t, log.String(), "secret")
 		})
