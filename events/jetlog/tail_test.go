@@ -112,9 +112,12 @@ func TestTailSurvivesItsConnection(t *testing.T) {
 		}
 	}
 	followed(t, tail, n)
+	begins := openTail(t, log, uint64(n), jetlog.TailOptions{})
 	nc.Close()
-	_, err := tail.Next(deadline(t, hang.Limit))
-	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	for _, tail := range []*jetlog.Tail{tail, begins} {
+		_, err := tail.Next(deadline(t, hang.Limit))
+		require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	}
 }
 
 func TestClosedTailGivesNothing(t *testing.T) {
