@@ -112,9 +112,12 @@ func TestTailSurvivesItsConnection(t *testing.T) {
 		}
 	}
 	followed(t, tail, n)
+	begins := openTail(t, log, uint64(n), jetlog.TailOptions{})
 	nc.Close()
-	_, err := tail.Next(deadline(t, hang.Limit))
-	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	for _, tail := range []*jetlog.Tail{tail, begins} {
+		_, err := tail.Next(deadline(t, hang.Limit))
+		require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	}
 }
 
 func TestClosedTailGivesNothing(t *testing.T) {
@@ -295,7 +298,7 @@ func TestATailCutsNoAppend(t *testing.T) {
 	for _, most := range []int{1, 3, 1000} {
 		tail := openTail(t, log, 0, jetlog.TailOptions{MaxBatch: most, Ungated: most == 3})
 		for n, open := 0, false; n < 2*turns+8; {
-			batch, err := tail.Next(t.Context())
+			batch, err := tail.Next(ctx) // ends with a writer that fails
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(batch), most+2)
 			for i, m := range batch {
