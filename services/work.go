@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -51,4 +52,7 @@ type Answerer interface {
 	// already, and hear was not called. Once the task has begun, its answer is recorded even if ctx ends. Errors: those
 	// of the Work, and ErrModelFailed.
 	Do(ctx context.Context, t Task, hear func(AnswerPiece)) (turn Turn, repeated bool, err error)
+	// Working reports whether a process works on the task of a key, also where it waits for others, or may be about to:
+	// for two seconds after the task was recorded, or where that can't be told.
+	Working(ctx context.Context, key uuid.UUID, since time.Time) bool
 }

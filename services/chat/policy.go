@@ -86,23 +86,20 @@ func (a *answering) holdsUp(ctx context.Context, t *conversation.Turn, began tim
 }
 
 // announced reports whether a process announces that it answers a turn, or may be about to: for a while after the turn
-// began, or, if its question grew since, after the caller began to wait. What this process answers counts however old
-// its question is.
+// began, or, if its question grew since, after the caller began to wait. How old the question is does not count, since
+// what answers it may have waited for others.
 func (a *answering) announced(ctx context.Context, t *conversation.Turn, began time.Time) bool {
-	failed, here := a.known(t)
 	asked := t.CreatedAt
 	if len(t.Extensions()) > 0 {
 		asked = began
 	}
-	switch {
-	case here:
-		return true
-	case failed, !a.young(t):
-		return false
-	case time.Since(asked) < settling:
-		return true
-	}
-	return a.present(ctx, t)
+	return a.Working(ctx, t.ID, asked)
+}
+
+// Working implements services.Answerer.
+func (s *Service) Working(ctx context.Context, key uuid.UUID, since time.Time) bool {
+	failed, here := s.known(key)
+	return here || !failed && time.Since(since) < settling || s.present(ctx, key)
 }
 
 // busyIn returns a function that reports whether a process may still work on a turn of a thread. The function is called
@@ -133,7 +130,7 @@ const settling = 2 * time.Second
 // busy reports whether a process may still work on a pending turn. A turn of another pipeline is busy while it is
 // young. A turn of chat's own is busy if a process announces it.
 func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
-	failed, here := s.known(t)
+	failed, here := s.known(t.ID)
 	ours := t.Question != nil && (t.Question.PipelineName == pipeline || t.Question.PipelineName == interrupting)
 	switch {
 	case !s.young(t), failed && !here:
@@ -141,21 +138,21 @@ func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
 	case !ours, here, t.CreatedAt.After(time.Now().Add(-settling)):
 		return true
 	}
-	return s.present(ctx, t)
+	return s.present(ctx, t.ID)
 }
 
-// known reports whether this process has failed to answer a turn, and whether it answers the turn now.
-func (s *Service) known(t *conversation.Turn) (failed, here bool) {
+// known reports whether this process has failed to answer a task, and whether it works on the task now.
+func (s *Service) known(key uuid.UUID) (failed, here bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, failed = s.failed[t.ID]
-	_, here = s.running[t.ID]
+	_, failed = s.failed[key]
+	_, here = s.running[key]
 	return failed, here
 }
 
-// present reports whether some process announces that it answers a turn. Where that can't be asked, one may.
-func (s *Service) present(ctx context.Context, t *conversation.Turn) bool {
-	present, err := s.cfg.Presence.Present(ctx, t.ID)
+// present reports whether some process announces that it works on a task. Where that can't be asked, one may.
+func (s *Service) present(ctx context.Context, key uuid.UUID) bool {
+	present, err := s.cfg.Presence.Present(ctx, key)
 	return present || err != nil
 }
 

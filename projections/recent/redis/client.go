@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/turnledger/turnledger/projections"
 )
 
 // client connects when it is first used, so that a process can start while Redis is down. After a failure, reads fail
@@ -62,14 +64,15 @@ func (c *client) run(ctx context.Context, script *rueidis.Lua, keys, args []stri
 	return script.Exec(ctx, conn, keys, args)
 }
 
-// noted remembers that Redis did not answer, until Redis answers again. It ignores a caller whose own ctx has ended,
-// since that says nothing about Redis.
+// noted remembers that Redis did not answer, until Redis answers again, and marks the error as ErrUnavailable of
+// projections. It ignores a caller whose own ctx has ended, since that says nothing about Redis.
 func (c *client) noted(caller context.Context, r rueidis.RedisResult) rueidis.RedisResult {
 	switch answered := r.NonRedisError() == nil; {
 	case answered && c.down.Load() != 0:
 		c.down.Store(0)
 	case !answered && !over(caller):
 		c.down.Store(time.Now().Add(downFor).UnixNano())
+		return rueidis.NewErrorResult(projections.Unavailable(r.NonRedisError()))
 	}
 	return r
 }
@@ -92,7 +95,7 @@ func (c *client) connect(ctx context.Context) (rueidis.Client, error) {
 	}
 	conn, err := rueidis.NewClient(c.opt)
 	if err != nil {
-		return nil, err
+		return nil, projections.Unavailable(err)
 	}
 	c.conn.Store(&conn)
 	return conn, nil

@@ -1,6 +1,10 @@
 package redis
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/turnledger/turnledger/projections"
+)
 
 var (
 	// ErrEviction says that the Redis evicts keys when its memory is full.
@@ -11,6 +15,6 @@ var (
 		"(TURNLEDGER_REDIS_URL)")
 	// ErrAnswer says that the data in Redis was not written by this version.
 	ErrAnswer = errors.New("what Redis holds can't be read: rebuild it with turnledger projections rebuild recent")
-	errDown   = errors.New("no answer from Redis a moment ago")
+	errDown   = projections.Unavailable(errors.New("no answer from Redis a moment ago"))
 	errClosed = errors.New("the view is closed")
 )

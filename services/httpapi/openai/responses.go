@@ -63,13 +63,16 @@ func (s *surface) who(ctx context.Context) respond.Caller {
 }
 
 // admit lets a request for a response into the session that it goes on with. A response that there is not is refused by
-// what is done for the request.
+// what is done for the request, and charges nobody.
 func (s *surface) admit(ctx context.Context, r *respond.Request) error {
 	session := r.Conversation
 	if session == "" && r.Previous != "" && s.cfg.Limiter != nil {
 		var err error
 		session, err = s.cfg.Responses.SessionOf(ctx, r.Previous, s.who(ctx))
-		if err != nil && !errors.Is(err, respond.ErrResponseNotFound) {
+		if errors.Is(err, respond.ErrResponseNotFound) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,8 @@
 package openai_test
 
 import (
+	"bufio"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
+	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 )
@@ -125,4 +128,42 @@ func TestAResponseWaitsForOneThatAsksAboutAnOldItem(t *testing.T) {
 	close(held)
 	all.Wait()
 	require.Equal(t, []string{"user: an item", "user: slowly", "assistant: the answer", "user: next"}, <-model.Asked)
+}
+
+// A response may wait for others for longer than an answer takes. It is in progress all the time, and its conversation
+// is locked for who asks for that.
+//
+//conformance:o22
+func TestAResponseThatWaitsForLongIsInProgress(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	_, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "late", Hold: held} })
+	s := start(t, withClock(m, func() time.Time { return time.Now().Add(3 * time.Minute) }), func(s *stack) {
+		s.document = openaitest.Read(t, "") // the other reads a stream to its end
+	})
+	id := s.begin()
+	var all sync.WaitGroup
+	var begun []string
+	for _, input := range []string{"q0", "q1"} {
+		body := `{"stream":true,"input":"` + input + `","conversation":"` + id + `"}`
+		a, err := http.Post(s.url+"/v1/responses", "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		lines := bufio.NewScanner(a.Body)
+		for n := 0; n < 2 && lines.Scan(); n++ { // the name of the first event, and its data
+		}
+		begun = append(begun, eventsOf(t, lines.Text()+"\n")[0]["response"].(map[string]any)["id"].(string))
+		all.Go(func() { _, _ = io.Copy(io.Discard, a.Body); _ = a.Body.Close() })
+	}
+	<-time.After(2 * time.Second) // until then somebody may be about to answer
+	status := func(response string) any { return s.must("GET", "/v1/responses/"+response, "")["status"] }
+	for _, response := range begun {
+		require.Equal(t, "in_progress", status(response))
+	}
+	a := s.do("POST", "/v1/responses", `{"input":"q2","conversation":"`+id+`"}`, "X-Turnledger-On-Pending", "reject")
+	require.Equal(t, "conversation_locked", a.body["error"].(map[string]any)["code"], a.raw)
+	close(held)
+	all.Wait()
+	for _, response := range begun {
+		require.Equal(t, "completed", status(response))
+	}
 }

@@ -206,21 +206,34 @@ type panicked struct {
 
 func (p *panicked) Error() string { return "panic: " + p.kind }
 
-// words returns what the parts of an error say that can hold no text of a client.
+// words returns what the parts of an error say that can hold no text of a client, each once.
 func words(err error, known []error) (said []string) {
 	if slices.Contains(known, err) {
 		return []string{err.Error()}
 	}
+	if marked, ok := err.(interface{ Is(error) bool }); ok {
+		for _, k := range known {
+			if marked.Is(k) {
+				said = append(said, k.Error())
+			}
+		}
+	}
+	var more []string
 	switch e := err.(type) { //nolint:errorlint // walks the tree
 	case *net.OpError:
-		said = []string{e.Error()}
+		more = []string{e.Error()}
 	case interface{ SQLState() string }:
-		said = []string{"SQLSTATE " + e.SQLState()}
+		more = []string{"SQLSTATE " + e.SQLState()}
 	case interface{ Unwrap() error }:
-		said = words(e.Unwrap(), known)
+		more = words(e.Unwrap(), known)
 	case interface{ Unwrap() []error }:
 		for _, next := range e.Unwrap() {
-			said = append(said, words(next, known)...)
+			more = append(more, words(next, known)...)
+		}
+	}
+	for _, one := range more {
+		if !slices.Contains(said, one) {
+			said = append(said, one)
 		}
 	}
 	return said

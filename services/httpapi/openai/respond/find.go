@@ -157,7 +157,7 @@ func (s *Service) response(
 ) (Response, error) {
 	at, answered := st.answerAt(t)
 	if !answered {
-		if s.cfg.Now().Sub(st.createdAt) > answerTime {
+		if !s.cfg.Answers.Working(ctx, st.key(), st.createdAt) {
 			return st.outline(s.cfg.Model.Name()).failed(services.ErrModelFailed), nil
 		}
 		return st.outline(s.cfg.Model.Name()).running(), nil
@@ -182,9 +182,6 @@ func (s *Service) response(
 	}
 	return st.outline(said.Model).answered(out), nil
 }
-
-// answerTime is how long a step without an answer counts as being answered.
-const answerTime = 120 * time.Second
 
 // recordedAnswer is an answer as the log has it.
 type recordedAnswer struct {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -189,7 +190,7 @@ func (s *Service) inConversation(
 		if err != nil {
 			return services.AddedMessages{}, err
 		}
-		if a.OnPending == services.Reject && s.busy(reading.State) {
+		if a.OnPending == services.Reject && s.busy(ctx, reading.State) {
 			return services.AddedMessages{}, ErrLocked
 		}
 		input = s.fresh(input, reading, math.MaxUint64)
@@ -207,10 +208,14 @@ func (s *Service) inConversation(
 	return done, missing(err)
 }
 
+// young is how long a turn counts as being answered though no process announces that: its pipeline may be about to.
+const young = 120 * time.Second
+
 // busy reports whether a turn of a session may still be being answered.
-func (s *Service) busy(state *conversation.State) bool {
+func (s *Service) busy(ctx context.Context, state *conversation.State) bool {
 	return slices.ContainsFunc(state.Turns, func(t *conversation.Turn) bool {
-		return t.Status == conversation.Pending && s.cfg.Now().Sub(t.CreatedAt) < answerTime
+		return t.Status == conversation.Pending &&
+			(s.cfg.Now().Sub(t.CreatedAt) < young || s.cfg.Answers.Working(ctx, t.ID, t.CreatedAt))
 	})
 }
 
