@@ -94,8 +94,11 @@ func (c *client) connect(ctx context.Context) (rueidis.Client, error) {
 		return nil, errClosed
 	}
 	conn, err := rueidis.NewClient(c.opt)
+	if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
+		err = projections.Unavailable(err)
+	}
 	if err != nil {
-		return nil, projections.Unavailable(err)
+		return nil, err
 	}
 	c.conn.Store(&conn)
 	return conn, nil
