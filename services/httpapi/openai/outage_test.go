@@ -173,8 +173,9 @@ func TestWhoDoesNotReachChargesNobody(t *testing.T) {
 	s.as("ada", "POST", "/v1/responses", `{"input":"q","previous_response_id":"`+own["response of a conversation"]+`"}`)
 	require.Equal(t, []string{own["conversation"]}, rates.sessions, "the session that it goes on with")
 	require.Equal(t, []string{"ada"}, rates.identities)
-	*rates = charged{}
-	s.as("ada", "POST", "/v1/responses", `{"input":"q","previous_response_id":"`+
-		foreign["response of a conversation"]+`"}`)
-	require.Empty(t, rates.identities, "who does not reach the response")
+	for _, previous := range []string{foreign["response of a conversation"], foreign["response"], "resp_none"} {
+		*rates = charged{}
+		s.as("ada", "POST", "/v1/responses", `{"input":"q","previous_response_id":"`+previous+`"}`)
+		require.Empty(t, rates.identities, "who does not reach %s", previous)
+	}
 }
