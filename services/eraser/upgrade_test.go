@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -22,15 +23,12 @@ func TestWhatAVersionWithoutProofsBeganIsCompleted(t *testing.T) {
 	w := newWorld(t, 1)
 	at := w.redact("redacted", w.turn("redacted", "r1", "SECRET")).Position
 	w.turn("erased", "r1", "SECRET")
-	receipt, err := w.history.EraseSession(t.Context(), "erased", services.Erasure{})
-	require.NoError(t, err)
+	receipt := must.Get(w.history.EraseSession(t.Context(), "erased", services.Erasure{}))(t)
 	for _, seq := range []uint64{1, 2, 4, 5} { // all but the redaction and the erasure
-		_, err := inOnePiece(w.log).Erase(t.Context(), events.Position{Seq: seq})
-		require.NoError(t, err)
+		must.Get(inOnePiece(w.log).Erase(t.Context(), events.Position{Seq: seq}))(t)
 	}
 	note := func(key, value string) { require.NoError(t, w.notes.Put(t.Context(), key, json.RawMessage(value))) }
-	created, err := json.Marshal(w.log.Created(0))
-	require.NoError(t, err)
+	created := must.Get(json.Marshal(w.log.Created(0)))(t)
 	note(fmt.Sprintf("eraser.redacted.0.%d.log", at.Seq),
 		fmt.Sprintf(`{"created":%s,"place":"log","erased":2,"open":true}`, created))
 	name := base64.RawURLEncoding.EncodeToString
@@ -39,21 +37,13 @@ func TestWhatAVersionWithoutProofsBeganIsCompleted(t *testing.T) {
 	note("pruned."+kept.String(), `"kept"`)
 	note("pruned."+gone.String(), `"erased"`)
 	w.erase(inOnePiece(w.log), eraser.Config{})
-	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
 	for _, id := range []string{at.String(), receipt} {
-		var got services.Receipt
-		hang.Until(t, func() bool {
-			got, err = receipts.Receipt(t.Context(), id)
-			return err == nil && got.Complete()
-		})
-		require.Equal(t, 2, *got.Places[0].Erased)
+		require.Equal(t, 2, *w.complete(id).Places[0].Erased)
 	}
 	for turn, want := range map[uuid.UUID]string{kept: "kept", gone: ""} {
-		session, err := eraser.SessionOfErased(t.Context(), w.notes, turn)
-		require.NoError(t, err)
+		session := must.Get(eraser.SessionOfErased(t.Context(), w.notes, turn))(t)
 		require.Equal(t, want, session)
-		revision, err := w.notes.Read(t.Context(), "pruned."+turn.String(), new(json.RawMessage))
-		require.NoError(t, err)
+		revision := must.Get(w.notes.Read(t.Context(), "pruned."+turn.String(), new(json.RawMessage)))(t)
 		require.Zero(t, revision, "which no erasure would drop")
 	}
 }
