@@ -243,12 +243,11 @@ func TestTurnsOfOneBranch(t *testing.T) {
 			&events.SessionLinked{SessionID: "a", IdentityID: "u"}, asked(of, "3", "later")}
 		for i, f := range append(facts, c.more...) {
 			session := events.NamesOf(f).SessionID
-			switch f := f.(type) {
-			case *events.SessionLinked:
-				session = f.SessionID
-			case *events.SessionErased:
-				session = f.SessionID
-			case *events.SessionForked:
+			if l, is := f.(*events.SessionLinked); is {
+				session = l.SessionID
+			} else if gone, is := f.(*events.SessionErased); is {
+				session = gone.SessionID
+			} else if _, is := f.(*events.SessionForked); is {
 				session = "b"
 			}
 			require.NoError(t, folder.Add(line(t, i+1, f, session)))
