@@ -27,7 +27,7 @@ func TestASessionThatHasExpiredKeepsNoMemory(t *testing.T) {
 		turns = append(turns, start(fmt.Sprint("s", n), "r"))
 	}
 	run(t, log).StartTurns(t.Context(), turns)
-	s := runWith(t, log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 8 * time.Second}})
+	s := runWith(t, log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 15 * time.Second}})
 	before := heap()
 	for _, o := range s.StartTurns(t.Context(), turns) {
 		require.NoError(t, o.Err)

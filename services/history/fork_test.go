@@ -177,7 +177,7 @@ func typesOf(t *testing.T, log *jetlog.Log, session string) (types []string) {
 
 func ownerOf(t *testing.T, log *jetlog.Log, session string) string {
 	t.Helper()
-	return must.Get(conversation.OwnerOf(session, log.Session(t.Context(), session, 0, math.MaxUint64)))(t)
+	return must.Get(conversation.UpToLink(session, log.Session(t.Context(), session, 0, math.MaxUint64)))(t).Identity
 }
 
 // Whatever links a session has linked its branches, at any depth, when it is acknowledged. No eraser runs that would
