@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
@@ -29,7 +30,7 @@ func (k textSteps) Snippet(context.Context, services.MemoryQuery) (services.Memo
 	return services.MemorySnippet{Text: "secret"}, k.err
 }
 
-func (k textSteps) Rewrite(context.Context, string, []contextbuilder.Message, string) (string, error) {
+func (k textSteps) Rewrite(context.Context, string, []message.Message, string) (string, error) {
 	return "secret", k.err
 }
 

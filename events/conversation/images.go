@@ -4,10 +4,12 @@ import (
 	"encoding/base64"
 	"regexp"
 	"strings"
+
+	"github.com/turnledger/turnledger/events/message"
 )
 
-// ImageText stands for an image whose data is not kept.
-const ImageText = "[Image sent: photo]"
+// ImageText is message.ImageText.
+const ImageText = message.ImageText
 
 // imageStart matches the beginning of base64 image data in a text: a data URL, whose slashes may be escaped as in JSON,
 // or without a data URL the first bytes of a PNG, JPEG, GIF, WebP, TIFF, AVIF or HEIC.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 )
@@ -26,7 +27,7 @@ func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *
 	}
 	before := systemMessage(req)
 	if p.MemorySnippet != "" {
-		before = append(before, textMessage(roleSystem, "Long-term memory:\n"+p.MemorySnippet))
+		before = append(before, message.New(message.System, "Long-term memory:\n"+p.MemorySnippet))
 	}
 	if p.summary != nil {
 		before = append(before, summaryMessage(p.summary, req.Language))
@@ -35,13 +36,13 @@ func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *
 	if req.Through {
 		p.Tokens = tokensOf(messages, b.cfg.Tokens.Count)
 	} else {
-		messages = append(messages, textMessage(roleUser, current))
+		messages = append(messages, message.New(message.User, current))
 	}
 	if req.MaxPrompt > 0 && p.Tokens > req.MaxPrompt {
 		return services.ErrPromptTooLong
 	}
 	if req.Format == services.Anthropic {
-		p.System, messages = toAnthropic(messages)
+		p.System, messages = message.Anthropic(messages)
 	}
 	p.Messages = make([]services.Message, len(messages))
 	for i := range messages {

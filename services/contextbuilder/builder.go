@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -24,7 +25,7 @@ const (
 
 // Rewriter turns a message and the turns before it into a query that can be understood without them.
 type Rewriter interface {
-	Rewrite(ctx context.Context, message string, history []Message, memorySnippet string) (string, error)
+	Rewrite(ctx context.Context, message string, history []message.Message, memorySnippet string) (string, error)
 }
 
 // Config of a Builder. Rewriter and Memory may be nil.
@@ -75,7 +76,7 @@ func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (servi
 // prompt is a context under construction, with what was taken from history.
 type prompt struct {
 	services.Context
-	history []Message
+	history []message.Message
 	// identity that the session is linked to, and the turns that are shown.
 	identity string
 	shown    []uuid.UUID
@@ -166,7 +167,7 @@ func (b *Builder) recall(
 	turns, total := asked(req, reading, b.idle(req), now)
 	taken := window(piecesOf(asSent(turns, req), form{lang: req.Language, items: req.Through}), b.budget(req))
 	p.HistoryTurns, p.DroppedTurns = len(taken), max(total-len(taken), 0)
-	p.history = make([]Message, 0, 2*len(taken)+around)
+	p.history = make([]message.Message, 0, 2*len(taken)+around)
 	places := make([]uint64, 0, 2*len(taken))
 	for _, t := range taken {
 		p.history = append(p.history, t.messages...)
@@ -180,14 +181,14 @@ func (b *Builder) recall(
 	atHand := reading.Source == services.FromLog || state.Whole
 	room := !atHand && len(taken) == len(turns) && p.DroppedTurns > 0 && len(p.history) < req.MaxMessages &&
 		slices.ContainsFunc(taken, piece.short)
-	calls, results := looseEnds(p.history)
+	calls, results := message.LooseEnds(p.history)
 	if len(calls)+len(results) == 0 {
 		b.summarize(req, p, state, turns, taken)
 		return p, !room, nil
 	}
 	mend(p.history, places, calls, results, unseen(reading, turns))
 	b.summarize(req, p, state, turns, taken)
-	whole = atHand || len(results) == 0 && endsWith(state, places[calls[0].at])
+	whole = atHand || len(results) == 0 && endsWith(state, places[calls[0].At])
 	return p, whole && !room, nil
 }
 
@@ -206,18 +207,18 @@ func (b *Builder) budget(req services.ContextRequest) budget {
 }
 
 // systemMessage returns the message that a prompt begins with, if the request has one.
-func systemMessage(req services.ContextRequest) []Message {
+func systemMessage(req services.ContextRequest) []message.Message {
 	if req.SystemPrompt == "" {
 		return nil
 	}
-	return []Message{textMessage(roleSystem, req.SystemPrompt)}
+	return []message.Message{message.New(message.System, req.SystemPrompt)}
 }
 
 // appended returns the messages that the request wants behind the history.
-func appended(req services.ContextRequest) []Message {
-	out := make([]Message, len(req.Append))
+func appended(req services.ContextRequest) []message.Message {
+	out := make([]message.Message, len(req.Append))
 	for i, raw := range req.Append {
-		out[i] = parseMessage(raw)
+		out[i] = message.Parse(raw)
 	}
 	return out
 }
@@ -255,7 +256,8 @@ func exchanged(list json.RawMessage, others map[string]json.RawMessage) json.Raw
 			all[i] = other
 		}
 	}
-	return marshal(all)
+	raw, _ := events.JSON(all) // it came from JSON
+	return raw
 }
 
 func (b *Builder) idle(req services.ContextRequest) time.Duration {

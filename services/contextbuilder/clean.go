@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // Limits of a client's own history (docs/contract.md#context).
@@ -16,19 +18,14 @@ const (
 // cleanHistory takes the role and text of each user and assistant message from a client's own history. It drops all
 // else, and never refuses. It keeps the last 20 messages and 100 KB, and of these only whole exchanges within the
 // budget. Warnings say what was cut off, or soon will be.
-func cleanHistory(list []json.RawMessage, b budget) (out []Message, warnings []string) {
+func cleanHistory(list []json.RawMessage, b budget) (out []message.Message, warnings []string) {
 	for _, raw := range list {
-		var m struct {
-			Role    string          `json:"role"`
-			Content json.RawMessage `json:"content"`
-		}
-		if json.Unmarshal(raw, &m) != nil || (m.Role != roleUser && m.Role != roleAssistant) {
+		m := message.Parse(raw)
+		if m.Role() != message.User && m.Role() != message.Assistant {
 			continue
 		}
-		var parts []part
-		_ = json.Unmarshal(m.Content, &parts) // a string has none
-		if text := textOf(m.Content, parts); text != "" {
-			out = append(out, textMessage(m.Role, text))
+		if text := m.Words(); text != "" {
+			out = append(out, message.New(m.Role(), text))
 		}
 	}
 	if len(out) >= historyWarnFrom {
@@ -38,7 +35,7 @@ func cleanHistory(list []json.RawMessage, b budget) (out []Message, warnings []s
 	out = out[max(0, len(out)-historyMessages):]
 	size := 0
 	for i, m := range slices.Backward(out) {
-		if size += len(m.text); size > historyBytes {
+		if size += len(m.Text()); size > historyBytes {
 			warnings = append(warnings, fmt.Sprintf("conversation_history is larger than 100 KB; its oldest %d of "+
 				"the last %d messages are dropped", i+1, len(out)))
 			out = out[i+1:]
@@ -50,11 +47,11 @@ func cleanHistory(list []json.RawMessage, b budget) (out []Message, warnings []s
 
 // affordable returns the last exchanges that fit a budget. An exchange is a question with all that follows it. As in a
 // window, the last question with its answer is always among them.
-func affordable(list []Message, b budget) []Message {
-	opens := func(i int) bool { return i == 0 || list[i].role == roleUser }
+func affordable(list []message.Message, b budget) []message.Message {
+	opens := func(i int) bool { return i == 0 || list[i].Role() == message.User }
 	least := len(list) - 1
 	for i, m := range slices.Backward(list) {
-		if m.role == roleAssistant {
+		if m.Role() == message.Assistant {
 			least = i
 			break
 		}
@@ -79,9 +76,9 @@ func affordable(list []Message, b budget) []Message {
 }
 
 // exchanges counts the questions among messages.
-func exchanges(list []Message) (n int) {
+func exchanges(list []message.Message) (n int) {
 	for _, m := range list {
-		if m.role == roleUser {
+		if m.Role() == message.User {
 			n++
 		}
 	}

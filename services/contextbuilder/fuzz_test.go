@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -133,7 +134,7 @@ func FuzzWindow(f *testing.F) {
 			shown = append(shown, m.turn)
 		}
 		taken := window(piecesOf(shown, form{lang: services.Neutral}), budget{messages: max(int(most), LeastMessages)})
-		var list []Message
+		var list []message.Message
 		var places []uint64
 		for _, p := range taken {
 			list = append(list, p.messages...)
@@ -141,10 +142,10 @@ func FuzzWindow(f *testing.F) {
 				places = append(places, p.turn.Place)
 			}
 		}
-		calls, results := looseEnds(list)
+		calls, results := message.LooseEnds(list)
 		mend(list, places, calls, results, unseen)
 		require.Empty(t, prompttest.OpenAI(rawsOf(list)))
-		_, other := toAnthropic(append(list, textMessage(roleUser, "now")))
+		_, other := message.Anthropic(append(list, message.New(message.User, "now")))
 		require.Empty(t, prompttest.Anthropic(rawsOf(other)))
 		var all []*conversation.Turn
 		for _, m := range session {
@@ -179,13 +180,20 @@ func FuzzCleanHistory(f *testing.F) {
 		require.LessOrEqual(t, len(warnings), 2)
 		size := 0
 		for _, m := range out {
-			require.Contains(t, []string{roleUser, roleAssistant}, m.role)
-			require.NotEmpty(t, m.text)
-			size += len(m.text)
+			require.Contains(t, []string{message.User, message.Assistant}, m.Role())
+			require.NotEmpty(t, m.Text())
+			size += len(m.Text())
 		}
 		require.LessOrEqual(t, size, historyBytes)
 		require.Empty(t, prompttest.OpenAI(rawsOf(out)))
-		_, other := toAnthropic(append(out, textMessage(roleUser, "now")))
+		_, other := message.Anthropic(append(out, message.New(message.User, "now")))
 		require.Empty(t, prompttest.Anthropic(rawsOf(other)))
 	})
+}
+
+func rawsOf(messages []message.Message) (raws []json.RawMessage) {
+	for _, m := range messages {
+		raws = append(raws, m.JSON())
+	}
+	return raws
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -22,15 +23,15 @@ func TestNoAnswerVanishesFromTheAnthropicForm(t *testing.T) {
 		`[{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"custom","custom":{"name":"sql","input":"select 1"}}]},{"role":"tool","tool_call_id":"c1","content":"1"}]`: "select 1",
 		`[{"role":"assistant","content":null,"function_call":{"name":"weather","arguments":"{}"}}]`:                                                                                     "weather",
 		`[{"role":"assistant","content":null,"audio":{"id":"a","transcript":"spoken words"}}]`:                                                                                          "spoken words",
-		`[{"role":"assistant","content":[{"type":"thinking","thinking":"hm"}]}]`:                                                                                                        noText,
-		`[{"role":"assistant","content":"  "}]`:                                                            noText,
-		`[{"role":"assistant","content":null}]`:                                                            noText,
+		`[{"role":"assistant","content":[{"type":"thinking","thinking":"hm"}]}]`:                                                                                                        "(no text)",
+		`[{"role":"assistant","content":"  "}]`:                                                            "(no text)",
+		`[{"role":"assistant","content":null}]`:                                                            "(no text)",
 		`[{"role":"assistant","content":[]},{"role":"assistant","content":"words after all"}]`:             "words after all",
-		`[{"role":"assistant","content":[]},{"role":"system","content":"s"},{"role":"user","content":""}]`: noText,
+		`[{"role":"assistant","content":[]},{"role":"system","content":"s"},{"role":"user","content":""}]`: "(no text)",
 	} {
 		turn := &conversation.Turn{Status: conversation.Finalized, Question: &events.Question{QuestionNeutral: "hi"},
 			Answer: &events.Answer{AnswerMessages: []byte(answer)}}
-		_, out := toAnthropic(append(appendMessages(nil, turn, form{lang: services.Neutral}), textMessage("user", "m")))
+		_, out := message.Anthropic(append(appendMessages(nil, turn, form{lang: services.Neutral}), message.New("user", "m")))
 		require.Equal(t, "assistant", out[1].Role(), answer)
 		require.Contains(t, string(out[1].JSON()), want)
 	}

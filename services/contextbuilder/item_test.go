@@ -9,6 +9,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -40,7 +41,7 @@ func TestCallsOfItemsStandTogether(t *testing.T) {
 		list := appendMessages(nil, turn, form{lang: services.Neutral, items: items})
 		raw := must.Get(json.Marshal(rawsOf(list)))(t)
 		require.JSONEq(t, want, string(raw))
-		calls, results := looseEnds(list)
+		calls, results := message.LooseEnds(list)
 		require.Empty(t, calls)
 		require.Empty(t, results)
 	}
@@ -49,7 +50,7 @@ func TestCallsOfItemsStandTogether(t *testing.T) {
 // A thought between a call and its result does not tear them.
 func TestAThoughtTearsNothing(t *testing.T) {
 	t.Parallel()
-	calls, results := looseEnds(parseMessages(json.RawMessage(`[
+	calls, results := message.LooseEnds(message.ParseList(json.RawMessage(`[
 		{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f"}}]},
 		{"role":"assistant","content":null,"item":{"type":"reasoning"}},
 		{"role":"tool","tool_call_id":"a","content":"1"}]`)))

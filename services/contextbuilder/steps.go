@@ -3,6 +3,7 @@ package contextbuilder
 import (
 	"context"
 
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -46,7 +47,7 @@ type SteppedRewriter struct {
 
 // Rewrite implements Rewriter.
 func (r SteppedRewriter) Rewrite(
-	ctx context.Context, message string, history []Message, snippet string,
+	ctx context.Context, message string, history []message.Message, snippet string,
 ) (text string, err error) {
 	err = r.Steps.Step(ctx, "rewriter", func(ctx context.Context) (err error) {
 		text, err = r.Rewriter.Rewrite(ctx, message, history, snippet)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -24,7 +25,7 @@ func (b *Builder) summarize(
 		if m.Fact == nil || m.FromPlace < turns[0].Place || m.ThroughPlace >= shown {
 			continue
 		}
-		text := []Message{summaryMessage(&m, req.Language)}
+		text := []message.Message{summaryMessage(&m, req.Language)}
 		if req.MaxTokens > 0 && tokensOf(append(text, p.history...), b.cfg.Tokens.Count) > req.MaxTokens {
 			continue
 		}
@@ -50,7 +51,7 @@ func WholeThrough(turns []*conversation.Turn, n int) int {
 }
 
 // MessagesOf returns the messages that a prompt shows for some turns.
-func MessagesOf(turns []*conversation.Turn, lang services.Language) (out []Message) {
+func MessagesOf(turns []*conversation.Turn, lang services.Language) (out []message.Message) {
 	for _, t := range turns {
 		out = appendMessages(out, t, form{lang: lang})
 	}
@@ -58,10 +59,10 @@ func MessagesOf(turns []*conversation.Turn, lang services.Language) (out []Messa
 }
 
 // summaryMessage returns the message that a prompt shows for a summary.
-func summaryMessage(m *conversation.Summary, lang services.Language) Message {
+func summaryMessage(m *conversation.Summary, lang services.Language) message.Message {
 	text := m.Fact.SummaryNeutral
 	if lang == services.Translated && m.Fact.SummaryTranslated != "" {
 		text = m.Fact.SummaryTranslated
 	}
-	return textMessage(roleSystem, "Summary of the conversation so far:\n"+text)
+	return message.New(message.System, "Summary of the conversation so far:\n"+text)
 }

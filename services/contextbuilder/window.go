@@ -5,17 +5,18 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // piece is a turn with the messages that a prompt shows for it.
 type piece struct {
 	turn     *conversation.Turn
-	messages []Message
+	messages []message.Message
 }
 
 // piecesOf returns every turn with its messages, in one slice for all messages.
 func piecesOf(turns []*conversation.Turn, f form) []piece {
-	all := make([]Message, 0, 2*len(turns))
+	all := make([]message.Message, 0, 2*len(turns))
 	pieces := make([]piece, len(turns))
 	for i, t := range turns {
 		from := len(all)
@@ -81,12 +82,12 @@ func linksOf(pieces []piece) (links []link) {
 	calls := map[string]int{}
 	for i, p := range pieces {
 		for _, m := range p.messages {
-			for _, id := range m.answers() {
+			for _, id := range m.Answers() {
 				if call, found := calls[id]; found {
 					links = append(links, link{call, i})
 				}
 			}
-			for _, id := range m.calls() {
+			for _, id := range m.Calls() {
 				calls[id] = i
 			}
 		}
@@ -159,11 +160,11 @@ const perMessage = 4
 
 // tokensOf counts the tokens that a model reads of messages: texts and tool calls. It leaves out images, since each
 // vendor prices them by rules of its own.
-func tokensOf(messages []Message, count func(string) int) int {
+func tokensOf(messages []message.Message, count func(string) int) int {
 	n := 0
 	for _, m := range messages {
-		n += perMessage + count(plainText(m))
-		for _, c := range m.toolCalls() {
+		n += perMessage + count(m.Words())
+		for _, c := range m.ToolCalls() {
 			n += perMessage + count(c.Function.Name) + count(string(c.Function.Arguments))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -49,11 +50,11 @@ func TestWindowProperties(t *testing.T) {
 		pieces := drawPieces(t)
 		most := rapid.IntRange(2, 30).Draw(t, "max_messages")
 		taken := window(pieces, budget{messages: most})
-		var shown []Message
+		var shown []message.Message
 		for _, p := range taken {
 			shown = append(shown, p.messages...)
 		}
-		if _, results := looseEnds(shown); len(results) > 0 {
+		if _, results := message.LooseEnds(shown); len(results) > 0 {
 			t.Fatal("a call is missed that the session has")
 		}
 		for i := 1; i < len(taken); i++ {
@@ -72,13 +73,13 @@ func TestWindowProperties(t *testing.T) {
 		known := map[string]bool{}
 		for _, p := range taken {
 			for _, m := range p.messages {
-				for _, id := range m.answers() {
+				for _, id := range m.Answers() {
 					if known[id] {
 						continue
 					}
 					t.Fatal("a tool result was cut from its call")
 				}
-				for _, id := range m.calls() {
+				for _, id := range m.Calls() {
 					known[id] = true
 				}
 			}
@@ -144,7 +145,7 @@ func TestCleanHistory(t *testing.T) {
 //conformance:h58 s18 s29
 func TestAnthropicForm(t *testing.T) {
 	t.Parallel()
-	list := parseMessages(json.RawMessage(`[
+	list := message.ParseList(json.RawMessage(`[
 		{"role":"system","content":"be kind"},
 		{"role":"assistant","content":"hello"},{"role":"assistant","content":" \n"},
 		{"role":"user","content":"one"},{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://example.org/x.png"}}]},
@@ -153,7 +154,7 @@ func TestAnthropicForm(t *testing.T) {
 		{"role":"assistant","content":"so 42"},
 		{"role":"tool","content":"orphan"},
 		{"role":"user","content":"bye"}]`))
-	system, out := toAnthropic(list)
+	system, out := message.Anthropic(list)
 	require.Equal(t, "be kind", system)
 	got := must.Get(json.Marshal(out))(t)
 	require.JSONEq(t, `[

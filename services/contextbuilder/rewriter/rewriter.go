@@ -15,6 +15,7 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
@@ -68,7 +69,7 @@ var errNoQuery = errors.New("the model gave no query")
 
 // Rewrite implements contextbuilder.Rewriter. The model sees the message, the previous turns and the memory. Rewrite
 // returns within the timeout.
-func (r *Rewriter) Rewrite(ctx context.Context, message string, history []contextbuilder.Message,
+func (r *Rewriter) Rewrite(ctx context.Context, message string, history []message.Message,
 	memorySnippet string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
@@ -93,7 +94,7 @@ func (r *Rewriter) Rewrite(ctx context.Context, message string, history []contex
 }
 
 // material returns the text from which the model makes the query.
-func material(message string, history []contextbuilder.Message, memorySnippet string) string {
+func material(message string, history []message.Message, memorySnippet string) string {
 	var b strings.Builder
 	b.WriteString("Conversation so far:\n")
 	if len(history) == 0 {

@@ -1,4 +1,4 @@
-package contextbuilder
+package message
 
 import (
 	"encoding/json"
@@ -22,7 +22,7 @@ func FuzzTextMessage(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		m := textMessage("user", s)
+		m := New("user", s)
 		want := must.Get(json.Marshal(map[string]string{"role": "user", "content": s}))(t)
 		require.JSONEq(t, string(want), string(m.JSON()))
 		require.Equal(t, s, m.Text())

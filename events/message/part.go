@@ -1,20 +1,21 @@
-package contextbuilder
+package message
 
 import (
 	"encoding/json"
 	"strings"
-
-	"github.com/turnledger/turnledger/events/conversation"
 )
 
 // Roles of messages.
 const (
-	roleSystem    = "system"
-	roleUser      = "user"
-	roleAssistant = "assistant"
-	roleTool      = "tool"
-	roleFunction  = "function"
+	System    = "system"
+	User      = "user"
+	Assistant = "assistant"
+	Tool      = "tool"
+	Function  = "function"
 )
+
+// ImageText stands for an image whose data is not kept.
+const ImageText = "[Image sent: photo]"
 
 // part is an element of a content list, in OpenAI's or Anthropic's form.
 type part struct {
@@ -82,13 +83,13 @@ func (p part) output() (content json.RawMessage, failed bool) {
 		content, failed = out.Value, strings.HasPrefix(out.Type, "error-")
 	}
 	if len(content) > 0 && content[0] != '"' {
-		content = marshal(string(content)) // other JSON is shown as it is written
+		content = encode(string(content)) // other JSON is shown as it is written
 	}
 	return content, failed
 }
 
-// plainText returns a message's text, with words in place of parts that are not text.
-func plainText(m Message) string {
+// Words returns what the message says, with words in place of parts that are not text.
+func (m Message) Words() string {
 	if m.stored == nil {
 		return m.text
 	}
@@ -128,7 +129,7 @@ func (p part) words() string {
 		if url := p.url(); url != "" {
 			return "[Image: " + url + "]"
 		}
-		return conversation.ImageText
+		return ImageText
 	case "file", "input_file", "document":
 		return strings.TrimSpace("[File sent "+p.File.Name) + "]"
 	default:

@@ -1,4 +1,4 @@
-package contextbuilder
+package message
 
 import (
 	"encoding/json"

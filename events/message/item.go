@@ -1,4 +1,4 @@
-package contextbuilder
+package message
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 // spoken returns what prompts show of recorded messages: with calls that the model made together in one message, since
 // vendors want each call's result right behind the message that calls. What only items say is left out, unless items is
 // true: then the model's client decides which of it the model gets.
-func spoken(list []Message, items bool) []Message {
+func Spoken(list []Message, items bool) []Message {
 	out := list[:0]
 	for _, m := range list {
 		switch {
@@ -67,12 +67,12 @@ func (m Message) ofItem() bool {
 
 // wordless reports whether chat has no form for the message's item.
 func (m Message) wordless() bool {
-	return m.role == roleAssistant && m.silent() && len(m.everyCall()) == 0 && len(m.stored.parts) == 0
+	return m.role == Assistant && m.silent() && len(m.everyCall()) == 0 && len(m.stored.parts) == 0
 }
 
 // onlyCalls reports whether the message makes calls and says nothing.
 func (m Message) onlyCalls() bool {
-	return m.role == roleAssistant && m.silent() && len(m.stored.ToolCalls) > 0
+	return m.role == Assistant && m.silent() && len(m.stored.ToolCalls) > 0
 }
 
 func (m Message) silent() bool {

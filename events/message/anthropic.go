@@ -1,4 +1,4 @@
-package contextbuilder
+package message
 
 import (
 	"encoding/json"
@@ -39,7 +39,7 @@ const (
 // last are the user's, roles strictly alternate, and every tool_use is answered by a
 // tool_result at the beginning of the next message. A call without its result in the
 // user's next message, and a result without its call right before it, become text.
-func toAnthropic(messages []Message) (string, []Message) {
+func Anthropic(messages []Message) (string, []Message) {
 	var system []string
 	out := &dialogue{}
 	utterances := utterancesOf(messages)
@@ -47,22 +47,22 @@ func toAnthropic(messages []Message) (string, []Message) {
 	for i := range utterances {
 		u := &utterances[i]
 		switch u.role {
-		case roleSystem:
+		case System:
 			if strings.TrimSpace(u.text) != "" {
 				system = append(system, u.text)
 			}
-		case roleAssistant:
+		case Assistant:
 			names.pair(u, utterances[i+1:])
-			out.add(roleAssistant, u.blocksInOrder()...)
-		case roleTool:
-			out.add(roleUser, u.result())
+			out.add(Assistant, u.blocksInOrder()...)
+		case Tool:
+			out.add(User, u.result())
 		default:
-			out.add(roleUser, u.blocks...)
+			out.add(User, u.blocks...)
 		}
 	}
 	// A last message of white space alone is still the one to answer.
-	if out.last() != roleUser {
-		out.add(roleUser, textBlock(noText))
+	if out.last() != User {
+		out.add(User, textBlock(noText))
 	}
 	return strings.Join(system, "\n\n"), out.messages()
 }
@@ -102,8 +102,8 @@ func (d *dialogue) add(role string, blocks ...block) {
 		last.blocks = append(last.blocks, blocks...)
 		return
 	}
-	if d.last() == "" && role == roleAssistant {
-		d.add(roleUser, textBlock(spokeFirst))
+	if d.last() == "" && role == Assistant {
+		d.add(User, textBlock(spokeFirst))
 	}
 	d.turns = append(d.turns, alternating{role, blocks})
 }
@@ -134,10 +134,10 @@ func (a alternating) message() Message {
 		rest = withoutLastThoughts(rest)
 	}
 	if len(results)+len(calls) == 0 && len(rest) == 1 && rest[0].Type == "text" {
-		return textMessage(a.role, rest[0].Text)
+		return New(a.role, rest[0].Text)
 	}
-	content := marshal(append(append(results, rest...), calls...))
-	raw := marshal(map[string]any{"role": a.role, "content": content})
+	content := encode(append(append(results, rest...), calls...))
+	raw := encode(map[string]any{"role": a.role, "content": content})
 	return Message{role: a.role, stored: &stored{raw: raw, Role: a.role, Content: content}}
 }
 
@@ -170,33 +170,33 @@ type utterance struct {
 }
 
 type call struct {
-	toolCall
+	Call
 	use *block // what it is in the prompt; nil without its result
 }
 
 func utterancesOf(messages []Message) (out []utterance) {
 	for _, m := range messages {
 		switch m.role {
-		case roleSystem, "developer":
-			out = append(out, utterance{role: roleSystem, text: plainText(m)})
-		case roleAssistant:
+		case System, "developer":
+			out = append(out, utterance{role: System, text: m.Words()})
+		case Assistant:
 			if m.onlyItem() {
 				if blocks := m.thoughts(); blocks != nil {
-					out = append(out, utterance{role: roleAssistant, blocks: blocks})
+					out = append(out, utterance{role: Assistant, blocks: blocks})
 				}
 				continue
 			}
 			for _, m := range m.split() {
-				u := utterance{role: roleAssistant, blocks: m.contentBlocks()}
+				u := utterance{role: Assistant, blocks: m.contentBlocks()}
 				for _, c := range m.everyCall() {
-					u.calls = append(u.calls, &call{toolCall: c})
+					u.calls = append(u.calls, &call{Call: c})
 				}
 				out = append(append(out, u), m.results()...)
 			}
-		case roleTool, roleFunction:
+		case Tool, Function:
 			results := m.results()
-			if text := plainText(m); text != "" || len(results) == 0 {
-				u := utterance{role: roleTool, text: text, answers: m.stored.ToolCallID, name: m.stored.Name}
+			if text := m.Words(); text != "" || len(results) == 0 {
+				u := utterance{role: Tool, text: text, answers: m.stored.ToolCallID, name: m.stored.Name}
 				u.images = m.shown()
 				out = append(out, u)
 			}
@@ -204,7 +204,7 @@ func utterancesOf(messages []Message) (out []utterance) {
 		default:
 			results := m.results()
 			out = append(out, results...)
-			if u := (utterance{role: roleUser, blocks: m.contentBlocks()}); len(u.blocks) > 0 || len(results) == 0 {
+			if u := (utterance{role: User, blocks: m.contentBlocks()}); len(u.blocks) > 0 || len(results) == 0 {
 				out = append(out, u)
 			}
 		}
@@ -234,7 +234,7 @@ func (m Message) results() (out []utterance) {
 	}
 	for _, p := range m.stored.parts {
 		if p.Type == "tool_result" {
-			u := utterance{role: roleTool, text: p.result(), answers: p.ToolUseID, name: p.Name, isError: p.IsError}
+			u := utterance{role: Tool, text: p.result(), answers: p.ToolUseID, name: p.Name, isError: p.IsError}
 			out = append(out, u)
 		}
 	}
@@ -252,13 +252,13 @@ const longestName = 64
 // pair finds, for every call of an utterance, its result among those right after the utterance and what else the
 // assistant says.
 func (n toolNames) pair(u *utterance, next []utterance) {
-	for len(u.calls) > 0 && len(next) > 0 && next[0].role == roleAssistant {
+	for len(u.calls) > 0 && len(next) > 0 && next[0].role == Assistant {
 		next = next[1:]
 	}
 	for _, c := range u.calls {
 		for i := range next {
 			r := &next[i]
-			if r.role != roleTool {
+			if r.role != Tool {
 				break
 			}
 			if r.call != nil || c.ID == "" || r.answers != c.ID {
@@ -298,7 +298,7 @@ func toolInput(arguments string) json.RawMessage {
 	if strings.TrimSpace(arguments) == "" {
 		return json.RawMessage("{}")
 	}
-	asIs := marshal(map[string]string{"arguments": arguments})
+	asIs := encode(map[string]string{"arguments": arguments})
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(arguments), &object) != nil || object == nil {
 		return asIs
@@ -320,7 +320,7 @@ func (u *utterance) blocksInOrder() []block {
 		if c.use != nil {
 			blocks = append(blocks, *c.use)
 		} else {
-			blocks = append(blocks, textBlock(callText(c.toolCall)))
+			blocks = append(blocks, textBlock(callText(c.Call)))
 		}
 	}
 	return blocks
@@ -349,7 +349,7 @@ func (u *utterance) result() block {
 // refuses. Only a user may show images, and the API fetches them over https alone.
 func (m Message) contentBlocks() (out []block) {
 	if m.stored == nil || len(m.stored.parts) == 0 {
-		if text := plainText(m); strings.TrimSpace(text) != "" {
+		if text := m.Words(); strings.TrimSpace(text) != "" {
 			return []block{textBlock(text)}
 		}
 		return nil
@@ -357,7 +357,7 @@ func (m Message) contentBlocks() (out []block) {
 	for _, p := range m.stored.parts {
 		source := p.image()
 		switch text := p.words(); {
-		case source != nil && p.Text == "" && m.role != roleAssistant:
+		case source != nil && p.Text == "" && m.role != Assistant:
 			out = append(out, block{Type: "image", Source: source})
 		case strings.TrimSpace(text) != "":
 			out = append(out, textBlock(text))

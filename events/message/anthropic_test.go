@@ -1,4 +1,4 @@
-package contextbuilder
+package message
 
 import (
 	"encoding/json"
@@ -163,7 +163,7 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 			{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{}}]},
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"{\"n\":1}"}]}]`},
 	} {
-		_, out := toAnthropic(parseMessages(json.RawMessage(c.in)))
+		_, out := Anthropic(ParseList(json.RawMessage(c.in)))
 		got := must.Get(json.Marshal(out))(t)
 		require.JSONEq(t, c.want, string(got), name)
 		require.NotContains(t, string(got), `\ud800`, name)
@@ -183,7 +183,7 @@ func FuzzAnthropic(f *testing.F) {
 	f.Add(`[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","is_error":true}]}]`)
 	f.Add(`[{"role":7},{"role":"system","content":null}]`)
 	f.Fuzz(func(t *testing.T, list string) {
-		_, out := toAnthropic(append(parseMessages(json.RawMessage(list)), textMessage(roleUser, "now")))
+		_, out := Anthropic(append(ParseList(json.RawMessage(list)), New(User, "now")))
 		require.Empty(t, prompttest.Anthropic(rawsOf(out)))
 	})
 }

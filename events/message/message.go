@@ -1,0 +1,153 @@
+package message
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/quote"
+)
+
+// Message is a chat message in the OpenAI form. Stored messages are returned as they came. A plain message becomes JSON
+// only when a caller asks for JSON, since most of a prompt is plain messages.
+type Message struct {
+	role string
+	// text of a plain message; for all others stored is set.
+	text   string
+	stored *stored
+	// joins: the message only makes calls, and further ones of the same answer may join them.
+	joins bool
+}
+
+// stored is a message as it came, with the members that the window and the output forms need.
+type stored struct {
+	raw        json.RawMessage
+	Role       string          `json:"role"`
+	Content    json.RawMessage `json:"content"`
+	Name       string          `json:"name"`
+	ToolCallID string          `json:"tool_call_id"`
+	ToolCalls  []Call          `json:"tool_calls"`
+	Translated string          `json:"translated"`
+	// FunctionCall is the older form of tool calls.
+	FunctionCall *function `json:"function_call"`
+	// Refusal stands in place of a content.
+	Refusal string `json:"refusal"`
+	// Audio is an answer that was spoken.
+	Audio struct {
+		Transcript string `json:"transcript"`
+	} `json:"audio"`
+	// Item holds what the chat form can't say of an item.
+	Item    json.RawMessage `json:"item"`
+	ItemIDs json.RawMessage `json:"item_ids"`
+	// parts of the content, if the content is a list.
+	parts []part
+}
+
+// MarshalJSON returns the message as it came.
+func (m Message) MarshalJSON() ([]byte, error) { return m.JSON(), nil }
+
+// JSON returns the message as it came; the caller must not change it.
+func (m Message) JSON() json.RawMessage {
+	if m.stored != nil {
+		return m.stored.raw
+	}
+	return m.AppendJSON(make([]byte, 0, len(m.text)+len(m.text)/16+40))
+}
+
+// AppendJSON appends the message as JSON.
+func (m Message) AppendJSON(to []byte) []byte {
+	if m.stored != nil {
+		return append(to, m.stored.raw...)
+	}
+	to = append(append(append(to, `{"role":"`...), m.role...), `","content":`...)
+	return append(quote.Append(to, m.text), '}')
+}
+
+// Role of the message.
+func (m Message) Role() string { return m.role }
+
+// Text of a message whose content is a string, else "".
+func (m Message) Text() string {
+	if m.stored == nil {
+		return m.text
+	}
+	var s string
+	if json.Unmarshal(m.stored.Content, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// textMessage makes a plain message; the role needs no escapes.
+func New(role, text string) Message { return Message{role: role, text: text} }
+
+// parseMessages reads a stored list. An element that is no object becomes a message without a role: recording checks
+// the list's form, not its elements.
+func ParseList(list json.RawMessage) []Message {
+	if len(list) == 0 {
+		return nil
+	}
+	var raws []json.RawMessage // on the heap, so not before the list is known to be one
+	if json.Unmarshal(list, &raws) != nil {
+		return nil
+	}
+	out := make([]Message, len(raws))
+	for i, raw := range raws {
+		out[i] = Parse(raw)
+	}
+	return out
+}
+
+func Parse(raw json.RawMessage) Message {
+	m := &stored{raw: raw}
+	_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
+	if bytes.HasPrefix(m.Content, []byte("[")) {
+		_ = json.Unmarshal(m.Content, &m.parts)
+	}
+	if m.Refusal != "" && len(m.parts) == 0 {
+		m.parts = []part{{Type: "refusal", Refusal: m.Refusal}}
+	}
+	if m.Audio.Transcript != "" && len(m.parts) == 0 {
+		m.parts = []part{{Type: "text", Text: m.Audio.Transcript}}
+	}
+	for k := range m.ToolCalls {
+		if c := &m.ToolCalls[k]; c.Function.Name == "" && c.Custom.Name != "" {
+			c.Function = function{c.Custom.Name, arguments(c.Custom.Input)}
+		}
+	}
+	return Message{role: m.Role, stored: m}
+}
+
+// Translated returns the message in its own translation if it carries one, and otherwise the message as it is.
+func (m Message) Translated() Message {
+	if m.stored == nil || m.stored.Translated == "" {
+		return m
+	}
+	return m.with(m.stored.Translated, nil)
+}
+
+// with returns a copy of the message with another content and other members. A nil member is left out.
+func (m Message) with(content any, members map[string]any) Message {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(m.stored.raw, &all) != nil {
+		return m
+	}
+	all["content"] = encode(content)
+	for name, value := range members {
+		if value == nil {
+			delete(all, name)
+		} else {
+			all[name] = encode(value)
+		}
+	}
+	out := Parse(encode(all))
+	if _, text := content.(string); text {
+		out.stored.parts = nil // a refusal beside it is in the text
+	}
+	return out
+}
+
+func encode(v any) json.RawMessage {
+	raw, _ := events.JSON(v) // never fails: v is made of JSON and texts
+	return raw
+}
