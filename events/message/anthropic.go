@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // block is a content block of the Anthropic form.
@@ -35,7 +33,7 @@ const (
 	noText     = "(no text)"
 )
 
-// toAnthropic returns the system text and messages that the API takes: the first and the
+// Anthropic returns the system text and messages that the API takes: the first and the
 // last are the user's, roles strictly alternate, and every tool_use is answered by a
 // tool_result at the beginning of the next message. A call without its result in the
 // user's next message, and a result without its call right before it, become text.
@@ -177,7 +175,7 @@ type call struct {
 func utterancesOf(messages []Message) (out []utterance) {
 	for _, m := range messages {
 		switch m.role {
-		case System, "developer":
+		case System, Developer:
 			out = append(out, utterance{role: System, text: m.Words()})
 		case Assistant:
 			if m.onlyItem() {
@@ -203,6 +201,7 @@ func utterancesOf(messages []Message) (out []utterance) {
 			out = append(out, results...)
 		default:
 			results := m.results()
+			m = m.named()
 			out = append(out, results...)
 			if u := (utterance{role: User, blocks: m.contentBlocks()}); len(u.blocks) > 0 || len(results) == 0 {
 				out = append(out, u)
@@ -303,14 +302,7 @@ func toolInput(arguments string) json.RawMessage {
 	if json.Unmarshal([]byte(arguments), &object) != nil || object == nil {
 		return asIs
 	}
-	// The API refuses half a surrogate pair in an escape, so it is replaced.
-	input, err := jsontext.AppendFormat(
-		nil, []byte(arguments), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
-	)
-	if err != nil {
-		return asIs
-	}
-	return input
+	return Whole(json.RawMessage(arguments))
 }
 
 // blocksInOrder returns an assistant's texts and calls as blocks.

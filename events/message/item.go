@@ -10,7 +10,7 @@ import (
 // item and item_ids, which no chat model takes; a message of an item that chat has no form for says nothing
 // else (services/items).
 
-// spoken returns what prompts show of recorded messages: with calls that the model made together in one message, since
+// Spoken returns what prompts show of recorded messages: with calls that the model made together in one message, since
 // vendors want each call's result right behind the message that calls. What only items say is left out, unless items is
 // true: then the model's client decides which of it the model gets.
 func Spoken(list []Message, items bool) []Message {

@@ -3,6 +3,10 @@ package message
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/quote"
@@ -78,11 +82,11 @@ func (m Message) Text() string {
 	return s
 }
 
-// textMessage makes a plain message; the role needs no escapes.
+// New makes a plain message; the role needs no escapes.
 func New(role, text string) Message { return Message{role: role, text: text} }
 
-// parseMessages reads a stored list. An element that is no object becomes a message without a role: recording checks
-// the list's form, not its elements.
+// ParseList reads a stored list. An element that is no object becomes a message without a role: recording checks the
+// list's form, not its elements.
 func ParseList(list json.RawMessage) []Message {
 	if len(list) == 0 {
 		return nil
@@ -91,6 +95,11 @@ func ParseList(list json.RawMessage) []Message {
 	if json.Unmarshal(list, &raws) != nil {
 		return nil
 	}
+	return ParseAll(raws)
+}
+
+// ParseAll reads stored messages.
+func ParseAll(raws []json.RawMessage) []Message {
 	out := make([]Message, len(raws))
 	for i, raw := range raws {
 		out[i] = Parse(raw)
@@ -98,9 +107,16 @@ func ParseList(list json.RawMessage) []Message {
 	return out
 }
 
+// Parse reads a stored message. Its role is one that every endpoint knows: those of other libraries are mapped, and
+// whoever else speaks is a user. Half a surrogate pair, which no endpoint takes, is U+FFFD.
 func Parse(raw json.RawMessage) Message {
+	raw = Whole(raw)
 	m := &stored{raw: raw}
 	_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
+	if role := roleOf(m.Role); role != m.Role {
+		m.Role = role
+		m.raw = withMember(raw, "role", role)
+	}
 	if bytes.HasPrefix(m.Content, []byte("[")) {
 		_ = json.Unmarshal(m.Content, &m.parts)
 	}
@@ -117,6 +133,59 @@ func Parse(raw json.RawMessage) Message {
 	}
 	return Message{role: m.Role, stored: m}
 }
+
+// roleOf returns the role of OpenAI's chat that a role stands for.
+func roleOf(role string) string {
+	switch known := strings.ToLower(strings.TrimSpace(role)); known {
+	case "", System, Developer, User, Assistant, Tool, Function:
+		return known
+	case "ai", "model", "bot":
+		return Assistant
+	default:
+		return User
+	}
+}
+
+// withMember returns an object with another value of a member.
+func withMember(raw json.RawMessage, name string, value any) json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(raw, &all) != nil || all == nil {
+		return raw
+	}
+	all[name] = encode(value)
+	return encode(all)
+}
+
+// Whole returns JSON with U+FFFD in the place of half a surrogate pair in an escape, which endpoints and Python refuse.
+// JSON without one stays as it is, and so does what is no JSON.
+func Whole(raw json.RawMessage) json.RawMessage {
+	if !bytes.Contains(raw, []byte(`\ud`)) && !bytes.Contains(raw, []byte(`\uD`)) {
+		return raw
+	}
+	whole, err := jsontext.AppendFormat(
+		nil, raw, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
+	)
+	if err != nil {
+		return raw
+	}
+	return whole
+}
+
+// named returns a message of a user that has a name with the name in front of its text.
+func (m Message) named() Message {
+	if m.stored == nil || m.role != User || m.stored.Name == "" {
+		return m
+	}
+	without := map[string]any{"name": nil}
+	var parts []json.RawMessage
+	if json.Unmarshal(m.stored.Content, &parts) == nil && parts != nil {
+		return m.with(slices.Insert(parts, 0, textPart(m.stored.Name+":")), without)
+	}
+	return m.with(m.stored.Name+": "+m.Words(), without)
+}
+
+// IsNull reports whether a member has no value: it is left out, or null.
+func IsNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 // Translated returns the message in its own translation if it carries one, and otherwise the message as it is.
 func (m Message) Translated() Message {

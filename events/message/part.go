@@ -2,12 +2,14 @@ package message
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
 // Roles of messages.
 const (
 	System    = "system"
+	Developer = "developer"
 	User      = "user"
 	Assistant = "assistant"
 	Tool      = "tool"
@@ -26,6 +28,8 @@ type part struct {
 	ImageURL json.RawMessage `json:"image_url"`
 	File     struct {
 		Name string `json:"filename"`
+		Data string `json:"file_data"`
+		ID   string `json:"file_id"`
 	} `json:"file"`
 	// Of Anthropic's blocks.
 	ID        string          `json:"id"`
@@ -146,6 +150,11 @@ func (p part) result() string {
 		return textOf(p.Content, parts)
 	}
 	return string(p.Content)
+}
+
+// isImage reports whether the part shows an image.
+func (p part) isImage() bool {
+	return slices.Contains([]string{"image", "image_url", "input_image"}, p.Type)
 }
 
 // url returns the address of an image that is a reference, or "".

@@ -216,11 +216,7 @@ func systemMessage(req services.ContextRequest) []message.Message {
 
 // appended returns the messages that the request wants behind the history.
 func appended(req services.ContextRequest) []message.Message {
-	out := make([]message.Message, len(req.Append))
-	for i, raw := range req.Append {
-		out[i] = message.Parse(raw)
-	}
-	return out
+	return message.ParseAll(req.Append)
 }
 
 // asSent returns turns with the messages that the model gets in the place of those that one of them keeps.

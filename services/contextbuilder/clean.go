@@ -20,12 +20,12 @@ const (
 // budget. Warnings say what was cut off, or soon will be.
 func cleanHistory(list []json.RawMessage, b budget) (out []message.Message, warnings []string) {
 	for _, raw := range list {
-		m := message.Parse(raw)
-		if m.Role() != message.User && m.Role() != message.Assistant {
+		var m struct{ Role string }
+		if json.Unmarshal(raw, &m) != nil || m.Role != message.User && m.Role != message.Assistant {
 			continue
 		}
-		if text := m.Words(); text != "" {
-			out = append(out, message.New(m.Role(), text))
+		if text := message.Parse(raw).Words(); text != "" {
+			out = append(out, message.New(m.Role, text))
 		}
 	}
 	if len(out) >= historyWarnFrom {

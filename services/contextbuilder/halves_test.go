@@ -31,7 +31,8 @@ func TestNoAnswerVanishesFromTheAnthropicForm(t *testing.T) {
 	} {
 		turn := &conversation.Turn{Status: conversation.Finalized, Question: &events.Question{QuestionNeutral: "hi"},
 			Answer: &events.Answer{AnswerMessages: []byte(answer)}}
-		_, out := message.Anthropic(append(appendMessages(nil, turn, form{lang: services.Neutral}), message.New("user", "m")))
+		list := append(appendMessages(nil, turn, form{lang: services.Neutral}), message.New("user", "m"))
+		_, out := message.Anthropic(list)
 		require.Equal(t, "assistant", out[1].Role(), answer)
 		require.Contains(t, string(out[1].JSON()), want)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
@@ -25,7 +26,7 @@ func New(cfg endpoint.Config) chat.Model {
 	return &endpoint.Model[openai.ChatCompletionChunk]{
 		Config: cfg, Form: services.OpenAI, Read: read, Status: Status, TooLong: TooLong,
 		Open: func(ctx context.Context, p chat.Prompt) endpoint.Stream[openai.ChatCompletionChunk] {
-			with := append(optionsOf(p.ModelOptions), option.WithJSONSet("messages", messagesOf(p.Messages)))
+			with := append(optionsOf(p.ModelOptions), option.WithJSONSet("messages", message.Chat(message.ParseAll(p.Messages))))
 			return client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{
 				Model:         cfg.Name,
 				StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"strings"
 
+	chatmessage "github.com/turnledger/turnledger/events/message"
+
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -32,6 +34,7 @@ type toolCall struct {
 
 // inputOf returns stored messages as the items of a request's input.
 func inputOf(list []json.RawMessage) []any {
+	list = chatmessage.Plain(chatmessage.ParseAll(list))
 	messages := make([]message, len(list))
 	open := map[string]*toolCall{} // the last call of each id, until it has its result
 	for i, raw := range list {

@@ -1,0 +1,483 @@
+package message
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Chat renders messages for an endpoint of OpenAI's chat completions, with the members that OpenAI's document has. What
+// such an endpoint refuses is mended, so that no message that the log can hold makes a prompt that is refused: roles,
+// contents and names of other vendors, calls and results in their blocks, calls apart from their results, and what a
+// message lacks. What only items say is left out, but for the reasoning of the turn under way, which a model gets back
+// on the message with its calls (https://api-docs.deepseek.com/guides/thinking_mode).
+func Chat(list []Message) []json.RawMessage {
+	question := len(list) - 1
+	for question >= 0 && list[question].role != User {
+		question--
+	}
+	var d chatDialogue
+	for i, m := range list {
+		if m.onlyItem() {
+			d.thought += m.thought()
+			continue
+		}
+		for _, c := range m.inChat(i > question) {
+			d.add(c, i > question)
+		}
+	}
+	raws := []json.RawMessage{}
+	for _, c := range paired(d.messages) {
+		raws = append(raws, c.json())
+	}
+	return raws
+}
+
+// Plain returns messages, each in the form of a chat by itself, for an endpoint that takes calls and results as items
+// of their own. It has no names of speakers, so a name stands in front of the text. Messages of items stay as they are.
+func Plain(list []Message) (out []json.RawMessage) {
+	for _, m := range list {
+		if m.stored != nil && m.ofItem() {
+			out = append(out, m.JSON())
+			continue
+		}
+		for _, c := range m.named().inChat(false) {
+			out = append(out, c.json())
+		}
+	}
+	return out
+}
+
+// chatDialogue is a chat under construction. thought is what the model thought before its next call.
+type chatDialogue struct {
+	messages []*chatMessage
+	thought  string
+}
+
+// add adds a message. underWay says that it belongs to the turn that is being answered.
+func (d *chatDialogue) add(c *chatMessage, underWay bool) {
+	if c.role == Tool {
+		d.messages = callLast(d.messages, c.answers)
+	}
+	if last := len(d.messages) - 1; last >= 0 && c.joins(d.messages[last]) {
+		d.messages[last].addCalls(c.calls)
+		return
+	}
+	if len(c.calls) > 0 && d.thought != "" && underWay {
+		c.set(reasoningContent, d.thought)
+	}
+	if c.role != Assistant || len(c.calls) > 0 {
+		d.thought = ""
+	}
+	d.messages = append(d.messages, c)
+}
+
+// chatMessage is a message in the form of OpenAI's chat. all holds its members; nil for one that stays as it came.
+type chatMessage struct {
+	Message
+
+	all   map[string]json.RawMessage
+	role  string
+	calls []*chatCall
+	// answers is the id of the call whose result the message is.
+	answers string
+}
+
+// chatCall is a call of a message, with the members that nobody here knows.
+type chatCall struct {
+	Call
+
+	all      map[string]json.RawMessage
+	answered bool
+}
+
+const reasoningContent = "reasoning_content"
+
+func (c *chatMessage) json() json.RawMessage {
+	if c.all == nil {
+		return c.Message.JSON()
+	}
+	return encode(c.all)
+}
+
+func (c *chatMessage) set(name string, value any) { c.all[name] = encode(value) }
+
+func (c *chatMessage) silent() bool { return c.all != nil && silent(c.all["content"]) }
+
+// silent reports whether a content says nothing.
+func silent(content json.RawMessage) bool {
+	s := string(content)
+	return s == "" || s == "null" || s == `""` || s == "[]"
+}
+
+// inChat returns what a message is in a chat: mostly one message, and one more for each result of a tool that stands
+// among its parts. underWay says that no message of the user follows.
+func (m Message) inChat(underWay bool) (out []*chatMessage) {
+	if m.stored == nil {
+		return []*chatMessage{{Message: m, role: m.role}}
+	}
+	if m.role == Tool || m.role == Function {
+		return []*chatMessage{m.chatResult(m.answered(), m.stored.Content, m.stored.parts)}
+	}
+	if m.role != Assistant {
+		if out = m.chatResults(); len(out) == 0 || !silent(m.chatContent()) {
+			out = append(out, m.chatSaid(underWay))
+		}
+		return out
+	}
+	for _, m := range m.split() {
+		out = append(append(out, m.chatSaid(underWay)), m.chatResults()...)
+	}
+	return out
+}
+
+// chatResults returns the results of tools that stand among the parts of a message.
+func (m Message) chatResults() (out []*chatMessage) {
+	for _, p := range m.stored.parts {
+		if p.Type == "tool_result" {
+			out = append(out, New(Tool, "").chatResult(p.ToolUseID, encode(p.result()), nil))
+		}
+	}
+	return out
+}
+
+// answered returns the id of the call whose result a tool's message is, or "".
+func (m Message) answered() string {
+	if ids := m.Answers(); len(ids) > 0 {
+		return ids[0]
+	}
+	return ""
+}
+
+// chatResult returns the result of a call. OpenAI's endpoint takes texts there and nothing else.
+func (m Message) chatResult(call string, content json.RawMessage, parts []part) *chatMessage {
+	out := &chatMessage{Message: m, role: Tool, answers: call, all: map[string]json.RawMessage{}}
+	out.set("role", Tool)
+	out.set("tool_call_id", chatID(call))
+	texts := []any{}
+	for _, p := range parts {
+		if text := p.words(); text != "" {
+			texts = append(texts, textPart(text))
+		}
+	}
+	switch {
+	case len(texts) > 0:
+		out.set("content", texts)
+	case len(parts) > 0 || IsNull(content):
+		out.set("content", "")
+	case content[0] == '"':
+		out.all["content"] = content
+	default:
+		out.set("content", string(content)) // other JSON is said as it is written
+	}
+	return out
+}
+
+// chatSaid returns what a system, a user or an assistant says, and the calls that it makes.
+func (m Message) chatSaid(underWay bool) *chatMessage {
+	out := &chatMessage{Message: m, role: m.role, all: map[string]json.RawMessage{}}
+	if !slices.Contains([]string{System, Developer, Assistant}, out.role) {
+		out.role = User
+	}
+	out.set("role", out.role)
+	sent := asMembers(m.stored.raw)
+	if name := chatName(sent["name"]); name != "" {
+		out.set("name", name)
+	}
+	for _, name := range []string{reasoningContent, "reasoning", "reasoning_details"} {
+		if value := sent[name]; out.role == Assistant && underWay && !IsNull(value) {
+			out.all[name] = value
+		}
+	}
+	if out.role == Assistant {
+		out.addCalls(m.chatCalls())
+	}
+	switch content := m.chatContent(); {
+	case !silent(content):
+		out.all["content"] = content
+	case len(out.calls) > 0:
+		out.set("content", nil)
+	default:
+		out.set("content", noText)
+	}
+	return out
+}
+
+// notInSpeaker matches the characters that OpenAI refuses in the names of speakers.
+var notInSpeaker = regexp.MustCompile(`[\s<|\\/>]+`)
+
+// chatName returns the name of a speaker as OpenAI takes it, or "".
+func chatName(raw json.RawMessage) (name string) {
+	_ = json.Unmarshal(raw, &name) // what is no text is no name
+	runes := []rune(notInSpeaker.ReplaceAllString(strings.TrimSpace(name), "_"))
+	return string(runes[:min(len(runes), longestName)])
+}
+
+// chatContent returns the content in the form of a chat.
+func (m Message) chatContent() json.RawMessage {
+	var raws []json.RawMessage
+	_ = json.Unmarshal(m.stored.Content, &raws) // a text has no parts
+	switch {
+	case len(raws) > 0 && len(raws) == len(m.stored.parts):
+		return encode(m.chatParts(raws))
+	case len(m.stored.parts) > 0: // a refusal, what was spoken, or a part of a message that was split
+		return encode(m.Words())
+	case silent(m.stored.Content):
+		return nil
+	case m.stored.Content[0] == '"':
+		return m.stored.Content
+	default:
+		return encode(string(m.stored.Content)) // other JSON is said as it is written
+	}
+}
+
+// chatParts returns the parts of a content in the forms that a chat has for the message's role.
+func (m Message) chatParts(raws []json.RawMessage) []json.RawMessage {
+	out := []json.RawMessage{}
+	for i, p := range m.stored.parts {
+		var text string
+		switch {
+		case p.inChat(m.role):
+			out = append(out, raws[i])
+		case p.isImage() && p.address() != "" && m.role == User:
+			image := map[string]any{"type": "image_url", "image_url": map[string]string{"url": p.address()}}
+			out = append(out, encode(image))
+		case json.Unmarshal(raws[i], &text) == nil && text != "":
+			out = append(out, textPart(text))
+		case p.words() != "":
+			out = append(out, textPart(p.words()))
+		}
+	}
+	return out
+}
+
+func asMembers(raw json.RawMessage) (all map[string]json.RawMessage) {
+	_ = json.Unmarshal(raw, &all) // what is no object has no members
+	return all
+}
+
+// inChat reports whether a chat takes the part as it is from a role.
+func (p part) inChat(role string) bool {
+	switch p.Type {
+	case "text":
+		return p.Text != ""
+	case "refusal":
+		return role == Assistant && p.Refusal != ""
+	case "image_url":
+		return role == User && p.address() != "" && len(p.ImageURL) > 0 && p.ImageURL[0] == '{'
+	case "input_audio":
+		return role == User
+	case "file":
+		return role == User && (p.File.Data != "" || p.File.ID != "")
+	}
+	return false
+}
+
+// chatCalls returns the calls of a message in the form of a chat: with a type, with arguments in a text, and with the
+// members that nobody here knows.
+func (m Message) chatCalls() (out []*chatCall) {
+	if m.stored == nil {
+		return nil
+	}
+	var raw struct {
+		Calls []json.RawMessage `json:"tool_calls"`
+	}
+	_ = json.Unmarshal(m.stored.raw, &raw) // a member of an odd type leaves none
+	for i, c := range m.everyCall() {
+		call := &chatCall{Call: c, all: map[string]json.RawMessage{}}
+		if i < len(raw.Calls) {
+			call.all = asMembers(raw.Calls[i])
+		}
+		call.mend()
+		out = append(out, call)
+	}
+	if len(out) == 1 {
+		out[0].carry(m.stored.Item)
+	}
+	return out
+}
+
+// mend gives a call the members that a chat asks for.
+func (c *chatCall) mend() {
+	if c.all == nil {
+		c.all = map[string]json.RawMessage{}
+	}
+	delete(c.all, "index") // of a stream
+	c.all["id"] = encode(chatID(c.ID))
+	if c.Custom.Name != "" {
+		c.all["type"] = encode("custom")
+		return
+	}
+	f := asMembers(c.all["function"])
+	if f == nil {
+		f = map[string]json.RawMessage{}
+	}
+	f["name"], f["arguments"] = encode(toolName(c.Function.Name)), encode(chatArguments(string(c.Function.Arguments)))
+	c.all["type"], c.all["function"] = encode("function"), encode(f)
+}
+
+// chatID returns the id of a call as a chat has it. A function_call, the older form, has none.
+func chatID(id string) string {
+	if name, older := strings.CutPrefix(id, functionID("")); older {
+		return "call_" + name
+	}
+	return id
+}
+
+// chatArguments returns the arguments of a call as a chat takes them: those of a call without any are an empty object.
+func chatArguments(arguments string) string {
+	if s := strings.TrimSpace(arguments); s == "" || s == "null" {
+		return "{}"
+	}
+	if whole := Whole(json.RawMessage(arguments)); json.Valid(whole) {
+		return string(whole)
+	}
+	return arguments
+}
+
+// known are the members of an item of a call that a chat's form says, or has no word for.
+var known = []string{"type", "id", "status", "call_id", "name", "arguments", "input", "phase", "namespace", "caller"}
+
+// carry gives a call the members of its item that nobody here knows: they came with the call, and its model
+// wants to see them again.
+func (c *chatCall) carry(item json.RawMessage) {
+	for name, value := range asMembers(item) {
+		if !slices.Contains(known, name) && !IsNull(value) {
+			c.all[name] = value
+		}
+	}
+}
+
+// addCalls adds calls to those of a message.
+func (c *chatMessage) addCalls(more []*chatCall) {
+	if c.calls = append(c.calls, more...); len(c.calls) == 0 {
+		delete(c.all, "tool_calls")
+		return
+	}
+	raws := make([]map[string]json.RawMessage, len(c.calls))
+	for i, call := range c.calls {
+		raws[i] = call.all
+	}
+	c.set("tool_calls", raws)
+}
+
+// joins reports whether the calls of a message join those of the message before it.
+func (c *chatMessage) joins(before *chatMessage) bool {
+	return len(c.calls) > 0 && len(before.calls) > 0 && c.silent()
+}
+
+// callLast moves the calls of the message that makes a call into the last message, if all between them is what else the
+// assistant said.
+func callLast(list []*chatMessage, id string) []*chatMessage {
+	last := len(list) - 1
+	for k := last; k >= 0 && list[k].role == Assistant; k-- {
+		c := list[k]
+		if !slices.ContainsFunc(c.calls, func(c *chatCall) bool { return c.ID == id }) {
+			continue
+		}
+		if k == last {
+			break
+		}
+		to := list[last]
+		if to.all == nil {
+			to.all = asMembers(to.JSON())
+		}
+		if thought, has := c.all[reasoningContent]; has {
+			to.all[reasoningContent] = thought
+			delete(c.all, reasoningContent)
+		}
+		calls := c.calls
+		c.calls, to.calls = nil, append(calls, to.calls...)
+		c.addCalls(nil)
+		to.addCalls(nil)
+		if c.silent() {
+			return slices.Delete(list, k, k+1)
+		}
+		break
+	}
+	return list
+}
+
+// paired puts each result right behind the message with its call, and turns calls without a result, and results without
+// a call, into text. A result that comes twice is set aside: the texts of such results stand behind the others.
+func paired(list []*chatMessage) (out []*chatMessage) {
+	var caller *chatMessage
+	var aside []*chatMessage
+	end := func() { out, aside = append(out, aside...), nil }
+	for _, c := range list {
+		if c.role != Tool {
+			end()
+			caller = c
+			out = append(out, c)
+			continue
+		}
+		if caller != nil && caller.answer(c.answers) {
+			out = append(out, c)
+			continue
+		}
+		c.role = User
+		c.all = map[string]json.RawMessage{
+			"role": encode(User), "content": encode(resultText("", textIn(c.all["content"]))),
+		}
+		aside = append(aside, c)
+	}
+	end()
+	for _, c := range out {
+		c.say()
+	}
+	return out
+}
+
+// answer notes that the call of an id has its result: the last one of that id. It reports false where there is none.
+func (c *chatMessage) answer(id string) bool {
+	for _, call := range slices.Backward(c.calls) {
+		if call.ID == id && id != "" {
+			was := call.answered
+			call.answered = true
+			return !was
+		}
+	}
+	return false
+}
+
+// say turns the calls that are not answered into text.
+func (c *chatMessage) say() {
+	var said []string
+	kept := slices.DeleteFunc(slices.Clone(c.calls), func(call *chatCall) bool {
+		if !call.answered {
+			said = append(said, callText(call.Call))
+		}
+		return !call.answered
+	})
+	if len(said) == 0 {
+		return
+	}
+	c.calls = kept
+	c.addCalls(nil)
+	c.set("content", strings.TrimSpace(textIn(c.all["content"])+"\n"+strings.Join(said, "\n")))
+}
+
+// textIn returns the text of a content: a string, or the texts of its parts.
+func textIn(content json.RawMessage) string {
+	var parts []part
+	_ = json.Unmarshal(content, &parts) // a string has none
+	return textOf(content, parts)
+}
+
+// thought returns what a model thought that is an item of reasoning without a form of its vendor, or "".
+func (m Message) thought() (text string) {
+	var i struct {
+		Type      string
+		Encrypted string `json:"encrypted_content"`
+		Content   []struct{ Text string }
+	}
+	_ = json.Unmarshal(m.stored.Item, &i) // an item of another form has no thoughts
+	if i.Type != "reasoning" || i.Encrypted != "" {
+		return ""
+	}
+	for _, c := range i.Content {
+		text += c.Text
+	}
+	return text
+}
