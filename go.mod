@@ -60,6 +60,8 @@ require (
 
 require github.com/dchest/siphash v1.2.3
 
+require github.com/tmaxmax/go-sse v0.12.0 // indirect
+
 require (
 	dario.cat/mergo v1.0.2 // indirect
 	github.com/Masterminds/goutils v1.1.1 // indirect

@@ -1,6 +1,25 @@
 package services
 
-import "errors"
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// ModelRefusal comes with ErrModelFailed: the model's endpoint answered with an HTTP status, and asked its callers to
+// wait for a time, if that is above 0.
+type ModelRefusal struct {
+	Status int
+	After  time.Duration
+}
+
+func (r *ModelRefusal) Error() string { return "the endpoint answered " + strconv.Itoa(r.Status) }
+
+// Passing reports whether the same call may succeed later.
+func (r *ModelRefusal) Passing() bool {
+	return r.Status == http.StatusTooManyRequests || r.Status >= http.StatusInternalServerError
+}
 
 // Errors of the ports, besides those of events/conversation, events/jetlog and projections. Each transport says in its
 // own words what a client can do about them.

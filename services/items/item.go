@@ -85,6 +85,9 @@ func (i Item) ID() string { return i.text("id") }
 // CallID returns the id of the call that the item makes or answers, or "".
 func (i Item) CallID() string { return i.text("call_id") }
 
+// Name returns the name of the tool that the item calls, or "".
+func (i Item) Name() string { return i.text("name") }
+
 // Refers reports whether the item only names another one, by its id.
 func (i Item) Refers() bool { return i.Type() == typeReference }
 

@@ -104,6 +104,17 @@ type message struct {
 	Output  json.RawMessage
 }
 
+// textOf returns the text of a content, also where it is its only block; other blocks and parts stay as they are.
+func textOf(content json.RawMessage) string {
+	text := string(content)
+	var blocks []struct{ Type, Text string }
+	if json.Unmarshal(content, &text) != nil && json.Unmarshal(content, &blocks) == nil && len(blocks) == 1 &&
+		blocks[0].Type == "text" {
+		return blocks[0].Text
+	}
+	return text
+}
+
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	var in request
 	var speak protocol
@@ -136,9 +147,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		if m.Role == "" {
 			m.Role, m.Content = m.Type, m.Output
 		}
-		text := string(m.Content)
-		_ = json.Unmarshal(m.Content, &text) // parts stay as they are
-		prompt = append(prompt, m.Role+": "+text)
+		prompt = append(prompt, m.Role+": "+textOf(m.Content))
 	}
 	s.Asked <- prompt
 	s.mu.Lock()

@@ -4,13 +4,11 @@ package anthropic
 import (
 	"context"
 	"encoding/json"
-	"errors"
+	"iter"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
@@ -18,113 +16,108 @@ import (
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 )
 
+// version of the API that requests name.
+const version = "2023-06-01"
+
 // New makes a model; it does no I/O. The URL may omit the API's version.
 func New(cfg endpoint.Config) chat.Model {
-	base := strings.TrimSuffix(strings.TrimRight(cfg.URL, "/"), "/v1")
-	client := anthropic.NewClient(
-		option.WithoutEnvironmentDefaults(), option.WithBaseURL(base), option.WithAPIKey(cfg.Key),
-		option.WithHTTPClient(endpoint.Client()),
-	)
-	return &endpoint.Model[anthropic.MessageStreamEventUnion]{
-		Config: cfg, Form: services.Anthropic, Read: read, Status: status, TooLong: tooLong,
-		Open: func(ctx context.Context, p chat.Prompt) endpoint.Stream[anthropic.MessageStreamEventUnion] {
-			params := paramsOf(p.ModelOptions)
-			params.Model = cfg.Name
-			addCalled(&params, p.Messages)
-			with := []option.RequestOption{option.WithJSONSet("messages", withThoughts(params.Thinking, p.Messages))}
-			if p.System != "" {
-				with = append(with, option.WithJSONSet("system", p.System))
+	caller := endpoint.Caller{
+		URL:    strings.TrimSuffix(strings.TrimRight(cfg.URL, "/"), "/v1") + "/v1",
+		Header: http.Header{"Anthropic-Version": {version}}, Client: endpoint.Client(),
+	}
+	if cfg.Key != "" {
+		caller.Header.Set("X-Api-Key", cfg.Key)
+	}
+	return &endpoint.Model{
+		Config: cfg, Form: services.Anthropic, TooLong: tooLong,
+		Open: func(ctx context.Context, p chat.Prompt) iter.Seq2[json.RawMessage, error] {
+			return caller.Events(ctx, "/messages", requestOf(cfg.Name, p))
+		},
+		Read: func(a *endpoint.Answering) endpoint.Reader {
+			return func(raw json.RawMessage) error {
+				var e event
+				if err := endpoint.Decode(raw, &e); err != nil {
+					return err
+				}
+				e.read(a)
+				return nil
 			}
-			return client.Messages.NewStreaming(ctx, params, with...)
 		},
 	}
 }
 
-// addCalled adds a tool, with a name and no more, for each tool that the prompt's history calls. The API refuses calls
-// if no tool is defined. If the caller offers no tool, the model may call none.
-func addCalled(params *anthropic.MessageNewParams, messages []json.RawMessage) {
-	offered := params.Tools
-	for _, name := range called(messages) {
-		known := func(t anthropic.ToolUnionParam) bool { return t.OfTool != nil && t.OfTool.Name == name }
-		if !slices.ContainsFunc(params.Tools, known) {
-			schema := anthropic.ToolInputSchemaParam{Type: "object"}
-			params.Tools = append(params.Tools, anthropic.ToolUnionParamOfTool(schema, name))
-		}
-	}
-	if len(offered) == 0 && len(params.Tools) > 0 {
-		params.ToolChoice = anthropic.ToolChoiceUnionParam{OfNone: &anthropic.ToolChoiceNoneParam{}}
-	}
-}
-
-// called returns the names of the tools that a history calls.
-func called(messages []json.RawMessage) (names []string) {
-	for _, raw := range messages {
-		var m struct {
-			Content []struct{ Type, Name string }
-		}
-		_ = json.Unmarshal(raw, &m) // a text has no blocks
-		for _, b := range m.Content {
-			if b.Type == "tool_use" {
-				names = append(names, b.Name)
-			}
-		}
-	}
-	return names
-}
-
-func status(err error) int {
-	if refusal, ok := errors.AsType[*anthropic.Error](err); ok {
-		return refusal.StatusCode
-	}
-	return 0
-}
-
 // tooLong reports whether the API refused a prompt for its length. It has no code for that, only words.
-func tooLong(err error) bool {
-	refusal, ok := errors.AsType[*anthropic.Error](err)
-	return ok && strings.Contains(refusal.RawJSON(), "prompt is too long")
+func tooLong(r *endpoint.Refusal) bool { return strings.Contains(r.Message, "prompt is too long") }
+
+// event is an event of an answer.
+type event struct {
+	Type    string
+	Index   int64
+	Message struct {
+		Model string
+		Usage usage
+	}
+	Block struct {
+		Type, ID, Name, Data string
+	} `json:"content_block"`
+	Delta struct {
+		Type, Text, Thinking, Signature string
+		PartialJSON                     string `json:"partial_json"`
+		StopReason                      string `json:"stop_reason"`
+	}
+	Usage usage
 }
 
-func read(e anthropic.MessageStreamEventUnion, a *endpoint.Answering) {
-	switch e := e.AsAny().(type) {
-	case anthropic.MessageStartEvent:
-		a.Named(e.Message.Model)
-		u := e.Message.Usage
-		a.Use(usage(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens))
-	case anthropic.ContentBlockStartEvent:
-		readBlock(e, a)
-	case anthropic.ContentBlockDeltaEvent:
-		readDelta(e, a)
-	case anthropic.ContentBlockStopEvent:
-		readBlockEnd(blockKey(e.Index), a)
-	case anthropic.MessageDeltaEvent:
-		readEnd(e, a)
-	case anthropic.MessageStopEvent:
-		a.End(services.FinishStop)
+// usage counts apart what the API read from its cache or wrote into it, which is part of the input, too.
+type usage struct {
+	Input    int64 `json:"input_tokens"`
+	Read     int64 `json:"cache_read_input_tokens"`
+	Written  int64 `json:"cache_creation_input_tokens"`
+	Output   int64 `json:"output_tokens"`
+	OfOutput struct {
+		Thinking int64 `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
+}
+
+func (u usage) counted() conversation.Usage {
+	return conversation.Usage{
+		Input: u.Input + u.Read + u.Written, Cached: u.Read, Output: u.Output, Reasoning: u.OfOutput.Thinking,
 	}
 }
 
-// usage counts what the API counts apart: what it read from its cache or wrote into it is part of the input, too.
-func usage(input, read, written, output int64) conversation.Usage {
-	return conversation.Usage{Input: input + read + written, Cached: read, Output: output}
+func (e *event) key() string { return strconv.FormatInt(e.Index, 10) }
+
+func (e *event) read(a *endpoint.Answering) {
+	switch e.Type {
+	case "message_start":
+		a.Named(e.Message.Model)
+		a.Use(e.Message.Usage.counted())
+	case "content_block_start":
+		e.readBlock(a)
+	case "content_block_delta":
+		e.readDelta(a)
+	case "content_block_stop":
+		readBlockEnd(e.key(), a)
+	case "message_delta":
+		e.readEnd(a)
+	case "message_stop":
+		a.End(services.FinishStop)
+	case "error":
+		a.Fail()
+	}
 }
 
-func blockKey(index int64) string { return strconv.FormatInt(index, 10) }
-
-func readBlock(e anthropic.ContentBlockStartEvent, a *endpoint.Answering) {
-	b := e.ContentBlock
-	switch b.Type {
+func (e *event) readBlock(a *endpoint.Answering) {
+	switch b := e.Block; b.Type {
 	case "tool_use":
 		kind := services.PartCall
 		custom := func(t services.ModelTool) bool { return t.Kind == services.ToolCustom && t.Name == b.Name }
 		if slices.ContainsFunc(a.Options.Tools, custom) {
 			kind = services.PartCustomCall
 		}
-		a.Add(blockKey(e.Index), services.AnswerPart{Kind: kind, CallID: b.ID, Name: b.Name})
+		a.Add(e.key(), services.AnswerPart{Kind: kind, CallID: b.ID, Name: b.Name})
 	case "redacted_thinking":
-		a.Add(blockKey(e.Index), services.AnswerPart{
-			Kind: services.PartReasoning, Item: thought("", redacted, b.Data),
-		})
+		a.Add(e.key(), services.AnswerPart{Kind: services.PartReasoning, Item: thought("", redacted, b.Data)})
 	}
 }
 
@@ -137,31 +130,31 @@ const (
 
 // thought returns a block of thinking as an item, so that the API gets it back where it asks for it.
 func thought(text, form, secret string) json.RawMessage {
-	item := map[string]any{"type": "reasoning", "summary": []any{}, "encrypted_content": form + secret}
+	item := members{"type": "reasoning", "summary": []any{}, "encrypted_content": form + secret}
 	if text != "" {
-		item["content"] = []any{map[string]string{"type": "reasoning_text", "text": text}}
+		item["content"] = []any{members{"type": "reasoning_text", "text": text}}
 	}
 	return endpoint.Item(item)
 }
 
-func readDelta(e anthropic.ContentBlockDeltaEvent, a *endpoint.Answering) {
-	key := blockKey(e.Index)
-	switch e.Delta.Type {
+func (e *event) readDelta(a *endpoint.Answering) {
+	key := e.key()
+	switch d := e.Delta; d.Type {
 	case "text_delta":
-		if e.Delta.Text != "" {
-			a.Add(key, services.AnswerPart{Kind: services.PartText, Text: e.Delta.Text})
+		if d.Text != "" {
+			a.Add(key, services.AnswerPart{Kind: services.PartText, Text: d.Text})
 		}
 	case "thinking_delta":
-		a.Add(key, services.AnswerPart{Kind: services.PartReasoning, Text: e.Delta.Thinking})
+		a.Add(key, services.AnswerPart{Kind: services.PartReasoning, Text: d.Thinking})
 	case "signature_delta":
-		item := thought(a.Text(key), signed, e.Delta.Signature)
+		item := thought(a.Text(key), signed, d.Signature)
 		a.Add(key, services.AnswerPart{Kind: services.PartReasoning, Item: item})
 	case "input_json_delta":
 		if a.Kind(key) == services.PartCustomCall {
-			a.Hold(key, e.Delta.PartialJSON)
+			a.Hold(key, d.PartialJSON)
 			return
 		}
-		a.Add(key, services.AnswerPart{Kind: services.PartCall, Text: e.Delta.PartialJSON})
+		a.Add(key, services.AnswerPart{Kind: services.PartCall, Text: d.PartialJSON})
 	}
 }
 
@@ -181,19 +174,17 @@ func readBlockEnd(key string, a *endpoint.Answering) {
 	}
 }
 
-func readEnd(e anthropic.MessageDeltaEvent, a *endpoint.Answering) {
-	u, used := e.Usage, a.Used()
-	if u.InputTokens > 0 { // older servers tell it at the start only
-		used = usage(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, 0)
+func (e *event) readEnd(a *endpoint.Answering) {
+	used, now := a.Used(), e.Usage.counted()
+	if e.Usage.Input > 0 { // older servers tell it at the start only
+		used = now
 	}
-	used.Output, used.Reasoning = u.OutputTokens, u.OutputTokensDetails.ThinkingTokens
+	used.Output, used.Reasoning = now.Output, now.Reasoning
 	a.Use(used)
 	switch e.Delta.StopReason {
-	case anthropic.StopReasonMaxTokens, anthropic.StopReasonModelContextWindowExceeded:
+	case "max_tokens", "model_context_window_exceeded":
 		a.End(services.FinishLength)
-	case anthropic.StopReasonRefusal:
+	case "refusal":
 		a.End(services.FinishFiltered)
-	case anthropic.StopReasonEndTurn, anthropic.StopReasonStopSequence, anthropic.StopReasonToolUse,
-		anthropic.StopReasonPauseTurn: // the end of the stream decides
 	}
 }

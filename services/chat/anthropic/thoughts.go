@@ -3,15 +3,13 @@ package anthropic
 import (
 	"bytes"
 	"encoding/json"
-
-	"github.com/anthropics/anthropic-sdk-go"
 )
 
 // withThoughts returns the messages as the API takes them: with every thought, unchanged, where thinking is asked for,
 // since an answer that goes on after the results of its tools needs them; else with none
 // (https://platform.claude.com/docs/build-with-claude/thinking-tool-workflows).
-func withThoughts(asked anthropic.ThinkingConfigParamUnion, messages []json.RawMessage) []json.RawMessage {
-	if asked.OfAdaptive != nil {
+func withThoughts(asked bool, messages []json.RawMessage) []json.RawMessage {
+	if asked {
 		return messages
 	}
 	out := make([]json.RawMessage, len(messages))

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,6 +28,8 @@ type Answering struct {
 // arriving is a part whose text arrives.
 type arriving struct {
 	services.AnswerPart
+
+	key        string
 	text, held strings.Builder
 }
 
@@ -37,7 +40,7 @@ func (a *Answering) Add(key string, p services.AnswerPart) {
 	if !begun {
 		at = len(a.parts)
 		a.index[key] = at
-		a.parts = append(a.parts, &arriving{AnswerPart: p})
+		a.parts = append(a.parts, &arriving{AnswerPart: p, key: key})
 	} else if p.Text == "" && p.Item == nil {
 		return
 	}
@@ -75,6 +78,19 @@ func (a *Answering) Text(key string) string {
 	return ""
 }
 
+// Annotate notes annotations of the newest text, in the form of the Responses API.
+func (a *Answering) Annotate(annotations []json.RawMessage) {
+	for _, p := range slices.Backward(a.parts) {
+		if p.Kind == services.PartText {
+			part := map[string]any{"type": "output_text", "text": p.text.String(), "annotations": annotations}
+			a.Add(p.key, services.AnswerPart{
+				Kind: p.Kind, Item: Item(map[string]any{"type": "message", "content": []any{part}}),
+			})
+			return
+		}
+	}
+}
+
 // Hold keeps a piece of a part that has begun and can't be told yet, and returns all that was kept of it.
 func (a *Answering) Hold(key, piece string) string {
 	at, begun := a.index[key]
@@ -107,7 +123,7 @@ func (a *Answering) Named(model string) { a.model = cmp.Or(a.model, model) }
 
 // Item returns a value as an item of an AnswerPart.
 func Item(v any) json.RawMessage {
-	raw, _ := json.Marshal(v) // strings only
+	raw, _ := json.Marshal(v) // strings and JSON only
 	return raw
 }
 

@@ -5,9 +5,11 @@ package endpoint
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"strconv"
@@ -26,6 +28,8 @@ type Config struct {
 	Key string
 	// Name of the model.
 	Name string
+	// MaxTokens bounds an answer whose caller names no bound; 0 leaves it to the model.
+	MaxTokens int64
 	// Idle bounds how long an answer may be silent before it is ended; 30 s by default.
 	Idle time.Duration
 	// Setting is the name of the URL's setting, for errors; TURNLEDGER_MODEL_URL by default.
@@ -40,7 +44,7 @@ const connections = 256
 func Client() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = connections, connections
-	return &http.Client{Transport: hasty{t}}
+	return &http.Client{Transport: reporting{t}}
 }
 
 // longest bounds how long a retry waits when an endpoint asks for a pause.
@@ -49,20 +53,13 @@ const longest = 5 * time.Second
 // longestRefusal bounds the bytes that are read of a response that is a refusal.
 const longestRefusal = 1 << 20
 
-// hasty keeps the vendors' libraries from waiting long before a retry: a user waits for the answer, and should learn
-// that the endpoint refused. It also reports all that an endpoint sends to watch.
-type hasty struct{ http.RoundTripper }
+// reporting reports all that an endpoint sends to watch.
+type reporting struct{ http.RoundTripper }
 
-func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
+func (h reporting) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := h.RoundTripper.RoundTrip(r)
 	if err != nil {
 		return nil, err
-	}
-	if asksFor(resp.Header) > longest.Seconds() {
-		resp.Header.Set("X-Should-Retry", "false")
-	}
-	if resp.StatusCode >= http.StatusBadRequest {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, longestRefusal)
 	}
 	if heard, ok := r.Context().Value(heardKey{}).(func()); ok {
 		resp.Body = listening{resp.Body, heard}
@@ -70,8 +67,7 @@ func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// asksFor returns how many seconds an endpoint asks callers to wait, in any of the header forms that the libraries
-// read.
+// asksFor returns how many seconds an endpoint asks callers to wait, in any of the forms that vendors' libraries read.
 func asksFor(h http.Header) float64 {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return ms / 1000
@@ -84,62 +80,71 @@ func asksFor(h http.Header) float64 {
 	return seconds
 }
 
-// Stream of events, as the vendors' libraries return it.
-type Stream[E any] interface {
-	Next() bool
-	Current() E
-	Err() error
-	Close() error
-}
-
-// Model implements chat.Model with a vendor's library, whose events are E.
-type Model[E any] struct {
+// Model implements chat.Model over an endpoint of some vendor.
+type Model struct {
 	Config
 	Form services.Format
-	// Open calls the model. The messages are sent as they are.
-	Open func(context.Context, chat.Prompt) Stream[E]
-	// Read adds what an event brings to the answer.
-	Read func(E, *Answering)
-	// Status returns the HTTP status if an error is a refusal by the endpoint, else 0.
-	Status func(error) int
-	// TooLong reports whether an error is a refusal of a prompt that is longer than the model's context.
-	TooLong func(error) bool
+	// Open calls the model and returns the events of its answer. The messages are sent as they are.
+	Open func(context.Context, chat.Prompt) iter.Seq2[json.RawMessage, error]
+	// Read returns what reads the events of one answer.
+	Read func(*Answering) Reader
+	// TooLong reports whether the endpoint refused a prompt that is longer than the model's context.
+	TooLong func(*Refusal) bool
 }
 
+// Reader adds what an event brings to its answer. It fails if the event can't be read.
+type Reader func(json.RawMessage) error
+
 // Name implements chat.Model.
-func (m *Model[E]) Name() string { return m.Config.Name }
+func (m *Model) Name() string { return m.Config.Name }
 
 // Format implements chat.Model.
-func (m *Model[E]) Format() services.Format { return m.Form }
+func (m *Model) Format() services.Format { return m.Form }
 
 // Answer implements chat.Model. Together with an error it returns what came before the error. The error is ErrSilent,
-// ErrBroken, ErrFailed, services.ErrPromptTooLong, ctx's or the vendor's. Its text says what failed, and never holds
-// the prompt or the answer.
-func (m *Model[E]) Answer(
+// ErrBroken, ErrFailed, services.ErrPromptTooLong, *services.ModelRefusal, ctx's or the connection's. Its text says what
+// failed, and never holds the prompt or the answer.
+func (m *Model) Answer(
 	ctx context.Context, p chat.Prompt, emit func(services.AnswerPiece),
 ) (services.ModelAnswer, error) {
 	ctx, end := watch(ctx, m.Idle)
 	defer end()
-	stream := m.Open(ctx, p)
-	defer func() { _ = stream.Close() }()
+	p.MaxTokens = cmp.Or(p.MaxTokens, m.MaxTokens)
 	a := &Answering{Options: p.ModelOptions, emit: emit, index: map[string]int{}}
-	for !a.failed && stream.Next() {
-		m.Read(stream.Current(), a)
-	}
-	err := stream.Err()
+	err := m.receive(ctx, p, a)
+	refused, isRefusal := errors.AsType[*Refusal](err)
 	switch cause := context.Cause(ctx); {
 	case err != nil && cause != nil:
 		err = &failure{cause.Error(), errors.Join(err, cause)}
-	case err != nil && m.TooLong(err):
+	case isRefusal && m.TooLong(refused):
 		err = &failure{services.ErrPromptTooLong.Error(), errors.Join(services.ErrPromptTooLong, err)}
+	case isRefusal:
+		err = &failure{m.reason(err, refused.Status), &services.ModelRefusal{Status: refused.Status, After: refused.After}}
 	case err != nil:
-		err = &failure{m.reason(err, m.Status(err)), err}
+		err = &failure{m.reason(err, 0), err}
 	case a.failed:
 		err = ErrFailed
 	case a.why == "":
 		err = ErrBroken
 	}
 	return a.answer(), err
+}
+
+// receive reads the events of an answer, until the endpoint says that it failed.
+func (m *Model) receive(ctx context.Context, p chat.Prompt, a *Answering) error {
+	read := m.Read(a)
+	for event, err := range m.Open(ctx, p) {
+		if err == nil {
+			err = read(event)
+		}
+		if err != nil {
+			return err
+		}
+		if a.failed {
+			break
+		}
+	}
+	return ctx.Err()
 }
 
 var (
@@ -161,7 +166,7 @@ type failure struct {
 func (f *failure) Error() string { return f.why }
 func (f *failure) Unwrap() error { return f.cause }
 
-func (m *Model[E]) reason(err error, status int) string {
+func (m *Model) reason(err error, status int) string {
 	setting := strings.TrimSuffix(cmp.Or(m.Setting, "TURNLEDGER_MODEL_URL"), "_URL")
 	var unreachable net.Error
 	switch {

@@ -24,7 +24,7 @@ func TestWhateverComesIsHeard(t *testing.T) {
 		defer end()
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://model.test", nil)
 		require.NoError(t, err)
-		resp, err := hasty{answering(func(*http.Request) (*http.Response, error) {
+		resp, err := reporting{answering(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusOK, Body: body}, nil
 		})}.RoundTrip(r)
 		require.NoError(t, err)

@@ -3,8 +3,6 @@ package openai
 import (
 	"encoding/json"
 
-	"github.com/openai/openai-go/v3/option"
-
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -20,7 +18,7 @@ func (m members) set(name string, value any, given bool) members {
 
 // optionsOf returns what a caller asks of an answer as members of a request. Members that were not asked for are not
 // sent, since older servers refuse what they do not know.
-func optionsOf(o services.ModelOptions) (with []option.RequestOption) {
+func optionsOf(o services.ModelOptions) members {
 	m := members{}.
 		set("temperature", o.Temperature, o.Temperature != nil).
 		set("top_p", o.TopP, o.TopP != nil).
@@ -33,10 +31,7 @@ func optionsOf(o services.ModelOptions) (with []option.RequestOption) {
 		m.set("tool_choice", choiceOf(o), o.ToolChoice.Mode != "").
 			set("parallel_tool_calls", false, o.OneCall)
 	}
-	for name, value := range m {
-		with = append(with, option.WithJSONSet(name, value))
-	}
-	return with
+	return m
 }
 
 func toolsOf(tools []services.ModelTool) (list []members) {

@@ -5,33 +5,36 @@ package responses
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"strconv"
-
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/responses"
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	chatopenai "github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/items"
 )
 
 // New makes a model; it does no I/O.
 func New(cfg endpoint.Config) chat.Model {
-	client := openai.NewClient(
-		option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key), option.WithHTTPClient(endpoint.Client()),
-	)
-	return &endpoint.Model[responses.ResponseStreamEventUnion]{
-		Config: cfg, Form: services.OpenAI, Read: read, Status: chatopenai.Status,
-		TooLong: chatopenai.TooLong,
-		Open: func(ctx context.Context, p chat.Prompt) endpoint.Stream[responses.ResponseStreamEventUnion] {
-			var with []option.RequestOption
-			for name, value := range requestOf(p) {
-				with = append(with, option.WithJSONSet(name, value))
+	caller := chatopenai.Caller(cfg)
+	return &endpoint.Model{
+		Config: cfg, Form: services.OpenAI, TooLong: chatopenai.TooLong,
+		Open: func(ctx context.Context, p chat.Prompt) iter.Seq2[json.RawMessage, error] {
+			body := requestOf(p)
+			body["model"], body["stream"] = cfg.Name, true
+			return caller.Events(ctx, "/responses", body)
+		},
+		Read: func(a *endpoint.Answering) endpoint.Reader {
+			return func(raw json.RawMessage) error {
+				var e event
+				if err := endpoint.Decode(raw, &e); err != nil {
+					return err
+				}
+				e.read(a)
+				return nil
 			}
-			return client.Responses.NewStreaming(ctx, responses.ResponseNewParams{Model: cfg.Name}, with...)
 		},
 	}
 }
@@ -121,15 +124,41 @@ func choiceOf(c services.ToolChoice) any {
 	}
 }
 
+// event is an event of an answer.
+type event struct {
+	Type         string
+	Delta        string
+	ItemID       string `json:"item_id"`
+	OutputIndex  int64  `json:"output_index"`
+	ContentIndex int64  `json:"content_index"`
+	SummaryIndex int64  `json:"summary_index"`
+	Item         json.RawMessage
+	Response     struct {
+		Model      string
+		Incomplete struct{ Reason string } `json:"incomplete_details"`
+		Usage      struct {
+			Input   int64 `json:"input_tokens"`
+			Output  int64 `json:"output_tokens"`
+			Total   int64 `json:"total_tokens"`
+			OfInput struct {
+				Cached int64 `json:"cached_tokens"`
+			} `json:"input_tokens_details"`
+			OfOutput struct {
+				Reasoning int64 `json:"reasoning_tokens"`
+			} `json:"output_tokens_details"`
+		}
+	}
+}
+
 // read reads an event. The parts of an answer are known by the index of their item, and those of a message and the
 // summaries of a reasoning also by their index in it.
-func read(e responses.ResponseStreamEventUnion, a *endpoint.Answering) {
+func (e *event) read(a *endpoint.Answering) {
 	item := strconv.FormatInt(e.OutputIndex, 10)
 	content := item + "." + strconv.FormatInt(e.ContentIndex, 10)
 	switch e.Type {
 	case "response.output_item.added":
-		if kind := callKind(e.Item.Type); kind != "" {
-			a.Add(item, services.AnswerPart{Kind: kind, CallID: e.Item.CallID, Name: e.Item.Name})
+		if i := itemOf(e.Item); callKind(i) != "" {
+			a.Add(item, services.AnswerPart{Kind: callKind(i), CallID: i.CallID(), Name: i.Name()})
 		}
 	case "response.output_text.delta":
 		a.Add(content, services.AnswerPart{Kind: services.PartText, Text: e.Delta, ID: e.ItemID})
@@ -145,7 +174,7 @@ func read(e responses.ResponseStreamEventUnion, a *endpoint.Answering) {
 	case "response.output_item.done":
 		readItem(item, e.Item, a)
 	case "response.completed", "response.incomplete", "response.failed", "error":
-		readEnd(e, a)
+		e.readEnd(a)
 	}
 }
 
@@ -153,8 +182,8 @@ func summaryKey(item string, index int64) string {
 	return item + ".summary." + strconv.FormatInt(index, 10)
 }
 
-func callKind(itemType string) services.PartKind {
-	switch itemType {
+func callKind(i items.Item) services.PartKind {
+	switch i.Type() {
 	case "function_call":
 		return services.PartCall
 	case "custom_tool_call":
@@ -163,45 +192,53 @@ func callKind(itemType string) services.PartKind {
 	return ""
 }
 
-// readItem keeps a whole item where its text is not all that is needed of it.
-func readItem(key string, item responses.ResponseOutputItemUnion, a *endpoint.Answering) {
-	raw := json.RawMessage(item.RawJSON())
-	more := len(itemOf(raw).Carried()) > 0
-	switch item.Type {
-	case "function_call", "custom_tool_call":
-		if more {
-			a.Add(key, services.AnswerPart{Kind: callKind(item.Type), Item: raw})
+// readItem keeps a whole item where its text is not all that is needed of it. A call without arguments has an empty
+// object, which clients parse.
+func readItem(key string, raw json.RawMessage, a *endpoint.Answering) {
+	item := itemOf(raw)
+	var parts struct {
+		Content []struct{ Annotations []json.RawMessage }
+		Summary []json.RawMessage
+	}
+	_ = json.Unmarshal(raw, &parts) // an item of another form has none
+	more := len(item.Carried()) > 0
+	switch kind := callKind(item); {
+	case kind != "":
+		if kind == services.PartCall && a.Text(key) == "" {
+			a.Add(key, services.AnswerPart{Kind: kind, Text: "{}"})
 		}
-	case "message":
-		for i, c := range item.Content {
+		if more {
+			a.Add(key, services.AnswerPart{Kind: kind, Item: raw})
+		}
+	case item.Type() == "message":
+		for i, c := range parts.Content {
 			if at := key + "." + strconv.Itoa(i); (more || len(c.Annotations) > 0) && a.Kind(at) != "" {
 				a.Add(at, services.AnswerPart{Kind: a.Kind(at), Item: raw})
 			}
 		}
-	case "reasoning":
+	case item.Type() == "reasoning":
 		last, kind := key, services.PartReasoning
-		if at := summaryKey(key, int64(len(item.Summary))-1); a.Kind(key) == "" && a.Kind(at) != "" {
+		if at := summaryKey(key, int64(len(parts.Summary))-1); a.Kind(key) == "" && a.Kind(at) != "" {
 			last, kind = at, services.PartSummary
 		}
-		a.Add(last, services.AnswerPart{Kind: kind, Item: itemOf(raw).Sealed().JSON()})
+		a.Add(last, services.AnswerPart{Kind: kind, Item: item.Sealed().JSON()})
 	default:
 		a.Add(key, services.AnswerPart{Kind: services.PartItem, Item: raw})
 	}
 }
 
-func readEnd(e responses.ResponseStreamEventUnion, a *endpoint.Answering) {
-	r := e.Response
+func (e *event) readEnd(a *endpoint.Answering) {
+	r := &e.Response
 	a.Named(r.Model)
-	if u := r.Usage; u.TotalTokens > 0 {
+	if u := r.Usage; u.Total > 0 {
 		a.Use(conversation.Usage{
-			Input: u.InputTokens, Cached: u.InputTokensDetails.CachedTokens,
-			Output: u.OutputTokens, Reasoning: u.OutputTokensDetails.ReasoningTokens,
+			Input: u.Input, Cached: u.OfInput.Cached, Output: u.Output, Reasoning: u.OfOutput.Reasoning,
 		})
 	}
 	switch {
 	case e.Type == "response.completed":
 		a.End(services.FinishStop)
-	case e.Type == "response.incomplete" && r.IncompleteDetails.Reason == "content_filter":
+	case e.Type == "response.incomplete" && r.Incomplete.Reason == "content_filter":
 		a.End(services.FinishFiltered)
 	case e.Type == "response.incomplete":
 		a.End(services.FinishLength)
