@@ -16,6 +16,9 @@ type ModelRefusal struct {
 
 func (r *ModelRefusal) Error() string { return "the endpoint answered " + strconv.Itoa(r.Status) }
 
+// SafeText returns the error's text, which holds nothing of the call.
+func (r *ModelRefusal) SafeText() string { return r.Error() }
+
 // Passing reports whether the same call may succeed later.
 func (r *ModelRefusal) Passing() bool {
 	return r.Status == http.StatusTooManyRequests || r.Status >= http.StatusInternalServerError
@@ -33,8 +36,6 @@ var (
 	ErrBusy = errors.New("the session is too busy to decide on; try again")
 	// ErrModelFailed: the model sent no answer, or broke off. The turn is pending.
 	ErrModelFailed = errors.New("the model did not answer")
-	// ErrCutToNothing comes with ErrModelFailed: the limit of its tokens ended the answer before it said anything.
-	ErrCutToNothing = errors.New("its limit of tokens was reached before it said anything")
 	// ErrPromptTooLong: the prompt is longer than the model's context.
 	ErrPromptTooLong = errors.New("the prompt is longer than the model's context")
 	// ErrNoReceipt: there is no receipt with this id.

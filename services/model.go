@@ -116,6 +116,18 @@ type ModelAnswer struct {
 // Said reports whether a part is told to the user: a text or a refusal.
 func (p AnswerPart) Said() bool { return p.Kind == PartText || p.Kind == PartRefusal }
 
+// Cut reports whether the answer ended before it was whole: by the model's limit of tokens, or by its filter.
+func (a ModelAnswer) Cut() bool { return a.Finish == FinishLength || a.Finish == FinishFiltered }
+
+// Whole returns the answer, with a text without words in it if it has no part at all, which it emits.
+func (a ModelAnswer) Whole(emit func(AnswerPiece)) ModelAnswer {
+	if len(a.Parts) == 0 {
+		a.Parts = []AnswerPart{{Kind: PartText}}
+		emit(AnswerPiece{AnswerPart: a.Parts[0]})
+	}
+	return a
+}
+
 // Text returns what the answer tells the user.
 func (a ModelAnswer) Text() string {
 	var b strings.Builder

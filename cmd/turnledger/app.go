@@ -252,6 +252,7 @@ func (a *app) identities() *identities.Reader {
 func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) services.Chat {
 	model := models.New(a.cfg.ModelAPI, endpoint.Config{
 		URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence,
+		MaxTokens: a.cfg.ModelMaxTokens,
 	})
 	a.model = chat.SteppedModel{
 		Model: model, Steps: a.steps,

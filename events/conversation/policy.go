@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
@@ -183,13 +184,16 @@ func (r Rules) Metadata(raw json.RawMessage) json.RawMessage {
 	return object(m)
 }
 
+// finishWord matches why an answer ended, in the words of a model's endpoint.
+var finishWord = regexp.MustCompile(`^"[a-z_]{1,40}"$`)
+
 // isOwn reports whether a member is one that Turnledger itself writes.
 func isOwn(key string, value json.RawMessage) bool {
 	switch v := string(value); key {
 	case FallbackKey:
 		return v == "true"
 	case FinishKey:
-		return v == `"length"` || v == `"content_filter"` || v == `"interrupted"`
+		return finishWord.MatchString(v)
 	case UsageKey:
 		_, ok := usageOf(value)
 		return ok

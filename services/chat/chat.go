@@ -170,10 +170,5 @@ func finishOf(t *services.Turn) services.Finish {
 		Why services.Finish `json:"finish_reason"`
 	}
 	_ = json.Unmarshal(t.AnswerMetadata, &metadata) // another pipeline's metadata may have any form
-	switch metadata.Why {
-	case services.FinishLength, services.FinishFiltered, services.FinishInterrupted:
-		return metadata.Why
-	case services.FinishStop:
-	}
-	return services.FinishStop
+	return cmp.Or(metadata.Why, services.FinishStop)
 }

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/google/uuid"
 
@@ -84,11 +85,17 @@ func (m *message) Record(
 	f := conversation.Finalize{
 		SessionID: m.ThreadID, TurnID: turn, Answer: events.Answer{AnswerNeutral: answer.Text()}, Usage: answer.Usage,
 	}
+	if f.Answer.AnswerNeutral == "" {
+		f.Answer.AnswerMessages = json.RawMessage(`[{"role":"assistant","content":""}]`)
+	}
 	if answer.Finish != services.FinishStop {
 		f.FinishReason = string(answer.Finish)
 	}
 	return m.cfg.Turns.FinalizeTurn(ctx, f)
 }
 
-// Empty implements Work.
-func (*message) Empty(answer services.ModelAnswer) bool { return answer.Text() == "" }
+// Empty implements Work. An answer that a filter left nothing of is one: the turn has ended, and no later prompt asks
+// the same again.
+func (*message) Empty(answer services.ModelAnswer) bool {
+	return answer.Text() == "" && answer.Finish != services.FinishFiltered
+}

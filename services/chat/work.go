@@ -116,8 +116,13 @@ func (a *answering) answer(ctx context.Context) error {
 		}, nil
 	}
 	if err != nil {
-		a.cfg.Logger.Warn("a turn stays without an answer", "session_id", a.SessionID, "turn_id", a.turn.ID,
-			"model_failed", errors.Is(err, services.ErrModelFailed))
+		kv := []any{
+			"session_id", a.SessionID, "turn_id", a.turn.ID, "model_failed", errors.Is(err, services.ErrModelFailed),
+		}
+		if refused, ok := errors.AsType[*services.ModelRefusal](err); ok {
+			kv = append(kv, "status", refused.Status)
+		}
+		a.cfg.Logger.Warn("a turn stays without an answer", kv...)
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
@@ -160,12 +165,10 @@ func (a *answering) ask(ctx context.Context) (services.ModelAnswer, error) {
 		return services.ModelAnswer{}, cause
 	case err != nil:
 		return services.ModelAnswer{}, fmt.Errorf("%w: %w", services.ErrModelFailed, err)
-	case a.Empty(answer) && answer.Finish == services.FinishLength:
-		return services.ModelAnswer{}, fmt.Errorf("%w: %w", services.ErrModelFailed, services.ErrCutToNothing)
 	case a.Empty(answer):
 		return services.ModelAnswer{}, fmt.Errorf("%w: it said nothing", services.ErrModelFailed)
 	default:
-		return answer, nil
+		return answer.Whole(a.hear), nil
 	}
 }
 

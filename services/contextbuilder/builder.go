@@ -323,7 +323,9 @@ func asked(
 			until++
 		}
 	}
-	wanted := func(t *conversation.Turn) bool { return t.Status == conversation.Finalized || req.IncludePending }
+	wanted := func(t *conversation.Turn) bool {
+		return (t.Status == conversation.Finalized || req.IncludePending) && (!filtered(t) || t.ID == req.TurnID)
+	}
 	// Turns that are not held are older than all turns that are held.
 	total = s.ShownFinalized
 	if req.IncludePending {
@@ -343,11 +345,14 @@ func asked(
 	recent := len(before) - len(sinceSilence(before, idle, now))
 	turns = make([]*conversation.Turn, 0, len(before)-recent)
 	for i, t := range before {
-		if wanted(t) {
+		switch {
+		case wanted(t):
 			held++
 			if i >= recent {
 				turns = append(turns, t)
 			}
+		case filtered(t):
+			total--
 		}
 	}
 	if s.Whole || r.Source == services.FromLog {

@@ -2,6 +2,7 @@ package contextbuilder
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
@@ -45,4 +46,19 @@ func (f form) half(
 		return out // its items were deleted, and endpoints refuse a message without content
 	}
 	return append(out, message.New(role, text))
+}
+
+// filtered reports whether a model's filter left nothing of a turn's answer. Prompts leave such a turn out, since an
+// endpoint that refused its question refuses every prompt with it.
+func filtered(t *conversation.Turn) bool {
+	if t.Status != conversation.Finalized || t.Answer == nil || t.Answer.AnswerNeutral != "" {
+		return false
+	}
+	var metadata struct {
+		Finish string `json:"finish_reason"`
+	}
+	_ = json.Unmarshal(t.AnswerMetadata, &metadata) // another pipeline's metadata may have any form
+	says := func(m message.Message) bool { return m.Words() != "" || len(m.Calls()) > 0 }
+	return metadata.Finish == string(services.FinishFiltered) &&
+		!slices.ContainsFunc(message.ParseList(t.Answer.AnswerMessages), says)
 }

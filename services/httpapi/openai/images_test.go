@@ -255,11 +255,12 @@ func TestThoughtsAreReplayed(t *testing.T) {
 			switch vendor {
 			case "chat":
 				require.Len(t, messages, 3, "question, call and result")
-				require.NotContains(t, string(body), "Let me look")
+				require.Equal(t, "Let me look.", messages[1].(map[string]any)["reasoning_content"])
 			case "anthropic":
 				require.Equal(t, []any{
 					map[string]any{"type": "thinking", "thinking": "Let me look.", "signature": "signed"},
-					map[string]any{"type": "tool_use", "id": "c1", "name": "f", "input": map[string]any{}},
+					map[string]any{"type": "tool_use", "id": "c1", "name": "f", "input": map[string]any{},
+						"cache_control": map[string]any{"type": "ephemeral"}}, // the end of the history
 				}, messages[1].(map[string]any)["content"])
 			case "responses":
 				thought := messages[1].(map[string]any)
@@ -270,6 +271,7 @@ func TestThoughtsAreReplayed(t *testing.T) {
 			s.must("POST", "/v1/responses", `{"input":"and?","previous_response_id":"`+second["id"].(string)+`"}`)
 			body = <-model.Bodies
 			require.NotContains(t, string(body), `"thinking"`)
+			require.NotContains(t, string(body), "reasoning_content")
 			require.NotContains(t, s.do("GET", "/v1/conversations/"+id+"/items", "").raw, "signed")
 		})
 	}

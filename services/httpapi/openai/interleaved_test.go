@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	chatopenai "github.com/turnledger/turnledger/services/chat/openai"
-	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 )
 
 // call is a piece of the call of a tool as a chat endpoint sends it; the first piece has the id and the name.
@@ -41,7 +41,7 @@ func TestAnEndpointThatSendsPartsSideBySide(t *testing.T) {
 				call(0, "a", `{"x":`), call(1, "b", `{"y":`), call(2, "c", ``),
 				more(1, `2`), more(0, `1}`), more(1, `}`),
 			},
-			list{`a{"x":1}`, `b{"y":2}`, `c`},
+			list{`a{"x":1}`, `b{"y":2}`, `c{}`},
 		},
 		"the first pieces come without arguments": {
 			list{call(0, "a", ``), call(1, "b", ``), more(0, `{}`), more(1, `{}`)},
@@ -120,18 +120,69 @@ func toldIn(t *testing.T, all []map[string]any) toldItems {
 	return out
 }
 
-// An answer whose limit of tokens left nothing of it is told as that: there is no turn without an answer to record.
+// An answer that a limit of tokens or a filter left nothing of is incomplete, stored or not: the same request again is
+// cut again. A filtered question stands in no later prompt, which the endpoint would refuse, too.
 func TestAnAnswerThatWasCutToNothing(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(answers{finish: services.FinishLength}))
-	a := s.do("POST", "/v1/responses", `{"input":"q","max_output_tokens":16}`)
-	require.Equal(t, http.StatusBadGateway, a.status)
-	require.Equal(t, "model_failed", a.body["error"].(map[string]any)["code"])
-	require.Equal(t, respond.CutToNothing, a.body["error"].(map[string]any)["message"])
-	all := eventsOf(t, s.do("POST", "/v1/responses", `{"input":"q","max_output_tokens":16,"stream":true}`).raw)
-	require.Equal(t, respond.CutToNothing,
-		all[len(all)-1]["response"].(map[string]any)["error"].(map[string]any)["message"])
-	unstored := s.must("POST", "/v1/responses", `{"input":"q","max_output_tokens":16,"store":false}`)
-	require.Equal(t, "incomplete", unstored["status"])
-	require.Empty(t, unstored["output"])
+	for finish, reason := range map[services.Finish]string{
+		services.FinishLength: "max_output_tokens", services.FinishFiltered: "content_filter",
+	} {
+		var asked [][]json.RawMessage
+		s := start(t, answeredBy(answers{finish: finish, asked: func(p services.Prompt) { asked = append(asked, p.Messages) }}))
+		id := s.begin()
+		for _, more := range []string{`,"conversation":"` + id + `"`, `,"store":false`} {
+			a := s.do("POST", "/v1/responses", `{"input":"refused","max_output_tokens":16`+more+`}`)
+			require.Equal(t, http.StatusOK, a.status, a.raw)
+			require.Equal(t, "incomplete", a.body["status"])
+			require.Equal(t, map[string]any{"reason": reason}, a.body["incomplete_details"])
+			require.Equal(t, []string{""}, texts(a.body["output"].([]any)))
+			require.Equal(t, "false", a.header.Get("X-Should-Retry"))
+			all := eventsOf(t, s.do("POST", "/v1/responses", `{"stream":true,"input":"refused","max_output_tokens":16`+more+`}`).raw)
+			require.Equal(t, "response.incomplete", all[len(all)-1]["type"])
+		}
+		asked = nil
+		s.must("POST", "/v1/responses", `{"input":"2+2?","conversation":"`+id+`"}`)
+		require.Equal(t, finish == services.FinishLength, strings.Contains(fmt.Sprintf("%s", asked), "refused"), finish)
+	}
+}
+
+// A model that has nothing to add to the output of a tool has answered.
+func TestAToolsOutputMayBeAllThatThereIs(t *testing.T) {
+	t.Parallel()
+	for _, stored := range []string{"", `,"store":false`} {
+		s := start(t, answeredBy(answers{finish: services.FinishStop}))
+		a := s.must("POST", "/v1/responses", `{"input":[{"role":"user","content":"book"},
+			{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
+			{"type":"function_call_output","call_id":"c","output":"done"}]`+stored+`}`)
+		require.Equal(t, "completed", a["status"])
+		require.Equal(t, []string{""}, texts(a["output"].([]any)))
+	}
+}
+
+// A refusal of the model's endpoint is told by its status: a client may wait, or has to change something.
+func TestRefusalsOfTheModelAreTold(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]struct {
+		status      int
+		retry, code string
+	}{
+		http.StatusBadRequest:          {http.StatusBadGateway, "false", "model_failed"},
+		http.StatusUnauthorized:        {http.StatusBadGateway, "false", "model_failed"},
+		http.StatusTooManyRequests:     {http.StatusTooManyRequests, "true", "rate_limit_exceeded"},
+		http.StatusInternalServerError: {http.StatusBadGateway, "", "model_failed"},
+	} {
+		_, s := behind(t, "chat", func([]string) modeltest.Answer { return modeltest.Answer{Status: status, RetryAfter: 7} })
+		for _, stored := range []string{"", `,"store":false`} {
+			a := s.do("POST", "/v1/responses", `{"input":"secret"`+stored+`}`)
+			require.Equal(t, want.status, a.status)
+			require.Equal(t, want.retry, a.header.Get("X-Should-Retry"), status)
+			require.Equal(t, want.code, a.body["error"].(map[string]any)["code"])
+			require.Contains(t, a.raw, fmt.Sprintf("answered %d", status))
+			if status == http.StatusTooManyRequests {
+				require.Equal(t, "7", a.header.Get("Retry-After"))
+			}
+		}
+		require.Contains(t, s.logs.String(), fmt.Sprintf(`answered %d`, status))
+		require.NotContains(t, s.logs.String(), "secret")
+	}
 }

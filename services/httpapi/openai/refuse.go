@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -50,8 +51,10 @@ type apiError struct {
 	Code    *string `json:"code"`
 
 	status int
-	// after is the least time until the same request may be sent again; 0 if it is not known.
+	// after is the least time until the same request may be sent again; 0 if it is not known. final: the same request
+	// is refused again.
 	after time.Duration
+	final bool
 }
 
 func (e *apiError) Error() string { return e.Message }
@@ -119,7 +122,6 @@ var statuses = []struct {
 		"The list of conversations is behind the log: try again."},
 	{projections.ErrUnavailable, http.StatusServiceUnavailable, serverError, "audit_unavailable",
 		"The tables that list conversations do not answer, or there are none: set TURNLEDGER_POSTGRES_URL."},
-	{services.ErrCutToNothing, http.StatusBadGateway, serverError, modelFailed, respond.CutToNothing},
 	{services.ErrModelFailed, http.StatusBadGateway, serverError, modelFailed, "The model did not answer."},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, serverError, codeUnavailable, noAnswer},
 	{context.Canceled, http.StatusServiceUnavailable, serverError, codeUnavailable, noAnswer},
@@ -163,6 +165,9 @@ func errorOf(err error) *apiError {
 	if wrong, ok := errors.AsType[*conversation.Invalid](err); ok {
 		return bad(wrong.Field, codeValue, wrong.Error())
 	}
+	if refused, ok := errors.AsType[*services.ModelRefusal](err); ok {
+		return refusedByModel(refused)
+	}
 	for _, row := range statuses {
 		if errors.Is(err, row.err) {
 			out := &apiError{Message: row.message, Type: row.kind, Code: optional(row.code), status: row.status}
@@ -176,6 +181,19 @@ func errorOf(err error) *apiError {
 		Message: "Something is wrong here; the server's log has it.", Type: serverError, Code: optional("internal"),
 		status: http.StatusInternalServerError,
 	}
+}
+
+// refusedByModel returns the error for a refusal of the model's endpoint. One of too many calls is the caller's to wait
+// for; one of the call itself is final.
+func refusedByModel(r *services.ModelRefusal) *apiError {
+	e := &apiError{
+		Message: fmt.Sprintf("The model's endpoint answered %d.", r.Status), Type: serverError,
+		Code: optional(modelFailed), status: http.StatusBadGateway, after: r.After, final: !r.Passing(),
+	}
+	if r.Status == http.StatusTooManyRequests {
+		e.Type, e.Code, e.status = tooManyCalls, optional("rate_limit_exceeded"), r.Status
+	}
+	return e
 }
 
 // safeText returns what a log may hold of an error: nothing that a client sent.
@@ -198,7 +216,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 		h["X-Should-Retry"] = []string{"true"}
 		h["Retry-After"] = []string{strconv.Itoa(int(math.Ceil(max(e.after, time.Second).Seconds())))}
 	}
-	if e.status < http.StatusInternalServerError && e.status != http.StatusTooManyRequests {
+	if e.final || e.status < http.StatusInternalServerError && e.status != http.StatusTooManyRequests {
 		h["X-Should-Retry"] = []string{"false"}
 	}
 	wire.WriteJSON(w, e.status, map[string]*apiError{"error": e})

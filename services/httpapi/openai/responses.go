@@ -130,6 +130,9 @@ func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
+		if out.Incomplete() { // the same request is cut again
+			w.Header()["X-Should-Retry"] = []string{"false"}
+		}
 		wire.WriteJSON(w, http.StatusOK, out)
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -293,6 +294,10 @@ func refusalOf(err error) *problem {
 			p := newProblem(t.kind, cmp.Or(t.detail, text.Error()))
 			if often, ok := errors.AsType[*reach.TooOften](err); ok {
 				p.after = often.Wait
+			}
+			if refused, ok := errors.AsType[*services.ModelRefusal](err); ok {
+				p.after = refused.After
+				p.Detail += fmt.Sprintf(" (its endpoint answered %d)", refused.Status)
 			}
 			return p
 		}

@@ -222,6 +222,8 @@ func words(err error, known []error) (said []string) {
 	switch e := err.(type) { //nolint:errorlint // walks the tree
 	case *net.OpError:
 		more = []string{e.Error()}
+	case interface{ SafeText() string }:
+		more = []string{e.SafeText()}
 	case interface{ SQLState() string }:
 		more = []string{"SQLSTATE " + e.SQLState()}
 	case interface{ Unwrap() error }:

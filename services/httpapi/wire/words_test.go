@@ -13,6 +13,12 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
+// safe is an error whose whole text is the program's.
+type safe struct{}
+
+func (safe) Error() string    { return "my secret" }
+func (safe) SafeText() string { return "401" }
+
 // TestWordsOfAnErrorHoldNoText: a log gets the parts of an error that the program, the network or PostgreSQL wrote, each
 // once, and never what a client sent.
 func TestWordsOfAnErrorHoldNoText(t *testing.T) {
@@ -29,6 +35,7 @@ func TestWordsOfAnErrorHoldNoText(t *testing.T) {
 		"a deadline":      {fmt.Errorf("%w: %w", secret, context.DeadlineExceeded), "context deadline exceeded"},
 		"the network":     {errors.Join(away, secret, dial), "the log is away: dial tcp: connection refused"},
 		"PostgreSQL":      {fmt.Errorf("x: %w", &pgconn.PgError{Code: "23505", Detail: "my secret"}), "SQLSTATE 23505"},
+		"a model":         {fmt.Errorf("%w: %w", away, safe{}), "the log is away: 401"},
 		"nothing known":   {fmt.Errorf("read: %w", secret), "*errors.errorString"},
 	} {
 		require.Equal(t, row.want, wire.SafeText(row.err, away), name)

@@ -200,7 +200,7 @@ func annotations(p services.AnswerPart) any {
 // output returns the items of a whole answer.
 func output(a services.ModelAnswer, id mint) (out []items.Item) {
 	status := statusDone
-	if a.Finish == services.FinishLength || a.Finish == services.FinishFiltered {
+	if a.Cut() {
 		status = statusIncomplete
 	}
 	for _, o := range grouped(a.Parts, id) {

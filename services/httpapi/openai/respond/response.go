@@ -3,6 +3,8 @@ package respond
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/turnledger/turnledger/events/conversation"
@@ -12,6 +14,9 @@ import (
 
 // Response is a response as clients see it: its members by their names.
 type Response map[string]any
+
+// Incomplete reports whether the answer was cut short.
+func (r Response) Incomplete() bool { return r["status"] == statusIncomplete }
 
 // Outline is what a response says beside its output.
 type Outline struct {
@@ -142,18 +147,19 @@ func (o Outline) failed(err error) Response {
 	r["status"], r["error"] = statusFailed, map[string]string{
 		"code": "server_error", "message": "The model failed. The input is kept: send the request again.",
 	}
-	switch {
-	case errors.Is(err, services.ErrPromptTooLong): // the official document has no closer code for a response
+	if errors.Is(err, services.ErrPromptTooLong) { // the official document has no closer code for a response
 		r["error"] = map[string]string{"code": "invalid_prompt", "message": ErrTooLong.Message}
-	case errors.Is(err, services.ErrCutToNothing):
-		r["error"] = map[string]string{"code": "server_error", "message": CutToNothing}
+	}
+	if refused, ok := errors.AsType[*services.ModelRefusal](err); ok {
+		code := "server_error"
+		if refused.Status == http.StatusTooManyRequests {
+			code = "rate_limit_exceeded"
+		}
+		r["error"] = map[string]string{"code": code, "message": fmt.Sprintf(
+			"The model failed: its endpoint answered %d. The input is kept.", refused.Status)}
 	}
 	return r
 }
-
-// CutToNothing is the message of services.ErrCutToNothing.
-const CutToNothing = "The limit of tokens was reached before the model said anything: raise max_output_tokens. " +
-	"The input is kept."
 
 func usageJSON(u conversation.Usage) any {
 	return map[string]any{

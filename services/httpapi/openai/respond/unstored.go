@@ -42,12 +42,15 @@ func (s *Service) unstored(ctx context.Context, a Ask) (Response, error) {
 		a.Stream.id, a.Stream.include = ids, a.Include
 		a.Stream.Begin(o.running())
 	}
-	answer, err := s.cfg.Model.Answer(ctx, p, func(p services.AnswerPiece) {
+	hear := func(p services.AnswerPiece) {
 		if a.Stream != nil {
 			a.Stream.Piece(p)
 		}
-	})
-	if err != nil {
+	}
+	answer, err := s.cfg.Model.Answer(ctx, p, hear)
+	if err == nil {
+		answer = answer.Whole(hear)
+	} else {
 		if a.Stream != nil {
 			a.Stream.End(o.failed(err))
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -113,8 +114,11 @@ func (s *Service) prompt(
 	return p, nil
 }
 
-// Empty implements services.Work.
-func (*work) Empty(answer services.ModelAnswer) bool { return len(answer.Parts) == 0 }
+// Empty implements services.Work. A model that has nothing to add to the output of a tool has answered, and so has one
+// that was cut short.
+func (w *work) Empty(answer services.ModelAnswer) bool {
+	return len(answer.Parts) == 0 && !answer.Cut() && !slices.ContainsFunc(w.ask.Input, items.Item.IsOutput)
+}
 
 // usage returns what a model used, counted if it does not tell.
 func (s *Service) usage(answer services.ModelAnswer, input int64) conversation.Usage {
