@@ -40,8 +40,6 @@ func TestForkAndShowSessions(t *testing.T) {
 	require.NotContains(t, run("sessions", "show", "stem"), "forked from")
 	require.Contains(t, run("sessions", "show", "nobody"), "not found")
 
-	code, _, _ := p.Run(t, "sessions", "fork", "stem", "--turn", second, "--before", second)
-	require.Equal(t, stack.ExitUsage, code)
 	code, _, said := p.Run(t, "sessions", "fork", "stem", "--branch", "leaf")
 	require.Equal(t, stack.ExitFailed, code)
 	require.Contains(t, said, "session_exists")

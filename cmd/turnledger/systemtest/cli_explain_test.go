@@ -69,8 +69,6 @@ func TestExplainATurn(t *testing.T) {
 	code, _, said = p.Run(t, "explain", "s", "00000000-0000-0000-0000-000000000001")
 	require.Equal(t, stack.ExitFailed, code)
 	require.Contains(t, said, "no such turn")
-	code, _, _ = p.Run(t, "explain", "s", "x")
-	require.Equal(t, stack.ExitUsage, code)
 }
 
 // A correction has no prompt of its own, so explain shows what the prompt of the corrected turn could see. The other

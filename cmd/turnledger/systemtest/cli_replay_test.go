@@ -96,14 +96,6 @@ func TestReplayInEveryFormat(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 
-	for _, args := range [][]string{{"--turns", "--follow"}, {"--follow", "--format", "parquet"},
-		{"--since", "yesterday"}, {"--session", ""}, {"--identity="}, {"-o", dir}} {
-		code, _, _ = p.Run(t, append([]string{"replay"}, args...)...)
-		require.Equal(t, stack.ExitUsage, code, args)
-	}
-	code, _, said = p.Run(t, "replay", "--type", "nothing")
-	require.Equal(t, stack.ExitUsage, code)
-	require.Contains(t, said, "turnledger.turn.started.v1")
 }
 
 // `replay --follow` goes on when the server is restarted, misses no event and prints none twice. Ctrl-C ends it.

@@ -82,44 +82,9 @@ func TestVerbOfSearches(t *testing.T) {
 		[]string{hit.SessionID, hit.IdentityID, hit.Half, hit.Snippet, page.Mode})
 }
 
-// Bad input of the verbs is wrong use, and the message says what is wrong.
-func TestVerbsOfSessionsSayWhatIsWrong(t *testing.T) {
+// Without the audit tables searches, lists and statistics say what to set.
+func TestVerbsWithoutAuditTablesSayWhatToSet(t *testing.T) {
 	t.Parallel()
-	p := quarks(t)
-	for _, c := range []struct {
-		says string
-		args []string
-	}{
-		{"word to search for", []string{"search", "?"}},
-		{"word to search for", []string{"search", "--", "-quark"}},
-		{"cursor", []string{"search", "quark", "--cursor", "BAD"}},
-		{"mode", []string{"search", "quark", "--mode", "BAD"}},
-		{"language", []string{"search", "quark", "--language", "BAD"}},
-		{"--in", []string{"search", "quark", "--in", "BAD"}},
-		{"--since", []string{"search", "quark", "--since", "BAD"}},
-		{"identity_id", []string{"search", "quark", "--identity", ".."}},
-		{"query", []string{"search"}},
-		{"cursor", []string{"sessions", "list", "--cursor", "BAD"}},
-		{"--until", []string{"sessions", "list", "--until", "BAD"}},
-		{"--metadata", []string{"sessions", "list", "--metadata", "BAD"}},
-		{"--limit", []string{"sessions", "list", "--limit", "BAD"}},
-		{"identity_id", []string{"sessions", "list", "--identity", ".."}},
-		{"session_id", []string{"sessions", "show", ".."}},
-		{"title", []string{"sessions", "describe", "quarks"}},
-		{"title", []string{"sessions", "describe", "quarks", "--title", strings.Repeat("x", 201)}},
-		{"metadata", []string{"sessions", "describe", "quarks", "--metadata", "k=" + strings.Repeat("x", 513)}},
-		{"--bucket", []string{"stats", "--bucket", "BAD"}},
-		{"--by", []string{"stats", "--by", "BAD"}},
-		{"since", []string{"stats", "--since", "1990-01-01T00:00:00Z"}},
-	} {
-		code, out, errs := p.Run(t, c.args...)
-		require.Equal(t, stack.ExitUsage, code, "%v: %s%s", c.args, out, errs)
-		require.Contains(t, errs, c.says, "%v", c.args)
-		require.Empty(t, out, "%v", c.args)
-	}
-	code, _, errs := p.Run(t, "search", "quark", "--mode", "meaning")
-	require.Equal(t, stack.ExitFailed, code)
-	require.Contains(t, errs, "index_unavailable")
 	bare := stack.Serve(t, nil)
 	for _, args := range [][]string{{"search", "quark"}, {"sessions", "list"}, {"stats"}} {
 		code, _, errs := bare.Run(t, args...)

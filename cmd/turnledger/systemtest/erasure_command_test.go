@@ -18,10 +18,6 @@ func TestErasureOverTheCommandLine(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)
 	p.RecordTurn(t, "s", "r1", "question", "answer")
-	for _, args := range [][]string{{"erase"}, {"erase", "s", "--identity", "alice"}} {
-		code, _, errs := p.Run(t, args...)
-		require.Equal(t, stack.ExitUsage, code, errs)
-	}
 	code, _, errs := p.Run(t, "erase", "nobody")
 	require.Equal(t, stack.ExitFailed, code)
 	require.Contains(t, errs, "session_not_found")
