@@ -180,23 +180,23 @@ func explainBranches(t *testing.T, p *stack.Process) {
 // asked, and still stands.
 func TestExplainNamesSummarisedTurns(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, nil)
-	shared := p.RecordTurn(t, "p", "0", "question", "answer")
-	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("p")+"/fork",
-		map[string]any{"request_id": "f", "session_id": "s"})
+	p := stack.Shared(t)
+	shared := p.RecordTurn(t, "stem", "0", "question", "answer")
+	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("stem")+"/fork",
+		map[string]any{"request_id": "f", "session_id": "summarised"})
 	var earlier []string
 	for k := range 3 {
-		earlier = append(earlier, p.RecordTurn(t, "s", fmt.Sprint(k), "question", "answer"))
+		earlier = append(earlier, p.RecordTurn(t, "summarised", fmt.Sprint(k), "question", "answer"))
 	}
 	summarise := func(request, through string) {
-		p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("s")+"/summaries",
+		p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("summarised")+"/summaries",
 			map[string]any{"request_id": request, "through_turn_id": through, "summary_neutral": "SECRET"})
 	}
 	summarise("then", earlier[0])
-	turn := p.RecordTurn(t, "s", "this", "question", "answer")
+	turn := p.RecordTurn(t, "summarised", "this", "question", "answer")
 	summarise("later", earlier[1])
 	seen := func(flags ...string) (out []string) {
-		code, printed, said := p.Run(t, append([]string{"explain", "s", turn, "--max-messages", "2", "--json"},
+		code, printed, said := p.Run(t, append([]string{"explain", "summarised", turn, "--max-messages", "2", "--json"},
 			flags...)...)
 		require.Zero(t, code, said)
 		var x explained
@@ -210,6 +210,6 @@ func TestExplainNamesSummarisedTurns(t *testing.T) {
 	const left = "left out by the window"
 	require.Equal(t, []string{"summarised", "summarised", left, "shown"}, seen("--summary"))
 	require.Equal(t, []string{left, left, left, "shown"}, seen())
-	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("p")+"/turns/"+shared+"/redact", nil)
+	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("stem")+"/turns/"+shared+"/redact", nil)
 	require.Equal(t, []string{"redacted", left, left, "shown"}, seen("--summary"))
 }

@@ -184,14 +184,14 @@ func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
 // `replay -o` into a pipe writes to the pipe and does not replace it by a file. (/dev/null was lost like that once.)
 func TestReplayIntoAPipeLeavesAPipe(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, nil, "--roles", "api,context,recent")
-	p.RecordTurn(t, "s", "r1", "a question", "an answer")
+	p := stack.Shared(t)
+	p.RecordTurn(t, "piped", "r1", "a question", "an answer")
 	name := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(name, 0o600))
 	pipe, err := os.OpenFile(name, os.O_RDWR, 0) // a reader that does not wait for a writer
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = pipe.Close() })
-	code, _, said := p.Run(t, "replay", "-o", name)
+	code, _, said := p.Run(t, "replay", "--session", "piped", "-o", name)
 	require.Equal(t, 0, code, said)
 	info, err := os.Lstat(name)
 	require.NoError(t, err)
@@ -204,9 +204,9 @@ func TestReplayIntoAPipeLeavesAPipe(t *testing.T) {
 // A replay whose output can't be written prints no position: the events up to it are lost.
 func TestReplayThatCannotBeWrittenNamesNoPosition(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, nil)
+	p := stack.Shared(t)
 	for k := range 20 {
-		p.RecordTurn(t, "s", fmt.Sprint(k), strings.Repeat("long ", 100), "answer")
+		p.RecordTurn(t, "unwritten", fmt.Sprint(k), strings.Repeat("long ", 100), "answer")
 	}
 	path := stack.Binary(t)
 	to := filepath.Join(t.TempDir(), "log.csv")

@@ -17,17 +17,6 @@ import (
 	"github.com/turnledger/turnledger/services/client"
 )
 
-// quarks is a server with a session of two turns that belongs to ada, and an anonymous one.
-func quarks(t *testing.T, env ...string) *stack.Process {
-	t.Helper()
-	p := stack.Serve(t, append(env, "TURNLEDGER_POSTGRES_URL="+pg.URL(t)))
-	p.LinkIdentity(t, "quarks", "ada")
-	p.RecordTurn(t, "quarks", "r1", "What is a quark?", "An elementary particle of matter.")
-	p.RecordTurn(t, "quarks", "r2", "And a lepton?", "Another particle: electrons are leptons.")
-	p.RecordTurn(t, "visitor", "r1", "When do you open?", "At nine.")
-	return p
-}
-
 // done runs a verb that must succeed.
 func done(t *testing.T, p *stack.Process, args ...string) (out, errs string) {
 	t.Helper()
@@ -38,7 +27,11 @@ func done(t *testing.T, p *stack.Process, args ...string) (out, errs string) {
 
 func TestVerbOfSearches(t *testing.T) {
 	t.Parallel()
-	p := quarks(t)
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(t)})
+	p.LinkIdentity(t, "quarks", "ada")
+	p.RecordTurn(t, "quarks", "r1", "What is a quark?", "An elementary particle of matter.")
+	p.RecordTurn(t, "quarks", "r2", "And a lepton?", "Another particle: electrons are leptons.")
+	p.RecordTurn(t, "visitor", "r1", "When do you open?", "At nine.")
 	turns := func(args ...string) (out []string) {
 		t.Helper()
 		table, _ := done(t, p, append([]string{"search"}, args...)...)
@@ -80,23 +73,12 @@ func TestVerbOfSearches(t *testing.T) {
 	hit := page.Hits[0]
 	require.Equal(t, []string{"quarks", "ada", "question", "What is a quark?", "words"},
 		[]string{hit.SessionID, hit.IdentityID, hit.Half, hit.Snippet, page.Mode})
+	requireJSON(t, p)
 }
 
-// Without the audit tables searches, lists and statistics say what to set.
-func TestVerbsWithoutAuditTablesSayWhatToSet(t *testing.T) {
-	t.Parallel()
-	bare := stack.Serve(t, nil)
-	for _, args := range [][]string{{"search", "quark"}, {"sessions", "list"}, {"stats"}} {
-		code, _, errs := bare.Run(t, args...)
-		require.Equal(t, stack.ExitFailed, code, errs)
-		require.Contains(t, errs, "TURNLEDGER_POSTGRES_URL", "%v", args)
-	}
-}
-
-// --json prints what the Go client reads.
-func TestVerbsOfSessionsPrintJSON(t *testing.T) {
-	t.Parallel()
-	p := quarks(t)
+// requireJSON requires that --json prints what the Go client reads.
+func requireJSON(t *testing.T, p *stack.Process) {
+	t.Helper()
 	read := func(to any, args ...string) {
 		t.Helper()
 		out, _ := done(t, p, append(args, "--json")...)
@@ -133,6 +115,17 @@ func TestVerbsOfSessionsPrintJSON(t *testing.T) {
 		n += b.Finalized
 	}
 	require.Equal(t, 3, n)
+}
+
+// Without the audit tables searches, lists and statistics say what to set.
+func TestVerbsWithoutAuditTablesSayWhatToSet(t *testing.T) {
+	t.Parallel()
+	p := stack.Shared(t)
+	for _, args := range [][]string{{"search", "quark"}, {"sessions", "list"}, {"stats"}} {
+		code, _, errs := p.Run(t, args...)
+		require.Equal(t, stack.ExitFailed, code, errs)
+		require.Contains(t, errs, "TURNLEDGER_POSTGRES_URL", "%v", args)
+	}
 }
 
 // An unknown text search configuration ends the start. After a change searches say that the tables must be rebuilt, and

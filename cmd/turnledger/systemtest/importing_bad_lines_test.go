@@ -15,7 +15,7 @@ import (
 // A line that can't be read is reported, and the rest is imported. Each round imports sessions of its own.
 func TestALineThatCannotBeReadIsReported(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, nil)
+	p := stack.Shared(t)
 	lines := "\xef\xbb\xbf" +
 		`{"conversation_id":"a#","messages":[{"role":"user","content":"first"}]}
 {"conversation_id":"a#","messages":[{"role":"user","content":"second"}]}
