@@ -44,19 +44,18 @@ func Folded(sessionID string, rules Rules, all iter.Seq2[events.Recorded, error]
 	return s, nil
 }
 
-// OwnerOf returns the identity that the events of a session link it to, or "". It stops reading at the link, since a
-// session is never linked again.
-func OwnerOf(sessionID string, all iter.Seq2[events.Recorded, error]) (string, error) {
+// UpToLink folds the events of a session, and stops at the link that counts: a session is never linked again.
+func UpToLink(sessionID string, all iter.Seq2[events.Recorded, error]) (*State, error) {
 	s := New(sessionID, Rules{Slim: true})
 	for e, err := range all {
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if s.Fold(e); s.Identity != "" {
 			break
 		}
 	}
-	return s.Identity, nil
+	return s, nil
 }
 
 // Fold applies one recorded event of the session and returns what it changed. An event that was

@@ -136,9 +136,13 @@ func (x *Index) Reached(ctx context.Context, at events.Position) error {
 	return x.log.Reached(ctx, &x.read[at.Partition], at)
 }
 
-// Sessions returns the sessions of a partition that belong to an identity, in the order of their links, as far as the
-// index has read.
-func (x *Index) Sessions(ctx context.Context, identity string, partition int) (sessions []string, err error) {
+// Linked is a session that is linked to an identity. Root is that of a branch, or "".
+type Linked struct{ Session, Root string }
+
+// Sessions returns the sessions of a partition that are linked to an identity, in the order of their links, as far as
+// the index has read. A branch whose root was erased is among them: it has the identity no more, and its texts go with
+// the identity's erasure.
+func (x *Index) Sessions(ctx context.Context, identity string, partition int) (sessions []Linked, err error) {
 	x.mu.RLock()
 	links := x.links[partition] // only ever added to
 	x.mu.RUnlock()
@@ -149,12 +153,12 @@ func (x *Index) Sessions(ctx context.Context, identity string, partition int) (s
 			continue
 		}
 		// Only a session's first valid link counts: a later link to another identity changes nothing.
-		owner, err := conversation.OwnerOf(l.session, x.log.Session(ctx, l.session, 0, l.seq))
+		s, err := conversation.UpToLink(l.session, x.log.Session(ctx, l.session, 0, l.seq))
 		if err != nil {
 			return nil, err
 		}
-		if owner == identity {
-			seen[l.session], sessions = true, append(sessions, l.session)
+		if s.Identity == identity {
+			seen[l.session], sessions = true, append(sessions, Linked{l.session, s.Fork().Root})
 		}
 	}
 	return sessions, nil

@@ -34,8 +34,9 @@ func sessions(t *testing.T, log *jetlog.Log, x *owners.Index, identity string) (
 	t.Helper()
 	for k := range log.Partitions() {
 		require.NoError(t, x.Reached(t.Context(), must.Get(log.Head(t.Context(), k))(t)))
-		found := must.Get(x.Sessions(t.Context(), identity, k))(t)
-		out = append(out, found...)
+		for _, s := range must.Get(x.Sessions(t.Context(), identity, k))(t) {
+			out = append(out, s.Session)
+		}
 	}
 	return out
 }

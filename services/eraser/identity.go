@@ -111,7 +111,7 @@ func (e *Eraser) sessionsOf(ctx context.Context, identity string) ([]linkedSessi
 			return nil, err
 		}
 		for n, session := range sessions {
-			out = append(out, linkedSession{session, n, events.Position{Partition: k}})
+			out = append(out, linkedSession{session.Session, n, events.Position{Partition: k}})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b linkedSession) int { return cmp.Compare(a.number, b.number) })

@@ -79,7 +79,7 @@ type Mirrored interface {
 // it.
 type Owners interface {
 	Reached(ctx context.Context, at events.Position) error
-	Sessions(ctx context.Context, identity string, partition int) ([]string, error)
+	Sessions(ctx context.Context, identity string, partition int) ([]owners.Linked, error)
 	Had(session string) owners.Had
 }
 

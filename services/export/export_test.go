@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -225,21 +226,33 @@ func TestTurnsOfOneBranch(t *testing.T) {
 			Segments: []events.Segment{{SessionID: of, ThroughTurnID: events.TurnID(of, "1"),
 				Through: events.Position{Seq: 2}}}}
 	}
-	for of, want := range map[string][]string{"a": {"a u true", "b u false"}, "other": {"b u false"}} {
+	for _, c := range []struct {
+		of   string
+		more []events.Fact
+		want []string
+	}{
+		{"a", nil, []string{"a u true", "b u false"}},
+		{"other", nil, []string{"b u false"}},
+		{"a", []events.Fact{&events.SessionLinked{SessionID: "b", IdentityID: "u"},
+			&events.SessionErased{SessionID: "a", ReceiptID: "r"}}, []string{"b  false"}},
+	} {
+		of := c.of
 		folder, err := export.NewFolder(t.TempDir(), "b")
 		require.NoError(t, err)
 		facts := []events.Fact{asked(of, "1", "q"), answered(of, "1", "a"), fork(of), asked("b", "2", "q"),
 			&events.SessionLinked{SessionID: "a", IdentityID: "u"}, asked(of, "3", "later")}
-		for i, f := range facts {
+		for i, f := range append(facts, c.more...) {
 			session := events.NamesOf(f).SessionID
 			if l, is := f.(*events.SessionLinked); is {
 				session = l.SessionID
+			} else if gone, is := f.(*events.SessionErased); is {
+				session = gone.SessionID
 			} else if _, is := f.(*events.SessionForked); is {
 				session = "b"
 			}
 			require.NoError(t, folder.Add(line(t, i+1, f, session)))
 		}
-		require.Equal(t, []string{of}, folder.Origins())
+		require.Equal(t, slices.Compact([]string{"a", of}), folder.Origins())
 		var out bytes.Buffer
 		table, err := export.Turns(export.JSONL, &out)
 		require.NoError(t, err)
@@ -250,9 +263,9 @@ func TestTurnsOfOneBranch(t *testing.T) {
 		for l := range bytes.Lines(out.Bytes()) {
 			var r export.TurnRow
 			require.NoError(t, json.Unmarshal(l, &r))
-			got = append(got, fmt.Sprint(r.SessionID, " ", *r.IdentityID, " ", r.Inherited))
+			got = append(got, fmt.Sprint(r.SessionID, " ", identityOf(r), " ", r.Inherited))
 		}
-		require.Equal(t, want, got)
+		require.Equal(t, c.want, got)
 	}
 }
 
@@ -294,4 +307,11 @@ func BenchmarkParquet(b *testing.B) {
 		require.NoError(b, table.Write(r))
 	}
 	require.NoError(b, table.Close())
+}
+
+func identityOf(r export.TurnRow) string {
+	if r.IdentityID == nil {
+		return ""
+	}
+	return *r.IdentityID
 }

@@ -29,6 +29,7 @@ type Folder struct {
 	// of is the only session that is shown, if one is: then all lines are in one file.
 	of      string
 	origins []string
+	erased  map[string]bool // sessions
 }
 
 type part struct {
@@ -47,7 +48,7 @@ func NewFolder(dir, session string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for what is folded: %w", err)
 	}
-	return &Folder{dir: dir, parts: make([]*part, folderParts), of: session}, nil
+	return &Folder{dir: dir, parts: make([]*part, folderParts), of: session, erased: map[string]bool{}}, nil
 }
 
 // Add takes the next line of the replay.
@@ -55,6 +56,9 @@ func (f *Folder) Add(line []byte) error {
 	e, err := parseLine(line)
 	if err != nil {
 		return err
+	}
+	if e.Type == events.TypeSessionErased {
+		f.erased[e.Subject] = true
 	}
 	h := fnv.New32a()
 	if f.of == "" {
@@ -78,18 +82,22 @@ func (f *Folder) Add(line []byte) error {
 	return nil
 }
 
-// shares notes the sessions that the only session may share turns of.
+// shares notes the root of the only session, and the sessions that it may share turns of.
 func (f *Folder) shares(line []byte) error {
 	r, err := Recorded(line)
 	if fork, is := r.Fact.(*events.SessionForked); is {
+		f.origins = append(f.origins, fork.Root)
 		for _, g := range fork.Segments {
 			f.origins = append(f.origins, g.SessionID)
 		}
+		slices.Sort(f.origins)
+		f.origins = slices.Compact(f.origins)
 	}
 	return err
 }
 
-// Origins returns the sessions whose lines must be added, too, since the only session shares turns of them.
+// Origins returns the sessions whose lines must be added, too: the only session has the identity of the one, and shares
+// turns of the others.
 func (f *Folder) Origins() []string { return f.origins }
 
 func (f *Folder) part(k int) (*part, error) {
@@ -111,7 +119,7 @@ func (f *Folder) Write(out Table[TurnRow], rules conversation.Rules) error {
 		if p == nil {
 			continue
 		}
-		s, err := p.sort(rules, f.of)
+		s, err := p.sort(rules, f.of, f.erased)
 		if err != nil {
 			return err
 		}
@@ -173,14 +181,19 @@ func (r sortedRow) compare(other sortedRow) int {
 	)
 }
 
-// sort folds the part, and replaces its lines by the rows.
-func (p *part) sort(rules conversation.Rules, only string) (*sorted, error) {
+// sort folds the part, and replaces its lines by the rows. Branches whose root is erased have no identity.
+func (p *part) sort(rules conversation.Rules, only string, erased map[string]bool) (*sorted, error) {
 	folded, err := fold(p.lines, rules)
 	if err != nil {
 		return nil, err
 	}
 	if only != "" {
 		folded.only(only)
+	}
+	for _, s := range folded.states {
+		if erased[s.Fork().Root] {
+			s.Identity = ""
+		}
 	}
 	rows := folded.rows()
 	slices.SortStableFunc(rows, sortedRow.compare)

@@ -188,9 +188,9 @@ func typesOf(t *testing.T, log *jetlog.Log, session string) (types []string) {
 
 func ownerOf(t *testing.T, log *jetlog.Log, session string) string {
 	t.Helper()
-	owner, err := conversation.OwnerOf(session, log.Session(t.Context(), session, 0, math.MaxUint64))
+	s, err := conversation.UpToLink(session, log.Session(t.Context(), session, 0, math.MaxUint64))
 	require.NoError(t, err)
-	return owner
+	return s.Identity
 }
 
 // Whatever links a session has linked its branches, at any depth, when it is acknowledged. No eraser runs that would

@@ -93,11 +93,11 @@ func (d *Deletions) note(ctx context.Context, at events.Position) error {
 	if f, ok := e.Fact.(*events.IdentityErased); ok {
 		scope = IdentityScope(f.IdentityID)
 	} else if e.SessionID != "" {
-		owner, err := conversation.OwnerOf(e.SessionID, d.log.Session(ctx, e.SessionID, 0, at.Seq))
+		s, err := conversation.UpToLink(e.SessionID, d.log.Session(ctx, e.SessionID, 0, at.Seq))
 		if err != nil {
 			return err
 		}
-		scope = Scope(owner, e.SessionID)
+		scope = Scope(s.Identity, e.SessionID)
 	}
 	if scope == "" {
 		return nil

@@ -259,8 +259,8 @@ func (r *redactions) linked(ctx context.Context, f *events.SessionLinked) error 
 	if !erased {
 		return nil
 	}
-	owner, err := ownerOf(ctx, r.log, f.SessionID)
-	if err == nil && owner == f.IdentityID {
+	s, err := upToLink(ctx, r.log, f.SessionID)
+	if err == nil && s.Identity == f.IdentityID {
 		r.erase(f.SessionID)
 	}
 	return err
@@ -279,22 +279,21 @@ func (r *redactions) eraseIdentity(ctx context.Context, identity string) error {
 	return err
 }
 
-// linkedTo returns the sessions that are linked to an identity, in any partition.
-func (r *redactions) linkedTo(ctx context.Context, identity string) (map[string]bool, error) {
-	out := map[string]bool{}
+// linkedTo returns the sessions that are linked to an identity, in any partition, with the root of each branch.
+func (r *redactions) linkedTo(ctx context.Context, identity string) (roots map[string]string, err error) {
+	roots = map[string]string{}
 	for k := range r.log.Partitions() {
 		sessions, err := r.owners.Sessions(ctx, identity, k)
 		if err != nil {
 			return nil, err
 		}
 		for _, session := range sessions {
-			out[session] = true
+			roots[session.Session] = session.Root
 		}
 	}
-	return out, nil
+	return roots, nil
 }
 
-// ownerOf returns the identity of a session, or "".
-func ownerOf(ctx context.Context, log *jetlog.Log, session string) (string, error) {
-	return conversation.OwnerOf(session, log.Session(ctx, session, 0, math.MaxUint64))
+func upToLink(ctx context.Context, log *jetlog.Log, session string) (*conversation.State, error) {
+	return conversation.UpToLink(session, log.Session(ctx, session, 0, math.MaxUint64))
 }

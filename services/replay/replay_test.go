@@ -186,3 +186,31 @@ func TestFollowerEndsAtItsBounds(t *testing.T) {
 	w.add(asked("a", "5", "q"), asked("b", "1", "q"), asked("b", "2", "q"))
 	require.Len(t, rest(t, past), 5, "what stands at the end is another session's")
 }
+
+// A branch has the identity of its root: once that is erased, nobody reads the branch as the identity's any more, and
+// an erasure of the identity takes it all the same.
+func TestABranchWithoutItsRootIsNobodys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.add(asked("root", "1", "q"), linked("root", "ada"))
+	w.add(&events.SessionForked{SessionID: "b", RequestID: "f", FromSessionID: "root", Root: "root"},
+		linked("b", "ada"), asked("b", "2", secret))
+	of := services.EventQuery{IdentityID: "ada"}
+	require.Len(t, w.all(of), 5)
+	following := of
+	following.Follow = true
+	follower := w.open(following)
+	next(t, follower, 5)
+
+	w.add(&events.SessionErased{SessionID: "root", ReceiptID: "r"})
+	for _, e := range w.all(of) {
+		require.Equal(t, "root", e.Subject)
+	}
+	w.add(asked("b", "3", secret), asked("mine", "1", "q"), linked("mine", "ada"))
+	for i, e := range next(t, follower, 2) {
+		require.Equal(t, []string{"root", "mine"}[i], e.Subject)
+	}
+
+	w.add(&events.IdentityErased{IdentityID: "ada", ReceiptID: "r"})
+	noSecret(t, w.all(services.EventQuery{}))
+}

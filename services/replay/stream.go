@@ -19,7 +19,7 @@ type stream struct {
 	log        *jetlog.Log
 	redactions *redactions
 	q          services.EventQuery
-	linked     map[string]bool // sessions of q.IdentityID
+	linked     map[string]string // sessions that are linked to q.IdentityID, with the root of each branch
 
 	from, at, end events.Cursor
 	partitions    []*backlog
@@ -150,12 +150,12 @@ func (s *stream) join(ctx context.Context, m *jetlog.Message) error {
 		return nil
 	}
 	f, ok := m.Decoded().Fact.(*events.SessionLinked)
-	if !ok || f.IdentityID != s.q.IdentityID || s.linked[f.SessionID] {
+	if !ok || f.IdentityID != s.q.IdentityID {
 		return nil
 	}
-	owner, err := ownerOf(ctx, s.log, f.SessionID)
-	if err == nil && owner == s.q.IdentityID {
-		s.linked[f.SessionID] = true
+	linked, err := upToLink(ctx, s.log, f.SessionID)
+	if err == nil && linked.Identity == s.q.IdentityID {
+		s.linked[f.SessionID] = linked.Fork().Root
 	}
 	return err
 }
@@ -175,7 +175,8 @@ func (s *stream) wants(m *jetlog.Message) bool {
 	if err != nil || identity {
 		return err == nil && s.q.Own == services.WithOwn && id == s.q.IdentityID
 	}
-	return s.linked[id]
+	root, linked := s.linked[id]
+	return linked && !s.redactions.covers(root) // a branch without its root has no identity
 }
 
 // Close ends the reading.
