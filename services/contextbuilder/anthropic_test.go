@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
 )
 
@@ -163,8 +164,7 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"{\"n\":1}"}]}]`},
 	} {
 		_, out := toAnthropic(parseMessages(json.RawMessage(c.in)))
-		got, err := json.Marshal(out)
-		require.NoError(t, err)
+		got := must.Get(json.Marshal(out))(t)
 		require.JSONEq(t, c.want, string(got), name)
 		require.NotContains(t, string(got), `\ud800`, name)
 		require.Empty(t, prompttest.Anthropic(rawsOf(out)), name)

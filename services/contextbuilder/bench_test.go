@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
@@ -48,8 +49,7 @@ func BenchmarkBuild(b *testing.B) {
 					Question: events.Question{QuestionNeutral: text}},
 				&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: text}},
 			} {
-				ack, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{f}})
-				require.NoError(b, err)
+				ack := must.Get(log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{f}}))(b)
 				at = ack.Position
 			}
 		}
@@ -97,17 +97,15 @@ func BenchmarkBuildOfABranch(b *testing.B) {
 			text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)
 			s := servicetest.Start(b, log, servicetest.Config{History: history.Config{Rules: rules}})
 			record := func(session, request string) {
-				_, err := s.History.StartTurn(b.Context(), conversation.Start{SessionID: session, RequestID: request,
-					Question: events.Question{QuestionNeutral: text}, Answer: &events.Answer{AnswerNeutral: text}})
-				require.NoError(b, err)
+				must.Get(s.History.StartTurn(b.Context(), conversation.Start{SessionID: session, RequestID: request,
+					Question: events.Question{QuestionNeutral: text}, Answer: &events.Answer{AnswerNeutral: text}}))(b)
 			}
 			at := "root"
 			for i := range 200 {
 				if i >= 191 && (i-191)%3 == 0 {
 					child := fmt.Sprint("branch-", i)
-					_, err := s.History.ForkSession(b.Context(), conversation.ForkSession{SessionID: at, RequestID: "f",
-						ChildID: child})
-					require.NoError(b, err)
+					must.Get(s.History.ForkSession(b.Context(), conversation.ForkSession{SessionID: at, RequestID: "f",
+						ChildID: child}))(b)
 					at = child
 				}
 				record(at, fmt.Sprint(i))
@@ -116,8 +114,7 @@ func BenchmarkBuildOfABranch(b *testing.B) {
 			view := memory.New(recent.Limits{}, rules, nil)
 			natstest.Run(b, runner.New(log, view, runner.Config{Rules: rules}).Run)
 			for k := range partitions {
-				head, err := log.Head(b.Context(), k)
-				require.NoError(b, err)
+				head := must.Get(log.Head(b.Context(), k))(b)
 				require.NoError(b, view.Wait(b.Context(), head))
 			}
 			builder := contextbuilder.NewBuilder(contextbuilder.NewReader(log,
@@ -159,8 +156,7 @@ func (c *counting) Count(text string) int {
 
 func gpt4o(t testing.TB) *counting {
 	t.Helper()
-	c, err := tokens.ForModel("gpt-4o")
-	require.NoError(t, err)
+	c := must.Get(tokens.ForModel("gpt-4o"))(t)
 	return &counting{TokenCounter: c}
 }
 
@@ -179,9 +175,8 @@ func TestTokensAreCountedForTheWindowOnly(t *testing.T) {
 		contextbuilder.Config{Tokens: counter})
 	build := func(messages, tokens int) int64 {
 		counter.texts.Store(0)
-		_, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: messages,
-			MaxTokens: tokens})
-		require.NoError(t, err)
+		must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: messages,
+			MaxTokens: tokens}))(t)
 		return counter.texts.Load()
 	}
 	require.EqualValues(t, 20, build(20, 1_000_000))

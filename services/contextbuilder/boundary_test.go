@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
@@ -21,9 +22,7 @@ func at(t testing.TB, r *contextbuilder.Reader, ahead time.Duration, req service
 	t.Helper()
 	b := contextbuilder.NewBuilder(r, contextbuilder.Config{Now: func() time.Time { return time.Now().Add(ahead) }})
 	req.Message = "now"
-	res, err := b.Build(t.Context(), req)
-	require.NoError(t, err)
-	return res
+	return must.Get(b.Build(t.Context(), req))(t)
 }
 
 // TestASilenceEndsAnAnonymousSession also before anything is recorded after it: the
@@ -57,9 +56,8 @@ func TestAnOlderTurnIsAnsweredAgain(t *testing.T) {
 	view := fed(t, log, events.Position{Seq: recorded[turns-1]})
 	for name, b := range map[string]*contextbuilder.Builder{"view": builder(log, view), "log": builder(log, nil)} {
 		for i := range turns {
-			r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: 4,
-				TurnID: events.TurnID("s", fmt.Sprint(i))})
-			require.NoError(t, err)
+			r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: 4,
+				TurnID: events.TurnID("s", fmt.Sprint(i))}))(t)
 			require.Equal(t, exchange(max(i-2, 0), i), texts(t, r), "%s, turn %d", name, i)
 		}
 	}
@@ -72,12 +70,10 @@ func TestAnErasedSessionHasNoPast(t *testing.T) {
 	b := builder(log, nil)
 	then := services.ContextRequest{SessionID: "s", Message: "now",
 		AsOf: &services.AsOf{Position: &events.Position{Seq: recorded[1]}}}
-	r, err := b.Build(t.Context(), then)
-	require.NoError(t, err)
+	r := must.Get(b.Build(t.Context(), then))(t)
 	require.Equal(t, exchange(0, 2), texts(t, r))
 	natstest.Append(t, log, &events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
-	r, err = b.Build(t.Context(), then)
-	require.NoError(t, err)
+	r = must.Get(b.Build(t.Context(), then))(t)
 	require.Equal(t, exchange(0, 0), texts(t, r))
 	require.False(t, r.SessionFound)
 }
@@ -122,9 +118,8 @@ func TestTheMemoryIsToldOfAGuestsBoundary(t *testing.T) {
 				Now: func() time.Time { return time.Now().Add(c.ahead) }})
 			c.want.SessionID, c.want.Message = c.session, "m"
 			for _, own := range [][]json.RawMessage{nil, {}, {json.RawMessage(`{"role":"user","content":"hi"}`)}} {
-				_, err := b.Build(t.Context(), services.ContextRequest{SessionID: c.session, Message: "m",
-					IdentityID: c.names, Memory: true, History: own})
-				require.NoError(t, err)
+				must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: c.session, Message: "m",
+					IdentityID: c.names, Memory: true, History: own}))(t)
 				memory.last.Shown = nil
 				require.Equal(t, c.want, memory.last, "%s, %s, a history of %d messages from the client", name,
 					c.session, len(own))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -22,23 +23,18 @@ func TestThePastOfABranchWhoseLastSharedTurnIsErased(t *testing.T) {
 	writes := history.New(history.On(log), history.Config{Rules: rules})
 	natstest.Run(t, writes.Run)
 	say := func(session, request string) events.Position {
-		made, err := writes.StartTurn(t.Context(), conversation.Start{SessionID: session, RequestID: request,
+		return must.Get(writes.StartTurn(t.Context(), conversation.Start{SessionID: session, RequestID: request,
 			Question: events.Question{QuestionNeutral: "q" + request},
-			Answer:   &events.Answer{AnswerNeutral: "a" + request}})
-		require.NoError(t, err)
-		return made.Position
+			Answer:   &events.Answer{AnswerNeutral: "a" + request}}))(t).Position
 	}
 	say("parent", "1")
 	last := say("parent", "2")
-	_, err := writes.ForkSession(t.Context(), conversation.ForkSession{SessionID: "parent", RequestID: "f",
-		ChildID: "branch"})
-	require.NoError(t, err)
+	must.Get(writes.ForkSession(t.Context(), conversation.ForkSession{SessionID: "parent", RequestID: "f",
+		ChildID: "branch"}))(t)
 	own := say("branch", "3")
-	_, err = writes.RedactTurn(t.Context(), "parent", conversation.Redact{TurnID: events.TurnID("parent", "2")})
-	require.NoError(t, err)
+	must.Get(writes.RedactTurn(t.Context(), "parent", conversation.Redact{TurnID: events.TurnID("parent", "2")}))(t)
 	for _, seq := range []uint64{last.Seq - 1, last.Seq} {
-		_, err := overwrite.On(log).Erase(t.Context(), events.Position{Partition: last.Partition, Seq: seq})
-		require.NoError(t, err)
+		must.Get(overwrite.On(log).Erase(t.Context(), events.Position{Partition: last.Partition, Seq: seq}))(t)
 	}
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 	got, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(), services.ContextRequest{
@@ -64,19 +60,15 @@ func TestATurnThatWasPendingAtTheForkIsNotShared(t *testing.T) {
 			Answer: &events.Answer{AnswerNeutral: "a"}},
 	} {
 		c.SessionID = "parent"
-		_, err := writes.StartTurn(t.Context(), c)
-		require.NoError(t, err)
+		must.Get(writes.StartTurn(t.Context(), c))(t)
 	}
-	_, err := writes.ForkSession(t.Context(), conversation.ForkSession{SessionID: "parent", RequestID: "f",
-		ChildID: "branch"})
-	require.NoError(t, err)
-	_, err = writes.FinalizeTurn(t.Context(), conversation.Finalize{SessionID: "parent",
-		TurnID: events.TurnID("parent", "early"), Answer: events.Answer{AnswerNeutral: "late"}})
-	require.NoError(t, err)
+	must.Get(writes.ForkSession(t.Context(), conversation.ForkSession{SessionID: "parent", RequestID: "f",
+		ChildID: "branch"}))(t)
+	must.Get(writes.FinalizeTurn(t.Context(), conversation.Finalize{SessionID: "parent",
+		TurnID: events.TurnID("parent", "early"), Answer: events.Answer{AnswerNeutral: "late"}}))(t)
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 	for session, want := range map[string][]string{"parent": {"early", "answered"}, "branch": {"answered"}} {
-		reading, err := reader.Read(t.Context(), services.Ask{SessionID: session, AllTurns: true})
-		require.NoError(t, err)
+		reading := must.Get(reader.Read(t.Context(), services.Ask{SessionID: session, AllTurns: true}))(t)
 		var shown []string
 		for _, turn := range reading.State.Turns {
 			shown = append(shown, turn.Question.QuestionNeutral)
@@ -97,9 +89,8 @@ func TestForeignLinksAndForksOfBranchesAreNotBelieved(t *testing.T) {
 			Question: events.Question{QuestionNeutral: "of " + session}, Answer: &events.Answer{AnswerNeutral: "a"}})
 		require.NoError(t, err)
 	}
-	made, err := writes.ForkSession(t.Context(), conversation.ForkSession{SessionID: "root", RequestID: "f",
-		ChildID: "branch"})
-	require.NoError(t, err)
+	made := must.Get(writes.ForkSession(t.Context(), conversation.ForkSession{SessionID: "root", RequestID: "f",
+		ChildID: "branch"}))(t)
 	link := natstest.Append(t, log, &events.SessionLinked{SessionID: "branch", IdentityID: "bob"})
 	stolen := natstest.Append(t, log, &events.SessionForked{SessionID: "thief", RequestID: "f", FromSessionID: "other",
 		Root: "root", Segments: []events.Segment{{SessionID: "other", ThroughTurnID: events.TurnID("other", "1"),
@@ -118,8 +109,7 @@ func TestForeignLinksAndForksOfBranchesAreNotBelieved(t *testing.T) {
 	}
 	for _, identity := range []string{"", "ada"} {
 		if identity != "" {
-			_, err = writes.LinkSession(t.Context(), "root", identity, "")
-			require.NoError(t, err)
+			must.Get(writes.LinkSession(t.Context(), "root", identity, ""))(t)
 		}
 		for _, at := range []*services.AsOf{nil, {Position: &link}, {Position: &made.Position}} {
 			then := identity

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -42,9 +43,8 @@ func builder(log *jetlog.Log, view contextbuilder.View) *contextbuilder.Builder 
 	return contextbuilder.NewBuilder(r, contextbuilder.Config{})
 }
 
-func texts(t require.TestingT, r services.Context) []string {
-	raw, err := json.Marshal(r.Messages)
-	require.NoError(t, err)
+func texts(t must.TB, r services.Context) []string {
+	raw := must.Get(json.Marshal(r.Messages))(t)
 	var list []struct{ Role, Content string }
 	require.NoError(t, json.Unmarshal(raw, &list))
 	out := make([]string, len(list))
@@ -59,9 +59,8 @@ func TestBuildContextSeesPreviousTurns(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	record(t, log, "s", "r1", "Who is Donald Trump?", "Donald Trump is a politician.")
-	r, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s",
-		Message: "who are his children", SystemPrompt: "Be brief."})
-	require.NoError(t, err)
+	r := must.Get(builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s",
+		Message: "who are his children", SystemPrompt: "Be brief."}))(t)
 	require.Equal(t, []string{"system: Be brief.", "user: Who is Donald Trump?",
 		"assistant: Donald Trump is a politician.", "user: who are his children"}, texts(t, r))
 	require.Equal(t, 2, r.HistoryMessages)
@@ -80,9 +79,8 @@ func TestAPromptIsInOneLanguage(t *testing.T) {
 			Answer: events.Answer{AnswerNeutral: "Nobody.", AnswerTranslated: "Nikim."}})
 	}
 	build := func(lang services.Language) []string {
-		r, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
-			Language: lang})
-		require.NoError(t, err)
+		r := must.Get(builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
+			Language: lang}))(t)
 		return texts(t, r)
 	}
 	neutral := build(services.Neutral)
@@ -99,12 +97,10 @@ func TestAPromptIsInOneLanguage(t *testing.T) {
 func TestBuildOfAnUnknownSessionMakesNothing(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	r, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "hi"})
-	require.NoError(t, err)
+	r := must.Get(builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "hi"}))(t)
 	require.False(t, r.SessionFound)
 	require.Equal(t, []string{"user: hi"}, texts(t, r))
-	head, err := log.Head(t.Context(), 0)
-	require.NoError(t, err)
+	head := must.Get(log.Head(t.Context(), 0))(t)
 	require.Zero(t, head.Seq)
 }
 
@@ -138,13 +134,11 @@ func TestAPositionThatTheLogDoesNotHold(t *testing.T) {
 	log := natstest.Log(t, 1)
 	at := record(t, log, "s", "r1", "q", "a")
 	b := builder(log, nil)
-	_, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m",
-		MinPosition: []events.Position{at}})
-	require.NoError(t, err)
+	must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m",
+		MinPosition: []events.Position{at}}))(t)
 	at.Seq++
-	_, err = b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m",
-		MinPosition: []events.Position{at}})
-	require.ErrorIs(t, err, services.ErrPositionNotReached)
+	must.Fail(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m",
+		MinPosition: []events.Position{at}}))(t, services.ErrPositionNotReached)
 }
 
 func TestAsOfShowsThePastWithTodaysRedactions(t *testing.T) {
@@ -155,12 +149,10 @@ func TestAsOfShowsThePastWithTodaysRedactions(t *testing.T) {
 	record(t, log, "s", "r3", "q3", "a3")
 	b := builder(log, nil)
 	req := services.ContextRequest{SessionID: "s", Message: "m", AsOf: &services.AsOf{Position: &then}}
-	r, err := b.Build(t.Context(), req)
-	require.NoError(t, err)
+	r := must.Get(b.Build(t.Context(), req))(t)
 	require.Equal(t, []string{"user: q1", "assistant: a1", "user: q2", "assistant: a2", "user: m"}, texts(t, r))
 	natstest.Append(t, log, &events.TurnRedacted{TurnID: events.TurnID("s", "r1"), SessionID: "s"})
-	r, err = b.Build(t.Context(), req)
-	require.NoError(t, err)
+	r = must.Get(b.Build(t.Context(), req))(t)
 	require.Equal(t, []string{"user: q2", "assistant: a2", "user: m"}, texts(t, r))
 	require.Zero(t, r.DroppedTurns, "the window left nothing out")
 }
@@ -174,9 +166,8 @@ func TestTheTurnBeingAnsweredIsLeftOut(t *testing.T) {
 	at := record(t, log, "s", "now", "asked now", "")
 	for _, b := range []*contextbuilder.Builder{builder(log, nil), builder(log, fed(t, log, at))} {
 		for _, pending := range []bool{false, true} {
-			r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "asked now",
-				TurnID: events.TurnID("s", "now"), IncludePending: pending})
-			require.NoError(t, err)
+			r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "asked now",
+				TurnID: events.TurnID("s", "now"), IncludePending: pending}))(t)
 			require.Equal(t, 20, r.HistoryMessages)
 			require.Equal(t, 10, r.HistoryTurns)
 			require.Equal(t, 20, r.DroppedTurns)
@@ -184,9 +175,8 @@ func TestTheTurnBeingAnsweredIsLeftOut(t *testing.T) {
 		}
 	}
 	b := builder(log, nil)
-	r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m", TurnID: events.TurnID("s",
-		"1")})
-	require.NoError(t, err)
+	r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m", TurnID: events.TurnID("s",
+		"1")}))(t)
 	require.Equal(t, []string{"user: q0", "assistant: a0", "user: m"}, texts(t, r))
 }
 
@@ -201,16 +191,14 @@ func TestBadRequests(t *testing.T) {
 		"language":     {SessionID: "s", Message: "m", Language: "polish"},
 		"format":       {SessionID: "s", Message: "m", Format: "xml"},
 	} {
-		_, err := b.Build(t.Context(), req)
-		require.ErrorIs(t, err, conversation.ErrInvalid, name)
+		must.Fail(b.Build(t.Context(), req))(t, conversation.ErrInvalid, name)
 	}
 }
 
 //conformance:i7 i20 i23 i53
 func TestTheReadSideCantImportAWriter(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	require.NoError(t, err)
+	out := must.Get(exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output())(t)
 	for dep := range strings.FieldsSeq(string(out)) {
 		require.NotContains(t, dep, "turnledger/services/history")
 		require.NotContains(t, dep, "turnledger/events/jetlog")
@@ -270,9 +258,8 @@ func TestASummaryOfTurnsBeforeASilenceIsNotShown(t *testing.T) {
 	record(t, log, "s", "r2", "two", "2")
 	record(t, log, "s", "r3", "three", "3")
 	for idle, want := range map[time.Duration]bool{0: true, 300 * time.Millisecond: false} {
-		got, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m",
-			MaxMessages: 2, Summary: true, IdleTimeout: &idle})
-		require.NoError(t, err)
+		got := must.Get(builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m",
+			MaxMessages: 2, Summary: true, IdleTimeout: &idle}))(t)
 		require.Equal(t, want, got.Summary != nil, idle)
 	}
 }
@@ -296,10 +283,8 @@ func TestACallFarBackIsNeverCutFromItsResult(t *testing.T) {
 	viewed, bare := builder(log, fed(t, log, head)), builder(log, nil)
 	for _, most := range []int{2, 4, 20, 60} {
 		ask := services.ContextRequest{SessionID: "s", Message: "thanks", MaxMessages: most}
-		want, err := bare.Build(t.Context(), ask)
-		require.NoError(t, err)
-		got, err := viewed.Build(t.Context(), ask)
-		require.NoError(t, err)
+		want := must.Get(bare.Build(t.Context(), ask))(t)
+		got := must.Get(viewed.Build(t.Context(), ask))(t)
 		require.Equal(t, services.FromView, got.Source)
 		require.Equal(t, want.Messages, got.Messages, "max_messages %d", most)
 		require.Equal(t, "far", got.Messages[0].Text())

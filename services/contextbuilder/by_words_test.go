@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -30,9 +31,8 @@ func TestAMemoryByWordsIsSaid(t *testing.T) {
 				"rebuild it with turnledger projections rebuild index",
 		},
 	} {
-		got, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{Memory: byWords}).Build(t.Context(),
-			services.ContextRequest{SessionID: "s", Message: "now", Memory: true, IdentityID: "ada"})
-		require.NoError(t, err)
+		got := must.Get(contextbuilder.NewBuilder(reader, contextbuilder.Config{Memory: byWords}).Build(t.Context(),
+			services.ContextRequest{SessionID: "s", Message: "now", Memory: true, IdentityID: "ada"}))(t)
 		require.Equal(t, "She likes lists.", got.MemorySnippet)
 		require.Equal(t, want, got.Warnings)
 	}

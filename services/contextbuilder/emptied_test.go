@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -17,14 +18,13 @@ import (
 // prune takes a half out of a turn, as the deletion of its items does.
 func prune(t *testing.T, h *history.Service, session, request string, half events.Half) {
 	t.Helper()
-	_, err := h.PruneTurn(t.Context(), conversation.Prune{SessionID: session, TurnID: events.TurnID(session, request),
+	must.Get(h.PruneTurn(t.Context(), conversation.Prune{SessionID: session, TurnID: events.TurnID(session, request),
 		PruneID: string(half), Keep: func(m conversation.Message) json.RawMessage {
 			if m.Half == half {
 				return nil
 			}
 			return m.Raw
-		}})
-	require.NoError(t, err)
+		}}))(t)
 }
 
 // A half whose items were deleted is no message, in any form and language; the other half stays.
@@ -36,10 +36,9 @@ func TestAHalfThatIsDeletedIsNoMessage(t *testing.T) {
 	writes := history.New(history.On(log), history.Config{Rules: rules})
 	natstest.Run(t, writes.Run)
 	for session, half := range map[string]events.Half{"asked": events.HalfAnswer, "told": events.HalfQuestion} {
-		_, err := writes.StartTurn(t.Context(), conversation.Start{SessionID: session, RequestID: "1",
+		must.Get(writes.StartTurn(t.Context(), conversation.Start{SessionID: session, RequestID: "1",
 			Question: events.Question{QuestionNeutral: "q", QuestionTranslated: "p"},
-			Answer:   &events.Answer{AnswerNeutral: "a", AnswerTranslated: "o"}})
-		require.NoError(t, err)
+			Answer:   &events.Answer{AnswerNeutral: "a", AnswerTranslated: "o"}}))(t)
 		prune(t, writes, session, "1", half)
 	}
 	for _, c := range []struct {
@@ -62,9 +61,8 @@ func TestAHalfThatIsDeletedIsNoMessage(t *testing.T) {
 		require.Equal(t, 1, got.HistoryMessages)
 		require.Equal(t, 1, got.HistoryTurns)
 	}
-	got, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "asked", Message: "next",
-		Format: services.Anthropic})
-	require.NoError(t, err)
+	got := must.Get(builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "asked", Message: "next",
+		Format: services.Anthropic}))(t)
 	require.Len(t, got.Messages, 1, "two messages of the user in a row are one")
 	require.JSONEq(t, `{"role":"user","content":[{"type":"text","text":"q"},{"type":"text","text":"next"}]}`,
 		string(got.Messages[0].JSON()))
@@ -80,16 +78,13 @@ func TestAWindowOfHalvesIsFilled(t *testing.T) {
 		record(t, log, "s", fmt.Sprint(i), fmt.Sprint(i), "answer")
 		prune(t, writes, "s", fmt.Sprint(i), events.HalfAnswer)
 	}
-	head, err := log.Head(t.Context(), 0)
-	require.NoError(t, err)
+	head := must.Get(log.Head(t.Context(), 0))(t)
 	viewed, bare := builder(log, fed(t, log, head)), builder(log, nil)
 	for _, most := range []int{2, 4, 20, 50, 100} {
 		ask := services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: most}
-		want, err := bare.Build(t.Context(), ask)
-		require.NoError(t, err)
+		want := must.Get(bare.Build(t.Context(), ask))(t)
 		require.Equal(t, min(most, 60), want.HistoryMessages)
-		got, err := viewed.Build(t.Context(), ask)
-		require.NoError(t, err)
+		got := must.Get(viewed.Build(t.Context(), ask))(t)
 		require.Equal(t, texts(t, want), texts(t, got), "max_messages %d", most)
 		require.Equal(t, want.DroppedTurns, got.DroppedTurns)
 	}

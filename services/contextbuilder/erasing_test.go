@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -49,8 +50,7 @@ func TestAReadInTheMiddleOfAnErasure(t *testing.T) {
 		"from a view and its tail": &still{state: before, at: 2}} {
 		erasing.happens = func() {
 			add(&events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
-			_, err := overwrite.On(log).Erase(t.Context(), redaction)
-			require.NoError(t, err)
+			must.Get(overwrite.On(log).Erase(t.Context(), redaction))(t)
 		}
 		reader := contextbuilder.NewReader(erasing, contextbuilder.ReaderConfig{Rules: rules, View: view})
 		reading, err := reader.Read(t.Context(), services.Ask{SessionID: "s", Shown: 20})
@@ -69,8 +69,7 @@ func TestAReadRightAfterAnIdentityIsErased(t *testing.T) {
 		s := natstest.Server(t)
 		erasing, reading := natstest.LogOn(t, s, partitions), natstest.LogOn(t, s, partitions)
 		add := func(f events.Fact) events.Position {
-			ack, err := erasing.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-			require.NoError(t, err)
+			ack := must.Get(erasing.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(t)
 			require.NoError(t, erasing.Durable(t.Context(), ack.Position))
 			return ack.Position
 		}
@@ -91,12 +90,10 @@ func TestAReadRightAfterAnIdentityIsErased(t *testing.T) {
 			}
 			reader := contextbuilder.NewReader(reading, contextbuilder.ReaderConfig{Rules: rules, View: view})
 			ask := services.Ask{SessionID: session, Shown: 20}
-			r, err := reader.Read(t.Context(), ask)
-			require.NoError(t, err)
+			r := must.Get(reader.Read(t.Context(), ask))(t)
 			require.Len(t, r.State.Turns, 1)
 			add(&events.IdentityErased{IdentityID: "of " + session, ReceiptID: "receipt"})
-			r, err = reader.Read(t.Context(), ask)
-			require.NoError(t, err)
+			r = must.Get(reader.Read(t.Context(), ask))(t)
 			require.Empty(t, r.State.Turns, "%s of %d partitions", session, partitions)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -48,8 +49,7 @@ func (g glimpse) shows(pending bool) (out []string) {
 
 func (f *forest) build(b *contextbuilder.Builder, r services.ContextRequest) (out []string) {
 	r.Message = "now"
-	got, err := b.Build(f.ctx.Context(), r)
-	require.NoError(f, err)
+	got := must.Get(b.Build(f.ctx.Context(), r))(f)
 	for _, m := range got.Messages {
 		out = append(out, m.Text())
 	}
@@ -189,8 +189,7 @@ func (f *forest) explain(s *planted, x *text) {
 // lines are the events of a session as a replay prints them.
 func (f *forest) lines(session string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		s, err := f.replay.OpenEvents(f.ctx.Context(), services.EventQuery{SessionID: session})
-		require.NoError(f, err)
+		s := must.Get(f.replay.OpenEvents(f.ctx.Context(), services.EventQuery{SessionID: session}))(f)
 		defer s.Close()
 		for {
 			batch, err := s.Next(f.ctx.Context())
@@ -212,14 +211,11 @@ func (f *forest) checkExplanations() {
 		if e.session.erased || e.turn.scrubbed {
 			continue
 		}
-		x, err := explain.New(e.session.id, e.turn.id, f.lines, false)
-		require.NoError(f, err)
+		x := must.Get(explain.New(e.session.id, e.turn.id, f.lines, false))(f)
 		inherited := *x
-		at, err := events.ParsePosition(x.AsOf)
-		require.NoError(f, err)
-		prompt, err := f.builders["log"].Build(f.ctx.Context(), services.ContextRequest{SessionID: x.SessionID,
-			Message: "now", TurnID: x.Root, MaxMessages: 1000, AsOf: &services.AsOf{Position: &at}})
-		require.NoError(f, err)
+		at := must.Get(events.ParsePosition(x.AsOf))(f)
+		prompt := must.Get(f.builders["log"].Build(f.ctx.Context(), services.ContextRequest{SessionID: x.SessionID,
+			Message: "now", TurnID: x.Root, MaxMessages: 1000, AsOf: &services.AsOf{Position: &at}}))(f)
 		x.Saw(explain.Context{HistoryTurns: prompt.HistoryTurns, DroppedTurns: prompt.DroppedTurns}, false)
 		var want, got []string
 		shown := 0
@@ -251,8 +247,7 @@ func (f *forest) checkInherited(want *explain.Explanation, turn *text) {
 		if !shares || s.id == turn.session || s.erased {
 			continue
 		}
-		got, err := explain.New(s.id, turn.id, f.lines, false)
-		require.NoError(f, err)
+		got := must.Get(explain.New(s.id, turn.id, f.lines, false))(f)
 		require.True(f, got.Inherited)
 		got.Inherited = false
 		require.Equal(f, want, got, "%s through %s", turn.id, s.id)

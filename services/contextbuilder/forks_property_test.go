@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
@@ -177,8 +178,7 @@ func (f *forest) step() {
 // now returns the time of the newest event, after all that was recorded.
 func (f *forest) now() (last time.Time) {
 	for partition := range f.log.Partitions() {
-		head, err := f.log.Head(f.ctx.Context(), partition)
-		require.NoError(f, err)
+		head := must.Get(f.log.Head(f.ctx.Context(), partition))(f)
 		if head.Seq == 0 {
 			continue
 		}
@@ -202,8 +202,7 @@ func (f *forest) say(s *planted, whole bool) events.Position {
 		x.answer, x.finished = "a"+r, true
 	}
 	f.explain(s, x)
-	made, err := f.writes.StartTurn(f.ctx.Context(), c)
-	require.NoError(f, err)
+	made := must.Get(f.writes.StartTurn(f.ctx.Context(), c))(f)
 	x.at = []events.Position{made.Position}
 	if whole { // the start stands right before the answer
 		x.at = append(x.at, events.Position{Partition: made.Position.Partition, Seq: made.Position.Seq - 1})
@@ -231,9 +230,8 @@ func (f *forest) finish(s *planted) (events.Position, *text) {
 	if l == nil {
 		return events.Position{}, nil
 	}
-	made, err := f.writes.FinalizeTurn(f.ctx.Context(), conversation.Finalize{SessionID: s.id, TurnID: l.id,
-		Answer: events.Answer{AnswerNeutral: "late"}})
-	require.NoError(f, err)
+	made := must.Get(f.writes.FinalizeTurn(f.ctx.Context(), conversation.Finalize{SessionID: s.id, TurnID: l.id,
+		Answer: events.Answer{AnswerNeutral: "late"}}))(f)
 	l.answer, l.finished, l.at = "late", true, append(l.at, made.Position)
 	return made.Position, l.text
 }
@@ -251,8 +249,7 @@ func (f *forest) fork(s *planted) {
 			c.BeforeTurnID, until = l.id, slices.Index(s.turns, l)
 		}
 	}
-	made, err := f.writes.ForkSession(f.ctx.Context(), c)
-	require.NoError(f, err)
+	made := must.Get(f.writes.ForkSession(f.ctx.Context(), c))(f)
 	child := &planted{id: made.SessionID}
 	for until > 0 && (!s.turns[until-1].finished || s.turns[until-1].redacted || s.turns[until-1].hidden) {
 		until--
@@ -273,14 +270,12 @@ func (f *forest) correct(s *planted) {
 	}
 	words := "better " + f.request()
 	c := conversation.Correct{SessionID: l.session, RequestID: words, TurnID: l.id, QuestionNeutral: &words}
-	made, err := f.writes.CorrectTurn(f.ctx.Context(), c)
-	require.NoError(f, err)
+	made := must.Get(f.writes.CorrectTurn(f.ctx.Context(), c))(f)
 	l.replaced = append(l.replaced, version{l.id, l.question})
 	l.question, l.id, l.at = words, made.ID, append(l.at, made.Position)
 	if l.session != s.id {
-		_, err = f.writes.CorrectTurn(f.ctx.Context(), conversation.Correct{SessionID: s.id, RequestID: words,
-			TurnID: l.id, QuestionNeutral: &words})
-		require.ErrorIs(f, err, conversation.ErrTurnInherited)
+		must.Fail(f.writes.CorrectTurn(f.ctx.Context(), conversation.Correct{SessionID: s.id, RequestID: words,
+			TurnID: l.id, QuestionNeutral: &words}))(f, conversation.ErrTurnInherited)
 	}
 }
 
@@ -297,13 +292,11 @@ func (f *forest) redact(s *planted) {
 			}
 		}
 	}
-	_, err := f.writes.RedactTurn(f.ctx.Context(), l.session, conversation.Redact{TurnID: l.id})
-	require.NoError(f, err)
+	must.Get(f.writes.RedactTurn(f.ctx.Context(), l.session, conversation.Redact{TurnID: l.id}))(f)
 	l.redacted = true
 	if l.scrubbed = rapid.Bool().Draw(f.T, "scrubbed"); l.scrubbed {
 		for _, at := range l.at {
-			_, err := overwrite.On(f.log).Erase(f.ctx.Context(), at)
-			require.NoError(f, err)
+			must.Get(overwrite.On(f.log).Erase(f.ctx.Context(), at))(f)
 		}
 	}
 }
@@ -313,16 +306,13 @@ func (f *forest) link(s *planted) {
 	if f.sessions[0].erased {
 		return // the link is judged there
 	}
-	_, err := f.writes.LinkSession(f.ctx.Context(), s.id, "ada", "")
-	require.NoError(f, err)
+	must.Get(f.writes.LinkSession(f.ctx.Context(), s.id, "ada", ""))(f)
 	f.identity = "ada"
-	_, err = f.writes.LinkSession(f.ctx.Context(), s.id, "bob", "")
-	require.ErrorIs(f, err, conversation.ErrLinkedElsewhere)
+	must.Fail(f.writes.LinkSession(f.ctx.Context(), s.id, "bob", ""))(f, conversation.ErrLinkedElsewhere)
 }
 
 func (f *forest) reset(s *planted) events.Position {
-	made, err := f.writes.ResetSession(f.ctx.Context(), s.id, "")
-	require.NoError(f, err)
+	made := must.Get(f.writes.ResetSession(f.ctx.Context(), s.id, ""))(f)
 	for _, l := range s.turns {
 		l.hidden = true
 	}
@@ -330,8 +320,7 @@ func (f *forest) reset(s *planted) events.Position {
 }
 
 func (f *forest) erase(s *planted) {
-	_, err := f.writes.EraseSession(f.ctx.Context(), s.id, services.Erasure{})
-	require.NoError(f, err)
+	must.Get(f.writes.EraseSession(f.ctx.Context(), s.id, services.Erasure{}))(f)
 	s.erased = true
 	for _, other := range f.sessions {
 		for _, l := range other.turns {

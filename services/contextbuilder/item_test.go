@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
@@ -37,8 +38,7 @@ func TestCallsOfItemsStandTogether(t *testing.T) {
 			{"role":"assistant","content":"done"}]`,
 	} {
 		list := appendMessages(nil, turn, form{lang: services.Neutral, items: items})
-		raw, err := json.Marshal(rawsOf(list))
-		require.NoError(t, err)
+		raw := must.Get(json.Marshal(rawsOf(list)))(t)
 		require.JSONEq(t, want, string(raw))
 		calls, results := looseEnds(list)
 		require.Empty(t, calls)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 func FuzzTextMessage(f *testing.F) {
@@ -21,8 +23,7 @@ func FuzzTextMessage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		m := textMessage("user", s)
-		want, err := json.Marshal(map[string]string{"role": "user", "content": s})
-		require.NoError(t, err)
+		want := must.Get(json.Marshal(map[string]string{"role": "user", "content": s}))(t)
 		require.JSONEq(t, string(want), string(m.JSON()))
 		require.Equal(t, s, m.Text())
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
@@ -63,16 +64,14 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 		for _, log := range []*jetlog.Log{one, four} {
 			opened++
 			limits := recent.Limits{TTL: rules.SessionTTL, MaxTurns: kept}
-			inRedis, err := redis.New(redis.Config{URL: server.URL(), Prefix: fmt.Sprint("contexts-", opened),
-				Limits: limits, Rules: rules, LoadTimeout: time.Minute})
-			require.NoError(t, err)
+			inRedis := must.Get(redis.New(redis.Config{URL: server.URL(), Prefix: fmt.Sprint("contexts-", opened),
+				Limits: limits, Rules: rules, LoadTimeout: time.Minute}))(t)
 			for name, v := range map[string]servedView{"memory": memory.New(limits, rules, nil), "redis": inRedis} {
 				feed(t, log, v, seed)
 				require.Equal(rt, want, contexts(rt, log, v), "%s, live, %d partitions", name, log.Partitions())
-				r, err := rebuild.Begin(t.Context(), log, v, v, rebuild.Config{
+				r := must.Get(rebuild.Begin(t.Context(), log, v, v, rebuild.Config{
 					Rules: rules, Feeding: runner.Feeding{MaxBatch: 7},
-				})
-				require.NoError(t, err)
+				}))(t)
 				require.NoError(t, r.Run(t.Context()))
 				require.Equal(rt, want, contexts(rt, log, v), "%s, rebuilt, %d partitions", name, log.Partitions())
 			}
@@ -119,11 +118,9 @@ func requireSummariesDisplaceNothing(t *rapid.T, log *jetlog.Log) (shown int) {
 		contextbuilder.Config{})
 	for n := range viewtest.Sessions {
 		ask := services.ContextRequest{SessionID: viewtest.Session(n), Message: "now", MaxMessages: 2}
-		without, err := builder.Build(t.Context(), ask)
-		require.NoError(t, err)
+		without := must.Get(builder.Build(t.Context(), ask))(t)
 		ask.Summary = true
-		with, err := builder.Build(t.Context(), ask)
-		require.NoError(t, err)
+		with := must.Get(builder.Build(t.Context(), ask))(t)
 		if with.Summary != nil {
 			shown++
 			require.Contains(t, with.Messages[0].Text(), "of what was before")
@@ -159,13 +156,11 @@ func contexts(t *rapid.T, log *jetlog.Log, v contextbuilder.View) (out []seen) {
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: v, Rules: rules, Deadline: time.Minute})
 	patient := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
 	for n := range viewtest.Sessions {
-		whole, err := reader.Read(t.Context(), services.Ask{SessionID: viewtest.Session(n), AllTurns: true})
-		require.NoError(t, err)
+		whole := must.Get(reader.Read(t.Context(), services.Ask{SessionID: viewtest.Session(n), AllTurns: true}))(t)
 		for _, size := range []int{2, 4, 20} {
 			for _, pending := range []bool{false, true} {
-				r, err := patient.Build(t.Context(), services.ContextRequest{SessionID: viewtest.Session(n),
-					Message: "now", MaxMessages: size, IncludePending: pending})
-				require.NoError(t, err)
+				r := must.Get(patient.Build(t.Context(), services.ContextRequest{SessionID: viewtest.Session(n),
+					Message: "now", MaxMessages: size, IncludePending: pending}))(t)
 				// A session that was only described has no activity that a view could hold it by.
 				held := r.SessionFound && !whole.State.LastActive.IsZero() && len(whole.State.Turns) <= kept
 				if v != nil && held {

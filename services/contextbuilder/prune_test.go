@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -26,9 +27,8 @@ func TestAPruneHoldsInBranchesAndInThePast(t *testing.T) {
 	natstest.Run(t, writes.Run)
 	ctx := t.Context()
 	turn := events.TurnID("parent", "1")
-	_, err := writes.StartTurn(ctx, conversation.Start{SessionID: "parent", RequestID: "1",
-		Question: events.Question{QuestionNeutral: "q1"}, Answer: &events.Answer{AnswerNeutral: "a1"}})
-	require.NoError(t, err)
+	must.Get(writes.StartTurn(ctx, conversation.Start{SessionID: "parent", RequestID: "1",
+		Question: events.Question{QuestionNeutral: "q1"}, Answer: &events.Answer{AnswerNeutral: "a1"}}))(t)
 	extend := func(id string) events.Position {
 		made, err := writes.ExtendTurn(ctx, conversation.Extend{SessionID: "parent", TurnID: turn, ExtensionID: id,
 			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: id,
@@ -38,12 +38,11 @@ func TestAPruneHoldsInBranchesAndInThePast(t *testing.T) {
 		return made.Position
 	}
 	summarize := func(session string) {
-		_, err := writes.SummarizeSession(ctx, conversation.Summarize{ThroughTurnID: turn,
-			Summary: events.SessionSummarized{SessionID: session, RequestID: "m", SummaryNeutral: "GOES"}})
-		require.NoError(t, err)
+		must.Get(writes.SummarizeSession(ctx, conversation.Summarize{ThroughTurnID: turn,
+			Summary: events.SessionSummarized{SessionID: session, RequestID: "m", SummaryNeutral: "GOES"}}))(t)
 	}
 	extend("first")
-	_, err = writes.ForkSession(ctx, conversation.ForkSession{SessionID: "parent", RequestID: "f", ChildID: "branch"})
+	_, err := writes.ForkSession(ctx, conversation.ForkSession{SessionID: "parent", RequestID: "f", ChildID: "branch"})
 	require.NoError(t, err)
 	second := extend("second")
 	last := extend("third")
@@ -68,22 +67,20 @@ func TestAPruneHoldsInBranchesAndInThePast(t *testing.T) {
 	}
 	summarize("parent")
 	summarize("branch")
-	_, err = writes.PruneTurn(ctx, conversation.Prune{SessionID: "parent", TurnID: turn, PruneID: "p",
+	must.Get(writes.PruneTurn(ctx, conversation.Prune{SessionID: "parent", TurnID: turn, PruneID: "p",
 		Keep: func(m conversation.Message) json.RawMessage {
 			if strings.Contains(string(m.Raw), "GOES") {
 				return nil
 			}
 			return m.Raw
-		}})
-	require.NoError(t, err)
+		}}))(t)
 	for _, erased := range []bool{false, true} {
 		if erased {
 			for seq := uint64(1); seq <= last.Seq; seq++ {
 				e, found, err := log.At(ctx, events.Position{Partition: last.Partition, Seq: seq})
 				require.NoError(t, err)
 				if found && events.NamesOf(e.Fact).TurnID == turn {
-					_, err = overwrite.On(log).Erase(ctx, e.Position)
-					require.NoError(t, err)
+					must.Get(overwrite.On(log).Erase(ctx, e.Position))(t)
 				}
 			}
 			reader = contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
@@ -92,10 +89,8 @@ func TestAPruneHoldsInBranchesAndInThePast(t *testing.T) {
 		require.Equal(t, []string{"a1", "first"}, shown("branch", nil))
 		require.Equal(t, []string{"a1", "first", "second"}, shown("parent", &services.AsOf{Position: &second}))
 	}
-	_, err = writes.SummarizeSession(ctx, conversation.Summarize{ThroughTurnID: turn,
-		Summary: events.SessionSummarized{SessionID: "branch", RequestID: "m2", SummaryNeutral: "of what is left"}})
-	require.NoError(t, err)
-	reading, err := reader.Read(ctx, services.Ask{SessionID: "branch", AllTurns: true})
-	require.NoError(t, err)
+	must.Get(writes.SummarizeSession(ctx, conversation.Summarize{ThroughTurnID: turn,
+		Summary: events.SessionSummarized{SessionID: "branch", RequestID: "m2", SummaryNeutral: "of what is left"}}))(t)
+	reading := must.Get(reader.Read(ctx, services.Ask{SessionID: "branch", AllTurns: true}))(t)
 	require.Len(t, reading.State.Standing(), 1)
 }

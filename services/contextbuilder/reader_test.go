@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -93,9 +94,8 @@ func TestAViewThatIsBehindIsCompletedFromTheLog(t *testing.T) {
 	for seen := range 6 {
 		for _, keep := range []int{1, 2, math.MaxInt32} {
 			view := &still{state: folded(t, log, "s", at[seen], keep), at: at[seen]}
-			r, err := builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
-				IncludePending: true})
-			require.NoError(t, err)
+			r := must.Get(builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
+				IncludePending: true}))(t)
 			require.Equal(t, exchange(0, 6), texts(t, r), "seen %d, kept %d", seen, keep)
 			require.NotZero(t, view.asked)
 		}
@@ -115,9 +115,8 @@ func TestTheLastPairIsThereHoweverManyQuestionsCameAfterIt(t *testing.T) {
 	}
 	for _, keep := range []int{4, 6, math.MaxInt32} {
 		view := &still{state: folded(t, log, "s", at, keep), at: at}
-		r, err := builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
-			MaxMessages: 4, IncludePending: true})
-		require.NoError(t, err)
+		r := must.Get(builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
+			MaxMessages: 4, IncludePending: true}))(t)
 		require.Equal(t, []string{"user: q0", "assistant: a0", "user: open4", "user: open5", "user: open6",
 			"user: open7", "user: now"}, texts(t, r), "kept %d", keep)
 	}
@@ -136,9 +135,8 @@ func TestTheArchiveAnswersOnlyWhereItHasCaughtUp(t *testing.T) {
 	} {
 		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: &still{},
 			Archive: archive, Deadline: time.Second})
-		r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(),
-			services.ContextRequest{SessionID: "s", Message: "now"})
-		require.NoError(t, err)
+		r := must.Get(contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(),
+			services.ContextRequest{SessionID: "s", Message: "now"}))(t)
 		require.Equal(t, exchange(0, 6), texts(t, r), name)
 		require.Equal(t, 1, archive.asked, name)
 		want := services.FromLog
@@ -164,9 +162,8 @@ func TestAnArchiveThatDoesNotAnswerIsLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: &still{}, Archive: stuck{}})
-	r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(ctx,
-		services.ContextRequest{SessionID: "s", Message: "now"})
-	require.NoError(t, err)
+	r := must.Get(contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(ctx,
+		services.ContextRequest{SessionID: "s", Message: "now"}))(t)
 	require.Equal(t, exchange(0, 3), texts(t, r))
 }
 
@@ -186,10 +183,9 @@ func TestAKnownPlaceStandsForTheLogsEnd(t *testing.T) {
 		view := &still{state: folded(t, log, "s", at[seen], math.MaxInt32), at: at[seen]}
 		reader := contextbuilder.NewReader(endless{log}, contextbuilder.ReaderConfig{Rules: rules, View: view})
 		b := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
-		r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", KnownSeq: at[5]})
-		require.NoError(t, err)
+		r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", KnownSeq: at[5]}))(t)
 		require.Equal(t, exchange(0, 6), texts(t, r), "seen %d", seen)
-		_, err = b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"})
+		_, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"})
 		require.ErrorContains(t, err, "asked for its end", "what is acknowledged is not known")
 	}
 }
@@ -212,8 +208,7 @@ func TestAReaderThatGoesIsNoFaultOfTheView(t *testing.T) {
 	var told strings.Builder
 	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: leaving(cancel), Rules: rules,
 		Logger: slog.New(slog.NewTextHandler(&told, nil))})
-	_, err := r.Read(ctx, services.Ask{SessionID: "s", Shown: 2})
-	require.ErrorIs(t, err, context.Canceled)
+	must.Fail(r.Read(ctx, services.Ask{SessionID: "s", Shown: 2}))(t, context.Canceled)
 	require.Empty(t, told.String())
 }
 
@@ -247,8 +242,7 @@ func TestAViewThatGoesBackHidesNoTurn(t *testing.T) {
 			}
 			b := contextbuilder.NewBuilder(contextbuilder.NewReader(log,
 				contextbuilder.ReaderConfig{View: view, Rules: rules}), contextbuilder.Config{})
-			r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"})
-			require.NoError(t, err)
+			r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"}))(t)
 			require.Equal(t, exchange(0, 6), texts(t, r), "%d, then %d", first, second)
 		}
 	}

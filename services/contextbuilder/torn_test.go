@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -61,8 +62,7 @@ func raws(t testing.TB, log *jetlog.Log, head events.Position, req services.Cont
 	req.SessionID, req.Message = "s", "m"
 	for name, b := range map[string]*contextbuilder.Builder{"log": builder(log, nil), "view": builder(log,
 		fed(t, log, head))} {
-		r, err := b.Build(t.Context(), req)
-		require.NoError(t, err)
+		r := must.Get(b.Build(t.Context(), req))(t)
 		var list []string
 		for _, m := range r.Messages[:len(r.Messages)-1] {
 			list = append(list, string(m.JSON()))
@@ -134,8 +134,7 @@ func TestThePastIsTheSameAfterAnErasure(t *testing.T) {
 	want := []string{`{"role":"user","content":"ask"}`, half, wet}
 	for _, gone := range []bool{false, true} {
 		for seq := before.Seq - 1; gone && seq <= before.Seq; seq++ {
-			_, err := overwrite.On(log).Erase(t.Context(), events.Position{Seq: seq})
-			require.NoError(t, err)
+			must.Get(overwrite.On(log).Erase(t.Context(), events.Position{Seq: seq}))(t)
 		}
 		for _, req := range []services.ContextRequest{{AsOf: &services.AsOf{Position: &before}},
 			{AsOf: &services.AsOf{Position: &later}, TurnID: id}} {
@@ -222,10 +221,8 @@ func TestACallThatWaitsForItsResultIsReadFromTheView(t *testing.T) {
 	head := natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
 		Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
 	source := func(head events.Position) services.Source {
-		r, err := builder(log, fed(t, log, head)).Build(t.Context(), services.ContextRequest{SessionID: "s",
-			Message: "m", MaxMessages: 6})
-		require.NoError(t, err)
-		return r.Source
+		return must.Get(builder(log, fed(t, log, head)).Build(t.Context(), services.ContextRequest{SessionID: "s",
+			Message: "m", MaxMessages: 6}))(t).Source
 	}
 	require.Equal(t, services.FromView, source(head))
 	record(t, log, "s", "tell", "It is blue.", "Thanks.")

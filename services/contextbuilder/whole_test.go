@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -45,8 +46,7 @@ func TestASessionIsReadWholeOnce(t *testing.T) {
 	r := contextbuilder.NewReader(c, contextbuilder.ReaderConfig{Rules: rules})
 	read := func() (*conversation.State, int64) {
 		before := c.read.Load()
-		reading, err := r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true})
-		require.NoError(t, err)
+		reading := must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true}))(t)
 		require.True(t, reading.State.Same(folded(t, log, "s", 1000, 1000)))
 		require.GreaterOrEqual(t, reading.Position.Seq, reading.State.Applied)
 		return reading.State, c.read.Load() - before
@@ -71,8 +71,7 @@ func TestASessionIsReadWholeOnce(t *testing.T) {
 	require.Equal(t, conversation.Redacted, state.Turn(id).Status)
 	require.Nil(t, state.Turn(id).Question)
 	before := c.reads.Load()
-	reading, err := r.Read(t.Context(), services.Ask{SessionID: "unknown", AllTurns: true})
-	require.NoError(t, err)
+	reading := must.Get(r.Read(t.Context(), services.Ask{SessionID: "unknown", AllTurns: true}))(t)
 	require.False(t, reading.State.Found())
 	require.Equal(t, before, c.reads.Load())
 }
@@ -83,15 +82,12 @@ func TestASessionWhoseEventsHaveLeftIsReadAnew(t *testing.T) {
 	log := natstest.Log(t, 1)
 	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 	read := func() *conversation.State {
-		reading, err := r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true})
-		require.NoError(t, err)
-		return reading.State
+		return must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true}))(t).State
 	}
 	at := record(t, log, "s", "old", "a text that leaves", "a")
 	require.Len(t, read().Turns, 1)
 	for seq := range at.Seq {
-		_, err := overwrite.On(log).Erase(t.Context(), events.Position{Seq: seq + 1})
-		require.NoError(t, err)
+		must.Get(overwrite.On(log).Erase(t.Context(), events.Position{Seq: seq + 1}))(t)
 	}
 	record(t, log, "s", "new", "q", "a")
 	state := read()
@@ -122,7 +118,6 @@ func TestAGrowingSessionIsReadByMany(t *testing.T) {
 		record(t, log, "s", fmt.Sprint("more", i), "q", "a")
 	}
 	require.NoError(t, g.Wait())
-	reading, err := r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true})
-	require.NoError(t, err)
+	reading := must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true}))(t)
 	require.True(t, reading.State.Same(folded(t, log, "s", 1000, 1000)))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
@@ -154,8 +155,7 @@ func TestAnthropicForm(t *testing.T) {
 		{"role":"user","content":"bye"}]`))
 	system, out := toAnthropic(list)
 	require.Equal(t, "be kind", system)
-	got, err := json.Marshal(out)
-	require.NoError(t, err)
+	got := must.Get(json.Marshal(out))(t)
 	require.JSONEq(t, `[
 		{"role":"user","content":"(The assistant spoke first.)"},
 		{"role":"assistant","content":"hello"},

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -101,8 +102,7 @@ func (w *world) spread(all []owned, size int) {
 			&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: benchText}})
 	}
 	require.NoError(w, g.Wait())
-	head, err := w.log.Head(w.Context(), 0)
-	require.NoError(w, err)
+	head := must.Get(w.log.Head(w.Context(), 0))(w)
 	require.NoError(w, w.log.Durable(w.Context(), head))
 }
 
@@ -197,16 +197,15 @@ func (w *world) eraseOne(b *testing.B, o owned) time.Duration {
 	// The eraser has seen the log when it has done something behind its end.
 	w.redact("seen "+o.identity, w.turn("seen "+o.identity, "r1", "text"))
 	hang.Until(b, func() bool { return len(w.types("seen "+o.identity)) == 1 })
-	head, err := w.log.Head(b.Context(), 0)
-	require.NoError(b, err)
+	head := must.Get(w.log.Head(b.Context(), 0))(b)
 	require.NoError(b, w.owners.Reached(b.Context(), head))
 	load := w.writers()
 	b.ResetTimer()
 	began := time.Now()
-	id, err := w.history.EraseIdentity(b.Context(), o.identity, services.Erasure{Reason: "bench"})
-	require.NoError(b, err)
-	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
+	id := must.Get(w.history.EraseIdentity(b.Context(), o.identity, services.Erasure{Reason: "bench"}))(b)
+	receipts := w.receipts()
 	var got services.Receipt
+	var err error
 	said, halfway := time.Time{}, false
 	for poll := time.NewTicker(100 * time.Millisecond); ; {
 		<-poll.C

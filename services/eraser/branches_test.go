@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
@@ -39,21 +40,35 @@ func (w *world) tree() {
 // fork makes a branch that ends with a turn, or with the last finalized one.
 func (w *world) fork(session, child string, turn uuid.UUID) {
 	w.Helper()
-	_, err := w.history.ForkSession(w.Context(), conversation.ForkSession{
-		SessionID: session, RequestID: "fork " + child, ChildID: child, TurnID: turn})
-	require.NoError(w, err)
+	must.Get(w.history.ForkSession(w.Context(), conversation.ForkSession{
+		SessionID: session, RequestID: "fork " + child, ChildID: child, TurnID: turn}))(w)
 }
 
-// receipt waits until an erasure is complete.
-func (w *world) receipt(id string) (got services.Receipt) {
+// receipts tells of erasures, also of what views have done.
+func (w *world) receipts(views ...eraser.Place) *eraser.Receipts {
+	return eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, views)
+}
+
+// asking tells what is known of an erasure by now, each time by the same receipts.
+func (w *world) asking(id string, views ...eraser.Place) func() services.Receipt {
+	receipts := w.receipts(views...)
+	return func() services.Receipt {
+		w.Helper()
+		return must.Get(receipts.Receipt(w.Context(), id))(w)
+	}
+}
+
+// receipt is what is known of an erasure by now.
+func (w *world) receipt(id string, views ...eraser.Place) services.Receipt {
 	w.Helper()
-	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
-	hang.Until(w, func() bool {
-		var err error
-		got, err = receipts.Receipt(w.Context(), id)
-		require.NoError(w, err)
-		return got.Complete()
-	})
+	return w.asking(id, views...)()
+}
+
+// complete waits until an erasure is complete.
+func (w *world) complete(id string, views ...eraser.Place) (got services.Receipt) {
+	w.Helper()
+	receipt := w.asking(id, views...)
+	hang.Until(w, func() bool { got = receipt(); return got.Complete() })
 	return got
 }
 
@@ -63,13 +78,7 @@ func (w *world) die(cfg eraser.Config, lives int) {
 	w.Helper()
 	cfg.Rate = 10_000
 	for life := range lives {
-		m := newMortal(inOnePiece(w.log), int64(life/2), life%2 == 1)
-		stop := w.erase(m, cfg)
-		select {
-		case <-m.dead:
-		case <-time.After(500 * time.Millisecond): // nothing is left to do
-		}
-		stop()
+		w.live(newMortal(inOnePiece(w.log), int64(life/2), life%2 == 1), cfg)
 	}
 	w.erase(inOnePiece(w.log), cfg)
 }
@@ -93,29 +102,22 @@ func TestAReceiptCountsWhatBranchesLose(t *testing.T) {
 		w.turn("root", "r5", "SECRET")
 		w.redact("root", third)
 		w.correct("root", "c4", fourth, "SECRET")
-		_, err := w.history.EraseSession(t.Context(), "erased", services.Erasure{})
-		require.NoError(t, err)
+		must.Get(w.history.EraseSession(t.Context(), "erased", services.Erasure{}))(t)
 
-		id, err := w.history.EraseSession(t.Context(), "root", services.Erasure{})
-		require.NoError(t, err)
-		receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
-		got, err := receipts.Receipt(t.Context(), id)
-		require.NoError(t, err)
-		require.Nil(t, got.Shared, "not counted yet")
+		id := must.Get(w.history.EraseSession(t.Context(), "root", services.Erasure{}))(t)
+		require.Nil(t, w.receipt(id).Shared, "not counted yet")
 		w.die(eraser.Config{}, 8)
 		want := &services.SharedTurns{Branches: 4, Turns: 3}
-		require.Equal(t, want, w.receipt(id).Shared)
+		require.Equal(t, want, w.complete(id).Shared)
 
 		for k := range w.log.Partitions() {
 			require.NoError(t, w.notes.Drop(t.Context(), fmt.Sprint("eraser.at.", k)))
 		}
 		w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000})
-		id, err = w.history.EraseSession(t.Context(), "b", services.Erasure{})
-		require.NoError(t, err)
-		require.Equal(t, &services.SharedTurns{Branches: 1, Turns: 1}, w.receipt(id).Shared, "its own turn")
-		again, err := w.history.EraseSession(t.Context(), "root", services.Erasure{})
-		require.NoError(t, err)
-		require.Equal(t, want, w.receipt(again).Shared)
+		id = must.Get(w.history.EraseSession(t.Context(), "b", services.Erasure{}))(t)
+		require.Equal(t, &services.SharedTurns{Branches: 1, Turns: 1}, w.complete(id).Shared, "its own turn")
+		again := must.Get(w.history.EraseSession(t.Context(), "root", services.Erasure{}))(t)
+		require.Equal(t, want, w.complete(again).Shared)
 		require.Empty(t, holding(t, w.dir, "SECRET"))
 	})
 }
@@ -128,10 +130,9 @@ func TestReceiptsWithoutBranches(t *testing.T) {
 	w.redact("s", turn)
 	redacted := w.state("s").Turn(turn).Redacted
 	w.erase(inOnePiece(w.log), eraser.Config{})
-	require.Nil(t, w.receipt(fmt.Sprint("0:", redacted)).Shared)
-	id, err := w.history.EraseSession(t.Context(), "s", services.Erasure{})
-	require.NoError(t, err)
-	require.Equal(t, &services.SharedTurns{}, w.receipt(id).Shared)
+	require.Nil(t, w.complete(fmt.Sprint("0:", redacted)).Shared)
+	id := must.Get(w.history.EraseSession(t.Context(), "s", services.Erasure{}))(t)
+	require.Equal(t, &services.SharedTurns{}, w.complete(id).Shared)
 }
 
 // An identity's erasure takes all branches of its sessions, wherever the tree was linked, also a branch whose process
@@ -157,23 +158,19 @@ func TestAnErasedIdentityTakesItsBranches(t *testing.T) {
 		slower := *slow
 		slower.ChildSessionID, slower.RequestID = "slower", "slower"
 		w.publish(&slower, "")
-		id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
-		require.NoError(t, err)
-		first := newMortal(inOnePiece(w.log), 3, false)
-		stop := w.erase(first, eraser.Config{Rate: 10_000})
-		<-first.dead
-		stop()
+		id := must.Get(w.history.EraseIdentity(t.Context(), "alice", services.Erasure{}))(t)
+		w.live(newMortal(inOnePiece(w.log), 3, false), eraser.Config{Rate: 10_000})
 		w.publish(slow.Fork(), "")
 		turn := events.TurnID("slow", "r1")
 		w.publish(&events.TurnStarted{TurnID: turn, SessionID: "slow", RequestID: "r1",
 			Question: events.Question{QuestionNeutral: "SECRET of the slow one"}}, "")
 		w.die(eraser.Config{}, 10)
-		require.Equal(t, &services.SharedTurns{Branches: 3, Turns: 3}, w.receipt(id).Shared)
+		require.Equal(t, &services.SharedTurns{Branches: 3, Turns: 3}, w.complete(id).Shared)
 		w.publish(slower.Fork(), "")
 		for _, s := range []string{"root", "b", "of b", "slow", "slower", "stray"} {
 			hang.Until(t, func() bool { return w.state(s).Erased != 0 }, s)
 		}
-		hang.Until(t, func() bool { return len(holding(t, w.dir, "SECRET")) == 0 })
+		w.gone("SECRET")
 		require.Zero(t, w.state("of other").Erased)
 		require.NotEmpty(t, holding(t, w.dir, "KEPT"))
 	})
@@ -187,8 +184,7 @@ func TestALinkOnABranchLinksTheTree(t *testing.T) {
 		w.tree()
 		w.fork("root", "erased", uuid.Nil)
 		w.fork("erased", "of erased", uuid.Nil)
-		_, err := w.history.EraseSession(t.Context(), "erased", services.Erasure{})
-		require.NoError(t, err)
+		must.Get(w.history.EraseSession(t.Context(), "erased", services.Erasure{}))(t)
 		stop := w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000}) // it looks at the forks before the link
 		w.left("erased", events.TypeSessionBranched, events.TypeSessionErased, events.TypeErasureReceipt)
 		stop()
@@ -203,8 +199,7 @@ func TestALinkOnABranchLinksTheTree(t *testing.T) {
 		for _, s := range tree {
 			before = append(before, w.types(s))
 		}
-		_, err = w.history.LinkSession(t.Context(), "of b", "bob", "")
-		require.ErrorIs(t, err, conversation.ErrLinkedElsewhere)
+		must.Fail(w.history.LinkSession(t.Context(), "of b", "bob", ""))(t, conversation.ErrLinkedElsewhere)
 		for i, s := range tree {
 			now := w.types(s)
 			require.Equal(t, before[i], now[:len(before[i])])
@@ -271,8 +266,7 @@ func TestABranchKeepsItsParentFromRetention(t *testing.T) {
 				FromSessionID: "marked", Root: "marked"}, "")
 		}
 		erase := func(session string) {
-			_, err := w.history.EraseSession(t.Context(), session, services.Erasure{})
-			require.NoError(t, err)
+			must.Get(w.history.EraseSession(t.Context(), session, services.Erasure{}))(t)
 		}
 		cut := time.Now().Add(10 * time.Millisecond)
 		hang.Until(t, func() bool { return time.Now().After(cut) })
@@ -280,9 +274,7 @@ func TestABranchKeepsItsParentFromRetention(t *testing.T) {
 		r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
 			Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return cut.Add(time.Hour) }})
 		sweep := func() int {
-			got, err := r.Sweep(t.Context())
-			require.NoError(t, err)
-			return got.Sessions
+			return must.Get(r.Sweep(t.Context()))(t).Sessions
 		}
 		require.Equal(t, 1, sweep())
 		require.Empty(t, w.types("marked"))
@@ -318,24 +310,20 @@ func TestAMarkOfAnotherRootsBranchChangesNothing(t *testing.T) {
 		bobs.Segments[0].SessionID, bobs.Segments[0].ThroughTurnID = "bob's", events.TurnID("bob's", "r1")
 		w.publish(&bobs, "")
 		w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000})
-		_, err := w.history.LinkSession(t.Context(), "bob's", "bob", "")
-		require.NoError(t, err)
+		must.Get(w.history.LinkSession(t.Context(), "bob's", "bob", ""))(t)
 		w.idle()
 		require.Empty(t, w.state("x").Identity)
-		id, err := w.history.EraseIdentity(t.Context(), "bob", services.Erasure{})
-		require.NoError(t, err)
-		require.Equal(t, &services.SharedTurns{}, w.receipt(id).Shared)
-		_, err = w.history.LinkSession(t.Context(), "alice's", "alice", "")
-		require.NoError(t, err)
+		id := must.Get(w.history.EraseIdentity(t.Context(), "bob", services.Erasure{}))(t)
+		require.Equal(t, &services.SharedTurns{}, w.complete(id).Shared)
+		must.Get(w.history.LinkSession(t.Context(), "alice's", "alice", ""))(t)
 		w.idle()
 		require.NotZero(t, w.state("bob's").Erased)
 		for _, s := range []string{"alice's", "x", "of x"} {
 			require.Zero(t, w.state(s).Erased, s)
 			require.Equal(t, "alice", w.state(s).Identity, s)
 		}
-		id, err = w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
-		require.NoError(t, err)
-		require.Equal(t, &services.SharedTurns{Branches: 2, Turns: 2}, w.receipt(id).Shared)
+		id = must.Get(w.history.EraseIdentity(t.Context(), "alice", services.Erasure{}))(t)
+		require.Equal(t, &services.SharedTurns{Branches: 2, Turns: 2}, w.complete(id).Shared)
 		for _, s := range []string{"alice's", "x", "of x"} {
 			require.NotZero(t, w.state(s).Erased, s)
 		}

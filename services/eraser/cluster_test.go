@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
@@ -38,8 +39,7 @@ func TestNoNodeOfAClusterKeepsAnErasedText(t *testing.T) {
 	}
 	w.erase(inOnePiece(w.log), eraser.Config{})
 	w.redact("s", turn)
-	_, err := w.history.EraseSession(t.Context(), "t", services.Erasure{Reason: "asked to"})
-	require.NoError(t, err)
+	must.Get(w.history.EraseSession(t.Context(), "t", services.Erasure{Reason: "asked to"}))(t)
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted)
 	w.left("t", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt)
 	for i, dir := range dirs {

@@ -9,10 +9,11 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -35,6 +36,20 @@ func newMortal(log Log, steps int64, after bool) *mortal {
 	m := &mortal{Log: log, after: after, dead: make(chan struct{})}
 	m.steps.Store(steps)
 	return m
+}
+
+// live runs an eraser on a log until it is dead, or has nothing left to do.
+func (w *world) live(m *mortal, cfg eraser.Config) {
+	w.Helper()
+	defer w.erase(m, cfg)()
+	hang.Until(w, func() bool {
+		select {
+		case <-m.dead:
+			return true
+		default:
+			return w.done()
+		}
+	})
 }
 
 // step does one step, if there is life left.
@@ -86,15 +101,8 @@ func TestAnEraserThatDiesEndsComplete(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(seed), 7))
 			w := newWorld(t, 1+seed%2)
 			want := w.scene(rng)
-			for life := range 2 + rng.IntN(6) {
-				m := newMortal(inOnePiece(w.log), int64(rng.IntN(12)), rng.IntN(2) == 0)
-				stop := w.erase(m, eraser.Config{Rate: 10_000})
-				select {
-				case <-m.dead:
-				case <-time.After(time.Second):
-					require.Positive(t, life+1)
-				}
-				stop()
+			for range 2 + rng.IntN(6) {
+				w.live(newMortal(inOnePiece(w.log), int64(rng.IntN(12)), rng.IntN(2) == 0), eraser.Config{Rate: 10_000})
 			}
 			w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000})
 			for session, types := range want {
@@ -131,8 +139,7 @@ func (w *world) scene(rng *rand.Rand) map[string][]string {
 				w.turn("erased", fmt.Sprint(i), "SECRET")
 			}
 			w.link("erased", "bob")
-			_, err := w.history.EraseSession(w.Context(), "erased", services.Erasure{})
-			require.NoError(w, err)
+			must.Get(w.history.EraseSession(w.Context(), "erased", services.Erasure{}))(w)
 		},
 		func() {
 			w.link("hers", "alice")
@@ -146,8 +153,7 @@ func (w *world) scene(rng *rand.Rand) map[string][]string {
 			w.link("hers too", "alice")
 		},
 		func() {
-			_, err := w.history.EraseIdentity(w.Context(), "alice", services.Erasure{})
-			require.NoError(w, err)
+			must.Get(w.history.EraseIdentity(w.Context(), "alice", services.Erasure{}))(w)
 		},
 	}
 	rng.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
@@ -168,13 +174,7 @@ func TestTheSessionIsTheSameAtEachStep(t *testing.T) {
 	w.redact("s", w.correct("s", "c1", first, "SECRET"))
 	before := w.state("s")
 	for range 6 {
-		m := newMortal(inOnePiece(w.log), 2, false) // an event, settled
-		stop := w.erase(m, eraser.Config{})
-		select {
-		case <-m.dead:
-		case <-time.After(500 * time.Millisecond):
-		}
-		stop()
+		w.live(newMortal(inOnePiece(w.log), 2, false), eraser.Config{}) // an event, settled
 		require.True(t, before.Same(w.state("s")))
 	}
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -12,10 +13,9 @@ import (
 
 func (w *world) describe(request, title string, metadata map[string]*string) {
 	w.Helper()
-	_, err := w.history.DescribeSession(w.Context(), conversation.Describe{
+	must.Get(w.history.DescribeSession(w.Context(), conversation.Describe{
 		SessionID: "s", RequestID: request, Title: &title, Metadata: metadata,
-	})
-	require.NoError(w, err)
+	}))(w)
 }
 
 // What a description replaces leaves the log and the disk, and so does what comes late; the session stays as it was.

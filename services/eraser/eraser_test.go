@@ -4,26 +4,21 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 )
-
-type assertT = assert.CollectT
-
-func requireEqual(c *assertT, want, got any) { assert.Equal(c, want, got) }
 
 // holding returns the files below a folder that hold a text.
 func holding(t testing.TB, dir, text string) []string {
@@ -142,8 +137,7 @@ func TestWhatComesLateIsErased(t *testing.T) {
 	require.True(t, w.start("s", "r1", "SECRET").Duplicate, "a late retry brings nothing back")
 	require.Empty(t, holding(t, w.dir, "SECRET"))
 
-	_, err := w.history.EraseSession(t.Context(), "s", services.Erasure{Reason: "asked to"})
-	require.NoError(t, err)
+	must.Get(w.history.EraseSession(t.Context(), "s", services.Erasure{Reason: "asked to"}))(t)
 	w.left("s", events.TypeSessionErased, events.TypeErasureReceipt)
 	w.publish(&events.TurnStarted{TurnID: events.TurnID("s", "r2"), SessionID: "s", RequestID: "r2",
 		Question: events.Question{QuestionNeutral: "SECRET late"}}, "")
@@ -165,15 +159,8 @@ func TestEventsStayWhereTheyAreNeeded(t *testing.T) {
 	w.erase(inOnePiece(w.log), eraser.Config{})
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted, events.TypeTurnRedacted)
 	require.NotZero(t, w.state("s").Turn(gone).Redacted)
-	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
-	complete := func(at events.Position) bool {
-		r, err := receipts.Receipt(t.Context(), at.String())
-		require.NoError(t, err)
-		return r.Complete()
-	}
-	// It is said after the events have gone.
-	hang.Until(t, func() bool { return complete(own) })
-	require.False(t, complete(foreign), "what stays is not said to be gone")
+	w.complete(own.String()) // it is said after the events have gone
+	require.False(t, w.receipt(foreign.String()).Complete(), "what stays is not said to be gone")
 }
 
 func TestAnErasedSessionLeavesTheLog(t *testing.T) {
@@ -183,32 +170,24 @@ func TestAnErasedSessionLeavesTheLog(t *testing.T) {
 	w.link("s", "alice")
 	w.turn("s", "r2", "SECRET")
 	docs := &documents{}
-	receipt, err := w.history.EraseSession(t.Context(), "s", services.Erasure{Reason: "asked to", By: "ops"})
-	require.NoError(t, err)
-	again, err := w.history.EraseSession(t.Context(), "s", services.Erasure{})
-	require.NoError(t, err)
+	receipt := must.Get(w.history.EraseSession(t.Context(), "s", services.Erasure{Reason: "asked to", By: "ops"}))(t)
+	again := must.Get(w.history.EraseSession(t.Context(), "s", services.Erasure{}))(t)
 	require.Equal(t, receipt, again)
 	closed := w.state("s")
 
 	place := &place{name: "recent"}
-	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, []eraser.Place{place})
-	r, err := receipts.Receipt(t.Context(), receipt)
-	require.NoError(t, err)
+	known := w.asking(receipt, place)
+	r := known()
 	require.False(t, r.Complete())
 	require.Equal(t, []string{"asked to", "ops"}, []string{r.Reason, r.By})
-	same, err := receipts.Receipt(t.Context(), r.Position.String())
-	require.NoError(t, err)
-	require.Equal(t, receipt, same.ID, "by its position, too")
+	require.Equal(t, receipt, w.receipt(r.Position.String(), place).ID, "by its position, too")
 	w.erase(inOnePiece(w.log), eraser.Config{Places: []eraser.Place{place}, Documents: []eraser.Documents{docs}})
 	w.left("s", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt)
-	r, err = receipts.Receipt(t.Context(), receipt)
-	require.NoError(t, err)
-	require.False(t, r.Complete())
+	require.False(t, known().Complete())
 	place.follow()
 	w.left("s", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt,
 		events.TypeErasureReceipt)
-	r, err = receipts.Receipt(t.Context(), receipt)
-	require.NoError(t, err)
+	r = known()
 	require.True(t, r.Complete())
 	require.Equal(t, []string{"log", "recent"}, []string{r.Places[0].Place, r.Places[1].Place})
 	require.Equal(t, []int{4, 2}, []int{*r.Places[0].Erased, *r.Places[1].Erased})
@@ -232,18 +211,12 @@ func TestAnErasedIdentityLeavesTheLog(t *testing.T) {
 			}
 			w.turn("other", "r1", "KEPT")
 			w.link("other", "bob")
-			receipt, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{Reason: "left"})
-			require.NoError(t, err)
-			again, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
-			require.NoError(t, err)
+			receipt := must.Get(w.history.EraseIdentity(t.Context(), "alice", services.Erasure{Reason: "left"}))(t)
+			again := must.Get(w.history.EraseIdentity(t.Context(), "alice", services.Erasure{}))(t)
 			require.Equal(t, receipt, again)
-			receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
 			var got services.Receipt
-			hang.Until(t, func() bool {
-				got, err = receipts.Receipt(t.Context(), receipt)
-				require.NoError(t, err)
-				return got.Complete() && len(got.Places) == 2
-			})
+			known := w.asking(receipt)
+			hang.Until(t, func() bool { got = known(); return got.Complete() && len(got.Places) == 2 })
 			require.Equal(t, 10, *got.Places[0].Erased)
 			require.Equal(t, "alice", got.IdentityID)
 			require.Empty(t, holding(t, w.dir, "SECRET"))
@@ -272,14 +245,7 @@ func TestSessionsOfAnIdentityAreClosedAsTheyAreErased(t *testing.T) {
 	// It has seen the links when it has done something behind them.
 	w.redact("seen", w.turn("seen", "r1", "SECRET"))
 	w.left("seen", events.TypeTurnRedacted)
-	receipt, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
-	require.NoError(t, err)
-	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
-	hang.Until(t, func() bool {
-		r, err := receipts.Receipt(t.Context(), receipt)
-		require.NoError(t, err)
-		return r.Complete()
-	})
+	w.complete(must.Get(w.history.EraseIdentity(t.Context(), "alice", services.Erasure{}))(t))
 	require.Empty(t, holding(t, w.dir, "SECRET"))
 	log.mu.Lock()
 	defer log.mu.Unlock()
@@ -292,12 +258,7 @@ func TestARedactionsReceiptSaysWhatWasErasedAndWhen(t *testing.T) {
 	memory := &place{name: "memory"}
 	first := w.turn("s", "r1", "SECRET")
 	id := w.redact("s", w.correct("s", "c1", first, "SECRET")).Position.String()
-	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, []eraser.Place{memory})
-	receipt := func() services.Receipt {
-		r, err := receipts.Receipt(t.Context(), id)
-		require.NoError(t, err)
-		return r
-	}
+	receipt := w.asking(id, memory)
 	w.erase(inOnePiece(w.log), eraser.Config{Places: []eraser.Place{memory}})
 	hang.Until(t, func() bool { return receipt().Places[0].Done })
 	r := receipt()
@@ -309,8 +270,7 @@ func TestARedactionsReceiptSaysWhatWasErasedAndWhen(t *testing.T) {
 	hang.Until(t, func() bool { r = receipt(); return !r.Places[1].At.IsZero() })
 	require.True(t, r.Complete())
 	require.WithinRange(t, r.Places[1].At, r.Places[0].At, time.Now())
-	again := receipt()
-	require.Equal(t, r, again)
+	require.Equal(t, r, receipt())
 }
 
 // An eraser that dies between two events, and one that is stopped while a view is behind,
@@ -321,12 +281,7 @@ func TestARedactionsReceiptOutlivesTheEraser(t *testing.T) {
 	memory := &place{name: "memory"}
 	places := []eraser.Place{memory}
 	id := w.redact("s", w.correct("s", "c1", w.turn("s", "r1", "SECRET"), "SECRET")).Position.String()
-	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, places)
-	receipt := func() services.Receipt {
-		r, err := receipts.Receipt(t.Context(), id)
-		require.NoError(t, err)
-		return r
-	}
+	receipt := w.asking(id, places...)
 	m := newMortal(inOnePiece(w.log), 3, false) // an event, settled, and another
 	stop := w.erase(m, eraser.Config{Places: places})
 	<-m.dead
@@ -354,22 +309,14 @@ func TestReceiptsThatThereAreNot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.turn("s", "r1", "text")
-	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
+	receipts := w.receipts()
 	for _, id := range []string{"", "x", "0-0-abc", "9-0-abc", "0:1", "0:77", "7:1", strings.Repeat("9", 300),
 		"0-99999999999999999999-x"} {
-		_, err := receipts.Receipt(t.Context(), id)
-		require.ErrorIs(t, err, services.ErrNoReceipt, id)
+		must.Fail(receipts.Receipt(t.Context(), id))(t, services.ErrNoReceipt, id)
 	}
 	redacted := w.redact("s", events.TurnID("s", "r1"))
-	r, err := receipts.Receipt(t.Context(), redacted.Position.String())
-	require.NoError(t, err)
-	require.False(t, r.Complete())
+	require.False(t, w.receipt(redacted.Position.String()).Complete())
 	w.erase(inOnePiece(w.log), eraser.Config{})
-	hang.Until(t, func() bool {
-		r, err := receipts.Receipt(t.Context(), redacted.Position.String())
-		require.NoError(t, err)
-		return r.Complete()
-	})
+	w.complete(redacted.Position.String())
 	require.Equal(t, []string{events.TypeTurnRedacted}, w.types("s"))
-	require.False(t, slices.Contains(w.types("s"), events.TypeTurnStarted))
 }

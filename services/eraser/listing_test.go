@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/eraser"
 )
 
 // The list has each redaction and erasure of all partitions once, the newest first, whatever the size of a page, and
@@ -17,11 +17,10 @@ import (
 func TestReceiptsAreListedNewestFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)
-	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
+	receipts := w.receipts()
 	pages := func(limit int) (ids []string, all []services.Receipt) {
 		for ask := (services.ReceiptsAsk{Limit: limit}); ; {
-			page, err := receipts.Receipts(t.Context(), ask)
-			require.NoError(t, err)
+			page := must.Get(receipts.Receipts(t.Context(), ask))(t)
 			require.LessOrEqual(t, len(page.Receipts), limit)
 			for _, r := range page.Receipts {
 				ids = append(ids, r.ID)
@@ -42,13 +41,11 @@ func TestReceiptsAreListedNewestFirst(t *testing.T) {
 		case 0:
 			want = append(want, w.redact(session, turn).Position.String())
 		case 1:
-			id, err := w.history.EraseSession(t.Context(), session, services.Erasure{})
-			require.NoError(t, err)
+			id := must.Get(w.history.EraseSession(t.Context(), session, services.Erasure{}))(t)
 			want = append(want, id)
 		default:
 			w.link(session, session)
-			id, err := w.history.EraseIdentity(t.Context(), session, services.Erasure{})
-			require.NoError(t, err)
+			id := must.Get(w.history.EraseIdentity(t.Context(), session, services.Erasure{}))(t)
 			want = append(want, id)
 		}
 	}
@@ -57,11 +54,8 @@ func TestReceiptsAreListedNewestFirst(t *testing.T) {
 		ids, all := pages(limit)
 		require.Equal(t, want, ids, limit)
 		for _, r := range all {
-			alone, err := receipts.Receipt(t.Context(), r.ID)
-			require.NoError(t, err)
-			require.Equal(t, alone, r)
+			require.Equal(t, w.receipt(r.ID), r)
 		}
 	}
-	_, err := receipts.Receipts(t.Context(), services.ReceiptsAsk{Limit: 1, Cursor: "x"})
-	require.ErrorIs(t, err, conversation.ErrInvalid)
+	must.Fail(receipts.Receipts(t.Context(), services.ReceiptsAsk{Limit: 1, Cursor: "x"}))(t, conversation.ErrInvalid)
 }

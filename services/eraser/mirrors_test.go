@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -22,13 +23,11 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 	t.Parallel()
 	s := natstest.Server(t)
 	w := newWorldOn(t, natstest.LogOn(t, s, 1), filepath.Join(s.GateDir(), "jetstream"))
-	js, err := jetstream.New(natstest.Connect(t, s))
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(natstest.Connect(t, s)))(t)
 	var mirrors []jetstream.Stream
 	for _, of := range []string{events.StreamName(0), "COPY-" + events.StreamName(0)} {
-		mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY-" + of,
-			Mirror: &jetstream.StreamSource{Name: of}})
-		require.NoError(t, err)
+		mirror := must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY-" + of,
+			Mirror: &jetstream.StreamSource{Name: of}}))(t)
 		mirrors = append(mirrors, mirror)
 	}
 
@@ -36,27 +35,26 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 	w.redact("redacted", redacted)
 	w.turn("redacted", "r2", "KEPT")
 	w.turn("closed", "r1", "SECRET")
-	_, err = w.history.EraseSession(t.Context(), "closed", services.Erasure{})
-	require.NoError(t, err)
+	must.Get(w.history.EraseSession(t.Context(), "closed", services.Erasure{}))(t)
 	w.publish(&events.TurnFinalized{TurnID: redacted, SessionID: "redacted",
 		Answer: events.Answer{AnswerNeutral: "SECRET again"}}, "late")
 	w.turn("other", "r1", "KEPT")
-	first, err := w.log.Head(t.Context(), 0)
-	require.NoError(t, err)
-	require.EventuallyWithT(t, func(c *assertT) {
-		for _, mirror := range mirrors {
-			info, err := mirror.Info(t.Context())
-			requireEqual(c, nil, err)
-			assert.GreaterOrEqual(c, info.State.LastSeq, first.Seq)
-		}
-	}, patience, lookEvery)
+	first := must.Get(w.log.Head(t.Context(), 0))(t)
+	for _, mirror := range mirrors {
+		mirrored(t, mirror, first)
+	}
 	// An eraser died after it had taken this one out of the log.
-	_, err = overwrite.On(w.log).Erase(t.Context(), events.Position{Seq: 2})
-	require.NoError(t, err)
+	must.Get(overwrite.On(w.log).Erase(t.Context(), events.Position{Seq: 2}))(t)
 
 	w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000})
-	require.EventuallyWithT(t, func(c *assertT) { assert.Empty(c, holding(t, w.dir, "SECRET")) }, patience, lookEvery)
+	w.gone("SECRET")
 	require.Len(t, holding(t, w.dir, "KEPT"), 3)
+}
+
+// mirrored waits until a mirror has come to a position.
+func mirrored(t *testing.T, mirror jetstream.Stream, at events.Position) {
+	t.Helper()
+	hang.Until(t, func() bool { return must.Get(mirror.Info(t.Context()))(t).State.LastSeq >= at.Seq })
 }
 
 // lagging is a log whose mirrors are behind.
@@ -72,19 +70,13 @@ func TestAMirrorThatIsBehindLosesWhatCameLate(t *testing.T) {
 	t.Parallel()
 	s := natstest.Server(t)
 	w := newWorldOn(t, natstest.LogOn(t, s, 1), filepath.Join(s.GateDir(), "jetstream"))
-	js, err := jetstream.New(natstest.Connect(t, s))
-	require.NoError(t, err)
-	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY",
-		Mirror: &jetstream.StreamSource{Name: events.StreamName(0)}})
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(natstest.Connect(t, s)))(t)
+	mirror := must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY",
+		Mirror: &jetstream.StreamSource{Name: events.StreamName(0)}}))(t)
 	gone := w.turn("redacted", "r1", "text")
 	progress := eraser.New(on(inOnePiece(w.log)), w.notes, eraser.Config{Rules: rules})
 	done := func(seq uint64) {
-		require.EventuallyWithT(t, func(c *assertT) {
-			at, err := progress.Resume(t.Context(), 0)
-			requireEqual(c, nil, err)
-			assert.GreaterOrEqual(c, at.Seq, seq)
-		}, patience, lookEvery)
+		hang.Until(t, func() bool { return must.Get(progress.Resume(t.Context(), 0))(t).Seq >= seq })
 	}
 	redaction := w.redact("redacted", gone)
 	stop := w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000})
@@ -93,16 +85,12 @@ func TestAMirrorThatIsBehindLosesWhatCameLate(t *testing.T) {
 
 	late := w.publish(&events.TurnFinalized{TurnID: gone, SessionID: "redacted",
 		Answer: events.Answer{AnswerNeutral: "SECRET"}}, "late")
-	require.EventuallyWithT(t, func(c *assertT) {
-		info, err := mirror.Info(t.Context())
-		requireEqual(c, nil, err)
-		assert.GreaterOrEqual(c, info.State.LastSeq, late.Seq)
-	}, patience, lookEvery)
+	mirrored(t, mirror, late)
 	stop = w.erase(lagging{inOnePiece(w.log)}, eraser.Config{Rate: 1000})
 	w.left("redacted", events.TypeTurnRedacted)
 	done(late.Seq)
 	stop()
 	require.Len(t, holding(t, w.dir, "SECRET"), 1, "the mirror's")
 	w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000})
-	require.EventuallyWithT(t, func(c *assertT) { assert.Empty(c, holding(t, w.dir, "SECRET")) }, patience, lookEvery)
+	w.gone("SECRET")
 }

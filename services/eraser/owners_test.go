@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
@@ -49,8 +49,7 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 		}
 		// One that is gone already has a receipt of its own.
 		w.link(life+" gone", "alice")
-		_, err := w.history.EraseSession(t.Context(), life+" gone", services.Erasure{})
-		require.NoError(t, err)
+		must.Get(w.history.EraseSession(t.Context(), life+" gone", services.Erasure{}))(t)
 		members++
 	}
 	// looked waits until the eraser has seen all that was written.
@@ -73,16 +72,8 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 	write("third")
 	looked("third")
 
-	erase := func(identity string) services.Receipt {
-		id, err := w.history.EraseIdentity(t.Context(), identity, services.Erasure{Reason: "asked to"})
-		require.NoError(t, err)
-		var got services.Receipt
-		hang.Until(t, func() bool {
-			got, err = eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil).Receipt(t.Context(), id)
-			require.NoError(t, err)
-			return got.Complete()
-		})
-		return got
+	erase := func(identity string) {
+		w.complete(must.Get(w.history.EraseIdentity(t.Context(), identity, services.Erasure{Reason: "asked to"}))(t))
 	}
 	before := log.n.Load()
 	erase("alice")

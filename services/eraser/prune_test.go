@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -21,15 +21,13 @@ import (
 // prune takes the messages out of a turn that hold a word.
 func (w *world) prune(session string, turn uuid.UUID, id, word string) services.Turn {
 	w.Helper()
-	t, err := w.history.PruneTurn(w.Context(), conversation.Prune{SessionID: session, TurnID: turn, PruneID: id,
+	return must.Get(w.history.PruneTurn(w.Context(), conversation.Prune{SessionID: session, TurnID: turn, PruneID: id,
 		Keep: func(m conversation.Message) json.RawMessage {
 			if strings.Contains(string(m.Raw), word) {
 				return nil
 			}
 			return m.Raw
-		}})
-	require.NoError(w, err)
-	return t
+		}}))(w)
 }
 
 func (w *world) extend(session string, turn uuid.UUID, id, text string) {
@@ -85,8 +83,7 @@ func TestWhatAPruneTookLeavesTheLog(t *testing.T) {
 			two = append(two, events.TypeSessionSummarized)
 			w.left("s", append(two, events.TypeTurnPruned)...)
 			require.Empty(t, holding(t, w.dir, "SECRET"))
-			session, err := eraser.SessionOfErased(t.Context(), w.notes, turn)
-			require.NoError(t, err)
+			session := must.Get(eraser.SessionOfErased(t.Context(), w.notes, turn))(t)
 			require.Equal(t, "s", session, "by which its responses are found")
 			w.redact("s", turn)
 			w.left("s", append(two, events.TypeTurnRedacted)...)
@@ -110,8 +107,7 @@ func TestARedactedResponseLeavesTheLog(t *testing.T) {
 	w.redact("s", turn)
 	w.left("s", events.TypeTurnRedacted)
 	require.Empty(t, holding(t, w.dir, "SECRET"))
-	session, err := eraser.SessionOfErased(t.Context(), w.notes, turn)
-	require.NoError(t, err)
+	session := must.Get(eraser.SessionOfErased(t.Context(), w.notes, turn))(t)
 	require.Equal(t, "s", session, "by which a call that went on with it is found again")
 }
 
@@ -194,20 +190,14 @@ func TestNoNoteOutlivesAnErasure(t *testing.T) {
 		w.redact(session, redacted)
 		w.idle()
 		for _, turn := range []uuid.UUID{pruned, redacted} {
-			found, err := eraser.SessionOfErased(t.Context(), w.notes, turn)
-			require.NoError(t, err)
+			found := must.Get(eraser.SessionOfErased(t.Context(), w.notes, turn))(t)
 			require.Equal(t, session, found)
 			traces = append(traces, turn.String())
 		}
 		w.publish(start, "late")
 		w.link(session, "alice")
 	}
-	id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
-	require.NoError(t, err)
-	hang.Until(t, func() bool {
-		got, err := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, []eraser.Place{view}).Receipt(t.Context(), id)
-		return err == nil && got.Complete()
-	})
+	w.complete(must.Get(w.history.EraseIdentity(t.Context(), "alice", services.Erasure{}))(t), view)
 	w.idle()
 	for _, trace := range slices.Clone(traces) {
 		traces = append(traces, base64.RawURLEncoding.EncodeToString([]byte(trace)))

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
@@ -21,8 +22,7 @@ func TestWhatIsTooOldOfAKindGoes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	describe := func(session string, kind events.SessionKind) {
-		_, err := w.history.DescribeSession(t.Context(), conversation.Describe{SessionID: session, Kind: kind})
-		require.NoError(t, err)
+		must.Get(w.history.DescribeSession(t.Context(), conversation.Describe{SessionID: session, Kind: kind}))(t)
 	}
 	for _, kind := range []events.SessionKind{events.KindConversation, events.KindResponse} {
 		for _, session := range []string{"empty", "anonymous", "linked", "active"} {
@@ -51,11 +51,9 @@ func TestWhatIsTooOldOfAKindGoes(t *testing.T) {
 	sweep := func(days int, want services.Swept) {
 		t.Helper()
 		now = cut.Add(time.Duration(days) * day)
-		got, err := r.DrySweep(t.Context())
-		require.NoError(t, err)
+		got := must.Get(r.DrySweep(t.Context()))(t)
 		require.Equal(t, want, got)
-		got, err = r.Sweep(t.Context())
-		require.NoError(t, err)
+		got = must.Get(r.Sweep(t.Context()))(t)
 		require.Equal(t, want, got)
 	}
 	gone := func(kind string) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
@@ -55,9 +56,7 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 		if dry {
 			do = r.DrySweep
 		}
-		got, err := do(t.Context())
-		require.NoError(t, err)
-		return got
+		return must.Get(do(t.Context()))(t)
 	}
 	require.Zero(t, sweep(false), "nothing is old")
 
@@ -110,13 +109,11 @@ func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
 			return purge(ctx)
 		},
 	})
-	_, err := r.Sweep(t.Context())
-	require.ErrorIs(t, err, away)
+	must.Fail(r.Sweep(t.Context()))(t, away)
 	require.Len(t, w.types("s"), 2)
 	require.Equal(t, []string{"linked"}, redacted, "what is linked does not wait for the view")
 	away = nil
-	got, err := r.Sweep(t.Context())
-	require.NoError(t, err)
+	got := must.Get(r.Sweep(t.Context()))(t)
 	require.Equal(t, services.Swept{Sessions: 1, Events: 2}, got)
 	require.Empty(t, w.types("s"))
 }
@@ -133,8 +130,7 @@ func TestRetentionKeepsWhatARedactionRestsOn(t *testing.T) {
 	r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
 		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 	})
-	got, err := r.Sweep(t.Context())
-	require.NoError(t, err)
+	got := must.Get(r.Sweep(t.Context()))(t)
 	require.Equal(t, services.Swept{Sessions: 1, Events: 4}, got)
 	require.Equal(t, []string{events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted}, w.types("s"))
 	w.publish(&events.TurnStarted{TurnID: gone, SessionID: "s", RequestID: "r2",
@@ -157,8 +153,7 @@ func TestAViewForgetsWhatRetentionTakes(t *testing.T) {
 			return purge(ctx)
 		},
 	})
-	_, err := r.Sweep(t.Context())
-	require.NoError(t, err)
+	must.Get(r.Sweep(t.Context()))(t)
 	require.Equal(t, []string{events.TypeTurnRedacted}, w.types("s"))
 	require.Equal(t, []uint64{first.Seq, first.Seq + 1, first.Seq + 2}, forgotten)
 }
@@ -186,8 +181,7 @@ func TestAPartitionThatWaitsHoldsUpNoOther(t *testing.T) {
 			return purge(ctx)
 		},
 	})
-	_, err := r.Sweep(t.Context())
-	require.ErrorIs(t, err, behind)
+	must.Fail(r.Sweep(t.Context()))(t, behind)
 	require.Len(t, w.types(sessions[0]), 2)
 	require.Empty(t, w.types(sessions[1]))
 }

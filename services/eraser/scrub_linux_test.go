@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -21,18 +22,14 @@ import (
 	"github.com/turnledger/turnledger/services/eraser"
 )
 
-// long is how long three servers that were killed may take to come back on a busy machine.
-
 // blocksBelow returns the blocks of the log in some folders, with what they hold.
 func blocksBelow(t *testing.T, dirs []string) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
 	for _, dir := range dirs {
-		names, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "TURNS-0", "msgs", "*.blk"))
-		require.NoError(t, err)
+		names := must.Get(filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "TURNS-0", "msgs", "*.blk")))(t)
 		for _, name := range names {
-			raw, err := os.ReadFile(name)
-			require.NoError(t, err)
+			raw := must.Get(os.ReadFile(name))(t)
 			out[name] = raw
 		}
 	}
@@ -48,8 +45,7 @@ func TestAnErasureInWhichAllServersDiedIsProvedByAScrub(t *testing.T) {
 	t.Parallel()
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
 	nodes := natstest.StartNodes(t, natstest.NodesOptions{Dirs: [3]string(dirs)})
-	log, err := jetlog.Open(t.Context(), nodes.Connect(t), jetlog.Config{Replicas: 3, Outside: true})
-	require.NoError(t, err)
+	log := must.Get(jetlog.Open(t.Context(), nodes.Connect(t), jetlog.Config{Replicas: 3, Outside: true}))(t)
 	w := newWorldOn(t, log, "")
 	for i := range 20 { // or the servers would compact the block
 		w.turn("kept", fmt.Sprint(i), "KEPT"+strings.Repeat(" more", 10_000))
@@ -60,8 +56,7 @@ func TestAnErasureInWhichAllServersDiedIsProvedByAScrub(t *testing.T) {
 	nodes.Agree(t)
 	before := blocksBelow(t, dirs)
 	w.erase(inOnePiece(log), eraser.Config{Rate: 20})
-	receipt, err := w.history.EraseSession(t.Context(), "s", services.Erasure{})
-	require.NoError(t, err)
+	receipt := must.Get(w.history.EraseSession(t.Context(), "s", services.Erasure{}))(t)
 	hang.Until(t, func() bool { return len(w.types("s")) < 30 })
 	killAll := func() {
 		for i := range dirs {
@@ -77,8 +72,7 @@ func TestAnErasureInWhichAllServersDiedIsProvedByAScrub(t *testing.T) {
 	// forget has each server leave what it had forgotten, as if it had been about to overwrite it.
 	forget := func() {
 		for name, old := range before {
-			now, err := os.ReadFile(name)
-			require.NoError(t, err)
+			now := must.Get(os.ReadFile(name))(t)
 			copy(now, old)
 			require.NoError(t, os.WriteFile(name, now, 0o600))
 		}
@@ -122,33 +116,31 @@ func (w *world) scrubbed(nodes *natstest.Nodes, i int) {
 	})
 }
 
-// proved waits until a receipt is complete.
+// proved waits until a receipt is complete; servers that come and go may leave a question without an answer.
 func (w *world) proved(receipt string) {
 	w.Helper()
-	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
-	var got services.Receipt
-	hang.Until(w, func() (done bool) {
-		var err error
-		got, err = receipts.Receipt(w.Context(), receipt)
-		return err == nil && got.Complete()
-	}, "%s", receipt)
-	require.Empty(w, got.Places[0].Why)
+	require.Empty(w, w.told(receipt, services.Receipt.Complete).Places[0].Why)
 }
 
 // unproved waits until a receipt says why it is not complete.
 func (w *world) unproved(receipt string, why ...string) {
 	w.Helper()
-	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
-	var got services.Receipt
-	hang.Until(w, func() bool {
-		var err error
-		if got, err = receipts.Receipt(w.Context(), receipt); err != nil {
-			return false
-		}
-		silent := func(s string) bool { return !strings.Contains(got.Places[0].Why, s) }
-		return got.Complete() || !slices.ContainsFunc(why, silent)
+	got := w.told(receipt, func(r services.Receipt) bool {
+		unsaid := func(s string) bool { return !strings.Contains(r.Places[0].Why, s) }
+		return r.Complete() || !slices.ContainsFunc(why, unsaid)
 	})
 	require.False(w, got.Complete())
+}
+
+// told waits for what a receipt is to say.
+func (w *world) told(receipt string, says func(services.Receipt) bool) (got services.Receipt) {
+	w.Helper()
+	hang.Until(w, func() bool {
+		var err error
+		got, err = w.receipts().Receipt(w.Context(), receipt)
+		return err == nil && says(got)
+	}, "%s", receipt)
+	return got
 }
 
 // Servers that were started anew before an erasure hold nothing up, whether or not by the verb. One that is started
@@ -167,8 +159,7 @@ func TestOnlyErasuresUnderWayWaitForAServerThatWasStartedAnew(t *testing.T) {
 		nodes.Ready(t)
 	}
 	erase := func(session string) (receipt string) {
-		receipt, err := w.history.EraseSession(t.Context(), session, services.Erasure{})
-		require.NoError(t, err)
+		receipt = must.Get(w.history.EraseSession(t.Context(), session, services.Erasure{}))(t)
 		return receipt
 	}
 	gone := func(session string) {
@@ -205,8 +196,7 @@ func TestOnlyErasuresUnderWayWaitForAServerThatWasStartedAnew(t *testing.T) {
 	w.proved(long)
 
 	_ = nodes.Stop(t, 2)
-	hers, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
-	require.NoError(t, err)
+	hers := must.Get(w.history.EraseIdentity(t.Context(), "alice", services.Erasure{}))(t)
 	for i := range sessions {
 		gone(fmt.Sprint("hers-", i))
 	}
@@ -227,11 +217,9 @@ authorization { users: [
   { user: few, password: few, permissions: { publish: { deny: "$SYS.>" } } }
 ] }
 `})
-	nc, err := nats.Connect(nodes.URL(), nats.UserInfo("few", "few"))
-	require.NoError(t, err)
+	nc := must.Get(nats.Connect(nodes.URL(), nats.UserInfo("few", "few")))(t)
 	t.Cleanup(nc.Close)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Replicas: 3, Outside: true})
-	require.NoError(t, err)
+	log := must.Get(jetlog.Open(t.Context(), nc, jetlog.Config{Replicas: 3, Outside: true}))(t)
 	w := newWorldOn(t, log, "")
 	turn := w.turn("s", "r1", "SECRET")
 	w.erase(inOnePiece(log), eraser.Config{})

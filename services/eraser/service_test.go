@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/memorytest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -29,11 +30,9 @@ import (
 func TestARetentionThatWaitsSaysSo(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	notes, err := log.Notes(t.Context())
-	require.NoError(t, err)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: uuid.New(),
-		SessionID: "s", RequestID: "r"}}})
-	require.NoError(t, err)
+	notes := must.Get(log.Notes(t.Context()))(t)
+	must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: uuid.New(),
+		SessionID: "s", RequestID: "r"}}}))(t)
 	for why, told := range map[error]error{audit.ErrNotYet: projections.ErrNotYet,
 		errors.New("gone"): projections.ErrUnavailable} {
 		retention := eraser.NewRetention(eraser.On(log), notes, eraser.RetentionConfig{
@@ -42,8 +41,7 @@ func TestARetentionThatWaitsSaysSo(t *testing.T) {
 				return errors.Join(audit.ErrUnavailable, why)
 			},
 		})
-		_, err := retention.Sweep(t.Context())
-		require.ErrorIs(t, err, told)
+		must.Fail(retention.Sweep(t.Context()))(t, told)
 	}
 }
 
@@ -52,8 +50,7 @@ func TestARetentionWaitsForTheMemory(t *testing.T) {
 	t.Parallel()
 	s := natstest.Server(t)
 	log := natstest.LogOn(t, s, 1)
-	js, err := jetstream.New(natstest.Connect(t, s))
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(natstest.Connect(t, s)))(t)
 	service := memorytest.New(t)
 	store := supermemory.NewV5(supermemory.Config{URL: service.URL, Key: "k"})
 	outside := recall.NewOutside(log, js, store, recall.OutsideConfig{Registry: prometheus.NewRegistry()})
@@ -126,8 +123,7 @@ func TestAServiceRedactsWhatIsTooOld(t *testing.T) {
 			Config: runner.Config{Rules: rules}, Keepers: eraser.Keepers{Audit: (*audit.Guarded)(nil)},
 			Turns: turns, Linked: time.Nanosecond,
 		})
-		_, err := s.Retention.Sweep(t.Context())
-		require.ErrorIs(t, err, c.want)
+		must.Fail(s.Retention.Sweep(t.Context()))(t, c.want)
 		want := []conversation.Redact{{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"}}
 		require.Equal(t, want, turns.asked)
 		// A sweep that succeeded does not look again at what it saw.
@@ -143,15 +139,13 @@ func TestAServiceErasesLinkedSessionsOfAKind(t *testing.T) {
 	w := newWorld(t, 1)
 	w.turn("linked", "r1", "old")
 	w.link("linked", "alice")
-	_, err := w.history.DescribeSession(t.Context(), conversation.Describe{SessionID: "linked",
-		Kind: events.KindResponse})
-	require.NoError(t, err)
+	must.Get(w.history.DescribeSession(t.Context(), conversation.Describe{SessionID: "linked",
+		Kind: events.KindResponse}))(t)
 	turns := &redactor{}
 	s := eraser.NewService(w.log, w.notes, eraser.ServiceConfig{
 		Config: runner.Config{Rules: rules}, Keepers: eraser.Keepers{Audit: (*audit.Guarded)(nil)},
 		Turns: turns, Response: time.Nanosecond,
 	})
-	_, err = s.Retention.Sweep(t.Context())
-	require.NoError(t, err)
+	must.Get(s.Retention.Sweep(t.Context()))(t)
 	require.Equal(t, map[string]services.Erasure{"linked": {Reason: "retention", By: "turnledger"}}, turns.erased)
 }

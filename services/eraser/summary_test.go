@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -20,25 +21,27 @@ import (
 
 func (w *world) summarize(session, request string, through uuid.UUID, text string) {
 	w.Helper()
-	_, err := w.history.SummarizeSession(w.Context(), conversation.Summarize{
+	must.Get(w.history.SummarizeSession(w.Context(), conversation.Summarize{
 		ThroughTurnID: through,
 		Summary:       events.SessionSummarized{SessionID: session, RequestID: request, SummaryNeutral: text},
-	})
-	require.NoError(w, err)
+	}))(w)
 }
 
-// idle waits until an eraser has done all that the log asks for.
+// done tells whether an eraser has done all that the log asks for.
+func (w *world) done() bool {
+	for k := range w.log.Partitions() {
+		var done struct{ Seq uint64 }
+		_, err := w.notes.Read(w.Context(), fmt.Sprint("eraser.at.", k), &done)
+		if err != nil || done.Seq < must.Get(w.log.Head(w.Context(), k))(w).Seq {
+			return false
+		}
+	}
+	return true
+}
+
 func (w *world) idle() {
 	w.Helper()
-	for k := range w.log.Partitions() {
-		head, err := w.log.Head(w.Context(), k)
-		require.NoError(w, err)
-		hang.Until(w, func() bool {
-			var done struct{ Seq uint64 }
-			_, err := w.notes.Read(w.Context(), fmt.Sprint("eraser.at.", k), &done)
-			return err == nil && done.Seq >= head.Seq
-		})
-	}
+	hang.Until(w, w.done)
 }
 
 // A summary leaves the log and the disk with any turn that it covers, whatever voids it, also while no eraser ran; one
@@ -60,8 +63,7 @@ func TestAVoidSummaryLeavesTheLog(t *testing.T) {
 		"corrected": {func(w *world, turn uuid.UUID) { w.correct("s", "c", turn, "KEPT too") },
 			[]string{started, finalized, started, finalized, summarized, events.TypeTurnCorrected, summarized}},
 		"reset": {func(w *world, _ uuid.UUID) {
-			_, err := w.history.ResetSession(w.Context(), "s", "")
-			require.NoError(w, err)
+			must.Get(w.history.ResetSession(w.Context(), "s", ""))(w)
 		}, []string{started, finalized, started, finalized, events.TypeSessionReset, summarized, summarized}},
 	} {
 		for _, running := range []bool{true, false} {
@@ -108,8 +110,7 @@ func TestALateRetryOfAVoidSummaryIsRefused(t *testing.T) {
 		"corrected": {func(w *world, turn uuid.UUID) { w.correct("s", "c", turn, "KEPT too") },
 			[2]string{conversation.CodeTurnReplaced, conversation.CodeTurnReplaced}},
 		"erased": {func(w *world, _ uuid.UUID) {
-			_, err := w.history.EraseSession(w.Context(), "s", services.Erasure{})
-			require.NoError(w, err)
+			must.Get(w.history.EraseSession(w.Context(), "s", services.Erasure{}))(w)
 		}, [2]string{conversation.CodeSessionErased, conversation.CodeTurnReplaced}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,9 +163,7 @@ func TestAVoidSummaryOfABranchLeavesTheLog(t *testing.T) {
 			return ""
 		}, true},
 		"erased": {func(w *world, _ uuid.UUID) string {
-			id, err := w.history.EraseSession(w.Context(), "root", services.Erasure{})
-			require.NoError(w, err)
-			return id
+			return must.Get(w.history.EraseSession(w.Context(), "root", services.Erasure{}))(w)
 		}, false},
 	} {
 		for _, partitions := range []int{1, 4} {
@@ -198,7 +197,7 @@ func TestAVoidSummaryOfABranchLeavesTheLog(t *testing.T) {
 						w.die(eraser.Config{}, 8)
 					}
 					if receipt != "" {
-						w.receipt(receipt)
+						w.complete(receipt)
 						require.True(t, gone(), "the receipt waits")
 					}
 					hang.Until(t, gone)
@@ -248,7 +247,7 @@ func TestARedactionReadsOnlyBranchesWithSummaries(t *testing.T) {
 	w.idle()
 	require.Less(t, log.forget()["root"], branches/10, "a fork does not read the root, with a mark of each")
 	w.redact("root", turn)
-	w.receipt(fmt.Sprint(0, ":", w.state("root").Turn(turn).Redacted))
+	w.complete(fmt.Sprint(0, ":", w.state("root").Turn(turn).Redacted))
 	require.Empty(t, holding(t, w.dir, "SECRET"))
 	reads := log.forget()
 	require.Positive(t, reads["b8"])

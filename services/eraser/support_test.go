@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
@@ -42,11 +44,6 @@ type world struct {
 	owners *owners.Index
 }
 
-const (
-	patience  = hang.Limit
-	lookEvery = 10 * time.Millisecond
-)
-
 func newWorld(t testing.TB, partitions int) *world {
 	t.Helper()
 	s := natstest.Server(t)
@@ -58,9 +55,7 @@ func newWorldOn(t testing.TB, log *jetlog.Log, dir string) *world {
 	t.Helper()
 	s := servicetest.Start(t, log, servicetest.Config{History: history.Config{Rules: rules}})
 	w := &world{TB: t, dir: dir, log: log, history: s.History}
-	var err error
-	w.notes, err = w.log.Notes(t.Context())
-	require.NoError(t, err)
+	w.notes = must.Get(w.log.Notes(t.Context()))(t)
 	return w
 }
 
@@ -110,46 +105,38 @@ func (w *world) turn(session, request, text string) uuid.UUID {
 	w.Helper()
 	w.start(session, request, text)
 	id := events.TurnID(session, request)
-	_, err := w.history.FinalizeTurn(w.Context(), conversation.Finalize{SessionID: session, TurnID: id,
-		Answer: events.Answer{AnswerNeutral: "answer " + text}})
-	require.NoError(w, err)
+	must.Get(w.history.FinalizeTurn(w.Context(), conversation.Finalize{SessionID: session, TurnID: id,
+		Answer: events.Answer{AnswerNeutral: "answer " + text}}))(w)
 	return id
 }
 
 func (w *world) start(session, request, text string) services.Turn {
 	w.Helper()
-	t, err := w.history.StartTurn(w.Context(), conversation.Start{SessionID: session, RequestID: request,
-		Question: events.Question{QuestionNeutral: "question " + text}})
-	require.NoError(w, err)
-	return t
+	return must.Get(w.history.StartTurn(w.Context(), conversation.Start{SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: "question " + text}}))(w)
 }
 
 func (w *world) correct(session, request string, turn uuid.UUID, text string) uuid.UUID {
 	w.Helper()
-	t, err := w.history.CorrectTurn(w.Context(), conversation.Correct{SessionID: session, RequestID: request,
-		TurnID: turn, AnswerNeutral: &text})
-	require.NoError(w, err)
-	return t.ID
+	return must.Get(w.history.CorrectTurn(w.Context(), conversation.Correct{SessionID: session, RequestID: request,
+		TurnID: turn, AnswerNeutral: &text}))(w).ID
 }
 
 func (w *world) redact(session string, turn uuid.UUID) services.Turn {
 	w.Helper()
-	t, err := w.history.RedactTurn(w.Context(), session, conversation.Redact{TurnID: turn, Reason: "asked to"})
-	require.NoError(w, err)
+	t := must.Get(w.history.RedactTurn(w.Context(), session, conversation.Redact{TurnID: turn, Reason: "asked to"}))(w)
 	return t
 }
 
 func (w *world) link(session, identity string) {
 	w.Helper()
-	_, err := w.history.LinkSession(w.Context(), session, identity, "")
-	require.NoError(w, err)
+	must.Get(w.history.LinkSession(w.Context(), session, identity, ""))(w)
 }
 
 // publish says something as a raw publisher does.
 func (w *world) publish(f events.Fact, salt string) events.Position {
 	w.Helper()
-	ack, err := w.log.Append(w.Context(), jetlog.Append{Facts: []events.Fact{f}, Salt: salt})
-	require.NoError(w, err)
+	ack := must.Get(w.log.Append(w.Context(), jetlog.Append{Facts: []events.Fact{f}, Salt: salt}))(w)
 	require.NoError(w, w.log.Durable(w.Context(), ack.Position))
 	return ack.Position
 }
@@ -172,5 +159,11 @@ func (w *world) state(session string) *conversation.State {
 // left waits until the log holds just these events of a session.
 func (w *world) left(session string, types ...string) {
 	w.Helper()
-	require.EventuallyWithT(w, func(c *assertT) { requireEqual(c, types, w.types(session)) }, patience, lookEvery)
+	hang.Until(w, func() bool { return slices.Equal(types, w.types(session)) }, "%s is left with %v", session, types)
+}
+
+// gone waits until no file of the log holds a text.
+func (w *world) gone(text string) {
+	w.Helper()
+	hang.Until(w, func() bool { return len(holding(w, w.dir, text)) == 0 })
 }

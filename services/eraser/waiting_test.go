@@ -2,11 +2,13 @@ package eraser_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -25,8 +27,7 @@ func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 	for i := range sessions {
 		closed, redacted := fmt.Sprint("closed-", i), fmt.Sprint("redacted-", i)
 		w.turn(closed, "r1", "text")
-		id, err := w.history.EraseSession(t.Context(), closed, services.Erasure{})
-		require.NoError(t, err)
+		id := must.Get(w.history.EraseSession(t.Context(), closed, services.Erasure{}))(t)
 		redaction := w.redact(redacted, w.turn(redacted, "r1", "text"))
 		receipts = append(receipts, id, events.Position{Seq: redaction.Redacted}.String())
 	}
@@ -38,26 +39,16 @@ func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 
 	// Another process would take the work over. It shows how far this one has looked, though nothing is complete.
 	standby := eraser.New(on(inOnePiece(w.log)), w.notes, eraser.Config{Rules: rules})
-	head, err := w.log.Head(t.Context(), 0)
-	require.NoError(t, err)
-	require.EventuallyWithT(t, func(c *assertT) {
-		at, err := standby.Applied(t.Context(), 0)
-		requireEqual(c, nil, err)
-		requireEqual(c, true, at.Seq >= head.Seq)
-	}, patience, lookEvery)
-	done, err := standby.Resume(t.Context(), 0)
-	require.NoError(t, err)
+	head := must.Get(w.log.Head(t.Context(), 0))(t)
+	hang.Until(t, func() bool { return must.Get(standby.Applied(t.Context(), 0))(t).Seq >= head.Seq })
+	done := must.Get(standby.Resume(t.Context(), 0))(t)
 	require.Less(t, done.Seq, head.Seq)
 	close(view.answer)
-	reader := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, []eraser.Place{view})
 	for _, id := range receipts {
-		require.EventuallyWithT(t, func(c *assertT) {
-			r, err := reader.Receipt(t.Context(), id)
-			requireEqual(c, nil, err)
-			for _, p := range r.Places {
-				requireEqual(c, false, p.At.IsZero())
-			}
-		}, patience, lookEvery)
+		hang.Until(t, func() bool {
+			untimed := func(p services.ReceiptPlace) bool { return p.At.IsZero() }
+			return !slices.ContainsFunc(w.receipt(id, view).Places, untimed)
+		})
 	}
 }
 
@@ -68,25 +59,15 @@ func TestAReceiptOfAnIdentityTellsOfAViewThatNoEraserKnows(t *testing.T) {
 	w.turn("s", "r1", "text")
 	w.link("s", "alice")
 	w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000})
-	id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
-	require.NoError(t, err)
+	id := must.Get(w.history.EraseIdentity(t.Context(), "alice", services.Erasure{}))(t)
 	own := &place{name: "own"}
-	reader := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, []eraser.Place{own})
-	complete := func() (log, all bool) {
-		r, err := reader.Receipt(t.Context(), id)
-		require.NoError(t, err)
-		return r.Places[0].Done, r.Complete()
-	}
-	hang.Until(t, func() bool { log, _ := complete(); return log })
-	_, all := complete()
-	require.False(t, all, "it has yet to follow")
+	receipt := w.asking(id, own)
+	hang.Until(t, func() bool { return receipt().Places[0].Done })
+	require.False(t, receipt().Complete(), "it has yet to follow")
 	own.at = map[int]uint64{}
 	for k := range w.log.Partitions() {
-		head, err := w.log.Head(t.Context(), k)
-		require.NoError(t, err)
-		own.at[k] = head.Seq
+		own.at[k] = must.Get(w.log.Head(t.Context(), k))(t).Seq
 	}
 	w.turn("other", "r1", "text")
-	_, all = complete()
-	require.True(t, all, "what others write since is nothing to it")
+	require.True(t, receipt().Complete(), "what others write since is nothing to it")
 }

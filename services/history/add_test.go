@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -70,8 +72,7 @@ func newCrowd(t *testing.T) *crowd {
 		AddMessages: conversation.AddMessages{SessionID: "s", RequestID: "begin", Now: time.Now()},
 		Kind:        events.KindConversation,
 	}
-	_, err := runOn(t, log).BeginSession(t.Context(), begins, services.Call{Body: "begin"})
-	require.NoError(t, err)
+	must.Get(runOn(t, log).BeginSession(t.Context(), begins, services.Call{Body: "begin"}))(t)
 	c.svc = runOn(t, c.log)
 	return c
 }
@@ -113,7 +114,7 @@ func (c *crowd) release() {
 // texts returns the texts of the session's messages as the log has them, in order.
 func (c *crowd) texts() (out []string) {
 	c.t.Helper()
-	for _, e := range eventsOf(c.t, c.log.Log, "s") {
+	for _, e := range logtest.Read(c.t, c.log.Log, "s") {
 		texts := events.TextsOf(e.Fact)
 		var raw json.RawMessage
 		switch {
@@ -158,8 +159,7 @@ func TestCallsAtOnceShareAnAppend(t *testing.T) {
 		require.Equal(t, c.done[0].Position.Seq+2*uint64(n), done.Position.Seq, "each is at its own events")
 		require.Equal(t, done.Position.Seq-1, done.Messages[0].First.Seq)
 		require.Equal(t, done.Position, done.Messages[1].First)
-		again, err := other.AddMessages(t.Context(), says("another", "another"), call(n))
-		require.NoError(t, err)
+		again := must.Get(other.AddMessages(t.Context(), says("another", "another"), call(n)))(t)
 		require.True(t, again.Duplicate)
 		require.Equal(t, done.Messages, again.Messages)
 		require.Equal(t, done.Position, again.Position)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -62,19 +63,16 @@ func TestANewSessionIsNotRead(t *testing.T) {
 	all.Wait()
 	linked := start("linked", "r0")
 	linked.IdentityID = "ada"
-	turn, err := a.StartTurn(ctx, linked)
-	require.NoError(t, err)
+	turn := must.Get(a.StartTurn(ctx, linked))(t)
 	require.Equal(t, "ada", turn.IdentityID)
 	require.Zero(t, here.reads.Load())
 
 	b := runOn(t, there)
-	again, err := b.StartTurn(ctx, start("s", "r0"))
-	require.NoError(t, err)
+	again := must.Get(b.StartTurn(ctx, start("s", "r0")))(t)
 	require.True(t, again.Duplicate)
-	_, err = b.StartTurn(ctx, start("s", "r3"))
-	require.NoError(t, err)
+	must.Get(b.StartTurn(ctx, start("s", "r3")))(t)
 	require.EqualValues(t, 1, there.reads.Load())
-	require.Len(t, eventsOf(t, log, "s"), 4)
+	require.Len(t, logtest.Read(t, log, "s"), 4)
 }
 
 // TestASessionThatCouldNotBeginIsFree: where the first start is not written nobody else is
@@ -85,11 +83,9 @@ func TestASessionThatCouldNotBeginIsFree(t *testing.T) {
 	s := runOn(t, log)
 	ctx := t.Context()
 	log.down.Store(true)
-	_, err := s.StartTurn(ctx, start("s", "r0"))
-	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	must.Fail(s.StartTurn(ctx, start("s", "r0")))(t, jetlog.ErrUnavailable)
 	log.down.Store(false)
-	turn, err := s.StartTurn(ctx, start("s", "r0"))
-	require.NoError(t, err)
+	turn := must.Get(s.StartTurn(ctx, start("s", "r0")))(t)
 	require.Equal(t, conversation.Pending, turn.Status)
 	require.False(t, turn.Duplicate)
 }
@@ -102,8 +98,7 @@ func TestABeginEndsWithoutItsCaller(t *testing.T) {
 	log := &leaving{Log: natstest.Log(t, 1), leave: leave}
 	s := runOn(t, log)
 	_, _ = s.StartTurn(ctx, start("s", "r0")) // nobody is there to hear it
-	turn, err := s.StartTurn(t.Context(), start("s", "r0"))
-	require.NoError(t, err)
+	turn := must.Get(s.StartTurn(t.Context(), start("s", "r0")))(t)
 	require.True(t, turn.Duplicate)
 }
 
@@ -113,17 +108,14 @@ func TestWhatWasBegunIsAnsweredWithoutWrites(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	ctx := t.Context()
-	first, err := runOn(t, log).StartTurn(ctx, start("s", "r0"))
-	require.NoError(t, err)
+	first := must.Get(runOn(t, log).StartTurn(ctx, start("s", "r0")))(t)
 
 	s := runOn(t, full{log})
-	again, err := s.StartTurn(ctx, start("s", "r0"))
-	require.NoError(t, err)
+	again := must.Get(s.StartTurn(ctx, start("s", "r0")))(t)
 	require.True(t, again.Duplicate)
 	require.Equal(t, first.ID, again.ID)
 	for _, session := range []string{"s", "other"} {
-		_, err = s.StartTurn(ctx, start(session, "r1"))
-		require.ErrorIs(t, err, jetlog.ErrNoWrites)
+		must.Fail(s.StartTurn(ctx, start(session, "r1")))(t, jetlog.ErrNoWrites)
 	}
 }
 
@@ -147,16 +139,13 @@ func TestASessionThatBeganElsewhereIsNotBegunAgain(t *testing.T) {
 	log := natstest.Log(t, 1)
 	ctx := t.Context()
 	there := run(t, log)
-	_, err := there.StartTurn(ctx, start("s", "r0"))
-	require.NoError(t, err)
-	_, err = there.FinalizeTurn(ctx, finalize("s", "r0"))
-	require.NoError(t, err)
+	must.Get(there.StartTurn(ctx, start("s", "r0")))(t)
+	must.Get(there.FinalizeTurn(ctx, finalize("s", "r0")))(t)
 
-	again, err := runOn(t, replicated{log}).StartTurn(ctx, start("s", "r0"))
-	require.NoError(t, err)
+	again := must.Get(runOn(t, replicated{log}).StartTurn(ctx, start("s", "r0")))(t)
 	require.True(t, again.Duplicate)
 	require.Equal(t, conversation.Finalized, again.Status)
-	require.Len(t, eventsOf(t, log, "s"), 2)
+	require.Len(t, logtest.Read(t, log, "s"), 2)
 }
 
 // leaving is a log whose first writer goes away while it writes.
@@ -175,16 +164,6 @@ type full struct{ *jetlog.Log }
 
 func (full) Append(context.Context, jetlog.Append) (jetlog.Ack, error) {
 	return jetlog.Ack{}, jetlog.ErrNoWrites
-}
-
-// eventsOf reads a session.
-func eventsOf(t *testing.T, log *jetlog.Log, id string) (out []events.Recorded) {
-	t.Helper()
-	for e, err := range log.Session(t.Context(), id, 0, math.MaxUint64) {
-		require.NoError(t, err)
-		out = append(out, e)
-	}
-	return out
 }
 
 // A session whose id was drawn for it is begun without asking the log for it.

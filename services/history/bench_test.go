@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -91,9 +92,8 @@ func throughService(b *testing.B, log *jetlog.Log) recorder {
 }
 
 func throughJetStream(b *testing.B) recorder {
-	log, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)),
-		jetlog.Config{})
-	require.NoError(b, err)
+	log := must.Get(jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)),
+		jetlog.Config{}))(b)
 	return func(ctx context.Context, session, request string) error {
 		start, final := bareTurn(session, request)
 		if _, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{start}}); err != nil {
@@ -112,16 +112,13 @@ func bareTurn(session, request string) (start, final events.Fact) {
 }
 
 func throughPostgres(b *testing.B) recorder {
-	pg, err := localpg.Start(b.Context(), localpg.Config{DataDir: b.TempDir()})
-	require.NoError(b, err)
+	pg := must.Get(localpg.Start(b.Context(), localpg.Config{DataDir: b.TempDir()}))(b)
 	b.Cleanup(func() { _ = pg.Stop(context.WithoutCancel(b.Context())) })
-	cfg, err := pgxpool.ParseConfig(pg.URL())
-	require.NoError(b, err)
+	cfg := must.Get(pgxpool.ParseConfig(pg.URL()))(b)
 	cfg.MaxConns = 64
-	pool, err := pgxpool.NewWithConfig(b.Context(), cfg)
-	require.NoError(b, err)
+	pool := must.Get(pgxpool.NewWithConfig(b.Context(), cfg))(b)
 	b.Cleanup(pool.Close)
-	_, err = pool.Exec(b.Context(), `create table turns (
+	_, err := pool.Exec(b.Context(), `create table turns (
 		turn_id uuid primary key, session_id text not null, request_id text not null,
 		created_at timestamptz not null default now(), finalized_at timestamptz, question_neutral text not null,
 		answer_neutral text, pipeline_name text, unique (session_id, request_id));

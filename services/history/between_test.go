@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -53,23 +54,19 @@ func TestAnErasureRightBehindAStart(t *testing.T) {
 	log := &between{Log: natstest.Log(t, 1)}
 	s := runOn(t, log)
 	ctx := t.Context()
-	first, err := s.StartTurn(ctx, start("s", "r"))
-	require.NoError(t, err)
+	first := must.Get(s.StartTurn(ctx, start("s", "r")))(t)
 	again := start("s", "r")
 	again.IdentityID = "ada"
 	log.behind = []events.Fact{erased("s")}
-	_, err = s.StartTurn(ctx, again)
-	require.ErrorIs(t, err, conversation.ErrSessionErased)
+	must.Fail(s.StartTurn(ctx, again))(t, conversation.ErrSessionErased)
 
 	log.behind = []events.Fact{began("other", "x"), began("other", "y"), erased("other")}
-	turn, err := s.StartTurn(ctx, start("other", "r"))
-	require.NoError(t, err)
+	turn := must.Get(s.StartTurn(ctx, start("other", "r")))(t)
 	require.Equal(t, conversation.Pending, turn.Status)
 	require.Greater(t, turn.Position.Seq, first.Position.Seq)
 
 	log.behind = []events.Fact{erased("linked")}
-	linked, err := s.LinkSession(ctx, "linked", "ada", "")
-	require.NoError(t, err)
+	linked := must.Get(s.LinkSession(ctx, "linked", "ada", ""))(t)
 	require.Equal(t, "ada", linked.Identity)
 }
 
@@ -110,8 +107,7 @@ func TestAnErasureRightBehindAnAnswerOfABatch(t *testing.T) {
 	t.Parallel()
 	log := &between{Log: natstest.Log(t, 1)}
 	s := runOn(t, log)
-	_, err := s.StartTurn(t.Context(), start("s", "pending"))
-	require.NoError(t, err)
+	must.Get(s.StartTurn(t.Context(), start("s", "pending")))(t)
 	log.behind = []events.Fact{erased("s")}
 	got := s.StartTurns(t.Context(), []conversation.Start{wholeTurn("s", "pending"), wholeTurn("s", "new")})
 	for i, existed := range []bool{true, false} {
@@ -133,8 +129,7 @@ func TestASessionThatAWriteIsAtStaysInMemory(t *testing.T) {
 	for i := range 20 {
 		session := fmt.Sprint("s", i)
 		log.behind = []events.Fact{erased(session)}
-		turn, err := s.StartTurn(t.Context(), start(session, "r"))
-		require.NoError(t, err)
+		turn := must.Get(s.StartTurn(t.Context(), start(session, "r")))(t)
 		require.Equal(t, conversation.Pending, turn.Status)
 
 		session = fmt.Sprint("batch", i)
@@ -161,21 +156,17 @@ func TestACorrectionIsNotRefusedByWhatIsBehind(t *testing.T) {
 	log := natstest.Log(t, 1)
 	a := run(t, log)
 	ctx := t.Context()
-	_, err := a.StartTurn(ctx, start("s", "r"))
-	require.NoError(t, err)
+	must.Get(a.StartTurn(ctx, start("s", "r")))(t)
 	b := runOn(t, deaf{log})
-	seen, err := b.StartTurn(ctx, start("s", "r"))
-	require.NoError(t, err)
+	seen := must.Get(b.StartTurn(ctx, start("s", "r")))(t)
 	require.Equal(t, conversation.Pending, seen.Status)
-	_, err = a.FinalizeTurn(ctx, finalize("s", "r"))
-	require.NoError(t, err)
+	must.Get(a.FinalizeTurn(ctx, finalize("s", "r")))(t)
 	soon, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	words := "better"
 	for _, id := range []string{"r", "never"} {
-		_, err = b.CorrectTurn(soon, conversation.Correct{SessionID: "s", TurnID: events.TurnID("s", id),
-			RequestID: "c", AnswerNeutral: &words})
-		require.ErrorIs(t, err, jetlog.ErrUnavailable)
+		must.Fail(b.CorrectTurn(soon, conversation.Correct{SessionID: "s", TurnID: events.TurnID("s", id),
+			RequestID: "c", AnswerNeutral: &words}))(t, jetlog.ErrUnavailable)
 	}
 }
 
@@ -192,20 +183,16 @@ func TestMetadataIsWhatViewsShow(t *testing.T) {
 	c := start("s", "r")
 	c.Question = events.Question{QuestionTranslated: "bonjour", Metadata: []byte(`{"evil":"x","channel":"web"}`)}
 	const shown = `{"channel":"web","question_neutral_is_fallback":true}`
-	_, err := s.StartTurn(ctx, c)
-	require.NoError(t, err)
+	must.Get(s.StartTurn(ctx, c))(t)
 	raw := began("raw", "r").(*events.TurnStarted)
 	raw.Question.Metadata = []byte(`{"evil":"x","channel":"web","question_neutral_is_fallback":true}`)
-	_, err = log.Append(ctx, jetlog.Append{Facts: []events.Fact{raw}})
-	require.NoError(t, err)
+	must.Get(log.Append(ctx, jetlog.Append{Facts: []events.Fact{raw}}))(t)
 	for _, session := range []string{"s", "raw"} {
 		c.SessionID = session
-		again, err := s.StartTurn(ctx, c)
-		require.NoError(t, err)
+		again := must.Get(s.StartTurn(ctx, c))(t)
 		require.JSONEq(t, shown, string(again.Metadata()), session)
 		for range 2 {
-			final, err := s.FinalizeTurn(ctx, finalize(session, "r"))
-			require.NoError(t, err)
+			final := must.Get(s.FinalizeTurn(ctx, finalize(session, "r")))(t)
 			require.JSONEq(t, shown, string(final.Metadata()), session)
 		}
 	}

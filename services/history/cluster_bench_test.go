@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -24,20 +25,16 @@ import (
 // onNodes opens a log of three replicas.
 func onNodes(b *testing.B, nodes *natstest.Nodes) *jetlog.Log {
 	b.Helper()
-	log, err := jetlog.Open(b.Context(), nodes.Connect(b), jetlog.Config{Replicas: 3, Outside: true})
-	require.NoError(b, err)
-	return log
+	return must.Get(jetlog.Open(b.Context(), nodes.Connect(b), jetlog.Config{Replicas: 3, Outside: true}))(b)
 }
 
 // plainly publishes the same events as messages, with nothing around it, into a stream of
 // the same kind. Where read is not nil it waits for each until a consumer has brought it.
 func plainly(b *testing.B, nodes *natstest.Nodes, stream string, read *jetlog.Watermark) recorder {
 	b.Helper()
-	js, err := jetstream.New(nodes.Connect(b))
-	require.NoError(b, err)
-	_, err = js.CreateStream(b.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{stream + ".>"},
-		Replicas: 3, AllowDirect: true, AllowAtomicPublish: true})
-	require.NoError(b, err)
+	js := must.Get(jetstream.New(nodes.Connect(b)))(b)
+	must.Get(js.CreateStream(b.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{stream + ".>"},
+		Replicas: 3, AllowDirect: true, AllowAtomicPublish: true}))(b)
 	if read != nil {
 		follow(b, js, stream, read)
 	}
@@ -65,14 +62,12 @@ func plainly(b *testing.B, nodes *natstest.Nodes, stream string, read *jetlog.Wa
 // follow raises a mark with what an ordered consumer brings, which is made again where it is lost.
 func follow(b *testing.B, js jetstream.JetStream, stream string, read *jetlog.Watermark) {
 	b.Helper()
-	c, err := js.OrderedConsumer(b.Context(), stream, jetstream.OrderedConsumerConfig{})
-	require.NoError(b, err)
-	in, err := c.Consume(func(m jetstream.Msg) {
+	c := must.Get(js.OrderedConsumer(b.Context(), stream, jetstream.OrderedConsumerConfig{}))(b)
+	in := must.Get(c.Consume(func(m jetstream.Msg) {
 		if meta, err := m.Metadata(); err == nil {
 			read.Advance(meta.Sequence.Stream)
 		}
-	}, jetstream.PullMaxMessages(1000), jetstream.PullHeartbeat(time.Second))
-	require.NoError(b, err)
+	}, jetstream.PullMaxMessages(1000), jetstream.PullHeartbeat(time.Second)))(b)
 	b.Cleanup(in.Stop)
 }
 

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -49,8 +48,7 @@ func BenchmarkBesideCold(b *testing.B) {
 			into  *[]time.Duration
 			touch string
 		}{{&quiet, ""}, {&fresh, fmt.Sprint("new", round, "-")}, {&cold, "cold"}} {
-			head, err := log.Head(b.Context(), 0)
-			require.NoError(b, err)
+			head := must.Get(log.Head(b.Context(), 0))(b)
 			// A view that begins here knows no session.
 			view := f.Judged(0, head.Seq, 2000)
 			*phase.into = append(*phase.into, besides(b, s, func() {
@@ -140,13 +138,11 @@ func touched(
 	var last events.Position
 	for i := range coldSessions {
 		start, _ := bareTurn(fmt.Sprint(sessions, i+1), request)
-		ack, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{start}})
-		require.NoError(b, err)
+		ack := must.Get(log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{start}}))(b)
 		last = ack.Position
 	}
 	for at := uint64(0); at < last.Seq; {
-		batch, err := view.Next(b.Context())
-		require.NoError(b, err)
+		batch := must.Get(view.Next(b.Context()))(b)
 		at = batch[len(batch)-1].Position.Seq
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -104,13 +106,10 @@ func (d *lazyDisk) Tail(ctx context.Context, partition int, after uint64,
 func (d *lazyDisk) foreign(t testing.TB, s *history.Service, facts ...events.Fact) {
 	ctx := t.Context()
 	for _, f := range facts {
-		_, err := d.Log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
-		require.NoError(t, err)
+		must.Get(d.Log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}}))(t)
 	}
-	head, err := d.Log.Head(ctx, 0)
-	require.NoError(t, err)
-	_, err = s.StartTurn(ctx, start("another", fmt.Sprint("after ", head.Seq)))
-	require.NoError(t, err)
+	head := must.Get(d.Log.Head(ctx, 0))(t)
+	must.Get(s.StartTurn(ctx, start("another", fmt.Sprint("after ", head.Seq))))(t)
 }
 
 // kept is the session as a power cut would leave it.
@@ -132,54 +131,69 @@ type shown struct {
 	err     error
 }
 
-func ofTurn(x services.Turn, err error) shown       { return shown{turn: &x, err: err} }
-func ofSession(x services.Session, err error) shown { return shown{session: &x, err: err} }
+type (
+	linkTo struct{ session, identity string }
+	reset  string
+)
 
-// writes are all kinds of them, on session s with a final turn "final", a pending one
-// "pending", and a corrected one "old" in whose place is "new".
-var writes = map[string]func(context.Context, *history.Service) shown{
-	"start": func(ctx context.Context, s *history.Service) shown { return ofTurn(s.StartTurn(ctx, start("s", "r"))) },
-	"start again": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.StartTurn(ctx, start("s", "pending")))
-	},
-	"start with identity": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.StartTurn(ctx,
-			linking("r")))
-	},
-	"start again and link": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.StartTurn(ctx, linking("pending")))
-	},
-	"finalize": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.FinalizeTurn(ctx, finalize("s", "pending")))
-	},
-	"finalize again": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.FinalizeTurn(ctx, finalize("s", "final")))
-	},
-	"correct": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.CorrectTurn(ctx, better("final", "c")))
-	},
-	"correct again": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.CorrectTurn(ctx, better("old", "new")))
-	},
-	"redact": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.RedactTurn(ctx, "s", conversation.Redact{TurnID: events.TurnID("s", "final")}))
-	},
-	"redact again": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.RedactTurn(ctx, "s", conversation.Redact{TurnID: events.TurnID("s", "gone")}))
-	},
-	"link": func(ctx context.Context, s *history.Service) shown {
-		return ofSession(s.LinkSession(ctx, "s", "ada", ""))
-	},
-	"reset": func(ctx context.Context, s *history.Service) shown { return ofSession(s.ResetSession(ctx, "s", "")) },
-	"link refused": func(ctx context.Context, s *history.Service) shown {
-		return ofSession(s.LinkSession(ctx, "linked", "eve", ""))
-	},
-	"link again": func(ctx context.Context, s *history.Service) shown {
-		return ofSession(s.LinkSession(ctx, "linked", "ada", ""))
-	},
-	"reset again": func(ctx context.Context, s *history.Service) shown {
-		return ofSession(s.ResetSession(ctx, "linked", ""))
-	},
+// writes are all kinds of them, on session s with a final turn "final", a pending one "pending", and a corrected one
+// "old" in whose place is "new".
+func writes() map[string]any {
+	return map[string]any{
+		"start":                start("s", "r"),
+		"start again":          start("s", "pending"),
+		"start with identity":  linking("r"),
+		"start again and link": linking("pending"),
+		"finalize":             finalize("s", "pending"),
+		"finalize again":       finalize("s", "final"),
+		"correct":              better("final", "c"),
+		"correct again":        better("old", "new"),
+		"redact":               conversation.Redact{TurnID: events.TurnID("s", "final")},
+		"redact again":         conversation.Redact{TurnID: events.TurnID("s", "gone")},
+		"link":                 linkTo{"s", "ada"},
+		"link refused":         linkTo{"linked", "eve"},
+		"link again":           linkTo{"linked", "ada"},
+		"reset":                reset("s"),
+		"reset again":          reset("linked"),
+
+		"whole":                   wholeTurn("s", "r"),
+		"whole of a new session":  wholeTurn("new", "r"),
+		"whole of a pending turn": wholeTurn("s", "pending"),
+		"whole again":             wholeTurn("s", "final"),
+		"whole with identity": conversation.Start{SessionID: "s", RequestID: "r", IdentityID: "ada",
+			Question: events.Question{QuestionNeutral: "q r"}, Answer: &events.Answer{AnswerNeutral: "a"}},
+		"many":       []conversation.Start{wholeTurn("s", "r1"), wholeTurn("s", "r2"), wholeTurn("s", "r3")},
+		"many again": []conversation.Start{wholeTurn("s", "old"), wholeTurn("s", "final")},
+	}
+}
+
+// write makes one of the writes.
+func write(ctx context.Context, s *history.Service, command any) (got shown) {
+	var turn services.Turn
+	var session services.Session
+	switch c := command.(type) {
+	case conversation.Start:
+		turn, got.err = s.StartTurn(ctx, c)
+	case []conversation.Start:
+		out := s.StartTurns(ctx, c)[1]
+		turn, got.err = out.Turn, out.Err
+	case conversation.Finalize:
+		turn, got.err = s.FinalizeTurn(ctx, c)
+	case conversation.Correct:
+		turn, got.err = s.CorrectTurn(ctx, c)
+	case conversation.Redact:
+		turn, got.err = s.RedactTurn(ctx, "s", c)
+	case linkTo:
+		session, got.err = s.LinkSession(ctx, c.session, c.identity, "")
+	case reset:
+		session, got.err = s.ResetSession(ctx, string(c), "")
+	}
+	if session.SessionID != "" {
+		got.session = &session
+	} else {
+		got.turn = &turn
+	}
+	return got
 }
 
 func linking(request string) conversation.Start {
@@ -198,23 +212,16 @@ func better(old, request string) conversation.Correct {
 func prepare(t testing.TB, s *history.Service) {
 	ctx := t.Context()
 	for _, r := range []string{"final", "pending", "old", "gone"} {
-		_, err := s.StartTurn(ctx, start("s", r))
-		require.NoError(t, err)
+		must.Get(s.StartTurn(ctx, start("s", r)))(t)
 		if r != "pending" {
-			_, err = s.FinalizeTurn(ctx, finalize("s", r))
-			require.NoError(t, err)
+			must.Get(s.FinalizeTurn(ctx, finalize("s", r)))(t)
 		}
 	}
-	_, err := s.CorrectTurn(ctx, better("old", "new"))
-	require.NoError(t, err)
-	_, err = s.RedactTurn(ctx, "s", conversation.Redact{TurnID: events.TurnID("s", "gone")})
-	require.NoError(t, err)
-	_, err = s.LinkSession(ctx, "linked", "ada", "")
-	require.NoError(t, err)
-	_, err = s.StartTurn(ctx, start("linked", "r"))
-	require.NoError(t, err)
-	_, err = s.ResetSession(ctx, "linked", "")
-	require.NoError(t, err)
+	must.Get(s.CorrectTurn(ctx, better("old", "new")))(t)
+	must.Get(s.RedactTurn(ctx, "s", conversation.Redact{TurnID: events.TurnID("s", "gone")}))(t)
+	must.Get(s.LinkSession(ctx, "linked", "ada", ""))(t)
+	must.Get(s.StartTurn(ctx, start("linked", "r")))(t)
+	must.Get(s.ResetSession(ctx, "linked", ""))(t)
 }
 
 // TestNoAnswerShowsWhatIsNotOnDisk has every kind of write answered by the process that
@@ -223,7 +230,7 @@ func prepare(t testing.TB, s *history.Service) {
 // shown must be what the disk has.
 func TestNoAnswerShowsWhatIsNotOnDisk(t *testing.T) {
 	t.Parallel()
-	for name, write := range allWrites() {
+	for name := range writes() {
 		for _, cold := range []bool{false, true} {
 			for at := range int32(6) {
 				t.Run(fmt.Sprintf("%s/cold=%t/another at %d", name, cold, at), func(t *testing.T) {
@@ -242,8 +249,7 @@ func TestNoAnswerShowsWhatIsNotOnDisk(t *testing.T) {
 						gone := &events.TurnRedacted{TurnID: events.TurnID("s", "final"), SessionID: "s"}
 						d.foreign(t, s, final, gone, link, began("s", "z"), began("linked", "z"))
 					}
-					got := write(watch(t.Context()), s)
-					d.shows(t, got)
+					d.shows(t, write(watch(t.Context()), s, writes()[name]))
 				})
 			}
 		}
@@ -298,8 +304,7 @@ func TestTheDiskIsAtWorkWhileTheFoldIsWaitedFor(t *testing.T) {
 		<-goOn
 	}
 	s := runOn(t, d)
-	_, err := s.StartTurn(t.Context(), start("s", "r1"))
-	require.NoError(t, err)
+	must.Get(s.StartTurn(t.Context(), start("s", "r1")))(t)
 	(<-tails).Close()
 	synced := make(chan struct{})
 	d.syncs.Store(1)
@@ -325,18 +330,15 @@ func TestAResetIsOne(t *testing.T) {
 	t.Parallel()
 	d := newLazyDisk(t)
 	s := runOn(t, d)
-	_, err := s.StartTurn(t.Context(), start("s", "before"))
-	require.NoError(t, err)
+	must.Get(s.StartTurn(t.Context(), start("s", "before")))(t)
 	d.appended = func() { d.foreign(t, s, began("s", "after")) }
-	reset, err := s.ResetSession(watch(t.Context()), "s", "")
-	require.NoError(t, err)
+	reset := must.Get(s.ResetSession(watch(t.Context()), "s", ""))(t)
 	require.False(t, reset.Duplicate)
 	require.EqualValues(t, 2, reset.ResetAt)
 	require.Equal(t, 1, reset.ShownPending, "the turn that began after the reset")
 	var resets int
-	for e, err := range d.Log.Session(t.Context(), "s", 0, 1e9) {
-		require.NoError(t, err)
-		if _, is := e.Fact.(*events.SessionReset); is {
+	for _, e := range logtest.Read(t, d.Log, "s") {
+		if e.Type == events.TypeSessionReset {
 			resets++
 		}
 	}
@@ -355,8 +357,7 @@ func TestNoAnswerFromABrokenDisk(t *testing.T) {
 	d := newLazyDisk(t)
 	prepare(t, runOn(t, d))
 	s := runOn(t, brokenDisk{d.Log})
-	for name, write := range allWrites() {
-		got := write(t.Context(), s)
-		require.ErrorIs(t, got.err, jetlog.ErrUnavailable, name)
+	for name, command := range writes() {
+		require.ErrorIs(t, write(t.Context(), s, command).err, jetlog.ErrUnavailable, name)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -22,19 +22,16 @@ import (
 func TestASessionThatHasExpiredKeepsNoMemory(t *testing.T) {
 	const sessions = 10_000
 	log := natstest.Log(t, 1)
+	var turns []conversation.Start
 	for n := range sessions {
-		c := start(fmt.Sprint("s", n), "r")
-		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{
-			&events.TurnStarted{TurnID: events.TurnID(c.SessionID, c.RequestID), SessionID: c.SessionID,
-				RequestID: c.RequestID, Question: c.Question},
-		}})
-		require.NoError(t, err)
+		turns = append(turns, start(fmt.Sprint("s", n), "r"))
 	}
+	run(t, log).StartTurns(t.Context(), turns)
 	s := runWith(t, log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 15 * time.Second}})
 	before := heap()
-	for n := range sessions {
-		_, err := s.StartTurn(t.Context(), start(fmt.Sprint("s", n), "r"))
-		require.NoError(t, err)
+	for _, o := range s.StartTurns(t.Context(), turns) {
+		require.NoError(t, o.Err)
+		require.True(t, o.Turn.Duplicate)
 	}
 	weight, _ := s.InMemory()
 	require.Positive(t, weight)
@@ -43,8 +40,7 @@ func TestASessionThatHasExpiredKeepsNoMemory(t *testing.T) {
 	left := heap() - before
 	t.Logf("%d B of heap a session; %d B after it has expired", held/sessions, left/sessions)
 	require.Less(t, left, held/10)
-	_, err := s.StartTurn(t.Context(), start("s0", "r"))
-	require.NoError(t, err, "it is read from the log again")
+	must.Get(s.StartTurn(t.Context(), start("s0", "r")))(t) // it is read from the log again
 }
 
 // A session that has expired shows no turn, so a summary can't cover one.
@@ -52,10 +48,9 @@ func TestASessionThatHasExpiredIsNotSummarised(t *testing.T) {
 	t.Parallel()
 	const ttl = 200 * time.Millisecond
 	s := runWith(t, natstest.Log(t, 1), history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: ttl}})
-	_, err := s.StartTurn(t.Context(), wholeTurn("s", "r"))
-	require.NoError(t, err)
+	must.Get(s.StartTurn(t.Context(), wholeTurn("s", "r")))(t)
 	pause.For(t.Context(), 2*ttl)
-	_, err = s.SummarizeSession(t.Context(), conversation.Summarize{
+	_, err := s.SummarizeSession(t.Context(), conversation.Summarize{
 		ThroughTurnID: events.TurnID("s", "r"),
 		Summary:       events.SessionSummarized{SessionID: "s", RequestID: "m", SummaryNeutral: "of one"},
 	})

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -28,28 +29,24 @@ func TestATurnIsExtended(t *testing.T) {
 	mine, other := run(t, log), run(t, log)
 	_, err := mine.ExtendTurn(ctx, extend("s", events.TurnID("s", "r"), "e", events.HalfAnswer, "none"))
 	require.ErrorIs(t, err, conversation.ErrTurnNotStarted)
-	began, err := mine.StartTurn(ctx, start("s", "r"))
-	require.NoError(t, err)
+	began := must.Get(mine.StartTurn(ctx, start("s", "r")))(t)
 	_, err = mine.ExtendTurn(ctx, extend("s", began.ID, "e", events.HalfAnswer, "early"))
 	require.ErrorIs(t, err, conversation.ErrTurnPending)
 
-	asked, err := mine.ExtendTurn(ctx, extend("s", began.ID, "e1", events.HalfQuestion, "more"))
-	require.NoError(t, err)
+	asked := must.Get(mine.ExtendTurn(ctx, extend("s", began.ID, "e1", events.HalfQuestion, "more")))(t)
 	require.False(t, asked.Duplicate)
 	require.Equal(t, "more", asked.Question.QuestionNeutral)
 	require.JSONEq(t, `[{"role":"user","content":"q r"},{"role":"x","content":"more"}]`,
 		string(asked.Question.QuestionMessages))
 	require.Equal(t, []string{"phone"}, asked.DroppedMetadata)
-	told, err := other.FinalizeTurn(ctx, finalize("s", "r"))
-	require.NoError(t, err)
+	told := must.Get(other.FinalizeTurn(ctx, finalize("s", "r")))(t)
 	require.Equal(t, "more", told.Question.QuestionNeutral, "the writer of the answer sees the extended question")
 	_, err = other.ExtendTurn(ctx, extend("s", began.ID, "e2", events.HalfQuestion, "late"))
 	require.ErrorIs(t, err, conversation.ErrTurnFinalized)
 
 	for n, s := range []*history.Service{mine, other, run(t, log)} {
 		x := extend("s", began.ID, "e1a", events.HalfAnswer, []string{"first", "x", "y"}[n])
-		answer, err := s.ExtendTurn(ctx, x)
-		require.NoError(t, err)
+		answer := must.Get(s.ExtendTurn(ctx, x))(t)
 		require.Equal(t, n > 0, answer.Duplicate, "the first extension of an id stands")
 		require.Equal(t, "first", answer.Answer.AnswerNeutral)
 		require.JSONEq(t, `[{"role":"assistant","content":"a r"},{"role":"x","content":"first"}]`,
@@ -58,17 +55,14 @@ func TestATurnIsExtended(t *testing.T) {
 	}
 
 	text := "corrected"
-	next, err := other.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: began.ID,
-		QuestionNeutral: &text})
-	require.NoError(t, err)
+	next := must.Get(other.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: began.ID,
+		QuestionNeutral: &text}))(t)
 	require.Equal(t, "first", next.Answer.AnswerNeutral, "a correction takes the extended texts")
 	_, err = mine.ExtendTurn(ctx, extend("s", began.ID, "e3", events.HalfAnswer, "late"))
 	require.ErrorIs(t, err, conversation.ErrTurnReplaced)
-	_, err = mine.RedactTurn(ctx, "s", conversation.Redact{TurnID: next.ID})
-	require.NoError(t, err)
+	must.Get(mine.RedactTurn(ctx, "s", conversation.Redact{TurnID: next.ID}))(t)
 	_, err = mine.ExtendTurn(ctx, extend("s", next.ID, "e4", events.HalfAnswer, "late"))
 	require.ErrorIs(t, err, conversation.ErrTurnRedacted)
-	_, err = mine.ExtendTurn(ctx, conversation.Extend{SessionID: "s", TurnID: next.ID, ExtensionID: "e",
-		Extension: events.Extension{Half: events.HalfAnswer}})
-	require.ErrorIs(t, err, conversation.ErrInvalid)
+	must.Fail(mine.ExtendTurn(ctx, conversation.Extend{SessionID: "s", TurnID: next.ID, ExtensionID: "e",
+		Extension: events.Extension{Half: events.HalfAnswer}}))(t, conversation.ErrInvalid)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -32,8 +33,7 @@ func TestTurnsAreFoundAsTheLogHasThem(t *testing.T) {
 			whole := natstest.Fold(t, log, "s", conversation.Rules{MetadataKeys: policy.MetadataKeys})
 			var listed []*conversation.Turn
 			for _, turn := range whole.Turns {
-				got, err := writers[0].FindTurn(t.Context(), "s", turn.ID)
-				require.NoError(t, err)
+				got := must.Get(writers[0].FindTurn(t.Context(), "s", turn.ID))(t)
 				require.Equal(t, turn.Status, got.Turn.Status)
 				require.Equal(t, turn.Extensions(), got.Turn.Extensions())
 				if turn.Place > whole.ResetAt &&
@@ -98,8 +98,7 @@ func muddle(t *testing.T, r *rand.Rand, writers []*history.Service, steps int) {
 			require.ErrorAs(t, err, &refused)
 		}
 	}
-	got, err := writers[0].StartTurn(t.Context(), start("s", "last"))
-	require.NoError(t, err)
+	got := must.Get(writers[0].StartTurn(t.Context(), start("s", "last")))(t)
 	require.False(t, got.Duplicate)
 }
 
@@ -193,44 +192,31 @@ func TestWhatIsFoundIsAsNewAsTheLog(t *testing.T) {
 	}
 	for n := range 30 {
 		session := fmt.Sprint("s", n%3)
-		began, err := other.StartTurn(t.Context(), start(session, fmt.Sprint(n)))
-		require.NoError(t, err)
-		found, err := mine.FindTurn(t.Context(), session, began.ID)
-		require.NoError(t, err)
+		began := must.Get(other.StartTurn(t.Context(), start(session, fmt.Sprint(n))))(t)
+		found := must.Get(mine.FindTurn(t.Context(), session, began.ID))(t)
 		require.Equal(t, conversation.Pending, found.Turn.Status)
-		got, err := find(session)
-		require.NoError(t, err)
+		got := must.Get(find(session))(t)
 		require.Equal(t, began.ID, got[len(got)-1].ID)
 		if n%2 == 0 {
-			_, err = other.RedactTurn(t.Context(), session, conversation.Redact{TurnID: began.ID})
-			require.NoError(t, err)
-			found, err = mine.FindTurn(t.Context(), session, began.ID)
-			require.NoError(t, err)
+			must.Get(other.RedactTurn(t.Context(), session, conversation.Redact{TurnID: began.ID}))(t)
+			found = must.Get(mine.FindTurn(t.Context(), session, began.ID))(t)
 			require.Equal(t, conversation.Redacted, found.Turn.Status)
-			got, err = find(session)
-			require.NoError(t, err)
+			got = must.Get(find(session))(t)
 			require.NotContains(t, idsOf(got), began.ID)
 		}
 	}
-	_, err := mine.FindTurn(t.Context(), "s0", uuid.New())
-	require.ErrorIs(t, err, conversation.ErrTurnNotFound)
-	_, err = other.EraseSession(t.Context(), "s0", services.Erasure{})
-	require.NoError(t, err)
-	_, err = find("s0")
-	require.ErrorIs(t, err, conversation.ErrSessionErased)
+	must.Fail(mine.FindTurn(t.Context(), "s0", uuid.New()))(t, conversation.ErrTurnNotFound)
+	must.Get(other.EraseSession(t.Context(), "s0", services.Erasure{}))(t)
+	must.Fail(find("s0"))(t, conversation.ErrSessionErased)
 
 	// An identity's erasure counts at once, in the sessions that are not closed yet and in their branches.
 	turn := events.TurnID("s1", "1")
-	_, err = other.FinalizeTurn(t.Context(), finalize("s1", "1"))
-	require.NoError(t, err)
-	_, err = other.ForkSession(t.Context(), conversation.ForkSession{SessionID: "s1", RequestID: "f", ChildID: "branch",
-		TurnID: turn})
-	require.NoError(t, err)
-	own, err := other.StartTurn(t.Context(), start("branch", "own"))
-	require.NoError(t, err)
-	_, err = mine.FindTurn(t.Context(), "branch", own.ID)
-	require.NoError(t, err)
-	_, err = mine.FindTurn(t.Context(), "branch", turn)
+	must.Get(other.FinalizeTurn(t.Context(), finalize("s1", "1")))(t)
+	must.Get(other.ForkSession(t.Context(), conversation.ForkSession{SessionID: "s1", RequestID: "f", ChildID: "branch",
+		TurnID: turn}))(t)
+	own := must.Get(other.StartTurn(t.Context(), start("branch", "own")))(t)
+	must.Get(mine.FindTurn(t.Context(), "branch", own.ID))(t)
+	_, err := mine.FindTurn(t.Context(), "branch", turn)
 	require.ErrorIs(t, err, conversation.ErrTurnNotFound, "a shared turn is not the branch's")
 	shared, ok, err := mine.TurnsBeside(t.Context(), services.BesideAsk{SessionID: "branch", Messages: 100})
 	require.NoError(t, err)
@@ -239,14 +225,10 @@ func TestWhatIsFoundIsAsNewAsTheLog(t *testing.T) {
 	require.Equal(t, "branch", shared.Turns[len(shared.Turns)-1].SessionID)
 	require.Equal(t, "s1", shared.Turns[0].SessionID)
 	natstest.Append(t, log, &events.SessionLinked{SessionID: "s1", IdentityID: "ada"})
-	_, err = mine.FindTurn(t.Context(), "s1", turn)
-	require.NoError(t, err)
-	_, err = other.EraseIdentity(t.Context(), "ada", services.Erasure{})
-	require.NoError(t, err)
-	_, err = mine.FindTurn(t.Context(), "s1", turn)
-	require.ErrorIs(t, err, conversation.ErrSessionErased)
-	_, err = mine.FindTurn(t.Context(), "branch", own.ID)
-	require.ErrorIs(t, err, conversation.ErrSessionErased)
+	must.Get(mine.FindTurn(t.Context(), "s1", turn))(t)
+	must.Get(other.EraseIdentity(t.Context(), "ada", services.Erasure{}))(t)
+	must.Fail(mine.FindTurn(t.Context(), "s1", turn))(t, conversation.ErrSessionErased)
+	must.Fail(mine.FindTurn(t.Context(), "branch", own.ID))(t, conversation.ErrSessionErased)
 }
 
 func idsOf(turns []services.StandingTurn) (out []uuid.UUID) {

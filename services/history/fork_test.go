@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -41,17 +43,13 @@ func TestAForkOfALongSessionIsTwoSmallEvents(t *testing.T) {
 		{SessionID: "stem", RequestID: "middle", TurnID: events.TurnID("stem", fmt.Sprint(turns/2))},
 		{SessionID: "stem", RequestID: "first", BeforeTurnID: events.TurnID("stem", "1")},
 	} {
-		_, err := s.ForkSession(t.Context(), fork)
-		require.NoError(t, err)
+		must.Get(s.ForkSession(t.Context(), fork))(t)
 		require.EqualValues(t, before+2*uint64(i+1), head(t, log))
 	}
-	js, err := jetstream.New(natstest.Connect(t, server))
-	require.NoError(t, err)
-	stream, err := js.Stream(t.Context(), events.StreamName(0))
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(natstest.Connect(t, server)))(t)
+	stream := must.Get(js.Stream(t.Context(), events.StreamName(0)))(t)
 	for seq := before + 1; seq <= before+6; seq++ {
-		m, err := stream.GetMsg(t.Context(), seq)
-		require.NoError(t, err)
+		m := must.Get(stream.GetMsg(t.Context(), seq))(t)
 		size := len(m.Subject) + len(m.Data)
 		for name, values := range m.Header {
 			size += len(name) + len(values[0]) + len(": \r\n")
@@ -83,8 +81,7 @@ func TestOfTwoForksToOneIDTheLoserChangesNothing(t *testing.T) {
 					order = []string{winner, loser}
 				}
 				for _, parent := range order {
-					_, err := services[i/2%2].LinkSession(t.Context(), parent, "of "+parent, "")
-					require.NoError(t, err)
+					must.Get(services[i/2%2].LinkSession(t.Context(), parent, "of "+parent, ""))(t)
 				}
 				require.Equal(t, "of "+winner, ownerOf(t, log, child))
 			}
@@ -99,8 +96,7 @@ func TestAForkThatWasKilledAfterItsMark(t *testing.T) {
 	fork := conversation.ForkSession{SessionID: "p", RequestID: "f", ChildID: "child"}
 	fact := func(t *testing.T, log *jetlog.Log, session, kind string) events.Fact {
 		t.Helper()
-		for e, err := range log.Session(t.Context(), session, 0, math.MaxUint64) {
-			require.NoError(t, err)
+		for _, e := range logtest.Read(t, log, session) {
 			if e.Type == kind {
 				return e.Fact
 			}
@@ -112,26 +108,21 @@ func TestAForkThatWasKilledAfterItsMark(t *testing.T) {
 			t.Parallel()
 			before := func(log *jetlog.Log) *history.Service {
 				s := run(t, log)
-				_, err := s.StartTurn(t.Context(), wholeTurn("p", "r1"))
-				require.NoError(t, err)
+				must.Get(s.StartTurn(t.Context(), wholeTurn("p", "r1")))(t)
 				return s
 			}
 			whole := natstest.Log(t, partitions)
-			_, err := before(whole).ForkSession(t.Context(), fork)
-			require.NoError(t, err)
+			must.Get(before(whole).ForkSession(t.Context(), fork))(t)
 			mark := fact(t, whole, "p", events.TypeSessionBranched)
 
 			for _, taken := range []bool{false, true} {
 				server := natstest.Server(t)
 				log := natstest.LogOn(t, server, partitions)
 				s := before(log)
-				_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{mark}})
-				require.NoError(t, err)
-				_, err = s.StartTurn(t.Context(), wholeTurn("p", "r2"))
-				require.NoError(t, err)
+				must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{mark}}))(t)
+				must.Get(s.StartTurn(t.Context(), wholeTurn("p", "r2")))(t)
 				if taken {
-					_, err = s.StartTurn(t.Context(), wholeTurn("child", "r"))
-					require.NoError(t, err)
+					must.Get(s.StartTurn(t.Context(), wholeTurn("child", "r")))(t)
 				}
 				again := conversation.ForkSession{
 					SessionID: "p", RequestID: "f", ChildID: "other", TurnID: events.TurnID("p", "r2"),
@@ -160,8 +151,7 @@ func race(t *testing.T, services []*history.Service, parents []string, child str
 	t.Helper()
 	errs := make([]error, len(parents))
 	for i, parent := range parents {
-		_, err := services[i].StartTurn(t.Context(), wholeTurn(parent, "r"))
-		require.NoError(t, err)
+		must.Get(services[i].StartTurn(t.Context(), wholeTurn(parent, "r")))(t)
 	}
 	var all sync.WaitGroup
 	for i, parent := range parents {
@@ -179,8 +169,7 @@ func race(t *testing.T, services []*history.Service, parents []string, child str
 
 func typesOf(t *testing.T, log *jetlog.Log, session string) (types []string) {
 	t.Helper()
-	for e, err := range log.Session(t.Context(), session, 0, math.MaxUint64) {
-		require.NoError(t, err)
+	for _, e := range logtest.Read(t, log, session) {
 		types = append(types, e.Type)
 	}
 	return types
@@ -188,9 +177,7 @@ func typesOf(t *testing.T, log *jetlog.Log, session string) (types []string) {
 
 func ownerOf(t *testing.T, log *jetlog.Log, session string) string {
 	t.Helper()
-	s, err := conversation.UpToLink(session, log.Session(t.Context(), session, 0, math.MaxUint64))
-	require.NoError(t, err)
-	return s.Identity
+	return must.Get(conversation.UpToLink(session, log.Session(t.Context(), session, 0, math.MaxUint64)))(t).Identity
 }
 
 // Whatever links a session has linked its branches, at any depth, when it is acknowledged. No eraser runs that would
@@ -215,12 +202,10 @@ func TestALinkIsThatOfAllBranchesAtOnce(t *testing.T) {
 			for _, on := range []string{"root", "b", "of b"} {
 				log := natstest.Log(t, 4)
 				s := run(t, log)
-				_, err := s.StartTurn(t.Context(), wholeTurn("root", "r"))
-				require.NoError(t, err)
+				must.Get(s.StartTurn(t.Context(), wholeTurn("root", "r")))(t)
 				for _, fork := range [][]string{{"root", "b"}, {"b", "of b"}, {"root", "c"}} {
-					_, err := s.ForkSession(t.Context(),
-						conversation.ForkSession{SessionID: fork[0], RequestID: fork[1], ChildID: fork[1]})
-					require.NoError(t, err)
+					must.Get(s.ForkSession(t.Context(),
+						conversation.ForkSession{SessionID: fork[0], RequestID: fork[1], ChildID: fork[1]}))(t)
 				}
 				c := wholeTurn(on, "links")
 				c.IdentityID = "ada"
@@ -257,18 +242,14 @@ func TestABranchThatIsMadeWhileItsTreeIsLinked(t *testing.T) {
 				server := natstest.Server(t)
 				log := natstest.LogOn(t, server, partitions)
 				links := run(t, natstest.LogOn(t, server, partitions))
-				_, err := links.StartTurn(t.Context(), wholeTurn("root", "r"))
-				require.NoError(t, err)
-				_, err = links.ForkSession(t.Context(),
-					conversation.ForkSession{SessionID: "root", RequestID: "f", ChildID: "twig"})
-				require.NoError(t, err)
+				must.Get(links.StartTurn(t.Context(), wholeTurn("root", "r")))(t)
+				must.Get(links.ForkSession(t.Context(),
+					conversation.ForkSession{SessionID: "root", RequestID: "f", ChildID: "twig"}))(t)
 				forks := runOn(t, &beforeForks{log, sync.OnceFunc(func() {
-					_, err := links.LinkSession(t.Context(), "root", "ada", "")
-					require.NoError(t, err)
+					must.Get(links.LinkSession(t.Context(), "root", "ada", ""))(t)
 				})})
-				made, err := forks.ForkSession(t.Context(),
-					conversation.ForkSession{SessionID: parent, RequestID: "g", ChildID: "a"})
-				require.NoError(t, err)
+				made := must.Get(forks.ForkSession(t.Context(),
+					conversation.ForkSession{SessionID: parent, RequestID: "g", ChildID: "a"}))(t)
 				require.False(t, made.Duplicate)
 				require.Equal(t, "ada", made.Identity)
 				require.Equal(t, "ada", ownerOf(t, log, "a"))
@@ -284,8 +265,7 @@ func TestForksAtOnceShareAnAppend(t *testing.T) {
 	const many = 50
 	server := natstest.Server(t)
 	log := natstest.LogOn(t, server, 1)
-	_, err := run(t, log).StartTurn(t.Context(), wholeTurn("stem", "r1"))
-	require.NoError(t, err)
+	must.Get(run(t, log).StartTurn(t.Context(), wholeTurn("stem", "r1")))(t)
 	held := &slow{Log: log, entered: make(chan struct{}), released: make(chan struct{})}
 	s := runOn(t, held)
 	made := make([]bool, many)
@@ -312,17 +292,14 @@ func TestForksAtOnceShareAnAppend(t *testing.T) {
 		require.NotEqual(t, made[n], made[n+1], "one of two calls with one request makes the branch")
 	}
 	require.EqualValues(t, 2+many, head(t, log), "a mark and a fork for each branch")
-	js, err := jetstream.New(natstest.Connect(t, server))
-	require.NoError(t, err)
-	stream, err := js.Stream(t.Context(), events.StreamName(0))
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(natstest.Connect(t, server)))(t)
+	stream := must.Get(js.Stream(t.Context(), events.StreamName(0)))(t)
 	appends := map[string]int{}
 	for seq := uint64(3); seq <= 2+many; seq++ {
-		m, err := stream.GetMsg(t.Context(), seq)
-		require.NoError(t, err)
+		m := must.Get(stream.GetMsg(t.Context(), seq))(t)
 		appends[m.Header.Get("Turnledger-Append")]++
 	}
 	require.Less(t, len(appends), many/4, "%v", appends)
-	_, err = s.ForkSession(t.Context(), conversation.ForkSession{SessionID: "stem", RequestID: "g", ChildID: "child0"})
+	_, err := s.ForkSession(t.Context(), conversation.ForkSession{SessionID: "stem", RequestID: "g", ChildID: "child0"})
 	require.ErrorIs(t, err, conversation.ErrSessionExists)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -80,9 +81,7 @@ func TestTheSameRequestIsOneTurn(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	head, err := log.Head(t.Context(), 0)
-	require.NoError(t, err)
-	require.EqualValues(t, 1, head.Seq)
+	require.EqualValues(t, 1, head(t, log))
 	require.EqualValues(t, 1, fresh.Load())
 }
 
@@ -130,12 +129,7 @@ func TestOneOfTwoIdentitiesWins(t *testing.T) {
 		}
 		wg.Wait()
 		require.EqualValues(t, 1, won.Load())
-		st := conversation.New(session, conversation.Rules{})
-		for e, err := range log.Session(t.Context(), session, 0, 1e9) {
-			require.NoError(t, err)
-			st.Fold(e)
-		}
-		require.Len(t, st.Turns, 1)
+		require.Len(t, natstest.Fold(t, log, session, conversation.Rules{}).Turns, 1)
 	}
 }
 
@@ -144,49 +138,39 @@ func TestAWholeTurn(t *testing.T) {
 	t.Parallel()
 	s := run(t, natstest.Log(t, 1))
 	ctx := t.Context()
-	_, err := s.FinalizeTurn(ctx, finalize("s", "r"))
-	require.ErrorIs(t, err, conversation.ErrTurnNotStarted)
+	must.Fail(s.FinalizeTurn(ctx, finalize("s", "r")))(t, conversation.ErrTurnNotStarted)
 	c := start("s", "r")
 	c.Question.Metadata = []byte(`{"channel":"web","secret":1}`)
-	turn, err := s.StartTurn(ctx, c)
-	require.NoError(t, err)
+	turn := must.Get(s.StartTurn(ctx, c))(t)
 	require.Equal(t, []string{"secret"}, turn.DroppedMetadata)
 	require.JSONEq(t, `{"channel":"web"}`, string(turn.Metadata()))
-	turn, err = s.FinalizeTurn(ctx, finalize("s", "r"))
-	require.NoError(t, err)
+	turn = must.Get(s.FinalizeTurn(ctx, finalize("s", "r")))(t)
 	require.Equal(t, "q r", turn.Question.QuestionNeutral)
 	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
 	other := finalize("s", "r")
 	other.Answer.AnswerNeutral = "another"
-	turn, err = s.FinalizeTurn(ctx, other)
-	require.NoError(t, err)
+	turn = must.Get(s.FinalizeTurn(ctx, other))(t)
 	require.True(t, turn.Duplicate)
 	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
 	text := "better"
-	corrected, err := s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID,
-		AnswerNeutral: &text})
-	require.NoError(t, err)
+	corrected := must.Get(s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID,
+		AnswerNeutral: &text}))(t)
 	require.Equal(t, 2, corrected.Version)
 	require.Equal(t, "q r", corrected.Question.QuestionNeutral)
 	require.Equal(t, "better", corrected.Answer.AnswerNeutral)
-	again, err := s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID,
-		AnswerNeutral: &text})
-	require.NoError(t, err)
+	again := must.Get(s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID,
+		AnswerNeutral: &text}))(t)
 	require.True(t, again.Duplicate)
-	gone, err := s.RedactTurn(ctx, "s", conversation.Redact{TurnID: turn.ID})
-	require.NoError(t, err)
+	gone := must.Get(s.RedactTurn(ctx, "s", conversation.Redact{TurnID: turn.ID}))(t)
 	require.Equal(t, conversation.Redacted, gone.Status)
 	require.Nil(t, gone.Question)
-	late, err := s.StartTurn(ctx, start("s", "r"))
-	require.NoError(t, err)
+	late := must.Get(s.StartTurn(ctx, start("s", "r")))(t)
 	require.True(t, late.Duplicate)
 	require.Equal(t, conversation.Redacted, late.Status)
 	require.Nil(t, late.Question)
-	reset, err := s.ResetSession(ctx, "s", "")
-	require.NoError(t, err)
+	reset := must.Get(s.ResetSession(ctx, "s", ""))(t)
 	require.False(t, reset.Duplicate)
-	reset, err = s.ResetSession(ctx, "s", "")
-	require.NoError(t, err)
+	reset = must.Get(s.ResetSession(ctx, "s", ""))(t)
 	require.True(t, reset.Duplicate)
 }
 
@@ -198,12 +182,9 @@ func TestAnAnomalyDoesNotSwallowTheRightEvent(t *testing.T) {
 	s := run(t, log)
 	f := &events.TurnFinalized{TurnID: events.TurnID("s", "r"), SessionID: "s",
 		Answer: events.Answer{AnswerNeutral: "foreign"}}
-	_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-	require.NoError(t, err)
-	_, err = s.StartTurn(t.Context(), start("s", "r"))
-	require.NoError(t, err)
-	turn, err := s.FinalizeTurn(t.Context(), finalize("s", "r"))
-	require.NoError(t, err)
+	must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(t)
+	must.Get(s.StartTurn(t.Context(), start("s", "r")))(t)
+	turn := must.Get(s.FinalizeTurn(t.Context(), finalize("s", "r")))(t)
 	require.False(t, turn.Duplicate)
 	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
 }
@@ -218,30 +199,23 @@ func TestWhatOneProcessAcknowledgedTheNextSees(t *testing.T) {
 	a, b := run(t, log), run(t, log)
 	ctx := t.Context()
 	for _, s := range []*history.Service{a, b} {
-		_, err := s.StartTurn(ctx, start("s", "first"))
-		require.NoError(t, err)
+		must.Get(s.StartTurn(ctx, start("s", "first")))(t)
 	}
 	for i := range 300 {
 		request := fmt.Sprint(i)
 		id := events.TurnID("s", request)
-		_, err := a.StartTurn(ctx, start("s", request))
-		require.NoError(t, err)
-		_, err = b.FinalizeTurn(ctx, finalize("s", request))
-		require.NoError(t, err)
-		again, err := a.StartTurn(ctx, start("s", request))
-		require.NoError(t, err)
+		must.Get(a.StartTurn(ctx, start("s", request)))(t)
+		must.Get(b.FinalizeTurn(ctx, finalize("s", request)))(t)
+		again := must.Get(a.StartTurn(ctx, start("s", request)))(t)
 		require.Equal(t, conversation.Finalized, again.Status)
 		words := "better"
 		corrected, err := a.CorrectTurn(ctx, conversation.Correct{SessionID: "s", TurnID: id, RequestID: "c" + request,
 			AnswerNeutral: &words})
 		require.NoError(t, err)
-		_, err = b.CorrectTurn(ctx, conversation.Correct{SessionID: "s", TurnID: id, RequestID: "d" + request,
-			AnswerNeutral: &words})
-		require.ErrorIs(t, err, conversation.ErrTurnReplaced)
-		_, err = b.RedactTurn(ctx, "s", conversation.Redact{TurnID: corrected.ID})
-		require.NoError(t, err)
-		again, err = a.StartTurn(ctx, start("s", request))
-		require.NoError(t, err)
+		must.Fail(b.CorrectTurn(ctx, conversation.Correct{SessionID: "s", TurnID: id, RequestID: "d" + request,
+			AnswerNeutral: &words}))(t, conversation.ErrTurnReplaced)
+		must.Get(b.RedactTurn(ctx, "s", conversation.Redact{TurnID: corrected.ID}))(t)
+		again = must.Get(a.StartTurn(ctx, start("s", request)))(t)
 		require.Equal(t, conversation.Redacted, again.Status)
 		require.Nil(t, again.Question)
 	}
@@ -255,19 +229,14 @@ func TestResetGoesBehindWhatAnotherProcessAcknowledged(t *testing.T) {
 	a, b := run(t, log), run(t, log)
 	ctx := t.Context()
 	for _, s := range []*history.Service{a, b} {
-		_, err := s.StartTurn(ctx, start("s", "first"))
-		require.NoError(t, err)
+		must.Get(s.StartTurn(ctx, start("s", "first")))(t)
 	}
 	for i := range 200 {
-		_, err := a.ResetSession(ctx, "s", "")
-		require.NoError(t, err)
-		turn, err := a.StartTurn(ctx, start("s", fmt.Sprint(i)))
-		require.NoError(t, err)
-		reset, err := b.ResetSession(ctx, "s", "")
-		require.NoError(t, err)
+		must.Get(a.ResetSession(ctx, "s", ""))(t)
+		turn := must.Get(a.StartTurn(ctx, start("s", fmt.Sprint(i))))(t)
+		reset := must.Get(b.ResetSession(ctx, "s", ""))(t)
 		require.Greater(t, reset.ResetAt, turn.Position.Seq)
-		_, err = b.StartTurn(ctx, start("s", fmt.Sprint("b", i)))
-		require.NoError(t, err)
+		must.Get(b.StartTurn(ctx, start("s", fmt.Sprint("b", i))))(t)
 	}
 }
 
@@ -276,12 +245,10 @@ func TestStartThatComesAgainWithAnIdentityIsADuplicate(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	s := run(t, log)
-	_, err := s.StartTurn(t.Context(), start("s", "r"))
-	require.NoError(t, err)
+	must.Get(s.StartTurn(t.Context(), start("s", "r")))(t)
 	again := start("s", "r")
 	again.IdentityID = "ada"
-	turn, err := s.StartTurn(t.Context(), again)
-	require.NoError(t, err)
+	turn := must.Get(s.StartTurn(t.Context(), again))(t)
 	require.True(t, turn.Duplicate)
 	require.Equal(t, "ada", turn.IdentityID)
 	require.EqualValues(t, 2, turn.Position.Seq)

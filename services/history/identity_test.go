@@ -2,15 +2,17 @@ package history_test
 
 import (
 	"fmt"
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/history"
 )
 
 // One process erases an identity; another, which may not have read that yet, takes no
@@ -23,57 +25,65 @@ func TestAWriteRightAfterAnIdentityIsErased(t *testing.T) {
 		erasing, writing := run(t, natstest.LogOn(t, server, partitions)), run(t, log)
 		for i := range 100 {
 			session, identity := fmt.Sprint("s", i), fmt.Sprint("of s", i)
-			_, err := writing.StartTurn(t.Context(), start(session, "r1"))
-			require.NoError(t, err)
-			_, err = writing.LinkSession(t.Context(), session, identity, "")
-			require.NoError(t, err)
-			_, err = erasing.EraseIdentity(t.Context(), identity, services.Erasure{})
-			require.NoError(t, err)
+			must.Get(writing.StartTurn(t.Context(), start(session, "r1")))(t)
+			must.Get(writing.LinkSession(t.Context(), session, identity, ""))(t)
+			must.Get(erasing.EraseIdentity(t.Context(), identity, services.Erasure{}))(t)
 			if i%2 == 0 { // every other time a batch comes first
 				late := append(turnsOf(3, session), wholeTurn(session, "late"))
 				for _, o := range writing.StartTurns(t.Context(), late) {
 					require.ErrorIs(t, o.Err, conversation.ErrSessionErased, session)
 				}
 			}
-			_, err = writing.StartTurn(t.Context(), start(session, "r2"))
-			require.ErrorIs(t, err, conversation.ErrSessionErased, session)
-			_, err = writing.StartTurn(t.Context(), start(session, "r1"))
-			require.ErrorIs(t, err, conversation.ErrSessionErased, session)
+			must.Fail(writing.StartTurn(t.Context(), start(session, "r2")))(t, conversation.ErrSessionErased, session)
+			must.Fail(writing.StartTurn(t.Context(), start(session, "r1")))(t, conversation.ErrSessionErased, session)
 			anew := start("new "+session, "r1")
 			anew.IdentityID = identity
-			_, err = writing.StartTurn(t.Context(), anew)
-			require.ErrorIs(t, err, conversation.ErrSessionErased, session)
+			must.Fail(writing.StartTurn(t.Context(), anew))(t, conversation.ErrSessionErased, session)
 			anew.SessionID = "batch " + session
 			for _, o := range writing.StartTurns(t.Context(), []conversation.Start{anew}) {
 				require.ErrorIs(t, o.Err, conversation.ErrSessionErased, session)
 			}
-			require.Empty(t, eventsOf(t, log, anew.SessionID))
+			require.Empty(t, logtest.Read(t, log, anew.SessionID))
 		}
 	}
 }
 
-// Another process erases the identity of a session right before a turn or a batch is appended. No turn of them counts,
-// though the writer sees its own event before it sees that the session is closed.
-func TestAnIdentityIsErasedRightBeforeAnAppend(t *testing.T) {
+// Another process erases the identity of a session right before a turn or a batch is appended, or right behind. No turn
+// of them counts that comes behind it, though the writer sees its own event before it sees that the session is closed.
+// Each turn that came before it counted, and its writer is told so.
+func TestAnIdentityIsErasedBesideAnAppend(t *testing.T) {
 	t.Parallel()
-	log := &before{Log: natstest.Log(t, 1)}
-	s := runOn(t, log)
-	for name, write := range map[string]func(session string) []error{
-		"turn": func(session string) []error {
-			_, err := s.StartTurn(t.Context(), start(session, "late"))
-			return []error{err}
+	log := natstest.Log(t, 1)
+	before, behind := &before{Log: log}, &between{Log: log}
+	for name, write := range map[string]func(s *history.Service, session string) error{
+		"turn": func(s *history.Service, session string) error {
+			turn, err := s.StartTurn(t.Context(), start(session, "late"))
+			require.Equal(t, conversation.Pending, turn.Status)
+			return err
 		},
-		"batch": func(session string) []error { return errorsOf(s.StartTurns(t.Context(), turnsOf(3, session))) },
+		"batch": func(s *history.Service, session string) error {
+			all := s.StartTurns(t.Context(), turnsOf(3, session))
+			for _, o := range all {
+				require.Equal(t, all[0].Err, o.Err)
+			}
+			return all[0].Err
+		},
 	} {
-		_, err := s.StartTurn(t.Context(), start(name, "first"))
-		require.NoError(t, err)
-		_, err = s.LinkSession(t.Context(), name, "of "+name, "")
-		require.NoError(t, err)
-		log.theirs = &events.IdentityErased{IdentityID: "of " + name, ReceiptID: "0-1-abc"}
-		for i, err := range write(name) {
-			require.ErrorIs(t, err, conversation.ErrSessionErased, "%s %d", name, i)
+		for at, s := range map[string]*history.Service{"before": runOn(t, before), "behind": runOn(t, behind)} {
+			session := name + " " + at
+			must.Get(s.StartTurn(t.Context(), start(session, "first")))(t)
+			must.Get(s.LinkSession(t.Context(), session, "of "+session, ""))(t)
+			erased := &events.IdentityErased{IdentityID: "of " + session, ReceiptID: "0-1-abc"}
+			if at == "before" {
+				before.theirs = erased
+				require.ErrorIs(t, write(s, session), conversation.ErrSessionErased, session)
+				require.Nil(t, before.theirs, "the erasure came first")
+				continue
+			}
+			behind.behind = []events.Fact{erased}
+			require.NoError(t, write(s, session), session)
+			must.Fail(s.StartTurn(t.Context(), start(session, "later")))(t, conversation.ErrSessionErased, session)
 		}
-		require.Nil(t, log.theirs, "the erasure came first")
 	}
 }
 
@@ -83,50 +93,13 @@ func TestASessionIsLinkedToAnIdentityThatWasErased(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	s := run(t, log)
-	_, err := s.StartTurn(t.Context(), start("s", "first"))
-	require.NoError(t, err)
-	_, err = s.EraseIdentity(t.Context(), "ada", services.Erasure{})
-	require.NoError(t, err)
-	linked, err := s.LinkSession(t.Context(), "s", "ada", "")
-	require.NoError(t, err)
+	must.Get(s.StartTurn(t.Context(), start("s", "first")))(t)
+	must.Get(s.EraseIdentity(t.Context(), "ada", services.Erasure{}))(t)
+	linked := must.Get(s.LinkSession(t.Context(), "s", "ada", ""))(t)
 	require.Equal(t, "ada", linked.Identity)
 	require.False(t, linked.Duplicate)
 	require.NotZero(t, natstest.Fold(t, log, "s", conversation.Rules{}).Erased)
-	_, err = s.LinkSession(t.Context(), "s", "ada", "")
-	require.ErrorIs(t, err, conversation.ErrSessionErased)
-}
-
-// Another process erases the identity right behind the append. Each turn counted before, and its writer is told so.
-func TestAnIdentityIsErasedRightBehindAnAppend(t *testing.T) {
-	t.Parallel()
-	log := &between{Log: natstest.Log(t, 1)}
-	s := runOn(t, log)
-	for name, write := range map[string]func(session string) []error{
-		"turn": func(session string) []error {
-			turn, err := s.StartTurn(t.Context(), start(session, "late"))
-			require.Equal(t, conversation.Pending, turn.Status)
-			return []error{err}
-		},
-		"batch": func(session string) []error { return errorsOf(s.StartTurns(t.Context(), turnsOf(3, session))) },
-	} {
-		_, err := s.StartTurn(t.Context(), start(name, "first"))
-		require.NoError(t, err)
-		_, err = s.LinkSession(t.Context(), name, "of "+name, "")
-		require.NoError(t, err)
-		log.behind = []events.Fact{&events.IdentityErased{IdentityID: "of " + name, ReceiptID: "0-1-abc"}}
-		for i, err := range write(name) {
-			require.NoError(t, err, "%s %d", name, i)
-		}
-		_, err = s.StartTurn(t.Context(), start(name, "later"))
-		require.ErrorIs(t, err, conversation.ErrSessionErased, name)
-	}
-}
-
-func errorsOf(outcomes []services.TurnOutcome) (all []error) {
-	for _, o := range outcomes {
-		all = append(all, o.Err)
-	}
-	return all
+	must.Fail(s.LinkSession(t.Context(), "s", "ada", ""))(t, conversation.ErrSessionErased)
 }
 
 // An attempt that comes again is one, and one from elsewhere is another. Each has an id of its own, also where the same
@@ -137,11 +110,9 @@ func TestEachRefusedLinkHasAnIDOfItsOwn(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	s := run(t, log)
-	_, err := s.LinkSession(t.Context(), "s", "ada", "")
-	require.NoError(t, err)
+	must.Get(s.LinkSession(t.Context(), "s", "ada", ""))(t)
 	for _, source := range []string{"here", "here", "there", "here", "here"} {
-		_, err := s.LinkSession(t.Context(), "s", "eve", source)
-		require.ErrorIs(t, err, conversation.ErrLinkedElsewhere)
+		must.Fail(s.LinkSession(t.Context(), "s", "eve", source))(t, conversation.ErrLinkedElsewhere)
 	}
 	for range 2 {
 		for _, o := range s.StartTurns(t.Context(), forEve(turnsOf(3, "s"))) {
@@ -150,8 +121,7 @@ func TestEachRefusedLinkHasAnIDOfItsOwn(t *testing.T) {
 	}
 	var sources []string
 	ids := map[string]bool{}
-	for e, err := range log.Session(t.Context(), "s", 0, math.MaxUint64) {
-		require.NoError(t, err)
+	for _, e := range logtest.Read(t, log, "s") {
 		require.Empty(t, e.Problem)
 		require.False(t, ids[e.ID], "two events are %s", e.ID)
 		ids[e.ID] = true

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -26,23 +28,18 @@ func TestAPruneNamesTheCallsOfItsTurn(t *testing.T) {
 		AddMessages: conversation.AddMessages{SessionID: "s", RequestID: "begin", Now: time.Now()},
 		Kind:        events.KindConversation,
 	}
-	_, err := s.BeginSession(t.Context(), begins, services.Call{Body: "begin"})
-	require.NoError(t, err)
+	must.Get(s.BeginSession(t.Context(), begins, services.Call{Body: "begin"}))(t)
 	key := func(n int) services.Call { return services.Call{Key: fmt.Sprintf("%048x", n)} }
-	_, err = s.AddMessages(t.Context(), says("first", "q", "a"), key(0))
-	require.NoError(t, err)
+	must.Get(s.AddMessages(t.Context(), says("first", "q", "a"), key(0)))(t)
 	const many = 520
 	for n := 1; n < many; n++ {
 		add := says(fmt.Sprint("r", n), "", fmt.Sprint("more ", n, "."))
 		add.Messages = add.Messages[1:]
-		_, err = s.AddMessages(t.Context(), add, key(n))
-		require.NoError(t, err)
+		must.Get(s.AddMessages(t.Context(), add, key(n)))(t)
 	}
-	_, err = s.AddMessages(t.Context(), says("last", "another"), key(many))
-	require.NoError(t, err)
-	_, err = s.PruneTurn(t.Context(), without("s", events.TurnID("s", "first#0"), "p", "more 7."))
-	require.NoError(t, err)
-	all := eventsOf(t, log, "s")
+	must.Get(s.AddMessages(t.Context(), says("last", "another"), key(many)))(t)
+	must.Get(s.PruneTurn(t.Context(), without("s", events.TurnID("s", "first#0"), "p", "more 7.")))(t)
+	all := logtest.Read(t, log, "s")
 	pruned := all[len(all)-1]
 	require.Equal(t, 500, history.KeptCalls(pruned), "the oldest are left out")
 	require.Less(t, len(pruned.Call), 1<<16-1024)

@@ -3,7 +3,6 @@ package history_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 // whole is a start that brings its answer.
@@ -30,8 +29,7 @@ func TestAStartWithItsAnswerIsOneAppend(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	s := run(t, log)
-	turn, err := s.StartTurn(t.Context(), wholeTurn("s", "r"))
-	require.NoError(t, err)
+	turn := must.Get(s.StartTurn(t.Context(), wholeTurn("s", "r")))(t)
 	require.Equal(t, conversation.Finalized, turn.Status)
 	require.Equal(t, "q r", turn.Question.QuestionNeutral)
 	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
@@ -39,9 +37,8 @@ func TestAStartWithItsAnswerIsOneAppend(t *testing.T) {
 	require.False(t, turn.Existed)
 	require.EqualValues(t, 2, turn.Position.Seq)
 
-	again, err := s.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "r",
-		Question: events.Question{QuestionNeutral: "other"}, Answer: &events.Answer{AnswerNeutral: "other"}})
-	require.NoError(t, err)
+	again := must.Get(s.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "r",
+		Question: events.Question{QuestionNeutral: "other"}, Answer: &events.Answer{AnswerNeutral: "other"}}))(t)
 	require.True(t, again.Duplicate)
 	require.Equal(t, "q r", again.Question.QuestionNeutral)
 	require.Equal(t, "a r", again.Answer.AnswerNeutral)
@@ -51,9 +48,7 @@ func TestAStartWithItsAnswerIsOneAppend(t *testing.T) {
 
 func head(t *testing.T, log *jetlog.Log) uint64 {
 	t.Helper()
-	at, err := log.Head(t.Context(), 0)
-	require.NoError(t, err)
-	return at.Seq
+	return must.Get(log.Head(t.Context(), 0))(t).Seq
 }
 
 func TestAWholeTurnFinalizesAPendingOne(t *testing.T) {
@@ -62,12 +57,10 @@ func TestAWholeTurnFinalizesAPendingOne(t *testing.T) {
 	s := run(t, log)
 	first := start("s", "r")
 	first.Question.TranslateChat = true
-	_, err := s.StartTurn(t.Context(), first)
-	require.NoError(t, err)
+	must.Get(s.StartTurn(t.Context(), first))(t)
 	c := wholeTurn("s", "r")
 	c.Question.QuestionNeutral = "other"
-	turn, err := s.StartTurn(t.Context(), c)
-	require.NoError(t, err)
+	turn := must.Get(s.StartTurn(t.Context(), c))(t)
 	require.Equal(t, conversation.Finalized, turn.Status)
 	require.False(t, turn.Duplicate)
 	require.True(t, turn.Existed)
@@ -83,34 +76,27 @@ func TestAWholeTurnOfARedactedReplacedOrForeignOne(t *testing.T) {
 	s := run(t, log)
 	ctx := t.Context()
 	for _, r := range []string{"redacted", "replaced"} {
-		_, err := s.StartTurn(ctx, wholeTurn("s", r))
-		require.NoError(t, err)
+		must.Get(s.StartTurn(ctx, wholeTurn("s", r)))(t)
 	}
-	_, err := s.RedactTurn(ctx, "s", conversation.Redact{TurnID: events.TurnID("s", "redacted")})
-	require.NoError(t, err)
+	must.Get(s.RedactTurn(ctx, "s", conversation.Redact{TurnID: events.TurnID("s", "redacted")}))(t)
 	text := "corrected"
-	_, err = s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "correction",
-		TurnID: events.TurnID("s", "replaced"), AnswerNeutral: &text})
-	require.NoError(t, err)
+	must.Get(s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "correction",
+		TurnID: events.TurnID("s", "replaced"), AnswerNeutral: &text}))(t)
 	before := head(t, log)
 	for r, status := range map[string]conversation.Status{
 		"redacted": conversation.Redacted, "replaced": conversation.Replaced,
 	} {
-		turn, err := s.StartTurn(ctx, wholeTurn("s", r))
-		require.NoError(t, err)
+		turn := must.Get(s.StartTurn(ctx, wholeTurn("s", r)))(t)
 		require.Equal(t, status, turn.Status)
 		require.True(t, turn.Duplicate)
 	}
-	_, err = s.StartTurn(ctx, wholeTurn("s", "correction"))
-	require.ErrorIs(t, err, conversation.ErrRequestIDInUse)
+	must.Fail(s.StartTurn(ctx, wholeTurn("s", "correction")))(t, conversation.ErrRequestIDInUse)
 	require.Equal(t, before, head(t, log))
 
-	_, err = s.LinkSession(ctx, "s", "ada", "")
-	require.NoError(t, err)
+	must.Get(s.LinkSession(ctx, "s", "ada", ""))(t)
 	foreign := wholeTurn("s", "foreign")
 	foreign.IdentityID = "bob"
-	_, err = s.StartTurn(ctx, foreign)
-	require.ErrorIs(t, err, conversation.ErrLinkedElsewhere)
+	must.Fail(s.StartTurn(ctx, foreign))(t, conversation.ErrLinkedElsewhere)
 	require.Nil(t, natstest.Fold(t, log, "s", conversation.Rules{}).Turn(events.TurnID("s", "foreign")))
 }
 
@@ -168,8 +154,7 @@ func TestManyTurnsAtOnce(t *testing.T) {
 func heads(t *testing.T, log *jetlog.Log) (out []uint64) {
 	t.Helper()
 	for k := range log.Partitions() {
-		at, err := log.Head(t.Context(), k)
-		require.NoError(t, err)
+		at := must.Get(log.Head(t.Context(), k))(t)
 		out = append(out, at.Seq)
 	}
 	return out
@@ -180,14 +165,10 @@ func TestLinesOfABatchStandByThemselves(t *testing.T) {
 	log := natstest.Log(t, 1)
 	s := run(t, log)
 	ctx := t.Context()
-	_, err := s.LinkSession(ctx, "bobs", "bob", "")
-	require.NoError(t, err)
-	_, err = s.StartTurn(ctx, start("gone", "r"))
-	require.NoError(t, err)
-	_, err = s.EraseSession(ctx, "gone", services.Erasure{})
-	require.NoError(t, err)
-	_, err = s.StartTurn(ctx, start("s", "pending"))
-	require.NoError(t, err)
+	must.Get(s.LinkSession(ctx, "bobs", "bob", ""))(t)
+	must.Get(s.StartTurn(ctx, start("gone", "r")))(t)
+	must.Get(s.EraseSession(ctx, "gone", services.Erasure{}))(t)
+	must.Get(s.StartTurn(ctx, start("s", "pending")))(t)
 
 	linked := func(session, request, identity string) conversation.Start {
 		c := wholeTurn(session, request)
@@ -289,41 +270,6 @@ func TestOverlappingBatchesOfTwoProcesses(t *testing.T) {
 	require.Equal(t, 60, natstest.Fold(t, log, "a", conversation.Rules{}).Finalized+
 		natstest.Fold(t, log, "b", conversation.Rules{}).Finalized+
 		natstest.Fold(t, log, "c", conversation.Rules{}).Finalized)
-}
-
-// wholeWrites are the writes of whole turns, as writes are the others.
-var wholeWrites = map[string]func(context.Context, *history.Service) shown{
-	"whole": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.StartTurn(ctx, wholeTurn("s", "r")))
-	},
-	"whole of a new session": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.StartTurn(ctx, wholeTurn("new", "r")))
-	},
-	"whole of a pending turn": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.StartTurn(ctx, wholeTurn("s", "pending")))
-	},
-	"whole again": func(ctx context.Context, s *history.Service) shown {
-		return ofTurn(s.StartTurn(ctx, wholeTurn("s", "final")))
-	},
-	"whole with identity": func(ctx context.Context, s *history.Service) shown {
-		c := linking("r")
-		c.Answer = &events.Answer{AnswerNeutral: "a"}
-		return ofTurn(s.StartTurn(ctx, c))
-	},
-	"many": func(ctx context.Context, s *history.Service) shown {
-		out := s.StartTurns(ctx, []conversation.Start{wholeTurn("s", "r1"), wholeTurn("s", "r2"), wholeTurn("s", "r3")})
-		return ofTurn(out[1].Turn, out[1].Err)
-	},
-	"many again": func(ctx context.Context, s *history.Service) shown {
-		out := s.StartTurns(ctx, []conversation.Start{wholeTurn("s", "old"), wholeTurn("s", "final")})
-		return ofTurn(out[1].Turn, out[1].Err)
-	},
-}
-
-func allWrites() map[string]func(context.Context, *history.Service) shown {
-	all := maps.Clone(writes)
-	maps.Copy(all, wholeWrites)
-	return all
 }
 
 // Of many sessions that are new the log is asked once, and of those that it knows one by one.

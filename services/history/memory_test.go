@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -33,14 +34,12 @@ func TestMemoryIsBoundedByWhatWaitsForAnAnswer(t *testing.T) {
 	each(func(session, request string) {
 		c := start(session, request)
 		c.Question.QuestionNeutral = strings.Repeat("q", length)
-		_, err := live.StartTurn(ctx, c)
-		require.NoError(t, err)
+		must.Get(live.StartTurn(ctx, c))(t)
 	})
 	read := func() *history.Service {
 		s := run(t, log)
 		for i := range sessions {
-			_, err := s.LinkSession(ctx, fmt.Sprint("s", i), "ada", "")
-			require.NoError(t, err)
+			must.Get(s.LinkSession(ctx, fmt.Sprint("s", i), "ada", ""))(t)
 		}
 		return s
 	}
@@ -53,12 +52,10 @@ func TestMemoryIsBoundedByWhatWaitsForAnAnswer(t *testing.T) {
 	each(func(session, request string) {
 		f := finalize(session, request)
 		f.Answer.AnswerNeutral = strings.Repeat("a", length)
-		turn, err := live.FinalizeTurn(ctx, f)
-		require.NoError(t, err)
+		turn := must.Get(live.FinalizeTurn(ctx, f))(t)
 		require.Len(t, turn.Question.QuestionNeutral, length, "the writer of an answer is shown both halves")
-		_, err = live.CorrectTurn(ctx, conversation.Correct{SessionID: session, TurnID: turn.ID, RequestID: "c" +
-			request, AnswerNeutral: &words})
-		require.NoError(t, err)
+		must.Get(live.CorrectTurn(ctx, conversation.Correct{SessionID: session, TurnID: turn.ID, RequestID: "c" +
+			request, AnswerNeutral: &words}))(t)
 	})
 	for name, s := range map[string]*history.Service{"live": live, "read": read()} {
 		weight, texts := s.InMemory()
@@ -73,21 +70,15 @@ func TestAWriteAfterTheLastEventWasErased(t *testing.T) {
 	t.Parallel()
 	server := natstest.Server(t)
 	log := natstest.LogOn(t, server, 1)
-	js, err := jetstream.New(natstest.Connect(t, server))
-	require.NoError(t, err)
-	stream, err := js.Stream(t.Context(), events.StreamName(0))
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(natstest.Connect(t, server)))(t)
+	stream := must.Get(js.Stream(t.Context(), events.StreamName(0)))(t)
 	s := run(t, log)
 	ctx := t.Context()
-	_, err = s.StartTurn(ctx, start("s", "first"))
-	require.NoError(t, err)
-	gone, err := s.StartTurn(ctx, start("s", "second"))
-	require.NoError(t, err)
+	must.Get(s.StartTurn(ctx, start("s", "first")))(t)
+	gone := must.Get(s.StartTurn(ctx, start("s", "second")))(t)
 	require.NoError(t, stream.SecureDeleteMsg(ctx, gone.Position.Seq))
-	linked, err := s.LinkSession(ctx, "s", "ada", "")
-	require.NoError(t, err)
+	linked := must.Get(s.LinkSession(ctx, "s", "ada", ""))(t)
 	require.Equal(t, "ada", linked.Identity)
-	redacted, err := s.RedactTurn(ctx, "s", conversation.Redact{TurnID: events.TurnID("s", "first")})
-	require.NoError(t, err)
+	redacted := must.Get(s.RedactTurn(ctx, "s", conversation.Redact{TurnID: events.TurnID("s", "first")}))(t)
 	require.Equal(t, conversation.Redacted, redacted.Status)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -32,57 +33,43 @@ func TestATurnIsPruned(t *testing.T) {
 	log := natstest.Log(t, 1)
 	ctx := t.Context()
 	mine, other := run(t, log), run(t, log)
-	_, err := mine.PruneTurn(ctx, without("s", events.TurnID("s", "r"), "p", "x"))
-	require.ErrorIs(t, err, conversation.ErrTurnNotFound)
-	began, err := mine.StartTurn(ctx, start("s", "r"))
-	require.NoError(t, err)
-	_, err = mine.ExtendTurn(ctx, extend("s", began.ID, "e1", events.HalfQuestion, "more"))
-	require.NoError(t, err)
-	left, err := other.PruneTurn(ctx, without("s", began.ID, "p1", "more"))
-	require.NoError(t, err)
+	must.Fail(mine.PruneTurn(ctx, without("s", events.TurnID("s", "r"), "p", "x")))(t, conversation.ErrTurnNotFound)
+	began := must.Get(mine.StartTurn(ctx, start("s", "r")))(t)
+	must.Get(mine.ExtendTurn(ctx, extend("s", began.ID, "e1", events.HalfQuestion, "more")))(t)
+	left := must.Get(other.PruneTurn(ctx, without("s", began.ID, "p1", "more")))(t)
 	require.Equal(t, "q r", left.Question.QuestionNeutral)
 	require.Nil(t, left.Answer)
 	require.Equal(t, conversation.Pending, left.Status)
 
-	told, err := mine.FinalizeTurn(ctx, finalize("s", "r"))
-	require.NoError(t, err)
+	told := must.Get(mine.FinalizeTurn(ctx, finalize("s", "r")))(t)
 	require.Equal(t, "q r", told.Question.QuestionNeutral, "the writer of the answer sees what is left")
 	for _, id := range []string{"e2", "e3"} {
-		_, err = other.ExtendTurn(ctx, extend("s", began.ID, id, events.HalfAnswer, id+" said"))
-		require.NoError(t, err)
+		must.Get(other.ExtendTurn(ctx, extend("s", began.ID, id, events.HalfAnswer, id+" said")))(t)
 	}
 	for _, s := range []string{"mine", "again"} {
-		left, err = mine.PruneTurn(ctx, without("s", began.ID, "p2", "e2 said"))
-		require.NoError(t, err)
+		left = must.Get(mine.PruneTurn(ctx, without("s", began.ID, "p2", "e2 said")))(t)
 		require.Equal(t, s == "again", left.Duplicate)
 		require.JSONEq(t, `[{"role":"assistant","content":"a r"},{"role":"x","content":"e3 said"}]`,
 			string(left.Answer.AnswerMessages))
 	}
-	_, err = other.PruneTurn(ctx, without("s", began.ID, "p3", "e2 said"))
-	require.ErrorIs(t, err, conversation.ErrMessageNotFound)
-	again, err := run(t, log).ExtendTurn(ctx, extend("s", began.ID, "e2", events.HalfAnswer, "e2 said"))
-	require.NoError(t, err)
+	must.Fail(other.PruneTurn(ctx, without("s", began.ID, "p3", "e2 said")))(t, conversation.ErrMessageNotFound)
+	again := must.Get(run(t, log).ExtendTurn(ctx, extend("s", began.ID, "e2", events.HalfAnswer, "e2 said")))(t)
 	require.True(t, again.Duplicate, "a late retry brings nothing back")
 	require.NotContains(t, string(again.Answer.AnswerMessages), "e2 said")
-	late, err := mine.ExtendTurn(ctx, extend("s", began.ID, "e4", events.HalfAnswer, "e4 said"))
-	require.NoError(t, err)
+	late := must.Get(mine.ExtendTurn(ctx, extend("s", began.ID, "e4", events.HalfAnswer, "e4 said")))(t)
 	require.JSONEq(t, `[{"role":"assistant","content":"a r"},{"role":"x","content":"e3 said"},{"role":"x",
 		"content":"e4 said"}]`, string(late.Answer.AnswerMessages))
 	text := "better"
-	next, err := other.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: began.ID,
-		QuestionNeutral: &text})
-	require.NoError(t, err)
+	next := must.Get(other.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: began.ID,
+		QuestionNeutral: &text}))(t)
 	require.NotContains(t, string(next.Answer.AnswerMessages), "e2 said", "a correction takes what is left")
 
-	_, err = mine.PruneTurn(ctx, without("s", began.ID, "p4", "better"))
-	require.ErrorIs(t, err, conversation.ErrTurnReplaced)
+	must.Fail(mine.PruneTurn(ctx, without("s", began.ID, "p4", "better")))(t, conversation.ErrTurnReplaced)
 	gone, err := mine.PruneTurn(ctx, without("s", next.ID, "p4", `"role"`))
 	require.NoError(t, err)
 	require.Equal(t, conversation.Redacted, gone.Status, "nothing is left")
-	_, err = other.PruneTurn(ctx, without("s", next.ID, "p5", "better"))
-	require.ErrorIs(t, err, conversation.ErrTurnRedacted)
-	_, err = other.PruneTurn(ctx, without("s", next.ID, "p ", "better"))
-	require.ErrorIs(t, err, conversation.ErrInvalid)
+	must.Fail(other.PruneTurn(ctx, without("s", next.ID, "p5", "better")))(t, conversation.ErrTurnRedacted)
+	must.Fail(other.PruneTurn(ctx, without("s", next.ID, "p ", "better")))(t, conversation.ErrInvalid)
 }
 
 // Each of several callers at once takes out another message, and two the same: each message goes, and of the two one is
@@ -92,14 +79,11 @@ func TestPrunesAtOnce(t *testing.T) {
 	log := natstest.Log(t, 1)
 	ctx := t.Context()
 	mine, other := run(t, log), run(t, log)
-	began, err := mine.StartTurn(ctx, start("s", "r"))
-	require.NoError(t, err)
-	_, err = mine.FinalizeTurn(ctx, finalize("s", "r"))
-	require.NoError(t, err)
+	began := must.Get(mine.StartTurn(ctx, start("s", "r")))(t)
+	must.Get(mine.FinalizeTurn(ctx, finalize("s", "r")))(t)
 	words := []string{"w0", "w1", "w2", "w3", "w4", "w5"}
 	for _, word := range words {
-		_, err = mine.ExtendTurn(ctx, extend("s", began.ID, word, events.HalfAnswer, word))
-		require.NoError(t, err)
+		must.Get(mine.ExtendTurn(ctx, extend("s", began.ID, word, events.HalfAnswer, word)))(t)
 	}
 	var wg sync.WaitGroup
 	failed := make([]error, 2*len(words))
@@ -118,7 +102,6 @@ func TestPrunesAtOnce(t *testing.T) {
 		require.NoError(t, one)
 		require.ErrorIs(t, two, conversation.ErrMessageNotFound)
 	}
-	left, err := other.ExtendTurn(ctx, extend("s", began.ID, "w0", events.HalfAnswer, "w0"))
-	require.NoError(t, err)
+	left := must.Get(other.ExtendTurn(ctx, extend("s", began.ID, "w0", events.HalfAnswer, "w0")))(t)
 	require.JSONEq(t, `[{"role":"assistant","content":"a r"}]`, string(left.Answer.AnswerMessages))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -69,31 +70,43 @@ func TestNoLineComesBeforeOneThatTheLogRefused(t *testing.T) {
 	}
 }
 
+// before is a log in which another process writes right before an append.
+type before struct {
+	*jetlog.Log
+	theirs events.Fact
+}
+
+func (l *before) Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error) {
+	if f := l.theirs; f != nil {
+		l.theirs = nil
+		if _, err := l.Log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}}); err != nil {
+			return jetlog.Ack{}, err
+		}
+	}
+	return l.Log.Append(ctx, a)
+}
+
 // Another process links the session to another identity right before a batch is appended: no turn of the batch gets
-// into it, whether the session is new or not.
+// into it, whether the session is new or not, also where the last line needs no append since its turn stands.
 func TestABatchLosesItsSessionToAnotherIdentity(t *testing.T) {
 	t.Parallel()
-	log := &refusing{Log: natstest.Log(t, 1)}
-	log.refuses = func(f events.Fact) error {
-		if link, ok := f.(*events.SessionLinked); ok && link.IdentityID == "ada" {
-			natstest.Append(t, log.Log, &events.SessionLinked{SessionID: link.SessionID, IdentityID: "bob"})
-		}
-		return nil
-	}
+	log := &before{Log: natstest.Log(t, 1)}
 	s := runOn(t, log)
-	_, err := s.StartTurn(t.Context(), wholeTurn("known", "r"))
-	require.NoError(t, err)
-	for session, turns := range map[string]int{"new": 0, "known": 1} {
-		commands := turnsOf(3, session)
-		for i := range commands {
-			commands[i].IdentityID = "ada"
-			commands[i].RequestID += " of ada"
+	for session, stands := range map[string][]string{"new": nil, "known": {"r"}, "with the last": {"last"}} {
+		for _, request := range stands {
+			must.Get(s.StartTurn(t.Context(), start(session, request)))(t)
 		}
-		for _, o := range s.StartTurns(t.Context(), commands) {
-			require.ErrorIs(t, o.Err, conversation.ErrLinkedElsewhere, session)
+		lines := append(turnsOf(3, session), wholeTurn(session, "last"))
+		for i := range lines {
+			lines[i].IdentityID, lines[i].OnlyNew = "ada", session == "with the last"
 		}
+		log.theirs = &events.SessionLinked{SessionID: session, IdentityID: "bob"}
+		for i, o := range s.StartTurns(t.Context(), lines) {
+			require.ErrorIs(t, o.Err, conversation.ErrLinkedElsewhere, "%s %d", session, i)
+		}
+		require.Nil(t, log.theirs, "the link came first")
 		st := natstest.Fold(t, log.Log, session, conversation.Rules{})
-		require.Len(t, st.Turns, turns, session)
+		require.Len(t, st.Turns, len(stands), session)
 		require.Equal(t, "bob", st.Head().Identity)
 	}
 }

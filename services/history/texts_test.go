@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -35,10 +36,8 @@ func (l *reads) Some(ctx context.Context, partition int, seqs []uint64) ([]event
 func answeredTurns(t *testing.T, s *history.Service, session string, n int) (turns []services.Turn) {
 	t.Helper()
 	for i := range n {
-		turn, err := s.StartTurn(t.Context(), start(session, fmt.Sprint(i)))
-		require.NoError(t, err)
-		_, err = s.FinalizeTurn(t.Context(), finalize(session, fmt.Sprint(i)))
-		require.NoError(t, err)
+		turn := must.Get(s.StartTurn(t.Context(), start(session, fmt.Sprint(i))))(t)
+		must.Get(s.FinalizeTurn(t.Context(), finalize(session, fmt.Sprint(i))))(t)
 		turns = append(turns, turn)
 	}
 	return turns
@@ -143,8 +142,7 @@ func TestTextsThatAreWithdrawnWhileTheyAreReadAreNotKept(t *testing.T) {
 	log.before = func() {
 		if !redacted {
 			redacted = true
-			_, err := s.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: turn.ID})
-			require.NoError(t, err)
+			must.Get(s.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: turn.ID}))(t)
 		}
 	}
 	listedTexts(t, s, "s")
@@ -163,8 +161,7 @@ func TestListedTextsAreBounded(t *testing.T) {
 		for i := range 4 {
 			c := start(session, fmt.Sprint(i))
 			c.Question.QuestionNeutral = strings.Repeat("q", 200<<10)
-			_, err := s.StartTurn(t.Context(), c)
-			require.NoError(t, err)
+			must.Get(s.StartTurn(t.Context(), c))(t)
 		}
 		_, ok, err := s.TurnsBeside(t.Context(), services.BesideAsk{SessionID: session, Messages: 100})
 		require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -23,8 +24,7 @@ func TestPagesOfTurnsThatAreAlike(t *testing.T) {
 	for _, limit := range []int{2, 30, 100} {
 		var got []int
 		for a := ask(services.SearchMeaning, limit); ; {
-			page, err := s.Search(t.Context(), a)
-			require.NoError(t, err)
+			page := must.Get(s.Search(t.Context(), a))(t)
 			for _, h := range page.Hits {
 				require.GreaterOrEqual(t, h.Score, 0.0)
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 )
@@ -29,8 +30,7 @@ func TestATurnIsFoundByTheHalfOfTheLanguage(t *testing.T) {
 		half := map[string]projections.Half{"translated": answer, "neutral": question}[language]
 		var got []int
 		for {
-			page, err := s.Search(t.Context(), a)
-			require.NoError(t, err)
+			page := must.Get(s.Search(t.Context(), a))(t)
 			for _, h := range page.Hits {
 				require.Equal(t, half, h.Half)
 			}

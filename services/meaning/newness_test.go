@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
@@ -57,8 +58,7 @@ func TestAnAnswerIsAtLeastAsNewAsAsked(t *testing.T) {
 	w.at[1].Seq--
 	a := ask(services.AnyMode, 5)
 	a.MinPosition = []events.Position{{Partition: 1, Seq: 20}}
-	page, err := w.another().Search(t.Context(), a)
-	require.NoError(t, err)
+	page := must.Get(w.another().Search(t.Context(), a))(t)
 	require.Equal(t, services.SearchWords, page.Mode)
 	require.Equal(t, a.MinPosition, w.byWords[0].MinPosition)
 }

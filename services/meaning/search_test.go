@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -27,8 +28,7 @@ func ask(mode services.SearchMode, limit int) services.SearchAsk {
 
 func takenBack(t *testing.T, w *world) float64 {
 	t.Helper()
-	families, err := w.registry.Gather()
-	require.NoError(t, err)
+	families := must.Get(w.registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == "turnledger_index_hits_taken_back_total" {
 			return f.GetMetric()[0].GetCounter().GetValue()
@@ -64,8 +64,7 @@ func pagesByMeaning(t *testing.T, limit int) {
 	a := ask(services.SearchMeaning, limit)
 	for pages := 0; ; pages++ {
 		require.Less(t, pages, 200)
-		page, err := s.Search(t.Context(), a)
-		require.NoError(t, err)
+		page := must.Get(s.Search(t.Context(), a))(t)
 		require.Equal(t, services.SearchMeaning, page.Mode)
 		require.LessOrEqual(t, len(page.Hits), limit)
 		got = append(got, turnsOf(page.Hits)...)
@@ -119,8 +118,7 @@ func TestTheTruthDecidesWhatAFilterLets(t *testing.T) {
 		a := ask(services.SearchMeaning, 10)
 		c.filter.Query = a.Query
 		a.SearchFilter = c.filter
-		page, err := w.searcher().Search(t.Context(), a)
-		require.NoError(t, err)
+		page := must.Get(w.searcher().Search(t.Context(), a))(t)
 		require.Equal(t, c.shown, len(page.Hits) == 1, name)
 		require.Equal(t, index.Filter{
 			IdentityID: c.filter.IdentityID, SessionID: c.filter.SessionID, Period: c.filter.Period,
@@ -140,8 +138,7 @@ func TestAHitIsTheTruthOfItsTurn(t *testing.T) {
 	w.turns[id(3)].Answer.AnswerNeutral = long
 	a := ask(services.SearchMeaning, 10)
 	a.Query, a.In = "a query of more than twenty characters", answer
-	page, err := w.searcher().Search(t.Context(), a)
-	require.NoError(t, err)
+	page := must.Get(w.searcher().Search(t.Context(), a))(t)
 	require.Equal(t, services.SearchPage{
 		Mode: services.SearchMeaning, Positions: w.at, Lag: 2 + 5,
 		Hits: []projections.Hit{{
@@ -152,8 +149,7 @@ func TestAHitIsTheTruthOfItsTurn(t *testing.T) {
 	require.Equal(t, answer, w.asked[0].Half)
 	require.Equal(t, []string{"a query of more than"}, w.embedded, "cut as turns are")
 	a.Language = "translated"
-	page, err = w.another().Search(t.Context(), a)
-	require.NoError(t, err)
+	page = must.Get(w.another().Search(t.Context(), a))(t)
 	require.Equal(t, "réponse 3", page.Hits[0].Snippet)
 }
 
@@ -172,8 +168,7 @@ func TestHybridFusesByRank(t *testing.T) {
 	a := ask(services.SearchHybrid, 10)
 	a.MinScore = 0.49
 	a.Cursor = ""
-	page, err := w.searcher().Search(t.Context(), a)
-	require.NoError(t, err)
+	page := must.Get(w.searcher().Search(t.Context(), a))(t)
 	require.Equal(t, services.SearchHybrid, page.Mode)
 	require.Equal(t, []int{1, 0, 7}, turnsOf(page.Hits), "1 is in both; 2 is third by meaning only")
 	require.InDelta(t, 0.5+0.5*61/62, page.Hits[0].Score, 1e-9)
@@ -190,14 +185,12 @@ func TestHybridFusesByRank(t *testing.T) {
 		projections.ErrUnavailable:            services.SearchMeaning,
 	} {
 		w.wordly, w.words.Hits = err, nil
-		page, err := w.another().Search(t.Context(), ask(services.SearchHybrid, 10))
-		require.NoError(t, err)
+		page := must.Get(w.another().Search(t.Context(), ask(services.SearchHybrid, 10)))(t)
 		require.Equal(t, []int{0, 1, 2}, turnsOf(page.Hits))
 		require.Equal(t, mode, page.Mode)
 	}
 	w.wordly = services.ErrPositionNotReached
-	_, err = w.another().Search(t.Context(), ask(services.SearchHybrid, 10))
-	require.ErrorIs(t, err, services.ErrPositionNotReached)
+	must.Fail(w.another().Search(t.Context(), ask(services.SearchHybrid, 10)))(t, services.ErrPositionNotReached)
 }
 
 func TestPagesOfAHybridSearch(t *testing.T) {
@@ -214,8 +207,7 @@ func TestPagesOfAHybridSearch(t *testing.T) {
 	last := 2.0
 	a := ask(services.SearchHybrid, 9)
 	for {
-		page, err := s.Search(t.Context(), a)
-		require.NoError(t, err)
+		page := must.Get(s.Search(t.Context(), a))(t)
 		for i, n := range turnsOf(page.Hits) {
 			require.False(t, seen[n], "%d twice", n)
 			seen[n] = true
@@ -241,8 +233,7 @@ func TestACursorIsOfItsMode(t *testing.T) {
 	}
 	s := w.searcher()
 	cursor := func(mode services.SearchMode) string {
-		page, err := s.Search(t.Context(), ask(mode, 5))
-		require.NoError(t, err)
+		page := must.Get(s.Search(t.Context(), ask(mode, 5)))(t)
 		require.NotEmpty(t, page.NextCursor)
 		return page.NextCursor
 	}
@@ -256,24 +247,20 @@ func TestACursorIsOfItsMode(t *testing.T) {
 	} {
 		a := ask(c.mode, 5)
 		a.Cursor = c.cursor
-		_, err := s.Search(t.Context(), a)
-		require.ErrorIs(t, err, conversation.ErrInvalid)
+		must.Fail(s.Search(t.Context(), a))(t, conversation.ErrInvalid)
 	}
 	a := ask(services.AnyMode, 5)
 	a.Cursor = hybrid
-	page, err := s.Search(t.Context(), a)
-	require.NoError(t, err)
+	page := must.Get(s.Search(t.Context(), a))(t)
 	require.Equal(t, []int{5, 6, 7, 8, 9}, turnsOf(page.Hits))
 	w.byWords = nil
 	a.Cursor = "of words"
-	page, err = s.Search(t.Context(), a)
-	require.NoError(t, err)
+	page = must.Get(s.Search(t.Context(), a))(t)
 	require.Equal(t, services.SearchWords, page.Mode)
 	require.Equal(t, "of words", w.byWords[0].Cursor)
 	w.index = projections.ErrUnavailable
 	a.Cursor = hybrid
-	_, err = s.Search(t.Context(), a)
-	require.ErrorIs(t, err, services.ErrIndex, "its next page is not one by words")
+	must.Fail(s.Search(t.Context(), a))(t, services.ErrIndex, "its next page is not one by words")
 }
 
 // Without the index or the embedder a search that names a mode fails, and says why; one that names none goes by words.
@@ -299,10 +286,8 @@ func TestWithoutAnIndex(t *testing.T) {
 			require.ErrorIs(t, err, services.ErrIndex, name)
 			require.ErrorIs(t, err, c.why, name)
 		}
-		_, err := s.Similar(t.Context(), services.SimilarAsk{Question: "q", Limit: 5})
-		require.ErrorIs(t, err, services.ErrIndex, name)
-		_, err = s.Neighbours(t.Context(), "ada", "q", 5)
-		require.ErrorIs(t, err, services.ErrIndex, name)
+		must.Fail(s.Similar(t.Context(), services.SimilarAsk{Question: "q", Limit: 5}))(t, services.ErrIndex, name)
+		must.Fail(s.Neighbours(t.Context(), "ada", "q", 5))(t, services.ErrIndex, name)
 		page, err := s.Search(t.Context(), ask(services.AnyMode, 5))
 		require.NoError(t, err, name)
 		require.Equal(t, services.SearchWords, page.Mode, name)
@@ -329,12 +314,10 @@ func TestWhereNoIndexIsConfigured(t *testing.T) {
 	_, err := s.Search(t.Context(), ask(services.SearchMeaning, 5))
 	require.ErrorIs(t, err, services.ErrIndex)
 	require.ErrorIs(t, err, services.ErrNoIndex)
-	page, err := s.Search(t.Context(), ask(services.AnyMode, 5))
-	require.NoError(t, err)
+	page := must.Get(s.Search(t.Context(), ask(services.AnyMode, 5)))(t)
 	require.Equal(t, services.SearchWords, page.Mode)
 	w.wordly = errors.New("refused")
-	_, err = s.Search(t.Context(), ask(services.SearchWords, 5))
-	require.ErrorIs(t, err, w.wordly)
+	must.Fail(s.Search(t.Context(), ask(services.SearchWords, 5)))(t, w.wordly)
 }
 
 // Similar turns are found by their questions only, and are shown whole.
@@ -347,20 +330,17 @@ func TestSimilarAndNeighbours(t *testing.T) {
 	delete(w.turns, id(0))
 	s := w.searcher()
 	asked := services.SimilarAsk{Question: "q", IdentityID: "ada", Limit: 2, MinScore: 0.5}
-	hits, err := s.Similar(t.Context(), asked)
-	require.NoError(t, err)
+	hits := must.Get(s.Similar(t.Context(), asked))(t)
 	require.Len(t, hits, 2)
 	require.Equal(t, id(1), hits[0].TurnID)
 	require.Equal(t, "question 1", hits[0].Question)
 	require.Equal(t, "answer 1", hits[0].Answer)
 	require.Equal(t, question, w.asked[0].Half)
 	require.Equal(t, "ada", w.asked[0].IdentityID)
-	hits, err = s.Similar(t.Context(), services.SimilarAsk{Question: "q", Limit: 10, MinScore: 0.65})
-	require.NoError(t, err)
+	hits = must.Get(s.Similar(t.Context(), services.SimilarAsk{Question: "q", Limit: 10, MinScore: 0.65}))(t)
 	require.Len(t, hits, 2)
 
-	hits, err = s.Neighbours(t.Context(), "ada", "q", 3)
-	require.NoError(t, err)
+	hits = must.Get(s.Neighbours(t.Context(), "ada", "q", 3))(t)
 	require.Len(t, hits, 3)
 	last := w.asked[len(w.asked)-1]
 	require.Empty(t, last.Half, "both halves")
@@ -368,7 +348,6 @@ func TestSimilarAndNeighbours(t *testing.T) {
 	turn := w.turns[id(1)]
 	turn.IdentityID = "bob"
 	w.turns[id(1)] = turn
-	hits, err = s.Neighbours(t.Context(), "ada", "q", 3)
-	require.NoError(t, err)
+	hits = must.Get(s.Neighbours(t.Context(), "ada", "q", 3))(t)
 	require.Equal(t, id(2), hits[0].TurnID, "1 is another's by now")
 }

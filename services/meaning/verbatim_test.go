@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 )
@@ -29,8 +30,7 @@ func TestAVerbatimTurnIsFirst(t *testing.T) {
 	} {
 		a := ask(services.SearchHybrid, 61)
 		a.Query = query
-		page, err := s.Search(t.Context(), a)
-		require.NoError(t, err)
+		page := must.Get(s.Search(t.Context(), a))(t)
 		got := turnsOf(page.Hits)
 		require.Len(t, got, 61, "none twice")
 		require.Equal(t, first, got[:4], query)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
@@ -36,8 +37,7 @@ func TestALetterTriedAgainLeavesWhatCameBehindIt(t *testing.T) {
 		want := []string{"user:ada | User: What do I like? | Assistant: Tea."}
 		require.Equal(t, want, w.contents())
 		w.service.Fail(nil)
-		again, err := desk.Of(w.log).Queue(w.effect, w.log, rules).RetryDeadLetter(t.Context(), refused)
-		require.NoError(t, err)
+		again := must.Get(desk.Of(w.log).Queue(w.effect, w.log, rules).RetryDeadLetter(t.Context(), refused))(t)
 		require.True(t, again.Applied)
 		require.Equal(t, want, w.contents())
 	})
@@ -60,26 +60,22 @@ func TestARefusedDocumentIsADeadLetter(t *testing.T) {
 		_, at := w.turn("s", "r3", "I like tea.", "Tea it is.")
 		w.until(at)
 		queue := desk.Of(w.log).Queue(w.effect, w.log, rules)
-		letters, err := queue.DeadLetters(t.Context())
-		require.NoError(t, err)
+		letters := must.Get(queue.DeadLetters(t.Context()))(t)
 		require.Len(t, letters, 2)
 		require.Equal(t, teal, letters[0].Position)
 		require.NotContains(t, letters[0].Reason, "teal")
 		require.Equal(t, []string{"user:ada | User: I like tea. | Assistant: Tea it is."}, w.contents())
-		again, err := queue.RetryDeadLetter(t.Context(), teal)
-		require.NoError(t, err)
+		again := must.Get(queue.RetryDeadLetter(t.Context(), teal))(t)
 		require.False(t, again.Applied)
 		require.Equal(t, 2, again.Attempts)
 		w.until(w.add(&events.TurnRedacted{TurnID: secret, SessionID: "s", IdentityID: "ada"}))
 		w.service.Fail(nil)
 		for _, at := range []events.Position{teal, puce} {
-			again, err = queue.RetryDeadLetter(t.Context(), at)
-			require.NoError(t, err)
+			again = must.Get(queue.RetryDeadLetter(t.Context(), at))(t)
 			require.True(t, again.Applied)
 		}
 		require.Equal(t, []string{"user:ada | User: I like tea. | Assistant: Tea it is.",
 			"user:ada | User: I like teal. | Assistant: Teal it is."}, w.contents())
-		_, err = queue.RetryDeadLetter(t.Context(), teal)
-		require.ErrorIs(t, err, projections.ErrNoDeadLetter)
+		must.Fail(queue.RetryDeadLetter(t.Context(), teal))(t, projections.ErrNoDeadLetter)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
@@ -70,16 +71,14 @@ func TestAMemoryFusesWordsAndMeaning(t *testing.T) {
 	n := &near{hits: []services.SimilarHit{
 		hit(3, 0.9, "Only meaning."), hit(2, 0.8, "Both."), hit(4, 0.5, "Half as near."), hit(5, 0.4, "Far."),
 	}}
-	got, err := fused(t, words, n, ada)
-	require.NoError(t, err)
+	got := must.Get(fused(t, words, n, ada))(t)
 	require.Equal(t, services.MemorySnippet{
 		Text: "- Both.\n- Only words.\n- User: Only meaning. Assistant: Yes.\n- User: Half as near.",
 	}, got, "a turn that is less than half as near as the nearest is left out, and no sentence comes twice")
 	require.Equal(t, []string{"ada: a question"}, n.asked)
 	q := ada
 	q.Shown = []uuid.UUID{turnID(2), turnID(3)}
-	got, err = fused(t, words, n, q)
-	require.NoError(t, err)
+	got = must.Get(fused(t, words, n, q))(t)
 	require.Equal(t, "- Only words.\n- User: Half as near. Assistant: Yes.", got.Text, "what the prompt shows anyway")
 }
 
@@ -97,11 +96,10 @@ func TestAMemoryWithoutItsIndexGoesByWords(t *testing.T) {
 		require.Equal(t, services.MemorySnippet{Text: "- Only words.", ByWords: true}, got, name)
 	}
 	other := &near{err: errors.Join(services.ErrIndex, projections.Unavailable(projections.ErrOtherModel))}
-	got, err := fused(t, words, other, ada)
-	require.NoError(t, err)
+	got := must.Get(fused(t, words, other, ada))(t)
 	require.Equal(t, services.MemorySnippet{Text: "- Only words.", ByWords: true, OtherModel: true}, got)
 	refused := errors.New("refused")
-	got, err = fused(t, wordly{err: refused}, &near{hits: []services.SimilarHit{hit(2, 1, "Near.")}}, ada)
+	got, err := fused(t, wordly{err: refused}, &near{hits: []services.SimilarHit{hit(2, 1, "Near.")}}, ada)
 	require.ErrorIs(t, err, refused, "tables that fail are not passed over in silence")
 	require.Empty(t, got)
 }
@@ -110,8 +108,7 @@ func TestAMemoryWithoutItsIndexGoesByWords(t *testing.T) {
 func TestTheIndexIsNotAskedForAGuest(t *testing.T) {
 	t.Parallel()
 	n := &near{hits: []services.SimilarHit{hit(2, 1, "Near.")}}
-	got, err := fused(t, wordly{}, n, services.MemoryQuery{SessionID: "guest"})
-	require.NoError(t, err)
+	got := must.Get(fused(t, wordly{}, n, services.MemoryQuery{SessionID: "guest"}))(t)
 	require.Empty(t, got)
 	require.Empty(t, n.asked)
 }

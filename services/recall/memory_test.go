@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/memorytest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -48,9 +49,7 @@ func both(t *testing.T, test func(w *world)) {
 			t.Parallel()
 			server := natstest.Server(t)
 			w := &world{t: t, log: natstest.LogOn(t, server, 2), service: memorytest.New(t)}
-			var err error
-			w.js, err = jetstream.New(natstest.Connect(t, server))
-			require.NoError(t, err)
+			w.js = must.Get(jetstream.New(natstest.Connect(t, server)))(t)
 			to := supermemory.Config{URL: w.service.URL, Key: "k"}
 			var search recall.Searcher
 			if version == "v4" {
@@ -150,10 +149,8 @@ func TestAGuestsMemoryBeginsAfterTheBoundary(t *testing.T) {
 		_, at := w.turn("guest", "r2", "I like puce.", "Puce it is.")
 		w.until(at)
 		ask := func(after uint64) string {
-			s, err := w.snippets.Snippet(t.Context(), services.MemoryQuery{SessionID: "guest", Message: "like",
-				After: after})
-			require.NoError(t, err)
-			return s.Text
+			return must.Get(w.snippets.Snippet(t.Context(), services.MemoryQuery{SessionID: "guest", Message: "like",
+				After: after}))(t).Text
 		}
 		require.Contains(t, ask(0), "grey")
 		require.Equal(t, "- User: I like puce. Assistant: Puce it is.", ask(boundary.Seq))
@@ -219,9 +216,8 @@ func TestWhatIsDeletedIsNotRememberedFromTheFirstMomentOn(t *testing.T) {
 			return 0
 		})
 		at = w.add(&events.TurnRedacted{TurnID: secret, SessionID: "s", IdentityID: "ada"})
-		_, err := w.snippets.Snippet(t.Context(), services.MemoryQuery{SessionID: "s", IdentityID: "ada",
-			Message: "like"})
-		require.ErrorIs(t, err, services.ErrWithheld)
+		must.Fail(w.snippets.Snippet(t.Context(), services.MemoryQuery{SessionID: "s", IdentityID: "ada",
+			Message: "like"}))(t, services.ErrWithheld)
 		require.Contains(t, w.snippet("t", "eve", "like"), "rum")
 		w.service.Fail(nil)
 		w.until(at)
@@ -349,7 +345,6 @@ func TestAMemoryThatDoesNotAnswerCostsItsBudget(t *testing.T) {
 	search := supermemory.NewV5(supermemory.Config{URL: service.URL, Timeout: time.Minute})
 	s := recall.NewSnippets(projections.ErasureCheck{}, search, free, 100*time.Millisecond)
 	began := time.Now()
-	_, err := s.Snippet(t.Context(), services.MemoryQuery{SessionID: "s", Message: "m"})
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	must.Fail(s.Snippet(t.Context(), services.MemoryQuery{SessionID: "s", Message: "m"}))(t, context.DeadlineExceeded)
 	require.Less(t, time.Since(began), 20*time.Second)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -22,12 +23,10 @@ func TestAReadingThatFailedHasNoEnd(t *testing.T) {
 		}
 	})
 	defer b.close()
-	more, err := b.more(t.Context())
-	require.NoError(t, err)
+	more := must.Get(b.more(t.Context()))(t)
 	require.True(t, more)
 	require.Equal(t, uint64(1), b.take().Position.Seq)
 	for range 2 {
-		_, err = b.more(t.Context())
-		require.ErrorIs(t, err, failed)
+		must.Fail(b.more(t.Context()))(t, failed)
 	}
 }

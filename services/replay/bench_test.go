@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -29,17 +30,14 @@ const held = 200_000
 // fill publishes turns of about half a kilobyte, a start and an answer in turns.
 func fill(b *testing.B, nc *nats.Conn) {
 	b.Helper()
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4000))
-	require.NoError(b, err)
+	js := must.Get(jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4000)))(b)
 	text := strings.Repeat("text of a turn. ", 12)
 	for k := range held / 2 {
 		session, request := fmt.Sprint("s", k%1000), fmt.Sprint(k)
 		for _, f := range []events.Fact{asked(session, request, text), answered(session, request, text)} {
-			env, err := events.Encode(f, time.Now())
-			require.NoError(b, err)
-			_, err = js.PublishMsgAsync(&nats.Msg{Subject: env.Subject, Header: nats.Header(env.Header),
-				Data: env.Body})
-			require.NoError(b, err)
+			env := must.Get(events.Encode(f, time.Now()))(b)
+			must.Get(js.PublishMsgAsync(&nats.Msg{Subject: env.Subject, Header: nats.Header(env.Header),
+				Data: env.Body}))(b)
 		}
 	}
 	<-js.PublishAsyncComplete()
@@ -48,17 +46,13 @@ func fill(b *testing.B, nc *nats.Conn) {
 // scan is the floor: an ordered consumer of nats.go that decodes nothing.
 func scan(b *testing.B, nc *nats.Conn) time.Duration {
 	b.Helper()
-	js, err := jetstream.New(nc)
-	require.NoError(b, err)
+	js := must.Get(jetstream.New(nc))(b)
 	began := time.Now()
-	c, err := js.OrderedConsumer(b.Context(), events.StreamName(0), jetstream.OrderedConsumerConfig{})
-	require.NoError(b, err)
-	in, err := c.Messages()
-	require.NoError(b, err)
+	c := must.Get(js.OrderedConsumer(b.Context(), events.StreamName(0), jetstream.OrderedConsumerConfig{}))(b)
+	in := must.Get(c.Messages())(b)
 	defer in.Stop()
 	for range held {
-		_, err := in.Next()
-		require.NoError(b, err)
+		must.Get(in.Next())(b)
 	}
 	return time.Since(began)
 }
@@ -94,8 +88,7 @@ func BenchmarkReplay(b *testing.B) {
 // toFile replays the log into a file and tells how many events that were.
 func toFile(b *testing.B, r *replay.Replay, format export.Format) (n int) {
 	b.Helper()
-	f, err := os.Create(filepath.Join(b.TempDir(), "out"))
-	require.NoError(b, err)
+	f := must.Get(os.Create(filepath.Join(b.TempDir(), "out")))(b)
 	out := bufio.NewWriterSize(f, 1<<20)
 	add := func(line []byte) error {
 		_, err := out.Write(line)
@@ -103,8 +96,7 @@ func toFile(b *testing.B, r *replay.Replay, format export.Format) (n int) {
 	}
 	end := func() error { return nil }
 	if format != export.JSONL {
-		table, err := export.Events(format, out, true)
-		require.NoError(b, err)
+		table := must.Get(export.Events(format, out, true))(b)
 		end = table.Close
 		add = func(line []byte) error {
 			row, err := export.ParseEvent(line)
@@ -114,8 +106,7 @@ func toFile(b *testing.B, r *replay.Replay, format export.Format) (n int) {
 			return table.Write(row)
 		}
 	}
-	s, err := r.OpenEvents(b.Context(), services.EventQuery{})
-	require.NoError(b, err)
+	s := must.Get(r.OpenEvents(b.Context(), services.EventQuery{}))(b)
 	defer s.Close()
 	for {
 		batch, err := s.Next(b.Context())

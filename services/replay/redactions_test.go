@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -22,8 +23,7 @@ const secret = "SECRET"
 func serverAndLog(t testing.TB, partitions int) (jetstream.JetStream, *jetlog.Log) {
 	t.Helper()
 	s := natstest.Server(t)
-	js, err := jetstream.New(natstest.Connect(t, s))
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(natstest.Connect(t, s)))(t)
 	return js, natstest.LogOn(t, s, partitions)
 }
 
@@ -121,17 +121,14 @@ func TestBodyOfWhatStatesNoFactIsNeverPrinted(t *testing.T) {
 	js, log := serverAndLog(t, 1)
 	w := worldOn(t, log)
 	publish := func(m *nats.Msg) {
-		_, err := js.PublishMsg(t.Context(), m)
-		require.NoError(t, err)
+		must.Get(js.PublishMsg(t.Context(), m))(t)
 	}
 	publish(&nats.Msg{Subject: events.SessionSubject("s"), Data: []byte(secret)})
-	lie, err := events.Encode(asked("s", "1", secret), w0)
-	require.NoError(t, err)
+	lie := must.Get(events.Encode(asked("s", "1", secret), w0))(t)
 	lie.Header[events.HeaderID] = []string{"another\nid"}
 	lie.Header[events.HeaderTime] = []string{"\"never\""}
 	publish(&nats.Msg{Subject: lie.Subject, Header: nats.Header(lie.Header), Data: lie.Body})
-	good, err := events.Encode(asked("s", "2", "x"), w0)
-	require.NoError(t, err)
+	good := must.Get(events.Encode(asked("s", "2", "x"), w0))(t)
 	good.Body = []byte(strings.Replace("\n "+string(good.Body), `"x"`, "\r\n\"caf\xe9\"", 1))
 	publish(&nats.Msg{Subject: good.Subject, Header: nats.Header(good.Header), Data: good.Body})
 	publish(&nats.Msg{Subject: "turns.1.wrong", Data: []byte(secret)})
@@ -196,8 +193,7 @@ func TestPrunedTextIsNotPrinted(t *testing.T) {
 	w.add(prune("p", nil))
 	for _, f := range []events.Fact{extended("e1", secret), asked("s", "1", "late "+secret),
 		answered("s", "1", "late "+secret), corrected("s", "0", "1", secret)} {
-		_, err := w.log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}, Salt: "late"})
-		require.NoError(t, err)
+		must.Get(w.log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}, Salt: "late"}))(t)
 	}
 	w.add(extended("e2", "next"), corrected("s", "1", "c", "corrected"))
 	for _, q := range []services.EventQuery{{}, {SessionID: "s"}, {To: []events.Position{{Seq: 3}}}} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
@@ -68,9 +69,7 @@ func TestReadingGoesOnAfterAnyPosition(t *testing.T) {
 		}
 		q := services.EventQuery{}
 		if cut > 0 {
-			var err error
-			q.From, err = events.ParsePositions(seen.String())
-			require.NoError(t, err)
+			q.From = must.Get(events.ParsePositions(seen.String()))(t)
 		}
 		require.Equal(t, ids(all[cut:]), ids(w.all(q)), "from %s", seen)
 		if cut > 0 && len(seen) == 2 {
@@ -136,8 +135,7 @@ func TestQueryThatMakesNoSenseIsRefused(t *testing.T) {
 	}
 	for _, q := range []services.EventQuery{{From: []events.Position{{Seq: 9}}}, {Min: []events.Position{{Seq: 9}}},
 		{Min: []events.Position{{Partition: 2, Seq: 1}}}} {
-		_, err := w.replay.OpenEvents(t.Context(), q)
-		require.ErrorIs(t, err, services.ErrPositionNotReached)
+		must.Fail(w.replay.OpenEvents(t.Context(), q))(t, services.ErrPositionNotReached)
 	}
 }
 
@@ -149,8 +147,7 @@ func TestReadingEndsWhereTheLastEventsWereErased(t *testing.T) {
 	w := worldOn(t, log)
 	w.add(asked("a", "1", "q"), asked("b", "1", "q"))
 	last := w.add(asked("c", "1", "q"))
-	stream, err := server.Stream(t.Context(), events.StreamName(0))
-	require.NoError(t, err)
+	stream := must.Get(server.Stream(t.Context(), events.StreamName(0)))(t)
 	require.NoError(t, stream.SecureDeleteMsg(t.Context(), last.Seq))
 	require.Equal(t, eventIDs(asked("a", "1", ""), asked("b", "1", "")), ids(w.all(services.EventQuery{})))
 	require.Empty(t, w.all(services.EventQuery{From: []events.Position{{Seq: 2}}}))

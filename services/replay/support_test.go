@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -137,8 +138,7 @@ func next(t testing.TB, s services.EventStream, n int) (out []printed) {
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	for len(out) < n {
-		batch, err := s.Next(ctx)
-		require.NoError(t, err)
+		batch := must.Get(s.Next(ctx))(t)
 		for _, e := range batch {
 			out = append(out, parse(t, e.JSON))
 		}

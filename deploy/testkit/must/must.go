@@ -1,18 +1,29 @@
-// Package must takes what a call returns where the call has to succeed.
+// Package must holds calls in tests to how they have to end.
 package must
 
-import (
-	"testing"
+import "github.com/stretchr/testify/require"
 
-	"github.com/stretchr/testify/require"
-)
+// TB is a test, a benchmark or a check of a property.
+type TB interface {
+	require.TestingT
+	Helper()
+}
 
-// Get returns a call's value, and fails the test if the call did: turn := must.Get(s.StartTurn(ctx, c))(t). The test
+// Get returns a call's value, and ends the test if the call failed: turn := must.Get(s.StartTurn(ctx, c))(t). The test
 // comes last, since Go passes on what a call returns only where nothing stands beside it.
-func Get[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
+func Get[T any](value T, err error) func(t TB) T {
+	return func(t TB) T {
 		t.Helper()
 		require.NoError(t, err)
 		return value
+	}
+}
+
+// Fail ends the test unless a call failed as it had to: must.Fail(s.StartTurn(ctx, c))(t, conversation.ErrInvalid). A
+// message may follow, as with require.
+func Fail[T any](_ T, err error) func(t TB, want error, message ...any) {
+	return func(t TB, want error, message ...any) {
+		t.Helper()
+		require.ErrorIs(t, err, want, message...)
 	}
 }

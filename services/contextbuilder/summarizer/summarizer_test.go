@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
@@ -70,9 +71,8 @@ func (w *world) record(n int, translated string) {
 		i := len(w.turns) + 1
 		request := fmt.Sprint("r", i)
 		q := events.Question{QuestionNeutral: fmt.Sprint("Question ", i), QuestionTranslated: translated}
-		_, err := w.History.StartTurn(w.Context(), conversation.Start{SessionID: w.session, RequestID: request,
-			Question: q, Answer: &events.Answer{AnswerNeutral: fmt.Sprint("Answer ", i)}})
-		require.NoError(w, err)
+		must.Get(w.History.StartTurn(w.Context(), conversation.Start{SessionID: w.session, RequestID: request,
+			Question: q, Answer: &events.Answer{AnswerNeutral: fmt.Sprint("Answer ", i)}}))(w)
 		id := events.TurnID(w.session, request)
 		w.turns = append(w.turns, id)
 	}
@@ -90,8 +90,7 @@ func (w *world) feed(h *summarizer.Handler) {
 	var batch []projections.Judged
 	for e, err := range w.log.Session(w.Context(), w.session, 0, 1<<40) {
 		require.NoError(w, err)
-		j, err := judge.Judge(w.Context(), e)
-		require.NoError(w, err)
+		j := must.Get(judge.Judge(w.Context(), e))(w)
 		batch = append(batch, j)
 	}
 	require.NoError(w, h.Handle(w.Context(), batch))
@@ -99,9 +98,7 @@ func (w *world) feed(h *summarizer.Handler) {
 
 func (w *world) standing() []conversation.Summary {
 	w.Helper()
-	r, err := w.Reader.Read(w.Context(), services.Ask{SessionID: w.session, AllTurns: true})
-	require.NoError(w, err)
-	return r.State.Standing()
+	return must.Get(w.Reader.Read(w.Context(), services.Ask{SessionID: w.session, AllTurns: true}))(w).State.Standing()
 }
 
 // A branch is summarised with the turns that it shares, as soon as it has a turn of its own, again when it is due by
@@ -112,9 +109,8 @@ func TestABranchIsSummarised(t *testing.T) {
 	m := &model{answer: says("Summary")}
 	h := w.handler(m, summarizer.Config{})
 	w.record(25, "")
-	_, err := w.History.ForkSession(t.Context(),
-		conversation.ForkSession{SessionID: "s", RequestID: "f", ChildID: "b"})
-	require.NoError(t, err)
+	must.Get(w.History.ForkSession(t.Context(),
+		conversation.ForkSession{SessionID: "s", RequestID: "f", ChildID: "b"}))(t)
 	w.session = "b"
 	w.record(1, "")
 	w.feed(h)
@@ -126,8 +122,7 @@ func TestABranchIsSummarised(t *testing.T) {
 	w.feed(h)
 	require.Len(t, w.standing(), 2)
 	require.Equal(t, 26, w.standing()[1].Turns, "25 are shared")
-	_, err = w.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: w.turns[20]})
-	require.NoError(t, err)
+	must.Get(w.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: w.turns[20]}))(t)
 	require.Len(t, w.standing(), 1)
 	w.record(1, "")
 	w.feed(w.handler(m, summarizer.Config{}))
@@ -242,8 +237,7 @@ func TestATurnRedactedWhileTheModelWrites(t *testing.T) {
 	m := &model{}
 	m.answer = func(p string) (string, services.Finish, error) {
 		once.Do(func() {
-			_, err := w.History.RedactTurn(w.Context(), "s", conversation.Redact{TurnID: w.turns[4]})
-			require.NoError(w, err)
+			must.Get(w.History.RedactTurn(w.Context(), "s", conversation.Redact{TurnID: w.turns[4]}))(w)
 		})
 		return fmt.Sprint("About ", strings.Contains(p, `"Answer 5"`)), services.FinishStop, nil
 	}
@@ -284,8 +278,7 @@ func TestAVoidSummaryIsMadeAnew(t *testing.T) {
 	h := w.handler(&model{answer: says("Summary")}, summarizer.Config{})
 	w.record(20, "")
 	w.feed(h)
-	_, err := w.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: w.turns[4]})
-	require.NoError(t, err)
+	must.Get(w.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: w.turns[4]}))(t)
 	require.Empty(t, w.standing())
 	w.record(1, "")
 	w.feed(h)
@@ -347,10 +340,9 @@ func TestASummaryEndsBeforeACallWhoseResultIsLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	say := func(request, question, answer string) uuid.UUID {
-		_, err := w.History.StartTurn(w.Context(), conversation.Start{SessionID: "s", RequestID: request,
+		must.Get(w.History.StartTurn(w.Context(), conversation.Start{SessionID: "s", RequestID: request,
 			Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte(question)},
-			Answer:   &events.Answer{AnswerNeutral: "a", AnswerMessages: []byte(answer)}})
-		require.NoError(t, err)
+			Answer:   &events.Answer{AnswerNeutral: "a", AnswerMessages: []byte(answer)}}))(t)
 		return events.TurnID("s", request)
 	}
 	w.record(8, "")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 )
 
@@ -14,15 +15,13 @@ func TestCountsAreThoseOfTheModelsTokenizer(t *testing.T) {
 	t.Parallel()
 	// What OpenAI's own tiktoken gives.
 	for model, want := range map[string]int{"gpt-4o": 6, "openai/gpt-4o-mini": 6, "gpt-5": 6, "gpt-4": 6} {
-		c, err := tokens.ForModel(model)
-		require.NoError(t, err)
+		c := must.Get(tokens.ForModel(model))(t)
 		require.NotNil(t, c, model)
 		for range 2 { // the second time from the cache
 			require.Equal(t, want, c.Count("tiktoken is great!"), model)
 		}
 	}
-	c, err := tokens.ForModel("llama-3")
-	require.NoError(t, err)
+	c := must.Get(tokens.ForModel("llama-3"))(t)
 	require.Nil(t, c, "the encoding of this one is unknown")
 }
 
@@ -30,8 +29,7 @@ func TestCountsAreThoseOfTheModelsTokenizer(t *testing.T) {
 // server up with a text that has no spaces.
 func TestALongWordIsCountedInTime(t *testing.T) {
 	t.Parallel()
-	c, err := tokens.ForModel("gpt-4o")
-	require.NoError(t, err)
+	c := must.Get(tokens.ForModel("gpt-4o"))(t)
 	for name, word := range map[string]string{"letters": "x", "letters beyond ASCII": "ż", "spaces": " ",
 		"punctuation": "-", "digits": "7", "emoji": "🙂"} {
 		began := time.Now()
@@ -44,8 +42,7 @@ func TestALongWordIsCountedInTime(t *testing.T) {
 // A text that is counted in parts has about as many tokens as in one piece.
 func TestALongTextIsCountedInParts(t *testing.T) {
 	t.Parallel()
-	c, err := tokens.ForModel("gpt-4o")
-	require.NoError(t, err)
+	c := must.Get(tokens.ForModel("gpt-4o"))(t)
 	one := c.Count("The quick brown fox jumps over the lazy dog. ")
 	require.InEpsilon(t, one*1000, c.Count(strings.Repeat("The quick brown fox jumps over the lazy dog. ", 1000)), 0.11)
 }
