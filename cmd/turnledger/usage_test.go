@@ -76,9 +76,11 @@ func TestABadValueIsWrongUse(t *testing.T) {
 		require.NotContains(t, errs, "SECRET", c.line)
 	}
 	// What there is not, here, is no wrong use.
-	for _, line := range []string{"projections rebuild nothing --yes", "search question --mode meaning"} {
+	for line, want := range map[string]string{"projections rebuild nothing --yes": "",
+		"search question --mode meaning": "index_unavailable"} {
 		code, _, errs := runHere(t, append(strings.Fields(line), "--url", p.URL)...)
 		require.Equal(t, exitFailed, code, errs)
+		require.Contains(t, errs, want)
 	}
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	require.NoError(t, err)

@@ -22,7 +22,7 @@ func TestALineThatCannotBeReadIsReported(t *testing.T) {
 {"conversation_id":"a#","messages":[{"role":"user","content":"first"}]}
 {"conversation_id":"b#","messages":[{"role":"user","content":"caf` + "\xe9" + `"}]}
 {"conversation_id":"c#","messages":[{"role":"user","content":"last"}]}`
-	for round := range 3 {
+	for round := range 20 {
 		file := filepath.Join(t.TempDir(), "c.jsonl")
 		require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(lines, "#", fmt.Sprint(round))), 0o600))
 		code, _, errs := p.Run(t, "import", "--parallel", "1", file)
