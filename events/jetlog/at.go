@@ -92,7 +92,8 @@ func (l *Log) surely(
 
 // indexed reports whether the stream's index has an event between two sequences, both included.
 func (l *Log) indexed(ctx context.Context, p *partition, from, upTo uint64) (bool, error) {
-	info, err := l.heard(ctx, p, nil)
+	seen := p.seen.Load() // a leader that knows less proves nothing
+	info, err := l.reaching(ctx, p, nil, seen)
 	if err != nil {
 		return false, err
 	}
@@ -102,7 +103,7 @@ func (l *Log) indexed(ctx context.Context, p *partition, from, upTo uint64) (boo
 	}
 	// The list of erased events may be long, so it is requested only if an event was erased.
 	if s.LastSeq-s.FirstSeq+1 != s.Msgs {
-		if info, err = l.heard(ctx, p, map[string]any{"deleted_details": true}); err != nil {
+		if info, err = l.reaching(ctx, p, map[string]any{"deleted_details": true}, seen); err != nil {
 			return false, err
 		}
 	}

@@ -74,6 +74,34 @@ func TestALeaderWithoutAMajorityIsAskedAgain(t *testing.T) {
 	require.ErrorContains(t, err, "no majority")
 }
 
+// TestALeaderThatKnowsLessProvesNothing: a leader that was elected a moment ago may not have applied what was
+// acknowledged. Its "not found" counts once its head has come to what was shown.
+func TestALeaderThatKnowsLessProvesNothing(t *testing.T) {
+	t.Parallel()
+	nc := connectTo(t, plainServer(t, server.Options{}))
+	answer := func(subject string, with func() []byte) {
+		_, err := nc.Subscribe("$JS.API."+subject, func(m *nats.Msg) { _ = m.Respond(with()) })
+		require.NoError(t, err)
+	}
+	info := func(last int) []byte {
+		return fmt.Appendf(nil, `{"config":{"num_replicas":3},"state":{"first_seq":1,"last_seq":%d,"messages":%[1]d},`+
+			`"cluster":{"name":"c","leader":"a","replicas":[{"name":"b","active":1},{"name":"c"}]}}`, last)
+	}
+	none := func() []byte { return []byte(`{"error":{"code":404,"err_code":10037,"description":"no message found"}}`) }
+	asked := 0
+	answer("STREAM.MSG.GET.GROWS", none)
+	answer("STREAM.INFO.GROWS", func() []byte { asked++; return info(asked) })
+	missing, err := jetlog.Missing(t.Context(), nc, "GROWS", 5, 9)
+	require.NoError(t, err)
+	require.True(t, missing)
+	require.Equal(t, 5, asked)
+	answer("STREAM.MSG.GET.STAYS", none)
+	answer("STREAM.INFO.STAYS", func() []byte { return info(3) })
+	_, err = jetlog.Missing(t.Context(), nc, "STAYS", 5, 5)
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	require.ErrorContains(t, err, "knows less than is known")
+}
+
 // TestOneHeadIsEnough: whose leader is out of reach is silent for long, and is not waited for
 // where another has told; where none tells it ends in time.
 func TestOneHeadIsEnough(t *testing.T) {

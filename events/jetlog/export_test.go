@@ -34,6 +34,18 @@ func Head(ctx context.Context, nc *nats.Conn, stream string) (uint64, error) {
 	return (&Log{wire: conn}).head(ctx, &partition{name: stream})
 }
 
+// Missing asks for the event at a sequence of a stream of that name, of which sequences up to seen were shown.
+func Missing(ctx context.Context, nc *nats.Conn, stream string, seen, seq uint64) (bool, error) {
+	conn, err := wire.New(nc)
+	if err != nil {
+		return false, err
+	}
+	p := &partition{name: stream}
+	p.saw(seen)
+	m, err := (&Log{wire: conn}).surely(ctx, p, map[string]any{"seq": seq}, seq, seq)
+	return m == nil, err
+}
+
 // AnyHead is Log.anyHead over partitions with these questions.
 func AnyHead(ctx context.Context, until time.Time, asks ...func(context.Context) (uint64, error)) bool {
 	l := &Log{}

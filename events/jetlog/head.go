@@ -60,10 +60,11 @@ func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 			return seen, nil
 		}
 	}
-	head, err := l.reaching(ctx, p, seen)
+	info, err := l.reaching(ctx, p, nil, seen)
 	if err != nil {
 		return 0, err
 	}
+	head := info.State.LastSeq
 	if now := time.Now(); now.Sub(time.Unix(0, p.checked.Load())) >= time.Second {
 		_, small := p.witness.get()
 		if err := l.stands(ctx, p, small); err != nil {
@@ -75,24 +76,24 @@ func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 	return head, nil
 }
 
-// reaching asks for the head, which must not be before a sequence that the server has shown.
-func (l *Log) reaching(ctx context.Context, p *partition, seen uint64) (uint64, error) {
-	head, err := l.head(ctx, p)
-	// A follower may have applied events, and shown them to a tail, before its leader applies them.
-	for began := time.Now(); err == nil && head < seen && p.shared.Load() && time.Since(began) < wire.AskAgain; {
+// reaching asks for the stream's information, whose head must not be before a sequence that the server has shown.
+func (l *Log) reaching(ctx context.Context, p *partition, ask any, seen uint64) (streamInfo, error) {
+	info, err := l.heard(ctx, p, ask)
+	// A follower may have applied events, and shown them to a tail, before its leader applies them. So may the leader
+	// before this one.
+	for began := time.Now(); err == nil && info.State.LastSeq < seen && p.shared.Load() &&
+		time.Since(began) < wire.AskAgain; {
 		pause.For(ctx, 5*time.Millisecond)
-		head, err = l.head(ctx, p)
+		info, err = l.heard(ctx, p, ask)
 	}
 	switch {
-	case err != nil:
-		return 0, err
-	case head >= seen:
-		return head, nil
+	case err != nil || info.State.LastSeq >= seen:
+		return info, err
 	case p.shared.Load():
-		return 0, fmt.Errorf("%w: the leader of %s that answered knows less than is known", ErrUnavailable, p.name)
+		return info, fmt.Errorf("%w: the leader of %s that answered knows less than is known", ErrUnavailable, p.name)
 	}
-	return 0, fmt.Errorf("%w: stream %s went back to %d from %d: it was restored while it was in use: %s",
-		ErrStream, p.name, head, seen, startAgain)
+	return info, fmt.Errorf("%w: stream %s went back to %d from %d: it was restored while it was in use: %s",
+		ErrStream, p.name, info.State.LastSeq, seen, startAgain)
 }
 
 // saw notes a sequence that the server has shown.
@@ -174,7 +175,7 @@ func (l *Log) info(ctx context.Context, p *partition, ask any) (info streamInfo,
 
 // count returns how many events the stream's index has of a subject, which may have wildcards.
 func (l *Log) count(ctx context.Context, p *partition, subject string) (n uint64, err error) {
-	info, err := l.heard(ctx, p, map[string]any{"subjects_filter": subject})
+	info, err := l.reaching(ctx, p, map[string]any{"subjects_filter": subject}, p.seen.Load())
 	if err != nil {
 		return 0, Unavailable("count the events of a subject", err)
 	}

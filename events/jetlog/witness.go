@@ -74,12 +74,12 @@ func (l *Log) stands(ctx context.Context, p *partition, seen sighting) error {
 // still has all that this process has seen, and has its newest event. The server in this process can't be exchanged
 // under it, so that its events are not read again.
 func (l *Log) unreplaced(ctx context.Context, p *partition) (uint64, error) {
-	head, err := l.reaching(ctx, p, p.seen.Load())
+	info, err := l.reaching(ctx, p, nil, p.seen.Load())
 	if err == nil && l.cfg.Outside {
 		newest, _ := p.witness.get()
 		err = l.stands(ctx, p, newest)
 	}
-	return head, err
+	return info.State.LastSeq, err
 }
 
 // same compares the stream with the one that the process has read, which may be further than the tail. With replicas, a

@@ -40,7 +40,10 @@ func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 	// Another process would take the work over. It shows how far this one has looked, though nothing is complete.
 	standby := eraser.New(on(inOnePiece(w.log)), w.notes, eraser.Config{Rules: rules})
 	head := must.Get(w.log.Head(t.Context(), 0))(t)
-	hang.Until(t, func() bool { return must.Get(standby.Applied(t.Context(), 0))(t).Seq >= head.Seq })
+	hang.Until(t, func() bool {
+		at, err := standby.Applied(t.Context(), 0)
+		return err == nil && at.Seq >= head.Seq
+	})
 	done := must.Get(standby.Resume(t.Context(), 0))(t)
 	require.Less(t, done.Seq, head.Seq)
 	close(view.answer)

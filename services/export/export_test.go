@@ -309,6 +309,23 @@ func BenchmarkParquet(b *testing.B) {
 	require.NoError(b, table.Close())
 }
 
+// Among all sessions a branch is folded in another file than its root, and has no identity either once that is erased.
+func TestABranchWithoutItsRootHasNoIdentity(t *testing.T) {
+	t.Parallel()
+	lines := [][]byte{
+		line(t, 1, &events.SessionForked{SessionID: "b", RequestID: "f", FromSessionID: "root", Root: "root"}, "b"),
+		line(t, 2, &events.SessionLinked{SessionID: "b", IdentityID: "u"}, "b"), line(t, 3, asked("b", "1", "q"), "b"),
+	}
+	identity := func() string {
+		var r export.TurnRow
+		require.NoError(t, json.Unmarshal(turnsTable(t, export.JSONL, lines), &r))
+		return identityOf(r)
+	}
+	require.Equal(t, "u", identity())
+	lines = append(lines, line(t, 4, &events.SessionErased{SessionID: "root", ReceiptID: "r"}, "root"))
+	require.Empty(t, identity())
+}
+
 func identityOf(r export.TurnRow) string {
 	if r.IdentityID == nil {
 		return ""

@@ -21,7 +21,7 @@ var known = slices.Concat(ours, []error{
 	jetlog.ErrNoWrites,
 	projections.ErrUnavailable, projections.ErrOutdated, projections.ErrNotYet, projections.ErrEmbedder,
 	projections.ErrOtherModel, projections.ErrSomeAnonymous,
-	services.ErrIndex, services.ErrNoIndex, services.ErrWithheld,
+	services.ErrIndex, services.ErrNoIndex, services.ErrWithheld, services.ErrNoReceipt, services.ErrNotExplained,
 })
 
 // Words returns what a log may hold of an error of any layer: the known parts of its reason.
