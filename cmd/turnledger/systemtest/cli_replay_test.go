@@ -44,8 +44,7 @@ func TestReplayInEveryFormat(t *testing.T) {
 	half := p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("s1")+"/turns", json.RawMessage(
 		`{"request_id":"r1","question_neutral":"ok","question_messages":[{"role":"user","content":"ok","x":"\ud800"}],`+
 			`"metadata":{"locale":"\ud800"},"answer_neutral":"answer"}`))
-	code, _, errs := p.Run(t, "explain", "s1", half["turn_id"].(string))
-	require.Equal(t, stack.ExitDone, code, errs)
+	p.Done(t, "explain", "s1", half["turn_id"].(string))
 	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s0")+"/turns/"+gone+"/redact", nil)
 	dir := t.TempDir()
 
@@ -63,8 +62,7 @@ func TestReplayInEveryFormat(t *testing.T) {
 	require.Len(t, linesOf(out), 2)
 
 	name := filepath.Join(dir, "events.parquet")
-	code, _, said = p.Run(t, "replay", "--format", "parquet", "-o", name, "--to", position)
-	require.Zero(t, code, said)
+	p.Done(t, "replay", "--format", "parquet", "-o", name, "--to", position)
 	rows, err := parquet.ReadFile[export.EventRow](name)
 	require.NoError(t, err)
 	require.Len(t, rows, 15)
@@ -78,8 +76,7 @@ func TestReplayInEveryFormat(t *testing.T) {
 	require.Equal(t, 2, redactions)
 
 	name = filepath.Join(dir, "turns.parquet")
-	code, _, said = p.Run(t, "replay", "--turns", "--format", "parquet", "-o", name)
-	require.Zero(t, code, said)
+	p.Done(t, "replay", "--turns", "--format", "parquet", "-o", name)
 	turns, err := parquet.ReadFile[export.TurnRow](name)
 	require.NoError(t, err)
 	statuses := map[string]int{}
@@ -224,6 +221,5 @@ func TestReplayThatCannotBeWrittenNamesNoPosition(t *testing.T) {
 		require.NotContains(t, said.String(), "no server answers")
 	}
 	require.NoFileExists(t, to)
-	code, out, _ := p.Run(t, "replay", "--format", "csv", "-o", to)
-	require.Zero(t, code, out)
+	p.Done(t, "replay", "--format", "csv", "-o", to)
 }

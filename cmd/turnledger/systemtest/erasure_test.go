@@ -114,17 +114,14 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 		}
 		require.Equal(t, "session_erased", p.Must(t, http.StatusGone, http.MethodPost, stack.SessionPath("u")+"/turns",
 			map[string]any{"request_id": "r9", "question_neutral": "q"})["code"])
-		code, out, errs := p.Run(t, "projections", "verify")
-		require.Equal(t, stack.ExitDone, code, out+errs)
-		code, out, errs = p.Run(t, "export", "--identity", "alice")
-		require.Equal(t, stack.ExitDone, code, errs)
+		p.Done(t, "projections", "verify")
+		out = p.Done(t, "export", "--identity", "alice")
 		require.Contains(t, out, "KEPT-0")
 		require.NotContains(t, out, "SECRET")
 	}
 	nothing()
 	for _, name := range []string{"recent", "audit"} {
-		code, _, errs := p.Run(t, "projections", "rebuild", name, "--yes")
-		require.Equal(t, stack.ExitDone, code, errs)
+		p.Done(t, "projections", "rebuild", name, "--yes")
 	}
 	p.Stop(t)
 	p = stack.Start(t, env, "serve", "--data-dir", d.nats)
@@ -176,8 +173,7 @@ func answersOf(t *testing.T, p *stack.Process, session string) map[string]string
 		"explain": {"explain", session, events.TurnID(session, "own").String(), "--text"},
 		"folded":  {"replay", "--turns", "--session", session},
 	} {
-		code, said, errs := p.Run(t, args...)
-		require.Equal(t, stack.ExitDone, code, errs)
+		said := p.Done(t, args...)
 		out[name] = said
 	}
 	return out

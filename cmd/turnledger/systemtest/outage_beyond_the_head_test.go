@@ -51,15 +51,13 @@ func TestIDsOfALostTailLoseNoWrite(t *testing.T) {
 	former := stack.Serve(t, beyondEnv(t), beyondRoles...)
 	old := &beyondTheHead{Process: former, t: t}
 	known, backup := old.record(t, "kept"), filepath.Join(t.TempDir(), "b")
-	code, _, errs := former.Run(t, "backup", backup)
-	require.Equal(t, stack.ExitDone, code, errs)
+	former.Done(t, "backup", backup)
 	old.lengthen()
 	lost := old.record(t, "lost").all()
 	former.Stop(t)
 
 	b := serveBeyond(t)
-	code, _, errs = b.Run(t, "restore", backup)
-	require.Equal(t, stack.ExitDone, code, errs+b.Log.String())
+	b.Done(t, "restore", backup)
 	b.WaitReady(t)
 	b.write("the first one after the restore.")
 	b.ask(callsOf(b, known), func(int) []string { return lost })
