@@ -44,7 +44,8 @@ func TestWithAStoreStoppedTheNextContextIsRight(t *testing.T) {
 	require.Equal(t, stack.Questions(5), p.AuditedQuestions(t, "u"))
 }
 
-// The projectors are a process of their own here, and are killed.
+// The projectors are a process of their own here, and are killed. The other process tells of their views, and offers no
+// rebuild of them.
 func TestWithTheProjectorsStoppedTheNextContextIsRight(t *testing.T) {
 	t.Parallel()
 	redis, pg := redistest.Start(t), pg.URL(t)
@@ -56,6 +57,9 @@ func TestWithTheProjectorsStoppedTheNextContextIsRight(t *testing.T) {
 	api.LinkIdentity(t, "s", "u")
 	api.RecordExchange(t, "s", 0)
 	projectors.WaitCaughtUp(t, "recent", "audit")
+	require.Equal(t, []string{"audit", "recent"}, viewsIn(t, api, "not_fed"))
+	refused := api.Must(t, http.StatusConflict, http.MethodPost, "/v1/projections/audit/rebuild", nil)
+	require.Equal(t, "projection_not_fed", refused["code"])
 	projectors.Kill(t)
 	api.RecordExchange(t, "s", 1)
 	api.RecordExchange(t, "s", 2)

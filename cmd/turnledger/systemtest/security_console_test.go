@@ -29,9 +29,11 @@ func signIn(t *testing.T, file string, first, second, off *stack.Process) {
 	}
 	require.Equal(t, http.StatusNotFound, status(off))
 	require.Equal(t, http.StatusUnauthorized, status(second))
-	hang.Until(t, func() bool {
-		return requestStatus(t, first, key, http.MethodGet, "/v1/projections", "") == http.StatusOK
-	}, "the new key counts")
+	for _, p := range []*stack.Process{first, second} {
+		hang.Until(t, func() bool {
+			return requestStatus(t, p, key, http.MethodGet, stack.SessionPath("s"), "") == http.StatusOK
+		}, "the new key counts")
+	}
 	resp, err := browser.PostForm(first.URL+"/console/signin", url.Values{"key": {key}, "to": {"/console/keys"}})
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
