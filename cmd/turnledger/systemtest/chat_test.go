@@ -42,7 +42,8 @@ func TestChat(t *testing.T) {
 		}
 		require.Contains(t, last[1], `"finish_reason":"length"`)
 		turns := waitFinalized(t, p, "cut", 2)
-		used := map[string]any{"input_tokens": 12.0, "cached_tokens": 5.0, "output_tokens": 7.0, "reasoning_tokens": 3.0}
+		used := map[string]any{"input_tokens": 12.0, "cached_tokens": 5.0, "output_tokens": 7.0,
+			"reasoning_tokens": 3.0}
 		require.Equal(t, map[string]any{"usage": used}, turns[0].(map[string]any)["metadata"])
 		require.Equal(t, map[string]any{"finish_reason": "length", "usage": used},
 			turns[1].(map[string]any)["metadata"])
@@ -101,8 +102,8 @@ func TestAMessageInterruptsTheAnswerOfAnotherProcess(t *testing.T) {
 	model.Hold()
 	nats := stack.FreeAddress(t)
 	a := stack.Serve(t, append(model.Env(), stack.ServeNATS(nats)...), "--roles", "api,context,recent,chat")
-	b := stack.Start(t, append(append(model.Env(), "TURNLEDGER_MODEL_API=anthropic", "TURNLEDGER_SYSTEM_PROMPT=Be kind."),
-		stack.JoinNATS(nats)...), "serve", "--roles", "api,context,recent,chat")
+	other := append(model.Env(), "TURNLEDGER_MODEL_API=anthropic", "TURNLEDGER_SYSTEM_PROMPT=Be kind.")
+	b := stack.Start(t, append(other, stack.JoinNATS(nats)...), "serve", "--roles", "api,context,recent,chat")
 	slow := stream(t.Context(), a, t, "i", stack.Content("slowly: who is Donald Trump?"))
 	require.Equal(t, "begun", (<-slow)[0])
 	require.Equal(t, "delta", (<-slow)[0])

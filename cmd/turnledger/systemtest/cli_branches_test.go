@@ -22,7 +22,8 @@ func TestForkAndShowSessions(t *testing.T) {
 	require.Contains(t, made, "forked from  stem "+second+"\n")
 	require.Equal(t, "Q: one\nA: 1\nQ: two\nA: 2\n", p.Done(t, "history", "branch"))
 	var again client.Session
-	require.NoError(t, json.Unmarshal([]byte(p.Done(t, "sessions", "fork", "stem", "--request-id", "f", "--json")), &again))
+	printed := p.Done(t, "sessions", "fork", "stem", "--request-id", "f", "--json")
+	require.NoError(t, json.Unmarshal([]byte(printed), &again))
 	require.Equal(t, []any{"branch", true}, []any{again.SessionID, again.Duplicate})
 	require.Contains(t, p.Done(t, "sessions", "fork", "stem", "--before", second, "--branch", "leaf"), "stem "+first)
 	require.Contains(t, p.Done(t, "sessions", "fork", "stem", "--before", first, "--branch", "bare"), "stem -\n")

@@ -156,7 +156,7 @@ func TestExplainTurnsOfBranches(t *testing.T) {
 	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("the twig")+"/reset", nil)
 	x = explain(t, p, "the twig", p.RecordTurn(t, "the twig", "3", "anew", "anew"))
 	require.Equal(t, explainedTurn{"the branch", own, "", "before a reset or a silence", true}, x.Turns[len(x.Turns)-1])
-	said := p.Fails(t, "explain", "the branch", explain(t, p, "the stem", p.RecordTurn(t, "the stem", "x", "x", "x")).Turn)
+	said := p.Fails(t, "explain", "the branch", p.RecordTurn(t, "the stem", "x", "x", "x"))
 	require.Contains(t, said, "no such turn")
 }
 

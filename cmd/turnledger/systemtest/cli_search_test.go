@@ -29,6 +29,7 @@ func done(t *testing.T, p *stack.Process, args ...string) (out, errs string) {
 // The verbs that read the audit tables. What statistics count comes first.
 //
 //conformance:h4 h67 s25 "statistics"
+//conformance:o78 "items are turns"
 func TestVerbsOverTheAuditTables(t *testing.T) {
 	t.Parallel()
 	p, conn := withAudit(t)
@@ -36,6 +37,7 @@ func TestVerbsOverTheAuditTables(t *testing.T) {
 	t.Run("searches", func(t *testing.T) { searches(t, p) })
 	t.Run("sessions", func(t *testing.T) { sessions(t, p) })
 	t.Run("JSON", func(t *testing.T) { requireJSON(t, p) })
+	t.Run("items are turns", func(t *testing.T) { itemsAreTurns(t, p, conn) })
 }
 
 // statistics counts turns, those of anonymous sessions too, and the times of those that were answered in a call of

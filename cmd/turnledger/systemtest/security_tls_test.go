@@ -99,8 +99,8 @@ func TestEveryConnectionCanUseTLS(t *testing.T) {
 	}
 }
 
-// PostgreSQL and Redis must show a certificate of the configured authority. A store with another certificate gets
-// neither our certificate nor any data.
+// PostgreSQL and Redis must show a certificate of the configured authority, and the own NATS shows one. A store with
+// another certificate gets neither our certificate nor any data.
 func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
 	t.Parallel()
 	ca, other := certtest.New(t), certtest.New(t)
@@ -116,12 +116,16 @@ func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
 			"TURNLEDGER_RECENT_SHADOW=" + shadow.TLSURL(),
 		}
 	}
-	p := stack.Serve(t, env(ca.File, cert, key))
+	listener := stack.FreeAddress(t)
+	p := stack.Serve(t, append(env(ca.File, cert, key), "TURNLEDGER_NATS_LISTEN=nats://pipeline:pw@"+listener,
+		"TURNLEDGER_NATS_CERT="+cert, "TURNLEDGER_NATS_KEY="+key, "TURNLEDGER_NATS_CA="+ca.File))
 	p.LinkIdentity(t, "s", "u")
 	p.RecordExchange(t, "s", 0)
 	p.WaitCaughtUp(t, "audit", "recent", "recent-shadow")
 	require.Equal(t, stack.Questions(1), p.AuditedQuestions(t, "u"))
+	speaksTLS(t, ca, listener)
 	p.Stop(t)
+	require.NotContains(t, p.Log.String(), "pw@")
 
 	for name, c := range map[string]struct {
 		env  []string
@@ -145,19 +149,10 @@ func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
 	}
 }
 
-// The embedded server's listener shows a certificate and asks its clients for one; the
+// speaksTLS: the embedded server's listener shows a certificate and asks its clients for one and for the password; the
 // process itself needs none.
-func TestTheNATSListenerSpeaksTLS(t *testing.T) {
-	t.Parallel()
-	ca := certtest.New(t)
-	cert, key := ca.Issue("turnledger")
-	address := stack.FreeAddress(t)
-	p := stack.Serve(t, []string{
-		"TURNLEDGER_NATS_LISTEN=nats://pipeline:pw@" + address, "TURNLEDGER_NATS_CERT=" + cert,
-		"TURNLEDGER_NATS_KEY=" + key, "TURNLEDGER_NATS_CA=" + ca.File,
-	})
-
-	p.RecordTurn(t, "s", "r0", "question 0", "answer 0")
+func speaksTLS(t *testing.T, ca *certtest.Authority, address string) {
+	t.Helper()
 	clientCert, clientKey := ca.Issue("pipeline")
 	nc, err := nats.Connect("tls://"+address, nats.UserInfo("pipeline", "pw"), nats.RootCAs(ca.File),
 		nats.ClientCert(clientCert, clientKey))
@@ -174,6 +169,4 @@ func TestTheNATSListenerSpeaksTLS(t *testing.T) {
 		_, err := nats.Connect("nats://"+address, opts...)
 		require.Error(t, err, name)
 	}
-	p.Stop(t)
-	require.NotContains(t, p.Log.String(), "pw@")
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // PostgreSQL refuses a turn for good, and the audit goes on with the next one. An operator sees the dead letter,
-// retries it in vain, drops it, mends the table, and retries it with success.
+// retries it in vain, drops it, mends the table, and retries it with success. Then the tables are built again.
 func TestAnOperatorLooksAfterADeadLetter(t *testing.T) {
 	t.Parallel()
 	pg := pg.URL(t)
@@ -71,5 +71,6 @@ func TestAnOperatorLooksAfterADeadLetter(t *testing.T) {
 		problems = p.Fails(t, append([]string{"deadletters"}, gone...)...)
 		require.Contains(t, problems, "not_found", "%v", gone)
 	}
+	rebuildOnATerminal(t, p, pg)
 	require.False(t, strings.Contains(p.Log.String(), "question 1"), "a text stands in the log")
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // Reads are compared with the second view and answered from the first. A process that only erases has no first view to
-// compare, and still waits for the second before it calls an erasure complete. When the second view is away, and when it
-// was emptied, reads go on.
+// compare, and still waits for the second before it calls an erasure complete. When the second view is away, and when
+// it was emptied, reads go on.
 //
 //conformance:i82
 func TestASecondRecentViewIsComparedAndNeverAnswers(t *testing.T) {

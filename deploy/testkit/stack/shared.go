@@ -9,18 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Shared returns a server of SharedPartitions that the tests of this package share, until Runner ends them. It is for
+// Shared returns a server of eight partitions that the tests of this package share, until Runner ends them. It is for
 // tests that only read and write: each has sessions and identities of its own, leaves the process running, and says
 // nothing of positions, totals or the log's other events.
 func Shared(t testing.TB) *Process {
 	t.Helper()
-	shared.once.Do(func() { shared.process = Serve(outlived{t}, []string{"TURNLEDGER_PARTITIONS=" + SharedPartitions}) })
+	shared.once.Do(func() {
+		// A branch may stand in another partition than its parent.
+		shared.process = Serve(outlived{t}, []string{"TURNLEDGER_PARTITIONS=8"})
+	})
 	require.NotNil(t, shared.process, "the test that started the server has failed")
 	return shared.process
 }
-
-// SharedPartitions is how many partitions the shared server has: a branch may stand in another one than its parent.
-const SharedPartitions = "8"
 
 var shared struct {
 	once     sync.Once
