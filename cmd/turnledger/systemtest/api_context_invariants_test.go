@@ -13,60 +13,16 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
-// The twelve regression tests of the context invariants (§9: seven of the store, three
-// of the builder, two end to end), on every backend of the recent view and on one and
-// three replicas, over HTTP and the real binary.
-
-// onEveryBackend runs tests, each in threads of its own, on a server of each kind.
-func onEveryBackend(t *testing.T, tests map[string]func(t *testing.T, p *stack.Process, thread string)) {
-	t.Helper()
-	t.Parallel()
-	for replicas, nats := range map[int]func(t *testing.T) []string{
-		1: func(*testing.T) []string { return nil },
-		3: func(t *testing.T) []string {
-			c := natstest.StartCluster(t)
-			return []string{"TURNLEDGER_NATS_URL=" + c.Servers[0].ClientURL() + "," + c.Servers[1].ClientURL(),
-				"TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_REPLICAS=3"}
-		},
-	} {
-		for backend, env := range map[string]func(t *testing.T) []string{
-			"memory": func(*testing.T) []string { return nil },
-			"redis": func(t *testing.T) []string {
-				return []string{"TURNLEDGER_REDIS_URL=" + redistest.Start(t).URL()}
-			},
-			"log only": func(t *testing.T) []string {
-				gone := redistest.Start(t)
-				gone.Stop()
-				return []string{"TURNLEDGER_REDIS_URL=" + gone.URL()}
-			},
-		} {
-			t.Run(fmt.Sprintf("%s, %d replicas", backend, replicas), func(t *testing.T) {
-				t.Parallel()
-				roles := "api,context,recent,chat"
-				if backend == "log only" {
-					roles = "api,context,chat"
-				}
-				model := stack.NewModel(t)
-				p := stack.Serve(t, append(append(nats(t), env(t)...), model.Env()...), "--roles", roles)
-				for name, test := range tests {
-					t.Run(name, func(t *testing.T) {
-						t.Parallel()
-						test(t, p, strings.ReplaceAll(name, " ", "-"))
-					})
-				}
-			})
-		}
-	}
-}
-
 const (
 	firstQuestion = "Who is Donald Trump?"
 	firstAnswer   = "Donald Trump is an American politician."
 )
 
-// TestThreadsStore: the seven of the store.
+// The twelve regression tests of the context invariants (§9): seven of the store, three of the builder, and two end to
+// end with a model that answers from its prompt. They run over HTTP and the real binary, each in threads of its own, on
+// every backend of the recent view, and on one and three replicas.
 //
-//conformance:i66 i77 i81 i83 h1
+//conformance:i66 i77 i81 i83 h1 i67 i68
 //conformance:i15 "a turn is available at once"
 //conformance:i11 i28 i29 "a window keeps the last turns and takes none away"
 //conformance:i6 i10 i39 "an existing thread is used again, never replaced"
@@ -74,8 +30,14 @@ const (
 //conformance:i3 i5 i41 i72 "thread persistence across multiple requests"
 //conformance:i4 i12 i13 i14 "turn order is preserved"
 //conformance:i1 i9 i73 "turns accumulate"
-func TestThreadsStore(t *testing.T) {
-	onEveryBackend(t, map[string]func(*testing.T, *stack.Process, string){
+//conformance:i21 i23 "only reads"
+//conformance:i2 i69 i71 i74 "sees previous turns"
+//conformance:i19 i26 i27 "the order is system, history, current message"
+//conformance:i70 f13 "a follow-up is answered from the thread"
+//conformance:i35 i36 i37 i38 i75 s24 "the thread id of the request is the thread"
+func TestContextInvariants(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(t *testing.T, p *stack.Process, thread string){
 		"thread persistence across multiple requests": func(t *testing.T, p *stack.Process, thread string) {
 			p.RecordTurn(t, thread, "r1", firstQuestion, firstAnswer)
 			for range 3 {
@@ -127,17 +89,6 @@ func TestThreadsStore(t *testing.T) {
 			require.EqualValues(t, 8, p.TurnCount(t, thread))
 			require.Len(t, p.Context(t, thread), 16)
 		},
-	})
-}
-
-// TestContextBuilderIntegration: the three of the builder.
-//
-//conformance:i67 i83
-//conformance:i21 i23 "only reads"
-//conformance:i2 i69 i71 i74 "sees previous turns"
-//conformance:i19 i26 i27 "the order is system, history, current message"
-func TestContextBuilderIntegration(t *testing.T) {
-	onEveryBackend(t, map[string]func(*testing.T, *stack.Process, string){
 		"sees previous turns": func(t *testing.T, p *stack.Process, thread string) {
 			p.RecordTurn(t, thread, "r1", firstQuestion, firstAnswer)
 			out := p.BuildContext(t, thread, map[string]any{"message": "who are his children"})
@@ -166,16 +117,6 @@ func TestContextBuilderIntegration(t *testing.T) {
 			p.BuildContext(t, thread, map[string]any{"message": "m"})
 			require.EqualValues(t, 1, p.TurnCount(t, thread))
 		},
-	})
-}
-
-// TestChatAPIContext: the two end to end, with a model that answers from its prompt.
-//
-//conformance:i68 i83
-//conformance:i70 "a follow-up is answered from the thread"
-//conformance:i35 i36 i37 i38 i75 "the thread id of the request is the thread"
-func TestChatAPIContext(t *testing.T) {
-	onEveryBackend(t, map[string]func(*testing.T, *stack.Process, string){
 		"a follow-up is answered from the thread": func(t *testing.T, p *stack.Process, thread string) {
 			p.Ask(t, thread, stack.Content(firstQuestion))
 			out := p.Ask(t, thread, stack.Content("who are his children"))
@@ -194,5 +135,41 @@ func TestChatAPIContext(t *testing.T) {
 			require.Contains(t, p.Ask(t, thread+"-other", stack.Content("who are his children"))["content"], "John Doe",
 				"threads know nothing of each other")
 		},
-	})
+	}
+	for replicas, nats := range map[int]func(t *testing.T) []string{
+		1: func(*testing.T) []string { return nil },
+		3: func(t *testing.T) []string {
+			c := natstest.StartCluster(t)
+			return []string{"TURNLEDGER_NATS_URL=" + c.Servers[0].ClientURL() + "," + c.Servers[1].ClientURL(),
+				"TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_REPLICAS=3"}
+		},
+	} {
+		for backend, env := range map[string]func(t *testing.T) []string{
+			"memory": func(*testing.T) []string { return nil },
+			"redis": func(t *testing.T) []string {
+				return []string{"TURNLEDGER_REDIS_URL=" + redistest.Start(t).URL()}
+			},
+			"log only": func(t *testing.T) []string {
+				gone := redistest.Start(t)
+				gone.Stop()
+				return []string{"TURNLEDGER_REDIS_URL=" + gone.URL()}
+			},
+		} {
+			t.Run(fmt.Sprintf("%s, %d replicas", backend, replicas), func(t *testing.T) {
+				t.Parallel()
+				roles := "api,context,recent,chat"
+				if backend == "log only" {
+					roles = "api,context,chat"
+				}
+				model := stack.NewModel(t)
+				p := stack.Serve(t, append(append(nats(t), env(t)...), model.Env()...), "--roles", roles)
+				for name, test := range tests {
+					t.Run(name, func(t *testing.T) {
+						t.Parallel()
+						test(t, p, strings.ReplaceAll(name, " ", "-"))
+					})
+				}
+			})
+		}
+	}
 }

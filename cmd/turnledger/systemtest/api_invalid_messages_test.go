@@ -3,7 +3,6 @@ package systemtest_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -63,21 +62,16 @@ func invalidMessage(r *rand.Rand) *nats.Msg {
 	return m
 }
 
-// Invalid messages that others publish straight to the stream change no view, stop nothing and make no dead letter.
-// Their text is in no log line and no metric. TURNLEDGER_TORTURE sends 10,000.
-func TestInvalidMessagesChangeNothing(t *testing.T) {
-	t.Parallel()
+// invalidMessagesChangeNothing: messages that others publish straight to the stream change no view, stop nothing and
+// make no dead letter. Their text is in no log line and no metric. TURNLEDGER_TORTURE sends 10,000.
+func invalidMessagesChangeNothing(t *testing.T, p *stack.Process, nc *nats.Conn) {
+	t.Helper()
 	total := 300
-	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+	if stack.Long() {
 		total = 10_000
 	}
 	const seed = 6
 	r := rand.New(rand.NewPCG(seed, seed))
-	address := stack.FreeAddress(t)
-	p := stack.Serve(t, []string{"TURNLEDGER_NATS_LISTEN=" + address})
-	nc, err := nats.Connect("nats://" + address)
-	require.NoError(t, err)
-	defer nc.Close()
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
 	stored := func() uint64 {
@@ -88,8 +82,6 @@ func TestInvalidMessagesChangeNothing(t *testing.T) {
 		require.NoError(t, err)
 		return info.State.Msgs
 	}
-	p.LinkIdentity(t, "s", "u")
-	p.RecordTurn(t, "s", "r0", "question 0", "answer 0")
 	began, taken, before := stored(), uint64(0), p.ResidentMemory(t)
 	for range total {
 		m := invalidMessage(r)
@@ -102,12 +94,12 @@ func TestInvalidMessagesChangeNothing(t *testing.T) {
 		require.NoError(t, nc.Publish("turns", m.Data))
 		require.NoError(t, nc.Publish("TURNS-0.x", m.Data))
 	}
-	p.WaitCaughtUp(t, "recent")
+	p.WaitCaughtUp(t, "recent", "audit")
 	require.Equal(t, began+taken, stored(), "seed %d", seed)
-	require.Equal(t, stack.Exchanges(1), p.Context(t, "s"), "seed %d", seed)
+	require.Equal(t, stack.Exchanges(2), p.Context(t, "s"), "seed %d", seed)
 	require.Equal(t, "u", p.Get(t, stack.SessionPath("s"))["identity_id"])
-	p.RecordTurn(t, "s", "after", "question 1", "answer 1")
-	require.Equal(t, stack.Exchanges(2), p.Context(t, "s"))
+	p.RecordTurn(t, "s", "after", "question 2", "answer 2")
+	require.Equal(t, stack.Exchanges(3), p.Context(t, "s"))
 	require.NotContains(t, p.Metrics(t)+p.Log.String(), "LIE")
 	require.NotContains(t, p.Metrics(t), "turnledger_projection_dead_letters_total{")
 	require.Less(t, p.ResidentMemory(t)-before, int64(256<<20))

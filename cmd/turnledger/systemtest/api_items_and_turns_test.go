@@ -46,21 +46,10 @@ func withAudit(t *testing.T) (*stack.Process, *pgx.Conn) {
 	return p, conn
 }
 
-// printedBy returns what a verb prints.
-func printedBy(t *testing.T, p *stack.Process, args ...string) string {
+// itemsAreTurns: what is written as items is a turn in every other place: prompts, the history, the tables, the folded
+// log, an explanation and the export. With the turn the items are gone.
+func itemsAreTurns(t *testing.T, p *stack.Process, conn *pgx.Conn) {
 	t.Helper()
-	code, out, errs := p.Run(t, args...)
-	require.Equal(t, stack.ExitDone, code, "%v: %s", args, errs)
-	return out
-}
-
-// What is written as items is a turn in every other place: prompts, the history, the tables, the folded log, an
-// explanation and the export. With the turn the items are gone.
-//
-//conformance:o78
-func TestItemsAreTurnsEverywhere(t *testing.T) {
-	t.Parallel()
-	p, conn := withAudit(t)
 	post := func(path string, items ...any) map[string]any {
 		t.Helper()
 		return p.Must(t, http.StatusOK, http.MethodPost, path, map[string]any{"items": items})
@@ -71,7 +60,7 @@ func TestItemsAreTurnsEverywhere(t *testing.T) {
 	id := post("/v1/conversations", user, call)["id"].(string)
 	post("/v1/conversations/"+id+"/items", output, map[string]any{"role": "assistant", "content": "the answer"})
 	post("/v1/conversations/"+id+"/items", map[string]any{"role": "user", "content": "the next"})
-	p.LinkIdentity(t, id, "ada")
+	p.LinkIdentity(t, id, "alan")
 	p.WaitCaughtUp(t, "recent", "audit")
 
 	said := []string{"the question", `{\"what\":\"the call\"}`, "the output", "the answer"}
@@ -100,16 +89,16 @@ func TestItemsAreTurnsEverywhere(t *testing.T) {
 	require.Equal(t, []string{"the question", "the answer"}, []string{question, answer})
 	inOrder("the tables", question+messages)
 
-	folded := strings.Split(strings.TrimSpace(printedBy(t, p, "replay", "--turns", "--session", id)), "\n")
+	folded := strings.Split(strings.TrimSpace(p.Done(t, "replay", "--turns", "--session", id)), "\n")
 	require.Len(t, folded, 2)
 	inOrder("the folded log", folded[0])
 	require.Contains(t, folded[1], "the next")
-	explained := printedBy(t, p, "explain", id, turn, "--text")
+	explained := p.Done(t, "explain", id, turn, "--text")
 	inOrder("the explanation", explained)
 	next := turns[1].(map[string]any)["turn_id"].(string)
-	inOrder("the explanation of the next turn", printedBy(t, p, "explain", id, next, "--text"))
-	inOrder("the export", printedBy(t, p, "export", "--identity", "ada"))
-	require.Contains(t, printedBy(t, p, "search", "question"), turn)
+	inOrder("the explanation of the next turn", p.Done(t, "explain", id, next, "--text"))
+	inOrder("the export", p.Done(t, "export", "--identity", "alan"))
+	require.Contains(t, p.Done(t, "search", "question"), turn)
 
 	redacted := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath(id)+"/turns/"+turn+"/redact", nil)
 	require.NotEmpty(t, redacted["position"])
@@ -117,5 +106,5 @@ func TestItemsAreTurnsEverywhere(t *testing.T) {
 	p.Must(t, http.StatusAccepted, http.MethodDelete, stack.SessionPath(id), nil)
 	p.Must(t, http.StatusNotFound, http.MethodGet, "/v1/conversations/"+id, nil)
 	p.Must(t, http.StatusNotFound, http.MethodGet, "/v1/conversations/"+id+"/items", nil)
-	require.NotContains(t, printedBy(t, p, "export", "--identity", "ada"), "the next")
+	require.NotContains(t, p.Done(t, "export", "--identity", "alan"), "the next")
 }

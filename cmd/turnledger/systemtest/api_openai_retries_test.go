@@ -52,7 +52,7 @@ func (d *dying) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 //conformance:o38 o75
 func TestRetriesOfTheOfficialClientRecordOnce(t *testing.T) {
 	t.Parallel()
-	kills := 6
+	kills := 4
 	if stack.Long() {
 		kills = 200
 	}

@@ -21,7 +21,7 @@ import (
 //conformance:s6 s19 "single message"
 func TestStatelessHistory(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, nil, "--roles", "api,context,recent")
+	p := stack.Shared(t)
 	build := func(t *testing.T, message string, history any) map[string]any {
 		out := p.BuildContext(t, "client", map[string]any{"message": message, "conversation_history": history,
 			"format": "anthropic"})

@@ -15,7 +15,7 @@ import (
 
 // TestFamilyAssistant goes through the six scenarios of the document on chat memory.
 //
-//conformance:i17 i78 f2 f8 f10 f14 f15 f18 f20 f21 f22 f23 f25
+//conformance:i17 i78 f2 f8 f10 f14 f15 f17 f18 f20 f21 f22 f23 f25
 func TestFamilyAssistant(t *testing.T) {
 	t.Parallel()
 	model := modeltest.New(t, func(prompt []string) modeltest.Answer {

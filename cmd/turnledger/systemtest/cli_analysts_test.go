@@ -2,10 +2,8 @@ package systemtest_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,11 +11,9 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/services/export"
 )
@@ -37,8 +33,7 @@ func TestAnswersOfTheAnalystsPage(t *testing.T) {
 	dir := t.TempDir()
 	eventsFile, turnsFile := filepath.Join(dir, "events.parquet"), filepath.Join(dir, "turns.parquet")
 	run := func(args ...string) string {
-		code, out, said := p.Run(t, args...)
-		require.Zero(t, code, said)
+		out := p.Done(t, args...)
 		return out
 	}
 	run(append([]string{"import"}, files...)...)
@@ -93,53 +88,4 @@ func requireShown(t *testing.T, page []byte, columns []string, rows [][]string) 
 	}
 	require.NoError(t, w.Flush())
 	require.Contains(t, string(page), table.String())
-}
-
-// The SQL that docs/analysts.md has for statistics counts what GET /v1/stats does.
-func TestTheSQLBehindStatistics(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../../docs/analysts.md")
-	require.NoError(t, err)
-	_, sql, found := strings.Cut(string(page), "```sql\nwith turns as (")
-	require.True(t, found)
-	sql, _, _ = strings.Cut(sql, "```")
-	url := pg.URL(t)
-	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + url})
-	for n, body := range []map[string]any{{}, {"pipeline_name": "support"}, {"answer_neutral": "whole"},
-		{"pipeline_name": "support", "answer_neutral": "whole"}, {"pipeline_name": "gone", "answer_neutral": "whole"}} {
-		body["request_id"], body["question_neutral"] = fmt.Sprint(n), "question"
-		turn := p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath(fmt.Sprint("s", n%2))+"/turns", body)
-		if n == 4 {
-			p.Must(t, http.StatusOK, http.MethodPost,
-				stack.SessionPath("s0")+"/turns/"+turn["turn_id"].(string)+"/redact", nil)
-		}
-	}
-	p.RecordTurn(t, "s3", "r", "question", "answer")
-	p.WaitCaughtUp(t, "audit")
-	counted := map[string][]int{}
-	for _, b := range p.Get(t, "/v1/stats?by=pipeline_name")["buckets"].([]any) {
-		b := b.(map[string]any)
-		by, _ := b["by"].(string)
-		counted[by] = []int{int(b["started"].(float64)), int(b["finalized"].(float64)), int(b["sessions"].(float64))}
-	}
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	rows, err := conn.Query(t.Context(), "with turns as ("+strings.TrimSuffix(strings.TrimSpace(sql), ";"))
-	require.NoError(t, err)
-	asked, waited := map[string][]int{}, 0
-	var day, p50, pipeline any
-	var started, finalized, sessions int
-	_, err = pgx.ForEachRow(rows, []any{&day, &pipeline, &started, &finalized, &sessions, &p50}, func() error {
-		by, _ := pipeline.(string)
-		asked[by] = []int{started, finalized, sessions}
-		if p50 != nil {
-			waited++
-		}
-		return nil
-	})
-	require.NoError(t, err)
-	require.Equal(t, map[string][]int{"": {4, 2, 2}, "support": {2, 1, 1}}, counted)
-	require.Equal(t, counted, asked)
-	require.Equal(t, 1, waited, "one turn was answered in a call of its own")
 }

@@ -12,37 +12,29 @@ import (
 
 func TestForkAndShowSessions(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, []string{"TURNLEDGER_PARTITIONS=8"})
-	run := func(args ...string) string {
-		t.Helper()
-		code, out, said := p.Run(t, args...)
-		require.Zero(t, code, said)
-		return out
-	}
+	p := stack.Shared(t)
 	first := p.RecordTurn(t, "stem", "1", "one", "1")
 	second := p.RecordTurn(t, "stem", "2", "two", "2")
 	p.RecordTurn(t, "stem", "3", "three", "3")
 
-	made := run("sessions", "fork", "stem", "--turn", second, "--branch", "branch", "--request-id", "f")
+	made := p.Done(t, "sessions", "fork", "stem", "--turn", second, "--branch", "branch", "--request-id", "f")
 	require.Contains(t, made, "session      branch\n")
 	require.Contains(t, made, "forked from  stem "+second+"\n")
-	require.Equal(t, "Q: one\nA: 1\nQ: two\nA: 2\n", run("history", "branch"))
+	require.Equal(t, "Q: one\nA: 1\nQ: two\nA: 2\n", p.Done(t, "history", "branch"))
 	var again client.Session
-	require.NoError(t, json.Unmarshal([]byte(run("sessions", "fork", "stem", "--request-id", "f", "--json")), &again))
+	printed := p.Done(t, "sessions", "fork", "stem", "--request-id", "f", "--json")
+	require.NoError(t, json.Unmarshal([]byte(printed), &again))
 	require.Equal(t, []any{"branch", true}, []any{again.SessionID, again.Duplicate})
-	require.Contains(t, run("sessions", "fork", "stem", "--before", second, "--branch", "leaf"), "stem "+first)
-	require.Contains(t, run("sessions", "fork", "stem", "--before", first, "--branch", "bare"), "stem -\n")
-	require.Contains(t, run("sessions", "fork", "branch", "--branch", "twig"), "forked from  stem "+second,
+	require.Contains(t, p.Done(t, "sessions", "fork", "stem", "--before", second, "--branch", "leaf"), "stem "+first)
+	require.Contains(t, p.Done(t, "sessions", "fork", "stem", "--before", first, "--branch", "bare"), "stem -\n")
+	require.Contains(t, p.Done(t, "sessions", "fork", "branch", "--branch", "twig"), "forked from  stem "+second,
 		"a fork at an inherited turn is one of the turn's own session")
-	shown := run("sessions", "show", "twig")
+	shown := p.Done(t, "sessions", "show", "twig")
 	require.Contains(t, shown, "forked from  stem "+second+"\n")
 	require.Contains(t, shown, "turns        0, 0 without an answer\n")
-	require.NotContains(t, run("sessions", "show", "stem"), "forked from")
-	require.Contains(t, run("sessions", "show", "nobody"), "not found")
+	require.NotContains(t, p.Done(t, "sessions", "show", "stem"), "forked from")
+	require.Contains(t, p.Done(t, "sessions", "show", "nobody"), "not found")
 
-	code, _, _ := p.Run(t, "sessions", "fork", "stem", "--turn", second, "--before", second)
-	require.Equal(t, stack.ExitUsage, code)
-	code, _, said := p.Run(t, "sessions", "fork", "stem", "--branch", "leaf")
-	require.Equal(t, stack.ExitFailed, code)
+	said := p.Fails(t, "sessions", "fork", "stem", "--branch", "leaf")
 	require.Contains(t, said, "session_exists")
 }

@@ -16,29 +16,20 @@ import (
 
 func TestErasureOverTheCommandLine(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, nil)
-	p.RecordTurn(t, "s", "r1", "question", "answer")
-	for _, args := range [][]string{{"erase"}, {"erase", "s", "--identity", "alice"}} {
-		code, _, errs := p.Run(t, args...)
-		require.Equal(t, stack.ExitUsage, code, errs)
-	}
-	code, _, errs := p.Run(t, "erase", "nobody")
-	require.Equal(t, stack.ExitFailed, code)
+	p := stack.Shared(t)
+	p.RecordTurn(t, "forgotten", "r1", "question", "answer")
+	errs := p.Fails(t, "erase", "nobody")
 	require.Contains(t, errs, "session_not_found")
-	code, _, errs = p.Run(t, "erase", "--receipt", "0-0-x")
-	require.Equal(t, stack.ExitFailed, code)
+	errs = p.Fails(t, "erase", "--receipt", "0-0-x")
 	require.Contains(t, errs, "not_found")
-	code, out, errs := p.Run(t, "erase", "s", "--reason", "asked to", "--by", "ops")
-	require.Equal(t, stack.ExitDone, code, errs)
+	out := p.Done(t, "erase", "forgotten", "--reason", "asked to", "--by", "ops")
 	id := strings.Fields(out)[1]
-	code, out, errs = p.Run(t, "erase", "--receipt", id, "--wait", "--json")
-	require.Equal(t, stack.ExitDone, code, errs)
+	out = p.Done(t, "erase", "--receipt", id, "--wait", "--json")
 	var r map[string]any
 	require.NoError(t, json.Unmarshal([]byte(out), &r))
 	require.Equal(t, "complete", r["state"])
-	require.Equal(t, "s", r["session_id"])
-	code, out, errs = p.Run(t, "retention", "--dry-run")
-	require.Equal(t, stack.ExitDone, code, errs)
+	require.Equal(t, "forgotten", r["session_id"])
+	out = p.Done(t, "retention", "--dry-run")
 	require.Equal(t, "would go: 0 anonymous sessions with 0 events, 0 turns of 0 linked sessions\n", out)
 }
 

@@ -30,14 +30,8 @@ func receiptOf(t *testing.T, p *stack.Process, method, path string) string {
 // deleteItem deletes the item at a place of a conversation, and returns the id of the receipt.
 func deleteItem(t *testing.T, p *stack.Process, conversation string, at int) string {
 	t.Helper()
-	item := itemsErased(t, p, conversation)[at].(map[string]any)["id"].(string)
+	item := itemsOf(t, p, conversation)[at].(map[string]any)["id"].(string)
 	return receiptOf(t, p, http.MethodDelete, "/v1/conversations/"+conversation+"/items/"+item)
-}
-
-// itemsErased returns the items of a conversation, oldest first.
-func itemsErased(t *testing.T, p *stack.Process, conversation string) []any {
-	t.Helper()
-	return p.Get(t, "/v1/conversations/"+conversation+"/items?order=asc&limit=100")["data"].([]any)
 }
 
 // talk is the items of a run with a tool; each has a word of its own.
@@ -79,20 +73,21 @@ func TestNoByteOfADeletedItemIsLeft(t *testing.T) {
 		map[string]any{"role": "assistant", "content": "DIBBLER"},
 		map[string]any{"role": "user", "content": "KEPT behind it"}}})["id"].(string)
 	// As the Agents SDK does it with a session: the history again, and what is new.
-	history := itemsErased(t, p, conversation)
+	history := itemsOf(t, p, conversation)
 	asks := append(slices.Clone(history), map[string]any{"role": "user", "content": "MULGARA, too"})
 	again := post("/v1/responses", map[string]any{"input": asks})["id"].(string)
 	next := post("/v1/responses", map[string]any{"input": "KOWARI", "previous_response_id": again})["id"].(string)
 	p.WaitCaughtUp(t, "recent", "audit")
 	d.flush(t)
+	words := []string{"DUNNART", "MULGARA", "KOWARI", "DIBBLER"} // of nobody, whom the tables do not keep
+	holding := d.storesHolding(append(words, wordsOfTalk...)...)
 	for _, word := range wordsOfTalk {
 		// Redis compresses some of them.
-		require.Subset(t, d.storesHolding(t, word), []string{"nats", "postgres"}, "%s is found", word)
+		require.Subset(t, holding[word], []string{"nats", "postgres"}, "%s is found", word)
 	}
-	require.Contains(t, d.storesHolding(t, wordsOfTalk[0]), "redis")
-	words := []string{"DUNNART", "MULGARA", "KOWARI", "DIBBLER"} // of nobody, whom the tables do not keep
+	require.Contains(t, holding[wordsOfTalk[0]], "redis")
 	for _, word := range words {
-		require.Contains(t, d.storesHolding(t, word), "nats", "%s is found", word)
+		require.Contains(t, holding[word], "nats", "%s is found", word)
 	}
 	words = append(words, wordsOfTalk...)
 
@@ -117,27 +112,26 @@ func TestNoByteOfADeletedItemIsLeft(t *testing.T) {
 		t.Helper()
 		p.WaitCaughtUp(t, "recent", "audit")
 		d.flush(t)
+		holding := d.storesHolding(append(words, "KEPT")...)
 		for _, word := range words {
-			require.Empty(t, d.storesHolding(t, word), word)
+			require.Empty(t, holding[word], word)
 			require.NotContains(t, p.Log.String()+p.Out.String(), word)
 		}
-		require.ElementsMatch(t, []string{"nats", "redis", "postgres"}, d.storesHolding(t, "KEPT"))
-		items, err := json.Marshal(itemsErased(t, p, conversation))
+		require.ElementsMatch(t, []string{"nats", "redis", "postgres"}, holding["KEPT"])
+		items, err := json.Marshal(itemsOf(t, p, conversation))
 		require.NoError(t, err)
-		require.Len(t, itemsErased(t, p, half), 2, "of a turn that only its prune brings")
-		now := string(items) + turnsJSON(t, p, conversation) + fmt.Sprint(itemsErased(t, p, half), p.Context(t, half))
+		require.Len(t, itemsOf(t, p, half), 2, "of a turn that only its prune brings")
+		now := string(items) + turnsJSON(t, p, conversation) + fmt.Sprint(itemsOf(t, p, half), p.Context(t, half))
 		require.Contains(t, now, "KEPT")
 		if before == "" {
 			before = now
 		}
 		require.Equal(t, before, now)
-		code, out, errs := p.Run(t, "projections", "verify")
-		require.Equal(t, stack.ExitDone, code, out+errs)
+		p.Done(t, "projections", "verify")
 	}
 	nothing()
 	for _, name := range []string{"recent", "audit"} {
-		code, _, errs := p.Run(t, "projections", "rebuild", name, "--yes")
-		require.Equal(t, stack.ExitDone, code, errs)
+		p.Done(t, "projections", "rebuild", name, "--yes")
 	}
 	nothing()
 	p.Stop(t)
@@ -149,7 +143,7 @@ func TestNoByteOfADeletedItemIsLeft(t *testing.T) {
 // the others is read where it stood.
 func requireNoneRead(t *testing.T, p *stack.Process, conversation string, history []any) {
 	t.Helper()
-	listed := fmt.Sprint(itemsErased(t, p, conversation))
+	listed := fmt.Sprint(itemsOf(t, p, conversation))
 	reads := map[string]string{
 		"context": fmt.Sprint(p.Context(t, conversation)),
 		"turns":   fmt.Sprint(p.Get(t, stack.SessionPath(conversation)+"/turns?status=all")),
@@ -158,8 +152,7 @@ func requireNoneRead(t *testing.T, p *stack.Process, conversation string, histor
 	for name, args := range map[string][]string{
 		"folded": {"replay", "--turns"}, "events": {"replay"}, "export": {"export", "--identity", "alice"},
 	} {
-		code, said, errs := p.Run(t, args...)
-		require.Equal(t, stack.ExitDone, code, "%s: %s", name, errs)
+		said := p.Done(t, args...)
 		reads[name] = said
 	}
 	for n, word := range wordsOfTalk {

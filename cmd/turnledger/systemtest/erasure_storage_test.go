@@ -57,13 +57,13 @@ func (d *storage) flush(t *testing.T) {
 	require.NoError(t, c.Do(t.Context(), c.B().Save().Build()).Error())
 }
 
-// storesHolding names the stores whose files hold a text. PostgreSQL's WAL is left out: it holds what
-// was written until it is recycled.
-func (d *storage) storesHolding(t *testing.T, text string) (out []string) {
-	t.Helper()
+// storesHolding names the stores whose files hold each of the texts. PostgreSQL's WAL is left out: it holds what was
+// written until it is recycled.
+func (d *storage) storesHolding(texts ...string) map[string][]string {
+	out := map[string][]string{}
 	for name, dir := range map[string]string{"nats": d.nats, "redis": d.redis, "postgres": d.postgres} {
-		if len(natstest.Holding(t, text, []string{dir}, "pg_wal")) > 0 {
-			out = append(out, name)
+		for text := range natstest.HoldingEach(texts, []string{dir}, "pg_wal") {
+			out[text] = append(out[text], name)
 		}
 	}
 	return out

@@ -24,12 +24,6 @@ const (
 	parcel     = "thread_3xQdGm9rKp5vTn0hLw8bZs4C"
 )
 
-// listed returns the items of a conversation, oldest first, as OpenAI's list has them.
-func listed(t *testing.T, p *stack.Process, id string) []any {
-	t.Helper()
-	return p.Get(t, "/v1/conversations/"+id+"/items?order=asc&limit=100")["data"].([]any)
-}
-
 // members returns a member of each item.
 func members(all []any, name string) (out []any) {
 	for _, i := range all {
@@ -38,18 +32,14 @@ func members(all []any, name string) (out []any) {
 	return out
 }
 
-// Threads of the Assistants API are conversations here: the messages keep their ids, their order and all that they say,
-// in the form of the official document, and a response goes on with them. A second import changes nothing, whatever the
-// order of the files.
-//
-//conformance:o7 o77
-func TestThreadsOfAssistantsAreConversations(t *testing.T) {
-	t.Parallel()
+// importAssistants imports threads of the Assistants API, which are conversations here: the messages keep their ids,
+// their order and all that they say, in the form of the official document, and a response goes on with them. A second
+// import changes nothing, whatever the order of the files.
+func importAssistants(t *testing.T, p *stack.Process) {
+	t.Helper()
 	files, err := filepath.Glob(assistants)
 	require.NoError(t, err)
-	p := stack.Start(t, nil, "dev", "--data-dir", stack.DataDir(t))
-	code, out, errs := p.Run(t, append([]string{"import", "--from", "assistants"}, files...)...)
-	require.Equal(t, stack.ExitDone, code, "%s%s", out, errs)
+	out := p.Done(t, append([]string{"import", "--from", "assistants"}, files...)...)
 	require.Contains(t, out, "2 conversations with 5 turns: 5 turns recorded")
 
 	target, err := url.Parse(p.URL)
@@ -59,7 +49,7 @@ func TestThreadsOfAssistantsAreConversations(t *testing.T) {
 	t.Cleanup(server.Close)
 	official := stack.NewCaller(server.URL, true)
 	require.Equal(t, map[string]any{"customer": "4711"}, official.Get(t, "/v1/conversations/"+boilers)["metadata"])
-	all := listed(t, official, boilers)
+	all := itemsOf(t, official, boilers)
 	require.Equal(t, []any{"msg_a1Zk9", "msg_b2Yj8", "msg_c3Xi7", "msg_d4Wh6", "msg_e5Vg5", "msg_f6Uf4", "msg_g7Te3"},
 		members(all, "id"))
 	require.Equal(t, []any{"user", "assistant", "user", "user", "assistant", "user", "assistant"}, members(all, "role"))
@@ -75,22 +65,20 @@ func TestThreadsOfAssistantsAreConversations(t *testing.T) {
 	require.Equal(t, label, members(all, "content")[2].([]any)[1])
 	require.Equal(t, map[string]any{"channel": "web"}, members(all, "metadata")[5])
 	require.Equal(t, []any{"completed", "completed", "incomplete", "completed"},
-		members(listed(t, official, parcel), "status"))
-	code, out, errs = p.Run(t, "replay", "--type", "turnledger.session.described.v1")
-	require.Equal(t, stack.ExitDone, code, errs)
+		members(itemsOf(t, official, parcel), "status"))
+	out = p.Done(t, "replay", "--type", "turnledger.session.described.v1")
 	require.Equal(t, 2, strings.Count(out, `"kind":"conversation"`), out)
 
 	position := func() any { return p.Get(t, stack.SessionPath(boilers))["position"] }
 	before := position()
 	slices.Reverse(files)
-	code, out, errs = p.Run(t, append([]string{"import", "--from", "assistants"}, files...)...)
-	require.Equal(t, stack.ExitDone, code, errs)
+	out = p.Done(t, append([]string{"import", "--from", "assistants"}, files...)...)
 	require.Contains(t, out, "0 turns recorded, 5 were there already")
 	require.Equal(t, before, position(), "the second import wrote to the log")
 
 	answer := p.Must(t, http.StatusOK, http.MethodPost, "/v1/responses",
 		map[string]any{"conversation": boilers, "input": "And the price?"})
 	require.Equal(t, "completed", answer["status"])
-	require.Len(t, listed(t, official, boilers), 9)
+	require.Len(t, itemsOf(t, official, boilers), 9)
 	require.Len(t, p.Context(t, boilers), 9)
 }

@@ -15,7 +15,7 @@ import (
 // A line that can't be read is reported, and the rest is imported. Each round imports sessions of its own.
 func TestALineThatCannotBeReadIsReported(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, nil)
+	p := stack.Shared(t)
 	lines := "\xef\xbb\xbf" +
 		`{"conversation_id":"a#","messages":[{"role":"user","content":"first"}]}
 {"conversation_id":"a#","messages":[{"role":"user","content":"second"}]}
@@ -25,8 +25,7 @@ func TestALineThatCannotBeReadIsReported(t *testing.T) {
 	for round := range 20 {
 		file := filepath.Join(t.TempDir(), "c.jsonl")
 		require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(lines, "#", fmt.Sprint(round))), 0o600))
-		code, _, errs := p.Run(t, "import", "--parallel", "1", file)
-		require.Equal(t, stack.ExitFailed, code)
+		errs := p.Fails(t, "import", "--parallel", "1", file)
 		require.Contains(t, errs, "c.jsonl:2: another conversation")
 		require.Contains(t, errs, "c.jsonl:4: not UTF-8")
 		require.Contains(t, errs, "2 lines were not imported whole")

@@ -34,7 +34,7 @@ func importLines(t testing.TB, p *stack.Process, conversations ...[2]string) (co
 // has only become longer, the new turns are imported.
 func TestAChangedConversationIsReported(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, nil)
+	p := stack.Shared(t)
 	const (
 		a, b     = `{"role":"user","content":"A"}`, `{"role":"assistant","content":"B"}`
 		toolCall = `{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function",`
@@ -70,17 +70,17 @@ func TestAChangedConversationIsReported(t *testing.T) {
 // A turn that was redacted after its import stays redacted in a second import, which reports no error.
 func TestARedactedTurnStaysAwayFromAnImport(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, nil)
-	line := [2]string{"s", `{"role":"user","content":"A"},{"role":"assistant","content":"B"}`}
+	p := stack.Shared(t)
+	line := [2]string{"redacted", `{"role":"user","content":"A"},{"role":"assistant","content":"B"}`}
 	code, _, errs := importLines(t, p, line)
 	require.Equal(t, stack.ExitDone, code, errs)
-	page := p.Get(t, stack.SessionPath("s")+"/turns")
+	page := p.Get(t, stack.SessionPath("redacted")+"/turns")
 	id := page["turns"].([]any)[0].(map[string]any)["turn_id"].(string)
-	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+id+"/redact", map[string]any{})
+	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("redacted")+"/turns/"+id+"/redact", map[string]any{})
 	code, out, errs := importLines(t, p, line)
 	require.Equal(t, stack.ExitDone, code, errs)
 	require.Contains(t, out, "0 turns recorded, 1 were there already")
-	require.Empty(t, p.Context(t, "s"))
+	require.Empty(t, p.Context(t, "redacted"))
 }
 
 // Contents that are lists of parts keep their text, half a surrogate pair comes back as it was written, and an image
@@ -89,7 +89,7 @@ func TestARedactedTurnStaysAwayFromAnImport(t *testing.T) {
 //conformance:f4
 func TestImportOfPartsAndImages(t *testing.T) {
 	t.Parallel()
-	p := stack.Serve(t, nil)
+	p := stack.Shared(t)
 	photo := "data:image/png;base64," + base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n"+
 		strings.Repeat("photo", 300_000)))
 	parts := `{"role":"user","content":[{"type":"text","text":"Plain text"},{"type":"text","text":"in parts"}]},` +

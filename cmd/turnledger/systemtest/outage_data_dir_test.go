@@ -22,7 +22,7 @@ func TestATornLastBlockLosesNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, seed))
 	dir := stack.DataDir(t)
 	said := 0
-	for round := range 4 {
+	for round := range 3 {
 		p := stack.Start(t, nil, "serve", "--data-dir", dir, "--roles", "api,context")
 		if round > 0 {
 			require.Equal(t, stack.Exchanges(said), p.Context(t, "s"), "round %d", round)

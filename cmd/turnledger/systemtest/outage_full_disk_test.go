@@ -94,6 +94,7 @@ func TestWritesGoOnWhenAFullDiskHasRoomAgain(t *testing.T) {
 	p := stack.Start(t, nil, "serve", "--data-dir", dir, "--roles", "api,context,recent")
 	var free func()
 	writesStopAndResume(t, p, func() { free = stack.FillDisk(t, dir) }, func() { free() })
+	batchOnAFullDisk(t, p, dir)
 }
 
 func TestWritesGoOnWhenADiskIsMadeLarger(t *testing.T) {
@@ -104,12 +105,10 @@ func TestWritesGoOnWhenADiskIsMadeLarger(t *testing.T) {
 	p.WaitLog(t, "more than the")
 }
 
-// A batch on a full disk answers each line with the truth: the lines that were recorded before, and 503 for the others.
+// batchOnAFullDisk: it answers each line with the truth: the lines that were recorded before, and 503 for the others.
 // The same batch, when there is room again, records what lacks.
-func TestABatchOnAFullDisk(t *testing.T) {
-	t.Parallel()
-	dir, _ := stack.MountSmallDisk(t, 160)
-	p := stack.Start(t, nil, "serve", "--data-dir", dir, "--roles", "api,context,recent")
+func batchOnAFullDisk(t *testing.T, p *stack.Process, dir string) {
+	t.Helper()
 	var body bytes.Buffer
 	const lines, sessions = 400, 8
 	for i := range lines {

@@ -4,25 +4,19 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
-// A sign-in at one process counts at all, since they share the key that seals it. The console is where the role context
-// is, unless it was taken away.
-func TestASignInToTheConsole(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "keys.json")
+// signIn: a sign-in at one process counts at all, since they share the key that seals it. The console is where the role
+// context is, unless it was taken away.
+func signIn(t *testing.T, file string, first, second, off *stack.Process) {
+	t.Helper()
 	key, _ := createKey(t, file, "ops", "--scopes", "context:read,admin")
-	nats := stack.FreeAddress(t)
-	join := append(stack.JoinNATS(nats), "TURNLEDGER_AUTH=keys:"+file)
-	first := stack.Serve(t, append(stack.ServeNATS(nats), "TURNLEDGER_AUTH=keys:"+file), "--roles", "api,context")
-	second := stack.Start(t, join, "serve", "--roles", "context")
-	off := stack.Start(t, append(join, "TURNLEDGER_CONSOLE=off"), "serve", "--roles", "context")
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	browser := &http.Client{Jar: jar}
@@ -35,6 +29,11 @@ func TestASignInToTheConsole(t *testing.T) {
 	}
 	require.Equal(t, http.StatusNotFound, status(off))
 	require.Equal(t, http.StatusUnauthorized, status(second))
+	for _, p := range []*stack.Process{first, second} {
+		hang.Until(t, func() bool {
+			return requestStatus(t, p, key, http.MethodGet, stack.SessionPath("s"), "") == http.StatusOK
+		}, "the new key counts")
+	}
 	resp, err := browser.PostForm(first.URL+"/console/signin", url.Values{"key": {key}, "to": {"/console/keys"}})
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())

@@ -32,11 +32,7 @@ func requestStatus(t testing.TB, p *stack.Process, key, method, path, body strin
 // requestBody sends a request with a key or a token and returns the status and the body.
 func requestBody(t *testing.T, p *stack.Process, token, method, path, body string) (status int, answer string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, p.URL+path, bytes.NewBufferString(body))
-	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
+	resp := request(t, p, token, method, path, body)
 	defer func() { _ = resp.Body.Close() }()
 	raw, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)

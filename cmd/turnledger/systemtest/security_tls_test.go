@@ -99,8 +99,8 @@ func TestEveryConnectionCanUseTLS(t *testing.T) {
 	}
 }
 
-// PostgreSQL and Redis must show a certificate of the configured authority. A store with another certificate gets
-// neither our certificate nor any data.
+// PostgreSQL and Redis must show a certificate of the configured authority, and the own NATS shows one. A store with
+// another certificate gets neither our certificate nor any data.
 func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
 	t.Parallel()
 	ca, other := certtest.New(t), certtest.New(t)
@@ -116,12 +116,16 @@ func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
 			"TURNLEDGER_RECENT_SHADOW=" + shadow.TLSURL(),
 		}
 	}
-	p := stack.Serve(t, env(ca.File, cert, key))
+	listener := stack.FreeAddress(t)
+	p := stack.Serve(t, append(env(ca.File, cert, key), "TURNLEDGER_NATS_LISTEN=nats://pipeline:pw@"+listener,
+		"TURNLEDGER_NATS_CERT="+cert, "TURNLEDGER_NATS_KEY="+key, "TURNLEDGER_NATS_CA="+ca.File))
 	p.LinkIdentity(t, "s", "u")
 	p.RecordExchange(t, "s", 0)
 	p.WaitCaughtUp(t, "audit", "recent", "recent-shadow")
 	require.Equal(t, stack.Questions(1), p.AuditedQuestions(t, "u"))
+	speaksTLS(t, ca, listener)
 	p.Stop(t)
+	require.NotContains(t, p.Log.String(), "pw@")
 
 	for name, c := range map[string]struct {
 		env  []string
@@ -145,19 +149,10 @@ func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
 	}
 }
 
-// The embedded server's listener shows a certificate and asks its clients for one; the
+// speaksTLS: the embedded server's listener shows a certificate and asks its clients for one and for the password; the
 // process itself needs none.
-func TestTheNATSListenerSpeaksTLS(t *testing.T) {
-	t.Parallel()
-	ca := certtest.New(t)
-	cert, key := ca.Issue("turnledger")
-	address := stack.FreeAddress(t)
-	p := stack.Serve(t, []string{
-		"TURNLEDGER_NATS_LISTEN=nats://pipeline:pw@" + address, "TURNLEDGER_NATS_CERT=" + cert,
-		"TURNLEDGER_NATS_KEY=" + key, "TURNLEDGER_NATS_CA=" + ca.File,
-	})
-
-	p.RecordTurn(t, "s", "r0", "question 0", "answer 0")
+func speaksTLS(t *testing.T, ca *certtest.Authority, address string) {
+	t.Helper()
 	clientCert, clientKey := ca.Issue("pipeline")
 	nc, err := nats.Connect("tls://"+address, nats.UserInfo("pipeline", "pw"), nats.RootCAs(ca.File),
 		nats.ClientCert(clientCert, clientKey))
@@ -173,61 +168,5 @@ func TestTheNATSListenerSpeaksTLS(t *testing.T) {
 	} {
 		_, err := nats.Connect("nats://"+address, opts...)
 		require.Error(t, err, name)
-	}
-	p.Stop(t)
-	require.NotContains(t, p.Log.String(), "pw@")
-}
-
-// TestConfigurationOfTLSThatCannotWork is refused at start, with what to set.
-func TestConfigurationOfTLSThatCannotWork(t *testing.T) {
-	t.Parallel()
-	ca := certtest.New(t)
-	cert, key := ca.Issue("server")
-	_, otherKey := ca.Issue("other")
-	for name, c := range map[string]struct {
-		args []string
-		says string
-	}{
-		"a certificate without its key": {[]string{"--tls-cert", cert}, "TURNLEDGER_TLS_KEY"},
-		"a key of another certificate": {[]string{"--tls-cert", cert, "--tls-key", otherKey},
-			"no certificate (PEM) with its key"},
-		"a file that is not there": {[]string{"--tls-cert", cert + "x", "--tls-key", key}, "TURNLEDGER_TLS_CERT"},
-		"an authority that is none": {[]string{"--redis-url", "rediss://127.0.0.1:1", "--redis-ca", key},
-			"TURNLEDGER_REDIS_CA"},
-		"an authority for what is clear": {[]string{"--redis-url", "redis://127.0.0.1:1", "--redis-ca", cert},
-			"rediss://"},
-		"credentials for nobody":   {[]string{"--nats-creds", key}, "TURNLEDGER_NATS_URL"},
-		"a certificate for nobody": {[]string{"--nats-cert", cert, "--nats-key", key}, "nobody to be shown to"},
-		"NATS open to all, with TLS": {[]string{"--nats-listen", "0.0.0.0:0", "--nats-cert", cert, "--nats-key", key},
-			"put credentials into it"},
-		"HTTPS open to all": {[]string{"--listen", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key},
-			"TURNLEDGER_AUTH"},
-		"tokens for anybody": {[]string{"--auth", "oidc:https://login.example.org"},
-			"TURNLEDGER_AUTH_AUDIENCE"},
-		"tokens signed by anybody": {[]string{"--auth", "oidc:https://login.example.org", "--auth-audience", "a",
-			"--auth-algorithms", "none"}, "no algorithm"},
-		"tokens of an issuer in clear": {[]string{"--auth", "oidc:http://login.example.org", "--auth-audience", "a"},
-			"https"},
-		"a limit of nothing": {[]string{"--http-max-body", "1B"}, "TURNLEDGER_HTTP_MAX_BODY"},
-		"no time at all":     {[]string{"--http-header-timeout", "off"}, "TURNLEDGER_HTTP_HEADER_TIMEOUT"},
-	} {
-		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(t.TempDir(), "data")},
-			c.args...)
-		code, _, errs := stack.Run(t, args...)
-		require.Equal(t, stack.ExitUsage, code, "%s: %s", name, errs)
-		require.Contains(t, errs, c.says, name)
-	}
-	for _, roles := range []string{"api,context", "context,api,recent", "api,context,eraser"} {
-		code, _, errs := stack.Run(t, "serve", "--roles", roles, "--listen", "0.0.0.0:0",
-			"--data-dir", filepath.Join(t.TempDir(), "data"))
-		require.Equal(t, stack.ExitUsage, code, errs)
-		require.Contains(t, errs, "without authentication")
-	}
-	for _, role := range []string{"api", "context", "recent", "audit", "eraser", "chat"} {
-		code, _, errs := stack.Run(t, "serve", "--roles", role, "--listen", "[::]:0",
-			"--nats-url", "nats://127.0.0.1:1", "--redis-url", "redis://127.0.0.1:1",
-			"--postgres-url", "postgres://127.0.0.1:1/x", "--model-url", "http://127.0.0.1:1", "--model-name", "m")
-		require.Equal(t, stack.ExitUsage, code, errs)
-		require.Contains(t, errs, "without authentication", role)
 	}
 }

@@ -15,20 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
-	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
-// On a terminal `projections rebuild` asks before it begins and shows a bar with rate and ETA. Ctrl-C ends the
+// rebuildOnATerminal: there `projections rebuild` asks before it begins and shows a bar with rate and ETA. Ctrl-C ends the
 // waiting; the server goes on with the rebuild.
-func TestARebuildOnATerminal(t *testing.T) {
-	t.Parallel()
-	pg := pg.URL(t)
-	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg})
-	p.LinkIdentity(t, "s", "u")
-	p.RecordTurn(t, "s", "r", "question", "answer")
-	p.WaitCaughtUp(t, "audit")
+func rebuildOnATerminal(t *testing.T, p *stack.Process, pg string) {
+	t.Helper()
 	reader, err := pgx.Connect(t.Context(), pg)
 	require.NoError(t, err)
 	read, err := reader.Begin(t.Context())
@@ -39,7 +33,7 @@ func TestARebuildOnATerminal(t *testing.T) {
 	look := onTerminal(t, "projections", "rebuild", "audit", "--url", p.URL)
 	look.says(t, `Rebuild audit from the log\? .*\[y/N\]`)
 	look.types(t, "y\n")
-	look.says(t, `rebuild audit +100% .*\(3/3, .* events/s\)`)
+	look.says(t, `rebuild audit +100% .*\(9/9, .* events/s\)`)
 	look.types(t, "\x03")
 	require.Equal(t, stack.ExitFailed, look.ended(t), look.screen.String())
 	require.Regexp(t, `turnledger: stopped waiting; the rebuild goes on in the server: `+

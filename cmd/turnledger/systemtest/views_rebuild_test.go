@@ -29,16 +29,13 @@ func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 	}
 	p.WaitCaughtUp(t, "recent", "audit")
 	for _, name := range []string{"recent", "audit"} {
-		code, out, errs := p.Run(t, "projections", "rebuild", name, "--yes")
-		require.Equal(t, stack.ExitDone, code, errs)
+		out := p.Done(t, "projections", "rebuild", name, "--yes")
 		require.Contains(t, out, name+" is served from generation 2, after ")
 	}
 	require.Equal(t, stack.Exchanges(1), p.Context(t, "s0"))
-	code, out, errs := p.Run(t, "projections", "verify")
-	require.Equal(t, stack.ExitDone, code, errs)
+	out := p.Done(t, "projections", "verify")
 	require.Equal(t, "recent: 3 sessions looked at, 0 differences\naudit: 3 sessions looked at, 0 differences\n", out)
-	code, out, errs = p.Run(t, "projections", "list")
-	require.Equal(t, stack.ExitDone, code, errs)
+	out = p.Done(t, "projections", "list")
 	require.Contains(t, out, "GENERATION")
 
 	conn, err := pgx.Connect(t.Context(), pg)
@@ -48,7 +45,7 @@ func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 			"where final_position = (select min(final_position) from turnledger.answers)")
 	require.NoError(t, err)
 	require.NoError(t, conn.Close(t.Context()))
-	code, out, errs = p.Run(t, "projections", "verify", "audit")
+	code, out, errs := p.Run(t, "projections", "verify", "audit")
 	require.Equal(t, stack.ExitFailed, code)
 	require.Regexp(t, `audit  session s0  answers  view [0-9a-f]{16}  log [0-9a-f]{16}\n`+
 		`audit: 3 sessions looked at, 1 differences`, out)
@@ -57,15 +54,13 @@ func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 	require.Equal(t, stack.ExitFailed, code)
 	require.Contains(t, out, `"result":{"name":"audit","sessions":3,"differences":1}`)
 	require.NotContains(t, out+errs, "SECRET")
-	code, out, errs = p.Run(t, "projections", "rebuild", "audit", "--detach")
-	require.Equal(t, stack.ExitDone, code, errs)
+	out = p.Done(t, "projections", "rebuild", "audit", "--detach")
 	require.Contains(t, out, "generation 3 of audit is being filled")
 	hang.Until(t, func() bool {
 		code, _, _ := p.Run(t, "projections", "verify", "audit", "--sample", "3")
 		return code == stack.ExitDone
 	})
-	code, out, errs = p.Run(t, "projections", "rebuild", "recent", "--yes", "--json")
-	require.Equal(t, stack.ExitDone, code, errs)
+	out = p.Done(t, "projections", "rebuild", "recent", "--yes", "--json")
 	require.JSONEq(t, `{"name":"recent","generation":3,"served":true}`, out)
 
 	cancelRebuild(t, p, pg)
@@ -74,8 +69,7 @@ func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 	p.Must(t, http.StatusNotFound, http.MethodDelete, "/v1/projections/nobody/rebuild", nil)
 	p.Must(t, http.StatusNotFound, http.MethodPost, "/v1/projections/nobody/verify", nil)
 	p.Must(t, http.StatusUnprocessableEntity, http.MethodPost, "/v1/projections/audit/verify?sample=x", nil)
-	code, _, errs = p.Run(t, "projections", "rebuild", "nobody", "--yes")
-	require.Equal(t, stack.ExitFailed, code)
+	errs = p.Fails(t, "projections", "rebuild", "nobody", "--yes")
 	require.Contains(t, errs, "not_found")
 }
 
@@ -93,20 +87,16 @@ func cancelRebuild(t *testing.T, p *stack.Process, pg string) {
 		return out
 	}
 
-	code, _, errs := p.Run(t, "projections", "rebuild", "audit", "--cancel")
-	require.Equal(t, stack.ExitFailed, code)
+	errs := p.Fails(t, "projections", "rebuild", "audit", "--cancel")
 	require.Contains(t, errs, "not_found: no rebuild of the projection runs in this process")
-	code, _, errs = p.Run(t, "projections", "rebuild", "audit", "--detach")
-	require.Equal(t, stack.ExitDone, code, errs)
+	p.Done(t, "projections", "rebuild", "audit", "--detach")
 	require.Contains(t, listed(), "rebuilding")
-	code, out, errs := p.Run(t, "projections", "rebuild", "audit", "--cancel")
-	require.Equal(t, stack.ExitDone, code, errs)
+	out := p.Done(t, "projections", "rebuild", "audit", "--cancel")
 	require.Contains(t, out, "generation 4 of audit is given up; the view is served as it was")
 	require.Contains(t, listed(), "the rebuild was cancelled")
 	require.Regexp(t, `audit +0 .* live +3 `, listed())
 	require.NoError(t, reader.Close(t.Context()))
-	code, _, errs = p.Run(t, "projections", "rebuild", "audit", "--yes")
-	require.Equal(t, stack.ExitDone, code, errs)
+	p.Done(t, "projections", "rebuild", "audit", "--yes")
 }
 
 // The process is killed (-9) at any step of a rebuild: before, at and after the swap. The next start serves whole
@@ -124,8 +114,7 @@ func TestKilledInARebuild(t *testing.T) {
 	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg, "TURNLEDGER_REDIS_URL=" + redis.URL()}
 	p := stack.Start(t, env, "serve", "--data-dir", dir)
 	file := stack.WriteConversations(t, rng, 0)
-	code, _, errs := p.Run(t, "import", file)
-	require.Equal(t, stack.ExitDone, code, errs)
+	p.Done(t, "import", file)
 	said := stack.ReadConversations(t, []string{file})
 	for _, c := range said {
 		p.LinkIdentity(t, c.ID, "u")
@@ -156,8 +145,7 @@ func TestKilledInARebuild(t *testing.T) {
 			return code == stack.ExitDone
 		})
 	}
-	code, out, errs := p.Run(t, "projections", "verify")
-	require.Equal(t, stack.ExitDone, code, "seed %d: %s%s", seed, out, errs)
+	p.Done(t, "projections", "verify")
 	conn, err := pgx.Connect(t.Context(), pg)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()

@@ -42,6 +42,7 @@ type runner struct{ tests interface{ Run() int } }
 
 func (r runner) Run() int {
 	defer built.Remove()
+	defer stopShared()
 	return pg.Runner(r.tests).Run()
 }
 

@@ -36,6 +36,22 @@ func (p *Process) Run(t testing.TB, args ...string) (code int, out, errs string)
 	return run(t, binary, []string{"TURNLEDGER_URL=" + p.URL}, args)
 }
 
+// Done runs a verb that must succeed, and returns what it prints.
+func (p *Process) Done(t testing.TB, args ...string) (out string) {
+	t.Helper()
+	code, out, errs := p.Run(t, args...)
+	require.Equal(t, ExitDone, code, "%v: %s%s\n%s", args, out, errs, p.Log)
+	return out
+}
+
+// Fails runs a verb that must fail, though not as wrong use, and returns what it says.
+func (p *Process) Fails(t testing.TB, args ...string) (errs string) {
+	t.Helper()
+	code, out, errs := p.Run(t, args...)
+	require.Equal(t, ExitFailed, code, "%v: %s%s", args, out, errs)
+	return errs
+}
+
 func run(t testing.TB, binary string, env, args []string) (code int, out, errs string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
