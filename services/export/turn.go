@@ -14,7 +14,8 @@ import (
 
 // TurnRow is a folded turn as a row, with the names of the API. Position is the position of its start. Messages and
 // metadata are JSON. A tombstone has only ids, times and versions. Inherited: a branch shares the turn, which stands in
-// the session SessionID.
+// the session SessionID. ForkedFromSessionID and ForkedFromTurnID: the session SessionID is a branch that shares turns
+// up to and with that turn, which stands in that session.
 type TurnRow struct {
 	SessionID                  string          `json:"session_id" parquet:"session_id,dict"`
 	IdentityID                 *string         `json:"identity_id" parquet:"identity_id,optional,dict"`
@@ -40,6 +41,8 @@ type TurnRow struct {
 	RecordVersion              int32           `json:"record_version" parquet:"record_version"`
 	ReplacedByTurnID           *string         `json:"replaced_by_turn_id" parquet:"replaced_by_turn_id,optional"`
 	Inherited                  bool            `json:"inherited" parquet:"inherited"`
+	ForkedFromSessionID        *string         `json:"forked_from_session_id" parquet:"forked_from_session_id,optional,dict"`
+	ForkedFromTurnID           *string         `json:"forked_from_turn_id" parquet:"forked_from_turn_id,optional,dict"`
 }
 
 func (r TurnRow) size() int {
@@ -84,16 +87,26 @@ func presentTime(t time.Time) *time.Time {
 	return &t
 }
 
+// forkedFrom says what the session of a row shares.
+func (r *TurnRow) forkedFrom(f conversation.Fork) {
+	if list := f.Segments(); len(list) > 0 {
+		last := list[len(list)-1]
+		r.ForkedFromSessionID, r.ForkedFromTurnID = present(last.SessionID), present(last.ThroughTurnID.String())
+	}
+}
+
 // folding are sessions that lines are folded into, with the partition of each.
 type folding struct {
 	rules      conversation.Rules
 	states     map[string]*conversation.State
 	partitions map[string]int
+	// forks are those of all sessions, also of those that only leaves out.
+	forks map[string]conversation.Fork
 }
 
 // fold folds the lines of some whole sessions.
 func fold(lines iter.Seq2[[]byte, error], rules conversation.Rules) (*folding, error) {
-	f := &folding{rules, map[string]*conversation.State{}, map[string]int{}}
+	f := &folding{rules, map[string]*conversation.State{}, map[string]int{}, map[string]conversation.Fork{}}
 	for line, err := range lines {
 		if err != nil {
 			return nil, err
@@ -111,6 +124,9 @@ func fold(lines iter.Seq2[[]byte, error], rules conversation.Rules) (*folding, e
 			f.states[r.SessionID], f.partitions[r.SessionID] = s, r.Position.Partition
 		}
 		s.Fold(r)
+	}
+	for id, s := range f.states {
+		f.forks[id] = s.Fork()
 	}
 	return f, nil
 }
@@ -140,7 +156,9 @@ func (f *folding) rows() (rows []sortedRow) {
 	for id, s := range f.states {
 		for _, t := range s.Turns {
 			first := events.Position{Partition: f.partitions[id], Seq: s.Turns[0].Started}
-			rows = append(rows, sortedRow{s.Turns[0].CreatedAt, first, newTurnRow(s, t, f.partitions[id])})
+			row := newTurnRow(s, t, f.partitions[id])
+			row.forkedFrom(f.forks[row.SessionID])
+			rows = append(rows, sortedRow{s.Turns[0].CreatedAt, first, row})
 		}
 	}
 	return rows

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/services/client"
@@ -12,7 +13,7 @@ import (
 
 type importCmd struct {
 	Files    []string        `arg:"" name:"file" help:"Files to read; - is standard input."`
-	From     importer.Source `help:"What wrote the files: lines (JSON Lines, one conversation a line) or assistants (pages of threads and messages of OpenAI's Assistants API)." enum:"lines,assistants" default:"lines"`
+	From     importer.Source `help:"What wrote the files: lines (conversations, or turns of replay --turns and export; one a line, or in a JSON array) or assistants (pages of threads and messages of OpenAI's Assistants API)." enum:"lines,assistants" default:"lines"`
 	Parallel count           `help:"Requests under way at once, of up to 500 turns each." default:"4"`
 	remote
 }
@@ -35,12 +36,26 @@ func (c *importCmd) Run(e *Env) error {
 		} else {
 			e.print("%d conversations with %d turns: %d turns recorded, %d were there already",
 				done.Conversations, done.Turns, done.Recorded, done.Existed)
+			e.printImported(done)
 		}
 		if err == nil && done.Failed > 0 {
 			err = fmt.Errorf("%d lines were not imported whole; mend them and run the import again", done.Failed)
 		}
 		return err
 	})
+}
+
+// printImported prints what an import left out, and what it did not report one by one.
+func (e *Env) printImported(done importer.Summary) {
+	for _, more := range done.More {
+		e.printErr("and %s more: %s", Counted(more.Lines, "line"), more.Why)
+	}
+	if done.Redacted > 0 {
+		e.printErr("%s not imported: redacted", Counted(done.Redacted, "turn"))
+	}
+	if len(done.NotKept) > 0 {
+		e.printErr("not kept: %s", strings.Join(done.NotKept, ", "))
+	}
 }
 
 // sizes returns the total size of files; -1 if it is not known.

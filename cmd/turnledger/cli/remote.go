@@ -100,7 +100,7 @@ func (r remote) explain(ctx context.Context, err error) error {
 const lookEvery = 200 * time.Millisecond
 
 // Counted returns a number with its noun. The noun is in the plural unless the number is 1.
-func Counted[N int | uint64](n N, of string) string {
+func Counted[N int | int64 | uint64](n N, of string) string {
 	if n == 1 {
 		return "1 " + of
 	}

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,6 +44,9 @@ var kept = []string{
 	"assistant_id", "run_id", "attachments", "file_ids", "metadata", "incomplete_details", "incomplete_at",
 	"completed_at", "created_at",
 }
+
+// membersOfMessage are the members of a message that have a place in the log.
+var membersOfMessage = append([]string{"id", "object", "thread_id", "role", "status", "content"}, kept...)
 
 // parseThread reads a thread.
 func parseThread(raw json.RawMessage) (t threadObject, err error) {
@@ -220,14 +224,17 @@ func turnsOf(thread string, messages []*threadMessage) (turns []client.WholeTurn
 	return turns
 }
 
-// descriptionOf returns what a thread's session is described as: a conversation, which no silence ends, with the
-// thread's metadata.
-func descriptionOf(thread string, metadata map[string]*string) *client.Describe {
-	d := &client.Describe{SessionID: thread, RequestID: "import", Kind: string(events.KindConversation)}
+// describing returns a call that describes a thread's session: a conversation, which no silence ends, with the thread's
+// metadata.
+func describing(thread string, metadata map[string]*string) func(context.Context, Store) error {
+	d := client.Describe{SessionID: thread, RequestID: "import", Kind: string(events.KindConversation)}
 	if len(metadata) > 0 {
 		d.RequestID, d.Metadata = "import-thread", metadata
 	}
-	return d
+	return func(ctx context.Context, to Store) error {
+		_, err := to.Describe(ctx, d)
+		return err
+	}
 }
 
 // named returns the ids of the threads that a text names, which is no JSON.

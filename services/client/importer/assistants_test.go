@@ -22,6 +22,8 @@ import (
 
 // store keeps what an import records, as a server does: each request of a session once.
 type store struct {
+	importer.Store // what the imports of these tests do not call
+
 	mu        sync.Mutex
 	turns     map[string][]client.WholeTurn // by session
 	described map[string]client.Describe    // by session

@@ -72,6 +72,13 @@ func parseMessage(raw json.RawMessage) (messageIn, error) {
 	if json.Unmarshal(members["role"], &m.role) != nil || m.role == "" {
 		return messageIn{}, errors.New("role is missing")
 	}
+	role, known := roleOf(m.role)
+	if !known {
+		return messageIn{}, fmt.Errorf("role %q: %w", m.role, errRole)
+	}
+	if role != m.role {
+		m.role, m.raw = role, withRole(raw, role)
+	}
 	content := members["content"]
 	isText := json.Unmarshal(content, &m.text) == nil && string(content) != "null"
 	if !isText {
@@ -81,6 +88,33 @@ func parseMessage(raw json.RawMessage) (messageIn, error) {
 	// A text with invalid Unicode is restored only from the message as it was written.
 	m.plain = isText && m.text != "" && len(members) == 2 && jsontext.Value(content).IsValid()
 	return m, nil
+}
+
+var errRole = errors.New("not a role of a chat message: system, developer, user, assistant, tool or function")
+
+// roleOf returns the role of a chat message for what other products call it.
+func roleOf(name string) (role string, known bool) {
+	switch name = strings.ToLower(strings.TrimSpace(name)); name {
+	case "system", "developer", "user", "assistant", "tool", "function":
+		return name, true
+	case "human":
+		return "user", true
+	case "ai", "bot", "model", "gpt":
+		return "assistant", true
+	}
+	return "", false
+}
+
+// withRole returns a message with another role, and all else as it was written.
+func withRole(message json.RawMessage, role string) (out json.RawMessage) {
+	end := 0
+	eachMember(jsontext.Value(message), func(name string, v jsontext.Value, at int) {
+		if name == "role" {
+			out = append(append(out, message[end:at]...), encode(role)...)
+			end = at + len(v)
+		}
+	})
+	return append(out, message[end:]...)
 }
 
 // textOfParts joins the texts of a content that is a list of parts.

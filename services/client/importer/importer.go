@@ -1,14 +1,14 @@
 package importer
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +28,8 @@ type Config struct {
 	Parallel int
 	// Explain puts an error of a call into words for the person who runs the import.
 	Explain func(ctx context.Context, err error) error
-	// Passed is called with the number of bytes that are done, and Failed for a line that was not imported completely.
+	// Passed is called with the number of bytes that are done, and Failed for a line that was not imported completely,
+	// in the order of the files. After ten lines of one kind of failure the others are only counted.
 	Passed func(bytes int64)
 	Failed func(where string, err error)
 }
@@ -48,6 +49,8 @@ type Store interface {
 	StartTurn(ctx context.Context, s client.Start) (client.Turn, error)
 	FinalizeTurn(ctx context.Context, f client.Finalize) (client.Turn, error)
 	Describe(ctx context.Context, d client.Describe) (client.Session, error)
+	Fork(ctx context.Context, f client.Fork) (client.Session, error)
+	Correct(ctx context.Context, r client.Correct) (client.Turn, error)
 }
 
 // Summary is what an import did.
@@ -57,11 +60,20 @@ type Summary struct {
 	Recorded      int64 `json:"turns_recorded"`
 	Existed       int64 `json:"turns_there"`
 	Failed        int64 `json:"lines_failed"`
+	// Redacted turns of an export stay out.
+	Redacted int64 `json:"turns_redacted"`
+	// More are the failures that Failed was not called for.
+	More []Repeated `json:"more_failed,omitempty"`
+	// NotKept are the members of the files, and the keys of metadata, that have no place in the log, each once.
+	NotKept []string `json:"not_kept,omitempty"`
 }
 
 // Import records the conversations of files; "-" is standard input. An error means that the import ended early.
 func Import(ctx context.Context, files []string, cfg Config) (Summary, error) {
-	im := &importer{Config: cfg, seen: map[string][32]byte{}}
+	im := &importer{
+		Config: cfg, seen: map[string][32]byte{}, report: report{waiting: map[int][]line{}, kinds: map[string]int{}},
+		notKept: map[string]bool{}, underway: map[string]chan struct{}{},
+	}
 	readAll := im.read
 	if cfg.From == FromAssistants {
 		readAll = im.readThreads
@@ -82,18 +94,29 @@ func Import(ctx context.Context, files []string, cfg Config) (Summary, error) {
 	for range cfg.Parallel {
 		g.Go(func() error {
 			for {
-				batch := gather(ctx, lines)
+				n, batch := im.batch(ctx, lines)
 				if len(batch) == 0 {
 					return ctx.Err()
 				}
 				if err := im.lines(ctx, batch); err != nil {
 					return err
 				}
+				im.reportTo(n, batch)
 			}
 		})
 	}
 	err := g.Wait()
+	im.reportRest()
+	im.done.NotKept = slices.Sorted(maps.Keys(im.notKept))
 	return im.done, err
+}
+
+// batch gathers the next lines, one worker after the other, and returns the number of the batch.
+func (im *importer) batch(ctx context.Context, lines <-chan line) (int, []line) {
+	im.gathering.Lock()
+	defer im.gathering.Unlock()
+	im.batches++
+	return im.batches, gather(ctx, lines)
 }
 
 const (
@@ -134,8 +157,15 @@ type importer struct {
 	seen     map[string][32]byte // the sum of each conversation, by its id
 	answered atomic.Bool
 
-	mu   sync.Mutex
-	done Summary
+	gathering sync.Mutex
+	batches   int
+
+	mu      sync.Mutex
+	done    Summary
+	report  report
+	notKept map[string]bool
+	// underway are the sessions of an export that are being recorded.
+	underway map[string]chan struct{}
 }
 
 func (im *importer) count(add func(*Summary)) {
@@ -149,9 +179,13 @@ type line struct {
 	where   string
 	size    int64
 	session string
-	// describe, where not nil, is done before the turns are recorded.
-	describe *client.Describe
-	turns    []client.WholeTurn
+	// open, where not nil, is done before the turns are recorded.
+	open  func(ctx context.Context, to Store) error
+	turns []client.WholeTurn
+	// corrections follow the turns.
+	corrections []client.Correct
+	// recorded, where not nil, is closed when the line is done.
+	recorded chan struct{}
 	err      error
 }
 
@@ -182,33 +216,45 @@ func eachFile(files []string, read func(name string, f io.Reader) error) error {
 	return nil
 }
 
-// readFile reads the lines of a file. A last line without a line feed counts too.
+// readFile reads the values of a file: conversations, and turns of an export.
 func (im *importer) readFile(ctx context.Context, name string, f io.Reader, out chan<- line) error {
-	r := bufio.NewReaderSize(f, 1<<20)
-	for n := 1; ; n++ {
-		text, err := r.ReadBytes('\n')
-		l := line{where: fmt.Sprintf("%s:%d", name, n), size: int64(len(text))}
-		if n == 1 {
-			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
-		}
-		if text = bytes.TrimSpace(text); len(text) > 0 {
-			l.session, l.turns, l.err = Parse(text)
-			if l.err == nil {
-				l.err = im.once(l.session, text)
-			}
-			select {
-			case out <- l:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		if errors.Is(err, io.EOF) {
+	turns := &exported{importer: im, stands: map[string]string{}, send: func(l line) error {
+		select {
+		case out <- l:
 			return nil
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
+	}}
+	err := eachValue(f, func(v value) error {
+		l := line{where: fmt.Sprintf("%s:%d", name, v.line), size: v.size, err: v.err}
+		if l.err == nil {
+			if t, is := parseExported(v.text); is {
+				return turns.add(ctx, l, t)
+			}
+			l = im.conversation(l, v.text)
 		}
+		return errors.Join(turns.flush(ctx), turns.send(l))
+	})
+	if err == nil {
+		err = turns.flush(ctx)
 	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	return nil
+}
+
+// conversation reads a conversation, each once.
+func (im *importer) conversation(l line, text []byte) line {
+	l.session, l.turns, l.err = Parse(text)
+	if l.err == nil {
+		l.err = im.once(l.session, text)
+	}
+	if l.err == nil {
+		im.leaveOut(text, "conversation_id", "messages")
+	}
+	return l
 }
 
 // Lines that are passed over, and are no faults of their own.
@@ -238,7 +284,7 @@ func (im *importer) lines(ctx context.Context, batch []line) error {
 	for i := range batch {
 		l := &batch[i]
 		if l.err == nil {
-			im.count(func(s *Summary) { s.Conversations++; s.Turns += int64(len(l.turns)) })
+			im.count(func(s *Summary) { s.Conversations++; s.Turns += int64(len(l.turns) + len(l.corrections)) })
 			good = append(good, &imported{line: l})
 		}
 	}
@@ -250,12 +296,7 @@ func (im *importer) lines(ctx context.Context, batch []line) error {
 		return err
 	}
 	for i := range batch {
-		l := &batch[i]
-		if l.err != nil && !errors.Is(l.err, errSameLine) && !errors.Is(l.err, errReported) {
-			im.count(func(s *Summary) { s.Failed++ })
-			im.Failed(l.where, l.err)
-		}
-		im.Passed(l.size)
+		im.settle(&batch[i])
 	}
 	return nil
 }

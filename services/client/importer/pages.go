@@ -15,7 +15,7 @@ import (
 // readThreads reads the files of an Assistants export, and sends the threads; what is wrong comes first.
 func (im *importer) readThreads(ctx context.Context, files []string, out chan<- line) error {
 	defer close(out)
-	all := &threads{byID: map[string]*thread{}, unread: map[string]bool{}}
+	all := &threads{byID: map[string]*thread{}, unread: map[string]bool{}, leaveOut: im.leaveOut}
 	err := eachFile(files, func(name string, f io.Reader) error {
 		text, err := io.ReadAll(f)
 		if err != nil {
@@ -186,6 +186,7 @@ func (f *file) object(raw jsontext.Value, offset int, in *listObject) {
 			f.refuse(f.at(offset), int64(len(raw)), err)
 			return
 		}
+		f.leaveOut(raw, "id", "object", "created_at", "metadata")
 		f.thread(t.ID, offset, int64(len(raw))).metadata = t.Metadata
 	case objectMessage:
 		f.message(raw, offset, in)
@@ -206,6 +207,7 @@ func (f *file) message(raw jsontext.Value, offset int, in *listObject) {
 	}
 	switch {
 	case err == nil:
+		f.leaveOut(raw, membersOfMessage...)
 	case m.ThreadID == "":
 		f.refuse(f.at(offset), int64(len(raw)), err)
 	default:

@@ -89,7 +89,7 @@ func list(messages []json.RawMessage) json.RawMessage {
 // turn is new is new, so the rest of it follows with those of the others. Where a turn stood, what stands is compared.
 // It fails if the run must end.
 func (im *importer) record(ctx context.Context, all []*imported) error {
-	if err := im.describe(ctx, all); err != nil {
+	if err := im.open(ctx, all); err != nil {
 		return err
 	}
 	all = slices.DeleteFunc(slices.Clone(all), func(c *imported) bool { return c.err != nil })
@@ -99,20 +99,23 @@ func (im *importer) record(ctx context.Context, all []*imported) error {
 		}
 	}
 	return eachOf(all, func(c *imported) error {
-		if c.err != nil || c.done == len(c.turns) {
-			return c.err
+		if c.err == nil {
+			c.err = im.turnByTurn(ctx, c)
 		}
-		return im.turnByTurn(ctx, c)
+		if c.err == nil {
+			c.err = im.correct(ctx, c)
+		}
+		return c.err
 	})
 }
 
-// describe describes the sessions of conversations that say how.
-func (im *importer) describe(ctx context.Context, all []*imported) error {
+// open does what comes before the turns.
+func (im *importer) open(ctx context.Context, all []*imported) error {
 	return eachOf(all, func(c *imported) error {
-		if c.line.describe == nil {
+		if c.line.open == nil {
 			return nil
 		}
-		if _, err := im.store().Describe(ctx, *c.line.describe); err != nil {
+		if err := c.line.open(ctx, im.store()); err != nil {
 			return im.failed(ctx, err)
 		}
 		im.answered.Store(true)
@@ -169,6 +172,7 @@ func (im *importer) together(ctx context.Context, all []*imported, most int) err
 			c.careful = true
 		default:
 			im.recorded(c)
+			im.drop(r.DroppedMetadata)
 		}
 	}
 	if err != nil {
@@ -216,6 +220,24 @@ func (im *importer) turnByTurn(ctx context.Context, c *imported) error {
 	return nil
 }
 
+// correct makes the corrections of a conversation whose turns are recorded.
+func (im *importer) correct(ctx context.Context, c *imported) error {
+	for _, r := range c.corrections {
+		t, err := im.store().Correct(ctx, r)
+		switch {
+		case errors.Is(err, &client.Error{Code: "turn_redacted"}):
+			im.existed(c) // it stays redacted
+		case err != nil:
+			return fmt.Errorf("correction of turn %s: %w", r.TurnID, im.failed(ctx, err))
+		case t.Duplicate:
+			im.existed(c)
+		default:
+			im.recorded(c)
+		}
+	}
+	return nil
+}
+
 // turn records a turn, and reports whether all of it was there.
 func (im *importer) turn(ctx context.Context, t client.WholeTurn) (there bool, err error) {
 	turn, err := im.store().StartTurn(ctx, t.Start)
@@ -223,6 +245,7 @@ func (im *importer) turn(ctx context.Context, t client.WholeTurn) (there bool, e
 		return false, im.failed(ctx, err)
 	}
 	im.answered.Store(true)
+	im.drop(turn.DroppedMetadata)
 	asks := half{t.QuestionNeutral, t.QuestionTranslated, t.QuestionMessages}
 	stands := half{turn.QuestionNeutral, turn.QuestionTranslated, turn.QuestionMessages}
 	if turn.Duplicate && turn.Status != "redacted" && !asks.same(stands) {

@@ -19,6 +19,8 @@ type threads struct {
 	unread map[string]bool
 	// bytes are those of all files.
 	bytes int64
+	// leaveOut notes the members of an object that are not kept.
+	leaveOut func(object []byte, kept ...string)
 }
 
 // thread is a thread with its pages.
@@ -87,7 +89,7 @@ func (t *threads) lines() []line {
 		case one.listed && !one.ended:
 			l.err = errors.New("the last page of a thread is missing: every page of it has has_more")
 		default:
-			l.turns, l.describe = turnsOf(one.id, one.sorted()), descriptionOf(one.id, one.metadata)
+			l.turns, l.open = turnsOf(one.id, one.sorted()), describing(one.id, one.metadata)
 		}
 		out = append(out, l)
 	}
