@@ -101,6 +101,8 @@ var statuses = []struct {
 	{wire.ErrMethod, http.StatusMethodNotAllowed, invalidRequest, "method_not_supported", ""},
 	{wire.ErrQuery, http.StatusBadRequest, invalidRequest, "", ""},
 	{wire.ErrBody, http.StatusBadRequest, invalidRequest, "", ""},
+	{wire.ErrPacked, http.StatusBadRequest, invalidRequest, "", ""},
+	{wire.ErrEncoding, http.StatusUnsupportedMediaType, invalidRequest, "unsupported_encoding", ""},
 	{wire.ErrOverloaded, http.StatusServiceUnavailable, serverError, "overloaded", ""},
 	{reach.ErrNoSession, http.StatusNotFound, invalidRequest, "", "There is no conversation of this id."},
 	{conversation.ErrSessionNotFound, http.StatusNotFound, invalidRequest, "",
