@@ -189,8 +189,8 @@ func safeText(err error) string {
 }
 
 // refuse answers with an error. Headers say whether and when the same request may come again.
-func refuse(w http.ResponseWriter, _ *http.Request, err error) {
-	e := errorOf(err)
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	e := refusedAs(r, err)
 	h := w.Header()
 	setRequestID(h)
 	switch e.status {

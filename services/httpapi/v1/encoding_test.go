@@ -39,7 +39,8 @@ func TestCompressedBodies(t *testing.T) {
 	requireProblem(t, s.do("POST", "/v1/sessions/s/turns", start, encoding, "gzip"), http.StatusBadRequest, "malformed")
 	for path, most := range map[string]int{"/v1/sessions/s/turns": 1 << 20, "/v1/turns": 8 << 20} {
 		bomb := zipped(t, strings.Repeat(" ", 20*most))
-		requireProblem(t, s.do("POST", path, bomb, encoding, "gzip"), http.StatusRequestEntityTooLarge, "body_too_large")
+		a := s.do("POST", path, bomb, encoding, "gzip")
+		requireProblem(t, a, http.StatusRequestEntityTooLarge, "body_too_large")
 	}
 	require.Equal(t, head, s.head())
 }

@@ -39,7 +39,7 @@ var (
 	notEmpty           = kind{"log_not_empty", http.StatusConflict, "The log is not empty"}
 	streamRefused      = kind{"stream_change_refused", http.StatusConflict, "The streams can't become that"}
 	tooLarge           = kind{"body_too_large", http.StatusRequestEntityTooLarge, "Too large"}
-	notRead            = kind{"unsupported_encoding", http.StatusUnsupportedMediaType, "The body's encoding is not read"}
+	notRead            = kind{"unsupported_encoding", http.StatusUnsupportedMediaType, "The encoding is not read"}
 	notValid           = kind{"invalid_argument", http.StatusUnprocessableEntity, "The request is not valid"}
 	rateLimited        = kind{"rate_limited", http.StatusTooManyRequests, "Too many requests"}
 	internal           = kind{"internal", http.StatusInternalServerError, "Something is wrong here"}
