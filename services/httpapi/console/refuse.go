@@ -39,6 +39,8 @@ var statuses = []struct {
 	{wire.ErrMethod, http.StatusMethodNotAllowed, ""},
 	{wire.ErrQuery, http.StatusBadRequest, ""},
 	{wire.ErrBody, http.StatusBadRequest, ""},
+	{wire.ErrPacked, http.StatusBadRequest, ""},
+	{wire.ErrEncoding, http.StatusUnsupportedMediaType, ""},
 	{errForm, http.StatusBadRequest, ""},
 	{errNothing, http.StatusNotFound, ""},
 	{reach.ErrNoSession, http.StatusNotFound, "There is no such session, or it was erased: the page Receipts " +

@@ -187,3 +187,14 @@ func TestAnOpenConsole(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, s.do("GET", "/console/", nil, "Host", "evil.example").status)
 	require.Equal(t, "/console/", s.page("/console", "").header.Get("Location"))
 }
+
+func TestAFormInAnEncodingThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	s := start(t, keys())
+	for encoding, status := range map[string]int{
+		"br": http.StatusUnsupportedMediaType, "gzip": http.StatusBadRequest, "identity": http.StatusUnauthorized,
+	} {
+		a := s.do("POST", "/console/signin", url.Values{"key": {"none"}}, "Content-Encoding", encoding)
+		require.Equal(t, status, a.status, a.body)
+	}
+}

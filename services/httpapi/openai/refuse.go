@@ -104,6 +104,8 @@ var statuses = []struct {
 	{wire.ErrMethod, http.StatusMethodNotAllowed, invalidRequest, "method_not_supported", ""},
 	{wire.ErrQuery, http.StatusBadRequest, invalidRequest, "", ""},
 	{wire.ErrBody, http.StatusBadRequest, invalidRequest, "", ""},
+	{wire.ErrPacked, http.StatusBadRequest, invalidRequest, "", ""},
+	{wire.ErrEncoding, http.StatusUnsupportedMediaType, invalidRequest, "unsupported_encoding", ""},
 	{wire.ErrOverloaded, http.StatusServiceUnavailable, serverError, "overloaded", ""},
 	{reach.ErrNoSession, http.StatusNotFound, invalidRequest, "", "There is no conversation of this id."},
 	{conversation.ErrSessionNotFound, http.StatusNotFound, invalidRequest, "",
@@ -205,8 +207,8 @@ func safeText(err error) string {
 }
 
 // refuse answers with an error. Headers say whether and when the same request may come again.
-func refuse(w http.ResponseWriter, _ *http.Request, err error) {
-	e := errorOf(err)
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	e := refusedAs(r, err)
 	h := w.Header()
 	setRequestID(h)
 	switch e.status {

@@ -78,7 +78,7 @@ type surface struct {
 // Form returns the surface without its routes: it only refuses.
 func Form() wire.Surface {
 	return wire.Surface{
-		Prefixes: []string{"/v1/conversations", "/v1/responses", "/v1/models"},
+		Prefixes: prefixes(),
 		Refuse:   refuse, SafeText: safeText, CORS: true,
 	}
 }

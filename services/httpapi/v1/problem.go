@@ -40,6 +40,7 @@ var (
 	notEmpty           = kind{"log_not_empty", http.StatusConflict, "The log is not empty"}
 	streamRefused      = kind{"stream_change_refused", http.StatusConflict, "The streams can't become that"}
 	tooLarge           = kind{"body_too_large", http.StatusRequestEntityTooLarge, "Too large"}
+	notRead            = kind{"unsupported_encoding", http.StatusUnsupportedMediaType, "The encoding is not read"}
 	notValid           = kind{"invalid_argument", http.StatusUnprocessableEntity, "The request is not valid"}
 	rateLimited        = kind{"rate_limited", http.StatusTooManyRequests, "Too many requests"}
 	internal           = kind{"internal", http.StatusInternalServerError, "Something is wrong here"}
@@ -217,6 +218,8 @@ var problemTable = []struct {
 	{as[*wire.OtherRole], notThere, ""},
 	{is(wire.ErrMethod), methodNotAllowed, ""},
 	{is(wire.ErrBody), malformed, ""},
+	{is(wire.ErrPacked), malformed, ""},
+	{is(wire.ErrEncoding), notRead, ""},
 	{as[*wire.TooLarge], tooLarge, ""},
 	{is(wire.ErrOverloaded), overloaded, ""},
 	{as[*wire.Suspended], logUnavailable, ""},

@@ -182,6 +182,11 @@ func (a *API) run(w *answer, r *http.Request, t route) {
 	}
 	if err == nil {
 		defer leave()
+		if err = unpack(r); err != nil {
+			w.Header()["Accept-Encoding"] = []string{accepted}
+		}
+	}
+	if err == nil {
 		if t.Long > 0 {
 			// The server's own write deadline is too short for this call. A streaming handler sets its own.
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(t.Long + writeTime))

@@ -15,8 +15,8 @@ const drain = 16 << 20
 // believed bounds the memory that a body gets by its length alone, before it has come.
 const believed = 1 << 20
 
-// ReadBody reads the body of a request. Its errors are *TooLarge for a body of more than most bytes, ErrOverloaded if
-// reading it fails with that, and ErrBody.
+// ReadBody reads the body of a request, without its Content-Encoding. Its errors are *TooLarge for a body of more than
+// most bytes, ErrPacked, ErrOverloaded if reading it fails with that, and ErrBody.
 func ReadBody(r *http.Request, most int64) ([]byte, error) {
 	if n := r.ContentLength; 0 <= n && n <= min(most, believed) {
 		body := make([]byte, n) // net/http gives a body no more than its length
@@ -42,7 +42,7 @@ func ReadBody(r *http.Request, most int64) ([]byte, error) {
 
 // bodyError returns what ReadBody fails with.
 func bodyError(err error) error {
-	if errors.Is(err, ErrOverloaded) {
+	if errors.Is(err, ErrOverloaded) || errors.Is(err, ErrPacked) {
 		return err
 	}
 	return ErrBody

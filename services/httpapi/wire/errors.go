@@ -26,6 +26,10 @@ var (
 	ErrQuery = errors.New("the query is not percent-encoded as it should be")
 	// ErrBody: 400.
 	ErrBody = errors.New("the body ended early or came too slowly")
+	// ErrPacked: 400.
+	ErrPacked = errors.New("the body is not what its header Content-Encoding says, or its window is wider than 8 MiB")
+	// ErrEncoding: 415. The header Accept-Encoding is set.
+	ErrEncoding = errors.New("the header Content-Encoding of a body may be gzip or zstd")
 	// ErrOverloaded: 503. API.enter returns it, by MaxRequests and MaxStreams.
 	ErrOverloaded = errors.New("as many requests are under way as may be: " +
 		"come again when the header Retry-After says so")

@@ -51,8 +51,8 @@ type Route struct {
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 
-// has reports whether a prefix contains a path.
-func has(prefix, path string) bool {
+// Within reports whether a path belongs to a prefix, as Surface.Prefixes says.
+func Within(prefix, path string) bool {
 	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(prefix, "/"))
 	return ok && (rest == "" || rest[0] == '/')
 }
@@ -62,7 +62,7 @@ func surfaceOf(surfaces []*Surface, path string) *Surface {
 	found, longest := &bare, -1
 	for _, s := range surfaces {
 		for _, p := range s.Prefixes {
-			if len(p) > longest && has(p, path) {
+			if len(p) > longest && Within(p, path) {
 				found, longest = s, len(p)
 			}
 		}

@@ -93,8 +93,11 @@ func refuseNotes(w http.ResponseWriter, _ *http.Request, err error) {
 		status = http.StatusMethodNotAllowed
 	case errors.As(err, &large):
 		status = http.StatusRequestEntityTooLarge
-	case errors.As(err, &syntax), errors.Is(err, wire.ErrQuery), errors.Is(err, wire.ErrBody):
+	case errors.As(err, &syntax), errors.Is(err, wire.ErrQuery), errors.Is(err, wire.ErrBody),
+		errors.Is(err, wire.ErrPacked):
 		status = http.StatusBadRequest
+	case errors.Is(err, wire.ErrEncoding):
+		status = http.StatusUnsupportedMediaType
 	case errors.Is(err, wire.ErrOverloaded):
 		w.Header().Set("Retry-After", "7")
 		status = http.StatusTooManyRequests
