@@ -18,7 +18,8 @@ func TestAListenerOnlyIfThePortIsFree(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = taken.Close() })
 	cfg := config.Config{
-		DataDir: t.TempDir(), Sync: string(embedded.Always), Partitions: 1, Replicas: 1, NATSListen: taken.Addr().String(),
+		DataDir: t.TempDir(), Sync: string(embedded.Always), Partitions: 1, Replicas: 1,
+		NATSListen: taken.Addr().String(),
 	}
 	_, err = openStore(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	require.ErrorIs(t, err, config.ErrUsage)

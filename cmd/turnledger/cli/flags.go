@@ -114,7 +114,7 @@ func Unhyphened(k *kong.Context) {
 }
 
 func unhyphen(v reflect.Value) {
-	switch v.Kind() { //nolint:exhaustive // other kinds hold no text
+	switch v.Kind() {
 	case reflect.String:
 		v.SetString(strings.TrimPrefix(v.String(), hyphen))
 	case reflect.Slice:
