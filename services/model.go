@@ -15,6 +15,8 @@ type ModelOptions struct {
 	// OneCall: an answer calls at most one tool.
 	OneCall           bool
 	Temperature, TopP *float64
+	// PresencePenalty and FrequencyPenalty are from -2 to 2. Only an endpoint of chat completions gets them.
+	PresencePenalty, FrequencyPenalty *float64
 	// MaxTokens bounds the answer; 0: the model's own bound.
 	MaxTokens int64
 	Format    AnswerFormat

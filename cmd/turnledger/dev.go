@@ -35,15 +35,15 @@ func (c *devCmd) Run(e *cli.Env, k *kong.Context) error {
 		return err
 	}
 	_ = l.Close()
-	if c.NATSURL == "" && c.NATSListen == "" {
-		c.NATSListen = embedded.FreeListener(e.Ctx)
-	}
 	pg, err := c.postgres(e, logger)
 	if err != nil {
 		return err
 	}
 	if pg != nil {
 		defer pg.Keep(e.Ctx)()
+	}
+	if c.NATSURL == "" && c.NATSListen == "" {
+		c.NATSListen, c.NATSIfFree = embedded.FreeListener(e.Ctx), true
 	}
 	err = runApp(e.Ctx, c.Config, allRoles, logger, func(a *app) { c.screen(e.Out, a) })
 	if err == nil {

@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "turnledger:", err)
 		return exitFailed
 	}
-	k, err := parser.Parse(args)
+	k, err := parser.Parse(cli.Hyphened(parser.Model, args))
 	if exited >= 0 { // --help
 		return exited
 	}
@@ -67,6 +67,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintf(stderr, "turnledger: %v\nTry: turnledger --help\n", err)
 		return exitUsage
 	}
+	cli.Unhyphened(k)
 	out := &cli.Output{To: stdout}
 	err = k.Run(&cli.Env{Ctx: ctx, Out: out, Err: stderr, Version: version})
 	if err == nil && out.Err != nil {

@@ -50,6 +50,10 @@ func openStore(ctx context.Context, cfg config.Config, logger *slog.Logger) (s l
 		}
 	}
 	s.Store, err = store.Open(ctx, c)
+	if errors.Is(err, embedded.ErrListen) && cfg.NATSIfFree { // another process was faster
+		c.Server.Listen = ""
+		s.Store, err = store.Open(ctx, c)
+	}
 	switch {
 	case errors.Is(err, embedded.ErrListen):
 		err = fmt.Errorf("%w: TURNLEDGER_NATS_LISTEN: %w", config.ErrUsage, err)

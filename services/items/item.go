@@ -215,10 +215,11 @@ func within(i, o Item) bool {
 	return true
 }
 
-// withoutImageTexts leaves out the texts that stand beside images without an address: an address may be hidden.
-func withoutImageTexts(parts []json.RawMessage) []json.RawMessage {
+// withoutStandIns leaves out the texts that stand beside images and files of which nothing is kept: an address may be
+// hidden.
+func withoutStandIns(parts []json.RawMessage) []json.RawMessage {
 	for n := len(parts) - 1; n > 0; n-- {
-		if saysImage(parts[n]) && object(parts[n-1]).Type() == partImage {
+		if says := standIn(object(parts[n-1])); says != "" && saysOnly(parts[n], says) {
 			parts = slices.Delete(parts, n, n+1)
 		}
 	}
@@ -229,7 +230,7 @@ func valueWithin(v, w json.RawMessage) bool {
 	if a, b := object(v), object(w); a != nil && b != nil {
 		return within(a, b)
 	}
-	a, b := withoutImageTexts(list(v)), withoutImageTexts(list(w))
+	a, b := withoutStandIns(list(v)), withoutStandIns(list(w))
 	if len(a) != len(b) || a == nil || b == nil {
 		return same(v, w)
 	}

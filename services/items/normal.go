@@ -133,6 +133,9 @@ const (
 	logprobs      = "message.output_text.logprobs"
 )
 
+// Logprobs reports whether the log probabilities of an answer are asked for.
+func (i Includes) Logprobs() bool { return i[logprobs] }
+
 // KnownIncludes are all values of Includes.
 var KnownIncludes = []string{
 	searchResults, webResults, webSources, imageURL, screenshotURL, codeOutputs, encrypted, logprobs,

@@ -28,8 +28,8 @@ func textPart(role string) string {
 	return partInput
 }
 
-// chatOf returns the part of a chat message that says most of what an item's part says. An image without an address
-// says nothing: a text beside it does (Normal).
+// chatOf returns the part of a chat message that says most of what an item's part says. An image or a file that nothing
+// is kept of says nothing: a text beside it does (Normal).
 func chatOf(part Item) (chat Item, says bool) {
 	switch part.Type() {
 	case partInput, partOutput, chatText, "summary_text", "reasoning_text":
@@ -44,17 +44,26 @@ func chatOf(part Item) (chat Item, says bool) {
 		if isText(part["image_url"]) {
 			return Item{"type": quote(chatImage), "image_url": encode(Item{"url": part["image_url"]})}, true
 		}
-		if IsNull(part["file_id"]) {
+		if holdsNothing(part) {
 			return nil, false
 		}
 		return Item{"type": quote(chatText), "text": quote(conversation.ImageText)}, true
 	case partFile:
-		return Item{"type": quote(chatText), "text": quote(fileText(part.text("filename")))}, true
+		if holdsNothing(part) {
+			return nil, false
+		}
+		return Item{"type": quote(chatText), "text": quote(fileText(part))}, true
 	}
 	return Item{"type": quote(chatText), "text": quote("[" + part.Type() + "]")}, true
 }
 
-func fileText(name string) string { return strings.TrimSpace("[File sent "+name) + "]" }
+// fileText says of a file what is kept of its data.
+func fileText(part Item) string {
+	if name := part.text("filename"); name != "" {
+		return "[File sent: " + name + "]"
+	}
+	return "[File sent]"
+}
 
 // partOf returns the part of an item's content that a part of a chat message is. Blocks of other vendors are shown as
 // text.
@@ -132,37 +141,50 @@ func normalParts(content json.RawMessage, role string) []Item {
 		if part == nil {
 			part = text(raw, role)
 		}
-		part, sent := withoutData(normalPart(part))
+		part = withoutData(normalPart(part))
 		out = append(out, part)
-		if sent && (n+1 == len(given) || !saysImage(given[n+1])) {
-			out = append(out, text(quote(conversation.ImageText), role))
+		if says := standIn(part); says != "" && holdsNothing(part) && (n+1 == len(given) || !saysOnly(given[n+1], says)) {
+			out = append(out, text(quote(says), role))
 		}
 	}
 	return out
 }
 
-// withoutData takes base64 data out of a part. It reports whether a text must stand beside the part, since the part
-// alone says nothing.
-func withoutData(part Item) (Item, bool) {
+// withoutData takes base64 data out of a part.
+func withoutData(part Item) Item {
 	switch part.Type() {
-	case partImage:
+	case partImage, "computer_screenshot":
 		if isData(part["image_url"]) {
-			part = part.With("image_url", nil)
-		}
-		return part, !isText(part["image_url"]) && IsNull(part["file_id"])
-	case "computer_screenshot":
-		if isData(part["image_url"]) {
-			part = part.With("image_url", nil)
+			return part.With("image_url", nil)
 		}
 	case partFile:
-		if !IsNull(part["file_data"]) {
-			return part.without("file_data"), true
-		}
+		return part.without("file_data")
 	}
-	return part, false
+	return part
 }
 
-func saysImage(raw json.RawMessage) bool { return object(raw).text("text") == conversation.ImageText }
+// standIn returns the text that stands beside a part whose data is not kept, or "" for another part.
+func standIn(part Item) string {
+	switch part.Type() {
+	case partImage:
+		return conversation.ImageText
+	case partFile:
+		return fileText(part)
+	}
+	return ""
+}
+
+// holdsNothing reports whether an image or a file has neither data nor an address nor an id.
+func holdsNothing(part Item) bool {
+	for _, name := range []string{"image_url", "file_data", "file_url"} {
+		if isText(part[name]) {
+			return false
+		}
+	}
+	return IsNull(part["file_id"])
+}
+
+func saysOnly(raw json.RawMessage, says string) bool { return object(raw).text("text") == says }
 
 // isData reports whether a value is a data URL.
 func isData(raw json.RawMessage) bool {

@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
@@ -39,4 +40,61 @@ func TestFlagsThatWouldMeanSomethingElseAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, count(3), v.Search.Limit)
 	require.Equal(t, only("ann"), v.Search.Identity)
+}
+
+// A time is a date, a time, or how long ago, on every verb that takes one.
+func TestEveryVerbReadsTimesAlike(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Time{
+		"2026-11-27":                time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC),
+		"2026-11-27T08:00":          time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC),
+		"2026-11-27T08:00:30":       time.Date(2026, 11, 27, 8, 0, 30, 0, time.UTC),
+		"2026-11-27T08:00:00+02:00": time.Date(2026, 11, 27, 6, 0, 0, 0, time.UTC),
+		"36h":                       time.Now().Add(-36 * time.Hour), "7d": time.Now().Add(-7 * 24 * time.Hour),
+	} {
+		for _, line := range []string{"stats", "search q", "sessions list", "replay"} {
+			for _, flag := range []string{"--since", "--until"} {
+				var v Verbs
+				parser, err := kong.New(&v)
+				require.NoError(t, err)
+				_, err = parser.Parse(append(strings.Fields(line), flag, text))
+				require.NoError(t, err, line)
+				got := map[string]moment{"stats--since": v.Stats.Since, "search q--since": v.Search.Since,
+					"sessions list--since": v.Sessions.List.Since, "replay--since": v.Replay.Since,
+					"stats--until": v.Stats.Until, "search q--until": v.Search.Until,
+					"sessions list--until": v.Sessions.List.Until, "replay--until": v.Replay.Until}[line+flag]
+				require.WithinDuration(t, want, time.Time(got), time.Minute, "%s %s %s", line, flag, text)
+				_, err = parser.Parse(append(strings.Fields(line), flag, "yesterday"))
+				require.ErrorContains(t, err, flag+": want a date such as 2026-11-27", line)
+			}
+		}
+	}
+}
+
+// An id that begins with a hyphen is no flag, unless its letter is one of the verb.
+func TestIDsMayBeginWithAHyphen(t *testing.T) {
+	t.Parallel()
+	var v Verbs
+	parse := func(args ...string) error {
+		parser, err := kong.New(&v)
+		require.NoError(t, err)
+		k, err := parser.Parse(Hyphened(parser.Model, args))
+		if err == nil {
+			Unhyphened(k)
+		}
+		return err
+	}
+	require.NoError(t, parse("history", "-100123", "--limit", "3"))
+	require.Equal(t, "-100123", v.History.Session)
+	require.NoError(t, parse("redact", "-kQ", "-5", "-y"))
+	require.Equal(t, []any{"-kQ", "-5", true}, []any{v.Redact.Session, v.Redact.Turn, v.Redact.Yes})
+	require.NoError(t, parse("replay", "--session", "-100123", "-f"))
+	require.Equal(t, only("-100123"), v.Replay.Session)
+	require.NoError(t, parse("search", "tap", "-dripping"))
+	require.Equal(t, []string{"tap", "-dripping"}, v.Search.Query)
+	require.NoError(t, parse("history", "--", "--x"))
+	require.Equal(t, "--x", v.History.Session)
+	require.Error(t, parse("history", "s", "-n"))
+	require.Error(t, parse("history", "-n", "5"))
+	require.Error(t, parse("retention", "-dryrun"))
 }

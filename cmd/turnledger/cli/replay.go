@@ -20,8 +20,8 @@ type replayCmd struct {
 	Type     []string `help:"Event types, with commas between; several times, too."`
 	From     string   `help:"Go on after these positions (0:42, or 0:42,1:17), which an earlier replay printed."`
 	To       string   `help:"Up to these positions, inclusive."`
-	Since    string   `help:"Recorded at or after a time (RFC 3339), or so long ago (36h)."`
-	Until    string   `help:"Recorded before a time, or so long ago."`
+	Since    moment   `help:"Recorded at or after a date, a time, or so long ago (36h)."`
+	Until    moment   `help:"Recorded before a date, a time, or so long ago."`
 	Follow   bool     `help:"Go on with what comes." short:"f"`
 	Format   string   `help:"jsonl, csv or parquet." default:"jsonl" enum:"jsonl,csv,parquet"`
 	Output   string   `help:"Write to a file instead of standard output." short:"o"`
@@ -31,7 +31,7 @@ type replayCmd struct {
 
 // Run prints the log as the server reads it, and the position from which a later replay can continue.
 func (c *replayCmd) Run(e *Env) error {
-	q, err := c.query(time.Now())
+	q, err := c.query()
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (c *replayCmd) file(e *Env) (*export.File, error) {
 }
 
 // query returns the query of the flags, and fails if the flags contradict each other.
-func (c *replayCmd) query(now time.Time) (q client.EventQuery, err error) {
+func (c *replayCmd) query() (q client.EventQuery, err error) {
 	switch {
 	case c.Turns && (c.Follow || len(c.Type) > 0):
 		return q, fmt.Errorf("%w: --turns folds whole sessions to the log's end: leave out --follow and --type",
@@ -80,28 +80,8 @@ func (c *replayCmd) query(now time.Time) (q client.EventQuery, err error) {
 			"follow with --format jsonl or csv", config.ErrUsage)
 	}
 	q = client.EventQuery{SessionID: string(c.Session), IdentityID: string(c.Identity),
-		Types: c.Type, From: c.From, To: c.To, Follow: c.Follow}
-	if q.Since, err = moment("--since", c.Since, now); err != nil {
-		return q, err
-	}
-	q.Until, err = moment("--until", c.Until, now)
-	return q, err
-}
-
-// moment parses a time, or a duration before now.
-func moment(flag, s string, now time.Time) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := time.ParseDuration(s); err == nil && ago >= 0 {
-		return now.Add(-ago), nil
-	}
-	at, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return at, fmt.Errorf("%w: %s: want a time such as 2026-11-21T08:00:00Z, or how long ago, such as 36h",
-			config.ErrUsage, flag)
-	}
-	return at, nil
+		Types: c.Type, From: c.From, To: c.To, Follow: c.Follow, Since: time.Time(c.Since), Until: time.Time(c.Until)}
+	return q, nil
 }
 
 // progressEvery is the number of events between two reports of progress.

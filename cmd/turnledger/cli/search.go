@@ -8,17 +8,17 @@ import (
 )
 
 type searchCmd struct {
-	Query    []string  `arg:"" help:"Words that are all in a question, or in an answer; phrases in quotation marks; -word leaves out (behind --, and with --mode words)."`
-	Mode     string    `help:"words, meaning or hybrid; what the server has by default."`
-	In       string    `help:"question, answer or both." default:"both" enum:"question,answer,both"`
-	Identity only      `help:"Only turns of this identity."`
-	Session  only      `help:"Only turns of this session."`
-	Since    time.Time `help:"Only turns that started at or after that time (RFC 3339)."`
-	Until    time.Time `help:"Only turns that started before that time."`
-	Language string    `help:"neutral or translated; both by default."`
-	MinScore float64   `help:"Only hits with at least that score."`
-	Limit    count     `help:"At most so many; the server lists 100 at most." default:"10"`
-	Cursor   string    `help:"Go on behind a former search."`
+	Query    []string `arg:"" help:"Words that are all in a question, or in an answer; phrases in quotation marks; -word leaves out (with --mode words)."`
+	Mode     string   `help:"words, meaning or hybrid; what the server has by default."`
+	In       string   `help:"question, answer or both." default:"both" enum:"question,answer,both"`
+	Identity only     `help:"Only turns of this identity."`
+	Session  only     `help:"Only turns of this session."`
+	Since    moment   `help:"Only turns that started at or after a date, a time, or so long ago (36h)."`
+	Until    moment   `help:"Only turns that started before one."`
+	Language string   `help:"neutral or translated; both by default."`
+	MinScore float64  `help:"Only hits with at least that score."`
+	Limit    count    `help:"At most so many; the server lists 100 at most." default:"10"`
+	Cursor   string   `help:"Go on behind a former search."`
 	remote
 }
 
@@ -27,9 +27,8 @@ func (c *searchCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.SearchPage, error) {
 		return s.Search(e.Ctx, client.SearchQuery{
 			Query: strings.Join(c.Query, " "), Mode: c.Mode, In: c.In, IdentityID: string(c.Identity),
-			SessionID: string(c.Session),
-			Since:     c.Since, Until: c.Until, Language: c.Language, MinScore: c.MinScore, Limit: int(c.Limit),
-			Cursor: c.Cursor,
+			SessionID: string(c.Session), Since: time.Time(c.Since), Until: time.Time(c.Until),
+			Language: c.Language, MinScore: c.MinScore, Limit: int(c.Limit), Cursor: c.Cursor,
 		})
 	}, func(p client.SearchPage) {
 		switch {

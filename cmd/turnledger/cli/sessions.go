@@ -20,8 +20,8 @@ type sessionsCmd struct {
 
 type sessionsListCmd struct {
 	Identity only              `help:"Only sessions of this identity."`
-	Since    time.Time         `help:"Only sessions that were active at or after that time (RFC 3339)."`
-	Until    time.Time         `help:"Only sessions that were last active before that time."`
+	Since    moment            `help:"Only sessions that were active at or after a date, a time, or so long ago (36h)."`
+	Until    moment            `help:"Only sessions that were last active before one."`
 	Title    only              `help:"Only sessions with this in their title."`
 	Metadata map[string]string `help:"Only sessions with this member (key=value); may be given several times." mapsep:"none"`
 	Limit    count             `help:"At most so many; the server lists 200 at most." default:"50"`
@@ -32,8 +32,10 @@ type sessionsListCmd struct {
 // Run lists sessions.
 func (c *sessionsListCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.SessionPage, error) {
-		return s.Sessions(e.Ctx, client.SessionQuery{IdentityID: string(c.Identity), Since: c.Since, Until: c.Until,
-			Title: string(c.Title), Metadata: c.Metadata, Limit: int(c.Limit), Cursor: c.Cursor})
+		return s.Sessions(e.Ctx, client.SessionQuery{
+			IdentityID: string(c.Identity), Since: time.Time(c.Since), Until: time.Time(c.Until), Title: string(c.Title),
+			Metadata: c.Metadata, Limit: int(c.Limit), Cursor: c.Cursor,
+		})
 	}, func(p client.SessionPage) {
 		table(e, client.SessionHeading, p.Sessions, client.ListedSession.Cells)
 		if p.NextCursor != "" {
@@ -98,7 +100,7 @@ type contextCmd struct {
 	Format       string `help:"openai or anthropic."`
 	Pending      bool   `help:"With the questions that have no answer yet."`
 	Summary      bool   `help:"With a summary in the place of turns that the window leaves out."`
-	AsOf         string `name:"as-of" help:"A position (0:42) or a time (RFC 3339): what would have been sent then."`
+	AsOf         string `name:"as-of" help:"A position (0:42), a date, a time, or so long ago (36h): what would have been sent then."`
 	remote
 }
 
@@ -111,8 +113,9 @@ func (c *contextCmd) Run(e *Env) error {
 	}
 	if c.AsOf != "" {
 		req.AsOf = &client.AsOf{Position: c.AsOf}
-		if at, err := time.Parse(time.RFC3339, c.AsOf); err == nil {
-			req.AsOf = &client.AsOf{Time: at}
+		var at moment
+		if at.UnmarshalText([]byte(c.AsOf)) == nil {
+			req.AsOf = &client.AsOf{Time: time.Time(at)}
 		}
 	}
 	return ask(e, c.remote, func(s *client.Client) (client.Context, error) {

@@ -23,10 +23,12 @@ var ErrUsage = errors.New("wrong use")
 // prints a setting that may hold a secret: url hides the secret parts of a URL, given prints only whether it is set,
 // auth hides all but the list of sources, and never omits the row.
 type Config struct {
-	Listen      string        `help:"Address of the HTTP API." default:"127.0.0.1:8480" env:"TURNLEDGER_LISTEN"`
-	DataDir     string        `help:"Where everything is kept." default:"./data" env:"TURNLEDGER_DATA_DIR" type:"path"`
-	NATSURL     string        `name:"nats-url" help:"An outside NATS; unset: the embedded server." env:"TURNLEDGER_NATS_URL" show:"url"`
-	NATSListen  string        `name:"nats-listen" help:"Listener of the embedded NATS, host:port; off loopback as nats://user:password@host:port." env:"TURNLEDGER_NATS_LISTEN" show:"url"`
+	Listen     string `help:"Address of the HTTP API." default:"127.0.0.1:8480" env:"TURNLEDGER_LISTEN"`
+	DataDir    string `help:"Where everything is kept." default:"./data" env:"TURNLEDGER_DATA_DIR" type:"path"`
+	NATSURL    string `name:"nats-url" help:"An outside NATS; unset: the embedded server." env:"TURNLEDGER_NATS_URL" show:"url"`
+	NATSListen string `name:"nats-listen" help:"Listener of the embedded NATS, host:port; off loopback as nats://user:password@host:port." env:"TURNLEDGER_NATS_LISTEN" show:"url"`
+	// NATSIfFree: without the listener, where its port is taken.
+	NATSIfFree  bool          `kong:"-"`
 	PostgresURL string        `help:"PostgreSQL of the audit tables; unset: dev runs an installed one, serve has no audit." env:"TURNLEDGER_POSTGRES_URL" show:"url"`
 	RedisURL    string        `help:"Redis of the recent view; unset: in memory." env:"TURNLEDGER_REDIS_URL" show:"url"`
 	Partitions  int           `help:"Partitions of the log, a power of two up to 256, fixed when it is made." default:"1" env:"TURNLEDGER_PARTITIONS"`

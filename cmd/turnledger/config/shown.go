@@ -95,15 +95,21 @@ func readDuration(k *kong.DecodeContext, target reflect.Value) error {
 		target.SetInt(0)
 		return nil
 	}
+	v, ok := ParseDuration(s)
+	if !ok {
+		return errors.New("want a time such as 30m, 24h or 7d, or off")
+	}
+	target.SetInt(int64(v))
+	return nil
+}
+
+// ParseDuration reads a duration such as 30m, 24h or 7d, and reports whether it is one. None is below 0.
+func ParseDuration(s string) (time.Duration, bool) {
 	v, err := time.ParseDuration(s)
 	if n, days := strings.CutSuffix(s, "d"); days {
 		var f float64
 		f, err = strconv.ParseFloat(n, 64)
 		v = time.Duration(f * 24 * float64(time.Hour))
 	}
-	if err != nil || v < 0 {
-		return errors.New("want a time such as 30m, 24h or 7d, or off")
-	}
-	target.SetInt(int64(v))
-	return nil
+	return v, err == nil && v >= 0
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
-// rebuildOnATerminal: there `projections rebuild` asks before it begins and shows a bar with rate and ETA. Ctrl-C ends the
-// waiting; the server goes on with the rebuild.
+// rebuildOnATerminal: there `projections rebuild` asks before it begins and shows a bar with rate and ETA. Ctrl-C ends
+// the waiting; the server goes on with the rebuild.
 func rebuildOnATerminal(t *testing.T, p *stack.Process, pg string) {
 	t.Helper()
 	reader, err := pgx.Connect(t.Context(), pg)

@@ -156,7 +156,7 @@ func TestFilesReachAModelBehindResponses(t *testing.T) {
 	}
 	require.NotContains(t, s.do("GET", "/v1/sessions/"+id+"/turns", "").raw, "JVBERi0")
 	got := ask(user("And?"), in)
-	require.JSONEq(t, sent(text("What is it?"), text("[File sent a.pdf]"), text("[Image sent: photo]"), file,
+	require.JSONEq(t, sent(text("What is it?"), text("[File sent a.pdf]"), text("[File sent: a.pdf]"), file,
 		image, page), string(got))
 }
 
@@ -167,12 +167,24 @@ func TestFilesAreTextsInChats(t *testing.T) {
 	t.Parallel()
 	for _, vendor := range []string{"chat", "anthropic"} {
 		model, s := behind(t, vendor, func([]string) modeltest.Answer { return modeltest.Answer{Text: "Seen."} })
+		id := s.begin()
+		in := `,"conversation":"` + id + `"}`
 		s.must("POST", "/v1/responses", `{"input":[{"role":"user","content":[{"type":"input_text","text":"See."},
-			{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,JVBERi0="}]}]}`)
-		body := string(<-model.Bodies)
-		require.Contains(t, body, "[File sent a.pdf]")
-		require.NotContains(t, body, "JVBERi0", vendor)
-		require.NotContains(t, body, `"item"`, vendor)
+			{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,JVBERi0="}]}]`+in)
+		s.must("POST", "/v1/responses", `{"input":"And now?"`+in)
+		for range 2 {
+			body := string(<-model.Bodies)
+			require.Equal(t, 1, strings.Count(body, "[File sent: a.pdf]"), body)
+			require.NotContains(t, body, "Image sent")
+			require.NotContains(t, body, "JVBERi0", vendor)
+			require.NotContains(t, body, `"item"`, vendor)
+		}
+		for _, view := range []string{"/v1/conversations/" + id + "/items", "/v1/sessions/" + id + "/turns",
+			"/v1/sessions/" + id + "/history"} {
+			raw := s.do("GET", view, "").raw
+			require.Contains(t, raw, "[File sent: a.pdf]", view)
+			require.NotContains(t, raw, "Image sent", view)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package respond
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
@@ -11,21 +12,31 @@ import (
 // others are members that only a model behind a Responses API knows.
 var others = []string{"top_logprobs", "max_tool_calls", "service_tier", "prompt_cache_key", "safety_identifier"}
 
+// Members that the Open Responses specification has, and OpenAI's Responses API does not.
+const (
+	presencePenalty  = "presence_penalty"
+	frequencyPenalty = "frequency_penalty"
+)
+
 // options reads what the request asks of the model.
 func (p *parser) options(hosted HostedTools) services.ModelOptions {
 	o := services.ModelOptions{
 		OneCall: !p.unless("parallel_tool_calls"), Temperature: p.number("temperature", 0, 2),
-		TopP: p.number("top_p", 0, 1), MaxTokens: p.count("max_output_tokens", 1), Others: p.members.only(others),
+		TopP: p.number("top_p", 0, 1), MaxTokens: p.count("max_output_tokens", 1),
+		PresencePenalty: p.number(presencePenalty, -2, 2), FrequencyPenalty: p.number(frequencyPenalty, -2, 2),
+		Others: p.members.only(others),
 	}
 	o.ToolChoice = p.choice()
-	o.Tools = allowed(p.tools(hosted), o.ToolChoice)
+	offered := p.tools(hosted)
+	p.chosen(o.ToolChoice, offered, hosted)
+	o.Tools = allowed(offered, o.ToolChoice)
 	var reasoning struct{ Effort, Summary *string }
 	p.read("reasoning", &reasoning, "an object")
 	o.Effort = p.among("reasoning.effort", reasoning.Effort, "none", "minimal", "low", "medium", "high", "xhigh", "max")
 	o.Summary = p.among("reasoning.summary", reasoning.Summary, "auto", "concise", "detailed")
 	o.Verbosity, o.Format = p.answerText()
 	p.word("service_tier", "auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
-	p.logprobs()
+	p.logprobs(hosted)
 	p.count("max_tool_calls", 0)
 	return o
 }
@@ -72,11 +83,22 @@ func (p *parser) answerText() (verbosity string, format services.AnswerFormat) {
 // mostLogprobs is how many likely tokens a response may list at each place.
 const mostLogprobs = 20
 
-func (p *parser) logprobs() {
-	if n := p.count("top_logprobs", 0); n > mostLogprobs {
+// logprobs refuses likely tokens where they are not asked of the model: a chat model's are not read.
+func (p *parser) logprobs(hosted HostedTools) {
+	n := p.count("top_logprobs", 0)
+	switch {
+	case n > mostLogprobs:
 		p.refuse("integer_above_max_value", "top_logprobs", "'top_logprobs' must be at most 20.")
+	case bool(hosted):
+	case n > 0:
+		p.refuse("unsupported_value", "top_logprobs", "'top_logprobs' is not supported"+withChat)
+	case p.includes().Logprobs():
+		p.refuse("unsupported_value", "include", "'include' asks for log probabilities, which are not supported"+withChat)
 	}
 }
+
+// withChat ends refusals of what only a model behind a Responses API does.
+const withChat = " by the model behind this server: its endpoint does not speak Responses."
 
 // tools reads the tools.
 func (p *parser) tools(hosted HostedTools) (out []services.ModelTool) {
@@ -141,6 +163,47 @@ func (p *parser) choice() services.ToolChoice {
 		p.refuse("invalid_value", "tool_choice", "'tool_choice' must be none, auto, required, or a tool.")
 	}
 	return services.ToolChoice{Raw: raw} // a hosted tool
+}
+
+// named is a tool that a choice names: a function or a custom tool.
+type named struct{ Type, Name string }
+
+// namedBy returns the tools that a choice names, and what else it asks for that only a hosted tool is.
+func namedBy(c services.ToolChoice) (tools []named, other bool) {
+	var choice struct {
+		named
+
+		Tools []named
+	}
+	_ = json.Unmarshal(c.Raw, &choice) // a mode names none
+	all := choice.Tools
+	if choice.Type != "" && choice.Type != "allowed_tools" {
+		all = []named{choice.named}
+	}
+	for _, t := range all {
+		if t.Type == services.ToolFunction || t.Type == services.ToolCustom {
+			tools = append(tools, t)
+			continue
+		}
+		other = true
+	}
+	return tools, other
+}
+
+// chosen refuses a choice of a tool that is not offered. Of hosted tools the model's endpoint decides.
+func (p *parser) chosen(c services.ToolChoice, offered []services.ModelTool, hosted HostedTools) {
+	tools, other := namedBy(c)
+	for _, t := range tools {
+		if !slices.ContainsFunc(offered, func(o services.ModelTool) bool { return o.Kind == t.Type && o.Name == t.Name }) {
+			p.refuse("invalid_value", "tool_choice", "'tool_choice' names a tool that 'tools' does not have.")
+		}
+	}
+	switch {
+	case other && !bool(hosted):
+		p.refuse("invalid_value", "tool_choice", "'tool_choice' names a tool that 'tools' does not have.")
+	case c.Mode == services.ToolRequired && len(offered) == 0:
+		p.refuse("invalid_value", "tool_choice", "'tool_choice' is required, but 'tools' has no tool.")
+	}
 }
 
 // allowed returns the tools that a choice of some of them leaves.

@@ -159,7 +159,7 @@ func (o outputItem) reasoning(running bool) items.Item {
 		case p.Kind == services.PartSummary:
 			summary = append(summary, summaryPart(p.Text))
 		default:
-			content = append(content, map[string]string{"type": "reasoning_text", "text": p.Text})
+			content = append(content, partOf(p))
 		}
 	}
 	i := items.Item{"type": encode(typeReasoning), "id": encode(o.id), "summary": encode(summary)}
@@ -171,10 +171,14 @@ func (o outputItem) reasoning(running bool) items.Item {
 
 func summaryPart(text string) any { return map[string]string{"type": "summary_text", "text": text} }
 
-// partOf returns a part of a message's content.
+// partOf returns a part of the content of a message or of a reasoning.
 func partOf(p services.AnswerPart) any {
-	if p.Kind == services.PartRefusal {
+	switch p.Kind {
+	case services.PartRefusal:
 		return map[string]string{"type": "refusal", "refusal": p.Text}
+	case services.PartReasoning:
+		return map[string]string{"type": "reasoning_text", "text": p.Text}
+	case services.PartText, services.PartSummary, services.PartCall, services.PartCustomCall, services.PartItem:
 	}
 	return map[string]any{"type": "output_text", "text": p.Text, "annotations": annotations(p), "logprobs": []any{}}
 }

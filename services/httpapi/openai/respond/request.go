@@ -43,9 +43,9 @@ type Settings map[string]json.RawMessage
 
 // repeated are the members of a request that its response repeats.
 var repeated = []string{
-	"instructions", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls", "prompt_cache_key",
-	"reasoning", "safety_identifier", "service_tier", "temperature", "text", "tool_choice", "tools", "top_logprobs",
-	"top_p", "truncation", "user",
+	frequencyPenalty, "instructions", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls",
+	presencePenalty, "prompt_cache_key", "reasoning", "safety_identifier", "service_tier", "temperature", "text",
+	"tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user",
 }
 
 // mostSafetyID bounds a safety_identifier, in characters.
@@ -97,6 +97,9 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 		p.inChat(r.Input)
 	}
 	r.Options, r.Settings = p.options(hosted), m.only(repeated).withoutSecrets()
+	if !hosted {
+		delete(r.Settings, "service_tier") // a chat model is asked in the default tier
+	}
 	for _, name := range []string{"model", "prompt_cache_key", "safety_identifier", "user"} {
 		if long := utf8.RuneCountInString(p.text(name)) > mostSafetyID; long && name == "safety_identifier" {
 			p.refuse("string_above_max_length", name, "'safety_identifier' is longer than 64 characters.")
@@ -373,6 +376,13 @@ func (p *parser) conversation() string {
 func (p *parser) unsupported() {
 	if !items.IsNull(p.members["prompt"]) {
 		p.refuse("unsupported_parameter", "prompt", "Stored prompts are not supported: send 'instructions'.")
+	}
+	if list := p.members["context_management"]; !items.IsNull(list) && string(list) != "[]" {
+		p.refuse("unsupported_parameter", "context_management",
+			"'context_management' is not supported: with 'truncation' the oldest turns are left out.")
+	}
+	if !items.IsNull(p.members["moderation"]) {
+		p.refuse("unsupported_parameter", "moderation", "'moderation' is not supported: ask a moderation endpoint.")
 	}
 	if p.flag("background") {
 		p.refuse("unsupported_value", "background", "Responses in the background are not supported yet.")

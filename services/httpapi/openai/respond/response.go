@@ -30,6 +30,7 @@ type Outline struct {
 
 // defaults are what a response says of what the request left out.
 var defaults = Settings{
+	frequencyPenalty: json.RawMessage(`0`), presencePenalty: json.RawMessage(`0`),
 	"instructions": json.RawMessage(`null`), "max_output_tokens": json.RawMessage(`null`),
 	"max_tool_calls": json.RawMessage(`null`), "metadata": json.RawMessage(`{}`),
 	"parallel_tool_calls": json.RawMessage(`true`), "prompt_cache_key": json.RawMessage(`null`),
@@ -78,7 +79,7 @@ func normal(name string, value json.RawMessage) json.RawMessage {
 				continue
 			}
 			if whole[k] = v; k == "format" {
-				whole[k] = completed(v, map[string]any{"strict": nil}, "json_schema")
+				whole[k] = completed(v, map[string]any{"strict": false}, "json_schema")
 			}
 		}
 		return encode(whole)
@@ -86,21 +87,22 @@ func normal(name string, value json.RawMessage) json.RawMessage {
 		var list []json.RawMessage
 		_ = json.Unmarshal(value, &list) // the request was checked
 		for i, raw := range list {
-			list[i] = completed(raw, map[string]any{"parameters": nil, "strict": nil}, services.ToolFunction)
+			lacks := map[string]any{"description": nil, "parameters": nil, "strict": nil}
+			list[i] = completed(raw, lacks, services.ToolFunction)
 		}
 		return encode(list)
 	}
 	return value
 }
 
-// completed adds to an object of a type the members that it lacks.
+// completed adds to an object of a type the members that it lacks, or that are null.
 func completed(raw json.RawMessage, lacks map[string]any, kind string) json.RawMessage {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(raw, &m) != nil || string(m["type"]) != `"`+kind+`"` {
 		return raw
 	}
 	for name, value := range lacks {
-		if _, has := m[name]; !has {
+		if items.IsNull(m[name]) {
 			m[name] = encode(value)
 		}
 	}

@@ -93,9 +93,12 @@ type asked struct {
 
 // told is what the log keeps of an answer beside its items: the settings of the fact that brings it.
 type told struct {
-	Model  string             `json:"model"`
-	Usage  conversation.Usage `json:"usage"`
-	Finish services.Finish    `json:"finish_reason,omitempty"`
+	// Model is the name that the response has from its first event on. AnsweredBy is what the endpoint calls the model
+	// that answered, if it tells.
+	Model      string             `json:"model"`
+	AnsweredBy string             `json:"answered_by,omitempty"`
+	Usage      conversation.Usage `json:"usage"`
+	Finish     services.Finish    `json:"finish_reason,omitempty"`
 }
 
 // Create answers a request. The response is returned once its answer is in the log; if the client has gone, the answer

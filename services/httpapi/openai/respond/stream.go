@@ -71,9 +71,19 @@ func (s *Stream) Piece(p services.AnswerPiece) {
 		at.Item = p.Item
 	}
 	if p.Text != "" {
+		if at.Kind == services.PartReasoning && at.Text == "" { // a reasoning that is sealed has no such part
+			s.contentPart("response.content_part.added", o)
+		}
 		at.Text += p.Text
 		s.delta(o, p.Text)
 	}
+}
+
+// contentPart sends an event of the last part of an item's content.
+func (s *Stream) contentPart(name string, o *outputItem) {
+	at := o.at()
+	at["part"] = partOf(o.parts[len(o.parts)-1])
+	s.event(name, at)
 }
 
 // growing returns the item to which a part may still grow, or nil.
@@ -103,11 +113,11 @@ func (s *Stream) beginPart(p services.AnswerPart) {
 		s.begun++
 		s.item("response.output_item.added", s.open, statusRunning)
 	}
-	switch at := s.open.at(); {
+	switch {
 	case p.Said():
-		at["part"] = partOf(p)
-		s.event("response.content_part.added", at)
+		s.contentPart("response.content_part.added", s.open)
 	case p.Kind == services.PartSummary:
+		at := s.open.at()
 		at["part"] = summaryPart("")
 		s.event("response.reasoning_summary_part.added", at)
 	}
@@ -160,11 +170,11 @@ func (s *Stream) endPart(o *outputItem) {
 		s.event("response.custom_tool_call_input.done", f)
 	case services.PartItem:
 	}
-	switch at := o.at(); {
-	case p.Said():
-		at["part"] = partOf(p)
-		s.event("response.content_part.done", at)
+	switch {
+	case p.Said(), p.Kind == services.PartReasoning && p.Text != "":
+		s.contentPart("response.content_part.done", o)
 	case p.Kind == services.PartSummary:
+		at := o.at()
 		at["part"] = summaryPart(p.Text)
 		s.event("response.reasoning_summary_part.done", at)
 	}
@@ -222,6 +232,9 @@ func (s *Stream) End(r Response) {
 		s.endItems(statusIncomplete)
 	default:
 		s.endItems(statusDone)
+	}
+	if failure, ok := r["error"].(map[string]string); ok { // some clients know no other end of a failed stream
+		s.event("error", fields{"code": failure["code"], "param": nil, "message": failure["message"]})
 	}
 	s.event("response."+status, fields{"response": r})
 }

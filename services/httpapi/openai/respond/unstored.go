@@ -56,9 +56,6 @@ func (s *Service) unstored(ctx context.Context, a Ask) (Response, error) {
 		}
 		return nil, fmt.Errorf("%w: %w", services.ErrModelFailed, err)
 	}
-	if answer.Model != "" {
-		o.Model = answer.Model
-	}
 	made := output(answer, ids)
 	for i, one := range made {
 		made[i] = one.Shown(a.Include)

@@ -136,12 +136,10 @@ func (s *Service) usage(answer services.ModelAnswer, input int64) conversation.U
 func (w *work) Record(
 	ctx context.Context, turn uuid.UUID, answer services.ModelAnswer,
 ) (services.Turn, error) {
-	model := answer.Model
-	if model == "" {
-		model = w.cfg.Model.Name()
-	}
 	used := w.usage(answer, w.input)
-	settings := encode(told{Model: model, Usage: used, Finish: answer.Finish})
+	settings := encode(told{
+		Model: w.cfg.Model.Name(), AnsweredBy: answer.Model, Usage: used, Finish: answer.Finish,
+	})
 	finish := ""
 	if answer.Finish != services.FinishStop {
 		finish = string(answer.Finish)
