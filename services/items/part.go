@@ -143,7 +143,9 @@ func normalParts(content json.RawMessage, role string) []Item {
 		}
 		part = withoutData(normalPart(part))
 		out = append(out, part)
-		if says := standIn(part); says != "" && holdsNothing(part) && (n+1 == len(given) || !saysOnly(given[n+1], says)) {
+		says := standIn(part)
+		stands := n+1 < len(given) && saysOnly(given[n+1], says)
+		if says != "" && holdsNothing(part) && !stands {
 			out = append(out, text(quote(says), role))
 		}
 	}

@@ -58,7 +58,9 @@ func part0(content []map[string]any) any {
 // What is sealed has no text, and so no part.
 func TestSealedReasoningHasNoPart(t *testing.T) {
 	t.Parallel()
-	_, s := behind(t, "responses", func([]string) modeltest.Answer { return modeltest.Answer{Thoughts: "Hm.", Text: "a"} })
+	_, s := behind(t, "responses", func([]string) modeltest.Answer {
+		return modeltest.Answer{Thoughts: "Hm.", Text: "a"}
+	})
 	for _, e := range eventsOf(t, s.do("POST", "/v1/responses", `{"input":"q","stream":true}`).raw) {
 		if part, ok := e["part"].(map[string]any); ok {
 			require.NotEqual(t, "reasoning_text", part["type"])

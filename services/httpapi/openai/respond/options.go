@@ -93,7 +93,7 @@ func (p *parser) logprobs(hosted HostedTools) {
 	case n > 0:
 		p.refuse("unsupported_value", "top_logprobs", "'top_logprobs' is not supported"+withChat)
 	case p.includes().Logprobs():
-		p.refuse("unsupported_value", "include", "'include' asks for log probabilities, which are not supported"+withChat)
+		p.refuse("unsupported_value", "include", "'include' asks for what is not supported"+withChat)
 	}
 }
 
@@ -194,7 +194,8 @@ func namedBy(c services.ToolChoice) (tools []named, other bool) {
 func (p *parser) chosen(c services.ToolChoice, offered []services.ModelTool, hosted HostedTools) {
 	tools, other := namedBy(c)
 	for _, t := range tools {
-		if !slices.ContainsFunc(offered, func(o services.ModelTool) bool { return o.Kind == t.Type && o.Name == t.Name }) {
+		is := func(o services.ModelTool) bool { return o.Kind == t.Type && o.Name == t.Name }
+		if !slices.ContainsFunc(offered, is) {
 			p.refuse("invalid_value", "tool_choice", "'tool_choice' names a tool that 'tools' does not have.")
 		}
 	}
