@@ -76,7 +76,7 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 			{"role":"user","content":" \n"}]`, `[
 			{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://example.org/a.png"}},{"type":"text","text":"[Image sent: photo]"},
 				{"type":"text","text":"[Image: http://example.org/c.png]"},
-				{"type":"text","text":"[File sent a.pdf]"},{"type":"text","text":"[input_audio]"}]},
+				{"type":"text","text":"[File sent: a.pdf]"},{"type":"text","text":"[input_audio]"}]},
 			{"role":"assistant","content":[{"type":"text","text":"[Image: https://example.org/b.png]"},{"type":"text","text":"no"}]},
 			{"role":"user","content":"(no text)"}]`},
 		"images with their data, which only the request that is answered has": {`[

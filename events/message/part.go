@@ -19,6 +19,14 @@ const (
 // ImageText stands for an image whose data is not kept.
 const ImageText = "[Image sent: photo]"
 
+// FileText stands for a file whose data is not kept, or that a form has no place for.
+func FileText(name string) string {
+	if name == "" {
+		return "[File sent]"
+	}
+	return "[File sent: " + name + "]"
+}
+
 // part is an element of a content list, in OpenAI's or Anthropic's form.
 type part struct {
 	Type     string          `json:"type"`
@@ -135,7 +143,7 @@ func (p part) words() string {
 		}
 		return ImageText
 	case "file", "input_file", "document":
-		return strings.TrimSpace("[File sent "+p.File.Name) + "]"
+		return FileText(p.File.Name)
 	default:
 		return "[" + p.Type + "]"
 	}

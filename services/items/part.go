@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // Types of parts: of an item's content, and of a chat message's.
@@ -52,17 +53,9 @@ func chatOf(part Item) (chat Item, says bool) {
 		if holdsNothing(part) {
 			return nil, false
 		}
-		return Item{"type": quote(chatText), "text": quote(fileText(part))}, true
+		return Item{"type": quote(chatText), "text": quote(message.FileText(part.text("filename")))}, true
 	}
 	return Item{"type": quote(chatText), "text": quote("[" + part.Type() + "]")}, true
-}
-
-// fileText says of a file what is kept of its data.
-func fileText(part Item) string {
-	if name := part.text("filename"); name != "" {
-		return "[File sent: " + name + "]"
-	}
-	return "[File sent]"
 }
 
 // partOf returns the part of an item's content that a part of a chat message is. Blocks of other vendors are shown as
@@ -171,7 +164,7 @@ func standIn(part Item) string {
 	case partImage:
 		return conversation.ImageText
 	case partFile:
-		return fileText(part)
+		return message.FileText(part.text("filename"))
 	}
 	return ""
 }

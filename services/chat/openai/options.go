@@ -22,6 +22,8 @@ func optionsOf(o services.ModelOptions) members {
 	m := members{}.
 		set("temperature", o.Temperature, o.Temperature != nil).
 		set("top_p", o.TopP, o.TopP != nil).
+		set("presence_penalty", o.PresencePenalty, o.PresencePenalty != nil).
+		set("frequency_penalty", o.FrequencyPenalty, o.FrequencyPenalty != nil).
 		set("max_completion_tokens", o.MaxTokens, o.MaxTokens > 0).
 		set("reasoning_effort", o.Effort, o.Effort != "").
 		set("verbosity", o.Verbosity, o.Verbosity != "").

@@ -207,14 +207,11 @@ func ofItem(m message) (parts []any) {
 	}
 	for _, p := range all {
 		says := p["image_url"] != nil || p["file_id"] != nil || p["file_data"] != nil || p["file_url"] != nil
-		name, _ := p["filename"].(string)
 		maps.DeleteFunc(p, func(_ string, value any) bool { return value == nil })
 		switch kind := p["type"]; {
 		case kind == "text", kind == "output_text":
 			parts = append(parts, members{"type": "input_text", "text": p["text"]})
-		case kind == "input_file" && !says:
-			parts = append(parts, members{"type": "input_text", "text": strings.TrimSpace("[File sent "+name) + "]"})
-		case kind != "input_image" || says:
+		case kind != "input_image" && kind != "input_file" || says: // else a text stands beside it
 			parts = append(parts, p)
 		}
 	}

@@ -156,7 +156,7 @@ func TestFilesReachAModelBehindResponses(t *testing.T) {
 	}
 	require.NotContains(t, s.do("GET", "/v1/sessions/"+id+"/turns", "").raw, "JVBERi0")
 	got := ask(user("And?"), in)
-	require.JSONEq(t, sent(text("What is it?"), text("[File sent a.pdf]"), text("[File sent: a.pdf]"), file,
+	require.JSONEq(t, sent(text("What is it?"), text("[File sent: a.pdf]"), file,
 		image, page), string(got))
 }
 
