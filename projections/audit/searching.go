@@ -49,7 +49,8 @@ type bounds struct {
 	// first is how many turns are looked through, the newest first, to see whether the words are common. Common words
 	// fill the window from the newest all turns, or the newest own turns of an identity; others have few turns.
 	first, all, own int
-	// rounds bounds the windows of one search.
+	// rounds bounds the windows of one search. One that no term narrows, such as that for the beginning of a word, has
+	// as many as hold all turns.
 	rounds int
 	// titles is how many titles are looked through, the newest first, before the index is asked for those with a part.
 	titles int
@@ -83,7 +84,7 @@ func (a *Audit) Search(
 		if s.query = words.Parse(f.Query, lexemes); !s.query.Wants() {
 			return ErrQuery
 		}
-		s.terms = s.query.Terms(&a.cfg.SearchKey)
+		s.terms = append([]int32{}, s.query.Terms(&a.cfg.SearchKey)...) // nil would be SQL's null, which nothing holds
 		s.indexed = slices.Clone(s.terms)
 		if f.IdentityID != "" {
 			s.indexed = append(s.indexed, a.cfg.SearchKey.Owner(f.IdentityID))
@@ -146,7 +147,11 @@ type window struct {
 
 // page ranks windows until it has limit hits.
 func (s *search) page(ctx context.Context, w window, limit int) (hits []projections.Hit, _ window, err error) {
-	for range s.bounds.rounds {
+	rounds := s.bounds.rounds
+	if len(s.terms) == 0 { // most turns of a window don't match
+		rounds = max(rounds, s.bounds.all/s.bounds.window)
+	}
+	for range rounds {
 		turns, err := s.window(ctx, w)
 		if err != nil {
 			return nil, w, err

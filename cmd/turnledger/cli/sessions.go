@@ -33,8 +33,8 @@ type sessionsListCmd struct {
 func (c *sessionsListCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.SessionPage, error) {
 		return s.Sessions(e.Ctx, client.SessionQuery{
-			IdentityID: string(c.Identity), Since: time.Time(c.Since), Until: time.Time(c.Until), Title: string(c.Title),
-			Metadata: c.Metadata, Limit: int(c.Limit), Cursor: c.Cursor,
+			IdentityID: string(c.Identity), Since: time.Time(c.Since), Until: time.Time(c.Until),
+			Title: string(c.Title), Metadata: c.Metadata, Limit: int(c.Limit), Cursor: c.Cursor,
 		})
 	}, func(p client.SessionPage) {
 		table(e, client.SessionHeading, p.Sessions, client.ListedSession.Cells)

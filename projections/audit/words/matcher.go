@@ -1,6 +1,9 @@
 package words
 
-import "math/bits"
+import (
+	"math/bits"
+	"strings"
+)
 
 // matcher finds several phrases in one pass over a text, by the algorithm Shift-And (Baeza-Yates and Gonnet, 1992). Of
 // each phrase it keeps 64 bits: bit j is set where the last j+1 words of the text are the first j+1 of the phrase. So a
@@ -9,10 +12,17 @@ type matcher struct {
 	phrases [][]token
 	// masks has, by word or form, the places in each phrase at which it may stand.
 	masks map[string][]uint64
+	// begins are the beginnings of words, with the places in each phrase at which such a word may stand.
+	begins []beginning
 	// any has the places at which any word may stand, run those whose letter must follow the one before directly.
 	any, run []uint64
 	state    []uint64
 	steps    int
+}
+
+type beginning struct {
+	of   string
+	mask []uint64
 }
 
 // newMatcher makes a matcher of phrases of at most 64 words.
@@ -26,6 +36,12 @@ func newMatcher(phrases [][]token) *matcher {
 			bit := uint64(1) << j
 			if t.word == "" {
 				m.any[i] |= bit
+			}
+			if t.begins {
+				mask := make([]uint64, len(phrases))
+				mask[i] = bit
+				m.begins = append(m.begins, beginning{t.plain, mask})
+				continue
 			}
 			for _, form := range append([]string{t.word}, t.forms...) {
 				if m.masks[form] == nil {
@@ -71,6 +87,11 @@ func (m *matcher) step(all []token, i int) {
 		at := m.any[p]
 		if word != nil {
 			at |= word[p]
+		}
+		for _, b := range m.begins {
+			if strings.HasPrefix(all[i].plain, b.of) {
+				at |= b.mask[p]
+			}
 		}
 		for _, form := range all[i].forms {
 			if mask := m.masks[form]; mask != nil {

@@ -14,8 +14,8 @@ const mostUnits, mostWords = 64, 64
 type Query struct{ wanted, unwanted [][]token }
 
 // Parse reads a query. Words in quotation marks are a phrase; a minus before a word or a phrase makes it unwanted. What
-// stands between two spaces is a phrase, too, if it has several words: mother-in-law. Words without lexemes stand for
-// any word in a phrase, and are left out elsewhere.
+// stands between two spaces is a phrase, too, if it has several words: mother-in-law. A word before a * stands for all
+// that begin so. Words without lexemes stand for any word in a phrase, and are left out elsewhere.
 func Parse(query string, lexemes Lexemes) (q Query) {
 	for query != "" && len(q.wanted)+len(q.unwanted) < mostUnits {
 		query = strings.TrimLeftFunc(query, unicode.IsSpace)
@@ -35,8 +35,7 @@ func Parse(query string, lexemes Lexemes) (q Query) {
 			}
 			unit, query = text[:end], text[end:]
 		}
-		all := tokens(unit, lexemes)
-		all = all[:min(len(all), mostWords)]
+		all := asked(unit, lexemes)
 		switch {
 		case !anyWord(all):
 		case without:
@@ -46,6 +45,21 @@ func Parse(query string, lexemes Lexemes) (q Query) {
 		}
 	}
 	return q
+}
+
+// asked divides a word or a phrase of a query.
+func asked(unit string, lexemes Lexemes) []token {
+	unit = Fold(unit)
+	all := tokensOf(unit, lexemes)
+	all = all[:min(len(all), mostWords)]
+	for i := range all {
+		t := &all[i]
+		rest, star := strings.CutPrefix(unit[t.to:], "*")
+		if next, _ := utf8.DecodeRuneInString(rest); star && t.plain != "" && (rest == "" || !inWord(next)) {
+			t.word, t.forms, t.begins = t.plain, nil, true
+		}
+	}
+	return all
 }
 
 func divides(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(quotes, r) }
@@ -72,7 +86,7 @@ func (q Query) Terms(k *Key) (out []int32) {
 			switch {
 			case gram != "":
 				out = append(out, k.term(gram))
-			case t.word != "" && len(t.forms) == 0:
+			case t.word != "" && len(t.forms) == 0 && !t.begins:
 				out = append(out, k.term(t.word))
 			}
 		}

@@ -18,7 +18,7 @@ type Key [sha256.Size]byte
 func NewKey(secret string) Key { return sha256.Sum256([]byte("turnledger.search." + secret)) }
 
 // termsVersion changes when terms are made in another way.
-const termsVersion = "4."
+const termsVersion = "5."
 
 // Mark identifies the key without showing it, and with it the configuration of the lexemes.
 func (k Key) Mark(config string) string {
@@ -102,6 +102,10 @@ func (k *Key) plainTerms(out []int32, text string) []int32 {
 	for i := range len(text) {
 		c := text[i]
 		switch {
+		case len(word) > 0 && dividesTime(text, i-len(word), i):
+			out = append(out, k.termOf(word))
+			word = word[:0]
+			continue
 		case 'A' <= c && c <= 'Z':
 			c += 'a' - 'A'
 		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':

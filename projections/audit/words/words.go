@@ -35,19 +35,24 @@ func Script(r rune) (number, gram int) {
 // has none are not searched for. Nil stands for the configuration simple: each word is its own form.
 type Lexemes map[string][]string
 
-// token is a word of a folded text, or a single letter of a script without spaces. forms are empty for a word that is
-// not searched for.
+// token is a word of a folded text, a sign such as an emoji, or a single letter of a script without spaces. forms are
+// empty for a word that is not searched for.
 type token struct {
 	from, to int
 	word     string
 	forms    []string
+	// plain is the word as it stands in the folded text; begins: words that begin so are searched for.
+	plain  string
+	begins bool
 	// script and gram are those of a single letter; gram is 0 for a word.
 	script, gram int
 }
 
 // tokens divides a text. The places of its tokens are those in the folded text.
-func tokens(text string, lexemes Lexemes) (out []token) {
-	text = Fold(text)
+func tokens(text string, lexemes Lexemes) []token { return tokensOf(Fold(text), lexemes) }
+
+// tokensOf divides a folded text.
+func tokensOf(text string, lexemes Lexemes) (out []token) {
 	for at := 0; at < len(text); {
 		r, size := utf8.DecodeRuneInString(text[at:])
 		script, gram := Script(r)
@@ -59,29 +64,69 @@ func tokens(text string, lexemes Lexemes) (out []token) {
 			out = append(out, token{from: at, to: at + size, word: text[at : at+size], script: script, gram: gram})
 			at += size
 		case inWord(r):
-			end := at + size
-			for end < len(text) {
-				next, n := utf8.DecodeRuneInString(text[end:])
-				if _, undivided := Script(next); undivided > 0 || !inWord(next) {
-					break
-				}
-				end += n
-			}
-			t := token{from: at, to: end, word: text[at:end]}
-			if lexemes != nil {
-				t.forms = lexemes[t.word]
-				if t.word = ""; len(t.forms) > 0 {
-					t.word, t.forms = t.forms[0], t.forms[1:]
-				}
-			}
+			t := wordAt(text, at, lexemes)
 			out = append(out, t)
-			at = end
+			if at = t.to; at < len(text) && dividesTime(text, t.from, at) {
+				at++
+			}
+		case isSign(r):
+			out = append(out, token{from: at, to: at + size, word: text[at : at+size]})
+			at += size
 		default:
 			at += size
 		}
 	}
 	return out
 }
+
+// wordAt returns the word that begins at a place of a folded text.
+func wordAt(text string, at int, lexemes Lexemes) token {
+	end := at
+	for end < len(text) {
+		next, n := utf8.DecodeRuneInString(text[end:])
+		if _, undivided := Script(next); undivided > 0 || !inWord(next) || end > at && dividesTime(text, at, end) {
+			break
+		}
+		end += n
+	}
+	t := token{from: at, to: end, word: text[at:end], plain: text[at:end]}
+	if lexemes != nil {
+		t.forms = lexemes[t.word]
+		if t.word = ""; len(t.forms) > 0 {
+			t.word, t.forms = t.forms[0], t.forms[1:]
+		}
+	}
+	return t
+}
+
+// dividesTime reports whether the letter at a place behind the digits that begin at from is the T or the Z of a time
+// such as 2026-11-27T23:40:00Z.
+func dividesTime(text string, from, at int) bool {
+	if from == 0 || !digits(text[from:at]) {
+		return false
+	}
+	before, next := text[from-1], text[at+1:]
+	switch text[at] {
+	case 't', 'T':
+		return before == '-' && at-from == 2 && next != "" && digits(next[:1])
+	case 'z', 'Z':
+		r, _ := utf8.DecodeRuneInString(next)
+		return (before == ':' || before == '.') && (next == "" || !inWord(r))
+	}
+	return false
+}
+
+func digits(text string) bool {
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// isSign reports whether a character is a word by itself, as emoji are.
+func isSign(r rune) bool { return r > unicode.MaxLatin1 && unicode.Is(unicode.So, r) }
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }
 
@@ -91,7 +136,7 @@ func Of(texts ...string) []string {
 	seen := map[string]bool{}
 	for _, text := range texts {
 		for _, t := range tokens(text, nil) {
-			if t.gram == 0 && !seen[t.word] {
+			if t.plain != "" && !seen[t.word] {
 				seen[t.word] = true
 				out = append(out, t.word)
 			}

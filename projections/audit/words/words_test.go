@@ -60,6 +60,39 @@ func TestQueries(t *testing.T) {
 		{"น้ำ", norm.NFKD.String("น้ำเย็น"), nil, true},
 		{"runs", "he was running", english, true},
 		{"the", "the house", english, false},
+		{"2026-11-27", "at 2026-11-27T23:40:00Z it broke", nil, true},
+		{"2026-11-27", "at 2026-11-27t23:40:00.123z it broke", nil, true},
+		{"2026-11-27T23:40", "Zürich, 2026-11-27T23:40:00Z.", nil, true},
+		{"23:40:00", "2026-11-27T23:40:00Z", nil, true},
+		{"2026-11-2", "2026-11-27T23:40:00Z", nil, false},
+		{"3t4", "a-3t4", nil, true},
+		{"cafe", "le Café", nil, true},
+		{"café", "a CAFE", nil, true},
+		{"café", "un cafe\u0301", nil, true},
+		{"lodz", "w Łodzi, Łódź", nil, true},
+		{"елка", "ёлка", nil, true},
+		{"мои", "мой", nil, false},
+		{"か", "が", nil, false},
+		{"αθηνα", "Αθήνα", nil, true},
+		{"Donaudampfschiff", "Donau\u00addampf\u00adschiff", nil, true},
+		{"Donau\u00addampf", "donaudampf", nil, true},
+		{"quic*", "the Quickest", nil, true},
+		{"quic*", "a quarrel", nil, false},
+		{"cafe*", "des cafés", nil, true},
+		{"éc*", "école", nil, true},
+		{`"quic* brown"`, "quick brown", nil, true},
+		{`"quic* brown"`, "quick red brown", nil, false},
+		{"a -quic*", "a quick", nil, false},
+		{"runni*", "he was running", english, true},
+		{"the*", "the house", english, true},
+		{"a*b", "a b", nil, true},
+		{"👍", "well done 👍🏽!", nil, true},
+		{"❤", "I ❤️ it", nil, true},
+		{"❤️", "I ❤ it", nil, true},
+		{"👩‍💻", "she 👩‍💻 works", nil, true},
+		{"🇵🇱", "from 🇵🇱", nil, true},
+		{"👍", "no 👎", nil, false},
+		{"👍", "running 👍", english, true},
 		{`"running the house"`, "runs a house", english, true}, // as in PostgreSQL, the is any word
 		{`"running the house"`, "runs house", english, false},
 		{`"running the house"`, "runs quickly house", english, true},
@@ -86,7 +119,7 @@ func TestTermsMissNothing(t *testing.T) {
 	t.Parallel()
 	key := words.NewKey("k")
 	rapid.Check(t, func(t *rapid.T) {
-		letters := []rune("ab é学校に데이ภาษー -\"7")
+		letters := []rune("abz é学校に데이ภาษー -\"7:*\u00adt👍")
 		text := rapid.StringOfN(rapid.SampledFrom(letters), 0, 30, -1).Draw(t, "text")
 		query := rapid.StringOfN(rapid.SampledFrom(letters), 0, 6, -1).Draw(t, "query")
 		q := words.Parse(query, nil)
@@ -121,12 +154,24 @@ func TestTermsOfPlainTexts(t *testing.T) {
 	t.Parallel()
 	key := words.NewKey("k")
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.StringOfN(rapid.SampledFrom([]rune("aZ09 -_\n.é学")), 0, 40, -1).Draw(t, "text")
+		text := rapid.StringOfN(rapid.SampledFrom([]rune("aZT09 -_:\n.é学")), 0, 40, -1).Draw(t, "text")
 		own := words.Lexemes{}
 		for _, word := range words.Of(text) {
 			own[word] = []string{word}
 		}
 		require.Equal(t, key.Terms(own, text), key.Terms(nil, text))
+	})
+}
+
+// A text folds in pieces as it folds whole, and a folded text is folded already: snippets, titles and terms rest on it.
+func TestFoldingIsEven(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		letters := []rune("aé ё й ł İ ß\u00ad\ufe0f\u0301\u0306\u0344\u1fb7\u2126が데Ǆ👍")
+		text := rapid.StringOfN(rapid.SampledFrom(letters), 0, 12, -1).Draw(t, "text")
+		other := rapid.StringOfN(rapid.SampledFrom(letters), 0, 12, -1).Draw(t, "other")
+		require.Equal(t, words.Fold(text), words.Fold(words.Fold(text)))
+		require.Equal(t, words.Fold(text+" b"+other), words.Fold(text)+words.Fold(" b"+other))
 	})
 }
 
