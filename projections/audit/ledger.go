@@ -214,16 +214,11 @@ func knownID(id string) string {
 func (a *Audit) Counts(
 	ctx context.Context, f projections.CountsFilter,
 ) (counts []projections.Counts, at []events.Position, err error) {
-	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+	at, err = a.readAt(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, byScan); err != nil {
 			return err
 		}
-		found, _ := tx.Query(ctx, a.sql(`select partition, seq from {s}.projection_checkpoints where projection = $1
-			order by partition`), Name)
-		if at, err = pgx.CollectRows(found, pgx.RowToStructByPos[events.Position]); err != nil {
-			return err
-		}
-		found, _ = tx.Query(ctx, a.sql(countTurns), countArgs(f))
+		found, _ := tx.Query(ctx, a.sql(countTurns), countArgs(f))
 		counts, err = pgx.CollectRows(found, scanCounts)
 		return err
 	})
@@ -234,21 +229,21 @@ func (a *Audit) Counts(
 }
 
 // Anomalies counts the events that had no effect, by the time at which they were recorded, in the filter's buckets. It
-// returns at most MostCounts+1 counts.
+// returns at most MostCounts+1 counts, and the position of each partition at which the tables were read.
 //
 // Errors: ErrUnavailable.
 func (a *Audit) Anomalies(
 	ctx context.Context, f projections.CountsFilter,
-) (counts []projections.Anomalies, err error) {
-	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+) (counts []projections.Anomalies, at []events.Position, err error) {
+	at, err = a.readAt(ctx, func(tx pgx.Tx) error {
 		found, _ := tx.Query(ctx, a.sql(countAnomalies), countArgs(f))
 		counts, err = pgx.CollectRows(found, pgx.RowToStructByPos[projections.Anomalies])
 		return err
 	})
 	if err != nil {
-		return nil, unavailable("count anomalies", err)
+		return nil, nil, unavailable("count anomalies", err)
 	}
-	return counts, nil
+	return counts, at, nil
 }
 
 const countAnomalies = `select date_trunc(@unit, recorded_at at time zone 'UTC') as start, reason, count(*)

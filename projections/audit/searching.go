@@ -71,7 +71,7 @@ func (a *Audit) Search(
 		return nil, nil, "", err
 	}
 	f.Query = cut(f.Query, recallText)
-	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+	at, err = a.readAt(ctx, func(tx pgx.Tx) error {
 		if err := a.searchable(ctx, tx); err != nil {
 			return err
 		}
@@ -87,11 +87,6 @@ func (a *Audit) Search(
 		s.indexed = slices.Clone(s.terms)
 		if f.IdentityID != "" {
 			s.indexed = append(s.indexed, a.cfg.SearchKey.Owner(f.IdentityID))
-		}
-		found, _ := tx.Query(ctx, a.sql(`select partition, seq from {s}.projection_checkpoints where projection = $1
-			order by partition`), Name)
-		if at, err = pgx.CollectRows(found, pgx.RowToStructByPos[events.Position]); err != nil {
-			return err
 		}
 		hits, w, err = s.page(ctx, w, limit)
 		return err

@@ -166,7 +166,7 @@ func BenchmarkListByTitle(b *testing.B) {
 				var took []time.Duration
 				for b.Loop() {
 					began := time.Now()
-					_, _, err := a.Sessions(b.Context(), projections.SessionFilter{Title: part}, 50, "")
+					_, _, _, err := a.Sessions(b.Context(), projections.SessionFilter{Title: part}, 50, "")
 					require.NoError(b, err)
 					took = append(took, time.Since(began))
 				}
