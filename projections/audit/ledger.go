@@ -70,11 +70,11 @@ func (p *plan) takenOut(l ledgerRow) bool {
 	return by != nil && seq < by.Position.Seq && seq != by.Head.LinkedAt
 }
 
-// ledgerRow is an event with the turns that its fact names, and the grams of the title that it gave its session.
+// ledgerRow is an event with the turns that its fact names, and the terms of the description that it gave its session.
 type ledgerRow struct {
 	e              *projections.Judged
 	turn, replaces uuid.UUID
-	grams          []int32
+	described      []int32
 }
 
 var ledgerTable = rows.Table[ledgerRow]{Name: "event_ledger", Columns: []rows.Column[ledgerRow]{
@@ -93,7 +93,7 @@ var ledgerTable = rows.Table[ledgerRow]{Name: "event_ledger", Columns: []rows.Co
 	rows.Col("pipeline_name", "text", func(b *buffer, l ledgerRow) { b.OptionalText(l.opened().PipelineName) }),
 	rows.Col("consultant", "text", func(b *buffer, l ledgerRow) { b.OptionalText(l.opened().Consultant) }),
 	rows.Col("repository", "text", func(b *buffer, l ledgerRow) { b.OptionalText(l.opened().Repository) }),
-	rows.ColInts("title_grams", func(l ledgerRow) []int32 { return l.grams }),
+	rows.ColInts("description_terms", func(l ledgerRow) []int32 { return l.described }),
 }}
 
 // did says what the event did to a turn, and "" if it did nothing to one.
@@ -137,12 +137,12 @@ func (l ledgerRow) changed() *conversation.Turn {
 
 var noTurn conversation.Turn
 
-// title is the one that the event gave its session.
-func (l ledgerRow) title() string {
+// description returns the description that the event gave its session, or an empty one.
+func (l ledgerRow) description() *events.SessionDescribed {
 	if f, described := l.e.Fact.(*events.SessionDescribed); described && l.e.Change.Kind == conversation.Described {
-		return f.Title
+		return f
 	}
-	return ""
+	return &events.SessionDescribed{}
 }
 
 // opened returns the question that the event opened a turn with, or an empty one.

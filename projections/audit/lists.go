@@ -160,11 +160,13 @@ func (a *Audit) Sessions(
 		return nil, nil, "", err
 	}
 	at, err = a.readAt(ctx, func(tx pgx.Tx) error {
+		if err := a.byMetadata(ctx, tx, &q); err != nil {
+			return err
+		}
 		if err := a.byTitle(ctx, tx, &q); err != nil {
 			return err
 		}
-		where := strings.Join(q.conditions, " and ")
-		found, _ := tx.Query(ctx, a.sql(strings.Replace(listedSessions, "{where}", where, 1)), q.args)
+		found, _ := tx.Query(ctx, a.sql(q.page()), q.args)
 		page, err = pgx.CollectRows(found, scanSession)
 		return err
 	})
@@ -232,10 +234,12 @@ func (q *sessionQuery) where(cursor string) error {
 	if q.Kind != "" {
 		q.and("s.kind = @kind", pgx.NamedArgs{"kind": string(q.Kind)})
 	}
-	if len(q.Metadata) > 0 {
-		q.and("s.metadata @> @metadata", pgx.NamedArgs{"metadata": rows.ToTexts(q.Metadata)})
-	}
 	return nil
+}
+
+// page is the statement for a page of the query's sessions.
+func (q *sessionQuery) page() string {
+	return strings.Replace(listedSessions, "{where}", strings.Join(q.conditions, " and "), 1)
 }
 
 func (q *sessionQuery) and(condition string, args pgx.NamedArgs) {

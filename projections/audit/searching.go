@@ -51,7 +51,8 @@ type bounds struct {
 	first, all, own int
 	// rounds bounds the windows of one search.
 	rounds int
-	// titles is how many titles are looked through, the newest first, before the index is asked for those with a part.
+	// titles is how many titles are looked through, the newest first, before the index is asked for those with a part;
+	// and of how many sessions the metadata is.
 	titles int
 }
 

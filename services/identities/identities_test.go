@@ -35,8 +35,8 @@ type tables struct {
 	behind   []uint64 // by how much each of the next readings is
 	// partitions of the log; 0 is 1.
 	partitions int
-	hang     bool
-	err      error
+	hang       bool
+	err        error
 }
 
 func (t *tables) Applied(ctx context.Context, partition int) (events.Position, error) {
