@@ -114,7 +114,7 @@ func (a *app) snippets() services.Memory {
 	}
 	switch {
 	case a.views.audit != nil:
-		tables := recall.NewTables(a.views.audit, a.identities().CaughtUp)
+		tables := recall.Tables{Turns: a.identities()}
 		s := tables.Snippets(erasures, a.cfg.MemoryBudget)
 		if index != nil {
 			s = s.WithMeaning(index)

@@ -64,6 +64,20 @@ func (a *Audit) Applied(ctx context.Context, partition int) (events.Position, er
 	return at, unavailable("read the audit's position", err)
 }
 
+// readAt runs do in a transaction that reads, and returns the position of each partition in that transaction. Another
+// one may be answered by a server that is further behind.
+func (a *Audit) readAt(ctx context.Context, do func(pgx.Tx) error) (at []events.Position, err error) {
+	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+		found, _ := tx.Query(ctx, a.sql(`select partition, seq from {s}.projection_checkpoints where projection = $1
+			order by partition`), Name)
+		if at, err = pgx.CollectRows(found, pgx.RowToStructByPos[events.Position]); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+	return at, err
+}
+
 const appliedOf = `select seq from {s}.projection_checkpoints where projection = $1 and partition = $2`
 
 // Served implements projections.View.

@@ -32,6 +32,21 @@ func (a *Audit) ExplainTitles(ctx context.Context, f projections.SessionFilter) 
 	return plan, err
 }
 
+// ExplainMetadata returns PostgreSQL's account of how it reads the first page of 100 sessions with some metadata.
+func (a *Audit) ExplainMetadata(ctx context.Context, f projections.SessionFilter) (plan []byte, err error) {
+	q := sessionQuery{SessionFilter: f, args: pgx.NamedArgs{"limit": 101, "text": 1, "name": Name}}
+	if err := q.where(""); err != nil {
+		return nil, err
+	}
+	_, err = a.readAt(ctx, func(tx pgx.Tx) error {
+		if err := a.byMetadata(ctx, tx, &q); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, "explain (analyze, format json) "+a.sql(q.page()), q.args).Scan(&plan)
+	})
+	return plan, err
+}
+
 // WithoutTerms leaves out what searches need.
 func (a *Audit) WithoutTerms(yes bool) { a.withoutTerms = yes }
 

@@ -44,14 +44,14 @@ func TestIdentityTurns(t *testing.T) {
 	// said returns a page of what an identity said.
 	said := func(t *testing.T, identity string, since, until time.Time, limit int, cursor string) ([]string, string) {
 		t.Helper()
-		turns, next, err := a.IdentityTurns(t.Context(), identity, since, until, limit, cursor)
+		turns, _, next, err := a.IdentityTurns(t.Context(), identity, since, until, limit, cursor)
 		require.NoError(t, err)
 		return requestsOf(turns), next
 	}
 
 	t.Run("over all sessions, newest last, without redacted and replaced ones", func(t *testing.T) {
 		t.Parallel()
-		turns, next, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
+		turns, _, next, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
 		require.NoError(t, err)
 		require.Empty(t, next)
 		require.Equal(t, all, requestsOf(turns))
@@ -106,7 +106,7 @@ func TestIdentityTurns(t *testing.T) {
 		t.Parallel()
 		for _, cursor := range []string{"x", "AAAA", "MS4yLjMuNA==", "MS4yLjMuNHg",
 			"OTk5OTk5OTk5OTk5OTk5OTk5OTk5OS4wLjEuMQ", "%"} {
-			_, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 10, cursor)
+			_, _, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 10, cursor)
 			require.ErrorIs(t, err, audit.ErrCursor, cursor)
 			require.ErrorIs(t, err, conversation.ErrInvalid)
 		}
@@ -196,13 +196,13 @@ func TestALinkBringsWhatStandsBeforeAReset(t *testing.T) {
 		f := claim(t, log, a)
 		f.all(1)
 		require.Equal(t, []string{"a finalized", "b finalized"}, a.requests("s"), name)
-		turns, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
+		turns, _, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
 		require.NoError(t, err)
 		require.Equal(t, []string{"s a", "s b"}, requestsOf(turns), name)
 		hits, _, _, err := a.Search(t.Context(), projections.SearchFilter{Query: "marmot", IdentityID: "u"}, 10, "")
 		require.NoError(t, err)
 		require.Len(t, hits, 1, name)
-		list, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 10, "")
+		list, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 10, "")
 		require.NoError(t, err)
 		require.Equal(t, id("s", "b"), list[0].LastTurn.TurnID, name)
 
@@ -253,7 +253,7 @@ func TestReadsWithoutPostgres(t *testing.T) {
 	defer cancel()
 	reads := map[string]func() error{
 		"IdentityTurns": func() error {
-			_, _, err := a.IdentityTurns(ctx, "u", time.Time{}, time.Time{}, 1, "")
+			_, _, _, err := a.IdentityTurns(ctx, "u", time.Time{}, time.Time{}, 1, "")
 			return err
 		},
 		"SessionTurns": func() error { _, _, err := a.SessionTurns(ctx, "s1", 1); return err },
@@ -277,7 +277,7 @@ func TestIdentityTurnsStandInTheOrderOfTheLog(t *testing.T) {
 	log.pass(2 * time.Hour)
 	log.add(started("s", "r4"), finalized("s", "r4"))
 	a := filled(t, log, 100)
-	turns, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 10, "")
+	turns, _, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 10, "")
 	require.NoError(t, err)
 	require.Equal(t, []string{"s r1", "s r2", "s r3", "s r4"}, requestsOf(turns))
 }

@@ -70,11 +70,11 @@ func (p *plan) takenOut(l ledgerRow) bool {
 	return by != nil && seq < by.Position.Seq && seq != by.Head.LinkedAt
 }
 
-// ledgerRow is an event with the turns that its fact names, and the grams of the title that it gave its session.
+// ledgerRow is an event with the turns that its fact names, and the terms of the description that it gave its session.
 type ledgerRow struct {
 	e              *projections.Judged
 	turn, replaces uuid.UUID
-	grams          []int32
+	described      []int32
 }
 
 var ledgerTable = rows.Table[ledgerRow]{Name: "event_ledger", Columns: []rows.Column[ledgerRow]{
@@ -93,7 +93,7 @@ var ledgerTable = rows.Table[ledgerRow]{Name: "event_ledger", Columns: []rows.Co
 	rows.Col("pipeline_name", "text", func(b *buffer, l ledgerRow) { b.OptionalText(l.opened().PipelineName) }),
 	rows.Col("consultant", "text", func(b *buffer, l ledgerRow) { b.OptionalText(l.opened().Consultant) }),
 	rows.Col("repository", "text", func(b *buffer, l ledgerRow) { b.OptionalText(l.opened().Repository) }),
-	rows.ColInts("title_grams", func(l ledgerRow) []int32 { return l.grams }),
+	rows.ColInts("description_terms", func(l ledgerRow) []int32 { return l.described }),
 }}
 
 // did says what the event did to a turn, and "" if it did nothing to one.
@@ -137,12 +137,12 @@ func (l ledgerRow) changed() *conversation.Turn {
 
 var noTurn conversation.Turn
 
-// title is the one that the event gave its session.
-func (l ledgerRow) title() string {
+// description returns the description that the event gave its session, or an empty one.
+func (l ledgerRow) description() *events.SessionDescribed {
 	if f, described := l.e.Fact.(*events.SessionDescribed); described && l.e.Change.Kind == conversation.Described {
-		return f.Title
+		return f
 	}
-	return ""
+	return &events.SessionDescribed{}
 }
 
 // opened returns the question that the event opened a turn with, or an empty one.
@@ -214,16 +214,11 @@ func knownID(id string) string {
 func (a *Audit) Counts(
 	ctx context.Context, f projections.CountsFilter,
 ) (counts []projections.Counts, at []events.Position, err error) {
-	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+	at, err = a.readAt(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, byScan); err != nil {
 			return err
 		}
-		found, _ := tx.Query(ctx, a.sql(`select partition, seq from {s}.projection_checkpoints where projection = $1
-			order by partition`), Name)
-		if at, err = pgx.CollectRows(found, pgx.RowToStructByPos[events.Position]); err != nil {
-			return err
-		}
-		found, _ = tx.Query(ctx, a.sql(countTurns), countArgs(f))
+		found, _ := tx.Query(ctx, a.sql(countTurns), countArgs(f))
 		counts, err = pgx.CollectRows(found, scanCounts)
 		return err
 	})
@@ -234,21 +229,21 @@ func (a *Audit) Counts(
 }
 
 // Anomalies counts the events that had no effect, by the time at which they were recorded, in the filter's buckets. It
-// returns at most MostCounts+1 counts.
+// returns at most MostCounts+1 counts, and the position of each partition at which the tables were read.
 //
 // Errors: ErrUnavailable.
 func (a *Audit) Anomalies(
 	ctx context.Context, f projections.CountsFilter,
-) (counts []projections.Anomalies, err error) {
-	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+) (counts []projections.Anomalies, at []events.Position, err error) {
+	at, err = a.readAt(ctx, func(tx pgx.Tx) error {
 		found, _ := tx.Query(ctx, a.sql(countAnomalies), countArgs(f))
 		counts, err = pgx.CollectRows(found, pgx.RowToStructByPos[projections.Anomalies])
 		return err
 	})
 	if err != nil {
-		return nil, unavailable("count anomalies", err)
+		return nil, nil, unavailable("count anomalies", err)
 	}
-	return counts, nil
+	return counts, at, nil
 }
 
 const countAnomalies = `select date_trunc(@unit, recorded_at at time zone 'UTC') as start, reason, count(*)

@@ -29,16 +29,16 @@ const (
 // before until (zero: no bound). It returns the last limit turns (20 by default, clamped to 10,000), or the last ones
 // before the cursor of the previous page. next is "" when there are no earlier turns. Redacted and replaced turns are
 // left out; pending ones are not. If a session is linked between two pages, a reader that is already past its turns
-// does not see them.
+// does not see them. at is the position of each partition at which the tables were read.
 //
 // Errors: ErrCursor, ErrUnavailable.
 func (a *Audit) IdentityTurns(
 	ctx context.Context, identity string, since, until time.Time, limit int, cursor string,
-) (turns []Turn, next string, err error) {
+) (turns []Turn, at []events.Position, next string, err error) {
 	before := place{created: endOfTime}
 	if cursor != "" {
 		if before, err = parsePlace(cursor); err != nil {
-			return nil, "", err
+			return nil, nil, "", err
 		}
 	}
 	if until.IsZero() {
@@ -48,7 +48,7 @@ func (a *Audit) IdentityTurns(
 		limit = defaultLimit
 	}
 	limit = min(limit, maxLimit)
-	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+	at, err = a.readAt(ctx, func(tx pgx.Tx) error {
 		found, _ := tx.Query(ctx, a.sql(identityTurns), pgx.NamedArgs{
 			"identity": identity, "limit": limit + 1,
 			"at": before.created, "partition": before.partition, "place": before.seq, "version": before.version,
@@ -59,13 +59,13 @@ func (a *Audit) IdentityTurns(
 		return err
 	})
 	if err != nil {
-		return nil, "", unavailable("list the turns of an identity", err)
+		return nil, nil, "", unavailable("list the turns of an identity", err)
 	}
 	if len(turns) > limit {
 		turns = turns[1:]
 		next = placeOf(turns[0]).String()
 	}
-	return turns, next, nil
+	return turns, at, next, nil
 }
 
 // identityTurns orders a partition's turns as the log does, even where the log's clock went back: at is the latest time
@@ -89,9 +89,10 @@ const alone = `exists (select from {s}.sessions b join {s}.sessions r on r.sessi
 		where b.session_id = q.session_id and r.erased_position is not null)`
 
 // TurnsByID returns those of some turns that are finalized, and neither redacted nor replaced, in any order. Turns of
-// erased sessions and identities are left out. Errors: ErrUnavailable.
-func (a *Audit) TurnsByID(ctx context.Context, ids []uuid.UUID) (turns []Turn, err error) {
-	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+// erased sessions and identities are left out. at is the position of each partition at which the tables were read.
+// Errors: ErrUnavailable.
+func (a *Audit) TurnsByID(ctx context.Context, ids []uuid.UUID) (turns []Turn, at []events.Position, err error) {
+	at, err = a.readAt(ctx, func(tx pgx.Tx) error {
 		found, _ := tx.Query(ctx, a.sql(`select `+turnColumns+`, null::timestamptz from {s}.turns q
 			where turn_id = any($1) and status = 'finalized' and not `+alone+`
 				and not exists (select from {s}.event_ledger l
@@ -100,9 +101,9 @@ func (a *Audit) TurnsByID(ctx context.Context, ids []uuid.UUID) (turns []Turn, e
 		return err
 	})
 	if err != nil {
-		return nil, unavailable("read turns", err)
+		return nil, nil, unavailable("read turns", err)
 	}
-	return turns, nil
+	return turns, at, nil
 }
 
 // endOfTime is after every time that PostgreSQL is asked for here.
@@ -146,35 +147,37 @@ func storable(t time.Time) bool { return t.Year() >= 1 && t.Year() <= endOfTime.
 
 // Sessions lists at most limit sessions behind the place of a cursor, the one with the newest activity first; sessions
 // with the same time are in the order of their ids. next is "" at the end. Erased sessions, and those of erased
-// identities, are left out.
+// identities, are left out. at is the position of each partition at which the tables were read.
 //
 // Errors: ErrCursor, ErrUnavailable.
 func (a *Audit) Sessions(
 	ctx context.Context, filter projections.SessionFilter, limit int, cursor string,
-) (page []projections.ListedSession, next string, err error) {
+) (page []projections.ListedSession, at []events.Position, next string, err error) {
 	q := sessionQuery{SessionFilter: filter, args: pgx.NamedArgs{
 		"limit": limit + 1, "text": projections.LastTurnText, "name": Name,
 	}}
 	if err := q.where(cursor); err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
-	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+	at, err = a.readAt(ctx, func(tx pgx.Tx) error {
+		if err := a.byMetadata(ctx, tx, &q); err != nil {
+			return err
+		}
 		if err := a.byTitle(ctx, tx, &q); err != nil {
 			return err
 		}
-		where := strings.Join(q.conditions, " and ")
-		found, _ := tx.Query(ctx, a.sql(strings.Replace(listedSessions, "{where}", where, 1)), q.args)
+		found, _ := tx.Query(ctx, a.sql(q.page()), q.args)
 		page, err = pgx.CollectRows(found, scanSession)
 		return err
 	})
 	if err != nil {
-		return nil, "", unavailable("list the sessions", err)
+		return nil, nil, "", unavailable("list the sessions", err)
 	}
 	if len(page) > limit {
 		page = page[:limit]
 		next = listedPlace(page[len(page)-1]).String()
 	}
-	return page, next, nil
+	return page, at, next, nil
 }
 
 // lone is alone for a row of the sessions.
@@ -231,10 +234,12 @@ func (q *sessionQuery) where(cursor string) error {
 	if q.Kind != "" {
 		q.and("s.kind = @kind", pgx.NamedArgs{"kind": string(q.Kind)})
 	}
-	if len(q.Metadata) > 0 {
-		q.and("s.metadata @> @metadata", pgx.NamedArgs{"metadata": rows.ToTexts(q.Metadata)})
-	}
 	return nil
+}
+
+// page is the statement for a page of the query's sessions.
+func (q *sessionQuery) page() string {
+	return strings.Replace(listedSessions, "{where}", strings.Join(q.conditions, " and "), 1)
 }
 
 func (q *sessionQuery) and(condition string, args pgx.NamedArgs) {

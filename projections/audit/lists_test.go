@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -26,7 +25,7 @@ func pages(
 	t require.TestingT, a *audit.Audit, f projections.SessionFilter, limit int,
 ) (all []projections.ListedSession) {
 	for cursor, n := "", 0; ; n++ {
-		page, next, err := a.Sessions(context.Background(), f, limit, cursor)
+		page, _, next, err := a.Sessions(context.Background(), f, limit, cursor)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(page), limit)
 		require.Less(t, n, 1000, "no end")
@@ -166,11 +165,11 @@ func TestListOfSessions(t *testing.T) {
 	for _, cursor := range []string{
 		"s", "s.-300000000000000000.5.x", "s.1.1000.a", "s.1.-1.a", "s.01.5.a", "s.1.5.", "x.1.5.a",
 	} {
-		_, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1,
+		_, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1,
 			base64.RawURLEncoding.EncodeToString([]byte(cursor)))
 		require.ErrorIs(t, err, audit.ErrCursor, cursor)
 	}
-	_, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, "x")
+	_, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, "x")
 	require.ErrorIs(t, err, audit.ErrCursor)
 }
 
@@ -223,7 +222,7 @@ func BenchmarkListOfSessions(b *testing.B) {
 			took, cursor := make([]time.Duration, 0, b.N), ""
 			for b.Loop() {
 				began := time.Now()
-				_, next, err := a.Sessions(b.Context(), filter, 50, cursor)
+				_, _, next, err := a.Sessions(b.Context(), filter, 50, cursor)
 				require.NoError(b, err)
 				took = append(took, time.Since(began))
 				cursor = next
@@ -246,15 +245,17 @@ func TestABranchOfAnErasedRootIsNobodys(t *testing.T) {
 	log.asked("branch", "a", "the marmot", "a rodent")
 	a := filled(t, log, 10)
 	seen := func() (of []string) {
-		turns, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
+		turns, _, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
 		require.NoError(t, err)
 		hits, _, _, err := a.Search(t.Context(), projections.SearchFilter{Query: "marmot"}, 10, "")
 		require.NoError(t, err)
-		recalled := must.Get(a.Recall(t.Context(), "u", "marmot", 10))(t)
-		byID := must.Get(a.TurnsByID(t.Context(), []uuid.UUID{id("branch", "a")}))(t)
-		list, _, err := a.Sessions(t.Context(), projections.SessionFilter{IdentityID: "u"}, 10, "")
+		recalled, _, err := a.Recall(t.Context(), "u", "marmot", 10)
 		require.NoError(t, err)
-		all, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 10, "")
+		byID, _, err := a.TurnsByID(t.Context(), []uuid.UUID{id("branch", "a")})
+		require.NoError(t, err)
+		list, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{IdentityID: "u"}, 10, "")
+		require.NoError(t, err)
+		all, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 10, "")
 		require.NoError(t, err)
 		counts, _, err := a.Counts(t.Context(), projections.CountsFilter{Since: day.Add(-time.Hour),
 			Until: day.Add(time.Hour), By: projections.ByNone})

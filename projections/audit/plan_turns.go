@@ -289,7 +289,7 @@ func (r *turnRow) before() string {
 	return r.turn.StatusBefore.String()
 }
 
-// index makes the terms and grams of the texts that a plan writes.
+// index makes the terms of the texts that a plan writes.
 func (a *Audit) index(ctx context.Context, q queries, p *plan) error {
 	if a.withoutTerms {
 		return nil
@@ -309,7 +309,8 @@ func (a *Audit) index(ctx context.Context, q queries, p *plan) error {
 		r.told = a.terms(r, lexemes, answerTexts(r))
 	}
 	for i := range p.ledger {
-		p.ledger[i].grams = a.cfg.SearchKey.Grams(p.ledger[i].title())
+		d := p.ledger[i].description()
+		p.ledger[i].described = append(a.cfg.SearchKey.Grams(d.Title), a.cfg.SearchKey.Pairs(d.Metadata)...)
 	}
 	return nil
 }

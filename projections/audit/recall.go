@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/audit/words"
 )
 
@@ -31,22 +32,23 @@ type Recalled struct {
 
 // Recall searches an identity's last 2,000 finalized turns, over all its sessions, for the words of a query, and
 // returns the best first. It uses PostgreSQL's full text search in English. Words of other languages are matched as
-// they are if spaces divide them, else by groups of letters.
+// they are if spaces divide them, else by groups of letters. at is the position of each partition at which the tables
+// were read.
 //
 // Errors: ErrUnavailable.
-func (a *Audit) Recall(ctx context.Context, identity, query string, limit int) ([]Recalled, error) {
+func (a *Audit) Recall(
+	ctx context.Context, identity, query string, limit int,
+) (out []Recalled, at []events.Position, err error) {
 	query = cut(query, recallText)
-	var out []Recalled
-	err := pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+	at, err = a.readAt(ctx, func(tx pgx.Tx) error {
 		found, _ := tx.Query(ctx, a.sql(recallStatement), pgx.NamedArgs{
 			"identity": identity, "query": query, "turns": recallTurns, "limit": limit, "text": recallText,
 			"likely": recallLikely, "grams": grams(query),
 		})
-		var err error
 		out, err = pgx.CollectRows(found, pgx.RowToStructByPos[Recalled])
 		return err
 	})
-	return out, unavailable("search the turns of an identity", err)
+	return out, at, unavailable("search the turns of an identity", err)
 }
 
 // cut returns at most n characters of a text, in a form that PostgreSQL accepts.

@@ -31,7 +31,7 @@ func BenchmarkRecall(b *testing.B) {
 			took := make([]time.Duration, 0, b.N)
 			for b.Loop() {
 				began := time.Now()
-				found, err := a.Recall(b.Context(), "u", fmt.Sprint("where is item ", turns-7, " kept?"), 10)
+				found, _, err := a.Recall(b.Context(), "u", fmt.Sprint("where is item ", turns-7, " kept?"), 10)
 				took = append(took, time.Since(began))
 				require.NoError(b, err)
 				require.Equal(b, 10, len(found))

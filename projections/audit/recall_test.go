@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -46,7 +45,7 @@ func TestRecallFindsWhatAnIdentitySaid(t *testing.T) {
 		"":                           nil,
 		"':* & ! | <-> \\ \"'\x01":   nil,
 	} {
-		got, err := a.Recall(t.Context(), "u", query, 5)
+		got, _, err := a.Recall(t.Context(), "u", query, 5)
 		require.NoError(t, err, query)
 		var questions []string
 		for _, r := range got {
@@ -54,7 +53,9 @@ func TestRecallFindsWhatAnIdentitySaid(t *testing.T) {
 		}
 		require.Equal(t, want, questions, query)
 	}
-	require.Empty(t, must.Get(a.Recall(t.Context(), "nobody", "cat", 5))(t))
+	found, _, err := a.Recall(t.Context(), "nobody", "cat", 5)
+	require.NoError(t, err)
+	require.Empty(t, found)
 }
 
 // Not every language puts spaces between its words.
@@ -94,13 +95,13 @@ func TestRecallWithoutSpaces(t *testing.T) {
 		"Cleoは犬ですか":               "My cats are called Cleo and Dot.",
 		"which framework?":        "仕事ではGoでframeworkなしのAPIを書いています。",
 	} {
-		got, err := a.Recall(t.Context(), "u", query, 5)
+		got, _, err := a.Recall(t.Context(), "u", query, 5)
 		require.NoError(t, err, query)
 		require.NotEmpty(t, got, query)
 		require.Equal(t, want, got[0].Question, "%s: %v", query, got)
 	}
 	for _, query := range []string{"火星", "ไดโนเสาร์", "の", "공룡"} {
-		got, err := a.Recall(t.Context(), "u", query, 5)
+		got, _, err := a.Recall(t.Context(), "u", query, 5)
 		require.NoError(t, err, query)
 		require.Empty(t, got, query)
 	}
@@ -118,7 +119,8 @@ func TestRecallOfVeryLongTexts(t *testing.T) {
 	long := text.String()
 	log.add(exchange("s", "r", "first things"+long, long)...)
 	a := filled(t, log, 7)
-	got := must.Get(a.Recall(t.Context(), "u", "first"+long, 5))(t)
+	got, _, err := a.Recall(t.Context(), "u", "first"+long, 5)
+	require.NoError(t, err)
 	require.Len(t, got, 1)
 	require.Len(t, got[0].Question, 8000)
 }

@@ -42,7 +42,7 @@ const digests = `
 				md5(case when $2 then t::text else (to_jsonb(t) - 'terms')::text end)
 			from {s}.answers t join {s}.questions q using (turn_id)
 		union all select coalesce(session_id, ''), 'ledger',
-				md5(case when $2 then t::text else (to_jsonb(t) - 'title_grams')::text end)
+				md5(case when $2 then t::text else (to_jsonb(t) - 'description_terms')::text end)
 			from {s}.event_ledger t
 		union all select coalesce(session_id, ''), 'security', md5(t::text) from {s}.security_events t
 			where exists (select from {s}.event_ledger l where l.partition = t.partition and l.seq = t.seq)

@@ -52,7 +52,8 @@ type bounds struct {
 	// rounds bounds the windows of one search. One that no term narrows, such as that for the beginning of a word, has
 	// as many as hold all turns.
 	rounds int
-	// titles is how many titles are looked through, the newest first, before the index is asked for those with a part.
+	// titles is how many titles are looked through, the newest first, before the index is asked for those with a part;
+	// and of how many sessions the metadata is.
 	titles int
 }
 
@@ -72,7 +73,7 @@ func (a *Audit) Search(
 		return nil, nil, "", err
 	}
 	f.Query = cut(f.Query, recallText)
-	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+	at, err = a.readAt(ctx, func(tx pgx.Tx) error {
 		if err := a.searchable(ctx, tx); err != nil {
 			return err
 		}
@@ -88,11 +89,6 @@ func (a *Audit) Search(
 		s.indexed = slices.Clone(s.terms)
 		if f.IdentityID != "" {
 			s.indexed = append(s.indexed, a.cfg.SearchKey.Owner(f.IdentityID))
-		}
-		found, _ := tx.Query(ctx, a.sql(`select partition, seq from {s}.projection_checkpoints where projection = $1
-			order by partition`), Name)
-		if at, err = pgx.CollectRows(found, pgx.RowToStructByPos[events.Position]); err != nil {
-			return err
 		}
 		hits, w, err = s.page(ctx, w, limit)
 		return err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -219,6 +220,18 @@ func TestEdgesOfASearch(t *testing.T) {
 	_, at, err = a.Counts(t.Context(), projections.CountsFilter{By: projections.ByNone})
 	require.NoError(t, err)
 	require.Equal(t, positions, at)
+	_, at, _, err = a.Sessions(t.Context(), projections.SessionFilter{}, 5, "")
+	require.NoError(t, err)
+	require.Equal(t, positions, at)
+	_, at, _, err = a.IdentityTurns(t.Context(), "ada", time.Time{}, time.Time{}, 5, "")
+	require.NoError(t, err)
+	require.Equal(t, positions, at)
+	_, at, err = a.TurnsByID(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, positions, at)
+	_, at, err = a.Recall(t.Context(), "ada", "tap", 5)
+	require.NoError(t, err)
+	require.Equal(t, positions, at)
 
 	f.MinScore = hits[0].Score
 	require.Len(t, searchAll(t, a.Audit, f, 5), 1, "its own score")
@@ -246,7 +259,7 @@ func TestCursorsAreStrict(t *testing.T) {
 	a := filled(t, log, 5)
 	_, _, search, err := a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 1, "")
 	require.NoError(t, err)
-	_, list, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, "")
+	_, _, list, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, "")
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		cursor string
@@ -257,7 +270,7 @@ func TestCursorsAreStrict(t *testing.T) {
 			return err
 		}},
 		"list": {list, func(cursor string) error {
-			_, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, cursor)
+			_, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, cursor)
 			return err
 		}},
 	} {

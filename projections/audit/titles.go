@@ -3,10 +3,12 @@ package audit
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/turnledger/turnledger/projections/audit/rows"
 	"github.com/turnledger/turnledger/projections/audit/words"
 )
 
@@ -37,13 +39,45 @@ func (a *Audit) byTitle(ctx context.Context, tx pgx.Tx, q *sessionQuery) error {
 	return err
 }
 
+// byMetadata restricts a query to the sessions with the metadata that is asked for. What is common fills a page from the
+// newest sessions; for what is rare, the index says which sessions may have it.
+func (a *Audit) byMetadata(ctx context.Context, tx pgx.Tx, q *sessionQuery) error {
+	if len(q.Metadata) == 0 {
+		return nil
+	}
+	maps.Copy(q.args, pgx.NamedArgs{"metadata": rows.ToTexts(q.Metadata), "scan": a.bounds.titles,
+		"pairs": a.cfg.SearchKey.Pairs(q.Metadata)})
+	err := a.searchable(ctx, tx)
+	indexed := err == nil
+	if err != nil && !errors.Is(err, errTerms) {
+		return err
+	}
+	var having, read int
+	err = tx.QueryRow(ctx, a.sql(`select count(*) filter (where metadata @> @metadata), count(*) from (`+
+		q.newest("s.metadata", "true")+`) s`), q.args).Scan(&having, &read)
+	if indexed && having < q.args["limit"].(int) && read == a.bounds.titles {
+		q.and(byPairs, nil)
+	}
+	q.and("s.metadata @> @metadata", nil)
+	return err
+}
+
+// byPairs is a condition that sessions without some metadata do not meet.
+const byPairs = `s.session_id = any(array(select l.session_id from {s}.event_ledger l
+		where l.description_terms @> @pairs::int4[]))`
+
 // byGrams is a condition that titles without some gram do not meet.
 const byGrams = `s.session_id = any(array(select l.session_id from {s}.event_ledger l
-		where l.title_grams @> @grams::int4[]))`
+		where l.description_terms @> @grams::int4[]))`
 
 // titles is the statement for the titles of a query's sessions, in the order of the list.
 func (q *sessionQuery) titles(condition string) string {
-	return `select s.session_id, s.title from {s}.sessions s where s.title is not null and ` + condition + ` and ` +
+	return q.newest("s.session_id, s.title", "s.title is not null and "+condition)
+}
+
+// newest is the statement for the newest of a query's sessions that meet another condition, in the order of the list.
+func (q *sessionQuery) newest(columns, condition string) string {
+	return `select ` + columns + ` from {s}.sessions s where ` + condition + ` and ` +
 		strings.Join(q.conditions, " and ") + ` order by s.listed_at desc, s.listed_ns desc, s.session_id limit @scan`
 }
 

@@ -41,8 +41,8 @@ func TestListsByTitleAreThoseOfAModel(t *testing.T) {
 		read.journal = log
 		a.empty()
 		claim(t, log, a).all(rapid.IntRange(1, 30).Draw(t, "batch"))
-		require.Len(t, a.column("select '' from turnledger.sessions where title is not null"),
-			len(a.column("select '' from turnledger.event_ledger where title_grams is not null")))
+		require.Len(t, a.column("select '' from turnledger.sessions where title is not null or metadata <> '{}'"),
+			len(a.column("select '' from turnledger.event_ledger where description_terms is not null")))
 		search := func(key *audit.Audit, f projections.SessionFilter, limit int) []string {
 			return idsOf(pages(t, key, f, limit))
 		}
@@ -50,6 +50,9 @@ func TestListsByTitleAreThoseOfAModel(t *testing.T) {
 			f := projections.SessionFilter{Title: partAtRandom(t, log)}
 			if rapid.Bool().Draw(t, "of ada") {
 				f.IdentityID = "ada"
+			}
+			if value := rapid.SampledFrom([]string{"", "x", "y\x00"}).Draw(t, "with"); value != "" {
+				f.Metadata = map[string]string{"k": value}
 			}
 			want, limit := titledInModel(log, f), rapid.IntRange(1, 4).Draw(t, "limit")
 			a.NarrowTitles(rapid.IntRange(1, 4).Draw(t, "newest"))
@@ -75,8 +78,12 @@ func titledAtRandom(t *rapid.T) *journal {
 			log.add(started(session, fmt.Sprint(n)))
 		default:
 			title := rapid.StringOfN(rapid.SampledFrom(letters), 0, 8, -1).Draw(t, "title")
+			var metadata map[string]*string
+			if value := rapid.SampledFrom([]string{"", "x", "y\x00"}).Draw(t, "metadata"); value != "" {
+				metadata = map[string]*string{"k": &value}
+			}
 			log.add(state.DecideDescribe(conversation.Describe{SessionID: session, RequestID: fmt.Sprint(n),
-				Title: &title}, 0).Facts...)
+				Title: &title, Metadata: metadata}, 0).Facts...)
 		}
 	}
 	return log
@@ -103,6 +110,7 @@ func titledInModel(log *journal, f projections.SessionFilter) (ids []string) {
 	for n := range 10 {
 		s := log.state(fmt.Sprint("s", n))
 		if s.Found() && s.Erased == 0 && (f.IdentityID == "" || f.IdentityID == s.Identity) &&
+			(f.Metadata == nil || s.Description().Metadata == conversation.MetadataText(f.Metadata)) &&
 			strings.Contains(words.Fold(s.Description().Title), words.Fold(f.Title)) {
 			all = append(all, s)
 		}
@@ -133,9 +141,45 @@ func TestARareTitleIsReadByTheIndex(t *testing.T) {
 		var plans []struct{ Plan plan }
 		require.NoError(t, json.Unmarshal(raw, &plans))
 		read, indexes := plans[0].Plan.reads()
-		require.Contains(t, indexes, "event_ledger_titles", "%s", raw)
+		require.Contains(t, indexes, "event_ledger_described", "%s", raw)
 		require.LessOrEqual(t, read["sessions"], float64(2*want), "%s", raw)
 		require.LessOrEqual(t, read["event_ledger"], float64(2*want), "%s", raw)
+	}
+}
+
+// Of 20,000 sessions with metadata, the few with a rare value are read, and no other; where a value is common, those of
+// a page.
+func TestRareMetadataIsReadByTheIndex(t *testing.T) {
+	t.Parallel()
+	log, app := newJournal(), "notes"
+	for n := range 20_000 {
+		s, item := fmt.Sprint("s", n), fmt.Sprint(n%2000)
+		log.add(conversation.New(s, rules).DecideDescribe(conversation.Describe{SessionID: s, RequestID: "d",
+			Metadata: map[string]*string{"app": &app, "item": &item}}, 0).Facts...)
+	}
+	a := filled(t, log, 5000)
+	a.exec("analyze turnledger.sessions")
+	for _, f := range []struct {
+		metadata map[string]string
+		want     int
+	}{
+		{map[string]string{"item": "777"}, 10}, {map[string]string{"app": "notes", "item": "19"}, 10},
+		{map[string]string{"item": "notes"}, 0}, {map[string]string{"app": "notes"}, 101},
+	} {
+		filter := projections.SessionFilter{Metadata: f.metadata}
+		page, _, _, err := a.Sessions(t.Context(), filter, 101, "")
+		require.NoError(t, err)
+		require.Len(t, page, f.want, f.metadata)
+		raw, err := a.ExplainMetadata(t.Context(), filter)
+		require.NoError(t, err)
+		var plans []struct{ Plan plan }
+		require.NoError(t, json.Unmarshal(raw, &plans))
+		read, indexes := plans[0].Plan.reads()
+		require.LessOrEqual(t, read["sessions"], float64(2*f.want), "%s", raw)
+		require.LessOrEqual(t, read["event_ledger"], float64(2*f.want), "%s", raw)
+		if f.want < 101 {
+			require.Contains(t, indexes, "event_ledger_described", "%s", raw)
+		}
 	}
 }
 
@@ -166,7 +210,7 @@ func BenchmarkListByTitle(b *testing.B) {
 				var took []time.Duration
 				for b.Loop() {
 					began := time.Now()
-					_, _, err := a.Sessions(b.Context(), projections.SessionFilter{Title: part}, 50, "")
+					_, _, _, err := a.Sessions(b.Context(), projections.SessionFilter{Title: part}, 50, "")
 					require.NoError(b, err)
 					took = append(took, time.Since(began))
 				}
@@ -215,8 +259,8 @@ func TestGramsGoWithTheTitle(t *testing.T) {
 		a := filled(t, log, batch)
 		grams := func() []string {
 			claim(t, log, a).all(batch)
-			return a.column("select session_id || ' ' || title_grams::text from turnledger.event_ledger " +
-				"where title_grams is not null order by 1")
+			return a.column("select session_id || ' ' || description_terms::text from turnledger.event_ledger " +
+				"where description_terms is not null order by 1")
 		}
 		quark := grams()
 		require.Len(t, quark, 1)
@@ -238,6 +282,6 @@ func TestGramsGoWithTheTitle(t *testing.T) {
 		describe("c", "1", "quark")
 		require.Len(t, grams(), 1)
 		a.exec("analyze turnledger.event_ledger")
-		require.Empty(t, a.column("select attname from pg_stats where attname = 'title_grams'"), "nor in statistics")
+		require.Empty(t, a.column("select attname from pg_stats where attname = 'description_terms'"), "nor in statistics")
 	}
 }

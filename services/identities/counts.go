@@ -23,16 +23,19 @@ func (r *Reader) Counts(ctx context.Context, ask services.CountsAsk) (page servi
 		return page, err
 	}
 	// Tables that have any position answer: others would be asked for as long as the call may take.
-	for _, least := range slices.Concat([]events.Position{{}}, ask.MinPosition) {
-		if err := r.follow(waiting, tables, least); err != nil {
-			return page, err
-		}
-	}
-	if page.Counts, page.Positions, err = tables.Counts(ctx, ask.CountsFilter); err != nil {
+	bar := slices.Concat([]events.Position{{}}, ask.MinPosition)
+	err = r.from(ctx, waiting, tables, bar, func() ([]events.Position, error) {
+		page.Counts, page.Positions, err = tables.Counts(ctx, ask.CountsFilter)
+		return page.Positions, err
+	})
+	if err != nil {
 		return page, err
 	}
 	if ask.WithAnomalies {
-		page.Anomalies, err = tables.Anomalies(ctx, ask.CountsFilter)
+		err = r.from(ctx, waiting, tables, bar, func() (at []events.Position, err error) {
+			page.Anomalies, at, err = tables.Anomalies(ctx, ask.CountsFilter)
+			return at, err
+		})
 	}
 	applied := make([]uint64, len(heads))
 	for _, at := range page.Positions {

@@ -3,6 +3,7 @@ package identities_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,12 +28,15 @@ func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 // patience of the tests' listings.
 const patience = 100 * time.Millisecond
 
-// tables have applied the log up to a sequence, and hang or fail.
+// tables have applied the log up to a sequence, and hang or fail. Those that are read may be behind those that said so.
 type tables struct {
 	sessions []projections.ListedSession
 	applied  uint64
-	hang     bool
-	err      error
+	behind   []uint64 // by how much each of the next readings is
+	// partitions of the log; 0 is 1.
+	partitions int
+	hang       bool
+	err        error
 }
 
 func (t *tables) Applied(ctx context.Context, partition int) (events.Position, error) {
@@ -43,33 +47,55 @@ func (t *tables) Applied(ctx context.Context, partition int) (events.Position, e
 	return events.Position{Partition: partition, Seq: t.applied}, t.err
 }
 
+// readAt is where the next reading is made.
+func (t *tables) readAt() []events.Position {
+	at := events.Position{Seq: t.applied}
+	if len(t.behind) > 0 {
+		at.Seq -= t.behind[0]
+		t.behind = t.behind[1:]
+	}
+	out := []events.Position{at}
+	for k := 1; k < t.partitions; k++ {
+		out = append(out, events.Position{Partition: k, Seq: t.applied})
+	}
+	return out
+}
+
 func (t *tables) IdentityTurns(context.Context, string, time.Time, time.Time, int,
-	string) ([]audit.Turn, string, error) {
+	string) ([]audit.Turn, []events.Position, string, error) {
 	turn := conversation.Turn{Started: 2}
-	return []audit.Turn{{SessionID: "s", IdentityID: "ada", Turn: turn}}, "next", nil
+	return []audit.Turn{{SessionID: "s", IdentityID: "ada", Turn: turn}}, t.readAt(), "next", nil
 }
 
 func (t *tables) Sessions(
 	context.Context, projections.SessionFilter, int, string,
-) ([]projections.ListedSession, string, error) {
-	return t.sessions, "next", nil
+) ([]projections.ListedSession, []events.Position, string, error) {
+	return t.sessions, t.readAt(), "next", nil
 }
 
 func (t *tables) Counts(context.Context, projections.CountsFilter) ([]projections.Counts, []events.Position, error) {
 	// A partition that the log does not have is one of tables that were made for another log.
-	return []projections.Counts{{Started: 1}}, []events.Position{{Seq: t.applied}, {Partition: 1, Seq: 9}}, t.err
+	return []projections.Counts{{Started: 1}}, append(t.readAt(), events.Position{Partition: 1, Seq: 9}), t.err
 }
 
-func (t *tables) Anomalies(context.Context, projections.CountsFilter) ([]projections.Anomalies, error) {
-	return []projections.Anomalies{{Reason: "unknown", Events: 2}}, t.err
+func (t *tables) Anomalies(
+	context.Context, projections.CountsFilter,
+) ([]projections.Anomalies, []events.Position, error) {
+	return []projections.Anomalies{{Reason: "unknown", Events: 2}}, t.readAt(), t.err
 }
 
-func (t *tables) TurnsByID(context.Context, []uuid.UUID) ([]audit.Turn, error) { return nil, t.err }
+func (t *tables) TurnsByID(context.Context, []uuid.UUID) ([]audit.Turn, []events.Position, error) {
+	return nil, t.readAt(), t.err
+}
+
+func (t *tables) Recall(context.Context, string, string, int) ([]audit.Recalled, []events.Position, error) {
+	return []audit.Recalled{{Question: "q"}}, t.readAt(), t.err
+}
 
 func (t *tables) Search(
 	context.Context, projections.SearchFilter, int, string,
 ) ([]projections.Hit, []events.Position, string, error) {
-	return []projections.Hit{{SessionID: "s"}}, []events.Position{{Seq: t.applied}}, "next", t.err
+	return []projections.Hit{{SessionID: "s"}}, t.readAt(), "next", t.err
 }
 
 // A search waits for the tables, as lists do, and finds nothing of an identity that was erased.
@@ -235,6 +261,45 @@ func TestTablesThatAreBehindTheLogAreUnavailable(t *testing.T) {
 	}
 }
 
+// PostgreSQL may fail over to a standby that lags, between the wait for the tables and the reading: what a reading is
+// too old for is read again, until the patience ends.
+func TestAReadingCountsOnlyAtItsOwnPosition(t *testing.T) {
+	t.Parallel()
+	log := logOf(t, 3)
+	of := &tables{applied: 3}
+	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience)
+	least := []events.Position{{Seq: 3}}
+	for name, read := range map[string]func() error{
+		"sessions": func() error { return second(reader.Sessions(t.Context(), services.SessionsAsk{})) },
+		"turns": func() error {
+			return second(reader.IdentityTurns(t.Context(), services.IdentityAsk{IdentityID: "ada"}))
+		},
+		"search": func() error { return second(reader.Search(t.Context(), services.SearchAsk{})) },
+		"found": func() error {
+			return second(reader.FindTurns(t.Context(), []services.TurnRef{{IdentityID: "ada"}}))
+		},
+		"recalled": func() error { return second(reader.Recall(t.Context(), "ada", "q", 1)) },
+		"counts": func() error {
+			return second(reader.Counts(t.Context(), services.CountsAsk{MinPosition: least}))
+		},
+		"anomalies": func() error {
+			return second(reader.Counts(t.Context(), services.CountsAsk{MinPosition: least, WithAnomalies: true}))
+		},
+	} {
+		var before []uint64
+		if name == "anomalies" { // the counts are read before them
+			before = []uint64{0}
+		}
+		of.behind = append(before, 1, 0)
+		require.NoError(t, read(), name)
+		require.Empty(t, of.behind, "%s is read again", name)
+		of.behind = append(before, slices.Repeat([]uint64{3}, 1000)...)
+		require.ErrorIs(t, read(), services.ErrBehind, name)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // erasedTail is a log without an event behind the tables: those that are missing were erased.
 type erasedTail struct{ identities.Log }
 
@@ -245,9 +310,11 @@ func TestErasedEventsAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	of := &tables{applied: 2}
 	reader := identities.New(func() (identities.Tables, error) { return of, nil }, erasedTail{logOf(t, 3)}, patience)
-	require.NoError(t, reader.CaughtUp(t.Context()))
+	_, err := reader.Sessions(t.Context(), services.SessionsAsk{})
+	require.NoError(t, err)
 	of.applied = 0
-	require.ErrorIs(t, reader.CaughtUp(t.Context()), services.ErrBehind)
+	_, err = reader.Sessions(t.Context(), services.SessionsAsk{})
+	require.ErrorIs(t, err, services.ErrBehind)
 }
 
 // A position is held against its own partition.
@@ -259,7 +326,7 @@ func TestAPositionOfOneOfTwoPartitions(t *testing.T) {
 		Question: events.Question{QuestionNeutral: "q"},
 	}}})
 	require.NoError(t, err)
-	_, err = list(t, log, &tables{applied: 9}, at.Position)
+	_, err = list(t, log, &tables{applied: 9, partitions: 2}, at.Position)
 	require.NoError(t, err)
 }
 

@@ -29,10 +29,10 @@ func (r *Reader) Sessions(ctx context.Context, ask services.SessionsAsk) (servic
 		if err != nil {
 			return page, err
 		}
-		if err := r.reached(ctx, tables, ask.MinPosition); err != nil {
-			return page, err
-		}
-		page.Sessions, page.NextCursor, err = tables.Sessions(ctx, ask.SessionFilter, ask.Limit, ask.Cursor)
+		err = r.exactly(ctx, tables, ask.MinPosition, func() (at []events.Position, err error) {
+			page.Sessions, at, page.NextCursor, err = tables.Sessions(ctx, ask.SessionFilter, ask.Limit, ask.Cursor)
+			return at, err
+		})
 		if err == nil {
 			err = r.lastTurns(ctx, page.Sessions)
 		}
@@ -111,11 +111,11 @@ func (r *Reader) Search(ctx context.Context, ask services.SearchAsk) (services.S
 		if err != nil {
 			return page, err
 		}
-		if err := r.reached(ctx, tables, ask.MinPosition); err != nil {
-			return page, err
-		}
 		page.Mode = services.SearchWords
-		page.Hits, page.Positions, page.NextCursor, err = tables.Search(ctx, ask.SearchFilter, ask.Limit, ask.Cursor)
+		err = r.exactly(ctx, tables, ask.MinPosition, func() ([]events.Position, error) {
+			page.Hits, page.Positions, page.NextCursor, err = tables.Search(ctx, ask.SearchFilter, ask.Limit, ask.Cursor)
+			return page.Positions, err
+		})
 		return page, err
 	})
 }

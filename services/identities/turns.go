@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -32,10 +33,11 @@ func (r *Reader) FindTurns(
 		}
 	}
 	if len(linked) > 0 {
-		if err := r.reached(ctx, tables, nil); err != nil {
-			return nil, err
-		}
-		turns, err := tables.TurnsByID(ctx, linked)
+		var turns []audit.Turn
+		err := r.exactly(ctx, tables, nil, func() (at []events.Position, err error) {
+			turns, at, err = tables.TurnsByID(ctx, linked)
+			return at, err
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -139,8 +139,9 @@ comment on view {{.schema}}.turns is 'the turns of linked sessions, with all the
 
 -- did is what an event did to a turn, for statistics: started, answered, recorded (the answer came in one append with its
 -- question), corrected or redacted; null where it did nothing to one. place and started_at are those of the turn's start, the
--- same for all its versions. Only a start names the pipeline, so that nothing does after a redaction. title_grams are what a
--- part of a title is found by: a number for each run of up to three characters, made with the key of the terms. They stand
+-- same for all its versions. Only a start names the pipeline, so that nothing does after a redaction. description_terms are
+-- what a part of a title, and metadata, is found by: a number for each run of up to three characters of the title, and for
+-- each key of the metadata with its value, made with the key of the terms. They stand
 -- with the description that gave the title, whose row comes once and goes when the title is replaced or erased. A session's
 -- own row changes with every turn, and each change would write them to the index anew.
 create table {{.schema}}.event_ledger (
@@ -159,18 +160,18 @@ create table {{.schema}}.event_ledger (
     pipeline_name    text,
     consultant       text,
     repository       text,
-    title_grams      int4[],
+    description_terms int4[],
     primary key (partition, seq)
 );
 alter table {{.schema}}.event_ledger
     alter column pipeline_name set statistics 0,
     alter column consultant set statistics 0,
     alter column repository set statistics 0,
-    alter column title_grams set statistics 0;
+    alter column description_terms set statistics 0;
 create index event_ledger_session on {{.schema}}.event_ledger (session_id);
 create index event_ledger_erased on {{.schema}}.event_ledger (identity_id) where type = 'turnledger.identity.erased.v1';
 create index event_ledger_started on {{.schema}}.event_ledger using brin (started_at) with (autosummarize = on);
-create index event_ledger_titles on {{.schema}}.event_ledger using gin (title_grams) where title_grams is not null;
+create index event_ledger_described on {{.schema}}.event_ledger using gin (description_terms) where description_terms is not null;
 comment on table {{.schema}}.event_ledger is 'what the log holds, without its texts';
 
 create table {{.schema}}.security_events (

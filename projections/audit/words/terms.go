@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -45,6 +46,15 @@ func (k *Key) Grams(text string) []int32 { return k.grams(text, 1) }
 
 // GramsOfPart returns those Grams that every text has whose folded form holds that of the part.
 func (k *Key) GramsOfPart(part string) []int32 { return k.grams(part, longestGram) }
+
+// Pairs returns numbers that texts by key are found by: one for each key with its text, in order; nil for no texts.
+func (k *Key) Pairs(texts map[string]string) (out []int32) {
+	for key, text := range texts {
+		out = append(out, k.term("\x00\x00"+strconv.Itoa(len(key))+":"+key+text))
+	}
+	slices.Sort(out)
+	return out
+}
 
 // grams returns the numbers of the runs from a length on, or of the whole text if it is shorter.
 func (k *Key) grams(text string, shortest int) (out []int32) {

@@ -1,17 +1,21 @@
 package v1_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/ratelimit"
@@ -103,6 +107,48 @@ func TestALineThatComesTooSoonHoldsUpItsSession(t *testing.T) {
 	require.Equal(t, rows[1]["retry_after"], rows[2]["retry_after"])
 	require.Equal(t, rows[1]["code"], rows[2]["code"])
 	require.EqualValues(t, 5, s.head(), "the session t has no events")
+}
+
+// A batch looks up the identity of each of its sessions once, however many lines it has of it: a bound key's for what
+// it reaches, and any key's for the rate of identities.
+func TestABatchReadsEachSessionOnce(t *testing.T) {
+	t.Parallel()
+	body := ""
+	for i := range 40 {
+		body += manyLine(fmt.Sprint("s", i%4), fmt.Sprint("r", i))
+	}
+	for _, caller := range []string{"all", "ada"} {
+		read := &countedSessions{times: map[string]int{}}
+		s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+			read.SessionReader, c.LinkReader = c.LinkReader, read
+			c.Limiter = ratelimit.New(ratelimit.Rate{}, ratelimit.Rate{Requests: 1000, Per: time.Hour}, nil)
+		})
+		want := map[string]int{}
+		for i := range 4 {
+			session := fmt.Sprint("s", i)
+			want[session] = 1
+			s.append(&events.SessionLinked{SessionID: session, IdentityID: "ada"})
+		}
+		for i, row := range s.many(body, "Authorization", "Bearer "+caller) {
+			require.EqualValues(t, http.StatusCreated, row["http_status"], "line %d of %s", i+1, caller)
+		}
+		require.Equal(t, want, read.times, caller)
+	}
+}
+
+// countedSessions counts the readings of each session.
+type countedSessions struct {
+	services.SessionReader
+	sync.Mutex
+	times map[string]int
+}
+
+// Read implements services.SessionReader.
+func (c *countedSessions) Read(ctx context.Context, ask services.Ask) (services.Reading, error) {
+	c.Lock()
+	defer c.Unlock()
+	c.times[ask.SessionID]++
+	return c.SessionReader.Read(ctx, ask)
 }
 
 // A bound key may not name another identity in a line either: the line is refused before anything of it is recorded.
