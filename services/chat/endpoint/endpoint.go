@@ -102,8 +102,8 @@ func (m *Model) Name() string { return m.Config.Name }
 func (m *Model) Format() services.Format { return m.Form }
 
 // Answer implements chat.Model. Together with an error it returns what came before the error. The error is ErrSilent,
-// ErrBroken, ErrFailed, services.ErrPromptTooLong, *services.ModelRefusal, ctx's or the connection's. Its text says what
-// failed, and never holds the prompt or the answer.
+// ErrBroken, ErrFailed, services.ErrPromptTooLong, *services.ModelRefusal, ctx's or the connection's. Its text says
+// what failed, and never holds the prompt or the answer.
 func (m *Model) Answer(
 	ctx context.Context, p chat.Prompt, emit func(services.AnswerPiece),
 ) (services.ModelAnswer, error) {
@@ -119,7 +119,8 @@ func (m *Model) Answer(
 	case isRefusal && m.TooLong(refused):
 		err = &failure{services.ErrPromptTooLong.Error(), errors.Join(services.ErrPromptTooLong, err)}
 	case isRefusal:
-		err = &failure{m.reason(err, refused.Status), &services.ModelRefusal{Status: refused.Status, After: refused.After}}
+		told := &services.ModelRefusal{Status: refused.Status, After: refused.After}
+		err = &failure{m.reason(err, refused.Status), told}
 	case err != nil:
 		err = &failure{m.reason(err, 0), err}
 	case a.failed:

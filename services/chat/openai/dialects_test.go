@@ -102,5 +102,6 @@ func answerOf(t *testing.T, name string) (services.ModelAnswer, error) {
 	}))
 	defer server.Close()
 	p := services.Prompt{Messages: []json.RawMessage{json.RawMessage(`{"role":"user","content":"q"}`)}}
-	return openai.New(endpoint.Config{URL: server.URL + "/v1", Name: "m"}).Answer(t.Context(), p, func(services.AnswerPiece) {})
+	m := openai.New(endpoint.Config{URL: server.URL + "/v1", Name: "m"})
+	return m.Answer(t.Context(), p, func(services.AnswerPiece) {})
 }

@@ -128,7 +128,8 @@ func TestAnAnswerThatWasCutToNothing(t *testing.T) {
 		services.FinishLength: "max_output_tokens", services.FinishFiltered: "content_filter",
 	} {
 		var asked [][]json.RawMessage
-		s := start(t, answeredBy(answers{finish: finish, asked: func(p services.Prompt) { asked = append(asked, p.Messages) }}))
+		keep := func(p services.Prompt) { asked = append(asked, p.Messages) }
+		s := start(t, answeredBy(answers{finish: finish, asked: keep}))
 		id := s.begin()
 		for _, more := range []string{`,"conversation":"` + id + `"`, `,"store":false`} {
 			a := s.do("POST", "/v1/responses", `{"input":"refused","max_output_tokens":16`+more+`}`)
@@ -171,7 +172,8 @@ func TestRefusalsOfTheModelAreTold(t *testing.T) {
 		http.StatusTooManyRequests:     {http.StatusTooManyRequests, "true", "rate_limit_exceeded"},
 		http.StatusInternalServerError: {http.StatusBadGateway, "", "model_failed"},
 	} {
-		_, s := behind(t, "chat", func([]string) modeltest.Answer { return modeltest.Answer{Status: status, RetryAfter: 7} })
+		refused := modeltest.Answer{Status: status, RetryAfter: 7}
+		_, s := behind(t, "chat", func([]string) modeltest.Answer { return refused })
 		for _, stored := range []string{"", `,"store":false`} {
 			a := s.do("POST", "/v1/responses", `{"input":"secret"`+stored+`}`)
 			require.Equal(t, want.status, a.status)

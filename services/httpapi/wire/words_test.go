@@ -19,8 +19,8 @@ type safe struct{}
 func (safe) Error() string    { return "my secret" }
 func (safe) SafeText() string { return "401" }
 
-// TestWordsOfAnErrorHoldNoText: a log gets the parts of an error that the program, the network or PostgreSQL wrote, each
-// once, and never what a client sent.
+// TestWordsOfAnErrorHoldNoText: a log gets the parts of an error that the program, the network or PostgreSQL wrote,
+// each once, and never what a client sent.
 func TestWordsOfAnErrorHoldNoText(t *testing.T) {
 	t.Parallel()
 	away, secret := errors.New("the log is away"), errors.New("sent: my secret")

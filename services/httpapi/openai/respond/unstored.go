@@ -48,14 +48,13 @@ func (s *Service) unstored(ctx context.Context, a Ask) (Response, error) {
 		}
 	}
 	answer, err := s.cfg.Model.Answer(ctx, p, hear)
-	if err == nil {
-		answer = answer.Whole(hear)
-	} else {
+	if err != nil {
 		if a.Stream != nil {
 			a.Stream.End(o.failed(err))
 		}
 		return nil, fmt.Errorf("%w: %w", services.ErrModelFailed, err)
 	}
+	answer = answer.Whole(hear)
 	made := output(answer, ids)
 	for i, one := range made {
 		made[i] = one.Shown(a.Include)
