@@ -87,7 +87,9 @@ func TestALeaderThatKnowsLessProvesNothing(t *testing.T) {
 		return fmt.Appendf(nil, `{"config":{"num_replicas":3},"state":{"first_seq":1,"last_seq":%d,"messages":%[1]d},`+
 			`"cluster":{"name":"c","leader":"a","replicas":[{"name":"b","active":1},{"name":"c"}]}}`, last)
 	}
-	none := func() []byte { return []byte(`{"error":{"code":404,"err_code":10037,"description":"no message found"}}`) }
+	none := func() []byte {
+		return []byte(`{"error":{"code":404,"err_code":10037,"description":"no message found"}}`)
+	}
 	asked := 0
 	answer("STREAM.MSG.GET.GROWS", none)
 	answer("STREAM.INFO.GROWS", func() []byte { asked++; return info(asked) })
