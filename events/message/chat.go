@@ -118,7 +118,10 @@ func (m Message) inChat(underWay bool) (out []*chatMessage) {
 		return []*chatMessage{{Message: m, role: m.role}}
 	}
 	if m.role == Tool || m.role == Function {
-		return []*chatMessage{m.chatResult(m.answered(), m.stored.Content, m.stored.parts)}
+		if out = m.chatResults(); len(out) == 0 {
+			out = append(out, m.chatResult(m.answered(), m.stored.Content, m.stored.parts))
+		}
+		return out
 	}
 	if m.role != Assistant {
 		if out = m.chatResults(); len(out) == 0 || !silent(m.chatContent()) {

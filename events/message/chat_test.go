@@ -48,6 +48,11 @@ func TestEveryMessageIsMendedForAChat(t *testing.T) {
 			{"role":"tool","tool_call_id":"call_f","content":"1"}`},
 		"a result that is JSON": {call + `,{"role":"tool","tool_call_id":"c","content":{"t":7},"name":"f"}`,
 			call + `,{"role":"tool","tool_call_id":"c","content":"{\"t\":7}"}`},
+		"results of the AI SDK": {
+			`{"role":"assistant","content":[{"type":"tool-call","toolCallId":"c","toolName":"f","input":{}},{"type":"tool-call","toolCallId":"d","toolName":"f","input":{}}]},
+			{"role":"tool","content":[{"type":"tool-result","toolCallId":"c","output":{"type":"text","value":"1"}},{"type":"tool-result","toolCallId":"d","output":{"type":"json","value":{"x":2}}}]}`,
+			`{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"d","type":"function","function":{"name":"f","arguments":"{}"}}]},` +
+				result + `,{"role":"tool","tool_call_id":"d","content":"{\"x\":2}"}`},
 		"a result that comes twice": {
 			`{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"d","type":"function","function":{"name":"f","arguments":"{}"}}]},` +
 				result + "," + result + `,{"role":"tool","tool_call_id":"d","content":"2"}`,

@@ -94,10 +94,11 @@ func TestVerifyFindsTamperedRows(t *testing.T) {
 			from turnledger.session_links where session_id = 's0'`: {"never link"},
 		`delete from turnledger.event_ledger where seq = (
 			select min(seq) from turnledger.event_ledger where session_id = 's1')`: {"s1 ledger"},
-		"update turnledger.sessions set finalized = finalized + 1 where session_id = 's0'":                     {"s0 session"},
-		"update turnledger.event_ledger set title_grams = title_grams[2:] where title_grams is not null":       {"s2 ledger"},
-		"update turnledger.event_ledger set title_grams = null":                                                {"s2 ledger"},
-		"update turnledger.event_ledger set title_grams = null; update turnledger.generation set search = 'x'": nil,
+		"update turnledger.sessions set finalized = finalized + 1 where session_id = 's0'": {"s0 session"},
+		`update turnledger.event_ledger set description_terms = description_terms[2:]
+			where description_terms is not null`: {"s2 ledger"},
+		"update turnledger.event_ledger set description_terms = null":                                                {"s2 ledger"},
+		"update turnledger.event_ledger set description_terms = null; update turnledger.generation set search = 'x'": nil,
 	} {
 		_, err := conn.Exec(t.Context(), sql)
 		require.NoError(t, err)

@@ -178,6 +178,9 @@ func (b *Builder) recall(
 			p.shown = append(p.shown, t.turn.ID)
 		}
 	}
+	if warning := fit(p.history, b.budget(req)); warning != "" && !req.Through {
+		p.Warnings = append(p.Warnings, warning)
+	}
 	atHand := reading.Source == services.FromLog || state.Whole
 	room := !atHand && len(taken) == len(turns) && p.DroppedTurns > 0 && len(p.history) < req.MaxMessages &&
 		slices.ContainsFunc(taken, piece.short)

@@ -164,6 +164,9 @@ func tokensOf(messages []message.Message, count func(string) int) int {
 	n := 0
 	for _, m := range messages {
 		n += perMessage + count(m.Words())
+		for _, text := range m.Results() {
+			n += perMessage + count(text)
+		}
 		for _, c := range m.ToolCalls() {
 			n += perMessage + count(c.Function.Name) + count(string(c.Function.Arguments))
 		}

@@ -26,7 +26,7 @@ var elsewhere = map[string]string{
 		useResponses,
 	"/v1/audio":                     useProvider,
 	"/v1/batches":                   "POST /v1/turns records many turns at once; for a model's batches, " + useProvider,
-	"/v1/chat":                      useResponses,
+	"/v1/chat/completions":          useResponses, // the native API has /v1/chat
 	"/v1/chatkit":                   useProvider,
 	"/v1/completions":               useResponses,
 	"/v1/containers":                useProvider,

@@ -37,6 +37,8 @@ func clientsRoots(t *testing.T) map[string]bool {
 			roots[found[1]] = true
 		}
 	}
+	delete(roots, "chat") // the native API has it, too
+	roots["chat/completions"] = true
 	delete(roots, "threads") // of the Assistants API, which OpenAI has switched off; the native API has threads
 	return roots
 }
@@ -45,6 +47,8 @@ func clientsRoots(t *testing.T) map[string]bool {
 func TestPathsOfOpenAIThatAreNotHere(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
+	own := s.do("POST", "/v1/chat", `{}`)
+	require.Equal(t, "application/problem+json", own.header.Get("Content-Type"), "the native API's errors stay its own")
 	roots := clientsRoots(t)
 	require.Greater(t, len(roots), 20)
 	for root := range roots {
@@ -65,7 +69,7 @@ func TestPathsOfOpenAIThatAreNotHere(t *testing.T) {
 		"/v1/files":                    {"/v1/files", "file_data"},
 		"/v1/vector_stores/vs/search":  {"/v1/vector_stores", "POST /v1/search"},
 		"/v1/assistants":               {"/v1/assistants", "turnledger import --from assistants"},
-		"/v1/chat/completions":         {"/v1/chat", "POST /v1/responses"},
+		"/v1/chat/completions":         {"/v1/chat/completions", "POST /v1/responses"},
 		"/v1/completions":              {"/v1/completions", "POST /v1/responses"},
 		"/v1/batches":                  {"/v1/batches", "POST /v1/turns"},
 		"/v1/organization/projects":    {"/v1/organization", "turnledger keys"},
