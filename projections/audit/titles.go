@@ -39,8 +39,8 @@ func (a *Audit) byTitle(ctx context.Context, tx pgx.Tx, q *sessionQuery) error {
 	return err
 }
 
-// byMetadata restricts a query to the sessions with the metadata that is asked for. What is common fills a page from the
-// newest sessions; for what is rare, the index says which sessions may have it.
+// byMetadata restricts a query to the sessions with the metadata that is asked for. What is common fills a page from
+// the newest sessions; for what is rare, the index says which sessions may have it.
 func (a *Audit) byMetadata(ctx context.Context, tx pgx.Tx, q *sessionQuery) error {
 	if len(q.Metadata) == 0 {
 		return nil

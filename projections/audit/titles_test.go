@@ -282,6 +282,7 @@ func TestGramsGoWithTheTitle(t *testing.T) {
 		describe("c", "1", "quark")
 		require.Len(t, grams(), 1)
 		a.exec("analyze turnledger.event_ledger")
-		require.Empty(t, a.column("select attname from pg_stats where attname = 'description_terms'"), "nor in statistics")
+		require.Empty(t, a.column("select attname from pg_stats where attname = 'description_terms'"),
+			"nor in statistics")
 	}
 }

@@ -113,7 +113,9 @@ func (r *Reader) Search(ctx context.Context, ask services.SearchAsk) (services.S
 		}
 		page.Mode = services.SearchWords
 		err = r.exactly(ctx, tables, ask.MinPosition, func() ([]events.Position, error) {
-			page.Hits, page.Positions, page.NextCursor, err = tables.Search(ctx, ask.SearchFilter, ask.Limit, ask.Cursor)
+			page.Hits, page.Positions, page.NextCursor, err = tables.Search(
+				ctx, ask.SearchFilter, ask.Limit, ask.Cursor,
+			)
 			return page.Positions, err
 		})
 		return page, err

@@ -8,8 +8,8 @@ import (
 	"github.com/turnledger/turnledger/projections/audit"
 )
 
-// Recaller searches the turns of an identity, and finds nothing that was redacted before the call; the Reader of package
-// identities implements it.
+// Recaller searches the turns of an identity, and finds nothing that was redacted before the call; the Reader of
+// package identities implements it.
 type Recaller interface {
 	Recall(ctx context.Context, identityID, query string, limit int) ([]audit.Recalled, error)
 }

@@ -231,8 +231,8 @@ func TestImports(t *testing.T) {
 			rest, _, _ = strings.Cut(rest, "/internal/")
 			require.Contains(t, []string{
 				"events", "events/conversation", "events/convoy", "events/jetlog", "events/jetlog/operate",
-				"events/pause", "events/room", "projections", "services", "services/access", "services/httpapi/reach",
-				"services/httpapi/wire", "services/httpapi/v1",
+				"events/message", "events/pause", "events/quote", "events/room", "projections", "services",
+				"services/access", "services/httpapi/reach", "services/httpapi/wire", "services/httpapi/v1",
 			}, rest)
 
 		}
