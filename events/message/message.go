@@ -134,16 +134,25 @@ func Parse(raw json.RawMessage) Message {
 	return Message{role: m.Role, stored: m}
 }
 
-// roleOf returns the role of OpenAI's chat that a role stands for.
+// roleOf returns the role of OpenAI's chat in which a prompt shows a role.
 func roleOf(role string) string {
+	if known, is := RoleOf(role); is {
+		return known
+	}
+	return User
+}
+
+// RoleOf returns the role of OpenAI's chat that a role stands for, and reports whether it stands for one.
+func RoleOf(role string) (string, bool) {
 	switch known := strings.ToLower(strings.TrimSpace(role)); known {
 	case "", System, Developer, User, Assistant, Tool, Function:
-		return known
+		return known, true
 	case "ai", "model", "bot":
-		return Assistant
-	default:
-		return User
+		return Assistant, true
+	case "human":
+		return User, true
 	}
+	return role, false
 }
 
 // withMember returns an object with another value of a member.

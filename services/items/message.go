@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	chatmessage "github.com/turnledger/turnledger/events/message"
 )
 
 // itemMember is the member of a message that holds what the chat form can't say of its item.
@@ -237,7 +238,7 @@ func itemsOf(m Item) []Item {
 // derived returns the items that the chat form of a message says: its text and its tool calls, or a tool's result. kind
 // tells the two kinds of results apart.
 func derived(m Item, kind string) (out []Item) {
-	role := m.text("role")
+	role, _ := chatmessage.RoleOf(m.text("role"))
 	if role == "" {
 		role = roleUser
 	}

@@ -57,3 +57,13 @@ func saysTwoThings(i items.Item) bool {
 	}
 	return false
 }
+
+// Messages of other libraries are items with the roles that OpenAI's clients know.
+func TestRolesOfOtherLibraries(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[string]string{"human": "user", "User": "user", "ai": "assistant", "critic": "critic"} {
+		of := items.Of(json.RawMessage(`{"role":"` + role + `","content":"a"}`))
+		require.Len(t, of, 1)
+		require.JSONEq(t, `"`+want+`"`, string(of[0]["role"]), role)
+	}
+}
