@@ -36,10 +36,11 @@ func (p part) data() map[string]string {
 // imageTypes are those of images that the API takes.
 var imageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
-// Forms of the encrypted content of a thought of Anthropic's models, as services/chat/anthropic makes them.
+// Forms of the encrypted content of a thought of Anthropic's models: the signature of a block that can be read, or the
+// data of one that can't.
 const (
-	signedThought = "anthropic.signature:"
-	hiddenThought = "anthropic.redacted:"
+	SignedThought = "anthropic.signature:"
+	HiddenThought = "anthropic.redacted:"
 )
 
 // thoughts returns what the API gets back of its model's thoughts, which are items of reasoning. Those of other vendors
@@ -54,10 +55,10 @@ func (m Message) thoughts() []block {
 	if i.Type != "reasoning" {
 		return nil
 	}
-	if data, hidden := strings.CutPrefix(i.Encrypted, hiddenThought); hidden && data != "" {
+	if data, hidden := strings.CutPrefix(i.Encrypted, HiddenThought); hidden && data != "" {
 		return []block{{Type: "redacted_thinking", Data: data}}
 	}
-	signature, signed := strings.CutPrefix(i.Encrypted, signedThought)
+	signature, signed := strings.CutPrefix(i.Encrypted, SignedThought)
 	if !signed || signature == "" {
 		return nil
 	}

@@ -147,7 +147,7 @@ func RoleOf(role string) (string, bool) {
 	switch known := strings.ToLower(strings.TrimSpace(role)); known {
 	case "", System, Developer, User, Assistant, Tool, Function:
 		return known, true
-	case "ai", "model", "bot":
+	case "ai", "bot", "gpt", "model":
 		return Assistant, true
 	case "human":
 		return User, true

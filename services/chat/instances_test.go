@@ -121,6 +121,24 @@ func TestRetryAfterAnInterruptionAsksTheModelAgain(t *testing.T) {
 	require.Equal(t, "At last.", r.Content)
 }
 
+// TestAFilteredQuestionStandsInNoLaterPrompt: an endpoint that refused it would refuse every prompt with it.
+func TestAFilteredQuestionStandsInNoLaterPrompt(t *testing.T) {
+	t.Parallel()
+	c := newChat(t, natstest.Server(t), modeltest.NewScripted(t))
+	c.model.Script(always(modeltest.Answer{Filtered: true}))
+	_, filtered := c.send("r1", "refused", services.Enqueue)
+	r := <-filtered
+	require.NoError(t, r.err)
+	require.Equal(t, services.FinishFiltered, r.Finish)
+	require.Empty(t, r.Content)
+	require.Equal(t, conversation.Finalized, r.Turn.Status)
+	<-c.model.Asked
+	c.model.Script(always(modeltest.Answer{Text: "4"}))
+	_, next := c.send("r2", "2+2?", services.Enqueue)
+	require.NoError(t, (<-next).err)
+	require.Equal(t, []string{"user: 2+2?"}, <-c.model.Asked)
+}
+
 // TestInterruptWhileQueued: of three messages, the second waits for the first, and the
 // third ends them both.
 func TestInterruptWhileQueued(t *testing.T) {

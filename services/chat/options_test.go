@@ -12,8 +12,10 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/anthropic"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	"github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/chat/responses"
 )
 
 // everything is a prompt with all that a caller can ask of an answer.
@@ -87,6 +89,39 @@ func TestModelsPassOnWhatIsAskedOfAnAnswer(t *testing.T) {
 			require.NotContains(t, got, name, "what nobody asked for is the model's")
 		}
 	})
+}
+
+// A setting bounds the answers whose callers name no bound.
+func TestASettingBoundsAnswers(t *testing.T) {
+	t.Parallel()
+	for member, model := range map[string]func(endpoint.Config) chat.Model{
+		"max_completion_tokens": openai.New, "max_tokens": anthropic.New, "max_output_tokens": responses.New,
+	} {
+		server := modeltest.New(t, always(modeltest.Answer{Text: "x"}))
+		m := model(endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m", MaxTokens: 77})
+		for bound, want := range map[int64]float64{0: 77, 5: 5} {
+			p := prompt(`{"role":"user","content":"q"}`)
+			p.MaxTokens = bound
+			_, err := m.Answer(t.Context(), p, func(services.AnswerPiece) {})
+			require.NoError(t, err)
+			var got map[string]any
+			require.NoError(t, json.Unmarshal(<-server.Bodies, &got))
+			require.Equal(t, want, got[member], member)
+		}
+	}
+}
+
+func TestPenaltiesReachAChat(t *testing.T) {
+	t.Parallel()
+	server := modeltest.New(t, always(modeltest.Answer{Text: "x"}))
+	p, half, less := prompt(`{"role":"user","content":"q"}`), 0.5, -0.5
+	p.PresencePenalty, p.FrequencyPenalty = &half, &less
+	m := openai.New(endpoint.Config{URL: server.URL + "/v1", Name: "m"})
+	_, err := m.Answer(t.Context(), p, func(services.AnswerPiece) {})
+	require.NoError(t, err)
+	var got map[string]any
+	require.NoError(t, json.Unmarshal(<-server.Bodies, &got))
+	require.Equal(t, []any{0.5, -0.5}, []any{got["presence_penalty"], got["frequency_penalty"]})
 }
 
 func TestModelsTellOfCallsThoughtsAndUsage(t *testing.T) {

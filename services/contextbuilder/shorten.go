@@ -2,6 +2,7 @@ package contextbuilder
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/turnledger/turnledger/events/message"
 )
@@ -19,9 +20,10 @@ func fit(history []message.Message, b budget) (warning string) {
 	if b.tokens <= 0 || most <= leastResult || tokensOf(history, b.count) <= b.tokens {
 		return ""
 	}
+	whole := slices.Clone(history)
 	for most > leastResult {
 		most = max(most/2, leastResult)
-		for i, m := range history {
+		for i, m := range whole {
 			history[i] = m.ShortenResults(most)
 		}
 		if tokensOf(history, b.count) <= b.tokens {

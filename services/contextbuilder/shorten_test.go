@@ -2,11 +2,15 @@ package contextbuilder
 
 import (
 	"encoding/json"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
 	"github.com/turnledger/turnledger/events/message"
 )
@@ -33,6 +37,10 @@ func TestResultsOfToolsAreShortenedToFit(t *testing.T) {
 		require.Empty(t, prompttest.Chat(chat), name)
 		var result struct{ Content json.RawMessage }
 		require.NoError(t, json.Unmarshal(chat[2], &result))
+		left := regexp.MustCompile(`\[(\d+) characters are left out\]`).FindAllStringSubmatch(string(result.Content), -1)
+		require.Len(t, left, 1, "one mark, which counts all")
+		kept := utf8.RuneCountInString(string(result.Content))
+		require.InDelta(t, utf8.RuneCountInString(long)-kept, must.Get(strconv.Atoi(left[0][1]))(t), 100)
 		require.Regexp(t, `begin żółw(.|\n)*characters are left out(.|\n)*żółw  end`, string(result.Content), name)
 		before := rawsOf(history)
 		require.Empty(t, fit(history, b), "what fits stays")

@@ -1,6 +1,7 @@
 package contextbuilder
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -53,6 +54,9 @@ func (f form) half(
 func filtered(t *conversation.Turn) bool {
 	if t.Status != conversation.Finalized || t.Answer == nil || t.Answer.AnswerNeutral != "" {
 		return false
+	}
+	if !bytes.Contains(t.AnswerMetadata, []byte(services.FinishFiltered)) {
+		return false // most turns whose answer is messages alone
 	}
 	var metadata struct {
 		Finish string `json:"finish_reason"`

@@ -53,7 +53,9 @@ func WholeThrough(turns []*conversation.Turn, n int) int {
 // MessagesOf returns the messages that a prompt shows for some turns.
 func MessagesOf(turns []*conversation.Turn, lang services.Language) (out []message.Message) {
 	for _, t := range turns {
-		out = appendMessages(out, t, form{lang: lang})
+		if !filtered(t) {
+			out = appendMessages(out, t, form{lang: lang})
+		}
 	}
 	return out
 }

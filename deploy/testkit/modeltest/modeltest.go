@@ -28,6 +28,8 @@ type Answer struct {
 	Stall bool
 	// Long makes the answer end as cut by the limit of tokens.
 	Long bool
+	// Filtered makes the answer of a chat endpoint end as cut by a filter.
+	Filtered bool
 	// Thoughts come before Text, a word at a time, and Calls after it. An endpoint that speaks Responses tells each of
 	// their lines as a summary of its own.
 	Thoughts string

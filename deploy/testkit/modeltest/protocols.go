@@ -63,6 +63,9 @@ func (openAI) begin(a Answer) speech {
 			if a.Long {
 				why = "length"
 			}
+			if a.Filtered {
+				why = "content_filter"
+			}
 			return append(out, delta(object{}, why), event{"", object{"choices": []any{}, "usage": object{
 				"prompt_tokens": UsedInput, "completion_tokens": UsedOutput, "total_tokens": UsedInput + UsedOutput,
 				"prompt_tokens_details":     object{"cached_tokens": UsedCached},

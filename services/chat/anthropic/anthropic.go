@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
@@ -33,16 +34,7 @@ func New(cfg endpoint.Config) chat.Model {
 		Open: func(ctx context.Context, p chat.Prompt) iter.Seq2[json.RawMessage, error] {
 			return caller.Events(ctx, "/messages", requestOf(cfg.Name, p))
 		},
-		Read: func(a *endpoint.Answering) endpoint.Reader {
-			return func(raw json.RawMessage) error {
-				var e event
-				if err := endpoint.Decode(raw, &e); err != nil {
-					return err
-				}
-				e.read(a)
-				return nil
-			}
-		},
+		Read: endpoint.EachEvent((*event).read),
 	}
 }
 
@@ -117,16 +109,9 @@ func (e *event) readBlock(a *endpoint.Answering) {
 		}
 		a.Add(e.key(), services.AnswerPart{Kind: kind, CallID: b.ID, Name: b.Name})
 	case "redacted_thinking":
-		a.Add(e.key(), services.AnswerPart{Kind: services.PartReasoning, Item: thought("", redacted, b.Data)})
+		a.Add(e.key(), services.AnswerPart{Kind: services.PartReasoning, Item: thought("", message.HiddenThought, b.Data)})
 	}
 }
-
-// Forms of a thought's encrypted content: the signature of a block that can be read, or the data of one that can't.
-// The context builder makes the blocks of a prompt from them.
-const (
-	signed   = "anthropic.signature:"
-	redacted = "anthropic.redacted:"
-)
 
 // thought returns a block of thinking as an item, so that the API gets it back where it asks for it.
 func thought(text, form, secret string) json.RawMessage {
@@ -147,7 +132,7 @@ func (e *event) readDelta(a *endpoint.Answering) {
 	case "thinking_delta":
 		a.Add(key, services.AnswerPart{Kind: services.PartReasoning, Text: d.Thinking})
 	case "signature_delta":
-		item := thought(a.Text(key), signed, d.Signature)
+		item := thought(a.Text(key), message.SignedThought, d.Signature)
 		a.Add(key, services.AnswerPart{Kind: services.PartReasoning, Item: item})
 	case "input_json_delta":
 		if a.Kind(key) == services.PartCustomCall {

@@ -95,6 +95,20 @@ type Model struct {
 // Reader adds what an event brings to its answer. It fails if the event can't be read.
 type Reader func(json.RawMessage) error
 
+// EachEvent returns the Read of a model whose events are read one by one.
+func EachEvent[E any](read func(*E, *Answering)) func(*Answering) Reader {
+	return func(a *Answering) Reader {
+		return func(raw json.RawMessage) error {
+			var e E
+			err := Decode(raw, &e)
+			if err == nil {
+				read(&e, a)
+			}
+			return err
+		}
+	}
+}
+
 // Name implements chat.Model.
 func (m *Model) Name() string { return m.Config.Name }
 

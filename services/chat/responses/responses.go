@@ -26,16 +26,7 @@ func New(cfg endpoint.Config) chat.Model {
 			body["model"], body["stream"] = cfg.Name, true
 			return caller.Events(ctx, "/responses", body)
 		},
-		Read: func(a *endpoint.Answering) endpoint.Reader {
-			return func(raw json.RawMessage) error {
-				var e event
-				if err := endpoint.Decode(raw, &e); err != nil {
-					return err
-				}
-				e.read(a)
-				return nil
-			}
-		},
+		Read: endpoint.EachEvent((*event).read),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services/client"
 )
 
@@ -72,7 +73,7 @@ func parseMessage(raw json.RawMessage) (messageIn, error) {
 	if json.Unmarshal(members["role"], &m.role) != nil || m.role == "" {
 		return messageIn{}, errors.New("role is missing")
 	}
-	role, known := roleOf(m.role)
+	role, known := message.RoleOf(m.role)
 	if !known {
 		return messageIn{}, fmt.Errorf("role %q: %w", m.role, errRole)
 	}
@@ -91,19 +92,6 @@ func parseMessage(raw json.RawMessage) (messageIn, error) {
 }
 
 var errRole = errors.New("not a role of a chat message: system, developer, user, assistant, tool or function")
-
-// roleOf returns the role of a chat message for what other products call it.
-func roleOf(name string) (role string, known bool) {
-	switch name = strings.ToLower(strings.TrimSpace(name)); name {
-	case "system", "developer", "user", "assistant", "tool", "function":
-		return name, true
-	case "human":
-		return "user", true
-	case "ai", "bot", "model", "gpt":
-		return "assistant", true
-	}
-	return "", false
-}
 
 // withRole returns a message with another role, and all else as it was written.
 func withRole(message json.RawMessage, role string) (out json.RawMessage) {

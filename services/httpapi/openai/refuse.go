@@ -216,7 +216,10 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		h["Www-Authenticate"] = []string{"Bearer"}
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		h["X-Should-Retry"] = []string{"true"}
-		h["Retry-After"] = []string{strconv.Itoa(int(math.Ceil(max(e.after, time.Second).Seconds())))}
+		e.after = max(e.after, time.Second)
+	}
+	if e.after > 0 {
+		h["Retry-After"] = []string{strconv.Itoa(int(math.Ceil(e.after.Seconds())))}
 	}
 	if e.final || e.status < http.StatusInternalServerError && e.status != http.StatusTooManyRequests {
 		h["X-Should-Retry"] = []string{"false"}

@@ -3,6 +3,7 @@ package v1_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -107,6 +108,25 @@ func TestAnAnswerHasADeadline(t *testing.T) {
 		require.Greater(t, time.Duration(given), time.Minute, path)
 		require.LessOrEqual(t, time.Duration(given), 5*time.Minute, path)
 	}
+}
+
+// refusing is what the model's endpoint says to every message.
+type refusing services.ModelRefusal
+
+func (r *refusing) Send(context.Context, services.ChatMessage, services.ChatListener) (services.ChatReply, error) {
+	return services.ChatReply{}, fmt.Errorf("%w: %w", services.ErrModelFailed, (*services.ModelRefusal)(r))
+}
+
+// A refusal of the model's endpoint is told by its status, and when the endpoint may be asked again.
+func TestARefusalOfTheModelIsTold(t *testing.T) {
+	t.Parallel()
+	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Chat = &refusing{Status: http.StatusTooManyRequests, After: 7 * time.Second}
+	})
+	a := s.do("POST", "/v1/threads/t/messages", `{"content":"c"}`)
+	requireProblem(t, a, http.StatusBadGateway, "model_failed")
+	require.Contains(t, a.body["detail"], "429")
+	require.Equal(t, "7", a.header.Get("Retry-After"))
 }
 
 // waiting answers when it may.
