@@ -171,9 +171,11 @@ func Whole(raw json.RawMessage) json.RawMessage {
 	if !bytes.Contains(raw, []byte(`\ud`)) && !bytes.Contains(raw, []byte(`\uD`)) {
 		return raw
 	}
-	whole, err := jsontext.AppendFormat(
-		nil, raw, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
-	)
+	duplicates := jsontext.AllowDuplicateNames(true)
+	if jsontext.Value(raw).IsValid(duplicates) {
+		return raw
+	}
+	whole, err := jsontext.AppendFormat(nil, raw, duplicates, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return raw
 	}
