@@ -32,8 +32,10 @@ type Rewriter interface {
 type Config struct {
 	SystemPrompt string
 	IdleTimeout  time.Duration
-	Rewriter     Rewriter
-	Memory       services.Memory
+	// Blocks: where a request names no window, turns leave it in blocks (blockStart).
+	Blocks   bool
+	Rewriter Rewriter
+	Memory   services.Memory
 	// Tokens counts with the model's encoding; an Estimate by default.
 	Tokens TokenCounter
 	Now    func() time.Time
@@ -59,7 +61,6 @@ func NewBuilder(r *Reader, cfg Config) *Builder {
 // Build returns the messages to send to a model. It reads the history before anything else. An unknown session has no
 // history, and Build does not create the session.
 func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (services.Context, error) {
-	req.MaxMessages = min(cmp.Or(req.MaxMessages, DefaultMessages), MostMessages)
 	if err := b.Valid(req); err != nil {
 		return services.Context{}, err
 	}
@@ -129,9 +130,10 @@ func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*pr
 	// turn that is being answered. Where items were deleted, turns may show fewer, and the window may have room for
 	// turns that were not read. If a call in the window lacks its result, or a result its call, the other half may be
 	// in another turn. In both cases all turns at hand are read, and in the end the log.
-	first := req.MaxMessages/2 + 2
+	most := b.budget(req).messages
+	first := most/2 + 2
 	if req.IncludePending {
-		first = req.MaxMessages + 2 // a turn without an answer is one message
+		first = most + 2 // a turn without an answer is one message
 	}
 	var p *prompt
 	var err error
@@ -164,8 +166,11 @@ func (b *Builder) recall(
 	if p.begins(state, now); p.boundary == nothingAfter {
 		return p, true, nil
 	}
-	turns, total := asked(req, reading, b.idle(req), now)
-	taken := window(piecesOf(asSent(turns, req), form{lang: req.Language, items: req.Through}), b.budget(req))
+	turns, total, filtered := asked(req, reading, b.idle(req), now)
+	pieces := piecesOf(asSent(turns, req), form{lang: req.Language, items: req.Through})
+	most := b.budget(req)
+	most.before = total + filtered - len(turns)
+	taken, all := window(pieces, most)
 	p.HistoryTurns, p.DroppedTurns = len(taken), max(total-len(taken), 0)
 	p.history = make([]message.Message, 0, 2*len(taken)+around)
 	places := make([]uint64, 0, 2*len(taken))
@@ -178,12 +183,11 @@ func (b *Builder) recall(
 			p.shown = append(p.shown, t.turn.ID)
 		}
 	}
-	if warning := fit(p.history, b.budget(req)); warning != "" && !req.Through {
+	if warning := fit(p.history, most); warning != "" && !req.Through {
 		p.Warnings = append(p.Warnings, warning)
 	}
 	atHand := reading.Source == services.FromLog || state.Whole
-	room := !atHand && len(taken) == len(turns) && p.DroppedTurns > 0 && len(p.history) < req.MaxMessages &&
-		slices.ContainsFunc(taken, piece.short)
+	room := !atHand && all && total > len(turns) && slices.ContainsFunc(pieces, piece.short)
 	calls, results := message.LooseEnds(p.history)
 	if len(calls)+len(results) == 0 {
 		b.summarize(req, p, state, turns, taken)
@@ -197,7 +201,8 @@ func (b *Builder) recall(
 
 func (b *Builder) budget(req services.ContextRequest) budget {
 	out := budget{
-		messages: req.MaxMessages, tokens: req.MaxTokens, strict: req.Through, count: b.cfg.Tokens.Count,
+		messages: min(cmp.Or(req.MaxMessages, DefaultMessages), MostMessages), tokens: req.MaxTokens,
+		blocks: b.cfg.Blocks && req.MaxMessages == 0 && req.MaxTokens == 0, strict: req.Through, count: b.cfg.Tokens.Count,
 	}
 	if req.Through && req.TurnID != uuid.Nil {
 		out.least = 1
@@ -313,12 +318,13 @@ func (b *Builder) reached(ctx context.Context, req services.ContextRequest) erro
 	return err
 }
 
-// asked returns the turns that the prompt may show, and how many such turns the session has, including those that are
-// not held. It drops all turns before the last long silence. Any question ends a silence, also one without an answer
-// and the one that is being answered.
+// asked returns the turns that the prompt may show, how many such turns the session has, including those that are not
+// held, and how many filtered turns it has besides. Filtered turns that are not held count as turns that may be shown,
+// so that only the sum of both numbers is the same for every source of a reading. It drops all turns before the last
+// long silence. Any question ends a silence, also one without an answer and the one that is being answered.
 func asked(
 	req services.ContextRequest, r services.Reading, idle time.Duration, now time.Time,
-) (turns []*conversation.Turn, total int) {
+) (turns []*conversation.Turn, total, left int) {
 	s, until := r.State, ^uint64(0)
 	if t := turnOf(r, req.TurnID); req.TurnID != uuid.Nil && t != nil {
 		until, now = t.Place, t.CreatedAt
@@ -326,40 +332,39 @@ func asked(
 			until++
 		}
 	}
-	wanted := func(t *conversation.Turn) bool {
-		return (t.Status == conversation.Finalized || req.IncludePending) && (!filtered(t) || t.ID == req.TurnID)
-	}
+	counts := func(t *conversation.Turn) bool { return t.Status == conversation.Finalized || req.IncludePending }
 	// Turns that are not held are older than all turns that are held.
 	total = s.ShownFinalized
 	if req.IncludePending {
 		total += s.ShownPending
 	}
 	before := make([]*conversation.Turn, 0, len(s.Turns))
+	held := 0
 	for _, t := range s.Turns {
 		switch {
 		case !s.Shown(t):
 		case t.Place < until:
 			before = append(before, t)
-		case wanted(t):
-			total--
-		}
-	}
-	held := 0
-	recent := len(before) - len(sinceSilence(before, idle, now))
-	turns = make([]*conversation.Turn, 0, len(before)-recent)
-	for i, t := range before {
-		switch {
-		case wanted(t):
-			held++
-			if i >= recent {
-				turns = append(turns, t)
+			if counts(t) {
+				held++
 			}
-		case filtered(t):
+		case counts(t):
 			total--
 		}
 	}
 	if s.Whole || r.Source == services.FromLog {
 		total = held
 	}
-	return turns, total
+	recent := len(before) - len(sinceSilence(before, idle, now))
+	turns = make([]*conversation.Turn, 0, len(before)-recent)
+	for i, t := range before {
+		switch {
+		case !counts(t):
+		case filtered(t) && t.ID != req.TurnID:
+			left++
+		case i >= recent:
+			turns = append(turns, t)
+		}
+	}
+	return turns, total - left, left
 }

@@ -237,7 +237,7 @@ func TestAQuestionEndsASilence(t *testing.T) {
 		if c.turn != "" {
 			req.TurnID = events.TurnID("s", c.turn)
 		}
-		turns, total := contextbuilder.Asked(req, services.Reading{State: state}, c.idle, at(c.now))
+		turns, total, _ := contextbuilder.Asked(req, services.Reading{State: state}, c.idle, at(c.now))
 		require.Len(t, turns, c.want, "%+v", c)
 		require.Equal(t, 1, total)
 	}

@@ -133,7 +133,7 @@ func FuzzWindow(f *testing.F) {
 			}
 			shown = append(shown, m.turn)
 		}
-		taken := window(piecesOf(shown, form{lang: services.Neutral}), budget{messages: max(int(most), LeastMessages)})
+		taken, _ := window(piecesOf(shown, form{lang: services.Neutral}), budget{messages: max(int(most), LeastMessages)})
 		var list []message.Message
 		var places []uint64
 		for _, p := range taken {

@@ -2,6 +2,7 @@ package contextbuilder_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -246,4 +247,54 @@ func TestAViewThatGoesBackHidesNoTurn(t *testing.T) {
 			require.Equal(t, exchange(0, 6), texts(t, r), "%d, then %d", first, second)
 		}
 	}
+}
+
+// Where a call names no window, turns leave a full one in blocks: two of three prompts begin as the one before. Views,
+// the log and the past agree on the window, however many turns a view holds, and whether a turn that is never shown is
+// among them.
+func TestPromptsBeginAsTheLastOneDid(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	ask := func(view contextbuilder.View, req services.ContextRequest) services.Context {
+		b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: view}),
+			contextbuilder.Config{Blocks: true})
+		req.SessionID, req.Message = "s", "now"
+		return must.Get(b.Build(t.Context(), req))(t)
+	}
+	first, same, full := "", 0, 0
+	var past [][]string
+	var at []events.Position
+	for i := range 40 {
+		if i == 15 {
+			natstest.Append(t, log, &events.TurnStarted{TurnID: events.TurnID("s", "no"), SessionID: "s", RequestID: "no",
+				Question: events.Question{QuestionNeutral: "refused"}})
+			natstest.Append(t, log, &events.TurnFinalized{TurnID: events.TurnID("s", "no"), SessionID: "s",
+				Answer:   events.Answer{AnswerMessages: json.RawMessage(`[{"role":"assistant","content":""}]`)},
+				Metadata: json.RawMessage(`{"finish_reason":"content_filter"}`)})
+		}
+		at = append(at, record(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i)))
+		r := ask(nil, services.ContextRequest{})
+		shown := texts(t, r)
+		require.Equal(t, i+1, r.HistoryTurns+r.DroppedTurns)
+		require.Equal(t, exchange(i+1-r.HistoryTurns, i+1), shown)
+		if past = append(past, shown); i >= 10 {
+			require.LessOrEqual(t, r.HistoryMessages, 20)
+			require.GreaterOrEqual(t, r.HistoryMessages, 15)
+			full++
+			if shown[0] == first {
+				same++
+			}
+		}
+		first = shown[0]
+		for _, keep := range []int{12, 14, 25} {
+			view := &still{state: folded(t, log, "s", at[i].Seq, keep), at: at[i].Seq}
+			require.Equal(t, shown, texts(t, ask(view, services.ContextRequest{})), "turn %d, kept %d", i, keep)
+		}
+	}
+	require.GreaterOrEqual(t, 3*same, 2*full-3, "%d of %d", same, full)
+	for i, p := range at {
+		require.Equal(t, past[i], texts(t, ask(nil, services.ContextRequest{AsOf: &services.AsOf{Position: &p}})))
+	}
+	require.Equal(t, exchange(30, 40), texts(t, ask(nil, services.ContextRequest{MaxMessages: 20})), "a window that is named is exact")
+	require.Equal(t, exchange(30, 40), texts(t, ask(nil, services.ContextRequest{MaxTokens: 1 << 20})))
 }

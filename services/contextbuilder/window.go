@@ -36,6 +36,10 @@ func (p piece) short() bool { return p.complete() && len(p.messages) < 2 }
 type budget struct {
 	messages, tokens int
 	least            int
+	// blocks: turns leave a full window several at a time. before is how many turns of the session, filtered ones
+	// included, stand before the first piece.
+	blocks bool
+	before int
 	// strict: no other turn is always taken.
 	strict bool
 	count  func(string) int
@@ -43,8 +47,8 @@ type budget struct {
 
 // window takes whole turns, from the newest back, while the budget lasts. The last complete turn is always taken,
 // unless the budget is strict. For each tool result that is taken, the turn with its call is taken too, if a piece has
-// it.
-func window(pieces []piece, b budget) []piece {
+// it. all reports whether the budget has room for all pieces.
+func window(pieces []piece, b budget) (taken []piece, all bool) {
 	from := len(pieces)
 	messages, tokens := 0, 0
 	for from > 0 {
@@ -60,9 +64,13 @@ func window(pieces []piece, b budget) []piece {
 		}
 		from--
 	}
+	all = from == 0
+	if b.blocks {
+		from = blockStart(from, len(pieces), b.before)
+	}
 	links := linksOf(pieces)
 	from = callsFirst(links, from)
-	taken := pieces[from:]
+	taken = pieces[from:]
 	if !b.strict && !slices.ContainsFunc(taken, piece.complete) {
 		if last := lastComplete(pieces[:from]); last >= 0 {
 			begin := callsFirst(links, last)
@@ -70,7 +78,18 @@ func window(pieces []piece, b budget) []piece {
 			taken = append(slices.Clone(pieces[begin:end]), taken...)
 		}
 	}
-	return taken
+	return taken, all
+}
+
+// blockStart moves the beginning of a full window forward to the next block of turns, so that the window keeps at least
+// three quarters of its turns and most prompts begin as the one before: models' caches of prompts are found by how a
+// prompt begins. The blocks are counted from the session's first turn: before turns stand before the pieces.
+func blockStart(from, end, before int) int {
+	if before+from == 0 {
+		return 0
+	}
+	block := (end-from)/4 + 1
+	return from + (block-(before+from)%block)%block
 }
 
 // link joins the piece that calls a tool to the piece with the result, by their indices.

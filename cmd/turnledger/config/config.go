@@ -28,15 +28,16 @@ type Config struct {
 	NATSURL    string `name:"nats-url" help:"An outside NATS; unset: the embedded server." env:"TURNLEDGER_NATS_URL" show:"url"`
 	NATSListen string `name:"nats-listen" help:"Listener of the embedded NATS, host:port; off loopback as nats://user:password@host:port." env:"TURNLEDGER_NATS_LISTEN" show:"url"`
 	// NATSIfFree: without the listener, where its port is taken.
-	NATSIfFree  bool          `kong:"-"`
-	PostgresURL string        `help:"PostgreSQL of the audit tables; unset: dev runs an installed one, serve has no audit." env:"TURNLEDGER_POSTGRES_URL" show:"url"`
-	RedisURL    string        `help:"Redis of the recent view; unset: in memory." env:"TURNLEDGER_REDIS_URL" show:"url"`
-	Partitions  int           `help:"Partitions of the log, a power of two up to 256, fixed when it is made." default:"1" env:"TURNLEDGER_PARTITIONS"`
-	Replicas    int           `help:"Replicas of the log." default:"1" env:"TURNLEDGER_REPLICAS"`
-	Sync        string        `help:"Who makes a write durable: group (shared fsyncs), always (each by itself), none." default:"group" env:"TURNLEDGER_SYNC"`
-	SessionTTL  time.Duration `name:"session-ttl" help:"Silence after which an anonymous session begins anew, 30m to 90d." default:"24h" env:"TURNLEDGER_SESSION_TTL"`
-	SessionMax  int           `name:"session-max-turns" help:"Turns of a session that the recent view keeps." default:"500" env:"TURNLEDGER_SESSION_MAX_TURNS"`
-	IdleTimeout time.Duration `help:"Silence after which prompts leave earlier turns out; off: never." default:"off" env:"TURNLEDGER_IDLE_TIMEOUT"`
+	NATSIfFree   bool          `kong:"-"`
+	PostgresURL  string        `help:"PostgreSQL of the audit tables; unset: dev runs an installed one, serve has no audit." env:"TURNLEDGER_POSTGRES_URL" show:"url"`
+	RedisURL     string        `help:"Redis of the recent view; unset: in memory." env:"TURNLEDGER_REDIS_URL" show:"url"`
+	Partitions   int           `help:"Partitions of the log, a power of two up to 256, fixed when it is made." default:"1" env:"TURNLEDGER_PARTITIONS"`
+	Replicas     int           `help:"Replicas of the log." default:"1" env:"TURNLEDGER_REPLICAS"`
+	Sync         string        `help:"Who makes a write durable: group (shared fsyncs), always (each by itself), none." default:"group" env:"TURNLEDGER_SYNC"`
+	SessionTTL   time.Duration `name:"session-ttl" help:"Silence after which an anonymous session begins anew, 30m to 90d." default:"24h" env:"TURNLEDGER_SESSION_TTL"`
+	SessionMax   int           `name:"session-max-turns" help:"Turns of a session that the recent view keeps." default:"500" env:"TURNLEDGER_SESSION_MAX_TURNS"`
+	WindowBlocks bool          `help:"Where a call names no window, turns leave a full one in blocks of a quarter, so that most prompts begin as the last one did; false: one by one." default:"true" negatable:"" env:"TURNLEDGER_WINDOW_BLOCKS"`
+	IdleTimeout  time.Duration `help:"Silence after which prompts leave earlier turns out; off: never." default:"off" env:"TURNLEDGER_IDLE_TIMEOUT"`
 
 	Retention             time.Duration `help:"Age at which turns of linked sessions are redacted; off: they are kept." default:"off" env:"TURNLEDGER_RETENTION"`
 	AnonymousRetention    time.Duration `help:"Silence after which an anonymous session leaves the log; off: never." default:"30d" env:"TURNLEDGER_ANONYMOUS_RETENTION"`
