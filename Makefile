@@ -4,7 +4,8 @@ GO        ?= go
 PKG       ?= ./...
 RUN       ?= .
 ARGS      ?=
-P         ?= 2
+P         ?= 4
+PARALLEL  ?= 6
 SEED      ?= 1
 TIMEOUT   ?= 30m
 BENCH     ?= .
@@ -57,10 +58,11 @@ weaviate:
 # -count=1: a result may rest on a server or on data that Go's test cache knows nothing of. Every run links the tests of
 # all packages anew; without DWARF (-w) that takes half as long.
 LINK := -ldflags=-w
+# P packages at once, and PARALLEL tests of each: they wait for disks, elections and clocks more than they compute.
 # A seed for the property tests: what a build says follows from the code alone. Others are drawn by torture.
 test: tested ## run the tests of every package on real NATS, PostgreSQL and Redis, and the program as a black box
 	@sh deploy/deps.sh test
-	RAPID_SEED=$(SEED) $(SHARED) $(GO) test $(LINK) -count=1 -p $(P) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
+	RAPID_SEED=$(SEED) $(SHARED) $(GO) test $(LINK) -count=1 -p $(P) -parallel $(PARALLEL) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 
 # The packages in whose own code something runs beside something else.
 CONCURRENT = $$(grep -rlE --include='*.go' --exclude='*_test.go' '\bgo (func|[a-zA-Z_.]+)\(|"sync(/atomic)?"|/errgroup"' \

@@ -125,3 +125,24 @@ func joinAll(t *testing.T, f *follower.Follower, log *jetlog.Log) (leave func())
 		}
 	}
 }
+
+// A subscriber that asks for verdicts where nobody follows the log yet, or any more, reads the log by itself: its judge
+// would be that of all, but nobody would take it.
+func TestASubscriberNeedsNobodyWhoFollows(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	f := follower.New(log, follower.Config{Rules: rules, Pause: time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for range 2 {
+		writeTurns(t, log, time.Now().String(), 1, 5)
+		in := f.Judged(0, 0, 1)
+		for at, head := uint64(0), newest(t, log); at < head; at++ {
+			require.Equal(t, at+1, must.Get(in.Next(ctx))(t)[0].Position.Seq)
+		}
+		in.Close()
+		over, end := context.WithCancel(ctx)
+		end()
+		require.NoError(t, f.Run(over))
+	}
+}

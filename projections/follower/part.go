@@ -38,9 +38,10 @@ type part struct {
 	pending []chunk[jetlog.Message]
 	bytes   atomic.Int64
 	arrived chan struct{}
-	// lead is the source that fills the judged ring, and end ends that.
-	lead chan leading
-	end  context.CancelFunc
+	// lead is the source that fills the judged ring, and end ends that. judges: stage 2 runs, and takes one.
+	lead   chan leading
+	end    context.CancelFunc
+	judges bool
 }
 
 // leading is a source that judges for all subscribers.
@@ -121,6 +122,7 @@ func wake(c chan struct{}) {
 func (p *part) once(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	p.judge(true)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		p.await(ctx, func(wanted bool) bool { return !wanted })
@@ -132,6 +134,7 @@ func (p *part) once(ctx context.Context) error {
 	g.Go(func() error { p.stage2(ctx); return nil })
 	err := g.Wait()
 	p.raw.stop(err)
+	p.judge(false)
 	p.stopJudging()
 	p.judged.stop(err)
 	select {
@@ -302,11 +305,17 @@ func (p *part) judgeAll(ctx context.Context, l leading) {
 	}
 }
 
-// leadWith makes a subscriber's own source the one that judges for all, unless there is one.
+func (p *part) judge(judges bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.judges = judges
+}
+
+// leadWith makes a subscriber's own source the one that judges for all, unless there is one, or nobody takes it.
 func (p *part) leadWith(own source[projections.Judged], from uint64) *hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.end != nil || len(p.lead) > 0 {
+	if !p.judges || p.end != nil || len(p.lead) > 0 {
 		return nil
 	}
 	hold := p.judged.startHeld(from)
