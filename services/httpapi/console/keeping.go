@@ -60,12 +60,6 @@ func (s *surface) rebuild() action {
 	}
 }
 
-// busyError says why a view can't be rebuilt or compared now.
-type busyError struct{ say string }
-
-func (e *busyError) Error() string { return e.say }
-func (*busyError) Unwrap() error   { return projections.ErrRebuilding }
-
 // What runs, if a view can't be rebuilt or compared now. Comparisons are in no list.
 const (
 	isRebuilt  = "A rebuild of this view is under way: the page Views shows how far it is."
@@ -81,9 +75,9 @@ func (s *surface) busy(ctx context.Context, name string, err error) error {
 	if slices.ContainsFunc(list, func(one projections.Status) bool {
 		return one.Name == name && one.State == rebuilding
 	}) {
-		return &busyError{isRebuilt}
+		return services.NewProblem(services.CodeRebuilding, isRebuilt)
 	}
-	return &busyError{isCompared}
+	return services.NewProblem(services.CodeRebuilding, isCompared)
 }
 
 func (s *surface) cancelRebuild(ctx context.Context, r *http.Request, _ url.Values) (string, error) {

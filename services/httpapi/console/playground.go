@@ -12,7 +12,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -64,7 +63,7 @@ func (s *surface) playgroundPage(ctx context.Context, r *http.Request, out *play
 		out.Erased = true
 		return nil
 	}
-	if errors.Is(err, reach.ErrNoSession) || errors.Is(err, errNothing) {
+	if errors.Is(err, services.ErrNoSession) || errors.Is(err, errNothing) {
 		return nil // the first message makes it
 	}
 	if err != nil {

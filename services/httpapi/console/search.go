@@ -91,11 +91,10 @@ func (s *surface) search(ctx context.Context, r *http.Request) (view, error) {
 
 // failed returns an error that shows the form again, with a notice, if another search or a later one may succeed.
 func (v searchView) failed(err error) error {
-	status, say := statusOf(err)
-	if status != http.StatusServiceUnavailable {
+	if services.ProblemOf(err).Class != services.Unavailable {
 		return err
 	}
-	v.Say = say
+	_, v.Say = statusOf(err)
 	return &shownError{err, view{"search", "Search", v}}
 }
 

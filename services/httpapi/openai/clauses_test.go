@@ -73,6 +73,19 @@ func TestErrorsOfTheLog(t *testing.T) {
 	}
 }
 
+// Each class of problems has a form.
+func TestEachClassHasAForm(t *testing.T) {
+	t.Parallel()
+	for class := services.Malformed; class <= services.Internal; class++ {
+		s := start(t, func(s *stack) {
+			s.cfg.Messages = failing{s.services.History, &services.Problem{Class: class, Code: "odd", Detail: "no"}}
+		})
+		a := s.do("POST", "/v1/conversations/"+s.begin()+"/items", `{"items":[`+user("q")+`]}`)
+		require.GreaterOrEqual(t, a.status, 400, class)
+		require.NotEmpty(t, a.body["error"].(map[string]any)["type"], class)
+	}
+}
+
 // Every answer has an id, also one that went well.
 //
 //conformance:o24

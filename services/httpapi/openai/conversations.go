@@ -2,7 +2,6 @@ package openai
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/turnledger/turnledger/projections"
@@ -53,8 +52,8 @@ func (s *surface) pageOfConversations(
 	return page[:min(p.limit, len(page))], len(page) > p.limit, nil
 }
 
-func noAfter() *apiError {
-	return refusal(http.StatusNotFound, "after", "", "There is nothing of the id in after.")
+func noAfter() *services.Problem {
+	return missing("after", "", "There is nothing of the id in after.")
 }
 
 // activeUntil returns the time right after a session's last activity.

@@ -174,7 +174,7 @@ func (s *surface) find(
 }
 
 func noItem() error {
-	return refusal(http.StatusNotFound, "item_id", "", "The conversation has no item of the id in the path.")
+	return missing("item_id", "", "The conversation has no item of the id in the path.")
 }
 
 // deleteItem takes an item out of its turn, and out of the log. If it was the only one, the turn is redacted.

@@ -79,7 +79,7 @@ func (s *surface) admit(ctx context.Context, r *respond.Request) error {
 	err := s.cfg.Admit(ctx, reach.Request{
 		Kind: kindTurn, Bound: bound(ctx), SessionID: session, IdentityID: bound(ctx),
 	})
-	if errors.Is(err, reach.ErrNoSession) {
+	if errors.Is(err, services.ErrNoSession) {
 		return respond.ErrConversation
 	}
 	return err
@@ -146,7 +146,7 @@ func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
 		sse.Events(together...)
 	})
 	if _, err = s.cfg.Responses.Create(ctx, a); err != nil {
-		e := errorOf(err)
+		e := errorOf(problemOf(err))
 		a.Stream.Fail(e.Code, e.Param, e.Message)
 	}
 	return err

@@ -6,7 +6,6 @@ package reach
 import (
 	"cmp"
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -17,18 +16,12 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// ErrNoSession is returned for every session that the caller may not know of.
-var ErrNoSession = errors.New("there is no such session")
-
-// ErrOtherIdentity says that a bound caller asked for another identity.
-var ErrOtherIdentity = errors.New("identity_id is another identity than the key is bound to")
-
 // Across returns the identity that a call across sessions is about: that of a bound caller. Without any, the caller
-// needs events:read, else context:read. Its errors are ErrOtherIdentity and *wire.MissingScopes.
+// needs events:read, else context:read. Its errors are services.ErrOtherIdentity and *wire.MissingScopes.
 func Across(caller access.Caller, asked string) (identityID string, err error) {
 	if caller.IdentityID != "" {
 		if asked != "" && asked != caller.IdentityID {
-			return "", ErrOtherIdentity
+			return "", services.ErrOtherIdentity
 		}
 		asked = caller.IdentityID
 	}
@@ -41,14 +34,6 @@ func Across(caller access.Caller, asked string) (identityID string, err error) {
 		return "", &wire.MissingScopes{Scopes: needs}
 	}
 	return asked, nil
-}
-
-// TooOften says that a session or an identity sends too many requests, and when it may send the next.
-type TooOften struct{ Wait time.Duration }
-
-// Error says what to do.
-func (e *TooOften) Error() string {
-	return "the session or the identity asks too often: come again when the header Retry-After says so"
 }
 
 // RateLimiter limits the rate of sessions and identities. A request of a kind that is refused may come again after
@@ -103,7 +88,7 @@ func (r Rules) Admit(ctx context.Context, of Request) error {
 	return r.Rate(ctx, of.Kind, of.SessionID, of.IdentityID)
 }
 
-// Session returns ErrNoSession if a caller that is bound to identityID may not know of a session: the session is linked
+// Session returns services.ErrNoSession if a caller that is bound to identityID may not know of a session: the session is linked
 // to another identity, anonymous, or missing. A link is for ever, so a permission stays true.
 func (r Rules) Session(ctx context.Context, identityID, sessionID string) error {
 	if identityID == "" {
@@ -120,7 +105,7 @@ func (r Rules) Session(ctx context.Context, identityID, sessionID string) error 
 	if err := even(ctx, began, r.RefusalTime); err != nil {
 		return err
 	}
-	return ErrNoSession
+	return services.ErrNoSession
 }
 
 // identityOf returns the identity that a session is linked to, or "".
@@ -154,7 +139,7 @@ func even(ctx context.Context, began time.Time, step time.Duration) error {
 	return nil
 }
 
-// Rate returns *TooOften if a request of a kind comes too soon; it is called before any work is done for the request.
+// Rate returns *services.TooOften if a request of a kind comes too soon; it is called before any work is done for the request.
 // The rate that counts is that of the session's linked identity, or, without a link, that of the identity in the
 // request. (Otherwise a caller could escape its rate by naming another identity each time.)
 func (r Rules) Rate(ctx context.Context, kind, sessionID, identityID string) error {
@@ -169,7 +154,7 @@ func (r Rules) Rate(ctx context.Context, kind, sessionID, identityID string) err
 		identityID = cmp.Or(owner, identityID)
 	}
 	if wait, ok := r.Limiter.Allow(kind, sessionID, identityID); !ok {
-		return &TooOften{wait}
+		return &services.TooOften{Wait: wait}
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (a *surface) brokenOff(ctx context.Context, err error, follow bool, stream 
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		logger.Info("a reader of events takes nothing and is given up", "position", at)
 	case ctx.Err() == nil:
-		logger.Warn("a stream of events broke off", "err", tellable(err), "position", at)
+		logger.Warn("a stream of events broke off", "err", safeText(err), "position", at)
 	}
 	if ended && follow {
 		return // a follower's stream has no proper end, so the missing trailer is enough

@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -232,7 +233,7 @@ func readBody(r *http.Request, most int64, into reflect.Value, known bodyFields)
 	case !empty:
 		err = decode(data, into, known)
 	case !optional:
-		err = newProblem(malformed, "the body is empty: send a JSON object")
+		err = services.NewProblem(services.CodeMalformed, "the body is empty: send a JSON object")
 	}
 	return cmp.Or(err, speaksForItself(r.Context(), into, known))
 }

@@ -43,8 +43,8 @@ type surface struct {
 func Form() wire.Surface {
 	return wire.Surface{
 		Prefixes: []string{"/"},
-		Refuse:   func(w http.ResponseWriter, _ *http.Request, err error) { problemOf(err).write(w) },
-		SafeText: func(err error) string { return tellable(problemOf(err)) },
+		Refuse:   refuse,
+		SafeText: safeText,
 	}
 }
 
@@ -87,7 +87,9 @@ func (a *surface) mayReach(path string, bounds bool) func(*http.Request, string)
 }
 
 // noIdentity is the error for every identity except a bound caller's own.
-func noIdentity() error { return newProblem(notThere, "there is no such identity") }
+func noIdentity() error {
+	return services.NewProblem(services.CodeNotFound, "there is no such identity")
+}
 
 // bound returns the identity that the caller is bound to, or "".
 func bound(ctx context.Context) string { return wire.CallOf(ctx).Caller.IdentityID }
@@ -113,7 +115,7 @@ func speaksForItself(ctx context.Context, body reflect.Value, known bodyFields) 
 		}
 		// A member that was not sent is "" or nil.
 		if v := reflect.Indirect(body.FieldByIndex(i)); v.IsValid() && v.String() != "" && v.String() != own {
-			return newProblem(forbidden, name+" is another identity than the key is bound to")
+			return services.NewProblem(services.CodeForbidden, name+" is another identity than the key is bound to")
 		}
 	}
 	return nil

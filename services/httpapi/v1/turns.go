@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"reflect"
 
@@ -139,9 +138,9 @@ func (b *batcher) read(ctx context.Context, body []byte) (lines []*batchLine, er
 	}
 	switch {
 	case len(lines) == 0:
-		return nil, newProblem(malformed, "the body is empty: send a JSON object in each line")
+		return nil, services.NewProblem(services.CodeMalformed, "the body is empty: send a JSON object in each line")
 	case len(lines) > maxLines:
-		return nil, newProblem(tooLarge, fmt.Sprintf("the body has more than %d lines", maxLines))
+		return nil, services.NewProblem(services.CodeTooLarge, fmt.Sprintf("the body has more than %d lines", maxLines))
 	}
 	source := b.source(ctx)
 	for i, l := range lines {
@@ -183,16 +182,10 @@ func (b *batcher) admit(ctx context.Context, lines []*batchLine) {
 			continue
 		}
 		l.err = rules.Rate(ctx, kindTurn, session, l.command.IdentityID)
-		if l.err != nil && passing(l.err) {
+		if l.err != nil && services.ProblemOf(l.err).Retry {
 			refused[session] = l.err
 		}
 	}
-}
-
-// passing reports whether an error may be gone in a moment.
-func passing(err error) bool {
-	status := problemOf(err).Status
-	return status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
 }
 
 // unreachable returns the errors of the sessions that the caller may not write to.
@@ -269,7 +262,7 @@ func (l *batchLine) row() *lineJSON {
 		p := problemOf(l.err)
 		return &lineJSON{
 			Line: l.number, HTTPStatus: p.Status, Code: p.Code, Detail: p.Detail,
-			RetryAfter: int(math.Ceil(p.retryAfter().Seconds())),
+			RetryAfter: services.ProblemOf(l.err).RetryAfter(),
 		}
 	}
 	t := &l.turn

@@ -37,8 +37,8 @@ type Route struct {
 	// Any are scopes of which a caller must have at least one, besides those that it Needs.
 	Any    access.Scopes
 	Public bool
-	// Role, if set, names the role whose processes answer the call. This process refuses it with OtherRole, and the
-	// route needs no other fields.
+	// Role, if set, names the role whose processes answer the call. This process refuses it, and the route needs no
+	// other fields.
 	Role string
 	// MayReach returns an error if a request names something that the bound caller's identity may not reach. It is
 	// called only for bound callers, before the body is read. A route without MayReach refuses bound callers.
@@ -98,7 +98,7 @@ func (m router) add(t Route) {
 
 // find returns the route of a path, or why there is none. With ErrMethod, allowed names the methods that the path has.
 func (m router) find(method string, segments []string) (found route, allowed string, err error) {
-	var elsewhere *OtherRole
+	var elsewhere error
 	var methods []string
 	for _, t := range m[len(segments)] {
 		same := t.Method == method || t.Method == http.MethodGet && method == http.MethodHead
@@ -107,7 +107,7 @@ func (m router) find(method string, segments []string) (found route, allowed str
 		case same && t.Role == "":
 			return t, "", nil
 		case same:
-			elsewhere = &OtherRole{t.Role}
+			elsewhere = otherRole(t.Role)
 		case t.Role != "": // this process does not allow the methods of another role's call
 		case t.Method == http.MethodGet:
 			methods = append(methods, t.Method, http.MethodHead)

@@ -66,7 +66,7 @@ func New(cfg Config) *Service {
 type Caller struct {
 	// Identity that the caller is bound to, or "".
 	Identity, SourceHash string
-	// May returns reach.ErrNoSession if the caller may not know of a session, and another error if that can't be told.
+	// May returns services.ErrNoSession if the caller may not know of a session, and another error if that can't be told.
 	May func(ctx context.Context, sessionID string) error
 }
 
@@ -102,7 +102,7 @@ type told struct {
 }
 
 // Create answers a request. The response is returned once its answer is in the log; if the client has gone, the answer
-// is recorded all the same. Errors: *Refusal, those of the ports, and services.ErrModelFailed, after which the input
+// is recorded all the same. Errors: *services.Problem, those of the ports, and services.ErrModelFailed, after which the input
 // stands in the log.
 func (s *Service) Create(ctx context.Context, a Ask) (Response, error) {
 	if !a.Store {
