@@ -171,13 +171,13 @@ func (s *surface) chat(r *http.Request, to services.ChatListener) (services.Chat
 	if err != nil {
 		return services.ChatReply{}, err
 	}
-	if err := s.cfg.Rate(r.Context(), "turn", m.ThreadID, m.UserID); err != nil {
+	if err := s.cfg.Admit(r.Context(), services.Entry{
+		Kind: services.KindTurn, SessionID: m.ThreadID, IdentityID: m.UserID,
+	}); err != nil {
 		return services.ChatReply{}, err
 	}
 	wire.CallOf(r.Context()).Prominent()
-	ctx, cancel := context.WithTimeout(r.Context(), liveTime)
-	defer cancel()
-	return s.cfg.Chat.Send(ctx, m, to)
+	return s.cfg.Chat.Send(r.Context(), m, to)
 }
 
 // silent ignores the pieces of an answer.

@@ -10,7 +10,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -61,8 +61,8 @@ func (s *surface) search(ctx context.Context, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	f.IdentityID, err = reach.Across(caller, out.Identity)
-	if scopes, ok := errors.AsType[*wire.MissingScopes](err); ok {
+	f.IdentityID, err = services.Across(ctx, out.Identity)
+	if scopes, ok := errors.AsType[*access.MissingScopes](err); ok {
 		_, out.Say = statusOf(scopes)
 		if out.Identity == "" {
 			out.Say += " Name an identity."

@@ -248,8 +248,8 @@ func (s *surface) aboutIdentity(ctx context.Context, r *http.Request, out *actVi
 		return errNothing
 	}
 	out.Back = root + "/" + sessionFilter{Identity: id}.query("")
-	if s.cfg.Identities != nil {
-		gone, err := s.cfg.Identities.IdentityErasedNow(ctx, id)
+	if s.cfg.Erased != nil {
+		gone, err := s.cfg.Erased.IdentityErasedNow(ctx, id)
 		if err != nil {
 			return err
 		}

@@ -261,14 +261,14 @@ func TestACallThatComesAgainWaitsForItsAnswer(t *testing.T) {
 
 // heldAnswers is a history that keeps an answer until it is let go.
 type heldAnswers struct {
-	respond.Turns
+	services.TurnWriter
 
 	release chan struct{}
 }
 
 func (h heldAnswers) FinalizeTurn(ctx context.Context, c conversation.Finalize) (services.Turn, error) {
 	<-h.release
-	return h.Turns.FinalizeTurn(ctx, c)
+	return h.TurnWriter.FinalizeTurn(ctx, c)
 }
 
 // The last event of a stream is sent after the answer stands in the log, and not when the model has ended.

@@ -58,7 +58,7 @@ func noAfter() *services.Problem {
 
 // activeUntil returns the time right after a session's last activity.
 func (s *surface) activeUntil(ctx context.Context, id string) (time.Time, error) {
-	if err := s.cfg.Session(ctx, bound(ctx), id); err != nil {
+	if err := s.cfg.Reach(ctx, id); err != nil {
 		return time.Time{}, unless(err, noAfter())
 	}
 	reading, err := s.read(ctx, services.Ask{SessionID: id, Shown: 1, Own: true})

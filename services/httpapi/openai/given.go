@@ -188,7 +188,7 @@ func (k *known) referred(id, param string) (items.Item, error) {
 	if session == "" || !k.ids.Made(id, session) {
 		return nil, none
 	}
-	if err := k.cfg.Session(k.ctx, bound(k.ctx), session); err != nil {
+	if err := k.cfg.Reach(k.ctx, session); err != nil {
 		return nil, unless(err, none)
 	}
 	if k.others[session] = true; len(k.others) > mostOthers {

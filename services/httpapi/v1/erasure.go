@@ -138,7 +138,7 @@ func (a *surface) concerned(ctx context.Context, r *services.Receipt) error {
 	case r.SessionID == "":
 		return services.ErrNoReceipt
 	}
-	err := a.reach(ctx, r.SessionID)
+	err := a.cfg.Reach(ctx, r.SessionID)
 	if errors.Is(err, services.ErrNoSession) {
 		return services.ErrNoReceipt
 	}

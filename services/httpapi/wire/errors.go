@@ -1,10 +1,8 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
-	"strings"
-
-	"github.com/turnledger/turnledger/services/access"
 )
 
 // refusal is an error with its code of docs/contract.md#errors, and the field that is wrong, if there is one.
@@ -20,6 +18,8 @@ var (
 		"authentication it answers only to an IP address or localhost"}
 	ErrNoScope error = &refusal{"forbidden", "", "nobody may make this call: it was declared without a scope"}
 	ErrBound   error = &refusal{"forbidden", "", "a key that is bound to an identity can't make this call"}
+	// ErrLater is what a Route's Admit returns if its handler admits the call, once it knows which session it names.
+	ErrLater         = errors.New("the handler admits the call")
 	ErrNoRoute error = &refusal{"not_found", "", "there is no such call: /docs lists them"}
 	ErrMethod  error = &refusal{"method_not_allowed", "", "the call has another method: the header Allow names it"}
 	// ErrQuery: the query is malformed, so a parameter could be taken for missing.
@@ -33,17 +33,6 @@ var (
 	ErrOverloaded error = &refusal{"overloaded", "", "as many requests are under way as may be: " +
 		"come again when the header Retry-After says so"}
 )
-
-// MissingScopes are the scopes that a caller lacks.
-type MissingScopes struct{ Scopes access.Scopes }
-
-// Error names the scopes.
-func (e *MissingScopes) Error() string {
-	return "the key lacks the scope " + strings.Join(e.Scopes.Names(), ", ")
-}
-
-// ProblemCode returns the code of the contract.
-func (*MissingScopes) ProblemCode() (code, field string) { return "forbidden", "" }
 
 // otherRole returns an error that names the role whose processes answer a call.
 func otherRole(role string) error {

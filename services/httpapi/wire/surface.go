@@ -40,9 +40,11 @@ type Route struct {
 	// Role, if set, names the role whose processes answer the call. This process refuses it, and the route needs no
 	// other fields.
 	Role string
-	// MayReach returns an error if a request names something that the bound caller's identity may not reach. It is
-	// called only for bound callers, before the body is read. A route without MayReach refuses bound callers.
-	MayReach func(r *http.Request, identityID string) error
+	// Admit lets a request in, before its body is read, by what the caller reaches and how often it may ask; or it
+	// returns ErrLater. What was not admitted is not answered. A route without it, unless it is Public, is for nobody.
+	Admit func(r *http.Request) error
+	// Deadline of the request once it is admitted; 0 for none.
+	Deadline time.Duration
 	// Long, if above 0, is how long the call may take. The call then takes a place among the streams, and the server's
 	// deadline for the answer is longer by Long.
 	Long time.Duration
