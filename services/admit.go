@@ -39,8 +39,8 @@ type RateLimiter interface {
 }
 
 // Rules limit calls to what their callers may reach, and how often. They hold on every surface: a caller that is bound
-// to an identity reaches the sessions that are linked to it. To such a caller any other session seems not to exist, even
-// by the time that a refusal takes. Safe for concurrent use.
+// to an identity reaches the sessions that are linked to it. To such a caller any other session seems not to exist,
+// even by the time that a refusal takes. Safe for concurrent use.
 type Rules struct {
 	// LinkReader reads a session to find its identity. Without it, bound callers reach no session.
 	LinkReader SessionReader
@@ -69,9 +69,9 @@ type Entry struct {
 	IdentityID string
 }
 
-// Admit lets a call in before any work is done for it: first by what its caller reaches, then by the rate of the session
-// and of its linked identity. So a caller that does not reach a session charges nobody, and learns nothing of it. No
-// call that was not admitted is answered.
+// Admit lets a call in before any work is done for it: first by what its caller reaches, then by the rate of the
+// session and of its linked identity. So a caller that does not reach a session charges nobody, and learns nothing of
+// it. No call that was not admitted is answered.
 func (r Rules) Admit(ctx context.Context, e Entry) error {
 	if err := r.Reach(ctx, e.SessionID); err != nil {
 		return err

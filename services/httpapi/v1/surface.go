@@ -169,8 +169,8 @@ type Agreed interface {
 	Once(ctx context.Context, key string, draw func() string) (value string, err error)
 }
 
-// KeptHashKey returns the value for services.Ports.HashKey: the given key, or else a random key that is made once and kept
-// beside the log.
+// KeptHashKey returns the value for services.Ports.HashKey: the given key, or else a random key that is made once and
+// kept beside the log.
 func KeptHashKey(ctx context.Context, notes Agreed, given string) (key []byte, err error) {
 	if given == "" {
 		given, err = notes.Once(ctx, "hash.key", rand.Text)
