@@ -51,7 +51,7 @@ func TestTheCodesAreTheContracts(t *testing.T) {
 		require.Contains(t, section, "`"+code+"`")
 		require.NotEmpty(t, services.NewProblem(code, "x").Title(), code)
 	}
-	for _, row := range regexp.MustCompile("(?m)^\\| [0-9].*$").FindAllString(section, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| [0-9].*$`).FindAllString(section, -1) {
 		for _, named := range regexp.MustCompile("[ (]`([a-z_]+)`").FindAllStringSubmatch(row, -1) {
 			if !slices.Contains([]string{"request_id", "turn_id"}, named[1]) {
 				require.Contains(t, contract, named[1])

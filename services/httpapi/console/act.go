@@ -111,7 +111,9 @@ func (s *surface) act(a action) {
 	for _, f := range a.fields {
 		takes = append(takes, f.Name)
 	}
-	s.post(a.path, a.needs, a.admit, takes, func(ctx context.Context, r *http.Request, form url.Values) (string, error) {
+	s.post(a.path, a.needs, a.admit, takes, func(
+		ctx context.Context, r *http.Request, form url.Values,
+	) (string, error) {
 		if a.sure && form.Get(sureField) != "yes" {
 			return "", invalid(sureField, "must be ticked: this can't be undone")
 		}

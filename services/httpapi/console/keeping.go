@@ -29,9 +29,9 @@ func (s *surface) keeping() {
 		s.act(s.rebuild())
 		s.post(onView+"/cancel", access.Admin, s.unbound, nil, s.cancelRebuild)
 		s.routes = append(s.routes, wire.Route{
-			Method: http.MethodPost, Path: root + onView + "/verify", Needs: access.Admin, Admit: s.unbound, Long: verifyTime,
-			Deadline: verifyTime,
-			Handle:   s.verify,
+			Method: http.MethodPost, Path: root + onView + "/verify", Needs: access.Admin,
+			Admit: s.unbound, Long: verifyTime, Deadline: verifyTime,
+			Handle: s.verify,
 		})
 	}
 	if len(s.cfg.DeadLetters) > 0 {

@@ -102,8 +102,9 @@ func (a *surface) queue(projection string) (projections.DeadLetterQueue, error) 
 			return q, nil
 		}
 	}
-	return nil, services.NewProblem(services.CodeNotFound, "this process keeps no dead letters of such a projection: GET /v1/projections "+
-		"names those that there are")
+	return nil, services.NewProblem(services.CodeNotFound,
+		"this process keeps no dead letters of such a projection: GET /v1/projections "+
+			"names those that there are")
 }
 
 func (a *surface) deadLetter(ctx context.Context, in *deadLetterIn) (deadLetterJSON, error) {

@@ -108,7 +108,7 @@ func TestCodesHaveTheirStatuses(t *testing.T) {
 	_, section, _ := strings.Cut(string(page), "\n## Errors\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	seen := 0
-	for _, row := range regexp.MustCompile("(?m)^\\| ([0-9]{3}[^|]*) \\|(.*)$").FindAllStringSubmatch(section, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| ([0-9]{3}[^|]*) \|(.*)$`).FindAllStringSubmatch(section, -1) {
 		statuses := regexp.MustCompile("[0-9]{3}").FindAllString(row[1], -1)
 		for _, code := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(row[2], -1) {
 			p := services.NewProblem(code[1], "x")

@@ -57,8 +57,8 @@ type problemField struct {
 func problemOf(err error) *problem {
 	own := services.ProblemOf(err)
 	p := &problem{
-		Type: "urn:turnledger:problem:" + own.Code, Title: own.Title(), Status: statuses[own.Class], Detail: own.Error(),
-		Code: own.Code,
+		Type: "urn:turnledger:problem:" + own.Code, Title: own.Title(), Status: statuses[own.Class],
+		Detail: own.Error(), Code: own.Code,
 	}
 	if fields, ok := errors.AsType[fieldErrors](err); ok {
 		p.Errors = mapped(fields, func(e *conversation.Invalid) problemField { return problemField{e.Field, e.Why} })

@@ -91,7 +91,8 @@ func (a *surface) chats() {
 	chat := func(id, path, summary string) operation {
 		// An answer of the model may repeat the history, so both scopes are needed.
 		return op(id, access.TurnsWrite|access.ContextRead, "POST "+path, summary,
-			unread, conflict, gone, tooBig, tooMany, http.StatusBadGateway).takesLong().within(chatDeadline).admitsItself()
+			unread, conflict, gone, tooBig, tooMany, http.StatusBadGateway).takesLong().within(chatDeadline).
+			admitsItself()
 	}
 	const (
 		onThread = "/threads/{thread_id}/messages"

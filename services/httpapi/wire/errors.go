@@ -25,10 +25,11 @@ var (
 	// ErrQuery: the query is malformed, so a parameter could be taken for missing.
 	ErrQuery  error = &refusal{"invalid_argument", "query", "query: is not percent-encoded as it should be"}
 	ErrBody   error = &refusal{"malformed", "", "the body ended early or came too slowly"}
-	ErrPacked error = &refusal{"malformed", "", "the body is not what its header Content-Encoding says, or its window " +
-		"is wider than 8 MiB"}
+	ErrPacked error = &refusal{"malformed", "", "the body is not what its header Content-Encoding says, or its " +
+		"window is wider than 8 MiB"}
 	// ErrEncoding: the header Accept-Encoding is set.
-	ErrEncoding error = &refusal{"unsupported_encoding", "", "the header Content-Encoding of a body may be gzip or zstd"}
+	ErrEncoding error = &refusal{"unsupported_encoding", "", "the header Content-Encoding of a body may be gzip " +
+		"or zstd"}
 	// ErrOverloaded: API.enter returns it, by MaxRequests and MaxStreams.
 	ErrOverloaded error = &refusal{"overloaded", "", "as many requests are under way as may be: " +
 		"come again when the header Retry-After says so"}

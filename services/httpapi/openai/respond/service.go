@@ -53,7 +53,8 @@ func New(cfg Config) *Service {
 type Caller struct {
 	// Identity that the caller is bound to, or "".
 	Identity, SourceHash string
-	// May returns services.ErrNoSession if the caller may not know of a session, and another error if that can't be told.
+	// May returns services.ErrNoSession if the caller may not know of a session, and another error if that can't be
+	// told.
 	May func(ctx context.Context, sessionID string) error
 }
 
