@@ -19,14 +19,36 @@ func (r *ModelRefusal) Error() string { return "the endpoint answered " + strcon
 // SafeText returns the error's text, which holds nothing of the call.
 func (r *ModelRefusal) SafeText() string { return r.Error() }
 
-// Passing reports whether the same call may succeed later.
-func (r *ModelRefusal) Passing() bool {
-	return r.Status == http.StatusTooManyRequests || r.Status >= http.StatusInternalServerError
+// class says whether the same call may succeed later.
+func (r *ModelRefusal) class() Class {
+	switch {
+	case r.Status == http.StatusTooManyRequests:
+		return ModelBusy
+	case r.Status >= http.StatusInternalServerError:
+		return ModelFailed
+	default:
+		return ModelRefused
+	}
 }
+
+// TooOften says that a session or an identity sends too many requests, and when it may send the next.
+type TooOften struct{ Wait time.Duration }
+
+// Error says what to do.
+func (e *TooOften) Error() string {
+	return "the session or the identity asks too often: come again when the header Retry-After says so"
+}
+
+// ProblemCode returns the code of the contract.
+func (*TooOften) ProblemCode() (code, field string) { return "rate_limited", "" }
 
 // Errors of the ports, besides those of events/conversation, events/jetlog and projections. Each transport says in its
 // own words what a client can do about them.
 var (
+	// ErrNoSession is returned for every session that the caller may not know of.
+	ErrNoSession = errors.New("there is no such session")
+	// ErrOtherIdentity says that a bound caller asked for another identity.
+	ErrOtherIdentity = errors.New("identity_id is another identity than the key is bound to")
 	// ErrPositionNotReached: a read named a position that the log had not reached by the read's deadline.
 	ErrPositionNotReached = errors.New("the position is not reached yet: the log ends before it")
 	// ErrBehind: a view had not applied the log's events by the read's deadline.

@@ -190,18 +190,18 @@ func (a *app) serve() error {
 		w.Auth = a.callers
 	}
 	api := httpwire.New(w)
-	c := v1.Config{
-		Projections: a.views.Fleet, Keeper: a.views.Fleet, DeadLetters: a.views.DeadLetters(),
-		Version: version, HashKey: a.hashKey, ItemKey: string(a.itemKey), MaxBody: int64(a.cfg.MaxBody),
-	}
-	c.Deadline, c.LinkReader = a.cfg.RequestTimeout, reader
+	c := v1.Config{ItemKey: string(a.itemKey), MaxBody: int64(a.cfg.MaxBody), Ports: services.Ports{
+		Projections: a.views.Fleet, Keeper: a.views.Fleet, DeadLetters: a.views.DeadLetters(), Receipts: a.receipts,
+		Keys: a.keys(), HashKey: a.hashKey, Version: version,
+		Rules: services.Rules{Deadline: a.cfg.RequestTimeout, LinkReader: reader},
+	}}
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
 	}
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
+		c.Messages, c.Lookup = a.history, a.history
 	}
-	c.Receipts, c.Keys = a.receipts, a.keys()
 	c.Streams, c.Backups = operate.On(a.store.Log), a.backups()
 	if a.eraser != nil {
 		c.Retention = a.eraser.Retention
@@ -219,9 +219,9 @@ func (a *app) serve() error {
 		c.Chat = a.chat(reader, builder)
 	}
 	v1.Mount(api, c)
-	a.mountOpenAI(api, c, reader, builder)
+	a.mountOpenAI(api, c.Ports, reader, builder)
 	if a.hasConsole() {
-		a.mountConsole(api, c)
+		a.mountConsole(api, c.Ports)
 	}
 	a.handler = api
 	return nil

@@ -8,11 +8,11 @@ import (
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access/login"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/httpapi/console"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -34,17 +34,8 @@ func (a *app) keepConsoleKey(ctx context.Context) error {
 }
 
 // mountConsole adds the web console, which reads through the ports of the native API.
-func (a *app) mountConsole(api *httpwire.API, native v1.Config) {
-	c := console.Config{
-		SealKey: a.consoleKey, Sessions: native.Sessions, Events: native.Events, Lists: native.Lists,
-		Search: native.Search,
-		Counts: native.Counts, Projections: native.Projections, DeadLetters: native.DeadLetters,
-		Receipts: native.Receipts, Keys: native.Keys, Turns: native.Turns, SessionWrites: native.SessionWrites,
-		Chat: native.Chat, Contexts: native.Contexts,
-		Erasures: native.Erasures, Keeper: native.Keeper, Tokens: a.tokens,
-		Rules: native.Rules, Deadline: native.Deadline, Version: version,
-	}
-	c.Identities = a.store.Log
+func (a *app) mountConsole(api *httpwire.API, ports services.Ports) {
+	c := console.Config{Ports: ports, SealKey: a.consoleKey, Tokens: a.tokens, Erased: a.store.Log}
 	c.Places = map[string]string{
 		eraser.PlaceLog: "the event log: what was recorded, in order",
 		recent.Name:     "the view that prompts are built from",
@@ -53,7 +44,7 @@ func (a *app) mountConsole(api *httpwire.API, native v1.Config) {
 		index.Name:      "the index of meanings",
 		placeFiles:      "the files of that index",
 	}
-	c.Explain = explain.Service{Events: native.Events, Contexts: native.Contexts}
+	c.Explain = explain.Service{Events: ports.Events, Contexts: ports.Contexts}
 	if a.callers != nil {
 		c.Auth = a.callers
 		if at, ok := a.cfg.Login(console.Callback); ok {

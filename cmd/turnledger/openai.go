@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
 
 	"github.com/google/uuid"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -36,15 +34,14 @@ func (a *app) keepItemKey(ctx context.Context) error {
 
 // mountOpenAI adds OpenAI's API, which writes and reads through the ports of the native one.
 func (a *app) mountOpenAI(
-	api *httpwire.API, native v1.Config, reader services.SessionReader, builder services.ContextBuilder,
+	api *httpwire.API, ports services.Ports, reader services.SessionReader, builder services.ContextBuilder,
 ) {
 	c := openai.Config{
-		SessionWrites: native.SessionWrites, Turns: native.Turns, Erasures: native.Erasures, Sessions: native.Sessions,
-		Lists: native.Lists, SessionAt: a.sessionAt, Key: a.itemKey,
-		Strict: a.cfg.OpenAIStrict, MaxBody: int64(a.cfg.OpenAIBody), Source: a.sourceOf, Rules: native.Rules,
+		Ports: ports, SessionAt: a.sessionAt, Key: a.itemKey, Strict: a.cfg.OpenAIStrict,
+		MaxBody: int64(a.cfg.OpenAIBody),
 	}
 	if a.roles.has(roleAPI) {
-		c.Messages, c.Lookup, c.Sessions = a.history, a.history, reader
+		c.Sessions = reader
 	}
 	if a.roles.has(roleChat) {
 		name := a.cfg.ModelName
@@ -53,8 +50,11 @@ func (a *app) mountOpenAI(
 		}
 		c.Models = []string{name}
 		c.Responses = respond.New(respond.Config{
-			Turns: a.history, Lookup: a.history, Log: a.store.Log, Sessions: reader, Contexts: builder,
-			Answers: a.chatting, Model: a.model,
+			Ports: services.Ports{
+				Turns: a.history, Messages: a.history, SessionWrites: a.history, Lookup: a.history, Sessions: reader,
+				Contexts: builder,
+			},
+			Log: a.store.Log, Answers: a.chatting, Model: a.model,
 			Count: a.tokens, Context: a.cfg.ModelContext, IDs: items.Minter{Key: a.itemKey}, SessionOf: a.erasedIn,
 		})
 		c.HostedTools = respond.HostedTools(a.cfg.ModelAPI == models.Responses && a.cfg.ModelURL != "")
@@ -74,13 +74,4 @@ func (a *app) sessionAt(ctx context.Context, at events.Position) (string, error)
 // erasedIn returns the session of a turn with a response whose events have left the log, or "".
 func (a *app) erasedIn(ctx context.Context, turn uuid.UUID) (sessionID string, err error) {
 	return eraser.SessionOfErased(ctx, a.notes, turn)
-}
-
-// sourceOf returns a hash of the address that a request came from, for the security audit.
-func (a *app) sourceOf(ctx context.Context) string {
-	host, _, err := net.SplitHostPort(httpwire.CallOf(ctx).Remote)
-	if err != nil {
-		return ""
-	}
-	return events.HashIP(a.hashKey, host)
 }

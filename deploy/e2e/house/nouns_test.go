@@ -33,8 +33,6 @@ var apart = map[string]string{
 	"projections/rebuild.Config":          "settings: each component has its own",
 	"projections/fleet.Config":            "settings: each component has its own",
 	"services/export/explain.Explanation": "wire form: what turnledger explain --json prints",
-	"services/httpapi/console.Config":     "settings: each component has its own",
-	"services/httpapi/openai.Config":      "settings: each component has its own",
 	"services/access/apikeys.Key":         "stored: a key in its file; access.Key is what may be shown of it",
 }
 

@@ -22,7 +22,7 @@ type action struct {
 	// path of the page, below the root.
 	path   string
 	needs  access.Scopes
-	may    mayReach // as in wire.Route
+	admit  admits // as in wire.Route
 	title  string
 	words  []string
 	button string
@@ -86,7 +86,7 @@ const sureField = "sure"
 
 // act adds the pages of an action.
 func (s *surface) act(a action) {
-	s.page(http.MethodGet, a.path, a.needs, 0, a.may, func(ctx context.Context, r *http.Request) (view, error) {
+	s.page(http.MethodGet, a.path, a.needs, 0, a.admit, func(ctx context.Context, r *http.Request) (view, error) {
 		out := actView{
 			Words: a.words, Sure: a.sure, Button: a.button, Post: r.URL.EscapedPath(), Back: root + "/",
 			Above:  crumbsOf(r.PathValue("session_id")),
@@ -111,7 +111,9 @@ func (s *surface) act(a action) {
 	for _, f := range a.fields {
 		takes = append(takes, f.Name)
 	}
-	s.post(a.path, a.needs, a.may, takes, func(ctx context.Context, r *http.Request, form url.Values) (string, error) {
+	s.post(a.path, a.needs, a.admit, takes, func(
+		ctx context.Context, r *http.Request, form url.Values,
+	) (string, error) {
 		if a.sure && form.Get(sureField) != "yes" {
 			return "", invalid(sureField, "must be ticked: this can't be undone")
 		}
@@ -121,14 +123,14 @@ func (s *surface) act(a action) {
 
 // post adds a form with some fields, whose answer leads to a page.
 func (s *surface) post(
-	path string, needs access.Scopes, may mayReach, takes []string,
+	path string, needs access.Scopes, admit admits, takes []string,
 	do func(ctx context.Context, r *http.Request, form url.Values) (to string, err error),
 ) {
 	s.routes = append(s.routes, wire.Route{
-		Method: http.MethodPost, Path: root + path, Needs: needs, MayReach: may,
+		Method: http.MethodPost, Path: root + path, Needs: needs, Admit: admit,
+		Deadline: s.cfg.Deadline,
 		Handle: func(w http.ResponseWriter, r *http.Request) error {
-			ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Deadline)
-			defer cancel()
+			ctx := r.Context()
 			if id := r.PathValue("session_id"); id != "" {
 				if events.ValidID(id) != nil {
 					return errNothing

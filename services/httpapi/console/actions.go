@@ -9,6 +9,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // Fields of the form of a correction, and of that of a title.
@@ -45,7 +46,7 @@ func (s *surface) actions() {
 
 func (s *surface) redact() action {
 	return action{
-		path: onTurn + "/redact", needs: access.TurnsRedact, may: s.ownSession, title: "Redact a turn",
+		path: onTurn + "/redact", needs: access.TurnsRedact, admit: s.own, title: "Redact a turn",
 		words: []string{
 			"The turn becomes a tombstone: its question, its answer and its metadata go, with all its corrections. " +
 				"Its ids, its times and its place stay.",
@@ -70,7 +71,7 @@ func (s *surface) redact() action {
 
 func (s *surface) correct() action {
 	return action{
-		path: onTurn + "/correct", needs: access.TurnsWrite, may: s.ownSession, title: "Correct a turn",
+		path: onTurn + "/correct", needs: access.TurnsWrite, admit: s.own, title: "Correct a turn",
 		words: []string{
 			"A new version takes the turn's place. Prompts show the new version from the next request on.",
 			"The old version stays in the log, and the session's page shows it struck through. To take a text away " +
@@ -132,7 +133,7 @@ func textField(form url.Values, name string) *string {
 
 func (s *surface) describe() action {
 	return action{
-		path: onSession + "/describe", needs: access.TurnsWrite, may: s.ownSession, title: "Describe a session",
+		path: onSession + "/describe", needs: access.TurnsWrite, admit: s.own, title: "Describe a session",
 		words: []string{
 			"The session gets this title; an empty one takes its title away. The former title is erased from the log.",
 			"A key of the metadata with a value is set, and a key without a value is taken away. Leave the key " +
@@ -173,7 +174,7 @@ func (s *surface) presentTitle(ctx context.Context, r *http.Request, out *actVie
 
 func (s *surface) reset() action {
 	return action{
-		path: onSession + "/reset", needs: access.TurnsWrite, may: s.ownSession, title: "Reset a session",
+		path: onSession + "/reset", needs: access.TurnsWrite, admit: s.own, title: "Reset a session",
 		words: []string{
 			"Prompts and history begin anew: the next prompt shows no turn from before the reset. Summaries end.",
 			"Nothing is deleted. The turns stay in the log and on the session's page.",
@@ -189,7 +190,7 @@ func (s *surface) reset() action {
 
 func (s *surface) fork() action {
 	return action{
-		path: onTurn + "/fork", needs: access.TurnsWrite | access.ContextRead, may: s.ownSession,
+		path: onTurn + "/fork", needs: access.TurnsWrite | access.ContextRead, admit: s.own,
 		title: "Begin a branch",
 		words: []string{
 			"A new session begins with the turns up to and with this one, which it shares. This session stays " +
@@ -217,7 +218,7 @@ const erasing = "From the next request on nothing shows the texts. Then they are
 
 func (s *surface) eraseSession() action {
 	return action{
-		path: onSession + "/erase", needs: access.TurnsRedact, may: s.ownSession, title: "Erase a session",
+		path: onSession + "/erase", needs: access.TurnsRedact, admit: s.own, title: "Erase a session",
 		words: []string{
 			"The session is closed for ever, and all its texts go. Later writes to it are refused.", erasing,
 		},
@@ -233,7 +234,7 @@ func (s *surface) eraseSession() action {
 
 func (s *surface) eraseIdentity() action {
 	return action{
-		path: "/identities/{identity_id}/erase", needs: access.TurnsRedact, may: ownIdentity,
+		path: "/identities/{identity_id}/erase", needs: access.TurnsRedact, admit: s.ownIdentity,
 		title: "Erase an identity",
 		words: []string{
 			"All sessions of the identity are closed for ever, also those that are linked to it later, and all " +
@@ -251,11 +252,11 @@ func (s *surface) eraseIdentity() action {
 }
 
 // ownIdentity lets bound callers in if the identity in the path is theirs.
-func ownIdentity(r *http.Request, identityID string) error {
-	if r.PathValue("identity_id") != identityID {
+func (s *surface) ownIdentity(r *http.Request) error {
+	if own := wire.CallOf(r.Context()).Caller.IdentityID; own != "" && own != r.PathValue("identity_id") {
 		return errNothing
 	}
-	return nil
+	return s.anybody(r)
 }
 
 // sessionActions returns what the caller may do to a session, as links of its page, and apart from that what can't be

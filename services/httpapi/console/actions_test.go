@@ -186,9 +186,13 @@ func TestActionsOnViewsAndDeadLetters(t *testing.T) {
 	}
 	require.Equal(t, 200, strings.Count(compared.body, "missing"))
 	for err, status := range map[error]int{projections.ErrNoProjection: 404, projections.ErrRebuilding: 409,
-		projections.ErrNotFed: 409, projections.ErrNoRebuild: 409, errors.New("boom"): 500} {
+		projections.ErrNotFed: 409, projections.ErrNoRebuild: 404, errors.New("boom"): 500} {
 		o.kept = err
 		require.Equal(t, status, s.do("POST", "/console/views/audit/cancel", url.Values{}).status)
+	}
+	for class := services.Malformed; class <= services.Internal; class++ { // each has a status
+		o.kept = &services.Problem{Class: class, Detail: "no"}
+		require.GreaterOrEqual(t, s.do("POST", "/console/views/audit/cancel", url.Values{}).status, 400, class)
 	}
 
 	o.did = nil

@@ -297,14 +297,12 @@ func (s *surface) wholeEvent(w http.ResponseWriter, r *http.Request) error {
 	if err != nil || at.Seq == 0 || events.ValidID(id) != nil {
 		return errNothing
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Deadline)
-	defer cancel()
 	var found []byte
 	q := services.EventQuery{SessionID: id, To: []events.Position{at}}
 	if at.Seq > 1 {
 		q.From = []events.Position{{Partition: at.Partition, Seq: at.Seq - 1}}
 	}
-	err = s.read(ctx, q, func(e services.Event) (bool, error) {
+	err = s.read(r.Context(), q, func(e services.Event) (bool, error) {
 		if e.Position == at {
 			found = append(found, e.JSON...)
 		}

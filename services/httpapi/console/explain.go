@@ -15,7 +15,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -137,7 +136,7 @@ func (s *surface) explain(
 		return view{}, err
 	}
 	if reading.State.Erased != 0 {
-		return view{}, reach.ErrNoSession
+		return view{}, services.ErrNoSession
 	}
 	space := room{roomOfTurns}
 	out.fillNeighbours(reading.State, sessionHref(ask.SessionID))

@@ -27,21 +27,22 @@ const (
 func (s *surface) keeping() {
 	if s.cfg.Keeper != nil {
 		s.act(s.rebuild())
-		s.post(onView+"/cancel", access.Admin, nil, nil, s.cancelRebuild)
+		s.post(onView+"/cancel", access.Admin, s.unbound, nil, s.cancelRebuild)
 		s.routes = append(s.routes, wire.Route{
-			Method: http.MethodPost, Path: root + onView + "/verify", Needs: access.Admin, Long: verifyTime,
+			Method: http.MethodPost, Path: root + onView + "/verify", Needs: access.Admin,
+			Admit: s.unbound, Long: verifyTime, Deadline: verifyTime,
 			Handle: s.verify,
 		})
 	}
 	if len(s.cfg.DeadLetters) > 0 {
-		s.post(onLetter+"/retry", access.Admin, nil, nil, s.retryLetter)
+		s.post(onLetter+"/retry", access.Admin, s.unbound, nil, s.retryLetter)
 		s.act(s.dropLetter())
 	}
 }
 
 func (s *surface) rebuild() action {
 	return action{
-		path: onView + "/rebuild", needs: access.Admin, title: "Rebuild a view",
+		path: onView + "/rebuild", needs: access.Admin, admit: s.unbound, title: "Rebuild a view",
 		words: []string{
 			"The view is filled anew from the log, beside the one that is served. Readers notice nothing until the " +
 				"new one has caught up and takes the place of the old one.",
@@ -60,12 +61,6 @@ func (s *surface) rebuild() action {
 	}
 }
 
-// busyError says why a view can't be rebuilt or compared now.
-type busyError struct{ say string }
-
-func (e *busyError) Error() string { return e.say }
-func (*busyError) Unwrap() error   { return projections.ErrRebuilding }
-
 // What runs, if a view can't be rebuilt or compared now. Comparisons are in no list.
 const (
 	isRebuilt  = "A rebuild of this view is under way: the page Views shows how far it is."
@@ -81,9 +76,9 @@ func (s *surface) busy(ctx context.Context, name string, err error) error {
 	if slices.ContainsFunc(list, func(one projections.Status) bool {
 		return one.Name == name && one.State == rebuilding
 	}) {
-		return &busyError{isRebuilt}
+		return services.NewProblem(services.CodeRebuilding, isRebuilt)
 	}
-	return &busyError{isCompared}
+	return services.NewProblem(services.CodeRebuilding, isCompared)
 }
 
 func (s *surface) cancelRebuild(ctx context.Context, r *http.Request, _ url.Values) (string, error) {
@@ -146,8 +141,7 @@ type comparison struct {
 
 // verify compares a view with the log, and shows how far that is and then the differences.
 func (s *surface) verify(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := context.WithTimeout(r.Context(), verifyTime)
-	defer cancel()
+	ctx := r.Context()
 	out := verified{Name: r.PathValue("name")}
 	c := comparison{
 		s: s, w: w, r: r, out: s.api.NewPatient(w, nil), started: time.Now(),
@@ -259,7 +253,7 @@ func (s *surface) retryLetter(ctx context.Context, r *http.Request, _ url.Values
 
 func (s *surface) dropLetter() action {
 	return action{
-		path: onLetter + "/drop", needs: access.Admin, title: "Drop a dead letter",
+		path: onLetter + "/drop", needs: access.Admin, admit: s.unbound, title: "Drop a dead letter",
 		words: []string{
 			"The event stays out of the view for good, until the view is rebuilt. The log keeps the event.",
 			"The list keeps the letter with the reason, so that others see why the view lacks the event.",

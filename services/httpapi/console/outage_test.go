@@ -49,13 +49,13 @@ func TestAnOutageIsNoAbsence(t *testing.T) {
 		callers := map[string]access.Caller{"ada": {Name: "ada", Scopes: every &^ access.Admin, IdentityID: "ada"}}
 		b.stack = startOn(t, natstest.LogOn(t, server, 1), newRing(callers), func(c *console.Config) {
 			b.links = &reader{c.LinkReader}
-			c.LinkReader, c.Deadline, c.Rules.Deadline = b.links, 5*time.Second, 5*time.Second
+			c.LinkReader, c.Deadline = b.links, 5*time.Second
 		})
 		at := b.turn(own, "r", "question", "answer").Position
 		b.link(own, "ada")
 		cookie := b.cookieOf("ada")
 		for _, route := range b.api.Routes() {
-			if route.Method == http.MethodGet && strings.Contains(route.Path, "/console/") && route.MayReach != nil &&
+			if route.Method == http.MethodGet && strings.Contains(route.Path, "/console/") && route.Admit != nil &&
 				!strings.HasSuffix(route.Path, "/live") {
 				path := strings.NewReplacer("{identity_id}", "ada", "{session_id}", own, "{position}", at.String(),
 					"{turn_id}", events.TurnID(own, "r").String()).Replace(route.Path)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -64,7 +63,7 @@ func (s *surface) playgroundPage(ctx context.Context, r *http.Request, out *play
 		out.Erased = true
 		return nil
 	}
-	if errors.Is(err, reach.ErrNoSession) || errors.Is(err, errNothing) {
+	if errors.Is(err, services.ErrNoSession) || errors.Is(err, errNothing) {
 		return nil // the first message makes it
 	}
 	if err != nil {
@@ -172,13 +171,13 @@ func (s *surface) chat(r *http.Request, to services.ChatListener) (services.Chat
 	if err != nil {
 		return services.ChatReply{}, err
 	}
-	if err := s.cfg.Rate(r.Context(), "turn", m.ThreadID, m.UserID); err != nil {
+	if err := s.cfg.Admit(r.Context(), services.Entry{
+		Kind: services.KindTurn, SessionID: m.ThreadID, IdentityID: m.UserID,
+	}); err != nil {
 		return services.ChatReply{}, err
 	}
 	wire.CallOf(r.Context()).Prominent()
-	ctx, cancel := context.WithTimeout(r.Context(), liveTime)
-	defer cancel()
-	return s.cfg.Chat.Send(ctx, m, to)
+	return s.cfg.Chat.Send(r.Context(), m, to)
 }
 
 // silent ignores the pieces of an answer.

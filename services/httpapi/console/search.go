@@ -10,7 +10,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -61,8 +61,8 @@ func (s *surface) search(ctx context.Context, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	f.IdentityID, err = reach.Across(caller, out.Identity)
-	if scopes, ok := errors.AsType[*wire.MissingScopes](err); ok {
+	f.IdentityID, err = services.Across(ctx, out.Identity)
+	if scopes, ok := errors.AsType[*access.MissingScopes](err); ok {
 		_, out.Say = statusOf(scopes)
 		if out.Identity == "" {
 			out.Say += " Name an identity."
@@ -91,11 +91,10 @@ func (s *surface) search(ctx context.Context, r *http.Request) (view, error) {
 
 // failed returns an error that shows the form again, with a notice, if another search or a later one may succeed.
 func (v searchView) failed(err error) error {
-	status, say := statusOf(err)
-	if status != http.StatusServiceUnavailable {
+	if services.ProblemOf(err).Class != services.Unavailable {
 		return err
 	}
-	v.Say = say
+	_, v.Say = statusOf(err)
 	return &shownError{err, view{"search", "Search", v}}
 }
 

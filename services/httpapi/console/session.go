@@ -14,7 +14,6 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -154,7 +153,7 @@ func (s *surface) conversation(ctx context.Context, r *http.Request, id string) 
 		return nil, &erasedError{events.Position{Partition: reading.Position.Partition, Seq: at}}
 	}
 	if !reading.State.Found() {
-		return nil, reach.ErrNoSession
+		return nil, services.ErrNoSession
 	}
 	query := r.URL.Query()
 	p := &sessionPage{

@@ -178,7 +178,7 @@ func (s *stack) largePage(target string) (a answer) {
 	s.t.Helper()
 	for range 10 {
 		a = s.page(target, "")
-		if !strings.Contains(a.body, "The log does not answer: try again.") {
+		if !strings.Contains(a.body, "The log did not answer") {
 			break
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -99,7 +98,7 @@ func (s *surface) listing(ctx context.Context, f sessionFilter) (view, error) {
 	shown := sessionsView{Filter: f, Bound: caller.IdentityID}
 	out := view{"sessions", "Sessions", &shown}
 	ask, err := s.askOf(ctx, f)
-	if scopes, ok := errors.AsType[*wire.MissingScopes](err); ok {
+	if scopes, ok := errors.AsType[*access.MissingScopes](err); ok {
 		_, shown.Say = statusOf(scopes)
 		if f.Identity == "" {
 			shown.Say += " Name an identity."
@@ -167,7 +166,7 @@ func (s *surface) askOf(ctx context.Context, f sessionFilter) (ask services.Sess
 			return ask, invalid(name, "must not have control characters")
 		}
 	}
-	if ask.IdentityID, err = reach.Across(wire.CallOf(ctx).Caller, f.Identity); err != nil {
+	if ask.IdentityID, err = services.Across(ctx, f.Identity); err != nil {
 		return ask, err
 	}
 	if ask.Since, err = momentOf("since", f.Since); err != nil {

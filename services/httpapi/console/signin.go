@@ -7,13 +7,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -27,7 +27,7 @@ const (
 )
 
 // errForm says that a form is malformed.
-var errForm = errors.New("the form can't be read")
+var errForm = services.NewProblem(services.CodeMalformed, "the form can't be read")
 
 // readForm reads the body of a form.
 func readForm(r *http.Request, most int64) (url.Values, error) {

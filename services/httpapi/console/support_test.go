@@ -30,7 +30,6 @@ import (
 	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/console"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/replay"
 )
@@ -140,11 +139,13 @@ func startOn(t testing.TB, log *jetlog.Log, auth *ring, settings ...func(*consol
 	})
 	s.reader = &reader{s.services.Reader}
 	c := console.Config{
-		SealKey: []byte("a key"), Lists: s.lists, Sessions: s.reader, Version: "test",
-		Now: s.now.read,
-		// The race detector makes pages of many megabytes slow on a machine that is busy.
-		Deadline: 5 * time.Minute,
-		Rules:    reach.Rules{LinkReader: s.services.Reader, Deadline: time.Minute, RefusalTime: time.Millisecond},
+		SealKey: []byte("a key"), Ports: services.Ports{
+			Lists: s.lists, Sessions: s.reader, Version: "test", Now: s.now.read,
+			// The race detector makes pages of many megabytes slow on a machine that is busy.
+			Rules: services.Rules{
+				LinkReader: s.services.Reader, Deadline: 5 * time.Minute, RefusalTime: time.Millisecond,
+			},
+		},
 	}
 	events := replay.New(log, owners.New(log, nil))
 	natstest.Run(t, events.Run)
@@ -153,7 +154,7 @@ func startOn(t testing.TB, log *jetlog.Log, auth *ring, settings ...func(*consol
 	if auth != nil {
 		c.Auth = auth
 	}
-	c.Identities = log
+	c.Erased = log
 	c.Places = map[string]string{"audit": "the tables in PostgreSQL"}
 	none := &operated{}
 	c.Projections, c.Receipts, c.Keeper = none, none, none

@@ -15,7 +15,6 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -232,7 +231,7 @@ func (v receiptView) What() string {
 type erasedError struct{ at events.Position }
 
 func (*erasedError) Error() string { return "the session was erased" }
-func (*erasedError) Unwrap() error { return reach.ErrNoSession }
+func (*erasedError) Unwrap() error { return services.ErrNoSession }
 
 // Bounds of what the page of an identity's erasure looks through, and of the sessions that it names.
 const (
@@ -249,8 +248,8 @@ func (s *surface) aboutIdentity(ctx context.Context, r *http.Request, out *actVi
 		return errNothing
 	}
 	out.Back = root + "/" + sessionFilter{Identity: id}.query("")
-	if s.cfg.Identities != nil {
-		gone, err := s.cfg.Identities.IdentityErasedNow(ctx, id)
+	if s.cfg.Erased != nil {
+		gone, err := s.cfg.Erased.IdentityErasedNow(ctx, id)
 		if err != nil {
 			return err
 		}

@@ -106,7 +106,7 @@ func TestEachCallNeedsItsScopes(t *testing.T) {
 		}
 		require.Equal(t, want, route.Needs, pattern)
 		require.Equal(t, anyOf[pattern], route.Any, pattern)
-		require.NotNil(t, route.MayReach, pattern)
+		require.NotNil(t, route.Admit, pattern)
 		method, path, _ := strings.Cut(pattern, " ")
 		path = strings.NewReplacer("{conversation_id}", "none", "{item_id}", "msg_1", "{model}", "echo",
 			"{response_id}", "resp_1").Replace(path)

@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
@@ -52,7 +53,7 @@ func (s *surface) callOf(ctx context.Context, r *http.Request, body []byte) serv
 // beginningOf is callOf for a call that begins a session. Many users may share a key, and begin with the same words, so
 // such a call repeats only what came from the same address.
 func (s *surface) beginningOf(ctx context.Context, r *http.Request, body []byte) services.Call {
-	host, _, _ := net.SplitHostPort(wire.CallOf(ctx).Remote) // an address of another form tells nobody apart
+	host, _, _ := net.SplitHostPort(access.CallOf(ctx).Remote) // an address of another form tells nobody apart
 	return s.callFrom(ctx, r, body, host)
 }
 

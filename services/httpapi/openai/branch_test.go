@@ -61,7 +61,7 @@ func TestACallThatComesAgainMakesNoBranch(t *testing.T) {
 
 // brokenOff is a history that breaks off before it adds messages to a branch.
 type brokenOff struct {
-	respond.Turns
+	services.MessageWriter
 
 	breaks bool
 }
@@ -75,7 +75,7 @@ func (b *brokenOff) AddMessages(
 		b.breaks = false
 		return services.AddedMessages{}, errBrokenOff
 	}
-	return b.Turns.AddMessages(ctx, c, call)
+	return b.MessageWriter.AddMessages(ctx, c, call)
 }
 
 // A branch that a crash left without its input is taken by the next try, and by the next call of the same words.
@@ -86,7 +86,7 @@ func TestABranchThatACrashLeftIsTaken(t *testing.T) {
 	for _, try := range []string{"0", "1"} {
 		turns := &brokenOff{}
 		s := start(t, answeredAs(chat.Echo{}, func(r *respond.Config, _ *chat.Config) {
-			turns.Turns, r.Turns = r.Turns, turns
+			turns.MessageWriter, r.Messages = r.Messages, turns
 		}))
 		id := s.begin()
 		root := s.must("POST", "/v1/responses", `{"input":"root","conversation":"`+id+`"}`)["id"].(string)

@@ -73,6 +73,19 @@ func TestErrorsOfTheLog(t *testing.T) {
 	}
 }
 
+// Each class of problems has a form.
+func TestEachClassHasAForm(t *testing.T) {
+	t.Parallel()
+	for class := services.Malformed; class <= services.Internal; class++ {
+		s := start(t, func(s *stack) {
+			s.cfg.Messages = failing{s.services.History, &services.Problem{Class: class, Code: "odd", Detail: "no"}}
+		})
+		a := s.do("POST", "/v1/conversations/"+s.begin()+"/items", `{"items":[`+user("q")+`]}`)
+		require.GreaterOrEqual(t, a.status, 400, class)
+		require.NotEmpty(t, a.body["error"].(map[string]any)["type"], class)
+	}
+}
+
 // Every answer has an id, also one that went well.
 //
 //conformance:o24
@@ -248,14 +261,14 @@ func TestACallThatComesAgainWaitsForItsAnswer(t *testing.T) {
 
 // heldAnswers is a history that keeps an answer until it is let go.
 type heldAnswers struct {
-	respond.Turns
+	services.TurnWriter
 
 	release chan struct{}
 }
 
 func (h heldAnswers) FinalizeTurn(ctx context.Context, c conversation.Finalize) (services.Turn, error) {
 	<-h.release
-	return h.Turns.FinalizeTurn(ctx, c)
+	return h.TurnWriter.FinalizeTurn(ctx, c)
 }
 
 // The last event of a stream is sent after the answer stands in the log, and not when the model has ended.

@@ -10,7 +10,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -28,9 +27,6 @@ func conversationOf(id string, h conversation.Head) conversationJSON {
 }
 
 func (s *surface) createConversation(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
-	if err := s.cfg.Rate(ctx, kindTurn, "", bound(ctx)); err != nil {
-		return nil, err
-	}
 	body, raw, err := s.body(r)
 	if err != nil {
 		return nil, err
@@ -164,7 +160,7 @@ func (s *surface) deleteConversation(ctx context.Context, r *http.Request, h htt
 
 // listConversations lists sessions, the one that was active last first. It is an extension of the API.
 func (s *surface) listConversations(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
-	identity, err := reach.Across(wire.CallOf(ctx).Caller, "")
+	identity, err := services.Across(ctx, "")
 	if err != nil {
 		return nil, err
 	}

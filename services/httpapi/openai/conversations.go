@@ -2,7 +2,6 @@ package openai
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/turnledger/turnledger/projections"
@@ -53,13 +52,13 @@ func (s *surface) pageOfConversations(
 	return page[:min(p.limit, len(page))], len(page) > p.limit, nil
 }
 
-func noAfter() *apiError {
-	return refusal(http.StatusNotFound, "after", "", "There is nothing of the id in after.")
+func noAfter() *services.Problem {
+	return missing("after", "", "There is nothing of the id in after.")
 }
 
 // activeUntil returns the time right after a session's last activity.
 func (s *surface) activeUntil(ctx context.Context, id string) (time.Time, error) {
-	if err := s.cfg.Session(ctx, bound(ctx), id); err != nil {
+	if err := s.cfg.Reach(ctx, id); err != nil {
 		return time.Time{}, unless(err, noAfter())
 	}
 	reading, err := s.read(ctx, services.Ask{SessionID: id, Shown: 1, Own: true})

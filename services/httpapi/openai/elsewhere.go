@@ -1,11 +1,11 @@
 package openai
 
 import (
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
 
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -60,8 +60,8 @@ func prefixes() []string {
 	return append(slices.Sorted(maps.Keys(elsewhere)), here...)
 }
 
-// noCall returns the error for a path that there is not: it says what is missing, and what to use.
-func noCall(r *http.Request) *apiError {
+// noCall returns the problem for a path that there is not: it says what is missing, and what to use.
+func noCall(r *http.Request) *services.Problem {
 	message := "There is no such call below /v1/conversations, /v1/responses and /v1/models: docs/openai.md says " +
 		"what there is."
 	for root, use := range elsewhere {
@@ -69,13 +69,5 @@ func noCall(r *http.Request) *apiError {
 			message = "Turnledger has no " + root + ": " + use
 		}
 	}
-	return refusal(http.StatusNotFound, "", "unknown_url", message)
-}
-
-// refusedAs returns the error of a request in OpenAI's form.
-func refusedAs(r *http.Request, err error) *apiError {
-	if errors.Is(err, wire.ErrNoRoute) {
-		return noCall(r)
-	}
-	return errorOf(err)
+	return missing("", "unknown_url", message)
 }

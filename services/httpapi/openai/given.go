@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -164,13 +164,12 @@ func (k *known) referredBy(r *respond.Request, id, param string, beside []string
 
 // isMissing reports whether an error says that there is no such conversation, or not any more.
 func isMissing(err error) bool {
-	none, is := errors.AsType[*apiError](err)
-	return is && none.status == http.StatusNotFound
+	return err != nil && forms[services.ProblemOf(err).Class].status == http.StatusNotFound
 }
 
 // referred returns the item of an id in this conversation, or in another one of the caller's.
 func (k *known) referred(id, param string) (items.Item, error) {
-	none := refusal(http.StatusNotFound, param+".id", "", param+".id names no item.")
+	none := missing(param+".id", "", param+".id names no item.")
 	own, err := k.listed()
 	if err != nil {
 		return nil, err
@@ -189,7 +188,7 @@ func (k *known) referred(id, param string) (items.Item, error) {
 	if session == "" || !k.ids.Made(id, session) {
 		return nil, none
 	}
-	if err := k.cfg.Session(k.ctx, bound(k.ctx), session); err != nil {
+	if err := k.cfg.Reach(k.ctx, session); err != nil {
 		return nil, unless(err, none)
 	}
 	if k.others[session] = true; len(k.others) > mostOthers {
@@ -208,8 +207,8 @@ func (k *known) referred(id, param string) (items.Item, error) {
 const mostOthers = 20
 
 // unless returns none if an error says that there is nothing, and the error if nobody could tell.
-func unless(err error, none *apiError) error {
-	if isMissing(err) || errors.Is(err, reach.ErrNoSession) {
+func unless(err error, none *services.Problem) error {
+	if isMissing(err) {
 		return none
 	}
 	return err

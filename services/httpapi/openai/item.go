@@ -12,7 +12,6 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -23,14 +22,6 @@ func itemID(i items.Item) string { return i.ID() }
 func (s *surface) createItems(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
 	id := r.PathValue("conversation_id")
 	noteSession(ctx, id)
-	if conversation.ValidIDs("conversation_id", id) != nil {
-		return nil, noConversation()
-	}
-	if err := s.cfg.Admit(ctx, reach.Request{
-		Kind: kindTurn, Bound: bound(ctx), SessionID: id, IdentityID: bound(ctx),
-	}); err != nil {
-		return nil, err
-	}
 	with, err := includesOf(r)
 	if err != nil {
 		return nil, err
@@ -174,7 +165,7 @@ func (s *surface) find(
 }
 
 func noItem() error {
-	return refusal(http.StatusNotFound, "item_id", "", "The conversation has no item of the id in the path.")
+	return missing("item_id", "", "The conversation has no item of the id in the path.")
 }
 
 // deleteItem takes an item out of its turn, and out of the log. If it was the only one, the turn is redacted.

@@ -29,7 +29,7 @@ func (s *surface) listModels(context.Context, *http.Request, http.Header) (any, 
 func (s *surface) getModel(_ context.Context, r *http.Request, _ http.Header) (any, error) {
 	name := r.PathValue("model")
 	if !slices.Contains(s.cfg.Models, name) {
-		return nil, refusal(http.StatusNotFound, "model", "model_not_found", "There is no such model.")
+		return nil, missing("model", "model_not_found", "There is no such model.")
 	}
 	return s.model(name), nil
 }

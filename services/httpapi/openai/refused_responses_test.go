@@ -15,7 +15,6 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 )
 
 //conformance:o5 o6 o11 o24 o50 o53
@@ -245,7 +244,7 @@ func TestAResponseOfSomebodyElseIsNone(t *testing.T) {
 	t.Parallel()
 	s := start(t, answeredBy(chat.Echo{}))
 	id := s.must("POST", "/v1/responses", `{"input":"a"}`)["id"].(string)
-	stranger := respond.Caller{May: func(context.Context, string) error { return reach.ErrNoSession }}
+	stranger := respond.Caller{May: func(context.Context, string) error { return services.ErrNoSession }}
 	_, err := s.cfg.Responses.Get(t.Context(), id, stranger, nil)
 	require.ErrorIs(t, err, respond.ErrResponseNotFound)
 	_, err = s.cfg.Responses.Where(t.Context(), id, stranger)

@@ -13,7 +13,6 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 )
 
 // agentsHistory returns the items of a conversation as the Agents SDK sends them again: messages of the user with an id
@@ -198,7 +197,7 @@ func TestAHistoryThatIsAnother(t *testing.T) {
 	require.NoError(t, err)
 	stranger := respond.Caller{May: func(_ context.Context, session string) error {
 		if session == id {
-			return reach.ErrNoSession
+			return services.ErrNoSession
 		}
 		return nil
 	}}

@@ -14,7 +14,6 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -36,14 +35,15 @@ const clientPatience = 5 * time.Second
 // declareResponses adds the routes of responses.
 func (s *surface) declareResponses() {
 	here, both := s.cfg.Responses != nil, access.TurnsWrite|access.ContextRead
-	s.call(http.MethodGet, oneResponse, both, here, answering, anybody, s.getResponse)
-	s.call(http.MethodDelete, oneResponse, access.TurnsRedact, here, answering, anybody, s.deleteResponse)
-	s.call(http.MethodPost, oneResponse+"/cancel", both, here, answering, anybody, s.cancelResponse)
-	s.call(http.MethodGet, oneResponse+"/input_items", both, here, answering, anybody, s.inputItems)
-	s.call(http.MethodPost, responses+"/input_tokens", both, here, answering, anybody, s.inputTokens)
-	s.call(http.MethodPost, responses+"/compact", both, here, answering, anybody, s.compact)
+	s.call(http.MethodGet, oneResponse, both, here, answering, later, s.getResponse)
+	s.call(http.MethodDelete, oneResponse, access.TurnsRedact, here, answering, later, s.deleteResponse)
+	s.call(http.MethodPost, oneResponse+"/cancel", both, here, answering, later, s.cancelResponse)
+	s.call(http.MethodGet, oneResponse+"/input_items", both, here, answering, later, s.inputItems)
+	s.call(http.MethodPost, responses+"/input_tokens", both, here, answering, later, s.inputTokens)
+	s.call(http.MethodPost, responses+"/compact", both, here, answering, later, s.compact)
 	create := wire.Route{
-		Method: http.MethodPost, Path: responses, Needs: both, MayReach: anybody, Long: answerTime,
+		Method: http.MethodPost, Path: responses, Needs: both, Admit: later, Long: answerTime, Deadline: answerTime,
+
 		Handle: s.createResponse,
 	}
 	if !here {
@@ -57,7 +57,7 @@ func (s *surface) who(ctx context.Context) respond.Caller {
 	return respond.Caller{
 		Identity: bound(ctx), SourceHash: s.cfg.Source(ctx),
 		May: func(ctx context.Context, sessionID string) error {
-			return s.cfg.Session(ctx, bound(ctx), sessionID)
+			return s.cfg.Admit(ctx, services.Entry{SessionID: sessionID})
 		},
 	}
 }
@@ -76,10 +76,8 @@ func (s *surface) admit(ctx context.Context, r *respond.Request) error {
 			return err
 		}
 	}
-	err := s.cfg.Admit(ctx, reach.Request{
-		Kind: kindTurn, Bound: bound(ctx), SessionID: session, IdentityID: bound(ctx),
-	})
-	if errors.Is(err, reach.ErrNoSession) {
+	err := s.cfg.Admit(ctx, services.Entry{Kind: services.KindTurn, SessionID: session, IdentityID: bound(ctx)})
+	if errors.Is(err, services.ErrNoSession) {
 		return respond.ErrConversation
 	}
 	return err
@@ -118,8 +116,7 @@ func (s *surface) asked(ctx context.Context, r *http.Request) (respond.Ask, erro
 
 // createResponse answers with a response, or with the events of its stream.
 func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
-	defer cancel()
+	ctx := r.Context()
 	a, err := s.asked(ctx, r)
 	if err != nil {
 		return err
@@ -146,7 +143,7 @@ func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
 		sse.Events(together...)
 	})
 	if _, err = s.cfg.Responses.Create(ctx, a); err != nil {
-		e := errorOf(err)
+		e := errorOf(problemOf(err))
 		a.Stream.Fail(e.Code, e.Param, e.Message)
 	}
 	return err

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	chatopenai "github.com/turnledger/turnledger/services/chat/openai"
@@ -49,9 +50,11 @@ func answeredAs(model chat.Model, change func(*respond.Config, *chat.Config)) se
 			Contexts: s.services.Contexts, Model: model, Presence: alone{},
 		}
 		cfg := respond.Config{
-			SessionOf: s.prunedIn, Turns: s.services.History, Lookup: s.services.History, Log: s.log,
-			Sessions: s.services.Reader,
-			Contexts: s.services.Contexts, Model: model, IDs: items.Minter{Key: s.cfg.Key},
+			Ports: services.Ports{
+				Turns: s.services.History, Messages: s.services.History, SessionWrites: s.services.History,
+				Lookup: s.services.History, Sessions: s.services.Reader, Contexts: s.services.Contexts,
+			},
+			SessionOf: s.prunedIn, Log: s.log, Model: model, IDs: items.Minter{Key: s.cfg.Key},
 			Count: contextbuilder.Estimate{}.Count,
 		}
 		change(&cfg, &of)

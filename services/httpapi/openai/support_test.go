@@ -31,6 +31,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
@@ -77,10 +78,12 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 		Open: true, Registry: prometheus.NewRegistry(),
 		Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
-	s.native = s.services.Ports(v1.Config{Erasures: s.services.History})
+	s.native = s.services.Ports(v1.Config{Ports: services.Ports{Erasures: s.services.History}})
 	s.cfg = openai.Config{
-		Messages: s.services.History, SessionWrites: s.services.History, Turns: s.services.History,
-		Lookup: s.services.History, Erasures: s.services.History, Sessions: s.services.Reader,
+		Ports: services.Ports{
+			Messages: s.services.History, SessionWrites: s.services.History, Turns: s.services.History,
+			Lookup: s.services.History, Erasures: s.services.History, Sessions: s.services.Reader,
+		},
 		Key: []byte("key of the test"), Models: []string{"echo"},
 		SessionAt: func(ctx context.Context, at events.Position) (string, error) {
 			if at.Partition >= log.Partitions() {

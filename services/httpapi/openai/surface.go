@@ -7,30 +7,20 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
 )
 
-// Config of the surface. In a process that does not write, Messages and Sessions' writers are nil.
+// Config of the surface. In a process that does not write, Messages and the other writers are nil.
 type Config struct {
-	Messages      services.MessageWriter
-	SessionWrites services.SessionWriter
-	Turns         services.TurnWriter
-	// Lookup spares reads of whole sessions; nil in a process that does not write.
-	Lookup services.TurnLookup
-	// Erasures is nil in a process without erasures.
-	Erasures services.ErasureWriter
-	Sessions services.SessionReader
-	// Lists is nil where no Postgres is configured.
-	Lists services.SessionLister
+	services.Ports
+
 	// SessionAt returns the session of the event at a position, or "" if there is none.
 	SessionAt func(ctx context.Context, at events.Position) (string, error)
-	// Partition returns the partition of a session.
-	Partition func(sessionID string) int
 	// Key makes the ids of items, and the digests by which a repeated call is known. All processes on a log need the
 	// same one, for ever.
 	Key []byte
@@ -43,28 +33,10 @@ type Config struct {
 	Strict bool
 	// MaxBody bounds the body of a request in bytes; 16 MiB by default.
 	MaxBody int64
-	// Source returns the hash of the caller's address, for the security audit; nil for none.
-	Source func(ctx context.Context) string
-	// Rules restrict callers to what they may reach. Their Deadline, 30 s by default, bounds one call.
-	reach.Rules
-	Now func() time.Time
 }
 
 // defaultBody bounds a request's body.
 const defaultBody = 16 << 20
-
-func (c Config) withDefaults() Config {
-	c.Deadline = cmp.Or(c.Deadline, 30*time.Second)
-	c.RefusalTime = cmp.Or(c.RefusalTime, 500*time.Millisecond)
-	c.MaxBody = cmp.Or(c.MaxBody, defaultBody)
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Source == nil {
-		c.Source = func(context.Context) string { return "" }
-	}
-	return c
-}
 
 // surface is OpenAI's API.
 type surface struct {
@@ -85,7 +57,7 @@ func Form() wire.Surface {
 
 // Mount adds the surface to an API; it does no I/O.
 func Mount(api *wire.API, cfg Config) {
-	cfg = cfg.withDefaults()
+	cfg.Ports, cfg.MaxBody = cfg.WithDefaults(), cmp.Or(cfg.MaxBody, defaultBody)
 	s := &surface{api: api, cfg: cfg, ids: items.Minter{Key: cfg.Key}, began: cfg.Now()}
 	s.declare()
 	form := Form()
@@ -111,37 +83,51 @@ const (
 // declare adds the routes.
 func (s *surface) declare() {
 	writes, reads := s.cfg.Messages != nil, s.cfg.Sessions != nil
-	own := s.ownConversation
-	s.call(http.MethodPost, conversations, access.TurnsWrite, writes, writing, anybody, s.createConversation)
+	own := s.own
+	s.call(http.MethodPost, conversations, access.TurnsWrite, writes, writing, s.adds, s.createConversation)
 	s.call(http.MethodGet, oneConversation, access.ContextRead, reads, reading, own, s.getConversation)
 	s.call(http.MethodPost, oneConversation, access.TurnsWrite, writes, writing, own, s.updateConversation)
 	s.call(http.MethodDelete, oneConversation, access.TurnsRedact, s.cfg.Erasures != nil, writing, own,
 		s.deleteConversation)
-	s.call(http.MethodPost, itemsOfOne, access.TurnsWrite, writes, writing, own, s.createItems)
+	s.call(http.MethodPost, itemsOfOne, access.TurnsWrite, writes, writing, s.adds, s.createItems)
 	s.call(http.MethodGet, itemsOfOne, access.ContextRead, reads, reading, own, s.listItems)
 	s.call(http.MethodGet, oneItem, access.ContextRead, reads, reading, own, s.getItem)
 	s.call(http.MethodDelete, oneItem, access.TurnsRedact, writes, writing, own, s.deleteItem)
-	s.call(http.MethodGet, models, 0, writes || reads, "", anybody, s.listModels)
-	s.call(http.MethodGet, models+"/{model}", 0, writes || reads, "", anybody, s.getModel)
+	s.call(http.MethodGet, models, 0, writes || reads, "", s.anybody, s.listModels)
+	s.call(http.MethodGet, models+"/{model}", 0, writes || reads, "", s.anybody, s.getModel)
 	s.list(reads)
 	s.declareResponses()
 }
 
 // list adds the list of conversations, which callers of two scopes may ask for.
 func (s *surface) list(here bool) {
-	s.call(http.MethodGet, conversations, 0, here, reading, anybody, s.listConversations)
+	s.call(http.MethodGet, conversations, 0, here, reading, s.anybody, s.listConversations)
 	s.routes[len(s.routes)-1].Any = access.ContextRead | access.EventsRead
 }
 
-// mayReach says what a bound caller may reach, as in wire.Route.
-type mayReach func(r *http.Request, identityID string) error
+// admits lets a request in, as in wire.Route.
+type admits = func(*http.Request) error
 
-// anybody lets bound callers in: the call itself shows them no more than their own.
-func anybody(*http.Request, string) error { return nil }
+// anybody lets in who asks for nothing of a conversation: the call itself shows bound callers no more than their own.
+func (s *surface) anybody(r *http.Request) error { return s.cfg.Admit(r.Context(), services.Entry{}) }
 
-// ownConversation lets bound callers in if the conversation in the path is theirs.
-func (s *surface) ownConversation(r *http.Request, identityID string) error {
-	return s.cfg.Session(r.Context(), identityID, r.PathValue("conversation_id"))
+// later lets requests in whose handler finds out which conversation they are about, and admits them.
+func later(*http.Request) error { return wire.ErrLater }
+
+// own lets in who reaches the conversation in the path.
+func (s *surface) own(r *http.Request) error {
+	return s.cfg.Admit(r.Context(), services.Entry{SessionID: r.PathValue("conversation_id")})
+}
+
+// adds lets in who may add to the conversation in the path, or begins one.
+func (s *surface) adds(r *http.Request) error {
+	id := r.PathValue("conversation_id")
+	if id != "" && conversation.ValidIDs("conversation_id", id) != nil {
+		return noConversation()
+	}
+	return s.cfg.Admit(r.Context(), services.Entry{
+		Kind: services.KindTurn, SessionID: id, IdentityID: bound(r.Context()),
+	})
 }
 
 // anyScope are all scopes: a call that needs none of them in particular is still none for strangers.
@@ -149,10 +135,10 @@ const anyScope = access.TurnsWrite | access.ContextRead | access.EventsRead | ac
 
 // call adds a call, which answers 200 with what answer returns, or notes that processes of another role answer it.
 func (s *surface) call(
-	method, path string, needs access.Scopes, here bool, role string, may mayReach,
+	method, path string, needs access.Scopes, here bool, role string, admit admits,
 	answer func(ctx context.Context, r *http.Request, h http.Header) (any, error),
 ) {
-	t := wire.Route{Method: method, Path: path, Needs: needs, MayReach: may}
+	t := wire.Route{Method: method, Path: path, Needs: needs, Admit: admit, Deadline: s.cfg.Deadline}
 	if needs == 0 {
 		t.Any = anyScope
 	}
@@ -160,9 +146,7 @@ func (s *surface) call(
 		t.Role = role
 	}
 	t.Handle = func(w http.ResponseWriter, r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Deadline)
-		defer cancel()
-		out, err := answer(ctx, r, w.Header())
+		out, err := answer(r.Context(), r, w.Header())
 		if err != nil {
 			return err
 		}
@@ -191,6 +175,3 @@ func notePosition(ctx context.Context, at events.Position) {
 		wire.CallOf(ctx).SetAttribute("position", at)
 	}
 }
-
-// kindTurn is the kind of requests that record turns; it has a rate.
-const kindTurn = "turn"

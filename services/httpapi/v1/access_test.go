@@ -141,8 +141,9 @@ func TestEachCallNeedsItsScope(t *testing.T) {
 		callers["key-"+strings.Join(set.Names(), "+")] = access.Caller{Name: "x", Scopes: set}
 	}
 	s, _ := guarded(t, callers)
-	require.ElementsMatch(t, []string{"Counts", "Identities", "Limiter", "Lists", "Projections", "Search", "Similar"},
-		unset(s.cfg.v1Config, s.cfg.Rules),
+	require.ElementsMatch(t, []string{"Counts", "Identities", "Limiter", "Lists", "Lookup", "Messages", "Projections",
+		"Search", "Similar"},
+		unset(s.cfg.v1Config, s.cfg.Ports, s.cfg.Rules),
 		"give guarded what else there is, so that its calls are here")
 	require.Equal(t, []string{"Traces"}, unset(s.cfg.wireConfig))
 	routes := routes(s.api)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -83,9 +82,7 @@ func (a *surface) chatMessage(ctx context.Context, in *chatIn) (services.ChatMes
 	if own := bound(ctx); own != "" {
 		m.UserID = own
 	}
-	return m, a.cfg.Admit(ctx, reach.Request{
-		Kind: kindTurn, Bound: bound(ctx), SessionID: thread, IdentityID: m.UserID,
-	})
+	return m, a.cfg.Admit(ctx, services.Entry{Kind: services.KindTurn, SessionID: thread, IdentityID: m.UserID})
 }
 
 // chatJSON is an answer of the model.
@@ -123,8 +120,6 @@ const chatDeadline = 5 * time.Minute
 
 // ask sends a message to the chat, and notes in the log line what the prompt was built from.
 func (a *surface) ask(ctx context.Context, in *chatIn, to services.ChatListener) (chatJSON, error) {
-	ctx, cancel := context.WithTimeout(ctx, chatDeadline)
-	defer cancel()
 	m, err := a.chatMessage(ctx, in)
 	if err != nil {
 		return chatJSON{}, err

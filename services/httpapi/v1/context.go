@@ -1,7 +1,6 @@
 package v1
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -161,13 +160,14 @@ func (shownSummary) Schema(huma.Registry) *huma.Schema {
 // buildContext writes its answer itself, so that the messages reach the client as the port returns them, without being
 // parsed or copied again.
 func (a *surface) buildContext(w http.ResponseWriter, r *http.Request, in *contextIn) error {
-	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Deadline)
-	defer cancel()
+	ctx := r.Context()
 	req, err := in.request()
 	if err != nil {
 		return err
 	}
-	if err := a.cfg.Rate(ctx, kindContext, req.SessionID, req.IdentityID); err != nil {
+	if err := a.cfg.Admit(ctx, services.Entry{
+		Kind: services.KindContext, SessionID: req.SessionID, IdentityID: req.IdentityID,
+	}); err != nil {
 		return err
 	}
 	built, err := a.cfg.Contexts.Build(ctx, req)

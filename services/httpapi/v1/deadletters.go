@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 )
 
@@ -102,8 +102,9 @@ func (a *surface) queue(projection string) (projections.DeadLetterQueue, error) 
 			return q, nil
 		}
 	}
-	return nil, newProblem(notThere, "this process keeps no dead letters of such a projection: GET /v1/projections "+
-		"names those that there are")
+	return nil, services.NewProblem(services.CodeNotFound,
+		"this process keeps no dead letters of such a projection: GET /v1/projections "+
+			"names those that there are")
 }
 
 func (a *surface) deadLetter(ctx context.Context, in *deadLetterIn) (deadLetterJSON, error) {
@@ -190,5 +191,5 @@ func letterError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", errView, err)
+	return viewError(err)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 )
 
 // erasures adds the calls that erase.
@@ -139,8 +138,8 @@ func (a *surface) concerned(ctx context.Context, r *services.Receipt) error {
 	case r.SessionID == "":
 		return services.ErrNoReceipt
 	}
-	err := a.reach(ctx, r.SessionID)
-	if errors.Is(err, reach.ErrNoSession) {
+	err := a.cfg.Reach(ctx, r.SessionID)
+	if errors.Is(err, services.ErrNoSession) {
 		return services.ErrNoReceipt
 	}
 	return err

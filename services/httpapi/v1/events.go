@@ -67,7 +67,7 @@ func (a *surface) streams() {
 	read.Responses = map[string]*huma.Response{"200": {Content: map[string]*huma.MediaType{
 		"application/x-ndjson": text, "text/event-stream": text,
 	}}}
-	raw[anyAnswer](a, a.events, read.takesLong().boundsItself())
+	raw[anyAnswer](a, a.events, read.takesLong().admitsItself())
 }
 
 // events opens a reading, and writes it.
@@ -112,7 +112,7 @@ func (a *surface) brokenOff(ctx context.Context, err error, follow bool, stream 
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		logger.Info("a reader of events takes nothing and is given up", "position", at)
 	case ctx.Err() == nil:
-		logger.Warn("a stream of events broke off", "err", tellable(err), "position", at)
+		logger.Warn("a stream of events broke off", "err", safeText(err), "position", at)
 	}
 	if ended && follow {
 		return // a follower's stream has no proper end, so the missing trailer is enough
@@ -123,18 +123,14 @@ func (a *surface) brokenOff(ctx context.Context, err error, follow bool, stream 
 
 // bound restricts the query of a bound caller to the sessions of the caller's identity.
 func (a *surface) bound(ctx context.Context, q *services.EventQuery) error {
-	own := bound(ctx)
-	switch {
+	switch own := bound(ctx); {
 	case own == "":
-		return nil
 	case q.IdentityID != "" && q.IdentityID != own:
 		return noIdentity()
-	case q.SessionID != "":
-		return a.reach(ctx, q.SessionID)
-	default:
+	case q.SessionID == "":
 		q.IdentityID = own
-		return nil
 	}
+	return a.cfg.Admit(ctx, services.Entry{SessionID: q.SessionID})
 }
 
 // Headers of a stream of events: where the reading begins, where the log or the query ended when it began and, as a

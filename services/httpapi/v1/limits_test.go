@@ -42,7 +42,9 @@ func TestRequestsThatAreTooMany(t *testing.T) {
 	t.Parallel()
 	g := blockedSessions{make(chan struct{}, 2), make(chan struct{})}
 	s := start(t)
-	api := newAPI(config{wireConfig{Open: true, MaxRequests: 2, MaxStreams: 1}, v1Config{Sessions: g}})
+	api := newAPI(config{wireConfig{Open: true, MaxRequests: 2, MaxStreams: 1}, v1Config{
+		Ports: services.Ports{Sessions: g},
+	}})
 	l := listen(t)
 	natstest.Run(t, func(ctx context.Context) error { return wire.Serve(ctx, l, api, wire.ServerConfig{}) })
 	s.url = "http://" + l.Addr().String()

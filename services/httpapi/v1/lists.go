@@ -15,8 +15,6 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
-	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // Bounds of lists of sessions (docs/contract.md#reading).
@@ -133,7 +131,7 @@ func (a *surface) querySessions(ctx context.Context, in *querySessionsIn) (sessi
 }
 
 func (a *surface) sessions(ctx context.Context, ask services.SessionsAsk) (out sessionsJSON, err error) {
-	if ask.IdentityID, err = reach.Across(wire.CallOf(ctx).Caller, ask.IdentityID); err != nil {
+	if ask.IdentityID, err = services.Across(ctx, ask.IdentityID); err != nil {
 		return out, err
 	}
 	if a.cfg.Lists == nil {

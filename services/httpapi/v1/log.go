@@ -2,7 +2,6 @@ package v1
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -168,10 +167,9 @@ const (
 // snapshot responds with a copy. If the copy breaks off, the body ends improperly, which every client reports as an
 // error.
 func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotIn) error {
-	noPartition := newProblem(notThere, "there is no such partition: GET /v1/streams lists them")
 	partition, err := strconv.ParseUint(in.Partition, 10, 8)
 	if err != nil {
-		return noPartition
+		return jetlog.ErrNoPartition
 	}
 	out, begun := a.wire.NewPatient(w, nil), false
 	defer out.End()
@@ -192,9 +190,6 @@ func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotI
 		a.wire.Logger().Error("a copy of the log was broken off", "partition", partition, "err", err)
 		panic(http.ErrAbortHandler)
 	}
-	if errors.Is(err, jetlog.ErrNoPartition) {
-		return noPartition
-	}
 	return err
 }
 
@@ -205,7 +200,7 @@ const whyRestoring = "a backup is being restored: ask again when it is"
 func (a *surface) restore(w http.ResponseWriter, r *http.Request, _ *struct{}) error {
 	release, ok := a.wire.Suspend(whyRestoring)
 	if !ok {
-		return newProblem(logUnavailable, "a backup is being restored already")
+		return services.NewProblem(services.CodeLogUnavailable, "a backup is being restored already")
 	}
 	defer release()
 	in := a.wire.NewPatient(w, r.Body)
@@ -213,10 +208,10 @@ func (a *surface) restore(w http.ResponseWriter, r *http.Request, _ *struct{}) e
 	in.End()
 	if err != nil {
 		level := slog.LevelError
-		if problemOf(err).Status < http.StatusInternalServerError {
+		if !services.ProblemOf(err).Retry {
 			level = slog.LevelWarn // the restore was refused, and changed nothing
 		}
-		a.wire.Logger().Log(r.Context(), level, "a backup was not restored", "err", tellable(err))
+		a.wire.Logger().Log(r.Context(), level, "a backup was not restored", "err", safeText(err))
 		return err
 	}
 	wire.WriteJSON(w, http.StatusOK, got)

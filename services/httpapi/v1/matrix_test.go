@@ -15,7 +15,6 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 )
 
 // Whose sessions the matrix goes through, seen from ada. An identity of the same name
@@ -205,8 +204,9 @@ func TestARefusalTakesAsLongWhateverItsReason(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(config{wireConfig{Auth: ring{"ada": {Scopes: scopes, IdentityID: "ada"}}}, v1Config{
-			Sessions: slowOwners{}, Rules: reach.Rules{LinkReader: slowOwners{"warm": 3 * time.Millisecond,
-				"cold": 300 * time.Millisecond}},
+			Ports: services.Ports{Sessions: slowOwners{}, Rules: services.Rules{LinkReader: slowOwners{
+				"warm": 3 * time.Millisecond, "cold": 300 * time.Millisecond,
+			}}},
 		}})
 		for _, session := range []string{"unknown", "warm", "cold", ".."} {
 			r := httptest.NewRequest("GET", "/v1/sessions/"+session, nil)

@@ -28,7 +28,6 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/history"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -231,7 +230,7 @@ func withFailingParts(t *testing.T) *failingParts {
 		c.Keys = func() ([]access.Key, error) { return nil, nil }
 		c.Lists, c.Identities, c.Counts, c.Search, c.Similar = beside, beside, beside, beside, beside
 		c.Projections, c.DeadLetters = beside, []projections.DeadLetterQueue{beside}
-		c.Rules = reach.Rules{
+		c.Rules = services.Rules{
 			LinkReader: sometimes{links, reachDown}, RefusalTime: time.Millisecond, Deadline: 2 * time.Second,
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -97,6 +98,30 @@ func TestErrorsOfThePorts(t *testing.T) {
 			require.Equal(t, c.status == 503, a.header.Get("Retry-After") != "")
 		})
 	}
+}
+
+// Each code of the contract has the status that its page says.
+func TestCodesHaveTheirStatuses(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/contract.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(page), "\n## Errors\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	seen := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| ([0-9]{3}[^|]*) \|(.*)$`).FindAllStringSubmatch(section, -1) {
+		statuses := regexp.MustCompile("[0-9]{3}").FindAllString(row[1], -1)
+		for _, code := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(row[2], -1) {
+			p := services.NewProblem(code[1], "x")
+			if p.Class == 0 {
+				continue // a member that the page names beside
+			}
+			seen++
+			a := start(t, failingWith(p)).do("POST", "/v1/sessions/s/turns", fresh+`}`)
+			require.Contains(t, statuses, fmt.Sprint(a.status), code[1])
+			require.Equal(t, code[1], a.body["code"])
+		}
+	}
+	require.Equal(t, 35, seen)
 }
 
 // sweeping is a retention that fails.

@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -27,8 +28,10 @@ type operation struct {
 	needs access.Scopes
 	// anyOf are scopes of which one is enough, besides those that the call needs.
 	anyOf access.Scopes
-	// bounds: the call itself restricts bound callers to what they may reach.
-	bounds bool
+	// bounds: the call itself restricts bound callers to what they may reach; later: it admits its caller itself.
+	bounds, later bool
+	// deadline of the call; 0 for none.
+	deadline time.Duration
 	// long is how long the call may take, if that is longer than for other calls.
 	long time.Duration
 }
@@ -65,6 +68,18 @@ func (o operation) boundsItself() operation {
 	return o
 }
 
+// admitsItself marks a call that admits its caller once it has read which session it is about.
+func (o operation) admitsItself() operation {
+	o.later = true
+	return o
+}
+
+// within gives a call a deadline.
+func (o operation) within(d time.Duration) operation {
+	o.deadline = d
+	return o
+}
+
 // accepted marks a call that begins its work and answers before the work is done.
 func (o operation) accepted() operation {
 	o.DefaultStatus = http.StatusAccepted
@@ -73,11 +88,9 @@ func (o operation) accepted() operation {
 
 // call adds a call that answers with JSON within its deadline.
 func call[I, O any](a *surface, handle func(context.Context, *I) (O, error), op operation) {
-	limit, status := cmp.Or(op.long, a.cfg.Deadline), cmp.Or(op.DefaultStatus, http.StatusOK)
+	status := cmp.Or(op.DefaultStatus, http.StatusOK)
 	raw[O](a, func(w http.ResponseWriter, r *http.Request, in *I) error {
-		ctx, cancel := context.WithTimeout(r.Context(), limit)
-		defer cancel()
-		out, err := handle(ctx, in)
+		out, err := handle(r.Context(), in)
 		if err != nil {
 			return err
 		}
@@ -87,7 +100,7 @@ func call[I, O any](a *surface, handle func(context.Context, *I) (O, error), op 
 		}
 		wire.WriteJSON(w, answered, &out)
 		return nil
-	}, op)
+	}, op.within(cmp.Or(op.long, a.cfg.Deadline)))
 }
 
 // anyAnswer is the O of a call whose answer the operation's Responses describe, or whose answer is not described.
@@ -97,7 +110,7 @@ type anyAnswer = func(huma.Context)
 func raw[O, I any](a *surface, handle func(http.ResponseWriter, *http.Request, *I) error, op operation) {
 	route := wire.Route{
 		Method: op.Method, Path: op.Path, Role: a.role, Needs: op.needs, Any: op.anyOf, Long: op.long,
-		MayReach: a.mayReach(op.Path, op.bounds),
+		Admit: a.admits(op), Deadline: op.deadline,
 	}
 	if a.role == "" {
 		read := reader[I](a.cfg.MaxBody, op.RequestBody != nil)
@@ -232,7 +245,7 @@ func readBody(r *http.Request, most int64, into reflect.Value, known bodyFields)
 	case !empty:
 		err = decode(data, into, known)
 	case !optional:
-		err = newProblem(malformed, "the body is empty: send a JSON object")
+		err = services.NewProblem(services.CodeMalformed, "the body is empty: send a JSON object")
 	}
 	return cmp.Or(err, speaksForItself(r.Context(), into, known))
 }

@@ -91,7 +91,8 @@ func (a *surface) chats() {
 	chat := func(id, path, summary string) operation {
 		// An answer of the model may repeat the history, so both scopes are needed.
 		return op(id, access.TurnsWrite|access.ContextRead, "POST "+path, summary,
-			unread, conflict, gone, tooBig, tooMany, http.StatusBadGateway).takesLong().boundsItself()
+			unread, conflict, gone, tooBig, tooMany, http.StatusBadGateway).takesLong().within(chatDeadline).
+			admitsItself()
 	}
 	const (
 		onThread = "/threads/{thread_id}/messages"
@@ -115,7 +116,7 @@ func (a *surface) reads() {
 	call(a, a.listSummaries, get("list-summaries", onSession+"/summaries", "List a session's valid summaries"))
 	call(a, a.history, get("get-history", onSession+"/history", "Get the question and answer pairs for a prompt"))
 	raw[contextJSON](a, a.buildContext, op("build-context", access.ContextRead, "POST "+onSession+"/context",
-		"Get the messages to send to a model", unread, tooBig, tooMany))
+		"Get the messages to send to a model", unread, tooBig, tooMany).within(a.cfg.Deadline))
 	call(a, a.identityTurns, get("list-identity-turns", "/identities/{identity_id}/turns",
 		"List an identity's turns across its sessions, the newest page first, each page newest last"))
 }

@@ -10,8 +10,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
-	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 type searchIn struct {
@@ -68,7 +66,7 @@ func hitsOf(limit count) int {
 
 // search finds turns by their words or their meaning.
 func (a *surface) search(ctx context.Context, in *searchIn) (out searchJSON, err error) {
-	identity, err := reach.Across(wire.CallOf(ctx).Caller, in.Body.IdentityID.text())
+	identity, err := services.Across(ctx, in.Body.IdentityID.text())
 	if err != nil {
 		return out, err
 	}
@@ -155,7 +153,7 @@ type similarHitJSON struct {
 
 // similar finds turns with a similar question.
 func (a *surface) similar(ctx context.Context, in *similarIn) (out similarJSON, err error) {
-	identity, err := reach.Across(wire.CallOf(ctx).Caller, in.Body.IdentityID.text())
+	identity, err := services.Across(ctx, in.Body.IdentityID.text())
 	if err != nil {
 		return out, err
 	}

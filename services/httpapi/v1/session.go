@@ -62,7 +62,7 @@ type linkBody struct {
 }
 
 func (a *surface) linkSession(ctx context.Context, in *linkIn) (sessionJSON, error) {
-	s, err := a.cfg.SessionWrites.LinkSession(ctx, in.SessionID.text(), in.Body.IdentityID, a.source(ctx))
+	s, err := a.cfg.SessionWrites.LinkSession(ctx, in.SessionID.text(), in.Body.IdentityID, a.cfg.Source(ctx))
 	return answerSession(ctx, s, err)
 }
 

@@ -2,7 +2,9 @@ package v1_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -27,6 +29,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
@@ -85,9 +88,14 @@ func routes(api *wire.API) map[string]route {
 	out := map[string]route{}
 	for _, t := range api.Routes() {
 		named := strings.Contains(t.Path, "{session_id}") || strings.Contains(t.Path, "{identity_id}")
-		r := route{t.Needs | t.Any, t.MayReach != nil && !named}
+		r := route{t.Needs | t.Any, false}
 		if t.Public {
 			r.needs = anybody
+		} else {
+			bound := &wire.Call{Context: context.Background()}
+			bound.Caller.IdentityID = "ada"
+			err := t.Admit(httptest.NewRequest(t.Method, "/", nil).WithContext(bound))
+			r.bounds = !named && !errors.Is(err, wire.ErrBound)
 		}
 		out[t.Method+" "+t.Path] = r
 	}
@@ -123,7 +131,7 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	c := config{wireConfig{
 		Registry: s.metrics, Open: true,
 		Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	}, v1Config{Version: "test"}}
+	}, v1Config{Ports: services.Ports{Version: "test"}}}
 	for _, set := range settings {
 		set(&c, &hc, &rc)
 	}

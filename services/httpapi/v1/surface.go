@@ -13,19 +13,14 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"net/http"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -43,14 +38,14 @@ type surface struct {
 func Form() wire.Surface {
 	return wire.Surface{
 		Prefixes: []string{"/"},
-		Refuse:   func(w http.ResponseWriter, _ *http.Request, err error) { problemOf(err).write(w) },
-		SafeText: func(err error) string { return tellable(problemOf(err)) },
+		Refuse:   refuse,
+		SafeText: safeText,
 	}
 }
 
 // Mount adds the native surface to an API; it does no I/O.
 func Mount(api *wire.API, cfg Config) {
-	cfg = cfg.withDefaults()
+	cfg.Ports, cfg.MaxBody = cfg.WithDefaults(), cmp.Or(cfg.MaxBody, defaultBody)
 	a := &surface{cfg: cfg, wire: api, spec: newSpec(cfg.Version)}
 	a.declare()
 	a.document()
@@ -68,34 +63,31 @@ func (a *surface) ofRole(role string, here bool, add func()) {
 	a.role = ""
 }
 
-// mayReach returns a function that checks whether a bound caller may reach what a path names. It returns nil if the
-// path names neither a session nor an identity, unless the call itself restricts bound callers.
-func (a *surface) mayReach(path string, bounds bool) func(*http.Request, string) error {
-	session, identity := strings.Contains(path, "{session_id}"), strings.Contains(path, "{identity_id}")
-	if !session && !identity && !bounds {
-		return nil
-	}
-	return func(r *http.Request, own string) error {
-		if identity && r.PathValue("identity_id") != own {
+// admits returns the Admit of a call. A bound caller is refused if the path names neither a session nor an identity,
+// unless the call itself restricts bound callers.
+func (a *surface) admits(op operation) func(*http.Request) error {
+	session, identity := strings.Contains(op.Path, "{session_id}"), strings.Contains(op.Path, "{identity_id}")
+	return func(r *http.Request) error {
+		switch own := bound(r.Context()); {
+		case op.later:
+			return wire.ErrLater
+		case own == "":
+		case identity && r.PathValue("identity_id") != own:
 			return noIdentity()
+		case !session && !identity && !op.bounds:
+			return wire.ErrBound
 		}
-		if session {
-			return a.cfg.Session(r.Context(), own, r.PathValue("session_id"))
-		}
-		return nil
+		return a.cfg.Admit(r.Context(), services.Entry{SessionID: r.PathValue("session_id")})
 	}
 }
 
 // noIdentity is the error for every identity except a bound caller's own.
-func noIdentity() error { return newProblem(notThere, "there is no such identity") }
+func noIdentity() error {
+	return services.NewProblem(services.CodeNotFound, "there is no such identity")
+}
 
 // bound returns the identity that the caller is bound to, or "".
 func bound(ctx context.Context) string { return wire.CallOf(ctx).Caller.IdentityID }
-
-// reach refuses a session that the caller may not know of.
-func (a *surface) reach(ctx context.Context, sessionID string) error {
-	return a.cfg.Session(ctx, bound(ctx), sessionID)
-}
 
 // identityMembers are the names of body members that hold an identity.
 var identityMembers = []string{"identity_id", "user_id"}
@@ -113,17 +105,11 @@ func speaksForItself(ctx context.Context, body reflect.Value, known bodyFields) 
 		}
 		// A member that was not sent is "" or nil.
 		if v := reflect.Indirect(body.FieldByIndex(i)); v.IsValid() && v.String() != "" && v.String() != own {
-			return newProblem(forbidden, name+" is another identity than the key is bound to")
+			return services.NewProblem(services.CodeForbidden, name+" is another identity than the key is bound to")
 		}
 	}
 	return nil
 }
-
-// Kinds of requests; each has its own rate.
-const (
-	kindTurn    = "turn"
-	kindContext = "context"
-)
 
 // noteSession puts the id of a session into the call's log line.
 func noteSession(ctx context.Context, id string) { wire.CallOf(ctx).SetAttribute("session_id", id) }
@@ -160,92 +146,31 @@ func notePrompt(ctx context.Context, turns int, found bool, window, dropped int)
 	c.SetAttribute("dropped", dropped)
 }
 
-// Config of the surface. In a process that does not write, Turns and SessionWrites are nil; in a process that does not
-// read, Sessions and Contexts are. Such a process lacks those calls.
+// Config of the surface.
 type Config struct {
-	Turns         services.TurnWriter
-	SessionWrites services.SessionWriter
-	// Erasures and Receipts are nil in a process without erasures.
-	Erasures services.ErasureWriter
-	Receipts services.ReceiptReader
-	// Retention is nil in a process without retention.
-	Retention services.Retention
-	Sessions  services.SessionReader
-	Contexts  services.ContextBuilder
-	// Identities is nil if no Postgres is configured.
-	Identities services.IdentityReader
-	// Lists is nil where no Postgres is configured.
-	Lists services.SessionLister
-	// Counts is nil where no Postgres is configured.
-	Counts services.TurnCounter
-	// Search is nil where no Postgres is configured.
-	Search services.Searcher
-	// Similar is nil where no index is configured.
-	Similar     services.SimilarTurns
-	Projections services.ProjectionReader
-	// Chat is nil if no model is configured.
-	Chat services.Chat
-	// DeadLetters are the queues of the views whose dead letters this process manages.
-	DeadLetters []projections.DeadLetterQueue
-	// Events is nil in a process that does not read. MetadataKeys, if set, are the metadata keys that views show;
-	// clients that fold the events themselves need them.
-	Events       services.EventReader
+	services.Ports
+
+	// MetadataKeys, if set, are the metadata keys that views show; clients that fold the events themselves need them.
 	MetadataKeys []string
-	// Keeper is nil if no view can be rebuilt.
-	Keeper services.ProjectionKeeper
-	// Keys lists the API keys without their secrets; nil if there is no file of keys.
-	Keys func() ([]access.Key, error)
 	// ItemKey is the key of the ids of items, which backups hold.
 	ItemKey string
 	// Streams and Backups are nil in a process that does not manage the log.
 	Streams StreamKeeper
 	Backups Backups
-	// Rules restrict callers to what they may reach. Their Deadline, 30 s by default, bounds one call. RefusalTime is
-	// 500 ms by default.
-	reach.Rules
 	// MaxBody bounds the body of a request in bytes; 1 MiB by default.
 	MaxBody int64
-	// Version is shown in the description of the API.
-	Version string
-	// HashKey is the key for the hashes of addresses that are recorded with refused links; by default a random key that
-	// the process forgets when it ends.
-	HashKey []byte
-	Now     func() time.Time
 }
 
 // defaultBody bounds a request's body (docs/contract.md#http).
 const defaultBody = 1 << 20
-
-func (c Config) withDefaults() Config {
-	c.Deadline = cmp.Or(c.Deadline, 30*time.Second)
-	c.MaxBody = cmp.Or(c.MaxBody, defaultBody)
-	c.RefusalTime = cmp.Or(c.RefusalTime, 500*time.Millisecond)
-	c.Version = cmp.Or(c.Version, "dev")
-	if len(c.HashKey) == 0 {
-		c.HashKey = []byte(rand.Text())
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	return c
-}
-
-// source returns a hash of the address that a request came from, for the security audit.
-func (a *surface) source(ctx context.Context) string {
-	host, _, err := net.SplitHostPort(wire.CallOf(ctx).Remote)
-	if err != nil {
-		return ""
-	}
-	return events.HashIP(a.cfg.HashKey, host)
-}
 
 // Agreed keeps values on which all processes agree; the log's notes implement it.
 type Agreed interface {
 	Once(ctx context.Context, key string, draw func() string) (value string, err error)
 }
 
-// KeptHashKey returns the value for Config.HashKey: the given key, or else a random key that is made once and kept
-// beside the log.
+// KeptHashKey returns the value for services.Ports.HashKey: the given key, or else a random key that is made once and
+// kept beside the log.
 func KeptHashKey(ctx context.Context, notes Agreed, given string) (key []byte, err error) {
 	if given == "" {
 		given, err = notes.Once(ctx, "hash.key", rand.Text)

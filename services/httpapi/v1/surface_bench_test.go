@@ -44,7 +44,7 @@ func (u *unread) WriteHeader(int)             {}
 // BenchmarkSurface measures what the surface itself costs: from a parsed request to the written answer of a start
 // and of a finalize, whose ports answer at once. Sockets, net/http and the log are not in it.
 func BenchmarkSurface(b *testing.B) {
-	api := openAPI(v1.Config{Turns: instant{}})
+	api := openAPI(v1.Config{Ports: services.Ports{Turns: instant{}}})
 	id := events.TurnID("s", "r").String()
 	question, answer := strings.Repeat("q", 120), strings.Repeat("a", 600)
 	for name, call := range map[string]struct{ path, body string }{

@@ -151,12 +151,14 @@ func (a *surface) startTurn(ctx context.Context, in *startIn) (turnJSON, error) 
 		return turnJSON{}, err
 	}
 	b, session, identity := &in.Body, in.SessionID.text(), in.Body.IdentityID.text()
-	if err := a.cfg.Rate(ctx, kindTurn, session, identity); err != nil {
+	if err := a.cfg.Admit(ctx, services.Entry{
+		Kind: services.KindTurn, SessionID: session, IdentityID: identity,
+	}); err != nil {
 		return turnJSON{}, err
 	}
 	source := ""
 	if identity != "" { // only a link can be refused
-		source = a.source(ctx)
+		source = a.cfg.Source(ctx)
 	}
 	c := b.command(session, request, source)
 	c.OnlyNew = bool(in.OnlyNew)

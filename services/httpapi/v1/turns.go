@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"reflect"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -38,7 +36,7 @@ const ndjson = "application/x-ndjson"
 // batches adds the call that records many turns.
 func (a *surface) batches() {
 	many := op("record-turns", access.TurnsWrite, "POST /turns", "Record many turns, a line of JSON each; "+
-		"the answer has a line for each", unread, tooBig, tooMany).boundsItself()
+		"the answer has a line for each", unread, tooBig, tooMany).within(a.cfg.Deadline).boundsItself()
 	many.RequestBody = &huma.RequestBody{Required: true, Content: contentOf[lineBody](a, ndjson)}
 	many.Responses = map[string]*huma.Response{"200": {Content: contentOf[lineJSON](a, ndjson)}}
 	b := &batcher{a, semaphore.NewWeighted(batchesInMemory), bodyFieldsOf(reflect.TypeFor[lineBody]())}
@@ -87,8 +85,7 @@ func (b *batcher) record(w http.ResponseWriter, r *http.Request, in *manyIn) err
 	held := &heldBody{r.Body, b.room, 0}
 	defer func() { b.room.Release(held.bytes) }()
 	r.Body = held
-	ctx, cancel := context.WithTimeout(r.Context(), b.cfg.Deadline)
-	defer cancel()
+	ctx := r.Context()
 	body, err := wire.ReadBody(r, maxBatchBody)
 	if err != nil {
 		return err
@@ -139,11 +136,11 @@ func (b *batcher) read(ctx context.Context, body []byte) (lines []*batchLine, er
 	}
 	switch {
 	case len(lines) == 0:
-		return nil, newProblem(malformed, "the body is empty: send a JSON object in each line")
+		return nil, services.NewProblem(services.CodeMalformed, "the body is empty: send a JSON object in each line")
 	case len(lines) > maxLines:
-		return nil, newProblem(tooLarge, fmt.Sprintf("the body has more than %d lines", maxLines))
+		return nil, services.NewProblem(services.CodeTooLarge, fmt.Sprintf("the body has more than %d lines", maxLines))
 	}
-	source := b.source(ctx)
+	source := b.cfg.Source(ctx)
 	for i, l := range lines {
 		l.command, l.err = b.command(ctx, texts[i], source)
 	}
@@ -172,8 +169,7 @@ func (b *batcher) command(ctx context.Context, text []byte, source string) (c co
 // admit refuses the lines whose session their caller may not know of, and those of a session or an identity that asks
 // too often. A line that was refused for a while also stops the later ones of its session.
 func (b *batcher) admit(ctx context.Context, lines []*batchLine) {
-	rules := b.cfg.Once()
-	refused := b.unreachable(ctx, rules, lines)
+	refused := b.unreachable(ctx, lines)
 	for _, l := range lines {
 		session := l.command.SessionID
 		if l.err != nil {
@@ -182,21 +178,17 @@ func (b *batcher) admit(ctx context.Context, lines []*batchLine) {
 		if l.err = refused[session]; l.err != nil {
 			continue
 		}
-		l.err = rules.Rate(ctx, kindTurn, session, l.command.IdentityID)
-		if l.err != nil && passing(l.err) {
+		l.err = b.cfg.Admit(ctx, services.Entry{
+			Kind: services.KindTurn, SessionID: session, IdentityID: l.command.IdentityID,
+		})
+		if l.err != nil && services.ProblemOf(l.err).Retry {
 			refused[session] = l.err
 		}
 	}
 }
 
-// passing reports whether an error may be gone in a moment.
-func passing(err error) bool {
-	status := problemOf(err).Status
-	return status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
-}
-
 // unreachable returns the errors of the sessions that the caller may not write to.
-func (b *batcher) unreachable(ctx context.Context, rules reach.Rules, lines []*batchLine) map[string]error {
+func (b *batcher) unreachable(ctx context.Context, lines []*batchLine) map[string]error {
 	refused := map[string]error{}
 	if bound(ctx) == "" {
 		return refused
@@ -212,7 +204,7 @@ func (b *batcher) unreachable(ctx context.Context, rules reach.Rules, lines []*b
 		err := new(error)
 		found[session] = err
 		of.Go(func() error {
-			*err = rules.Session(ctx, bound(ctx), session)
+			*err = b.cfg.Reach(ctx, session)
 			return nil
 		})
 	}
@@ -269,7 +261,7 @@ func (l *batchLine) row() *lineJSON {
 		p := problemOf(l.err)
 		return &lineJSON{
 			Line: l.number, HTTPStatus: p.Status, Code: p.Code, Detail: p.Detail,
-			RetryAfter: int(math.Ceil(p.retryAfter().Seconds())),
+			RetryAfter: services.ProblemOf(l.err).RetryAfter(),
 		}
 	}
 	t := &l.turn

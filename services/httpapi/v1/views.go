@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -80,7 +79,7 @@ func ofView(err error) error {
 	if !errors.Is(err, projections.ErrUnavailable) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", errView, err)
+	return viewError(err)
 }
 
 // verifyLine is a line of the answer; exactly one of its members is set.

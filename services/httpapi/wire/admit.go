@@ -11,9 +11,26 @@ import (
 // admit returns nil if a request may proceed to its handler, or else the reason. It checks every request before its
 // body is read.
 func (a *API) admit(r *http.Request, t route) error {
-	switch {
-	case t.Public:
+	if t.Public {
 		return nil
+	}
+	if err := a.authenticate(r, t); err != nil {
+		return err
+	}
+	if t.Admit == nil {
+		return ErrBound
+	}
+	err := t.Admit(r)
+	if err == ErrLater { //nolint:errorlint // as Admit returns it
+		return nil
+	}
+	access.CallOf(r.Context()).Admitted = err == nil
+	return err
+}
+
+// authenticate finds the caller of a request, who must have the scopes of the route.
+func (a *API) authenticate(r *http.Request, t route) error {
+	switch {
 	case t.Needs|t.Any == 0:
 		return ErrNoScope
 	case a.cfg.Open:
@@ -30,15 +47,11 @@ func (a *API) admit(r *http.Request, t route) error {
 	CallOf(r.Context()).Caller = caller
 	switch missing := t.Needs &^ caller.Scopes; {
 	case missing != 0:
-		return &MissingScopes{missing}
+		return &access.MissingScopes{Scopes: missing}
 	case t.Any != 0 && t.Any&caller.Scopes == 0:
-		return &MissingScopes{t.Any}
-	case caller.IdentityID == "":
-		return nil
-	case t.MayReach == nil:
-		return ErrBound
+		return &access.MissingScopes{Scopes: t.Any}
 	default:
-		return t.MayReach(r, caller.IdentityID)
+		return nil
 	}
 }
 

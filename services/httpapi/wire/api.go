@@ -130,7 +130,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.EscapedPath()
 	ctx, span := a.begin(r)
 	defer span.End()
-	c := &Call{Context: ctx, Remote: r.RemoteAddr, surface: surfaceOf(a.surfaces, path)}
+	c := &Call{Context: ctx, Call: access.Call{Remote: r.RemoteAddr}, surface: surfaceOf(a.surfaces, path)}
 	r = r.WithContext(c)
 	out := &answer{ResponseWriter: w}
 	defer a.finish(out, r, c, began)
@@ -190,6 +190,14 @@ func (a *API) run(w *answer, r *http.Request, t route) {
 		if t.Long > 0 {
 			// The server's own write deadline is too short for this call. A streaming handler sets its own.
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(t.Long + writeTime))
+		}
+		if t.Deadline > 0 {
+			ctx, cancel := context.WithTimeout(r.Context(), t.Deadline)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		if w.call = CallOf(r.Context()); t.Public {
+			w.call = nil
 		}
 		err = t.Handle(w, r)
 	}

@@ -21,10 +21,7 @@ import (
 type Call struct {
 	context.Context
 
-	// Caller is the zero value if the caller is not authenticated.
-	Caller access.Caller
-	// Remote is the address that the request came from.
-	Remote string
+	access.Call
 
 	surface    *Surface
 	attributes []callAttribute
@@ -70,10 +67,13 @@ func RecordStep(ctx context.Context, name string, took time.Duration) {
 
 type callKey struct{}
 
-// Value returns the call itself for its own key.
+// Value returns the call itself for its own key, and what services know of it for theirs.
 func (c *Call) Value(key any) any {
-	if key == (callKey{}) {
+	switch key {
+	case callKey{}:
 		return c
+	case access.CallKey{}:
+		return &c.Call
 	}
 	return c.Context.Value(key)
 }
@@ -91,6 +91,8 @@ type answer struct {
 	http.ResponseWriter
 
 	status int
+	// call, if set, must be admitted before it is answered.
+	call *Call
 }
 
 // Unwrap makes http.ResponseController work.
@@ -99,15 +101,16 @@ func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // WriteHeader notes the status.
 func (w *answer) WriteHeader(status int) {
 	if w.status == 0 {
+		if status < http.StatusBadRequest && w.call != nil && !w.call.Admitted {
+			panic("wire: the call was answered and never admitted")
+		}
 		w.status = status
 		w.ResponseWriter.WriteHeader(status)
 	}
 }
 
 func (w *answer) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.WriteHeader(http.StatusOK)
 	return w.ResponseWriter.Write(b)
 }
 

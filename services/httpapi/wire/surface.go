@@ -37,12 +37,14 @@ type Route struct {
 	// Any are scopes of which a caller must have at least one, besides those that it Needs.
 	Any    access.Scopes
 	Public bool
-	// Role, if set, names the role whose processes answer the call. This process refuses it with OtherRole, and the
-	// route needs no other fields.
+	// Role, if set, names the role whose processes answer the call. This process refuses it, and the route needs no
+	// other fields.
 	Role string
-	// MayReach returns an error if a request names something that the bound caller's identity may not reach. It is
-	// called only for bound callers, before the body is read. A route without MayReach refuses bound callers.
-	MayReach func(r *http.Request, identityID string) error
+	// Admit lets a request in, before its body is read, by what the caller reaches and how often it may ask; or it
+	// returns ErrLater. What was not admitted is not answered. A route without it, unless it is Public, is for nobody.
+	Admit func(r *http.Request) error
+	// Deadline of the request once it is admitted; 0 for none.
+	Deadline time.Duration
 	// Long, if above 0, is how long the call may take. The call then takes a place among the streams, and the server's
 	// deadline for the answer is longer by Long.
 	Long time.Duration
@@ -98,7 +100,7 @@ func (m router) add(t Route) {
 
 // find returns the route of a path, or why there is none. With ErrMethod, allowed names the methods that the path has.
 func (m router) find(method string, segments []string) (found route, allowed string, err error) {
-	var elsewhere *OtherRole
+	var elsewhere error
 	var methods []string
 	for _, t := range m[len(segments)] {
 		same := t.Method == method || t.Method == http.MethodGet && method == http.MethodHead
@@ -107,7 +109,7 @@ func (m router) find(method string, segments []string) (found route, allowed str
 		case same && t.Role == "":
 			return t, "", nil
 		case same:
-			elsewhere = &OtherRole{t.Role}
+			elsewhere = otherRole(t.Role)
 		case t.Role != "": // this process does not allow the methods of another role's call
 		case t.Method == http.MethodGet:
 			methods = append(methods, t.Method, http.MethodHead)

@@ -31,9 +31,9 @@ func notes(busy chan struct{}) wire.Surface {
 		Prefixes: []string{"/v1/notes"}, Refuse: refuseNotes,
 		SafeText: func(err error) string { return "notes: " + wire.SafeText(err) },
 		Routes: []wire.Route{
-			{Method: http.MethodPost, Path: "/v1/notes", Needs: access.TurnsWrite, MayReach: ownNotes,
+			{Method: http.MethodPost, Path: "/v1/notes", Needs: access.TurnsWrite, Admit: ownNotes,
 				Handle: writeNote},
-			{Method: http.MethodGet, Path: "/v1/notes/{note_id}", Needs: access.ContextRead, MayReach: ownNotes,
+			{Method: http.MethodGet, Path: "/v1/notes/{note_id}", Needs: access.ContextRead, Admit: ownNotes,
 				Handle: func(w http.ResponseWriter, r *http.Request) error {
 					switch r.PathValue("note_id") {
 					case "none":
@@ -69,8 +69,9 @@ func writeNote(w http.ResponseWriter, r *http.Request) error {
 }
 
 // ownNotes: the id of a note begins with the identity that it belongs to.
-func ownNotes(r *http.Request, identity string) error {
-	if id := r.PathValue("note_id"); id != "" && !strings.HasPrefix(id, identity+"-") {
+func ownNotes(r *http.Request) error {
+	identity := wire.CallOf(r.Context()).Caller.IdentityID
+	if id := r.PathValue("note_id"); identity != "" && id != "" && !strings.HasPrefix(id, identity+"-") {
 		return errNoNote
 	}
 	return nil
@@ -78,7 +79,7 @@ func ownNotes(r *http.Request, identity string) error {
 
 func refuseNotes(w http.ResponseWriter, _ *http.Request, err error) {
 	status := http.StatusInternalServerError
-	var scopes *wire.MissingScopes
+	var scopes *access.MissingScopes
 	var large *wire.TooLarge
 	var held *wire.Suspended
 	var syntax *json.SyntaxError

@@ -78,21 +78,21 @@ func (s *Service) lastBranch(ctx context.Context, sessionID string, a Ask, from 
 func (s *Service) beginBranch(
 	ctx context.Context, a Ask, add conversation.AddMessages, fork conversation.ForkSession,
 ) (services.AddedMessages, error) {
-	child, err := s.cfg.Turns.ForkSession(ctx, fork)
+	child, err := s.cfg.SessionWrites.ForkSession(ctx, fork)
 	if errors.Is(err, conversation.ErrForkTooDeep) {
 		err = ErrTooDeep
 	}
 	if err != nil {
 		return services.AddedMessages{}, err
 	}
-	_, err = s.cfg.Turns.DescribeSession(ctx, conversation.Describe{
+	_, err = s.cfg.SessionWrites.DescribeSession(ctx, conversation.Describe{
 		SessionID: child.SessionID, RequestID: "response", Kind: events.KindResponse,
 	})
 	if err != nil {
 		return services.AddedMessages{}, err
 	}
 	add.SessionID = child.SessionID
-	return s.cfg.Turns.AddMessages(ctx, add, a.Call)
+	return s.cfg.Messages.AddMessages(ctx, add, a.Call)
 }
 
 // branchOf returns the request that makes a branch of a session for calls like this one, and the branch's id.

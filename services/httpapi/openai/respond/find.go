@@ -10,7 +10,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -111,7 +110,7 @@ func (s *Service) StoodIn(ctx context.Context, id string, who Caller) (string, e
 // absence.
 func (c Caller) may(ctx context.Context, sessionID string, none error) error {
 	err := c.May(ctx, sessionID)
-	if errors.Is(err, reach.ErrNoSession) {
+	if errors.Is(err, services.ErrNoSession) {
 		return none
 	}
 	return err

@@ -143,7 +143,7 @@ func (s *Service) begin(
 	if err := s.fits(ctx, a, req, a.Input); err != nil {
 		return services.AddedMessages{}, err
 	}
-	return s.cfg.Turns.BeginSession(ctx, a.session(add), a.Call)
+	return s.cfg.Messages.BeginSession(ctx, a.session(add), a.Call)
 }
 
 // session returns the session of its own that a request begins with messages.
@@ -204,7 +204,7 @@ func (s *Service) inConversation(
 	if err := PlaceOutputs(ctx, s.cfg.Sessions.Read, s.cfg.IDs, add.SessionID, add.Messages); err != nil {
 		return services.AddedMessages{}, err
 	}
-	done, err := s.cfg.Turns.AddMessages(ctx, add, a.Call)
+	done, err := s.cfg.Messages.AddMessages(ctx, add, a.Call)
 	return done, missing(err)
 }
 
@@ -346,7 +346,7 @@ func (s *Service) goOn(
 	}
 	if h.kind == events.KindResponse {
 		add.After = max(h.end.Seq, h.pruned)
-		done, err := s.cfg.Turns.AddMessages(ctx, add, a.Call)
+		done, err := s.cfg.Messages.AddMessages(ctx, add, a.Call)
 		if !errors.Is(err, conversation.ErrWentOn) {
 			return done, err
 		}

@@ -1,27 +1,23 @@
 package respond
 
-import "net/http"
+import "github.com/turnledger/turnledger/services"
 
-// Refusal is why a request is not answered, in the words of OpenAI's errors. Its texts name members, and never hold a
-// value that the client sent.
-type Refusal struct {
-	Status               int
-	Code, Param, Message string
+// Refuse returns a problem with one of OpenAI's codes. Its texts name members, and never hold a value that the client
+// sent.
+func Refuse(class services.Class, param, code, message string) *services.Problem {
+	return &services.Problem{Class: class, Code: code, Field: param, Detail: message}
 }
 
-// Error returns the message.
-func (r *Refusal) Error() string { return r.Message }
-
-func refuse(code, param, message string) *Refusal {
-	return &Refusal{http.StatusBadRequest, code, param, message}
+func refuse(code, param, message string) *services.Problem {
+	return Refuse(services.Invalid, param, code, message)
 }
 
 // Refusals that name no member of their own.
 var (
-	ErrResponseNotFound = &Refusal{http.StatusNotFound, "", "", "There is no such response."}
+	ErrResponseNotFound = Refuse(services.NotFound, "", "", "There is no such response.")
 	ErrPrevious         = refuse("previous_response_not_found", "previous_response_id",
 		"There is no response with the id in 'previous_response_id'.")
-	ErrConversation = &Refusal{http.StatusNotFound, "", "", "There is no conversation with the id in 'conversation'."}
+	ErrConversation = Refuse(services.NotFound, "", "", "There is no conversation with the id in 'conversation'.")
 	ErrTwoHistories = refuse("mutually_exclusive_parameters", "",
 		"'conversation' and 'previous_response_id' exclude each other: send one of them.")
 	ErrLocked = refuse("conversation_locked", "conversation",

@@ -16,7 +16,7 @@ func (s *Service) repeated(ctx context.Context, sessionID string, a Ask) (servic
 	}
 	call := a.Call
 	call.Only = true
-	return s.cfg.Turns.AddMessages(ctx, conversation.AddMessages{SessionID: sessionID, Now: s.cfg.Now()}, call)
+	return s.cfg.Messages.AddMessages(ctx, conversation.AddMessages{SessionID: sessionID, Now: s.cfg.Now()}, call)
 }
 
 // recordedBefore returns the step of the earlier call that this one repeats, although what both name has been deleted
@@ -46,7 +46,7 @@ func (s *Service) repeatedAnywhere(ctx context.Context, a Ask) (done services.Ad
 	default:
 		call := a.Call
 		call.Only = true
-		return s.cfg.Turns.BeginSession(ctx, a.session(conversation.AddMessages{
+		return s.cfg.Messages.BeginSession(ctx, a.session(conversation.AddMessages{
 			SessionID: ownSession(call), RequestID: a.RequestID, Now: s.cfg.Now(),
 		}), call)
 	}

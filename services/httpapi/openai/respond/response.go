@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/turnledger/turnledger/events/conversation"
@@ -150,11 +149,11 @@ func (o Outline) failed(err error) Response {
 		"code": "server_error", "message": "The model failed. The input is kept: send the request again.",
 	}
 	if errors.Is(err, services.ErrPromptTooLong) { // the official document has no closer code for a response
-		r["error"] = map[string]string{"code": "invalid_prompt", "message": ErrTooLong.Message}
+		r["error"] = map[string]string{"code": "invalid_prompt", "message": ErrTooLong.Detail}
 	}
 	if refused, ok := errors.AsType[*services.ModelRefusal](err); ok {
 		code := "server_error"
-		if refused.Status == http.StatusTooManyRequests {
+		if services.ProblemOf(err).Class == services.ModelBusy {
 			code = "rate_limit_exceeded"
 		}
 		r["error"] = map[string]string{"code": code, "message": fmt.Sprintf(

@@ -13,15 +13,6 @@ import (
 	"github.com/turnledger/turnledger/services/items"
 )
 
-// Turns records what responses bring. Errors are those of services.TurnWriter.
-type Turns interface {
-	services.MessageWriter
-	FinalizeTurn(ctx context.Context, c conversation.Finalize) (services.Turn, error)
-	ExtendTurn(ctx context.Context, c conversation.Extend) (services.Turn, error)
-	ForkSession(ctx context.Context, c conversation.ForkSession) (services.Session, error)
-	DescribeSession(ctx context.Context, c conversation.Describe) (services.Session, error)
-}
-
 // Log reads an event.
 type Log interface {
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
@@ -30,13 +21,12 @@ type Log interface {
 
 // Config of a Service.
 type Config struct {
-	Turns    Turns
-	Lookup   services.TurnLookup
-	Log      Log
-	Sessions services.SessionReader
-	Contexts services.ContextBuilder
-	Answers  services.Answerer
-	Model    services.Model
+	// Ports write and read, whatever the roles of the process.
+	services.Ports
+
+	Log     Log
+	Answers services.Answerer
+	Model   services.Model
 	// Count counts the tokens of a text, for models that do not tell their usage.
 	Count func(text string) int
 	// Context is how many tokens the model takes, with those of its answer that a request bounds; 0 if that is not
@@ -45,7 +35,6 @@ type Config struct {
 	IDs     items.Minter
 	// SessionOf returns the session of a turn that was pruned, as it was noted then, or "".
 	SessionOf func(ctx context.Context, turn uuid.UUID) (string, error)
-	Now       func() time.Time
 }
 
 // Service answers requests for responses. Safe for concurrent use.
@@ -53,9 +42,7 @@ type Service struct{ cfg Config }
 
 // New makes a service; it does no I/O.
 func New(cfg Config) *Service {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
+	cfg.Ports = cfg.WithDefaults()
 	if cfg.SessionOf == nil {
 		cfg.SessionOf = func(context.Context, uuid.UUID) (string, error) { return "", nil }
 	}
@@ -66,7 +53,8 @@ func New(cfg Config) *Service {
 type Caller struct {
 	// Identity that the caller is bound to, or "".
 	Identity, SourceHash string
-	// May returns reach.ErrNoSession if the caller may not know of a session, and another error if that can't be told.
+	// May returns services.ErrNoSession if the caller may not know of a session, and another error if that can't be
+	// told.
 	May func(ctx context.Context, sessionID string) error
 }
 
@@ -102,8 +90,8 @@ type told struct {
 }
 
 // Create answers a request. The response is returned once its answer is in the log; if the client has gone, the answer
-// is recorded all the same. Errors: *Refusal, those of the ports, and services.ErrModelFailed, after which the input
-// stands in the log.
+// is recorded all the same. Errors: *services.Problem, those of the ports, and services.ErrModelFailed, after which
+// the input stands in the log.
 func (s *Service) Create(ctx context.Context, a Ask) (Response, error) {
 	if !a.Store {
 		return s.unstored(ctx, a)

@@ -1,0 +1,41 @@
+package access
+
+import (
+	"context"
+	"strings"
+	"sync"
+)
+
+// Call is a call as its transport knows it. The transport's contexts hold it under CallKey.
+type Call struct {
+	// Caller is the zero value if the caller is not authenticated.
+	Caller Caller
+	// Remote is the address that the call came from.
+	Remote string
+	// Admitted: the caller reaches what the call is about, and has not asked too often.
+	Admitted bool
+	// Owners are the identities of the sessions that were looked up for the call.
+	Owners sync.Map
+}
+
+// CallKey is the key of a *Call in a context.
+type CallKey struct{}
+
+// CallOf returns the call of a context.
+func CallOf(ctx context.Context) *Call {
+	if c, ok := ctx.Value(CallKey{}).(*Call); ok {
+		return c
+	}
+	return &Call{}
+}
+
+// MissingScopes are the scopes that a caller lacks.
+type MissingScopes struct{ Scopes Scopes }
+
+// Error names the scopes.
+func (e *MissingScopes) Error() string {
+	return "the key lacks the scope " + strings.Join(e.Scopes.Names(), ", ")
+}
+
+// ProblemCode returns the code of the contract.
+func (*MissingScopes) ProblemCode() (code, field string) { return "forbidden", "" }
