@@ -1,4 +1,4 @@
-package models_test
+package model_test
 
 import (
 	"testing"
@@ -6,27 +6,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
-	"github.com/turnledger/turnledger/services/chat/models"
+	"github.com/turnledger/turnledger/services/model"
+	"github.com/turnledger/turnledger/services/model/endpoint"
 )
 
 func TestTheClientGoesByTheAPIAndTheAddress(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		api, url string
-		model    string
+		name     string
 		format   services.Format
 	}{
-		"no address":                 {"auto", "", "echo", services.OpenAI},
-		"no address, an API":         {"anthropic", "", "echo", services.OpenAI},
 		"Anthropic's address":        {"auto", "https://api.anthropic.com/v1", "m", services.Anthropic},
 		"another address":            {"auto", "https://api.openai.com/v1", "m", services.OpenAI},
 		"an API at another address":  {"anthropic", "http://localhost:8000/v1", "m", services.Anthropic},
 		"responses":                  {"responses", "https://api.openai.com/v1", "m", services.OpenAI},
 		"another API than addressed": {"openai", "https://api.anthropic.com/v1", "m", services.OpenAI},
 	} {
-		m := models.New(c.api, endpoint.Config{URL: c.url, Name: "m"})
-		require.Equal(t, c.model, m.Name(), name)
+		m := model.New(c.api, endpoint.Config{URL: c.url, Name: "m"})
+		require.Equal(t, c.name, m.Name(), name)
 		require.Equal(t, c.format, m.Format(), name)
 	}
 }
@@ -37,6 +35,6 @@ func TestProvidersHaveTheNamesOfTheConventions(t *testing.T) {
 		"turnledger": {"auto", ""}, "openai": {"responses", "http://localhost/v1"},
 		"anthropic": {"auto", "https://api.anthropic.com"},
 	} {
-		require.Equal(t, want, models.Provider(of[0], of[1]))
+		require.Equal(t, want, model.Provider(of[0], of[1]))
 	}
 }

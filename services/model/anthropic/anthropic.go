@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,25 +12,22 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
+	"github.com/turnledger/turnledger/services/model/endpoint"
 )
 
 // version of the API that requests name.
 const version = "2023-06-01"
 
 // New makes a model; it does no I/O. The URL may omit the API's version.
-func New(cfg endpoint.Config) chat.Model {
-	caller := endpoint.Caller{
-		URL:    strings.TrimSuffix(strings.TrimRight(cfg.URL, "/"), "/v1") + "/v1",
-		Header: http.Header{"Anthropic-Version": {version}}, Client: endpoint.Client(),
-	}
+func New(cfg endpoint.Config) services.Model {
+	caller := endpoint.NewCaller(strings.TrimSuffix(strings.TrimRight(cfg.URL, "/"), "/v1")+"/v1", "", 0)
+	caller.Header.Set("Anthropic-Version", version)
 	if cfg.Key != "" {
 		caller.Header.Set("X-Api-Key", cfg.Key)
 	}
 	return &endpoint.Model{
 		Config: cfg, Form: services.Anthropic, TooLong: tooLong,
-		Open: func(ctx context.Context, p chat.Prompt) iter.Seq2[json.RawMessage, error] {
+		Open: func(ctx context.Context, p services.Prompt) iter.Seq2[json.RawMessage, error] {
 			return caller.Events(ctx, "/messages", requestOf(cfg.Name, p))
 		},
 		Read: endpoint.EachEvent((*event).read),

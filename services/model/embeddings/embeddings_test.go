@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/index/embeddings"
+	"github.com/turnledger/turnledger/services/model/embeddings"
 )
 
 func TestVectorsComeInTheOrderOfTheirTexts(t *testing.T) {
@@ -54,7 +54,7 @@ func TestARefusalNamesTheStatusAndNoText(t *testing.T) {
 	e.Fail(http.StatusBadRequest)
 	_, err := c.Embed(t.Context(), []string{"a secret"})
 	require.ErrorIs(t, err, projections.ErrEmbedder)
-	require.ErrorContains(t, err, "status 400")
+	require.ErrorContains(t, err, "answered 400")
 	require.NotContains(t, err.Error(), "secret")
 	e.Fail(0)
 	_, err = c.Embed(t.Context(), []string{"a secret"})

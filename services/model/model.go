@@ -1,14 +1,15 @@
-// Package models chooses the client for the configured chat model.
-package models
+// Package model chooses the client of a model. It and the packages below it are all that calls endpoints of models:
+// whoever wants an answer takes a services.Model.
+package model
 
 import (
 	"net/url"
 
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/anthropic"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
-	"github.com/turnledger/turnledger/services/chat/openai"
-	"github.com/turnledger/turnledger/services/chat/responses"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/model/anthropic"
+	"github.com/turnledger/turnledger/services/model/endpoint"
+	"github.com/turnledger/turnledger/services/model/openai"
+	"github.com/turnledger/turnledger/services/model/responses"
 )
 
 // Names of the APIs that an endpoint may speak. Auto chooses Chat or Anthropic by the address, and OpenAI is Chat.
@@ -20,11 +21,9 @@ const (
 	Responses = "responses"
 )
 
-// New returns the model at an endpoint that speaks an API. Without an address it returns the echo model.
-func New(api string, at endpoint.Config) chat.Model {
+// New returns the model at an endpoint that speaks an API; it does no I/O.
+func New(api string, at endpoint.Config) services.Model {
 	switch {
-	case at.URL == "":
-		return chat.Echo{}
 	case speaksAnthropic(api, at.URL):
 		return anthropic.New(at)
 	case api == Responses:

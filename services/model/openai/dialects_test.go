@@ -13,8 +13,8 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
-	"github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/model/endpoint"
+	"github.com/turnledger/turnledger/services/model/openai"
 )
 
 // TestDialects: what servers send that call themselves compatible with OpenAI. Each file of testdata is an answer of

@@ -1,4 +1,4 @@
-package chat_test
+package model_test
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/anthropic"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
-	"github.com/turnledger/turnledger/services/chat/openai"
-	"github.com/turnledger/turnledger/services/chat/responses"
+	"github.com/turnledger/turnledger/services/model/anthropic"
+	"github.com/turnledger/turnledger/services/model/endpoint"
+	"github.com/turnledger/turnledger/services/model/openai"
+	"github.com/turnledger/turnledger/services/model/responses"
 )
 
 func always(a modeltest.Answer) func([]string) modeltest.Answer {

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
 )
 
 // longest is the most tokens that an answer may have unless the caller or a setting says otherwise. The API wants to be
@@ -18,7 +17,7 @@ type members = map[string]any
 
 // requestOf returns the body of a request. What the API has no word for is left out: verbosity, and the form of an
 // answer that is any JSON.
-func requestOf(model string, p chat.Prompt) members {
+func requestOf(model string, p services.Prompt) members {
 	o := p.ModelOptions
 	m := members{"model": model, "stream": true, "max_tokens": cmp.Or(o.MaxTokens, longest)}
 	set := func(name string, value any, given bool) {

@@ -2,6 +2,7 @@
 package embeddings
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -10,18 +11,15 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
+	"github.com/turnledger/turnledger/services/model/endpoint"
 )
 
 // Config of a Client.
@@ -33,7 +31,7 @@ type Config struct {
 	// Name of the model. Dimensions of its vectors; 0 leaves them to the model.
 	Name       string
 	Dimensions int
-	// Timeout bounds one call; 20 s by default.
+	// Timeout bounds one try of a call; 20 s by default.
 	Timeout time.Duration
 	// Registry takes the metrics; nil: none.
 	Registry prometheus.Registerer
@@ -44,16 +42,14 @@ const (
 	textsAtOnce = 96
 	charsAtOnce = 200_000
 	// callsAtOnce bounds the calls in flight.
-	callsAtOnce = 4
-	// tries again after a call that may succeed later.
-	retries        = 2
+	callsAtOnce    = 4
 	defaultTimeout = 20 * time.Second
 )
 
 // Client of an endpoint. Safe for concurrent use.
 type Client struct {
 	cfg    Config
-	api    openai.Client
+	api    endpoint.Caller
 	slots  chan struct{}
 	calls  *prometheus.CounterVec
 	tokens prometheus.Counter
@@ -63,18 +59,9 @@ var _ index.Embedder = (*Client)(nil)
 
 // New makes a client; it does no I/O.
 func New(cfg Config) *Client {
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = defaultTimeout
-	}
-	options := []option.RequestOption{
-		option.WithBaseURL(strings.TrimSuffix(cfg.URL, "/") + "/"), option.WithMaxRetries(retries),
-		option.WithAPIKey(cfg.Key), option.WithRequestTimeout(cfg.Timeout), option.WithHTTPClient(keepAlive()),
-	}
-	if cfg.Key == "" {
-		options = append(options, option.WithHeaderDel("Authorization"))
-	}
 	c := &Client{
-		cfg: cfg, api: openai.NewClient(options...), slots: make(chan struct{}, callsAtOnce),
+		cfg: cfg, slots: make(chan struct{}, callsAtOnce),
+		api: endpoint.NewCaller(cfg.URL, cfg.Key, cmp.Or(cfg.Timeout, defaultTimeout)),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "turnledger_embeddings_calls_total", Help: "Calls of the embeddings endpoint, by outcome.",
 		}, []string{"outcome"}),
@@ -93,13 +80,6 @@ func New(cfg Config) *Client {
 
 // Outcomes of a call.
 const callDone, callFailed = "done", "failed"
-
-// keepAlive returns an HTTP client that keeps a connection for each call in flight.
-func keepAlive() *http.Client {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost = callsAtOnce
-	return &http.Client{Transport: t}
-}
 
 // Model implements index.Embedder.
 func (c *Client) Model() string {
@@ -160,10 +140,10 @@ func share(texts []string, from int) int {
 // call embeds texts by one call, or by several where the endpoint refuses some of the texts.
 func (c *Client) call(ctx context.Context, texts []string, into [][]float32) error {
 	err := c.once(ctx, texts, into)
-	if isRefusal(err) && c.once(ctx, []string{plainText}, make([][]float32, 1)) == nil {
+	if endpoint.Unfit(err) && c.once(ctx, []string{plainText}, make([][]float32, 1)) == nil {
 		err = c.apart(ctx, texts, into)
 	}
-	return reason(err)
+	return err
 }
 
 // plainText is a text that no endpoint refuses for what it says. An endpoint that refuses it refuses all.
@@ -180,7 +160,7 @@ func (c *Client) apart(ctx context.Context, texts []string, into [][]float32) er
 			return nil
 		}
 		err := c.once(ctx, texts, into)
-		if isRefusal(err) {
+		if endpoint.Unfit(err) {
 			err = c.apart(ctx, texts, into)
 		}
 		return err
@@ -189,7 +169,7 @@ func (c *Client) apart(ctx context.Context, texts []string, into [][]float32) er
 	for _, half := range [][2]int{{0, n}, {n, len(texts)}} {
 		some, at := texts[half[0]:half[1]], into[half[0]:half[1]]
 		err := c.once(ctx, some, at)
-		if isRefusal(err) {
+		if endpoint.Unfit(err) {
 			err = c.apart(ctx, some, at)
 		}
 		if err != nil {
@@ -208,24 +188,12 @@ func firstHalf(text string) []string {
 	return []string{string(chars[:len(chars)/2])}
 }
 
-// isRefusal reports whether an endpoint refuses a call for what is in it, such as a text that is too long.
-func isRefusal(err error) bool {
-	var refused *openai.Error
-	return errors.As(err, &refused) && slices.Contains(refusals, refused.StatusCode)
-}
-
-var refusals = []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
-
 func (c *Client) once(ctx context.Context, texts []string, into [][]float32) error {
-	p := openai.EmbeddingNewParams{
-		Model: c.cfg.Name, Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: texts},
-		EncodingFormat: openai.EmbeddingNewParamsEncodingFormatBase64,
-	}
+	body := map[string]any{"model": c.cfg.Name, "input": texts, "encoding_format": "base64"}
 	if c.cfg.Dimensions > 0 {
-		p.Dimensions = openai.Int(int64(c.cfg.Dimensions))
+		body["dimensions"] = c.cfg.Dimensions
 	}
-	var raw []byte
-	err := c.api.Post(ctx, "embeddings", p, &raw)
+	raw, err := c.api.Call(ctx, http.MethodPost, "/embeddings", body)
 	if err == nil {
 		err = c.read(raw, into)
 	}
@@ -295,19 +263,4 @@ func vector(raw json.RawMessage) (out []float32, err error) {
 		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(packed[4*i:]))
 	}
 	return out, nil
-}
-
-// reason reduces an error to what an operator needs: the endpoint's own words may repeat a text.
-func reason(err error) error {
-	var refused *openai.Error
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &refused):
-		return fmt.Errorf("the endpoint answered with status %d", refused.StatusCode)
-	case errors.Is(err, context.DeadlineExceeded):
-		return errors.New("the endpoint did not answer in time")
-	default:
-		return err
-	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/index/embeddings"
+	"github.com/turnledger/turnledger/services/model/embeddings"
 )
 
 // endpoint runs a handler as an endpoint until the test ends.
@@ -189,7 +189,7 @@ func TestAnEndpointThatRefusesAllHasFailed(t *testing.T) {
 		e.Fail(status)
 		_, err := embeddings.New(embeddings.Config{URL: e.URL(), Name: "m"}).Embed(t.Context(), textsOf(96, 40))
 		require.ErrorIs(t, err, projections.ErrEmbedder)
-		require.ErrorContains(t, err, fmt.Sprint("status ", status))
+		require.ErrorContains(t, err, fmt.Sprint("answered ", status))
 		require.Equal(t, 2, e.Calls(), "the texts, and a text that no endpoint refuses for what it says")
 	}
 }

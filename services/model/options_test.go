@@ -1,4 +1,4 @@
-package chat_test
+package model_test
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/anthropic"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
-	"github.com/turnledger/turnledger/services/chat/openai"
-	"github.com/turnledger/turnledger/services/chat/responses"
+	"github.com/turnledger/turnledger/services/model/anthropic"
+	"github.com/turnledger/turnledger/services/model/endpoint"
+	"github.com/turnledger/turnledger/services/model/openai"
+	"github.com/turnledger/turnledger/services/model/responses"
 )
 
 // everything is a prompt with all that a caller can ask of an answer.

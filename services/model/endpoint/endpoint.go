@@ -1,5 +1,5 @@
-// Package endpoint is what the clients of all vendors' models share: their configuration, their connections, and how a
-// vendor's stream becomes an answer.
+// Package endpoint calls endpoints over HTTP, and is what the clients of all vendors' models share: their
+// configuration, and how a vendor's stream becomes an answer.
 package endpoint
 
 import (
@@ -12,12 +12,10 @@ import (
 	"iter"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
 )
 
 // Config of a model behind an endpoint.
@@ -36,23 +34,6 @@ type Config struct {
 	Setting string
 }
 
-// connections bounds the idle connections that are kept open to an endpoint. The library's default is two, so most
-// streams would begin with a handshake.
-const connections = 256
-
-// Client returns an HTTP client that keeps its connections open for the next calls.
-func Client() *http.Client {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConns, t.MaxIdleConnsPerHost = connections, connections
-	return &http.Client{Transport: reporting{t}}
-}
-
-// longest bounds how long a retry waits when an endpoint asks for a pause.
-const longest = 5 * time.Second
-
-// longestRefusal bounds the bytes that are read of a response that is a refusal.
-const longestRefusal = 1 << 20
-
 // reporting reports all that an endpoint sends to watch.
 type reporting struct{ http.RoundTripper }
 
@@ -67,25 +48,12 @@ func (h reporting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// asksFor returns how many seconds an endpoint asks callers to wait, in any of the forms that vendors' libraries read.
-func asksFor(h http.Header) float64 {
-	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
-		return ms / 1000
-	}
-	after := h.Get("Retry-After")
-	if at, err := http.ParseTime(after); err == nil {
-		return time.Until(at).Seconds()
-	}
-	seconds, _ := strconv.ParseFloat(after, 64) // without the header there is no wait
-	return seconds
-}
-
-// Model implements chat.Model over an endpoint of some vendor.
+// Model implements services.Model over an endpoint of some vendor.
 type Model struct {
 	Config
 	Form services.Format
 	// Open calls the model and returns the events of its answer. The messages are sent as they are.
-	Open func(context.Context, chat.Prompt) iter.Seq2[json.RawMessage, error]
+	Open func(context.Context, services.Prompt) iter.Seq2[json.RawMessage, error]
 	// Read returns what reads the events of one answer.
 	Read func(*Answering) Reader
 	// TooLong reports whether the endpoint refused a prompt that is longer than the model's context.
@@ -109,17 +77,17 @@ func EachEvent[E any](read func(*E, *Answering)) func(*Answering) Reader {
 	}
 }
 
-// Name implements chat.Model.
+// Name implements services.Model.
 func (m *Model) Name() string { return m.Config.Name }
 
-// Format implements chat.Model.
+// Format implements services.Model.
 func (m *Model) Format() services.Format { return m.Form }
 
-// Answer implements chat.Model. Together with an error it returns what came before the error. The error is ErrSilent,
+// Answer implements services.Model. Together with an error it returns what came before the error. The error is ErrSilent,
 // ErrBroken, ErrFailed, services.ErrPromptTooLong, *services.ModelRefusal, ctx's or the connection's. Its text says
 // what failed, and never holds the prompt or the answer.
 func (m *Model) Answer(
-	ctx context.Context, p chat.Prompt, emit func(services.AnswerPiece),
+	ctx context.Context, p services.Prompt, emit func(services.AnswerPiece),
 ) (services.ModelAnswer, error) {
 	ctx, end := watch(ctx, m.Idle)
 	defer end()
@@ -146,7 +114,7 @@ func (m *Model) Answer(
 }
 
 // receive reads the events of an answer, until the endpoint says that it failed.
-func (m *Model) receive(ctx context.Context, p chat.Prompt, a *Answering) error {
+func (m *Model) receive(ctx context.Context, p services.Prompt, a *Answering) error {
 	read := m.Read(a)
 	for event, err := range m.Open(ctx, p) {
 		if err == nil {

@@ -10,18 +10,17 @@ import (
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
-	chatopenai "github.com/turnledger/turnledger/services/chat/openai"
 	"github.com/turnledger/turnledger/services/items"
+	"github.com/turnledger/turnledger/services/model/endpoint"
+	chatopenai "github.com/turnledger/turnledger/services/model/openai"
 )
 
 // New makes a model; it does no I/O.
-func New(cfg endpoint.Config) chat.Model {
-	caller := chatopenai.Caller(cfg)
+func New(cfg endpoint.Config) services.Model {
+	caller := endpoint.NewCaller(cfg.URL, cfg.Key, 0)
 	return &endpoint.Model{
 		Config: cfg, Form: services.OpenAI, TooLong: chatopenai.TooLong,
-		Open: func(ctx context.Context, p chat.Prompt) iter.Seq2[json.RawMessage, error] {
+		Open: func(ctx context.Context, p services.Prompt) iter.Seq2[json.RawMessage, error] {
 			body := requestOf(p)
 			body["model"], body["stream"] = cfg.Name, true
 			return caller.Events(ctx, "/responses", body)
@@ -33,7 +32,7 @@ func New(cfg endpoint.Config) chat.Model {
 type members = map[string]any
 
 // requestOf returns the members of a request beside the model.
-func requestOf(p chat.Prompt) members {
+func requestOf(p services.Prompt) members {
 	m := members{"input": inputOf(p.Messages), "store": false, "include": []string{"reasoning.encrypted_content"}}
 	for name, value := range p.Others {
 		m[name] = value

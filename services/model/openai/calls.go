@@ -10,7 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
+	"github.com/turnledger/turnledger/services/model/endpoint"
 )
 
 // call is a call of a tool that has begun. index is the server's; -1 if it gave none.

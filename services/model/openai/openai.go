@@ -5,22 +5,20 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"net/http"
 	"strings"
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
+	"github.com/turnledger/turnledger/services/model/endpoint"
 )
 
 // New makes a model; it does no I/O.
-func New(cfg endpoint.Config) chat.Model {
-	caller := Caller(cfg)
+func New(cfg endpoint.Config) services.Model {
+	caller := endpoint.NewCaller(cfg.URL, cfg.Key, 0)
 	return &endpoint.Model{
 		Config: cfg, Form: services.OpenAI, TooLong: TooLong,
-		Open: func(ctx context.Context, p chat.Prompt) iter.Seq2[json.RawMessage, error] {
+		Open: func(ctx context.Context, p services.Prompt) iter.Seq2[json.RawMessage, error] {
 			body := optionsOf(p.ModelOptions)
 			body["model"], body["messages"] = cfg.Name, message.Chat(message.ParseAll(p.Messages))
 			body["stream"], body["stream_options"] = true, members{"include_usage": true}
@@ -28,15 +26,6 @@ func New(cfg endpoint.Config) chat.Model {
 		},
 		Read: func(a *endpoint.Answering) endpoint.Reader { return (&reader{answer: a}).read },
 	}
-}
-
-// Caller returns what calls an endpoint that knows its callers as OpenAI's does.
-func Caller(cfg endpoint.Config) endpoint.Caller {
-	c := endpoint.Caller{URL: cfg.URL, Header: http.Header{}, Client: endpoint.Client()}
-	if cfg.Key != "" {
-		c.Header.Set("Authorization", "Bearer "+cfg.Key)
-	}
-	return c
 }
 
 // TooLong reports whether an endpoint refused a prompt for its length: by OpenAI's code, by llama.cpp's type, or in the
