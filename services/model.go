@@ -166,9 +166,8 @@ type Model interface {
 }
 
 var (
-	// ErrTooMuch says that a model wrote more than was asked for, and ErrUnfinished that it wrote half of it or nothing.
-	ErrTooMuch    = errors.New("the model wrote more than was asked for")
-	ErrUnfinished = errors.New("the model wrote nothing, or its answer was cut off")
+	errTooMuch    = errors.New("the model wrote more than was asked for")
+	errUnfinished = errors.New("the model wrote nothing, or its answer was cut off")
 )
 
 // Write has a model that takes prompts in OpenAI's format write a text of at most so many characters, and ends its
@@ -192,11 +191,11 @@ func Write(ctx context.Context, m Model, instructions, given string, most int) (
 	text := strings.TrimSpace(b.String())
 	switch {
 	case left < 0:
-		return "", ErrTooMuch
+		return "", errTooMuch
 	case err != nil:
 		return "", err
 	case answer.Cut() || text == "":
-		return "", ErrUnfinished
+		return "", errUnfinished
 	}
 	return text, nil
 }

@@ -105,7 +105,8 @@ func (e *event) readBlock(a *endpoint.Answering) {
 		}
 		a.Add(e.key(), services.AnswerPart{Kind: kind, CallID: b.ID, Name: b.Name})
 	case "redacted_thinking":
-		a.Add(e.key(), services.AnswerPart{Kind: services.PartReasoning, Item: thought("", message.HiddenThought, b.Data)})
+		item := thought("", message.HiddenThought, b.Data)
+		a.Add(e.key(), services.AnswerPart{Kind: services.PartReasoning, Item: item})
 	}
 }
 

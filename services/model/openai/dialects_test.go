@@ -18,7 +18,8 @@ import (
 )
 
 // TestDialects: what servers send that call themselves compatible with OpenAI. Each file of testdata is an answer of
-// one; ids that the server did not give are shown as "minted".
+// one; ids that the server did not give are shown as "minted". What is recorded of each, and what the server gets back
+// at the next step, is in services/httpapi/openai/testdata/dialects.
 func TestDialects(t *testing.T) {
 	t.Parallel()
 	type part = services.AnswerPart
@@ -31,13 +32,20 @@ func TestDialects(t *testing.T) {
 	signed.Item = json.RawMessage(`{"type":"function_call","extra_content":{"google":{"thought_signature":"sig"}}}`)
 	cited.Item = json.RawMessage(`{"type":"message","content":[{"type":"output_text","text":"See it.","annotations":[
 		{"type":"url_citation","url":"https://a.test","title":"A","start_index":0,"end_index":3}]}]}`)
-	const failed = services.Finish("")
+	const failed, broken = services.Finish(""), services.Finish("broken")
 	for name, want := range map[string]struct {
 		finish services.Finish
 		parts  []part
 	}{
-		"calls-without-index.sse": {services.FinishStop, []part{call("a", "w", `{"city":"Oslo"}`), call("b", "w", `{"city":"Rome"}`)}},
-		"calls-all-index-0.sse":   {services.FinishStop, []part{call("a", "w", `{"city":"Oslo"}`), call("b", "w", `{"city":"Rome"}`)}},
+		"calls.sse":                {services.FinishStop, []part{call("a", "w", `{"city":"Oslo"}`), call("b", "w", `{"city":"Rome"}`)}},
+		"reasoning-and-a-call.sse": {services.FinishStop, []part{thought("hm"), text("I look."), call("a", "w", "{}")}},
+		"unknown-members.sse":      {services.FinishStop, []part{text("Hello")}},
+		"filter-results.sse":       {services.FinishStop, []part{text("Hello")}},
+		"filtered-half-way.sse":    {services.FinishFiltered, []part{text("Hel")}},
+		"no-done.sse":              {services.FinishStop, []part{text("Hello")}},
+		"no-end.sse":               {broken, []part{text("Hel")}},
+		"calls-without-index.sse":  {services.FinishStop, []part{call("a", "w", `{"city":"Oslo"}`), call("b", "w", `{"city":"Rome"}`)}},
+		"calls-all-index-0.sse":    {services.FinishStop, []part{call("a", "w", `{"city":"Oslo"}`), call("b", "w", `{"city":"Rome"}`)}},
 		"calls-without-ids.sse": {services.FinishStop, []part{
 			call("minted", "w", `{"city":"Oslo"}`), call("minted", "w", `{"city":"Rome"}`), call("minted", "t", `{"zone": "CET"}`),
 		}},
@@ -62,9 +70,12 @@ func TestDialects(t *testing.T) {
 		"error-in-the-stream.sse": {failed, []part{text("Hel")}},
 	} {
 		answer, err := answerOf(t, name)
-		if want.finish == failed {
+		switch {
+		case want.finish == failed:
 			require.ErrorIs(t, err, endpoint.ErrFailed, name)
-		} else {
+		case want.finish == broken:
+			require.ErrorIs(t, err, endpoint.ErrBroken, name)
+		default:
 			require.NoError(t, err, name)
 			require.Equal(t, want.finish, answer.Finish, name)
 		}
@@ -86,7 +97,7 @@ func TestDialects(t *testing.T) {
 			require.Equal(t, want.parts[i], p, name)
 		}
 	}
-	require.Len(t, must.Get(filepath.Glob("testdata/*"))(t), 22, "each file has its row")
+	require.Len(t, must.Get(filepath.Glob("testdata/*"))(t), 29, "each file has its row")
 }
 
 // answerOf returns the answer of a model whose endpoint sends a file.
