@@ -26,7 +26,8 @@ func answering(t *testing.T, serve func(n int32, w http.ResponseWriter, r *http.
 	return s.URL, &calls
 }
 
-// What fails and may pass is called again, with its body; what the endpoint refuses for good is not.
+// What fails and may pass is called again, with its body, once the endpoint's pause is over; what the endpoint refuses
+// for good is not.
 func TestACallIsMadeAgainWhileItMayPass(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]int32{
@@ -34,7 +35,7 @@ func TestACallIsMadeAgainWhileItMayPass(t *testing.T) {
 		http.StatusBadRequest: 1, http.StatusUnauthorized: 1, http.StatusNotFound: 1, http.StatusNotModified: 1,
 	} {
 		url, calls := answering(t, func(n int32, w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Retry-After-Ms", "1")
+			w.Header().Set("Retry-After-Ms", "900")
 			body := make([]byte, 5)
 			_, _ = r.Body.Read(body)
 			if n == 1 || string(body) != `{"a":` {
@@ -43,6 +44,7 @@ func TestACallIsMadeAgainWhileItMayPass(t *testing.T) {
 			}
 			_, _ = w.Write([]byte("done"))
 		})
+		began := time.Now()
 		raw, err := endpoint.NewCaller(url, "", 0).Call(t.Context(), http.MethodPut, "/x", map[string]int{"a": 1})
 		require.Equal(t, want, calls.Load(), status)
 		if want == 1 {
@@ -52,6 +54,7 @@ func TestACallIsMadeAgainWhileItMayPass(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Equal(t, "done", string(raw))
+		require.GreaterOrEqual(t, time.Since(began), 900*time.Millisecond)
 	}
 }
 
@@ -97,7 +100,9 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
+	began := time.Now()
 	_, err := endpoint.NewCaller(url, "k", 0).Call(ctx, http.MethodGet, "", nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.EqualValues(t, 1, calls.Load())
+	require.Less(t, time.Since(began), 4*time.Second)
 }
