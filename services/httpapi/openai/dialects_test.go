@@ -85,7 +85,8 @@ func (d *dialect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 	}
 	_, _ = w.Write(d.raw)
-	d.raw, d.whole = []byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Done.\"},\"finish_reason\":\"stop\"}]}\n\n"), false
+	const done = `{"choices":[{"index":0,"delta":{"content":"Done."},"finish_reason":"stop"}]}`
+	d.raw, d.whole = []byte("data: "+done+"\n\n"), false
 }
 
 func callsIn(output any) (ids []string) {

@@ -31,8 +31,9 @@ func answering(t *testing.T, serve func(n int32, w http.ResponseWriter, r *http.
 func TestACallIsMadeAgainWhileItMayPass(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]int32{
-		http.StatusTooManyRequests: 2, http.StatusServiceUnavailable: 2, http.StatusConflict: 2, http.StatusRequestTimeout: 2,
-		http.StatusBadRequest: 1, http.StatusUnauthorized: 1, http.StatusNotFound: 1, http.StatusNotModified: 1,
+		http.StatusTooManyRequests: 2, http.StatusServiceUnavailable: 2, http.StatusConflict: 2,
+		http.StatusRequestTimeout: 2,
+		http.StatusBadRequest:     1, http.StatusUnauthorized: 1, http.StatusNotFound: 1, http.StatusNotModified: 1,
 	} {
 		url, calls := answering(t, func(n int32, w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After-Ms", "900")

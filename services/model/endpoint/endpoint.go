@@ -84,8 +84,8 @@ func (m *Model) Name() string { return m.Config.Name }
 func (m *Model) Format() services.Format { return m.Form }
 
 // Answer implements services.Model. Together with an error it returns what came before the error. The error is
-// ErrSilent, ErrBroken, ErrFailed, services.ErrPromptTooLong, *services.ModelRefusal, ctx's or the connection's. Its text
-// says what failed, and never holds the prompt or the answer.
+// ErrSilent, ErrBroken, ErrFailed, services.ErrPromptTooLong, *services.ModelRefusal, ctx's or the connection's. Its
+// text says what failed, and never holds the prompt or the answer.
 func (m *Model) Answer(
 	ctx context.Context, p services.Prompt, emit func(services.AnswerPiece),
 ) (services.ModelAnswer, error) {

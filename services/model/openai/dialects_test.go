@@ -32,7 +32,8 @@ func TestDialects(t *testing.T) {
 	signed.Item = json.RawMessage(`{"type":"function_call","extra_content":{"google":{"thought_signature":"sig"}}}`)
 	cited.Item = json.RawMessage(`{"type":"message","content":[{"type":"output_text","text":"See it.","annotations":[
 		{"type":"url_citation","url":"https://a.test","title":"A","start_index":0,"end_index":3}]}]}`)
-	const failed, broken = services.Finish(""), services.Finish("broken")
+	const failed, broken = services.Finish("failed"), services.Finish("broken")
+	faults := map[services.Finish]error{failed: endpoint.ErrFailed, broken: endpoint.ErrBroken}
 	for name, want := range map[string]struct {
 		finish services.Finish
 		parts  []part
@@ -70,12 +71,9 @@ func TestDialects(t *testing.T) {
 		"error-in-the-stream.sse": {failed, []part{text("Hel")}},
 	} {
 		answer, err := answerOf(t, name)
-		switch {
-		case want.finish == failed:
-			require.ErrorIs(t, err, endpoint.ErrFailed, name)
-		case want.finish == broken:
-			require.ErrorIs(t, err, endpoint.ErrBroken, name)
-		default:
+		if fault := faults[want.finish]; fault != nil {
+			require.ErrorIs(t, err, fault, name)
+		} else {
 			require.NoError(t, err, name)
 			require.Equal(t, want.finish, answer.Finish, name)
 		}
