@@ -3,9 +3,12 @@ package services
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // ModelOptions are what a caller asks of an answer beside its prompt. The zero value leaves all to the model.
@@ -160,4 +163,39 @@ type Model interface {
 	// Answer calls emit with each piece of the answer as it arrives. With an error the answer is incomplete. The
 	// error's text may be logged: it holds nothing of the prompt or the answer.
 	Answer(ctx context.Context, p Prompt, emit func(AnswerPiece)) (ModelAnswer, error)
+}
+
+var (
+	errTooMuch    = errors.New("the model wrote more than was asked for")
+	errUnfinished = errors.New("the model wrote nothing, or its answer was cut off")
+)
+
+// Write has a model that takes prompts in OpenAI's format write a text of at most so many characters, and ends its
+// answer once that is longer. The error's text holds nothing of the prompt or the answer.
+func Write(ctx context.Context, m Model, instructions, given string, most int) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var b strings.Builder
+	left := most
+	answer, err := m.Answer(ctx, Prompt{Messages: []json.RawMessage{
+		message.New("system", instructions).JSON(), message.New("user", given).JSON(),
+	}}, func(p AnswerPiece) {
+		if p.Kind != PartText { // a model that refuses has written nothing
+			return
+		}
+		b.WriteString(p.Text)
+		if left -= utf8.RuneCountInString(p.Text); left < 0 {
+			cancel()
+		}
+	})
+	text := strings.TrimSpace(b.String())
+	switch {
+	case left < 0:
+		return "", errTooMuch
+	case err != nil:
+		return "", err
+	case answer.Cut() || text == "":
+		return "", errUnfinished
+	}
+	return text, nil
 }

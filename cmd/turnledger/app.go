@@ -23,8 +23,6 @@ import (
 	"github.com/turnledger/turnledger/services/access/bearer"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
-	"github.com/turnledger/turnledger/services/chat/models"
 	"github.com/turnledger/turnledger/services/chat/presence"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
@@ -34,6 +32,8 @@ import (
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/identities"
 	"github.com/turnledger/turnledger/services/meaning"
+	"github.com/turnledger/turnledger/services/model"
+	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
@@ -250,13 +250,16 @@ func (a *app) identities() *identities.Reader {
 
 // chat answers with the configured model, or an echo.
 func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) services.Chat {
-	model := models.New(a.cfg.ModelAPI, endpoint.Config{
-		URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence,
-		MaxTokens: a.cfg.ModelMaxTokens,
-	})
+	a.model = chat.Echo{}
+	if a.cfg.ModelURL != "" {
+		a.model = model.New(a.cfg.ModelAPI, endpoint.Config{
+			URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence,
+			MaxTokens: a.cfg.ModelMaxTokens,
+		})
+	}
 	a.model = chat.SteppedModel{
-		Model: model, Steps: a.steps,
-		Measures: chat.NewMeasures(a.registry, models.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
+		Model: a.model, Steps: a.steps,
+		Measures: chat.NewMeasures(a.registry, model.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
 	}
 	a.chatting = chat.New(chat.Config{
 		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder, Model: a.model,

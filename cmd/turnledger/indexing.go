@@ -9,7 +9,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/index"
-	"github.com/turnledger/turnledger/projections/index/embeddings"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
@@ -17,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/identities"
 	"github.com/turnledger/turnledger/services/meaning"
+	"github.com/turnledger/turnledger/services/model/embeddings"
 )
 
 // meanings are the index of a process, and what makes vectors for it.

@@ -10,12 +10,12 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/models"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
+	"github.com/turnledger/turnledger/services/model"
 )
 
 // itemKeyNote names the note that holds the key of the ids of items.
@@ -57,7 +57,7 @@ func (a *app) mountOpenAI(
 			Log: a.store.Log, Answers: a.chatting, Model: a.model,
 			Count: a.tokens, Context: a.cfg.ModelContext, IDs: items.Minter{Key: a.itemKey}, SessionOf: a.erasedIn,
 		})
-		c.HostedTools = respond.HostedTools(a.cfg.ModelAPI == models.Responses && a.cfg.ModelURL != "")
+		c.HostedTools = respond.HostedTools(a.cfg.ModelAPI == model.Responses && a.cfg.ModelURL != "")
 	}
 	openai.Mount(api, c)
 }

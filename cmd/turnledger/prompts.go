@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -11,13 +9,12 @@ import (
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
-	"github.com/turnledger/turnledger/services/chat/openai"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
+	"github.com/turnledger/turnledger/services/model/endpoint"
+	"github.com/turnledger/turnledger/services/model/openai"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/recall/supermemory"
 )
@@ -63,7 +60,7 @@ func (a *app) openSummaries(reader *contextbuilder.Reader) error {
 	})
 	a.summaries = summarizer.NewService(a.store.Log, js, summarizer.ServiceConfig{
 		Config: summarizer.Config{
-			Model: summaryModel{model}, Sessions: reader, Summaries: a.history, After: a.cfg.SummaryAfter,
+			Model: model, Sessions: reader, Summaries: a.history, After: a.cfg.SummaryAfter,
 			Logger: a.logger,
 		},
 		Feed: runner.Config{Rules: a.cfg.Rules(), Follower: a.follower, Metrics: a.metrics, Logger: a.logger,
@@ -74,31 +71,6 @@ func (a *app) openSummaries(reader *contextbuilder.Reader) error {
 		Name: a.summaries.Name(), Runner: a.summaries.Feed, Letters: a.summaries.Letters,
 	})
 	return nil
-}
-
-// summaryModel has a chat model write summaries.
-type summaryModel struct{ chat.Model }
-
-// Write implements summarizer.Model.
-func (m summaryModel) Write(
-	ctx context.Context, instructions, given string, emit func(string),
-) (string, services.Finish, error) {
-	var p chat.Prompt
-	for _, message := range []map[string]string{
-		{"role": "system", "content": instructions}, {"role": "user", "content": given},
-	} {
-		raw, err := json.Marshal(message)
-		if err != nil {
-			return "", "", fmt.Errorf("encode a prompt: %w", err)
-		}
-		p.Messages = append(p.Messages, raw)
-	}
-	answer, err := m.Answer(ctx, p, func(piece services.AnswerPiece) {
-		if piece.Said() {
-			emit(piece.Text)
-		}
-	})
-	return answer.Text(), answer.Finish, err
 }
 
 // snippets returns the memory of prompts: the external memory, else the audit tables and the index of meanings, or nil
@@ -144,7 +116,10 @@ func (a *app) prompts() contextbuilder.Config {
 	}
 	if a.cfg.RewriterURL != "" {
 		c.Rewriter = contextbuilder.SteppedRewriter{Steps: a.steps, Rewriter: rewriter.New(rewriter.Config{
-			URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Model: a.cfg.RewriterModel(),
+			Model: openai.New(endpoint.Config{
+				URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Name: a.cfg.RewriterModel(),
+				Idle: a.cfg.RewriterTimeout, Setting: "TURNLEDGER_REWRITER_URL",
+			}),
 			Timeout: a.cfg.RewriterTimeout,
 		})}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
-	"github.com/turnledger/turnledger/projections/index/embeddings"
 )
 
 func generation(t testing.TB, v *index.View) projections.Generation {
@@ -165,9 +164,7 @@ func otherModel(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
 	w.claim(t, v, "s").must(t)
 	changed := func(c *index.Config) {
-		c.Embedder = embeddings.New(embeddings.Config{
-			URL: w.Endpoint.URL(), Name: "other", Dimensions: indextest.Dimensions,
-		})
+		c.Embedder = w.Embedder("other", indextest.Dimensions)
 	}
 	other := w.Open(t, changed)
 	texts := w.Endpoint.Texts()
@@ -192,7 +189,7 @@ func otherModel(t *testing.T, w *world) {
 // and a rebuild makes all vectors anew.
 func otherDimensions(t *testing.T, w *world) {
 	plain := func(c *index.Config) {
-		c.Embedder = embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash"})
+		c.Embedder = w.Embedder("hash", 0)
 	}
 	const now = embeddingstest.Dimensions / 2
 	v := w.Open(t, plain)

@@ -13,7 +13,6 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
-	"github.com/turnledger/turnledger/projections/index/embeddings"
 )
 
 func anonymous(c *index.Config) { c.Anonymous = true }
@@ -111,7 +110,7 @@ func changedTexts(t *testing.T, w *world) {
 func otherLengthAtRest(t *testing.T, w *world) {
 	now := newClock()
 	v := w.Open(t, func(c *index.Config) {
-		c.Now, c.Embedder = now.read, embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash"})
+		c.Now, c.Embedder = now.read, w.Embedder("hash", 0)
 	})
 	sweep := func(want error) {
 		t.Helper()

@@ -20,11 +20,11 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
-	"github.com/turnledger/turnledger/services/chat/openai"
 	"github.com/turnledger/turnledger/services/chat/presence"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/model/endpoint"
+	"github.com/turnledger/turnledger/services/model/openai"
 )
 
 // chatInstance is the chat of one process, on a log that other instances may share.
@@ -125,7 +125,7 @@ func TestRetryAfterAnInterruptionAsksTheModelAgain(t *testing.T) {
 func TestAFilteredQuestionStandsInNoLaterPrompt(t *testing.T) {
 	t.Parallel()
 	c := newChat(t, natstest.Server(t), modeltest.NewScripted(t))
-	c.model.Script(always(modeltest.Answer{Filtered: true}))
+	c.model.Script(func([]string) (a modeltest.Answer) { a.Filtered = true; return a })
 	_, filtered := c.send("r1", "refused", services.Enqueue)
 	r := <-filtered
 	require.NoError(t, r.err)
@@ -133,7 +133,7 @@ func TestAFilteredQuestionStandsInNoLaterPrompt(t *testing.T) {
 	require.Empty(t, r.Content)
 	require.Equal(t, conversation.Finalized, r.Turn.Status)
 	<-c.model.Asked
-	c.model.Script(always(modeltest.Answer{Text: "4"}))
+	c.model.Script(func([]string) (a modeltest.Answer) { a.Text = "4"; return a })
 	_, next := c.send("r2", "2+2?", services.Enqueue)
 	require.NoError(t, (<-next).err)
 	require.Equal(t, []string{"user: 2+2?"}, <-c.model.Asked)

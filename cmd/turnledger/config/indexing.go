@@ -5,8 +5,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/turnledger/turnledger/projections/index/embeddings"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
+	"github.com/turnledger/turnledger/services/model/embeddings"
 )
 
 // indexing are the settings of the index of meanings (docs/contract.md#index).

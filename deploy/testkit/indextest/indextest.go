@@ -22,9 +22,9 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/index"
-	"github.com/turnledger/turnledger/projections/index/embeddings"
 	"github.com/turnledger/turnledger/projections/rebuild"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services/model/embeddings"
 )
 
 // Dimensions of the vectors in tests.
@@ -55,8 +55,13 @@ func (w *World) Config() index.Config {
 	return index.Config{
 		Store: w.Store, Log: w.Log, Partitions: w.Log.Partitions(), Rules: w.Rules,
 		Notes:    w.Notes,
-		Embedder: embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: "hash", Dimensions: Dimensions}),
+		Embedder: w.Embedder("hash", Dimensions),
 	}
+}
+
+// Embedder makes vectors by a model of the world's endpoint; without dimensions they are as long as it likes.
+func (w *World) Embedder(name string, dimensions int) index.Embedder {
+	return embeddings.New(embeddings.Config{URL: w.Endpoint.URL(), Name: name, Dimensions: dimensions})
 }
 
 // Open makes a view, as a process does that feeds it.

@@ -18,6 +18,8 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
+	"github.com/turnledger/turnledger/services/model/endpoint"
+	"github.com/turnledger/turnledger/services/model/openai"
 )
 
 func TestMain(m *testing.M) {
@@ -58,8 +60,10 @@ func build(t *testing.T, url string, patience time.Duration) services.Context {
 	t.Helper()
 	log := natstest.Log(t, 1)
 	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{}), contextbuilder.Config{
-		Memory:   remembering{},
-		Rewriter: rewriter.New(rewriter.Config{URL: url, Model: "m", Timeout: patience}),
+		Memory: remembering{},
+		Rewriter: rewriter.New(rewriter.Config{
+			Model: openai.New(endpoint.Config{URL: url, Name: "m", Idle: patience}), Timeout: patience,
+		}),
 	})
 	r, err := b.Build(t.Context(), services.ContextRequest{
 		SessionID: "s", Message: "who are his children", Rewrite: true, Memory: true,
@@ -106,12 +110,24 @@ func TestRewriterThatFailsLeavesTheOriginal(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(`{"choices":[{"index":0,"message":{"role":"assistant","content":"Who are the"},"finish_reason":"length"}]}`))
 		},
-		"no choice":       func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"choices":[]}`)) },
-		"nothing":         says("  "),
+		"no choice": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"choices":[]}`)) },
+		"nothing":   says("  "),
+		"the model's refusal": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"choices":[{"index":0,"message":{"content":null,"refusal":"I can't."},"finish_reason":"stop"}]}`))
+		},
+		"a query that a filter cut": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"choices":[{"index":0,"message":{"content":"Who are the"},"finish_reason":"content_filter"}]}`))
+		},
+		"a stream that broke off": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Who are the\"}}]}\n\n"))
+		},
 		"a whole article": says(string(make([]byte, 5000))),
 		"more than is read": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(bytes.Repeat([]byte(" "), 2<<20))
+			_, _ = w.Write(bytes.Repeat([]byte(" "), 65<<20))
 			says("a query")(w, r)
 		},
 		"silence": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },

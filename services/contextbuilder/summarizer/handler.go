@@ -34,15 +34,6 @@ const (
 	watched = 100_000
 )
 
-// Model writes summaries.
-type Model interface {
-	// Name is kept with each summary.
-	Name() string
-	// Write answers what is given by the instructions. It calls emit with each piece of the text as it arrives, and
-	// returns the whole text and why it ended. The error's text holds neither.
-	Write(ctx context.Context, instructions, given string, emit func(string)) (string, services.Finish, error)
-}
-
 // Sessions reads sessions.
 type Sessions interface {
 	Read(ctx context.Context, ask services.Ask) (services.Reading, error)
@@ -55,7 +46,8 @@ type Writer interface {
 
 // Config of a Handler.
 type Config struct {
-	Model     Model
+	// Model writes summaries, and its name is kept with each.
+	Model     services.Model
 	Sessions  Sessions
 	Summaries Writer
 	// After is how many finalized turns that no summary covers ask for one; 20 by default.

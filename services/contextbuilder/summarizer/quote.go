@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -28,10 +27,7 @@ const (
 )
 
 var (
-	errEmpty    = errors.New("the model wrote nothing")
-	errTooLong  = errors.New("the model wrote more than a summary")
 	errLanguage = errors.New("the model wrote in letters of another script")
-	errCutOff   = errors.New("the model's answer was cut off")
 	errSlow     = errors.New("the model did not answer in time")
 )
 
@@ -73,24 +69,12 @@ func (h *Handler) ask(ctx context.Context, q quoted) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	written := 0
-	text, why, err := h.cfg.Model.Write(ctx, instructions, string(given), func(piece string) {
-		if written += len(piece); written > utf8.UTFMax*longestSummary {
-			cancel()
-		}
-	})
-	text = strings.TrimSpace(text)
+	text, err := services.Write(ctx, h.cfg.Model, instructions, string(given), longestSummary)
 	switch {
-	case written > utf8.UTFMax*longestSummary || utf8.RuneCountInString(text) > longestSummary:
-		return "", errTooLong
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return "", errSlow
 	case err != nil:
 		return "", fmt.Errorf("ask the summary's model: %w", err)
-	case why != services.FinishStop:
-		return "", errCutOff
-	case text == "":
-		return "", errEmpty
 	case otherScript(q.text(), text):
 		return "", errLanguage
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -35,12 +36,16 @@ type model struct {
 	calls  atomic.Int32
 }
 
-func (*model) Name() string { return "small" }
-func (m *model) Write(_ context.Context, _, given string, emit func(string)) (string, services.Finish, error) {
+func (*model) Name() string            { return "small" }
+func (*model) Format() services.Format { return services.OpenAI }
+func (m *model) Answer(
+	_ context.Context, p services.Prompt, emit func(services.AnswerPiece),
+) (services.ModelAnswer, error) {
 	m.calls.Add(1)
-	text, why, err := m.answer(given)
-	emit(text)
-	return text, why, err
+	text, why, err := m.answer(message.Parse(p.Messages[1]).Text())
+	part := services.AnswerPart{Kind: services.PartText, Text: text}
+	emit(services.AnswerPiece{AnswerPart: part})
+	return services.ModelAnswer{Parts: []services.AnswerPart{part}, Finish: why}, err
 }
 
 func says(text string) func(string) (string, services.Finish, error) {
@@ -205,11 +210,14 @@ func TestABadModelLeavesNoSummary(t *testing.T) {
 // hanging never answers.
 type hanging struct{ calls atomic.Int32 }
 
-func (*hanging) Name() string { return "hangs" }
-func (m *hanging) Write(ctx context.Context, _, _ string, _ func(string)) (string, services.Finish, error) {
+func (*hanging) Name() string            { return "hangs" }
+func (*hanging) Format() services.Format { return services.OpenAI }
+func (m *hanging) Answer(
+	ctx context.Context, _ services.Prompt, _ func(services.AnswerPiece),
+) (services.ModelAnswer, error) {
 	m.calls.Add(1)
 	<-ctx.Done()
-	return "", "", ctx.Err()
+	return services.ModelAnswer{}, ctx.Err()
 }
 
 // A model that hangs is asked once, so that it holds up the partition for the time of one call; the next turn asks

@@ -10,10 +10,10 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/anthropic"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
-	chatopenai "github.com/turnledger/turnledger/services/chat/openai"
-	chatresponses "github.com/turnledger/turnledger/services/chat/responses"
+	"github.com/turnledger/turnledger/services/model/anthropic"
+	"github.com/turnledger/turnledger/services/model/endpoint"
+	chatopenai "github.com/turnledger/turnledger/services/model/openai"
+	chatresponses "github.com/turnledger/turnledger/services/model/responses"
 )
 
 // picture is an image with its data in its address.

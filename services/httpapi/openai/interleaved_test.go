@@ -13,8 +13,8 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
-	chatopenai "github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/model/endpoint"
+	chatopenai "github.com/turnledger/turnledger/services/model/openai"
 )
 
 // call is a piece of the call of a tool as a chat endpoint sends it; the first piece has the id and the name.

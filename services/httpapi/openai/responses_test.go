@@ -19,11 +19,11 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/endpoint"
-	chatopenai "github.com/turnledger/turnledger/services/chat/openai"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/items"
+	"github.com/turnledger/turnledger/services/model/endpoint"
+	chatopenai "github.com/turnledger/turnledger/services/model/openai"
 )
 
 // alone is the presence of the only process.

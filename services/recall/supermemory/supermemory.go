@@ -3,22 +3,18 @@
 package supermemory
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/recall"
 )
 
@@ -38,90 +34,26 @@ func New(version string, c Config) recall.Service {
 }
 
 // client calls the API.
-type client struct {
-	base, key string
-	http      *http.Client
-}
+type client struct{ api endpoint.Caller }
 
 func newClient(c Config) client {
-	timeout := cmp.Or(c.Timeout, 10*time.Second)
-	return client{strings.TrimRight(c.URL, "/"), c.Key, &http.Client{Timeout: timeout}}
-}
-
-// statusError is the status of a failed request. It holds nothing of the body, since the service may repeat a text
-// there.
-type statusError int
-
-func (s statusError) Error() string { return fmt.Sprintf("the memory answered %d", int(s)) }
-
-// statusOf returns the status of a failed request, or 0 for any other error.
-func statusOf(err error) int {
-	status, _ := errors.AsType[statusError](err)
-	return int(status)
-}
-
-// longestAnswer bounds the bytes that are read of a response.
-const longestAnswer = 4 << 20
-
-// call sends a body, if there is one, and decodes the response into out, if out is set.
-func (c client) call(ctx context.Context, method, path string, body, out any) error {
-	var content io.Reader
-	if body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		content = bytes.NewReader(raw)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return brief(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, longestAnswer))
-	switch {
-	case resp.StatusCode >= http.StatusMultipleChoices:
-		return statusError(resp.StatusCode)
-	case err != nil:
-		return brief(err)
-	case out != nil:
-		return json.Unmarshal(raw, out)
-	default:
-		return nil
-	}
-}
-
-// brief strips the URL from an error, since the URL names an identity.
-func brief(err error) error {
-	if inner, ok := errors.AsType[*url.Error](err); ok {
-		return inner.Err
-	}
-	return err
+	return client{endpoint.NewCaller(c.URL, c.Key, cmp.Or(c.Timeout, 10*time.Second))}
 }
 
 // put sends a document. If the service rejects the request itself, the error is permanent, so that it is not sent
 // again.
 func (c client) put(ctx context.Context, path string, body any) error {
-	err := c.call(ctx, http.MethodPost, path, body, nil)
-	switch statusOf(err) {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+	_, err := c.api.Call(ctx, http.MethodPost, path, body)
+	if endpoint.Unfit(err) {
 		return projections.Permanent(err)
-	default:
-		return err
 	}
+	return err
 }
 
 // remove deletes something; if it does not exist, that is no error.
 func (c client) remove(ctx context.Context, path string, body any) error {
-	return missing(c.call(ctx, http.MethodDelete, path, body, nil))
+	_, err := c.api.Call(ctx, http.MethodDelete, path, body)
+	return missing(err)
 }
 
 // errStillThere says that a document still exists after it was deleted.
@@ -129,8 +61,8 @@ var errStillThere = errors.New("the memory still has a document that was deleted
 
 // gone checks a deletion: the service must not find the document any more.
 func (c client) gone(ctx context.Context, path string) error {
-	err := c.call(ctx, http.MethodGet, path, nil, nil)
-	switch status := statusOf(err); {
+	_, err := c.api.Call(ctx, http.MethodGet, path, nil)
+	switch status := endpoint.StatusOf(err); {
 	case status == http.StatusNotFound, status == http.StatusGone:
 		return nil
 	case err != nil:
@@ -142,18 +74,27 @@ func (c client) gone(ctx context.Context, path string) error {
 
 // missing returns nil if the error says that something does not exist.
 func missing(err error) error {
-	if statusOf(err) == http.StatusNotFound {
+	if endpoint.StatusOf(err) == http.StatusNotFound {
 		return nil
 	}
 	return err
 }
+
+// errForm says that an answer is not one of the API.
+var errForm = errors.New("the memory's answer has another form")
 
 // search returns the results of a search, the best first. A scope that does not exist has none.
 func (c client) search(ctx context.Context, path string, body map[string]any) (out []recall.Found, err error) {
 	var answer struct {
 		Results []result `json:"results"`
 	}
-	err = c.call(ctx, http.MethodPost, path, body, &answer)
+	raw, err := c.api.Call(ctx, http.MethodPost, path, body)
+	if err != nil {
+		return nil, missing(err)
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return nil, errForm
+	}
 	for _, r := range answer.Results {
 		f := recall.Found{Text: cmp.Or(r.Memory, r.Chunk, r.Content)}
 		if id, err := uuid.Parse(r.Metadata.TurnID); err == nil {
@@ -166,7 +107,7 @@ func (c client) search(ctx context.Context, path string, body map[string]any) (o
 			out = append(out, f)
 		}
 	}
-	return out, missing(err)
+	return out, nil
 }
 
 func content(d recall.Document) string {

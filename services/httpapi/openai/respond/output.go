@@ -2,7 +2,6 @@ package respond
 
 import (
 	"encoding/json"
-	"maps"
 
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
@@ -143,7 +142,15 @@ func (o outputItem) item(status string) items.Item {
 		i["role"], i["content"] = encode("assistant"), encode(content)
 	}
 	for _, p := range o.parts {
-		maps.Copy(i, itemOf(p).Carried())
+		more := itemOf(p)
+		if p.CallID == "" {
+			more = more.Carried()
+		}
+		for name, value := range more { // of a call also what nobody here knows: its model wants to see it again
+			if i[name] == nil && !items.IsNull(value) {
+				i[name] = value
+			}
+		}
 	}
 	return i
 }

@@ -1,0 +1,162 @@
+package anthropic
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"github.com/turnledger/turnledger/services"
+)
+
+// longest is the most tokens that an answer may have unless the caller or a setting says otherwise. The API wants to be
+// told, and refuses more than a model can write; all that it serves write as much.
+const longest = 8192
+
+// members of a JSON object.
+type members = map[string]any
+
+// requestOf returns the body of a request. What the API has no word for is left out: verbosity, and the form of an
+// answer that is any JSON.
+func requestOf(model string, p services.Prompt) members {
+	o := p.ModelOptions
+	m := members{"model": model, "stream": true, "max_tokens": cmp.Or(o.MaxTokens, longest)}
+	set := func(name string, value any, given bool) {
+		if given {
+			m[name] = value
+		}
+	}
+	set("system", p.System, p.System != "")
+	if o.Temperature != nil {
+		m["temperature"] = min(*o.Temperature, 1) // OpenAI's goes up to 2
+	}
+	set("top_p", o.TopP, o.TopP != nil)
+	output, thinks := members{}, slices.Contains(efforts, o.Effort)
+	if thinks {
+		output["effort"], m["thinking"] = o.Effort, thinkingOf(o)
+	}
+	if o.Format.Kind == "json_schema" {
+		output["format"] = members{"type": "json_schema", "schema": o.Format.Schema}
+	}
+	set("output_config", output, len(output) > 0)
+	messages := withThoughts(thinks, p.Messages)
+	m["messages"] = cached(messages)
+	if tools := toolsOf(o.Tools, messages); len(tools) > 0 {
+		m["tools"], m["tool_choice"] = tools, choiceOf(o)
+	}
+	return m
+}
+
+// efforts are OpenAI's words for the effort of reasoning that the API has, too. The others ask for none.
+var efforts = []string{"low", "medium", "high", "xhigh"}
+
+func thinkingOf(o services.ModelOptions) members {
+	m := members{"type": "adaptive"}
+	if o.Summary != "" {
+		m["display"] = "summarized"
+	}
+	return m
+}
+
+// toolsOf returns the tools that the caller offers, and a tool with a name and no more for each other one that the
+// prompt's history calls: the API refuses calls if no tool is defined.
+func toolsOf(offered []services.ModelTool, messages []json.RawMessage) (tools []members) {
+	for _, t := range offered {
+		tools = append(tools, toolOf(t))
+	}
+	for _, name := range called(messages) {
+		if !slices.ContainsFunc(tools, func(t members) bool { return t["name"] == name }) {
+			tools = append(tools, members{"name": name, "input_schema": members{"type": "object"}})
+		}
+	}
+	return tools
+}
+
+// called returns the names of the tools that a history calls.
+func called(messages []json.RawMessage) (names []string) {
+	for _, raw := range messages {
+		var m struct {
+			Content []struct{ Type, Name string }
+		}
+		_ = json.Unmarshal(raw, &m) // a text has no blocks
+		for _, b := range m.Content {
+			if b.Type == "tool_use" {
+				names = append(names, b.Name)
+			}
+		}
+	}
+	return names
+}
+
+// toolOf returns a tool as the API defines it. The API knows no tools whose input is free text, so such a tool gets one
+// argument, input.
+func toolOf(t services.ModelTool) members {
+	m := members{"name": t.Name}
+	if t.Description != "" {
+		m["description"] = t.Description
+	}
+	if t.Strict != nil {
+		m["strict"] = *t.Strict
+	}
+	schema := members{}
+	if t.Kind == services.ToolCustom {
+		schema["properties"] = members{"input": members{"type": "string"}}
+		schema["required"] = []string{"input"}
+	} else {
+		_ = json.Unmarshal(t.Parameters, &schema) // the caller checked that it is an object, or there is none
+	}
+	schema["type"] = "object" // a schema without a member would be refused
+	m["input_schema"] = schema
+	return m
+}
+
+// choiceOf returns whether the model calls tools. If the caller offers no tool, it calls none.
+func choiceOf(o services.ModelOptions) members {
+	m := members{"type": "auto"}
+	switch {
+	case o.ToolChoice.Mode == services.ToolNone || len(o.Tools) == 0:
+		return members{"type": "none"}
+	case o.ToolChoice.Mode == services.ToolRequired:
+		m["type"] = "any"
+	case o.ToolChoice.Mode == services.ToolNamed:
+		m["type"], m["name"] = "tool", o.ToolChoice.Tool
+	}
+	if o.OneCall {
+		m["disable_parallel_tool_use"] = true
+	}
+	return m
+}
+
+// cached marks the end of the history, which is all before the last message, so that the API reads it from its cache
+// the next time (https://platform.claude.com/docs/build-with-claude/prompt-caching).
+func cached(messages []json.RawMessage) []json.RawMessage {
+	end := len(messages) - 2
+	if end < 0 {
+		return messages
+	}
+	var m struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	}
+	var text string
+	var blocks []map[string]json.RawMessage
+	if json.Unmarshal(messages[end], &m) != nil {
+		return messages
+	}
+	if json.Unmarshal(m.Content, &text) == nil {
+		blocks = []map[string]json.RawMessage{{"type": json.RawMessage(`"text"`), "text": m.Content}}
+	} else if json.Unmarshal(m.Content, &blocks) != nil {
+		return messages
+	}
+	for _, b := range slices.Backward(blocks) {
+		if kind := string(b["type"]); kind == `"thinking"` || kind == `"redacted_thinking"` {
+			continue // which take no mark
+		}
+		b["cache_control"] = json.RawMessage(`{"type":"ephemeral"}`)
+		break
+	}
+	m.Content, _ = json.Marshal(blocks) // it came from JSON
+	marked, _ := json.Marshal(m)
+	messages = slices.Clone(messages)
+	messages[end] = marked
+	return messages
+}
