@@ -101,6 +101,44 @@ func TestASlowLogIsWaitedFor(t *testing.T) {
 	require.Empty(t, logtest.IDs(t, log, "silent"))
 }
 
+// A leader that has passed an append over says that it is in process for as long as it keeps ids, which is two minutes.
+// It is asked to step down, and the next one takes the append under the same id.
+//
+//conformance:l4
+func TestALeaderThatPassedAnAppendOverStepsDown(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t)
+	nc := c.Connect(t)
+	log, hear := openOn(t, nc, jetlog.Config{Outside: true, Deadline: 10 * time.Second}), subjectsOf(t, nc)
+	logtest.Add(t, log, "s", "r1", "x")
+	hear("elsewhere")
+	leader := c.Connect(t)
+	passedOver, err := leader.Subscribe(events.SessionSubject("s"), func(m *nats.Msg) {
+		_ = m.Respond([]byte(`{"error":{"code":409,"err_code":10158,"description":"in process"}}`))
+	})
+	require.NoError(t, err)
+	down := make(chan struct{}, 9)
+	_, err = leader.Subscribe("$JS.API.STREAM.LEADER.STEPDOWN."+events.StreamName(0), func(*nats.Msg) {
+		down <- struct{}{}
+	})
+	require.NoError(t, err)
+	require.NoError(t, leader.Flush())
+	appended := make(chan error, 1)
+	go func() {
+		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
+		appended <- err
+	}()
+	select {
+	case <-down:
+	case err := <-appended:
+		require.Fail(t, "it was not asked to step down", err)
+	}
+	require.NoError(t, passedOver.Unsubscribe())
+	hear()
+	require.NoError(t, <-appended)
+	require.Len(t, logtest.IDs(t, log, "s"), 2)
+}
+
 // A server whose disk hangs does not tell whether it takes writes: nobody waits for that for longer than for
 // the write.
 func TestAHangingDiskIsNotWaitedFor(t *testing.T) {

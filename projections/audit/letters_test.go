@@ -237,6 +237,37 @@ func TestARetryWhileItsTurnIsPlanned(t *testing.T) {
 	}
 }
 
+// The runner applies more of a session while a retry reads it: the session is read again, and not put back.
+//
+//conformance:h43
+func TestARetryOfASessionThatGoesOn(t *testing.T) {
+	t.Parallel()
+	log := conversationOf(2)
+	want := filled(t, log, 100).dump()
+	a := open(t, log)
+	h := &held{log, "s", make(chan struct{}), make(chan struct{})}
+	a.log = h
+	f := claim(t, log, a)
+	f.next(2)
+	f.park(a)
+	f.next(1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.retryOne(t, rand.IntN)
+	}()
+	<-h.reached
+	f.all(100)
+	close(h.on)
+	go func() {
+		for range h.reached { // it is read again
+		}
+	}()
+	<-done
+	close(h.reached)
+	require.Equal(t, want, a.dump())
+}
+
 // A turn was left out by the link, extended, and came in with a kind: a retry of another letter extends it no second
 // time.
 //

@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -80,4 +81,27 @@ func TestAResponseRefersToItems(t *testing.T) {
 	a := ask(`{"input":[` + reference("msg_theirs") + `],"previous_response_id":"resp_none"}`)
 	require.Equal(t, http.StatusBadRequest, a.status, a.raw)
 	require.Equal(t, "previous_response_not_found", a.body["error"].(map[string]any)["code"])
+}
+
+// A request refers to items of one conversation and of at most 20 others, however many of theirs: each may be read as a
+// whole.
+func TestTheConversationsThatAResponseRefersToAreBounded(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(chat.Echo{}))
+	var references []string
+	for range 22 {
+		for _, id := range ids(s.post(s.begin(), user("one"), user("two"))) {
+			references = append(references, reference(id))
+		}
+	}
+	ask := func(references []string) answer {
+		return s.do("POST", "/v1/responses", `{"input":[`+strings.Join(references, ",")+`]}`)
+	}
+	a := ask(references[:42])
+	require.Equal(t, http.StatusOK, a.status, a.raw)
+	before := s.head()
+	a = ask(references)
+	require.Equal(t, http.StatusBadRequest, a.status, a.raw)
+	require.Contains(t, a.raw, "more than 20 other conversations")
+	require.Equal(t, before, s.head())
 }

@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 )
@@ -165,5 +167,33 @@ func TestAResponseThatWaitsForLongIsInProgress(t *testing.T) {
 	all.Wait()
 	for _, response := range begun {
 		require.Equal(t, "completed", status(response))
+	}
+}
+
+// bounded is a model that notes how long it was given for its answer.
+type bounded struct {
+	chat.Echo
+
+	given chan time.Duration
+}
+
+func (b bounded) Answer(
+	ctx context.Context, p chat.Prompt, emit func(services.AnswerPiece),
+) (services.ModelAnswer, error) {
+	end, _ := ctx.Deadline()
+	b.given <- time.Until(end)
+	return b.Echo.Answer(ctx, p, emit)
+}
+
+// A model that sends a byte now and then holds no response for ever, stored or not.
+func TestAResponseHasADeadline(t *testing.T) {
+	t.Parallel()
+	given := make(chan time.Duration, 1)
+	s := start(t, answeredBy(bounded{given: given}))
+	for _, with := range []string{`"store":true`, `"store":false`, `"store":false,"stream":true`} {
+		s.within(t, `{"input":"q",`+with+`}`)
+		left := <-given
+		require.Greater(t, left, time.Minute, with)
+		require.LessOrEqual(t, left, 5*time.Minute, with)
 	}
 }
