@@ -2,7 +2,6 @@ package services
 
 import (
 	"errors"
-	"net/http"
 	"strconv"
 	"time"
 )
@@ -18,18 +17,6 @@ func (r *ModelRefusal) Error() string { return "the endpoint answered " + strcon
 
 // SafeText returns the error's text, which holds nothing of the call.
 func (r *ModelRefusal) SafeText() string { return r.Error() }
-
-// class says whether the same call may succeed later.
-func (r *ModelRefusal) class() Class {
-	switch {
-	case r.Status == http.StatusTooManyRequests:
-		return ModelBusy
-	case r.Status >= http.StatusInternalServerError:
-		return ModelFailed
-	default:
-		return ModelRefused
-	}
-}
 
 // TooOften says that a session or an identity sends too many requests, and when it may send the next.
 type TooOften struct{ Wait time.Duration }

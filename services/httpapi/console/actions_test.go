@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/console"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // state returns a session as it is.
@@ -190,8 +191,8 @@ func TestActionsOnViewsAndDeadLetters(t *testing.T) {
 		o.kept = err
 		require.Equal(t, status, s.do("POST", "/console/views/audit/cancel", url.Values{}).status)
 	}
-	for class := services.Malformed; class <= services.Internal; class++ { // each has a status
-		o.kept = &services.Problem{Class: class, Detail: "no"}
+	for class := problems.Malformed; class <= problems.Internal; class++ { // each has a status
+		o.kept = &problems.Problem{Class: class, Detail: "no"}
 		require.GreaterOrEqual(t, s.do("POST", "/console/views/audit/cancel", url.Values{}).status, 400, class)
 	}
 

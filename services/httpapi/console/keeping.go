@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // Paths of actions on a view and on a dead letter.
@@ -76,9 +77,9 @@ func (s *surface) busy(ctx context.Context, name string, err error) error {
 	if slices.ContainsFunc(list, func(one projections.Status) bool {
 		return one.Name == name && one.State == rebuilding
 	}) {
-		return services.NewProblem(services.CodeRebuilding, isRebuilt)
+		return problems.New(problems.CodeRebuilding, isRebuilt)
 	}
-	return services.NewProblem(services.CodeRebuilding, isCompared)
+	return problems.New(problems.CodeRebuilding, isCompared)
 }
 
 func (s *surface) cancelRebuild(ctx context.Context, r *http.Request, _ url.Values) (string, error) {

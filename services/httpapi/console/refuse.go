@@ -8,26 +8,27 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // errNothing says that a page names something that does not exist.
-var errNothing = &services.Problem{Class: services.NotFound, Detail: "there is nothing at this address"}
+var errNothing = &problems.Problem{Class: problems.NotFound, Detail: "there is nothing at this address"}
 
 // statuses are the statuses of problems, by their classes.
-var statuses = map[services.Class]int{
-	services.Malformed: http.StatusBadRequest, services.Unauthenticated: http.StatusUnauthorized,
-	services.Forbidden: http.StatusForbidden, services.NotFound: http.StatusNotFound,
-	services.WrongMethod: http.StatusMethodNotAllowed, services.Conflict: http.StatusConflict,
-	services.Gone: http.StatusGone, services.TooLarge: http.StatusRequestEntityTooLarge,
-	services.WrongEncoding: http.StatusUnsupportedMediaType, services.Invalid: http.StatusUnprocessableEntity,
-	services.RateLimited: http.StatusTooManyRequests, services.Internal: http.StatusInternalServerError,
-	services.ModelFailed: http.StatusBadGateway, services.ModelBusy: http.StatusBadGateway,
-	services.ModelRefused: http.StatusBadGateway, services.Unavailable: http.StatusServiceUnavailable,
+var statuses = map[problems.Class]int{
+	problems.Malformed: http.StatusBadRequest, problems.Unauthenticated: http.StatusUnauthorized,
+	problems.Forbidden: http.StatusForbidden, problems.NotFound: http.StatusNotFound,
+	problems.WrongMethod: http.StatusMethodNotAllowed, problems.Conflict: http.StatusConflict,
+	problems.Gone: http.StatusGone, problems.TooLarge: http.StatusRequestEntityTooLarge,
+	problems.WrongEncoding: http.StatusUnsupportedMediaType, problems.Invalid: http.StatusUnprocessableEntity,
+	problems.RateLimited: http.StatusTooManyRequests, problems.Internal: http.StatusInternalServerError,
+	problems.ModelFailed: http.StatusBadGateway, problems.ModelBusy: http.StatusBadGateway,
+	problems.ModelRefused: http.StatusBadGateway, problems.Unavailable: http.StatusServiceUnavailable,
 }
 
 // statusOf returns the status of an error's page, and what the page says. It says nothing of an unknown error.
 func statusOf(err error) (status int, say string) {
-	p := services.ProblemOf(err)
+	p := problems.Of(err)
 	say = p.Sentence()
 	switch {
 	case errors.Is(err, services.ErrNoSession):
@@ -45,7 +46,7 @@ func safeText(err error) string {
 	if status, say := statusOf(err); status < http.StatusInternalServerError {
 		return say
 	}
-	return wire.SafeText(err, services.SafeWords()...)
+	return wire.SafeText(err, problems.SafeWords()...)
 }
 
 // refusal is what the page of a refusal shows.

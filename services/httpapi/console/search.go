@@ -12,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // hitsOnPage is how many turns a page of a search shows.
@@ -91,7 +92,7 @@ func (s *surface) search(ctx context.Context, r *http.Request) (view, error) {
 
 // failed returns an error that shows the form again, with a notice, if another search or a later one may succeed.
 func (v searchView) failed(err error) error {
-	if services.ProblemOf(err).Class != services.Unavailable {
+	if problems.Of(err).Class != problems.Unavailable {
 		return err
 	}
 	_, v.Say = statusOf(err)

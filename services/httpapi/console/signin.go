@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // Bounds of forms. A browser keeps no cookie of more than 4 KiB, so no key may be longer.
@@ -27,7 +27,7 @@ const (
 )
 
 // errForm says that a form is malformed.
-var errForm = services.NewProblem(services.CodeMalformed, "the form can't be read")
+var errForm = problems.New(problems.CodeMalformed, "the form can't be read")
 
 // readForm reads the body of a form.
 func readForm(r *http.Request, most int64) (url.Values, error) {

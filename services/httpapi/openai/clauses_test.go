@@ -20,6 +20,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // failing is a writer that fails with an error.
@@ -76,9 +77,9 @@ func TestErrorsOfTheLog(t *testing.T) {
 // Each class of problems has a form.
 func TestEachClassHasAForm(t *testing.T) {
 	t.Parallel()
-	for class := services.Malformed; class <= services.Internal; class++ {
+	for class := problems.Malformed; class <= problems.Internal; class++ {
 		s := start(t, func(s *stack) {
-			s.cfg.Messages = failing{s.services.History, &services.Problem{Class: class, Code: "odd", Detail: "no"}}
+			s.cfg.Messages = failing{s.services.History, &problems.Problem{Class: class, Code: "odd", Detail: "no"}}
 		})
 		a := s.do("POST", "/v1/conversations/"+s.begin()+"/items", `{"items":[`+user("q")+`]}`)
 		require.GreaterOrEqual(t, a.status, 400, class)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // pageOfConversations returns a page of the sessions of an identity, or of all.
@@ -52,7 +53,7 @@ func (s *surface) pageOfConversations(
 	return page[:min(p.limit, len(page))], len(page) > p.limit, nil
 }
 
-func noAfter() *services.Problem {
+func noAfter() *problems.Problem {
 	return missing("after", "", "There is nothing of the id in after.")
 }
 

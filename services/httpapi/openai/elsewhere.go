@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // What to use in the place of some calls of OpenAI.
@@ -61,7 +61,7 @@ func prefixes() []string {
 }
 
 // noCall returns the problem for a path that there is not: it says what is missing, and what to use.
-func noCall(r *http.Request) *services.Problem {
+func noCall(r *http.Request) *problems.Problem {
 	message := "There is no such call below /v1/conversations, /v1/responses and /v1/models: docs/openai.md says " +
 		"what there is."
 	for root, use := range elsewhere {

@@ -9,9 +9,9 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/items"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 const itemsMember = "items"
@@ -164,7 +164,7 @@ func (k *known) referredBy(r *respond.Request, id, param string, beside []string
 
 // isMissing reports whether an error says that there is no such conversation, or not any more.
 func isMissing(err error) bool {
-	return err != nil && forms[services.ProblemOf(err).Class].status == http.StatusNotFound
+	return err != nil && forms[problems.Of(err).Class].status == http.StatusNotFound
 }
 
 // referred returns the item of an id in this conversation, or in another one of the caller's.
@@ -207,7 +207,7 @@ func (k *known) referred(id, param string) (items.Item, error) {
 const mostOthers = 20
 
 // unless returns none if an error says that there is nothing, and the error if nobody could tell.
-func unless(err error, none *services.Problem) error {
+func unless(err error, none *problems.Problem) error {
 	if isMissing(err) {
 		return none
 	}

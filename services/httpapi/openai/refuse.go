@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // Types of errors.
@@ -44,13 +45,13 @@ type apiError struct {
 }
 
 // bad returns a problem of what a request says.
-func bad(param, code, message string) *services.Problem {
-	return respond.Refuse(services.Invalid, param, code, message)
+func bad(param, code, message string) *problems.Problem {
+	return respond.Refuse(problems.Invalid, param, code, message)
 }
 
 // missing returns a problem of what there is not.
-func missing(param, code, message string) *services.Problem {
-	return respond.Refuse(services.NotFound, param, code, message)
+func missing(param, code, message string) *problems.Problem {
+	return respond.Refuse(problems.NotFound, param, code, message)
 }
 
 func optional(s string) *string {
@@ -61,53 +62,53 @@ func optional(s string) *string {
 }
 
 // noConversation is the problem of every conversation that there is not, or not for this caller.
-func noConversation() *services.Problem {
+func noConversation() *problems.Problem {
 	return missing("", "", "There is no conversation of this id.")
 }
 
 // forms are the statuses and types of problems, by their classes.
-var forms = map[services.Class]struct {
+var forms = map[problems.Class]struct {
 	status int
 	kind   string
 }{
-	services.Malformed:       {http.StatusBadRequest, invalidRequest},
-	services.Invalid:         {http.StatusBadRequest, invalidRequest},
-	services.Unauthenticated: {http.StatusUnauthorized, invalidRequest},
-	services.Forbidden:       {http.StatusForbidden, invalidRequest},
-	services.NotFound:        {http.StatusNotFound, invalidRequest},
-	services.Gone:            {http.StatusNotFound, invalidRequest},
-	services.WrongMethod:     {http.StatusMethodNotAllowed, invalidRequest},
-	services.Conflict:        {http.StatusConflict, invalidRequest},
-	services.TooLarge:        {http.StatusRequestEntityTooLarge, invalidRequest},
-	services.WrongEncoding:   {http.StatusUnsupportedMediaType, invalidRequest},
-	services.RateLimited:     {http.StatusTooManyRequests, tooManyCalls},
-	services.ModelBusy:       {http.StatusTooManyRequests, tooManyCalls},
-	services.ModelFailed:     {http.StatusBadGateway, serverError},
-	services.ModelRefused:    {http.StatusBadGateway, serverError},
-	services.Unavailable:     {http.StatusServiceUnavailable, serverError},
-	services.Internal:        {http.StatusInternalServerError, serverError},
+	problems.Malformed:       {http.StatusBadRequest, invalidRequest},
+	problems.Invalid:         {http.StatusBadRequest, invalidRequest},
+	problems.Unauthenticated: {http.StatusUnauthorized, invalidRequest},
+	problems.Forbidden:       {http.StatusForbidden, invalidRequest},
+	problems.NotFound:        {http.StatusNotFound, invalidRequest},
+	problems.Gone:            {http.StatusNotFound, invalidRequest},
+	problems.WrongMethod:     {http.StatusMethodNotAllowed, invalidRequest},
+	problems.Conflict:        {http.StatusConflict, invalidRequest},
+	problems.TooLarge:        {http.StatusRequestEntityTooLarge, invalidRequest},
+	problems.WrongEncoding:   {http.StatusUnsupportedMediaType, invalidRequest},
+	problems.RateLimited:     {http.StatusTooManyRequests, tooManyCalls},
+	problems.ModelBusy:       {http.StatusTooManyRequests, tooManyCalls},
+	problems.ModelFailed:     {http.StatusBadGateway, serverError},
+	problems.ModelRefused:    {http.StatusBadGateway, serverError},
+	problems.Unavailable:     {http.StatusServiceUnavailable, serverError},
+	problems.Internal:        {http.StatusInternalServerError, serverError},
 }
 
 // renamed are the codes of the contract that OpenAI has other names for, or none.
 var renamed = map[string]string{
-	services.CodeMalformed: "", services.CodeInvalid: codeValue, services.CodeNotFound: "unknown_url",
-	services.CodeForbidden: "insufficient_permissions", "unauthenticated": "invalid_api_key",
+	problems.CodeMalformed: "", problems.CodeInvalid: codeValue, problems.CodeNotFound: "unknown_url",
+	problems.CodeForbidden: "insufficient_permissions", "unauthenticated": "invalid_api_key",
 	"method_not_allowed": "method_not_supported", "rate_limited": codeTooOften,
 }
 
 const codeTooOften = "rate_limit_exceeded"
 
 // problemOf returns the problem of an error, with OpenAI's code.
-func problemOf(err error) *services.Problem {
+func problemOf(err error) *problems.Problem {
 	if errors.Is(err, services.ErrPromptTooLong) { // by our count, or by the endpoint's
 		return respond.ErrTooLong
 	}
-	p := *services.ProblemOf(err)
+	p := *problems.Of(err)
 	code, other := renamed[p.Code]
 	switch {
 	case p.Code == conversation.CodeSessionNotFound, p.Code == conversation.CodeSessionErased:
 		return noConversation()
-	case p.Class == services.ModelBusy:
+	case p.Class == problems.ModelBusy:
 		p.Code, p.After = codeTooOften, max(p.After, time.Second)
 	case other:
 		p.Code = code
@@ -116,7 +117,7 @@ func problemOf(err error) *services.Problem {
 }
 
 // errorOf returns a problem in OpenAI's form.
-func errorOf(p *services.Problem) *apiError {
+func errorOf(p *problems.Problem) *apiError {
 	return &apiError{p.Sentence(), forms[p.Class].kind, optional(p.Field), optional(p.Code)}
 }
 
@@ -125,7 +126,7 @@ func safeText(err error) string {
 	if p := problemOf(err); forms[p.Class].status < http.StatusInternalServerError {
 		return p.Sentence()
 	}
-	return wire.SafeText(err, services.SafeWords()...)
+	return wire.SafeText(err, problems.SafeWords()...)
 }
 
 // refuse answers with an error. Headers say whether and when the same request may come again.
@@ -136,9 +137,9 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	setRequestID(h)
 	switch {
-	case p.Class == services.Unauthenticated:
+	case p.Class == problems.Unauthenticated:
 		h["Www-Authenticate"] = []string{"Bearer"}
-	case p.Class == services.Unavailable, forms[p.Class].kind == tooManyCalls:
+	case p.Class == problems.Unavailable, forms[p.Class].kind == tooManyCalls:
 		h["X-Should-Retry"] = []string{"true"}
 	}
 	if p.After > 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // bodyFields maps the names that a body may have to the fields that they go into.
@@ -61,11 +61,11 @@ func decode(data []byte, into reflect.Value, known bodyFields) error {
 // decodeEach is decode, member by member.
 func decodeEach(data []byte, into reflect.Value, known bodyFields) error {
 	if !utf8.Valid(data) {
-		return services.NewProblem(services.CodeMalformed, "the body is not UTF-8")
+		return problems.New(problems.CodeMalformed, "the body is not UTF-8")
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(data, &object); err != nil && !json.Valid(data) {
-		return services.NewProblem(services.CodeMalformed, "the body is not JSON")
+		return problems.New(problems.CodeMalformed, "the body is not JSON")
 	}
 	if object == nil {
 		return fieldErrors{{Field: "body", Why: "must be a JSON object"}}

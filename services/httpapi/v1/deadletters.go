@@ -9,8 +9,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 const onLetter = "/deadletters/{projection}/{position}"
@@ -102,7 +102,7 @@ func (a *surface) queue(projection string) (projections.DeadLetterQueue, error) 
 			return q, nil
 		}
 	}
-	return nil, services.NewProblem(services.CodeNotFound,
+	return nil, problems.New(problems.CodeNotFound,
 		"this process keeps no dead letters of such a projection: GET /v1/projections "+
 			"names those that there are")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // StreamKeeper describes the streams of the log, and changes them while they are in use.
@@ -200,7 +201,7 @@ const whyRestoring = "a backup is being restored: ask again when it is"
 func (a *surface) restore(w http.ResponseWriter, r *http.Request, _ *struct{}) error {
 	release, ok := a.wire.Suspend(whyRestoring)
 	if !ok {
-		return services.NewProblem(services.CodeLogUnavailable, "a backup is being restored already")
+		return problems.New(problems.CodeLogUnavailable, "a backup is being restored already")
 	}
 	defer release()
 	in := a.wire.NewPatient(w, r.Body)
@@ -208,7 +209,7 @@ func (a *surface) restore(w http.ResponseWriter, r *http.Request, _ *struct{}) e
 	in.End()
 	if err != nil {
 		level := slog.LevelError
-		if !services.ProblemOf(err).Retry {
+		if !problems.Of(err).Retry {
 			level = slog.LevelWarn // the restore was refused, and changed nothing
 		}
 		a.wire.Logger().Log(r.Context(), level, "a backup was not restored", "err", safeText(err))

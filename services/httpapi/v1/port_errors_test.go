@@ -25,6 +25,7 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // failing is a command side that fails in one way.
@@ -111,7 +112,7 @@ func TestCodesHaveTheirStatuses(t *testing.T) {
 	for _, row := range regexp.MustCompile(`(?m)^\| ([0-9]{3}[^|]*) \|(.*)$`).FindAllStringSubmatch(section, -1) {
 		statuses := regexp.MustCompile("[0-9]{3}").FindAllString(row[1], -1)
 		for _, code := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(row[2], -1) {
-			p := services.NewProblem(code[1], "x")
+			p := problems.New(code[1], "x")
 			if p.Class == 0 {
 				continue // a member that the page names beside
 			}

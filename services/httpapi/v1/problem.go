@@ -8,20 +8,20 @@ import (
 	"strings"
 
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // statuses are the statuses of problems, by their classes (docs/contract.md#errors).
-var statuses = map[services.Class]int{
-	services.Malformed: http.StatusBadRequest, services.Unauthenticated: http.StatusUnauthorized,
-	services.Forbidden: http.StatusForbidden, services.NotFound: notFound,
-	services.WrongMethod: http.StatusMethodNotAllowed, services.Conflict: conflict, services.Gone: gone,
-	services.TooLarge: tooBig, services.WrongEncoding: http.StatusUnsupportedMediaType,
-	services.Invalid: http.StatusUnprocessableEntity, services.RateLimited: tooMany,
-	services.Internal: http.StatusInternalServerError, services.ModelFailed: http.StatusBadGateway,
-	services.ModelBusy: http.StatusBadGateway, services.ModelRefused: http.StatusBadGateway,
-	services.Unavailable: http.StatusServiceUnavailable,
+var statuses = map[problems.Class]int{
+	problems.Malformed: http.StatusBadRequest, problems.Unauthenticated: http.StatusUnauthorized,
+	problems.Forbidden: http.StatusForbidden, problems.NotFound: notFound,
+	problems.WrongMethod: http.StatusMethodNotAllowed, problems.Conflict: conflict, problems.Gone: gone,
+	problems.TooLarge: tooBig, problems.WrongEncoding: http.StatusUnsupportedMediaType,
+	problems.Invalid: http.StatusUnprocessableEntity, problems.RateLimited: tooMany,
+	problems.Internal: http.StatusInternalServerError, problems.ModelFailed: http.StatusBadGateway,
+	problems.ModelBusy: http.StatusBadGateway, problems.ModelRefused: http.StatusBadGateway,
+	problems.Unavailable: http.StatusServiceUnavailable,
 }
 
 // problem is an RFC 9457 answer.
@@ -55,14 +55,14 @@ type problemField struct {
 
 // problemOf returns the answer for an error.
 func problemOf(err error) *problem {
-	own := services.ProblemOf(err)
+	own := problems.Of(err)
 	p := &problem{
 		Type: "urn:turnledger:problem:" + own.Code, Title: own.Title(), Status: statuses[own.Class],
 		Detail: own.Error(), Code: own.Code,
 	}
 	if fields, ok := errors.AsType[fieldErrors](err); ok {
 		p.Errors = mapped(fields, func(e *conversation.Invalid) problemField { return problemField{e.Field, e.Why} })
-	} else if own.Class == services.Invalid && own.Field != "" {
+	} else if own.Class == problems.Invalid && own.Field != "" {
 		p.Errors = []problemField{{own.Field, strings.TrimPrefix(own.Detail, own.Field+": ")}}
 	}
 	if r, ok := errors.AsType[*conversation.Refusal](err); ok {
@@ -82,7 +82,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	if p.Status == http.StatusUnauthorized {
 		h["Www-Authenticate"] = []string{"Bearer"}
 	}
-	if after := services.ProblemOf(err).RetryAfter(); after > 0 {
+	if after := problems.Of(err).RetryAfter(); after > 0 {
 		h["Retry-After"] = []string{strconv.Itoa(after)}
 	}
 	h["Content-Type"] = []string{"application/problem+json"}
@@ -100,7 +100,7 @@ func (f fieldErrors) Error() string {
 }
 
 // ProblemCode returns the code of the contract.
-func (f fieldErrors) ProblemCode() (code, field string) { return services.CodeInvalid, f[0].Field }
+func (f fieldErrors) ProblemCode() (code, field string) { return problems.CodeInvalid, f[0].Field }
 
 // sorted returns the errors by their fields; nil for none.
 func (f fieldErrors) sorted() error {
@@ -113,19 +113,19 @@ func (f fieldErrors) sorted() error {
 
 // viewError marks the error of the store of a view that is rebuilt or verified, or of that of a view's dead letters.
 func viewError(err error) error {
-	return services.NewProblem(services.CodeViewUnavailable, "the view's store does not answer: "+
+	return problems.New(problems.CodeViewUnavailable, "the view's store does not answer: "+
 		"turnledger projections list shows how it stands; try again").Because(err)
 }
 
 // safeText returns the parts of an error that can't hold a text: the code of its problem, and what its causes say.
 func safeText(err error) string {
-	p := services.ProblemOf(err)
+	p := problems.Of(err)
 	switch cause := p.Unwrap(); {
 	case cause == nil:
 		return p.Code
-	case services.Plain(cause):
+	case problems.Plain(cause):
 		return p.Code + ": " + cause.Error()
 	default:
-		return p.Code + ": " + wire.SafeText(cause, services.SafeWords()...)
+		return p.Code + ": " + wire.SafeText(cause, problems.SafeWords()...)
 	}
 }

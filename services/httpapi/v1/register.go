@@ -16,9 +16,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // operation is a call of docs/contract.md#scopes: the part that huma describes, and what the route needs besides.
@@ -245,7 +245,7 @@ func readBody(r *http.Request, most int64, into reflect.Value, known bodyFields)
 	case !empty:
 		err = decode(data, into, known)
 	case !optional:
-		err = services.NewProblem(services.CodeMalformed, "the body is empty: send a JSON object")
+		err = problems.New(problems.CodeMalformed, "the body is empty: send a JSON object")
 	}
 	return cmp.Or(err, speaksForItself(r.Context(), into, known))
 }

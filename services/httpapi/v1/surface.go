@@ -22,6 +22,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // surface is the native API.
@@ -83,7 +84,7 @@ func (a *surface) admits(op operation) func(*http.Request) error {
 
 // noIdentity is the error for every identity except a bound caller's own.
 func noIdentity() error {
-	return services.NewProblem(services.CodeNotFound, "there is no such identity")
+	return problems.New(problems.CodeNotFound, "there is no such identity")
 }
 
 // bound returns the identity that the caller is bound to, or "".
@@ -105,7 +106,7 @@ func speaksForItself(ctx context.Context, body reflect.Value, known bodyFields) 
 		}
 		// A member that was not sent is "" or nil.
 		if v := reflect.Indirect(body.FieldByIndex(i)); v.IsValid() && v.String() != "" && v.String() != own {
-			return services.NewProblem(services.CodeForbidden, name+" is another identity than the key is bound to")
+			return problems.New(problems.CodeForbidden, name+" is another identity than the key is bound to")
 		}
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // Bounds of POST /turns (docs/contract.md#many-turns-at-once).
@@ -136,9 +137,9 @@ func (b *batcher) read(ctx context.Context, body []byte) (lines []*batchLine, er
 	}
 	switch {
 	case len(lines) == 0:
-		return nil, services.NewProblem(services.CodeMalformed, "the body is empty: send a JSON object in each line")
+		return nil, problems.New(problems.CodeMalformed, "the body is empty: send a JSON object in each line")
 	case len(lines) > maxLines:
-		return nil, services.NewProblem(services.CodeTooLarge, fmt.Sprintf("the body has more than %d lines", maxLines))
+		return nil, problems.New(problems.CodeTooLarge, fmt.Sprintf("the body has more than %d lines", maxLines))
 	}
 	source := b.cfg.Source(ctx)
 	for i, l := range lines {
@@ -181,7 +182,7 @@ func (b *batcher) admit(ctx context.Context, lines []*batchLine) {
 		l.err = b.cfg.Admit(ctx, services.Entry{
 			Kind: services.KindTurn, SessionID: session, IdentityID: l.command.IdentityID,
 		})
-		if l.err != nil && services.ProblemOf(l.err).Retry {
+		if l.err != nil && problems.Of(l.err).Retry {
 			refused[session] = l.err
 		}
 	}
@@ -261,7 +262,7 @@ func (l *batchLine) row() *lineJSON {
 		p := problemOf(l.err)
 		return &lineJSON{
 			Line: l.number, HTTPStatus: p.Status, Code: p.Code, Detail: p.Detail,
-			RetryAfter: services.ProblemOf(l.err).RetryAfter(),
+			RetryAfter: problems.Of(l.err).RetryAfter(),
 		}
 	}
 	t := &l.turn

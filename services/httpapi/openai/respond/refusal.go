@@ -1,23 +1,23 @@
 package respond
 
-import "github.com/turnledger/turnledger/services"
+import "github.com/turnledger/turnledger/services/problems"
 
 // Refuse returns a problem with one of OpenAI's codes. Its texts name members, and never hold a value that the client
 // sent.
-func Refuse(class services.Class, param, code, message string) *services.Problem {
-	return &services.Problem{Class: class, Code: code, Field: param, Detail: message}
+func Refuse(class problems.Class, param, code, message string) *problems.Problem {
+	return &problems.Problem{Class: class, Code: code, Field: param, Detail: message}
 }
 
-func refuse(code, param, message string) *services.Problem {
-	return Refuse(services.Invalid, param, code, message)
+func refuse(code, param, message string) *problems.Problem {
+	return Refuse(problems.Invalid, param, code, message)
 }
 
 // Refusals that name no member of their own.
 var (
-	ErrResponseNotFound = Refuse(services.NotFound, "", "", "There is no such response.")
+	ErrResponseNotFound = Refuse(problems.NotFound, "", "", "There is no such response.")
 	ErrPrevious         = refuse("previous_response_not_found", "previous_response_id",
 		"There is no response with the id in 'previous_response_id'.")
-	ErrConversation = Refuse(services.NotFound, "", "", "There is no conversation with the id in 'conversation'.")
+	ErrConversation = Refuse(problems.NotFound, "", "", "There is no conversation with the id in 'conversation'.")
 	ErrTwoHistories = refuse("mutually_exclusive_parameters", "",
 		"'conversation' and 'previous_response_id' exclude each other: send one of them.")
 	ErrLocked = refuse("conversation_locked", "conversation",

@@ -9,6 +9,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // Response is a response as clients see it: its members by their names.
@@ -153,7 +154,7 @@ func (o Outline) failed(err error) Response {
 	}
 	if refused, ok := errors.AsType[*services.ModelRefusal](err); ok {
 		code := "server_error"
-		if services.ProblemOf(err).Class == services.ModelBusy {
+		if problems.Of(err).Class == problems.ModelBusy {
 			code = "rate_limit_exceeded"
 		}
 		r["error"] = map[string]string{"code": code, "message": fmt.Sprintf(

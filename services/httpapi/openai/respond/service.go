@@ -90,7 +90,7 @@ type told struct {
 }
 
 // Create answers a request. The response is returned once its answer is in the log; if the client has gone, the answer
-// is recorded all the same. Errors: *services.Problem, those of the ports, and services.ErrModelFailed, after which
+// is recorded all the same. Errors: *problems.Problem, those of the ports, and services.ErrModelFailed, after which
 // the input stands in the log.
 func (s *Service) Create(ctx context.Context, a Ask) (Response, error) {
 	if !a.Store {

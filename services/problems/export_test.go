@@ -1,4 +1,4 @@
-package services
+package problems
 
 // Codes returns the codes of problems with their classes.
 func Codes() map[string]Class {

@@ -1,10 +1,12 @@
-package services
+// Package problems says what clients are told of errors: a code of the contract, and a class that says what they can do.
+package problems
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 )
 
@@ -131,10 +134,10 @@ const (
 	listsViews = ": GET /v1/projections lists them"
 )
 
-// problems are the codes of errors, beside those that have a code of their own (coded, conversation.Refusal). The first
+// table has the codes of errors, beside those that have a code of their own (coded, conversation.Refusal). The first
 // row that an error matches decides. Without a detail it is the text of the row's error.
 // docs/operations.md#when-a-write-is-503 explains the rows of status 503 to operators.
-var problems = []struct {
+var table = []struct {
 	err                error
 	code, detail, hint string
 }{
@@ -144,17 +147,17 @@ var problems = []struct {
 	{access.ErrIssuer, "auth_unavailable", "", ""},
 	{access.ErrAttempt, CodeMalformed, "", ""},
 	{access.ErrUnauthenticated, "unauthenticated", "", ""},
-	{ErrNoSession, conversation.CodeSessionNotFound, "", ""},
-	{ErrOtherIdentity, CodeForbidden, "", ""},
-	{ErrPositionNotReached, "position_not_reached", "the log does not hold the position yet",
+	{services.ErrNoSession, conversation.CodeSessionNotFound, "", ""},
+	{services.ErrOtherIdentity, CodeForbidden, "", ""},
+	{services.ErrPositionNotReached, "position_not_reached", "the log does not hold the position yet",
 		": ask again in a moment"},
-	{ErrBehind, "audit_unavailable", "the audit tables have not applied yet what the log holds",
+	{services.ErrBehind, "audit_unavailable", "the audit tables have not applied yet what the log holds",
 		": turnledger projections list shows how far they are; try again"},
-	{ErrModelFailed, "model_failed", "the model did not answer",
+	{services.ErrModelFailed, "model_failed", "the model did not answer",
 		"; the turn is kept and pending, and the same request again asks the model again"},
-	{ErrNoReceipt, CodeNotFound, "there is no such receipt",
+	{services.ErrNoReceipt, CodeNotFound, "there is no such receipt",
 		": DELETE of a session or an identity gives one, and the position of a redaction is one"},
-	{ErrNotExplained, CodeNotFound, "the session has no such turn or event", ""},
+	{services.ErrNotExplained, CodeNotFound, "the session has no such turn or event", ""},
 	{projections.ErrNoDeadLetter, CodeNotFound, "", ""},
 	{projections.ErrNotRebuildable, CodeNotFound, "the projection can't be rebuilt or verified",
 		": GET /v1/projections shows which are rebuildable"},
@@ -169,12 +172,12 @@ var problems = []struct {
 	{projections.ErrNotYet, "audit_unavailable", "what is too old stays for now: the audit is being rebuilt or " +
 		"verified, or has not applied it yet, or the memory outside has not deleted it (turnledger projections " +
 		"list); it is tried again each minute", ""},
-	{ErrNoIndex, "index_unavailable", "", ""},
+	{services.ErrNoIndex, "index_unavailable", "", ""},
 	{projections.ErrOtherModel, "index_unavailable", "", ""},
 	{projections.ErrSomeAnonymous, "index_unavailable", "", ""},
 	{projections.ErrEmbedder, "index_unavailable", "the embeddings endpoint does not answer: look at " +
 		"TURNLEDGER_EMBED_URL, or search with mode words", ""},
-	{ErrIndex, "index_unavailable", "the index does not answer: turnledger projections list shows how it stands; " +
+	{services.ErrIndex, "index_unavailable", "the index does not answer: turnledger projections list shows how it stands; " +
 		"search with mode words and no cursor, or try again", ""},
 	{projections.ErrOutdated, "audit_unavailable", "the audit tables lack what this call needs, since they were " +
 		"filled with another TURNLEDGER_SEARCH_CONFIG, or beside another log: run turnledger projections rebuild " +
@@ -186,10 +189,10 @@ var problems = []struct {
 	{jetlog.ErrTooLarge, CodeTooLarge, "the turn is too large for the log: send shorter texts or messages", ""},
 	{jetlog.ErrRefused, "stream_change_refused", asIs, ""},
 	{jetlog.ErrNoPartition, CodeNotFound, "there is no such partition", ": GET /v1/streams lists them"},
-	{ErrBackup, CodeInvalid, asIs, ""},
+	{services.ErrBackup, CodeInvalid, asIs, ""},
 	{jetlog.ErrNoWrites, CodeLogUnavailable, "the log takes no writes, since it has no room or its disk fails; " +
 		"/readyz says more, and the same request later finds out", ""},
-	{ErrBusy, CodeLogUnavailable, "the session gets so many writes at once that this one lost to the others each " +
+	{services.ErrBusy, CodeLogUnavailable, "the session gets so many writes at once that this one lost to the others each " +
 		"time: the same request again tries again", ""},
 	{jetlog.ErrStream, CodeLogUnavailable, "the log is not the one that this process opened, or another stream takes " +
 		"its events: the server's log says what to do; if it was a write, it may or may not have happened", ""},
@@ -205,18 +208,18 @@ type coded interface {
 	ProblemCode() (code, field string)
 }
 
-// ProblemOf returns the problem of an error, which wraps the error. Of an unknown one it says nothing.
-func ProblemOf(err error) *Problem {
+// Of returns the problem of an error, which wraps the error. Of an unknown one it says nothing.
+func Of(err error) *Problem {
 	if own, ok := errors.AsType[*Problem](err); ok {
 		return own
 	}
-	p := problemOf(err)
+	p := of(err)
 	p.cause = err
-	if often, ok := errors.AsType[*TooOften](err); ok {
+	if often, ok := errors.AsType[*services.TooOften](err); ok {
 		p.After = often.Wait
 	}
-	if refused, ok := errors.AsType[*ModelRefusal](err); ok && p.Class == ModelFailed {
-		p.After, p.Class = refused.After, refused.class()
+	if refused, ok := errors.AsType[*services.ModelRefusal](err); ok && p.Class == ModelFailed {
+		p.After, p.Class = refused.After, classOf(refused)
 		p.Detail += fmt.Sprintf(" (its endpoint answered %d)", refused.Status)
 	}
 	return p.timed()
@@ -225,8 +228,8 @@ func ProblemOf(err error) *Problem {
 // SafeWords are the errors whose own text is the program's, while what they come with may hold a client's. The log of a
 // refused token says no more than that it was refused.
 func SafeWords() []error {
-	known := []error{ErrWithheld}
-	for _, row := range problems {
+	known := []error{services.ErrWithheld}
+	for _, row := range table {
 		if codes[row.code].class != Unauthenticated {
 			known = append(known, row.err)
 		}
@@ -237,13 +240,13 @@ func SafeWords() []error {
 // Plain reports whether the whole text of an error of a port is the program's.
 func Plain(err error) bool {
 	return slices.ContainsFunc([]error{
-		ErrModelFailed, ErrBehind, ErrPositionNotReached,
+		services.ErrModelFailed, services.ErrBehind, services.ErrPositionNotReached,
 		jetlog.ErrUnavailable, jetlog.ErrStream, jetlog.ErrTooLarge, jetlog.ErrClosed,
 	}, func(own error) bool { return errors.Is(err, own) })
 }
 
-// NewProblem returns a problem of a code of the contract.
-func NewProblem(code, detail string) *Problem {
+// New returns a problem of a code of the contract.
+func New(code, detail string) *Problem {
 	return (&Problem{Code: code, Class: codes[code].class, Detail: detail}).timed()
 }
 
@@ -261,23 +264,23 @@ func (p *Problem) timed() *Problem {
 	return p
 }
 
-func problemOf(err error) *Problem {
+func of(err error) *Problem {
 	if wrong, ok := errors.AsType[*conversation.Invalid](err); ok {
-		p := NewProblem(CodeInvalid, wrong.Error())
+		p := New(CodeInvalid, wrong.Error())
 		p.Field = wrong.Field
 		return p
 	}
 	if own, ok := errors.AsType[coded](err); ok {
 		code, field := own.ProblemCode()
-		p := NewProblem(code, own.Error())
+		p := New(code, own.Error())
 		p.Field = field
 		return p
 	}
-	for _, row := range problems {
+	for _, row := range table {
 		if !errors.Is(err, row.err) {
 			continue
 		}
-		p := NewProblem(row.code, row.detail)
+		p := New(row.code, row.detail)
 		p.Hint = row.hint
 		switch row.detail {
 		case "":
@@ -290,7 +293,19 @@ func problemOf(err error) *Problem {
 	// The table comes first: an error that joins a refusal with an error of the log means that the refusal could not be
 	// recorded for the security audit, and is answered as log_unavailable.
 	if r, ok := errors.AsType[*conversation.Refusal](err); ok && codes[r.Code].class != 0 {
-		return NewProblem(r.Code, r.Detail)
+		return New(r.Code, r.Detail)
 	}
-	return NewProblem("internal", "an unexpected error; the server's log has it")
+	return New("internal", "an unexpected error; the server's log has it")
+}
+
+// classOf says whether the call that a model's endpoint refused may succeed later.
+func classOf(r *services.ModelRefusal) Class {
+	switch {
+	case r.Status == http.StatusTooManyRequests:
+		return ModelBusy
+	case r.Status >= http.StatusInternalServerError:
+		return ModelFailed
+	default:
+		return ModelRefused
+	}
 }
