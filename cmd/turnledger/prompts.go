@@ -101,7 +101,9 @@ func (a *app) snippets() services.Memory {
 
 // prompts returns the configuration of the context builder.
 func (a *app) prompts() contextbuilder.Config {
-	c := contextbuilder.Config{SystemPrompt: a.cfg.SystemPrompt, IdleTimeout: a.cfg.IdleTimeout, Blocks: a.cfg.WindowBlocks}
+	c := contextbuilder.Config{
+		SystemPrompt: a.cfg.SystemPrompt, IdleTimeout: a.cfg.IdleTimeout, Blocks: a.cfg.WindowBlocks,
+	}
 	if counter, err := tokens.ForModel(a.cfg.ModelName); err != nil {
 		a.logger.Warn("max_tokens is estimated", "err", err)
 	} else if counter != nil {

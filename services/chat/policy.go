@@ -60,8 +60,8 @@ func (a *answering) wait(ctx context.Context) (uint64, error) {
 	}
 }
 
-// ahead returns the pending turns that the task, which waits since it began, has to wait for: all that it interrupts, or
-// else the newest, since each may cost a question to other processes.
+// ahead returns the pending turns that the task, which waits since it began, has to wait for: all that it interrupts,
+// or else the newest, since each may cost a question to other processes.
 func (a *answering) ahead(ctx context.Context, state *conversation.State, began time.Time) (out []uuid.UUID) {
 	for _, t := range slices.Backward(state.Turns) {
 		if t.Status != conversation.Pending || t.Place >= a.turn.Place || !a.holdsUp(ctx, t, began) {

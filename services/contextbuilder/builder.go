@@ -202,7 +202,8 @@ func (b *Builder) recall(
 func (b *Builder) budget(req services.ContextRequest) budget {
 	out := budget{
 		messages: min(cmp.Or(req.MaxMessages, DefaultMessages), MostMessages), tokens: req.MaxTokens,
-		blocks: b.cfg.Blocks && req.MaxMessages == 0 && req.MaxTokens == 0, strict: req.Through, count: b.cfg.Tokens.Count,
+		blocks: b.cfg.Blocks && req.MaxMessages == 0 && req.MaxTokens == 0,
+		strict: req.Through, count: b.cfg.Tokens.Count,
 	}
 	if req.Through && req.TurnID != uuid.Nil {
 		out.least = 1

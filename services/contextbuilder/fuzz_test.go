@@ -133,7 +133,8 @@ func FuzzWindow(f *testing.F) {
 			}
 			shown = append(shown, m.turn)
 		}
-		taken, _ := window(piecesOf(shown, form{lang: services.Neutral}), budget{messages: max(int(most), LeastMessages)})
+		pieces := piecesOf(shown, form{lang: services.Neutral})
+		taken, _ := window(pieces, budget{messages: max(int(most), LeastMessages)})
 		var list []message.Message
 		var places []uint64
 		for _, p := range taken {

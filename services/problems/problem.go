@@ -1,4 +1,4 @@
-// Package problems says what clients are told of errors: a code of the contract, and a class that says what they can do.
+// Package problems says what clients are told of errors: a code of the contract, and a class of what they can do.
 package problems
 
 import (
