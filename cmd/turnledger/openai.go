@@ -40,7 +40,7 @@ func (a *app) mountOpenAI(
 ) {
 	c := openai.Config{
 		SessionWrites: native.SessionWrites, Turns: native.Turns, Erasures: native.Erasures, Sessions: native.Sessions,
-		Lists: native.Lists, SessionAt: a.sessionAt, Key: a.itemKey,
+		Lists: native.Lists, SessionAt: a.sessionAt, Key: a.itemKey, OnPending: services.OnPending(a.cfg.OnPending),
 		Strict: a.cfg.OpenAIStrict, MaxBody: int64(a.cfg.OpenAIBody), Source: a.sourceOf, Rules: native.Rules,
 	}
 	if a.roles.has(roleAPI) {

@@ -24,10 +24,11 @@ type Input struct {
 
 // Shared is what a history that a client sent shares with a session: the whole turns from First up to Turns. They are
 // the items of the input before Rest; what follows is new. First is above 0 if the front of the history was trimmed.
-// Diverges: the session went on otherwise after these turns.
+// Diverges: the session went on otherwise after these turns. Gone are the items at the places of what is gone.
 type Shared struct {
 	First, Turns, Rest int
 	Diverges           bool
+	Gone               []int
 }
 
 // History compares a whole history with the turns of a session. At least one item is new: the last turn of a history
@@ -56,6 +57,7 @@ type history struct {
 	turns []meant
 	in    Input
 	of    []meaning
+	gone  []int
 }
 
 // exchange reports whether the input before an item has two messages in a row of which one is the assistant's.
@@ -72,6 +74,7 @@ func (h *history) exchange(end int) bool {
 // from follows the turns from one on.
 func (h *history) from(first, n int) Shared {
 	s := Shared{First: first, Rest: n, Turns: first}
+	h.gone = nil
 	for k := first; k < len(h.turns); k++ {
 		end, is := h.turn(k, n)
 		if !is {
@@ -86,6 +89,11 @@ func (h *history) from(first, n int) Shared {
 	}
 	if s.Turns == first {
 		s.Turns = 0
+	}
+	for _, n := range h.gone {
+		if n < s.Rest {
+			s.Gone = append(s.Gone, n)
+		}
 	}
 	s.Diverges = s.Turns > 0 && s.Turns < len(h.turns) && !h.turns[len(h.turns)-1].Open
 	return s
@@ -102,13 +110,22 @@ func (h *history) turn(k, n int) (end int, is bool) {
 		if _, next := h.next(k, n); is && (next || old == n) {
 			return n, true // the client has left it out
 		}
+		h.forget(n, old)
 		return old, old > n || is
 	default: // it may have lost its end
 		for end < len(h.in.Items) && !h.in.Items[end].Asks() && !h.in.Items[end].IsOutput() {
+			h.forget(end, end+1)
 			end++
 		}
 	}
 	return end, is
+}
+
+// forget notes items at the place of what is gone.
+func (h *history) forget(from, end int) {
+	for n := from; n < end; n++ {
+		h.gone = append(h.gone, n)
+	}
 }
 
 // next is turn for the one behind a turn, if there is one.
@@ -134,8 +151,8 @@ func (h *history) exact(t meant, n int) (int, bool) {
 	return n, true
 }
 
-// place returns the end of what a client has at the place of a turn: what it names by the turn's ids, or else a question
-// and its answer. A question alone is the next one, unless another follows it and the turn was open.
+// place returns the end of what a client has at the place of a turn: what it names by the turn's ids, or else a
+// question and its answer. A question alone is the next one, unless another follows it and the turn was open.
 func (h *history) place(k, n int) int {
 	t, at := h.turns[k], n
 	while := func(is func(n int) bool) {

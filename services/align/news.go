@@ -12,7 +12,7 @@ import (
 //   - An item with the id of one that the turns have, and with its meaning; also one that they had.
 //   - An output that a turn has of a call, but for as many as the newest turn that makes the call waits for; and the
 //     call, if that leaves no more. A call with its output behind something new is the caller's own, of the same id.
-//   - What the model said beside what comes again.
+//   - What the model said beside what comes again; if the turn lacks something, whatever it is.
 //   - The question of a turn right before what belongs to the turn, with nothing new before it.
 //
 // All else is new: users say "yes" twice. If nothing is new, the calls and outputs are, or else the last turn.
@@ -150,7 +150,10 @@ func (a *adding) holds(n int, t meant) bool { return slices.ContainsFunc(t.meani
 func (a *adding) said() {
 	also := func(n, beside int) {
 		i := a.in.Items[n]
-		if a.again[beside] && !a.again[n] && !i.Asks() && i.CallID() == "" && a.holds(n, a.turns[a.turn[beside]-1]) {
+		if !a.again[beside] || a.again[n] || i.Asks() || i.CallID() != "" {
+			return
+		}
+		if t := a.turns[a.turn[beside]-1]; t.Lacks || a.holds(n, t) {
 			a.mark(n, a.turn[beside]-1)
 		}
 	}

@@ -37,6 +37,8 @@ type Config struct {
 	// Responses answers with a model; nil in a process without one. HostedTools: the model knows tools of its own.
 	Responses   Responder
 	HostedTools respond.HostedTools
+	// OnPending applies to requests for responses that name none; Enqueue by default.
+	OnPending services.OnPending
 	// Models are the names of the models that answer.
 	Models []string
 	// Strict refuses what OpenAI refuses and this surface would take.
@@ -57,6 +59,7 @@ func (c Config) withDefaults() Config {
 	c.Deadline = cmp.Or(c.Deadline, 30*time.Second)
 	c.RefusalTime = cmp.Or(c.RefusalTime, 500*time.Millisecond)
 	c.MaxBody = cmp.Or(c.MaxBody, defaultBody)
+	c.OnPending = cmp.Or(c.OnPending, services.Enqueue)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
