@@ -194,7 +194,8 @@ type adding struct {
 
 	state *State
 	goes  *growing
-	// behind is the turn of the last output, if that is an earlier one: what follows belongs to it until a new question.
+	// behind is the turn of the last output, if that is an earlier one: what follows belongs to it until a message
+	// asks.
 	behind *growing
 	// turns are those that messages were added to, and made those whose calls were.
 	turns map[uuid.UUID]*growing

@@ -34,7 +34,8 @@ func item(t testing.TB, line string) items.Item {
 		call, out, _ := strings.Cut(text, " ")
 		raw = map[string]any{"type": "function_call_output", "call_id": call, "output": out}
 	case "r":
-		raw = map[string]any{"type": "reasoning", "summary": []any{map[string]any{"type": "summary_text", "text": text}}}
+		thought := map[string]any{"type": "summary_text", "text": text}
+		raw = map[string]any{"type": "reasoning", "summary": []any{thought}}
 	default:
 		require.FailNow(t, "no item", line)
 	}
@@ -182,8 +183,8 @@ func TestMeaning(t *testing.T) {
 	again := func(a, b string) bool {
 		next := item(t, "u next")
 		had := []align.Turn{{Items: []items.Item{read(a), item(t, "a ok")}}}
-		s := align.History(had, align.Input{Items: []items.Item{read(b), item(t, "a ok"), next}, IDs: make([]string, 3)})
-		return s.Turns == 1
+		sent := []items.Item{read(b), item(t, "a ok"), next}
+		return align.History(had, align.Input{Items: sent, IDs: make([]string, 3)}).Turns == 1
 	}
 	image := `{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":%s}]}`
 	for _, c := range []struct {

@@ -5,8 +5,8 @@ import "github.com/turnledger/turnledger/services/items"
 // Turn is a turn of a session as it stands, with the ids of its items.
 type Turn struct {
 	Items []items.Item
-	// Lacks: a message of it was pruned, a version was replaced, or it is a tombstone. What a history has at its place is
-	// the turn's.
+	// Lacks: a message of it was pruned, a version was replaced, or it is a tombstone. What a history has at its place
+	// is the turn's.
 	Lacks bool
 	// Open: it has no answer, or had none before it was redacted.
 	Open bool

@@ -124,7 +124,7 @@ func bare(v any) any {
 	case map[string]any:
 		out := map[string]any{}
 		for name, of := range v {
-			if list, is := of.([]any); of != nil && !(is && len(list) == 0) && !slices.Contains(untold, name) {
+			if list, is := of.([]any); of != nil && (!is || len(list) > 0) && !slices.Contains(untold, name) {
 				out[name] = bare(of)
 			}
 		}

@@ -21,8 +21,8 @@ const mostLookedUp, mostBranches = 8, 8
 func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of []*conversation.Turn) {
 	for _, t := range r.State.Turns {
 		session, partition, inherited := r.State.Origin(t, r.Position.Partition)
-		if t.Place <= r.State.Boundary || t.Status == conversation.Replaced || t.StatusBefore == conversation.Replaced ||
-			!inherited && t.Started > until {
+		replaced := t.Status == conversation.Replaced || t.StatusBefore == conversation.Replaced
+		if t.Place <= r.State.Boundary || replaced || !inherited && t.Started > until {
 			continue
 		}
 		chain, status := r.State.Chain(t), t.Status
@@ -159,7 +159,8 @@ func (s *Service) shared(ctx context.Context, a Ask) (*history, error) {
 			continue
 		}
 		sent := a
-		if turns, _ := s.turns(reading, ^uint64(0)); !slices.ContainsFunc(turns, func(t align.Turn) bool { return t.Lacks }) {
+		turns, _ := s.turns(reading, ^uint64(0))
+		if !slices.ContainsFunc(turns, func(t align.Turn) bool { return t.Lacks }) {
 			sent = left
 		}
 		if _, in := s.sharedWith(sent, reading); in != nil && len(in.rest) < len(h.rest) {
