@@ -64,7 +64,7 @@ type history struct {
 func (h *history) exchange(end int) bool {
 	for n := 1; n < end; n++ {
 		a, b := h.in.Items[n-1], h.in.Items[n]
-		if (a.ByAssistant() || b.ByAssistant()) && a.Type() == b.Type() {
+		if a.ByAssistant() || b.ByAssistant() {
 			return true
 		}
 	}
