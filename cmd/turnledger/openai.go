@@ -38,7 +38,7 @@ func (a *app) mountOpenAI(
 ) {
 	c := openai.Config{
 		Ports: ports, SessionAt: a.sessionAt, Key: a.itemKey, Strict: a.cfg.OpenAIStrict,
-		MaxBody: int64(a.cfg.OpenAIBody),
+		MaxBody: int64(a.cfg.OpenAIBody), OnPending: services.OnPending(a.cfg.OnPending),
 	}
 	if a.roles.has(roleAPI) {
 		c.Sessions = reader

@@ -73,7 +73,8 @@ const (
 //     a run of them is one question, until it is long. A command with settings asks a model: what it asks is never more
 //     than one question, since a branch shares no question without an answer.
 //   - Any other message answers: after a pending turn it finalizes it, after a finalized one it extends its answer. The
-//     output of a call of an earlier turn extends the answer of that turn.
+//     output of a call of an earlier turn extends the answer of that turn, and so does what follows it until a
+//     message asks.
 //   - Messages that answer before any user has spoken, such as a greeting, are part of the first turn's question.
 //
 // All facts are one append, which expects the session's last sequence.
@@ -118,7 +119,7 @@ func (s *State) Add(c AddMessages) Added {
 
 // command adds the messages of a command, behind those of the commands before it.
 func (a *adding) command(c AddMessages) Added {
-	a.AddMessages, a.at, a.firsts, a.made = c, nil, nil, map[string]*growing{}
+	a.AddMessages, a.at, a.firsts, a.behind, a.made = c, nil, nil, nil, map[string]*growing{}
 	if len(a.facts) == 0 {
 		if a.goes = a.state.goesOn(c.Now); a.goes != nil {
 			a.turns[a.goes.id] = a.goes
@@ -193,6 +194,9 @@ type adding struct {
 
 	state *State
 	goes  *growing
+	// behind is the turn of the last output, if that is an earlier one: what follows belongs to it until a message
+	// asks.
+	behind *growing
 	// turns are those that messages were added to, and made those whose calls were.
 	turns map[uuid.UUID]*growing
 	made  map[string]*growing
@@ -222,6 +226,9 @@ type addedFact struct {
 
 func (a *adding) add(i int, m AddedMessage) {
 	g := a.goes
+	if m.Asks {
+		a.behind = nil
+	}
 	switch {
 	case g == nil:
 		a.start(i, m)
@@ -257,8 +264,11 @@ func (a *adding) start(i int, m AddedMessage) {
 // answer adds a message to the answer of the turn that goes on, or of the one that holds the call which it answers.
 func (a *adding) answer(i int, m AddedMessage) {
 	g := a.goes
-	if earlier := a.earlier(m); earlier != nil {
-		a.extend(i, m, earlier, events.HalfAnswer)
+	if m.Takes != "" || m.Answers != uuid.Nil {
+		a.behind = a.earlier(m)
+	}
+	if a.behind != nil {
+		a.extend(i, m, a.behind, events.HalfAnswer)
 		return
 	}
 	if !g.pending {

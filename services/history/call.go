@@ -221,7 +221,8 @@ func (c *calls) repeated(call services.Call, applied uint64, now time.Time) *cal
 		}
 		return nil
 	}
-	if !call.Repeats || call.Body == "" || c.name != call.Name() || c.end != applied ||
+	again := call.Repeats || call.Unanswered && c.end == c.newest.last()
+	if !again || call.Body == "" || c.name != call.Name() || c.end != applied ||
 		now.Sub(c.newest.time) > repeatTime {
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/turnledger/turnledger/events"
@@ -192,50 +191,6 @@ func (i Item) Same(o Item) bool {
 	}
 	for k, v := range i {
 		if w, has := o[k]; !has || !same(v, w) {
-			return false
-		}
-	}
-	return true
-}
-
-// Repeats reports whether the item says nothing else than another one. It may say less: what is shown only when it is
-// asked for, and members without a value. Ids and statuses do not count.
-func (i Item) Repeats(o Item) bool {
-	return i.Type() == o.Type() && within(i.without("id").without("status"), o)
-}
-
-// within reports whether an object has only members that another one has too, with values that are within its.
-func within(i, o Item) bool {
-	for k, v := range i {
-		hidden := (k == "logprobs" || k == "annotations") && string(v) == "[]"
-		if !IsNull(v) && !hidden && !valueWithin(v, o[k]) {
-			return false
-		}
-	}
-	return true
-}
-
-// withoutStandIns leaves out the texts that stand beside images and files of which nothing is kept: an address may be
-// hidden.
-func withoutStandIns(parts []json.RawMessage) []json.RawMessage {
-	for n := len(parts) - 1; n > 0; n-- {
-		if says := standIn(object(parts[n-1])); says != "" && saysOnly(parts[n], says) {
-			parts = slices.Delete(parts, n, n+1)
-		}
-	}
-	return parts
-}
-
-func valueWithin(v, w json.RawMessage) bool {
-	if a, b := object(v), object(w); a != nil && b != nil {
-		return within(a, b)
-	}
-	a, b := withoutStandIns(list(v)), withoutStandIns(list(w))
-	if len(a) != len(b) || a == nil || b == nil {
-		return same(v, w)
-	}
-	for n := range a {
-		if !valueWithin(a[n], b[n]) {
 			return false
 		}
 	}

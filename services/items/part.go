@@ -158,6 +158,9 @@ func withoutData(part Item) Item {
 	return part
 }
 
+// StandIn returns the text that stands beside a part whose data is not kept, or "" for another part.
+func StandIn(part json.RawMessage) string { return standIn(object(part)) }
+
 // standIn returns the text that stands beside a part whose data is not kept, or "" for another part.
 func standIn(part Item) string {
 	switch part.Type() {

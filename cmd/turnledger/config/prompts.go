@@ -20,7 +20,7 @@ type prompts struct {
 	ModelSilence   time.Duration `name:"model-silence" help:"How long the model may say nothing before its answer is given up; models that think, or are loaded first, need longer." default:"30s" env:"TURNLEDGER_MODEL_SILENCE"`
 	ModelContext   int           `name:"model-context" help:"Tokens that the model takes, with those of its answer: OpenAI's routes cut or refuse what is longer; 0: they leave that to the endpoint." default:"0" env:"TURNLEDGER_MODEL_CONTEXT"`
 	ModelMaxTokens int64         `name:"model-max-tokens" help:"Tokens that an answer may have whose caller names no bound; 0 leaves it to the model (Anthropic's API, which wants to be told: 8192)." default:"0" env:"TURNLEDGER_MODEL_MAX_TOKENS"`
-	OnPending      string        `name:"on-pending" help:"What chat does with a message while another is being answered: reject, enqueue or interrupt." default:"enqueue" env:"TURNLEDGER_ON_PENDING"`
+	OnPending      string        `name:"on-pending" help:"What happens to a message while another is being answered: reject, enqueue or interrupt." default:"enqueue" env:"TURNLEDGER_ON_PENDING"`
 
 	RewriterURL     string        `name:"rewriter-url" help:"OpenAI-compatible endpoint of the query rewriter; unset: rewrite falls back to the message." env:"TURNLEDGER_REWRITER_URL" show:"url"`
 	RewriterName    string        `name:"rewriter-name" help:"Name of its model; that of the chat model by default." env:"TURNLEDGER_REWRITER_NAME"`

@@ -22,7 +22,7 @@ func floor(path string) int {
 // siblings names the groups whose packages may import each other; packages of two groups may not. Each view is a group,
 // and so is each service. The nouns in services
 // itself belong to no group, nor do the scopes and callers in services/access, which transports ask for and
-// authenticators return, nor services/items, which is pure, nor services/problems, which says of every error what
+// authenticators return, nor services/items and services/align, which are pure, nor services/problems, which says of every error what
 // clients are told, nor services/model/endpoint, by which all endpoints of others are called.
 func siblings(all []*pkg) func(path string) string {
 	group := func(path string) string { return strings.Join(strings.SplitN(path+"/", "/", 3)[:2], "/") }
@@ -32,7 +32,7 @@ func siblings(all []*pkg) func(path string) string {
 	}
 	return func(path string) string {
 		switch own := group(path); {
-		case path == "services", path == "services/access", path == "services/items",
+		case path == "services", path == "services/access", path == "services/items", path == "services/align",
 			path == "services/problems", path == "services/model/endpoint":
 			return ""
 		case strings.HasPrefix(own, "services/"), views[own]:

@@ -102,11 +102,11 @@ func (s *surface) asked(ctx context.Context, r *http.Request) (respond.Ask, erro
 		call = s.beginningOf(ctx, r, raw)
 	}
 	a := respond.Ask{
-		Request: request, Caller: s.who(ctx), Call: call, RequestID: requestID(call), OnPending: services.Enqueue,
+		Request: request, Caller: s.who(ctx), Call: call, RequestID: requestID(call), OnPending: s.cfg.OnPending,
 	}
 	switch p := services.OnPending(r.Header.Get(pendingHeader)); p {
-	case "", services.Enqueue:
-	case services.Reject, services.Interrupt:
+	case "":
+	case services.Enqueue, services.Reject, services.Interrupt:
 		a.OnPending = p
 	default:
 		return a, bad(pendingHeader, codeValue, "The header "+pendingHeader+" must be reject, enqueue or interrupt.")

@@ -27,6 +27,8 @@ type Config struct {
 	// Responses answers with a model; nil in a process without one. HostedTools: the model knows tools of its own.
 	Responses   Responder
 	HostedTools respond.HostedTools
+	// OnPending applies to requests for responses that name none; Enqueue by default.
+	OnPending services.OnPending
 	// Models are the names of the models that answer.
 	Models []string
 	// Strict refuses what OpenAI refuses and this surface would take.
@@ -58,6 +60,7 @@ func Form() wire.Surface {
 // Mount adds the surface to an API; it does no I/O.
 func Mount(api *wire.API, cfg Config) {
 	cfg.Ports, cfg.MaxBody = cfg.WithDefaults(), cmp.Or(cfg.MaxBody, defaultBody)
+	cfg.OnPending = cmp.Or(cfg.OnPending, services.Enqueue)
 	s := &surface{api: api, cfg: cfg, ids: items.Minter{Key: cfg.Key}, began: cfg.Now()}
 	s.declare()
 	form := Form()

@@ -20,8 +20,14 @@ import (
 
 // record records the input of a request where it belongs, and returns the step that it is.
 func (s *Service) record(ctx context.Context, a Ask) (step, error) {
+	if done, err := s.retried(ctx, a); !errors.Is(err, services.ErrNotRepeated) {
+		if err != nil {
+			return step{}, err
+		}
+		return s.recordedStep(ctx, a, done)
+	}
 	if a.Missing != nil {
-		return s.recordedBefore(ctx, a, a.Missing)
+		return step{}, a.Missing
 	}
 	if len(a.Input) == 0 {
 		return step{}, errNoInput()
@@ -37,9 +43,6 @@ func (s *Service) record(ctx context.Context, a Ask) (step, error) {
 		added, err = s.behind(ctx, a, add)
 	default:
 		added, err = s.begin(ctx, a, add)
-	}
-	if errors.Is(err, ErrPrevious) {
-		return s.recordedBefore(ctx, a, err)
 	}
 	if err != nil {
 		return step{}, err
@@ -134,13 +137,17 @@ func withKnownIDs(input []items.Item) []items.Item {
 func (s *Service) begin(
 	ctx context.Context, a Ask, add conversation.AddMessages,
 ) (services.AddedMessages, error) {
-	if done, err := s.replay(ctx, a, add); !errors.Is(err, errNotReplayed) {
-		return done, err
+	h, err := s.shared(ctx, a)
+	if err == nil {
+		return s.goOn(ctx, a, add, h)
 	}
-	add.SessionID, add.Messages = ownSession(a.Call), messagesOf(withKnownIDs(a.Input))
+	if !errors.Is(err, errNoHistory) {
+		return services.AddedMessages{}, err
+	}
+	add.SessionID, add.Messages = ownSession(a.Call), messagesOf(withKnownIDs(h.rest))
 	req := s.contextRequest(a)
 	req.SessionID = add.SessionID
-	if err := s.fits(ctx, a, req, a.Input); err != nil {
+	if err := s.fits(ctx, a, req, h.rest); err != nil {
 		return services.AddedMessages{}, err
 	}
 	return s.cfg.Messages.BeginSession(ctx, a.session(add), a.Call)
@@ -178,22 +185,19 @@ func (s *Service) inConversation(
 		return services.AddedMessages{}, err
 	}
 	add.SessionID = a.Conversation
-	if done, err := s.repeated(ctx, add.SessionID, a); !errors.Is(err, services.ErrNotRepeated) {
-		return done, missing(err)
-	}
 	input, req := a.Input, s.contextRequest(a)
 	var reading services.Reading
 	// Otherwise it does not matter what stands in the conversation.
-	if slices.ContainsFunc(input, items.Item.IsOutput) || a.OnPending == services.Reject {
+	if a.mayHave() || slices.ContainsFunc(input, items.Item.IsOutput) || a.OnPending == services.Reject {
 		var err error
-		reading, err = s.cfg.Sessions.Read(ctx, newest(add.SessionID, input))
+		reading, err = s.cfg.Sessions.Read(ctx, a.newest(add.SessionID))
 		if err != nil {
 			return services.AddedMessages{}, err
 		}
 		if a.OnPending == services.Reject && s.busy(ctx, reading.State) {
 			return services.AddedMessages{}, ErrLocked
 		}
-		input = s.fresh(input, reading, math.MaxUint64)
+		input = s.fresh(a, reading, math.MaxUint64)
 	}
 	req.SessionID = a.Conversation
 	if err := s.fits(ctx, a, req, input); err != nil {
@@ -204,8 +208,26 @@ func (s *Service) inConversation(
 	if err := PlaceOutputs(ctx, s.cfg.Sessions.Read, s.cfg.IDs, add.SessionID, add.Messages); err != nil {
 		return services.AddedMessages{}, err
 	}
-	done, err := s.cfg.Messages.AddMessages(ctx, add, a.Call)
+	done, err := s.addOnce(ctx, a, add)
 	return done, missing(err)
+}
+
+// addOnce adds the input of a call, unless the same call added it before and nobody answers it: clients send again what
+// failed, some without a word. While somebody is being answered it is a message of its own.
+func (s *Service) addOnce(
+	ctx context.Context, a Ask, add conversation.AddMessages,
+) (services.AddedMessages, error) {
+	call := a.Call
+	call.Unanswered = true
+	done, err := s.cfg.Messages.AddMessages(ctx, add, call)
+	if err != nil || !done.Duplicate || call.Key != "" || call.Repeats {
+		return done, err
+	}
+	st, found, err := s.stepAt(ctx, done.Position)
+	if err != nil || found && !s.cfg.Answers.Working(ctx, st.key(), st.createdAt) {
+		return done, err
+	}
+	return s.cfg.Messages.AddMessages(ctx, add, a.Call)
 }
 
 // young is how long a turn counts as being answered though no process announces that: its pipeline may be about to.
@@ -254,7 +276,7 @@ func (s *Service) behind(
 		return services.AddedMessages{}, refuse("invalid_value", "previous_response_id",
 			"The response in 'previous_response_id' has no answer yet: wait for it, or send its request again.")
 	}
-	rest, err := s.freshBehind(ctx, a.Input, st, end)
+	rest, err := s.freshBehind(ctx, a, st, end)
 	if err != nil {
 		return services.AddedMessages{}, err
 	}
@@ -346,7 +368,7 @@ func (s *Service) goOn(
 	}
 	if h.kind == events.KindResponse {
 		add.After = max(h.end.Seq, h.pruned)
-		done, err := s.cfg.Messages.AddMessages(ctx, add, a.Call)
+		done, err := s.addOnce(ctx, a, add)
 		if !errors.Is(err, conversation.ErrWentOn) {
 			return done, err
 		}

@@ -88,14 +88,14 @@ func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, 
 		if err := a.inReach(ctx); err != nil {
 			return req, err
 		}
-		reading, err := s.cfg.Sessions.Read(ctx, newest(a.Conversation, input))
+		reading, err := s.cfg.Sessions.Read(ctx, a.newest(a.Conversation))
 		if err != nil {
 			return req, err
 		}
 		if !reading.State.Found() || reading.State.Erased != 0 {
 			return req, ErrConversation
 		}
-		req.SessionID, input = a.Conversation, s.fresh(input, reading, math.MaxUint64)
+		req.SessionID, input = a.Conversation, s.fresh(a, reading, math.MaxUint64)
 	case a.Previous != "":
 		st, found, err := s.previous(ctx, a)
 		if err != nil {
@@ -105,7 +105,7 @@ func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, 
 		if !answered {
 			return req, ErrPrevious
 		}
-		if input, err = s.freshBehind(ctx, input, st, end); err != nil {
+		if input, err = s.freshBehind(ctx, a, st, end); err != nil {
 			return req, err
 		}
 		req.SessionID, req.AsOf = st.session, &services.AsOf{Position: &end}

@@ -1,0 +1,181 @@
+package align
+
+import "github.com/turnledger/turnledger/services/items"
+
+// Turn is a turn of a session as it stands, with the ids of its items.
+type Turn struct {
+	Items []items.Item
+	// Lacks: a message of it was pruned, a version was replaced, or it is a tombstone. What a history has at its place
+	// is the turn's.
+	Lacks bool
+	// Open: it has no answer, or had none before it was redacted.
+	Open bool
+	// Has reports whether an id is that of an item which the turn has or had.
+	Has func(id string) bool
+}
+
+func (t Turn) has(id string) bool { return id != "" && t.Has != nil && t.Has(id) }
+
+// Input are items as a client sent them, each with the id that it came with, or "".
+type Input struct {
+	Items []items.Item
+	IDs   []string
+}
+
+// Shared is what a history that a client sent shares with a session: the whole turns from First up to Turns. They are
+// the items of the input before Rest; what follows is new. First is above 0 if the front of the history was trimmed.
+// Diverges: the session went on otherwise after these turns. Gone are the items at the places of what is gone.
+type Shared struct {
+	First, Turns, Rest int
+	Diverges           bool
+	Gone               []int
+}
+
+// History compares a whole history with the turns of a session. At least one item is new: the last turn of a history
+// that brings nothing new is given again.
+func History(turns []Turn, in Input) Shared {
+	h := history{in: in, of: meanings(in.Items)}
+	for _, t := range turns {
+		h.turns = append(h.turns, meant{t, meanings(t.Items)})
+	}
+	s := h.from(0, 0)
+	for first := 1; s.Turns == 0 && first < len(turns); first++ {
+		// A trimmed front: what is left of it must reach the session's end, and hold two messages in a row.
+		if t := h.from(first, 0); t.Turns == len(turns) && h.exchange(t.Rest) {
+			return t
+		}
+	}
+	return s
+}
+
+type meant struct {
+	Turn
+	meanings []meaning
+}
+
+type history struct {
+	turns []meant
+	in    Input
+	of    []meaning
+	gone  []int
+}
+
+// exchange reports whether the input before an item has two messages in a row of which one is the assistant's.
+func (h *history) exchange(end int) bool {
+	for n := 1; n < end; n++ {
+		a, b := h.in.Items[n-1], h.in.Items[n]
+		if a.ByAssistant() || b.ByAssistant() {
+			return true
+		}
+	}
+	return false
+}
+
+// from follows the turns from one on.
+func (h *history) from(first, n int) Shared {
+	s := Shared{First: first, Rest: n, Turns: first}
+	h.gone = nil
+	for k := first; k < len(h.turns); k++ {
+		end, is := h.turn(k, n)
+		if !is {
+			break
+		}
+		if n = end; n >= len(h.in.Items) {
+			break // at least one item is new
+		}
+		if t := h.turns[k]; !t.Open || len(t.Items) == 0 {
+			s.Turns, s.Rest = k+1, n
+		}
+	}
+	if s.Turns == first {
+		s.Turns = 0
+	}
+	for _, n := range h.gone {
+		if n < s.Rest {
+			s.Gone = append(s.Gone, n)
+		}
+	}
+	s.Diverges = s.Turns > 0 && s.Turns < len(h.turns) && !h.turns[len(h.turns)-1].Open
+	return s
+}
+
+// turn returns where the items of a turn end that stand in the input from n on, or false if they don't.
+func (h *history) turn(k, n int) (end int, is bool) {
+	t := h.turns[k]
+	end, is = h.exact(t, n)
+	switch {
+	case !t.Lacks:
+	case !is || len(t.Items) == 0:
+		old := h.place(k, n)
+		if _, next := h.next(k, n); is && (next || old == n) {
+			return n, true // the client has left it out
+		}
+		h.forget(n, old)
+		return old, old > n || is
+	default: // it may have lost its end
+		for end < len(h.in.Items) && !h.in.Items[end].Asks() && !h.in.Items[end].IsOutput() {
+			h.forget(end, end+1)
+			end++
+		}
+	}
+	return end, is
+}
+
+// forget notes items at the place of what is gone.
+func (h *history) forget(from, end int) {
+	for n := from; n < end; n++ {
+		h.gone = append(h.gone, n)
+	}
+}
+
+// next is turn for the one behind a turn, if there is one.
+func (h *history) next(k, n int) (end int, is bool) {
+	if k+1 == len(h.turns) || len(h.turns[k+1].Items) == 0 {
+		return n, false
+	}
+	return h.exact(h.turns[k+1], n)
+}
+
+// exact returns the end of items that are those of a turn. What is neither said nor called may be left out: thoughts,
+// and searches of a vendor.
+func (h *history) exact(t meant, n int) (int, bool) {
+	for i, m := range t.meanings {
+		one := t.Items[i]
+		switch {
+		case n < len(h.of) && h.of[n].is(m):
+			n++
+		case one.Type() == "message" || one.CallID() != "":
+			return n, false
+		}
+	}
+	return n, true
+}
+
+// place returns the end of what a client has at the place of a turn: what it names by the turn's ids, or else a
+// question and its answer. A question alone is the next one, unless another follows it and the turn was open.
+func (h *history) place(k, n int) int {
+	t, at := h.turns[k], n
+	while := func(is func(n int) bool) {
+		for at < len(h.in.Items) && is(at) {
+			at++
+		}
+	}
+	asks := func(n int) bool { return h.in.Items[n].Asks() }
+	answers := func(n int) bool { return !asks(n) }
+	named := func(n int) bool { return t.has(h.in.IDs[n]) }
+	while(named)
+	if at == n {
+		if k == 0 {
+			while(answers) // a greeting
+		}
+		first := at
+		while(func(n int) bool { return asks(n) && (!t.Open || n == first) })
+		if !t.Open && (at == len(h.in.Items) || asks(at)) || t.Open && (at == len(h.in.Items) || answers(at)) {
+			return n
+		}
+	}
+	if while(answers); at == len(h.in.Items) {
+		return n
+	}
+	return at
+}

@@ -1,0 +1,135 @@
+package openai_test
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
+	"github.com/turnledger/turnledger/services"
+)
+
+// A call that failed and is sent again without a word of a retry is the same turn; once it was answered, the same words
+// are another message.
+func TestACallThatFailedIsSentAgainWithoutAWord(t *testing.T) {
+	t.Parallel()
+	var works atomic.Bool
+	model, m := scripted(t, func([]string) modeltest.Answer {
+		if !works.Load() {
+			return modeltest.Answer{Status: http.StatusInternalServerError}
+		}
+		return modeltest.Answer{Text: "answer"}
+	})
+	s := start(t, answeredBy(m))
+	id := s.begin()
+	body := `{"input":"q","conversation":"` + id + `"}`
+	for range 3 {
+		require.Equal(t, http.StatusBadGateway, s.do("POST", "/v1/responses", body).status)
+	}
+	works.Store(true)
+	s.must("POST", "/v1/responses", body)
+	for len(model.Asked) > 0 {
+		require.Equal(t, []string{"user: q"}, <-model.Asked)
+	}
+	require.Equal(t, []string{"q", "answer"}, texts(s.list(id, 10)))
+	s.must("POST", "/v1/responses", body)
+	require.Equal(t, []string{"q", "answer", "q", "answer"}, texts(s.list(id, 10)))
+}
+
+// The same words while the first are being answered are a message of their own.
+func TestTheSameWordsWhileTheFirstAreAnswered(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "ok", Hold: held} })
+	s := start(t, answeredBy(m))
+	id := s.begin()
+	var all sync.WaitGroup
+	ask := func() { s.do("POST", "/v1/responses", `{"input":"yes","conversation":"`+id+`"}`) }
+	all.Go(ask)
+	<-model.Asked
+	all.Go(ask)
+	hang.Until(t, func() bool { return len(s.list(id, 10)) == 2 })
+	close(held)
+	all.Wait()
+	require.Equal(t, []string{"yes", "ok", "yes", "ok"}, texts(s.list(id, 10)))
+}
+
+// What follows an output belongs to the output's turn until somebody asks, in items as in responses.
+func TestWhatFollowsALateOutputStandsAtItsQuestion(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	id := s.begin(user("book it"), function("c1"))
+	s.post(id, user("other question"), assistant("other answer"))
+	s.post(id, result("c1", "done"), assistant("It is booked."))
+	turns := s.turns(id)
+	require.Len(t, turns, 2)
+	for n, want := range [][]any{{"book it", "It is booked."}, {"other question", "other answer"}} {
+		require.Equal(t, want, []any{turns[n]["question_neutral"], turns[n]["answer_neutral"]})
+	}
+}
+
+// A conversation's own items that come with their ids are not added to it again; what was deleted does not come back.
+func TestItemsOfAConversationThatComeWithTheirIDs(t *testing.T) {
+	t.Parallel()
+	model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "a2"} })
+	s := start(t, answeredBy(m))
+	id := s.begin(user("q1"), assistant("a1"))
+	history := agentsHistory(s, id)
+	s.respondTo(append(history, user("q2")), `,"conversation":"`+id+`"`)
+	require.Equal(t, []string{"user: q1", "assistant: a1", "user: q2"}, <-model.Asked)
+	require.Equal(t, []string{"q1", "a1", "q2", "a2"}, texts(s.list(id, 10)))
+	all := agentsHistory(s, id)
+	s.must("POST", "/v1/sessions/"+id+"/turns/"+s.turns(id)[0]["turn_id"].(string)+"/redact", `{}`)
+	for range 3 {
+		s.respondTo(append(all, user("q3")), `,"conversation":"`+id+`"`)
+		require.NotContains(t, <-model.Asked, "user: q1")
+	}
+	require.NotContains(t, texts(s.list(id, 20)), "q1")
+	require.NotContains(t, texts(s.list(id, 20)), "a1")
+}
+
+// A whole history that comes ten times after a redaction brings nothing back; a history that was edited goes on in one
+// branch.
+func TestAHistoryThatComesTenTimes(t *testing.T) {
+	t.Parallel()
+	_, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "yes"} })
+	s := start(t, answeredBy(m))
+	id := s.begin()
+	s.post(id, user("a"), assistant("b"))
+	s.post(id, user("LEAKME"), assistant("LEAKME too"))
+	s.post(id, user("c"), assistant("d"))
+	history := agentsHistory(s, id)
+	s.must("POST", "/v1/sessions/"+id+"/turns/"+s.turns(id)[1]["turn_id"].(string)+"/redact", `{}`)
+	edited := append(history[:4:4], user("edited"), assistant("e"))
+	for _, sent := range [][]string{history, edited} {
+		before := len(s.branches(id))
+		for range 10 {
+			sent = append(sent, user("more"))
+			r := s.respondTo(sent)
+			require.NotContains(t, texts(s.given(r["id"])), "LEAKME")
+			require.LessOrEqual(t, len(s.own(s.sessionOf(r["id"].(string)))), len(sent))
+			sent = append(sent, assistant("yes"))
+		}
+		require.Equal(t, before+1, len(s.branches(id)), "one branch")
+	}
+}
+
+// How a response deals with a message that is being answered is the deployment's to say.
+func TestTheDeploymentSaysWhatAResponseDoesWithAPendingTurn(t *testing.T) {
+	t.Parallel()
+	model, m := scripted(t, func(prompt []string) modeltest.Answer {
+		return modeltest.Answer{Text: "ok", Stall: last(prompt) == "user: slow"}
+	})
+	s := start(t, answeredBy(m), func(s *stack) { s.cfg.OnPending = services.Interrupt })
+	id := s.begin()
+	var all sync.WaitGroup
+	all.Go(func() { s.do("POST", "/v1/responses", `{"input":"slow","conversation":"`+id+`"}`) })
+	<-model.Asked
+	s.within(t, `{"input":"next","conversation":"`+id+`"}`)
+	all.Wait()
+	require.Equal(t, []string{"slow", "ok", "next", "ok"}, texts(s.list(id, 10)))
+}

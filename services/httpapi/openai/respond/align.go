@@ -1,0 +1,222 @@
+package respond
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/align"
+	"github.com/turnledger/turnledger/services/items"
+)
+
+// mostLookedUp bounds the ids of an input that are looked up to find the session which it is of, and mostBranches the
+// branches of that session in which the history is looked for.
+const mostLookedUp, mostBranches = 8, 8
+
+// turns returns the turns of a reading for an alignment, as they were at a sequence; of each its newest version.
+func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of []*conversation.Turn) {
+	for _, t := range r.State.Turns {
+		session, partition, inherited := r.State.Origin(t, r.Position.Partition)
+		replaced := t.Status == conversation.Replaced || t.StatusBefore == conversation.Replaced
+		if t.Place <= r.State.Boundary || replaced || !inherited && t.Started > until {
+			continue
+		}
+		chain, status := r.State.Chain(t), t.Status
+		if status == conversation.Redacted {
+			status = t.StatusBefore
+		} else if !inherited {
+			t = t.Until(until, t.Final != 0 && t.Final <= until)
+		}
+		out, of = append(out, align.Turn{
+			Items: s.cfg.IDs.OfTurn(session, partition, t), Open: status == conversation.Pending,
+			Lacks: t.Status == conversation.Redacted || t.Corrects() || t.PrunedAt() > 0,
+			Has: func(id string) bool {
+				at, looks := items.Locate(id)
+				brought := func(t *conversation.Turn) bool { return t.BroughtBy(at.Position.Seq) }
+				return looks && at.Position.Partition == partition && slices.ContainsFunc(chain, brought) &&
+					s.cfg.IDs.Made(id, session)
+			},
+		}), append(of, t)
+	}
+	return out, of
+}
+
+// mayHave reports whether an input may have items that its history has: by their ids, or beside an output.
+func (a Ask) mayHave() bool {
+	return a.named() || len(a.Input) > 1 && slices.ContainsFunc(a.Input, items.Item.IsOutput)
+}
+
+// named reports whether an item came with an id.
+func (a Ask) named() bool {
+	return slices.ContainsFunc(a.IDs, func(id string) bool { return id != "" })
+}
+
+// newest asks for the turns of a session whose items an input may have.
+func (a Ask) newest(sessionID string) services.Ask {
+	ask := services.Ask{SessionID: sessionID, Shown: 1, Pending: true, AllTurns: a.named()}
+	if a.mayHave() {
+		ask.Shown = lookedBack
+	}
+	return ask
+}
+
+// fresh returns the input without what the turns of a reading have already, as they were at a sequence.
+func (s *Service) fresh(a Ask, r services.Reading, until uint64) (out []items.Item) {
+	if !a.mayHave() {
+		return a.Input
+	}
+	turns, _ := s.turns(r, until)
+	for _, n := range align.News(turns, align.Input{Items: a.Input, IDs: a.IDs}) {
+		out = append(out, a.Input[n])
+	}
+	return out
+}
+
+// freshBehind is fresh for an input that goes on with a step, which ends at a position.
+func (s *Service) freshBehind(ctx context.Context, a Ask, st step, end events.Position) ([]items.Item, error) {
+	if !a.mayHave() {
+		return a.Input, nil
+	}
+	ask := a.newest(st.session)
+	reading, err := s.cfg.Sessions.Read(ctx, ask)
+	if err == nil && reading.State.Turn(st.TurnID) == nil {
+		ask.AllTurns = true
+		reading, err = s.cfg.Sessions.Read(ctx, ask)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.fresh(a, reading, end.Seq), nil
+}
+
+// SessionOfItems returns the session of the last of some ids that is that of an item here which the caller may reach;
+// "" if there is none among the last that look so.
+func (s *Service) SessionOfItems(ctx context.Context, ids []string, who Caller) (string, error) {
+	looked := 0
+	for _, id := range slices.Backward(ids) {
+		at, looks := items.Locate(id)
+		if !looks || at.Position.Partition >= s.cfg.Log.Partitions() || at.Position.Seq == 0 {
+			continue
+		}
+		if looked++; looked > mostLookedUp {
+			break
+		}
+		e, found, err := s.cfg.Log.At(ctx, at.Position)
+		if err != nil {
+			return "", err
+		}
+		if !found || !s.cfg.IDs.Made(id, e.SessionID) {
+			continue
+		}
+		switch err := who.may(ctx, e.SessionID, errNoHistory); {
+		case err == nil:
+			return e.SessionID, nil
+		case !errors.Is(err, errNoHistory):
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// errNoHistory: an input does not begin with a history that is here.
+var errNoHistory = errors.New("the input has no history")
+
+// shared returns the history that an input begins with, which a client sends again with ids that it has here: whole
+// turns of a session, from the first on. They are shared and not copied, so that they stand once, and a deletion
+// reaches them. Without such turns it fails with errNoHistory, and the rest is the input without what is gone.
+func (s *Service) shared(ctx context.Context, a Ask) (*history, error) {
+	none := &history{rest: a.Input}
+	session, err := s.SessionOfItems(ctx, a.IDs, a.Caller)
+	if err != nil || session == "" {
+		return none, cmp.Or(err, errNoHistory)
+	}
+	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: session, AllTurns: true})
+	if err != nil {
+		return none, err
+	}
+	none.rest = s.standing(a, reading)
+	best, h := s.sharedWith(a, reading)
+	if h == nil {
+		return none, errNoHistory
+	}
+	if best.Rest+1 == len(a.Input) || h.kind == events.KindResponse && !best.Diverges {
+		return h, nil
+	}
+	// Whoever went on with this history before did so in a branch.
+	left := a.without(best.Gone) // a branch may begin before the place of what is gone
+	branches := reading.State.Branches()
+	slices.SortFunc(branches, func(x, y conversation.Branch) int { return cmp.Compare(y.MarkedAt, x.MarkedAt) })
+	for _, b := range branches[:min(len(branches), mostBranches)] {
+		reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: b.SessionID, AllTurns: true})
+		if err != nil {
+			return none, err
+		}
+		if !b.Made(reading.State) || reading.State.Erased != 0 {
+			continue
+		}
+		sent := a
+		turns, _ := s.turns(reading, ^uint64(0))
+		if !slices.ContainsFunc(turns, func(t align.Turn) bool { return t.Lacks }) {
+			sent = left
+		}
+		if _, in := s.sharedWith(sent, reading); in != nil && len(in.rest) < len(h.rest) {
+			h = in
+		}
+	}
+	return h, nil
+}
+
+// without returns the request without some items of its input.
+func (a Ask) without(gone []int) Ask {
+	all, ids := a.Input, a.IDs
+	a.Input, a.IDs = nil, nil
+	for n, i := range all {
+		if !slices.Contains(gone, n) {
+			a.Input, a.IDs = append(a.Input, i), append(a.IDs, ids[n])
+		}
+	}
+	return a
+}
+
+// sharedWith returns what an input shares with a session, and the history; nil if that is nothing.
+func (s *Service) sharedWith(a Ask, r services.Reading) (align.Shared, *history) {
+	turns, of := s.turns(r, ^uint64(0))
+	with := align.History(turns, align.Input{Items: a.Input, IDs: a.IDs})
+	if with.First > 0 || r.State.Erased != 0 {
+		return with, nil
+	}
+	for _, last := range slices.Backward(of[:with.Turns]) {
+		if last.Status != conversation.Finalized {
+			continue // a tombstone
+		}
+		_, partition, inherited := r.State.Origin(last, r.Position.Partition)
+		h := &history{
+			session: r.State.SessionID, kind: r.State.Description().Kind, turn: last.ID, inherited: inherited,
+			end: events.Position{Partition: partition, Seq: last.Last()}, rest: a.Input[with.Rest:],
+		}
+		if inherited {
+			h.end = r.Position
+		}
+		return with, h
+	}
+	return with, nil
+}
+
+// standing returns the input without items that a session had, by their ids, and that are gone.
+func (s *Service) standing(a Ask, r services.Reading) (out []items.Item) {
+	turns, _ := s.turns(r, ^uint64(0))
+	for n, i := range a.Input {
+		gone := func(t align.Turn) bool {
+			is := func(i items.Item) bool { return i.ID() == a.IDs[n] }
+			return t.Lacks && a.IDs[n] != "" && t.Has(a.IDs[n]) && !slices.ContainsFunc(t.Items, is)
+		}
+		if !slices.ContainsFunc(turns, gone) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
