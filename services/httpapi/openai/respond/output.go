@@ -2,7 +2,6 @@ package respond
 
 import (
 	"encoding/json"
-	"maps"
 
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
@@ -143,7 +142,15 @@ func (o outputItem) item(status string) items.Item {
 		i["role"], i["content"] = encode("assistant"), encode(content)
 	}
 	for _, p := range o.parts {
-		maps.Copy(i, itemOf(p).Carried())
+		came := itemOf(p)
+		if i["call_id"] == nil {
+			came = came.Carried()
+		}
+		for name, value := range came { // a model wants to see again all that it sent with a call
+			if _, has := i[name]; !has && !items.IsNull(value) {
+				i[name] = value
+			}
+		}
 	}
 	return i
 }
