@@ -26,9 +26,14 @@ func Chat(list []Message) []json.RawMessage {
 			d.add(c, i > question)
 		}
 	}
+	chat := paired(d.messages)
+	last := len(chat) - 1
+	for last >= 0 && chat[last].role != User {
+		last--
+	}
 	raws := []json.RawMessage{}
-	for _, c := range paired(d.messages) {
-		if !c.underWay {
+	for i, c := range chat {
+		if i < last {
 			c.shortenIDs()
 		}
 		raws = append(raws, c.json())
@@ -74,7 +79,6 @@ type chatDialogue struct {
 
 // add adds a message. underWay says that it belongs to the turn that is being answered.
 func (d *chatDialogue) add(c *chatMessage, underWay bool) {
-	c.underWay = underWay
 	if c.role == Tool {
 		d.messages = callLast(d.messages, c.answers)
 	}
@@ -100,8 +104,6 @@ type chatMessage struct {
 	calls []*chatCall
 	// answers is the id of the call whose result the message is.
 	answers string
-	// underWay: the message belongs to the turn that is being answered.
-	underWay bool
 }
 
 // chatCall is a call of a message, with the members that nobody here knows.

@@ -38,9 +38,9 @@ type toolCall struct {
 // are neither messages nor calls nor outputs, and what stands beside those.
 func inputOf(list []json.RawMessage, bare bool) []any {
 	messages := paired(chatmessage.Plain(chatmessage.ParseAll(list)))
-	question := len(messages) - 1
-	for question >= 0 && messages[question].Role != chatmessage.User {
-		question--
+	last := len(messages) - 1
+	for last >= 0 && !messages[last].ofUser() {
+		last--
 	}
 	sent := map[string]bool{} // ids of whole items: the endpoint refuses one that stands twice
 	out := []any{}
@@ -48,7 +48,7 @@ func inputOf(list []json.RawMessage, bare bool) []any {
 		if bare {
 			m.Item = nil
 		}
-		if i < question {
+		if i < last {
 			m.shortenIDs()
 		}
 		switch {
@@ -69,6 +69,11 @@ func inputOf(list []json.RawMessage, bare bool) []any {
 		}
 	}
 	return out
+}
+
+// ofUser reports whether the message is sent as one of a user: as a result is that has no call.
+func (m message) ofUser() bool {
+	return m.Role == chatmessage.User || m.Role == chatmessage.Tool && m.call == nil
 }
 
 // paired reads messages, and notes which calls have their results.
