@@ -103,8 +103,8 @@ func openDoor(t *testing.T) *door {
 	return d
 }
 
-// forbidden is in questions that a model's filter stops. Their endpoint refuses every prompt that holds one as history.
-const forbidden, useTool = "forbidden fruit", "use the tool"
+// forbidden is in questions that a model's filter stops. Their endpoint refuses every later question behind one.
+const forbidden, useTool, later = "forbidden fruit", "use the tool", "and what of it later?"
 
 // thought is what a model thinks before it calls, and signature what it sends with a call. It wants to see both again.
 const (
@@ -145,12 +145,12 @@ func demandOf(t *testing.T, vendor string) func(body json.RawMessage) string {
 		var in struct{ Messages, Input []json.RawMessage }
 		_ = json.Unmarshal(body, &in) // it was read before
 		list := append(in.Messages, in.Input...)
-		asked := false
-		for _, raw := range slices.Backward(list) {
-			if asked && strings.Contains(string(raw), forbidden) {
-				return "the history is filtered"
+		if last := string(list[len(list)-1]); strings.Contains(last, later) || strings.Contains(last, useTool) {
+			for _, raw := range list {
+				if strings.Contains(string(raw), forbidden) {
+					return "the history is filtered"
+				}
 			}
-			asked = asked || strings.Contains(string(raw), `"role":"user"`)
 		}
 		for _, raw := range slices.Backward(in.Messages) {
 			m := string(raw)
@@ -256,8 +256,8 @@ func (v *visitor) later() {
 	for _, vendor := range []string{"chat", "anthropic", "responses"} {
 		s := v.stacks[vendor]
 		v.good(s, vendor, "POST", "/v1/threads/"+v.session+"/messages",
-			`{"content":"2+2?","max_messages":1000,"on_pending":"interrupt"}`)
-		v.good(s, vendor, "POST", "/v1/responses", `{"input":"and?","conversation":"`+v.session+`"}`)
+			`{"content":"`+later+`","max_messages":1000,"on_pending":"interrupt"}`)
+		v.good(s, vendor, "POST", "/v1/responses", `{"input":"`+later+`","conversation":"`+v.session+`"}`)
 	}
 	s := v.any()
 	v.good(s, "items", "GET", "/v1/conversations/"+v.session+"/items?limit=100", "")
