@@ -26,7 +26,7 @@ async function chatModel() {
     response.writeHead(200, { "content-type": "text/event-stream" });
     for (const choice of answer) {
       if (choice === "cut") return response.destroy();
-      const data = { model: "model-of-the-endpoint", choices: [{ index: 0, finish_reason: null, delta: {}, ...choice }] };
+      const data = { model: "model-of-the-endpoint", choices: [{ index: 0, delta: {}, ...choice }] };
       response.write(`data: ${JSON.stringify(data)}\n\n`);
     }
     response.end("data: [DONE]\n\n");
@@ -36,14 +36,17 @@ async function chatModel() {
 }
 
 const says = (text) => [{ delta: { content: text } }, { finish_reason: "stop" }];
-const calls = (...pieces) => [...pieces.map((tool_call) => ({ delta: { tool_calls: [tool_call] } })), { finish_reason: "tool_calls" }];
+const calls = (...pieces) => [
+  ...pieces.map((tool_call) => ({ delta: { tool_calls: [tool_call] } })), { finish_reason: "tool_calls" },
+];
 const call = (args, more = {}) => ({ type: "function", function: { name: "get_weather", arguments: args }, ...more });
 const answered = (messages) => messages.some((m) => m.role === "tool");
 
 before(async () => {
   endpoint = await chatModel();
   server = await start({
-    TURNLEDGER_MODEL_URL: `http://127.0.0.1:${endpoint.address().port}/v1`, TURNLEDGER_MODEL_NAME: "m", TURNLEDGER_MODEL_API: "chat",
+    TURNLEDGER_MODEL_URL: `http://127.0.0.1:${endpoint.address().port}/v1`, TURNLEDGER_MODEL_NAME: "m",
+    TURNLEDGER_MODEL_API: "chat",
   });
   client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "none", maxRetries: 0 });
   ai = createOpenAI({ baseURL: `${server.url}/v1`, apiKey: "none" }).responses("m");
@@ -86,9 +89,9 @@ for (const [name, more] of Object.entries({
 }
 
 const now = (execute) => tool({ name: "get_weather", description: "", parameters: z.object({}), execute });
-const ranBy = async (weather, input) => {
+const ranBy = async (weather, input, options) => {
   const agent = new Agent({ name: "A", model: new OpenAIResponsesModel(client, "m"), tools: [weather] });
-  return new Runner({ tracingDisabled: true }).run(agent, input);
+  return new Runner({ tracingDisabled: true }).run(agent, input, options);
 };
 
 test("Agents: a tool without arguments is run, and thoughts and signatures go back with its call", async () => {
@@ -97,8 +100,7 @@ test("Agents: a tool without arguments is run, and thoughts and signatures go ba
   script = (messages) => answered(messages) ? says("Dry.")
     : [{ delta: { reasoning_content: "hm" } }, ...calls(call("", { id: "a", index: 0, ...signed }))];
   const { id } = await client.conversations.create({});
-  const agent = new Agent({ name: "A", model: new OpenAIResponsesModel(client, "m"), tools: [now(() => `dry ${++runs}`)] });
-  const result = await new Runner({ tracingDisabled: true }).run(agent, "Weather?", { conversationId: id });
+  const result = await ranBy(now(() => `dry ${++runs}`), "Weather?", { conversationId: id });
   assert.equal(result.finalOutput, "Dry.");
   assert.equal(runs, 1);
   const back = asked[1].find((m) => m.tool_calls);
@@ -114,7 +116,8 @@ test("Agents: a run whose model says nothing after the tool keeps its items", as
 });
 
 test("openai: the thoughts of a model in responses.stream(), under one name of the model", async () => {
-  script = () => [{ delta: { reasoning_content: "Let me " } }, { delta: { reasoning_content: "think." } }, ...says("Four.")];
+  const thinks = (text) => ({ delta: { reasoning_content: text } });
+  script = () => [thinks("Let me "), thinks("think."), ...says("Four.")];
   const stream = client.responses.stream({ model: "m", input: "2+2?" });
   const names = new Set();
   for await (const event of stream) if (event.response?.model) names.add(event.response.model);
@@ -124,9 +127,9 @@ test("openai: the thoughts of a model in responses.stream(), under one name of t
   assert.equal(names.size, 1);
 });
 
-test("openai: a filter that leaves nothing ends the turn, and the conversation goes on without its question", async () => {
+test("openai: a filter that leaves nothing ends the turn, whose question stands in no later prompt", async () => {
   script = (messages) => {
-    if (messages.at(-1).content.includes("forbidden")) return [{ delta: { content: null } }, { finish_reason: "content_filter" }];
+    if (messages.at(-1).content.includes("forbidden")) return [{ finish_reason: "content_filter" }];
     return JSON.stringify(messages).includes("forbidden") ? 400 : says("Four.");
   };
   const { id } = await client.conversations.create({});
@@ -155,7 +158,8 @@ const runners = {
 };
 for (const [name, run] of Object.entries(runners)) {
   test(`${name}: calls without ids in a conversation`, async () => {
-    script = (messages) => (answered(messages) ? says("Both are dry.") : calls(call(`{"city":"Oslo"}`, { index: 0 }), call("", { id: "", index: 1 })));
+    script = (messages) => answered(messages) ? says("Both are dry.")
+      : calls(call(`{"city":"Oslo"}`, { index: 0 }), call("", { id: "", index: 1 }));
     const { id } = await client.conversations.create({});
     let runs = 0;
     assert.equal(await run(async () => `dry ${++runs}`, { openai: { conversation: id } }), "Both are dry.");

@@ -255,7 +255,11 @@ func (responses) begin(a Answer) speech {
 			"input_tokens_details":  object{"cached_tokens": UsedCached},
 			"output_tokens_details": object{"reasoning_tokens": UsedReasoning}}}
 		if a.Long || a.Filtered {
-			end["incomplete_details"] = object{"reason": map[bool]string{true: "content_filter", false: "max_output_tokens"}[a.Filtered]}
+			why := "max_output_tokens"
+			if a.Filtered {
+				why = "content_filter"
+			}
+			end["incomplete_details"] = object{"reason": why}
 			return append(out, named("response.incomplete", object{"response": end}))
 		}
 		return append(out, named("response.completed", object{"response": end}))

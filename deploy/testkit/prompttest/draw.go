@@ -22,13 +22,15 @@ var (
 	inputs = []any{"{}", `{"city":"Oslo"}`, "", "null", "[2]", "7", `{"half":"\ud83d"}`, `{"open":`,
 		`{"n":12345678901234567890}`, `{"a":1,"a":2}`}
 	roles = []any{
-		"user", "user", "assistant", "assistant", "system", "developer", "tool", "function", "human", "ai", "AI", "User",
+		"user", "user", "assistant", "assistant", "system", "developer", "tool", "function",
+		"human", "ai", "AI", "User",
 		"model", "model", "bot", "human", "user", "assistant", "narrator", "", nil, 7, half,
 	}
 	// odd values stand where others are expected.
 	odd = func() []any {
-		return []any{nil, "", " ", half, 7, true, json.RawMessage("1e400"), json.RawMessage("-0"), []any{}, []any{nil}, object{},
-			object{"type": "odd"}, []any{object{"type": nil}}, []any{[]any{[]any{}}}, []any{"text"}, "\x00", "null", "[]",
+		return []any{nil, "", " ", half, 7, true, json.RawMessage("1e400"), json.RawMessage("-0"), []any{},
+			[]any{nil}, object{}, object{"type": "odd"}, []any{object{"type": nil}}, []any{[]any{[]any{}}},
+			[]any{"text"}, "\x00", "null", "[]",
 			json.RawMessage(`{"role":"user","role":"tool","content":"twice"}`), json.RawMessage(deep),
 			[]any{object{"type": "text", "text": ""}}, strings.Repeat("9", 400)}
 	}
@@ -79,7 +81,9 @@ func parts(rt *rapid.T) any {
 	return rapid.SliceOfN(rapid.Custom(part), 0, 3).Draw(rt, "parts")
 }
 
-var addresses = []any{"https://i.test/p.png", "http://i.test/p", "data:image/png;base64,aGk=", "data:,", "", "ftp://x", nil, half}
+var addresses = []any{
+	"https://i.test/p.png", "http://i.test/p", "data:image/png;base64,aGk=", "data:,", "", "ftp://x", nil, half,
+}
 
 func content(rt *rapid.T) any {
 	if chance(rt, 3) {
@@ -121,15 +125,17 @@ var chat = form{
 	calls: func(rt *rapid.T, ids []any) []any {
 		calls := []any{}
 		for i, id := range ids {
-			call := object{"id": id, "type": "function", "function": object{"name": one(rt, names), "arguments": one(rt, inputs)}}
+			f := object{"name": one(rt, names), "arguments": one(rt, inputs)}
+			call := object{"id": id, "type": "function", "function": f}
 			switch rapid.IntRange(0, 5).Draw(rt, "call") {
 			case 0:
-				call["function"].(object)["arguments"] = parsed(one(rt, inputs))
+				f["arguments"] = parsed(one(rt, inputs))
 				delete(call, "type")
 			case 1:
 				call["extra_content"], call["index"] = object{"google": object{"thought_signature": "s"}}, i
 			case 2:
-				call = object{"id": id, "type": "custom", "custom": object{"name": one(rt, names), "input": one(rt, texts)}}
+				custom := object{"name": one(rt, names), "input": one(rt, texts)}
+				call = object{"id": id, "type": "custom", "custom": custom}
 			}
 			calls = append(calls, call)
 		}
@@ -147,7 +153,8 @@ var chat = form{
 		if chance(rt, 6) {
 			return object{"role": "function", "name": one(rt, names), "content": one(rt, texts)}
 		}
-		return object{"role": "tool", "tool_call_id": id, "content": one(rt, []any{"1", "", nil, object{"t": 7}, parts(rt)})}
+		said := one(rt, []any{"1", "", nil, object{"t": 7}, parts(rt)})
+		return object{"role": "tool", "tool_call_id": id, "content": said}
 	},
 }
 
@@ -156,7 +163,8 @@ var anthropic = form{
 	calls: func(rt *rapid.T, ids []any) []any {
 		blocks, _ := parts(rt).([]any)
 		for _, id := range ids {
-			blocks = append(blocks, object{"type": "tool_use", "id": id, "name": one(rt, names), "input": parsed(one(rt, inputs))})
+			input := parsed(one(rt, inputs))
+			blocks = append(blocks, object{"type": "tool_use", "id": id, "name": one(rt, names), "input": input})
 		}
 		return []any{object{"role": "assistant", "content": blocks}}
 	},
@@ -171,9 +179,12 @@ var anthropic = form{
 var modelMessages = form{
 	says: chat.says,
 	calls: func(rt *rapid.T, ids []any) []any {
-		blocks := []any{object{"type": "reasoning", "text": one(rt, texts)}, object{"type": "text", "text": one(rt, texts)}}
+		blocks := []any{
+			object{"type": "reasoning", "text": one(rt, texts)}, object{"type": "text", "text": one(rt, texts)},
+		}
 		for _, id := range ids {
-			call := object{"type": "tool-call", "toolCallId": id, "toolName": one(rt, names), "input": parsed(one(rt, inputs))}
+			input := parsed(one(rt, inputs))
+			call := object{"type": "tool-call", "toolCallId": id, "toolName": one(rt, names), "input": input}
 			if blocks = append(blocks, call); chance(rt, 5) {
 				blocks = append(blocks, aiResult(rt, id), object{"type": "text", "text": "found"})
 			}
@@ -206,8 +217,10 @@ var uiMessages = form{
 	calls: func(rt *rapid.T, ids []any) []any {
 		tools := []any{}
 		for _, id := range ids {
-			tools = append(tools, object{"type": "tool-f", "toolCallId": id, "input": object{}, "output": one(rt, texts),
-				"state": one(rt, []any{"input-available", "output-available", "output-error"})})
+			tools = append(tools, object{
+				"type": "tool-f", "toolCallId": id, "input": object{}, "output": one(rt, texts),
+				"state": one(rt, []any{"input-available", "output-available", "output-error"}),
+			})
 		}
 		return []any{object{"role": "assistant", "parts": tools}}
 	},
@@ -237,7 +250,9 @@ var items = form{
 		}
 		for _, id := range ids {
 			if chance(rt, 5) {
-				calls = append(calls, object{"type": "custom_tool_call", "call_id": id, "name": one(rt, names), "input": one(rt, texts)})
+				calls = append(calls, object{
+					"type": "custom_tool_call", "call_id": id, "name": one(rt, names), "input": one(rt, texts),
+				})
 				continue
 			}
 			calls = append(calls, object{"type": "function_call", "call_id": id, "name": one(rt, names),
@@ -254,7 +269,8 @@ var items = form{
 // other are items that are neither messages nor calls of functions, and results.
 func other() []any {
 	return []any{
-		object{"type": "web_search_call", "id": "ws_1", "status": "completed", "action": object{"type": "search", "query": "q"}},
+		object{"type": "web_search_call", "id": "ws_1", "status": "completed",
+			"action": object{"type": "search", "query": "q"}},
 		object{"type": "mcp_approval_request", "id": "mcpr_1", "name": "f", "server_label": "s", "arguments": "{}"},
 		object{"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": true},
 		object{"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s", "tools": []any{}},
@@ -341,7 +357,8 @@ func raws(list []any) []json.RawMessage {
 // DrawMessages draws up to about length messages of the forms that clients and pipelines send, after the vendors'
 // schemas and then bent.
 func DrawMessages(rt *rapid.T, length int) []json.RawMessage {
-	return raws(draw(rt, []form{chat, chat, chat, anthropic, anthropic, modelMessages, modelMessages, uiMessages, items}, length))
+	forms := []form{chat, chat, chat, anthropic, anthropic, modelMessages, modelMessages, uiMessages, items}
+	return raws(draw(rt, forms, length))
 }
 
 // DrawItems draws items of OpenAI's Responses API; some are messages of other forms.

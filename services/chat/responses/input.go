@@ -34,8 +34,8 @@ type toolCall struct {
 	answered bool
 }
 
-// inputOf returns stored messages as the items of a request's input. bare leaves out what is sent as it came: items that
-// are neither messages nor calls nor outputs, and what stands beside those.
+// inputOf returns stored messages as the items of a request's input. bare leaves out what is sent as it came: items
+// that are neither messages nor calls nor outputs, and what stands beside those.
 func inputOf(list []json.RawMessage, bare bool) []any {
 	messages := paired(chatmessage.Plain(chatmessage.ParseAll(list)))
 	last := len(messages) - 1

@@ -191,7 +191,8 @@ func (d *door) visitor(rt *rapid.T) *visitor {
 	if rapid.Bool().Draw(rt, "of OpenAI") {
 		v.session, _ = v.send("POST", "/v1/conversations", `{}`).body["id"].(string)
 	} else {
-		v.send("POST", "/v1/sessions/"+v.session+"/turns", `{"request_id":"r0","question_neutral":"q","answer_neutral":"a"}`)
+		v.send("POST", "/v1/sessions/"+v.session+"/turns",
+			`{"request_id":"r0","question_neutral":"q","answer_neutral":"a"}`)
 	}
 	return v
 }
@@ -278,9 +279,10 @@ func (v *visitor) later() {
 // settle answers the turns that wait for an answer, since a chat would wait for them for two minutes. Those that were
 // published long ago stay as they are.
 func (v *visitor) settle() {
-	for _, one := range v.send("GET", "/v1/sessions/"+v.session+"/turns?status=pending&limit=1000", "").body["turns"].([]any) {
+	turns := "/v1/sessions/" + v.session + "/turns"
+	for _, one := range v.send("GET", turns+"?status=pending&limit=1000", "").body["turns"].([]any) {
 		if t := one.(map[string]any); t["status"] == "pending" {
-			v.send("POST", fmt.Sprintf("/v1/sessions/%s/turns/%s/finalize", v.session, t["turn_id"]), `{"answer_neutral":"a"}`)
+			v.send("POST", fmt.Sprintf("%s/%s/finalize", turns, t["turn_id"]), `{"answer_neutral":"a"}`)
 		}
 	}
 }
@@ -415,7 +417,8 @@ func (v *visitor) published() answer {
 // tool has a model call a tool, and gives it the result.
 func (v *visitor) tool() answer {
 	s := v.any()
-	on := `{"conversation":"` + v.session + `","tools":[{"type":"function","name":"f","strict":false,"parameters":{"type":"object"}}],"input":`
+	on := `{"conversation":"` + v.session + `","tools":[{"type":"function","name":"f","strict":false,` +
+		`"parameters":{"type":"object"}}],"input":`
 	first := v.sendTo(s, "POST", "/v1/responses", on+`"`+useTool+`"}`)
 	if first.status != http.StatusOK {
 		return first
@@ -434,7 +437,8 @@ func (v *visitor) tool() answer {
 func (v *visitor) filtered() answer {
 	if rapid.Bool().Draw(v.rt, "natively") {
 		v.settle()
-		return v.send("POST", "/v1/threads/"+v.session+"/messages", `{"content":"`+forbidden+`","on_pending":"interrupt"}`)
+		return v.send("POST", "/v1/threads/"+v.session+"/messages",
+			`{"content":"`+forbidden+`","on_pending":"interrupt"}`)
 	}
 	return v.send("POST", "/v1/responses", `{"conversation":"`+v.session+`","input":"`+forbidden+`"}`)
 }
