@@ -170,20 +170,3 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 		require.Empty(t, prompttest.Anthropic(rawsOf(out)), name)
 	}
 }
-
-// FuzzAnthropic holds that no list of objects with a role makes a prompt that the API
-// refuses.
-//
-//conformance:f19
-func FuzzAnthropic(f *testing.F) {
-	f.Add(`[{"role":"tool","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"a"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"r"}]}]`)
-	f.Add(`[{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"","arguments":"null"}}]},{"role":"tool","tool_call_id":"a"},{"role":"assistant","content":" "},{"role":"odd","content":7}]`)
-	f.Add(`[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"http://x"}},{"type":"image_url","image_url":7}]},{"role":"function"}]`)
-	f.Add(`[{"role":"assistant","content":[{"type":"tool-call","toolCallId":"a","toolName":"f","args":7},{"type":"tool-result","toolCallId":"a","result":{}},{"type":"text","text":"x"}]},{"role":"tool","content":[{"type":"tool-result","output":{"type":"json"}}]}]`)
-	f.Add(`[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","is_error":true}]}]`)
-	f.Add(`[{"role":7},{"role":"system","content":null}]`)
-	f.Fuzz(func(t *testing.T, list string) {
-		_, out := Anthropic(append(ParseList(json.RawMessage(list)), New(User, "now")))
-		require.Empty(t, prompttest.Anthropic(rawsOf(out)))
-	})
-}

@@ -1,6 +1,8 @@
 package message
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -13,10 +15,7 @@ import (
 // message lacks. What only items say is left out, but for the reasoning of the turn under way, which a model gets back
 // on the message with its calls (https://api-docs.deepseek.com/guides/thinking_mode).
 func Chat(list []Message) []json.RawMessage {
-	question := len(list) - 1
-	for question >= 0 && list[question].role != User {
-		question--
-	}
+	question := lastQuestion(list)
 	var d chatDialogue
 	for i, m := range list {
 		if m.onlyItem() {
@@ -27,22 +26,45 @@ func Chat(list []Message) []json.RawMessage {
 			d.add(c, i > question)
 		}
 	}
+	chat := paired(d.messages)
+	last := len(chat) - 1
+	for last >= 0 && chat[last].role != User {
+		last--
+	}
 	raws := []json.RawMessage{}
-	for _, c := range paired(d.messages) {
+	for i, c := range chat {
+		if i < last {
+			c.shortenIDs()
+		}
 		raws = append(raws, c.json())
 	}
 	return raws
 }
 
+// lastQuestion returns the index of the last message of a user; what follows it is of the turn under way.
+func lastQuestion(list []Message) int {
+	at := len(list) - 1
+	for at >= 0 && list[at].role != User {
+		at--
+	}
+	return at
+}
+
 // Plain returns messages, each in the form of a chat by itself, for an endpoint that takes calls and results as items
-// of their own. It has no names of speakers, so a name stands in front of the text. Messages of items stay as they are.
+// of their own. It has no names of speakers, so a name stands in front of the text. Messages of items stay as they are,
+// but for their calls.
 func Plain(list []Message) (out []json.RawMessage) {
-	for _, m := range list {
-		if m.stored != nil && m.ofItem() {
+	question := lastQuestion(list)
+	for i, m := range list {
+		of := m.stored != nil && m.ofItem()
+		if of && len(m.everyCall()) == 0 && m.role != Function {
 			out = append(out, m.JSON())
 			continue
 		}
-		for _, c := range m.named().inChat(false) {
+		for _, c := range m.named().inChat(i > question) {
+			if of {
+				c.all["item"] = m.stored.Item
+			}
 			out = append(out, c.json())
 		}
 	}
@@ -243,7 +265,7 @@ func (m Message) chatParts(raws []json.RawMessage) []json.RawMessage {
 		switch {
 		case p.inChat(m.role):
 			out = append(out, raws[i])
-		case p.isImage() && p.address() != "" && m.role == User:
+		case p.isImage() && IsAddress(p.address()) && m.role == User:
 			image := map[string]any{"type": "image_url", "image_url": map[string]string{"url": p.address()}}
 			out = append(out, encode(image))
 		case json.Unmarshal(raws[i], &text) == nil && text != "":
@@ -268,7 +290,7 @@ func (p part) inChat(role string) bool {
 	case "refusal":
 		return role == Assistant && p.Refusal != ""
 	case "image_url":
-		return role == User && p.address() != "" && len(p.ImageURL) > 0 && p.ImageURL[0] == '{'
+		return role == User && IsAddress(p.address()) && len(p.ImageURL) > 0 && p.ImageURL[0] == '{'
 	case "input_audio":
 		return role == User
 	case "file":
@@ -309,7 +331,10 @@ func (c *chatCall) mend() {
 	delete(c.all, "index") // of a stream
 	c.all["id"] = encode(chatID(c.ID))
 	if c.Custom.Name != "" {
-		c.all["type"] = encode("custom")
+		custom := asMembers(c.all["custom"])
+		custom["name"], custom["input"] = encode(toolName(c.Custom.Name)), encode(c.Custom.Input)
+		c.all["type"], c.all["custom"] = encode("custom"), encode(custom)
+		delete(c.all, "function")
 		return
 	}
 	f := asMembers(c.all["function"])
@@ -326,6 +351,36 @@ func chatID(id string) string {
 		return "call_" + name
 	}
 	return id
+}
+
+// longestChatID is the most that OpenAI's chat takes of a call's id.
+const longestChatID = 40
+
+// ShortID returns an id of a call that is no longer than most, the same for the same id. Some models write what they
+// want to see again into the ids of their calls, so those of the turn under way stay as they are.
+func ShortID(id string, most int) string {
+	if len(id) <= most {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:16])
+}
+
+// shortenIDs shortens the ids of the calls of a message, and that of the call whose result it is.
+func (c *chatMessage) shortenIDs() {
+	shorten := func(all map[string]json.RawMessage, member string) {
+		var id string
+		if json.Unmarshal(all[member], &id) == nil && len(id) > longestChatID {
+			all[member] = encode(ShortID(id, longestChatID))
+		}
+	}
+	shorten(c.all, "tool_call_id")
+	for _, call := range c.calls {
+		shorten(call.all, "id")
+	}
+	if len(c.calls) > 0 {
+		c.addCalls(nil)
+	}
 }
 
 // chatArguments returns the arguments of a call as a chat takes them: those of a call without any are an empty object.

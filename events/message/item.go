@@ -79,6 +79,11 @@ func (m Message) silent() bool {
 	return len(m.stored.Content) == 0 || string(m.stored.Content) == "null"
 }
 
+// Empty reports whether the message has a content, and it says nothing.
+func (m Message) Empty() bool {
+	return m.Words() == "" && (m.stored == nil || !m.silent() && len(m.everyCall()) == 0)
+}
+
 // and returns the message with the calls of another one behind its own.
 func (m Message) and(more Message) Message {
 	var calls []json.RawMessage

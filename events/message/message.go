@@ -85,8 +85,8 @@ func (m Message) Text() string {
 // New makes a plain message; the role needs no escapes.
 func New(role, text string) Message { return Message{role: role, text: text} }
 
-// ParseList reads a stored list. An element that is no object becomes a message without a role: recording checks the
-// list's form, not its elements.
+// ParseList reads a stored list. An element that is no object becomes a message of a user without a text: recording
+// checks the list's form, not its elements.
 func ParseList(list json.RawMessage) []Message {
 	if len(list) == 0 {
 		return nil
@@ -115,7 +115,9 @@ func Parse(raw json.RawMessage) Message {
 	_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
 	if role := roleOf(m.Role); role != m.Role {
 		m.Role = role
-		m.raw = withMember(raw, "role", role)
+		if m.raw = withMember(raw, "role", role); !bytes.HasPrefix(m.raw, []byte("{")) {
+			m.raw = New(role, "").JSON()
+		}
 	}
 	if bytes.HasPrefix(m.Content, []byte("[")) {
 		_ = json.Unmarshal(m.Content, &m.parts)
@@ -136,7 +138,7 @@ func Parse(raw json.RawMessage) Message {
 
 // roleOf returns the role of OpenAI's chat in which a prompt shows a role.
 func roleOf(role string) string {
-	if known, is := RoleOf(role); is {
+	if known, is := RoleOf(role); is && known != "" {
 		return known
 	}
 	return User

@@ -149,6 +149,13 @@ func (p part) words() string {
 	}
 }
 
+// PartWords returns what a part of a content says, or a description of it; "" if it says nothing.
+func PartWords(members map[string]any) string {
+	var p part
+	_ = json.Unmarshal(encode(members), &p) // never fails
+	return p.words()
+}
+
 // result returns the text of a tool_result block. Content that is neither a text nor a list of parts is returned as it
 // was written.
 func (p part) result() string {
@@ -167,11 +174,20 @@ func (p part) isImage() bool {
 
 // url returns the address of an image that is a reference, or "".
 func (p part) url() string {
-	s := p.address()
-	if !strings.HasPrefix(s, "https://") && !strings.HasPrefix(s, "http://") {
-		return ""
+	if s := p.address(); strings.HasPrefix(s, "http") && IsAddress(s) {
+		return s
 	}
-	return s
+	return ""
+}
+
+// IsAddress reports whether OpenAI's endpoints take a text as the address of an image, which may be its data.
+func IsAddress(s string) bool {
+	for _, start := range []string{"https://", "http://", "data:image/"} {
+		if strings.HasPrefix(s, start) {
+			return true
+		}
+	}
+	return false
 }
 
 // address returns the address of an image, which may be its data, or "".

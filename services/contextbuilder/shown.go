@@ -3,7 +3,6 @@ package contextbuilder
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
@@ -52,7 +51,7 @@ func (f form) half(
 // filtered reports whether a model's filter left nothing of a turn's answer. Prompts leave such a turn out, since an
 // endpoint that refused its question refuses every prompt with it.
 func filtered(t *conversation.Turn) bool {
-	if t.Status != conversation.Finalized || t.Answer == nil || t.Answer.AnswerNeutral != "" {
+	if t.Status != conversation.Finalized || t.Answer == nil {
 		return false
 	}
 	if !bytes.Contains(t.AnswerMetadata, []byte(services.FinishFiltered)) {
@@ -62,7 +61,17 @@ func filtered(t *conversation.Turn) bool {
 		Finish string `json:"finish_reason"`
 	}
 	_ = json.Unmarshal(t.AnswerMetadata, &metadata) // another pipeline's metadata may have any form
-	says := func(m message.Message) bool { return m.Words() != "" || len(m.Calls()) > 0 }
-	return metadata.Finish == string(services.FinishFiltered) &&
-		!slices.ContainsFunc(message.ParseList(t.Answer.AnswerMessages), says)
+	if metadata.Finish != string(services.FinishFiltered) {
+		return false
+	}
+	list := message.ParseList(t.Answer.AnswerMessages)
+	for _, m := range list {
+		switch {
+		case m.Words() != "" || len(m.Calls()) > 0:
+			return false
+		case m.Role() == message.Assistant && m.Empty():
+			return true // whatever extends the turn
+		}
+	}
+	return len(list) > 0 || t.Answer.AnswerNeutral == ""
 }

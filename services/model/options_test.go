@@ -214,8 +214,8 @@ func TestAnthropicCallsCustomTools(t *testing.T) {
 var stored = prompt(
 	`{"role":"user","content":"q","item":{"id":"msg_0"}}`,
 	`{"role":"assistant","content":null,"item":{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"}}`,
-	`{"role":"assistant","content":null,"item":{"type":"reasoning","id":"rs_ours","encrypted_content":"responses.id:rs%3A9:e:"}}`,
-	`{"role":"assistant","content":null,"item":{"type":"reasoning","id":"rs_again","encrypted_content":"responses.id:rs%3A9:e:"}}`,
+	`{"role":"assistant","content":null,"item":{"type":"reasoning","id":"rs_ours","summary":[],"encrypted_content":"responses.id:rs%3A9:e:"}}`,
+	`{"role":"assistant","content":null,"item":{"type":"reasoning","id":"rs_again","summary":[],"encrypted_content":"responses.id:rs%3A9:e:"}}`,
 	`{"role":"assistant","content":null,"item":{"type":"reasoning","encrypted_content":"anthropic.signature:e"}}`,
 	`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"twice","arguments":"{}"}}]}`,
 	`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}],
@@ -257,7 +257,7 @@ func TestStoredItemsAreWhatAnEndpointTakes(t *testing.T) {
 		}
 		require.JSONEq(t, `[{"role":"user","content":"q"},
 			{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"},
-			{"type":"reasoning","id":"rs:9","encrypted_content":"e:"},
+			{"type":"reasoning","id":"rs:9","summary":[],"encrypted_content":"e:"},
 			{"role":"assistant","content":"[Tool call: twice {}]"},
 			{"type":"function_call","call_id":"c1","name":"f","arguments":"{}","namespace":"n","caller":{"type":"direct"}},
 			{"type":"function_call","call_id":"c2","name":"g","arguments":"{}"},

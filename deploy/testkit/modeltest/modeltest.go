@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ type Answer struct {
 	Stall bool
 	// Long makes the answer end as cut by the limit of tokens.
 	Long bool
-	// Filtered makes the answer of a chat endpoint end as cut by a filter.
+	// Filtered makes the answer end as cut by a filter.
 	Filtered bool
 	// Thoughts come before Text, a word at a time, and Calls after it. An endpoint that speaks Responses tells each of
 	// their lines as a summary of its own.
@@ -40,8 +41,12 @@ type Answer struct {
 	Malformed, Cut bool
 }
 
-// Call is a call of a tool, whose arguments are sent in two pieces.
-type Call struct{ ID, Name, Arguments string }
+// Call is a call of a tool, whose arguments are sent in two pieces. More are further members that a chat endpoint sends
+// with it.
+type Call struct {
+	ID, Name, Arguments string
+	More                map[string]any
+}
 
 // UsedInput are the tokens of the prompt that each answer reports.
 const UsedInput = 12
@@ -65,9 +70,12 @@ type Server struct {
 	Asked chan []string
 	// Bodies receives the bodies of the first 10,000 requests.
 	Bodies chan json.RawMessage
+	// Demand, if set, returns why the endpoint refuses a request with a body that its API takes; "" if it does not.
+	Demand func(body json.RawMessage) string
 
-	mu     sync.Mutex
-	script func(prompt []string) Answer
+	mu      sync.Mutex
+	script  func(prompt []string) Answer
+	refused []string
 }
 
 // New starts a model that ends with the test. script returns the model's answer for a prompt, whose last line is the
@@ -87,6 +95,23 @@ func (s *Server) Script(script func(prompt []string) Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script = script
+}
+
+// Refused returns why requests were refused whose form is not that of the API, and their bodies.
+func (s *Server) Refused() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.refused)
+}
+
+// refuse answers as an endpoint does that does not take a request.
+func (s *Server) refuse(w http.ResponseWriter, why string, body []byte) {
+	s.mu.Lock()
+	s.refused = append(s.refused, why+"\n"+string(body))
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_ = json.NewEncoder(w).Encode(object{"error": object{"type": "invalid_request_error", "message": why}})
 }
 
 type request struct {
@@ -130,17 +155,22 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	body, _ := io.ReadAll(r.Body)
 	if json.Unmarshal(body, &in) != nil || speak == nil || len(in.Messages)+len(in.Input) == 0 {
-		w.WriteHeader(http.StatusBadRequest)
+		s.refuse(w, "no request of a known API", body)
 		return
 	}
 	select {
 	case s.Bodies <- body:
 	default: // nobody wants them
 	}
-	if in.Messages = append(in.Messages, in.Input...); !speak.takes(in) {
-		w.WriteHeader(http.StatusBadRequest)
+	why := speak.refuses(in, body)
+	if why == "" && s.Demand != nil {
+		why = s.Demand(body)
+	}
+	if why != "" {
+		s.refuse(w, why, body)
 		return
 	}
+	in.Messages = append(in.Messages, in.Input...)
 	var prompt []string
 	if in.System != "" {
 		prompt = append(prompt, "system: "+in.System)

@@ -2,7 +2,11 @@ package modeltest
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"strings"
+
+	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
 )
 
 type event struct {
@@ -12,7 +16,8 @@ type event struct {
 
 // protocol is a vendor's form of requests and streams.
 type protocol interface {
-	takes(r request) bool
+	// refuses returns why the API refuses a request, or "".
+	refuses(r request, body []byte) string
 	whole(text string) any
 	begin(a Answer) speech
 	done() string
@@ -30,7 +35,25 @@ type object = map[string]any
 
 type openAI struct{}
 
-func (openAI) takes(request) bool { return true }
+// problems returns problems in words.
+func problems(list []prompttest.Problem) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprint(list)
+}
+
+// rawsOf returns the members of a list in a body.
+func rawsOf(body []byte, name string) (raws []json.RawMessage) {
+	var all map[string]json.RawMessage
+	_ = json.Unmarshal(body, &all)       // it was read before
+	_ = json.Unmarshal(all[name], &raws) // another form has no elements
+	return raws
+}
+
+func (openAI) refuses(_ request, body []byte) string {
+	return problems(prompttest.Chat(rawsOf(body, "messages")))
+}
 
 func (openAI) whole(text string) any {
 	return object{"choices": []any{object{"index": 0, "message": object{"role": "assistant", "content": text},
@@ -56,6 +79,7 @@ func (openAI) begin(a Answer) speech {
 					if n == 0 {
 						call = object{"index": i, "id": c.ID, "type": "function",
 							"function": object{"name": c.Name, "arguments": ""}}
+						maps.Copy(call, c.More)
 					}
 					out = append(out, delta(object{"tool_calls": []any{call}}, nil))
 				}
@@ -78,19 +102,18 @@ func (openAI) done() string { return "data: [DONE]\n\n" }
 
 type anthropic struct{}
 
-// takes refuses tools without a schema, and tool calls in a request that defines no tools, as the API does.
-func (anthropic) takes(r request) bool {
+func (anthropic) refuses(r request, body []byte) string {
 	for _, tool := range r.Tools {
 		if tool.Schema.Type != "object" {
-			return false
+			return "a tool without a schema"
 		}
 	}
 	for _, m := range r.Messages {
 		if len(r.Tools) == 0 && strings.Contains(string(m.Content), `"type":"tool_use"`) {
-			return false
+			return "a tool_use without tools"
 		}
 	}
-	return true
+	return problems(prompttest.Anthropic(rawsOf(body, "messages")))
 }
 
 func (anthropic) whole(text string) any {
@@ -147,6 +170,9 @@ func (anthropic) begin(a Answer) speech {
 		if a.Long {
 			why = "max_tokens"
 		}
+		if a.Filtered {
+			why = "refusal"
+		}
 		return append(out, event{"message_delta", object{"type": "message_delta", "delta": object{"stop_reason": why},
 			"usage": object{"output_tokens": UsedOutput,
 				"output_tokens_details": object{"thinking_tokens": UsedReasoning}}}},
@@ -159,7 +185,9 @@ func (anthropic) done() string { return "" }
 
 type responses struct{}
 
-func (responses) takes(request) bool { return true }
+func (responses) refuses(_ request, body []byte) string {
+	return problems(prompttest.Responses(rawsOf(body, "input")))
+}
 
 func (responses) whole(string) any { return object{} }
 
@@ -226,8 +254,12 @@ func (responses) begin(a Answer) speech {
 			"input_tokens": UsedInput, "output_tokens": UsedOutput, "total_tokens": UsedInput + UsedOutput,
 			"input_tokens_details":  object{"cached_tokens": UsedCached},
 			"output_tokens_details": object{"reasoning_tokens": UsedReasoning}}}
-		if a.Long {
-			end["incomplete_details"] = object{"reason": "max_output_tokens"}
+		if a.Long || a.Filtered {
+			why := "max_output_tokens"
+			if a.Filtered {
+				why = "content_filter"
+			}
+			end["incomplete_details"] = object{"reason": why}
 			return append(out, named("response.incomplete", object{"response": end}))
 		}
 		return append(out, named("response.completed", object{"response": end}))

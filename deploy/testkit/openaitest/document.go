@@ -85,6 +85,36 @@ func Schema(t testing.TB, path, schema string) *jsonschema.Schema {
 	return s
 }
 
+// Request returns the schema of a request of the document at a path, by its name there. Some of the forms that it may
+// have are special cases of others.
+func Request(t testing.TB, path, schema string) *jsonschema.Schema {
+	t.Helper()
+	c, doc, err := compiler(path)
+	require.NoError(t, err)
+	anyForm(doc)
+	s, err := c.Compile(name + "#/components/schemas/" + schema)
+	require.NoError(t, err)
+	return s
+}
+
+// anyForm lets values have several forms of a schema at once.
+func anyForm(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if forms, is := v["oneOf"].([]any); is {
+			v["anyOf"] = forms
+			delete(v, "oneOf")
+		}
+		for _, inner := range v {
+			anyForm(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			anyForm(inner)
+		}
+	}
+}
+
 // compile compiles the schemas of answers and events.
 func compile(path string) (schemas, error) {
 	none := schemas{}

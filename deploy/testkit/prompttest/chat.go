@@ -6,16 +6,25 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // speaker matches the names that OpenAI takes for who speaks.
 var speaker = regexp.MustCompile(`^[^\s<|\\/>]{1,64}$`)
+
+// address matches what OpenAI's endpoints take as the address of an image.
+var address = regexp.MustCompile(`^(https?://|data:image/)`)
 
 // chatParts are the types of parts that OpenAI's document allows in the messages of a role.
 var chatParts = map[string][]string{
 	"system": {"text"}, "developer": {"text"}, "tool": {"text"}, "assistant": {"text", "refusal"},
 	"user": {"text", "image_url", "input_audio", "file"},
 }
+
+// longestID is the most that OpenAI's chat takes of a call's id. In the turn under way it is not held against a prompt:
+// gateways to other models write what these want to see again into it.
+const longestID = 40
 
 type chatMessage struct {
 	Role    string
@@ -29,7 +38,11 @@ type chatMessage struct {
 // parts that OpenAI's document does not have, names and calls in other forms, and half surrogate pairs.
 func Chat(raws []json.RawMessage) []Problem {
 	problems := OpenAI(raws)
-	for _, raw := range raws {
+	question := len(raws) - 1
+	for question >= 0 && roleIn(raws[question]) != "user" {
+		question--
+	}
+	for i, raw := range raws {
 		add := func(format string, args ...any) {
 			problems = append(problems, Problem{fmt.Sprintf(format, args...), string(raw)})
 		}
@@ -38,22 +51,26 @@ func Chat(raws []json.RawMessage) []Problem {
 			add("is no message: %v", err)
 			continue
 		}
-		m.check(add)
-		for _, half := range halves.FindAllString(string(raw), -1) {
-			if whole := pair.MatchString(half); !whole {
-				add("half a surrogate pair")
-			}
-		}
+		m.check(i > question, add)
+		checkHalves(raw, add)
 	}
 	return problems
 }
 
-var (
-	halves = regexp.MustCompile(`(?i)(?:\\ud[89a-f][0-9a-f]{2})+`)
-	pair   = regexp.MustCompile(`(?i)^(?:\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2})+$`)
-)
+func roleIn(raw json.RawMessage) string {
+	var m struct{ Role string }
+	_ = json.Unmarshal(raw, &m) // another form is a problem of its own
+	return m.Role
+}
 
-func (m chatMessage) check(add func(string, ...any)) {
+// checkHalves looks for half surrogate pairs, which Python and many endpoints refuse.
+func checkHalves(raw json.RawMessage, add func(string, ...any)) {
+	if json.Valid(raw) && !jsontext.Value(raw).IsValid(jsontext.AllowDuplicateNames(true)) {
+		add("half a surrogate pair")
+	}
+}
+
+func (m chatMessage) check(underWay bool, add func(string, ...any)) {
 	kinds, known := chatParts[m.Role]
 	if !known {
 		add("the role %q", m.Role)
@@ -64,9 +81,13 @@ func (m chatMessage) check(add func(string, ...any)) {
 	if (m.Role == "tool") != (m.CallID != nil) {
 		add("a tool_call_id of another than a tool, or a tool without")
 	}
-	calls := m.checkCalls(add)
+	calls := m.checkCalls(underWay, add)
 	var text string
-	var parts []struct{ Type string }
+	var parts []struct {
+		Type  string
+		Text  *string
+		Image struct{ URL string } `json:"image_url"`
+	}
 	switch {
 	case len(m.Content) == 0 || string(m.Content) == "null":
 		if calls == 0 {
@@ -80,13 +101,14 @@ func (m chatMessage) check(add func(string, ...any)) {
 		add("a content that is neither a text nor parts")
 	}
 	for _, p := range parts {
-		if !slices.Contains(kinds, p.Type) {
-			add("a part of the type %q", p.Type)
+		if !slices.Contains(kinds, p.Type) || p.Type == "text" && (p.Text == nil || *p.Text == "") ||
+			p.Type == "image_url" && !address.MatchString(p.Image.URL) {
+			add("a part of the type %q, or one that has nothing in it", p.Type)
 		}
 	}
 }
 
-func (m chatMessage) checkCalls(add func(string, ...any)) int {
+func (m chatMessage) checkCalls(underWay bool, add func(string, ...any)) int {
 	if m.Calls == nil {
 		return 0
 	}
@@ -102,9 +124,12 @@ func (m chatMessage) checkCalls(add func(string, ...any)) int {
 		add("tool_calls that are no list of calls, or another's than an assistant's")
 	}
 	for _, c := range calls {
+		if c.Function != nil && c.Function.Arguments != nil {
+			checkHalves(json.RawMessage(*c.Function.Arguments), add)
+		}
 		switch {
-		case c.ID == "" || strings.ContainsRune(c.ID, 0):
-			add("a call without an id")
+		case c.ID == "" || len(c.ID) > longestID && !underWay || strings.ContainsRune(c.ID, 0):
+			add("a call without an id, or with a long one")
 		case c.Type == "custom" && c.Custom != nil && toolName.MatchString(c.Custom.Name):
 		case c.Type != "function" || c.Function == nil || c.Function.Arguments == nil,
 			!toolName.MatchString(c.Function.Name):
@@ -112,4 +137,19 @@ func (m chatMessage) checkCalls(add func(string, ...any)) int {
 		}
 	}
 	return len(calls)
+}
+
+// Readable returns why nobody could send a prompt on: a role that no endpoint knows, or half a surrogate pair.
+func Readable(raws []json.RawMessage) (problems []Problem) {
+	for _, raw := range raws {
+		add := func(format string, args ...any) {
+			problems = append(problems, Problem{fmt.Sprintf(format, args...), string(raw)})
+		}
+		var m struct{ Role string }
+		if json.Unmarshal(raw, &m) != nil || chatParts[m.Role] == nil && m.Role != "function" {
+			add("the role %q", m.Role)
+		}
+		checkHalves(raw, add)
+	}
+	return problems
 }

@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // unsaid are items that a chat has no form for.
@@ -50,4 +52,49 @@ func TestAnInputThatAChatHasNoWordsForIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a model sends with a call, such as Gemini's signature of its thoughts, is shown with the call, and the model gets
+// it back with it, in a conversation and from a client that keeps the history itself.
+func TestWhatAModelSendsWithACallComesBack(t *testing.T) {
+	t.Parallel()
+	signed := map[string]any{"google": map[string]any{"thought_signature": "sig"}}
+	m, s := behind(t, "chat", func(prompt []string) modeltest.Answer {
+		if len(prompt) > 1 {
+			return modeltest.Answer{Text: "done"}
+		}
+		return modeltest.Answer{Calls: []modeltest.Call{
+			{ID: "c", Name: "f", Arguments: "{}", More: map[string]any{"extra_content": signed}},
+		}}
+	})
+	for _, more := range []string{`,"conversation":"` + s.begin() + `"`, `,"store":false`} {
+		first := s.must("POST", "/v1/responses", `{"input":"go"`+tool+more+`}`)
+		<-m.Bodies
+		call := first["output"].([]any)[0]
+		require.Equal(t, signed, call.(map[string]any)["extra_content"])
+		input := result("c", "1")
+		if strings.Contains(more, "store") {
+			input = user("go") + "," + string(must.Get(json.Marshal(call))(t)) + "," + input
+		}
+		s.must("POST", "/v1/responses", `{"input":[`+input+`]`+tool+more+`}`)
+		calls := messagesIn(t, <-m.Bodies)[1].(map[string]any)["tool_calls"].([]any)
+		require.Equal(t, signed, calls[0].(map[string]any)["extra_content"], more)
+	}
+}
+
+// A question that a filter stopped stays out of prompts, also where a client adds an answer of its own to its turn.
+func TestAFilteredTurnThatIsExtendedStaysOutOfPrompts(t *testing.T) {
+	t.Parallel()
+	m, s := behind(t, "chat", func(prompt []string) modeltest.Answer {
+		if strings.Contains(prompt[len(prompt)-1], forbidden) {
+			return modeltest.Answer{Filtered: true}
+		}
+		return modeltest.Answer{Text: "4"}
+	})
+	id := s.begin()
+	s.must("POST", "/v1/responses", `{"input":"`+forbidden+`","conversation":"`+id+`"}`)
+	<-m.Bodies
+	s.post(id, assistant("I can't say."), function("c"))
+	s.must("POST", "/v1/responses", `{"input":"2+2?","conversation":"`+id+`"}`)
+	require.NotContains(t, string(<-m.Bodies), forbidden)
 }

@@ -1,8 +1,10 @@
 package responses
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 
 	chatmessage "github.com/turnledger/turnledger/events/message"
@@ -19,8 +21,8 @@ type message struct {
 	ToolCalls []toolCall      `json:"tool_calls"`
 	Item      json.RawMessage `json:"item"`
 
-	raw    json.RawMessage
-	called bool // a result that has its call
+	raw  json.RawMessage
+	call *toolCall // of a result that has its call
 }
 
 type toolCall struct {
@@ -32,28 +34,25 @@ type toolCall struct {
 	answered bool
 }
 
-// inputOf returns stored messages as the items of a request's input.
-func inputOf(list []json.RawMessage) []any {
-	list = chatmessage.Plain(chatmessage.ParseAll(list))
-	messages := make([]message, len(list))
-	open := map[string]*toolCall{} // the last call of each id, until it has its result
-	for i, raw := range list {
-		m := &messages[i]
-		_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
-		m.raw = raw
-		for k, c := range m.ToolCalls {
-			open[c.ID] = &m.ToolCalls[k]
-		}
-		if call := open[m.CallID]; m.Role == "tool" && call != nil {
-			call.answered, m.called = true, true
-			delete(open, m.CallID)
-		}
+// inputOf returns stored messages as the items of a request's input. bare leaves out what is sent as it came: items
+// that are neither messages nor calls nor outputs, and what stands beside those.
+func inputOf(list []json.RawMessage, bare bool) []any {
+	messages := paired(chatmessage.Plain(chatmessage.ParseAll(list)))
+	last := len(messages) - 1
+	for last >= 0 && !messages[last].ofUser() {
+		last--
 	}
 	sent := map[string]bool{} // ids of whole items: the endpoint refuses one that stands twice
 	out := []any{}
 	for i, m := range messages {
+		if bare {
+			m.Item = nil
+		}
+		if i < last {
+			m.shortenIDs()
+		}
 		switch {
-		case m.Role == "tool":
+		case m.Role == chatmessage.Tool:
 			out = append(out, m.carries(resultOf(m)))
 		case len(m.ToolCalls) == 0 && silent(m.Content):
 			if item := whole(itemOf(m.Item), messages[i+1:]); item != nil && !sent[item.ID()] {
@@ -70,6 +69,40 @@ func inputOf(list []json.RawMessage) []any {
 		}
 	}
 	return out
+}
+
+// ofUser reports whether the message is sent as one of a user: as a result is that has no call.
+func (m message) ofUser() bool {
+	return m.Role == chatmessage.User || m.Role == chatmessage.Tool && m.call == nil
+}
+
+// paired reads messages, and notes which calls have their results.
+func paired(list []json.RawMessage) []message {
+	messages := make([]message, len(list))
+	open := map[string]*toolCall{} // the last call of each id, until it has its result
+	for i, raw := range list {
+		m := &messages[i]
+		_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
+		m.raw = raw
+		for k, c := range m.ToolCalls {
+			open[c.ID] = &m.ToolCalls[k]
+		}
+		if call := open[m.CallID]; m.Role == chatmessage.Tool && m.CallID != "" && call != nil {
+			call.answered, m.call = true, call
+			delete(open, m.CallID)
+		}
+	}
+	return messages
+}
+
+// longestID is the most that the API takes of a call's id.
+const longestID = 64
+
+func (m *message) shortenIDs() {
+	m.CallID = chatmessage.ShortID(m.CallID, longestID)
+	for i := range m.ToolCalls {
+		m.ToolCalls[i].ID = chatmessage.ShortID(m.ToolCalls[i].ID, longestID)
+	}
 }
 
 // carries adds to what is sent of a message what its item has beside it, unless that is a text in the place of a call.
@@ -110,12 +143,12 @@ func whole(i items.Item, next []message) items.Item {
 
 // resultOf returns the result of a tool. The endpoint refuses one without its call, so that becomes text.
 func resultOf(m message) members {
-	if !m.called {
+	if m.call == nil {
 		return members{"role": "user", "content": "[Tool result: " + textIn(m.Content) + "]"}
 	}
 	kind := "function_call_output"
-	if custom := itemOf(m.Item).Type(); custom == "custom_tool_call_output" {
-		kind = custom
+	if m.call.Custom.Name != "" {
+		kind = "custom_tool_call_output"
 	}
 	var output any = textIn(m.Content)
 	if parts, some := partsOf(m); some {
@@ -152,44 +185,91 @@ func contentOf(m message) any {
 // partsOf returns the parts of a content that is a list, in the forms of the Responses API.
 func partsOf(m message) (parts []any, some bool) {
 	var raws []json.RawMessage
-	if json.Unmarshal(m.Content, &raws) != nil || raws == nil {
+	if json.Unmarshal(m.Content, &raws) != nil {
 		return nil, false
 	}
-	if whole := ofItem(m); whole != nil {
-		return whole, true
-	}
-	for _, raw := range raws {
-		var p struct {
-			Type, Text string
-			ImageURL   struct{ URL, Detail string } `json:"image_url"`
-			File       map[string]any
-		}
-		_ = json.Unmarshal(raw, &p) // parts of the Responses API have members of other types
-		switch p.Type {
-		case "text", "output_text":
-			parts = append(parts, members{"type": "input_text", "text": p.Text})
-		case "image_url":
-			detail := p.ImageURL.Detail
-			if detail == "" {
-				detail = "auto"
-			}
-			parts = append(parts, members{"type": "input_image", "image_url": p.ImageURL.URL, "detail": detail})
-		case "file":
-			file := members{"type": "input_file"}
-			for name, value := range p.File {
-				file[name] = value
-			}
-			parts = append(parts, file)
-		default:
-			parts = append(parts, raw)
+	list := ofItem(m)
+	if list == nil {
+		for _, raw := range raws {
+			list = append(list, partOf(raw))
 		}
 	}
-	return parts, true
+	for _, p := range list {
+		if p = legal(p); p != nil {
+			parts = append(parts, p)
+		}
+	}
+	return parts, len(parts) > 0
+}
+
+// partOf returns a part of a chat's content in the form of the Responses API.
+func partOf(raw json.RawMessage) members {
+	var p struct {
+		Type     string
+		Text     string
+		ImageURL struct{ URL, Detail string } `json:"image_url"`
+		File     members
+	}
+	_ = json.Unmarshal(raw, &p) // parts of the Responses API have members of other types
+	switch p.Type {
+	case "text", "output_text":
+		return members{"type": "input_text", "text": p.Text}
+	case "image_url":
+		return members{
+			"type": "input_image", "image_url": p.ImageURL.URL, "detail": cmp.Or(p.ImageURL.Detail, "auto"),
+		}
+	case "file":
+		file := members{}
+		maps.Copy(file, p.File)
+		file["type"] = "input_file"
+		return file
+	}
+	var all members
+	_ = json.Unmarshal(raw, &all) // what is no object says nothing
+	return all
+}
+
+// legal returns a part that the API takes, with what it says, or nil if that is nothing.
+func legal(p members) members {
+	holds := func(names ...string) (some bool) {
+		for _, name := range names {
+			text, is := p[name].(string)
+			if some = some || is && text != ""; !is || text == "" {
+				delete(p, name)
+			}
+		}
+		return some
+	}
+	kind, _ := p["type"].(string)
+	switch {
+	case kind == "input_text" && holds("text"):
+		return p
+	case kind == "input_image":
+		if url, is := p["image_url"].(string); is && !chatmessage.IsAddress(url) {
+			delete(p, "image_url")
+		}
+		if !slices.Contains([]any{"low", "high", "auto", "original"}, p["detail"]) {
+			p["detail"] = "auto"
+		}
+		if holds("image_url", "file_id") {
+			return p
+		}
+	case kind == "input_file" && holds("file_id", "file_data", "file_url"):
+		return p
+	case holds("refusal"):
+		return members{"type": "input_text", "text": p["refusal"]}
+	case !strings.HasPrefix(kind, "input_") && holds("text"):
+		return members{"type": "input_text", "text": p["text"]}
+	}
+	if words := chatmessage.PartWords(p); words != "" {
+		return members{"type": "input_text", "text": words}
+	}
+	return nil
 }
 
 // ofItem returns the parts of the item that a message with parts was, or nil if it was none. An image or a file without
 // data, id and address says nothing to the endpoint: a text stands beside such an image.
-func ofItem(m message) (parts []any) {
+func ofItem(m message) (parts []members) {
 	if m.Item == nil {
 		return nil
 	}
@@ -198,10 +278,10 @@ func ofItem(m message) (parts []any) {
 		return nil
 	}
 	content := list[0]["content"]
-	if m.Role == "tool" {
+	if m.Role == chatmessage.Tool {
 		content = list[0]["output"]
 	}
-	var all []map[string]any
+	var all []members
 	if json.Unmarshal(content, &all) != nil {
 		return nil
 	}

@@ -3,9 +3,12 @@
 package responses
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
+	"net/http"
 	"strconv"
 
 	"github.com/turnledger/turnledger/events/conversation"
@@ -23,17 +26,42 @@ func New(cfg endpoint.Config) services.Model {
 		Open: func(ctx context.Context, p services.Prompt) iter.Seq2[json.RawMessage, error] {
 			body := requestOf(p)
 			body["model"], body["stream"] = cfg.Name, true
-			return caller.Events(ctx, "/responses", body)
+			return func(yield func(json.RawMessage, error) bool) {
+				for e, err := range caller.Events(ctx, "/responses", body) {
+					if full := body["input"]; refusesItems(err) {
+						if body["input"] = inputOf(p.Messages, true); !same(full, body["input"]) {
+							caller.Events(ctx, "/responses", body)(yield)
+							return
+						}
+					}
+					if !yield(e, err) {
+						return
+					}
+				}
+			}
 		},
 		Read: endpoint.EachEvent((*event).read),
 	}
+}
+
+// refusesItems reports whether an endpoint may have refused a request for its items: it does not know their types, or
+// another endpoint sealed them. Then it is asked once more without those that only an endpoint has a form for.
+func refusesItems(err error) bool {
+	refused, is := errors.AsType[*endpoint.Refusal](err)
+	return is && refused.Status == http.StatusBadRequest && !chatopenai.TooLong(refused)
+}
+
+func same(a, b any) bool {
+	one, _ := json.Marshal(a) // made of JSON
+	other, _ := json.Marshal(b)
+	return bytes.Equal(one, other)
 }
 
 type members = map[string]any
 
 // requestOf returns the members of a request beside the model.
 func requestOf(p services.Prompt) members {
-	m := members{"input": inputOf(p.Messages), "store": false, "include": []string{"reasoning.encrypted_content"}}
+	m := members{"input": inputOf(p.Messages, false), "store": false, "include": []string{"reasoning.encrypted_content"}}
 	for name, value := range p.Others {
 		m[name] = value
 	}

@@ -142,12 +142,12 @@ func (o outputItem) item(status string) items.Item {
 		i["role"], i["content"] = encode("assistant"), encode(content)
 	}
 	for _, p := range o.parts {
-		more := itemOf(p)
-		if p.CallID == "" {
-			more = more.Carried()
+		came := itemOf(p)
+		if i["call_id"] == nil {
+			came = came.Carried()
 		}
-		for name, value := range more { // of a call also what nobody here knows: its model wants to see it again
-			if i[name] == nil && !items.IsNull(value) {
+		for name, value := range came { // a model wants to see again all that it sent with a call
+			if _, has := i[name]; !has && !items.IsNull(value) {
 				i[name] = value
 			}
 		}
