@@ -80,10 +80,13 @@ func TestAnErasureInWhichAllServersDiedIsProvedByAScrub(t *testing.T) {
 			require.NotEmpty(t, natstest.Holding(t, "SECRET", []string{dir}, raftLogs))
 		}
 	}
-	killAll()
-	forget()
-	startAll()
-	require.NotEmpty(t, natstest.Holding(t, "SECRET", dirs, raftLogs), "which no server can overwrite any more")
+	// Servers that died before they had noted what they forgot find it again, and overwrite it.
+	hang.Until(t, func() bool {
+		killAll()
+		forget()
+		startAll()
+		return len(natstest.Holding(t, "SECRET", dirs, raftLogs)) > 0 // which no server can overwrite any more
+	})
 
 	w.unproved(receipt, "turnledger scrub DIR --report")
 
