@@ -230,12 +230,12 @@ func TestALineSaysWhenItMayComeAgain(t *testing.T) {
 func TestARequestOfManyWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	var sent atomic.Int32
-	s := start(t, func(api http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := start(t, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			switch sent.Add(1) {
 			case 1:
 				<-time.After(time.Second)
-				api.ServeHTTP(w, r)
+				_, _ = io.WriteString(w, strings.Repeat(`{"http_status":201}`, 500))
 			case 2:
 				_, _ = io.WriteString(w, strings.Repeat(`{"http_status":201}`, 499)+
 					`{"http_status":429,"code":"rate_limited"}`)
