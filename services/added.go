@@ -19,7 +19,7 @@ type Call struct {
 	// before: if that is the newest append to the session, and not old, it is the answer.
 	Body    string
 	Repeats bool
-	// Unanswered: so it is also without that word while what it appended is the newest of the session, without an answer.
+	// Unanswered: it is so without that word, too, while what it appended is the newest and has no answer.
 	Unanswered bool
 	// Only: nothing is to be appended. If the call repeats none, it fails with ErrNotRepeated.
 	Only bool

@@ -22,8 +22,8 @@ func floor(path string) int {
 // siblings names the groups whose packages may import each other; packages of two groups may not. Each view is a group,
 // and so is each service. The nouns in services
 // itself belong to no group, nor do the scopes and callers in services/access, which transports ask for and
-// authenticators return, nor services/items and services/align, which are pure, nor services/problems, which says of every error what
-// clients are told, nor services/model/endpoint, by which all endpoints of others are called.
+// authenticators return, nor services/items and services/align, which are pure, nor services/problems, which says of
+// every error what clients are told, nor services/model/endpoint, by which all endpoints of others are called.
 func siblings(all []*pkg) func(path string) string {
 	group := func(path string) string { return strings.Join(strings.SplitN(path+"/", "/", 3)[:2], "/") }
 	views := map[string]bool{}

@@ -54,7 +54,7 @@ func TestAnInputThatAChatHasNoWordsForIsRefused(t *testing.T) {
 	}
 }
 
-// What a model sends with a call, such as Gemini's signature of its thoughts, is shown with the call, and the model gets
+// What a model sends with a call, such as Gemini's signature of its thoughts, is shown with it, and the model gets
 // it back with it, in a conversation and from a client that keeps the history itself.
 func TestWhatAModelSendsWithACallComesBack(t *testing.T) {
 	t.Parallel()

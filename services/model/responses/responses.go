@@ -61,7 +61,9 @@ type members = map[string]any
 
 // requestOf returns the members of a request beside the model.
 func requestOf(p services.Prompt) members {
-	m := members{"input": inputOf(p.Messages, false), "store": false, "include": []string{"reasoning.encrypted_content"}}
+	m := members{
+		"input": inputOf(p.Messages, false), "store": false, "include": []string{"reasoning.encrypted_content"},
+	}
 	for name, value := range p.Others {
 		m[name] = value
 	}
