@@ -2,7 +2,6 @@ package events
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/google/uuid"
 )
@@ -71,6 +70,3 @@ func Covers(f Fact) []uuid.UUID {
 	}
 	return nil
 }
-
-// CoversAny reports whether a fact covers a turn for which is returns true.
-func CoversAny(f Fact, is func(uuid.UUID) bool) bool { return slices.ContainsFunc(Covers(f), is) }

@@ -149,6 +149,7 @@ func TestNews(t *testing.T) {
 		"ids, and nothing new":              {"#t0-q u q1, #t0-a a a1 | #t1-q u q2", "#t0-q u q1, #t0-a a a1, #t1-q u q2", "u q2"},
 		"the question with an output":       {"u q, c c", "u q, o c x", "o c x"},
 		"the run":                           {"u q, c c, o c x, c d", "u q, c c, o c x, c d, o d y", "o d y"},
+		"a call that waits":                 {"u q, c c, c d", "u q, c c, c d, o d y", "o d y"},
 		"the same id again":                 {"u q, c c, o c x, c c", "u q, o c x, o c x", "o c x"},
 		"a run, and a question":             {ran, "u q, c c, o c x, a so x, u r", "u r"},
 		"a question of another role":        {ran, "d q, o c x, u r", "d q, u r"},

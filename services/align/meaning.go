@@ -44,7 +44,7 @@ func meaningOf(i items.Item) (m meaning) {
 	case "function_call_output", "custom_tool_call_output":
 		says, shown = append(says, words(i["output"])...), addresses(i["output"])
 	default:
-		says = append(says, bare(value(items.Item(i).JSON())))
+		says = append(says, bare(value(i.JSON())))
 	}
 	raw, _ := json.Marshal(says) // never fails: it came from JSON
 	m.says = sha256.Sum256(raw)

@@ -12,7 +12,8 @@ import (
 //   - An item with the id of one that the turns have, and with its meaning; also one that they had.
 //   - An output that a turn has of a call, but for as many as the newest turn that makes the call waits for; and the
 //     call, if that leaves no more. A call with its output behind something new is the caller's own, of the same id.
-//   - What the model said beside what comes again; if the turn lacks something, whatever it is.
+//   - What the model said beside what comes again, and a call there that still waits for its output; if the turn lacks
+//     something, whatever was said.
 //   - The question of a turn right before what belongs to the turn, with nothing new before it.
 //
 // All else is new: users say "yes" twice. If nothing is new, the calls and outputs are, or else the last turn.
@@ -146,14 +147,18 @@ func (a *adding) leads(before int) bool {
 // holds reports whether a turn has an item of the input.
 func (a *adding) holds(n int, t meant) bool { return slices.ContainsFunc(t.meanings, a.of[n].is) }
 
-// said marks what the model said or thought beside what is marked.
+// said marks what the model said, thought or called for beside what is marked.
 func (a *adding) said() {
+	given := map[string]bool{} // the calls that the input has outputs for are judged with these
+	for _, i := range a.in.Items {
+		given[i.CallID()] = given[i.CallID()] || i.IsOutput()
+	}
 	also := func(n, beside int) {
 		i := a.in.Items[n]
-		if !a.again[beside] || a.again[n] || i.Asks() || i.CallID() != "" {
+		if !a.again[beside] || a.again[n] || i.Asks() || given[i.CallID()] {
 			return
 		}
-		if t := a.turns[a.turn[beside]-1]; t.Lacks || a.holds(n, t) {
+		if t := a.turns[a.turn[beside]-1]; t.Lacks && !i.IsCall() || a.holds(n, t) {
 			a.mark(n, a.turn[beside]-1)
 		}
 	}

@@ -38,10 +38,7 @@ type chatMessage struct {
 // parts that OpenAI's document does not have, names and calls in other forms, and half surrogate pairs.
 func Chat(raws []json.RawMessage) []Problem {
 	problems := OpenAI(raws)
-	question := len(raws) - 1
-	for question >= 0 && roleIn(raws[question]) != "user" {
-		question--
-	}
+	question := lastQuestion(raws)
 	for i, raw := range raws {
 		add := func(format string, args ...any) {
 			problems = append(problems, Problem{fmt.Sprintf(format, args...), string(raw)})
@@ -55,6 +52,15 @@ func Chat(raws []json.RawMessage) []Problem {
 		checkHalves(raw, add)
 	}
 	return problems
+}
+
+// lastQuestion returns the index of the last message of a user, or -1.
+func lastQuestion(raws []json.RawMessage) int {
+	at := len(raws) - 1
+	for at >= 0 && roleIn(raws[at]) != "user" {
+		at--
+	}
+	return at
 }
 
 func roleIn(raw json.RawMessage) string {

@@ -30,10 +30,7 @@ type item struct {
 // items are in OpenAI's document (openaitest.Request).
 func Responses(raws []json.RawMessage) (problems []Problem) {
 	ids, open := map[string]bool{}, map[string]string{}
-	question := len(raws) - 1
-	for question >= 0 && roleIn(raws[question]) != "user" {
-		question--
-	}
+	question := lastQuestion(raws)
 	for i, raw := range raws {
 		add := func(format string, args ...any) {
 			problems = append(problems, Problem{fmt.Sprintf(format, args...), string(raw)})

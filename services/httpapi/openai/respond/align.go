@@ -138,9 +138,10 @@ func (s *Service) shared(ctx context.Context, a Ask) (*history, error) {
 	if err != nil {
 		return none, err
 	}
-	none.rest = s.standing(a, reading)
-	best, h := s.sharedWith(a, reading)
+	turns, of := s.turns(reading, ^uint64(0))
+	best, h := sharedWith(a, reading, turns, of)
 	if h == nil {
+		none.rest = a.standing(turns)
 		return none, errNoHistory
 	}
 	if best.Rest+1 == len(a.Input) || h.kind == events.KindResponse && !best.Diverges {
@@ -159,11 +160,11 @@ func (s *Service) shared(ctx context.Context, a Ask) (*history, error) {
 			continue
 		}
 		sent := a
-		turns, _ := s.turns(reading, ^uint64(0))
+		turns, of := s.turns(reading, ^uint64(0))
 		if !slices.ContainsFunc(turns, func(t align.Turn) bool { return t.Lacks }) {
 			sent = left
 		}
-		if _, in := s.sharedWith(sent, reading); in != nil && len(in.rest) < len(h.rest) {
+		if _, in := sharedWith(sent, reading, turns, of); in != nil && len(in.rest) < len(h.rest) {
 			h = in
 		}
 	}
@@ -182,9 +183,10 @@ func (a Ask) without(gone []int) Ask {
 	return a
 }
 
-// sharedWith returns what an input shares with a session, and the history; nil if that is nothing.
-func (s *Service) sharedWith(a Ask, r services.Reading) (align.Shared, *history) {
-	turns, of := s.turns(r, ^uint64(0))
+// sharedWith returns what an input shares with the turns of a session, and the history; nil if that is nothing.
+func sharedWith(
+	a Ask, r services.Reading, turns []align.Turn, of []*conversation.Turn,
+) (align.Shared, *history) {
 	with := align.History(turns, align.Input{Items: a.Input, IDs: a.IDs})
 	if with.First > 0 || r.State.Erased != 0 {
 		return with, nil
@@ -206,9 +208,8 @@ func (s *Service) sharedWith(a Ask, r services.Reading) (align.Shared, *history)
 	return with, nil
 }
 
-// standing returns the input without items that a session had, by their ids, and that are gone.
-func (s *Service) standing(a Ask, r services.Reading) (out []items.Item) {
-	turns, _ := s.turns(r, ^uint64(0))
+// standing returns the input without items that the turns of a session had, by their ids, and that are gone.
+func (a Ask) standing(turns []align.Turn) (out []items.Item) {
 	for n, i := range a.Input {
 		gone := func(t align.Turn) bool {
 			is := func(i items.Item) bool { return i.ID() == a.IDs[n] }
