@@ -26,6 +26,8 @@ func (s *Service) retried(ctx context.Context, a Ask) (done services.AddedMessag
 			return done, err
 		}
 		session = st.session
+	case !a.named() && a.Missing == nil:
+		return done, services.ErrNotRepeated // whoever begins a session finds out
 	default:
 		call := a.Call
 		call.Only = true
