@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -25,7 +25,7 @@ func TestACheckpointThatTheLogHasNotReachedIsOfAnotherStream(t *testing.T) {
 	f.Decide(func(*jetlog.Message) {})
 	natstest.Run(t, f.Run)
 	<-f.Started(0)
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), hang.Limit)
 	defer stop()
 	for name, next := range readers(t, f, newest(t, log)+10) {
 		_, err := next(ctx)

@@ -1,5 +1,8 @@
 package follower
 
+// StillFor is how long a reader of its own waits for events before it looks at the ring again.
+const StillFor = stillFor
+
 // Used returns how much of the budget is used.
 func (f *Follower) Used() int64 { return f.budget.used.Load() }
 

@@ -132,7 +132,7 @@ func TestASubscriberNeedsNobodyWhoFollows(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	f := follower.New(log, follower.Config{Rules: rules, Pause: time.Millisecond})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	for range 2 {
 		writeTurns(t, log, time.Now().String(), 1, 5)
@@ -145,4 +145,36 @@ func TestASubscriberNeedsNobodyWhoFollows(t *testing.T) {
 		end()
 		require.NoError(t, f.Run(over))
 	}
+}
+
+// slowToOpen is a log whose tails take their time to open, as on a busy cluster.
+type slowToOpen struct {
+	*jetlog.Log
+	takes time.Duration
+}
+
+func (l *slowToOpen) Tail(
+	ctx context.Context, partition int, after uint64, opts jetlog.TailOptions,
+) (*jetlog.Tail, error) {
+	select {
+	case <-time.After(l.takes):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return l.Log.Tail(ctx, partition, after, opts)
+}
+
+// A reader that is behind the ring reads by itself however long a tail takes to open: it looks at the ring again while
+// it waits for events, not while it opens one.
+func TestATailMayTakeLongToOpen(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	writeTurns(t, log, "behind", 1, 5)
+	f := follower.New(&slowToOpen{log, follower.StillFor + 50*time.Millisecond}, follower.Config{Rules: rules})
+	natstest.Run(t, f.Run)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
+	defer cancel()
+	in := f.Events(0, 0, jetlog.TailOptions{})
+	defer in.Close()
+	require.EqualValues(t, 1, must.Get(in.Next(ctx))(t)[0].Position.Seq)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -133,12 +134,12 @@ func TestLiveIsRebuiltIsJoinedLate(t *testing.T) {
 }
 
 func live(t *testing.T, seed uint64, bytes int64) {
-	const partitions, count = 2, 600
+	const partitions, count = 2, 300
 	rng := rand.New(rand.NewPCG(seed, 1))
 	server := natstest.Server(t)
 	log := &shaky{Log: natstest.LogOn(t, server, partitions), rng: rand.New(rand.NewPCG(seed, 2))}
 	writes := &scribe{t: t, log: log.Log, nc: natstest.Connect(t, server), rng: rng, sessions: 12}
-	writes.write(rng.IntN(200))
+	writes.write(rng.IntN(100))
 	f := follower.New(log, follower.Config{Rules: rules, Bytes: bytes, Pause: time.Millisecond})
 	var decided [partitions][]uint64
 	f.Decide(func(m *jetlog.Message) {
@@ -148,7 +149,7 @@ func live(t *testing.T, seed uint64, bytes int64) {
 
 	var subscribers [partitions][]*subscriber
 	var running sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	join := func(from uint64, k int) {
 		s := &subscriber{name: fmt.Sprint(len(subscribers[k]), " of ", k), from: from, raw: rng.IntN(4) == 0,
@@ -161,7 +162,7 @@ func live(t *testing.T, seed uint64, bytes int64) {
 		})
 	}
 	for written := 0; written < count; {
-		n := 1 + rng.IntN(60)
+		n := 1 + rng.IntN(30)
 		writes.write(n)
 		written += n
 		k := rng.IntN(partitions)

@@ -2,7 +2,6 @@ package follower
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -74,16 +73,7 @@ func (r *reader[E]) read(ctx context.Context) ([]E, uint64, error) {
 	if r.own == nil {
 		r.own = r.open(r.at)
 	}
-	if r.ring == nil || r.still == nil {
-		return r.own.next(ctx)
-	}
-	brief, cancel := context.WithTimeout(ctx, stillFor)
-	defer cancel()
-	batch, upTo, err := r.own.next(brief)
-	if err != nil && len(batch) == 0 && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil, r.at, nil
-	}
-	return batch, upTo, err
+	return r.own.next(ctx)
 }
 
 // take takes from the ring, and waits for more.

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -74,7 +75,7 @@ func (x *exchanged) stands(at uint64) bool {
 func (x *exchanged) run(exchange func(*natstest.Disk)) {
 	x.disk.Apart(func(nc *nats.Conn, log *jetlog.Log) { x.write(nc, log, 1+x.rng.IntN(60)) })
 	x.disk.Copy()
-	ctx, cancel := context.WithTimeout(x.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(x.t.Context(), hang.Limit)
 	defer cancel()
 	var release func()
 	x.disk.Serve(func(nc *nats.Conn, log *jetlog.Log) {

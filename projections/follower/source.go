@@ -20,7 +20,8 @@ type tailSource struct {
 	tail      *jetlog.Tail
 }
 
-// next implements source. After an error it opens another tail.
+// next implements source. Once the tail is open, it waits no longer than stillFor for events. After an error it opens
+// another tail.
 func (s *tailSource) next(ctx context.Context) ([]jetlog.Message, uint64, error) {
 	if s.tail == nil {
 		tail, err := s.log.Tail(ctx, s.partition, s.after, s.opts)
@@ -29,11 +30,16 @@ func (s *tailSource) next(ctx context.Context) ([]jetlog.Message, uint64, error)
 		}
 		s.tail = tail
 	}
-	batch, err := s.tail.Next(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			s.close()
-		}
+	waiting, cancel := context.WithTimeout(ctx, stillFor)
+	defer cancel()
+	batch, err := s.tail.Next(waiting)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, s.after, err
+	case err != nil && waiting.Err() != nil:
+		return nil, s.after, nil
+	case err != nil:
+		s.close()
 		return nil, s.after, err
 	}
 	s.after = batch[len(batch)-1].Position.Seq

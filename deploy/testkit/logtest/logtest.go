@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -112,7 +112,7 @@ func ForeignMessages() map[string]*nats.Msg {
 
 // Persist appends facts, and repeats the append until the events are on disk.
 func Persist(ctx context.Context, log *jetlog.Log, facts ...events.Fact) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, hang.Limit)
 	defer cancel()
 	for {
 		ack, err := log.Append(ctx, jetlog.Append{Facts: facts})

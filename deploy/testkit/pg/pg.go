@@ -29,6 +29,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
@@ -118,7 +119,7 @@ func (r runner) Run() int {
 }
 
 const (
-	startLimit = 2 * time.Minute // for a slow machine that is busy with other packages' tests
+	startLimit = hang.Limit
 	dirPrefix  = "turnledger-pgtest-"
 	// abandonedAfter keeps sweep from a new folder that its process has not locked yet.
 	abandonedAfter = 10 * time.Minute

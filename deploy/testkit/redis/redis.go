@@ -166,7 +166,7 @@ func (s *Server) Config(policy string) {
 }
 
 // startLimit bounds a start. A slow machine that is busy with other tests may have to load a large dump.
-const startLimit = time.Minute
+const startLimit = hang.Limit
 
 func (s *Server) run() {
 	s.t.Helper()

@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
 )
@@ -188,7 +189,7 @@ func (s *Server) signal(sig syscall.Signal) {
 }
 
 // startLimit bounds a start, on a slow machine that is busy with other tests.
-const startLimit = 2 * time.Minute
+const startLimit = hang.Limit
 
 // Ports returns the ports that lead to the server.
 func (s *Server) Ports() []string { return s.ports }
