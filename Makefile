@@ -17,9 +17,11 @@ CHECKS    ?= 20000
 GOVULN    := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 GOLANGCI  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
+# Without the folder's path in what is compiled, one clone finds in Go's cache what another has compiled.
+export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 # Go stamps the commit into binaries, and gives up where git does not answer (no commit yet, a folder of another user).
 ifneq ($(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo yes),yes)
-export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
+export GOFLAGS += -buildvcs=false
 endif
 
 .DEFAULT_GOAL := help

@@ -29,7 +29,7 @@ func (p *Program) Path() (string, error) {
 		}
 		args := append([]string{"build", "-o", p.file()}, append(p.Flags, p.Package)...)
 		build := exec.Command("go", args...)
-		if build.Dir, p.err = product(); p.err != nil {
+		if build.Dir, p.err = Product(); p.err != nil {
 			return
 		}
 		if printed, err := build.CombinedOutput(); err != nil {
@@ -39,8 +39,8 @@ func (p *Program) Path() (string, error) {
 	return p.file(), p.err
 }
 
-// product returns the folder of the product's module. Tests of another module build with the product's versions, too.
-func product() (string, error) {
+// Product returns the folder of the product's module. Tests of another module build with the product's versions, too.
+func Product() (string, error) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/turnledger/turnledger").Output()
 	return strings.TrimSpace(string(dir)), err
 }

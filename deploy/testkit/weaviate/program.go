@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/turnledger/turnledger/deploy/testkit/gobuild"
 )
 
 // source is the folder of the module that pins the server's version.
-func source() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "server")
+func source() (string, error) {
+	product, err := gobuild.Product()
+	return filepath.Join(product, "deploy", "testkit", "weaviate", "server"), err
 }
 
 // command is the package of the server.
@@ -33,10 +35,14 @@ func Program(ctx context.Context, progress io.Writer) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
+	source, err := source()
+	if err != nil {
+		return "", err
+	}
 	digest := sha256.New()
 	_, _ = io.WriteString(digest, runtime.Version())
 	for _, name := range []string{"go.mod", "go.sum"} {
-		text, err := os.ReadFile(filepath.Join(source(), name))
+		text, err := os.ReadFile(filepath.Join(source, name))
 		if err != nil {
 			return "", err
 		}
@@ -58,7 +64,7 @@ func Program(ctx context.Context, progress io.Writer) (path string, err error) {
 	if isThere(path) {
 		return path, nil
 	}
-	return path, build(ctx, path, progress)
+	return path, build(ctx, source, path, progress)
 }
 
 func isThere(path string) bool {
@@ -67,13 +73,12 @@ func isThere(path string) bool {
 }
 
 // build leaves nothing at the path unless the whole build has succeeded.
-func build(ctx context.Context, path string, progress io.Writer) error {
+func build(ctx context.Context, source, path string, progress io.Writer) error {
 	_, _ = fmt.Fprintln(progress, "building Weaviate for the tests; this takes some minutes, once a machine")
 	began := time.Now()
 	half := path + ".new"
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", half, command)
-	cmd.Dir, cmd.Env = source(), append(os.Environ(),
-		"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
+	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build Weaviate from its Go module, as the tests need it: %w\n%s", err, said)
 	}
