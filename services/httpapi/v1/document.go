@@ -4,7 +4,6 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html/template"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -68,17 +68,13 @@ func contentOf[T any](a *surface, mediaType string) map[string]*huma.MediaType {
 //go:embed docs.html
 var docsHTML string
 
-// document serves the OpenAPI document, and a page made from it. Both are made once, when all calls are known, and only
-// from this package's types. So if they fail, they fail in a test. The page loads nothing from other sites.
+// document serves the OpenAPI document, and a page made from it. Each is made when it is first asked for, and only from
+// this package's types. So if it fails, it fails in a test. The page loads nothing from other sites.
 func (a *surface) document() {
 	spec := a.spec.OpenAPI()
-	raw, err := json.Marshal(spec)
-	page, pageErr := docsPage(spec)
-	if err = errors.Join(err, pageErr); err != nil {
-		panic(err)
-	}
-	a.show("/openapi.json", raw, http.Header{"Content-Type": {"application/openapi+json"}})
-	a.show("/docs", page, http.Header{
+	a.show("/openapi.json", func() ([]byte, error) { return json.Marshal(spec) },
+		http.Header{"Content-Type": {"application/openapi+json"}})
+	a.show("/docs", func() ([]byte, error) { return docsPage(spec) }, http.Header{
 		"Content-Type": {"text/html; charset=utf-8"},
 		"Content-Security-Policy": {
 			"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; " +
@@ -87,13 +83,18 @@ func (a *surface) document() {
 	})
 }
 
-// show adds a public call that always answers with the same content.
-func (a *surface) show(path string, content []byte, header http.Header) {
+// show adds a public call that always answers with the same content, which is made once.
+func (a *surface) show(path string, content func() ([]byte, error), header http.Header) {
+	once := sync.OnceValues(content)
 	a.routes = append(a.routes, wire.Route{
 		Method: http.MethodGet, Path: path, Public: true,
 		Handle: func(w http.ResponseWriter, _ *http.Request) error {
+			made, err := once()
+			if err != nil {
+				return err
+			}
 			maps.Copy(w.Header(), header)
-			_, _ = w.Write(content) // an error means that the client has gone
+			_, _ = w.Write(made) // an error means that the client has gone
 			return nil
 		},
 	})
