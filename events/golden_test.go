@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -37,8 +38,7 @@ func (r recordedEnvelope) decode(t *testing.T) events.Recorded {
 
 func readRecorded(t *testing.T, name string) recordedEnvelope {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata/v1", name+".json"))
-	require.NoError(t, err)
+	raw := must.Get(os.ReadFile(filepath.Join("testdata/v1", name+".json")))(t)
 	var r recordedEnvelope
 	require.NoError(t, json.Unmarshal(raw, &r))
 	return r
@@ -204,14 +204,11 @@ func TestRecordedEnvelopes(t *testing.T) {
 	})
 	t.Run("are never edited: their sums", func(t *testing.T) {
 		t.Parallel()
-		sums, err := os.ReadFile("testdata/v1/SHA256SUMS")
-		require.NoError(t, err)
-		files, err := filepath.Glob("testdata/v1/*.json")
-		require.NoError(t, err)
+		sums := must.Get(os.ReadFile("testdata/v1/SHA256SUMS"))(t)
+		files := must.Get(filepath.Glob("testdata/v1/*.json"))(t)
 		var have strings.Builder
 		for _, name := range files {
-			raw, err := os.ReadFile(name)
-			require.NoError(t, err)
+			raw := must.Get(os.ReadFile(name))(t)
 			fmt.Fprintf(&have, "%x  %s\n", sha256.Sum256(raw), filepath.Base(name))
 		}
 		require.Equal(t, string(sums), have.String(), "a recorded envelope is added, never edited or taken away")

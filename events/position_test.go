@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -14,11 +15,9 @@ func TestPosition(t *testing.T) {
 	t.Run("reads what it wrote", func(t *testing.T) {
 		t.Parallel()
 		for _, p := range []events.Position{{}, {Seq: 42}, {Partition: 255, Seq: 1<<64 - 1}} {
-			back, err := events.ParsePosition(p.String())
-			require.NoError(t, err)
+			back := must.Get(events.ParsePosition(p.String()))(t)
 			require.Equal(t, p, back)
-			raw, err := json.Marshal(p)
-			require.NoError(t, err)
+			raw := must.Get(json.Marshal(p))(t)
 			require.Equal(t, `"`+p.String()+`"`, string(raw))
 			var over events.Position
 			require.NoError(t, json.Unmarshal(raw, &over))
@@ -29,8 +28,7 @@ func TestPosition(t *testing.T) {
 		"0:18446744073709551616", "99999999999999999999:1", "٠:١"} {
 		t.Run("refuses "+s, func(t *testing.T) {
 			t.Parallel()
-			_, err := events.ParsePosition(s)
-			require.ErrorIs(t, err, events.ErrPosition)
+			must.Fail(events.ParsePosition(s))(t, events.ErrPosition)
 		})
 	}
 	t.Run("a JSON text that is none is refused", func(t *testing.T) {
@@ -44,15 +42,13 @@ func TestParsePositions(t *testing.T) {
 	t.Parallel()
 	t.Run("reads one position a partition", func(t *testing.T) {
 		t.Parallel()
-		got, err := events.ParsePositions("0:42, 1:17")
-		require.NoError(t, err)
+		got := must.Get(events.ParsePositions("0:42, 1:17"))(t)
 		require.Equal(t, []events.Position{{Seq: 42}, {Partition: 1, Seq: 17}}, got)
 	})
 	for _, s := range []string{"", "0:1,", "0:1,0:2", "0:1;1:2"} {
 		t.Run("refuses "+s, func(t *testing.T) {
 			t.Parallel()
-			_, err := events.ParsePositions(s)
-			require.ErrorIs(t, err, events.ErrPosition)
+			must.Fail(events.ParsePositions(s))(t, events.ErrPosition)
 		})
 	}
 }

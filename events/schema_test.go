@@ -14,6 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -22,8 +23,7 @@ func TestSchemas(t *testing.T) {
 	t.Parallel()
 	t.Run("there is one for each type and no other", func(t *testing.T) {
 		t.Parallel()
-		files, err := filepath.Glob("schema/*")
-		require.NoError(t, err)
+		files := must.Get(filepath.Glob("schema/*"))(t)
 		var want []string
 		for _, typ := range events.Types() {
 			want = append(want, schemaFile(typ))
@@ -35,8 +35,7 @@ func TestSchemas(t *testing.T) {
 			t.Parallel()
 			t.Run("holds the members of the struct, each with a description", func(t *testing.T) {
 				t.Parallel()
-				raw, err := os.ReadFile(schemaFile(f.Type()))
-				require.NoError(t, err)
+				raw := must.Get(os.ReadFile(schemaFile(f.Type())))(t)
 				var schema map[string]any
 				require.NoError(t, json.Unmarshal(raw, &schema))
 				require.Equal(t, "https://json-schema.org/draft/2020-12/schema", schema["$schema"])
@@ -113,16 +112,14 @@ func compile(t *testing.T, typ string) *jsonschema.Schema {
 	t.Helper()
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	schema, err := c.Compile(schemaFile(typ))
-	require.NoError(t, err)
+	schema := must.Get(c.Compile(schemaFile(typ)))(t)
 	return schema
 }
 
 // object is the body of a fact as a validator sees it.
 func object(t *testing.T, f events.Fact) map[string]any {
 	t.Helper()
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(envelope(f).Body))
-	require.NoError(t, err)
+	v := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(envelope(f).Body)))(t)
 	return v.(map[string]any)
 }
 

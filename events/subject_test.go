@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -48,8 +49,7 @@ func TestToken(t *testing.T) {
 		"*", ">", "~YS5ic"} {
 		t.Run("ParseToken refuses what Token never gives: "+token, func(t *testing.T) {
 			t.Parallel()
-			_, err := events.ParseToken(token)
-			require.ErrorIs(t, err, events.ErrSubject)
+			must.Fail(events.ParseToken(token))(t, events.ErrSubject)
 		})
 	}
 }
@@ -59,12 +59,10 @@ func TestParseSubject(t *testing.T) {
 	for _, id := range []string{"s1", "a.b", "~", "sessïon 1", strings.Repeat("x", 256)} {
 		t.Run("takes apart the subjects of "+events.Token(id)[:2], func(t *testing.T) {
 			t.Parallel()
-			got, identity, err := events.ParseSubject(events.SessionSubject(id))
-			require.NoError(t, err)
+			got, identity := must.Two(events.ParseSubject(events.SessionSubject(id)))(t)
 			require.Equal(t, id, got)
 			require.False(t, identity)
-			got, identity, err = events.ParseSubject(events.IdentitySubject(id))
-			require.NoError(t, err)
+			got, identity = must.Two(events.ParseSubject(events.IdentitySubject(id)))(t)
 			require.Equal(t, id, got)
 			require.True(t, identity)
 		})
@@ -86,17 +84,14 @@ func TestParseSubject(t *testing.T) {
 // The server's own mapping is the judge: pipelines may leave the bucket to it.
 func TestBucketIsThePartitionOfNATS(t *testing.T) {
 	t.Parallel()
-	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
-	require.NoError(t, err)
+	srv := must.Get(server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true}))(t)
 	srv.Start()
 	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
 	require.True(t, srv.ReadyForConnections(10*time.Second))
 	require.NoError(t, srv.GlobalAccount().AddMapping("in.*", "turns.{{partition(256,1)}}.{{wildcard(1)}}"))
-	conn, err := nats.Connect("", nats.InProcessServer(srv))
-	require.NoError(t, err)
+	conn := must.Get(nats.Connect("", nats.InProcessServer(srv)))(t)
 	t.Cleanup(conn.Close)
-	sub, err := conn.SubscribeSync("turns.>")
-	require.NoError(t, err)
+	sub := must.Get(conn.SubscribeSync("turns.>"))(t)
 
 	seed := rand.Uint64()
 	ids := someIDs(rand.New(rand.NewPCG(seed, 1)), 600)
@@ -105,8 +100,7 @@ func TestBucketIsThePartitionOfNATS(t *testing.T) {
 	}
 	used := map[int]bool{}
 	for _, id := range ids {
-		msg, err := sub.NextMsg(10 * time.Second)
-		require.NoError(t, err)
+		msg := must.Get(sub.NextMsg(10 * time.Second))(t)
 		require.Equal(t, msg.Subject, events.SessionSubject(id), "seed %d, id %q", seed, id)
 		used[events.Bucket(events.Token(id))] = true
 	}

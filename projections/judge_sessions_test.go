@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -30,8 +31,7 @@ func newJudging(t *testing.T, rules conversation.Rules, applied uint64) *judging
 // is holds the judge to the verdict on an event, and to how often it has asked the log.
 func (j *judging) is(e events.Recorded, want conversation.Kind, asked int) projections.Judged {
 	j.t.Helper()
-	judged, err := j.Judge.Judge(j.t.Context(), e)
-	require.NoError(j.t, err)
+	judged := must.Get(j.Judge.Judge(j.t.Context(), e))(j.t)
 	require.Equal(j.t, want, judged.Change.Kind, "event %d", e.Position.Seq)
 	require.Equal(j.t, asked, j.log.asked, "event %d", e.Position.Seq)
 	return judged

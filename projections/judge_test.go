@@ -95,13 +95,12 @@ func TestJudgeDoesNotGrowWithTheLog(t *testing.T) {
 	require.Less(t, log.asked, sessions/100)
 	// One that it holds no more is read again.
 	before := log.asked
-	judged, err := j.Judge(t.Context(), events.Recorded{
+	judged := must.Get(j.Judge(t.Context(), events.Recorded{
 		ID: "x", SessionID: "session-1", Position: events.Position{Seq: 10 * sessions}, Time: day,
 		Digest: events.Digest([]byte("other")),
 		Fact: &events.TurnFinalized{TurnID: events.TurnID("session-1", "r"), SessionID: "session-1",
 			Answer: events.Answer{AnswerNeutral: "other"}},
-	})
-	require.NoError(t, err)
+	}))(t)
 	require.Equal(t, conversation.Anomaly, judged.Change.Kind)
 	require.Equal(t, before+1, log.asked)
 	runtime.KeepAlive(j)

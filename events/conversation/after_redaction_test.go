@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -18,8 +19,7 @@ import (
 // is how the eraser finds it. The recorded envelopes hold an event of each type.
 func TestAnEventAfterARedactionIsTold(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../testdata/v1/*.json")
-	require.NoError(t, err)
+	files := must.Get(filepath.Glob("../testdata/v1/*.json"))(t)
 	told := 0
 	for _, file := range files {
 		f := recorded(t, file)
@@ -48,8 +48,7 @@ func TestAnEventAfterARedactionIsTold(t *testing.T) {
 // recorded returns the fact of a recorded envelope.
 func recorded(t *testing.T, file string) events.Fact {
 	t.Helper()
-	raw, err := os.ReadFile(file)
-	require.NoError(t, err)
+	raw := must.Get(os.ReadFile(file))(t)
 	var env struct {
 		Subject string
 		Headers map[string][]string

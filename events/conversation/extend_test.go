@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -37,9 +38,8 @@ func TestABranchSharesWhatExtendedATurnBeforeTheFork(t *testing.T) {
 			ReplacesTurnID: w.turn("r2"), Question: events.Question{QuestionNeutral: "q"}, Answer: answer})
 		extend("c2", "before")
 		at := w.live.Clone()
-		mark, err := at.Clone().Mark(conversation.ForkSession{SessionID: "s", RequestID: "f", ChildID: "child",
-			TurnID: w.turn("c2")}, conversation.Fork{}, events.Position{Seq: w.head}, w.clock)
-		require.NoError(t, err)
+		mark := must.Get(at.Clone().Mark(conversation.ForkSession{SessionID: "s", RequestID: "f", ChildID: "child",
+			TurnID: w.turn("c2")}, conversation.Fork{}, events.Position{Seq: w.head}, w.clock))(t)
 		require.EqualValues(t, 7, mark.Segments[0].Through.Seq)
 		for n := range 3 {
 			extend("r1", fmt.Sprint("later ", n))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -28,8 +29,7 @@ func TestAMarkMadeOnlyTheForkThatItStates(t *testing.T) {
 		changed := mark
 		changed.Segments = append([]events.Segment{}, mark.Segments...)
 		change(&changed)
-		exact, err := events.Encode(&changed, time.Now())
-		require.NoError(t, err)
+		exact := must.Get(events.Encode(&changed, time.Now()))(t)
 		parent := conversation.New("parent", conversation.Rules{})
 		parent.Fold(events.Recorded{Fact: &changed, Digest: events.Digest(exact.Body),
 			Position: events.Position{Seq: mark.At.Seq + 1}, Time: time.Now()})

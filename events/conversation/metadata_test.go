@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -31,8 +32,7 @@ func TestTheFoldDropsMetadataThatIsNotAllowed(t *testing.T) {
 	fold := func(keys []string) *conversation.State {
 		s := conversation.New("s", conversation.Rules{MetadataKeys: keys})
 		for i, f := range facts {
-			env, err := events.Encode(f, time.Now())
-			require.NoError(t, err)
+			env := must.Get(events.Encode(f, time.Now()))(t)
 			e := events.Decode(env, events.Position{Seq: uint64(i + 1)}, time.Now())
 			require.True(t, s.Fold(e).Kind.ChangesView())
 		}
@@ -74,8 +74,7 @@ func TestACorrectedAnswerIsWhole(t *testing.T) {
 			Question: events.Question{QuestionNeutral: "q"}},
 		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"}, Metadata: json.RawMessage(`{"channel":"web","finish_reason":"length","usage":{"input_tokens":1,"output_tokens":2}}`)},
 	} {
-		env, err := events.Encode(f, time.Now())
-		require.NoError(t, err)
+		env := must.Get(events.Encode(f, time.Now()))(t)
 		s.Fold(events.Decode(env, events.Position{Seq: uint64(i + 1)}, time.Now()))
 	}
 	text := "b"

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -114,10 +115,7 @@ func (m *machine) anyCommand(t *rapid.T) command {
 	case "prune":
 		c := m.anyPrune(t, id)
 		return command{name, func(s *conversation.State) conversation.Decision {
-			d, err := m.prune(s, c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(m.prune(s, c))(t)
 			return d
 		}}
 	case "describe":

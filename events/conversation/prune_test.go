@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -141,8 +142,7 @@ func TestTextsOfAPrunedTurn(t *testing.T) {
 				}
 				return m.Raw
 			}}
-		d, err := w.prune(w.live, c)
-		require.NoError(t, err)
+		d := must.Get(w.prune(w.live, c))(t)
 		require.Len(t, d.Facts, 1)
 		require.Equal(t, conversation.Pruned, w.append(d.Facts[0]).Kind)
 		return w.live.Turn(c.TurnID)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations of testdata/*.txt")
@@ -20,14 +22,12 @@ var update = flag.Bool("update", false, "rewrite the expectations of testdata/*.
 //conformance:o30 o45
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
+	files := must.Get(filepath.Glob("testdata/*.txt"))(t)
 	require.NotEmpty(t, files)
 	for _, name := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			raw, err := os.ReadFile(name)
-			require.NoError(t, err)
+			raw := must.Get(os.ReadFile(name))(t)
 			script := parseScript(string(raw))
 			run := &runner{}
 			for i, step := range script {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -35,8 +36,7 @@ func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
 		require.ErrorIs(t, err, jetlog.ErrNoWrites)
 		require.ErrorIs(t, err, full)
-		m, err := pubsub.NewMessage(logtest.Fact("s", "r2"))
-		require.NoError(t, err)
+		m := must.Get(pubsub.NewMessage(logtest.Fact("s", "r2")))(t)
 		require.ErrorIs(t, pubsub.NewPublisher(log, pubsub.PublisherConfig{}).Publish("s", m), jetlog.ErrNoWrites)
 	}
 	full = nil
@@ -53,8 +53,7 @@ func subjectsOf(t *testing.T, nc *nats.Conn) (hear func(subjects ...string)) {
 		if len(subjects) > 0 {
 			cfg.Subjects = subjects
 		}
-		_, err := js.UpdateStream(t.Context(), cfg)
-		require.NoError(t, err)
+		must.Get(js.UpdateStream(t.Context(), cfg))(t)
 	}
 }
 
@@ -113,15 +112,13 @@ func TestALeaderThatPassedAnAppendOverStepsDown(t *testing.T) {
 	logtest.Add(t, log, "s", "r1", "x")
 	hear("elsewhere")
 	leader := c.Connect(t)
-	passedOver, err := leader.Subscribe(events.SessionSubject("s"), func(m *nats.Msg) {
+	passedOver := must.Get(leader.Subscribe(events.SessionSubject("s"), func(m *nats.Msg) {
 		_ = m.Respond([]byte(`{"error":{"code":409,"err_code":10158,"description":"in process"}}`))
-	})
-	require.NoError(t, err)
+	}))(t)
 	down := make(chan struct{}, 9)
-	_, err = leader.Subscribe("$JS.API.STREAM.LEADER.STEPDOWN."+events.StreamName(0), func(*nats.Msg) {
+	must.Get(leader.Subscribe("$JS.API.STREAM.LEADER.STEPDOWN."+events.StreamName(0), func(*nats.Msg) {
 		down <- struct{}{}
-	})
-	require.NoError(t, err)
+	}))(t)
 	require.NoError(t, leader.Flush())
 	appended := make(chan error, 1)
 	go func() {
@@ -161,14 +158,13 @@ func TestWithoutRoomAnywhereTheReasonIsTold(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	tries := 0
-	_, err := jetlog.Retry(ctx, func() (jetlog.Ack, error) {
+	must.Fail(jetlog.Retry(ctx, func() (jetlog.Ack, error) {
 		if tries++; tries > 1 {
 			cancel()
 			return jetlog.Ack{}, context.Canceled
 		}
 		return jetlog.Ack{}, &jetstream.APIError{Code: 503, ErrorCode: 10023, Description: "insufficient resources"}
-	})
-	require.ErrorIs(t, err, jetlog.ErrNoWrites)
+	}))(t, jetlog.ErrNoWrites)
 	require.Equal(t, 2, tries)
 }
 

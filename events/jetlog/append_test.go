@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -47,8 +48,7 @@ func outcomes(t *testing.T, log *jetlog.Log, idFirst bool) {
 	ctx, one, two := t.Context(), logtest.Fact("s", "r1"), logtest.Fact("s", "r2")
 	_, err := log.Append(ctx, expect(3, one))
 	conflict(t, err, 0)
-	first, err := log.Append(ctx, expect(0, one))
-	require.NoError(t, err)
+	first := must.Get(log.Append(ctx, expect(0, one)))(t)
 	require.False(t, first.Duplicate)
 	expected := uint64(0)
 	if !idFirst {
@@ -56,23 +56,19 @@ func outcomes(t *testing.T, log *jetlog.Log, idFirst bool) {
 		conflict(t, err, first.Position.Seq)
 		expected = first.Position.Seq
 	}
-	again, err := log.Append(ctx, expect(expected, one))
-	require.NoError(t, err)
+	again := must.Get(log.Append(ctx, expect(expected, one)))(t)
 	require.Equal(t, jetlog.Ack{Position: first.Position, Duplicate: true}, again)
 	_, err = log.Append(ctx, expect(0, two))
 	conflict(t, err, first.Position.Seq)
 	// An atomic append is there whole, or not at all.
 	_, err = log.Append(ctx, expect(0, link("s"), two))
 	conflict(t, err, first.Position.Seq)
-	_, err = log.Append(ctx, jetlog.Append{Facts: []events.Fact{link("s"), one}})
-	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate)
+	must.Fail(log.Append(ctx, jetlog.Append{Facts: []events.Fact{link("s"), one}}))(t, jetlog.ErrBatchDuplicate)
 	require.Equal(t, []string{one.EventID()}, logtest.IDs(t, log, "s"))
-	both, err := log.Append(ctx, expect(first.Position.Seq, link("s"), two))
-	require.NoError(t, err)
+	both := must.Get(log.Append(ctx, expect(first.Position.Seq, link("s"), two)))(t)
 	require.Equal(t, first.Position.Seq+2, both.Position.Seq)
 	// A salt makes another id.
-	salted, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{one}, Salt: "1"})
-	require.NoError(t, err)
+	salted := must.Get(log.Append(ctx, jetlog.Append{Facts: []events.Fact{one}, Salt: "1"}))(t)
 	require.False(t, salted.Duplicate)
 	require.Equal(t, []string{one.EventID(), link("s").EventID(), two.EventID(), one.EventID()},
 		logtest.IDs(t, log, "s"))
@@ -81,22 +77,17 @@ func outcomes(t *testing.T, log *jetlog.Log, idFirst bool) {
 func TestAppendThatMakesNoSenseIsRefused(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 2)
-	_, err := log.Append(t.Context(), expect(0))
-	require.Error(t, err)
+	require.Error(t, must.Err(log.Append(t.Context(), expect(0))))
 	apart := []events.Fact{logtest.Fact("a", "r"), logtest.Fact(elsewhere(log, "a"), "r")}
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: apart})
-	require.ErrorContains(t, err, "partitions")
+	require.ErrorContains(t, must.Err(log.Append(t.Context(), jetlog.Append{Facts: apart})), "partitions")
 	for _, at := range []events.Position{{Partition: 2, Seq: 1}, {Partition: -1, Seq: 1}} {
 		require.ErrorIs(t, log.Durable(t.Context(), at), jetlog.ErrNoPartition)
-		_, _, err = log.At(t.Context(), at)
+		_, _, err := log.At(t.Context(), at)
 		require.ErrorIs(t, err, jetlog.ErrNoPartition)
-		_, err = log.Head(t.Context(), at.Partition)
-		require.ErrorIs(t, err, jetlog.ErrNoPartition)
-		_, err = log.Tail(t.Context(), at.Partition, 0, jetlog.TailOptions{})
-		require.ErrorIs(t, err, jetlog.ErrNoPartition)
+		must.Fail(log.Head(t.Context(), at.Partition))(t, jetlog.ErrNoPartition)
+		must.Fail(log.Tail(t.Context(), at.Partition, 0, jetlog.TailOptions{}))(t, jetlog.ErrNoPartition)
 	}
-	_, found, err := log.At(t.Context(), events.Position{})
-	require.NoError(t, err)
+	_, found := must.Two(log.At(t.Context(), events.Position{}))(t)
 	require.False(t, found)
 }
 
@@ -153,8 +144,7 @@ func TestLostAnswerLeavesOneEvent(t *testing.T) {
 	log, lose := overLosing(t)
 	for _, duplicate := range []bool{false, true} { // then it is somebody else's event, and stays that
 		lost := lose()
-		ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
-		require.NoError(t, err)
+		ack := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}}))(t)
 		<-lost
 		require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 1}, Duplicate: duplicate}, ack)
 		require.Len(t, logtest.IDs(t, log, "s"), 1)
@@ -177,14 +167,12 @@ func TestLostAnswerOfABatchLeavesItOnce(t *testing.T) {
 		jetlog.Append
 		last uint64
 	}{{expect(0, link("s"), logtest.Fact("s", "r1")), 2}, {expect(2, logtest.Fact("s", "r2")), 3}, {whole, 5}} {
-		seq, err := appended(c.Append)
-		require.NoError(t, err)
+		seq := must.Get(appended(c.Append))(t)
 		require.Equal(t, c.last, seq)
 		require.Len(t, logtest.IDs(t, log, "s"), int(c.last))
 	}
-	_, err := appended(whole)
-	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate, "somebody else's batch stays that")
-	_, err = appended(expect(3, logtest.Fact("s", "r5")))
+	must.Fail(appended(whole))(t, jetlog.ErrBatchDuplicate, "somebody else's batch stays that")
+	_, err := appended(expect(3, logtest.Fact("s", "r5")))
 	conflict(t, err, 5)
 }
 
@@ -192,15 +180,12 @@ func TestLostAnswerOfABatchLeavesItOnce(t *testing.T) {
 func TestARefusedBatchGoesAgainBeforeOthers(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	refused, err := log.Messages(expect(7, link("s"), logtest.Fact("s", "r1")))
-	require.NoError(t, err)
+	refused := must.Get(log.Messages(expect(7, link("s"), logtest.Fact("s", "r1"))))(t)
 	other, err := log.Messages(jetlog.Append{Facts: []events.Fact{logtest.Fact("o", "r1"), logtest.Fact("o", "r2")}})
 	require.NoError(t, err)
-	_, err = log.Batch(t.Context(), refused)
-	require.Error(t, err)
+	require.Error(t, must.Err(log.Batch(t.Context(), refused)))
 	refused[0].Header.Del(jetstream.ExpectedLastSubjSeqHeader)
-	last, err := log.Batch(t.Context(), refused, other)
-	require.NoError(t, err)
+	last := must.Get(log.Batch(t.Context(), refused, other))(t)
 	require.Equal(t, uint64(4), last)
 }
 
@@ -216,17 +201,14 @@ func TestSilentServerIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err = log.Head(ctx, 0)
-	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	must.Fail(log.Head(ctx, 0))(t, jetlog.ErrUnavailable)
 	for _, err := range log.Session(ctx, "s", 0, 10) {
 		require.ErrorIs(t, err, jetlog.ErrUnavailable, "a log that can't be read is not one without history")
 	}
 	_, _, err = log.At(ctx, at)
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
-	_, err = log.Last(ctx, "s")
-	require.ErrorIs(t, err, jetlog.ErrUnavailable)
-	_, err = log.Tail(ctx, 0, 0, jetlog.TailOptions{})
-	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	must.Fail(log.Last(ctx, "s"))(t, jetlog.ErrUnavailable)
+	must.Fail(log.Tail(ctx, 0, 0, jetlog.TailOptions{}))(t, jetlog.ErrUnavailable)
 	nc.Close()
 	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
@@ -249,8 +231,7 @@ func TestCallerThatGoesAwayLeavesOneEvent(t *testing.T) {
 			given++
 		}
 		cancel()
-		_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-		require.NoError(t, err)
+		must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(t)
 	}
 	t.Logf("%d of %d callers went away", given, requests)
 	require.Equal(t, want, logtest.IDs(t, log, "s"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/disktest"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
@@ -27,15 +28,12 @@ func TestReadsBeyondTheHeadLeaveTheGateShut(t *testing.T) {
 	for _, beyond := range []uint64{first.Seq + 1, first.Seq + 1000, 1 << 40, math.MaxUint64} {
 		head := logtest.Head(t, log, 0)
 		at := events.Position{Partition: 0, Seq: max(beyond, head+1)}
-		_, found, err := log.At(ctx, at)
-		require.NoError(t, err)
+		_, found := must.Two(log.At(ctx, at))(t)
 		require.False(t, found)
-		some, err := log.Some(ctx, 0, []uint64{at.Seq, first.Seq})
-		require.NoError(t, err)
+		some := must.Get(log.Some(ctx, 0, []uint64{at.Seq, first.Seq}))(t)
 		require.Len(t, some, 1)
 		require.ErrorIs(t, log.Durable(ctx, at), jetlog.ErrStream)
-		still, err := log.Still(ctx, 0, first.Seq, at.Seq)
-		require.NoError(t, err)
+		still := must.Get(log.Still(ctx, 0, first.Seq, at.Seq))(t)
 		require.False(t, still, "nothing was erased there: the log has yet to come there")
 		var mark jetlog.Watermark
 		mark.Advance(head)

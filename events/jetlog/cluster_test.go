@@ -17,6 +17,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -203,8 +204,7 @@ func (l *load) end(t *testing.T, tail *jetlog.Tail) {
 	}
 	got, ctx := map[string][]string{}, deadline(t, hang.Limit)
 	for seen, last := 0, uint64(0); seen < total; {
-		batch, err := tail.Next(ctx)
-		require.NoError(t, err)
+		batch := must.Get(tail.Next(ctx))(t)
 		for _, m := range batch {
 			require.Greater(t, m.Position.Seq, last)
 			last = m.Position.Seq
@@ -254,8 +254,7 @@ func TestLeaderThatIsCutOff(t *testing.T) {
 	c.Leader(t, stream, rest...)
 	l.goesOn(t, 50)
 	stillLeads := c.Servers[old].JetStreamIsStreamLeader("$G", stream)
-	_, err := cutOff.Head(deadline(t, time.Second), 0)
-	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	must.Fail(cutOff.Head(deadline(t, time.Second), 0))(t, jetlog.ErrUnavailable)
 	for _, err := range cutOff.Session(deadline(t, time.Second), "load0", 0, math.MaxUint64) {
 		require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	}
@@ -312,14 +311,11 @@ func testErasedIdentityIsNeverMissed(t *testing.T, c *natstest.Cluster) {
 		identity := fmt.Sprint("identity ", i)
 		ack := logtest.Append(t, erasing, &events.IdentityErased{IdentityID: identity, ReceiptID: "receipt"})
 		for _, log := range asking {
-			head, err := log.Head(t.Context(), 0)
-			require.NoError(t, err)
-			gone, at, err := log.IdentityErasure(t.Context(), identity, head)
-			require.NoError(t, err)
+			head := must.Get(log.Head(t.Context(), 0))(t)
+			gone, at := must.Two(log.IdentityErasure(t.Context(), identity, head))(t)
 			require.NotNil(t, gone, identity)
 			require.Equal(t, ack.Position, at)
-			living, _, err := log.IdentityErasure(t.Context(), "living "+identity, head)
-			require.NoError(t, err)
+			living, _ := must.Two(log.IdentityErasure(t.Context(), "living "+identity, head))(t)
 			require.Nil(t, living)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog"
 	jetwire "github.com/turnledger/turnledger/events/jetlog/internal/wire"
@@ -36,15 +37,13 @@ func TestAQuestionThatFoundNobodyIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Connect(t, natstest.Server(t))
 	asked := 0
-	sub, err := nc.Subscribe("$JS.API.TEST", func(m *nats.Msg) {
+	sub := must.Get(nc.Subscribe("$JS.API.TEST", func(m *nats.Msg) {
 		if asked++; asked > 1 {
 			_ = m.Respond([]byte(`{"config":{}}`))
 		}
-	})
-	require.NoError(t, err)
+	}))(t)
 	var out struct{ Config any }
-	conn, err := jetwire.New(nc)
-	require.NoError(t, err)
+	conn := must.Get(jetwire.New(nc))(t)
 	require.NoError(t, conn.Ask(deadline(t, hang.Limit), "TEST", nil, &out))
 	require.NotNil(t, out.Config)
 	require.NoError(t, sub.Drain())
@@ -61,8 +60,7 @@ func TestALeaderWithoutAMajorityIsAskedAgain(t *testing.T) {
 		_ = m.Respond(fmt.Appendf(nil, `{"config":{"num_replicas":3},"state":{"last_seq":7},"cluster":{"name":"c","leader":"a","replicas":[{"name":"b","active":%d},{"name":"c"}]}}`, asked-1))
 	})
 	require.NoError(t, err)
-	head, err := jetlog.Head(t.Context(), nc, "YOUNG")
-	require.NoError(t, err)
+	head := must.Get(jetlog.Head(t.Context(), nc, "YOUNG"))(t)
 	require.EqualValues(t, 7, head)
 	require.NoError(t, sub.Unsubscribe())
 	_, err = nc.Subscribe("$JS.API.STREAM.INFO.CUT", func(m *nats.Msg) {
@@ -80,8 +78,7 @@ func TestALeaderThatKnowsLessProvesNothing(t *testing.T) {
 	t.Parallel()
 	nc := connectTo(t, plainServer(t, server.Options{}))
 	answer := func(subject string, with func() []byte) {
-		_, err := nc.Subscribe("$JS.API."+subject, func(m *nats.Msg) { _ = m.Respond(with()) })
-		require.NoError(t, err)
+		must.Get(nc.Subscribe("$JS.API."+subject, func(m *nats.Msg) { _ = m.Respond(with()) }))(t)
 	}
 	info := func(last int) []byte {
 		return fmt.Appendf(nil, `{"config":{"num_replicas":3},"state":{"first_seq":1,"last_seq":%d,"messages":%[1]d},`+
@@ -93,13 +90,12 @@ func TestALeaderThatKnowsLessProvesNothing(t *testing.T) {
 	asked := 0
 	answer("STREAM.MSG.GET.GROWS", none)
 	answer("STREAM.INFO.GROWS", func() []byte { asked++; return info(asked) })
-	missing, err := jetlog.Missing(t.Context(), nc, "GROWS", 5, 9)
-	require.NoError(t, err)
+	missing := must.Get(jetlog.Missing(t.Context(), nc, "GROWS", 5, 9))(t)
 	require.True(t, missing)
 	require.Equal(t, 5, asked)
 	answer("STREAM.MSG.GET.STAYS", none)
 	answer("STREAM.INFO.STAYS", func() []byte { return info(3) })
-	_, err = jetlog.Missing(t.Context(), nc, "STAYS", 5, 5)
+	_, err := jetlog.Missing(t.Context(), nc, "STAYS", 5, 5)
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	require.ErrorContains(t, err, "knows less than is known")
 }

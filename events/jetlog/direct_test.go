@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
@@ -20,14 +21,12 @@ func TestSomeEventsAreThoseOfTheirPlaces(t *testing.T) {
 	for i := range all {
 		logtest.Add(t, log, fmt.Sprint("s", i%3), fmt.Sprint("r", i+1), "x")
 	}
-	_, err := overwrite.On(log).Erase(t.Context(), events.Position{Seq: erased})
-	require.NoError(t, err)
+	must.Get(overwrite.On(log).Erase(t.Context(), events.Position{Seq: erased}))(t)
 	var asked []uint64
 	for seq := uint64(1); seq <= all+2; seq += 2 {
 		asked = append(asked, seq)
 	}
-	found, err := log.Some(t.Context(), 0, asked)
-	require.NoError(t, err)
+	found := must.Get(log.Some(t.Context(), 0, asked))(t)
 	want := map[uint64]string{}
 	for _, seq := range asked {
 		if seq != erased && seq <= all {
@@ -39,11 +38,9 @@ func TestSomeEventsAreThoseOfTheirPlaces(t *testing.T) {
 		got[e.Position.Seq] = e.SessionID + " " + e.Fact.(*events.TurnStarted).RequestID
 	}
 	require.Equal(t, want, got)
-	found, err = log.Some(t.Context(), 0, nil)
-	require.NoError(t, err)
+	found = must.Get(log.Some(t.Context(), 0, nil))(t)
 	require.Empty(t, found)
-	_, err = log.Some(t.Context(), 1, asked)
-	require.Error(t, err, "there is no such partition")
+	require.Error(t, must.Err(log.Some(t.Context(), 1, asked)), "there is no such partition")
 }
 
 // TestTheLastOfASessionIsSeen holds that Seen follows a session's events, whatever other sessions have.
@@ -52,8 +49,7 @@ func TestTheLastOfASessionIsSeen(t *testing.T) {
 	log := natstest.Log(t, 1)
 	seen := func(want uint64, session string) {
 		t.Helper()
-		last, err := log.Seen(t.Context(), session)
-		require.NoError(t, err)
+		last := must.Get(log.Seen(t.Context(), session))(t)
 		require.Equal(t, want, last)
 	}
 	seen(0, "s")
@@ -64,7 +60,6 @@ func TestTheLastOfASessionIsSeen(t *testing.T) {
 	seen(3, "s")
 	seen(2, "o")
 	seen(0, "none")
-	_, err := overwrite.On(log).Erase(t.Context(), events.Position{Seq: 3})
-	require.NoError(t, err)
+	must.Get(overwrite.On(log).Erase(t.Context(), events.Position{Seq: 3}))(t)
 	seen(1, "s")
 }

@@ -27,7 +27,7 @@ func TestFollowGoesOnWhereItWas(t *testing.T) {
 	var warned []error
 	begun, opened, failed := 0, 0, false
 	fault := errors.New("the reader can't")
-	err := jetlog.Follow(ctx, log, jetlog.Following{
+	require.NoError(t, jetlog.Follow(ctx, log, jetlog.Following{
 		Options: jetlog.TailOptions{MaxBatch: 1}, Watermark: &mark,
 		Begin: func(context.Context) (uint64, error) {
 			if begun++; begun == 1 {
@@ -51,8 +51,7 @@ func TestFollowGoesOnWhereItWas(t *testing.T) {
 			return nil
 		},
 		Warn: func(err error) { warned = append(warned, err) },
-	})
-	require.NoError(t, err, "ctx has ended")
+	}), "ctx has ended")
 	require.Equal(t, []uint64{2, 3, 4}, taken)
 	require.Equal(t, []error{fault, fault}, warned)
 	require.Equal(t, [2]int{2, 1}, [2]int{begun, opened})
@@ -64,10 +63,9 @@ func TestFollowEndsWithItsStream(t *testing.T) {
 	log := natstest.Log(t, 1)
 	var mark jetlog.Watermark
 	mark.Advance(5)
-	err := jetlog.Follow(t.Context(), log, jetlog.Following{
+	require.ErrorIs(t, jetlog.Follow(t.Context(), log, jetlog.Following{
 		Watermark: &mark,
 		Read:      func(context.Context, []jetlog.Message) error { return nil },
 		Warn:      func(err error) { t.Error("it goes on", err) },
-	})
-	require.ErrorIs(t, err, jetlog.ErrStream)
+	}), jetlog.ErrStream)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -27,8 +28,7 @@ func TestForeignMessagesHideNothing(t *testing.T) {
 			log := natstest.LogOn(t, s, 1)
 			between(t, log, func() {
 				foreign.Subject = events.SessionSubject("s")
-				_, err := nc.RequestMsg(foreign, 5*time.Second)
-				require.NoError(t, err)
+				must.Get(nc.RequestMsg(foreign, 5*time.Second))(t)
 			})
 		})
 	}
@@ -74,12 +74,10 @@ func between(t *testing.T, log *jetlog.Log, foreign func()) {
 		require.EqualValues(t, i+1, e.Position.Seq)
 		require.Equal(t, i != 1, e.Fact != nil, "%d", e.Position.Seq)
 	}
-	since, err := log.SeqAt(t.Context(), 0, got[1].Time)
-	require.NoError(t, err)
+	since := must.Get(log.SeqAt(t.Context(), 0, got[1].Time))(t)
 	require.EqualValues(t, 1, since)
 	for seq := range uint64(4) {
-		_, found, err := log.At(t.Context(), events.Position{Seq: seq + 1})
-		require.NoError(t, err)
+		_, found := must.Two(log.At(t.Context(), events.Position{Seq: seq + 1}))(t)
 		require.True(t, found)
 	}
 }
@@ -87,8 +85,7 @@ func between(t *testing.T, log *jetlog.Log, foreign func()) {
 // publishRaw speaks NATS by hand, and waits for the PubAck.
 func publishRaw(t *testing.T, ns *server.Server, subject, header string) {
 	t.Helper()
-	conn, err := ns.InProcessConn()
-	require.NoError(t, err)
+	conn := must.Get(ns.InProcessConn())(t)
 	defer func() { _ = conn.Close() }()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(hang.Limit)))
 	go func() { // what the server says first waits for its reader

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
@@ -18,18 +19,14 @@ func TestAnotherProcessMayNotUseALogBehindAGate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	open := func(sync embedded.Sync) error {
-		s, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: sync, Listen: "127.0.0.1:0"})
-		require.NoError(t, err)
+		s := must.Get(embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: sync, Listen: "127.0.0.1:0"}))(t)
 		defer s.Stop()
-		own, err := s.Connect()
-		require.NoError(t, err)
+		own := must.Get(s.Connect())(t)
 		defer own.Close()
-		_, err = jetlog.Open(t.Context(), own, jetlog.Config{GateDir: s.GateDir()})
-		require.NoError(t, err)
-		nc, err := nats.Connect(s.URL())
-		require.NoError(t, err)
+		must.Get(jetlog.Open(t.Context(), own, jetlog.Config{GateDir: s.GateDir()}))(t)
+		nc := must.Get(nats.Connect(s.URL()))(t)
 		defer nc.Close()
-		_, err = jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
+		_, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
 		return err
 	}
 	err := open(embedded.Group)

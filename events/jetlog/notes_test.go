@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/disktest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
@@ -28,8 +29,7 @@ func TestASlowServerIsWaitedFor(t *testing.T) {
 			ask("streams")
 			log := openOn(t, nc, jetlog.Config{})
 			ask("notes")
-			_, err := log.Notes(t.Context())
-			require.NoError(t, err)
+			must.Get(log.Notes(t.Context()))(t)
 		})
 	}
 }
@@ -39,10 +39,8 @@ func TestASlowServerIsWaitedFor(t *testing.T) {
 func TestACommittedNoteIsDurable(t *testing.T) {
 	t.Parallel()
 	s := natstest.Server(t)
-	notes, err := natstest.LogOn(t, s, 1).Notes(t.Context())
-	require.NoError(t, err)
-	guard, err := notes.Write(t.Context(), "guard", 1, 0)
-	require.NoError(t, err)
+	notes := must.Get(natstest.LogOn(t, s, 1).Notes(t.Context()))(t)
+	guard := must.Get(notes.Write(t.Context(), "guard", 1, 0))(t)
 	disk, msgs := disktest.New(), filepath.Join(s.GateDir(), "jetstream", "$G", "streams", "KV_TURNLEDGER", "msgs")
 	require.NoError(t, notes.SetFsync(t.Context(), disk.Fsync))
 	for _, value := range []any{"one", nil, "two"} {
@@ -51,15 +49,13 @@ func TestACommittedNoteIsDurable(t *testing.T) {
 		require.Greater(t, disk.Syncs(), before)
 		require.Positive(t, disk.Durable(t, msgs))
 		var stands string
-		_, err := notes.Read(t.Context(), "a.b", &stands)
-		require.NoError(t, err)
+		must.Get(notes.Read(t.Context(), "a.b", &stands))(t)
 		if value == nil {
 			value = ""
 		}
 		require.Equal(t, value, stands)
 	}
-	_, err = notes.Write(t.Context(), "guard", 2, guard)
-	require.NoError(t, err)
+	must.Get(notes.Write(t.Context(), "guard", 2, guard))(t)
 	require.ErrorIs(t, notes.Commit(t.Context(), "a.b", "three", "guard", guard), jetlog.ErrConflict)
 	require.ErrorIs(t, notes.Remove(t.Context(), "a.b", "guard", guard), jetlog.ErrConflict)
 }
@@ -68,13 +64,11 @@ func TestACommittedNoteIsDurable(t *testing.T) {
 func TestAValueForEverIsDurable(t *testing.T) {
 	t.Parallel()
 	s := natstest.Server(t)
-	notes, err := natstest.LogOn(t, s, 1).Notes(t.Context())
-	require.NoError(t, err)
+	notes := must.Get(natstest.LogOn(t, s, 1).Notes(t.Context()))(t)
 	disk := disktest.New()
 	require.NoError(t, notes.SetFsync(t.Context(), disk.Fsync))
 	for _, draw := range []string{"first", "second"} {
-		value, err := notes.Once(t.Context(), "key", func() string { return draw })
-		require.NoError(t, err)
+		value := must.Get(notes.Once(t.Context(), "key", func() string { return draw }))(t)
 		require.Equal(t, "first", value)
 		require.Positive(t, disk.Syncs())
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
@@ -43,15 +44,13 @@ func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 		for _, tail := range tails {
 			followed(t, tail, 6)
 		}
-		_, err := asks.Head(t.Context(), 0)
-		require.NoError(t, err)
+		must.Get(asks.Head(t.Context(), 0))(t)
 	})
 	d.PutBack()
 	d.Apart(write("new", 5))
 	d.Serve(func(*nats.Conn, *jetlog.Log) {
 		for _, tail := range tails {
-			_, err := tail.Next(deadline(t, hang.Limit))
-			require.ErrorIs(t, err, jetlog.ErrStream)
+			must.Fail(tail.Next(deadline(t, hang.Limit)))(t, jetlog.ErrStream)
 		}
 		for name, log := range map[string]*jetlog.Log{"the tail's": follows, "asked before": asks,
 			"never asked": idle} {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -27,8 +28,7 @@ func TestReadSlowlyASessionIsTheSame(t *testing.T) {
 	}
 	for _, m := range logtest.ForeignMessages() {
 		m.Subject = events.SessionSubject("s0")
-		_, err := nc.RequestMsg(m, 5*time.Second)
-		require.NoError(t, err)
+		must.Get(nc.RequestMsg(m, 5*time.Second))(t)
 	}
 	last := logtest.Add(t, log, "s0", "last", "x")
 	all := func(in iter.Seq2[events.Recorded, error]) (out []events.Recorded) {
@@ -49,13 +49,11 @@ func TestReadSlowlyASessionIsTheSame(t *testing.T) {
 	}
 	require.Len(t, all(jetlog.Slowly{Log: log}.Session(t.Context(), "s1", 0, math.MaxUint64)), 30)
 
-	asked, err := nc.SubscribeSync("$JS.API.DIRECT.GET.>")
-	require.NoError(t, err)
+	asked := must.Get(nc.SubscribeSync("$JS.API.DIRECT.GET.>"))(t)
 	require.NoError(t, nc.Flush())
 	require.Len(t, all(jetlog.Slowly{Log: log}.Session(t.Context(), "s1", 0, 60)), 20)
 	for range 21 { // and once for what lies behind
-		m, err := asked.NextMsg(5 * time.Second)
-		require.NoError(t, err)
+		m := must.Get(asked.NextMsg(5 * time.Second))(t)
 		require.NotContains(t, string(m.Data), "batch", "no more than one event is asked for")
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -58,11 +59,9 @@ func reader(copies [][]byte) func(int) (io.Reader, error) {
 func everything(t *testing.T, log *jetlog.Log) (out []string) {
 	t.Helper()
 	for k := range log.Partitions() {
-		head, err := log.Head(t.Context(), k)
-		require.NoError(t, err)
+		head := must.Get(log.Head(t.Context(), k))(t)
 		for seq := range head.Seq {
-			e, found, err := log.At(t.Context(), events.Position{Partition: k, Seq: seq + 1})
-			require.NoError(t, err)
+			e, found := must.Two(log.At(t.Context(), events.Position{Partition: k, Seq: seq + 1}))(t)
 			if found {
 				out = append(out, fmt.Sprint(e.Position, e.ID, e.Time, string(e.Body)))
 			}
@@ -79,8 +78,7 @@ func TestCopyIsTheSameLog(t *testing.T) {
 	for i := range 300 {
 		at := logtest.Add(t, from, fmt.Sprint("s", i%7), fmt.Sprint(i), string(bytes.Repeat([]byte("text "), 2000)))
 		if i%50 == 7 {
-			_, err := overwrite.On(from).Erase(t.Context(), at)
-			require.NoError(t, err)
+			must.Get(overwrite.On(from).Erase(t.Context(), at))(t)
 		}
 	}
 	want := everything(t, from)
@@ -98,8 +96,7 @@ func TestCopyIsTheSameLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			empty := open()
-			_, err := empty.Notes(t.Context())
-			require.NoError(t, err)
+			must.Get(empty.Notes(t.Context()))(t)
 			restore(t, empty, copies)
 			log := open()
 			for k := range 2 {
@@ -177,14 +174,13 @@ func TestFilesThatAFailedRestoreLeavesAreNoLog(t *testing.T) {
 	}, "the server's own")
 	require.NoError(t, os.MkdirAll(filepath.Join(removing, "msgs"), 0o700))
 	cut := errors.New("cut")
-	err := operate.On(empty).Restore(t.Context(), func(k int) (io.Reader, error) {
+	require.ErrorIs(t, operate.On(empty).Restore(t.Context(), func(k int) (io.Reader, error) {
 		if k == 1 {
 			time.AfterFunc(300*time.Millisecond, func() { _ = os.RemoveAll(removing) })
 			return nil, cut
 		}
 		return bytes.NewReader(copies[k]), nil
-	}, whole)
-	require.ErrorIs(t, err, cut)
+	}, whole), cut)
 	restore(t, natstest.LogOn(t, s, 2), copies)
 	require.Equal(t, everything(t, from), everything(t, natstest.LogOn(t, s, 2)))
 }
@@ -198,22 +194,18 @@ func TestAnEmptyRestoredLogStaysItself(t *testing.T) {
 	restore(t, natstest.LogOn(t, s, 2), empty)
 	log := natstest.LogOn(t, s, 2)
 	js := natstest.JetStream(t, natstest.Connect(t, s))
-	before, err := js.Stream(t.Context(), "TURNS-0")
-	require.NoError(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "inTheWay",
-		Subjects: []string{"vacated.TURNS-1"}})
-	require.NoError(t, err)
+	before := must.Get(js.Stream(t.Context(), "TURNS-0"))(t)
+	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "inTheWay",
+		Subjects: []string{"vacated.TURNS-1"}}))(t)
 
-	err = operate.On(log).Vacate(t.Context())
+	err := operate.On(log).Vacate(t.Context())
 	require.Error(t, err)
 	require.NotErrorIs(t, err, jetlog.ErrStream)
-	after, err := js.Stream(t.Context(), "TURNS-0")
-	require.NoError(t, err)
+	after := must.Get(js.Stream(t.Context(), "TURNS-0"))(t)
 	require.Equal(t, before.CachedInfo().Config.Subjects, after.CachedInfo().Config.Subjects)
 	again := natstest.LogOn(t, s, 2)
 	for k := range 2 {
-		_, err := log.Head(t.Context(), k)
-		require.NoError(t, err)
+		must.Get(log.Head(t.Context(), k))(t)
 		require.Equal(t, log.Created(k), again.Created(k))
 	}
 	require.NoError(t, js.DeleteStream(t.Context(), "inTheWay"))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -22,8 +23,7 @@ import (
 
 func openTail(t *testing.T, log *jetlog.Log, after uint64, opts jetlog.TailOptions) *jetlog.Tail {
 	t.Helper()
-	tail, err := log.Tail(t.Context(), 0, after, opts)
-	require.NoError(t, err)
+	tail := must.Get(log.Tail(t.Context(), 0, after, opts))(t)
 	t.Cleanup(tail.Close)
 	return tail
 }
@@ -31,8 +31,7 @@ func openTail(t *testing.T, log *jetlog.Log, after uint64, opts jetlog.TailOptio
 // next returns the next batch of a tail.
 func next(t *testing.T, tail *jetlog.Tail) []jetlog.Message {
 	t.Helper()
-	batch, err := tail.Next(deadline(t, hang.Limit))
-	require.NoError(t, err)
+	batch := must.Get(tail.Next(deadline(t, hang.Limit)))(t)
 	return batch
 }
 
@@ -74,8 +73,7 @@ func TestTailBeginsAfterASequence(t *testing.T) {
 	require.ErrorIs(t, err, jetlog.ErrStream)
 	require.ErrorContains(t, err, "rebuild the projections")
 	end := openTail(t, log, 10, jetlog.TailOptions{})
-	_, err = end.Next(deadline(t, 20*time.Millisecond))
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	must.Fail(end.Next(deadline(t, 20*time.Millisecond)))(t, context.DeadlineExceeded)
 	at := logtest.Add(t, log, "s", "10", "x")
 	require.Equal(t, at, next(t, end)[0].Position)
 }
@@ -115,8 +113,7 @@ func TestTailSurvivesItsConnection(t *testing.T) {
 	begins := openTail(t, log, uint64(n), jetlog.TailOptions{})
 	nc.Close()
 	for _, tail := range []*jetlog.Tail{tail, begins} {
-		_, err := tail.Next(deadline(t, hang.Limit))
-		require.ErrorIs(t, err, jetlog.ErrUnavailable)
+		must.Fail(tail.Next(deadline(t, hang.Limit)))(t, jetlog.ErrUnavailable)
 	}
 }
 
@@ -132,8 +129,7 @@ func TestClosedTailGivesNothing(t *testing.T) {
 	tail.Close()
 	require.ErrorIs(t, <-waiting, jetlog.ErrClosed)
 	tail.Close()
-	_, err := tail.Next(t.Context())
-	require.ErrorIs(t, err, jetlog.ErrClosed)
+	must.Fail(tail.Next(t.Context()))(t, jetlog.ErrClosed)
 	hang.Until(t, func() bool {
 		info, err := stream.Info(t.Context())
 		return err == nil && info.State.Consumers == 0
@@ -166,16 +162,13 @@ func TestStreamMadeAnewEndsTheTail(t *testing.T) {
 					logtest.Add(t, anew, "s", fmt.Sprint(i), "x")
 				}
 			}
-			_, err := tail.Next(deadline(t, hang.Limit))
-			require.ErrorIs(t, err, jetlog.ErrStream)
-			_, err = log.Tail(t.Context(), 0, 0, jetlog.TailOptions{})
-			require.ErrorIs(t, err, jetlog.ErrStream)
+			must.Fail(tail.Next(deadline(t, hang.Limit)))(t, jetlog.ErrStream)
+			must.Fail(log.Tail(t.Context(), 0, 0, jetlog.TailOptions{}))(t, jetlog.ErrStream)
 			hang.Until(t, func() bool {
 				_, err := log.Head(t.Context(), 0)
 				return err != nil
 			})
-			_, err = log.Head(t.Context(), 0)
-			require.ErrorIs(t, err, jetlog.ErrStream)
+			must.Fail(log.Head(t.Context(), 0))(t, jetlog.ErrStream)
 		})
 	}
 }
@@ -237,8 +230,7 @@ func TestSessionGivesItsRange(t *testing.T) {
 		require.NoError(t, err)
 		break // a reader may stop
 	}
-	last, err := log.Last(t.Context(), "s")
-	require.NoError(t, err)
+	last := must.Get(log.Last(t.Context(), "s"))(t)
 	require.Equal(t, want[len(want)-1], last)
 }
 
@@ -266,8 +258,7 @@ func TestSequenceAtATime(t *testing.T) {
 		times = append(times, next(t, tail)[0].Time)
 	}
 	for i, at := range append(times, times[5].Add(time.Second)) {
-		seq, err := log.SeqAt(t.Context(), 0, at)
-		require.NoError(t, err)
+		seq := must.Get(log.SeqAt(t.Context(), 0, at))(t)
 		require.EqualValues(t, max(0, i-1), seq)
 	}
 }
@@ -316,9 +307,8 @@ func TestATailCutsNoAppend(t *testing.T) {
 func TestAnAppendToTwoSessionsIsTwoChanges(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	_, err := log.Append(t.Context(), jetlog.Append{BeginsOthers: true, Facts: []events.Fact{
-		link("a"), logtest.Fact("a", "r"), link("b"), logtest.Fact("b", "r")}})
-	require.NoError(t, err)
+	must.Get(log.Append(t.Context(), jetlog.Append{BeginsOthers: true, Facts: []events.Fact{
+		link("a"), logtest.Fact("a", "r"), link("b"), logtest.Fact("b", "r")}}))(t)
 	tail := openTail(t, log, 0, jetlog.TailOptions{})
 	var continues []bool
 	for len(continues) < 4 {

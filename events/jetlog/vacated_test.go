@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -37,10 +38,9 @@ func TestNothingIsAcknowledgedIntoALogThatIsTakenAway(t *testing.T) {
 		restoring := c.LogOn(t, nc, 1)
 		other := openOn(t, c.Connect(t), jetlog.Config{Replicas: 3, Deadline: time.Second})
 		c.Delay(apart)
-		begun, err := nc.SubscribeSync("$JS.EVENT.ADVISORY.STREAM.CREATED.TURNLEDGER-RESTORING")
-		require.NoError(t, err)
+		begun := must.Get(nc.SubscribeSync("$JS.EVENT.ADVISORY.STREAM.CREATED.TURNLEDGER-RESTORING"))(t)
 		writes := acknowledgedAfter(t, other, begun, wait)
-		err = operate.On(restoring).Vacate(t.Context())
+		err := operate.On(restoring).Vacate(t.Context())
 		acknowledged := writes()
 		t.Logf("try %d: %d acknowledged, %v", try, len(acknowledged), err)
 		c.Delay(0)
@@ -94,8 +94,7 @@ func acknowledgedAfter(t *testing.T, log *jetlog.Log, begin *nats.Subscription, 
 
 func deleteStream(t *testing.T, nc *nats.Conn, name string) {
 	t.Helper()
-	_, err := nc.Request("$JS.API.STREAM.DELETE."+name, nil, 10*time.Second)
-	require.NoError(t, err)
+	must.Get(nc.Request("$JS.API.STREAM.DELETE."+name, nil, 10*time.Second))(t)
 }
 
 // A process looks whether a backup is being restored, and is slow to look for the log. Meanwhile a restore begins, and
@@ -133,12 +132,9 @@ func TestAFailedRestoreDeletesNoStreamOfOthers(t *testing.T) {
 	require.NoError(t, operate.On(restoring).Vacate(t.Context()))
 	js := natstest.JetStream(t, natstest.Connect(t, s))
 	elsewhere := jetstream.StreamConfig{Name: events.StreamName(0), Subjects: []string{"elsewhere"}}
-	_, err := js.CreateStream(t.Context(), elsewhere)
-	require.NoError(t, err)
-	_, err = js.Publish(t.Context(), "elsewhere", []byte("acknowledged"))
-	require.NoError(t, err)
+	must.Get(js.CreateStream(t.Context(), elsewhere))(t)
+	must.Get(js.Publish(t.Context(), "elsewhere", []byte("acknowledged")))(t)
 	require.ErrorContains(t, operate.On(restoring).Restore(t.Context(), reader(copyOf(t, from)), whole), "in use")
-	kept, err := js.Stream(t.Context(), events.StreamName(0))
-	require.NoError(t, err)
+	kept := must.Get(js.Stream(t.Context(), events.StreamName(0)))(t)
 	require.EqualValues(t, 1, kept.CachedInfo().State.Msgs)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 )
@@ -30,16 +31,14 @@ func TestWarmAsksForWhatASessionIsSpreadOver(t *testing.T) {
 	add("other", "after")
 
 	nc := natstest.Connect(t, s)
-	asked, err := nc.SubscribeSync("$JS.API.STREAM.MSG.GET." + events.StreamName(0))
-	require.NoError(t, err)
+	asked := must.Get(nc.SubscribeSync("$JS.API.STREAM.MSG.GET." + events.StreamName(0)))(t)
 	require.NoError(t, nc.Flush())
 	require.NoError(t, log.Warm(t.Context(), "s"))
 	require.NoError(t, log.Warm(t.Context(), "nobody"))
 	require.NoError(t, nc.Publish(asked.Subject, []byte(`{"end":true}`)))
 	at := []uint64{first}
 	for {
-		m, err := asked.NextMsgWithContext(t.Context())
-		require.NoError(t, err)
+		m := must.Get(asked.NextMsgWithContext(t.Context()))(t)
 		var q struct {
 			Seq  uint64
 			Next string `json:"next_by_subj"`

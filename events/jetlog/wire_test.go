@@ -20,6 +20,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -120,8 +121,7 @@ func (c *wiredConn) Close() error {
 func plainServer(t *testing.T, o server.Options) *server.Server {
 	t.Helper()
 	o.DontListen, o.NoSigs, o.NoLog = true, true, true
-	ns, err := server.NewServer(&o)
-	require.NoError(t, err)
+	ns := must.Get(server.NewServer(&o))(t)
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
 	return ns
@@ -144,8 +144,7 @@ func connectTo(t *testing.T, to nats.InProcessConnProvider) *nats.Conn {
 
 func openOn(t *testing.T, nc *nats.Conn, cfg jetlog.Config) *jetlog.Log {
 	t.Helper()
-	log, err := jetlog.Open(t.Context(), nc, cfg)
-	require.NoError(t, err)
+	log := must.Get(jetlog.Open(t.Context(), nc, cfg))(t)
 	return log
 }
 

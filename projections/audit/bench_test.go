@@ -113,8 +113,7 @@ func (s *stage) rebuild(b *testing.B, log *jetlog.Log) time.Duration {
 	took := time.Since(began)
 	status := must.Get(os.ReadFile("/proc/self/status"))(b)
 	_, peak, _ := strings.Cut(string(status), "VmHWM:")
-	_, err := fmt.Sscan(peak, &s.memory)
-	require.NoError(b, err)
+	must.Get(fmt.Sscan(peak, &s.memory))(b)
 	return took
 }
 
@@ -171,8 +170,7 @@ func forgetDuplicates(b *testing.B, nc *nats.Conn) {
 	stream := must.Get(js.Stream(b.Context(), "TURNS-0"))(b)
 	with := stream.CachedInfo().Config
 	with.Duplicates = 100 * time.Millisecond
-	_, err := js.UpdateStream(b.Context(), with)
-	require.NoError(b, err)
+	must.Get(js.UpdateStream(b.Context(), with))(b)
 }
 
 // catchUp feeds the projection until it has the whole log.
@@ -270,8 +268,7 @@ func (s *stage) floor(b *testing.B) time.Duration {
 	began := time.Now()
 	for _, table := range finished {
 		rows := must.Get(os.Open(filepath.Join(s.done, table)))(b)
-		_, err := conn.Conn().PgConn().CopyFrom(b.Context(), rows, "copy turnledger."+table+" from stdin binary")
-		require.NoError(b, err)
+		must.Get(conn.Conn().PgConn().CopyFrom(b.Context(), rows, "copy turnledger."+table+" from stdin binary"))(b)
 		require.NoError(b, rows.Close())
 	}
 	return time.Since(began)
@@ -302,8 +299,7 @@ func (s *stage) empty(b *testing.B) {
 		all = append(all, "turnledger."+table)
 	}
 	for _, sql := range []string{"truncate " + strings.Join(all, ", "), "vacuum", "checkpoint"} {
-		_, err := s.pool.Exec(b.Context(), sql)
-		require.NoError(b, err)
+		must.Get(s.pool.Exec(b.Context(), sql))(b)
 	}
 }
 

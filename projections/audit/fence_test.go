@@ -89,8 +89,7 @@ func TestCrashInMidTransaction(t *testing.T) {
 	// The last table that an apply writes is locked, so that it hangs with all else written.
 	blocker := must.Get(a.pool.Begin(t.Context()))(t)
 	defer func() { _ = blocker.Rollback(context.Background()) }()
-	_, err := blocker.Exec(t.Context(), "lock table turnledger.sessions in exclusive mode")
-	require.NoError(t, err)
+	must.Get(blocker.Exec(t.Context(), "lock table turnledger.sessions in exclusive mode"))(t)
 	broken := make(chan error, 1)
 	b := f.batch(100)
 	go func() { broken <- a.Apply(t.Context(), b) }()
@@ -101,7 +100,7 @@ func TestCrashInMidTransaction(t *testing.T) {
 		return len(waits) == 1
 	})
 	a.exec("select pg_terminate_backend($1::text::int)", waits[0])
-	err = <-broken
+	err := <-broken
 	require.ErrorIs(t, err, audit.ErrUnavailable)
 	require.False(t, projections.IsPermanent(err))
 	require.NoError(t, blocker.Rollback(t.Context()))

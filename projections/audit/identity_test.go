@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -135,8 +136,7 @@ func TestSessionTurns(t *testing.T) {
 	a := filled(t, log, 4)
 
 	ask := func(limit int) (*conversation.State, []string) {
-		state, at, err := a.SessionTurns(t.Context(), "s", limit)
-		require.NoError(t, err)
+		state, at := must.Two(a.SessionTurns(t.Context(), "s", limit))(t)
 		require.Equal(t, events.Position{Seq: log.last}, at)
 		require.Equal(t, log.last, state.Applied)
 		require.Equal(t, log.state("s").Head(), state.Head())
@@ -165,8 +165,7 @@ func TestSessionTurns(t *testing.T) {
 		require.False(t, state.Whole)
 	}
 
-	state, at, err := a.SessionTurns(t.Context(), "unknown", 10)
-	require.NoError(t, err)
+	state, at := must.Two(a.SessionTurns(t.Context(), "unknown", 10))(t)
 	require.Nil(t, state)
 	require.Equal(t, events.Position{}, at)
 }
@@ -228,8 +227,7 @@ func TestSessionTurnsCanBeFoldedOn(t *testing.T) {
 	log.add(linked("s", "u"), started("s", "r1"), finalized("s", "r1"), started("s", "r2"))
 	a := filled(t, log, 10)
 	log.add(finalized("s", "r2"), started("s", "r3"), corrected("s", "r1b", "r1"))
-	state, at, err := a.SessionTurns(t.Context(), "s", -1)
-	require.NoError(t, err)
+	state, at := must.Two(a.SessionTurns(t.Context(), "s", -1))(t)
 	require.True(t, state.Whole)
 	for e, err := range log.Session(t.Context(), "s", at.Seq, log.last) {
 		require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -121,8 +122,7 @@ func TestListOfSessionsWithAnyTexts(t *testing.T) {
 	}
 	require.Empty(t, found(projections.SessionFilter{Metadata: map[string]string{"sym": "\x00", "\x00": ""}}))
 	require.Empty(t, found(projections.SessionFilter{Title: "\x00"}))
-	state, _, err := a.SessionTurns(t.Context(), "s2", 0)
-	require.NoError(t, err)
+	state, _ := must.Two(a.SessionTurns(t.Context(), "s2", 0))(t)
 	require.Equal(t, log.state("s2").Description(), state.Description())
 }
 
@@ -249,17 +249,14 @@ func TestABranchOfAnErasedRootIsNobodys(t *testing.T) {
 		require.NoError(t, err)
 		hits, _, _, err := a.Search(t.Context(), projections.SearchFilter{Query: "marmot"}, 10, "")
 		require.NoError(t, err)
-		recalled, _, err := a.Recall(t.Context(), "u", "marmot", 10)
-		require.NoError(t, err)
-		byID, _, err := a.TurnsByID(t.Context(), []uuid.UUID{id("branch", "a")})
-		require.NoError(t, err)
+		recalled, _ := must.Two(a.Recall(t.Context(), "u", "marmot", 10))(t)
+		byID, _ := must.Two(a.TurnsByID(t.Context(), []uuid.UUID{id("branch", "a")}))(t)
 		list, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{IdentityID: "u"}, 10, "")
 		require.NoError(t, err)
 		all, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 10, "")
 		require.NoError(t, err)
-		counts, _, err := a.Counts(t.Context(), projections.CountsFilter{Since: day.Add(-time.Hour),
-			Until: day.Add(time.Hour), By: projections.ByNone})
-		require.NoError(t, err)
+		counts, _ := must.Two(a.Counts(t.Context(), projections.CountsFilter{Since: day.Add(-time.Hour),
+			Until: day.Add(time.Hour), By: projections.ByNone}))(t)
 		return append(of, fmt.Sprint(len(turns), len(hits), len(recalled), len(byID), len(list)), all[0].SessionID,
 			all[0].Identity, fmt.Sprint(counts[0].Identities))
 	}

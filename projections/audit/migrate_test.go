@@ -37,14 +37,12 @@ func TestTablesThatAreGoneAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	a := filled(t, identityLog(), 10)
 	a.exec("drop schema turnledger cascade")
-	_, err := a.Applied(t.Context(), 0)
-	require.ErrorIs(t, err, audit.ErrUnavailable, "that nothing is there tells nothing")
-	_, _, err = a.SessionTurns(t.Context(), "s1", 1)
+	must.Fail(a.Applied(t.Context(), 0))(t, audit.ErrUnavailable, "that nothing is there tells nothing")
+	_, _, err := a.SessionTurns(t.Context(), "s1", 1)
 	require.ErrorIs(t, err, audit.ErrUnavailable)
 	before := must.Get(audit.Look(t.Context(), audit.Config{URL: a.url}))(t)
 	t.Cleanup(before.Close)
-	_, err = before.Served(t.Context())
-	require.ErrorIs(t, err, audit.ErrUnavailable, "who only looks makes none")
+	must.Fail(before.Served(t.Context()))(t, audit.ErrUnavailable, "who only looks makes none")
 	require.Empty(t, must.Get(a.Served(t.Context()))(t).At)
 	require.Zero(t, must.Get(a.Applied(t.Context(), 0))(t).Seq)
 }
@@ -81,13 +79,10 @@ func TestTablesAreMadeAgainAllOrNone(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	broken := (func())(end)
 	h.do.Store(&broken)
-	_, err := a.Served(ctx)
-	require.ErrorIs(t, err, audit.ErrUnavailable)
+	must.Fail(a.Served(ctx))(t, audit.ErrUnavailable)
 	require.Error(t, ctx.Err(), "the second migration was not come to")
-	_, err = a.Claim(t.Context(), 0)
-	require.NoError(t, err)
-	_, err = a.Served(t.Context())
-	require.NoError(t, err, "a table is missing")
+	must.Get(a.Claim(t.Context(), 0))(t)
+	require.NoError(t, must.Err(a.Served(t.Context())), "a table is missing")
 }
 
 func TestOpenSaysWhatToDo(t *testing.T) {
@@ -144,8 +139,7 @@ func run(t *testing.T, database, sql string) {
 	t.Helper()
 	conn := must.Get(pgx.Connect(context.Background(), database))(t)
 	defer func() { _ = conn.Close(context.Background()) }()
-	_, err := conn.Exec(context.Background(), sql)
-	require.NoError(t, err)
+	must.Get(conn.Exec(context.Background(), sql))(t)
 }
 
 func withPath(t *testing.T, database, path string) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -53,8 +54,7 @@ func TestRecallFindsWhatAnIdentitySaid(t *testing.T) {
 		}
 		require.Equal(t, want, questions, query)
 	}
-	found, _, err := a.Recall(t.Context(), "nobody", "cat", 5)
-	require.NoError(t, err)
+	found, _ := must.Two(a.Recall(t.Context(), "nobody", "cat", 5))(t)
 	require.Empty(t, found)
 }
 
@@ -119,8 +119,7 @@ func TestRecallOfVeryLongTexts(t *testing.T) {
 	long := text.String()
 	log.add(exchange("s", "r", "first things"+long, long)...)
 	a := filled(t, log, 7)
-	got, _, err := a.Recall(t.Context(), "u", "first"+long, 5)
-	require.NoError(t, err)
+	got, _ := must.Two(a.Recall(t.Context(), "u", "first"+long, 5))(t)
 	require.Len(t, got, 1)
 	require.Len(t, got[0].Question, 8000)
 }

@@ -65,8 +65,7 @@ func (a *tables) read200(b *testing.B, identity string) {
 		from turnledger.questions q left join turnledger.answers using (turn_id)
 		where $1 = '' or identity_id = $1 order by q.created_at desc limit 200`, identity)
 	var question, answer string
-	_, err := pgx.ForEachRow(found, []any{&question, &answer}, func() error { return nil })
-	require.NoError(b, err)
+	must.Get(pgx.ForEachRow(found, []any{&question, &answer}, func() error { return nil }))(b)
 }
 
 // searched fills tables. The indexes of the terms are made when most turns are there, as a restore would, which takes a

@@ -217,8 +217,7 @@ func TestEdgesOfASearch(t *testing.T) {
 	require.Equal(t, "a tap\x00of ␀0", hits[0].Snippet, "the text is as it was said")
 	positions := []events.Position{{Seq: log.last}, {Partition: 1, Seq: 7}, {Partition: 2, Seq: 7}}
 	require.Equal(t, positions, at)
-	_, at, err = a.Counts(t.Context(), projections.CountsFilter{By: projections.ByNone})
-	require.NoError(t, err)
+	_, at = must.Two(a.Counts(t.Context(), projections.CountsFilter{By: projections.ByNone}))(t)
 	require.Equal(t, positions, at)
 	_, at, _, err = a.Sessions(t.Context(), projections.SessionFilter{}, 5, "")
 	require.NoError(t, err)
@@ -226,11 +225,9 @@ func TestEdgesOfASearch(t *testing.T) {
 	_, at, _, err = a.IdentityTurns(t.Context(), "ada", time.Time{}, time.Time{}, 5, "")
 	require.NoError(t, err)
 	require.Equal(t, positions, at)
-	_, at, err = a.TurnsByID(t.Context(), nil)
-	require.NoError(t, err)
+	_, at = must.Two(a.TurnsByID(t.Context(), nil))(t)
 	require.Equal(t, positions, at)
-	_, at, err = a.Recall(t.Context(), "ada", "tap", 5)
-	require.NoError(t, err)
+	_, at = must.Two(a.Recall(t.Context(), "ada", "tap", 5))(t)
 	require.Equal(t, positions, at)
 
 	f.MinScore = hits[0].Score

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
@@ -93,17 +92,14 @@ func (a *tables) dump() map[string][]string {
 // column runs a query of one text column.
 func (a *tables) column(sql string, args ...any) []string {
 	a.t.Helper()
-	found, err := a.pool.Query(context.Background(), sql, args...)
-	require.NoError(a.t, err)
-	out, err := pgx.CollectRows(found, pgx.RowTo[string])
-	require.NoError(a.t, err)
+	found := must.Get(a.pool.Query(context.Background(), sql, args...))(a.t)
+	out := must.Get(pgx.CollectRows(found, pgx.RowTo[string]))(a.t)
 	return out
 }
 
 func (a *tables) exec(sql string, args ...any) {
 	a.t.Helper()
-	_, err := a.pool.Exec(context.Background(), sql, args...)
-	require.NoError(a.t, err)
+	must.Get(a.pool.Exec(context.Background(), sql, args...))(a.t)
 }
 
 // requests lists the turns of a session in their order, each with its status.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -122,8 +123,7 @@ func TestAnyTextComesBack(t *testing.T) {
 		log.add(linked("s", "u"))
 		for i := range 10 {
 			request := fmt.Sprint("r", i)
-			said, err := json.Marshal(map[string]string{text.Draw(t, "key"): text.Draw(t, "value")})
-			require.NoError(t, err)
+			said := must.Get(json.Marshal(map[string]string{text.Draw(t, "key"): text.Draw(t, "value")}))(t)
 			log.add(
 				&events.TurnStarted{TurnID: id("s", request), SessionID: "s", RequestID: request,
 					Question: events.Question{

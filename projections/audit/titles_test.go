@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -136,8 +137,7 @@ func TestARareTitleIsReadByTheIndex(t *testing.T) {
 	for part, want := range map[string]int{"ITEM 777": 11, "item 19": 1111, "of quarks": 0} {
 		f := projections.SessionFilter{Title: part}
 		require.Len(t, pages(t, a.Audit, f, 100), want, part)
-		raw, err := a.ExplainTitles(t.Context(), f)
-		require.NoError(t, err)
+		raw := must.Get(a.ExplainTitles(t.Context(), f))(t)
 		var plans []struct{ Plan plan }
 		require.NoError(t, json.Unmarshal(raw, &plans))
 		read, indexes := plans[0].Plan.reads()
@@ -170,8 +170,7 @@ func TestRareMetadataIsReadByTheIndex(t *testing.T) {
 		page, _, _, err := a.Sessions(t.Context(), filter, 101, "")
 		require.NoError(t, err)
 		require.Len(t, page, f.want, f.metadata)
-		raw, err := a.ExplainMetadata(t.Context(), filter)
-		require.NoError(t, err)
+		raw := must.Get(a.ExplainMetadata(t.Context(), filter))(t)
 		var plans []struct{ Plan plan }
 		require.NoError(t, json.Unmarshal(raw, &plans))
 		read, indexes := plans[0].Plan.reads()

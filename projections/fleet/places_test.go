@@ -34,10 +34,8 @@ func TestPlacesAreReachedWithWhatTheyApplied(t *testing.T) {
 	require.False(t, reached(0))
 	require.True(t, reached(1))
 	v.set(errors.New("no answer"))
-	_, err := places[0].Reached(t.Context(), at)
-	require.EqualError(t, err, "no answer")
+	require.EqualError(t, must.Err(places[0].Reached(t.Context(), at)), "no answer")
 	v.set(nil)
-	_, err = overwrite.On(log).Erase(t.Context(), at)
-	require.NoError(t, err)
+	must.Get(overwrite.On(log).Erase(t.Context(), at))(t)
 	require.True(t, reached(0), "what it has not applied will never come")
 }

@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -28,8 +27,7 @@ func TestACheckpointThatTheLogHasNotReachedIsOfAnotherStream(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	for name, next := range readers(t, f, newest(t, log)+10) {
-		_, err := next(ctx)
-		require.ErrorIs(t, err, jetlog.ErrStream, name)
+		must.Fail(next(ctx))(t, jetlog.ErrStream, name)
 	}
 }
 
@@ -39,7 +37,6 @@ func writeTurns(t *testing.T, log *jetlog.Log, name string, turns, length int) {
 	for n := range turns {
 		id := fmt.Sprint(name, n)
 		f := &events.TurnStarted{TurnID: events.TurnID(id, "r"), SessionID: id, RequestID: "r", Question: text}
-		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-		require.NoError(t, err)
+		must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(t)
 	}
 }

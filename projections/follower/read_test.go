@@ -26,7 +26,7 @@ func TestAReadBeginsWhereItIsToldAndGoesOnWhereItWas(t *testing.T) {
 	var warned []error
 	begun, opened, failed := 0, 0, false
 	fault := errors.New("the reader can't")
-	err := follower.Alone(log, follower.Config{Rules: rules}).Read(ctx, jetlog.Following{
+	require.NoError(t, follower.Alone(log, follower.Config{Rules: rules}).Read(ctx, jetlog.Following{
 		Options: jetlog.TailOptions{MaxBatch: 1}, Watermark: &mark, Pause: time.Millisecond,
 		Begin: func(context.Context) (uint64, error) {
 			if begun++; begun == 1 {
@@ -51,8 +51,7 @@ func TestAReadBeginsWhereItIsToldAndGoesOnWhereItWas(t *testing.T) {
 			return nil
 		},
 		Warn: func(err error) { warned = append(warned, err) },
-	})
-	require.NoError(t, err, "ctx has ended")
+	}), "ctx has ended")
 	require.Equal(t, []uint64{2, 3}, taken)
 	require.Equal(t, []error{fault, fault}, warned)
 	require.Equal(t, [2]int{2, 1}, [2]int{begun, opened})

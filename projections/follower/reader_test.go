@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/room"
 )
 
@@ -42,8 +43,7 @@ func TestTheRingKeepsWhatComesForReadersThatAreNear(t *testing.T) {
 	for round := 0; !r.joined || r.at < written; round++ {
 		far := r.at+near < written
 		before := r.at
-		batch, upTo, err := r.next(t.Context())
-		require.NoError(t, err)
+		batch, upTo := must.Two(r.next(t.Context()))(t)
 		require.Equal(t, before+1, batch[0])
 		require.Equal(t, upTo, batch[len(batch)-1])
 		require.Equal(t, far, r.hold == nil, "at %d of %d", before, written)

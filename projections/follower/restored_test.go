@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -80,8 +81,7 @@ func (x *exchanged) run(exchange func(*natstest.Disk)) {
 	x.disk.Serve(func(nc *nats.Conn, log *jetlog.Log) {
 		release = x.followed(ctx, nc, log)
 		if exchange == nil {
-			js, err := jetstream.New(nc)
-			require.NoError(x.t, err)
+			js := must.Get(jetstream.New(nc))(x.t)
 			require.NoError(x.t, js.DeleteStream(ctx, events.StreamName(0)))
 			anew := natstest.Outside(x.t, nc)
 			x.grow(nc, anew)
@@ -111,8 +111,7 @@ func (x *exchanged) followed(ctx context.Context, nc *nats.Conn, log *jetlog.Log
 	f.Decide(func(*jetlog.Message) {})
 	go func() { x.told <- f.Run(ctx) }()
 	for range 5 {
-		head, err := log.Head(ctx, 0)
-		require.NoError(x.t, err)
+		head := must.Get(log.Head(ctx, 0))(x.t)
 		s := &subscriber{name: fmt.Sprint(len(x.subscribers)), from: x.rng.Uint64N(head.Seq + 1),
 			raw: x.rng.IntN(4) == 0, rng: x.random()}
 		x.subscribers = append(x.subscribers, s)
@@ -126,8 +125,7 @@ func (x *exchanged) followed(ctx context.Context, nc *nats.Conn, log *jetlog.Log
 	release = followed.hold()
 	x.write(nc, log, 1+x.rng.IntN(20))
 	natstest.Append(x.t, log, link("lost"))
-	head, err := log.Head(ctx, 0)
-	require.NoError(x.t, err)
+	head := must.Get(log.Head(ctx, 0))(x.t)
 	require.NoError(x.t, f.Folded(0).Wait(ctx, head.Seq))
 	x.was = privately(x.t, log, 0)
 	return release
@@ -165,8 +163,7 @@ func (x *exchanged) again(ctx context.Context, nc *nats.Conn, log *jetlog.Log) {
 	}
 	for n := range 3 {
 		x.write(nc, log, 1+x.rng.IntN(30))
-		head, err := log.Head(ctx, 0)
-		require.NoError(x.t, err)
+		head := must.Get(log.Head(ctx, 0))(x.t)
 		s := &subscriber{name: fmt.Sprint("late ", n), from: x.rng.Uint64N(head.Seq + 1), rng: x.random()}
 		x.subscribers = append(x.subscribers, s)
 		follow(s)

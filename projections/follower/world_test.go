@@ -290,8 +290,7 @@ func (s *scribe) write(n int) {
 		if s.rng.IntN(3) == 0 {
 			a.Salt = fmt.Sprint(s.n) // else what was said before is not stored again
 		}
-		_, err := s.log.Append(s.t.Context(), a)
-		require.NoError(s.t, err)
+		must.Get(s.log.Append(s.t.Context(), a))(s.t)
 	}
 }
 
@@ -302,8 +301,7 @@ func (s *scribe) scribble() {
 	if s.rng.IntN(2) == 0 {
 		m.Header.Set(events.HeaderType, events.TypeTurnStarted)
 	}
-	_, err := s.nc.RequestMsg(m, 5*time.Second)
-	require.NoError(s.t, err)
+	must.Get(s.nc.RequestMsg(m, 5*time.Second))(s.t)
 }
 
 // readers subscribes to events and to verdicts behind a sequence, until the test ends. Each returns the sequences of

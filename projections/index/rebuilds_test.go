@@ -84,8 +84,7 @@ func claimsAfterSwap(t *testing.T, w *world) {
 	notes := &interrupted{Notes: w.Notes, call: "read index.claim."}
 	slow := w.Open(t, func(c *index.Config) { c.Notes = notes })
 	notes.once = func() { require.NoError(t, g.Swap(t.Context(), projections.ReachFormer)) }
-	_, err := slow.Claim(t.Context(), h.partition)
-	require.ErrorIs(t, err, projections.ErrFenced)
+	must.Fail(slow.Claim(t.Context(), h.partition))(t, projections.ErrFenced)
 	require.NoError(t, g.Drop(t.Context()))
 	w.Agree(t, v, "s")
 }
@@ -214,8 +213,7 @@ func otherDimensions(t *testing.T, w *world) {
 	w.Append(t, indextest.Turn("s", "3", "the third question", "no")...)
 	w.claim(t, v, "s").must(t)
 	w.Rebuild(t, v)
-	hits, _, err := v.Nearest(t.Context(), "", near)
-	require.NoError(t, err)
+	hits, _ := must.Two(v.Nearest(t.Context(), "", near))(t)
 	require.Len(t, hits, 3)
 	require.Empty(t, w.Differences(t, v))
 }

@@ -130,8 +130,7 @@ func nearestHalves(t *testing.T, w *world) {
 		"where are the winter tyres": {"1", projections.QuestionHalf},
 		"only the tyres of winter":   {"2", projections.AnswerHalf},
 	} {
-		hits, at, err := v.Nearest(t.Context(), "", indextest.Near(text))
-		require.NoError(t, err)
+		hits, at := must.Two(v.Nearest(t.Context(), "", indextest.Near(text)))(t)
 		require.Len(t, hits, 2, "each turn once")
 		require.Equal(t, id("s", want.request), hits[0].TurnID.String())
 		require.Equal(t, want.half, hits[0].Half)
@@ -139,8 +138,7 @@ func nearestHalves(t *testing.T, w *world) {
 		require.Greater(t, hits[0].Score, hits[1].Score)
 		require.Equal(t, h.At.Position(), at[h.partition])
 	}
-	hits, _, err := v.Nearest(t.Context(), projections.QuestionHalf, indextest.Near("only the tyres of winter"))
-	require.NoError(t, err)
+	hits, _ := must.Two(v.Nearest(t.Context(), projections.QuestionHalf, indextest.Near("only the tyres of winter")))(t)
 	require.Len(t, hits, 2)
 	for _, hit := range hits {
 		require.Equal(t, projections.QuestionHalf, hit.Half)
@@ -151,8 +149,7 @@ func nearestHalves(t *testing.T, w *world) {
 	h.must(t)
 	nearest := indextest.Near("snow chains of winter")
 	nearest.Limit = 1
-	hits, _, err = v.Nearest(t.Context(), "", nearest)
-	require.NoError(t, err)
+	hits, _ = must.Two(v.Nearest(t.Context(), "", nearest))(t)
 	require.Len(t, hits, 1, "the nearest answer is of 3, whose question is nearer")
 	require.Equal(t, id("s", "4"), hits[0].TurnID.String())
 }

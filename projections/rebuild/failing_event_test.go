@@ -33,8 +33,7 @@ func TestRebuildPassesOverWhatAnOperatorDropped(t *testing.T) {
 		require.Equal(t, uint64(1), number(t, v))
 		drop := projections.Drop{Reason: "a test said so", By: "me",
 			At: time.Now().UTC().Truncate(time.Millisecond)}
-		_, err := q.DropDeadLetter(t.Context(), events.Position{Seq: 17}, drop)
-		require.NoError(t, err)
+		must.Get(q.DropDeadLetter(t.Context(), events.Position{Seq: 17}, drop))(t)
 		for range 2 {
 			before := number(t, v)
 			require.NoError(t, rebuilt(t, log, poisoned))

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
@@ -64,8 +65,7 @@ func drawLog(rt *rapid.T, logs ...*jetlog.Log) {
 		f := viewtest.DrawFact(rt)
 		for i, log := range logs {
 			f := inLog(f, last[i])
-			ack, err := log.Append(rt.Context(), jetlog.Append{Facts: []events.Fact{f}})
-			require.NoError(rt, err)
+			ack := must.Get(log.Append(rt.Context(), jetlog.Append{Facts: []events.Fact{f}}))(rt)
 			last[i][f.Subject()] = ack.Position
 		}
 	}
@@ -90,8 +90,7 @@ func inLog(f events.Fact, last map[string]events.Position) events.Fact {
 func snapshots(t testing.TB, log *jetlog.Log, v view, exact bool) (out []any) {
 	t.Helper()
 	for n := range viewtest.Sessions {
-		s, _, err := v.read(t.Context(), log, viewtest.Session(n))
-		require.NoError(t, err)
+		s, _ := must.Two(v.read(t.Context(), log, viewtest.Session(n)))(t)
 		if s == nil {
 			out = append(out, nil)
 			continue

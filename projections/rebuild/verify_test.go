@@ -27,12 +27,11 @@ import (
 func verified(t testing.TB, log *jetlog.Log, v view, sample int) (found []string, sessions int) {
 	t.Helper()
 	check := rebuild.NewVerification(log, v, rebuild.Config{Rules: rules, Feeding: runner.Feeding{MaxBatch: 64}})
-	sessions, err := check.Run(t.Context(), sample, func(d projections.Difference) error {
+	sessions = must.Get(check.Run(t.Context(), sample, func(d projections.Difference) error {
 		require.NotEqual(t, d.View, d.Log)
 		found = append(found, d.SessionID+" "+d.What)
 		return nil
-	})
-	require.NoError(t, err)
+	}))(t)
 	return found, sessions
 }
 
@@ -100,8 +99,7 @@ func TestVerifyFindsTamperedRows(t *testing.T) {
 		"update turnledger.event_ledger set description_terms = null":                                                {"s2 ledger"},
 		"update turnledger.event_ledger set description_terms = null; update turnledger.generation set search = 'x'": nil,
 	} {
-		_, err := conn.Exec(t.Context(), sql)
-		require.NoError(t, err)
+		must.Get(conn.Exec(t.Context(), sql))(t)
 		found, _ := verified(t, log, v, 0)
 		require.Equal(t, want, found, sql)
 		require.NoError(t, rebuilt(t, log, v))

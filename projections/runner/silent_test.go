@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -44,8 +45,7 @@ func TestARunnerThatCannotBeatGoesOn(t *testing.T) {
 	<-group.lost
 	fill(t, log, 1, 5)
 	hang.Until(t, func() bool { return s.reached(0) == 10 })
-	_, err := s.Claim(t.Context(), 0)
-	require.NoError(t, err)
+	must.Get(s.Claim(t.Context(), 0))(t)
 	fill(t, log, 1, 6)
 	require.Never(t, func() bool { return s.reached(0) > 10 }, 200*time.Millisecond, 10*time.Millisecond,
 		"it is fenced")

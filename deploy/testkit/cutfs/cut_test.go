@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/turnledger/turnledger/deploy/testkit/cutfs"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 func read(t testing.TB, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
+	data := must.Get(os.ReadFile(path))(t)
 	return string(data)
 }
 
@@ -86,8 +86,7 @@ func TestWhatACutMayLeave(t *testing.T) {
 		"a truncation or not": {do: func(d *disk) {
 			d.save("f", "abcd")
 			require.NoError(d.t, os.Truncate(d.path("f"), 1))
-			_, err := d.open("f", os.O_APPEND).WriteString("z")
-			require.NoError(d.t, err)
+			must.Get(d.open("f", os.O_APPEND).WriteString("z"))(d.t)
 		}, describe: f, want: []string{"a", "abcd", "az", "azcd"}},
 		"a new name or not": {do: func(d *disk) { d.write("f", "durable"); d.sync("f") }, describe: listing,
 			want: []string{"", "f"}},
@@ -180,8 +179,7 @@ func TestWhatIsSyncedIsSureWithoutACut(t *testing.T) {
 	d.save("f", "durable")
 	f := d.open("f", os.O_APPEND)
 	for range 50 {
-		_, err := f.WriteString(", and more")
-		require.NoError(t, err)
+		must.Get(f.WriteString(", and more"))(t)
 		d.write("g", "nothing")
 		require.Equal(t, "f", listing(d.Synced()))
 		require.Equal(t, "durable", holds("f")(d.Synced()))
@@ -195,8 +193,7 @@ func TestLastUnsyncedWriteMayBeTorn(t *testing.T) {
 	d := mount(t, cutfs.Options{})
 	d.save("f", "head")
 	data := strings.Repeat("x", 2000)
-	_, err := d.open("f", os.O_APPEND).WriteString(data)
-	require.NoError(t, err)
+	must.Get(d.open("f", os.O_APPEND).WriteString(data))(t)
 	whole := "head" + data
 	require.Equal(t, []string{"byte", "holes", "lost", "sector", "whole"}, keys(d.outcomes(func(i *cutfs.Image) string {
 		switch got := holds("f")(i); {

@@ -45,10 +45,9 @@ func (w *World) Agree(t T, v *index.View, sessions ...string) {
 	}
 	require.Equal(t, want, w.held(t), "in the store")
 	found := func() map[uuid.UUID]object {
-		hits, _, err := v.Nearest(t.Context(), "", index.Near{
+		hits, _ := must.Two(v.Nearest(t.Context(), "", index.Near{
 			Vector: embeddingstest.Vector("any question", Dimensions), Limit: 1000,
-		})
-		require.NoError(t, err)
+		}))(t)
 		out := map[uuid.UUID]object{}
 		for _, h := range hits {
 			out[h.TurnID] = want[h.TurnID]
@@ -106,11 +105,9 @@ func (w *World) Digest(text string) string {
 // held returns what the one collection of a store holds.
 func (w *World) held(t T) map[uuid.UUID]object {
 	t.Helper()
-	all, err := w.Store.List(t.Context())
-	require.NoError(t, err)
+	all := must.Get(w.Store.List(t.Context()))(t)
 	require.Len(t, all, 1)
-	page, err := w.Store.Page(t.Context(), all[0].Name, uuid.Nil, 1000)
-	require.NoError(t, err)
+	page := must.Get(w.Store.Page(t.Context(), all[0].Name, uuid.Nil, 1000))(t)
 	out := map[uuid.UUID]object{}
 	for _, o := range page {
 		if o.Session != "" {
@@ -141,11 +138,10 @@ func (w *World) HasReached(t testing.TB, v *index.View) bool {
 // Differences verifies a view, and returns what differs from the log.
 func (w *World) Differences(t T, v *index.View) (out []projections.Difference) {
 	t.Helper()
-	_, err := rebuild.NewVerification(w.Log, v, rebuild.Config{Rules: w.Rules}).Run(t.Context(), 0,
+	must.Get(rebuild.NewVerification(w.Log, v, rebuild.Config{Rules: w.Rules}).Run(t.Context(), 0,
 		func(d projections.Difference) error {
 			out = append(out, d)
 			return nil
-		})
-	require.NoError(t, err)
+		}))(t)
 	return out
 }

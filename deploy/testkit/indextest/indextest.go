@@ -151,8 +151,7 @@ func (w *World) Found(t testing.TB, v *index.View, question, identity string) (i
 	t.Helper()
 	n := Near(question)
 	n.IdentityID = identity
-	near, _, err := v.Nearest(t.Context(), projections.QuestionHalf, n)
-	require.NoError(t, err)
+	near, _ := must.Two(v.Nearest(t.Context(), projections.QuestionHalf, n))(t)
 	for _, n := range near {
 		ids = append(ids, n.TurnID.String())
 	}

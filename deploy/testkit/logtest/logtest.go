@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -69,16 +70,14 @@ func Add(t testing.TB, log *jetlog.Log, session, request, text string) events.Po
 // Append appends facts at once.
 func Append(t testing.TB, log *jetlog.Log, facts ...events.Fact) jetlog.Ack {
 	t.Helper()
-	ack, err := log.Append(t.Context(), jetlog.Append{Facts: facts})
-	require.NoError(t, err)
+	ack := must.Get(log.Append(t.Context(), jetlog.Append{Facts: facts}))(t)
 	return ack
 }
 
 // Head returns the last sequence of a partition.
 func Head(t testing.TB, log *jetlog.Log, partition int) uint64 {
 	t.Helper()
-	head, err := log.Head(t.Context(), partition)
-	require.NoError(t, err)
+	head := must.Get(log.Head(t.Context(), partition))(t)
 	return head.Seq
 }
 
@@ -128,8 +127,7 @@ func Persist(ctx context.Context, log *jetlog.Log, facts ...events.Fact) error {
 // SetFsync replaces the fsync of a partition's gate, between two syncs.
 func SetFsync(t testing.TB, log *jetlog.Log, partition int, fsync func(*os.File) error) {
 	t.Helper()
-	p, err := log.Inside().Partition(partition)
-	require.NoError(t, err)
+	p := must.Get(log.Inside().Partition(partition))(t)
 	require.NoError(t, p.Gate.Alone(t.Context(), func() error {
 		p.Gate.Fsync = fsync
 		return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -43,10 +44,8 @@ func (r *Restarting) Restart() {
 
 // Log opens a log whose connection reconnects.
 func (r *Restarting) Log() *jetlog.Log {
-	nc, err := nats.Connect(r.listen, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond))
-	require.NoError(r.t, err)
+	nc := must.Get(nats.Connect(r.listen, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond)))(r.t)
 	r.t.Cleanup(nc.Close)
-	log, err := jetlog.Open(r.t.Context(), nc, jetlog.Config{GateDir: r.dir, Deadline: time.Second})
-	require.NoError(r.t, err)
+	log := must.Get(jetlog.Open(r.t.Context(), nc, jetlog.Config{GateDir: r.dir, Deadline: time.Second}))(r.t)
 	return log
 }

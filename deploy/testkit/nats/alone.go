@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/gobuild"
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 )
 
@@ -20,8 +21,7 @@ func program(t testing.TB) string {
 	t.Helper()
 	built := &gobuild.Program{Name: "nats-server", Package: "github.com/nats-io/nats-server/v2"}
 	t.Cleanup(built.Remove)
-	path, err := built.Path()
-	require.NoError(t, err)
+	path := must.Get(built.Path())(t)
 	return path
 }
 

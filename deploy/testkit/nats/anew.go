@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/gobuild"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // BegunAnew is a server process that restarts JetStream on command.
@@ -29,21 +30,17 @@ func StartBegunAnew(t testing.TB) *BegunAnew {
 		Name: "begunanew", Package: "github.com/turnledger/turnledger/deploy/testkit/nats/begunanew",
 	}
 	t.Cleanup(built.Remove)
-	path, err := built.Path()
-	require.NoError(t, err)
+	path := must.Get(built.Path())(t)
 	cmd := exec.Command(path, t.TempDir())
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
 	s := &BegunAnew{in: in, out: bufio.NewReader(out)}
-	s.Conn, err = nats.Connect(s.line(t))
-	require.NoError(t, err)
+	s.Conn = must.Get(nats.Connect(s.line(t)))(t)
 	t.Cleanup(s.Conn.Close)
 	return s
 }
@@ -51,14 +48,12 @@ func StartBegunAnew(t testing.TB) *BegunAnew {
 // Begin stops JetStream, waits for the duration away, and starts it again.
 func (s *BegunAnew) Begin(t testing.TB, away time.Duration) {
 	t.Helper()
-	_, err := fmt.Fprintln(s.in, away.Milliseconds())
-	require.NoError(t, err)
+	must.Get(fmt.Fprintln(s.in, away.Milliseconds()))(t)
 	require.Equal(t, "begun", s.line(t))
 }
 
 func (s *BegunAnew) line(t testing.TB) string {
 	t.Helper()
-	line, err := s.out.ReadString('\n')
-	require.NoError(t, err)
+	line := must.Get(s.out.ReadString('\n'))(t)
 	return strings.TrimSpace(line)
 }

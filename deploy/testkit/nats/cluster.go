@@ -12,9 +12,9 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
@@ -63,8 +63,7 @@ func start(t testing.TB, fragile bool) *Cluster {
 			opts.Cluster.Advertise, opts.Cluster.PoolSize = "127.0.0.1:1", -1
 		}
 		opts.Routes = server.RoutesFromStr(routes[1:])
-		ns, err := server.NewServer(opts)
-		require.NoError(t, err)
+		ns := must.Get(server.NewServer(opts))(t)
 		ns.Start()
 		t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
 		c.Servers = append(c.Servers, ns)
@@ -132,9 +131,8 @@ func (c *Cluster) Kill(t testing.TB, i int) {
 // Connect returns a connection to the cluster that ends with the test.
 func (c *Cluster) Connect(t testing.TB) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(strings.Join(c.URLs(), ","), nats.MaxReconnects(-1),
-		nats.ReconnectWait(50*time.Millisecond))
-	require.NoError(t, err)
+	nc := must.Get(nats.Connect(strings.Join(c.URLs(), ","), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond)))(t)
 	t.Cleanup(nc.Close)
 	return nc
 }
@@ -150,9 +148,8 @@ func (c *Cluster) URLs() (out []string) {
 // ConnectTo returns a connection to one server and no other.
 func (c *Cluster) ConnectTo(t testing.TB, i int) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(c.Servers[i]), nats.MaxReconnects(-1),
-		nats.ReconnectWait(50*time.Millisecond))
-	require.NoError(t, err)
+	nc := must.Get(nats.Connect("", nats.InProcessServer(c.Servers[i]), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond)))(t)
 	t.Cleanup(nc.Close)
 	return nc
 }
@@ -168,8 +165,7 @@ func (c *Cluster) LogOn(t testing.TB, nc *nats.Conn, partitions int) *jetlog.Log
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	log, err := jetlog.Open(ctx, nc, jetlog.Config{Partitions: partitions, Replicas: size})
-	require.NoError(t, err)
+	log := must.Get(jetlog.Open(ctx, nc, jetlog.Config{Partitions: partitions, Replicas: size}))(t)
 	return log
 }
 
@@ -189,8 +185,7 @@ func freePorts(t testing.TB, host string, n int) []int {
 	t.Helper()
 	var out []int
 	for range n {
-		l, err := net.Listen("tcp", host+":0")
-		require.NoError(t, err)
+		l := must.Get(net.Listen("tcp", host+":0"))(t)
 		defer func() { _ = l.Close() }()
 		out = append(out, l.Addr().(*net.TCPAddr).Port)
 	}

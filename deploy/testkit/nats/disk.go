@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -49,8 +50,7 @@ func (d *Disk) serve(listen string, do func(nc *nats.Conn, log *jetlog.Log)) {
 	s, err := embedded.Start(d.t.Context(), embedded.Config{Dir: d.dir, Sync: embedded.Always, Listen: listen})
 	require.NoError(d.t, err)
 	defer s.Stop()
-	nc, err := s.Connect()
-	require.NoError(d.t, err)
+	nc := must.Get(s.Connect())(d.t)
 	defer nc.Close()
 	do(nc, Outside(d.t, nc))
 }
@@ -58,8 +58,7 @@ func (d *Disk) serve(listen string, do func(nc *nats.Conn, log *jetlog.Log)) {
 // Outside opens a log of its own that stays while the server comes and goes.
 func (d *Disk) Outside() *jetlog.Log {
 	d.t.Helper()
-	nc, err := nats.Connect(d.address, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond))
-	require.NoError(d.t, err)
+	nc := must.Get(nats.Connect(d.address, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond)))(d.t)
 	d.t.Cleanup(nc.Close)
 	return Outside(d.t, nc)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // link is a wire from one server to another that can be cut and mended. A cut wire is silent, like a network that lost
@@ -33,9 +35,7 @@ func newLink(t testing.TB, from, to int, target string) *link {
 	t.Helper()
 	l := &link{from: from, to: to, target: target, over: make(chan struct{}), whole: make(chan struct{})}
 	close(l.whole)
-	var err error
-	l.listener, err = net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l.listener = must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l.all.Go(l.accept)
 	t.Cleanup(l.close)
 	return l

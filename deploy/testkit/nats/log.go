@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -32,8 +33,7 @@ func Append(t testing.TB, log *jetlog.Log, facts ...events.Fact) (at events.Posi
 	t.Helper()
 	last := map[int]events.Position{} // of each partition
 	for _, f := range facts {
-		ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-		require.NoError(t, err)
+		ack := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(t)
 		at = ack.Position
 		last[at.Partition] = at
 	}

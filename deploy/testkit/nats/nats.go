@@ -6,8 +6,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
@@ -19,8 +19,7 @@ func Server(t testing.TB) *embedded.Server { return ServerIn(t, t.TempDir(), emb
 // ServerIn starts a server in a directory.
 func ServerIn(t testing.TB, dir string, sync embedded.Sync) *embedded.Server {
 	t.Helper()
-	s, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: sync})
-	require.NoError(t, err)
+	s := must.Get(embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: sync}))(t)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -28,8 +27,7 @@ func ServerIn(t testing.TB, dir string, sync embedded.Sync) *embedded.Server {
 // Connect returns a connection that ends with the test.
 func Connect(t testing.TB, s *embedded.Server) *nats.Conn {
 	t.Helper()
-	nc, err := s.Connect()
-	require.NoError(t, err)
+	nc := must.Get(s.Connect())(t)
 	t.Cleanup(nc.Close)
 	return nc
 }
@@ -37,16 +35,14 @@ func Connect(t testing.TB, s *embedded.Server) *nats.Conn {
 // JetStream returns what a client may do with the streams of a server.
 func JetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(nc))(t)
 	return js
 }
 
 // Stream returns a stream of a server.
 func Stream(t testing.TB, nc *nats.Conn, name string) jetstream.Stream {
 	t.Helper()
-	stream, err := JetStream(t, nc).Stream(t.Context(), name)
-	require.NoError(t, err)
+	stream := must.Get(JetStream(t, nc).Stream(t.Context(), name))(t)
 	return stream
 }
 
@@ -59,9 +55,8 @@ func Log(t testing.TB, partitions int) *jetlog.Log {
 // LogOn opens a log on a server.
 func LogOn(t testing.TB, s *embedded.Server, partitions int) *jetlog.Log {
 	t.Helper()
-	log, err := jetlog.Open(t.Context(), Connect(t, s),
-		jetlog.Config{Partitions: partitions, GateDir: s.GateDir(), Reads: Connect(t, s)})
-	require.NoError(t, err)
+	log := must.Get(jetlog.Open(t.Context(), Connect(t, s),
+		jetlog.Config{Partitions: partitions, GateDir: s.GateDir(), Reads: Connect(t, s)}))(t)
 	s.StageInMemory()
 	return log
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // Nodes is a cluster of three nats-server processes, each syncing every write, as in deploy/nats.conf. They can be
@@ -95,9 +96,7 @@ func StartNodes(t testing.TB, opts NodesOptions) *Nodes {
 		text := fmt.Sprintf(nodeConfig, x.name, x.client, x.monitor, opts.Dirs[i], at(ports[i]), more,
 			strings.Join(routes, ", ")) + opts.Config
 		require.NoError(t, os.WriteFile(x.config, []byte(text), 0o600))
-		var err error
-		x.log, err = os.Create(filepath.Join(dir, x.name+".log"))
-		require.NoError(t, err)
+		x.log = must.Get(os.Create(filepath.Join(dir, x.name+".log")))(t)
 		n.nodes[i] = x
 	}
 	t.Cleanup(func() { n.end(t) })
@@ -193,9 +192,8 @@ func (n *Nodes) Connect(t testing.TB, among ...int) *nats.Conn {
 
 func (n *Nodes) connect(t testing.TB, among ...int) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(n.URL(among...), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
-		nats.Timeout(time.Second), nats.PingInterval(time.Second), nats.RetryOnFailedConnect(true))
-	require.NoError(t, err)
+	nc := must.Get(nats.Connect(n.URL(among...), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.Timeout(time.Second), nats.PingInterval(time.Second), nats.RetryOnFailedConnect(true)))(t)
 	return nc
 }
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
 
@@ -35,13 +35,11 @@ func (w wired) Read(p []byte) (int, error) {
 // Wired starts a server that syncs every write, and connects to it over a wire.
 func Wired(t testing.TB) (*nats.Conn, *Wire) {
 	t.Helper()
-	s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Sync: embedded.Always,
-		Listen: "127.0.0.1:0"})
-	require.NoError(t, err)
+	s := must.Get(embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Sync: embedded.Always,
+		Listen: "127.0.0.1:0"}))(t)
 	t.Cleanup(s.Stop)
 	w := &Wire{}
-	nc, err := nats.Connect(s.URL(), nats.SetCustomDialer(w))
-	require.NoError(t, err)
+	nc := must.Get(nats.Connect(s.URL(), nats.SetCustomDialer(w)))(t)
 	t.Cleanup(nc.Close)
 	return nc, w
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
@@ -59,8 +60,7 @@ func run(t testing.TB, cfg localpg.Config) *localpg.Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
-	srv, err := localpg.Start(ctx, cfg)
-	require.NoError(t, err)
+	srv := must.Get(localpg.Start(ctx, cfg))(t)
 	t.Cleanup(func() { assert.NoError(t, srv.Stop(context.WithoutCancel(t.Context()))) })
 	return srv
 }

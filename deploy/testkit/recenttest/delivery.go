@@ -156,8 +156,7 @@ func waiting(t *testing.T, open Open) {
 	w.start("s", "a", "b", "c").flush()
 	require.NoError(t, <-done)
 	require.NoError(t, view.Wait(long, events.Position{Seq: 2}))
-	_, err := w.view.Load(short, "s", 0, 1)
-	require.Error(t, err, "a read ends with its ctx")
+	require.Error(t, must.Err(w.view.Load(short, "s", 0, 1)), "a read ends with its ctx")
 }
 
 // concurrent reads a session while it grows. A snapshot must have all that its position says, and no half of a turn.

@@ -19,8 +19,7 @@ func (w *world) queue() *desk.Queue { return w.feed.Desk.Queue(w.view, w.log, ru
 
 func (w *world) letters() []projections.DeadLetter {
 	w.t.Helper()
-	got, err := w.queue().DeadLetters(w.t.Context())
-	require.NoError(w.t, err)
+	got := must.Get(w.queue().DeadLetters(w.t.Context()))(w.t)
 	return got
 }
 
@@ -51,8 +50,7 @@ func retried(t *testing.T, open Open) {
 	w.feed.Apply(w.feed.Batch(2))
 	w.feed.Park()
 	w.feed.All(1)
-	_, err := w.queue().RetryDeadLetter(t.Context(), events.Position{Seq: 2})
-	require.ErrorIs(t, err, projections.ErrNoDeadLetter)
+	must.Fail(w.queue().RetryDeadLetter(t.Context(), events.Position{Seq: 2}))(t, projections.ErrNoDeadLetter)
 	require.True(t, must.Get(w.queue().RetryDeadLetter(t.Context(), events.Position{Seq: 3}))(t).Applied)
 	require.Empty(t, w.letters())
 	require.Equal(t, []string{"a", "b", "c?"}, w.requests("s", -1))
@@ -70,8 +68,7 @@ func dropped(t *testing.T, open Open) {
 	w.feed.All(1)
 	q, at := w.queue(), events.Position{Seq: 1}
 	drop := projections.Drop{Reason: "a test said so", By: "me", At: time.Now().UTC()}
-	_, err := q.DropDeadLetter(t.Context(), events.Position{Seq: 2}, drop)
-	require.ErrorIs(t, err, projections.ErrNoDeadLetter)
+	must.Fail(q.DropDeadLetter(t.Context(), events.Position{Seq: 2}, drop))(t, projections.ErrNoDeadLetter)
 	letter := must.Get(q.DropDeadLetter(t.Context(), at, drop))(t)
 	require.Equal(t, &drop, letter.Dropped)
 	require.Equal(t, []projections.DeadLetter{letter}, w.letters(), "it is not lost")
@@ -122,8 +119,7 @@ func overtaken(t *testing.T, open Open) {
 // retry settles a dead letter, if there is one.
 func (d *delivery) retry() {
 	q := d.feed.Desk.Queue(d.view, d.log, rules)
-	letters, err := q.DeadLetters(d.rt.Context())
-	require.NoError(d.rt, err)
+	letters := must.Get(q.DeadLetters(d.rt.Context()))(d.rt)
 	if len(letters) == 0 {
 		return
 	}
@@ -131,7 +127,6 @@ func (d *delivery) retry() {
 	if r := d.want[letter.SessionID]; r != nil {
 		r.restored()
 	}
-	done, err := q.RetryDeadLetter(d.rt.Context(), letter.Position)
-	require.NoError(d.rt, err)
+	done := must.Get(q.RetryDeadLetter(d.rt.Context(), letter.Position))(d.rt)
 	require.True(d.rt, done.Applied)
 }

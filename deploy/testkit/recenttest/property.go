@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -91,8 +92,7 @@ func (d *delivery) compare() {
 	}
 	for _, s := range sessions {
 		for _, n := range []int{-1, shown} {
-			snap, err := d.view.Load(d.rt.Context(), s, 0, n)
-			require.NoError(d.rt, err)
+			snap := must.Get(d.view.Load(d.rt.Context(), s, 0, n))(d.rt)
 			require.Equal(d.rt, Plain(d.want[s].load(n)), Plain(snap.State), "session %q, last %d", s, n)
 			require.Equal(d.rt, applied, snap.Applied)
 		}

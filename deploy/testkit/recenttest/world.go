@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -115,8 +116,7 @@ func (w *world) flush() *world {
 
 func (w *world) load(session string, shown int) recent.Snapshot {
 	w.t.Helper()
-	snap, err := w.view.Load(w.t.Context(), session, 0, shown)
-	require.NoError(w.t, err)
+	snap := must.Get(w.view.Load(w.t.Context(), session, 0, shown))(w.t)
 	return snap
 }
 

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 )
 
@@ -47,10 +48,7 @@ func Start(t testing.TB) *Server {
 		t.Fatal("Redis is not installed: run `" + installCommand() + "`")
 	}
 	//nolint:usetesting // t.TempDir's path is too long for a socket
-	dir, err := os.MkdirTemp("/tmp", "turnledger-redis-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("/tmp", "turnledger-redis-"))(t)
 	s := &Server{t: t, program: program, dir: dir}
 	t.Cleanup(func() {
 		s.Kill()

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // Call sends a JSON body and returns the status and the answer.
@@ -58,8 +60,7 @@ func (p *Process) ReadContext(ctx context.Context, id string) (int, []any, error
 // Must makes a call and requires a status.
 func (p *Process) Must(t testing.TB, status int, method, path string, body any) map[string]any {
 	t.Helper()
-	got, out, err := p.Call(t.Context(), method, path, body)
-	require.NoError(t, err)
+	got, out := must.Two(p.Call(t.Context(), method, path, body))(t)
 	require.Equal(t, status, got, "%s %s: %v", method, path, out)
 	return out
 }
@@ -133,10 +134,8 @@ func Content(text string) map[string]any { return map[string]any{"content": text
 // Metrics returns the process's metrics in the text form.
 func (p *Process) Metrics(t testing.TB) string {
 	t.Helper()
-	resp, err := http.Get(p.URL + "/metrics")
-	require.NoError(t, err)
+	resp := must.Get(http.Get(p.URL + "/metrics"))(t)
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	body := must.Get(io.ReadAll(resp.Body))(t)
 	return strings.TrimSpace(string(body))
 }

@@ -13,9 +13,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/turnledger/turnledger/deploy/testkit/gobuild"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 )
 
@@ -49,8 +48,7 @@ func (r runner) Run() int {
 // Binary returns the path of the binary.
 func Binary(t testing.TB) string {
 	t.Helper()
-	path, err := findBinary()
-	require.NoError(t, err)
+	path := must.Get(findBinary())(t)
 	return path
 }
 
@@ -88,9 +86,7 @@ func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := rand.Uint64()
 	if text := os.Getenv("TURNLEDGER_SEED"); text != "" {
-		var err error
-		seed, err = strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err)
+		seed = must.Get(strconv.ParseUint(text, 10, 64))(t)
 	}
 	t.Logf("seed %d", seed)
 	return seed

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // ResidentMemory returns the memory of the process, in bytes.
@@ -16,12 +16,10 @@ func (p *Process) ResidentMemory(t testing.TB) int64 { return MemoryOf(t, p.Cmd.
 // MemoryOf returns a field of /proc/PID/status, such as VmRSS, in bytes.
 func MemoryOf(t testing.TB, pid int, name string) int64 {
 	t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	require.NoError(t, err)
+	raw := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(t)
 	for line := range strings.Lines(string(raw)) {
 		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			require.NoError(t, err)
+			kb := must.Get(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(t)
 			return kb << 10
 		}
 	}

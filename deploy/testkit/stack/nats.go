@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -34,8 +35,7 @@ func StartNATS(t testing.TB, options natsserver.Options) *natsserver.Server {
 	if options.StoreDir == "" {
 		options.StoreDir = t.TempDir()
 	}
-	server, err := natsserver.NewServer(&options)
-	require.NoError(t, err)
+	server := must.Get(natsserver.NewServer(&options))(t)
 	server.Start()
 	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
 	require.True(t, server.ReadyForConnections(20*time.Second))

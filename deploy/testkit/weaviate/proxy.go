@@ -14,6 +14,7 @@ import (
 
 	pb "github.com/weaviate/weaviate/grpc/generated/protocol/v1"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
 )
 
@@ -38,10 +39,7 @@ func (s *Server) Proxy() *Proxy {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	l, err := (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	l := must.Get((&net.ListenConfig{}).Listen(s.t.Context(), "tcp", "127.0.0.1:0"))(s.t)
 	p := &Proxy{server: s, api: pb.NewWeaviateClient(conn), address: l.Addr().String()}
 	listener := grpc.NewServer()
 	pb.RegisterWeaviateServer(listener, p)
@@ -62,10 +60,7 @@ func (p *Proxy) Client() *weaviate.Weaviate {
 	p.server.t.Helper()
 	c := p.server.Config()
 	c.GRPC = p.address
-	w, err := weaviate.New(c)
-	if err != nil {
-		p.server.t.Fatal(err)
-	}
+	w := must.Get(weaviate.New(c))(p.server.t)
 	p.server.t.Cleanup(w.Close)
 	return w
 }

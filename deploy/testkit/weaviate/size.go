@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Disk returns the bytes of all files of the server.
 func (s *Server) Disk() (bytes int64) {
 	s.t.Helper()
-	err := filepath.WalkDir(s.Dir(), func(_ string, d fs.DirEntry, err error) error {
+	require.NoError(s.t, filepath.WalkDir(s.Dir(), func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil //nolint:nilerr // a file may go meanwhile
 		}
@@ -20,10 +22,7 @@ func (s *Server) Disk() (bytes int64) {
 			bytes += info.Size()
 		}
 		return nil
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))
 	return bytes
 }
 

@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
 )
@@ -63,10 +64,7 @@ func StartWith(t testing.TB, key string, settings ...string) *Server {
 
 func start(t testing.TB, dir, key string, settings ...string) *Server {
 	t.Helper()
-	program, err := Program(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(Program(t.Context(), os.Stderr))(t)
 	s := &Server{t: t, program: program, dir: dir, key: key, ports: freePorts(t, 6), more: settings}
 	t.Cleanup(s.Kill)
 	s.run()
@@ -96,10 +94,7 @@ func (s *Server) MakesCollections() { s.auto = true }
 // Client returns a client, which is closed when the test ends.
 func (s *Server) Client() *weaviate.Weaviate {
 	s.t.Helper()
-	w, err := weaviate.New(s.Config())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	w := must.Get(weaviate.New(s.Config()))(s.t)
 	s.t.Cleanup(w.Close)
 	return w
 }
@@ -219,10 +214,7 @@ var ownPorts = []string{"8080", "9090", "7946", "7947", "8300", "8301"}
 
 func (s *Server) run() {
 	s.t.Helper()
-	logged, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	logged := must.Get(os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600))(s.t)
 	ports := s.ports
 	if Apart() {
 		ports = ownPorts
@@ -235,7 +227,7 @@ func (s *Server) run() {
 			s.t.Fatal(err)
 		}
 	}
-	err = s.launch(cmd, logged)
+	err := s.launch(cmd, logged)
 	if err != nil {
 		s.t.Fatalf("start Weaviate: %v", err)
 	}
@@ -247,10 +239,7 @@ func (s *Server) run() {
 func (s *Server) listeners() (files []*os.File) {
 	s.t.Helper()
 	for _, port := range s.ports[:outsidePorts] {
-		number, err := strconv.Atoi(port)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		number := must.Get(strconv.Atoi(port))(s.t)
 		l := listen(s.t, number)
 		for end := time.Now().Add(startLimit); l == nil && time.Now().Before(end); l = listen(s.t, number) {
 			pause.For(s.t.Context(), 5*time.Millisecond)
@@ -258,10 +247,7 @@ func (s *Server) listeners() (files []*os.File) {
 		if l == nil {
 			s.t.Fatalf("start Weaviate: port %s is taken", port)
 		}
-		f, err := l.(*net.TCPListener).File()
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		f := must.Get(l.(*net.TCPListener).File())(s.t)
 		_ = l.Close()
 		files = append(files, f)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
@@ -31,13 +32,10 @@ func watched(t *testing.T) (s *embedded.Server, js jetstream.JetStream, streams 
 	cfg := embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, LookEvery: time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(log, nil))}
 	s = start(t, cfg)
-	nc, err := s.Connect()
-	require.NoError(t, err)
+	nc := must.Get(s.Connect())(t)
 	t.Cleanup(nc.Close)
-	js, err = jetstream.New(nc)
-	require.NoError(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-	require.NoError(t, err)
+	js = must.Get(jetstream.New(nc))(t)
+	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Run(ctx) })
@@ -66,8 +64,7 @@ func TestAHeldServerIsNotBegunAnew(t *testing.T) {
 func TestAServerInWhichAnotherProcessRestoresIsNotBegunAnew(t *testing.T) {
 	t.Parallel()
 	_, js, streams, log := watched(t)
-	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: layout.RestoringStream})
-	require.NoError(t, err)
+	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: layout.RestoringStream}))(t)
 	require.NoError(t, os.Mkdir(filepath.Join(streams, "BEING-RESTORED"), 0o700))
 	hang.Until(t, func() bool { return times(log, "no turn can be recorded") > 0 }, "Run sees it")
 	require.Never(t, func() bool { return times(log, begunAnew) > 0 }, 200*time.Millisecond, 10*time.Millisecond)

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
@@ -18,14 +19,10 @@ func TestLeftoversOfAKilledServerAreRemoved(t *testing.T) {
 	t.Parallel()
 	cfg := embedded.Config{Dir: filepath.Join(t.TempDir(), "a [dir]"), Sync: embedded.Group}
 	s := start(t, cfg)
-	nc, err := s.Connect()
-	require.NoError(t, err)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-	require.NoError(t, err)
-	_, err = js.Publish(t.Context(), "s", []byte("kept"))
-	require.NoError(t, err)
+	nc := must.Get(s.Connect())(t)
+	js := must.Get(jetstream.New(nc))(t)
+	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}))(t)
+	must.Get(js.Publish(t.Context(), "s", []byte("kept")))(t)
 	nc.Close()
 	s.Stop()
 	msgs := filepath.Join(cfg.Dir, "jetstream", "$G", "streams", "S", "msgs")
@@ -36,15 +33,11 @@ func TestLeftoversOfAKilledServerAreRemoved(t *testing.T) {
 	s = start(t, cfg)
 	require.NoFileExists(t, filepath.Join(msgs, "1.blk.tmp"))
 	require.NoFileExists(t, filepath.Join(msgs, "1.new"))
-	nc, err = s.Connect()
-	require.NoError(t, err)
+	nc = must.Get(s.Connect())(t)
 	defer nc.Close()
-	js, err = jetstream.New(nc)
-	require.NoError(t, err)
-	stream, err := js.Stream(t.Context(), "S")
-	require.NoError(t, err)
-	m, err := stream.GetMsg(t.Context(), 1)
-	require.NoError(t, err)
+	js = must.Get(jetstream.New(nc))(t)
+	stream := must.Get(js.Stream(t.Context(), "S"))(t)
+	m := must.Get(stream.GetMsg(t.Context(), 1))(t)
 	require.Equal(t, "kept", string(m.Data))
 }
 
@@ -60,14 +53,10 @@ func TestAStreamThatWasBeingChangedIsOpened(t *testing.T) {
 			t.Parallel()
 			cfg := embedded.Config{Dir: t.TempDir(), Sync: embedded.Group}
 			s := start(t, cfg)
-			nc, err := s.Connect()
-			require.NoError(t, err)
-			js, err := jetstream.New(nc)
-			require.NoError(t, err)
-			_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-			require.NoError(t, err)
-			_, err = js.Publish(t.Context(), "s", []byte("kept"))
-			require.NoError(t, err)
+			nc := must.Get(s.Connect())(t)
+			js := must.Get(jetstream.New(nc))(t)
+			must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}))(t)
+			must.Get(js.Publish(t.Context(), "s", []byte("kept")))(t)
 			nc.Close()
 			s.Stop()
 			streams := filepath.Join(cfg.Dir, "jetstream", "$G", "streams")
@@ -78,13 +67,10 @@ func TestAStreamThatWasBeingChangedIsOpened(t *testing.T) {
 
 			s = start(t, cfg)
 			require.NoError(t, s.Healthy())
-			nc, err = s.Connect()
-			require.NoError(t, err)
+			nc = must.Get(s.Connect())(t)
 			defer nc.Close()
-			js, err = jetstream.New(nc)
-			require.NoError(t, err)
-			stream, err := js.Stream(t.Context(), "S")
-			require.NoError(t, err)
+			js = must.Get(jetstream.New(nc))(t)
+			stream := must.Get(js.Stream(t.Context(), "S"))(t)
 			require.EqualValues(t, 1, stream.CachedInfo().State.Msgs)
 		})
 	}
@@ -99,19 +85,15 @@ func TestWhatAKilledServerForgotIsOverwritten(t *testing.T) {
 		m := nats.NewMsg(subject)
 		m.Data = []byte(text)
 		m.Header.Set("a", "header")
-		ack, err := js.PublishMsg(t.Context(), m)
-		require.NoError(t, err)
+		ack := must.Get(js.PublishMsg(t.Context(), m))(t)
 		return ack.Sequence
 	}
 	open := func() (*embedded.Server, *nats.Conn, jetstream.JetStream, jetstream.Stream) {
 		s := start(t, cfg)
-		nc, err := s.Connect()
-		require.NoError(t, err)
-		js, err := jetstream.New(nc)
-		require.NoError(t, err)
-		stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "S",
-			Subjects: []string{"s.*"}})
-		require.NoError(t, err)
+		nc := must.Get(s.Connect())(t)
+		js := must.Get(jetstream.New(nc))(t)
+		stream := must.Get(js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "S",
+			Subjects: []string{"s.*"}}))(t)
 		return s, nc, js, stream
 	}
 	s, nc, js, stream := open()
@@ -125,27 +107,22 @@ func TestWhatAKilledServerForgotIsOverwritten(t *testing.T) {
 	s.Stop()
 	require.NoFileExists(t, filepath.Join(cfg.Dir, "turnledger.running"))
 	block := filepath.Join(cfg.Dir, "jetstream", "$G", "streams", "S", "msgs", "1.blk")
-	raw, err := os.ReadFile(block)
-	require.NoError(t, err)
+	raw := must.Get(os.ReadFile(block))(t)
 	require.Contains(t, string(raw), "SECRET", "the search finds what there is")
 	require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, "turnledger.running"), nil, 0o600), "as if it was killed")
 
 	for range 2 {
 		s, nc, _, stream = open()
-		raw, err = os.ReadFile(block)
-		require.NoError(t, err)
+		raw = must.Get(os.ReadFile(block))(t)
 		require.NotContains(t, string(raw), "SECRET")
 		for seq, text := range map[uint64]string{2: "KEPT one", 4: "KEPT two"} {
-			m, err := stream.GetMsg(t.Context(), seq)
-			require.NoError(t, err)
+			m := must.Get(stream.GetMsg(t.Context(), seq))(t)
 			require.Equal(t, text, string(m.Data))
 		}
 		for _, seq := range []uint64{1, 3, 5} {
-			_, err = stream.GetMsg(t.Context(), seq)
-			require.ErrorIs(t, err, jetstream.ErrMsgNotFound)
+			must.Fail(stream.GetMsg(t.Context(), seq))(t, jetstream.ErrMsgNotFound)
 		}
-		info, err := stream.Info(t.Context())
-		require.NoError(t, err)
+		info := must.Get(stream.Info(t.Context()))(t)
 		require.EqualValues(t, 2, info.State.Msgs)
 		require.EqualValues(t, 5, info.State.LastSeq, "sequences stay taken")
 		nc.Close()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
 
@@ -17,8 +18,7 @@ func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 func start(t *testing.T, cfg embedded.Config) *embedded.Server {
 	t.Helper()
-	s, err := embedded.Start(t.Context(), cfg)
-	require.NoError(t, err)
+	s := must.Get(embedded.Start(t.Context(), cfg))(t)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -66,29 +66,23 @@ func TestListenerAsksForCredentials(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Listen: "0.0.0.0:0", User: "u",
 		Password: "p"})
-	_, port, err := net.SplitHostPort(s.URL()[len("nats://"):])
-	require.NoError(t, err)
+	_, port := must.Two(net.SplitHostPort(s.URL()[len("nats://"):]))(t)
 	address := "nats://127.0.0.1:" + port
-	_, err = nats.Connect(address)
-	require.ErrorIs(t, err, nats.ErrAuthorization)
-	_, err = nats.Connect(address, nats.UserInfo("u", "wrong"))
-	require.ErrorIs(t, err, nats.ErrAuthorization)
-	nc, err := nats.Connect(address, nats.UserInfo("u", "p"))
-	require.NoError(t, err)
+	must.Fail(nats.Connect(address))(t, nats.ErrAuthorization)
+	must.Fail(nats.Connect(address, nats.UserInfo("u", "wrong")))(t, nats.ErrAuthorization)
+	nc := must.Get(nats.Connect(address, nats.UserInfo("u", "p")))(t)
 	nc.Close()
-	nc, err = s.Connect()
-	require.NoError(t, err)
+	nc = must.Get(s.Connect())(t)
 	nc.Close()
 	require.NotContains(t, s.URL(), "p@")
 }
 
 func TestTakenPortFailsAtOnce(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = l.Close() }()
 	dir := t.TempDir()
-	_, err = embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: embedded.Group, Listen: l.Addr().String()})
+	_, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: embedded.Group, Listen: l.Addr().String()})
 	require.ErrorIs(t, err, embedded.ErrListen)
 	start(t, embedded.Config{Dir: dir, Sync: embedded.Group}) // the directory is free again
 }
@@ -109,7 +103,6 @@ func TestStartThatCantBe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir := t.TempDir()
-	_, err = embedded.Start(ctx, embedded.Config{Dir: dir, Sync: embedded.Group})
-	require.ErrorIs(t, err, context.Canceled)
+	must.Fail(embedded.Start(ctx, embedded.Config{Dir: dir, Sync: embedded.Group}))(t, context.Canceled)
 	start(t, embedded.Config{Dir: dir, Sync: embedded.Group})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -25,32 +26,25 @@ func TestErase(t *testing.T) {
 	t.Parallel()
 	s := natstest.Server(t)
 	log := natstest.LogOn(t, s, 1)
-	gone, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{secret("s", "r1")}})
-	require.NoError(t, err)
+	gone := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{secret("s", "r1")}}))(t)
 	require.NotEmpty(t, natstest.Holding(t, "SECRET", []string{s.GateDir()}))
-	kept, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
-	require.NoError(t, err)
+	kept := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}}))(t)
 	for _, was := range []bool{true, false} {
-		found, err := overwrite.On(log).Erase(t.Context(), gone.Position)
-		require.NoError(t, err)
+		found := must.Get(overwrite.On(log).Erase(t.Context(), gone.Position))(t)
 		require.Equal(t, was, found)
 	}
 	require.NoError(t, overwrite.On(log).Settle(t.Context(), 0))
 	require.Empty(t, natstest.Holding(t, "SECRET", []string{s.GateDir()}))
 	require.Len(t, logtest.IDs(t, log, "s"), 1)
-	still, err := log.Still(t.Context(), 0, 0, gone.Position.Seq)
-	require.NoError(t, err)
+	still := must.Get(log.Still(t.Context(), 0, 0, gone.Position.Seq))(t)
 	require.True(t, still)
-	still, err = log.Still(t.Context(), 0, 0, kept.Position.Seq)
-	require.NoError(t, err)
+	still = must.Get(log.Still(t.Context(), 0, 0, kept.Position.Seq))(t)
 	require.False(t, still)
 
-	purged, err := overwrite.On(log).Purge(t.Context(), "s", kept.Position.Seq)
-	require.NoError(t, err)
+	purged := must.Get(overwrite.On(log).Purge(t.Context(), "s", kept.Position.Seq))(t)
 	require.Equal(t, 1, purged)
 	require.Empty(t, logtest.IDs(t, log, "s"))
-	next, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r3")}})
-	require.NoError(t, err)
+	next := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r3")}}))(t)
 	require.NoError(t, log.Durable(t.Context(), next.Position))
 	require.Equal(t, kept.Position.Seq+1, next.Position.Seq, "sequences stay taken")
 }
@@ -61,10 +55,8 @@ func TestEraseOnThreeReplicas(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t)
 	log := c.Log(t, 1)
-	gone, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{secret("s", "r1")}})
-	require.NoError(t, err)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
-	require.NoError(t, err)
+	gone := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{secret("s", "r1")}}))(t)
+	must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}}))(t)
 	var dirs []string
 	for _, server := range c.Servers {
 		dirs = append(dirs, server.StoreDir())
@@ -80,8 +72,7 @@ func TestEraseOnThreeReplicas(t *testing.T) {
 	}
 	hang.Until(t, func() bool { return blocks() == 3 },
 		"each replica has it")
-	_, err = overwrite.On(log).Erase(t.Context(), gone.Position)
-	require.NoError(t, err)
+	must.Get(overwrite.On(log).Erase(t.Context(), gone.Position))(t)
 	require.NoError(t, overwrite.On(log).Settle(t.Context(), 0))
 	hang.Until(t, func() bool { return blocks() == 0 },
 		"each replica has overwritten it")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -25,20 +26,17 @@ func TestNoReadBelievesAMirror(t *testing.T) {
 	s := natstest.Server(t)
 	before := natstest.LogOn(t, s, 1)
 	add := func(f events.Fact) jetlog.Ack {
-		ack, err := before.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-		require.NoError(t, err)
+		ack := must.Get(before.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(t)
 		require.NoError(t, before.Durable(t.Context(), ack.Position))
 		return ack
 	}
 	add(logtest.Fact("copied", "r1"))
 	nc := natstest.Connect(t, s)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(nc))(t)
 	copied := events.SessionSubject("copied")
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
+	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "COPY", Mirror: &jetstream.StreamSource{Name: events.StreamName(0), FilterSubject: copied},
-	})
-	require.NoError(t, err)
+	}))(t)
 	hang.Until(t, func() bool {
 		m, err := nc.Request("$JS.API.DIRECT.GET."+events.StreamName(0), []byte(`{"last_by_subj":"`+copied+`"}`),
 			time.Second)
@@ -50,11 +48,9 @@ func TestNoReadBelievesAMirror(t *testing.T) {
 	for range 50 {
 		require.Len(t, logtest.IDs(t, since, "other"), 1)
 		require.Len(t, logtest.IDs(t, since, "copied"), 1)
-		head, err := since.Head(t.Context(), 0)
-		require.NoError(t, err)
+		head := must.Get(since.Head(t.Context(), 0))(t)
 		require.Equal(t, last, head)
-		seq, err := since.SeqAt(t.Context(), 0, time.Now().Add(-time.Hour))
-		require.NoError(t, err)
+		seq := must.Get(since.SeqAt(t.Context(), 0, time.Now().Add(-time.Hour)))(t)
 		require.Zero(t, seq)
 		require.Len(t, logtest.IDs(t, before, "copied"), 1)
 	}
@@ -68,14 +64,12 @@ func TestWhichStreamsMirrorASubject(t *testing.T) {
 	s := natstest.Server(t)
 	log := natstest.LogOn(t, s, 1)
 	nc := natstest.Connect(t, s)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
+	js := must.Get(jetstream.New(nc))(t)
 	// The server would wait for the other domain when it stops.
-	_, err = nc.Subscribe("$JS.elsewhere.API.>", func(m *nats.Msg) { _ = m.Respond([]byte(`{"error":{"code":503}}`)) })
+	_, err := nc.Subscribe("$JS.elsewhere.API.>", func(m *nats.Msg) { _ = m.Respond([]byte(`{"error":{"code":503}}`)) })
 	require.NoError(t, err)
 	mirror := func(name string, of jetstream.StreamSource) {
-		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Mirror: &of})
-		require.NoError(t, err)
+		must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Mirror: &of}))(t)
 	}
 	own, other := events.SessionSubject("own"), events.SessionSubject("other")
 	bucket := own[:strings.LastIndex(own, ".")]
@@ -93,8 +87,7 @@ func TestWhichStreamsMirrorASubject(t *testing.T) {
 	mirror("FOREIGN", jetstream.StreamSource{Name: turns,
 		External: &jetstream.ExternalStream{APIPrefix: "$JS.elsewhere.API"}})
 
-	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("own", "r1")}})
-	require.NoError(t, err)
+	ack := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("own", "r1")}}))(t)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		got, err := overwrite.On(log).Mirrors(t.Context(), own, ack.Position)
 		assert.NoError(c, err)

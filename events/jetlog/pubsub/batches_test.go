@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -21,8 +22,7 @@ import (
 // batches returns a subscriber of a partition's first events.
 func batches(t *testing.T, log *jetlog.Log, partition int) *pubsub.BatchSubscriber {
 	t.Helper()
-	tail, err := log.Tail(t.Context(), partition, 0, jetlog.TailOptions{MaxBatch: 7, Decode: true})
-	require.NoError(t, err)
+	tail := must.Get(log.Tail(t.Context(), partition, 0, jetlog.TailOptions{MaxBatch: 7, Decode: true}))(t)
 	return pubsub.NewBatchSubscriber(tail)
 }
 
@@ -56,8 +56,7 @@ func TestNackedBatchComesAgainBeforeTheNext(t *testing.T) {
 		logtest.Add(t, log, "s", fmt.Sprint(i), "x")
 	}
 	sub := batches(t, log, 0)
-	in, err := sub.Subscribe(t.Context(), events.StreamName(0))
-	require.NoError(t, err)
+	in := must.Get(sub.Subscribe(t.Context(), events.StreamName(0)))(t)
 	seen := uint64(0)
 	for round := 0; seen < n; round++ {
 		m := receive(t, in)
@@ -81,8 +80,7 @@ func TestNackedBatchComesAgainBeforeTheNext(t *testing.T) {
 	require.NoError(t, sub.Close())
 	ended(t, in)
 	require.NoError(t, sub.Close())
-	_, err = sub.Subscribe(t.Context(), events.StreamName(0))
-	require.ErrorIs(t, err, jetlog.ErrClosed)
+	must.Fail(sub.Subscribe(t.Context(), events.StreamName(0)))(t, jetlog.ErrClosed)
 	require.Nil(t, pubsub.MessageBatch(message.NewMessage("", nil)))
 }
 
@@ -93,8 +91,7 @@ func TestBatchSubscriptionEnds(t *testing.T) {
 	stream := events.StreamName(log.Partition("s"))
 	sub := batches(t, log, log.Partition("s"))
 	ctx, cancel := context.WithCancel(t.Context())
-	in, err := sub.Subscribe(ctx, stream)
-	require.NoError(t, err)
+	in := must.Get(sub.Subscribe(ctx, stream))(t)
 	m := receive(t, in)
 	cancel() // with a batch under way
 	ended(t, in)
@@ -104,13 +101,11 @@ func TestBatchSubscriptionEnds(t *testing.T) {
 	require.NoError(t, never.Close(), "with a tail that nobody subscribed to")
 
 	sub = batches(t, log, log.Partition("s"))
-	in, err = sub.Subscribe(t.Context(), stream)
-	require.NoError(t, err)
+	in = must.Get(sub.Subscribe(t.Context(), stream))(t)
 	receive(t, in)
 	require.NoError(t, sub.Close())
 	ended(t, in)
-	_, err = log.Tail(t.Context(), log.Partition("s"), 9, jetlog.TailOptions{})
-	require.ErrorIs(t, err, jetlog.ErrStream)
+	must.Fail(log.Tail(t.Context(), log.Partition("s"), 9, jetlog.TailOptions{}))(t, jetlog.ErrStream)
 	for _, topic := range []string{"", "s", "TURNS-2", "TURNS-00", "TURNS--1", "turns-0"} {
 		_, err := subscriber(t, log, pubsub.SubscriberConfig{Group: "g"}).Subscribe(t.Context(), topic)
 		require.ErrorContains(t, err, "no stream of the log")
@@ -132,8 +127,7 @@ func TestTwoMayCloseABatchSubscriber(t *testing.T) {
 	t.Parallel()
 	var in closes
 	sub := pubsub.NewBatchSubscriber(&in)
-	_, err := sub.Subscribe(t.Context(), "")
-	require.NoError(t, err)
+	must.Get(sub.Subscribe(t.Context(), ""))(t)
 	var closing sync.WaitGroup
 	for range 8 {
 		closing.Go(func() { _ = sub.Close() })

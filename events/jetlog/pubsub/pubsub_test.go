@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -27,9 +28,8 @@ func TestWatermillSuite(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 2)
 	group := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
-		sub, err := pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: group, Sessions: true,
-			AckWait: 5 * time.Second, NackPause: time.Millisecond})
-		require.NoError(t, err)
+		sub := must.Get(pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: group, Sessions: true,
+			AckWait: 5 * time.Second, NackPause: time.Millisecond}))(t)
 		return pubsub.NewPublisher(log, pubsub.PublisherConfig{Foreign: true}), sub
 	}
 	tests.TestPubSub(t, tests.Features{
@@ -41,16 +41,14 @@ func TestWatermillSuite(t *testing.T) {
 
 func subscriber(t *testing.T, log *jetlog.Log, cfg pubsub.SubscriberConfig) *pubsub.Subscriber {
 	t.Helper()
-	sub, err := pubsub.NewSubscriber(log, cfg)
-	require.NoError(t, err)
+	sub := must.Get(pubsub.NewSubscriber(log, cfg))(t)
 	t.Cleanup(func() { require.NoError(t, sub.Close()) })
 	return sub
 }
 
 func subscribe(t *testing.T, sub *pubsub.Subscriber, topic string) <-chan *message.Message {
 	t.Helper()
-	in, err := sub.Subscribe(t.Context(), topic)
-	require.NoError(t, err)
+	in := must.Get(sub.Subscribe(t.Context(), topic))(t)
 	return in
 }
 
@@ -67,8 +65,7 @@ func pass(t *testing.T, in <-chan *message.Message, n int) (out []*message.Messa
 
 func factMessage(t *testing.T, f events.Fact) *message.Message {
 	t.Helper()
-	m, err := pubsub.NewMessage(f)
-	require.NoError(t, err)
+	m := must.Get(pubsub.NewMessage(f))(t)
 	return m
 }
 
@@ -82,8 +79,7 @@ func TestPublishedEventIsLikeAnAppendedOne(t *testing.T) {
 	messages[1].Metadata = message.Metadata{"CE-Type": two.Type(), "correlation_id": "c"}
 	require.NoError(t, pub.Publish("s", messages...))
 	require.NoError(t, pub.Publish("s", messages...), "the same ids again are no new events")
-	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{one}})
-	require.NoError(t, err)
+	ack := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{one}}))(t)
 	require.True(t, ack.Duplicate)
 	got := logtest.Read(t, log, "s")
 	require.Len(t, got, 2)
@@ -94,8 +90,7 @@ func TestPublishedEventIsLikeAnAppendedOne(t *testing.T) {
 	}
 	require.Equal(t, events.Source, got[0].Source)
 	require.Equal(t, "/pipelines/a", got[1].Source)
-	_, err = time.Parse(time.RFC3339Nano, got[1].SentAt)
-	require.NoError(t, err)
+	must.Get(time.Parse(time.RFC3339Nano, got[1].SentAt))(t)
 
 	in := subscribe(t, subscriber(t, log, pubsub.SubscriberConfig{Group: "g"}), events.StreamName(log.Partition("s")))
 	for i, m := range pass(t, in, 2) {
@@ -150,8 +145,7 @@ func TestMessageThatIsNoEventIsNotPublished(t *testing.T) {
 		require.NotContains(t, err.Error(), "secret", name)
 	}
 	require.NoError(t, pub.Publish("s"))
-	head, err := log.Head(t.Context(), 0)
-	require.NoError(t, err)
+	head := must.Get(log.Head(t.Context(), 0))(t)
 	require.Zero(t, head.Seq, "nothing goes in where one can't")
 }
 
@@ -206,8 +200,7 @@ func TestForeignMessagesPassTheSubscriber(t *testing.T) {
 	n := 0
 	for _, m := range logtest.ForeignMessages() {
 		m.Subject = events.SessionSubject("s")
-		_, err := nc.RequestMsg(m, 5*time.Second)
-		require.NoError(t, err)
+		must.Get(nc.RequestMsg(m, 5*time.Second))(t)
 		n++
 	}
 	last := logtest.Add(t, log, "s", "r", "x")
@@ -356,8 +349,7 @@ func TestSubscriberConfigIsHeldAgainstItsBounds(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	for _, group := range []string{"", "a.b", "a b", "*", strings.Repeat("x", 65)} {
-		_, err := pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: group})
-		require.ErrorContains(t, err, "group")
+		require.ErrorContains(t, must.Err(pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: group})), "group")
 	}
 	_, err := subscriber(t, log, pubsub.SubscriberConfig{Group: "g"}).Subscribe(t.Context(), "s")
 	require.ErrorContains(t, err, "no stream")

@@ -70,10 +70,8 @@ func TestBlockedAtNamesTheTopmostFolder(t *testing.T) {
 	blocked = must.Get(owner.blockedAt(inner))(t)
 	require.Empty(t, blocked)
 
-	_, err := other.handDown(inner, blocked, "")
-	require.ErrorIs(t, err, ErrUnreachable)
-	_, err = other.handDown(inner, closed, "")
-	require.ErrorContains(t, err, "chmod o+x "+closed)
+	must.Fail(other.handDown(inner, blocked, ""))(t, ErrUnreachable)
+	require.ErrorContains(t, must.Err(other.handDown(inner, closed, "")), "chmod o+x "+closed)
 }
 
 func TestBinariesOfTheVersionThatMadeTheCluster(t *testing.T) {

@@ -147,8 +147,7 @@ func TestStartRefusesAClusterThatSomeoneElseRuns(t *testing.T) {
 	pid := runAsOwner(t, filepath.Join(cluster, "PG_VERSION"), program, "-D", cluster, "-c", "listen_addresses=", "-k",
 		sockets)
 	awaitFile(t, filepath.Join(sockets, ".s.PGSQL.5432"))
-	err := srv.Restart(limit(t))
-	require.ErrorContains(t, err, "still in use")
+	require.ErrorContains(t, srv.Restart(limit(t)), "still in use")
 	require.NoError(t, syscall.Kill(pid, 0), "it was left alone")
 }
 

@@ -72,8 +72,7 @@ func limit(t *testing.T) context.Context {
 func exec1(t *testing.T, url, sql string) {
 	t.Helper()
 	conn := must.Get(pgx.Connect(limit(t), url))(t)
-	_, err := conn.Exec(limit(t), sql)
-	require.NoError(t, err)
+	must.Get(conn.Exec(limit(t), sql))(t)
 	require.NoError(t, conn.Close(limit(t)))
 }
 

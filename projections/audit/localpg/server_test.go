@@ -60,8 +60,7 @@ func TestServerRefusesASecondOneOnItsDirectory(t *testing.T) {
 	t.Parallel()
 	dir := localpg.Folder(t)
 	first := start(t, fast(dir))
-	_, err := localpg.Start(limit(t), fast(dir))
-	require.ErrorIs(t, err, localpg.ErrInUse)
+	must.Fail(localpg.Start(limit(t), fast(dir)))(t, localpg.ErrInUse)
 	exec1(t, first.URL(), "CREATE TABLE kept (n int)")
 }
 
@@ -107,14 +106,11 @@ func TestServerLogHoldsNoText(t *testing.T) {
 		"INSERT INTO kept VALUES (1, '" + marker + "'), (2, '" + marker + "')", "SELECT '" + marker + "'::jsonb",
 		"DO $$ BEGIN RAISE WARNING '" + marker + "'; RAISE EXCEPTION '" + marker + "'; END $$",
 	} {
-		_, err := conn.Exec(limit(t), sql)
-		require.Error(t, err)
+		require.Error(t, must.Err(conn.Exec(limit(t), sql)))
 	}
-	_, err := conn.Exec(limit(t), "SELECT $1::int", marker)
-	require.Error(t, err)
-	_, err = conn.CopyFrom(limit(t), pgx.Identifier{"kept"}, []string{"n", "t"},
-		pgx.CopyFromRows([][]any{{1, marker}, {2, marker}}))
-	require.Error(t, err)
+	require.Error(t, must.Err(conn.Exec(limit(t), "SELECT $1::int", marker)))
+	require.Error(t, must.Err(conn.CopyFrom(limit(t), pgx.Identifier{"kept"}, []string{"n", "t"},
+		pgx.CopyFromRows([][]any{{1, marker}, {2, marker}}))))
 	require.NoError(t, conn.Close(limit(t)))
 	text := must.Get(os.ReadFile(srv.LogFile()))(t)
 	require.Contains(t, string(text), "ready to accept connections")
@@ -131,23 +127,20 @@ func TestStartSaysWhatToDo(t *testing.T) {
 	})
 	t.Run("without a data directory", func(t *testing.T) {
 		t.Parallel()
-		_, err := localpg.Start(limit(t), localpg.Config{})
-		require.Error(t, err)
+		require.Error(t, must.Err(localpg.Start(limit(t), localpg.Config{})))
 	})
 	t.Run("on a cluster of another version", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		require.NoError(t, os.Mkdir(filepath.Join(dir, "cluster"), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "cluster", "PG_VERSION"), []byte("9\n"), 0o600))
-		_, err := localpg.Start(limit(t), fast(dir))
-		require.ErrorIs(t, err, localpg.ErrForeignCluster)
+		must.Fail(localpg.Start(limit(t), fast(dir)))(t, localpg.ErrForeignCluster)
 	})
 	t.Run("on a folder that holds something else", func(t *testing.T) {
 		t.Parallel()
 		photos := filepath.Join(t.TempDir(), "cluster", "photos")
 		require.NoError(t, os.MkdirAll(photos, 0o700))
-		_, err := localpg.Start(limit(t), fast(filepath.Join(photos, "../..")))
-		require.ErrorIs(t, err, localpg.ErrForeignCluster)
+		must.Fail(localpg.Start(limit(t), fast(filepath.Join(photos, "../.."))))(t, localpg.ErrForeignCluster)
 		require.DirExists(t, photos)
 	})
 	t.Run("when the cluster is damaged, with the server's own words", func(t *testing.T) {
@@ -156,9 +149,8 @@ func TestStartSaysWhatToDo(t *testing.T) {
 		srv := start(t, fast(dir))
 		require.NoError(t, srv.Stop(limit(t)))
 		require.NoError(t, os.Remove(filepath.Join(dir, "cluster", "global", "pg_control")))
-		err := srv.Restart(limit(t))
-		require.ErrorContains(t, err, "pg_control")
-		_, err = localpg.Start(limit(t), fast(dir))
+		require.ErrorContains(t, srv.Restart(limit(t)), "pg_control")
+		_, err := localpg.Start(limit(t), fast(dir))
 		require.NotErrorIs(t, err, localpg.ErrInUse, "a failed start lets go of the directory")
 	})
 }

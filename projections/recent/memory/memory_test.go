@@ -54,8 +54,7 @@ func (f *fixture) start(session string) {
 
 func (f *fixture) load(session string) *conversation.State {
 	f.t.Helper()
-	snap, err := f.view.Load(f.t.Context(), session, 0, -1)
-	require.NoError(f.t, err)
+	snap := must.Get(f.view.Load(f.t.Context(), session, 0, -1))(f.t)
 	return snap.State
 }
 
@@ -133,10 +132,8 @@ func TestPartitionsAreApart(t *testing.T) {
 		require.Equal(t, events.Position{Partition: k, Seq: want}, must.Get(f.view.Applied(t.Context(), k))(t))
 	}
 	require.Nil(t, must.Get(f.view.Load(t.Context(), "s", 1, -1))(t).State)
-	_, err := f.view.Load(t.Context(), "s", events.Buckets, -1)
-	require.Error(t, err)
-	_, err = f.view.Claim(t.Context(), -1)
-	require.Error(t, err)
+	require.Error(t, must.Err(f.view.Load(t.Context(), "s", events.Buckets, -1)))
+	require.Error(t, must.Err(f.view.Claim(t.Context(), -1)))
 }
 
 // TestAReadIsNoNewerThanItsState has an event applied just after a read has taken the state: what the state lacks is

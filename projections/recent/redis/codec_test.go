@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent/redis"
@@ -61,8 +62,7 @@ func TestRecordsComeBack(t *testing.T) {
 			head.HeldDescription = head.ForkedBy(conversation.Fork{ForkedAt: max(number("fork"), 1),
 				RequestID: text("fr"), From: text("ff"), Root: text("fo"), Lineage: text("fl")})
 		}
-		back, backHead, err := redis.Roundtrip(turn, head)
-		require.NoError(rt, err)
+		back, backHead := must.Two(redis.Roundtrip(turn, head))(rt)
 		require.Equal(rt, turn, back)
 		require.Equal(rt, head, backHead)
 	})

@@ -41,11 +41,10 @@ func TestARedisThatLetsNobodyInIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.NoError(t, f.view.Admitted(t.Context()))
-	stranger, err := redis.New(redis.Config{URL: strings.Replace(f.server.URL(), "unix://", "unix://nobody:hidden@",
-		1)})
-	require.NoError(t, err)
+	stranger := must.Get(redis.New(redis.Config{URL: strings.Replace(f.server.URL(), "unix://", "unix://nobody:hidden@",
+		1)}))(t)
 	t.Cleanup(stranger.Close)
-	err = stranger.Admitted(t.Context())
+	err := stranger.Admitted(t.Context())
 	require.ErrorIs(t, err, redis.ErrDenied)
 	require.ErrorContains(t, err, "WRONGPASS")
 	require.NotContains(t, err.Error(), "hidden")
@@ -60,8 +59,7 @@ func TestARedisThatAnswersIsNotDown(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.server.Stop()
-	_, err := f.view.Load(t.Context(), "s", 0, -1)
-	require.Error(t, err)
+	require.Error(t, must.Err(f.view.Load(t.Context(), "s", 0, -1)))
 	f.server.Restart(redistest.Empty)
 	hang.Until(t, func() bool {
 		_, err := f.view.Claim(t.Context(), 0)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -24,17 +25,13 @@ func TestDown(t *testing.T) {
 	f.turns(t, "s", 3)
 	f.feed.All(2)
 	f.server.Stop()
+	must.Fail(f.view.Load(t.Context(), "s", 0, 10))(t, projections.ErrUnavailable)
 	_, err := f.view.Load(t.Context(), "s", 0, 10)
-	require.ErrorIs(t, err, projections.ErrUnavailable)
-	_, err = f.view.Load(t.Context(), "s", 0, 10)
 	require.ErrorContains(t, err, "no answer from Redis a moment ago")
 	require.ErrorIs(t, err, projections.ErrUnavailable)
-	_, err = f.view.Claim(t.Context(), 0)
-	require.ErrorIs(t, err, projections.ErrUnavailable)
-	_, err = f.view.Served(t.Context())
-	require.ErrorIs(t, err, projections.ErrUnavailable)
-	_, err = f.view.NewGeneration(t.Context())
-	require.ErrorIs(t, err, projections.ErrUnavailable)
+	must.Fail(f.view.Claim(t.Context(), 0))(t, projections.ErrUnavailable)
+	must.Fail(f.view.Served(t.Context()))(t, projections.ErrUnavailable)
+	must.Fail(f.view.NewGeneration(t.Context()))(t, projections.ErrUnavailable)
 	require.Error(t, f.view.Wait(t.Context(), events.Position{Seq: 1}))
 	f.turns(t, "s", 1)
 	late := f.feed.Batch(2)
@@ -45,8 +42,7 @@ func TestDown(t *testing.T) {
 	require.NotContains(t, err.Error(), secret)
 
 	early := view(t, f.cfg)
-	_, err = early.Load(t.Context(), "s", 0, 10)
-	require.ErrorIs(t, err, projections.ErrUnavailable, "a view that was never connected")
+	must.Fail(early.Load(t.Context(), "s", 0, 10))(t, projections.ErrUnavailable, "a view that was never connected")
 
 	f.server.Restart(redistest.Kept)
 	for _, v := range []*redis.View{f.view, early} {
@@ -71,11 +67,9 @@ func TestHangs(t *testing.T) {
 	_, _ = short.Load(t.Context(), "s", 0, 10) // connects
 	f.server.Pause()
 	began := time.Now()
-	_, err := short.Load(t.Context(), "s", 0, 10)
-	require.Error(t, err)
+	require.Error(t, must.Err(short.Load(t.Context(), "s", 0, 10)))
 	require.Less(t, time.Since(began), 20*time.Second)
-	_, err = short.Load(t.Context(), "s", 0, 10)
-	require.ErrorContains(t, err, "no answer from Redis a moment ago")
+	require.ErrorContains(t, must.Err(short.Load(t.Context(), "s", 0, 10)), "no answer from Redis a moment ago")
 	f.server.Resume()
 	hang.Until(t, func() bool {
 		snap, err := short.Load(context.Background(), "s", 0, -1)
@@ -91,8 +85,7 @@ func TestACallerInAHurrySaysNothingOfRedis(t *testing.T) {
 	f.server.Pause()
 	hurry, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, err := f.view.Load(hurry, "s", 0, 10)
-	require.Error(t, err)
+	require.Error(t, must.Err(f.view.Load(hurry, "s", 0, 10)))
 	f.server.Resume()
 	require.Len(t, f.load(t, "s").State.Turns, 1)
 }

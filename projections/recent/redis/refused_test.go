@@ -27,8 +27,7 @@ func TestAConnectionRefusedToACallerInAHurry(t *testing.T) {
 		callers.Go(func() {
 			for i := range 500 {
 				hurry, cancel := context.WithTimeout(t.Context(), time.Duration(i%100)*10*time.Microsecond)
-				_, err := f.view.Load(hurry, "s", 0, 10)
-				require.Error(t, err)
+				require.Error(t, must.Err(f.view.Load(hurry, "s", 0, 10)))
 				cancel()
 			}
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 )
 
@@ -136,10 +137,8 @@ func TestQuestionThatFailedIsAskedAgainForTheNext(t *testing.T) {
 		}
 		return 7, nil
 	})
-	_, err := b.Wait(t.Context())
-	require.ErrorIs(t, err, broken)
-	seq, err := b.Wait(t.Context())
-	require.NoError(t, err)
+	must.Fail(b.Wait(t.Context()))(t, broken)
+	seq := must.Get(b.Wait(t.Context()))(t)
 	require.EqualValues(t, 7, seq)
 }
 

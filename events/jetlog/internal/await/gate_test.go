@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/disktest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/failure"
 )
@@ -36,8 +37,7 @@ func write(t *testing.T, msgs string, block int, text string) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(msgs, fmt.Sprint(block, ".blk")), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
-	_, err = f.WriteString(text)
-	require.NoError(t, err)
+	must.Get(f.WriteString(text))(t)
 	require.NoError(t, f.Close())
 }
 
@@ -74,8 +74,7 @@ func TestGateFollowsTheBlocks(t *testing.T) {
 				stream, msgs := gateFolder(t)
 				write(t, msgs, 3, "text")
 				d := disktest.New()
-				g, err := openGate(stream, d.Fsync)
-				require.NoError(t, err)
+				g := must.Get(openGate(stream, d.Fsync))(t)
 				if settled {
 					long := time.Now().Add(-time.Hour)
 					require.NoError(t, os.Chtimes(msgs, long, long))
@@ -109,12 +108,11 @@ func TestASyncVouchesOnlyForWhatWasBeforeIt(t *testing.T) {
 					runtime.Gosched()
 				}
 			})
-			g, err := openGate(stream, func(f *os.File) error {
+			g = must.Get(openGate(stream, func(f *os.File) error {
 				err := d.Fsync(f)
 				late()
 				return err
-			})
-			require.NoError(t, err)
+			}))(t)
 			if settled {
 				long := time.Now().Add(-time.Hour)
 				require.NoError(t, os.Chtimes(msgs, long, long))
@@ -129,12 +127,10 @@ func TestASyncVouchesOnlyForWhatWasBeforeIt(t *testing.T) {
 func TestGateNeedsTheLayoutItKnows(t *testing.T) {
 	t.Parallel()
 	stream, msgs := gateFolder(t)
-	g, err := openGate(stream, (*os.File).Sync)
-	require.NoError(t, err)
+	g := must.Get(openGate(stream, (*os.File).Sync))(t)
 	require.NoError(t, os.Mkdir(filepath.Join(msgs, "blocks"), 0o700))
 	require.ErrorIs(t, g.Wait(t.Context(), await.Mark(1)), failure.ErrLayout, "events without a block file")
 	write(t, msgs, 1, "text")
 	require.NoError(t, g.Wait(t.Context(), await.Mark(1)), "what failed was not an fsync")
-	_, err = openGate(filepath.Join(stream, "elsewhere"), (*os.File).Sync)
-	require.ErrorIs(t, err, failure.ErrLayout)
+	must.Fail(openGate(filepath.Join(stream, "elsewhere"), (*os.File).Sync))(t, failure.ErrLayout)
 }
