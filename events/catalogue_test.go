@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -182,4 +183,13 @@ func TestWithdrawsIsSaidByTheType(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{events.TypeTurnCorrected, events.TypeTurnPruned, events.TypeTurnRedacted,
 		events.TypeSessionErased, events.TypeIdentityErased}, withdraw)
+}
+
+// The outside contract lists the types that a publisher may write and a reader may meet.
+func TestTheContractNamesEachEvent(t *testing.T) {
+	t.Parallel()
+	page := must.Get(os.ReadFile("../docs/contract.md"))(t)
+	for _, typ := range events.Types() {
+		require.Contains(t, string(page), "`"+typ+"`")
+	}
 }

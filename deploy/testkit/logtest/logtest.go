@@ -17,8 +17,10 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
 
 // Started returns the start of a turn with a text.
@@ -132,4 +134,41 @@ func SetFsync(t testing.TB, log *jetlog.Log, partition int, fsync func(*os.File)
 		p.Gate.Fsync = fsync
 		return nil
 	}))
+}
+
+// Restarting is a server on one address that can be stopped and started under load.
+type Restarting struct {
+	t      *testing.T
+	dir    string
+	listen string
+	server *embedded.Server
+}
+
+// NewRestarting starts the server, which stops with the test.
+func NewRestarting(t *testing.T) *Restarting {
+	t.Helper()
+	r := &Restarting{t: t, dir: t.TempDir(), listen: ports.FreeAddress(t)}
+	r.start()
+	t.Cleanup(func() { r.server.Stop() })
+	return r
+}
+
+func (r *Restarting) start() {
+	var err error
+	r.server, err = embedded.Start(r.t.Context(), embedded.Config{Dir: r.dir, Sync: embedded.Group, Listen: r.listen})
+	require.NoError(r.t, err)
+}
+
+// Restart stops the server and starts it again.
+func (r *Restarting) Restart() {
+	r.server.Stop()
+	r.start()
+}
+
+// Log opens a log whose connection reconnects.
+func (r *Restarting) Log() *jetlog.Log {
+	nc := must.Get(nats.Connect(r.listen, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond)))(r.t)
+	r.t.Cleanup(nc.Close)
+	log := must.Get(jetlog.Open(r.t.Context(), nc, jetlog.Config{GateDir: r.dir, Deadline: time.Second}))(r.t)
+	return log
 }

@@ -11,8 +11,12 @@ package weaviate
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -20,9 +24,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/pause"
@@ -326,4 +334,106 @@ func (s *Server) isReady() bool {
 	}
 	_ = resp.Body.Close()
 	return resp.StatusCode == http.StatusOK
+}
+
+// Disk returns the bytes of all files of the server.
+func (s *Server) Disk() (bytes int64) {
+	s.t.Helper()
+	require.NoError(s.t, filepath.WalkDir(s.Dir(), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil //nolint:nilerr // a file may go meanwhile
+		}
+		if info, err := d.Info(); err == nil {
+			bytes += info.Size()
+		}
+		return nil
+	}))
+	return bytes
+}
+
+// Memory returns the bytes of memory of the server that no file holds, its heap above all; 0 where the system does not
+// say.
+func (s *Server) Memory() int64 {
+	pid := s.process.Pid
+	// In a network of its own the server is a child of the process that passes connections on.
+	found, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, name := range found {
+		text, _ := os.ReadFile(name)
+		if child, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			pid = child
+		}
+	}
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(text)) {
+		if rest, is := strings.CutPrefix(line, "RssAnon:"); is {
+			kb, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+// source is the folder of the module that pins the server's version.
+func source() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "server")
+}
+
+// command is the package of the server.
+const command = "github.com/weaviate/weaviate/cmd/weaviate-server"
+
+// Program returns the path of a Weaviate, which it builds from its Go module when this machine has none of the pinned
+// version and this Go version: some minutes, once. It stays in the user's cache folder. Several processes may call it
+// at once; one builds.
+func Program(ctx context.Context, progress io.Writer) (path string, err error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	digest := sha256.New()
+	_, _ = io.WriteString(digest, runtime.Version())
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(source(), name))
+		if err != nil {
+			return "", err
+		}
+		_, _ = digest.Write(text)
+	}
+	dir := filepath.Join(cache, "turnledger")
+	path = filepath.Join(dir, "weaviate-"+hex.EncodeToString(digest.Sum(nil)[:8]))
+	if isThere(path) {
+		return path, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	lock := flock.New(path + ".lock")
+	if _, err := lock.TryLockContext(ctx, time.Second); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	if isThere(path) {
+		return path, nil
+	}
+	return path, build(ctx, path, progress)
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// build leaves nothing at the path unless the whole build has succeeded.
+func build(ctx context.Context, path string, progress io.Writer) error {
+	_, _ = fmt.Fprintln(progress, "building Weaviate for the tests; this takes some minutes, once a machine")
+	began := time.Now()
+	half := path + ".new"
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", half, command)
+	cmd.Dir, cmd.Env = source(), append(os.Environ(),
+		"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build Weaviate from its Go module, as the tests need it: %w\n%s", err, said)
+	}
+	_, _ = fmt.Fprintf(progress, "built in %s: %s\n", time.Since(began).Round(time.Second), path)
+	return os.Rename(half, path)
 }
