@@ -34,7 +34,7 @@ func TestForeignMessagesHideNothing(t *testing.T) {
 			log := natstest.LogOn(t, s, 1)
 			between(t, log, func() {
 				foreign.Subject = events.SessionSubject("s")
-				must.Get(nc.RequestMsg(foreign, 5*time.Second))(t)
+				must.Get(nc.RequestMsg(foreign, hang.Limit))(t)
 			})
 		})
 	}
@@ -120,7 +120,7 @@ func TestReadSlowlyASessionIsTheSame(t *testing.T) {
 	}
 	for _, m := range logtest.ForeignMessages() {
 		m.Subject = events.SessionSubject("s0")
-		must.Get(nc.RequestMsg(m, 5*time.Second))(t)
+		must.Get(nc.RequestMsg(m, hang.Limit))(t)
 	}
 	last := logtest.Add(t, log, "s0", "last", "x")
 	all := func(in iter.Seq2[events.Recorded, error]) (out []events.Recorded) {
@@ -145,7 +145,7 @@ func TestReadSlowlyASessionIsTheSame(t *testing.T) {
 	require.NoError(t, nc.Flush())
 	require.Len(t, all(jetlog.Slowly{Log: log}.Session(t.Context(), "s1", 0, 60)), 20)
 	for range 21 { // and once for what lies behind
-		m := must.Get(asked.NextMsg(5 * time.Second))(t)
+		m := must.Get(asked.NextMsg(hang.Limit))(t)
 		require.NotContains(t, string(m.Data), "batch", "no more than one event is asked for")
 	}
 }

@@ -267,7 +267,7 @@ func acknowledgedAfter(t *testing.T, log *jetlog.Log, begin *nats.Subscription, 
 	var all sync.WaitGroup
 	var out []string
 	all.Go(func() {
-		if _, err := begin.NextMsg(time.Minute); !assert.NoError(t, err) {
+		if _, err := begin.NextMsg(hang.Limit); !assert.NoError(t, err) {
 			return
 		}
 		<-time.After(wait)
@@ -292,7 +292,7 @@ func acknowledgedAfter(t *testing.T, log *jetlog.Log, begin *nats.Subscription, 
 
 func deleteStream(t *testing.T, nc *nats.Conn, name string) {
 	t.Helper()
-	must.Get(nc.Request("$JS.API.STREAM.DELETE."+name, nil, 10*time.Second))(t)
+	must.Get(nc.Request("$JS.API.STREAM.DELETE."+name, nil, hang.Limit))(t)
 }
 
 // A process looks whether a backup is being restored, and is slow to look for the log. Meanwhile a restore begins, and
@@ -444,7 +444,7 @@ func refusesToRead(t *testing.T, log *jetlog.Log) {
 	} {
 		err := read()
 		for began := time.Now(); err != nil && !errors.Is(err, jetlog.ErrStream); err = read() {
-			require.Less(t, time.Since(began), 20*time.Second, "%s: %v", what, err)
+			require.Less(t, time.Since(began), hang.Limit, "%s: %v", what, err)
 		}
 		require.ErrorIs(t, err, jetlog.ErrStream, what)
 	}

@@ -202,7 +202,7 @@ func TestAStreamMadeAnewWhileATailConnectsIsNoticed(t *testing.T) {
 			t.Error(err)
 		}
 		// The server may still remove the files of the one before.
-		for late := time.Now().Add(20 * time.Second); time.Now().Before(late); {
+		for late := time.Now().Add(hang.Limit); time.Now().Before(late); {
 			if _, err = js.CreateStream(t.Context(), cfg); err == nil {
 				return
 			}

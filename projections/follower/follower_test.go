@@ -137,7 +137,7 @@ func TestASubscriberNeedsNobodyWhoFollows(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	f := follower.New(log, follower.Config{Rules: rules, Pause: time.Millisecond})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	for range 2 {
 		writeTurns(t, log, time.Now().String(), 1, 5)
@@ -162,7 +162,7 @@ func TestACheckpointThatTheLogHasNotReachedIsOfAnotherStream(t *testing.T) {
 	f.Decide(func(*jetlog.Message) {})
 	natstest.Run(t, f.Run)
 	<-f.Started(0)
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), hang.Limit)
 	defer stop()
 	for name, next := range readers(t, f, newest(t, log)+10) {
 		must.Fail(next(ctx))(t, jetlog.ErrStream, name)

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -151,7 +152,7 @@ func live(t *testing.T, seed uint64, bytes int64) {
 
 	var subscribers [partitions][]*subscriber
 	var running sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	join := func(from uint64, k int) {
 		s := &subscriber{name: fmt.Sprint(len(subscribers[k]), " of ", k), from: from, raw: rng.IntN(4) == 0,
@@ -323,7 +324,7 @@ func (x *exchanged) stands(at uint64) bool {
 func (x *exchanged) run(exchange func(*natstest.Disk)) {
 	x.disk.Apart(func(nc *nats.Conn, log *jetlog.Log) { x.write(nc, log, 1+x.rng.IntN(60)) })
 	x.disk.Copy()
-	ctx, cancel := context.WithTimeout(x.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(x.t.Context(), hang.Limit)
 	defer cancel()
 	var release func()
 	x.disk.Serve(func(nc *nats.Conn, log *jetlog.Log) {

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
@@ -301,7 +302,7 @@ func (s *scribe) scribble() {
 	if s.rng.IntN(2) == 0 {
 		m.Header.Set(events.HeaderType, events.TypeTurnStarted)
 	}
-	must.Get(s.nc.RequestMsg(m, 5*time.Second))(s.t)
+	must.Get(s.nc.RequestMsg(m, hang.Limit))(s.t)
 }
 
 // readers subscribes to events and to verdicts behind a sequence, until the test ends. Each returns the sequences of

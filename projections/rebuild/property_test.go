@@ -161,7 +161,7 @@ func TestVerifyFindsNothingInAViewThatEqualsTheLog(t *testing.T) {
 					if err := appendTurn(t.Context(), log, n, i); err != nil {
 						return err
 					}
-					pause(load, 5*time.Millisecond)
+					pause(load, 20*time.Millisecond)
 				}
 			}
 			return nil

@@ -65,7 +65,7 @@ func TestRebuildUnderLoad(t *testing.T) {
 					if err := appendTurn(context.WithoutCancel(load), log, n, i); err != nil {
 						return err
 					}
-					pause(load, 5*time.Millisecond)
+					pause(load, 20*time.Millisecond)
 				}
 				return nil
 			})
@@ -105,6 +105,7 @@ func neverOlder(ctx context.Context, log *jetlog.Log, v view, session string) er
 			return fmt.Errorf("%d turns after %d", state.Finalized+state.Pending, turns)
 		}
 		last, turns = at.Seq, state.Finalized+state.Pending
+		pause(ctx, 5*time.Millisecond) // what reads as fast as it can takes the processors from the rebuild
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func redisOn(server *redistest.Server) opener {
 	var views atomic.Int64
 	return func(t testing.TB, _ *jetlog.Log) view {
 		v := must.Get(redis.New(redis.Config{URL: server.URL(), Prefix: fmt.Sprint("rebuild-", views.Add(1)),
-			Limits: limits, Rules: rules, LoadTimeout: time.Minute}))(t)
+			Limits: limits, Rules: rules, LoadTimeout: hang.Limit}))(t)
 		t.Cleanup(v.Close)
 		return ofRecent(v)
 	}

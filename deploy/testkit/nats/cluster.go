@@ -166,7 +166,7 @@ func (c *Cluster) Log(t testing.TB, partitions int) *jetlog.Log {
 // LogOn opens a log of three replicas on a connection to the cluster.
 func (c *Cluster) LogOn(t testing.TB, nc *nats.Conn, partitions int) *jetlog.Log {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	log := must.Get(jetlog.Open(ctx, nc, jetlog.Config{Partitions: partitions, Replicas: size}))(t)
 	return log

@@ -29,6 +29,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
@@ -58,7 +59,7 @@ func Start(t testing.TB) *localpg.Server {
 // run runs a server until t ends.
 func run(t testing.TB, cfg localpg.Config) *localpg.Server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	srv := must.Get(localpg.Start(ctx, cfg))(t)
 	t.Cleanup(func() { assert.NoError(t, srv.Stop(context.WithoutCancel(t.Context()))) })
@@ -118,8 +119,7 @@ func (r runner) Run() int {
 }
 
 const (
-	startLimit = 2 * time.Minute // for a slow machine that is busy with other packages' tests
-	dirPrefix  = "turnledger-pgtest-"
+	dirPrefix = "turnledger-pgtest-"
 	// abandonedAfter keeps sweep from a new folder that its process has not locked yet.
 	abandonedAfter = 10 * time.Minute
 )
@@ -182,14 +182,14 @@ func (c *cluster) stop() error {
 
 func (c *cluster) database(t testing.TB) (address string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	c.once.Do(func() { c.start(ctx) })
 	require.NoError(t, c.err)
 	name, err := c.take(ctx)
 	require.NoError(t, err, "make a database for the test")
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), hang.Limit)
 		defer cancel()
 		if assert.NoError(t, c.empty(ctx, name), "empty the test's database") {
 			c.mu.Lock()

@@ -20,6 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
@@ -52,9 +55,7 @@ func Start(t testing.TB) *Server {
 	s := &Server{t: t, program: program, dir: dir}
 	t.Cleanup(func() {
 		s.Kill()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, os.RemoveAll(dir))
 	})
 	s.run()
 	return s
@@ -107,9 +108,7 @@ func (s *Server) Restart(data Data) {
 	s.t.Helper()
 	s.Stop()
 	if data == Empty {
-		if err := os.RemoveAll(filepath.Join(s.dir, "dump.rdb")); err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, os.RemoveAll(filepath.Join(s.dir, "dump.rdb")))
 	}
 	s.run()
 }
@@ -150,9 +149,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	if s.proc == nil {
 		s.t.Fatal("Redis is stopped")
 	}
-	if err := s.proc.Signal(sig); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, s.proc.Signal(sig))
 }
 
 // Config sets the server's policy for a full memory, for instance "allkeys-lru". A restart resets it.
@@ -162,9 +159,6 @@ func (s *Server) Config(policy string) {
 		s.t.Fatalf("configure Redis: %s %v", answer, err)
 	}
 }
-
-// startLimit bounds a start. A slow machine that is busy with other tests may have to load a large dump.
-const startLimit = time.Minute
 
 func (s *Server) run() {
 	s.t.Helper()
@@ -212,21 +206,21 @@ func (s *Server) awaitEnd() {
 	select {
 	case <-s.done:
 		s.proc = nil
-	case <-time.After(startLimit):
+	case <-time.After(hang.Limit):
 		s.t.Fatal("Redis does not end")
 	}
 }
 
 // command sends one line and returns the first line of the answer.
 func (s *Server) command(line string) (answer string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), hang.Limit)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", s.socket())
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if err := conn.SetDeadline(time.Now().Add(startLimit)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(hang.Limit)); err != nil {
 		return "", err
 	}
 	if _, err := fmt.Fprintf(conn, "%s\r\n", line); err != nil {

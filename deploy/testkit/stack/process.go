@@ -153,7 +153,7 @@ func (p *Process) WaitReady(t testing.TB) {
 // WaitReadyOr waits until the process is ready or has exited, and reports whether it is ready.
 func (p *Process) WaitReadyOr(t testing.TB, exited <-chan error) bool {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < time.Minute; {
+	for began := time.Now(); time.Since(began) < hang.Limit; {
 		select {
 		case err := <-exited:
 			require.Error(t, err, "%s", p.Log)
@@ -282,7 +282,7 @@ func StartNATS(t testing.TB, options natsserver.Options) *natsserver.Server {
 	server := must.Get(natsserver.NewServer(&options))(t)
 	server.Start()
 	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
-	require.True(t, server.ReadyForConnections(20*time.Second))
+	require.True(t, server.ReadyForConnections(hang.Limit))
 	return server
 }
 
@@ -367,9 +367,6 @@ const (
 	ExitUsage  = 2
 )
 
-// commandLimit ends a command line that does not end by itself, such as a server that should have refused to start.
-const commandLimit = 5 * time.Minute
-
 // Run runs a command line to its end, and returns its status and output.
 func Run(t testing.TB, args ...string) (code int, out, errs string) {
 	t.Helper()
@@ -404,7 +401,7 @@ func (p *Process) Fails(t testing.TB, args ...string) (errs string) {
 
 func run(t testing.TB, binary string, env, args []string) (code int, out, errs string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append(environment(), env...)

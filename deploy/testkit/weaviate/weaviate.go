@@ -32,6 +32,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
@@ -118,7 +119,7 @@ func (s *Server) Kill() {
 	select {
 	case <-s.ended:
 		s.process = nil
-	case <-time.After(startLimit):
+	case <-time.After(hang.Limit):
 		s.t.Fatal("Weaviate does not end")
 	}
 }
@@ -134,9 +135,7 @@ func (s *Server) Restart() {
 func (s *Server) Empty() {
 	s.t.Helper()
 	s.Kill()
-	if err := os.RemoveAll(s.Dir()); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, os.RemoveAll(s.Dir()))
 	s.run()
 }
 
@@ -144,9 +143,7 @@ func (s *Server) Empty() {
 func (s *Server) Save() {
 	s.t.Helper()
 	s.Kill()
-	if err := os.CopyFS(s.saved(), os.DirFS(s.Dir())); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, os.CopyFS(s.saved(), os.DirFS(s.Dir())))
 	s.run()
 }
 
@@ -154,12 +151,8 @@ func (s *Server) Save() {
 func (s *Server) Back() {
 	s.t.Helper()
 	s.Kill()
-	if err := os.RemoveAll(s.Dir()); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Rename(s.saved(), s.Dir()); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, os.RemoveAll(s.Dir()))
+	require.NoError(s.t, os.Rename(s.saved(), s.Dir()))
 	s.run()
 }
 
@@ -172,9 +165,7 @@ func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 // docker-compose.index.yml does.
 func (s *Server) GiveWay() {
 	s.t.Helper()
-	if err := syscall.Setpriority(syscall.PRIO_PGRP, s.process.Pid, 10); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, syscall.Setpriority(syscall.PRIO_PGRP, s.process.Pid, 10))
 }
 
 // Resume ends a Pause.
@@ -185,13 +176,8 @@ func (s *Server) signal(sig syscall.Signal) {
 	if s.process == nil {
 		s.t.Fatal("Weaviate is stopped")
 	}
-	if err := syscall.Kill(-s.process.Pid, sig); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, syscall.Kill(-s.process.Pid, sig))
 }
-
-// startLimit bounds a start, on a slow machine that is busy with other tests.
-const startLimit = 2 * time.Minute
 
 // Ports returns the ports that lead to the server.
 func (s *Server) Ports() []string { return s.ports }
@@ -231,9 +217,7 @@ func (s *Server) run() {
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.environment(ports), s.dir, apart()
 	if Apart() {
 		cmd.ExtraFiles = s.listeners()
-		if err := alone(cmd, ports[:outsidePorts]); err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, alone(cmd, ports[:outsidePorts]))
 	}
 	err := s.launch(cmd, logged)
 	if err != nil {
@@ -249,7 +233,7 @@ func (s *Server) listeners() (files []*os.File) {
 	for _, port := range s.ports[:outsidePorts] {
 		number := must.Get(strconv.Atoi(port))(s.t)
 		l := listen(s.t, number)
-		for end := time.Now().Add(startLimit); l == nil && time.Now().Before(end); l = listen(s.t, number) {
+		for end := time.Now().Add(hang.Limit); l == nil && time.Now().Before(end); l = listen(s.t, number) {
 			pause.For(s.t.Context(), 5*time.Millisecond)
 		}
 		if l == nil {
@@ -294,7 +278,7 @@ func (s *Server) awaitReady() {
 	s.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(startLimit)
+	deadline := time.After(hang.Limit)
 	for {
 		if s.isReady() {
 			return

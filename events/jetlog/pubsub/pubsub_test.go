@@ -203,7 +203,7 @@ func TestForeignMessagesPassTheSubscriber(t *testing.T) {
 	n := 0
 	for _, m := range logtest.ForeignMessages() {
 		m.Subject = events.SessionSubject("s")
-		must.Get(nc.RequestMsg(m, 5*time.Second))(t)
+		must.Get(nc.RequestMsg(m, hang.Limit))(t)
 		n++
 	}
 	last := logtest.Add(t, log, "s", "r", "x")
