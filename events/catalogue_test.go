@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -141,14 +143,12 @@ func TestRemains(t *testing.T) {
 // declared returns the names of the package's facts, and its types of events, as its files say them.
 func declared(t *testing.T) (facts, types []string) {
 	t.Helper()
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
+	files := must.Get(filepath.Glob("*.go"))(t)
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		require.NoError(t, err)
+		file := must.Get(parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution))(t)
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "withdraws" && f.Recv != nil {
 				facts = append(facts, f.Recv.List[0].Type.(*ast.StarExpr).X.(*ast.Ident).Name)
@@ -160,8 +160,7 @@ func declared(t *testing.T) (facts, types []string) {
 				return true
 			}
 			if lit, ok := spec.Values[0].(*ast.BasicLit); ok {
-				typ, err := strconv.Unquote(lit.Value)
-				require.NoError(t, err)
+				typ := must.Get(strconv.Unquote(lit.Value))(t)
 				types = append(types, typ)
 			}
 			return true
@@ -184,4 +183,13 @@ func TestWithdrawsIsSaidByTheType(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{events.TypeTurnCorrected, events.TypeTurnPruned, events.TypeTurnRedacted,
 		events.TypeSessionErased, events.TypeIdentityErased}, withdraw)
+}
+
+// The outside contract lists the types that a publisher may write and a reader may meet.
+func TestTheContractNamesEachEvent(t *testing.T) {
+	t.Parallel()
+	page := must.Get(os.ReadFile("../docs/contract.md"))(t)
+	for _, typ := range events.Types() {
+		require.Contains(t, string(page), "`"+typ+"`")
+	}
 }

@@ -22,11 +22,10 @@ func TestNothingOfAnErasedIdentityPassesTheGate(t *testing.T) {
 		Question: events.Question{QuestionNeutral: "q"}}, &events.SessionLinked{SessionID: "s", IdentityID: "ada"})
 	erasures := projections.ErasureCheck{Log: log}
 	text := func(identity string, meanwhile ...events.Fact) string {
-		out, err := projections.Unerased(t.Context(), erasures, identity, func() (string, error) {
+		out := must.Get(projections.Unerased(t.Context(), erasures, identity, func() (string, error) {
 			natstest.Append(t, log, meanwhile...)
 			return "text", nil
-		})
-		require.NoError(t, err)
+		}))(t)
 		return out
 	}
 	state := natstest.Fold(t, log, "s", conversation.Rules{})

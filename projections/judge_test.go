@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"runtime"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -95,13 +98,12 @@ func TestJudgeDoesNotGrowWithTheLog(t *testing.T) {
 	require.Less(t, log.asked, sessions/100)
 	// One that it holds no more is read again.
 	before := log.asked
-	judged, err := j.Judge(t.Context(), events.Recorded{
+	judged := must.Get(j.Judge(t.Context(), events.Recorded{
 		ID: "x", SessionID: "session-1", Position: events.Position{Seq: 10 * sessions}, Time: day,
 		Digest: events.Digest([]byte("other")),
 		Fact: &events.TurnFinalized{TurnID: events.TurnID("session-1", "r"), SessionID: "session-1",
 			Answer: events.Answer{AnswerNeutral: "other"}},
-	})
-	require.NoError(t, err)
+	}))(t)
 	require.Equal(t, conversation.Anomaly, judged.Change.Kind)
 	require.Equal(t, before+1, log.asked)
 	runtime.KeepAlive(j)
@@ -146,4 +148,180 @@ func heap() int {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
+}
+
+// judging judges events of an endless log.
+type judging struct {
+	*projections.Judge
+	t   *testing.T
+	log *endless
+}
+
+func newJudging(t *testing.T, rules conversation.Rules, applied uint64) *judging {
+	log := &endless{}
+	return &judging{projections.NewJudge(log, rules, applied), t, log}
+}
+
+// is holds the judge to the verdict on an event, and to how often it has asked the log.
+func (j *judging) is(e events.Recorded, want conversation.Kind, asked int) projections.Judged {
+	j.t.Helper()
+	judged := must.Get(j.Judge.Judge(j.t.Context(), e))(j.t)
+	require.Equal(j.t, want, judged.Change.Kind, "event %d", e.Position.Seq)
+	require.Equal(j.t, asked, j.log.asked, "event %d", e.Position.Seq)
+	return judged
+}
+
+// load loads for some events.
+func (j *judging) load(next ...events.Recorded) {
+	j.t.Helper()
+	var one sync.Mutex
+	each := func(_ context.Context, load func() error) error {
+		one.Lock()
+		defer one.Unlock()
+		return load()
+	}
+	all := func(yield func(*events.Recorded) bool) {
+		for i := range next {
+			if !yield(&next[i]) {
+				return
+			}
+		}
+	}
+	require.NoError(j.t, j.Load(j.t.Context(), all, each))
+}
+
+// A judge that begins later reads a session up to the event that it judges.
+func TestAJudgeThatBeginsLaterReadsWhatCameBefore(t *testing.T) {
+	t.Parallel()
+	j := newJudging(t, conversation.Rules{}, 1)
+	j.is(j.log.event(2), conversation.Answered, 1)
+	j.is(j.log.event(3), conversation.Started, 2)
+	j.load(events.Recorded{Position: events.Position{Seq: 4}})
+	require.Equal(t, 2, j.log.asked, "an event of no session needs none")
+}
+
+// What is loaded are the sessions that the judge has seen and does not hold, each once and up to its first event.
+func TestAJudgeLoadsTheSessionsThatItDoesNotHold(t *testing.T) {
+	t.Parallel()
+	j := newJudging(t, conversation.Rules{SessionTTL: 24 * time.Hour}, 0)
+	j.is(j.log.event(1), conversation.Started, 0)
+	j.is(j.log.event(3), conversation.Started, 0)
+	j.Shed(math.MaxInt)
+	j.is(j.log.event(5), conversation.Started, 0)
+
+	again := j.log.event(2)
+	again.Position.Seq = 20
+	next := []events.Recorded{
+		j.log.event(2), j.log.event(4), j.log.event(6), j.log.event(7), {Position: events.Position{Seq: 8}}, again,
+	}
+	j.load(next...)
+	require.Equal(t, 2, j.log.asked, "two of four sessions")
+	for i, want := range []conversation.Kind{
+		conversation.Answered, conversation.Answered, conversation.Answered, conversation.Started,
+		conversation.Anomaly, conversation.Duplicate,
+	} {
+		j.is(next[i], want, 2)
+	}
+
+	// A session that retention may have removed is loaded in place of the one that is held.
+	before, late := j.Bytes(), j.log.event(6)
+	late.Position.Seq, late.Time = 21, day.Add(48*time.Hour)
+	j.load(late)
+	require.Equal(t, 3, j.log.asked)
+	require.Equal(t, before, j.Bytes())
+	j.is(late, conversation.Duplicate, 3)
+	late.Position.Seq, late.Time = 22, day.Add(96*time.Hour)
+	j.is(late, conversation.Duplicate, 4)
+	require.Equal(t, before, j.Bytes())
+}
+
+// One load has a bound. What is left is read when it is judged.
+func TestAJudgeLoadsSoManySessionsAtOnce(t *testing.T) {
+	t.Parallel()
+	const most = 1000
+	j := newJudging(t, conversation.Rules{}, 1)
+	var next []events.Recorded
+	for n := range uint64(most + 1) {
+		next = append(next, j.log.event(2*n+2))
+	}
+	j.load(next...)
+	require.Equal(t, most, j.log.asked)
+	j.is(next[most-1], conversation.Answered, most)
+	j.is(next[most], conversation.Answered, most+1)
+}
+
+// What was judged and not applied is judged again as it was.
+func TestAJudgeForgetsWhatWasNotApplied(t *testing.T) {
+	t.Parallel()
+	j := newJudging(t, conversation.Rules{}, 0)
+	j.is(j.log.event(3), conversation.Started, 0)
+	kept := j.Bytes()
+	first := j.is(j.log.event(1), conversation.Started, 0)
+	j.Forget([]projections.Judged{first})
+	require.Equal(t, kept, j.Bytes())
+	again := j.is(j.log.event(1), conversation.Started, 1)
+	require.Equal(t, first, again)
+	j.is(j.log.event(4), conversation.Answered, 1)
+}
+
+// A judge lets the sessions go that were silent longest, as many as have the bytes that are wanted. Then it holds no
+// bytes of them.
+func TestAJudgeShedsTheSessionsThatWereSilentLongest(t *testing.T) {
+	t.Parallel()
+	j := newJudging(t, conversation.Rules{}, 0)
+	j.is(j.log.event(1), conversation.Started, 0)
+	one := j.Bytes()
+	j.is(j.log.event(3), conversation.Started, 0)
+	j.is(j.log.event(5), conversation.Started, 0)
+	require.Equal(t, 3*one, j.Bytes())
+	j.is(j.log.event(2), conversation.Answered, 0)
+	all := j.Bytes()
+	require.Equal(t, one, j.Shed(one))
+	require.Equal(t, all-one, j.Bytes())
+	j.is(j.log.event(6), conversation.Answered, 0)
+	j.is(j.log.event(4), conversation.Answered, 1)
+	require.Positive(t, j.Shed(math.MaxInt))
+	require.Zero(t, j.Bytes())
+	require.Zero(t, j.Shed(1), "there is nothing left")
+}
+
+// A session that is larger than all that a judge may hold is held while nothing else is: else it would be read for each
+// of its events.
+func TestAJudgeHoldsASessionThatIsLargerThanItsBound(t *testing.T) {
+	t.Parallel()
+	j := newJudging(t, conversation.Rules{}, 0)
+	large := strings.Repeat("r", 33<<20)
+	start := j.log.event(1)
+	f := *start.Fact.(*events.TurnStarted)
+	f.RequestID, f.TurnID = large, events.TurnID(f.SessionID, large)
+	start.Fact = &f
+	j.is(start, conversation.Started, 0)
+	again := j.log.event(1)
+	again.Position.Seq = 2
+	j.is(again, conversation.Started, 0)
+	j.is(j.log.event(3), conversation.Started, 0)
+	require.Less(t, j.Bytes(), 1<<20, "it goes when something else comes")
+}
+
+// The first event of a session is the first one that counts.
+func TestAnEventWithoutEffectIsNotTheFirstOfItsSession(t *testing.T) {
+	t.Parallel()
+	j := newJudging(t, conversation.Rules{}, 0)
+	require.False(t, j.is(j.log.event(2), conversation.Anomaly, 0).First)
+	start := j.log.event(1)
+	start.Position.Seq = 3
+	require.True(t, j.is(start, conversation.Started, 0).First)
+	start.Position.Seq = 4
+	require.False(t, j.is(start, conversation.Duplicate, 0).First)
+}
+
+// An event that is on no session's subject is an anomaly if it can't be read, and says why.
+func TestAnEventOfNoSession(t *testing.T) {
+	t.Parallel()
+	j := newJudging(t, conversation.Rules{}, 0)
+	unread := events.Recorded{Position: events.Position{Seq: 1}, Problem: "no type"}
+	require.Equal(t, "no type", j.is(unread, conversation.Anomaly, 0).Change.Reason)
+	read := events.Recorded{Position: events.Position{Seq: 2}, Fact: &events.IdentityErased{IdentityID: "ada"}}
+	j.is(read, conversation.Noted, 0)
+	require.Zero(t, j.Bytes())
 }

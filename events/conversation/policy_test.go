@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -27,13 +28,10 @@ func TestPolicy(t *testing.T) {
 			AnswerMessages: messages}, Metadata: metadata}
 		text := "data:image/png;base64,AAAA"
 		correct := conversation.Correct{SessionID: "s", RequestID: "c", AnswerNeutral: &text}
-		clean, _, err := policy.NormalStart(start)
-		require.NoError(t, err)
+		clean, _ := must.Two(policy.NormalStart(start))(t)
 		require.NotEqual(t, clean, start)
-		_, _, err = policy.NormalFinalize(finalize)
-		require.NoError(t, err)
-		fixed, err := policy.NormalCorrect(correct)
-		require.NoError(t, err)
+		must.Two(policy.NormalFinalize(finalize))(t)
+		fixed := must.Get(policy.NormalCorrect(correct))(t)
 		require.Equal(t, conversation.ImageText, *fixed.AnswerNeutral)
 		require.Equal(t, "data:image/png;base64,AAAA", text)
 		require.Equal(t, image, string(messages))
@@ -44,14 +42,11 @@ func TestPolicy(t *testing.T) {
 		t.Parallel()
 		start := conversation.Start{SessionID: "s", RequestID: "r",
 			Question: events.Question{QuestionMessages: json.RawMessage(image), QuestionNeutral: "q"}}
-		once, _, err := policy.NormalStart(start)
-		require.NoError(t, err)
-		twice, _, err := policy.NormalStart(once)
-		require.NoError(t, err)
+		once, _ := must.Two(policy.NormalStart(start))(t)
+		twice, _ := must.Two(policy.NormalStart(once))(t)
 		require.Equal(t, once, twice)
 		start.Question.QuestionNeutral = ""
-		once, _, err = policy.NormalStart(start)
-		require.NoError(t, err)
+		once, _ = must.Two(policy.NormalStart(start))(t)
 		w := newWorld("s", conversation.Rules{})
 		require.Equal(t, conversation.Started, w.append(w.live.DecideStart(once).Facts[0]).Kind)
 	})
@@ -116,9 +111,8 @@ func TestImageDataIsNotKept(t *testing.T) {
 			`{"role":"tool","content":"{\"screenshot\": \"` + strings.ReplaceAll(data, "/", `\\/`) + `\", \"ok\": true}"}`,
 			`{"role":"tool","content":"before ` + data + ` after"}`,
 		} {
-			start, _, err := conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r",
-				Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte("[" + message + "]")}})
-			require.NoError(t, err)
+			start, _ := must.Two(conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r",
+				Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte("[" + message + "]")}}))(t)
 			kept := string(start.Question.QuestionMessages)
 			require.NotContains(t, kept, data[len(data)-20:], message)
 			require.Contains(t, kept, conversation.ImageText)
@@ -137,9 +131,8 @@ func TestImageDataIsNotKept(t *testing.T) {
 
 func cleaned(t *testing.T, text string) string {
 	t.Helper()
-	start, _, err := conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r",
-		Question: events.Question{QuestionNeutral: text}})
-	require.NoError(t, err)
+	start, _ := must.Two(conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r",
+		Question: events.Question{QuestionNeutral: text}}))(t)
 	return start.Question.QuestionNeutral
 }
 
@@ -180,9 +173,8 @@ func TestImagesOfAnyFormatAreNotKeptWhereTheyAreNamed(t *testing.T) {
 		`{"role":"user","content":"what?","images":["` + bmp + `"]}`,
 		`{"role":"assistant","content":[{"type":"output_image","b64_json":"` + bmp + `"}]}`,
 	} {
-		start, _, err := conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r",
-			Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte("[" + message + "]")}})
-		require.NoError(t, err)
+		start, _ := must.Two(conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r",
+			Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte("[" + message + "]")}}))(t)
 		require.NotContains(t, string(start.Question.QuestionMessages), bmp[len(bmp)-20:], message)
 		require.Contains(t, string(start.Question.QuestionMessages), conversation.ImageText)
 	}

@@ -1,15 +1,23 @@
 package conversation_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -306,4 +314,372 @@ func (r *runner) shownTurns() string {
 		return "none\n"
 	}
 	return strings.Join(names, ", ") + "\n"
+}
+
+var update = flag.Bool("update", false, "rewrite the expectations of testdata/*.txt")
+
+// TestScripts runs testdata/*.txt: each step is lines of input, a line "----", and
+// the exact output up to an empty line. Lines that begin with # are comment.
+//
+//conformance:o30 o45
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	files := must.Get(filepath.Glob("testdata/*.txt"))(t)
+	require.NotEmpty(t, files)
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			raw := must.Get(os.ReadFile(name))(t)
+			script := parseScript(string(raw))
+			run := &runner{}
+			for i, step := range script {
+				got := run.step(step.input)
+				if !*update {
+					require.Equal(t, step.want, got, "%s:%d, after\n%s", name, step.line, strings.Join(step.input,
+						"\n"))
+				}
+				script[i].want = got
+			}
+			if *update {
+				require.NoError(t, os.WriteFile(name, []byte(script.String()), 0o600))
+			}
+		})
+	}
+}
+
+type step struct {
+	line        int
+	head, input []string // head is comment
+	want        string
+}
+
+type script []step
+
+func parseScript(raw string) script {
+	var out script
+	var cur step
+	output := false
+	for i, line := range strings.Split(raw, "\n") {
+		switch {
+		case output && line == "":
+			out, cur, output = append(out, cur), step{}, false
+		case output:
+			cur.want += line + "\n"
+		case line == "----":
+			cur.line, output = i+1, true
+		case line == "" && len(cur.input) == 0, strings.HasPrefix(line, "#"):
+			cur.head = append(cur.head, line)
+		case line != "":
+			cur.input = append(cur.input, line)
+		}
+	}
+	if output || len(cur.head)+len(cur.input) > 0 {
+		out = append(out, cur)
+	}
+	return out
+}
+
+func (s script) String() string {
+	var b strings.Builder
+	for _, step := range s {
+		for _, line := range append(step.head, step.input...) {
+			b.WriteString(line + "\n")
+		}
+		if len(step.input) > 0 {
+			b.WriteString("----\n" + step.want + "\n")
+		}
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// args are the words of an input line: "word word key=value"; a value may be
+// quoted as in Go.
+type args struct {
+	words  []string
+	values map[string]string
+}
+
+func parseLine(line string) (args, error) {
+	a := args{values: map[string]string{}}
+	for rest := strings.TrimSpace(line); rest != ""; rest = strings.TrimLeft(rest, " ") {
+		end := strings.IndexAny(rest, " =")
+		if end < 0 {
+			end = len(rest)
+		}
+		word := rest[:end]
+		if rest = rest[end:]; !strings.HasPrefix(rest, "=") {
+			a.words = append(a.words, word)
+			continue
+		}
+		value, after, err := cutValue(rest[1:])
+		if err != nil {
+			return a, fmt.Errorf("value of %s in %q: %w", word, line, err)
+		}
+		a.values[word], rest = value, after
+	}
+	return a, nil
+}
+
+func cutValue(s string) (value, rest string, err error) {
+	if quoted, err := strconv.QuotedPrefix(s); err == nil {
+		value, err = strconv.Unquote(quoted)
+		return value, s[len(quoted):], err
+	}
+	if strings.HasPrefix(s, `"`) || strings.HasPrefix(s, "`") {
+		return "", "", strconv.ErrSyntax
+	}
+	value, rest, _ = strings.Cut(s, " ")
+	return value, rest, nil
+}
+
+func (a args) has(flag string) bool {
+	for _, w := range a.words[1:] {
+		if w == flag {
+			return true
+		}
+	}
+	return false
+}
+
+func (a args) word(i int) string {
+	if i < len(a.words) {
+		return a.words[i]
+	}
+	return ""
+}
+
+// raw publishes a fact past every decision, as a foreign client may.
+func (r *runner) raw(a args) (string, error) {
+	f, err := r.rawFact(a)
+	if err != nil {
+		return "", err
+	}
+	env, err := events.Encode(f, r.clock)
+	if err != nil {
+		return "", err
+	}
+	if typ := a.values["type"]; typ != "" {
+		env.Header[events.HeaderType] = []string{typ}
+	}
+	if subject := a.values["subject"]; subject != "" {
+		env.Subject = subject
+	}
+	return r.recorded(r.record(env)), nil
+}
+
+func (r *runner) rawFact(a args) (events.Fact, error) {
+	request := a.word(1)
+	id := r.turn(request)
+	switch a.words[0] {
+	case "started":
+		return &events.TurnStarted{TurnID: id, SessionID: r.session, RequestID: request, Question: questionOf(a)}, nil
+	case "finalized":
+		return &events.TurnFinalized{TurnID: id, SessionID: r.session, Answer: answerOf(a)}, nil
+	case "extended":
+		c := r.extendOf(a)
+		return &events.TurnExtended{TurnID: c.TurnID, SessionID: c.SessionID, ExtensionID: c.ExtensionID,
+			Extension: c.Extension, Metadata: c.Metadata}, nil
+	case "corrected":
+		return &events.TurnCorrected{
+			TurnID: id, SessionID: r.session, RequestID: request, ReplacesTurnID: r.turn(a.values["of"]),
+			Question: questionOf(a), Answer: answerOf(a),
+		}, nil
+	case "redacted":
+		f := &events.TurnRedacted{TurnID: id, SessionID: r.session}
+		if raw := a.values["stones"]; raw != "" {
+			if err := json.Unmarshal([]byte(r.fill(raw)), &f.Tombstones); err != nil {
+				return nil, err
+			}
+		}
+		return f, nil
+	case "pruned":
+		return r.prunedOf(a)
+	case "forked":
+		return r.forkOf(a), nil
+	case "branched":
+		f := &events.SessionBranched{
+			SessionID: r.session, ChildSessionID: a.values["child"], RequestID: request, FromSessionID: r.session,
+			Root: r.session,
+		}
+		at, err := strconv.ParseUint(cmp.Or(a.values["at"], "0"), 10, 64)
+		f.At.Seq = at
+		return f, err
+	case "linked":
+		return &events.SessionLinked{SessionID: r.session, IdentityID: request}, nil
+	case "refused":
+		return &events.LinkRefused{SessionID: r.session, IdentityID: request}, nil
+	case "reset":
+		after, err := strconv.ParseUint(a.values["after"], 10, 64)
+		return &events.SessionReset{SessionID: r.session, After: events.Position{Seq: after}}, err
+	case "described":
+		f := &events.SessionDescribed{SessionID: r.session, RequestID: request, Title: a.values["title"],
+			Kind: events.SessionKind(a.values["kind"])}
+		after, err := strconv.ParseUint(a.values["after"], 10, 64)
+		f.After.Seq = after
+		if earlier := a.values["earlier"]; earlier != "" {
+			f.Earlier, f.CreatedAt = []string{events.RequestHash(earlier)}, &epoch
+		}
+		return f, err
+	case "voided":
+		return &events.SessionSummarized{SessionID: r.session, RequestID: request, Void: true}, nil
+	case "summarized":
+		f := &events.SessionSummarized{SessionID: r.session, RequestID: request, SummaryNeutral: a.values["text"]}
+		for _, name := range strings.Split(a.values["of"], ",") {
+			if session, request, foreign := strings.Cut(name, "/"); foreign {
+				f.TurnIDs = append(f.TurnIDs, events.TurnID(session, request))
+				continue
+			}
+			f.TurnIDs = append(f.TurnIDs, r.turn(name))
+		}
+		return f, nil
+	case "erased":
+		return &events.SessionErased{SessionID: r.session, ReceiptID: "receipt"}, nil
+	default:
+		return nil, errors.New("unknown fact " + a.words[0])
+	}
+}
+
+// fill puts turn ids in the place of "<request>".
+func (r *runner) fill(s string) string {
+	for {
+		before, rest, ok := strings.Cut(s, "<")
+		name, after, closed := strings.Cut(rest, ">")
+		if !ok || !closed {
+			return s
+		}
+		s = before + r.turn(name).String() + after
+	}
+}
+
+// replay folds the log anew without some of its events, and says how the session
+// differs from the live one.
+func (r *runner) replay(a args) (string, error) {
+	missing := map[uint64]bool{}
+	for s := range strings.SplitSeq(a.values["without"], ",") {
+		if s == "" {
+			continue
+		}
+		seq, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			return "", err
+		}
+		missing[seq] = true
+	}
+	s := r.fold(func(e events.Recorded) bool { return !missing[e.Position.Seq] })
+	if diff := differences(r.world, r.live, s); diff != "" {
+		return diff, nil
+	}
+	return "same\n", nil
+}
+
+// differences between two states in everything but the last sequence seen, which
+// goes back where a session's last event was erased (docs/design.md#writing).
+func differences(w *world, a, b *conversation.State) string {
+	x, y := *a.Clone(), *b.Clone()
+	x.Applied, y.Applied = 0, 0
+	for _, s := range []*conversation.State{&x, &y} { // a summary that does not stand may have left the log
+		s.KeepSummaries(func(m conversation.Summary) bool { return s.Stands(&m) })
+		s.ShareAnswers()
+	}
+	if reflect.DeepEqual(x, y) {
+		return ""
+	}
+	left, right := strings.Split(w.show(&x), "\n"), strings.Split(w.show(&y), "\n")
+	var out strings.Builder
+	for i := range max(len(left), len(right)) {
+		l, r := line(left, i), line(right, i)
+		if l != r {
+			fmt.Fprintf(&out, "live:   %s\nreplay: %s\n", l, r)
+		}
+	}
+	if out.Len() == 0 {
+		return "a difference that show does not show\n"
+	}
+	return out.String()
+}
+
+func line(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return ""
+}
+
+// normal shows what the policy makes of a command.
+func (r *runner) normal(a args) (string, error) {
+	switch a.words[0] {
+	case "start":
+		c, dropped, err := policy.NormalStart(r.startOf(a))
+		return normalized(err, dropped, texts(&conversation.Turn{Question: &c.Question}))
+	case "finalize":
+		c, dropped, err := policy.NormalFinalize(r.finalizeOf(a))
+		return normalized(err, dropped, texts(&conversation.Turn{Answer: &c.Answer, AnswerMetadata: c.Metadata}))
+	case "correct":
+		c, err := policy.NormalCorrect(r.correctOf(a))
+		var b strings.Builder
+		for _, f := range []struct {
+			name string
+			text *string
+		}{{"q", c.QuestionNeutral}, {"qt", c.QuestionTranslated}, {"a", c.AnswerNeutral}, {"at", c.AnswerTranslated}} {
+			if f.text != nil {
+				fmt.Fprintf(&b, "\n    %s: %s", f.name, *f.text)
+			}
+		}
+		return normalized(err, nil, b.String())
+	default:
+		return "", errors.New("unknown command " + a.words[0])
+	}
+}
+
+func normalized(err error, dropped []string, texts string) (string, error) {
+	var invalid *conversation.Invalid
+	switch {
+	case errors.As(err, &invalid):
+		return "invalid " + invalid.Error() + "\n", nil
+	case err != nil:
+		return "", err
+	}
+	out := "ok"
+	if len(dropped) > 0 {
+		out += " dropped=" + strings.Join(dropped, ",")
+	}
+	return out + texts + "\n", nil
+}
+
+// fork decides "fork REQUEST turn=T before=T child=C": the mark of a branch of the session, which is no branch itself.
+func (r *runner) fork(s *conversation.State, a args) (conversation.Decision, error) {
+	c := conversation.ForkSession{SessionID: r.session, RequestID: a.word(1), ChildID: a.values["child"]}
+	if t, ok := a.values["turn"]; ok {
+		c.TurnID = r.turn(t)
+	}
+	if t, ok := a.values["before"]; ok {
+		c.BeforeTurnID = r.turn(t)
+	}
+	c, err := conversation.NormalFork(c)
+	if err != nil {
+		return conversation.Decision{}, err
+	}
+	own := s.Fork()
+	composed := s.Clone()
+	composed.Inherit(own.Segments(), make([]*conversation.State, len(own.Segments())), 0)
+	mark, refused := composed.Mark(c, own, events.Position{Seq: s.Applied}, r.clock)
+	return s.DecideBranch(c, mark, refused), nil
+}
+
+// forkOf reads "forked REQUEST from=S root=S turn=REQUEST through=SEQ".
+func (r *runner) forkOf(a args) *events.SessionForked {
+	f := &events.SessionForked{
+		SessionID: r.session, RequestID: a.word(1), FromSessionID: a.values["from"], Root: a.values["from"],
+	}
+	if root := a.values["root"]; root != "" {
+		f.Root = root
+	}
+	if t, ok := a.values["turn"]; ok {
+		seq, _ := strconv.ParseUint(a.values["through"], 10, 64)
+		f.Segments = []events.Segment{
+			{SessionID: f.FromSessionID, ThroughTurnID: events.TurnID(f.FromSessionID, t),
+				Through: events.Position{Seq: seq}},
+		}
+	}
+	return f
 }

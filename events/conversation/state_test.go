@@ -1,14 +1,17 @@
 package conversation_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -137,4 +140,169 @@ func TestHead(t *testing.T) {
 		adopted.Fold(w.log[len(w.log)-1])
 		require.Equal(t, w.live.Head(), adopted.Head(), "seed %d", seed)
 	})
+}
+
+// A raw publisher writes what it likes; no view shows it.
+//
+//conformance:h31 h32
+func TestTheFoldDropsMetadataThatIsNotAllowed(t *testing.T) {
+	t.Parallel()
+	id := events.TurnID("s", "r1")
+	facts := []events.Fact{
+		&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "q",
+			Metadata: json.RawMessage(`{"channel":"web","phone":"555"}`)}},
+		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"},
+			Metadata: json.RawMessage(`{"email":"x","finish_reason":"length"}`)},
+		&events.TurnCorrected{
+			TurnID: events.TurnID("s", "c1"), SessionID: "s", RequestID: "c1", ReplacesTurnID: id,
+			Question: events.Question{QuestionNeutral: "q", Metadata: json.RawMessage(`{"channel":"web"}`)},
+			Answer:   events.Answer{AnswerNeutral: "b"},
+		},
+	}
+	fold := func(keys []string) *conversation.State {
+		s := conversation.New("s", conversation.Rules{MetadataKeys: keys})
+		for i, f := range facts {
+			env := must.Get(events.Encode(f, time.Now()))(t)
+			e := events.Decode(env, events.Position{Seq: uint64(i + 1)}, time.Now())
+			require.True(t, s.Fold(e).Kind.ChangesView())
+		}
+		return s
+	}
+	s := fold([]string{"channel", "locale"})
+	require.JSONEq(t, `{"channel":"web","finish_reason":"length"}`, string(s.Turns[0].Metadata()), "but Turnledger's own")
+	require.Equal(t, `{"channel":"web"}`, string(s.Turns[1].Metadata()))
+	require.Empty(t, fold([]string{}).Turns[1].Metadata())
+	require.JSONEq(t, `{"channel":"web","phone":"555","email":"x","finish_reason":"length"}`, string(fold(nil).Turns[0].Metadata()))
+	require.Contains(t, string(facts[0].(*events.TurnStarted).Metadata), "phone", "the fact stays as it is")
+}
+
+// Turnledger's own keys are shown as it writes them, and hold nobody else's words.
+func TestMetadataOfItsOwnIsNobodyElses(t *testing.T) {
+	t.Parallel()
+	r := conversation.Rules{MetadataKeys: []string{"channel"}}
+	for _, raw := range []string{`{"question_neutral_is_fallback": true}`, `{"finish_reason": "interrupted"}`,
+		`{"usage": {"input_tokens": 1, "output_tokens": 2, "cached_tokens": 1}}`} {
+		require.Equal(t, raw, string(r.Metadata([]byte(raw))))
+	}
+	for _, raw := range []string{`{"question_neutral_is_fallback": "555"}`, `{"finish_reason": "555"}`, `{"finish_reason": {"length": "555"}}`,
+		`{"usage": "555"}`, `{"usage": null}`, `{"usage": {"input_tokens": "555"}}`, `{"usage": {"phone": 555}}`,
+		`{"usage": {"input_tokens": -1}}`, `{"usage": [{"input_tokens": 1}]}`} {
+		require.Empty(t, r.Metadata([]byte(raw)))
+	}
+	r.MetadataKeys = []string{conversation.FinishKey}
+	require.Equal(t, `{"finish_reason": "theirs"}`, string(r.Metadata([]byte(`{"finish_reason": "theirs"}`))),
+		"it is allowed")
+}
+
+// Why the chat's answer ended is no more said of one that was corrected; where its question was, it still is.
+func TestACorrectedAnswerIsWhole(t *testing.T) {
+	t.Parallel()
+	id := events.TurnID("s", "r1")
+	s := conversation.New("s", conversation.Rules{})
+	for i, f := range []events.Fact{
+		&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1",
+			Question: events.Question{QuestionNeutral: "q"}},
+		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"}, Metadata: json.RawMessage(`{"channel":"web","finish_reason":"length","usage":{"input_tokens":1,"output_tokens":2}}`)},
+	} {
+		env := must.Get(events.Encode(f, time.Now()))(t)
+		s.Fold(events.Decode(env, events.Position{Seq: uint64(i + 1)}, time.Now()))
+	}
+	text := "b"
+	c := conversation.Correct{SessionID: "s", TurnID: id, RequestID: "c1", AnswerNeutral: &text}
+	require.JSONEq(t, `{"channel":"web"}`,
+		string(s.DecideCorrect(c, s.Turn(id)).Facts[0].(*events.TurnCorrected).Metadata))
+	c.AnswerNeutral, c.QuestionNeutral = nil, &text
+	require.JSONEq(t, `{"channel":"web","finish_reason":"length","usage":{"input_tokens":1,"output_tokens":2}}`, string(s.DecideCorrect(c, s.Turn(id)).Facts[0].(*events.TurnCorrected).Metadata))
+}
+
+// A mark made a session only if the session's fork is the one that it states, in each of its members; a session without
+// a fork was made by none.
+func TestAMarkMadeOnlyTheForkThatItStates(t *testing.T) {
+	t.Parallel()
+	mark := events.SessionBranched{
+		SessionID: "parent", ChildSessionID: "child", RequestID: "f", FromSessionID: "parent", Root: "root",
+		At: events.Position{Seq: 9},
+		Segments: []events.Segment{{SessionID: "parent", ThroughTurnID: events.TurnID("parent", "r"),
+			Through: events.Position{Seq: 7}}},
+	}
+	made := func(change func(*events.SessionBranched), facts ...events.Fact) bool {
+		child := conversation.New("child", conversation.Rules{})
+		for i, f := range facts {
+			child.Fold(events.Recorded{Fact: f, Position: events.Position{Seq: uint64(i + 1)}, Time: time.Now()})
+		}
+		changed := mark
+		changed.Segments = append([]events.Segment{}, mark.Segments...)
+		change(&changed)
+		exact := must.Get(events.Encode(&changed, time.Now()))(t)
+		parent := conversation.New("parent", conversation.Rules{})
+		parent.Fold(events.Recorded{Fact: &changed, Digest: events.Digest(exact.Body),
+			Position: events.Position{Seq: mark.At.Seq + 1}, Time: time.Now()})
+		require.Len(t, parent.Branches(), 1)
+		is := conversation.Made(&changed, child.Fork())
+		require.Equal(t, is, parent.Branches()[0].Made(child))
+		return is
+	}
+	same := func(*events.SessionBranched) {}
+	require.True(t, made(same, mark.Fork()))
+	require.False(t, made(same), "not there yet")
+	require.False(t, made(same, &events.SessionLinked{SessionID: "child", IdentityID: "i"}))
+	require.False(t, made(same, mark.Fork(), &events.SessionErased{SessionID: "child", ReceiptID: "x"}))
+	for name, change := range map[string]func(*events.SessionBranched){
+		"request":   func(m *events.SessionBranched) { m.RequestID = "g" },
+		"from":      func(m *events.SessionBranched) { m.FromSessionID = "root" },
+		"root":      func(m *events.SessionBranched) { m.Root = "parent" },
+		"turn":      func(m *events.SessionBranched) { m.Segments[0].ThroughTurnID = events.TurnID("parent", "s") },
+		"through":   func(m *events.SessionBranched) { m.Segments[0].Through.Seq++ },
+		"boundary":  func(m *events.SessionBranched) { m.Segments[0].After = &events.Position{Seq: 1} },
+		"no shared": func(m *events.SessionBranched) { m.Segments = nil },
+	} {
+		require.False(t, made(change, mark.Fork()), name)
+	}
+}
+
+// A question does not grow for ever, and an event does not either.
+func TestRunsAreBounded(t *testing.T) {
+	t.Parallel()
+	a := newAdds()
+	var lines []string
+	for n := range 100 {
+		lines = append(lines, fmt.Sprint("U ", n))
+	}
+	a.add(t, lines...)
+	require.Len(t, a.state.Turns, 2)
+	require.Len(t, strings.Split(a.shown()[0], "+"), 64)
+
+	long := strings.Repeat("x", 300<<10)
+	d := a.add(t, "A "+long+"1", "A "+long+"2", "A "+long+"3")
+	require.Len(t, d.Facts, 3, "one that finalizes, and two that extend")
+	require.Equal(t, []int{0, 1, 2}, d.Bases)
+}
+
+// What asks a model is one question, however long: a branch behind its answer shares no question without one. Only the
+// fact that begins it and the last one repeat its text.
+func TestWhatAsksAModelIsOneQuestion(t *testing.T) {
+	t.Parallel()
+	a := newAdds()
+	var lines []string
+	for n := range 64 {
+		lines = append(lines, fmt.Sprint("U ", n))
+	}
+	a.add(t, lines...)
+	long := strings.Repeat("x", 300<<10)
+	a.settings = json.RawMessage(`{"model":"m"}`)
+	d := a.add(t, "U "+long+"1", "U "+long+"2", "S "+long+"3", "U last")
+	require.Len(t, a.state.Turns, 1)
+	require.Len(t, strings.Split(a.shown()[0], "+"), 68)
+	question := a.state.Turns[0].Question.QuestionNeutral
+	require.Equal(t, 66, strings.Count(question, "\n\n"), "a system's message is no text of it")
+	require.True(t, strings.HasSuffix(question, "2\n\nlast"))
+	for i, f := range d.Facts {
+		x := f.(*events.TurnExtended)
+		require.Equal(t, i == len(d.Facts)-1, x.QuestionNeutral != "", i)
+		require.Equal(t, i == len(d.Facts)-1, x.Settings != nil, i)
+	}
+	require.Len(t, d.Facts, 3)
+	a.settings = nil
+	a.add(t, "U next")
+	require.Len(t, a.state.Turns, 2, "a model is asked about the turn before")
 }

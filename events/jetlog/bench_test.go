@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -75,11 +76,9 @@ func BenchmarkTail(b *testing.B) {
 			appendAll(b, log, 64, held)
 			b.ResetTimer()
 			for read := 0; read < b.N; {
-				tail, err := log.Tail(b.Context(), 0, 0, jetlog.TailOptions{})
-				require.NoError(b, err)
+				tail := must.Get(log.Tail(b.Context(), 0, 0, jetlog.TailOptions{}))(b)
 				for n := 0; n < held && read < b.N; {
-					batch, err := tail.Next(b.Context())
-					require.NoError(b, err)
+					batch := must.Get(tail.Next(b.Context()))(b)
 					for _, m := range batch {
 						if decode {
 							_ = m.Recorded()
@@ -113,8 +112,7 @@ func BenchmarkHead(b *testing.B) {
 func BenchmarkSession(b *testing.B) {
 	log := natstest.LogOn(b, natstest.ServerIn(b, b.TempDir(), embedded.None), 1)
 	appendAll(b, log, 64, 20_000)
-	last, err := log.Last(b.Context(), "s7")
-	require.NoError(b, err)
+	last := must.Get(log.Last(b.Context(), "s7"))(b)
 	for name, c := range map[string]struct {
 		session string
 		after   uint64
@@ -137,10 +135,8 @@ func BenchmarkSession(b *testing.B) {
 func BenchmarkSubscriber(b *testing.B) {
 	log := natstest.LogOn(b, natstest.ServerIn(b, b.TempDir(), embedded.None), 1)
 	appendAll(b, log, 64, b.N)
-	sub, err := pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: "g"})
-	require.NoError(b, err)
-	in, err := sub.Subscribe(b.Context(), events.StreamName(0))
-	require.NoError(b, err)
+	sub := must.Get(pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: "g"}))(b)
+	in := must.Get(sub.Subscribe(b.Context(), events.StreamName(0)))(b)
 	b.ResetTimer()
 	for range b.N {
 		(<-in).Ack()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/disktest"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -30,11 +31,9 @@ func TestNothingIsShownBeforeItsFsync(t *testing.T) {
 	logtest.SetFsync(t, log, 0, func(*os.File) error { began <- struct{}{}; <-open; return nil })
 	gatedTail := openTail(t, log, 0, jetlog.TailOptions{})
 	ungated := openTail(t, log, 0, jetlog.TailOptions{Ungated: true})
-	sub, err := pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: "g"})
-	require.NoError(t, err)
+	sub := must.Get(pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: "g"}))(t)
 	defer func() { require.NoError(t, sub.Close()) }()
-	emitted, err := sub.Subscribe(t.Context(), events.StreamName(0))
-	require.NoError(t, err)
+	emitted := must.Get(sub.Subscribe(t.Context(), events.StreamName(0)))(t)
 
 	at := logtest.Add(t, log, "s", "r1", "one")
 	require.Len(t, next(t, ungated), 1)
@@ -80,8 +79,7 @@ func TestTailKeepsWhatACallerDidNotWaitFor(t *testing.T) {
 	durable := make(chan error, 1)
 	go func() { durable <- log.Durable(t.Context(), at) }()
 	<-began
-	_, err := tail.Next(deadline(t, 50*time.Millisecond))
-	require.Error(t, err)
+	require.Error(t, must.Err(tail.Next(deadline(t, 50*time.Millisecond))))
 	close(open)
 	got := next(t, tail)
 	require.Len(t, got, 1)
@@ -172,10 +170,8 @@ func TestFailedFsyncIsFinal(t *testing.T) {
 		require.ErrorIs(t, err, jetlog.ErrNoWrites)
 		require.ErrorIs(t, err, syscall.EIO)
 	}
-	_, err := log.Head(t.Context(), 0)
-	require.ErrorIs(t, err, jetlog.ErrUnavailable)
-	_, err = tail.Next(t.Context())
-	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	must.Fail(log.Head(t.Context(), 0))(t, jetlog.ErrUnavailable)
+	must.Fail(tail.Next(t.Context()))(t, jetlog.ErrUnavailable)
 	require.NoError(t, log.Durable(t.Context(), before), "what is durable stays so")
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -26,15 +27,13 @@ func TestLeaderThatIsPaused(t *testing.T) {
 		rounds = 30
 	}
 	n := natstest.StartNodes(t, natstest.NodesOptions{})
-	log, err := jetlog.Open(t.Context(), n.Connect(t), jetlog.Config{Replicas: 3, Outside: true})
-	require.NoError(t, err)
+	log := must.Get(jetlog.Open(t.Context(), n.Connect(t), jetlog.Config{Replicas: 3, Outside: true}))(t)
 	tail := openTail(t, log, 0, jetlog.TailOptions{})
 	l := startLoad(t, log, 8)
 	for range rounds {
 		old := n.Leader(t, events.StreamName(0))
 		nc := n.Connect(t, old)
-		only, err := jetlog.Open(t.Context(), nc, jetlog.Config{Replicas: 3, Outside: true})
-		require.NoError(t, err)
+		only := must.Get(jetlog.Open(t.Context(), nc, jetlog.Config{Replicas: 3, Outside: true}))(t)
 		r := &heads{log: only, load: l}
 		ctx, stop := context.WithCancel(t.Context())
 		for range 16 {

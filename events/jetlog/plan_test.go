@@ -18,6 +18,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -49,8 +50,7 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t)
 	log := openSingle(t, c.Connect(t))
-	_, err := log.Notes(t.Context())
-	require.NoError(t, err)
+	must.Get(log.Notes(t.Context()))(t)
 	tail := openTail(t, log, 0, jetlog.TailOptions{})
 	l := startLoad(t, log, 4)
 	l.goesOn(t, 100)
@@ -86,14 +86,12 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 	})
 
 	want := operate.Want{Replicas: 3}
-	plan, err := operate.On(log).Plan(t.Context(), want)
-	require.NoError(t, err)
+	plan := must.Get(operate.On(log).Plan(t.Context(), want))(t)
 	require.Len(t, plan, 2)
 	for _, name := range []string{"TURNS-0", "KV_TURNLEDGER"} {
 		require.Equal(t, []string{"replicas 1 to 3"}, changes(plan, name))
 	}
-	plan, err = operate.On(log).Apply(t.Context(), want)
-	require.NoError(t, err)
+	plan = must.Get(operate.On(log).Apply(t.Context(), want))(t)
 	require.Empty(t, changes(plan, "TURNS-0"))
 	require.Empty(t, changes(plan, "KV_TURNLEDGER"))
 	filled := func() bool {
@@ -114,8 +112,7 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 	hang.Until(t, func() bool { return old.Load() > 20 }, "no replica was ever behind: the test proves nothing")
 	l.goesOn(t, 100)
 
-	_, err = operate.On(log).Apply(t.Context(), operate.Want{Replicas: 1})
-	require.NoError(t, err)
+	must.Get(operate.On(log).Apply(t.Context(), operate.Want{Replicas: 1}))(t)
 	l.goesOn(t, 100)
 	stop()
 	all.Wait()
@@ -128,18 +125,15 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 func TestPlansThatAreRefused(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 2)
-	plan, err := operate.On(log).Apply(t.Context(), operate.Want{Replicas: 3})
-	require.NoError(t, err)
+	plan := must.Get(operate.On(log).Apply(t.Context(), operate.Want{Replicas: 3}))(t)
 	require.Contains(t, plan[0].Changes[0].Refused, "not in a cluster")
-	plan, err = operate.On(log).Plan(t.Context(), operate.Want{Partitions: 8})
-	require.NoError(t, err)
+	plan = must.Get(operate.On(log).Plan(t.Context(), operate.Want{Partitions: 8}))(t)
 	require.Equal(t, []string{"partitions 2 to 8"}, changes(plan, "TURNS-1"))
 	require.Contains(t, plan[0].Changes[0].Refused, "made with 2 partitions, which is fixed for ever")
-	_, err = operate.On(log).Apply(t.Context(), operate.Want{Partitions: 8})
+	_, err := operate.On(log).Apply(t.Context(), operate.Want{Partitions: 8})
 	require.ErrorIs(t, err, jetlog.ErrRefused)
 	require.ErrorContains(t, err, "made with 2 partitions")
-	plan, err = operate.On(log).Apply(t.Context(), operate.Want{Partitions: 2})
-	require.NoError(t, err)
+	plan = must.Get(operate.On(log).Apply(t.Context(), operate.Want{Partitions: 2}))(t)
 	require.Empty(t, changes(plan, "TURNS-0"))
 }
 
@@ -151,13 +145,10 @@ func TestApplyTakesChangesBack(t *testing.T) {
 	log, cfg := openOn(t, nc, jetlog.Config{}), natstest.Stream(t, nc, "TURNS-0").CachedInfo().Config
 	cfg.MaxMsgs, cfg.MaxMsgSize, cfg.Duplicates, cfg.AllowRollup, cfg.AllowDirect = 10, 1000, time.Second, true, false
 	cfg.Subjects, cfg.AllowMsgTTL, cfg.Compression = cfg.Subjects[:1], true, jetstream.S2Compression
-	_, err := natstest.JetStream(t, nc).UpdateStream(t.Context(), cfg)
-	require.NoError(t, err)
-	plan, err := operate.On(log).Plan(t.Context(), operate.Want{})
-	require.NoError(t, err)
+	must.Get(natstest.JetStream(t, nc).UpdateStream(t.Context(), cfg))(t)
+	plan := must.Get(operate.On(log).Plan(t.Context(), operate.Want{}))(t)
 	require.Len(t, plan[0].Changes, 8)
-	plan, err = operate.On(log).Apply(t.Context(), operate.Want{})
-	require.NoError(t, err)
+	plan = must.Get(operate.On(log).Apply(t.Context(), operate.Want{}))(t)
 	require.Len(t, plan[0].Changes, 1)
 	require.Contains(t, plan[0].Changes[0].Have, "TTL")
 	require.Contains(t, plan[0].Changes[0].Refused, "does not take it back")
@@ -220,8 +211,7 @@ func TestNoAppendHangsWhileReplicasChange(t *testing.T) {
 		for _, replicas := range []int{3, 1} {
 			single.Store(replicas == 1)
 			allGoOn()
-			_, err := operate.On(log).Apply(t.Context(), operate.Want{Replicas: replicas})
-			require.NoError(t, err)
+			must.Get(operate.On(log).Apply(t.Context(), operate.Want{Replicas: replicas}))(t)
 			allGoOn()
 		}
 	}
@@ -240,19 +230,16 @@ func TestABatchThatLacksItsBeginIsNotAcknowledged(t *testing.T) {
 	log := natstest.StartCluster(t).Log(t, 1)
 	var appends [][]*nats.Msg
 	for _, session := range []string{"a", "b", "c"} {
-		msgs, err := log.Messages(jetlog.Append{Facts: []events.Fact{
-			logtest.Fact(session, "r1"), logtest.Fact(session, "r2")}})
-		require.NoError(t, err)
+		msgs := must.Get(log.Messages(jetlog.Append{Facts: []events.Fact{
+			logtest.Fact(session, "r1"), logtest.Fact(session, "r2")}}))(t)
 		appends = append(appends, msgs)
 	}
-	last, err := log.Batch(t.Context(), appends[:2]...)
-	require.NoError(t, err)
+	last := must.Get(log.Batch(t.Context(), appends[:2]...))(t)
 	first := appends[0][0]
 	require.NoError(t, log.Whole(t.Context(), first, last-3))
 	require.Error(t, log.Whole(t.Context(), first, last-2), "its second message stands where the first should")
 	require.Error(t, log.Whole(t.Context(), first, last+1), "nothing stands there")
 	again := appends[2]
-	_, err = log.Batch(t.Context(), again)
-	require.NoError(t, err)
+	must.Get(log.Batch(t.Context(), again))(t)
 	require.Error(t, log.Whole(t.Context(), again[0], last-3), "another batch stands there")
 }

@@ -2,6 +2,7 @@ package jetlog_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -12,11 +13,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/disktest"
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
 // made opens a log of some partitions and gives its connection and its stream 0.
@@ -159,4 +164,105 @@ func TestSeveralProcessesMayOpenAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// A process that can't see the gate must neither acknowledge nor show what is
+// behind it.
+func TestAnotherProcessMayNotUseALogBehindAGate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open := func(sync embedded.Sync) error {
+		s := must.Get(embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: sync, Listen: "127.0.0.1:0"}))(t)
+		defer s.Stop()
+		own := must.Get(s.Connect())(t)
+		defer own.Close()
+		must.Get(jetlog.Open(t.Context(), own, jetlog.Config{GateDir: s.GateDir()}))(t)
+		nc := must.Get(nats.Connect(s.URL()))(t)
+		defer nc.Close()
+		_, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
+		return err
+	}
+	err := open(embedded.Group)
+	require.ErrorIs(t, err, jetlog.ErrStream)
+	require.ErrorContains(t, err, "TURNLEDGER_SYNC=always")
+	require.NoError(t, open(embedded.Always))
+	require.ErrorIs(t, open(embedded.Group), jetlog.ErrStream)
+}
+
+// Nodes that have it from another time agree on when a stream was restored, and one that was
+// restored otherwise later is not taken for it.
+func TestWhenAStreamWasRestoredCounts(t *testing.T) {
+	t.Parallel()
+	restored := time.Date(2026, 11, 22, 9, 0, 0, 5, time.UTC)
+	marks := map[string]string{"turnledger.restored": restored.Format(time.RFC3339Nano)}
+	for created, want := range map[time.Time]time.Time{
+		restored.Add(time.Second):    restored,
+		restored.Add(-time.Minute):   restored,
+		restored.AddDate(-1, 0, 0):   restored,
+		restored.Add(25 * time.Hour): restored.Add(25 * time.Hour),
+	} {
+		require.Equal(t, want, layout.Made(created, marks))
+		require.Equal(t, created, layout.Made(created, nil))
+	}
+}
+
+// A process that starts while the server is busy waits for it.
+func TestASlowServerIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, slow := range []string{"streams", "notes"} {
+		t.Run(slow, func(t *testing.T) {
+			t.Parallel()
+			nc, wire := natstest.Wired(t)
+			ask := func(what string) {
+				if what == slow {
+					wire.Lock()
+					time.AfterFunc(6*time.Second, wire.Unlock) // JetStream's client gives a question up after 5 s
+				}
+			}
+			ask("streams")
+			log := openOn(t, nc, jetlog.Config{})
+			ask("notes")
+			must.Get(log.Notes(t.Context()))(t)
+		})
+	}
+}
+
+// A committed note survives a power cut, and so does that a note was taken away; it is written only while what
+// guards it stands.
+func TestACommittedNoteIsDurable(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	notes := must.Get(natstest.LogOn(t, s, 1).Notes(t.Context()))(t)
+	guard := must.Get(notes.Write(t.Context(), "guard", 1, 0))(t)
+	disk, msgs := disktest.New(), filepath.Join(s.GateDir(), "jetstream", "$G", "streams", "KV_TURNLEDGER", "msgs")
+	require.NoError(t, notes.SetFsync(t.Context(), disk.Fsync))
+	for _, value := range []any{"one", nil, "two"} {
+		before := disk.Syncs()
+		require.NoError(t, notes.Commit(t.Context(), "a.b", value, "guard", guard))
+		require.Greater(t, disk.Syncs(), before)
+		require.Positive(t, disk.Durable(t, msgs))
+		var stands string
+		must.Get(notes.Read(t.Context(), "a.b", &stands))(t)
+		if value == nil {
+			value = ""
+		}
+		require.Equal(t, value, stands)
+	}
+	must.Get(notes.Write(t.Context(), "guard", 2, guard))(t)
+	require.ErrorIs(t, notes.Commit(t.Context(), "a.b", "three", "guard", guard), jetlog.ErrConflict)
+	require.ErrorIs(t, notes.Remove(t.Context(), "a.b", "guard", guard), jetlog.ErrConflict)
+}
+
+// A value that processes agree on for ever survives a power cut, as do the events that are read by it.
+func TestAValueForEverIsDurable(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	notes := must.Get(natstest.LogOn(t, s, 1).Notes(t.Context()))(t)
+	disk := disktest.New()
+	require.NoError(t, notes.SetFsync(t.Context(), disk.Fsync))
+	for _, draw := range []string{"first", "second"} {
+		value := must.Get(notes.Once(t.Context(), "key", func() string { return draw }))(t)
+		require.Equal(t, "first", value)
+		require.Positive(t, disk.Syncs())
+	}
 }

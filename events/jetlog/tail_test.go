@@ -2,9 +2,12 @@ package jetlog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -22,8 +26,7 @@ import (
 
 func openTail(t *testing.T, log *jetlog.Log, after uint64, opts jetlog.TailOptions) *jetlog.Tail {
 	t.Helper()
-	tail, err := log.Tail(t.Context(), 0, after, opts)
-	require.NoError(t, err)
+	tail := must.Get(log.Tail(t.Context(), 0, after, opts))(t)
 	t.Cleanup(tail.Close)
 	return tail
 }
@@ -31,8 +34,7 @@ func openTail(t *testing.T, log *jetlog.Log, after uint64, opts jetlog.TailOptio
 // next returns the next batch of a tail.
 func next(t *testing.T, tail *jetlog.Tail) []jetlog.Message {
 	t.Helper()
-	batch, err := tail.Next(deadline(t, hang.Limit))
-	require.NoError(t, err)
+	batch := must.Get(tail.Next(deadline(t, hang.Limit)))(t)
 	return batch
 }
 
@@ -74,8 +76,7 @@ func TestTailBeginsAfterASequence(t *testing.T) {
 	require.ErrorIs(t, err, jetlog.ErrStream)
 	require.ErrorContains(t, err, "rebuild the projections")
 	end := openTail(t, log, 10, jetlog.TailOptions{})
-	_, err = end.Next(deadline(t, 20*time.Millisecond))
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	must.Fail(end.Next(deadline(t, 20*time.Millisecond)))(t, context.DeadlineExceeded)
 	at := logtest.Add(t, log, "s", "10", "x")
 	require.Equal(t, at, next(t, end)[0].Position)
 }
@@ -115,8 +116,7 @@ func TestTailSurvivesItsConnection(t *testing.T) {
 	begins := openTail(t, log, uint64(n), jetlog.TailOptions{})
 	nc.Close()
 	for _, tail := range []*jetlog.Tail{tail, begins} {
-		_, err := tail.Next(deadline(t, hang.Limit))
-		require.ErrorIs(t, err, jetlog.ErrUnavailable)
+		must.Fail(tail.Next(deadline(t, hang.Limit)))(t, jetlog.ErrUnavailable)
 	}
 }
 
@@ -132,8 +132,7 @@ func TestClosedTailGivesNothing(t *testing.T) {
 	tail.Close()
 	require.ErrorIs(t, <-waiting, jetlog.ErrClosed)
 	tail.Close()
-	_, err := tail.Next(t.Context())
-	require.ErrorIs(t, err, jetlog.ErrClosed)
+	must.Fail(tail.Next(t.Context()))(t, jetlog.ErrClosed)
 	hang.Until(t, func() bool {
 		info, err := stream.Info(t.Context())
 		return err == nil && info.State.Consumers == 0
@@ -166,16 +165,13 @@ func TestStreamMadeAnewEndsTheTail(t *testing.T) {
 					logtest.Add(t, anew, "s", fmt.Sprint(i), "x")
 				}
 			}
-			_, err := tail.Next(deadline(t, hang.Limit))
-			require.ErrorIs(t, err, jetlog.ErrStream)
-			_, err = log.Tail(t.Context(), 0, 0, jetlog.TailOptions{})
-			require.ErrorIs(t, err, jetlog.ErrStream)
+			must.Fail(tail.Next(deadline(t, hang.Limit)))(t, jetlog.ErrStream)
+			must.Fail(log.Tail(t.Context(), 0, 0, jetlog.TailOptions{}))(t, jetlog.ErrStream)
 			hang.Until(t, func() bool {
 				_, err := log.Head(t.Context(), 0)
 				return err != nil
 			})
-			_, err = log.Head(t.Context(), 0)
-			require.ErrorIs(t, err, jetlog.ErrStream)
+			must.Fail(log.Head(t.Context(), 0))(t, jetlog.ErrStream)
 		})
 	}
 }
@@ -237,8 +233,7 @@ func TestSessionGivesItsRange(t *testing.T) {
 		require.NoError(t, err)
 		break // a reader may stop
 	}
-	last, err := log.Last(t.Context(), "s")
-	require.NoError(t, err)
+	last := must.Get(log.Last(t.Context(), "s"))(t)
 	require.Equal(t, want[len(want)-1], last)
 }
 
@@ -266,8 +261,7 @@ func TestSequenceAtATime(t *testing.T) {
 		times = append(times, next(t, tail)[0].Time)
 	}
 	for i, at := range append(times, times[5].Add(time.Second)) {
-		seq, err := log.SeqAt(t.Context(), 0, at)
-		require.NoError(t, err)
+		seq := must.Get(log.SeqAt(t.Context(), 0, at))(t)
 		require.EqualValues(t, max(0, i-1), seq)
 	}
 }
@@ -316,9 +310,8 @@ func TestATailCutsNoAppend(t *testing.T) {
 func TestAnAppendToTwoSessionsIsTwoChanges(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	_, err := log.Append(t.Context(), jetlog.Append{BeginsOthers: true, Facts: []events.Fact{
-		link("a"), logtest.Fact("a", "r"), link("b"), logtest.Fact("b", "r")}})
-	require.NoError(t, err)
+	must.Get(log.Append(t.Context(), jetlog.Append{BeginsOthers: true, Facts: []events.Fact{
+		link("a"), logtest.Fact("a", "r"), link("b"), logtest.Fact("b", "r")}}))(t)
 	tail := openTail(t, log, 0, jetlog.TailOptions{})
 	var continues []bool
 	for len(continues) < 4 {
@@ -342,4 +335,159 @@ func TestATailGivesUpOnAHalfAppend(t *testing.T) {
 	require.False(t, batch[0].Continues)
 	logtest.Add(t, log, "other", "r", "text")
 	require.EqualValues(t, 3, next(t, tail)[0].Position.Seq)
+}
+
+// TestFollowGoesOnWhereItWas has the beginning, and then a reader, fail once: the reader gets the same events again,
+// and none twice after it has taken them.
+func TestFollowGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	for _, request := range []string{"before", "r1", "r2", "r3"} {
+		logtest.Add(t, log, "s", request, "text")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var mark jetlog.Watermark
+	var taken []uint64
+	var warned []error
+	begun, opened, failed := 0, 0, false
+	fault := errors.New("the reader can't")
+	require.NoError(t, jetlog.Follow(ctx, log, jetlog.Following{
+		Options: jetlog.TailOptions{MaxBatch: 1}, Watermark: &mark,
+		Begin: func(context.Context) (uint64, error) {
+			if begun++; begun == 1 {
+				return 0, fault
+			}
+			return 1, nil
+		},
+		Opened: func() {
+			opened++
+			require.EqualValues(t, 1, mark.At())
+		},
+		Read: func(_ context.Context, batch []jetlog.Message) error {
+			seq := batch[0].Position.Seq
+			if seq == 3 && !failed {
+				failed = true
+				return fault
+			}
+			if taken = append(taken, seq); seq == 4 {
+				cancel()
+			}
+			return nil
+		},
+		Warn: func(err error) { warned = append(warned, err) },
+	}), "ctx has ended")
+	require.Equal(t, []uint64{2, 3, 4}, taken)
+	require.Equal(t, []error{fault, fault}, warned)
+	require.Equal(t, [2]int{2, 1}, [2]int{begun, opened})
+}
+
+// TestFollowEndsWithItsStream: a stream that ends before the mark is not the one that was followed.
+func TestFollowEndsWithItsStream(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	var mark jetlog.Watermark
+	mark.Advance(5)
+	require.ErrorIs(t, jetlog.Follow(t.Context(), log, jetlog.Following{
+		Watermark: &mark,
+		Read:      func(context.Context, []jetlog.Message) error { return nil },
+		Warn:      func(err error) { t.Error("it goes on", err) },
+	}), jetlog.ErrStream)
+}
+
+// roomyLog is a log whose tails have so many bytes beside their floors.
+func roomyLog(t *testing.T, bytes int) *jetlog.Log {
+	t.Helper()
+	s := natstest.Server(t)
+	log := openOn(t, natstest.Connect(t, s), jetlog.Config{GateDir: s.GateDir(), ReadBytes: bytes})
+	s.StageInMemory()
+	return log
+}
+
+// Where there is no room, each tail still brings every event, also one that is larger than its floor and one that waits
+// for the other half of its change, and no tail waits for the reader of another.
+func TestTailsInAFullRoomBringEveryEvent(t *testing.T) {
+	t.Parallel()
+	log := roomyLog(t, 1)
+	rng := rand.New(rand.NewPCG(1, 2))
+	const turns = 60
+	for i := range turns {
+		text := strings.Repeat("t", []int{10, 2000, 40_000, 300_000}[rng.IntN(4)])
+		start := logtest.Started("s", string(rune('a'+i)), text)
+		facts := []events.Fact{start}
+		if i%2 == 0 {
+			facts = append(facts, &events.TurnFinalized{TurnID: start.TurnID, SessionID: "s",
+				Answer: events.Answer{AnswerNeutral: text}})
+		}
+		logtest.Append(t, log, facts...)
+	}
+	const all, most = turns * 3 / 2, 4 * 300_000
+	stands := openTail(t, log, 0, jetlog.TailOptions{Decode: true})
+	first := next(t, stands)
+	readAll(t, openTail(t, log, 0, jetlog.TailOptions{Decode: true}), 0, all, most)
+	readAll(t, stands, first[len(first)-1].Position.Seq, all, most)
+}
+
+// readAll reads a tail up to a sequence, in batches of so many bytes at most.
+func readAll(t *testing.T, tail *jetlog.Tail, after, upTo uint64, most int) {
+	t.Helper()
+	for after < upTo {
+		batch := next(t, tail)
+		for _, m := range batch {
+			after++
+			require.Equal(t, after, m.Position.Seq)
+		}
+		require.LessOrEqual(t, sizeOf(batch), most+64<<10)
+	}
+	require.Equal(t, upTo, after)
+}
+
+func sizeOf(batch []jetlog.Message) (n int) {
+	for _, m := range batch {
+		n += m.Size()
+	}
+	return n
+}
+
+// A tail whose reader stands still holds at most half of the room, and one more at most half of what that leaves.
+func TestATailLeavesRoomForOthers(t *testing.T) {
+	t.Parallel()
+	const room = 4 << 20
+	log := roomyLog(t, room)
+	text := strings.Repeat("t", 20_000)
+	for i := range 300 {
+		logtest.Add(t, log, "s", string(rune('a'+i)), text)
+	}
+	steady := func() (now int) {
+		t.Helper()
+		hang.Until(t, func() bool {
+			before := now
+			<-time.After(300 * time.Millisecond) // nothing tells that a tail fetches no more
+			now = log.Room().Used()
+			return now == before && now > 0
+		})
+		return now
+	}
+	only := openTail(t, log, 0, jetlog.TailOptions{Decode: true})
+	next(t, only)
+	steady()
+	inHand := next(t, only)
+	steady()
+	ahead := next(t, only)
+	require.LessOrEqual(t, sizeOf(inHand)+sizeOf(ahead), room/2+64<<10)
+	only.Close()
+	tails := []*jetlog.Tail{}
+	least := 0
+	for range 4 {
+		tails = append(tails, openTail(t, log, 0, jetlog.TailOptions{Decode: true}))
+		next(t, tails[len(tails)-1])
+		now := steady()
+		require.Greater(t, now, least, "a tail more finds room")
+		require.LessOrEqual(t, now-least, (room-least)/2)
+		least = now
+	}
+	for _, tail := range tails {
+		tail.Close()
+	}
+	require.Zero(t, log.Room().Used())
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -76,19 +77,15 @@ func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
 	fill(t, log, "r") // so that the first block is read from the disk again
 	log, mend := reopenWithout(t, dir, ns, nc, 1)
 	for _, after := range []uint64{0, 1} {
-		_, err := readAfter(t, log, "s", after)
-		require.ErrorIs(t, err, jetlog.ErrUnavailable, "after %d", after)
+		must.Fail(readAfter(t, log, "s", after))(t, jetlog.ErrUnavailable, "after %d", after)
 	}
-	_, err := log.Last(t.Context(), "s")
-	require.ErrorIs(t, err, jetlog.ErrUnavailable, "the archive would be believed otherwise")
-	_, _, err = log.IdentityErasure(t.Context(), "alice", events.Position{Seq: 16})
+	must.Fail(log.Last(t.Context(), "s"))(t, jetlog.ErrUnavailable, "the archive would be believed otherwise")
+	_, _, err := log.IdentityErasure(t.Context(), "alice", events.Position{Seq: 16})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable, "an erased identity is not read as one that was not erased")
-	none, err := readAfter(t, log, "unknown", 0)
-	require.NoError(t, err)
+	none := must.Get(readAfter(t, log, "unknown", 0))(t)
 	require.Empty(t, none)
 	mend()
-	all, err := readAfter(t, log, "s", 0)
-	require.NoError(t, err)
+	all := must.Get(readAfter(t, log, "s", 0))(t)
 	require.Len(t, all, 3)
 }
 
@@ -116,27 +113,22 @@ func TestABlockThatCannotBeReadIsNotErased(t *testing.T) {
 		logtest.Add(t, log, "s", fmt.Sprint("r", i), "x")
 		last = fill(t, log, fmt.Sprint("r", i))
 	}
-	_, err := overwrite.On(log).Erase(t.Context(), events.Position{Seq: 3})
-	require.NoError(t, err)
+	must.Get(overwrite.On(log).Erase(t.Context(), events.Position{Seq: 3}))(t)
 	log, _ = reopenWithout(t, dir, ns, nc, 1)
-	_, _, err = log.At(t.Context(), events.Position{Seq: 2})
+	_, _, err := log.At(t.Context(), events.Position{Seq: 2})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	_, _, err = log.After(t.Context(), 0, 0)
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
-	_, err = log.Still(t.Context(), 0, 0, 3)
-	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	must.Fail(log.Still(t.Context(), 0, 0, 3))(t, jetlog.ErrUnavailable)
 	_, err = log.SeqAt(t.Context(), 0, begun)
 	require.ErrorIs(t, err, jetlog.ErrUnavailable, "a sweep would begin behind what it can't read")
 	for seq, there := range map[uint64]bool{3: false, last: true, last + 1: false} { // the index knows what was erased
-		_, found, err := log.At(t.Context(), events.Position{Seq: seq})
-		require.NoError(t, err)
+		_, found := must.Two(log.At(t.Context(), events.Position{Seq: seq}))(t)
 		require.Equal(t, there, found, seq)
 	}
-	_, found, err := log.After(t.Context(), 0, last)
-	require.NoError(t, err)
+	_, found := must.Two(log.After(t.Context(), 0, last))(t)
 	require.False(t, found)
-	still, err := log.Still(t.Context(), 0, last-1, last-1)
-	require.NoError(t, err)
+	still := must.Get(log.Still(t.Context(), 0, last-1, last-1))(t)
 	require.True(t, still)
 }
 
@@ -247,10 +239,8 @@ func TestARestoreThatWasBrokenOffIsNotOpened(t *testing.T) {
 	delete(unmarked.Metadata, "turnledger.restoring")
 	_, err := js.UpdateStream(t.Context(), unmarked) // as a copy is for a moment after it was read
 	require.NoError(t, err)
-	_, err = jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
-	require.ErrorIs(t, err, jetlog.ErrStream)
-	_, err = js.UpdateStream(t.Context(), copied)
-	require.NoError(t, err)
+	must.Fail(jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true}))(t, jetlog.ErrStream)
+	must.Get(js.UpdateStream(t.Context(), copied))(t)
 	require.NoError(t, operate.On(log).Restored(t.Context()))
 	require.Len(t, logtest.Read(t, natstest.LogOn(t, s, 1), "s"), 2)
 }

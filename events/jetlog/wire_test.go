@@ -16,13 +16,16 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
 
 // wire is the connection of a client to a server in process, on which a test may do what a network or a
@@ -120,8 +123,7 @@ func (c *wiredConn) Close() error {
 func plainServer(t *testing.T, o server.Options) *server.Server {
 	t.Helper()
 	o.DontListen, o.NoSigs, o.NoLog = true, true, true
-	ns, err := server.NewServer(&o)
-	require.NoError(t, err)
+	ns := must.Get(server.NewServer(&o))(t)
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
 	return ns
@@ -144,8 +146,7 @@ func connectTo(t *testing.T, to nats.InProcessConnProvider) *nats.Conn {
 
 func openOn(t *testing.T, nc *nats.Conn, cfg jetlog.Config) *jetlog.Log {
 	t.Helper()
-	log, err := jetlog.Open(t.Context(), nc, cfg)
-	require.NoError(t, err)
+	log := must.Get(jetlog.Open(t.Context(), nc, cfg))(t)
 	return log
 }
 
@@ -201,7 +202,7 @@ func TestAStreamMadeAnewWhileATailConnectsIsNoticed(t *testing.T) {
 			t.Error(err)
 		}
 		// The server may still remove the files of the one before.
-		for late := time.Now().Add(20 * time.Second); time.Now().Before(late); {
+		for late := time.Now().Add(hang.Limit); time.Now().Before(late); {
 			if _, err = js.CreateStream(t.Context(), cfg); err == nil {
 				return
 			}
@@ -219,4 +220,76 @@ func TestAStreamMadeAnewWhileATailConnectsIsNoticed(t *testing.T) {
 		tail.Close()
 	}
 	require.ErrorIs(t, err, jetlog.ErrStream)
+}
+
+func TestRestartKeepsEverythingAndKnowsDuplicates(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var want []string
+	for life := range 3 {
+		s := natstest.ServerIn(t, dir, embedded.Group)
+		log := natstest.LogOn(t, s, 4)
+		for i := range 50 * life {
+			ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", fmt.Sprint(i))}})
+			require.NoError(t, err)
+			require.Equal(t, jetlog.Ack{Position: events.Position{Partition: log.Partition("s"), Seq: uint64(i + 1)},
+				Duplicate: true}, ack)
+			require.NoError(t, log.Durable(t.Context(), ack.Position))
+		}
+		for i := 50 * life; i < 50*(life+1); i++ {
+			f := logtest.Fact("s", fmt.Sprint(i))
+			want = append(want, f.EventID())
+			require.False(t, logtest.Append(t, log, f).Duplicate)
+		}
+		require.Equal(t, want, logtest.IDs(t, log, "s"))
+		s.Stop()
+	}
+}
+
+func TestServerThatRestartsMidLoadLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
+	r := logtest.NewRestarting(t)
+	log := r.Log()
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
+	const writers, each = 8, 60
+	var load sync.WaitGroup
+	var done atomic.Int64
+	for w := range writers {
+		load.Go(func() {
+			for i := range each {
+				fact := logtest.Fact(fmt.Sprint("s", w), fmt.Sprint(i))
+				if !assert.NoError(t, logtest.Persist(t.Context(), log, fact)) {
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	for n := range int64(3) {
+		hang.Until(t, func() bool { return done.Load() > n*writers*each/4 })
+		r.Restart()
+	}
+	load.Wait()
+	for w := range writers {
+		var want []string
+		for i := range each {
+			want = append(want, logtest.Fact(fmt.Sprint("s", w), fmt.Sprint(i)).EventID())
+		}
+		require.Equal(t, want, logtest.IDs(t, log, fmt.Sprint("s", w)))
+	}
+	followed(t, tail, writers*each)
+}
+
+// followed holds that a tail gives events 1 to n, each once and in order.
+func followed(t *testing.T, tail *jetlog.Tail, n int) {
+	t.Helper()
+	ctx := deadline(t, hang.Limit)
+	for seen := uint64(0); seen < uint64(n); {
+		batch, err := tail.Next(ctx)
+		require.NoError(t, err, "after %d of %d", seen, n)
+		for _, m := range batch {
+			seen++
+			require.Equal(t, seen, m.Position.Seq)
+		}
+	}
 }

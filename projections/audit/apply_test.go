@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -182,8 +183,7 @@ func security(a *tables) []string {
 // head of a session as the tables give it.
 func head(t *testing.T, a *tables, session string) conversation.Head {
 	t.Helper()
-	state, _, err := a.SessionTurns(context.Background(), session, -1)
-	require.NoError(t, err)
+	state, _ := must.Two(a.SessionTurns(context.Background(), session, -1))(t)
 	require.NotNil(t, state)
 	return state.Head()
 }

@@ -1,17 +1,23 @@
 package audit_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"iter"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,6 +27,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -113,8 +120,7 @@ func (s *stage) rebuild(b *testing.B, log *jetlog.Log) time.Duration {
 	took := time.Since(began)
 	status := must.Get(os.ReadFile("/proc/self/status"))(b)
 	_, peak, _ := strings.Cut(string(status), "VmHWM:")
-	_, err := fmt.Sscan(peak, &s.memory)
-	require.NoError(b, err)
+	must.Get(fmt.Sscan(peak, &s.memory))(b)
 	return took
 }
 
@@ -171,8 +177,7 @@ func forgetDuplicates(b *testing.B, nc *nats.Conn) {
 	stream := must.Get(js.Stream(b.Context(), "TURNS-0"))(b)
 	with := stream.CachedInfo().Config
 	with.Duplicates = 100 * time.Millisecond
-	_, err := js.UpdateStream(b.Context(), with)
-	require.NoError(b, err)
+	must.Get(js.UpdateStream(b.Context(), with))(b)
 }
 
 // catchUp feeds the projection until it has the whole log.
@@ -270,8 +275,7 @@ func (s *stage) floor(b *testing.B) time.Duration {
 	began := time.Now()
 	for _, table := range finished {
 		rows := must.Get(os.Open(filepath.Join(s.done, table)))(b)
-		_, err := conn.Conn().PgConn().CopyFrom(b.Context(), rows, "copy turnledger."+table+" from stdin binary")
-		require.NoError(b, err)
+		must.Get(conn.Conn().PgConn().CopyFrom(b.Context(), rows, "copy turnledger."+table+" from stdin binary"))(b)
 		require.NoError(b, rows.Close())
 	}
 	return time.Since(began)
@@ -302,8 +306,7 @@ func (s *stage) empty(b *testing.B) {
 		all = append(all, "turnledger."+table)
 	}
 	for _, sql := range []string{"truncate " + strings.Join(all, ", "), "vacuum", "checkpoint"} {
-		_, err := s.pool.Exec(b.Context(), sql)
-		require.NoError(b, err)
+		must.Get(s.pool.Exec(b.Context(), sql))(b)
 	}
 }
 
@@ -358,4 +361,239 @@ func benchFact(n, step int) events.Fact {
 	}
 	return &events.TurnFinalized{TurnID: id(session, request), SessionID: session,
 		Answer: events.Answer{AnswerNeutral: prose[user%60 : user%60+2*size]}}
+}
+
+// The turns of BenchmarkSearch, those of the identity ada among them, and those that are written after the indexes are
+// made, so that their entries lie where new entries do.
+const (
+	searchedTurns = 1_000_000
+	adasTurns     = 10_000
+	newestTurns   = 20_000
+)
+
+// BenchmarkSearch searches a million turns of 1,000 identities, and 10,000 turns of one: for words that are in most
+// turns, in some, in three and in none. The floor is what any search has to read: the texts of 200 turns.
+func BenchmarkSearch(b *testing.B) {
+	a := searched(b)
+	queries := []string{"w0", "w0 w1", "w7 w9", `"w1 w0"`, "every20", "every100", "every1000", "w5 every100",
+		"every100 -w0", "three", "none"}
+	for _, identity := range []string{"ada", ""} {
+		for _, query := range queries {
+			b.Run(cmp.Or(identity, "all")+"/"+query, func(b *testing.B) {
+				f := projections.SearchFilter{Query: query, IdentityID: identity}
+				var took, floor []time.Duration
+				for b.Loop() {
+					began := time.Now()
+					a.read200(b, identity)
+					read := time.Now()
+					_, _, _, err := a.Search(b.Context(), f, 10, "")
+					require.NoError(b, err)
+					took, floor = append(took, time.Since(read)), append(floor, read.Sub(began))
+				}
+				slices.Sort(took)
+				slices.Sort(floor)
+				half := len(took) / 2
+				b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+				b.ReportMetric(float64(took[half].Microseconds())/1000, "p50-ms")
+				b.ReportMetric(took[half].Seconds()/floor[half].Seconds(), "x_floor")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+func (a *tables) read200(b *testing.B, identity string) {
+	b.Helper()
+	found, _ := a.pool.Query(b.Context(), `select question_neutral, coalesce(answer_neutral, '')
+		from turnledger.questions q left join turnledger.answers using (turn_id)
+		where $1 = '' or identity_id = $1 order by q.created_at desc limit 200`, identity)
+	var question, answer string
+	must.Get(pgx.ForEachRow(found, []any{&question, &answer}, func() error { return nil }))(b)
+}
+
+// searched fills tables. The indexes of the terms are made when most turns are there, as a restore would, which takes a
+// fraction of the time.
+func searched(b *testing.B) *tables {
+	b.Helper()
+	url := pg.Start(b).URL()
+	opened := must.Get(audit.Open(b.Context(), audit.Config{URL: url, Rules: rules}))(b)
+	b.Cleanup(opened.Close)
+	a := connected(b, opened, url, "turnledger", nil)
+	a.exec("drop index turnledger.questions_terms; drop index turnledger.answers_terms")
+	at := must.Get(a.Claim(b.Context(), 0))(b)
+	judge := projections.NewJudge(newJournal(), rules, 0)
+	next, seq := projections.Batch{From: at}, uint64(0)
+	apply := func() {
+		next.To = at
+		next.To.Seq, next.To.EventID = seq, next.Events[len(next.Events)-1].ID
+		require.NoError(b, a.Apply(context.Background(), next))
+		at = next.To
+		next = projections.Batch{From: at}
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	words := rand.NewZipf(rng, 1.1, 3, 20_000)
+	for n := range searchedTurns {
+		for _, f := range searchedTurn(n, words) {
+			seq++
+			judged := must.Get(judge.Judge(b.Context(), recorded(f, seq, day.Add(time.Duration(seq)*time.Second))))(b)
+			next.Events = append(next.Events, judged)
+		}
+		if len(next.Events) >= 10_000 {
+			apply()
+		}
+		if n == searchedTurns-newestTurns {
+			a.exec(`set maintenance_work_mem = '512MB';
+				create index questions_terms on turnledger.questions using gin (terms);
+				create index answers_terms on turnledger.answers using gin (terms)`)
+		}
+	}
+	apply()
+	a.exec("vacuum analyze turnledger.questions")
+	a.exec("vacuum analyze turnledger.answers")
+	return a
+}
+
+// searchedTurn is a turn of a session with 50, which is linked at its start.
+func searchedTurn(n int, words *rand.Zipf) (out []events.Fact) {
+	text := func(n int) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprint("w", words.Uint64())
+		}
+		return strings.Join(all, " ")
+	}
+	const every = searchedTurns / adasTurns // so many turns are between two of ada's
+	owner, of := "ada", n/every
+	if n%every != 0 {
+		owner, of = fmt.Sprint("i", n%997), n/997
+	}
+	session, request := fmt.Sprint(owner, "-", of/50), fmt.Sprint(of%50)
+	if of%50 <= 1 { // one of the two may be ada's
+		out = append(out, linked(session, owner))
+	}
+	answer := text(80)
+	spread := uint32(n) * 2654435761 >> 8
+	for _, one := range []uint32{20, 100, 1000} {
+		if spread%one == 0 {
+			answer += fmt.Sprint(" every", one)
+		}
+	}
+	if n >= 3*every && n < 6*every && n%every == 0 {
+		answer += " three"
+	}
+	return append(out, &events.TurnStarted{TurnID: id(session, request), SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: text(20)}},
+		&events.TurnFinalized{TurnID: id(session, request), SessionID: session,
+			Answer: events.Answer{AnswerNeutral: answer}})
+}
+
+// BenchmarkRecall searches what an identity said, of 2,000 turns (all that are searched) and of 10,000, beside
+// 10,000 of others. Texts are those of a chat: some 0.2 KB a question, 0.5 KB an answer, other words in each. Every
+// one of them has a word of the query. A prompt waits 300 ms for its memory.
+func BenchmarkRecall(b *testing.B) {
+	for _, turns := range []int{2000, 10_000} {
+		b.Run(fmt.Sprint("turns=", turns), func(b *testing.B) {
+			log := newJournal()
+			tell := func(session, user string, turns int) {
+				log.add(linked(session, user))
+				for i := range turns {
+					at := i * 37 % 400
+					log.add(exchange(session, fmt.Sprint("r", i),
+						fmt.Sprint("What of item ", i, "? ", prose[at:at+180]),
+						fmt.Sprint("Shelf ", i%97, ". ", prose[at:at+480]))...)
+				}
+			}
+			tell("theirs", "other", 10_000)
+			tell("s", "u", turns)
+			a := filled(b, log, 5000)
+			took := make([]time.Duration, 0, b.N)
+			for b.Loop() {
+				began := time.Now()
+				found, _, err := a.Recall(b.Context(), "u", fmt.Sprint("where is item ", turns-7, " kept?"), 10)
+				took = append(took, time.Since(began))
+				require.NoError(b, err)
+				require.Equal(b, 10, len(found))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkTerms is what searches cost those who write: the processor time, of this process and of PostgreSQL, of the
+// same events with terms and their indexes and without, in turns. 64 writers that are kept up with, and a catch-up.
+func BenchmarkTerms(b *testing.B) {
+	for name, batch := range map[string]int{"live": 500, "catch-up": 10_000} {
+		b.Run(name, func(b *testing.B) {
+			l := load{events: benchEvents, active: 64, batch: batch}
+			s := openStage(b, l.events)
+			s.batches = l.batches(b)
+			s.apply(b)
+			var with, without time.Duration
+			for b.Loop() {
+				s.empty(b)
+				with += s.processor(b, func() { s.feed(b) })
+				s.sql(b, "drop index turnledger.questions_terms")
+				s.sql(b, "drop index turnledger.answers_terms")
+				s.audit.WithoutTerms(true)
+				s.empty(b)
+				without += s.processor(b, func() { s.feed(b) })
+				s.audit.WithoutTerms(false)
+				s.sql(b, "create index questions_terms on turnledger.questions using gin (terms)")
+				s.sql(b, "create index answers_terms on turnledger.answers using gin (terms)")
+			}
+			b.ReportMetric(100*(with.Seconds()/without.Seconds()-1), "%_more")
+			b.ReportMetric(float64(with.Microseconds())/float64(b.N*s.events), "us/event")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func (s *stage) sql(b *testing.B, sql string) {
+	b.Helper()
+	must.Get(s.pool.Exec(b.Context(), sql))(b)
+}
+
+// processor returns the processor time that do takes in this process and in PostgreSQL.
+func (s *stage) processor(b *testing.B, do func()) time.Duration {
+	b.Helper()
+	var file string
+	require.NoError(b, s.pool.QueryRow(b.Context(), "select pg_read_file('postmaster.pid')").Scan(&file))
+	pid, _, _ := strings.Cut(file, "\n")
+	before := spent(b, pid)
+	do()
+	return spent(b, pid) - before
+}
+
+// spent is the processor time of this process, and of a process with its children.
+func spent(b *testing.B, pid string) time.Duration {
+	b.Helper()
+	var own syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &own))
+	all := time.Duration(own.Utime.Nano() + own.Stime.Nano())
+	stats := must.Get(filepath.Glob("/proc/[0-9]*/stat"))(b)
+	for _, stat := range stats {
+		text, err := os.ReadFile(stat)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(text), ") ") // proc(5): behind the name come state and parent
+		field := strings.Fields(rest)
+		last := 13 // the times of a process
+		switch pid {
+		case filepath.Base(filepath.Dir(stat)):
+			last = 15 // with those of its children that have ended
+		case field[1]:
+		default:
+			continue
+		}
+		for _, ticks := range field[11:last] {
+			n, err := strconv.Atoi(ticks)
+			require.NoError(b, err, fmt.Sprint(stat, ticks))
+			all += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	return all
 }

@@ -17,14 +17,11 @@ import (
 // dumping holds the locks that pg_dump holds on all tables until it is done.
 func dumping(t testing.TB, a *tables) (done func()) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), a.url)
-	require.NoError(t, err)
+	conn := must.Get(pgx.Connect(t.Context(), a.url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	tx, err := conn.Begin(t.Context())
-	require.NoError(t, err)
+	tx := must.Get(conn.Begin(t.Context()))(t)
 	for _, name := range names {
-		_, err = tx.Exec(t.Context(), "lock table turnledger."+name+" in access share mode")
-		require.NoError(t, err)
+		must.Get(tx.Exec(t.Context(), "lock table turnledger."+name+" in access share mode"))(t)
 	}
 	return func() { require.NoError(t, tx.Rollback(t.Context())) }
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -52,8 +52,7 @@ func (a *Audit) WithoutTerms(yes bool) { a.withoutTerms = yes }
 
 // Later makes the process one of a later version, which changes the tables.
 func (a *Audit) Later(t testing.TB, sql string) {
-	first, err := files.ReadFile("migrations/001_tables.sql")
-	require.NoError(t, err)
+	first := must.Get(files.ReadFile("migrations/001_tables.sql"))(t)
 	a.migrations = fstest.MapFS{"001_tables.sql": {Data: first}, "002_later.sql": {Data: []byte(sql)}}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
@@ -304,8 +305,7 @@ func (j *journal) mark(session string, seq uint64) bool {
 
 // sameRows holds the rows of a session against its fold.
 func sameRows(t *rapid.T, a *tables, want *conversation.State, in map[uuid.UUID]bool) {
-	have, at, err := a.SessionTurns(context.Background(), want.SessionID, -1)
-	require.NoError(t, err)
+	have, at := must.Two(a.SessionTurns(context.Background(), want.SessionID, -1))(t)
 	if want.Identity == "" && want.Erased == 0 {
 		require.Nil(t, have)
 		return

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
@@ -217,8 +219,7 @@ func TestEdgesOfASearch(t *testing.T) {
 	require.Equal(t, "a tap\x00of ␀0", hits[0].Snippet, "the text is as it was said")
 	positions := []events.Position{{Seq: log.last}, {Partition: 1, Seq: 7}, {Partition: 2, Seq: 7}}
 	require.Equal(t, positions, at)
-	_, at, err = a.Counts(t.Context(), projections.CountsFilter{By: projections.ByNone})
-	require.NoError(t, err)
+	_, at = must.Two(a.Counts(t.Context(), projections.CountsFilter{By: projections.ByNone}))(t)
 	require.Equal(t, positions, at)
 	_, at, _, err = a.Sessions(t.Context(), projections.SessionFilter{}, 5, "")
 	require.NoError(t, err)
@@ -226,11 +227,9 @@ func TestEdgesOfASearch(t *testing.T) {
 	_, at, _, err = a.IdentityTurns(t.Context(), "ada", time.Time{}, time.Time{}, 5, "")
 	require.NoError(t, err)
 	require.Equal(t, positions, at)
-	_, at, err = a.TurnsByID(t.Context(), nil)
-	require.NoError(t, err)
+	_, at = must.Two(a.TurnsByID(t.Context(), nil))(t)
 	require.Equal(t, positions, at)
-	_, at, err = a.Recall(t.Context(), "ada", "tap", 5)
-	require.NoError(t, err)
+	_, at = must.Two(a.Recall(t.Context(), "ada", "tap", 5))(t)
 	require.Equal(t, positions, at)
 
 	f.MinScore = hits[0].Score
@@ -297,4 +296,300 @@ func TestCursorsAreStrict(t *testing.T) {
 			require.ErrorIs(t, c.read(other), audit.ErrCursor, "%s %s", name, other)
 		}
 	}
+}
+
+func exchange(session, request, question, answer string) []events.Fact {
+	s, f := started(session, request), finalized(session, request)
+	s.QuestionNeutral, f.AnswerNeutral = question, answer
+	return []events.Fact{s, f}
+}
+
+//conformance:h5
+func TestRecallFindsWhatAnIdentitySaid(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("s1", "u"), linked("s2", "u"), linked("s3", "other"))
+	log.add(exchange("s1", "r1", "My favourite colour is teal.", "Noted.")...)
+	log.add(exchange("s1", "r2", "I have two cats, Ada and Bob.", "Lovely cats!")...)
+	log.add(exchange("s2", "r3", "Was für ein Wetter in Gdańsk?", "Regen.")...)
+	log.add(exchange("s2", "r4", "My cats are called Cleo and Dot.", "Noted: the cats.")...)
+	log.add(exchange("s2", "r7", "Am I happier in Łódź, hoping for relational databases?", "Yes, 42-7.")...)
+	log.add(exchange("s3", "r5", "The cat of another.", "Whose cat?")...)
+	pending := started("s2", "r6")
+	pending.QuestionNeutral = "what do cats eat"
+	log.add(pending)
+	log.redact("s1", id("s1", "r2"))
+	a := filled(t, log, 7)
+	for query, want := range map[string][]string{
+		"which COLOUR do I like?":    {"My favourite colour is teal."},
+		"what is my cat called":      {"My cats are called Cleo and Dot."},
+		"a\x00 teal\xff":             {"My favourite colour is teal."},
+		"Gdańsk":                     {"Was für ein Wetter in Gdańsk?"},
+		"I hope":                     {"Am I happier in Łódź, hoping for relational databases?"},
+		"Łódź":                       {"Am I happier in Łódź, hoping for relational databases?"},
+		"the relation of a database": {"Am I happier in Łódź, hoping for relational databases?"},
+		"42-7":                       {"Am I happier in Łódź, hoping for relational databases?"},
+		"who is the":                 nil,
+		"":                           nil,
+		"':* & ! | <-> \\ \"'\x01":   nil,
+	} {
+		got, _, err := a.Recall(t.Context(), "u", query, 5)
+		require.NoError(t, err, query)
+		var questions []string
+		for _, r := range got {
+			questions = append(questions, r.Question)
+		}
+		require.Equal(t, want, questions, query)
+	}
+	found, _ := must.Two(a.Recall(t.Context(), "nobody", "cat", 5))(t)
+	require.Empty(t, found)
+}
+
+// Not every language puts spaces between its words.
+func TestRecallWithoutSpaces(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("s", "u"))
+	for i, turn := range [][2]string{
+		{"我最喜欢的颜色是青绿色。", "好的，我记住了。"},
+		{"我住在上海，家里有两只猫。", "它们叫什么名字？"},
+		{"我的飞机票是几点的？", "明天早上八点。"},
+		{"私の猫の名前はミケです。", "かわいい名前ですね。"},
+		{"京都で一番好きなラーメン屋は「たかばし」です。", "今度行ってみたいです。"},
+		{"会議は木曜日の午後三時です。", "カレンダーに入れました。"},
+		{"แมวของฉันชื่อส้มโอ", "น่ารักมากครับ"},
+		{"ฉันทำงานที่โรงพยาบาลในเชียงใหม่", "รับทราบครับ"},
+		{"우리 고양이는 나비라고 해요.", "귀여운 이름이네요."},
+		{"저는 부산에서 태어났어요.", "부산은 아름다운 도시죠."},
+		{"仕事ではGoでframeworkなしのAPIを書いています。", "なるほど。"},
+		{"My cats are called Cleo and Dot.", "Noted."},
+	} {
+		log.add(exchange("s", fmt.Sprint("r", i), turn[0], turn[1])...)
+	}
+	a := filled(t, log, 7)
+	for query, want := range map[string]string{
+		"你还记得我喜欢什么颜色吗":            "我最喜欢的颜色是青绿色。",
+		"上海的天气怎么样？":               "我住在上海，家里有两只猫。",
+		"飞机几点起飞":                  "我的飞机票是几点的？",
+		"猫は何という名前でしたか？":           "私の猫の名前はミケです。",
+		"おすすめのラーメンは？":             "京都で一番好きなラーメン屋は「たかばし」です。",
+		"会議はいつ？":                  "会議は木曜日の午後三時です。",
+		"แมวชื่ออะไร":             "แมวของฉันชื่อส้มโอ",
+		"โรงพยาบาลอยู่ที่ไหน":     "ฉันทำงานที่โรงพยาบาลในเชียงใหม่",
+		"고양이 이름이 뭐였지?":            "우리 고양이는 나비라고 해요.",
+		"내가 어디서 태어났지? 부산이었나?":     "저는 부산에서 태어났어요.",
+		"what are my cats called": "My cats are called Cleo and Dot.",
+		"Cleoは犬ですか":               "My cats are called Cleo and Dot.",
+		"which framework?":        "仕事ではGoでframeworkなしのAPIを書いています。",
+	} {
+		got, _, err := a.Recall(t.Context(), "u", query, 5)
+		require.NoError(t, err, query)
+		require.NotEmpty(t, got, query)
+		require.Equal(t, want, got[0].Question, "%s: %v", query, got)
+	}
+	for _, query := range []string{"火星", "ไดโนเสาร์", "の", "공룡"} {
+		got, _, err := a.Recall(t.Context(), "u", query, 5)
+		require.NoError(t, err, query)
+		require.Empty(t, got, query)
+	}
+}
+
+// A search is bounded by what is searched, not by what there is.
+func TestRecallOfVeryLongTexts(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("s", "u"))
+	var text strings.Builder
+	for i := range 40_000 {
+		fmt.Fprint(&text, " word", i)
+	}
+	long := text.String()
+	log.add(exchange("s", "r", "first things"+long, long)...)
+	a := filled(t, log, 7)
+	got, _ := must.Two(a.Recall(t.Context(), "u", "first"+long, 5))(t)
+	require.Len(t, got, 1)
+	require.Len(t, got[0].Question, 8000)
+}
+
+// spoken are the texts that are said and asked for.
+var spoken = []string{
+	"tap", "Tap", "washer", "of the", "école", "学校", "学校に行く", "校", "ไทย", "mother-in-law", "law", "Cafe\u0301", "👍",
+}
+
+// TestSearchesAreThoseOfAModel compares searches, through all ways to find turns, with a plain look at each turn.
+func TestSearchesAreThoseOfAModel(t *testing.T) {
+	t.Parallel()
+	read := &current{newJournal()}
+	key := words.NewKey("k")
+	a := openWith(t, audit.Config{URL: pg.URL(t), Log: read, SearchKey: key})
+	rapid.Check(t, func(t *rapid.T) {
+		log := said(t)
+		read.journal = log
+		a.empty()
+		claim(t, log, a).all(rapid.IntRange(1, 30).Draw(t, "batch"))
+		for range 8 {
+			m := searchModel{key: key, window: rapid.IntRange(1, 6).Draw(t, "window"), f: askedOf(t, log)}
+			a.Narrow(m.window, rapid.IntRange(1, 4).Draw(t, "first"), rapid.IntRange(4, 12).Draw(t, "all"),
+				rapid.IntRange(4, 8).Draw(t, "own"))
+			require.Equal(t, m.hits(log), searchAll(t, a.Audit, m.f, rapid.IntRange(1, 7).Draw(t, "limit")), m.f)
+		}
+	})
+}
+
+// said is a log of a few sessions, some of whose turns are at the same microsecond.
+func said(t *rapid.T) *journal {
+	log := newJournal()
+	text := func() string {
+		return strings.Join(rapid.SliceOfN(rapid.SampledFrom(spoken), 1, 6).Draw(t, "text"), " ")
+	}
+	log.add(linked("a", "ada"), linked("b", "ada"), linked("c", "bob"))
+	for n := range rapid.IntRange(5, 40).Draw(t, "turns") {
+		session, request := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "session"), fmt.Sprint(n)
+		if rapid.Bool().Draw(t, "at once") {
+			log.pass(-time.Second)
+		}
+		before := log.state(session)
+		if before.Erased != 0 {
+			continue
+		}
+		q := events.Question{QuestionNeutral: text()}
+		if rapid.Bool().Draw(t, "translated") {
+			q.QuestionTranslated = text()
+		}
+		log.add(&events.TurnStarted{TurnID: id(session, request), SessionID: session, RequestID: request, Question: q})
+		answer := events.Answer{AnswerNeutral: text(), AnswerTranslated: text()}
+		switch rapid.IntRange(0, 9).Draw(t, "then") {
+		case 0:
+			log.redact(session, id(session, request))
+		case 1:
+			log.add(&events.TurnFinalized{TurnID: id(session, request), SessionID: session, Answer: answer},
+				&events.TurnCorrected{TurnID: id(session, "c"+request), SessionID: session, RequestID: "c" + request,
+					ReplacesTurnID: id(session, request), Question: q, Answer: events.Answer{AnswerNeutral: text()}})
+		case 2, 3:
+		case 4:
+			if n%7 == 0 {
+				log.add(erased(session))
+			}
+		default:
+			log.add(&events.TurnFinalized{TurnID: id(session, request), SessionID: session, Answer: answer})
+		}
+	}
+	if rapid.IntRange(0, 4).Draw(t, "bob goes") == 0 {
+		log.add(&events.IdentityErased{IdentityID: "bob", ReceiptID: "x"})
+	}
+	if rapid.Bool().Draw(t, "d comes") && log.state("d").Erased == 0 {
+		log.add(linked("d", "carol"))
+	}
+	return log
+}
+
+// askedOf is any search of a log.
+func askedOf(t *rapid.T, log *journal) (f projections.SearchFilter) {
+	// The one wanted word makes it a search.
+	parts := []string{rapid.SampledFrom(append(slices.Clone(spoken), "wash*", "caf*")).Draw(t, "word")}
+	for _, word := range rapid.SliceOfN(rapid.SampledFrom(spoken), 0, 2).Draw(t, "more") {
+		parts = append(parts, rapid.SampledFrom([]string{word, `"` + word + ` tap"`, "-" + word}).Draw(t, "part"))
+	}
+	f.Query = strings.Join(parts, " ")
+	one := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label) }
+	f.IdentityID = one("identity", "", "", "ada", "bob", "carol", "nobody")
+	f.SessionID = one("in session", "", "", "", "a", "c")
+	f.In = projections.Half(one("in", "", "", "question", "answer"))
+	f.Language = one("language", "", "", "neutral", "translated")
+	f.MinScore = rapid.SampledFrom([]float64{0, 0, 0.3, 0.7}).Draw(t, "score")
+	moment := func(label string) time.Time {
+		at := log.events[rapid.IntRange(0, len(log.events)-1).Draw(t, label)].Time
+		return at.Add(time.Duration(rapid.IntRange(-1, 1).Draw(t, label)))
+	}
+	if one("bounds", "none", "since", "until") == "since" {
+		f.Since = moment("since")
+	}
+	if one("bounds", "none", "since", "until") == "until" {
+		f.Until = moment("until")
+	}
+	return f
+}
+
+// searchModel finds what a search must find.
+type searchModel struct {
+	key    words.Key
+	window int
+	f      projections.SearchFilter
+}
+
+// candidate is a turn whose terms match, with the hit if its text does.
+type candidate struct {
+	projections.Hit
+	found bool
+}
+
+// hits ranks the newest candidates together, then those before, and so on.
+func (m searchModel) hits(log *journal) (out []projections.Hit) {
+	for chunk := range slices.Chunk(m.candidates(log), m.window) {
+		chunk = slices.DeleteFunc(chunk, func(c candidate) bool { return !c.found })
+		slices.SortStableFunc(chunk, func(x, y candidate) int { return cmp.Compare(y.Score, x.Score) })
+		for _, c := range chunk {
+			out = append(out, c.Hit)
+		}
+	}
+	return out
+}
+
+func (m searchModel) candidates(log *journal) (out []candidate) {
+	gone := map[string]bool{}
+	for _, e := range log.events {
+		if f, ok := e.Fact.(*events.IdentityErased); ok {
+			gone[f.IdentityID] = true
+		}
+	}
+	for _, session := range []string{"a", "b", "c", "d"} {
+		s := log.state(session)
+		if s.Identity == "" || s.Erased != 0 || gone[s.Identity] {
+			continue
+		}
+		for _, turn := range s.Turns {
+			if c, ok := m.candidate(s, turn); ok {
+				out = append(out, c)
+			}
+		}
+	}
+	slices.SortFunc(out, func(x, y candidate) int {
+		return cmp.Or(y.CreatedAt.Truncate(time.Microsecond).Compare(x.CreatedAt.Truncate(time.Microsecond)),
+			slices.Compare(y.TurnID[:], x.TurnID[:]))
+	})
+	return out
+}
+
+func (m searchModel) candidate(s *conversation.State, turn *conversation.Turn) (c candidate, ok bool) {
+	f := m.f
+	switch {
+	case turn.Status != conversation.Pending && turn.Status != conversation.Finalized,
+		f.IdentityID != "" && f.IdentityID != s.Identity, f.SessionID != "" && f.SessionID != s.SessionID,
+		turn.CreatedAt.Before(f.Since), !f.Until.IsZero() && !turn.CreatedAt.Before(f.Until):
+		return c, false
+	}
+	c.Hit = projections.Hit{SessionID: s.SessionID, IdentityID: s.Identity, TurnID: turn.ID, CreatedAt: turn.CreatedAt,
+		Position: events.Position{Seq: turn.Started}}
+	halves := map[projections.Half][]string{
+		projections.QuestionHalf: {turn.Question.QuestionNeutral, turn.Question.QuestionTranslated}}
+	if turn.Answer != nil {
+		halves[projections.AnswerHalf] = []string{turn.Answer.AnswerNeutral, turn.Answer.AnswerTranslated}
+	}
+	query := words.Parse(f.Query, nil)
+	for _, half := range []projections.Half{projections.QuestionHalf, projections.AnswerHalf} {
+		texts := halves[half]
+		if texts == nil || f.In != "" && f.In != half {
+			continue
+		}
+		terms := m.key.Terms(nil, texts...)
+		ok = ok || !slices.ContainsFunc(query.Terms(&m.key), func(t int32) bool { return !slices.Contains(terms, t) })
+		for i, language := range []string{"neutral", "translated"} {
+			found, matches := query.Match(texts[i], nil)
+			if matches && (f.Language == "" || f.Language == language) && found.Score > c.Score {
+				c.Half, c.Score, c.Snippet = half, found.Score, found.Snippet()
+			}
+		}
+	}
+	c.found = c.Score > 0 && c.Score >= f.MinScore
+	return c, ok
 }

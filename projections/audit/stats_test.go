@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -44,21 +45,18 @@ func TestCountsOfAnomalies(t *testing.T) {
 	a := filled(t, log, 3)
 	first := day.Truncate(24 * time.Hour)
 	ask := projections.CountsFilter{Since: day, Until: day.AddDate(0, 0, 9), By: projections.ByNone}
-	counts, _, err := a.Anomalies(t.Context(), ask)
-	require.NoError(t, err)
+	counts, _ := must.Two(a.Anomalies(t.Context(), ask))(t)
 	require.Equal(t, []projections.Anomalies{
 		{Start: first, Reason: conversation.CodeLinkedElsewhere, Events: 1},
 		{Start: first.AddDate(0, 0, 1), Reason: conversation.CodeLinkedElsewhere, Events: 1},
 		{Start: first.AddDate(0, 0, 1), Reason: conversation.CodeTurnNotStarted, Events: 2},
 	}, counts)
 	ask.Since, ask.Hour = edge.Add(time.Second), true
-	counts, _, err = a.Anomalies(t.Context(), ask)
-	require.NoError(t, err)
+	counts, _ = must.Two(a.Anomalies(t.Context(), ask))(t)
 	require.Len(t, counts, 2)
 	require.Equal(t, edge.Truncate(time.Hour).UTC(), counts[0].Start)
 	ask.Until = ask.Since
-	counts, _, err = a.Anomalies(t.Context(), ask)
-	require.NoError(t, err)
+	counts, _ = must.Two(a.Anomalies(t.Context(), ask))(t)
 	require.Empty(t, counts)
 }
 
@@ -95,9 +93,8 @@ func TestCountsOfTurns(t *testing.T) {
 		require.NotEmpty(t, name)
 		require.Equal(t, name, *allCounts(t, a.Audit, by)[0].By)
 	}
-	hours, at, err := a.Counts(t.Context(), projections.CountsFilter{Since: day, Until: day.Add(3 * time.Second),
-		Hour: true, By: projections.ByConsultant})
-	require.NoError(t, err)
+	hours, at := must.Two(a.Counts(t.Context(), projections.CountsFilter{Since: day, Until: day.Add(3 * time.Second),
+		Hour: true, By: projections.ByConsultant}))(t)
 	require.Equal(t, []events.Position{{Seq: log.last}}, at)
 	require.Len(t, hours, 1)
 	require.Equal(t, day.Truncate(time.Hour), hours[0].Start)
@@ -108,12 +105,10 @@ func TestCountsOfTurns(t *testing.T) {
 
 	edge := log.state("a").Turn(id("a", "r2")).CreatedAt
 	for _, at := range []time.Time{edge.Add(-time.Microsecond), edge, edge.Add(time.Microsecond)} {
-		behind, _, err := a.Counts(t.Context(), projections.CountsFilter{Since: at, Until: day.Add(time.Minute),
-			By: projections.ByNone})
-		require.NoError(t, err)
-		before, _, err := a.Counts(t.Context(), projections.CountsFilter{Since: day.Add(-time.Hour), Until: at,
-			By: projections.ByNone})
-		require.NoError(t, err)
+		behind, _ := must.Two(a.Counts(t.Context(), projections.CountsFilter{Since: at, Until: day.Add(time.Minute),
+			By: projections.ByNone}))(t)
+		before, _ := must.Two(a.Counts(t.Context(), projections.CountsFilter{Since: day.Add(-time.Hour), Until: at,
+			By: projections.ByNone}))(t)
 		want := 2 // of three turns
 		if at.After(edge) {
 			want = 1

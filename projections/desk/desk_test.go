@@ -170,8 +170,7 @@ func TestStoresAndGenerationsAreApart(t *testing.T) {
 func TestRestoredLettersCountUntilTheViewIsRebuilt(t *testing.T) {
 	desks(t, func(t *testing.T, d *desk.Desk, log *jetlog.Log) {
 		at := natstest.Append(t, log, &events.SessionReset{SessionID: "s"})
-		e, _, err := log.At(t.Context(), at)
-		require.NoError(t, err)
+		e, _ := must.Two(log.At(t.Context(), at))(t)
 		known, other, beyond := dead(1), dead(1), dead(2)
 		known.EventID, known.Dropped = projections.Label(e.ID), &projections.Drop{Reason: "a known lie"}
 		other.Projection = "other"
@@ -218,13 +217,11 @@ func TestRetriedAndDropped(t *testing.T) {
 		got = must.Get(q.RetryDeadLetter(t.Context(), at(4)))(t)
 		require.True(t, got.Applied)
 		drop := projections.Drop{Reason: "a known lie", By: "ada", At: time.Unix(9, 0).UTC()}
-		_, err := q.DropDeadLetter(t.Context(), at(5), drop)
-		require.NoError(t, err)
+		must.Get(q.DropDeadLetter(t.Context(), at(5), drop))(t)
 		require.Equal(t, []uint64{5, 6}, listed(t, d, log, v))
 		require.Equal(t, &drop, must.Get(q.Dropped(t.Context(), at(5)))(t))
 		for _, gone := range []uint64{4, 7} {
-			_, err := q.RetryDeadLetter(t.Context(), at(gone))
-			require.ErrorIs(t, err, projections.ErrNoDeadLetter)
+			must.Fail(q.RetryDeadLetter(t.Context(), at(gone)))(t, projections.ErrNoDeadLetter)
 		}
 	})
 }
@@ -237,8 +234,7 @@ func TestMembersThatDiedAreRemoved(t *testing.T) {
 	group := desk.New(notes).Members("view", nil)
 	const alive = 20 * time.Millisecond
 	for _, m := range []string{"dead", "me"} {
-		_, err := group.Beat(t.Context(), m, alive)
-		require.NoError(t, err)
+		must.Get(group.Beat(t.Context(), m, alive))(t)
 	}
 	hang.Until(t, func() bool {
 		living := must.Get(group.Beat(t.Context(), "me", alive))(t)
@@ -254,8 +250,7 @@ func TestMembersThatDiedAreRemoved(t *testing.T) {
 func TestALeaseHasOneHolder(t *testing.T) {
 	desks(t, func(t *testing.T, d *desk.Desk, _ *jetlog.Log) {
 		release := must.Get(d.Lease(t.Context(), "view", "a"))(t)
-		_, err := d.Lease(t.Context(), "view", "a")
-		require.ErrorIs(t, err, projections.ErrRebuilding)
+		must.Fail(d.Lease(t.Context(), "view", "a"))(t, projections.ErrRebuilding)
 		other, err := d.Lease(t.Context(), "view", "b")
 		require.NoError(t, err, "of another store")
 		other(t.Context())

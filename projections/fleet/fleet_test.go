@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -150,16 +153,12 @@ func TestAViewIsAskedOnceItsStoreAnswers(t *testing.T) {
 		return out
 	}})
 	require.ErrorIs(t, m.Readable(), fleet.ErrUnopened)
-	_, err := m.Applied(t.Context(), 0)
-	require.ErrorIs(t, err, fleet.ErrUnopened)
+	must.Fail(m.Applied(t.Context(), 0))(t, fleet.ErrUnopened)
 	letters := f.DeadLetters()
 	require.Len(t, letters, 1)
-	_, err = letters[0].DeadLetters(t.Context())
-	require.ErrorIs(t, err, fleet.ErrUnopened)
-	_, err = letters[0].RetryDeadLetter(t.Context(), at)
-	require.ErrorIs(t, err, fleet.ErrUnopened)
-	_, err = letters[0].DropDeadLetter(t.Context(), at, projections.Drop{})
-	require.ErrorIs(t, err, fleet.ErrUnopened)
+	must.Fail(letters[0].DeadLetters(t.Context()))(t, fleet.ErrUnopened)
+	must.Fail(letters[0].RetryDeadLetter(t.Context(), at))(t, fleet.ErrUnopened)
+	must.Fail(letters[0].DropDeadLetter(t.Context(), at, projections.Drop{}))(t, fleet.ErrUnopened)
 
 	natstest.Run(t, f.Run)
 	mu.Lock()
@@ -172,7 +171,7 @@ func TestAViewIsAskedOnceItsStoreAnswers(t *testing.T) {
 	require.NoError(t, m.Readable())
 	require.Empty(t, must.Get(letters[0].DeadLetters(t.Context()))(t))
 
-	_, err = f.Add(t.Context(), fleet.Entry{View: v, Feeds: true, Open: func(context.Context) error {
+	_, err := f.Add(t.Context(), fleet.Entry{View: v, Feeds: true, Open: func(context.Context) error {
 		return errors.New("a wrong password")
 	}})
 	require.EqualError(t, err, "a wrong password", "trying again does not help")
@@ -192,8 +191,7 @@ func TestDeadLettersAreThoseOfTheServedStore(t *testing.T) {
 	letters := f.DeadLetters()[0]
 	require.Equal(t, "kept", letters.Name())
 	claim := must.Get(f.Desk().ClaimLetters(t.Context(), "kept", cp))(t)
-	e, _, err := log.At(t.Context(), at)
-	require.NoError(t, err)
+	e, _ := must.Two(log.At(t.Context(), at))(t)
 	dead := projections.NewDeadLetter("kept", &projections.Judged{Recorded: e}, "a test", time.Now())
 	require.NoError(t, claim.Keep(t.Context(), cp.Created, dead))
 
@@ -205,8 +203,7 @@ func TestDeadLettersAreThoseOfTheServedStore(t *testing.T) {
 		turnledger_projection_dead_letters{projection="kept",state="dropped"} 0
 		turnledger_projection_dead_letters{projection="kept",state="waiting"} 1
 	`), "turnledger_projection_dead_letters"))
-	_, err = letters.DropDeadLetter(t.Context(), at, projections.Drop{Reason: "a test", By: "me"})
-	require.NoError(t, err)
+	must.Get(letters.DropDeadLetter(t.Context(), at, projections.Drop{Reason: "a test", By: "me"}))(t)
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
 		# HELP turnledger_projection_dead_letters Dead letters that there are, by projection and state.
 		# TYPE turnledger_projection_dead_letters gauge
@@ -307,10 +304,8 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 		require.Equal(t, there, errors.Is(err, projections.ErrNotRebuildable), name)
 		require.Equal(t, there, errors.Is(verified, projections.ErrNotRebuildable), name)
 	}
-	_, err := f.CancelRebuild(t.Context(), "kept")
-	require.ErrorIs(t, err, projections.ErrNotRebuildable)
-	_, err = f.CancelRebuild(t.Context(), recent.Name)
-	require.ErrorIs(t, err, projections.ErrNoRebuild)
+	must.Fail(f.CancelRebuild(t.Context(), "kept"))(t, projections.ErrNotRebuildable)
+	must.Fail(f.CancelRebuild(t.Context(), recent.Name))(t, projections.ErrNoRebuild)
 
 	natstest.Run(t, f.Run)
 	before := time.Now()
@@ -323,9 +318,8 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 		all, err := f.Projections(t.Context())
 		return err == nil && all[0].RebuildBegun.After(before) && all[0].RebuildDone.After(all[0].RebuildBegun)
 	}, "it is known when the rebuild ran")
-	sessions, err := f.Verify(t.Context(), recent.Name, 0, func(uint64, uint64) error { return nil },
-		func(d projections.Difference) error { return errors.New(d.SessionID) })
-	require.NoError(t, err)
+	sessions := must.Get(f.Verify(t.Context(), recent.Name, 0, func(uint64, uint64) error { return nil },
+		func(d projections.Difference) error { return errors.New(d.SessionID) }))(t)
 	require.Zero(t, sessions)
 }
 
@@ -335,4 +329,205 @@ func TestAViewInMemoryIsFedHere(t *testing.T) {
 	view := memory.New(recent.Limits{}, conversation.Rules{}, nil)
 	_, err := f.Add(t.Context(), fleet.Entry{View: view, Rebuildable: view, Reads: true, InMemory: true})
 	require.ErrorContains(t, err, "set Feeds")
+}
+
+// A view whose store answers at last, or whose index another process makes at last, is read soon after.
+func TestAViewIsReadSoonAfterItsStoreAnswers(t *testing.T) {
+	t.Parallel()
+	v := newKept()
+	looks, last, waited := 0, time.Time{}, make(chan time.Duration, 1)
+	f := newFleet(natstest.Log(t, 1))
+	m := add(t, f, fleet.Entry{View: v, Reads: true, Open: func(context.Context) error {
+		if looks++; looks < 5 {
+			last = time.Now()
+			return projections.Unavailable(errors.New("no index yet"))
+		}
+		waited <- time.Since(last)
+		return nil
+	}})
+	natstest.Run(t, f.Run)
+	require.Less(t, <-waited, 10*time.Second)
+	hang.Until(t, func() bool { return m.Readable() == nil })
+}
+
+// A store may take longer to open than a process waits for it when it starts.
+func TestAStoreMayTakeLongToOpen(t *testing.T) {
+	t.Parallel()
+	limits := make(chan time.Duration, 2)
+	f := newFleet(natstest.Log(t, 1))
+	v := newKept()
+	add(t, f, fleet.Entry{View: v, Reads: true, OpenLimit: time.Hour, Open: func(ctx context.Context) error {
+		end, _ := ctx.Deadline()
+		limits <- time.Until(end)
+		if len(limits) == cap(limits) {
+			return nil
+		}
+		return projections.Unavailable(errors.New("it takes long"))
+	}})
+	require.Less(t, <-limits, time.Minute)
+	limits <- 0
+	natstest.Run(t, f.Run)
+	require.Zero(t, <-limits)
+	require.Greater(t, <-limits, 50*time.Minute)
+}
+
+func TestPlacesAreReachedWithWhatTheyApplied(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := question(t, log)
+	v := newKept()
+	f := newFleet(log)
+	add(t, f, fleet.Entry{View: v, Reads: true})
+	f.AddWorker(fleet.Worker{Name: "beside", Applied: func(context.Context, int) (events.Position, error) {
+		return at, nil
+	}})
+	places := f.Places()
+	require.Len(t, places, 2)
+	require.Equal(t, "kept", places[0].Name())
+	require.Equal(t, "beside", places[1].Name())
+	reached := func(i int) bool {
+		return must.Get(places[i].Reached(t.Context(), at))(t)
+	}
+	require.False(t, reached(0))
+	require.True(t, reached(1))
+	v.set(errors.New("no answer"))
+	require.EqualError(t, must.Err(places[0].Reached(t.Context(), at)), "no answer")
+	v.set(nil)
+	must.Get(overwrite.On(log).Erase(t.Context(), at))(t)
+	require.True(t, reached(0), "what it has not applied will never come")
+}
+
+func TestStatusOfWhatThisProcessFeeds(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 2)
+	at := question(t, log)
+	f := newFleet(log)
+	add(t, f, inMemory())
+	before := f.Status(t.Context())
+	require.Len(t, before, 2, "one for each partition")
+	require.Equal(t, "starting", before[at.Partition].State)
+	require.EqualValues(t, 1, before[at.Partition].LagEvents)
+
+	natstest.Run(t, f.Run)
+	hang.Until(t, func() bool {
+		s := f.Status(t.Context())[at.Partition]
+		return s.State == "live" && s.Position == at && s.Head == at && s.LagEvents == 0
+	})
+	all := must.Get(f.Projections(t.Context()))(t)
+	require.Len(t, all, 2)
+	require.Equal(t, recent.Name, all[0].Name)
+	require.True(t, all[0].Rebuildable)
+	require.EqualValues(t, 1, all[0].Generation)
+}
+
+// only returns the status of the fleet's only partition.
+func only(t *testing.T, f *fleet.Fleet) projections.Status {
+	t.Helper()
+	all := must.Get(f.Projections(t.Context()))(t)
+	require.Len(t, all, 1)
+	require.Equal(t, "kept", all[0].Name)
+	return all[0]
+}
+
+func TestStatusOfWhatOtherProcessesFeed(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := question(t, log)
+	v := &kept{}
+	f := newFleet(log)
+	add(t, f, fleet.Entry{View: v})
+	require.Empty(t, f.Status(t.Context()), "this process feeds nothing")
+
+	v.set(nil)
+	s := only(t, f)
+	require.Equal(t, "not_fed", s.State)
+	require.EqualValues(t, 1, s.LagEvents)
+	require.Equal(t, at, s.Head)
+
+	v.set(nil, projections.Checkpoint{Seq: at.Seq, EventID: "another", Created: log.Created(0)})
+	s = only(t, f)
+	require.Equal(t, "failed", s.State)
+	require.True(t, s.LagUnknown)
+	require.Contains(t, s.LastError, "another event stands at")
+
+	v.set(errors.New("no answer"))
+	s = only(t, f)
+	require.Equal(t, projections.Unknown, s.State)
+	require.True(t, s.HeadUnknown)
+	require.Equal(t, "no answer", s.LastError)
+}
+
+// A view that has not been opened yet says why, also where its checkpoints are kept in another store than its rows.
+func TestAViewThatWaitsForItsStoreSaysWhy(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := question(t, log)
+	for state, e := range map[string]fleet.Entry{"retrying": {Feeds: true}, "not_fed": {Reads: true}} {
+		f, v, away := newFleet(log), &kept{}, atomic.Bool{}
+		away.Store(true)
+		v.set(nil)
+		e.View, e.Open = v, func(context.Context) error {
+			if away.Load() {
+				return projections.Unavailable(errors.New("connection refused"))
+			}
+			return nil
+		}
+		add(t, f, e)
+		s := only(t, f)
+		require.Equal(t, state, s.State)
+		require.Contains(t, s.LastError, "connection refused", state)
+		require.Equal(t, at, s.Head, state)
+		require.EqualValues(t, 1, s.LagEvents, state)
+		natstest.Run(t, f.Run)
+		away.Store(false)
+		hang.Until(t, func() bool {
+			s = only(t, f)
+			return s.LastError == "" && (s.State == "live" || !e.Feeds && s.State == "not_fed")
+		}, "%s", state)
+	}
+}
+
+// A view that is opened while all are listed is listed.
+func TestAViewThatIsOpenedMeanwhileIsListed(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	f, opens, waits := newFleet(log), &kept{}, &kept{}
+	opens.set(nil)
+	waits.set(nil)
+	var open atomic.Bool
+	add(t, f, fleet.Entry{View: opens, Feeds: true, Open: func(context.Context) error {
+		if !open.Load() {
+			return projections.Unavailable(errors.New("connection refused"))
+		}
+		return nil
+	}})
+	opened := func() bool { return len(f.Status(t.Context())) == 2 }
+	add(t, f, fleet.Entry{View: waits, Feeds: true, Outdated: func(ctx context.Context) error {
+		open.Store(true)
+		for !opened() && pause.For(ctx, time.Millisecond) {
+		}
+		return nil
+	}})
+	natstest.Run(t, f.Run)
+	require.False(t, opened())
+	all := must.Get(f.Projections(t.Context()))(t)
+	require.True(t, opened())
+	require.Len(t, all, 2)
+}
+
+func TestAViewThatFollowsTheLogMayBeOutdated(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := question(t, log)
+	f := newFleet(log)
+	v := newKept()
+	add(t, f, fleet.Entry{View: v, Feeds: true, Outdated: func(context.Context) error {
+		return errors.New("rebuild it")
+	}})
+	require.Equal(t, "starting", only(t, f).State)
+	natstest.Run(t, f.Run)
+	hang.Until(t, func() bool {
+		s := only(t, f)
+		return s.State == "outdated" && s.LastError == "rebuild it" && s.Position == at && s.LagEvents == 0
+	})
 }

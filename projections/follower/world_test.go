@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
@@ -290,8 +291,7 @@ func (s *scribe) write(n int) {
 		if s.rng.IntN(3) == 0 {
 			a.Salt = fmt.Sprint(s.n) // else what was said before is not stored again
 		}
-		_, err := s.log.Append(s.t.Context(), a)
-		require.NoError(s.t, err)
+		must.Get(s.log.Append(s.t.Context(), a))(s.t)
 	}
 }
 
@@ -302,8 +302,7 @@ func (s *scribe) scribble() {
 	if s.rng.IntN(2) == 0 {
 		m.Header.Set(events.HeaderType, events.TypeTurnStarted)
 	}
-	_, err := s.nc.RequestMsg(m, 5*time.Second)
-	require.NoError(s.t, err)
+	must.Get(s.nc.RequestMsg(m, hang.Limit))(s.t)
 }
 
 // readers subscribes to events and to verdicts behind a sequence, until the test ends. Each returns the sequences of

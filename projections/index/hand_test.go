@@ -235,9 +235,8 @@ func (w *world) only(t testing.TB) index.Collection {
 // object returns what the store has of a turn of the one collection, with vectors; nil if it has none.
 func (w *world) object(t testing.TB, session, request string) *index.Object {
 	t.Helper()
-	found, err := w.Store.ByID(t.Context(), w.only(t).Name, []uuid.UUID{events.TurnID(session, request)},
-		index.WithVectors)
-	require.NoError(t, err)
+	found := must.Get(w.Store.ByID(t.Context(), w.only(t).Name, []uuid.UUID{events.TurnID(session, request)},
+		index.WithVectors))(t)
 	if len(found) == 0 {
 		return nil
 	}

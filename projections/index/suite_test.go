@@ -2,17 +2,24 @@ package index_test
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
 	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/index"
 )
@@ -254,4 +261,209 @@ func scrubbed(t *testing.T, w *world) {
 	w.CaughtUp(t, v)
 	<-time.After(300 * time.Millisecond)
 	require.Empty(t, rebuilt, "once")
+}
+
+// silence is how long a session of these tests may be silent.
+const silence = 30 * time.Millisecond
+
+// silences: a link brings the turns since the last silence, a kind takes silences back and brings the rest, and a
+// replaced turn comes with neither.
+func silences(t *testing.T, w *world) {
+	w.Rules.SessionTTL = silence
+	v := w.Open(t)
+	w.Append(t, indextest.Turn("s", "1", "before the silence", "yes")...)
+	pause.For(t.Context(), 3*silence)
+	w.Append(t, indextest.Turn("s", "2", "after the silence", "yes")...)
+	w.Append(t, corrected("2c", "2", "corrected", "no"), indextest.Linked("s", "ann"))
+	h := w.claim(t, v, "s").must(t)
+	require.Nil(t, w.object(t, "s", "2"), "replaced")
+	before := w.object(t, "s", "1") != nil
+	w.Agree(t, v, "s")
+	w.Append(t, &events.SessionDescribed{
+		SessionID: "s", RequestID: "d", After: events.Position{Partition: h.partition}, Kind: events.KindConversation,
+	})
+	h.must(t)
+	require.False(t, before)
+	require.NotNil(t, w.object(t, "s", "1"), "no silence counts in a session of a kind")
+	require.Nil(t, w.object(t, "s", "2"))
+	w.Agree(t, v, "s")
+}
+
+// pruned: what is taken out of a turn is a reason to scrub, though the turn stays.
+func pruned(t *testing.T, w *world) {
+	var forgotten atomic.Uint64
+	v := w.Open(t, erasedUpTo(&forgotten))
+	turn := events.TurnID("s", "1")
+	w.Append(t, indextest.Linked("s", "ann"), indextest.Turn("s", "1", "what is hot", "")[0], &events.TurnFinalized{
+		TurnID: turn, SessionID: "s", Answer: events.Answer{AnswerNeutral: "lava", AnswerMessages: []byte(
+			`[{"role":"assistant","content":"lava"},{"role":"assistant","content":"ash"}]`,
+		)},
+	})
+	h := w.claim(t, v, "s").must(t)
+	s := natstest.Fold(t, w.Log, "s", w.Rules)
+	var brought []events.Recorded
+	for e, err := range w.Log.Session(t.Context(), "s", 0, 1<<40) {
+		require.NoError(t, err)
+		if e.Type == events.TypeTurnStarted || e.Type == events.TypeTurnFinalized {
+			brought = append(brought, e)
+		}
+	}
+	n := 0
+	prune := conversation.Prune{SessionID: "s", TurnID: turn, PruneID: "p", Partition: h.partition}
+	prune.Keep = func(m conversation.Message) json.RawMessage {
+		if n++; n == 3 { // the question, lava, ash
+			return nil
+		}
+		return m.Raw
+	}
+	facts := s.DecidePrune(prune, s.Turn(turn), conversation.Messages(s.Turn(turn), brought)).Facts
+	require.NotEmpty(t, facts)
+	w.Append(t, facts...)
+	h.must(t)
+	require.NotNil(t, w.object(t, "s", "1"))
+	w.Agree(t, v, "s")
+	forgotten.Store(1 << 40)
+	<-scrubs(t, v)
+}
+
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
+
+// Vectors are counted by how they came, sweeps by their result and by what they have put right.
+func TestTheIndexCountsItsWork(t *testing.T) {
+	t.Parallel()
+	s := indextest.NewMemory()
+	w := &world{indextest.NewWorld(t, s.Store(), 1)}
+	reg, now := prometheus.NewRegistry(), newClock()
+	v := w.fed(t, func(c *index.Config) { c.Registry, c.Now = reg, now.read })
+	vectors := func(how string) float64 { return indextest.Counted(t, reg, "turnledger_index_vectors_total", how) }
+	swept := func(what string) float64 { return indextest.Counted(t, reg, "turnledger_index_swept_total", what) }
+	sweeps := func(result string) float64 { return indextest.Counted(t, reg, "turnledger_index_sweeps_total", result) }
+	w.Append(t, annAsks("a question", "an answer")...)
+	w.CaughtUp(t, v)
+	require.EqualValues(t, 2, vectors("made"))
+	w.Rebuild(t, v)
+	w.CaughtUp(t, v)
+	require.EqualValues(t, 2, vectors("made"), "a rebuild makes none anew")
+	require.GreaterOrEqual(t, vectors("taken over"), 2.0)
+
+	w.Endpoint.Fail(http.StatusBadRequest)
+	w.Append(t, indextest.Turn("s", "2", "a bare question", "a bare answer")...)
+	w.CaughtUp(t, v)
+	require.EqualValues(t, 2, vectors("made"))
+	w.Endpoint.Fail(0)
+	require.NoError(t, w.Store.Create(t.Context(), index.Collection{Name: index.Prefix + "old_000000", Mark: "left"}))
+	now.pass(time.Minute) // the embedder is left alone for a while
+	require.NoError(t, v.Sweep(t.Context()))
+	require.EqualValues(t, 1, swept("missing vector"))
+	require.EqualValues(t, 4, vectors("made"))
+	require.EqualValues(t, 1, swept("collection"))
+	require.Positive(t, sweeps("done"))
+	require.Zero(t, sweeps("failed"))
+	s.Away()
+	require.Error(t, v.Sweep(t.Context()))
+	require.EqualValues(t, 1, sweeps("failed"))
+}
+
+// Two stores on one log don't fill each other anew: the index goes to the one that came last, and the processes of the
+// other one say what is wrong, and leave what they have alone.
+func TestTwoStoresOnOneLog(t *testing.T) {
+	t.Parallel()
+	first, second := indextest.NewMemory(), indextest.NewMemory()
+	w := &world{indextest.NewWorld(t, first.Store(), 1)}
+	v := w.fed(t)
+	w.Append(t, annAsks("a question", "yes")...)
+	w.CaughtUp(t, v)
+	kept := must.Get(w.Store.List(t.Context()))(t)
+
+	w.Store = second.Store()
+	moved := w.Open(t)
+	w.Feed(t, moved)
+	w.Reached(t, moved)
+	before := must.Get(moved.Served(t.Context()))(t)
+	require.Error(t, v.Look(t.Context()))
+	for range 10 {
+		err := v.Sweep(t.Context())
+		require.ErrorIs(t, err, projections.ErrUnavailable)
+		require.ErrorContains(t, err, "all processes need the same TURNLEDGER_WEAVIATE_URL")
+		require.ErrorContains(t, v.Prepare(t.Context()), "all processes need the same TURNLEDGER_WEAVIATE_URL")
+		w.Append(t, indextest.Turn("s", "2", "another question", "yes")[0])
+		<-time.After(50 * time.Millisecond) // the first runner tries again meanwhile
+	}
+	require.Equal(t, before.Generation, must.Get(moved.Served(t.Context()))(t).Generation)
+	w.Agree(t, moved, "s")
+	require.Equal(t, kept, must.Get(first.List(t.Context()))(t))
+}
+
+// Two logs on one store don't take each other's index away, which each would fill anew for good. The second says what
+// is wrong, until its operator has it take the store over.
+func TestTwoLogsOnOneStore(t *testing.T) {
+	t.Parallel()
+	s := indextest.NewMemory()
+	w := &world{indextest.NewWorld(t, s.Store(), 1)}
+	v := w.fed(t)
+	w.Append(t, annAsks("a question", "yes")...)
+	w.CaughtUp(t, v)
+
+	other := indextest.NewWorld(t, s.Store(), 1)
+	late := index.New(other.Config())
+	for range 2 {
+		err := late.Prepare(t.Context())
+		require.ErrorIs(t, err, projections.ErrUnavailable)
+		require.ErrorContains(t, err, "each log needs a Weaviate of its own")
+		require.NoError(t, v.Sweep(t.Context()))
+	}
+	w.Agree(t, v, "s")
+
+	other.Append(t, indextest.Linked("t", "bob"))
+	other.Append(t, indextest.Turn("t", "1", "another question", "no")...)
+	other.Rebuild(t, late)
+	other.Feed(t, late)
+	other.Reached(t, late)
+	require.Error(t, v.Look(t.Context()))
+	require.ErrorContains(t, v.Prepare(t.Context()), "each log needs a Weaviate of its own")
+	require.Error(t, v.Sweep(t.Context()), "what it fed is gone")
+	require.NoError(t, late.Sweep(t.Context()))
+	other.Agree(t, late, "t")
+	require.Zero(t, must.Get(late.Files(t.Context(), 0))(t).Seq, "nothing is known of what the log has forgotten")
+}
+
+// A store that was emptied, filled again and then put back to its older copy has an index of before: a rebuild brings
+// the index back, and no rebuild begins by itself, since another store might have the index.
+func TestAnOlderIndexIsRebuilt(t *testing.T) {
+	t.Parallel()
+	s := indextest.NewMemory()
+	w := &world{indextest.NewWorld(t, s.Store(), 1)}
+	var forgotten atomic.Uint64
+	v := w.Open(t, erasedUpTo(&forgotten))
+	w.Append(t, annAsks("a question", "yes")...)
+	w.Append(t, indextest.Turn("s", "0", "what must go", "yes")...)
+	stop := w.Feed(t, v)
+	w.Reached(t, v)
+	stop()
+	s.Save()
+	s.Empty()
+	stop = w.Feed(t, v)
+	w.Reached(t, v)
+	gone := w.Append(t, redacted("0"))
+	w.Reached(t, v)
+	stop()
+	s.Back()
+	require.ErrorContains(t, v.Prepare(t.Context()), "run turnledger projections rebuild index")
+	require.ErrorContains(t, v.Sweep(t.Context()), "run turnledger projections rebuild index")
+
+	forgotten.Store(gone.Seq) // so that a rebuild by its age is due
+	scrubbing, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	require.NoError(t, index.Scrub{View: v, After: 10 * time.Millisecond, Rebuild: func(context.Context) error {
+		t.Error("a rebuild began by itself")
+		return nil
+	}}.Run(scrubbing))
+
+	w.Rebuild(t, v)
+	require.Len(t, w.Found(t, v, "a question", "ann"), 1)
+	w.Append(t, indextest.Turn("s", "2", "another question", "yes")...)
+	w.Feed(t, v)
+	w.Reached(t, v)
+	require.NoError(t, v.Sweep(t.Context()))
+	w.Agree(t, v, "s")
 }

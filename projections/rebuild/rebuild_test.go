@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,9 +16,11 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/rebuild"
 	"github.com/turnledger/turnledger/projections/runner"
 )
@@ -62,7 +65,7 @@ func TestRebuildUnderLoad(t *testing.T) {
 					if err := appendTurn(context.WithoutCancel(load), log, n, i); err != nil {
 						return err
 					}
-					pause(load, 5*time.Millisecond)
+					pause(load, 20*time.Millisecond)
 				}
 				return nil
 			})
@@ -102,6 +105,7 @@ func neverOlder(ctx context.Context, log *jetlog.Log, v view, session string) er
 			return fmt.Errorf("%d turns after %d", state.Finalized+state.Pending, turns)
 		}
 		last, turns = at.Seq, state.Finalized+state.Pending
+		pause(ctx, 5*time.Millisecond) // what reads as fast as it can takes the processors from the rebuild
 	}
 	return nil
 }
@@ -204,21 +208,16 @@ func TestRebuildEndsWhereTheHeadWasErased(t *testing.T) {
 	onEach(t, func(t *testing.T, open opener) {
 		log, v, stop := fed(t, open, 1, 2, 4)
 		stop()
-		before, err := v.Served(t.Context())
-		require.NoError(t, err)
-		head, err := log.Head(t.Context(), 0)
-		require.NoError(t, err)
+		before := must.Get(v.Served(t.Context()))(t)
+		head := must.Get(log.Head(t.Context(), 0))(t)
 		for ; head.Seq > before.At[0].Seq-2; head.Seq-- {
-			_, err = overwrite.On(log).Erase(t.Context(), head)
-			require.NoError(t, err)
+			must.Get(overwrite.On(log).Erase(t.Context(), head))(t)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 		defer cancel()
-		r, err := begin(ctx, log, v, 3)
-		require.NoError(t, err)
+		r := must.Get(begin(ctx, log, v, 3))(t)
 		require.NoError(t, r.Run(ctx))
-		after, err := v.Served(t.Context())
-		require.NoError(t, err)
+		after := must.Get(v.Served(t.Context()))(t)
 		require.Equal(t, before.At[0].Seq, after.At[0].Seq)
 		equalsLog(t, log, v, 2)
 	})
@@ -274,4 +273,136 @@ func TestAStreamThatIsAnotherIsNoticedAndRebuilt(t *testing.T) {
 			equalsLog(t, log, v, 2)
 		}
 	})
+}
+
+// tooLate swaps though the rebuild is cancelled meanwhile.
+type tooLate struct {
+	projections.Generation
+	swapping chan struct{}
+}
+
+func (g tooLate) Swap(ctx context.Context, check projections.SwapCheck) error {
+	close(g.swapping)
+	<-ctx.Done()
+	return g.Generation.Swap(context.WithoutCancel(ctx), check)
+}
+
+// Who breaks a rebuild off hears what became of it, not that it was asked to end.
+func TestACancelThatComesTooLateSaysSo(t *testing.T) {
+	t.Parallel()
+	log, v, _ := fed(t, openMemory, 1, 2, 4)
+	before, swapping := number(t, v), make(chan struct{})
+	late := func(g projections.Generation) projections.Generation { return tooLate{g, swapping} }
+	r := must.Get(begin(t.Context(), log, breakable{v, late}, 100))(t)
+	ran := make(chan error, 1)
+	go func() { ran <- r.Run(t.Context()) }()
+	<-swapping
+	cancelled := must.Get(r.Cancel(t.Context()))(t)
+	require.False(t, cancelled)
+	require.NoError(t, <-ran)
+	require.Equal(t, before+1, number(t, v))
+	cancelled = must.Get(r.Cancel(t.Context()))(t)
+	require.False(t, cancelled)
+}
+
+// An event that an operator has dropped is passed over, and stays dropped with who and
+// why; one that is only parked stops a rebuild.
+func TestRebuildPassesOverWhatAnOperatorDropped(t *testing.T) {
+	onEach(t, func(t *testing.T, open opener) {
+		log := natstest.Log(t, 1)
+		fill(t, log, 2, 10)
+		v := open(t, log)
+		q := desk.Of(log).Queue(v, log, rules)
+		live(t, log, poisonedLive{v.View})
+		caughtUp(t, log, v)
+		poisoned := breakable{v, func(g projections.Generation) projections.Generation { return poison{g} }}
+
+		require.ErrorContains(t, rebuilt(t, log, poisoned),
+			"the rebuild stopped at 0:17, which can't be applied: a poisoned row")
+		require.Equal(t, uint64(1), number(t, v))
+		drop := projections.Drop{Reason: "a test said so", By: "me",
+			At: time.Now().UTC().Truncate(time.Millisecond)}
+		must.Get(q.DropDeadLetter(t.Context(), events.Position{Seq: 17}, drop))(t)
+		for range 2 {
+			before := number(t, v)
+			require.NoError(t, rebuilt(t, log, poisoned))
+			require.Greater(t, number(t, v), before)
+			letters := must.Get(q.DeadLetters(t.Context()))(t)
+			require.Len(t, letters, 1)
+			require.Equal(t, events.Position{Seq: 17}, letters[0].Position)
+			require.Equal(t, &drop, letters[0].Dropped)
+		}
+		require.NoError(t, rebuilt(t, log, v), "what can be applied by now is")
+		require.Empty(t, must.Get(q.DeadLetters(t.Context()))(t))
+		equalsLog(t, log, v, 2)
+	})
+}
+
+type poisonedLive struct{ viewtest.View }
+
+func (p poisonedLive) Apply(ctx context.Context, b projections.Batch) error {
+	if err := poisoned(b); err != nil {
+		return err
+	}
+	return p.View.Apply(ctx, b)
+}
+
+func poisoned(b projections.Batch) error {
+	for _, e := range b.Events {
+		if e.Position.Seq == 17 {
+			return projections.Permanent(errors.New("a poisoned row"))
+		}
+	}
+	return nil
+}
+
+type poison struct{ projections.Generation }
+
+func (p poison) Apply(ctx context.Context, b projections.Batch) error {
+	if err := poisoned(b); err != nil {
+		return err
+	}
+	return p.Generation.Apply(ctx, b)
+}
+
+// A log that does not answer for a while, as in an election, does not end a rebuild, whatever it
+// is asked for first.
+func TestARebuildWaitsForTheLog(t *testing.T) {
+	t.Parallel()
+	for name, locks := range map[string]func(wire sync.Locker, g projections.Generation) projections.Generation{
+		"head": func(wire sync.Locker, g projections.Generation) projections.Generation { silent(wire); return g },
+		"consumer": func(wire sync.Locker, g projections.Generation) projections.Generation {
+			return claimedInSilence{g, wire}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nc, wire := natstest.Wired(t)
+			log := must.Get(jetlog.Open(t.Context(), nc, jetlog.Config{}))(t)
+			fill(t, log, 3, 4)
+			v := openMemory(t, log)
+			live(t, log, v)
+			caughtUp(t, log, v)
+			require.NoError(t, rebuilt(t, log,
+				breakable{v, func(g projections.Generation) projections.Generation { return locks(wire, g) }}))
+			require.Equal(t, uint64(2), number(t, v))
+		})
+	}
+}
+
+// silent cuts the log off for a while: each question is given up after 5 s.
+func silent(wire sync.Locker) {
+	wire.Lock()
+	time.AfterFunc(8*time.Second, wire.Unlock)
+}
+
+// claimedInSilence loses the log when the rebuild has its partition, and before it reads it.
+type claimedInSilence struct {
+	projections.Generation
+	wire sync.Locker
+}
+
+func (g claimedInSilence) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
+	silent(g.wire)
+	return g.Generation.Claim(ctx, partition)
 }

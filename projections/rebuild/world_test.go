@@ -71,9 +71,8 @@ func openMemory(testing.TB, *jetlog.Log) view { return ofRecent(memory.New(limit
 func redisOn(server *redistest.Server) opener {
 	var views atomic.Int64
 	return func(t testing.TB, _ *jetlog.Log) view {
-		v, err := redis.New(redis.Config{URL: server.URL(), Prefix: fmt.Sprint("rebuild-", views.Add(1)),
-			Limits: limits, Rules: rules, LoadTimeout: time.Minute})
-		require.NoError(t, err)
+		v := must.Get(redis.New(redis.Config{URL: server.URL(), Prefix: fmt.Sprint("rebuild-", views.Add(1)),
+			Limits: limits, Rules: rules, LoadTimeout: hang.Limit}))(t)
 		t.Cleanup(v.Close)
 		return ofRecent(v)
 	}
@@ -180,8 +179,7 @@ func fill(t testing.TB, log *jetlog.Log, sessions, turns int) {
 func equalsLog(t testing.TB, log *jetlog.Log, v view, sessions int) {
 	t.Helper()
 	for n := range sessions {
-		got, at, err := v.read(t.Context(), log, viewtest.Session(n))
-		require.NoError(t, err)
+		got, at := must.Two(v.read(t.Context(), log, viewtest.Session(n)))(t)
 		require.NotNil(t, got, viewtest.Session(n))
 		want := conversation.New(viewtest.Session(n), rules)
 		for e, err := range log.Session(t.Context(), want.SessionID, 0, at.Seq) {

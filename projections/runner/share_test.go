@@ -83,9 +83,8 @@ func onEach(t *testing.T, test func(t *testing.T, b backend)) {
 		},
 		"redis": {
 			open: func(t testing.TB, log *jetlog.Log) shared {
-				v, err := redis.New(redis.Config{URL: rd.URL(), Limits: recent.Limits{}, Rules: rules,
-					LoadTimeout: time.Minute})
-				require.NoError(t, err)
+				v := must.Get(redis.New(redis.Config{URL: rd.URL(), Limits: recent.Limits{}, Rules: rules,
+					LoadTimeout: hang.Limit}))(t)
 				t.Cleanup(v.Close)
 				return withGroup(log, v)
 			},

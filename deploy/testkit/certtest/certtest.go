@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Authority signs certificates. Its files are in a folder of the test.
@@ -65,9 +67,7 @@ func (a *Authority) Client() *tls.Config {
 
 func (a *Authority) ok(err error) {
 	a.t.Helper()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 }
 
 func (a *Authority) newKey() *ecdsa.PrivateKey {

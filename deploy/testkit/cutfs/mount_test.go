@@ -20,6 +20,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/cutfs"
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // disk is a mounted disk in a test.
@@ -54,23 +55,20 @@ func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }
 
 func (d *disk) open(name string, flags int) *os.File {
 	d.t.Helper()
-	f, err := os.OpenFile(d.path(name), os.O_CREATE|os.O_RDWR|flags, 0o600)
-	require.NoError(d.t, err)
+	f := must.Get(os.OpenFile(d.path(name), os.O_CREATE|os.O_RDWR|flags, 0o600))(d.t)
 	d.t.Cleanup(func() { _ = f.Close() })
 	return f
 }
 
 func (d *disk) write(name, data string) {
 	d.t.Helper()
-	_, err := d.open(name, os.O_TRUNC).WriteString(data)
-	require.NoError(d.t, err)
+	must.Get(d.open(name, os.O_TRUNC).WriteString(data))(d.t)
 }
 
 // put writes at an offset.
 func (d *disk) put(f *os.File, data string, at int) {
 	d.t.Helper()
-	_, err := f.WriteAt([]byte(data), int64(at))
-	require.NoError(d.t, err)
+	must.Get(f.WriteAt([]byte(data), int64(at)))(d.t)
 }
 
 // save writes a file and makes data and name durable.
@@ -84,8 +82,7 @@ func (d *disk) save(name, data string) {
 // sync fsyncs a file or directory.
 func (d *disk) sync(name string) {
 	d.t.Helper()
-	f, err := os.Open(d.path(name))
-	require.NoError(d.t, err)
+	f := must.Get(os.Open(d.path(name)))(d.t)
 	require.NoError(d.t, f.Sync())
 	require.NoError(d.t, f.Close())
 }
@@ -114,8 +111,7 @@ func inode(t testing.TB, path string) uint64 {
 
 func TestMountFailsLoudly(t *testing.T) {
 	t.Parallel()
-	_, err := cutfs.Mount(filepath.Join(t.TempDir(), "missing"), cutfs.Options{})
-	require.ErrorIs(t, err, os.ErrNotExist)
+	must.Fail(cutfs.Mount(filepath.Join(t.TempDir(), "missing"), cutfs.Options{}))(t, os.ErrNotExist)
 }
 
 func TestSystemCalls(t *testing.T) {
@@ -128,17 +124,14 @@ func TestSystemCalls(t *testing.T) {
 		require.Equal(t, "hello world", read(t, d.path("seen")))
 		require.NoError(t, f.Truncate(5))
 		require.Equal(t, "hello", read(t, d.path("seen")))
-		st, err := other.Stat()
-		require.NoError(t, err)
+		st := must.Get(other.Stat())(t)
 		require.EqualValues(t, 5, st.Size())
 	})
 	t.Run("append goes to the end", func(t *testing.T) {
 		d.write("log", "a")
 		f := d.open("log", os.O_APPEND)
-		_, err := d.open("log", os.O_APPEND).Write([]byte("b"))
-		require.NoError(t, err)
-		_, err = f.Write([]byte("c"))
-		require.NoError(t, err)
+		must.Get(d.open("log", os.O_APPEND).Write([]byte("b")))(t)
+		must.Get(f.Write([]byte("c")))(t)
 		require.Equal(t, "abc", read(t, d.path("log")))
 	})
 	t.Run("large files", func(t *testing.T) {
@@ -151,8 +144,7 @@ func TestSystemCalls(t *testing.T) {
 		for i := range 500 {
 			d.write(fmt.Sprintf("many/%04d", i), "x")
 		}
-		names, err := os.ReadDir(d.path("many"))
-		require.NoError(t, err)
+		names := must.Get(os.ReadDir(d.path("many")))(t)
 		require.Len(t, names, 500)
 		require.NoError(t, os.RemoveAll(d.path("many")))
 		require.NoFileExists(t, d.path("many"))
@@ -168,13 +160,11 @@ func TestSystemCalls(t *testing.T) {
 		var st unix.Stat_t
 		require.NoError(t, unix.Fstat(int(held.Fd()), &st))
 		require.Equal(t, before, st.Ino, "the replaced file lives on while it is open")
-		kept, err := io.ReadAll(held)
-		require.NoError(t, err)
+		kept := must.Get(io.ReadAll(held))(t)
 		require.Equal(t, "old", string(kept))
 	})
 	t.Run("a change of names changes the directory's time", func(t *testing.T) {
-		before, err := os.Stat(d.dir)
-		require.NoError(t, err)
+		before := must.Get(os.Stat(d.dir))(t)
 		hang.Until(t, func() bool {
 			d.write("touch", "x")
 			d.remove("touch")
@@ -189,8 +179,7 @@ func TestSystemCalls(t *testing.T) {
 		require.ErrorIs(t, syscall.Rmdir(d.path("full")), syscall.ENOTEMPTY)
 		require.ErrorIs(t, syscall.Unlink(d.path("full")), syscall.EISDIR)
 		require.ErrorIs(t, os.Rename(d.path("none"), d.path("full/f")), os.ErrNotExist)
-		_, err := os.OpenFile(d.path("full/f"), os.O_CREATE|os.O_EXCL, 0o600)
-		require.ErrorIs(t, err, os.ErrExist)
+		must.Fail(os.OpenFile(d.path("full/f"), os.O_CREATE|os.O_EXCL, 0o600))(t, os.ErrExist)
 	})
 	t.Run("symbolic links", func(t *testing.T) {
 		aside := t.TempDir()
@@ -198,8 +187,7 @@ func TestSystemCalls(t *testing.T) {
 		require.ErrorIs(t, os.Symlink(aside, d.path("link")), os.ErrExist)
 		d.write("link/inside", "there")
 		require.Equal(t, "there", read(t, filepath.Join(aside, "inside")))
-		to, err := os.Readlink(d.path("link"))
-		require.NoError(t, err)
+		to := must.Get(os.Readlink(d.path("link")))(t)
 		require.Equal(t, aside, to)
 		require.NoError(t, os.RemoveAll(d.path("link")))
 		require.FileExists(t, filepath.Join(aside, "inside"), "a link goes, not what it leads to")
@@ -211,15 +199,12 @@ func TestSystemCalls(t *testing.T) {
 	})
 	t.Run("flock", func(t *testing.T) {
 		one, two := flock.New(d.path("lock")), flock.New(d.path("lock"))
-		ok, err := one.TryLock()
-		require.NoError(t, err)
+		ok := must.Get(one.TryLock())(t)
 		require.True(t, ok)
-		ok, err = two.TryLock()
-		require.NoError(t, err)
+		ok = must.Get(two.TryLock())(t)
 		require.False(t, ok)
 		require.NoError(t, one.Unlock())
-		ok, err = two.TryLock()
-		require.NoError(t, err)
+		ok = must.Get(two.TryLock())(t)
 		require.True(t, ok)
 		require.NoError(t, two.Unlock())
 	})
@@ -231,17 +216,13 @@ func TestAfterTheCutNothingWorksAndNothingChanges(t *testing.T) {
 	d.save("f", "kept")
 	f := d.open("f", 0)
 	img := d.Cut(1)
-	_, err := f.WriteString("lost")
-	require.ErrorIs(t, err, syscall.EIO)
+	must.Fail(f.WriteString("lost"))(t, syscall.EIO)
 	require.ErrorIs(t, f.Sync(), syscall.EIO)
-	_, err = f.ReadAt(make([]byte, 1), 0)
-	require.ErrorIs(t, err, syscall.EIO)
-	_, err = os.ReadFile(d.path("f"))
-	require.ErrorIs(t, err, syscall.EIO)
+	must.Fail(f.ReadAt(make([]byte, 1), 0))(t, syscall.EIO)
+	must.Fail(os.ReadFile(d.path("f")))(t, syscall.EIO)
 	require.ErrorIs(t, os.Rename(d.path("f"), d.path("g")), syscall.EIO)
 	require.ErrorIs(t, os.Mkdir(d.path("d"), 0o700), syscall.EIO)
-	_, err = os.Stat(d.path("f"))
-	require.ErrorIs(t, err, syscall.EIO)
+	must.Fail(os.Stat(d.path("f")))(t, syscall.EIO)
 	require.Equal(t, []string{"f"}, img.Paths())
 	require.Equal(t, "kept", holds("f")(img))
 	require.Equal(t, img.Paths(), d.Cut(2).Paths())
@@ -283,8 +264,7 @@ func TestSurvivorCanBeMountedAndCutAgain(t *testing.T) {
 	before := inode(t, remount(t, img).path("dir/f"))
 	d = remount(t, img)
 	require.Equal(t, "one", read(t, d.path("dir/f")))
-	to, err := os.Readlink(d.path("dir/link"))
-	require.NoError(t, err)
+	to := must.Get(os.Readlink(d.path("dir/link")))(t)
 	require.Equal(t, "somewhere/else", to)
 	require.Equal(t, before, inode(t, d.path("dir/f")))
 	d.save("dir/g", "two")
@@ -300,12 +280,10 @@ func TestCutAfterCountsChanges(t *testing.T) {
 	f := d.open("f", 0)
 	d.CutAfter(3)
 	for i := range 3 {
-		_, err := f.Write([]byte{byte(i)})
-		require.NoError(t, err, "the last change before the cut still answers")
+		require.NoError(t, must.Err(f.Write([]byte{byte(i)})), "the last change before the cut still answers")
 	}
 	<-d.Off()
-	_, err := f.Write([]byte{4})
-	require.ErrorIs(t, err, syscall.EIO)
+	must.Fail(f.Write([]byte{4}))(t, syscall.EIO)
 }
 
 func TestCutAtRename(t *testing.T) {
@@ -331,16 +309,12 @@ func TestCutAtRename(t *testing.T) {
 func TestUnmountWorksWhileFilesAreOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	m, err := cutfs.Mount(dir, cutfs.Options{})
-	require.NoError(t, err)
-	f, err := os.Create(filepath.Join(dir, "f"))
-	require.NoError(t, err)
+	m := must.Get(cutfs.Mount(dir, cutfs.Options{}))(t)
+	f := must.Get(os.Create(filepath.Join(dir, "f")))(t)
 	defer func() { _ = f.Close() }()
 	require.NoError(t, m.Unmount())
-	_, err = f.WriteString("x")
-	require.Error(t, err)
-	names, err := os.ReadDir(dir)
-	require.NoError(t, err)
+	require.Error(t, must.Err(f.WriteString("x")))
+	names := must.Get(os.ReadDir(dir))(t)
 	require.Empty(t, names)
 }
 

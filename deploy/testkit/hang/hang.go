@@ -12,7 +12,8 @@ import (
 const Limit = 5 * time.Minute
 
 // Until asks whether something holds until it does, in the caller's goroutine, where a check may fail the test. It
-// rests as long as the last look took, so a look that costs much leaves the machine to what is waited for.
+// rests four times as long as the last look took, and the longer the longer it waits, so that looks leave the machine to
+// what is waited for.
 func Until(t testing.TB, holds func() bool, message ...any) {
 	t.Helper()
 	for begun := time.Now(); ; {
@@ -23,6 +24,6 @@ func Until(t testing.TB, holds func() bool, message ...any) {
 		if time.Since(begun) > Limit {
 			require.FailNow(t, "it never came to hold", message...)
 		}
-		<-time.After(max(time.Since(asked), 2*time.Millisecond))
+		<-time.After(min(max(4*time.Since(asked), time.Since(begun)/16, 2*time.Millisecond), time.Second/4))
 	}
 }

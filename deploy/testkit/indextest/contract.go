@@ -148,12 +148,9 @@ func missesCollections(t *testing.T, s index.Store) {
 	require.NoError(t, s.Put(t.Context(), name, nil))
 	require.ErrorIs(t, s.Put(t.Context(), name, objects(2)), projections.ErrUnavailable)
 	require.ErrorIs(t, s.Serve(t.Context(), name), projections.ErrUnavailable)
-	_, err := s.Page(t.Context(), name, uuid.Nil, 10)
-	require.ErrorIs(t, err, projections.ErrUnavailable)
-	_, err = s.ByID(t.Context(), name, idsOf(objects(2)), index.WithVectors)
-	require.ErrorIs(t, err, projections.ErrUnavailable)
-	_, err = s.Near(t.Context(), name, Near("question"))
-	require.ErrorIs(t, err, projections.ErrUnavailable)
+	must.Fail(s.Page(t.Context(), name, uuid.Nil, 10))(t, projections.ErrUnavailable)
+	must.Fail(s.ByID(t.Context(), name, idsOf(objects(2)), index.WithVectors))(t, projections.ErrUnavailable)
+	must.Fail(s.Near(t.Context(), name, Near("question")))(t, projections.ErrUnavailable)
 	require.ErrorIs(t, s.Delete(t.Context(), name, idsOf(objects(2)), 9), projections.ErrUnavailable)
 	require.Empty(t, must.Get(s.List(t.Context()))(t))
 }
@@ -381,8 +378,7 @@ func refusesLengths(t *testing.T, s index.Store) {
 	require.Equal(t, []uuid.UUID{all[1].ID}, refused.IDs)
 	require.NotContains(t, err.Error(), "question")
 	require.Len(t, byID(t, s, name, []uuid.UUID{all[0].ID, all[2].ID}, index.WithVectors), 2)
-	_, err = s.Near(t.Context(), name, index.Near{
+	must.Fail(s.Near(t.Context(), name, index.Near{
 		Half: projections.QuestionHalf, Vector: all[1].Question.Vector, Limit: 10,
-	})
-	require.ErrorIs(t, err, projections.ErrUnavailable)
+	}))(t, projections.ErrUnavailable)
 }

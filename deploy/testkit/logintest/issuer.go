@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/services/access/login"
 )
 
@@ -49,13 +50,11 @@ type Issuer struct {
 // another site.
 func New(t testing.TB) *Issuer {
 	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	k := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	i := &Issuer{codes: map[string]url.Values{}}
 	i.scope.Store("context:read events:read")
-	i.signer, err = jose.NewSigner(
-		jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: k, KeyID: "k"}}, nil)
-	require.NoError(t, err)
+	i.signer = must.Get(jose.NewSigner(
+		jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: k, KeyID: "k"}}, nil))(t)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{
@@ -150,8 +149,7 @@ func (i *Issuer) Visit(t testing.TB, address string) url.Values {
 	t.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp := get(t, client, address)
-	to, err := resp.Location()
-	require.NoError(t, err)
+	to := must.Get(resp.Location())(t)
 	return to.Query()
 }
 
@@ -163,10 +161,8 @@ func (i *Issuer) Status(t testing.TB) int {
 
 func get(t testing.TB, client *http.Client, address string) *http.Response {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	require.NoError(t, err)
-	resp, err := client.Do(r)
-	require.NoError(t, err)
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))(t)
+	resp := must.Get(client.Do(r))(t)
 	require.NoError(t, resp.Body.Close())
 	return resp
 }

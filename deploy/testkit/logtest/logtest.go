@@ -9,15 +9,19 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
 
 // Started returns the start of a turn with a text.
@@ -69,16 +73,14 @@ func Add(t testing.TB, log *jetlog.Log, session, request, text string) events.Po
 // Append appends facts at once.
 func Append(t testing.TB, log *jetlog.Log, facts ...events.Fact) jetlog.Ack {
 	t.Helper()
-	ack, err := log.Append(t.Context(), jetlog.Append{Facts: facts})
-	require.NoError(t, err)
+	ack := must.Get(log.Append(t.Context(), jetlog.Append{Facts: facts}))(t)
 	return ack
 }
 
 // Head returns the last sequence of a partition.
 func Head(t testing.TB, log *jetlog.Log, partition int) uint64 {
 	t.Helper()
-	head, err := log.Head(t.Context(), partition)
-	require.NoError(t, err)
+	head := must.Get(log.Head(t.Context(), partition))(t)
 	return head.Seq
 }
 
@@ -128,10 +130,46 @@ func Persist(ctx context.Context, log *jetlog.Log, facts ...events.Fact) error {
 // SetFsync replaces the fsync of a partition's gate, between two syncs.
 func SetFsync(t testing.TB, log *jetlog.Log, partition int, fsync func(*os.File) error) {
 	t.Helper()
-	p, err := log.Inside().Partition(partition)
-	require.NoError(t, err)
+	p := must.Get(log.Inside().Partition(partition))(t)
 	require.NoError(t, p.Gate.Alone(t.Context(), func() error {
 		p.Gate.Fsync = fsync
 		return nil
 	}))
+}
+
+// Restarting is a server on one address that can be stopped and started under load.
+type Restarting struct {
+	t      *testing.T
+	dir    string
+	listen string
+	server *embedded.Server
+}
+
+// NewRestarting starts the server, which stops with the test.
+func NewRestarting(t *testing.T) *Restarting {
+	t.Helper()
+	r := &Restarting{t: t, dir: t.TempDir(), listen: ports.FreeAddress(t)}
+	r.start()
+	t.Cleanup(func() { r.server.Stop() })
+	return r
+}
+
+func (r *Restarting) start() {
+	var err error
+	r.server, err = embedded.Start(r.t.Context(), embedded.Config{Dir: r.dir, Sync: embedded.Group, Listen: r.listen})
+	require.NoError(r.t, err)
+}
+
+// Restart stops the server and starts it again.
+func (r *Restarting) Restart() {
+	r.server.Stop()
+	r.start()
+}
+
+// Log opens a log whose connection reconnects.
+func (r *Restarting) Log() *jetlog.Log {
+	nc := must.Get(nats.Connect(r.listen, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond)))(r.t)
+	r.t.Cleanup(nc.Close)
+	log := must.Get(jetlog.Open(r.t.Context(), nc, jetlog.Config{GateDir: r.dir, Deadline: time.Second}))(r.t)
+	return log
 }

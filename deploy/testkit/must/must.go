@@ -27,3 +27,15 @@ func Fail[T any](_ T, err error) func(t TB, want error, message ...any) {
 		require.ErrorIs(t, err, want, message...)
 	}
 }
+
+// Two is Get for a call that returns two values.
+func Two[A, B any](a A, b B, err error) func(t TB) (A, B) {
+	return func(t TB) (A, B) {
+		t.Helper()
+		require.NoError(t, err)
+		return a, b
+	}
+}
+
+// Err returns the error of a call that returns a value, too: require.ErrorContains(t, must.Err(f()), "why").
+func Err[T any](_ T, err error) error { return err }

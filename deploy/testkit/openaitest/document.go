@@ -16,6 +16,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // Variable is the environment variable that names the file of the document.
@@ -78,10 +80,8 @@ func compiler(path string) (*jsonschema.Compiler, any, error) {
 // Schema returns a schema of the document at a path, by its name there.
 func Schema(t testing.TB, path, schema string) *jsonschema.Schema {
 	t.Helper()
-	c, _, err := compiler(path)
-	require.NoError(t, err)
-	s, err := c.Compile(name + "#/components/schemas/" + schema)
-	require.NoError(t, err)
+	c, _ := must.Two(compiler(path))(t)
+	s := must.Get(c.Compile(name + "#/components/schemas/" + schema))(t)
 	return s
 }
 
@@ -89,11 +89,9 @@ func Schema(t testing.TB, path, schema string) *jsonschema.Schema {
 // have are special cases of others.
 func Request(t testing.TB, path, schema string) *jsonschema.Schema {
 	t.Helper()
-	c, doc, err := compiler(path)
-	require.NoError(t, err)
+	c, doc := must.Two(compiler(path))(t)
 	anyForm(doc)
-	s, err := c.Compile(name + "#/components/schemas/" + schema)
-	require.NoError(t, err)
+	s := must.Get(c.Compile(name + "#/components/schemas/" + schema))(t)
 	return s
 }
 

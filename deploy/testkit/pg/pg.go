@@ -30,6 +30,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
@@ -58,10 +59,9 @@ func Start(t testing.TB) *localpg.Server {
 // run runs a server until t ends.
 func run(t testing.TB, cfg localpg.Config) *localpg.Server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
-	srv, err := localpg.Start(ctx, cfg)
-	require.NoError(t, err)
+	srv := must.Get(localpg.Start(ctx, cfg))(t)
 	t.Cleanup(func() { assert.NoError(t, srv.Stop(context.WithoutCancel(t.Context()))) })
 	return srv
 }
@@ -119,8 +119,7 @@ func (r runner) Run() int {
 }
 
 const (
-	startLimit = hang.Limit
-	dirPrefix  = "turnledger-pgtest-"
+	dirPrefix = "turnledger-pgtest-"
 	// abandonedAfter keeps sweep from a new folder that its process has not locked yet.
 	abandonedAfter = 10 * time.Minute
 )
@@ -183,14 +182,14 @@ func (c *cluster) stop() error {
 
 func (c *cluster) database(t testing.TB) (address string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	c.once.Do(func() { c.start(ctx) })
 	require.NoError(t, c.err)
 	name, err := c.take(ctx)
 	require.NoError(t, err, "make a database for the test")
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), hang.Limit)
 		defer cancel()
 		if assert.NoError(t, c.empty(ctx, name), "empty the test's database") {
 			c.mu.Lock()

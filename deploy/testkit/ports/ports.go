@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"testing"
+
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // FreeAddress returns an unused loopback address. Its port is below the ports that Linux gives to outgoing connections,
@@ -35,9 +37,6 @@ func FreeAddress(t testing.TB) string {
 // Free returns an unused port of 127.0.0.1, as FreeAddress does.
 func Free(t testing.TB) string {
 	t.Helper()
-	_, port, err := net.SplitHostPort(FreeAddress(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, port := must.Two(net.SplitHostPort(FreeAddress(t)))(t)
 	return port
 }

@@ -4,8 +4,12 @@ package prompttest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Problem is a reason for which an API would refuse a prompt. Message is the index of the message at fault.
@@ -188,5 +192,275 @@ func (b block) check(role string, add func(string, ...any)) {
 		}
 	default:
 		add("a block of type %q", b.Type)
+	}
+}
+
+// speaker matches the names that OpenAI takes for who speaks.
+var speaker = regexp.MustCompile(`^[^\s<|\\/>]{1,64}$`)
+
+// address matches what OpenAI's endpoints take as the address of an image.
+var address = regexp.MustCompile(`^(https?://|data:image/)`)
+
+// chatParts are the types of parts that OpenAI's document allows in the messages of a role.
+var chatParts = map[string][]string{
+	"system": {"text"}, "developer": {"text"}, "tool": {"text"}, "assistant": {"text", "refusal"},
+	"user": {"text", "image_url", "input_audio", "file"},
+}
+
+// longestID is the most that OpenAI's chat takes of a call's id. In the turn under way it is not held against a prompt:
+// gateways to other models write what these want to see again into it.
+const longestID = 40
+
+type chatMessage struct {
+	Role    string
+	Content json.RawMessage
+	Name    *string
+	CallID  *string          `json:"tool_call_id"`
+	Calls   *json.RawMessage `json:"tool_calls"`
+}
+
+// Chat returns why a strict endpoint of chat completions would refuse a prompt: what OpenAI says, roles, contents and
+// parts that OpenAI's document does not have, names and calls in other forms, and half surrogate pairs.
+func Chat(raws []json.RawMessage) []Problem {
+	problems := OpenAI(raws)
+	question := lastQuestion(raws)
+	for i, raw := range raws {
+		add := func(format string, args ...any) {
+			problems = append(problems, Problem{fmt.Sprintf(format, args...), string(raw)})
+		}
+		var m chatMessage
+		if err := json.Unmarshal(raw, &m); err != nil {
+			add("is no message: %v", err)
+			continue
+		}
+		m.check(i > question, add)
+		checkHalves(raw, add)
+	}
+	return problems
+}
+
+// lastQuestion returns the index of the last message of a user, or -1.
+func lastQuestion(raws []json.RawMessage) int {
+	at := len(raws) - 1
+	for at >= 0 && roleIn(raws[at]) != "user" {
+		at--
+	}
+	return at
+}
+
+func roleIn(raw json.RawMessage) string {
+	var m struct{ Role string }
+	_ = json.Unmarshal(raw, &m) // another form is a problem of its own
+	return m.Role
+}
+
+// checkHalves looks for half surrogate pairs, which Python and many endpoints refuse.
+func checkHalves(raw json.RawMessage, add func(string, ...any)) {
+	if json.Valid(raw) && !jsontext.Value(raw).IsValid(jsontext.AllowDuplicateNames(true)) {
+		add("half a surrogate pair")
+	}
+}
+
+func (m chatMessage) check(underWay bool, add func(string, ...any)) {
+	kinds, known := chatParts[m.Role]
+	if !known {
+		add("the role %q", m.Role)
+	}
+	if m.Name != nil && !speaker.MatchString(*m.Name) {
+		add("the name %q", *m.Name)
+	}
+	if (m.Role == "tool") != (m.CallID != nil) {
+		add("a tool_call_id of another than a tool, or a tool without")
+	}
+	calls := m.checkCalls(underWay, add)
+	var text string
+	var parts []struct {
+		Type  string
+		Text  *string
+		Image struct{ URL string } `json:"image_url"`
+	}
+	switch {
+	case len(m.Content) == 0 || string(m.Content) == "null":
+		if calls == 0 {
+			add("neither a content nor calls")
+		}
+	case json.Unmarshal(m.Content, &text) == nil:
+		if text == "" && m.Role != "tool" {
+			add("an empty content")
+		}
+	case json.Unmarshal(m.Content, &parts) != nil || len(parts) == 0:
+		add("a content that is neither a text nor parts")
+	}
+	for _, p := range parts {
+		if !slices.Contains(kinds, p.Type) || p.Type == "text" && (p.Text == nil || *p.Text == "") ||
+			p.Type == "image_url" && !address.MatchString(p.Image.URL) {
+			add("a part of the type %q, or one that has nothing in it", p.Type)
+		}
+	}
+}
+
+func (m chatMessage) checkCalls(underWay bool, add func(string, ...any)) int {
+	if m.Calls == nil {
+		return 0
+	}
+	var calls []struct {
+		ID, Type string
+		Function *struct {
+			Name      string
+			Arguments *string
+		}
+		Custom *struct{ Name, Input string }
+	}
+	if json.Unmarshal(*m.Calls, &calls) != nil || len(calls) == 0 || m.Role != "assistant" {
+		add("tool_calls that are no list of calls, or another's than an assistant's")
+	}
+	for _, c := range calls {
+		if c.Function != nil && c.Function.Arguments != nil {
+			checkHalves(json.RawMessage(*c.Function.Arguments), add)
+		}
+		switch {
+		case c.ID == "" || len(c.ID) > longestID && !underWay || strings.ContainsRune(c.ID, 0):
+			add("a call without an id, or with a long one")
+		case c.Type == "custom" && c.Custom != nil && toolName.MatchString(c.Custom.Name):
+		case c.Type != "function" || c.Function == nil || c.Function.Arguments == nil,
+			!toolName.MatchString(c.Function.Name):
+			add("a call of another form than a function's")
+		}
+	}
+	return len(calls)
+}
+
+// Readable returns why nobody could send a prompt on: a role that no endpoint knows, or half a surrogate pair.
+func Readable(raws []json.RawMessage) (problems []Problem) {
+	for _, raw := range raws {
+		add := func(format string, args ...any) {
+			problems = append(problems, Problem{fmt.Sprintf(format, args...), string(raw)})
+		}
+		var m struct{ Role string }
+		if json.Unmarshal(raw, &m) != nil || chatParts[m.Role] == nil && m.Role != "function" {
+			add("the role %q", m.Role)
+		}
+		checkHalves(raw, add)
+	}
+	return problems
+}
+
+// responsesParts are the types of parts that the Responses API takes in the messages of a role.
+var responsesParts = map[string][]string{
+	"user": {"input_text", "input_image", "input_file"}, "assistant": {"output_text", "refusal"},
+	"system": {"input_text", "input_image", "input_file"}, "developer": {"input_text", "input_image", "input_file"},
+}
+
+type item struct {
+	Type, Role, ID  string
+	Content, Output json.RawMessage
+	CallID          string `json:"call_id"`
+	Name            string
+	Arguments       *string
+	Input           *string
+	Encrypted       string           `json:"encrypted_content"`
+	Summary         *json.RawMessage `json:"summary"`
+}
+
+// Responses returns why a strict endpoint of OpenAI's Responses API would refuse an input: "No tool output found for
+// function call", "No tool call found for function call output", "Duplicate item found with id", reasoning "without its
+// required following item", roles, parts, ids and names of other forms, and half surrogate pairs. The forms of other
+// items are in OpenAI's document (openaitest.Request).
+func Responses(raws []json.RawMessage) (problems []Problem) {
+	ids, open := map[string]bool{}, map[string]string{}
+	question := lastQuestion(raws)
+	for i, raw := range raws {
+		add := func(format string, args ...any) {
+			problems = append(problems, Problem{fmt.Sprintf(format, args...), string(raw)})
+		}
+		checkHalves(raw, add)
+		var in item
+		if err := json.Unmarshal(raw, &in); err != nil {
+			add("is no item: %v", err)
+			continue
+		}
+		if in.ID != "" && in.Type != "item_reference" && ids[in.ID] {
+			add("the id of an item stands twice")
+		}
+		ids[in.ID] = true
+		switch in.Type {
+		case "", "message":
+			kinds, known := responsesParts[in.Role]
+			if !known {
+				add("the role %q", in.Role)
+			}
+			checkParts(in.Content, kinds, add)
+		case "function_call", "custom_tool_call":
+			text := in.Arguments
+			if in.Type == "custom_tool_call" {
+				text = in.Input
+			}
+			if in.CallID == "" || len(in.CallID) > 64 && i < question || !toolName.MatchString(in.Name) || text == nil {
+				add("a call without an id, a name or arguments that the API takes")
+			}
+			if text != nil && in.Type == "function_call" {
+				checkHalves(json.RawMessage(*text), add)
+			}
+			open[in.CallID] = in.Type + "_output"
+		case "function_call_output", "custom_tool_call_output":
+			if open[in.CallID] != in.Type && (in.CallID != "" || in.Name == "") {
+				add("an output without its call")
+			}
+			delete(open, in.CallID)
+			checkParts(in.Output, responsesParts["user"], add)
+		case "reasoning":
+			if in.Encrypted == "" || in.Summary == nil {
+				add("reasoning without its content or summary")
+			}
+			if i+1 == len(raws) || !follows(raws[i+1]) {
+				add("reasoning without the item that followed it")
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(open)) {
+		problems = append(problems, Problem{"the call has no output", id})
+	}
+	return problems
+}
+
+// follows reports whether an item is one of the model's.
+func follows(raw json.RawMessage) bool {
+	var in item
+	_ = json.Unmarshal(raw, &in) // another form is a problem already
+	return in.Role == "assistant" || in.Role == "" && in.Type != "function_call_output" &&
+		in.Type != "custom_tool_call_output"
+}
+
+// checkParts checks a content: a text, or parts of some types.
+func checkParts(content json.RawMessage, kinds []string, add func(string, ...any)) {
+	var text *string
+	var parts []struct {
+		Type     string
+		Text     *string
+		ImageURL string `json:"image_url"`
+		FileID   string `json:"file_id"`
+		FileURL  string `json:"file_url"`
+		FileData string `json:"file_data"`
+		Refusal  *string
+	}
+	if json.Unmarshal(content, &text) == nil && text != nil {
+		return
+	}
+	if json.Unmarshal(content, &parts) != nil || len(parts) == 0 {
+		add("a content that is neither a text nor parts")
+	}
+	for _, p := range parts {
+		says := p.Text != nil
+		switch p.Type {
+		case "input_image":
+			says = address.MatchString(p.ImageURL) || p.ImageURL == "" && p.FileID != ""
+		case "input_file":
+			says = p.FileID+p.FileURL+p.FileData != ""
+		case "refusal":
+			says = p.Refusal != nil
+		}
+		if !slices.Contains(kinds, p.Type) || !says {
+			add("a part of the type %q, or one that has nothing in it", p.Type)
+		}
 	}
 }

@@ -20,7 +20,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 )
 
@@ -47,16 +51,11 @@ func Start(t testing.TB) *Server {
 		t.Fatal("Redis is not installed: run `" + installCommand() + "`")
 	}
 	//nolint:usetesting // t.TempDir's path is too long for a socket
-	dir, err := os.MkdirTemp("/tmp", "turnledger-redis-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("/tmp", "turnledger-redis-"))(t)
 	s := &Server{t: t, program: program, dir: dir}
 	t.Cleanup(func() {
 		s.Kill()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, os.RemoveAll(dir))
 	})
 	s.run()
 	return s
@@ -109,9 +108,7 @@ func (s *Server) Restart(data Data) {
 	s.t.Helper()
 	s.Stop()
 	if data == Empty {
-		if err := os.RemoveAll(filepath.Join(s.dir, "dump.rdb")); err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, os.RemoveAll(filepath.Join(s.dir, "dump.rdb")))
 	}
 	s.run()
 }
@@ -152,9 +149,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	if s.proc == nil {
 		s.t.Fatal("Redis is stopped")
 	}
-	if err := s.proc.Signal(sig); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, s.proc.Signal(sig))
 }
 
 // Config sets the server's policy for a full memory, for instance "allkeys-lru". A restart resets it.
@@ -164,9 +159,6 @@ func (s *Server) Config(policy string) {
 		s.t.Fatalf("configure Redis: %s %v", answer, err)
 	}
 }
-
-// startLimit bounds a start. A slow machine that is busy with other tests may have to load a large dump.
-const startLimit = hang.Limit
 
 func (s *Server) run() {
 	s.t.Helper()
@@ -214,21 +206,21 @@ func (s *Server) awaitEnd() {
 	select {
 	case <-s.done:
 		s.proc = nil
-	case <-time.After(startLimit):
+	case <-time.After(hang.Limit):
 		s.t.Fatal("Redis does not end")
 	}
 }
 
 // command sends one line and returns the first line of the answer.
 func (s *Server) command(line string) (answer string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), hang.Limit)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", s.socket())
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if err := conn.SetDeadline(time.Now().Add(startLimit)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(hang.Limit)); err != nil {
 		return "", err
 	}
 	if _, err := fmt.Fprintf(conn, "%s\r\n", line); err != nil {

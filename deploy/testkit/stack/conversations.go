@@ -12,13 +12,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // root returns the folder of the repository.
 func root(t testing.TB) string {
 	t.Helper()
-	dir, err := os.Getwd()
-	require.NoError(t, err)
+	dir := must.Get(os.Getwd())(t)
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "cmd", "turnledger")); err == nil {
 			return dir
@@ -36,8 +37,7 @@ func ConversationFiles(t testing.TB) []string {
 	if dir == "" {
 		dir = filepath.Join(root(t), "docs", "examples")
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
-	require.NoError(t, err)
+	files := must.Get(filepath.Glob(filepath.Join(dir, "*.jsonl")))(t)
 	require.NotEmpty(t, files, "no conversations in %s", dir)
 	return files
 }
@@ -52,8 +52,7 @@ type Conversation struct {
 func ReadConversations(t testing.TB, files []string) (out []Conversation) {
 	t.Helper()
 	for _, name := range files {
-		f, err := os.Open(name)
-		require.NoError(t, err)
+		f := must.Get(os.Open(name))(t)
 		s := bufio.NewScanner(f)
 		s.Buffer(nil, 64<<20)
 		for s.Scan() {

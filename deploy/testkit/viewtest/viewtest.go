@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -221,8 +222,7 @@ func (s *Shaky) Apply(ctx context.Context, b projections.Batch) error {
 // CaughtUp reports whether a view has applied all of a log. A log that does not answer in time tells nothing of that.
 func CaughtUp(t testing.TB, log *jetlog.Log, v projections.View) bool {
 	t.Helper()
-	served, err := v.Served(t.Context())
-	require.NoError(t, err)
+	served := must.Get(v.Served(t.Context()))(t)
 	for k := range log.Partitions() {
 		head, err := log.Head(t.Context(), k)
 		if errors.Is(err, jetlog.ErrUnavailable) {

@@ -6,14 +6,16 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "github.com/weaviate/weaviate/grpc/generated/protocol/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	pb "github.com/weaviate/weaviate/grpc/generated/protocol/v1"
-
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
 )
 
@@ -35,13 +37,8 @@ type Proxy struct {
 func (s *Server) Proxy() *Proxy {
 	s.t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+s.GRPC(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	l, err := (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
+	l := must.Get((&net.ListenConfig{}).Listen(s.t.Context(), "tcp", "127.0.0.1:0"))(s.t)
 	p := &Proxy{server: s, api: pb.NewWeaviateClient(conn), address: l.Addr().String()}
 	listener := grpc.NewServer()
 	pb.RegisterWeaviateServer(listener, p)
@@ -50,9 +47,7 @@ func (s *Server) Proxy() *Proxy {
 	s.t.Cleanup(func() {
 		listener.Stop()
 		_ = conn.Close()
-		if err := <-done; err != nil {
-			s.t.Error(err)
-		}
+		assert.NoError(s.t, <-done)
 	})
 	return p
 }
@@ -62,10 +57,7 @@ func (p *Proxy) Client() *weaviate.Weaviate {
 	p.server.t.Helper()
 	c := p.server.Config()
 	c.GRPC = p.address
-	w, err := weaviate.New(c)
-	if err != nil {
-		p.server.t.Fatal(err)
-	}
+	w := must.Get(weaviate.New(c))(p.server.t)
 	p.server.t.Cleanup(w.Close)
 	return w
 }
@@ -93,9 +85,7 @@ func (p *Proxy) Release(t testing.TB) int {
 	p.held, p.holding = nil, false
 	p.mu.Unlock()
 	for _, batch := range held {
-		if err := batch(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, batch(t.Context()))
 	}
 	return len(held)
 }

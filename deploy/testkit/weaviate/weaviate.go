@@ -11,8 +11,12 @@ package weaviate
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -20,11 +24,17 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/gobuild"
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections/index/weaviate"
 )
@@ -64,10 +74,7 @@ func StartWith(t testing.TB, key string, settings ...string) *Server {
 
 func start(t testing.TB, dir, key string, settings ...string) *Server {
 	t.Helper()
-	program, err := Program(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(Program(t.Context(), os.Stderr))(t)
 	s := &Server{t: t, program: program, dir: dir, key: key, ports: freePorts(t, 6), more: settings}
 	t.Cleanup(s.Kill)
 	s.run()
@@ -97,10 +104,7 @@ func (s *Server) MakesCollections() { s.auto = true }
 // Client returns a client, which is closed when the test ends.
 func (s *Server) Client() *weaviate.Weaviate {
 	s.t.Helper()
-	w, err := weaviate.New(s.Config())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	w := must.Get(weaviate.New(s.Config()))(s.t)
 	s.t.Cleanup(w.Close)
 	return w
 }
@@ -116,7 +120,7 @@ func (s *Server) Kill() {
 	select {
 	case <-s.ended:
 		s.process = nil
-	case <-time.After(startLimit):
+	case <-time.After(hang.Limit):
 		s.t.Fatal("Weaviate does not end")
 	}
 }
@@ -132,9 +136,7 @@ func (s *Server) Restart() {
 func (s *Server) Empty() {
 	s.t.Helper()
 	s.Kill()
-	if err := os.RemoveAll(s.Dir()); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, os.RemoveAll(s.Dir()))
 	s.run()
 }
 
@@ -142,9 +144,7 @@ func (s *Server) Empty() {
 func (s *Server) Save() {
 	s.t.Helper()
 	s.Kill()
-	if err := os.CopyFS(s.saved(), os.DirFS(s.Dir())); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, os.CopyFS(s.saved(), os.DirFS(s.Dir())))
 	s.run()
 }
 
@@ -152,12 +152,8 @@ func (s *Server) Save() {
 func (s *Server) Back() {
 	s.t.Helper()
 	s.Kill()
-	if err := os.RemoveAll(s.Dir()); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Rename(s.saved(), s.Dir()); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, os.RemoveAll(s.Dir()))
+	require.NoError(s.t, os.Rename(s.saved(), s.Dir()))
 	s.run()
 }
 
@@ -170,9 +166,7 @@ func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 // docker-compose.index.yml does.
 func (s *Server) GiveWay() {
 	s.t.Helper()
-	if err := syscall.Setpriority(syscall.PRIO_PGRP, s.process.Pid, 10); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, syscall.Setpriority(syscall.PRIO_PGRP, s.process.Pid, 10))
 }
 
 // Resume ends a Pause.
@@ -183,13 +177,8 @@ func (s *Server) signal(sig syscall.Signal) {
 	if s.process == nil {
 		s.t.Fatal("Weaviate is stopped")
 	}
-	if err := syscall.Kill(-s.process.Pid, sig); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, syscall.Kill(-s.process.Pid, sig))
 }
-
-// startLimit bounds a start, on a slow machine that is busy with other tests.
-const startLimit = hang.Limit
 
 // Ports returns the ports that lead to the server.
 func (s *Server) Ports() []string { return s.ports }
@@ -220,10 +209,7 @@ var ownPorts = []string{"8080", "9090", "7946", "7947", "8300", "8301"}
 
 func (s *Server) run() {
 	s.t.Helper()
-	logged, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	logged := must.Get(os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600))(s.t)
 	ports := s.ports
 	if Apart() {
 		ports = ownPorts
@@ -232,11 +218,9 @@ func (s *Server) run() {
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.environment(ports), s.dir, apart()
 	if Apart() {
 		cmd.ExtraFiles = s.listeners()
-		if err := alone(cmd, ports[:outsidePorts]); err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, alone(cmd, ports[:outsidePorts]))
 	}
-	err = s.launch(cmd, logged)
+	err := s.launch(cmd, logged)
 	if err != nil {
 		s.t.Fatalf("start Weaviate: %v", err)
 	}
@@ -248,21 +232,15 @@ func (s *Server) run() {
 func (s *Server) listeners() (files []*os.File) {
 	s.t.Helper()
 	for _, port := range s.ports[:outsidePorts] {
-		number, err := strconv.Atoi(port)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		number := must.Get(strconv.Atoi(port))(s.t)
 		l := listen(s.t, number)
-		for end := time.Now().Add(startLimit); l == nil && time.Now().Before(end); l = listen(s.t, number) {
+		for end := time.Now().Add(hang.Limit); l == nil && time.Now().Before(end); l = listen(s.t, number) {
 			pause.For(s.t.Context(), 5*time.Millisecond)
 		}
 		if l == nil {
 			s.t.Fatalf("start Weaviate: port %s is taken", port)
 		}
-		f, err := l.(*net.TCPListener).File()
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		f := must.Get(l.(*net.TCPListener).File())(s.t)
 		_ = l.Close()
 		files = append(files, f)
 	}
@@ -301,7 +279,7 @@ func (s *Server) awaitReady() {
 	s.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(startLimit)
+	deadline := time.After(hang.Limit)
 	for {
 		if s.isReady() {
 			return
@@ -341,4 +319,110 @@ func (s *Server) isReady() bool {
 	}
 	_ = resp.Body.Close()
 	return resp.StatusCode == http.StatusOK
+}
+
+// Disk returns the bytes of all files of the server.
+func (s *Server) Disk() (bytes int64) {
+	s.t.Helper()
+	require.NoError(s.t, filepath.WalkDir(s.Dir(), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil //nolint:nilerr // a file may go meanwhile
+		}
+		if info, err := d.Info(); err == nil {
+			bytes += info.Size()
+		}
+		return nil
+	}))
+	return bytes
+}
+
+// Memory returns the bytes of memory of the server that no file holds, its heap above all; 0 where the system does not
+// say.
+func (s *Server) Memory() int64 {
+	pid := s.process.Pid
+	// In a network of its own the server is a child of the process that passes connections on.
+	found, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, name := range found {
+		text, _ := os.ReadFile(name)
+		if child, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			pid = child
+		}
+	}
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(text)) {
+		if rest, is := strings.CutPrefix(line, "RssAnon:"); is {
+			kb, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+// source is the folder of the module that pins the server's version.
+func source() (string, error) {
+	product, err := gobuild.Product()
+	return filepath.Join(product, "deploy", "testkit", "weaviate", "server"), err
+}
+
+// command is the package of the server.
+const command = "github.com/weaviate/weaviate/cmd/weaviate-server"
+
+// Program returns the path of a Weaviate, which it builds from its Go module when this machine has none of the pinned
+// version and this Go version: some minutes, once. It stays in the user's cache folder. Several processes may call it
+// at once; one builds.
+func Program(ctx context.Context, progress io.Writer) (path string, err error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	source, err := source()
+	if err != nil {
+		return "", err
+	}
+	digest := sha256.New()
+	_, _ = io.WriteString(digest, runtime.Version())
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(source, name))
+		if err != nil {
+			return "", err
+		}
+		_, _ = digest.Write(text)
+	}
+	dir := filepath.Join(cache, "turnledger")
+	path = filepath.Join(dir, "weaviate-"+hex.EncodeToString(digest.Sum(nil)[:8]))
+	if isThere(path) {
+		return path, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	lock := flock.New(path + ".lock")
+	if _, err := lock.TryLockContext(ctx, time.Second); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	if isThere(path) {
+		return path, nil
+	}
+	return path, build(ctx, source, path, progress)
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// build leaves nothing at the path unless the whole build has succeeded.
+func build(ctx context.Context, source, path string, progress io.Writer) error {
+	_, _ = fmt.Fprintln(progress, "building Weaviate for the tests; this takes some minutes, once a machine")
+	began := time.Now()
+	half := path + ".new"
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", half, command)
+	cmd.Dir, cmd.Env = source, append(os.Environ(),
+		"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build Weaviate from its Go module, as the tests need it: %w\n%s", err, said)
+	}
+	_, _ = fmt.Fprintf(progress, "built in %s: %s\n", time.Since(began).Round(time.Second), path)
+	return os.Rename(half, path)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/docs/examples/dailyturns"
@@ -33,18 +34,15 @@ func turns(t *testing.T, log *jetlog.Log, n int) {
 		f := &events.TurnStarted{TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
 			Question: events.Question{QuestionNeutral: "q"}}
 		for range 1 + i%2 {
-			_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-			require.NoError(t, err)
+			must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(t)
 		}
 	}
 }
 
 func database(t *testing.T, tables string) *pgxpool.Pool {
-	pool, err := pgxpool.New(t.Context(), pg.URL(t))
-	require.NoError(t, err)
+	pool := must.Get(pgxpool.New(t.Context(), pg.URL(t)))(t)
 	t.Cleanup(pool.Close)
-	_, err = pool.Exec(t.Context(), tables)
-	require.NoError(t, err)
+	must.Get(pool.Exec(t.Context(), tables))(t)
 	return pool
 }
 
@@ -67,8 +65,7 @@ func counted(t *testing.T, pool *pgxpool.Pool, sql string) (n int) {
 // stopped, begun again, and run twice at once.
 func TestDailyTurns(t *testing.T) {
 	t.Parallel()
-	tables, err := os.ReadFile("tables.sql")
-	require.NoError(t, err)
+	tables := must.Get(os.ReadFile("tables.sql"))(t)
 	pool, log := database(t, string(tables)), natstest.Log(t, 2)
 	var p projections.Projection = dailyturns.DailyTurns{Pool: pool}
 	began := time.Now()
@@ -105,17 +102,14 @@ func TestDailyTurnsWithWatermillAlone(t *testing.T) {
 // The code that docs/projections.md shows is the code that is tested here.
 func TestTheDocumentShowsTheseFiles(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../projections.md")
-	require.NoError(t, err)
+	doc := must.Get(os.ReadFile("../../projections.md"))(t)
 	for fence, file := range map[string]string{"go": "dailyturns.go", "sql": "tables.sql"} {
-		code, err := os.ReadFile(file)
-		require.NoError(t, err)
+		code := must.Get(os.ReadFile(file))(t)
 		require.Contains(t, string(doc), "```"+fence+"\n"+string(code)+"```\n", "copy %s into docs/projections.md",
 			file)
 		require.Less(t, strings.Count(string(code), "\n"), 60)
 	}
-	code, err := os.ReadFile("subscriber/subscriber.go")
-	require.NoError(t, err)
+	code := must.Get(os.ReadFile("subscriber/subscriber.go"))(t)
 	_, body, _ := strings.Cut(string(code), "\nfunc Run")
 	require.Contains(t, string(doc), "```go\nfunc Run"+body+"```\n",
 		"copy subscriber.go's Run into docs/projections.md")

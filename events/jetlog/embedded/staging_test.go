@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
@@ -32,15 +33,11 @@ type staged struct {
 func stagedIn(t *testing.T, cfg embedded.Config) *staged {
 	t.Helper()
 	s := &staged{Server: start(t, cfg), cfg: cfg}
-	var err error
-	s.nc, err = s.Connect()
-	require.NoError(t, err)
+	s.nc = must.Get(s.Connect())(t)
 	t.Cleanup(s.nc.Close)
-	s.js, err = jetstream.New(s.nc)
-	require.NoError(t, err)
-	_, err = s.js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "TURNS-0", Subjects: []string{"t.>"},
-		AllowAtomicPublish: true})
-	require.NoError(t, err)
+	s.js = must.Get(jetstream.New(s.nc))(t)
+	must.Get(s.js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "TURNS-0", Subjects: []string{"t.>"},
+		AllowAtomicPublish: true}))(t)
 	s.StageInMemory()
 	return s
 }
@@ -61,8 +58,7 @@ func (s *staged) send(t *testing.T, batch string, n int, commit, text string) st
 	m.Data = []byte(text)
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
-	answer, err := s.nc.RequestMsgWithContext(ctx, m)
-	require.NoError(t, err)
+	answer := must.Get(s.nc.RequestMsgWithContext(ctx, m))(t)
 	return string(answer.Data)
 }
 
@@ -76,11 +72,9 @@ func (s *staged) whole(t *testing.T, batch string) {
 // texts returns what the stream holds.
 func (s *staged) texts(t *testing.T) (out []string) {
 	t.Helper()
-	stream, err := s.js.Stream(t.Context(), "TURNS-0")
-	require.NoError(t, err)
+	stream := must.Get(s.js.Stream(t.Context(), "TURNS-0"))(t)
 	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
-		m, err := stream.GetMsg(t.Context(), seq)
-		require.NoError(t, err)
+		m := must.Get(stream.GetMsg(t.Context(), seq))(t)
 		out = append(out, string(m.Data))
 	}
 	return out
@@ -113,10 +107,8 @@ func TestBatchesAreStagedInMemory(t *testing.T) {
 	for _, mode := range []embedded.Sync{embedded.Group, embedded.None} {
 		cfg := embedded.Config{Dir: t.TempDir(), Sync: mode, Memory: natstest.Memory(t)}
 		s := stagedIn(t, cfg)
-		folder, err := os.Readlink(s.batches())
-		require.NoError(t, err)
-		info, err := os.Stat(folder)
-		require.NoError(t, err)
+		folder := must.Get(os.Readlink(s.batches()))(t)
+		info := must.Get(os.Stat(folder))(t)
 		require.Equal(t, fs.ModeDir|0o700, info.Mode(), "nobody else may read what is staged")
 		require.Equal(t, cfg.Memory, filepath.Dir(folder))
 		require.Empty(t, s.send(t, "a", 1, "", "one"))
@@ -131,8 +123,7 @@ func TestBatchesAreStagedInMemory(t *testing.T) {
 		s.Stop()
 		require.NoDirExists(t, folder)
 		require.NoFileExists(t, filepath.Join(cfg.Dir, "turnledger.staging"))
-		_, err = os.Lstat(s.batches())
-		require.ErrorIs(t, err, fs.ErrNotExist)
+		must.Fail(os.Lstat(s.batches()))(t, fs.ErrNotExist)
 		s = stagedIn(t, cfg)
 		s.whole(t, "b")
 		require.Equal(t, []string{"one", "two", "one", "two"}, s.texts(t))
@@ -164,17 +155,14 @@ func TestABatchThatAKillBrokeOffIsEnded(t *testing.T) {
 	} {
 		cfg := embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Memory: natstest.Memory(t)}
 		s := stagedIn(t, cfg)
-		folder, err := os.Readlink(s.batches())
-		require.NoError(t, err)
+		folder := must.Get(os.Readlink(s.batches()))(t)
 		require.Empty(t, s.send(t, "a", 1, "", "one"))
-		names, err := os.ReadDir(folder)
-		require.NoError(t, err)
+		names := must.Get(os.ReadDir(folder))(t)
 		require.Len(t, names, 1)
 		store := names[0].Name()
 		// A stream of the store's name has the same files as what the server stages.
-		_, err = s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: store, Subjects: []string{"s"},
-			AllowAtomicPublish: true})
-		require.NoError(t, err)
+		must.Get(s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: store, Subjects: []string{"s"},
+			AllowAtomicPublish: true}))(t)
 		for n, text := range []string{"one", "two"} {
 			m := nats.NewMsg("s")
 			m.Header.Set("Nats-Batch-Id", "a")
@@ -183,8 +171,7 @@ func TestABatchThatAKillBrokeOffIsEnded(t *testing.T) {
 				m.Header.Set("Nats-Batch-Commit", "1")
 			}
 			m.Data = []byte(text)
-			_, err = s.nc.RequestMsgWithContext(t.Context(), m)
-			require.NoError(t, err)
+			must.Get(s.nc.RequestMsgWithContext(t.Context(), m))(t)
 		}
 		require.Contains(t, s.send(t, "a", 2, "1", "two"), `"count":2`)
 		s.nc.Close()
@@ -193,8 +180,7 @@ func TestABatchThatAKillBrokeOffIsEnded(t *testing.T) {
 		// The kill: the second message is not in the stream yet, all of the batch is staged, and nothing was tidied up.
 		streams := filepath.Join(cfg.Dir, "jetstream", "$G", "streams")
 		block := filepath.Join(streams, "TURNS-0", "msgs", "1.blk")
-		raw, err := os.ReadFile(block)
-		require.NoError(t, err)
+		raw := must.Get(os.ReadFile(block))(t)
 		second := strings.LastIndex(string(raw), "t.a") - 22 // the record's head
 		require.Positive(t, second)
 		require.NoError(t, os.WriteFile(block, raw[:second], 0o600))
@@ -239,8 +225,7 @@ func TestALinkToNowhereOrToAnotherIsRemoved(t *testing.T) {
 		require.NoError(t, os.Symlink(to, s.batches()))
 		require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, "turnledger.staging"), []byte(to), 0o600))
 		s = stagedIn(t, cfg)
-		now, err := os.Readlink(s.batches())
-		require.NoError(t, err)
+		now := must.Get(os.Readlink(s.batches()))(t)
 		require.NotEqual(t, to, now)
 		s.whole(t, fmt.Sprint("b", i))
 		require.Len(t, s.texts(t), 2*(i+1))
@@ -256,13 +241,11 @@ func TestStagingGoesOnElsewhere(t *testing.T) {
 	require.NoError(t, syscall.Mount("tmpfs", cfg.Memory, "tmpfs", 0, "size=24m"))
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(cfg.Memory, syscall.MNT_DETACH)) })
 	s := stagedIn(t, cfg)
-	folder, err := os.Readlink(s.batches())
-	require.NoError(t, err)
+	folder := must.Get(os.Readlink(s.batches()))(t)
 	require.NoError(t, os.RemoveAll(folder))
 	s.StageInMemory()
 	s.whole(t, "a")
-	another, err := os.Readlink(s.batches())
-	require.NoError(t, err)
+	another := must.Get(os.Readlink(s.batches()))(t)
 	require.NotEqual(t, folder, another)
 
 	ballast := filepath.Join(cfg.Memory, "ballast")
@@ -281,8 +264,7 @@ func TestStagingGoesOnElsewhere(t *testing.T) {
 	require.Empty(t, files(t, another))
 	require.NoError(t, os.Remove(ballast))
 	s.StageInMemory()
-	_, err = os.Readlink(s.batches())
-	require.NoError(t, err, "there is room again")
+	require.NoError(t, must.Err(os.Readlink(s.batches())), "there is room again")
 	s.whole(t, "e")
 	require.Len(t, s.texts(t), 8)
 }
@@ -301,18 +283,15 @@ func TestStreamsAreStagedAgain(t *testing.T) {
 	t.Parallel()
 	s := stagedIn(t, embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Memory: natstest.Memory(t),
 		LookEvery: time.Millisecond})
-	folder, err := os.Readlink(s.batches())
-	require.NoError(t, err)
+	folder := must.Get(os.Readlink(s.batches()))(t)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "left"), nil, 0o600))
 	require.NoError(t, s.Reopen())
 	require.Empty(t, files(t, folder))
-	again, err := os.Readlink(s.batches())
-	require.NoError(t, err)
+	again := must.Get(os.Readlink(s.batches()))(t)
 	require.Equal(t, folder, again)
 	s.whole(t, "a")
 
-	_, err = s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TURNS-1", Subjects: []string{"u"}})
-	require.NoError(t, err)
+	must.Get(s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TURNS-1", Subjects: []string{"u"}}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Run(ctx) })

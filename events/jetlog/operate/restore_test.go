@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 )
@@ -20,10 +21,8 @@ func TestAPartThatReachedNobodyIsSentAgain(t *testing.T) {
 	given := make(chan error, 1)
 	go func() { given <- operate.Send(t.Context(), nc, "restore.here", []byte("part")) }()
 	hang.Until(t, func() bool { return nc.Stats().OutMsgs > 1 })
-	taken, err := receiver.Subscribe("restore.here", func(m *nats.Msg) { _ = m.Respond(nil) })
-	require.NoError(t, err)
+	taken := must.Get(receiver.Subscribe("restore.here", func(m *nats.Msg) { _ = m.Respond(nil) }))(t)
 	require.NoError(t, <-given)
-	n, err := taken.Delivered()
-	require.NoError(t, err)
+	n := must.Get(taken.Delivered())(t)
 	require.EqualValues(t, 1, n)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -21,8 +22,7 @@ import (
 func open(t *testing.T, c store.Config) *store.Store {
 	t.Helper()
 	c.Logger = slog.New(slog.DiscardHandler)
-	s, err := store.Open(t.Context(), c)
-	require.NoError(t, err)
+	s := must.Get(store.Open(t.Context(), c))(t)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -30,8 +30,7 @@ func open(t *testing.T, c store.Config) *store.Store {
 func link(t *testing.T, s *store.Store, session string) events.Position {
 	t.Helper()
 	fact := &events.SessionLinked{SessionID: session, IdentityID: "ada"}
-	ack, err := s.Log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact}})
-	require.NoError(t, err)
+	ack := must.Get(s.Log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact}}))(t)
 	return ack.Position
 }
 
@@ -56,10 +55,9 @@ func TestTheEmbeddedServerIsOpenedAgain(t *testing.T) {
 
 func TestAnOutsideNATS(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.Start(t.Context(), embedded.Config{
+	server := must.Get(embedded.Start(t.Context(), embedded.Config{
 		Dir: t.TempDir(), Sync: embedded.Always, Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
+	}))(t)
 	t.Cleanup(server.Stop)
 	s := open(t, store.Config{URL: server.URL(), Log: jetlog.Config{Partitions: 1}})
 	require.Nil(t, s.Server)
@@ -87,8 +85,7 @@ func TestErrorsHideTheURL(t *testing.T) {
 //conformance:l3
 func TestAStartWaitsForNATSToListen(t *testing.T) {
 	t.Parallel()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	free := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := free.Addr().String()
 	require.NoError(t, free.Close())
 	var log printed.Buffer
@@ -105,10 +102,9 @@ func TestAStartWaitsForNATSToListen(t *testing.T) {
 	}()
 	const waits = "NATS does not answer yet"
 	hang.Until(t, func() bool { return strings.Contains(log.String(), waits) })
-	server, err := embedded.Start(t.Context(), embedded.Config{
+	server := must.Get(embedded.Start(t.Context(), embedded.Config{
 		Dir: t.TempDir(), Sync: embedded.Always, Listen: address, Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
+	}))(t)
 	t.Cleanup(server.Stop)
 	require.NoError(t, <-opened)
 	require.Equal(t, 1, strings.Count(log.String(), waits))

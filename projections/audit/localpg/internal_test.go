@@ -5,7 +5,9 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -70,10 +72,8 @@ func TestBlockedAtNamesTheTopmostFolder(t *testing.T) {
 	blocked = must.Get(owner.blockedAt(inner))(t)
 	require.Empty(t, blocked)
 
-	_, err := other.handDown(inner, blocked, "")
-	require.ErrorIs(t, err, ErrUnreachable)
-	_, err = other.handDown(inner, closed, "")
-	require.ErrorContains(t, err, "chmod o+x "+closed)
+	must.Fail(other.handDown(inner, blocked, ""))(t, ErrUnreachable)
+	require.ErrorContains(t, must.Err(other.handDown(inner, closed, "")), "chmod o+x "+closed)
 }
 
 func TestBinariesOfTheVersionThatMadeTheCluster(t *testing.T) {
@@ -112,3 +112,31 @@ func TestSocketFolderOfSomeoneElseIsRefused(t *testing.T) {
 	require.ErrorContains(t, s.makeSocketDir(), "54321")
 	require.DirExists(t, s.socket)
 }
+
+// made is a data folder with a new cluster, which tests copy: to make one takes more than a second.
+var made struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// Folder returns a data folder with a cluster that no server has used.
+func Folder(t testing.TB) string {
+	t.Helper()
+	made.once.Do(func() {
+		if made.dir, made.err = os.MkdirTemp("", "turnledger-localpg-"); made.err != nil {
+			return
+		}
+		var s *Server
+		if s, made.err = Start(t.Context(), Config{DataDir: made.dir, Fast: true}); made.err == nil {
+			made.err = s.Stop(t.Context())
+		}
+	})
+	require.NoError(t, made.err)
+	dir := t.TempDir()
+	require.NoError(t, exec.Command("cp", "-a", filepath.Join(made.dir, "cluster"), dir).Run())
+	return dir
+}
+
+// RemoveMade removes what Folder copies, when the tests have ended.
+func RemoveMade() { _ = os.RemoveAll(made.dir) }

@@ -1,6 +1,7 @@
 package words_test
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -216,4 +217,21 @@ func TestSnippets(t *testing.T) {
 	require.Equal(t, 1+60+utf8.RuneCountInString("E\u0301cole end"), utf8.RuneCountInString(m.Snippet()))
 	m, _ = words.Parse("quark", nil).Match("a quark", nil)
 	require.Equal(t, "a quark", m.Snippet())
+}
+
+// BenchmarkTerms makes the terms of an answer of 600 bytes, with hardly a word twice.
+func BenchmarkTerms(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var text strings.Builder
+	for text.Len() < 600 {
+		for range 2 + rng.IntN(6) {
+			text.WriteByte(byte('a' + rng.IntN(26)))
+		}
+		text.WriteByte(' ')
+	}
+	key := words.NewKey("k")
+	b.ReportAllocs()
+	for b.Loop() {
+		key.Terms(nil, text.String())
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
 	"github.com/turnledger/turnledger/events"
@@ -54,8 +55,7 @@ func (f *fixture) start(session string) {
 
 func (f *fixture) load(session string) *conversation.State {
 	f.t.Helper()
-	snap, err := f.view.Load(f.t.Context(), session, 0, -1)
-	require.NoError(f.t, err)
+	snap := must.Get(f.view.Load(f.t.Context(), session, 0, -1))(f.t)
 	return snap.State
 }
 
@@ -133,10 +133,8 @@ func TestPartitionsAreApart(t *testing.T) {
 		require.Equal(t, events.Position{Partition: k, Seq: want}, must.Get(f.view.Applied(t.Context(), k))(t))
 	}
 	require.Nil(t, must.Get(f.view.Load(t.Context(), "s", 1, -1))(t).State)
-	_, err := f.view.Load(t.Context(), "s", events.Buckets, -1)
-	require.Error(t, err)
-	_, err = f.view.Claim(t.Context(), -1)
-	require.Error(t, err)
+	require.Error(t, must.Err(f.view.Load(t.Context(), "s", events.Buckets, -1)))
+	require.Error(t, must.Err(f.view.Claim(t.Context(), -1)))
 }
 
 // TestAReadIsNoNewerThanItsState has an event applied just after a read has taken the state: what the state lacks is
@@ -205,3 +203,36 @@ func messages(s *conversation.State) string {
 	}
 	return "null"
 }
+
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
+
+func open(_ testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
+	v := memory.New(limits, rules, nil)
+	return recenttest.View{View: v, Reader: v}
+}
+
+//conformance:h21 h23 h39
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	recenttest.Run(t, open)
+}
+
+// openPacked opens a view that packs each session after each event.
+func openPacked(_ testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
+	v := memory.NewPacked(limits, rules, nil, 0)
+	return recenttest.View{View: v, Reader: v}
+}
+
+// TestConformancePacked: a packed session keeps all the promises of one that is not.
+func TestConformancePacked(t *testing.T) {
+	t.Parallel()
+	recenttest.Run(t, openPacked)
+}
+
+func BenchmarkLoad(b *testing.B) { recenttest.BenchmarkLoad(b, open, 1_000, 100_000, 1_000_000) }
+
+func BenchmarkApply(b *testing.B) { recenttest.BenchmarkApply(b, open) }
+
+func BenchmarkLoadPacked(b *testing.B) { recenttest.BenchmarkLoad(b, openPacked, 1_000) }
+
+func BenchmarkApplyPacked(b *testing.B) { recenttest.BenchmarkApply(b, openPacked) }

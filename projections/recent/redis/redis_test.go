@@ -1,17 +1,26 @@
 package redis_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -86,8 +95,7 @@ func TestRefusesARedisThatEvicts(t *testing.T) {
 	require.ErrorContains(t, err, "redis-cli config set maxmemory-policy noeviction")
 	require.ErrorContains(t, err, "allkeys-lru")
 	f.server.Config("noeviction")
-	_, err = f.view.Claim(t.Context(), 0)
-	require.NoError(t, err)
+	must.Get(f.view.Claim(t.Context(), 0))(t)
 }
 
 func TestConfigTellsAllThatIsWrong(t *testing.T) {
@@ -212,10 +220,137 @@ func TestClosed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.view.Close()
-	_, err := f.view.Load(t.Context(), "s", 0, 1)
-	require.Error(t, err)
+	require.Error(t, must.Err(f.view.Load(t.Context(), "s", 0, 1)))
 	never := view(t, f.cfg)
 	never.Close()
-	_, err = never.Claim(t.Context(), 0)
-	require.Error(t, err)
+	require.Error(t, must.Err(never.Claim(t.Context(), 0)))
+}
+
+// A client that was not let in looks for the servers of a cluster once more, half a second later.
+func TestMain(m *testing.M) {
+	viewtest.Draws(100, 2000) // each history of a property takes Redis about 0.05 s
+	leaks.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+}
+
+//conformance:i79 h20 h24 h62
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	recenttest.Run(t, opener(redistest.Start(t)))
+}
+
+// patience is for a machine that is busy with other tests.
+const patience = hang.Limit
+
+// opener returns views that share a server and no key.
+func opener(server *redistest.Server) recenttest.Open {
+	var views atomic.Int64
+	return func(t testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
+		prefix := "test-" + strconv.FormatInt(views.Add(1), 10)
+		v := view(t, redis.Config{
+			URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules, LoadTimeout: patience,
+		})
+		return recenttest.View{View: v, Reader: v}
+	}
+}
+
+func view(t testing.TB, cfg redis.Config) *redis.View {
+	t.Helper()
+	v := must.Get(redis.New(cfg))(t)
+	t.Cleanup(v.Close)
+	return v
+}
+
+func BenchmarkLoad(b *testing.B) {
+	recenttest.BenchmarkLoad(b, opener(redistest.Start(b)), 1_000, 1_000_000)
+}
+
+func BenchmarkApply(b *testing.B) { recenttest.BenchmarkApply(b, opener(redistest.Start(b))) }
+
+// A process that has claimed nothing, since it only reads or has just begun, is told of all partitions that somebody
+// feeds.
+func TestServedTellsWhatOthersHaveClaimed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	cfg := redis.Config{URL: server.URL(), Prefix: "served", Limits: recent.Limits{TTL: time.Hour, MaxTurns: 10},
+		LoadTimeout: patience}
+	feeding, reading := view(t, cfg), view(t, cfg)
+	none := must.Get(reading.Served(t.Context()))(t)
+	require.Empty(t, none.At)
+	created := time.Now().UTC().Truncate(time.Microsecond)
+	var want []projections.Checkpoint
+	for _, k := range []int{0, 7, 255} {
+		cp := must.Get(feeding.Claim(t.Context(), k))(t)
+		cp.Partition, cp.Created = k, created
+		to := cp
+		to.Seq, to.EventID = uint64(10+k), "an id"
+		require.NoError(t, feeding.Apply(t.Context(), projections.Batch{From: cp, To: to}))
+		want = append(want, to)
+	}
+	got := must.Get(reading.Served(t.Context()))(t)
+	require.Equal(t, uint64(1), got.Generation)
+	require.NotEmpty(t, got.Store)
+	require.Equal(t, none.Store, got.Store)
+	require.Equal(t, want, got.At)
+}
+
+func TestRecordsComeBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		text := func(label string) string { return rapid.String().Draw(rt, label) }
+		number := func(label string) uint64 { return rapid.Uint64().Draw(rt, label) }
+		raws := rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage("null"),
+			json.RawMessage("[ 1e400,\"\u2028\" ]")})
+		raw := func(label string) json.RawMessage { return raws.Draw(rt, label) }
+		at := func(label string) time.Time {
+			seconds := rapid.Int64Range(-62135596800, 253402300799).Draw(rt, label)
+			return time.Unix(seconds, rapid.Int64Range(0, 999999999).Draw(rt, "ns")).UTC()
+		}
+		q := &events.Question{
+			PipelineName: text("p"), Consultant: text("c"), Repository: text("r"),
+			TranslateChat: rapid.Bool().Draw(rt, "t"), QuestionNeutral: text("n"), QuestionTranslated: text("q"),
+			QuestionMessages: raw("m"), Metadata: raw("d"),
+		}
+		turn := &conversation.Turn{
+			ID: uuid.New(), RequestID: text("id"), Version: rapid.IntRange(1, 1000).Draw(rt, "v"),
+			Place: number("place"), Started: number("started"), CreatedAt: at("created"),
+			TranslateChat: q.TranslateChat, Question: q,
+		}
+		if rapid.Bool().Draw(rt, "corrects") {
+			turn.Replaces = uuid.New()
+		}
+		if rapid.Bool().Draw(rt, "finalized") {
+			turn.Status, turn.Final, turn.FinalizedAt = conversation.Finalized, number("f"), at("fa")
+			turn.AnswerMetadata = raw("am")
+			turn.Answer = &events.Answer{AnswerNeutral: text("a"), AnswerTranslated: text("at"),
+				AnswerTranslatedIsFallback: rapid.Bool().Draw(rt, "fb"), AnswerMessages: raw("ams")}
+		}
+		count := func(label string) int { return rapid.IntRange(-1<<40, 1<<40).Draw(rt, label) }
+		head := conversation.Head{
+			Identity: text("i"), LinkedAt: number("l"), Boundary: number("b"), ResetAt: number("r"),
+			Erased: number("e"), CreatedAt: at("ca"), LastActive: at("la"),
+			Counts: conversation.Counts{Finalized: count("1"), Pending: count("2"), ShownFinalized: count("3"),
+				ShownPending: count("4")},
+		}
+		if rapid.Bool().Draw(rt, "described") {
+			kinds := []events.SessionKind{"", events.KindConversation, events.KindResponse}
+			head.HeldDescription = conversation.DescribedBy(conversation.Description{DescribedAt: number("at"),
+				Title: text("title"), Metadata: text("metadata"), Kind: rapid.SampledFrom(kinds).Draw(rt, "kind")})
+		}
+		if rapid.Bool().Draw(rt, "forked") {
+			head.HeldDescription = head.ForkedBy(conversation.Fork{ForkedAt: max(number("fork"), 1),
+				RequestID: text("fr"), From: text("ff"), Root: text("fo"), Lineage: text("fl")})
+		}
+		back, backHead := must.Two(redis.Roundtrip(turn, head))(rt)
+		require.Equal(rt, turn, back)
+		require.Equal(rt, head, backHead)
+	})
+}
+
+// FuzzRecord reads anything: an error, never a panic or an endless loop.
+func FuzzRecord(f *testing.F) {
+	for _, s := range []string{"", "\x01", "\x01p", "\x02f0123456789abcdef",
+		"\x01f0123456789abcdef\x07\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(_ *testing.T, record string) { _ = redis.ReadRecord(record) })
 }

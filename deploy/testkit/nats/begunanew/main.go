@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 )
 
 func main() {
@@ -30,7 +32,7 @@ func run(dir string) error {
 		return err
 	}
 	s.Start()
-	if !s.ReadyForConnections(time.Minute) {
+	if !s.ReadyForConnections(hang.Limit) {
 		return fmt.Errorf("the server on %s did not get ready", dir)
 	}
 	fmt.Println(s.ClientURL())

@@ -2,8 +2,12 @@ package follower_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +20,7 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections/follower"
 )
 
@@ -145,6 +150,158 @@ func TestASubscriberNeedsNobodyWhoFollows(t *testing.T) {
 		end()
 		require.NoError(t, f.Run(over))
 	}
+}
+
+// A checkpoint that the log has not reached is of another stream, such as one before a restore. Who comes with it is
+// told at once. Waiting until the log is there would leave out all that came up to it.
+func TestACheckpointThatTheLogHasNotReachedIsOfAnotherStream(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	writeTurns(t, log, "s", 1, 10)
+	f := follower.New(log, follower.Config{Rules: rules})
+	f.Decide(func(*jetlog.Message) {})
+	natstest.Run(t, f.Run)
+	<-f.Started(0)
+	ctx, stop := context.WithTimeout(t.Context(), hang.Limit)
+	defer stop()
+	for name, next := range readers(t, f, newest(t, log)+10) {
+		must.Fail(next(ctx))(t, jetlog.ErrStream, name)
+	}
+}
+
+func writeTurns(t *testing.T, log *jetlog.Log, name string, turns, length int) {
+	t.Helper()
+	text := events.Question{QuestionNeutral: strings.Repeat("q", length)}
+	for n := range turns {
+		id := fmt.Sprint(name, n)
+		f := &events.TurnStarted{TurnID: events.TurnID(id, "r"), SessionID: id, RequestID: "r", Question: text}
+		must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(t)
+	}
+}
+
+// slowDisk is a log where, while slow is true, no event becomes durable.
+type slowDisk struct {
+	*jetlog.Log
+	slow atomic.Bool
+}
+
+func (l *slowDisk) Durable(ctx context.Context, at events.Position) error {
+	for l.slow.Load() {
+		if !pause.For(ctx, time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	return l.Log.Durable(ctx, at)
+}
+
+// A reader whose own tails break again and again is given each event once, and none is left out where a tail broke.
+func TestAReaderGoesOnWhereItsTailBroke(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	log := &shaky{Log: natstest.LogOn(t, server, 1)}
+	log.well.Store(true)
+	writes := &scribe{
+		t: t, log: log.Log, nc: natstest.Connect(t, server), rng: rand.New(rand.NewPCG(1, 2)), sessions: 12,
+	}
+	writes.write(400)
+	want := privately(t, log.Log, 0)
+	for _, raw := range []bool{true, false} {
+		breaks := 0
+		// A tail that has read all before it breaks has nothing left to break at: then another one reads it all.
+		for range 50 {
+			// One subscriber at a time, so that the newest tail is its own.
+			s := &subscriber{name: fmt.Sprint("raw=", raw), raw: raw, rng: rand.New(rand.NewPCG(3, 4))}
+			next, stop := s.subscribe(follower.Alone(log, follower.Config{Rules: rules}), 0)
+			for s.at() < want[len(want)-1].Position.Seq {
+				batch, err := next(t.Context())
+				if err != nil {
+					require.ErrorIs(t, err, jetlog.ErrClosed)
+					breaks++
+				}
+				s.take(batch)
+				log.breakOne(func(n int) int { return n - 1 }) // the newest
+			}
+			stop()
+			s.isGiven(t, want)
+			if breaks > 1 {
+				break
+			}
+		}
+		require.Greater(t, breaks, 1, "raw=%v", raw)
+	}
+}
+
+// Nobody is given an event that is not durable yet: neither readers of events nor those of verdicts.
+func TestNobodyIsGivenWhatTheDiskDoesNotHave(t *testing.T) {
+	t.Parallel()
+	log := &slowDisk{Log: natstest.Log(t, 1)}
+	f := follower.New(log, follower.Config{Rules: rules})
+	natstest.Run(t, f.Run)
+	read := readers(t, f, 0)
+	// Both join: what they get then comes from the rings. A reader of its own waits for the log's own gate.
+	hang.Until(t, func() bool {
+		writeTurns(t, log.Log, fmt.Sprint("join", time.Now().UnixNano()), 1, 10)
+		for name, next := range read {
+			for head, at := newest(t, log.Log), uint64(0); at < head; {
+				seqs, err := next(t.Context())
+				require.NoError(t, err, name)
+				at = seqs[len(seqs)-1]
+			}
+		}
+		return f.Joined() == 2
+	})
+	log.slow.Store(true)
+	writeTurns(t, log.Log, "slow", 1, 10)
+	head := newest(t, log.Log)
+	require.NoError(t, f.Folded(0).Wait(t.Context(), head))
+	getNothing(t, read)
+	log.slow.Store(false)
+	getOne(t, read, head)
+}
+
+// Read says what Follow says: its mark stands at the beginning once it is opened, though nothing may come for long. A
+// beginning and a reader that fail are asked again, and the reader is given the same events.
+func TestAReadBeginsWhereItIsToldAndGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	writeTurns(t, log, "s", 3, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var mark jetlog.Watermark
+	var taken []uint64
+	var warned []error
+	begun, opened, failed := 0, 0, false
+	fault := errors.New("the reader can't")
+	require.NoError(t, follower.Alone(log, follower.Config{Rules: rules}).Read(ctx, jetlog.Following{
+		Options: jetlog.TailOptions{MaxBatch: 1}, Watermark: &mark, Pause: time.Millisecond,
+		Begin: func(context.Context) (uint64, error) {
+			if begun++; begun == 1 {
+				return 0, fault
+			}
+			return 1, nil
+		},
+		Opened: func() {
+			opened++
+			require.EqualValues(t, 1, mark.At())
+		},
+		Read: func(_ context.Context, batch []jetlog.Message) error {
+			seq := batch[0].Position.Seq
+			require.Equal(t, seq-1, mark.At())
+			if seq == 2 && !failed {
+				failed = true
+				return fault
+			}
+			if taken = append(taken, seq); seq == 3 {
+				cancel()
+			}
+			return nil
+		},
+		Warn: func(err error) { warned = append(warned, err) },
+	}), "ctx has ended")
+	require.Equal(t, []uint64{2, 3}, taken)
+	require.Equal(t, []error{fault, fault}, warned)
+	require.Equal(t, [2]int{2, 1}, [2]int{begun, opened})
+	require.EqualValues(t, 3, mark.At())
 }
 
 // slowToOpen is a log whose tails take their time to open, as on a busy cluster.

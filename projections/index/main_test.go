@@ -1,9 +1,0 @@
-package index_test
-
-import (
-	"testing"
-
-	"github.com/turnledger/turnledger/deploy/testkit/leaks"
-)
-
-func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
