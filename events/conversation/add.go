@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // AddMessages asks to add messages to a session without naming turns. DecideAdd finds the turns that they belong to.
@@ -175,7 +177,7 @@ func (s *State) growing(t *Turn) *growing {
 		g.begun = t.Begun(events.HalfAnswer)
 	}
 	if q := t.Question; q != nil {
-		g.question, g.spoken = q.QuestionNeutral, !events.HasMessages(q.QuestionMessages) || hasUser(q.QuestionMessages)
+		g.question, g.spoken = q.QuestionNeutral, !events.HasMessages(q.QuestionMessages) || spoken(q.QuestionMessages)
 	}
 	return g
 }
@@ -385,3 +387,16 @@ func (f *addedFact) fact(session string) events.Fact {
 		TurnID: f.id, SessionID: session, ExtensionID: f.request, Extension: x, Settings: f.settings,
 	}
 }
+
+// spoken reports whether a message is the user's.
+func spoken(messages json.RawMessage) bool {
+	byUser := func(m message.Message) bool { return m.Speaker() == message.User }
+	return slices.ContainsFunc(message.ParseList(messages), byUser)
+}
+
+// requestOfMessage returns the request, or the id of an extension, under which message i of an AddMessages goes in.
+func requestOfMessage(request string, i int) string { return fmt.Sprintf("%s#%d", request, i) }
+
+// RequestOf returns the request of the AddMessages that gave a turn's request, or an extension, its id; "" for an id
+// of another kind.
+func RequestOf(id string) string { return id[:max(0, strings.LastIndexByte(id, '#'))] }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // FallbackKey is the metadata key that marks a neutral question as a copy of the translated one.
@@ -36,7 +37,7 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 	}
 	q := &c.Question
 	// Checked before images become text. Messages of others than the user, such as a greeting, may open a turn.
-	wordless := holdsNonText(q.QuestionMessages) ||
+	wordless := message.HoldsMoreThanText(q.QuestionMessages) ||
 		events.HasMessages(q.QuestionMessages) && questionText(q.QuestionMessages) == ""
 	if q.QuestionMessages, err = cleanMessages("question_messages", q.QuestionMessages); err != nil {
 		return c, nil, err
@@ -44,7 +45,7 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 	for _, text := range []*string{
 		&q.QuestionNeutral, &q.QuestionTranslated, &q.PipelineName, &q.Consultant, &q.Repository,
 	} {
-		*text = cleanText(*text)
+		*text = message.CleanText(*text)
 	}
 	metadata, dropped, err := p.filter(q.Metadata)
 	if err != nil {
@@ -106,7 +107,7 @@ func normalAnswer(a *events.Answer) (err error) {
 	if a.AnswerMessages, err = cleanMessages("answer_messages", a.AnswerMessages); err != nil {
 		return err
 	}
-	a.AnswerNeutral, a.AnswerTranslated = cleanText(a.AnswerNeutral), cleanText(a.AnswerTranslated)
+	a.AnswerNeutral, a.AnswerTranslated = message.CleanText(a.AnswerNeutral), message.CleanText(a.AnswerTranslated)
 	if a.AnswerNeutral == "" && !events.HasMessages(a.AnswerMessages) {
 		return &Invalid{"answer_neutral", "is required: send the answer's text, " +
 			"or answer_messages with at least one message"}
@@ -130,7 +131,7 @@ func (p Policy) NormalCorrect(c Correct) (Correct, error) {
 	}
 	for _, text := range []**string{&c.QuestionNeutral, &c.QuestionTranslated, &c.AnswerNeutral, &c.AnswerTranslated} {
 		if *text != nil {
-			clean := cleanText(**text)
+			clean := message.CleanText(**text)
 			*text = &clean
 		}
 	}
@@ -144,13 +145,13 @@ func (p Policy) filter(raw json.RawMessage) (map[string]json.RawMessage, []strin
 		return nil, nil, &Invalid{"metadata", "must be an object"}
 	}
 	if events.TooDeep(raw) {
-		return nil, nil, &Invalid{"metadata", tooDeep}
+		return nil, nil, &Invalid{"metadata", message.ErrTooDeep.Error()}
 	}
 	if in == nil {
 		in = map[string]json.RawMessage{} // the metadata was null
 	}
 	dropped := dropOthers(in, func(k string) bool { return slices.Contains(p.MetadataKeys, k) })
-	cleanObject(in)
+	message.CleanObject(in)
 	return in, dropped, nil
 }
 
@@ -313,7 +314,7 @@ func (p Policy) NormalExtend(c Extend) (Extend, []string, error) {
 	if !events.HasMessages(c.Messages) {
 		return c, nil, &Invalid{"messages", "must hold at least one message"}
 	}
-	c.QuestionNeutral, c.AnswerNeutral = cleanText(c.QuestionNeutral), cleanText(c.AnswerNeutral)
+	c.QuestionNeutral, c.AnswerNeutral = message.CleanText(c.QuestionNeutral), message.CleanText(c.AnswerNeutral)
 	metadata, dropped, err := p.filter(c.Metadata)
 	if err != nil {
 		return c, nil, err
@@ -321,4 +322,18 @@ func (p Policy) NormalExtend(c Extend) (Extend, []string, error) {
 	noteAnswer(metadata, c.FinishReason, c.Usage)
 	c.Metadata = object(metadata)
 	return c, dropped, nil
+}
+
+// cleanMessages returns a list of chat messages as the log keeps it. field names the list for the refusal.
+func cleanMessages(field string, raw json.RawMessage) (json.RawMessage, error) {
+	clean, why := message.CleanList(raw)
+	if why != "" {
+		return nil, &Invalid{field, why}
+	}
+	return clean, nil
+}
+
+func encode(v any) json.RawMessage {
+	raw, _ := events.JSON(v) // never fails: v came from JSON
+	return raw
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 //conformance:h12 h13 h18
@@ -32,7 +33,7 @@ func TestPolicy(t *testing.T) {
 		require.NotEqual(t, clean, start)
 		must.Two(policy.NormalFinalize(finalize))(t)
 		fixed := must.Get(policy.NormalCorrect(correct))(t)
-		require.Equal(t, conversation.ImageText, *fixed.AnswerNeutral)
+		require.Equal(t, message.ImageText, *fixed.AnswerNeutral)
 		require.Equal(t, "data:image/png;base64,AAAA", text)
 		require.Equal(t, image, string(messages))
 		require.Equal(t, `{"secret":1,"locale":"de"}`, string(metadata))
@@ -102,7 +103,7 @@ func TestImageDataIsNotKept(t *testing.T) {
 		"R0lGODlh" + strings.Repeat("AQAB", 30),
 		"UklGRiQAAABXRUJQ" + strings.Repeat("VlA4", 30),
 	} {
-		for _, message := range []string{
+		for _, given := range []string{
 			`{"role":"user","content":"look","images":["` + data + `"]}`,
 			`{"role":"user","content":[{"type":"image","image":"` + data + `"}]}`,
 			`{"role":"user","content":[{"type":"input_file","file_data":"` + data + `","filename":"x.png"}]}`,
@@ -112,10 +113,10 @@ func TestImageDataIsNotKept(t *testing.T) {
 			`{"role":"tool","content":"before ` + data + ` after"}`,
 		} {
 			start, _ := must.Two(conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r",
-				Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte("[" + message + "]")}}))(t)
+				Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte("[" + given + "]")}}))(t)
 			kept := string(start.Question.QuestionMessages)
-			require.NotContains(t, kept, data[len(data)-20:], message)
-			require.Contains(t, kept, conversation.ImageText)
+			require.NotContains(t, kept, data[len(data)-20:], given)
+			require.Contains(t, kept, message.ImageText)
 			require.NotContains(t, kept, `"url"`, "a text part stands in the image's place")
 		}
 	}
@@ -150,11 +151,11 @@ func TestWrappedImageDataIsNotKept(t *testing.T) {
 			}
 			text := strings.Join(lines, brk)
 			for _, c := range [][2]string{
-				{"see data:image/png;base64," + text + brk + "What is it?", "see " + conversation.ImageText + brk +
+				{"see data:image/png;base64," + text + brk + "What is it?", "see " + message.ImageText + brk +
 					"What is it?"},
-				{`{"shot":"` + text + `"}`, `{"shot":"` + conversation.ImageText + `"}`},
-				{"![a](data:image/png;base64," + text + ")" + brk + "so", "![a](" + conversation.ImageText + ")" + brk + "so"},
-				{text, conversation.ImageText},
+				{`{"shot":"` + text + `"}`, `{"shot":"` + message.ImageText + `"}`},
+				{"![a](data:image/png;base64," + text + ")" + brk + "so", "![a](" + message.ImageText + ")" + brk + "so"},
+				{text, message.ImageText},
 			} {
 				require.Equal(t, c[1], cleaned(t, c[0]), "%d %q", width, brk)
 			}
@@ -167,16 +168,16 @@ func TestWrappedImageDataIsNotKept(t *testing.T) {
 func TestImagesOfAnyFormatAreNotKeptWhereTheyAreNamed(t *testing.T) {
 	t.Parallel()
 	bmp := base64.StdEncoding.EncodeToString([]byte("BM" + strings.Repeat("\x01\x7f\xe9", 300)))
-	for _, message := range []string{
+	for _, given := range []string{
 		`{"role":"user","content":[{"type":"image","image_base64":"` + bmp + `"}]}`,
 		`{"role":"user","content":[{"image":{"format":"png","source":{"bytes":"` + bmp + `"}}}]}`,
 		`{"role":"user","content":"what?","images":["` + bmp + `"]}`,
 		`{"role":"assistant","content":[{"type":"output_image","b64_json":"` + bmp + `"}]}`,
 	} {
 		start, _ := must.Two(conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r",
-			Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte("[" + message + "]")}}))(t)
-		require.NotContains(t, string(start.Question.QuestionMessages), bmp[len(bmp)-20:], message)
-		require.Contains(t, string(start.Question.QuestionMessages), conversation.ImageText)
+			Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte("[" + given + "]")}}))(t)
+		require.NotContains(t, string(start.Question.QuestionMessages), bmp[len(bmp)-20:], given)
+		require.Contains(t, string(start.Question.QuestionMessages), message.ImageText)
 	}
 	digest := `{"role":"user","content":[{"type":"image_url","sha256":"` + strings.Repeat("0f", 32) + `","image_url":{"url":"https://example.org/` +
 		strings.Repeat("a", 80) + `"}}]}`
@@ -189,8 +190,8 @@ func TestImagesOfAnyFormatAreNotKeptWhereTheyAreNamed(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	q := start.Question
-	require.Equal(t, []string{conversation.ImageText, conversation.ImageText, conversation.ImageText},
+	require.Equal(t, []string{message.ImageText, message.ImageText, message.ImageText},
 		[]string{q.PipelineName, q.Consultant, q.Repository})
 	require.JSONEq(t, "["+digest+"]", string(q.QuestionMessages), "a reference is kept")
-	require.Equal(t, `{"channel":{"icon":"`+conversation.ImageText+`","n":1E400}}`, string(q.Metadata))
+	require.Equal(t, `{"channel":{"icon":"`+message.ImageText+`","n":1E400}}`, string(q.Metadata))
 }

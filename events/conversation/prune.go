@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // Prune asks to take messages out of a turn. PruneID names the prune among those of the turn.
@@ -280,9 +281,9 @@ func partsLeft(t *Turn, left []Message) (parts []events.Part) {
 // questionText returns the text of a question of messages: those of the user's messages, with an empty line between.
 func questionText(messages json.RawMessage) string {
 	var texts []string
-	for _, m := range listOf(messages) {
-		if said := textOf(m, "user"); said != "" {
-			texts = append(texts, said)
+	for _, m := range message.ParseList(messages) {
+		if m.Speaker() == message.User {
+			texts = append(texts, m.Texts()...)
 		}
 	}
 	return strings.Join(texts, "\n\n")
@@ -290,30 +291,12 @@ func questionText(messages json.RawMessage) string {
 
 // answerText returns the text of an answer of messages: that of the assistant's last message that has one.
 func answerText(messages json.RawMessage) string {
-	for _, m := range slices.Backward(listOf(messages)) {
-		if said := textOf(m, "assistant"); said != "" {
-			return said
+	for _, m := range slices.Backward(message.ParseList(messages)) {
+		if texts := m.Texts(); len(texts) > 0 && m.Speaker() == message.Assistant {
+			return strings.Join(texts, "\n\n")
 		}
 	}
 	return ""
-}
-
-// textOf returns the text of a message of a role: its content, or the text parts of it, with an empty line between.
-func textOf(message json.RawMessage, role string) string {
-	var m map[string]json.RawMessage
-	if json.Unmarshal(message, &m) != nil || text(m["role"]) != role {
-		return ""
-	}
-	if said := text(m["content"]); said != "" {
-		return said
-	}
-	var texts []string
-	for _, p := range partsOf(m["content"]) {
-		if isText(p) {
-			texts = append(texts, text(p["text"]))
-		}
-	}
-	return strings.Join(texts, "\n\n")
 }
 
 // Sources returns the sequences of the events that brought the turn's texts, in order: of a pruned turn the prune, and

@@ -120,9 +120,9 @@ func (a alternating) message() Message {
 	var results, rest, calls []block
 	for _, b := range a.blocks {
 		switch b.Type {
-		case "tool_result":
+		case toolResult:
 			results = append(results, b)
-		case "tool_use":
+		case toolUse:
 			calls = append(calls, b)
 		default:
 			rest = append(rest, b)
@@ -143,7 +143,7 @@ func (a alternating) message() Message {
 // the model came no further.
 func withoutLastThoughts(blocks []block) []block {
 	n := len(blocks)
-	for n > 0 && (blocks[n-1].Type == "thinking" || blocks[n-1].Type == "redacted_thinking") {
+	for n > 0 && (blocks[n-1].Type == thinking || blocks[n-1].Type == hiddenThinking) {
 		n--
 	}
 	if n == 0 && len(blocks) > 0 {
@@ -214,12 +214,12 @@ func utterancesOf(messages []Message) (out []utterance) {
 // split divides an assistant's message after each result of a tool that stands in the message itself.
 func (m Message) split() (out []Message) {
 	for m.stored != nil {
-		end := slices.IndexFunc(m.stored.parts, func(p part) bool { return p.Type == "tool_result" }) + 1
+		end := slices.IndexFunc(m.stored.parts, func(p part) bool { return p.Type == toolResult }) + 1
 		if end == 0 || end == len(m.stored.parts) {
 			break
 		}
 		first, rest := *m.stored, stored{Role: m.role, parts: m.stored.parts[end:]}
-		first.parts = first.parts[:end]
+		first.parts, first.Content = first.parts[:end], nil
 		out = append(out, Message{role: m.role, stored: &first})
 		m.stored = &rest
 	}
@@ -232,8 +232,8 @@ func (m Message) results() (out []utterance) {
 		return nil
 	}
 	for _, p := range m.stored.parts {
-		if p.Type == "tool_result" {
-			u := utterance{role: Tool, text: p.result(), answers: p.ToolUseID, name: p.Name, isError: p.IsError}
+		if p.Type == toolResult {
+			u := utterance{role: Tool, text: WordsIn(p.Content), answers: p.ToolUseID, name: p.Name, isError: p.IsError}
 			out = append(out, u)
 		}
 	}
@@ -265,7 +265,7 @@ func (n toolNames) pair(u *utterance, next []utterance) {
 			}
 			r.call = c
 			c.use = &block{
-				Type: "tool_use", ID: n.id(c.ID), Name: toolName(c.Function.Name),
+				Type: toolUse, ID: n.id(c.ID), Name: toolName(c.Function.Name),
 				Input: toolInput(string(c.Function.Arguments)),
 			}
 			break
@@ -297,10 +297,8 @@ func toolInput(arguments string) json.RawMessage {
 	if strings.TrimSpace(arguments) == "" {
 		return json.RawMessage("{}")
 	}
-	asIs := encode(map[string]string{"arguments": arguments})
-	var object map[string]json.RawMessage
-	if json.Unmarshal([]byte(arguments), &object) != nil || object == nil {
-		return asIs
+	if asMembers(json.RawMessage(arguments)) == nil {
+		return encode(map[string]string{"arguments": arguments})
 	}
 	return Whole(json.RawMessage(arguments))
 }
@@ -325,7 +323,7 @@ func (u *utterance) result() block {
 		if u.isError && strings.TrimSpace(u.text) == "" {
 			u.text = noText
 		}
-		b := block{Type: "tool_result", ToolUseID: u.call.use.ID, IsError: u.isError}
+		b := block{Type: toolResult, ToolUseID: u.call.use.ID, IsError: u.isError}
 		switch {
 		case len(u.images) > 0:
 			b.Content = u.images

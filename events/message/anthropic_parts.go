@@ -1,7 +1,6 @@
 package message
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 )
@@ -46,25 +45,17 @@ const (
 // thoughts returns what the API gets back of its model's thoughts, which are items of reasoning. Those of other vendors
 // have no form here.
 func (m Message) thoughts() []block {
-	var i struct {
-		Type      string
-		Encrypted string `json:"encrypted_content"`
-		Content   []struct{ Text string }
-	}
-	_ = json.Unmarshal(m.stored.Item, &i) // an item of another form has no thoughts
-	if i.Type != "reasoning" {
+	i := asMembers(m.stored.Item)
+	if i.Type() != typeReasoning {
 		return nil
 	}
-	if data, hidden := strings.CutPrefix(i.Encrypted, HiddenThought); hidden && data != "" {
-		return []block{{Type: "redacted_thinking", Data: data}}
+	if data, hidden := strings.CutPrefix(i.Encrypted(), HiddenThought); hidden && data != "" {
+		return []block{{Type: hiddenThinking, Data: data}}
 	}
-	signature, signed := strings.CutPrefix(i.Encrypted, SignedThought)
+	signature, signed := strings.CutPrefix(i.Encrypted(), SignedThought)
 	if !signed || signature == "" {
 		return nil
 	}
-	text := ""
-	for _, c := range i.Content {
-		text += c.Text
-	}
-	return []block{{Type: "thinking", Thinking: &text, Signature: signature}}
+	text := i.thought()
+	return []block{{Type: thinking, Thinking: &text, Signature: signature}}
 }

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -8,6 +9,9 @@ import (
 
 // Call is a call of a tool.
 type Call struct {
+	// raw is the call as it came; nil for a block.
+	raw json.RawMessage
+
 	ID       string   `json:"id"`
 	Function function `json:"function"`
 	// Custom is a call whose input is free text.
@@ -15,6 +19,16 @@ type Call struct {
 		Name  string `json:"name"`
 		Input string `json:"input"`
 	} `json:"custom"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler. A member of the wrong type does not keep it from reading the rest.
+func (c *Call) UnmarshalJSON(raw []byte) error {
+	type plain Call
+	_ = json.Unmarshal(raw, (*plain)(c))
+	if c.raw = bytes.Clone(raw); c.Function.Name == "" && c.Custom.Name != "" {
+		c.Function = function{c.Custom.Name, arguments(c.Custom.Input)}
+	}
+	return nil
 }
 
 type function struct {
@@ -42,7 +56,7 @@ func (m Message) ToolCalls() []Call {
 	}
 	calls := slices.Clip(m.stored.ToolCalls)
 	for _, p := range m.stored.parts {
-		if p.Type == "tool_use" {
+		if p.Type == toolUse {
 			calls = append(calls, p.call())
 		}
 	}
@@ -88,7 +102,7 @@ func (m Message) Answers() (ids []string) {
 		ids = append(ids, functionID(m.stored.Name))
 	}
 	for _, p := range m.stored.parts {
-		if p.Type == "tool_result" && p.ToolUseID != "" {
+		if p.Type == toolResult && p.ToolUseID != "" {
 			ids = append(ids, p.ToolUseID)
 		}
 	}
@@ -142,7 +156,7 @@ func apart(between []Message) bool {
 
 // CallAsText returns the message with one of its calls replaced by text.
 func (m Message) CallAsText(id string) Message {
-	isCall := func(p part) bool { return p.Type == "tool_use" && p.ID == id }
+	isCall := func(p part) bool { return p.Type == toolUse && p.ID == id }
 	if at := slices.IndexFunc(m.stored.parts, isCall); at >= 0 {
 		return m.saysPart(at, callText(m.stored.parts[at].call()))
 	}
@@ -150,43 +164,44 @@ func (m Message) CallAsText(id string) Message {
 	var call Call
 	switch at := slices.IndexFunc(m.stored.ToolCalls, func(c Call) bool { return c.ID == id }); {
 	case at >= 0:
-		var raw struct {
-			Calls []json.RawMessage `json:"tool_calls"`
-		}
-		if json.Unmarshal(m.stored.raw, &raw) != nil {
-			return m
-		}
 		call, members["tool_calls"] = m.stored.ToolCalls[at], nil
-		if len(raw.Calls) > 1 {
-			members["tool_calls"] = slices.Delete(raw.Calls, at, at+1)
+		if len(m.stored.ToolCalls) > 1 {
+			members["tool_calls"] = slices.Delete(rawCalls(m), at, at+1)
 		}
 	case m.stored.FunctionCall == nil:
 		return m
 	default:
 		call, members["function_call"] = Call{Function: *m.stored.FunctionCall}, nil
 	}
-	var parts []json.RawMessage
-	if json.Unmarshal(m.stored.Content, &parts) != nil || parts == nil {
+	parts := list(m.stored.Content)
+	if parts == nil {
 		return m.with(strings.TrimSpace(m.Words()+"\n"+callText(call)), members)
 	}
 	return m.with(append(parts, textPart(callText(call))), members)
 }
 
+// rawCalls returns the tool calls of messages as they came.
+func rawCalls(list ...Message) (raws []json.RawMessage) {
+	for _, m := range list {
+		for _, c := range m.stored.ToolCalls {
+			raws = append(raws, c.raw)
+		}
+	}
+	return raws
+}
+
 // ResultAsText returns the message with one of its results replaced by text.
 func (m Message) ResultAsText(id string) Message {
-	isResult := func(p part) bool { return p.Type == "tool_result" && p.ToolUseID == id }
+	isResult := func(p part) bool { return p.Type == toolResult && p.ToolUseID == id }
 	if at := slices.IndexFunc(m.stored.parts, isResult); at >= 0 {
-		return m.saysPart(at, resultText("", m.stored.parts[at].result()))
+		return m.saysPart(at, resultText("", WordsIn(m.stored.parts[at].Content)))
 	}
 	return New(User, resultText(m.stored.Name, m.Words()))
 }
 
 // saysPart returns the message with one part of its content replaced by a text.
 func (m Message) saysPart(at int, text string) Message {
-	var parts []json.RawMessage
-	if json.Unmarshal(m.stored.Content, &parts) != nil {
-		return m
-	}
+	parts := list(m.stored.Content)
 	parts[at] = textPart(text)
 	return m.with(parts, nil)
 }

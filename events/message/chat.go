@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -50,27 +51,6 @@ func lastQuestion(list []Message) int {
 	return at
 }
 
-// Plain returns messages, each in the form of a chat by itself, for an endpoint that takes calls and results as items
-// of their own. It has no names of speakers, so a name stands in front of the text. Messages of items stay as they are,
-// but for their calls.
-func Plain(list []Message) (out []json.RawMessage) {
-	question := lastQuestion(list)
-	for i, m := range list {
-		of := m.stored != nil && m.ofItem()
-		if of && len(m.everyCall()) == 0 && m.role != Function {
-			out = append(out, m.JSON())
-			continue
-		}
-		for _, c := range m.named().inChat(i > question) {
-			if of {
-				c.all["item"] = m.stored.Item
-			}
-			out = append(out, c.json())
-		}
-	}
-	return out
-}
-
 // chatDialogue is a chat under construction. thought is what the model thought before its next call.
 type chatDialogue struct {
 	messages []*chatMessage
@@ -99,7 +79,7 @@ func (d *chatDialogue) add(c *chatMessage, underWay bool) {
 type chatMessage struct {
 	Message
 
-	all   map[string]json.RawMessage
+	all   Item
 	role  string
 	calls []*chatCall
 	// answers is the id of the call whose result the message is.
@@ -110,7 +90,7 @@ type chatMessage struct {
 type chatCall struct {
 	Call
 
-	all      map[string]json.RawMessage
+	all      Item
 	answered bool
 }
 
@@ -160,8 +140,8 @@ func (m Message) inChat(underWay bool) (out []*chatMessage) {
 // chatResults returns the results of tools that stand among the parts of a message.
 func (m Message) chatResults() (out []*chatMessage) {
 	for _, p := range m.stored.parts {
-		if p.Type == "tool_result" {
-			out = append(out, New(Tool, "").chatResult(p.ToolUseID, encode(p.result()), nil))
+		if p.Type == toolResult {
+			out = append(out, New(Tool, "").chatResult(p.ToolUseID, encode(WordsIn(p.Content)), nil))
 		}
 	}
 	return out
@@ -177,7 +157,7 @@ func (m Message) answered() string {
 
 // chatResult returns the result of a call. OpenAI's endpoint takes texts there and nothing else.
 func (m Message) chatResult(call string, content json.RawMessage, parts []part) *chatMessage {
-	out := &chatMessage{Message: m, role: Tool, answers: call, all: map[string]json.RawMessage{}}
+	out := &chatMessage{Message: m, role: Tool, answers: call, all: Item{}}
 	out.set("role", Tool)
 	out.set("tool_call_id", chatID(call))
 	texts := []any{}
@@ -191,7 +171,7 @@ func (m Message) chatResult(call string, content json.RawMessage, parts []part) 
 		out.set("content", texts)
 	case len(parts) > 0 || IsNull(content):
 		out.set("content", "")
-	case content[0] == '"':
+	case isText(content):
 		out.all["content"] = content
 	default:
 		out.set("content", string(content)) // other JSON is said as it is written
@@ -201,13 +181,13 @@ func (m Message) chatResult(call string, content json.RawMessage, parts []part) 
 
 // chatSaid returns what a system, a user or an assistant says, and the calls that it makes.
 func (m Message) chatSaid(underWay bool) *chatMessage {
-	out := &chatMessage{Message: m, role: m.role, all: map[string]json.RawMessage{}}
+	out := &chatMessage{Message: m, role: m.role, all: Item{}}
 	if !slices.Contains([]string{System, Developer, Assistant}, out.role) {
 		out.role = User
 	}
 	out.set("role", out.role)
 	sent := asMembers(m.stored.raw)
-	if name := chatName(sent["name"]); name != "" {
+	if name := chatName(m.stored.Name); name != "" {
 		out.set("name", name)
 	}
 	for _, name := range []string{reasoningContent, "reasoning", "reasoning_details"} {
@@ -233,24 +213,21 @@ func (m Message) chatSaid(underWay bool) *chatMessage {
 var notInSpeaker = regexp.MustCompile(`[\s<|\\/>]+`)
 
 // chatName returns the name of a speaker as OpenAI takes it, or "".
-func chatName(raw json.RawMessage) (name string) {
-	_ = json.Unmarshal(raw, &name) // what is no text is no name
+func chatName(name string) string {
 	runes := []rune(notInSpeaker.ReplaceAllString(strings.TrimSpace(name), "_"))
 	return string(runes[:min(len(runes), longestName)])
 }
 
 // chatContent returns the content in the form of a chat.
 func (m Message) chatContent() json.RawMessage {
-	var raws []json.RawMessage
-	_ = json.Unmarshal(m.stored.Content, &raws) // a text has no parts
 	switch {
-	case len(raws) > 0 && len(raws) == len(m.stored.parts):
-		return encode(m.chatParts(raws))
+	case len(m.stored.parts) > 0 && !silent(m.stored.Content) && !isText(m.stored.Content):
+		return encode(m.chatParts())
 	case len(m.stored.parts) > 0: // a refusal, what was spoken, or a part of a message that was split
 		return encode(m.Words())
 	case silent(m.stored.Content):
 		return nil
-	case m.stored.Content[0] == '"':
+	case isText(m.stored.Content):
 		return m.stored.Content
 	default:
 		return encode(string(m.stored.Content)) // other JSON is said as it is written
@@ -258,28 +235,20 @@ func (m Message) chatContent() json.RawMessage {
 }
 
 // chatParts returns the parts of a content in the forms that a chat has for the message's role.
-func (m Message) chatParts(raws []json.RawMessage) []json.RawMessage {
+func (m Message) chatParts() []json.RawMessage {
 	out := []json.RawMessage{}
-	for i, p := range m.stored.parts {
-		var text string
+	for _, p := range m.stored.parts {
 		switch {
 		case p.inChat(m.role):
-			out = append(out, raws[i])
+			out = append(out, p.raw)
 		case p.isImage() && IsAddress(p.address()) && m.role == User:
-			image := map[string]any{"type": "image_url", "image_url": map[string]string{"url": p.address()}}
+			image := map[string]any{"type": chatImage, chatImage: map[string]string{"url": p.address()}}
 			out = append(out, encode(image))
-		case json.Unmarshal(raws[i], &text) == nil && text != "":
-			out = append(out, textPart(text))
-		case p.words() != "":
-			out = append(out, textPart(p.words()))
+		case cmp.Or(textIn(p.raw), p.words()) != "":
+			out = append(out, textPart(cmp.Or(textIn(p.raw), p.words())))
 		}
 	}
 	return out
-}
-
-func asMembers(raw json.RawMessage) (all map[string]json.RawMessage) {
-	_ = json.Unmarshal(raw, &all) // what is no object has no members
-	return all
 }
 
 // inChat reports whether a chat takes the part as it is from a role.
@@ -305,15 +274,8 @@ func (m Message) chatCalls() (out []*chatCall) {
 	if m.stored == nil {
 		return nil
 	}
-	var raw struct {
-		Calls []json.RawMessage `json:"tool_calls"`
-	}
-	_ = json.Unmarshal(m.stored.raw, &raw) // a member of an odd type leaves none
-	for i, c := range m.everyCall() {
-		call := &chatCall{Call: c, all: map[string]json.RawMessage{}}
-		if i < len(raw.Calls) {
-			call.all = asMembers(raw.Calls[i])
-		}
+	for _, c := range m.everyCall() {
+		call := &chatCall{Call: c, all: asMembers(c.raw)}
 		call.mend()
 		out = append(out, call)
 	}
@@ -326,7 +288,7 @@ func (m Message) chatCalls() (out []*chatCall) {
 // mend gives a call the members that a chat asks for.
 func (c *chatCall) mend() {
 	if c.all == nil {
-		c.all = map[string]json.RawMessage{}
+		c.all = Item{}
 	}
 	delete(c.all, "index") // of a stream
 	c.all["id"] = encode(chatID(c.ID))
@@ -339,7 +301,7 @@ func (c *chatCall) mend() {
 	}
 	f := asMembers(c.all["function"])
 	if f == nil {
-		f = map[string]json.RawMessage{}
+		f = Item{}
 	}
 	f["name"], f["arguments"] = encode(toolName(c.Function.Name)), encode(chatArguments(string(c.Function.Arguments)))
 	c.all["type"], c.all["function"] = encode("function"), encode(f)
@@ -368,9 +330,8 @@ func ShortID(id string, most int) string {
 
 // shortenIDs shortens the ids of the calls of a message, and that of the call whose result it is.
 func (c *chatMessage) shortenIDs() {
-	shorten := func(all map[string]json.RawMessage, member string) {
-		var id string
-		if json.Unmarshal(all[member], &id) == nil && len(id) > longestChatID {
+	shorten := func(all Item, member string) {
+		if id := all.Text(member); len(id) > longestChatID {
 			all[member] = encode(ShortID(id, longestChatID))
 		}
 	}
@@ -413,7 +374,7 @@ func (c *chatMessage) addCalls(more []*chatCall) {
 		delete(c.all, "tool_calls")
 		return
 	}
-	raws := make([]map[string]json.RawMessage, len(c.calls))
+	raws := make([]Item, len(c.calls))
 	for i, call := range c.calls {
 		raws[i] = call.all
 	}
@@ -475,8 +436,8 @@ func paired(list []*chatMessage) (out []*chatMessage) {
 			continue
 		}
 		c.role = User
-		c.all = map[string]json.RawMessage{
-			"role": encode(User), "content": encode(resultText("", textIn(c.all["content"]))),
+		c.all = Item{
+			"role": encode(User), "content": encode(resultText("", WordsIn(c.all["content"]))),
 		}
 		aside = append(aside, c)
 	}
@@ -513,29 +474,13 @@ func (c *chatMessage) say() {
 	}
 	c.calls = kept
 	c.addCalls(nil)
-	c.set("content", strings.TrimSpace(textIn(c.all["content"])+"\n"+strings.Join(said, "\n")))
-}
-
-// textIn returns the text of a content: a string, or the texts of its parts.
-func textIn(content json.RawMessage) string {
-	var parts []part
-	_ = json.Unmarshal(content, &parts) // a string has none
-	return textOf(content, parts)
+	c.set("content", strings.TrimSpace(WordsIn(c.all["content"])+"\n"+strings.Join(said, "\n")))
 }
 
 // thought returns what a model thought that is an item of reasoning without a form of its vendor, or "".
-func (m Message) thought() (text string) {
-	var i struct {
-		Type      string
-		Encrypted string `json:"encrypted_content"`
-		Content   []struct{ Text string }
+func (m Message) thought() string {
+	if i := asMembers(m.stored.Item); i.Type() == typeReasoning && i.Encrypted() == "" {
+		return i.thought()
 	}
-	_ = json.Unmarshal(m.stored.Item, &i) // an item of another form has no thoughts
-	if i.Type != "reasoning" || i.Encrypted != "" {
-		return ""
-	}
-	for _, c := range i.Content {
-		text += c.Text
-	}
-	return text
+	return ""
 }

@@ -122,6 +122,7 @@ func TestNamesStandInFrontOfTexts(t *testing.T) {
 	_, other := message.Anthropic(list)
 	require.JSONEq(t, `[{"role":"user","content":"Ann: I vote yes"},{"role":"assistant","content":"noted"},
 		{"role":"user","content":[{"type":"text","text":"Bob:"},{"type":"text","text":"No"}]}]`, string(must.Get(json.Marshal(other))(t)))
-	require.JSONEq(t, `[{"role":"user","content":"Ann: I vote yes"},{"role":"assistant","content":"noted","name":"chair"},
-		{"role":"user","content":[{"type":"text","text":"Bob:"},{"type":"text","text":"No"}]}]`, string(must.Get(json.Marshal(message.Plain(list)))(t)))
+	require.JSONEq(t, `[{"role":"user","content":"Ann: I vote yes"},{"role":"assistant","content":"noted"},
+		{"role":"user","content":[{"type":"input_text","text":"Bob:"},{"type":"input_text","text":"No"}]}]`,
+		string(must.Get(json.Marshal(message.Responses(list, false)))(t)))
 }

@@ -2,6 +2,7 @@ package message
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -40,10 +41,12 @@ type stored struct {
 	Audio struct {
 		Transcript string `json:"transcript"`
 	} `json:"audio"`
-	// Item holds what the chat form can't say of an item.
+	// Item holds what the chat form can't say of an item. ItemIDs are those of items that come from another place.
 	Item    json.RawMessage `json:"item"`
 	ItemIDs json.RawMessage `json:"item_ids"`
-	// parts of the content, if the content is a list.
+	// speaker is the role as it was recorded, but for one that RoleOf knows.
+	speaker string
+	// parts of the content, if the content is a list; or what stands in its place.
 	parts []part
 }
 
@@ -70,16 +73,20 @@ func (m Message) AppendJSON(to []byte) []byte {
 // Role of the message.
 func (m Message) Role() string { return m.role }
 
+// Speaker is the role of the message as it was recorded: also one that a prompt shows as a user's.
+func (m Message) Speaker() string {
+	if m.stored == nil {
+		return m.role
+	}
+	return m.stored.speaker
+}
+
 // Text of a message whose content is a string, else "".
 func (m Message) Text() string {
 	if m.stored == nil {
 		return m.text
 	}
-	var s string
-	if json.Unmarshal(m.stored.Content, &s) != nil {
-		return ""
-	}
-	return s
+	return textIn(m.stored.Content)
 }
 
 // New makes a plain message; the role needs no escapes.
@@ -110,38 +117,32 @@ func ParseAll(raws []json.RawMessage) []Message {
 // Parse reads a stored message. Its role is one that every endpoint knows: those of other libraries are mapped, and
 // whoever else speaks is a user. Half a surrogate pair, which no endpoint takes, is U+FFFD.
 func Parse(raw json.RawMessage) Message {
-	raw = Whole(raw)
-	m := &stored{raw: raw}
-	_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
-	if role := roleOf(m.Role); role != m.Role {
-		m.Role = role
-		if m.raw = withMember(raw, "role", role); !bytes.HasPrefix(m.raw, []byte("{")) {
-			m.raw = New(role, "").JSON()
+	m := read(Whole(raw))
+	if m.role != m.stored.Role {
+		m.stored.Role = m.role
+		if m.stored.raw = withMember(m.stored.raw, "role", m.role); !bytes.HasPrefix(m.stored.raw, []byte("{")) {
+			m.stored.raw = New(m.role, "").JSON()
 		}
 	}
-	if bytes.HasPrefix(m.Content, []byte("[")) {
-		_ = json.Unmarshal(m.Content, &m.parts)
-	}
-	if m.Refusal != "" && len(m.parts) == 0 {
-		m.parts = []part{{Type: "refusal", Refusal: m.Refusal}}
-	}
-	if m.Audio.Transcript != "" && len(m.parts) == 0 {
-		m.parts = []part{{Type: "text", Text: m.Audio.Transcript}}
-	}
-	for k := range m.ToolCalls {
-		if c := &m.ToolCalls[k]; c.Function.Name == "" && c.Custom.Name != "" {
-			c.Function = function{c.Custom.Name, arguments(c.Custom.Input)}
-		}
-	}
-	return Message{role: m.Role, stored: m}
+	return m
 }
 
-// roleOf returns the role of OpenAI's chat in which a prompt shows a role.
-func roleOf(role string) string {
-	if known, is := RoleOf(role); is && known != "" {
-		return known
+// read reads a stored message, whose JSON stays as it came.
+func read(raw json.RawMessage) Message {
+	m := &stored{raw: raw}
+	_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
+	speaker, is := RoleOf(m.Role)
+	if m.speaker = cmp.Or(speaker, User); !is {
+		speaker = User
 	}
-	return User
+	m.parts = partsOf(m.Content)
+	if m.Refusal != "" && len(m.parts) == 0 {
+		m.parts = partsOf(encode([]Item{{"type": asText(partRefusal), "refusal": asText(m.Refusal)}}))
+	}
+	if m.Audio.Transcript != "" && len(m.parts) == 0 && !isText(m.Content) {
+		m.parts = partsOf(encode([]json.RawMessage{textPart(m.Audio.Transcript)}))
+	}
+	return Message{role: cmp.Or(speaker, User), stored: m}
 }
 
 // RoleOf returns the role of OpenAI's chat that a role stands for, and reports whether it stands for one.
@@ -159,12 +160,10 @@ func RoleOf(role string) (string, bool) {
 
 // withMember returns an object with another value of a member.
 func withMember(raw json.RawMessage, name string, value any) json.RawMessage {
-	var all map[string]json.RawMessage
-	if json.Unmarshal(raw, &all) != nil || all == nil {
-		return raw
+	if all := asMembers(raw); all != nil {
+		return all.With(name, value).JSON()
 	}
-	all[name] = encode(value)
-	return encode(all)
+	return raw
 }
 
 // Whole returns JSON with U+FFFD in the place of half a surrogate pair in an escape, which endpoints and Python refuse.
@@ -190,8 +189,7 @@ func (m Message) named() Message {
 		return m
 	}
 	without := map[string]any{"name": nil}
-	var parts []json.RawMessage
-	if json.Unmarshal(m.stored.Content, &parts) == nil && parts != nil {
+	if parts := list(m.stored.Content); parts != nil {
 		return m.with(slices.Insert(parts, 0, textPart(m.stored.Name+":")), without)
 	}
 	return m.with(m.stored.Name+": "+m.Words(), without)
@@ -210,8 +208,8 @@ func (m Message) Translated() Message {
 
 // with returns a copy of the message with another content and other members. A nil member is left out.
 func (m Message) with(content any, members map[string]any) Message {
-	var all map[string]json.RawMessage
-	if json.Unmarshal(m.stored.raw, &all) != nil {
+	all := asMembers(m.stored.raw)
+	if all == nil {
 		return m
 	}
 	all["content"] = encode(content)

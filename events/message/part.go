@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -27,13 +28,16 @@ func FileText(name string) string {
 	return "[File sent: " + name + "]"
 }
 
-// part is an element of a content list, in OpenAI's or Anthropic's form.
+// part is an element of a content list, in a form of OpenAI's, Anthropic's or Vercel's AI SDK.
 type part struct {
+	raw json.RawMessage
+
 	Type     string          `json:"type"`
 	Text     string          `json:"text"`
 	Refusal  string          `json:"refusal"`
 	Source   json.RawMessage `json:"source"`
 	ImageURL json.RawMessage `json:"image_url"`
+	Filename string          `json:"filename"`
 	File     struct {
 		Name string `json:"filename"`
 		Data string `json:"file_data"`
@@ -55,22 +59,35 @@ type part struct {
 	Failed   bool            `json:"isError"`
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It turns calls and results of Vercel's AI SDK into blocks of Anthropic's
-// form. A member of the wrong type does not keep it from reading the rest.
-func (p *part) UnmarshalJSON(raw []byte) error {
-	type plain part
-	_ = json.Unmarshal(raw, (*plain)(p))
+// partsOf returns the parts of a content; nil if it is no list.
+func partsOf(content json.RawMessage) []part {
+	raws := list(content)
+	if raws == nil {
+		return nil
+	}
+	parts := make([]part, len(raws))
+	for i, raw := range raws {
+		parts[i] = partOf(raw)
+	}
+	return parts
+}
+
+// partOf reads a part. Calls and results of Vercel's AI SDK are blocks of Anthropic's form. A member of the wrong type
+// does not keep it from reading the rest.
+func partOf(raw json.RawMessage) part {
+	p := part{raw: raw}
+	_ = json.Unmarshal(raw, &p)
 	switch p.Type {
 	case "tool-call":
-		p.Type, p.ID, p.Name = "tool_use", p.CallID, p.ToolName
+		p.Type, p.ID, p.Name = toolUse, p.CallID, p.ToolName
 		if len(p.Input) == 0 {
 			p.Input = p.Args
 		}
 	case "tool-result":
-		p.Type, p.ToolUseID, p.Name = "tool_result", p.CallID, p.ToolName
+		p.Type, p.ToolUseID, p.Name = toolResult, p.CallID, p.ToolName
 		p.Content, p.IsError = p.output()
 	}
-	return nil
+	return p
 }
 
 // output returns the content of a tool-result of the AI SDK, of its version 4 (result) or later (output), and reports
@@ -94,7 +111,7 @@ func (p part) output() (content json.RawMessage, failed bool) {
 	default:
 		content, failed = out.Value, strings.HasPrefix(out.Type, "error-")
 	}
-	if len(content) > 0 && content[0] != '"' {
+	if len(content) > 0 && !isText(content) {
 		content = encode(string(content)) // other JSON is shown as it is written
 	}
 	return content, failed
@@ -105,14 +122,35 @@ func (m Message) Words() string {
 	if m.stored == nil {
 		return m.text
 	}
-	return textOf(m.stored.Content, m.stored.parts)
+	return wordsOf(m.stored.Content, m.stored.parts)
 }
 
-// textOf returns the text of a content: a string, or the texts of a list.
-func textOf(content json.RawMessage, parts []part) string {
-	var text string
-	if len(parts) == 0 && json.Unmarshal(content, &text) == nil {
-		return text
+// Texts returns the texts of the message, without descriptions of what is no text.
+func (m Message) Texts() (texts []string) {
+	if text := m.Text(); text != "" {
+		texts = append(texts, text)
+	}
+	if m.stored != nil {
+		for _, p := range m.stored.parts {
+			if text := p.said(); text != "" {
+				texts = append(texts, text)
+			}
+		}
+	}
+	return texts
+}
+
+// WordsIn returns what a content says: a text, parts with words in place of those that are no text, or other JSON as it
+// is written.
+func WordsIn(content json.RawMessage) string { return wordsOf(content, partsOf(content)) }
+
+func wordsOf(content json.RawMessage, parts []part) string {
+	switch {
+	case len(parts) > 0:
+	case isText(content):
+		return textIn(content)
+	case parts == nil && !IsNull(content):
+		return string(content)
 	}
 	var texts []string
 	for _, p := range parts {
@@ -123,53 +161,38 @@ func textOf(content json.RawMessage, parts []part) string {
 	return strings.Join(texts, "\n")
 }
 
+// said returns a part's text, unless that is what a model thought.
+func (p part) said() string {
+	if p.Type == typeReasoning {
+		return ""
+	}
+	return cmp.Or(p.Text, p.Refusal)
+}
+
 // words returns a part's text, or a description of the part. It is empty for tool calls and results, which are shown
 // elsewhere, and for a model's thoughts, which no other prompt may show.
 func (p part) words() string {
-	switch {
-	case p.Type == "reasoning":
-		return ""
-	case p.Text != "":
-		return p.Text
-	case p.Refusal != "":
-		return p.Refusal
+	if said := p.said(); said != "" {
+		return said
 	}
 	switch p.Type {
-	case "tool_use", "tool_result", "thinking", "redacted_thinking", "text", "input_text", "output_text", "":
+	case toolUse, toolResult, thinking, hiddenThinking, typeReasoning, chatText, partInput, partOutput, "":
 		return ""
-	case "image", "image_url", "input_image":
+	case "image", chatImage, partImage:
 		if url := p.url(); url != "" {
 			return "[Image: " + url + "]"
 		}
 		return ImageText
-	case "file", "input_file", "document":
-		return FileText(p.File.Name)
+	case chatFile, partFile, "document":
+		return FileText(cmp.Or(p.File.Name, p.Filename))
 	default:
 		return "[" + p.Type + "]"
 	}
 }
 
-// PartWords returns what a part of a content says, or a description of it; "" if it says nothing.
-func PartWords(members map[string]any) string {
-	var p part
-	_ = json.Unmarshal(encode(members), &p) // never fails
-	return p.words()
-}
-
-// result returns the text of a tool_result block. Content that is neither a text nor a list of parts is returned as it
-// was written.
-func (p part) result() string {
-	var parts []part
-	var text string
-	if json.Unmarshal(p.Content, &text) == nil || json.Unmarshal(p.Content, &parts) == nil {
-		return textOf(p.Content, parts)
-	}
-	return string(p.Content)
-}
-
 // isImage reports whether the part shows an image.
 func (p part) isImage() bool {
-	return slices.Contains([]string{"image", "image_url", "input_image"}, p.Type)
+	return slices.Contains([]string{"image", chatImage, partImage}, p.Type)
 }
 
 // url returns the address of an image that is a reference, or "".
@@ -192,18 +215,12 @@ func IsAddress(s string) bool {
 
 // address returns the address of an image, which may be its data, or "".
 func (p part) address() string {
-	var s string
-	var o struct {
-		Type string `json:"type"`
-		URL  string `json:"url"`
-	}
 	raw := p.ImageURL
 	if len(raw) == 0 {
 		raw = p.Source
 	}
-	if json.Unmarshal(raw, &s) != nil {
-		_ = json.Unmarshal(raw, &o) // "" if there is no URL
-		s = o.URL
+	if !isText(raw) {
+		raw = asMembers(raw)["url"]
 	}
-	return s
+	return textIn(raw)
 }

@@ -38,16 +38,15 @@ func (m Message) ShortenResults(most int) Message {
 		return m.with(shortened(m.Words(), most), nil)
 	}
 	var parts []json.RawMessage
-	_ = json.Unmarshal(m.stored.Content, &parts) // it was read before
-	for i, p := range m.stored.parts {
-		if p.Type != "tool_result" || len(p.result()) <= most || i >= len(parts) {
-			continue
+	for _, p := range m.stored.parts {
+		if text := WordsIn(p.Content); p.Type == toolResult && len(text) > most {
+			member := "content"
+			if _, blocks := asMembers(p.raw)[member]; !blocks {
+				member = "output" // of the AI SDK
+			}
+			p.raw = withMember(p.raw, member, shortened(text, most))
 		}
-		member := "content"
-		if _, blocks := asMembers(parts[i])[member]; !blocks {
-			member = "output" // of the AI SDK
-		}
-		parts[i] = withMember(parts[i], member, shortened(p.result(), most))
+		parts = append(parts, p.raw)
 	}
 	return m.with(parts, nil)
 }

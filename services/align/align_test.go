@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services/align"
-	"github.com/turnledger/turnledger/services/items"
 )
 
 // item reads a line: "u text" and "a text" are messages, "d text" one of the developer, "c id" a call, "o id text" its
 // output, "r text" a thought. "#id" before it is its id.
-func item(t testing.TB, line string) items.Item {
+func item(t testing.TB, line string) message.Item {
 	t.Helper()
 	id := ""
 	if strings.HasPrefix(line, "#") {
@@ -41,9 +41,9 @@ func item(t testing.TB, line string) items.Item {
 	}
 	encoded, err := json.Marshal(raw)
 	require.NoError(t, err)
-	i, err := items.Parse(encoded)
+	i, err := message.ParseItem(encoded)
 	require.NoError(t, err)
-	if i = items.Normal(i); id != "" {
+	if i = i.Normal(); id != "" {
 		i = i.With("id", id)
 	}
 	return i
@@ -176,15 +176,15 @@ func TestNews(t *testing.T) {
 // Items mean the same whatever ids, white space and order of members they have, and whether an address is told.
 func TestMeaning(t *testing.T) {
 	t.Parallel()
-	read := func(raw string) items.Item {
-		i, err := items.Parse(json.RawMessage(raw))
+	read := func(raw string) message.Item {
+		i, err := message.ParseItem(json.RawMessage(raw))
 		require.NoError(t, err)
-		return items.Normal(i)
+		return i.Normal()
 	}
 	again := func(a, b string) bool {
 		next := item(t, "u next")
-		had := []align.Turn{{Items: []items.Item{read(a), item(t, "a ok")}}}
-		sent := []items.Item{read(b), item(t, "a ok"), next}
+		had := []align.Turn{{Items: []message.Item{read(a), item(t, "a ok")}}}
+		sent := []message.Item{read(b), item(t, "a ok"), next}
 		return align.History(had, align.Input{Items: sent, IDs: make([]string, 3)}).Turns == 1
 	}
 	image := `{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":%s}]}`
@@ -222,7 +222,7 @@ type kept struct {
 }
 
 // record adds items as turns: a question opens one, all else belongs to the newest.
-func (k *kept) record(all []items.Item) {
+func (k *kept) record(all []message.Item) {
 	for _, i := range all {
 		last := len(k.turns) - 1
 		if last < 0 || i.Asks() && (!k.turns[last].Open || len(k.turns[last].Items) == 0) {
@@ -234,7 +234,7 @@ func (k *kept) record(all []items.Item) {
 	}
 }
 
-func (k *kept) items() (out []items.Item) {
+func (k *kept) items() (out []message.Item) {
 	for _, t := range k.turns {
 		out = append(out, t.Items...)
 	}
@@ -269,7 +269,7 @@ func TestAConversationIsKeptOnceHoweverItIsSent(t *testing.T) {
 	require.NotEmpty(t, seen)
 }
 
-func keptOnce(t *testing.T, name string, exchanges [][]items.Item) {
+func keptOnce(t *testing.T, name string, exchanges [][]message.Item) {
 	t.Helper()
 	var want kept
 	for _, e := range exchanges {
@@ -286,7 +286,7 @@ func keptOnce(t *testing.T, name string, exchanges [][]items.Item) {
 }
 
 // send sends what is asked in an exchange in a client's way, and records what is said to it.
-func (k *kept) send(t *testing.T, ways []string, way string, n int, exchange []items.Item) {
+func (k *kept) send(t *testing.T, ways []string, way string, n int, exchange []message.Item) {
 	t.Helper()
 	if way == "in turns" {
 		way = ways[n%(len(ways)-1)]
@@ -303,7 +303,7 @@ func (k *kept) send(t *testing.T, ways []string, way string, n int, exchange []i
 		}
 	}
 	var in align.Input
-	give := func(all []items.Item, ids bool) {
+	give := func(all []message.Item, ids bool) {
 		for _, i := range all {
 			id := ""
 			if ids {
@@ -348,13 +348,13 @@ func (k *kept) send(t *testing.T, ways []string, way string, n int, exchange []i
 	k.record(exchange[asked:])
 }
 
-func exchangesOf(t *testing.T, c stack.Conversation) (out [][]items.Item) {
+func exchangesOf(t *testing.T, c stack.Conversation) (out [][]message.Item) {
 	t.Helper()
 	answered := true
 	for _, m := range c.Messages {
 		raw, err := json.Marshal(m)
 		require.NoError(t, err)
-		for _, i := range items.Of(raw) {
+		for _, i := range message.Items(raw) {
 			if i.Asks() && answered || len(out) == 0 {
 				out, answered = append(out, nil), false
 			}
@@ -363,11 +363,11 @@ func exchangesOf(t *testing.T, c stack.Conversation) (out [][]items.Item) {
 		}
 	}
 	// What has no question first or no answer last is of no client that asks a model.
-	return slices.DeleteFunc(out, func(e []items.Item) bool { return !e[0].Asks() || e[len(e)-1].Asks() })
+	return slices.DeleteFunc(out, func(e []message.Item) bool { return !e[0].Asks() || e[len(e)-1].Asks() })
 }
 
 // repeats reports whether an exchange, or a call's id, comes twice.
-func repeats(exchanges [][]items.Item) bool {
+func repeats(exchanges [][]message.Item) bool {
 	seen := map[string]bool{}
 	for _, e := range exchanges {
 		key := ""

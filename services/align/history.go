@@ -1,10 +1,10 @@
 package align
 
-import "github.com/turnledger/turnledger/services/items"
+import "github.com/turnledger/turnledger/events/message"
 
 // Turn is a turn of a session as it stands, with the ids of its items.
 type Turn struct {
-	Items []items.Item
+	Items []message.Item
 	// Lacks: a message of it was pruned, a version was replaced, or it is a tombstone. What a history has at its place
 	// is the turn's.
 	Lacks bool
@@ -18,7 +18,7 @@ func (t Turn) has(id string) bool { return id != "" && t.Has != nil && t.Has(id)
 
 // Input are items as a client sent them, each with the id that it came with, or "".
 type Input struct {
-	Items []items.Item
+	Items []message.Item
 	IDs   []string
 }
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/turnledger/turnledger/services/items"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // meaning is what an item says, as digests: neither its id, nor white space or the order of members in JSON. shows is
@@ -20,7 +20,7 @@ func (m meaning) is(o meaning) bool {
 	return m.says == o.says && (m.shows == o.shows || m.shows == untold || o.shows == untold)
 }
 
-func meanings(all []items.Item) []meaning {
+func meanings(all []message.Item) []meaning {
 	out := make([]meaning, len(all))
 	for n, i := range all {
 		out[n] = meaningOf(i)
@@ -28,21 +28,21 @@ func meanings(all []items.Item) []meaning {
 	return out
 }
 
-func meaningOf(i items.Item) (m meaning) {
+func meaningOf(i message.Item) (m meaning) {
 	says := []any{i.Type(), i.CallID()}
 	var shown []string
 	switch i.Type() {
 	case "message":
-		role := text(i["role"])
+		role := i.Text("role")
 		if role == "developer" {
 			role = "system"
 		}
-		says, shown = append(says, role), addresses(i["content"])
-		says = append(says, words(i["content"])...)
+		says, shown = append(says, role), addresses(i.Parts("content"))
+		says = append(says, words(i, "content")...)
 	case "function_call", "custom_tool_call":
 		says = append(says, i.Name(), data(i["arguments"]), data(i["input"]))
 	case "function_call_output", "custom_tool_call_output":
-		says, shown = append(says, words(i["output"])...), addresses(i["output"])
+		says, shown = append(says, words(i, "output")...), addresses(i.Parts("output"))
 	default:
 		says = append(says, bare(value(i.JSON())))
 	}
@@ -56,25 +56,24 @@ func meaningOf(i items.Item) (m meaning) {
 
 // words returns what a content or an output says, part by part. What stands for an image's or a file's data says no
 // more than the part beside it.
-func words(content json.RawMessage) (out []any) {
-	var parts []json.RawMessage
-	if json.Unmarshal(content, &parts) != nil {
-		return []any{data(content)}
+func words(i message.Item, member string) (out []any) {
+	parts := i.Parts(member)
+	if parts == nil {
+		return []any{data(i[member])}
 	}
 	standsFor := ""
-	for _, raw := range parts {
-		var p struct{ Type, Text, Refusal, Filename string }
-		_ = json.Unmarshal(raw, &p) // what is no part says what it is
-		said := strings.TrimSpace(p.Text + p.Refusal)
-		switch {
-		case p.Type == "input_image" || p.Type == "input_file":
-			out, standsFor = append(out, p.Type+" "+p.Filename), items.StandIn(raw)
+	for _, p := range parts {
+		said := strings.TrimSpace(p.Text("text") + p.Text("refusal"))
+		if standIn := p.StandIn(); standIn != "" {
+			out, standsFor = append(out, p.Type()+" "+p.Text("filename")), standIn
 			continue
+		}
+		switch {
 		case said != "" && said == standsFor:
 		case said != "":
-			out = append(out, data(quoted(said)))
+			out = append(out, ofText(said))
 		default:
-			out = append(out, bare(value(raw)))
+			out = append(out, bare(value(p.JSON())))
 		}
 		standsFor = ""
 	}
@@ -82,17 +81,9 @@ func words(content json.RawMessage) (out []any) {
 }
 
 // addresses returns where the images and files of a content are.
-func addresses(content json.RawMessage) (out []string) {
-	var parts []json.RawMessage
-	_ = json.Unmarshal(content, &parts) // a text has none
-	for _, raw := range parts {
-		var p struct {
-			URL  string `json:"image_url"`
-			File string `json:"file_id"`
-			At   string `json:"file_url"`
-		}
-		_ = json.Unmarshal(raw, &p)
-		if at := p.URL + p.File + p.At; at != "" && !strings.HasPrefix(at, "data:") {
+func addresses(parts []message.Item) (out []string) {
+	for _, p := range parts {
+		if at := p.Text("image_url") + p.Text("file_id") + p.Text("file_url"); at != "" && !strings.HasPrefix(at, "data:") {
 			out = append(out, at)
 		}
 	}
@@ -101,16 +92,18 @@ func addresses(content json.RawMessage) (out []string) {
 
 // data returns a text, or the value of one that is JSON itself.
 func data(raw json.RawMessage) any {
-	said := strings.TrimSpace(text(raw))
-	if strings.HasPrefix(said, "{") || strings.HasPrefix(said, "[") {
-		if json.Valid([]byte(said)) {
-			return value(json.RawMessage(said))
-		}
+	var text string
+	if message.IsNull(raw) || json.Unmarshal(raw, &text) != nil {
+		return value(raw)
 	}
-	if said != "" || bytes.HasPrefix(raw, []byte(`"`)) {
-		return said
+	return ofText(strings.TrimSpace(text))
+}
+
+func ofText(said string) any {
+	if (strings.HasPrefix(said, "{") || strings.HasPrefix(said, "[")) && json.Valid([]byte(said)) {
+		return value(json.RawMessage(said))
 	}
-	return value(raw)
+	return said
 }
 
 // untold are the members that name an item, or that are shown only to who asks for them.
@@ -145,14 +138,4 @@ func value(raw json.RawMessage) (v any) {
 	d.UseNumber()
 	_ = d.Decode(&v) // raw came from a JSON document
 	return v
-}
-
-func text(raw json.RawMessage) (s string) {
-	_ = json.Unmarshal(raw, &s) // what is no text is none
-	return s
-}
-
-func quoted(s string) json.RawMessage {
-	raw, _ := json.Marshal(s) // never fails
-	return raw
 }

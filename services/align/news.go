@@ -3,7 +3,7 @@ package align
 import (
 	"slices"
 
-	"github.com/turnledger/turnledger/services/items"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // News returns the places of the items of an input that the turns do not have, where the input is to be added to them:
@@ -54,7 +54,7 @@ func (a *adding) named(turn int) {
 		if id == "" || a.again[n] {
 			continue
 		}
-		at := slices.IndexFunc(t.Items, func(i items.Item) bool { return i.ID() == id })
+		at := slices.IndexFunc(t.Items, func(i message.Item) bool { return i.ID() == id })
 		if at >= 0 && a.of[n].is(t.meanings[at]) || at < 0 && t.has(id) {
 			a.mark(n, turn)
 		}
@@ -193,7 +193,7 @@ func (a *adding) questions() {
 // left returns the places of what is new.
 func (a *adding) left() (fresh []int) {
 	none := !slices.Contains(a.again, false)
-	calls := slices.ContainsFunc(a.in.Items, func(i items.Item) bool { return i.CallID() != "" })
+	calls := slices.ContainsFunc(a.in.Items, func(i message.Item) bool { return i.CallID() != "" })
 	for n, i := range a.in.Items {
 		last := none && !calls && a.turn[n] == a.turn[len(a.turn)-1]
 		if !a.again[n] || none && i.CallID() != "" || last {

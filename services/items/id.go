@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // Address is where an item stands in the log: in the half of a turn whose first event is at Position, in which message
@@ -142,4 +143,41 @@ func ParseResponseID(id string) (Step, bool) {
 		s.Position.Seq = s.Position.Seq<<8 | uint64(b)
 	}
 	return s, true
+}
+
+// prefixes are those of the ids of items, by type. An item of another type has the prefix of others.
+var prefixes = map[string]string{
+	"message": "msg_", "function_call": "fc_", "function_call_output": "fco_", "reasoning": "rs_",
+	"file_search_call": "fs_", "web_search_call": "ws_", "code_interpreter_call": "ci_", "image_generation_call": "ig_",
+	"mcp_call": "mcp_", "mcp_list_tools": "mcpl_", "mcp_approval_request": "mcpr_",
+	"custom_tool_call": "ctc_", "custom_tool_call_output": "ctco_", "computer_call": "cu_",
+}
+
+const prefixOfOthers = "item_"
+
+// maxID is the longest id that a client may give an item.
+const maxID = 64
+
+// Prefix returns what the ids of items of a type begin with.
+func Prefix(kind string) string {
+	if p, known := prefixes[kind]; known {
+		return p
+	}
+	return prefixOfOthers
+}
+
+// KeepsID reports whether an item may have the id that its client gave it: one that is not too long, and begins as ids
+// of its type do. OpenAI tests the first letters only.
+func KeepsID(i message.Item) bool {
+	id := i.ID()
+	if id == "" || len(id) > maxID || strings.ContainsFunc(id, notInID) {
+		return false
+	}
+	p, known := prefixes[i.Type()]
+	return !known || strings.HasPrefix(id, strings.TrimSuffix(p, "_"))
+}
+
+// notInID reports whether an id can't have a character. An id stands in a path.
+func notInID(r rune) bool {
+	return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }

@@ -4,32 +4,34 @@ import (
 	"bytes"
 	"encoding/json"
 	"iter"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // messagesOf returns the messages of a half of a turn. A half without messages is one message of its role, with the
 // neutral text; a half without that has none.
 func messagesOf(half events.Half, messages json.RawMessage, neutral string) []json.RawMessage {
-	all := list(messages)
+	var all []json.RawMessage
+	_ = json.Unmarshal(messages, &all) // a body that was decoded holds a list
 	if len(all) == 0 && neutral != "" {
-		role := roleUser
+		role := message.User
 		if half == events.HalfAnswer {
-			role = roleAssistant
+			role = message.Assistant
 		}
-		all = []json.RawMessage{encode(Item{"role": quote(role), "content": quote(neutral)})}
+		all = []json.RawMessage{message.New(role, neutral).JSON()}
 	}
 	return all
 }
 
 // OfMessages returns the items of messages that stand side by side in a half of a turn, with their ids. from is the
 // address of the first.
-func (m Minter) OfMessages(sessionID string, from Address, messages []json.RawMessage) (out []Item) {
+func (m Minter) OfMessages(sessionID string, from Address, messages []json.RawMessage) (out []message.Item) {
 	for _, raw := range messages {
-		for sub, i := range Of(raw) {
+		for sub, i := range message.Items(raw) {
 			if from.Sub = sub; i.ID() == "" {
 				i = i.With("id", m.Item(i.Type(), sessionID, from))
 			}
@@ -42,7 +44,7 @@ func (m Minter) OfMessages(sessionID string, from Address, messages []json.RawMe
 
 // OfTurn returns the items of a turn, with their ids: those of the question, then those of the answer. A turn that is
 // redacted or replaced has none. partition is that of the turn's session.
-func (m Minter) OfTurn(sessionID string, partition int, t *conversation.Turn) []Item {
+func (m Minter) OfTurn(sessionID string, partition int, t *conversation.Turn) []message.Item {
 	return slices.Collect(m.Walk(sessionID, partition, t, Way{}))
 }
 
@@ -56,8 +58,8 @@ type Way struct {
 }
 
 // Walk yields the items of a turn as OfTurn returns them. An item that the walk does not reach costs nothing.
-func (m Minter) Walk(sessionID string, partition int, t *conversation.Turn, way Way) iter.Seq[Item] {
-	return func(yield func(Item) bool) {
+func (m Minter) Walk(sessionID string, partition int, t *conversation.Turn, way Way) iter.Seq[message.Item] {
+	return func(yield func(message.Item) bool) {
 		at, back, halves := way.From, way.Back, halvesOf(partition, t, way.Skipped)
 		if back {
 			slices.Reverse(halves)
@@ -116,66 +118,28 @@ func halvesOf(partition int, t *conversation.Turn, skipped int) (out []halfOfTur
 	return out
 }
 
-// idsMember is the member of a message that holds the ids of its items, where these come from another place.
-const idsMember = "item_ids"
-
 // Kept returns what is left of a recorded message when the item of an id goes: nil, if it was the only one. The others
 // get their ids into the message, since an id that comes from a place would change with the place. at is the message's
 // address.
-func (m Minter) Kept(sessionID string, at Address, message json.RawMessage, gone string) json.RawMessage {
-	all := m.OfMessages(sessionID, at, []json.RawMessage{message})
-	var left, ids []json.RawMessage
-	for _, i := range all {
-		if i.ID() != gone {
-			left, ids = append(left, i.JSON()), append(ids, i["id"])
-		}
-	}
+func (m Minter) Kept(sessionID string, at Address, recorded json.RawMessage, gone string) json.RawMessage {
+	all := m.OfMessages(sessionID, at, []json.RawMessage{recorded})
+	left := slices.DeleteFunc(slices.Clone(all), func(i message.Item) bool { return i.ID() == gone })
 	if len(left) == 0 {
 		return nil
 	}
-	out := object(message)
-	if len(left) < len(all) {
-		out = reduced(out, left)
-	}
-	out[idsMember] = encode(ids)
-	return encode(out)
-}
-
-// reduced returns a message that says several items, with those that are left.
-func reduced(message Item, left []json.RawMessage) Item {
-	out := maps.Clone(message)
-	for _, name := range []string{"content", "refusal", "audio", "translated", "tool_calls", "function_call"} {
-		delete(out, name)
-	}
-	out["content"] = null
-	calls := []json.RawMessage{}
-	for _, raw := range left {
-		i := object(raw)
-		if i.Type() == typeMessage {
-			out["content"] = chatMessage(i)["content"]
-			if t := message["translated"]; t != nil {
-				out["translated"] = t
-			}
-			continue
-		}
-		calls = append(calls, list(chatMessage(i)["tool_calls"])...)
-	}
-	if len(calls) > 0 {
-		out["tool_calls"] = encode(calls)
-	}
-	return out
+	return message.Of(recorded, left, len(left) == len(all))
 }
 
 // Added returns an item as a message that a session can take (conversation.AddMessages).
-func Added(i Item) conversation.AddedMessage {
-	all := whole(i)
-	out := conversation.AddedMessage{JSON: conversation.WithoutImages(all), Asks: i.Asks(), ByUser: i.ByUser()}
+func Added(i message.Item) conversation.AddedMessage {
+	all := i.Whole()
+	out := conversation.AddedMessage{JSON: message.WithoutImages(all), Asks: i.Asks(), ByUser: i.ByUser()}
 	switch {
 	case !out.ByUser && !i.ByAssistant():
 	case bytes.Equal(out.JSON, all):
 		out.Words = i.Words()
-	default:
-		out.Words = words(out.JSON)
+	default: // what is kept, which has no base64 data
+		out.Words = strings.Join(message.Parse(out.JSON).Texts(), "\n\n")
 	}
 	switch {
 	case i.IsCall():
@@ -184,13 +148,4 @@ func Added(i Item) conversation.AddedMessage {
 		out.Takes = i.CallID()
 	}
 	return out
-}
-
-// words returns the text of a message as it is kept, so that it has no base64 data.
-func words(message json.RawMessage) string {
-	all := Of(message)
-	if len(all) == 0 {
-		return ""
-	}
-	return all[0].Words()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -22,7 +23,7 @@ func TestTextsAreReadAndWrittenAsJSON(t *testing.T) {
 				raw = append([]byte(`"\u007a`), raw[1:]...)
 				text = "z" + text
 			}
-			i, err := items.Parse(json.RawMessage(`{"type":"x","call_id":` + string(raw) + `}`))
+			i, err := message.ParseItem(json.RawMessage(`{"type":"x","call_id":` + string(raw) + `}`))
 			require.NoError(t, err)
 			require.Equal(t, text, i.CallID())
 			question := &events.Question{QuestionNeutral: "q" + text}

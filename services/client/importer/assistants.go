@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -89,7 +90,7 @@ func parseMessageObject(raw json.RawMessage) (m messageObject, err error) {
 
 // chat returns the message as the log keeps it: the chat message of the item that it is.
 func (m *messageObject) chat() (messageIn, error) {
-	i := items.Item{
+	i := message.Item{
 		"type": encode("message"), "id": encode(m.ID), "role": encode(m.Role), "status": m.Status,
 	}
 	for _, name := range kept {
@@ -106,10 +107,10 @@ func (m *messageObject) chat() (messageIn, error) {
 		content = append(content, part)
 	}
 	i["content"] = encode(content)
-	if !i.KeepsID() {
+	if !items.KeepsID(i) {
 		i = i.WithoutID()
 	}
-	return parseMessage(items.Message(items.Normal(i)))
+	return parseMessage(i.Normal().Message())
 }
 
 // says reports whether a member holds more than nothing.

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/client/importer"
-	"github.com/turnledger/turnledger/services/items"
 )
 
 // store keeps what an import records, as a server does: each request of a session once.
@@ -88,7 +88,7 @@ func (s *store) ids(session string) (out []string) {
 			all = append(slices.Clone(all), t.AnswerMessages...)
 		}
 		for _, raw := range all {
-			for _, i := range items.Of(raw) {
+			for _, i := range message.Items(raw) {
 				out = append(out, i.ID())
 			}
 		}
@@ -130,7 +130,7 @@ func size(t require.TestingT, files []string) (total int64) {
 	return total
 }
 
-func message(thread, id, role string, at int, text string) map[string]any {
+func given(thread, id, role string, at int, text string) map[string]any {
 	return map[string]any{
 		"id": id, "object": "thread.message", "created_at": at, "thread_id": thread, "role": role,
 		"content": []any{map[string]any{"type": "text", "text": map[string]any{"value": text, "annotations": []any{}}}},
@@ -175,7 +175,7 @@ func pagesOf(r *rapid.T, thread string) (want []string, pages []any) {
 			}
 			id := fmt.Sprintf("msg_%s%d%d", thread, p, n)
 			role := rapid.SampledFrom([]string{"user", "assistant"}).Draw(r, "role")
-			want, page = append(want, id), append(page, message(thread, id, role, at, "text of "+id))
+			want, page = append(want, id), append(page, given(thread, id, role, at, "text of "+id))
 		}
 		telling = telling || at > began
 		cut = append(cut, page)
@@ -245,7 +245,7 @@ func TestPagesInAnyOrder(t *testing.T) {
 // one on a line, are in the order of their file.
 func TestMessagesOfOneSecond(t *testing.T) {
 	t.Parallel()
-	m := func(id string, at int) any { return message("thread_s", "msg_"+id, "user", at, id) }
+	m := func(id string, at int) any { return given("thread_s", "msg_"+id, "user", at, id) }
 	newest, middle := list(true, m("g", 5), m("f", 4), m("e", 3)), list(true, m("d", 3), m("c", 3))
 	oldest := list(false, m("b", 3), m("a", 2))
 	want := []string{"msg_a", "msg_b", "msg_c", "msg_d", "msg_e", "msg_f", "msg_g"}
@@ -281,9 +281,9 @@ type wrongCase struct {
 // would get the places of others; all other threads are.
 func TestWhatIsWrongIsReported(t *testing.T) {
 	t.Parallel()
-	good := message("thread_good", "msg_1", "user", 1, "good")
+	good := given("thread_good", "msg_1", "user", 1, "good")
 	bad := func(id, name string, value any) map[string]any {
-		m := message(id, "msg_1", "user", 1, "SECRET")
+		m := given(id, "msg_1", "user", 1, "SECRET")
 		if m[name] = value; value == nil {
 			delete(m, name)
 		}
@@ -308,14 +308,14 @@ func TestWhatIsWrongIsReported(t *testing.T) {
 		"a broken page":     {page, map[string]string{"f:5": "not JSON"}},
 		"no UTF-8":          one(`{"object":"thread","thread_id":"thread_bad","id":"`+"\xff"+`"}`, "not UTF-8"),
 		"missing page":      one(list(true, bad("thread_bad", "id", "msg_9")), "the last page of a thread is missing"),
-		"another text": {message("thread_bad", "msg_2", "user", 2, "SECRET"),
+		"another text": {given("thread_bad", "msg_2", "user", 2, "SECRET"),
 			map[string]string{"f:3": "another message with the id"}},
 		"in a list": {"[\n7,\n" + `{"object":"thread"}` + "]",
 			map[string]string{"f:3": "not an object", "f:4": "id of the thread is missing"}},
 	} {
 		values := []any{good, c.value}
-		values = append(values, message("thread_bad", "msg_2", "user", 2, "of the bad one"),
-			message("thread_end", "msg_1", "user", 1, "end"))
+		values = append(values, given("thread_bad", "msg_2", "user", 2, "of the bad one"),
+			given("thread_end", "msg_1", "user", 1, "end"))
 		s := newStore()
 		done, wrong := s.imported(t, written(t, "f", values...))
 		require.Equal(t, []string{"msg_1"}, s.ids("thread_good"), name)
@@ -336,8 +336,8 @@ func TestWhatIsWrongIsReported(t *testing.T) {
 func TestABrokenPartWithoutAName(t *testing.T) {
 	t.Parallel()
 	s := newStore()
-	broken := written(t, "broken", message("thread_a", "msg_1", "user", 1, "a"), `{"object":"thread.mes`)
-	whole := written(t, "whole", message("thread_b", "msg_1", "user", 1, "b"))
+	broken := written(t, "broken", given("thread_a", "msg_1", "user", 1, "a"), `{"object":"thread.mes`)
+	whole := written(t, "whole", given("thread_b", "msg_1", "user", 1, "b"))
 	_, wrong := s.imported(t, broken, whole)
 	require.Len(t, wrong, 1)
 	require.Contains(t, wrong["broken:2"], "names no thread")
@@ -350,8 +350,8 @@ func TestAThreadThatWasErased(t *testing.T) {
 	t.Parallel()
 	s := newStore()
 	s.refuse = "thread_a"
-	_, wrong := s.imported(t, written(t, "f", message("thread_a", "msg_1", "user", 1, "a"),
-		message("thread_b", "msg_1", "user", 1, "b"),
+	_, wrong := s.imported(t, written(t, "f", given("thread_a", "msg_1", "user", 1, "a"),
+		given("thread_b", "msg_1", "user", 1, "b"),
 		map[string]any{"object": "thread", "id": "thread_c", "metadata": map[string]any{"k": "v"}}))
 	require.Contains(t, wrong["f:1"], "session_erased")
 	require.Empty(t, s.ids("thread_a"))

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services/client"
 )
@@ -64,7 +63,7 @@ func Parse(line []byte) (session string, turns []client.WholeTurn, err error) {
 }
 
 func parseMessage(raw json.RawMessage) (messageIn, error) {
-	raw = conversation.WithoutImages(raw) // images are not kept, and may be too large for a request
+	raw = message.WithoutImages(raw) // images are not kept, and may be too large for a request
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil || members == nil {
 		return messageIn{}, errors.New("not an object")
@@ -83,7 +82,7 @@ func parseMessage(raw json.RawMessage) (messageIn, error) {
 	content := members["content"]
 	isText := json.Unmarshal(content, &m.text) == nil && string(content) != "null"
 	if !isText {
-		m.text = textOfParts(content)
+		m.text = strings.Join(message.Parse(raw).Texts(), "\n")
 	}
 	_ = json.Unmarshal(members["translated"], &m.translated) // absent or odd: no translation
 	// A text with invalid Unicode is restored only from the message as it was written.
@@ -103,21 +102,6 @@ func withRole(message json.RawMessage, role string) (out json.RawMessage) {
 		}
 	})
 	return append(out, message[end:]...)
-}
-
-// textOfParts joins the texts of a content that is a list of parts.
-func textOfParts(content json.RawMessage) string {
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	_ = json.Unmarshal(content, &parts) // without a list, or with malformed parts, there is no text
-	var texts []string
-	for _, p := range parts {
-		if p.Text != "" {
-			texts = append(texts, p.Text)
-		}
-	}
-	return strings.Join(texts, "\n")
 }
 
 // splitTurns splits before each user message that does not follow another user message.

@@ -46,7 +46,7 @@ type field struct {
 type actView struct {
 	Words   []string
 	Names   []named
-	Texts   []message
+	Texts   []shownMessage
 	Fields  []field
 	Sure    bool
 	Button  string

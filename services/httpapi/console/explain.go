@@ -29,9 +29,9 @@ type explainView struct {
 	Href, Back, Forth, Here string
 	// Slide is the address that takes the number of another event, Form that of the form with the options.
 	Slide, Form string
-	Messages    []message
+	Messages    []shownMessage
 	// Answered is what the turn was answered; Stands says in words why there is no answer to show.
-	Answered []message
+	Answered []shownMessage
 	Stands   string
 	// Gone: the turn is redacted, so its question is gone, and with it the prompt that asked it.
 	Gone bool

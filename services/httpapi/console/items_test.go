@@ -10,7 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/services/items"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // recorded returns items as the log keeps them.
@@ -18,9 +18,9 @@ func recorded(t *testing.T, list ...string) json.RawMessage {
 	t.Helper()
 	var all []json.RawMessage
 	for _, raw := range list {
-		i, err := items.Parse(json.RawMessage(raw))
+		i, err := message.ParseItem(json.RawMessage(raw))
 		require.NoError(t, err)
-		all = append(all, items.Message(items.Normal(i)))
+		all = append(all, i.Normal().Message())
 	}
 	raw, err := json.Marshal(all)
 	require.NoError(t, err)
@@ -52,14 +52,14 @@ func TestItemsOfAConversation(t *testing.T) {
 	require.Equal(t, http.StatusOK, a.status)
 	for _, want := range []string{
 		`class="message system"><div class="role">developer</div><div class="text" dir="auto">Be short.`,
-		"What is in it?\n[Image: https://elsewhere.example/cat.png]\n[File: report.pdf]",
+		"What is in it?\n[Image: https://elsewhere.example/cat.png]\n[File sent: report.pdf]",
 		`Item: <bdi class="id">reasoning</bdi>`, "A thought.",
 		`Tool: <bdi class="id">weather</bdi></summary><pre dir="auto">{&#34;city&#34;:&#34;Ulm&#34;}</pre>`,
 		`result</div><pre dir="auto">18 degrees</pre>`,
 		`Tool: <bdi class="id">shout</bdi></summary><pre dir="auto">loud words</pre>`,
 		`result</div><pre dir="auto">LOUD WORDS</pre>`, `Item: <bdi class="id">web_search_call</bdi>`,
 		`class="message tool"><div class="role">tool</div><div class="text" dir="auto">a result alone`,
-		"[Refusal: I had better not.]",
+		"I had better not.",
 	} {
 		require.Contains(t, a.body, want)
 	}

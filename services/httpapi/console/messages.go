@@ -10,8 +10,8 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/items"
 )
 
 // room is what is left of a page for texts, in bytes of HTML.
@@ -57,8 +57,8 @@ func (r *room) take(s string, most int) shownText {
 	return shownText{s, 0}
 }
 
-// message is a chat message as a page shows it.
-type message struct {
+// shownMessage is a chat message as a page shows it.
+type shownMessage struct {
 	Role string
 	// Tokens is how many tokens it has in a prompt; 0 if that is not shown.
 	Tokens int
@@ -78,12 +78,12 @@ type foldedItem struct {
 // said is a recorded message: its text, and the items in it that are no text.
 type said struct {
 	role, text string
-	others     []items.Item
+	others     []message.Item
 }
 
 // messagesOf returns the messages of a turn, with each tool's result in its call. rest reports whether some are left
 // out since the page is full.
-func messagesOf(t *conversation.Turn, in services.Language, r *room) (list []message, rest bool) {
+func messagesOf(t *conversation.Turn, in services.Language, r *room) (list []shownMessage, rest bool) {
 	var all []said
 	if q := t.Question; q != nil {
 		all = half("user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated, in)
@@ -93,7 +93,7 @@ func messagesOf(t *conversation.Turn, in services.Language, r *room) (list []mes
 	}
 	called, results := callsOf(all)
 	for _, m := range all {
-		others := slices.DeleteFunc(m.others, func(i items.Item) bool { return i.IsOutput() && called[i.CallID()] })
+		others := slices.DeleteFunc(m.others, func(i message.Item) bool { return i.IsOutput() && called[i.CallID()] })
 		if m.text == "" && len(others) == 0 && len(m.others) > 0 {
 			continue // stands in its call
 		}
@@ -111,11 +111,11 @@ func messagesOf(t *conversation.Turn, in services.Language, r *room) (list []mes
 
 // shown returns a message as pages show it: a result that stands by itself is its text. full reports whether some of it
 // is left out since the page is full.
-func (m said) shown(results map[string]items.Item, r *room) (out message, full bool) {
+func (m said) shown(results map[string]message.Item, r *room) (out shownMessage, full bool) {
 	text := []string{m.text}
 	for _, i := range m.others {
 		if i.IsOutput() && i["output"] != nil {
-			text = append(text, textOf(i["output"]))
+			text = append(text, message.WordsIn(i["output"]))
 		}
 	}
 	out.Role = r.take(m.role, mostName).Text
@@ -133,8 +133,8 @@ func (m said) shown(results map[string]items.Item, r *room) (out message, full b
 }
 
 // callsOf returns the ids of the calls in some messages, and the results by the ids of their calls.
-func callsOf(all []said) (called map[string]bool, results map[string]items.Item) {
-	called, results = map[string]bool{}, map[string]items.Item{}
+func callsOf(all []said) (called map[string]bool, results map[string]message.Item) {
+	called, results = map[string]bool{}, map[string]message.Item{}
 	for _, m := range all {
 		for _, i := range m.others {
 			if i.IsCall() {
@@ -148,17 +148,17 @@ func callsOf(all []said) (called map[string]bool, results map[string]items.Item)
 }
 
 // foldedOf returns an item as a message shows it.
-func foldedOf(i items.Item, results map[string]items.Item, r *room) foldedItem {
+func foldedOf(i message.Item, results map[string]message.Item, r *room) foldedItem {
 	out := foldedItem{Name: i.Type()}
 	body := indented(i.JSON())
 	for _, member := range []string{"arguments", "input"} { // of a function's call, and of a custom tool's
 		if text := i[member]; text != nil && i.IsCall() {
-			out.Call, out.Name, body = true, textOf(i["name"]), textOf(text)
+			out.Call, out.Name, body = true, i.Name(), message.WordsIn(text)
 		}
 	}
 	out.Name, out.JSON = r.take(out.Name, mostName).Text, r.take(body, mostJSON)
 	if result, ok := results[i.CallID()]; ok && i.IsCall() {
-		text := r.take(textOf(result["output"]), mostText)
+		text := r.take(message.WordsIn(result["output"]), mostText)
 		out.Result = &text
 	}
 	return out
@@ -192,66 +192,18 @@ func half(role string, raw json.RawMessage, neutral, translation string, in serv
 
 // saidOf takes a recorded message apart. What is no message is shown as it is.
 func saidOf(role string, raw json.RawMessage) said {
-	var m struct {
-		Role string `json:"role"`
-	}
-	if json.Unmarshal(raw, &m) != nil {
+	if raw[0] != '{' {
 		return said{role: role, text: string(raw)}
 	}
-	out := said{role: cmp.Or(m.Role, role)}
-	for _, i := range items.Of(raw) {
+	out := said{role: cmp.Or(message.Parse(raw).Speaker(), role)}
+	for _, i := range message.Items(raw) {
 		if i.Type() == "message" {
-			out.text = textOf(i["content"])
+			out.text = message.WordsIn(i["content"])
 		} else {
 			out.others = append(out.others, i)
 		}
 	}
 	return out
-}
-
-// textOf returns the text of a message's content or of a result: a string, parts, or any other JSON as it is. Images
-// and files are the text of their reference; they are never loaded.
-func textOf(raw json.RawMessage) string {
-	var text string
-	var parts []contentPart
-	switch raw = bytes.TrimSpace(raw); {
-	case len(raw) == 0 || bytes.Equal(raw, []byte("null")):
-		return ""
-	case json.Unmarshal(raw, &text) == nil:
-		return text
-	case raw[0] != '[' || json.Unmarshal(raw, &parts) != nil:
-		return string(raw)
-	}
-	lines := make([]string, len(parts))
-	for i, p := range parts {
-		lines[i] = p.text()
-	}
-	return strings.Join(lines, "\n")
-}
-
-// contentPart is a part of an item's content.
-type contentPart struct {
-	Type     string `json:"type"`
-	Text     string `json:"text"`
-	Refusal  string `json:"refusal"`
-	ImageURL string `json:"image_url"`
-	FileID   string `json:"file_id"`
-	Filename string `json:"filename"`
-}
-
-func (p contentPart) text() string {
-	switch reference := cmp.Or(p.ImageURL, p.Filename, p.FileID); {
-	case p.Text != "":
-		return p.Text
-	case p.Refusal != "":
-		return "[Refusal: " + p.Refusal + "]"
-	case p.Type == "input_image" && reference != "":
-		return "[Image: " + reference + "]"
-	case p.Type == "input_file" && reference != "":
-		return "[File: " + reference + "]"
-	default:
-		return "[" + p.Type + "]"
-	}
 }
 
 // indented returns JSON as people read it.

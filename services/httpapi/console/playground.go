@@ -37,7 +37,7 @@ type playgroundView struct {
 
 // promptView is a prompt that was built and not sent.
 type promptView struct {
-	Messages []message
+	Messages []shownMessage
 	Rest     int
 	Tokens   int
 	Turns    int

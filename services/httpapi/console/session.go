@@ -92,7 +92,7 @@ type turnRow struct {
 	Created, Finalized, Deleted  time.Time
 	Permalink, Explain           string // addresses of the turn in its page, and of its explanation
 	Origin                       *link  // of a turn that a branch shares
-	Messages                     []message
+	Messages                     []shownMessage
 	Rest                         bool
 	Tombstone, Earlier           bool
 	Redaction                    *redaction // of a tombstone, for callers who may read the log

@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
-	"github.com/turnledger/turnledger/services/items"
 )
 
 // members are the members of a body. Those that a call does not know are left alone: clients are newer than servers.
@@ -140,15 +140,15 @@ func pagingOf(r *http.Request) (p paging, err error) {
 }
 
 // includesOf reads the query member include, with or without brackets.
-func includesOf(r *http.Request) (items.Includes, error) {
-	q, out := r.URL.Query(), items.Includes{}
+func includesOf(r *http.Request) (message.Includes, error) {
+	q, out := r.URL.Query(), message.Includes{}
 	for _, name := range []string{"include[]", "include"} {
 		for _, value := range q[name] {
 			out[value] = true
 		}
 	}
 	for value := range out {
-		if !slices.Contains(items.KnownIncludes, value) {
+		if !slices.Contains(message.KnownIncludes, value) {
 			return nil, bad("include", codeValue, "include has a value that there is not.")
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/items"
 	"github.com/turnledger/turnledger/services/problems"
@@ -22,7 +23,7 @@ const officialItems, mostItems = 20, 500
 
 // given returns the items of a body in their normal form. What they refer to stands in their place. id is the
 // conversation that they are for; "" for one that there is not yet, and that may begin without items.
-func (s *surface) given(ctx context.Context, body members, id string) ([]items.Item, error) {
+func (s *surface) given(ctx context.Context, body members, id string) ([]message.Item, error) {
 	required := id != ""
 	if !body.has(itemsMember) {
 		if required {
@@ -49,12 +50,12 @@ func (s *surface) given(ctx context.Context, body members, id string) ([]items.I
 
 // resolved parses items, and puts what they refer to in their place. An item that is not found is told before what is
 // wrong with the others.
-func (s *surface) resolved(ctx context.Context, id string, raws []json.RawMessage) (out []items.Item, err error) {
+func (s *surface) resolved(ctx context.Context, id string, raws []json.RawMessage) (out []message.Item, err error) {
 	var wrong error
 	ids := s.knownIn(ctx, id)
 	for n, raw := range raws {
 		param := fmt.Sprintf("%s[%d]", itemsMember, n)
-		i, err := items.Parse(raw)
+		i, err := message.ParseItem(raw)
 		if err == nil {
 			err = checked(i, param)
 		} else {
@@ -73,7 +74,7 @@ func (s *surface) resolved(ctx context.Context, id string, raws []json.RawMessag
 				return nil, err
 			}
 		}
-		out = append(out, items.Normal(i))
+		out = append(out, i.Normal())
 	}
 	if wrong != nil {
 		return nil, wrong
@@ -82,7 +83,7 @@ func (s *surface) resolved(ctx context.Context, id string, raws []json.RawMessag
 }
 
 // checked refuses an item that can't be given back in the form that clients expect.
-func checked(i items.Item, param string) error {
+func checked(i message.Item, param string) error {
 	if wrong := i.Check(); wrong != nil {
 		name := param + "." + wrong.Member
 		return bad(name, wrong.Code(), name+" "+wrong.Error()+".")
@@ -96,7 +97,7 @@ type known struct {
 
 	ctx          context.Context //nolint:containedctx // of one call
 	conversation string
-	all          []items.Item
+	all          []message.Item
 	read         bool
 	searched     bool // for the conversation that the ids are of
 	admitted     bool
@@ -118,7 +119,7 @@ func (k *known) admit(r *respond.Request) error {
 	return err
 }
 
-func (k *known) listed() ([]items.Item, error) {
+func (k *known) listed() ([]message.Item, error) {
 	if k.read || k.conversation == "" {
 		return k.all, nil
 	}
@@ -129,7 +130,7 @@ func (k *known) listed() ([]items.Item, error) {
 }
 
 // referredBy returns the item that a request for a response refers to.
-func (k *known) referredBy(r *respond.Request, id, param string, beside []string) (items.Item, error) {
+func (k *known) referredBy(r *respond.Request, id, param string, beside []string) (message.Item, error) {
 	if err := k.admit(r); err != nil {
 		return nil, err
 	}
@@ -168,7 +169,7 @@ func isMissing(err error) bool {
 }
 
 // referred returns the item of an id in this conversation, or in another one of the caller's.
-func (k *known) referred(id, param string) (items.Item, error) {
+func (k *known) referred(id, param string) (message.Item, error) {
 	none := missing(param+".id", "", param+".id names no item.")
 	own, err := k.listed()
 	if err != nil {
@@ -214,12 +215,12 @@ func unless(err error, none *problems.Problem) error {
 	return err
 }
 
-func indexOf(all []items.Item, id string) int {
-	return slices.IndexFunc(all, func(i items.Item) bool { return i.ID() == id })
+func indexOf(all []message.Item, id string) int {
+	return slices.IndexFunc(all, func(i message.Item) bool { return i.ID() == id })
 }
 
 // take lets the items keep the ids that they bring, if they may. An id that the conversation has is refused.
-func (k *known) take(given []items.Item) error {
+func (k *known) take(given []message.Item) error {
 	taken := map[string]bool{}
 	for n, i := range given {
 		switch {
@@ -228,7 +229,7 @@ func (k *known) take(given []items.Item) error {
 				given[n] = i.WithoutID()
 			}
 			continue
-		case !i.KeepsID():
+		case !items.KeepsID(i):
 			given[n] = i.WithoutID()
 			continue
 		}
@@ -245,7 +246,7 @@ func (k *known) take(given []items.Item) error {
 }
 
 // added returns items as messages that a session takes.
-func added(given []items.Item) []conversation.AddedMessage {
+func added(given []message.Item) []conversation.AddedMessage {
 	out := make([]conversation.AddedMessage, len(given))
 	for n, i := range given {
 		out[n] = items.Added(i)

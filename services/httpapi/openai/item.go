@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -17,7 +18,7 @@ import (
 )
 
 // itemID returns the id of an item.
-func itemID(i items.Item) string { return i.ID() }
+func itemID(i message.Item) string { return i.ID() }
 
 func (s *surface) createItems(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
 	id := r.PathValue("conversation_id")
@@ -75,7 +76,7 @@ func requestID(call services.Call) string {
 }
 
 // itemsOf returns the items of added messages, with their ids.
-func (s *surface) itemsOf(done services.AddedMessages) (out []items.Item) {
+func (s *surface) itemsOf(done services.AddedMessages) (out []message.Item) {
 	for _, m := range done.Messages {
 		at := items.Address{Position: m.First, Answer: m.Answer, Message: m.Message}
 		out = append(out, s.ids.OfMessages(done.SessionID, at, []json.RawMessage{m.JSON})...)
@@ -83,8 +84,8 @@ func (s *surface) itemsOf(done services.AddedMessages) (out []items.Item) {
 	return out
 }
 
-func shown(all []items.Item, with items.Includes) []items.Item {
-	out := make([]items.Item, len(all))
+func shown(all []message.Item, with message.Includes) []message.Item {
+	out := make([]message.Item, len(all))
 	for n, i := range all {
 		out[n] = i.Shown(with)
 	}
@@ -120,8 +121,8 @@ func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (
 }
 
 // item finds an item of a conversation.
-func (s *surface) item(ctx context.Context, conversationID, id string) (out items.Item, err error) {
-	err = s.find(ctx, conversationID, id, func(i items.Item, _ *conversation.Turn, _ string, _ int) error {
+func (s *surface) item(ctx context.Context, conversationID, id string) (out message.Item, err error) {
+	err = s.find(ctx, conversationID, id, func(i message.Item, _ *conversation.Turn, _ string, _ int) error {
 		out = i
 		return nil
 	})
@@ -132,7 +133,7 @@ func (s *surface) item(ctx context.Context, conversationID, id string) (out item
 // looks at the place in its id first, then among the newest turns, and then everywhere.
 func (s *surface) find(
 	ctx context.Context, conversationID, id string,
-	use func(i items.Item, t *conversation.Turn, session string, partition int) error,
+	use func(i message.Item, t *conversation.Turn, session string, partition int) error,
 ) error {
 	looks := []func() (someTurns, error){
 		func() (someTurns, error) {
@@ -171,7 +172,7 @@ func noItem() error {
 // deleteItem takes an item out of its turn, and out of the log. If it was the only one, the turn is redacted.
 func (s *surface) deleteItem(ctx context.Context, r *http.Request, h http.Header) (any, error) {
 	id, gone, call := r.PathValue("conversation_id"), r.PathValue("item_id"), s.callOf(ctx, r, nil)
-	err := s.find(ctx, id, gone, func(_ items.Item, t *conversation.Turn, session string, partition int) error {
+	err := s.find(ctx, id, gone, func(_ message.Item, t *conversation.Turn, session string, partition int) error {
 		err := s.prune(ctx, h, conversation.Prune{
 			SessionID: id, TurnID: t.ID, Call: call.Name(), Keep: func(m conversation.Message) json.RawMessage {
 				return s.kept(session, partition, m, gone)

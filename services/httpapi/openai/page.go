@@ -9,13 +9,14 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
 
 // page returns a page of a conversation's items. If neither its newest turns nor those around the item that the page
 // follows are enough, the whole conversation is read.
-func (s *surface) page(ctx context.Context, id string, p paging) (page []items.Item, more bool, err error) {
+func (s *surface) page(ctx context.Context, id string, p paging) (page []message.Item, more bool, err error) {
 	// Each turn that is shown has an item, so the newest page is in so many turns.
 	turns, err := s.turnsOf(ctx, id, p.limit+1)
 	if err != nil {
@@ -146,7 +147,7 @@ func (s *surface) beside(
 
 // cut cuts a page out of turns in its order. It makes no more items than it has to. It reports whether the item that
 // the page follows is among those of the turns.
-func (s *surface) cut(turns []services.StandingTurn, p paging) (page []items.Item, more, found bool) {
+func (s *surface) cut(turns []services.StandingTurn, p paging) (page []message.Item, more, found bool) {
 	found = p.after == ""
 	for _, t := range turns {
 		from := ""
@@ -169,7 +170,7 @@ func (s *surface) cut(turns []services.StandingTurn, p paging) (page []items.Ite
 
 // walk yields the items of a turn. If from is the id of one of them, the walk begins with its message, as far as the id
 // tells.
-func (s *surface) walk(t services.StandingTurn, from string, way items.Way) iter.Seq[items.Item] {
+func (s *surface) walk(t services.StandingTurn, from string, way items.Way) iter.Seq[message.Item] {
 	way.Skipped = t.Skipped
 	if s.ids.Made(from, t.SessionID) {
 		way.From, _ = items.Locate(from)
@@ -181,7 +182,7 @@ func (s *surface) walk(t services.StandingTurn, from string, way items.Way) iter
 const allTurns = math.MaxInt32
 
 // listed returns all items of a conversation.
-func (s *surface) listed(ctx context.Context, id string) (all []items.Item, err error) {
+func (s *surface) listed(ctx context.Context, id string) (all []message.Item, err error) {
 	turns, err := s.turnsOf(ctx, id, allTurns)
 	for _, t := range turns.list {
 		all = append(all, s.ids.OfTurn(t.SessionID, t.Partition, t.Turn)...)

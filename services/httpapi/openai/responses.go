@@ -11,11 +11,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
-	"github.com/turnledger/turnledger/services/items"
 )
 
 // Paths of responses, and the role whose processes answer them.
@@ -261,7 +261,7 @@ func (s *surface) compact(context.Context, *http.Request, http.Header) (any, err
 // Responder answers requests for responses.
 type Responder interface {
 	Create(ctx context.Context, a respond.Ask) (respond.Response, error)
-	Get(ctx context.Context, id string, who respond.Caller, with items.Includes) (respond.Response, error)
+	Get(ctx context.Context, id string, who respond.Caller, with message.Includes) (respond.Response, error)
 	Where(ctx context.Context, id string, who respond.Caller) (respond.Place, error)
 	SessionOf(ctx context.Context, id string, who respond.Caller) (string, error)
 	StoodIn(ctx context.Context, id string, who respond.Caller) (string, error)

@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -26,7 +27,6 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
-	"github.com/turnledger/turnledger/services/items"
 )
 
 // bodies name the session "theirs" in calls whose handlers admit the caller, and are whole in calls that have a rate.
@@ -94,7 +94,7 @@ func (responder) Create(context.Context, respond.Ask) (respond.Response, error) 
 
 func (responder) InputTokens(context.Context, respond.Ask) (int64, error) { return 1, nil }
 
-func (responder) Get(ctx context.Context, _ string, who respond.Caller, _ items.Includes) (respond.Response, error) {
+func (responder) Get(ctx context.Context, _ string, who respond.Caller, _ message.Includes) (respond.Response, error) {
 	return respond.Response{}, who.May(ctx, "theirs")
 }
 

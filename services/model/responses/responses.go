@@ -12,8 +12,8 @@ import (
 	"strconv"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/items"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	chatopenai "github.com/turnledger/turnledger/services/model/openai"
 )
@@ -29,7 +29,7 @@ func New(cfg endpoint.Config) services.Model {
 			return func(yield func(json.RawMessage, error) bool) {
 				for e, err := range caller.Events(ctx, "/responses", body) {
 					if full := body["input"]; refusesItems(err) {
-						if body["input"] = inputOf(p.Messages, true); !same(full, body["input"]) {
+						if body["input"] = message.Responses(message.ParseAll(p.Messages), true); !same(full, body["input"]) {
 							caller.Events(ctx, "/responses", body)(yield)
 							return
 						}
@@ -62,7 +62,7 @@ type members = map[string]any
 // requestOf returns the members of a request beside the model.
 func requestOf(p services.Prompt) members {
 	m := members{
-		"input": inputOf(p.Messages, false), "store": false, "include": []string{"reasoning.encrypted_content"},
+		"input": message.Responses(message.ParseAll(p.Messages), false), "store": false, "include": []string{"reasoning.encrypted_content"},
 	}
 	for name, value := range p.Others {
 		m[name] = value
@@ -202,7 +202,12 @@ func summaryKey(item string, index int64) string {
 	return item + ".summary." + strconv.FormatInt(index, 10)
 }
 
-func callKind(i items.Item) services.PartKind {
+func itemOf(raw json.RawMessage) (i message.Item) {
+	_ = json.Unmarshal(raw, &i) // another form is no item
+	return i
+}
+
+func callKind(i message.Item) services.PartKind {
 	switch i.Type() {
 	case "function_call":
 		return services.PartCall
@@ -216,11 +221,6 @@ func callKind(i items.Item) services.PartKind {
 // object, which clients parse.
 func readItem(key string, raw json.RawMessage, a *endpoint.Answering) {
 	item := itemOf(raw)
-	var parts struct {
-		Content []struct{ Annotations []json.RawMessage }
-		Summary []json.RawMessage
-	}
-	_ = json.Unmarshal(raw, &parts) // an item of another form has none
 	more := len(item.Carried()) > 0
 	switch kind := callKind(item); {
 	case kind != "":
@@ -231,14 +231,14 @@ func readItem(key string, raw json.RawMessage, a *endpoint.Answering) {
 			a.Add(key, services.AnswerPart{Kind: kind, Item: raw})
 		}
 	case item.Type() == "message":
-		for i, c := range parts.Content {
-			if at := key + "." + strconv.Itoa(i); (more || len(c.Annotations) > 0) && a.Kind(at) != "" {
+		for i, c := range item.Parts("content") {
+			if at := key + "." + strconv.Itoa(i); (more || len(c.Parts("annotations")) > 0) && a.Kind(at) != "" {
 				a.Add(at, services.AnswerPart{Kind: a.Kind(at), Item: raw})
 			}
 		}
 	case item.Type() == "reasoning":
 		last, kind := key, services.PartReasoning
-		if at := summaryKey(key, int64(len(parts.Summary))-1); a.Kind(key) == "" && a.Kind(at) != "" {
+		if at := summaryKey(key, int64(len(item.Parts("summary")))-1); a.Kind(key) == "" && a.Kind(at) != "" {
 			last, kind = at, services.PartSummary
 		}
 		a.Add(last, services.AnswerPart{Kind: kind, Item: item.Sealed().JSON()})

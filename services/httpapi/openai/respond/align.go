@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/align"
 	"github.com/turnledger/turnledger/services/items"
@@ -47,7 +48,7 @@ func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of 
 
 // mayHave reports whether an input may have items that its history has: by their ids, or beside an output.
 func (a Ask) mayHave() bool {
-	return a.named() || len(a.Input) > 1 && slices.ContainsFunc(a.Input, items.Item.IsOutput)
+	return a.named() || len(a.Input) > 1 && slices.ContainsFunc(a.Input, message.Item.IsOutput)
 }
 
 // named reports whether an item came with an id.
@@ -65,7 +66,7 @@ func (a Ask) newest(sessionID string) services.Ask {
 }
 
 // fresh returns the input without what the turns of a reading have already, as they were at a sequence.
-func (s *Service) fresh(a Ask, r services.Reading, until uint64) (out []items.Item) {
+func (s *Service) fresh(a Ask, r services.Reading, until uint64) (out []message.Item) {
 	if !a.mayHave() {
 		return a.Input
 	}
@@ -77,7 +78,7 @@ func (s *Service) fresh(a Ask, r services.Reading, until uint64) (out []items.It
 }
 
 // freshBehind is fresh for an input that goes on with a step, which ends at a position.
-func (s *Service) freshBehind(ctx context.Context, a Ask, st step, end events.Position) ([]items.Item, error) {
+func (s *Service) freshBehind(ctx context.Context, a Ask, st step, end events.Position) ([]message.Item, error) {
 	if !a.mayHave() {
 		return a.Input, nil
 	}
@@ -209,10 +210,10 @@ func sharedWith(
 }
 
 // standing returns the input without items that the turns of a session had, by their ids, and that are gone.
-func (a Ask) standing(turns []align.Turn) (out []items.Item) {
+func (a Ask) standing(turns []align.Turn) (out []message.Item) {
 	for n, i := range a.Input {
 		gone := func(t align.Turn) bool {
-			is := func(i items.Item) bool { return i.ID() == a.IDs[n] }
+			is := func(i message.Item) bool { return i.ID() == a.IDs[n] }
 			return t.Lacks && a.IDs[n] != "" && t.Has(a.IDs[n]) && !slices.ContainsFunc(t.Items, is)
 		}
 		if !slices.ContainsFunc(turns, gone) {

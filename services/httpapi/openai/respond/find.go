@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -152,7 +153,7 @@ func (st step) answerAt(t *conversation.Turn) (events.Position, bool) {
 
 // response returns a response as the log has it.
 func (s *Service) response(
-	ctx context.Context, st step, t *conversation.Turn, with items.Includes,
+	ctx context.Context, st step, t *conversation.Turn, with message.Includes,
 ) (Response, error) {
 	at, answered := st.answerAt(t)
 	if !answered {

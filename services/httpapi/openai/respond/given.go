@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -20,12 +21,12 @@ type Paging struct {
 
 // Page is a page of items. More follow it, or do not. Found: there is the item that it was to follow.
 type Page struct {
-	Items       []items.Item
+	Items       []message.Item
 	More, Found bool
 }
 
 // cut cuts a page out of items.
-func (p Paging) cut(all []items.Item) Page {
+func (p Paging) cut(all []message.Item) Page {
 	if !p.Asc {
 		all = slices.Clone(all)
 		slices.Reverse(all)
@@ -41,8 +42,8 @@ func (p Paging) cut(all []items.Item) Page {
 	return Page{all[:n], len(all) > n, true}
 }
 
-func indexOf(all []items.Item, id string) int {
-	return slices.IndexFunc(all, func(i items.Item) bool { return i.ID() == id })
+func indexOf(all []message.Item, id string) int {
+	return slices.IndexFunc(all, func(i message.Item) bool { return i.ID() == id })
 }
 
 // InputItems returns a page of the items that a response was asked with: its history as it was then, without what was
@@ -70,7 +71,7 @@ func (s *Service) InputItems(ctx context.Context, id string, who Caller, p Pagin
 
 // part is a part of what a response was asked with. end: nothing comes behind it, in the order of the page.
 type part struct {
-	items []items.Item
+	items []message.Item
 	end   bool
 }
 
@@ -107,7 +108,7 @@ func (s *Service) givenAround(ctx context.Context, st step, p Paging) (part, err
 
 // behindTurns returns the items of turns before a step, and of its own input if the turns reach it; an empty part
 // if one of the turns has changed since.
-func (s *Service) behindTurns(st step, around services.TurnsBeside, given []items.Item, p Paging) (out part) {
+func (s *Service) behindTurns(st step, around services.TurnsBeside, given []message.Item, p Paging) (out part) {
 	out.end = !p.Asc && !around.More
 	for _, t := range around.Turns {
 		if t.ID == st.TurnID {
@@ -135,7 +136,7 @@ func (s *Service) beside(ctx context.Context, ask services.BesideAsk) (services.
 }
 
 // given returns all that a response was asked with, oldest first.
-func (s *Service) given(ctx context.Context, st step) (out []items.Item, err error) {
+func (s *Service) given(ctx context.Context, st step) (out []message.Item, err error) {
 	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: st.session, AllTurns: true})
 	if err != nil {
 		return nil, err
@@ -162,7 +163,7 @@ func (s *Service) given(ctx context.Context, st step) (out []items.Item, err err
 // ownInput returns the items of a step's turn up to its answer.
 func (s *Service) ownInput(
 	ctx context.Context, st step, t *conversation.Turn, partition int,
-) ([]items.Item, error) {
+) ([]message.Item, error) {
 	if at, answered := st.answerAt(t); answered && t.PrunedAt() > at.Seq {
 		left, err := s.askedOf(ctx, t, at)
 		return s.cfg.IDs.OfMessages(st.session, items.Address{Position: at}, left), err
@@ -172,7 +173,7 @@ func (s *Service) ownInput(
 	if err != nil {
 		return nil, err
 	}
-	if told, _ := answer["output"].([]items.Item); len(told) > 0 {
+	if told, _ := answer["output"].([]message.Item); len(told) > 0 {
 		if n := indexOf(own, told[0].ID()); n >= 0 {
 			own = own[:n]
 		}

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/services/items"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 const metadataMember = "metadata"
@@ -14,7 +14,7 @@ const metadataMember = "metadata"
 // Metadata reads the metadata of a request, or refuses what is beyond OpenAI's bounds (docs/openai.md). A null value is
 // nil there: an update of a conversation takes its key away.
 func Metadata(raw json.RawMessage) (map[string]*string, error) {
-	if items.IsNull(raw) {
+	if message.IsNull(raw) {
 		return nil, nil //nolint:nilnil // none is a valid answer
 	}
 	var out map[string]*string

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/items"
 )
 
 // others are members that only a model behind a Responses API knows.
@@ -67,7 +67,7 @@ func (p *parser) answerText() (verbosity string, format services.AnswerFormat) {
 	case kind != "json_schema":
 	case f.Name == "":
 		p.refuse("missing_required_parameter", "text.format.name", "'text.format.name' is required.")
-	case items.IsNull(f.Schema):
+	case message.IsNull(f.Schema):
 		p.refuse("missing_required_parameter", "text.format.schema", "'text.format.schema' is required.")
 	case json.Unmarshal(f.Schema, &schema) != nil:
 		p.refuse("invalid_type", "text.format.schema", "Invalid type for 'text.format.schema': expected an object.")
@@ -137,7 +137,7 @@ func (p *parser) tools(hosted HostedTools) (out []services.ModelTool) {
 // choice reads which tools the model has to call: a mode, a tool, or a mode for some of the tools.
 func (p *parser) choice() services.ToolChoice {
 	raw := p.members["tool_choice"]
-	if items.IsNull(raw) {
+	if message.IsNull(raw) {
 		return services.ToolChoice{}
 	}
 	var mode string

@@ -3,8 +3,8 @@ package respond
 import (
 	"encoding/json"
 
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/items"
 )
 
 // Types of the items that an answer has.
@@ -93,7 +93,7 @@ func newOutputItem(index int, p services.AnswerPart, id mint) outputItem {
 	return o
 }
 
-func itemOf(p services.AnswerPart) (i items.Item) {
+func itemOf(p services.AnswerPart) (i message.Item) {
 	_ = json.Unmarshal(p.Item, &i) // the model sent it
 	return i
 }
@@ -114,7 +114,7 @@ func kindOf(p services.AnswerPart) string {
 }
 
 // item returns the item with a status. In an item that is in progress the texts are left out.
-func (o outputItem) item(status string) items.Item {
+func (o outputItem) item(status string) message.Item {
 	p, running := o.parts[0], status == statusRunning
 	shown := func(text string) json.RawMessage {
 		if running {
@@ -122,7 +122,7 @@ func (o outputItem) item(status string) items.Item {
 		}
 		return encode(text)
 	}
-	i := items.Item{"type": encode(kindOf(p)), "id": encode(o.id), "status": encode(status)}
+	i := message.Item{"type": encode(kindOf(p)), "id": encode(o.id), "status": encode(status)}
 	switch p.Kind {
 	case services.PartCall:
 		i["call_id"], i["name"], i["arguments"] = encode(p.CallID), encode(p.Name), shown(p.Text)
@@ -147,7 +147,7 @@ func (o outputItem) item(status string) items.Item {
 			came = came.Carried()
 		}
 		for name, value := range came { // a model wants to see again all that it sent with a call
-			if _, has := i[name]; !has && !items.IsNull(value) {
+			if _, has := i[name]; !has && !message.IsNull(value) {
 				i[name] = value
 			}
 		}
@@ -156,7 +156,7 @@ func (o outputItem) item(status string) items.Item {
 }
 
 // reasoning returns an item of reasoning: as the model sent it, or made of its texts.
-func (o outputItem) reasoning(running bool) items.Item {
+func (o outputItem) reasoning(running bool) message.Item {
 	summary, content := []any{}, []any{}
 	for _, p := range o.parts {
 		switch {
@@ -169,7 +169,7 @@ func (o outputItem) reasoning(running bool) items.Item {
 			content = append(content, partOf(p))
 		}
 	}
-	i := items.Item{"type": encode(typeReasoning), "id": encode(o.id), "summary": encode(summary)}
+	i := message.Item{"type": encode(typeReasoning), "id": encode(o.id), "summary": encode(summary)}
 	if len(content) > 0 {
 		i["content"] = encode(content)
 	}
@@ -209,7 +209,7 @@ func annotations(p services.AnswerPart) any {
 }
 
 // output returns the items of a whole answer.
-func output(a services.ModelAnswer, id mint) (out []items.Item) {
+func output(a services.ModelAnswer, id mint) (out []message.Item) {
 	status := statusDone
 	if a.Cut() {
 		status = statusIncomplete
@@ -221,7 +221,7 @@ func output(a services.ModelAnswer, id mint) (out []items.Item) {
 }
 
 // partsOf returns the parts of an answer that an item of it is.
-func partsOf(i items.Item) (parts []services.AnswerPart) {
+func partsOf(i message.Item) (parts []services.AnswerPart) {
 	var o struct {
 		Type, Name, Arguments, Input string
 		CallID                       string `json:"call_id"`

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -56,7 +57,7 @@ func withoutCall(messages []conversation.AddedMessage) (out []int) {
 // placeIn is PlaceOutputs with the turns of a reading. Of two turns that make a call of the same id, the newer counts.
 func placeIn(r services.Reading, ids items.Minter, messages []conversation.AddedMessage) {
 	for _, n := range withoutCall(messages) {
-		makes := func(i items.Item) bool { return i.IsCall() && i.CallID() == messages[n].Takes }
+		makes := func(i message.Item) bool { return i.IsCall() && i.CallID() == messages[n].Takes }
 		for _, t := range slices.Backward(r.State.Turns) {
 			if slices.ContainsFunc(ids.OfTurn(r.State.SessionID, r.Position.Partition, t), makes) {
 				messages[n].Answers = t.ID

@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -104,7 +105,7 @@ func (s *Service) firstStep(ctx context.Context, sessionID string) (items.Step, 
 	return items.Step{}, ErrResponseNotFound // it was deleted since
 }
 
-func messagesOf(input []items.Item) (out []conversation.AddedMessage) {
+func messagesOf(input []message.Item) (out []conversation.AddedMessage) {
 	for _, i := range input {
 		out = append(out, items.Added(i))
 	}
@@ -112,8 +113,8 @@ func messagesOf(input []items.Item) (out []conversation.AddedMessage) {
 }
 
 // withoutIDs returns items for a session that has others, perhaps of the same ids.
-func withoutIDs(input []items.Item) []items.Item {
-	out := make([]items.Item, len(input))
+func withoutIDs(input []message.Item) []message.Item {
+	out := make([]message.Item, len(input))
 	for n, i := range input {
 		out[n] = i.WithoutID()
 	}
@@ -122,11 +123,11 @@ func withoutIDs(input []items.Item) []items.Item {
 
 // withKnownIDs returns items for a new session. Those that a model gets as they came have the ids by which it, or
 // another item, knows them.
-func withKnownIDs(input []items.Item) []items.Item {
+func withKnownIDs(input []message.Item) []message.Item {
 	out := withoutIDs(input)
 	taken := map[string]bool{}
 	for n, i := range input {
-		if _, ours := items.Locate(i.ID()); i.KeepsID() && !ours && !taken[i.ID()] {
+		if _, ours := items.Locate(i.ID()); items.KeepsID(i) && !ours && !taken[i.ID()] {
 			out[n], taken[i.ID()] = i, true
 		}
 	}
@@ -188,7 +189,7 @@ func (s *Service) inConversation(
 	input, req := a.Input, s.contextRequest(a)
 	var reading services.Reading
 	// Otherwise it does not matter what stands in the conversation.
-	if a.mayHave() || slices.ContainsFunc(input, items.Item.IsOutput) || a.OnPending == services.Reject {
+	if a.mayHave() || slices.ContainsFunc(input, message.Item.IsOutput) || a.OnPending == services.Reject {
 		var err error
 		reading, err = s.cfg.Sessions.Read(ctx, a.newest(add.SessionID))
 		if err != nil {
@@ -343,7 +344,7 @@ type history struct {
 	// pruned, where it is after end, is what only took from the turn since.
 	pruned uint64
 	// rest is the input that follows.
-	rest []items.Item
+	rest []message.Item
 }
 
 // goOn records the input behind its history: in the same session if that was made by responses alone and nothing came

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -18,7 +19,7 @@ import (
 type Request struct {
 	// Input are the items in the order in which they came; a text is one message of the user. They have no ids; IDs
 	// holds for each item the one that it came with, or "".
-	Input []items.Item
+	Input []message.Item
 	IDs   []string
 	// Missing refuses the request: it names what is not there (any more). It may repeat an earlier one all the same.
 	Missing error
@@ -32,7 +33,7 @@ type Request struct {
 	Instructions string
 	// Truncate drops the oldest turns of a history that is too long for the model.
 	Truncate bool
-	Include  items.Includes
+	Include  message.Includes
 	Options  services.ModelOptions
 	// Settings are the members that a response repeats, without secrets of tools.
 	Settings Settings
@@ -56,7 +57,7 @@ const MostInput = 500
 
 // Refer returns the item that an item_reference of a request names; it has no id. param is the member that holds the
 // reference, and beside are the ids of all items of the input. Of the request, Conversation and Previous are known.
-type Refer func(r *Request, id, param string, beside []string) (items.Item, error)
+type Refer func(r *Request, id, param string, beside []string) (message.Item, error)
 
 // HostedTools says whether the model has tools of its own.
 type HostedTools bool
@@ -91,7 +92,7 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 		Truncate: p.word("truncation", "disabled", "auto") == "auto", Include: p.includes(),
 	}
 	r.Conversation = p.conversation()
-	p.refer = func(id, param string) (items.Item, error) { return refer(&r, id, param, p.named) }
+	p.refer = func(id, param string) (message.Item, error) { return refer(&r, id, param, p.named) }
 	r.Input = p.input()
 	if r.IDs, r.Sent = p.ids, p.sent; !hosted {
 		p.inChat(r.Input)
@@ -129,7 +130,7 @@ func (s Settings) only(names []string) Settings {
 // parser reads members, and keeps the first refusal.
 type parser struct {
 	members Settings
-	refer   func(id, param string) (items.Item, error)
+	refer   func(id, param string) (message.Item, error)
 	err     error
 	// missing is the first item that is not found, which is told before what is wrong with the others.
 	missing error
@@ -147,7 +148,7 @@ func (p *parser) refuse(code, param, message string) {
 // read reads a member, and reports whether it has a value. want names the type for the refusal.
 func (p *parser) read(name string, into any, want string) bool {
 	raw := p.members[name]
-	if items.IsNull(raw) {
+	if message.IsNull(raw) {
 		return false
 	}
 	if json.Unmarshal(raw, into) != nil {
@@ -175,12 +176,12 @@ func (p *parser) text(name string) (s string) {
 }
 
 // includes reads what of the items is to be shown.
-func (p *parser) includes() items.Includes {
+func (p *parser) includes() message.Includes {
 	var list []string
 	p.read("include", &list, "an array of strings")
-	out := items.Includes{}
+	out := message.Includes{}
 	for _, value := range list {
-		if !slices.Contains(items.KnownIncludes, value) {
+		if !slices.Contains(message.KnownIncludes, value) {
 			p.refuse("invalid_value", "include", "'include' has a value that there is not.")
 		}
 		out[value] = true
@@ -231,17 +232,17 @@ func (p *parser) among(param string, value *string, values ...string) string {
 }
 
 // input reads the items, or the text in their place.
-func (p *parser) input() (out []items.Item) {
+func (p *parser) input() (out []message.Item) {
 	raw := p.members["input"]
 	var text string
 	if json.Unmarshal(raw, &text) == nil && text != "" {
-		message, _ := items.Parse(encode(map[string]string{"role": "user", "content": text})) // it is one
+		asked, _ := message.ParseItem(message.New(message.User, text).JSON()) // it is one
 		p.ids = []string{""}
-		return []items.Item{items.Normal(message)}
+		return []message.Item{asked.Normal()}
 	}
 	var list []json.RawMessage
 	switch {
-	case items.IsNull(raw) || string(raw) == `""`:
+	case message.IsNull(raw) || string(raw) == `""`:
 		return nil
 	case json.Unmarshal(raw, &list) != nil:
 		p.refuse("invalid_type", "input", "Invalid type for 'input': expected a string or an array of items.")
@@ -263,13 +264,13 @@ func (p *parser) input() (out []items.Item) {
 }
 
 // inChat refuses an input of which a model behind a chat endpoint would be sent nothing.
-func (p *parser) inChat(input []items.Item) {
+func (p *parser) inChat(input []message.Item) {
 	for _, i := range input {
-		m := items.Message(i)
+		m := i.Message()
 		if sent, has := p.sent[string(m)]; has {
 			m = sent
 		}
-		if items.InChat(m) {
+		if message.InChat(m) {
 			return
 		}
 	}
@@ -280,8 +281,8 @@ func (p *parser) inChat(input []items.Item) {
 }
 
 // item reads an item of the input, or the one that it refers to. Items get ids of ours, whatever ids they bring.
-func (p *parser) item(raw json.RawMessage, param string) (items.Item, bool) {
-	item, err := items.Parse(raw)
+func (p *parser) item(raw json.RawMessage, param string) (message.Item, bool) {
+	item, err := message.ParseItem(raw)
 	if err != nil {
 		p.refuse("invalid_type", param, fmt.Sprintf("'%s' %s.", param, err))
 		return nil, false
@@ -301,14 +302,17 @@ func (p *parser) item(raw json.RawMessage, param string) (items.Item, bool) {
 	if !item.Listed() {
 		return nil, false
 	}
-	if item = item.Sealed(); item.Whole() && id != "" {
+	if _, ours := items.Locate(id); !ours {
+		item = item.Sealed()
+	}
+	if item.IsSentWhole() && id != "" {
 		item = item.With("id", id)
 	} else {
 		item = item.WithoutID()
 	}
-	kept := items.Normal(item)
-	if sent, has := items.WithData(item); has {
-		p.sent[string(items.Message(kept))] = sent
+	kept := item.Normal()
+	if sent, has := item.WithData(); has {
+		p.sent[string(kept.Message())] = sent
 	}
 	p.ids = append(p.ids, id)
 	return kept, true
@@ -326,12 +330,12 @@ func (p *parser) instructions() string {
 		p.refuse("invalid_type", "instructions", "Invalid type for 'instructions': expected a string.")
 	}
 	for _, raw := range list {
-		item, err := items.Parse(raw)
+		item, err := message.ParseItem(raw)
 		if err != nil || item.Check() != nil {
 			p.refuse("invalid_value", "instructions", "'instructions' must be a string or an array of items.")
 			return ""
 		}
-		if words := items.Normal(item).Words(); words != "" {
+		if words := item.Normal().Words(); words != "" {
 			text += words + "\n\n"
 		}
 	}
@@ -350,7 +354,7 @@ func (p *parser) previous() (id string) {
 // without a history.
 func (p *parser) conversation() string {
 	raw := p.members["conversation"]
-	if items.IsNull(raw) {
+	if message.IsNull(raw) {
 		return ""
 	}
 	var id *string
@@ -374,14 +378,14 @@ func (p *parser) conversation() string {
 
 // unsupported refuses what would change the answer if it were ignored, and metadata that a response could not show.
 func (p *parser) unsupported() {
-	if !items.IsNull(p.members["prompt"]) {
+	if !message.IsNull(p.members["prompt"]) {
 		p.refuse("unsupported_parameter", "prompt", "Stored prompts are not supported: send 'instructions'.")
 	}
-	if list := p.members["context_management"]; !items.IsNull(list) && string(list) != "[]" {
+	if list := p.members["context_management"]; !message.IsNull(list) && string(list) != "[]" {
 		p.refuse("unsupported_parameter", "context_management",
 			"'context_management' is not supported: with 'truncation' the oldest turns are left out.")
 	}
-	if !items.IsNull(p.members["moderation"]) {
+	if !message.IsNull(p.members["moderation"]) {
 		p.refuse("unsupported_parameter", "moderation", "'moderation' is not supported: ask a moderation endpoint.")
 	}
 	if p.flag("background") {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/items"
 	"github.com/turnledger/turnledger/services/problems"
 )
 
@@ -46,7 +46,7 @@ func (o Outline) running() Response {
 	r := Response{
 		"id": o.ID, "object": "response", "created_at": o.CreatedAt.Unix(), "completed_at": nil,
 		"status": statusRunning, "background": false, "error": nil, "incomplete_details": nil, "model": o.Model,
-		"output": []items.Item{}, "previous_response_id": nil, "store": o.Store, "usage": nil,
+		"output": []message.Item{}, "previous_response_id": nil, "store": o.Store, "usage": nil,
 	}
 	for name, value := range defaults {
 		r[name] = value
@@ -75,7 +75,7 @@ func normal(name string, value json.RawMessage) json.RawMessage {
 		_ = json.Unmarshal(defaults[name], &whole) // a constant
 		_ = json.Unmarshal(value, &given)          // the request was checked
 		for k, v := range given {
-			if k == "format" && items.IsNull(v) {
+			if k == "format" && message.IsNull(v) {
 				continue
 			}
 			if whole[k] = v; k == "format" {
@@ -102,7 +102,7 @@ func completed(raw json.RawMessage, lacks map[string]any, kind string) json.RawM
 		return raw
 	}
 	for name, value := range lacks {
-		if items.IsNull(m[name]) {
+		if message.IsNull(m[name]) {
 			m[name] = encode(value)
 		}
 	}
@@ -114,7 +114,7 @@ type ended struct {
 	at     time.Time
 	finish services.Finish
 	usage  conversation.Usage
-	output []items.Item
+	output []message.Item
 }
 
 // answered returns the response with its answer.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -183,7 +184,7 @@ func (st step) outline(model string) Outline {
 }
 
 // Get returns a response.
-func (s *Service) Get(ctx context.Context, id string, who Caller, with items.Includes) (Response, error) {
+func (s *Service) Get(ctx context.Context, id string, who Caller, with message.Includes) (Response, error) {
 	st, found, err := s.find(ctx, id, who, ErrResponseNotFound)
 	if err != nil {
 		return nil, err

@@ -1,9 +1,9 @@
 package respond
 
 import (
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
-	"github.com/turnledger/turnledger/services/items"
 )
 
 // Stream turns an answer into the events of OpenAI's streams while it arrives. Its methods must not be called at the
@@ -14,7 +14,7 @@ type Stream struct {
 	unsent []Event
 
 	id      mint
-	include items.Includes
+	include message.Includes
 	number  int
 	// open is the newest item, and calls are older ones whose arguments are not whole; begun is the number of items.
 	open  *outputItem
@@ -241,7 +241,7 @@ func (s *Stream) End(r Response) {
 
 // Items sends the items of a response that was answered before.
 func (s *Stream) Items(r Response) {
-	all, _ := r["output"].([]items.Item)
+	all, _ := r["output"].([]message.Item)
 	for _, i := range all {
 		s.id = func(string, int) string { return i.ID() }
 		for _, p := range partsOf(i) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -116,9 +117,9 @@ func (s *Service) history(ctx context.Context, a Ask) (services.ContextRequest, 
 }
 
 // after returns the request for a prompt whose history an input follows.
-func (a Ask) after(req services.ContextRequest, input []items.Item) services.ContextRequest {
+func (a Ask) after(req services.ContextRequest, input []message.Item) services.ContextRequest {
 	for _, i := range input {
-		raw := items.Message(i)
+		raw := i.Message()
 		if sent, has := a.Sent[string(raw)]; has {
 			raw = sent
 		}
@@ -128,7 +129,7 @@ func (a Ask) after(req services.ContextRequest, input []items.Item) services.Con
 }
 
 // fits refuses an input that is too long with its history, before anything is recorded. req asks for the history.
-func (s *Service) fits(ctx context.Context, a Ask, req services.ContextRequest, input []items.Item) error {
+func (s *Service) fits(ctx context.Context, a Ask, req services.ContextRequest, input []message.Item) error {
 	if req.MaxPrompt == 0 {
 		return nil
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/items"
 )
 
 // work is the answer to a step.
@@ -117,7 +117,7 @@ func (s *Service) prompt(
 // Empty implements services.Work. A model that has nothing to add to the output of a tool has answered, and so has one
 // that was cut short.
 func (w *work) Empty(answer services.ModelAnswer) bool {
-	return len(answer.Parts) == 0 && !answer.Cut() && !slices.ContainsFunc(w.ask.Input, items.Item.IsOutput)
+	return len(answer.Parts) == 0 && !answer.Cut() && !slices.ContainsFunc(w.ask.Input, message.Item.IsOutput)
 }
 
 // usage returns what a model used, counted if it does not tell.
@@ -146,7 +146,7 @@ func (w *work) Record(
 	}
 	var list []json.RawMessage
 	for _, i := range output(answer, w.step.mint(w.cfg.IDs)) {
-		list = append(list, items.Message(i))
+		list = append(list, i.Message())
 	}
 	if w.step.extension == "" {
 		return w.cfg.Turns.FinalizeTurn(ctx, conversation.Finalize{

@@ -1,27 +1,26 @@
-package conversation
+package message
 
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/turnledger/turnledger/events"
 )
 
-// cleanMessages checks that a field is a list of chat messages (objects with a role), and replaces base64 image data by
-// ImageText. Messages without such data stay byte for byte as they came.
-func cleanMessages(field string, raw json.RawMessage) (json.RawMessage, error) {
+// CleanList checks that a member is a list of chat messages (objects with a role), and replaces base64 image data by
+// ImageText. Messages without such data stay byte for byte as they came. why says what is wrong with the list.
+func CleanList(raw json.RawMessage) (clean json.RawMessage, why string) {
 	if len(raw) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
-		return nil, nil
+		return nil, ""
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, &Invalid{field, "must be a list of chat messages"}
+		return nil, "must be a list of chat messages"
 	}
 	if events.TooDeep(raw) {
-		return nil, &Invalid{field, tooDeep}
+		return nil, ErrTooDeep.Error()
 	}
 	changed := false
 	for i, m := range list {
@@ -29,19 +28,17 @@ func cleanMessages(field string, raw json.RawMessage) (json.RawMessage, error) {
 			Role *string `json:"role"`
 		}
 		if json.Unmarshal(m, &head) != nil || head.Role == nil || *head.Role == "" {
-			return nil, &Invalid{field, "each message must be an object with a role"}
+			return nil, "each message must be an object with a role"
 		}
 		if clean, ok := withoutImages(m); ok {
 			list[i], changed = clean, true
 		}
 	}
 	if !changed {
-		return raw, nil
+		return raw, ""
 	}
-	return encode(list), nil
+	return encode(list), ""
 }
-
-const tooDeep = "must not nest deeper than 500 levels"
 
 // WithoutImages returns a chat message as the log keeps it: base64 image data has become
 // ImageText, and all else is as it came.
@@ -89,7 +86,7 @@ func scrub(v any, in enclosing) (any, bool) {
 		if in == inImage && isBlob(v) {
 			return ImageText, true
 		}
-		clean := cleanText(v)
+		clean := CleanText(v)
 		return clean, clean != v
 	case []any:
 		changed := false
@@ -115,8 +112,8 @@ func scrub(v any, in enclosing) (any, bool) {
 	}
 }
 
-// cleanObject removes image data from the values of a JSON object.
-func cleanObject(members map[string]json.RawMessage) {
+// CleanObject removes image data from the values of a JSON object.
+func CleanObject(members map[string]json.RawMessage) {
 	for k, raw := range members {
 		var value any
 		if !mayHoldImage(string(raw)) || decode(raw, &value) != nil {
@@ -148,7 +145,7 @@ func holdsImageData(part map[string]any) bool {
 // isImage reports whether a string is image data and nothing else.
 func isImage(v any) bool {
 	s, ok := v.(string)
-	return ok && cleanText(strings.TrimSpace(s)) == ImageText
+	return ok && CleanText(strings.TrimSpace(s)) == ImageText
 }
 
 func imageBytes(part map[string]any, image bool) bool {
@@ -166,35 +163,14 @@ func isDataURL(v any) bool {
 	return ok && len(s) > 5 && strings.EqualFold(s[:5], "data:")
 }
 
-// holdsNonText reports whether some message has a part without text, such as an image, or no text at all.
-func holdsNonText(raw json.RawMessage) bool {
-	var list []struct {
-		Content json.RawMessage `json:"content"`
-	}
-	if len(raw) == 0 || json.Unmarshal(raw, &list) != nil {
-		return false
-	}
-	for _, m := range list {
-		var text string
-		var parts []struct {
-			Type string `json:"type"`
-		}
-		switch {
-		case json.Unmarshal(m.Content, &text) == nil:
-			if text == "" {
-				return true
-			}
-		case json.Unmarshal(m.Content, &parts) == nil:
-			for _, p := range parts {
-				if p.Type != "text" && p.Type != "input_text" {
-					return true
-				}
-			}
-		default:
-			return true
-		}
-	}
-	return false
+func isData(raw json.RawMessage) bool { return isDataURL(textIn(raw)) }
+
+// HoldsMoreThanText reports whether a message of a list has a part without text, such as an image, or no text at all.
+func HoldsMoreThanText(messages json.RawMessage) bool {
+	return slices.ContainsFunc(ParseList(messages), func(m Message) bool {
+		noText := func(p part) bool { return p.Type != chatText && p.Type != partInput }
+		return len(m.Texts()) == 0 || slices.ContainsFunc(m.stored.parts, noText)
+	})
 }
 
 // decode reads JSON and keeps numbers as they are written.
@@ -203,21 +179,3 @@ func decode(raw []byte, into any) error {
 	dec.UseNumber()
 	return dec.Decode(into)
 }
-
-func encode(v any) json.RawMessage {
-	raw, _ := events.JSON(v) // never fails: v came from JSON
-	return raw
-}
-
-func hasUser(messages json.RawMessage) bool {
-	var list []struct{ Role string }
-	_ = json.Unmarshal(messages, &list) // messages were checked when they were recorded
-	return slices.ContainsFunc(list, func(m struct{ Role string }) bool { return m.Role == "user" })
-}
-
-// requestOfMessage returns the request, or the id of an extension, under which message i of an AddMessages goes in.
-func requestOfMessage(request string, i int) string { return fmt.Sprintf("%s#%d", request, i) }
-
-// RequestOf returns the request of the AddMessages that gave a turn's request, or an extension, its id; "" for an id
-// of another kind.
-func RequestOf(id string) string { return id[:max(0, strings.LastIndexByte(id, '#'))] }

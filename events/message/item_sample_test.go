@@ -1,4 +1,4 @@
-package items_test
+package message_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
-	"github.com/turnledger/turnledger/services/items"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // types are the types of items that a conversation may list.
@@ -105,26 +105,26 @@ func item() *rapid.Generator[json.RawMessage] {
 func TestItemsComeBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		i, err := items.Parse(item().Draw(t, "item"))
+		i, err := message.ParseItem(item().Draw(t, "item"))
 		require.NoError(t, err)
-		requireBack(t, items.Normal(i))
+		requireBack(t, i.Normal())
 	})
 }
 
-func requireBack(t require.TestingT, want items.Item) {
-	message := items.Message(want)
-	back := items.Of(message)
-	require.Len(t, back, 1, "%s", message)
-	require.JSONEq(t, string(want.JSON()), string(back[0].JSON()), "%s", message)
-	require.True(t, items.Normal(back[0]).Same(back[0]), "%s", message)
+func requireBack(t require.TestingT, want message.Item) {
+	kept := want.Message()
+	back := message.Items(kept)
+	require.Len(t, back, 1, "%s", kept)
+	require.JSONEq(t, string(want.JSON()), string(back[0].JSON()), "%s", kept)
+	require.True(t, back[0].Normal().Same(back[0]), "%s", kept)
 	var stored struct {
 		Role   *string `json:"role"`
 		CallID string  `json:"tool_call_id"`
 	}
-	require.NoError(t, json.Unmarshal(message, &stored))
+	require.NoError(t, json.Unmarshal(kept, &stored))
 	require.NotEmpty(t, *stored.Role)
 	if *stored.Role == "tool" && want.Type() != "message" {
-		require.NotEmpty(t, stored.CallID, "%s", message)
+		require.NotEmpty(t, stored.CallID, "%s", kept)
 	}
 }
 
@@ -145,9 +145,9 @@ func TestItemsOfTheOfficialDocumentComeBack(t *testing.T) {
 			if strings.Contains(string(sample), "data:") {
 				continue // what becomes of images has tests of its own
 			}
-			i, err := items.Parse(sample)
+			i, err := message.ParseItem(sample)
 			require.NoError(t, err, "%s", sample)
-			requireBack(t, items.Normal(i))
+			requireBack(t, i.Normal())
 		}
 	})
 }

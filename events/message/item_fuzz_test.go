@@ -1,10 +1,10 @@
-package items_test
+package message_test
 
 import (
 	"encoding/json"
 	"testing"
 
-	"github.com/turnledger/turnledger/services/items"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // Whatever a message is, it is items, and these come back as they are.
@@ -24,10 +24,10 @@ func FuzzMessages(f *testing.F) {
 		if !json.Valid(raw) {
 			return
 		}
-		for _, i := range items.Of(raw) {
+		for _, i := range message.Items(raw) {
 			back(t, i)
 		}
-		if i, err := items.Parse(raw); err == nil && i.Check() == nil {
+		if i, err := message.ParseItem(raw); err == nil && i.Check() == nil {
 			back(t, i)
 			i.Shown(nil)
 		}
@@ -35,15 +35,15 @@ func FuzzMessages(f *testing.F) {
 }
 
 // back fails if an item does not come back from its message. Base64 data does not.
-func back(t *testing.T, i items.Item) {
+func back(t *testing.T, i message.Item) {
 	t.Helper()
-	i = items.Normal(i)
-	message := items.Message(i)
-	again := items.Of(message)
-	if len(again) != 1 || !json.Valid(message) {
-		t.Fatalf("%s is %d items", message, len(again))
+	i = i.Normal()
+	kept := i.Message()
+	again := message.Items(kept)
+	if len(again) != 1 || !json.Valid(kept) {
+		t.Fatalf("%s is %d items", kept, len(again))
 	}
-	if len(items.Of(items.Message(items.Normal(again[0])))) != 1 {
-		t.Fatalf("%s is not one item", message)
+	if len(message.Items(again[0].Normal().Message())) != 1 {
+		t.Fatalf("%s is not one item", kept)
 	}
 }

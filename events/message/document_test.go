@@ -1,4 +1,4 @@
-package items_test
+package message_test
 
 import (
 	"encoding/json"

@@ -1,15 +1,10 @@
-package conversation
+package message
 
 import (
 	"encoding/base64"
 	"regexp"
 	"strings"
-
-	"github.com/turnledger/turnledger/events/message"
 )
-
-// ImageText is message.ImageText.
-const ImageText = message.ImageText
 
 // imageStart matches the beginning of base64 image data in a text: a data URL, whose slashes may be escaped as in JSON,
 // or without a data URL the first bytes of a PNG, JPEG, GIF, WebP, TIFF, AVIF or HEIC.
@@ -39,8 +34,8 @@ func containsFold(s, text string) bool {
 	return false
 }
 
-// cleanText replaces inline base64 images by ImageText.
-func cleanText(s string) string {
+// CleanText replaces inline base64 images by ImageText.
+func CleanText(s string) string {
 	if !mayHoldImage(s) {
 		return s
 	}

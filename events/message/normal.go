@@ -1,9 +1,8 @@
-package items
+package message
 
 import (
 	"encoding/json"
 	"maps"
-	"strings"
 )
 
 // missing are the members that clients expect of items of a type, with the values that they have where they are not
@@ -19,8 +18,8 @@ var missing = map[string]Item{
 	"file_search_call":        {"status": done, "queries": none},
 	"web_search_call":         {"status": done},
 	"code_interpreter_call":   {"status": done, "code": null, "outputs": null},
-	"tool_search_call":        {"status": done, "call_id": null, "execution": quote("server"), "arguments": null},
-	"tool_search_output":      {"status": done, "call_id": null, "execution": quote("server"), "tools": none},
+	"tool_search_call":        {"status": done, "call_id": null, "execution": asText("server"), "arguments": null},
+	"tool_search_output":      {"status": done, "call_id": null, "execution": asText("server"), "tools": none},
 	"program_output":          {"status": done},
 	"local_shell_call":        {"status": done},
 	"shell_call":              {"status": done, "environment": null},
@@ -36,11 +35,11 @@ var neverNull = map[string][]string{
 	typeCallOutput: {"call_id", "name", "namespace"}, typeComputerOutput: {"acknowledged_safety_checks"},
 }
 
-var done, none, null = quote(statusDone), json.RawMessage("[]"), json.RawMessage("null")
+var done, none, null = asText(statusDone), json.RawMessage("[]"), json.RawMessage("null")
 
 // Normal returns an item in the form that is given back: with the members that clients expect, with a list for a
 // content, with annotations and logprobs where text is said, and without base64 data.
-func Normal(i Item) Item {
+func (i Item) Normal() Item {
 	i = maps.Clone(i)
 	for name, value := range missing[i.Type()] {
 		if IsNull(i[name]) {
@@ -50,19 +49,19 @@ func Normal(i Item) Item {
 	i = i.withoutNull(neverNull[i.Type()])
 	switch i.Type() {
 	case typeMessage:
-		i["content"] = encode(normalParts(i["content"], i.text("role")))
+		i["content"] = encode(normalParts(i["content"], i.Text("role")))
 	case typeCallOutput, typeCustomOutput:
 		if list(i["output"]) != nil {
-			i["output"] = encode(normalParts(i["output"], roleTool))
+			i["output"] = encode(normalParts(i["output"], Tool))
 		}
 	case typeImage:
 		i["result"] = null
 	case typeComputerOutput:
-		if out := object(i["output"]); isData(out["image_url"]) {
+		if out := asMembers(i["output"]); isData(out["image_url"]) {
 			i["output"] = out.without("image_url").JSON()
 		}
 	case "shell_call":
-		if a := object(i["action"]); a != nil {
+		if a := asMembers(i["action"]); a != nil {
 			for _, name := range []string{"timeout_ms", "max_output_length"} {
 				if IsNull(a[name]) {
 					a[name] = null
@@ -76,43 +75,6 @@ func Normal(i Item) Item {
 		}
 	}
 	return i
-}
-
-// prefixes are those of the ids of items, by type. An item of another type has the prefix of others.
-var prefixes = map[string]string{
-	typeMessage: "msg_", typeCall: "fc_", typeCallOutput: "fco_", typeReasoning: "rs_",
-	"file_search_call": "fs_", "web_search_call": "ws_", "code_interpreter_call": "ci_", typeImage: "ig_",
-	"mcp_call": "mcp_", "mcp_list_tools": "mcpl_", "mcp_approval_request": "mcpr_",
-	typeCustom: "ctc_", typeCustomOutput: "ctco_", "computer_call": "cu_",
-}
-
-const prefixOfOthers = "item_"
-
-// maxID is the longest id that a client may give an item.
-const maxID = 64
-
-// Prefix returns what the ids of items of a type begin with.
-func Prefix(kind string) string {
-	if p, known := prefixes[kind]; known {
-		return p
-	}
-	return prefixOfOthers
-}
-
-// KeepsID reports whether an item may have the id that its client gave it: one that is not too long, and begins as ids
-// of its type do. OpenAI tests the first letters only.
-func (i Item) KeepsID() bool {
-	id := i.ID()
-	if id == "" || len(id) > maxID || strings.ContainsFunc(id, notInID) {
-		return false
-	}
-	p, known := prefixes[i.Type()]
-	return !known || strings.HasPrefix(id, strings.TrimSuffix(p, "_"))
-}
-
-// notInID reports whether an id can't have a character. An id stands in a path.
-func notInID(r rune) bool {
-	return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
 // WithoutID returns the item without its id, so that it gets one of ours.
@@ -150,7 +112,7 @@ func (i Item) Shown(with Includes) Item {
 		return i.hidden("results", with[searchResults])
 	case "web_search_call":
 		i = i.hidden("results", with[webResults])
-		if a := object(i["action"]); a["sources"] != nil && !with[webSources] {
+		if a := asMembers(i["action"]); a["sources"] != nil && !with[webSources] {
 			i = i.With("action", a.without("sources"))
 		}
 	case "code_interpreter_call":
@@ -158,7 +120,7 @@ func (i Item) Shown(with Includes) Item {
 			i = i.With("outputs", nil) // it is required
 		}
 	case typeComputerOutput:
-		if o := object(i["output"]); o["image_url"] != nil && !with[screenshotURL] {
+		if o := asMembers(i["output"]); o["image_url"] != nil && !with[screenshotURL] {
 			i = i.With("output", o.without("image_url"))
 		}
 	case typeReasoning:
@@ -181,7 +143,7 @@ func (i Item) shownMessage(with Includes) Item {
 	parts := list(i["content"])
 	changed := false
 	for n, raw := range parts {
-		part := object(raw)
+		part := asMembers(raw)
 		switch {
 		case part.Type() == partImage && !with[imageURL] && isText(part["image_url"]):
 			parts[n], changed = part.With("image_url", nil).JSON(), true

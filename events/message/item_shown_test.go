@@ -1,4 +1,4 @@
-package items_test
+package message_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
-	"github.com/turnledger/turnledger/services/items"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // The official document has a form of items that clients send, and one of items that are shown. What is drawn from the
@@ -28,15 +28,15 @@ func TestItemsThatAreSentAreShownAsTheOfficialDocumentSays(t *testing.T) {
 		for _, schema := range append(d.variants("Item"), d.variants("InputItem")...) {
 			sample, err := json.Marshal(d.draw(t, schema, 0))
 			require.NoError(t, err)
-			i, err := items.Parse(sample)
-			if errors.Is(err, items.ErrNoType) {
+			i, err := message.ParseItem(sample)
+			if errors.Is(err, message.ErrNoType) {
 				continue // a reference may leave its type out, and then needs an id
 			}
 			require.NoError(t, err, "%s", sample)
 			if i.Check() != nil || i.Refers() || !i.Listed() || saysTwoThings(i) {
 				continue
 			}
-			i = items.Normal(i)
+			i = i.Normal()
 			i["id"] = json.RawMessage(`"item_1"`)
 			v, err := jsonschema.UnmarshalJSON(bytes.NewReader(i.JSON()))
 			require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestItemsThatAreSentAreShownAsTheOfficialDocumentSays(t *testing.T) {
 // saysTwoThings reports whether the document lets a client send an item that it does not let be shown. It wants a call
 // of the output of a local shell, and has no property for it. A computer's output may be in progress only where it is
 // sent.
-func saysTwoThings(i items.Item) bool {
+func saysTwoThings(i message.Item) bool {
 	switch i.Type() {
 	case "local_shell_call_output":
 		return true
@@ -62,7 +62,7 @@ func saysTwoThings(i items.Item) bool {
 func TestRolesOfOtherLibraries(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[string]string{"human": "user", "User": "user", "ai": "assistant", "critic": "critic"} {
-		of := items.Of(json.RawMessage(`{"role":"` + role + `","content":"a"}`))
+		of := message.Items(json.RawMessage(`{"role":"` + role + `","content":"a"}`))
 		require.Len(t, of, 1)
 		require.JSONEq(t, `"`+want+`"`, string(of[0]["role"]), role)
 	}

@@ -1,4 +1,4 @@
-package conversation
+package message
 
 import (
 	"strings"
@@ -15,8 +15,8 @@ func FuzzCleanText(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		clean := cleanText(s)
-		if again := cleanText(clean); again != clean {
+		clean := CleanText(s)
+		if again := CleanText(clean); again != clean {
 			t.Fatalf("%q is cleaned to %q, and that to %q", s, clean, again)
 		}
 		if !strings.Contains(clean, ImageText) && clean != s {

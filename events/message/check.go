@@ -1,4 +1,4 @@
-package items
+package message
 
 import (
 	"encoding/json"
@@ -35,7 +35,7 @@ func (w *Wrong) Error() string {
 
 // roles are those that a message may have.
 var roles = []string{
-	roleUser, roleAssistant, "system", "developer", roleTool, "critic", "discriminator", "unknown",
+	User, Assistant, System, Developer, Tool, "critic", "discriminator", "unknown",
 }
 
 // needed are the members that items of a type need besides their type, for clients to be able to read them. Those of
@@ -48,7 +48,7 @@ var needed = map[string][]string{
 // Check returns what is wrong with an item that a client sent, or nil.
 func (i Item) Check() *Wrong {
 	kind := i.Type()
-	if role := i["role"]; kind == typeMessage && !slices.Contains(roles, i.text("role")) {
+	if role := i["role"]; kind == typeMessage && !slices.Contains(roles, i.Text("role")) {
 		switch {
 		case IsNull(role):
 			return &Wrong{"role", Missing}
@@ -76,7 +76,7 @@ func (i Item) Check() *Wrong {
 
 // ofNamedTool reports whether the item is the output of a tool that it names, which OpenAI's document lets stand in for
 // the id of a call.
-func (i Item) ofNamedTool() bool { return i.Type() == typeCallOutput && i.text("name") != "" }
+func (i Item) ofNamedTool() bool { return i.Type() == typeCallOutput && i.Text("name") != "" }
 
 // Code returns OpenAI's code for what is wrong.
 func (w *Wrong) Code() string {
@@ -92,7 +92,7 @@ func (w *Wrong) Code() string {
 
 func checkParts(name string, parts []json.RawMessage) *Wrong {
 	for n, raw := range parts {
-		part := object(raw)
+		part := asMembers(raw)
 		at := fmt.Sprintf("%s[%d]", name, n)
 		switch {
 		case part == nil:

@@ -1,11 +1,8 @@
-package items
+package message
 
 import (
+	"cmp"
 	"encoding/json"
-	"strings"
-
-	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/message"
 )
 
 // Types of parts: of an item's content, and of a chat message's.
@@ -19,11 +16,16 @@ const (
 	chatText    = "text"
 	chatImage   = "image_url"
 	chatFile    = "file"
+
+	toolUse        = "tool_use"
+	toolResult     = "tool_result"
+	thinking       = "thinking"
+	hiddenThinking = "redacted_thinking"
 )
 
-// textPart is the type of a text part of a role.
-func textPart(role string) string {
-	if role == roleAssistant {
+// textType is the type of a text part of a role.
+func textType(role string) string {
+	if role == Assistant {
 		return partOutput
 	}
 	return partInput
@@ -35,66 +37,68 @@ func chatOf(part Item) (chat Item, says bool) {
 	switch part.Type() {
 	case partInput, partOutput, chatText, "summary_text", "reasoning_text":
 		if isText(part["text"]) {
-			return Item{"type": quote(chatText), "text": part["text"]}, true
+			return Item{"type": asText(chatText), "text": part["text"]}, true
 		}
 	case partRefusal:
-		return Item{"type": quote(partRefusal), "refusal": part["refusal"]}, true
+		return Item{"type": asText(partRefusal), "refusal": part["refusal"]}, true
 	case partAudio:
 		return part, true
 	case partImage:
 		if isText(part["image_url"]) {
-			return Item{"type": quote(chatImage), "image_url": encode(Item{"url": part["image_url"]})}, true
+			return Item{"type": asText(chatImage), "image_url": encode(Item{"url": part["image_url"]})}, true
 		}
 		if holdsNothing(part) {
 			return nil, false
 		}
-		return Item{"type": quote(chatText), "text": quote(conversation.ImageText)}, true
+		return Item{"type": asText(chatText), "text": asText(ImageText)}, true
 	case partFile:
 		if holdsNothing(part) {
 			return nil, false
 		}
-		return Item{"type": quote(chatText), "text": quote(message.FileText(part.text("filename")))}, true
+		return Item{"type": asText(chatText), "text": asText(FileText(part.Text("filename")))}, true
 	}
-	return Item{"type": quote(chatText), "text": quote("[" + part.Type() + "]")}, true
+	return Item{"type": asText(chatText), "text": asText("[" + part.Type() + "]")}, true
 }
 
-// partOf returns the part of an item's content that a part of a chat message is. Blocks of other vendors are shown as
+// item returns the part of an item's content that a part of a chat message is. Blocks of other vendors are shown as
 // text.
-func partOf(chat Item, role string) Item {
-	switch kind := chat.Type(); kind {
-	case chatText:
-		return text(chat["text"], role)
+func (p part) item(role string) Item {
+	members := asMembers(p.raw)
+	switch p.Type {
 	case partInput, partOutput, partRefusal, partImage, partFile, partAudio:
-		return normalPart(chat)
+		return normalPart(members)
 	case chatImage:
-		url, detail := chat["image_url"], json.RawMessage(nil)
-		if o := object(url); o != nil {
+		url, detail := p.ImageURL, json.RawMessage(nil)
+		if o := asMembers(url); o != nil {
 			url, detail = o["url"], o["detail"]
 		}
 		if IsNull(detail) {
-			detail = quote("auto")
+			detail = asText("auto")
 		}
-		return Item{"type": quote(partImage), "image_url": url, "detail": detail}
+		return Item{"type": asText(partImage), "image_url": url, "detail": detail}
 	case chatFile:
-		f := object(chat["file"])
-		out := Item{"type": quote(partFile)}
+		f := asMembers(members["file"])
+		out := Item{"type": asText(partFile)}
 		for _, k := range []string{"file_id", "filename", "file_data"} {
 			if isText(f[k]) {
 				out[k] = f[k]
 			}
 		}
 		return out
-	default:
-		return text(quote("["+kind+"]"), role)
+	case chatText:
+		if isText(members["text"]) {
+			return text(members["text"], role) // as it is written
+		}
 	}
+	return text(asText(cmp.Or(textIn(p.raw), p.words())), role)
 }
 
 // text returns a text part of a role.
 func text(raw json.RawMessage, role string) Item {
 	if !isText(raw) {
-		raw = quote("")
+		raw = asText("")
 	}
-	return normalPart(Item{"type": quote(textPart(role)), "text": raw})
+	return normalPart(Item{"type": asText(textType(role)), "text": raw})
 }
 
 // neverNullParts are the members of parts that a client may send as null, and that are then left out: see neverNull.
@@ -130,16 +134,16 @@ func normalParts(content json.RawMessage, role string) []Item {
 	out := []Item{}
 	given := list(content)
 	for n, raw := range given {
-		part := object(raw)
+		part := asMembers(raw)
 		if part == nil {
 			part = text(raw, role)
 		}
 		part = withoutData(normalPart(part))
 		out = append(out, part)
-		says := standIn(part)
+		says := part.StandIn()
 		stands := n+1 < len(given) && saysOnly(given[n+1], says)
 		if says != "" && holdsNothing(part) && !stands {
-			out = append(out, text(quote(says), role))
+			out = append(out, text(asText(says), role))
 		}
 	}
 	return out
@@ -159,15 +163,12 @@ func withoutData(part Item) Item {
 }
 
 // StandIn returns the text that stands beside a part whose data is not kept, or "" for another part.
-func StandIn(part json.RawMessage) string { return standIn(object(part)) }
-
-// standIn returns the text that stands beside a part whose data is not kept, or "" for another part.
-func standIn(part Item) string {
-	switch part.Type() {
+func (i Item) StandIn() string {
+	switch i.Type() {
 	case partImage:
-		return conversation.ImageText
+		return ImageText
 	case partFile:
-		return message.FileText(part.text("filename"))
+		return FileText(i.Text("filename"))
 	}
 	return ""
 }
@@ -182,12 +183,4 @@ func holdsNothing(part Item) bool {
 	return IsNull(part["file_id"])
 }
 
-func saysOnly(raw json.RawMessage, says string) bool { return object(raw).text("text") == says }
-
-// isData reports whether a value is a data URL.
-func isData(raw json.RawMessage) bool {
-	var s string
-	_ = json.Unmarshal(raw, &s) // what is no string is no URL
-	s = strings.TrimSpace(s)
-	return len(s) > 5 && strings.EqualFold(s[:5], "data:")
-}
+func saysOnly(raw json.RawMessage, says string) bool { return asMembers(raw).Text("text") == says }

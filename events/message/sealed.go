@@ -1,4 +1,4 @@
-package items
+package message
 
 import (
 	"net/url"
@@ -12,14 +12,14 @@ const sealed = "responses.id:"
 const encryptedMember = "encrypted_content"
 
 // Encrypted returns the encrypted content of reasoning, or "".
-func (i Item) Encrypted() string { return i.text(encryptedMember) }
+func (i Item) Encrypted() string { return i.Text(encryptedMember) }
 
 // Sealed returns reasoning of an endpoint that speaks Responses with its id in its encrypted content. What has no id,
 // or content of another form, stays as it is.
 func (i Item) Sealed() Item {
 	id, content := i.ID(), i.Encrypted()
 	_, foreign, _ := strings.Cut(content, ":") // Anthropic's forms, and this one
-	if _, ours := Locate(id); i.Type() != typeReasoning || id == "" || content == "" || foreign != "" || ours {
+	if i.Type() != typeReasoning || id == "" || content == "" || foreign != "" {
 		return i
 	}
 	return i.With(encryptedMember, sealed+url.QueryEscape(id)+":"+content)
@@ -48,9 +48,9 @@ func (i Item) Carried() Item {
 	return out
 }
 
-// Whole reports whether an endpoint that speaks Responses gets the item as it came, with its id: a call of a tool of
+// IsSentWhole reports whether an endpoint that speaks Responses gets the item as it came, with its id: a call of a tool of
 // its own, or what else only it has.
-func (i Item) Whole() bool {
+func (i Item) IsSentWhole() bool {
 	switch kind := i.Type(); kind {
 	case typeMessage, typeCall, typeCustom, typeReasoning:
 		return false
