@@ -38,8 +38,8 @@ var (
 	ErrTooDeep  = errors.New("must not nest deeper than 500 levels")
 )
 
-// ParseItem reads an item as a client sends it. Every object with a type is an item. Without a type, one with a role is a
-// message, and one that has only an id refers to the item of that id.
+// ParseItem reads an item as a client sends it. Every object with a type is an item. Without a type, one with a role is
+// a message, and one that has only an id refers to the item of that id.
 func ParseItem(raw json.RawMessage) (Item, error) {
 	var i Item
 	if json.Unmarshal(raw, &i) != nil || i == nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // Responses renders messages as the input of an endpoint that speaks OpenAI's Responses API. What such an endpoint
-// refuses is mended, as Chat does it. bare leaves out what is sent as it came: items that are neither messages nor calls
-// nor outputs, and what stands beside those.
+// refuses is mended, as Chat does it. bare leaves out what is sent as it came: items that are neither messages nor
+// calls nor outputs, and what stands beside those.
 func Responses(messages []Message, bare bool) []Item {
 	all := inputs(messages, bare)
 	last := len(all) - 1
@@ -77,8 +77,8 @@ func inputs(messages []Message, bare bool) (all []input) {
 }
 
 // flat returns messages, each in the form of a chat by itself, for an endpoint that takes calls and results as items of
-// their own. It has no names of speakers, so a name stands in front of the text. Messages of items stay as they are, but
-// for their calls.
+// their own. It has no names of speakers, so a name stands in front of the text. Messages of items stay as they are,
+// but for their calls.
 func flat(messages []Message) (out []Message) {
 	question := lastQuestion(messages)
 	for n, m := range messages {

@@ -48,8 +48,8 @@ func (i Item) Carried() Item {
 	return out
 }
 
-// IsSentWhole reports whether an endpoint that speaks Responses gets the item as it came, with its id: a call of a tool of
-// its own, or what else only it has.
+// IsSentWhole reports whether an endpoint that speaks Responses gets the item as it came, with its id: a call of a tool
+// of its own, or what else only it has.
 func (i Item) IsSentWhole() bool {
 	switch kind := i.Type(); kind {
 	case typeMessage, typeCall, typeCustom, typeReasoning:

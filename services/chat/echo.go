@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	chatmessage "github.com/turnledger/turnledger/events/message"
+
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/services"
@@ -27,12 +29,15 @@ func (Echo) Format() services.Format { return services.OpenAI }
 func (Echo) Answer(
 	_ context.Context, p Prompt, emit func(services.AnswerPiece),
 ) (services.ModelAnswer, error) {
-	last := lastOf(p.Messages)
-	if tool := last.calls(p.ModelOptions); tool != nil {
-		return echoCall(tool, last.text(), emit), nil
+	var last chatmessage.Message
+	if n := len(p.Messages); n > 0 {
+		last = chatmessage.Parse(p.Messages[n-1])
+	}
+	if tool := calls(last, p.ModelOptions); tool != nil {
+		return echoCall(tool, last.Words(), emit), nil
 	}
 	answer := fmt.Sprintf(
-		"[echo, no model is configured: set TURNLEDGER_MODEL_URL] You said: %s (%d messages before)", last.text(),
+		"[echo, no model is configured: set TURNLEDGER_MODEL_URL] You said: %s (%d messages before)", last.Words(),
 		max(len(p.Messages)-1, 0),
 	)
 	for word := range strings.SplitAfterSeq(answer, " ") {
@@ -42,35 +47,9 @@ func (Echo) Answer(
 	return services.ModelAnswer{Parts: []services.AnswerPart{part}, Finish: services.FinishStop}, nil
 }
 
-// echoed is the message that is repeated.
-type echoed struct {
-	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"`
-}
-
-func lastOf(messages []json.RawMessage) (last echoed) {
-	if len(messages) > 0 {
-		_ = json.Unmarshal(messages[len(messages)-1], &last) // without a text the echo is empty
-	}
-	return last
-}
-
-// text returns the text of the content: a string, or the texts of its parts.
-func (m echoed) text() (s string) {
-	if json.Unmarshal(m.Content, &s) == nil {
-		return s
-	}
-	var parts []struct{ Text string }
-	_ = json.Unmarshal(m.Content, &parts) // another form has no text
-	for _, p := range parts {
-		s += p.Text
-	}
-	return s
-}
-
 // calls returns the tool to call: the one that the caller names, or the first, and nil after a tool's result.
-func (m echoed) calls(o services.ModelOptions) *services.ModelTool {
-	if m.Role == "tool" || o.ToolChoice.Mode == services.ToolNone {
+func calls(m chatmessage.Message, o services.ModelOptions) *services.ModelTool {
+	if m.Role() == chatmessage.Tool || o.ToolChoice.Mode == services.ToolNone {
 		return nil
 	}
 	for i, t := range o.Tools {

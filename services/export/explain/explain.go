@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/export"
 )
@@ -265,11 +266,7 @@ func (x *Explanation) explainOmissions(own *session, origins []*session) {
 // were asked for.
 func (x *Explanation) Saw(prompt Context, pending bool) {
 	for _, raw := range prompt.Messages {
-		var m struct {
-			Role string `json:"role"`
-		}
-		_ = json.Unmarshal(raw, &m) // the server's messages are well-formed
-		prompt.Roles = append(prompt.Roles, m.Role)
+		prompt.Roles = append(prompt.Roles, message.Parse(raw).Role())
 	}
 	if !x.texts {
 		prompt.Messages = nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -38,9 +39,9 @@ func requestOf(model string, p services.Prompt) members {
 		output["format"] = members{"type": "json_schema", "schema": o.Format.Schema}
 	}
 	set("output_config", output, len(output) > 0)
-	messages := withThoughts(thinks, p.Messages)
-	m["messages"] = cached(messages)
-	if tools := toolsOf(o.Tools, messages); len(tools) > 0 {
+	messages, called := message.AnthropicRequest(p.Messages, thinks)
+	m["messages"] = messages
+	if tools := toolsOf(o.Tools, called); len(tools) > 0 {
 		m["tools"], m["tool_choice"] = tools, choiceOf(o)
 	}
 	return m
@@ -59,32 +60,16 @@ func thinkingOf(o services.ModelOptions) members {
 
 // toolsOf returns the tools that the caller offers, and a tool with a name and no more for each other one that the
 // prompt's history calls: the API refuses calls if no tool is defined.
-func toolsOf(offered []services.ModelTool, messages []json.RawMessage) (tools []members) {
+func toolsOf(offered []services.ModelTool, called []string) (tools []members) {
 	for _, t := range offered {
 		tools = append(tools, toolOf(t))
 	}
-	for _, name := range called(messages) {
+	for _, name := range called {
 		if !slices.ContainsFunc(tools, func(t members) bool { return t["name"] == name }) {
 			tools = append(tools, members{"name": name, "input_schema": members{"type": "object"}})
 		}
 	}
 	return tools
-}
-
-// called returns the names of the tools that a history calls.
-func called(messages []json.RawMessage) (names []string) {
-	for _, raw := range messages {
-		var m struct {
-			Content []struct{ Type, Name string }
-		}
-		_ = json.Unmarshal(raw, &m) // a text has no blocks
-		for _, b := range m.Content {
-			if b.Type == "tool_use" {
-				names = append(names, b.Name)
-			}
-		}
-	}
-	return names
 }
 
 // toolOf returns a tool as the API defines it. The API knows no tools whose input is free text, so such a tool gets one
@@ -124,39 +109,4 @@ func choiceOf(o services.ModelOptions) members {
 		m["disable_parallel_tool_use"] = true
 	}
 	return m
-}
-
-// cached marks the end of the history, which is all before the last message, so that the API reads it from its cache
-// the next time (https://platform.claude.com/docs/build-with-claude/prompt-caching).
-func cached(messages []json.RawMessage) []json.RawMessage {
-	end := len(messages) - 2
-	if end < 0 {
-		return messages
-	}
-	var m struct {
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content"`
-	}
-	var text string
-	var blocks []map[string]json.RawMessage
-	if json.Unmarshal(messages[end], &m) != nil {
-		return messages
-	}
-	if json.Unmarshal(m.Content, &text) == nil {
-		blocks = []map[string]json.RawMessage{{"type": json.RawMessage(`"text"`), "text": m.Content}}
-	} else if json.Unmarshal(m.Content, &blocks) != nil {
-		return messages
-	}
-	for _, b := range slices.Backward(blocks) {
-		if kind := string(b["type"]); kind == `"thinking"` || kind == `"redacted_thinking"` {
-			continue // which take no mark
-		}
-		b["cache_control"] = json.RawMessage(`{"type":"ephemeral"}`)
-		break
-	}
-	m.Content, _ = json.Marshal(blocks) // it came from JSON
-	marked, _ := json.Marshal(m)
-	messages = slices.Clone(messages)
-	messages[end] = marked
-	return messages
 }

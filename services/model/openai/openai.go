@@ -174,34 +174,20 @@ func (r *reader) addContent(raw json.RawMessage) {
 		r.addOn(services.PartText, text)
 		return
 	}
-	var parts []struct {
-		Type, Text, Refusal string
-		Thinking            json.RawMessage
-	}
-	_ = json.Unmarshal(raw, &parts) // no content has no parts
-	for _, p := range parts {
-		switch p.Type {
+	for _, p := range (message.Item{"content": raw}).Parts("content") {
+		switch p.Type() {
 		case "thinking", "reasoning":
-			r.addOn(services.PartReasoning, p.Text+textIn(p.Thinking))
+			thought := p.Text("text") + p.Text("thinking")
+			for _, t := range p.Parts("thinking") {
+				thought += t.Text("text")
+			}
+			r.addOn(services.PartReasoning, thought)
 		case "refusal":
-			r.addOn(services.PartRefusal, p.Refusal)
+			r.addOn(services.PartRefusal, p.Text("refusal"))
 		default:
-			r.addOn(services.PartText, p.Text)
+			r.addOn(services.PartText, p.Text("text"))
 		}
 	}
-}
-
-// textIn returns a text, or the texts of a list of parts.
-func textIn(raw json.RawMessage) (text string) {
-	if json.Unmarshal(raw, &text) == nil {
-		return text
-	}
-	var parts []struct{ Text string }
-	_ = json.Unmarshal(raw, &parts) // another form has no text
-	for _, p := range parts {
-		text += p.Text
-	}
-	return text
 }
 
 // cite keeps an annotation of the text, such as a page that it cites, in the form of the Responses API.

@@ -62,7 +62,8 @@ type members = map[string]any
 // requestOf returns the members of a request beside the model.
 func requestOf(p services.Prompt) members {
 	m := members{
-		"input": message.Responses(message.ParseAll(p.Messages), false), "store": false, "include": []string{"reasoning.encrypted_content"},
+		"input": message.Responses(message.ParseAll(p.Messages), false), "store": false,
+		"include": []string{"reasoning.encrypted_content"},
 	}
 	for name, value := range p.Others {
 		m[name] = value

@@ -192,17 +192,9 @@ func partOf(p services.AnswerPart) any {
 
 // annotations returns what a model noted beside a text, such as the pages that it cites.
 func annotations(p services.AnswerPart) any {
-	var message struct {
-		Content []struct {
-			Text        string
-			Annotations json.RawMessage
-		}
-	}
-	if p.Item != nil && json.Unmarshal(p.Item, &message) == nil {
-		for _, c := range message.Content {
-			if c.Text == p.Text && len(c.Annotations) > 0 {
-				return c.Annotations
-			}
+	for _, c := range itemOf(p).Parts("content") {
+		if noted := c["annotations"]; c.Text("text") == p.Text && len(noted) > 0 {
+			return noted
 		}
 	}
 	return []any{}
@@ -222,23 +214,16 @@ func output(a services.ModelAnswer, id mint) (out []message.Item) {
 
 // partsOf returns the parts of an answer that an item of it is.
 func partsOf(i message.Item) (parts []services.AnswerPart) {
-	var o struct {
-		Type, Name, Arguments, Input string
-		CallID                       string `json:"call_id"`
-		Content                      []struct{ Type, Text, Refusal string }
-	}
-	raw := i.JSON()
-	_ = json.Unmarshal(raw, &o) // it was made here
-	p := services.AnswerPart{Kind: services.PartItem, Item: raw, CallID: o.CallID, Name: o.Name}
-	switch o.Type {
+	p := services.AnswerPart{Kind: services.PartItem, Item: i.JSON(), CallID: i.CallID(), Name: i.Name()}
+	switch i.Type() {
 	case typeCall:
-		p.Kind, p.Text = services.PartCall, o.Arguments
+		p.Kind, p.Text = services.PartCall, i.Text("arguments")
 	case typeCustomCall:
-		p.Kind, p.Text = services.PartCustomCall, o.Input
+		p.Kind, p.Text = services.PartCustomCall, i.Text("input")
 	case typeMessage:
-		for _, c := range o.Content {
-			p.Kind, p.Text = services.PartText, c.Text+c.Refusal
-			if c.Type == "refusal" {
+		for _, c := range i.Parts("content") {
+			p.Kind, p.Text = services.PartText, c.Text("text")+c.Text("refusal")
+			if c.Type() == "refusal" {
 				p.Kind = services.PartRefusal
 			}
 			parts = append(parts, p)
