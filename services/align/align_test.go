@@ -173,7 +173,8 @@ func TestNews(t *testing.T) {
 	}
 }
 
-// Items mean the same whatever ids, white space and order of members they have, and whether an address is told.
+// Items mean the same whatever ids, statuses, white space and order of members they have, and whether an address, an
+// annotation or a log probability is told.
 func TestMeaning(t *testing.T) {
 	t.Parallel()
 	read := func(raw string) message.Item {
@@ -193,6 +194,8 @@ func TestMeaning(t *testing.T) {
 		same bool
 	}{
 		{`{"role":"user","content":"a "}`, `{"content":[{"text":"a","type":"input_text"}],"role":"user","id":"msg_1"}`, true},
+		{`{"role":"assistant","content":[{"type":"output_text","text":"a","logprobs":[{"token":"a"}],"annotations":[{"type":"x"}]}]}`,
+			`{"role":"assistant","content":"a","status":"incomplete"}`, true},
 		{`{"role":"user","content":"a"}`, `{"role":"user","content":"b"}`, false},
 		{`{"role":"user","content":"a"}`, `{"role":"system","content":"a"}`, false},
 		{`{"role":"system","content":"a"}`, `{"role":"developer","content":"a"}`, true},

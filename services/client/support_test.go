@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
@@ -35,10 +36,15 @@ type server struct {
 
 func start(t testing.TB, wrap func(http.Handler) http.Handler) *server {
 	t.Helper()
-	log := natstest.Log(t, 1)
+	return startOn(t, natstest.Log(t, 1), services.Ports{}, wrap)
+}
+
+// startOn is start on a log, with more than what writes and reads turns.
+func startOn(t testing.TB, log *jetlog.Log, more services.Ports, wrap func(http.Handler) http.Handler) *server {
+	t.Helper()
 	var h http.Handler = servicetest.Start(t, log, servicetest.Config{
 		History: history.Config{Rules: rules}, Reader: contextbuilder.ReaderConfig{Rules: rules},
-	}).API(wire.Config{Open: true}, v1.Config{})
+	}).API(wire.Config{Open: true}, v1.Config{Ports: more})
 	if wrap != nil {
 		h = wrap(h)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -131,7 +132,7 @@ func TestABatchWithASessionThatIsErasedMeanwhile(t *testing.T) {
 			require.Zero(t, refused, "a turn was recorded behind one that was refused for the erasure")
 		}
 	}
-	for i, r := range must(c.RecordTurns(t.Context(), all)) {
+	for i, r := range must.Get(c.RecordTurns(t.Context(), all))(t) {
 		switch {
 		case i == 7:
 		case all[i].SessionID == "kept":
@@ -143,13 +144,6 @@ func TestABatchWithASessionThatIsErasedMeanwhile(t *testing.T) {
 	st := natstest.Fold(t, s.log, "erased", conversation.Rules{})
 	require.NotZero(t, st.Erased)
 	require.Empty(t, st.Turns)
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }
 
 // A read after RecordTurns names the newest position of its session's turns, and each turn says which metadata it did

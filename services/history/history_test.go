@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
 
@@ -109,12 +110,12 @@ func TestConcurrentStartsOfTwoProcessesAllCount(t *testing.T) {
 func TestOneOfTwoIdentitiesWins(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	services := []*history.Service{run(t, log), run(t, log)}
+	processes := []*history.Service{run(t, log), run(t, log)}
 	for round := range 20 {
 		session := fmt.Sprint("s", round)
 		var won atomic.Int32
 		var wg sync.WaitGroup
-		for i, s := range services {
+		for i, s := range processes {
 			wg.Go(func() {
 				c := start(session, fmt.Sprint("r", i))
 				c.IdentityID = fmt.Sprint("i", i)
@@ -130,6 +131,46 @@ func TestOneOfTwoIdentitiesWins(t *testing.T) {
 		wg.Wait()
 		require.EqualValues(t, 1, won.Load())
 		require.Len(t, natstest.Fold(t, log, session, conversation.Rules{}).Turns, 1)
+	}
+}
+
+// Two processes say of one turn what each has from its caller: both are told the question and the answer that stand.
+func TestTheFirstQuestionAndTheFirstAnswerStand(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	processes := []*history.Service{run(t, log), run(t, log)}
+	atOnce := func(write func(s *history.Service, own string) (services.Turn, error)) (told [2]services.Turn) {
+		var all sync.WaitGroup
+		for i, s := range processes {
+			all.Go(func() {
+				var err error
+				if told[i], err = write(s, fmt.Sprint(" of ", i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		require.NotEqual(t, told[0].Duplicate, told[1].Duplicate)
+		return told
+	}
+	for round := range 20 {
+		session := fmt.Sprint("s", round)
+		asked := atOnce(func(s *history.Service, own string) (services.Turn, error) {
+			c := start(session, "r")
+			c.Question.QuestionNeutral += own
+			return s.StartTurn(context.WithoutCancel(t.Context()), c)
+		})
+		answered := atOnce(func(s *history.Service, own string) (services.Turn, error) {
+			c := finalize(session, "r")
+			c.Answer.AnswerNeutral += own
+			return s.FinalizeTurn(context.WithoutCancel(t.Context()), c)
+		})
+		stands := must.Get(run(t, log).FinalizeTurn(t.Context(), finalize(session, "r")))(t)
+		for i := range processes {
+			require.Equal(t, stands.Question.QuestionNeutral, asked[i].Question.QuestionNeutral)
+			require.Equal(t, stands.Question.QuestionNeutral, answered[i].Question.QuestionNeutral)
+			require.Equal(t, stands.Answer.AnswerNeutral, answered[i].Answer.AnswerNeutral)
+		}
 	}
 }
 

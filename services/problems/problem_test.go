@@ -112,6 +112,9 @@ func TestProblemsOfErrors(t *testing.T) {
 		"a deadline": {fmt.Errorf("wait: %w", context.DeadlineExceeded), "log_unavailable", "", problems.Unavailable, true,
 			1, "the log did not answer; if it was a write, it may or may not have happened",
 			": the same request again finds out"},
+		"a view that is fed elsewhere": {projections.ErrNotFed, "projection_not_fed", "", problems.Conflict, false, 0,
+			"this process does not feed the projection: ask the one that does", ", by --url or TURNLEDGER_URL (its role " +
+				"has the name of the view: serve --roles audit feeds the audit, --roles recent the recent view in Redis)"},
 		"the text of the whole error": {fmt.Errorf("one: %w", jetlog.ErrRefused), "stream_change_refused", "",
 			problems.Conflict, false, 0, "one: " + jetlog.ErrRefused.Error(), ""},
 	} {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -32,4 +34,21 @@ func TestMetadataOfSessionsMayHaveSemicolons(t *testing.T) {
 		}
 		require.Equal(t, map[string]string{"note": "x;y=z", "k": "v"}, got)
 	}
+}
+
+// A view whose error has several lines, as PostgreSQL's client gives them, is one row.
+func TestAViewIsOneRow(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"projections":[{"name":"audit","position":"0:0","head":null,"lag_events":null,` +
+			`"lag_seconds":null,"state":"unknown","last_error":"failed to connect:\n\thost:\n\tdial error"}]}`))
+	}))
+	t.Cleanup(server.Close)
+	var out strings.Builder
+	list := projectionsListCmd{remote{URL: server.URL}}
+	require.NoError(t, list.Run(&Env{Ctx: t.Context(), Out: &Output{To: &out}}))
+	rows := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(t, rows, 2, out.String())
+	require.Equal(t, "audit 0 0:0 ? ? 0.0/s unknown 0 failed to connect: host: dial error",
+		strings.Join(strings.Fields(rows[1]), " "))
 }
