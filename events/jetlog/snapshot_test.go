@@ -227,7 +227,7 @@ func TestNothingIsAcknowledgedIntoALogThatIsTakenAway(t *testing.T) {
 	c := natstest.StartFragileCluster(t)
 	nc := c.Connect(t)
 	const apart = 15 * time.Millisecond
-	tries, wait := 12, 5*apart
+	tries, wait := 8, 5*apart
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {
 		tries = 100
 	}
