@@ -261,8 +261,7 @@ func TestAValueForEverIsDurable(t *testing.T) {
 	disk := disktest.New()
 	require.NoError(t, notes.SetFsync(t.Context(), disk.Fsync))
 	for _, draw := range []string{"first", "second"} {
-		value := must.Get(notes.Once(t.Context(), "key", func() string { return draw }))(t)
-		require.Equal(t, "first", value)
+		require.Equal(t, "first", must.Get(notes.Once(t.Context(), "key", func() string { return draw }))(t))
 		require.Positive(t, disk.Syncs())
 	}
 }

@@ -91,11 +91,9 @@ func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
 	must.Fail(log.Last(t.Context(), "s"))(t, jetlog.ErrUnavailable, "the archive would be believed otherwise")
 	_, _, err := log.IdentityErasure(t.Context(), "alice", events.Position{Seq: 16})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable, "an erased identity is not read as one that was not erased")
-	none := must.Get(readAfter(t, log, "unknown", 0))(t)
-	require.Empty(t, none)
+	require.Empty(t, must.Get(readAfter(t, log, "unknown", 0))(t))
 	mend()
-	all := must.Get(readAfter(t, log, "s", 0))(t)
-	require.Len(t, all, 3)
+	require.Len(t, must.Get(readAfter(t, log, "s", 0))(t), 3)
 }
 
 func readAfter(t *testing.T, log *jetlog.Log, session string, after uint64) (out []events.Recorded, err error) {
@@ -135,8 +133,7 @@ func TestABlockThatCannotBeReadIsNotErased(t *testing.T) {
 	}
 	_, found := must.Two(log.After(t.Context(), 0, last))(t)
 	require.False(t, found)
-	still := must.Get(log.Still(t.Context(), 0, last-1, last-1))(t)
-	require.True(t, still)
+	require.True(t, must.Get(log.Still(t.Context(), 0, last-1, last-1))(t))
 }
 
 // JetStream is begun anew in place, as after a full disk, under readers and writers that don't pause. A reader is given
