@@ -143,8 +143,7 @@ func TestRemains(t *testing.T) {
 // declared returns the names of the package's facts, and its types of events, as its files say them.
 func declared(t *testing.T) (facts, types []string) {
 	t.Helper()
-	files := must.Get(filepath.Glob("*.go"))(t)
-	for _, name := range files {
+	for _, name := range must.Get(filepath.Glob("*.go"))(t) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
@@ -160,8 +159,7 @@ func declared(t *testing.T) (facts, types []string) {
 				return true
 			}
 			if lit, ok := spec.Values[0].(*ast.BasicLit); ok {
-				typ := must.Get(strconv.Unquote(lit.Value))(t)
-				types = append(types, typ)
+				types = append(types, must.Get(strconv.Unquote(lit.Value))(t))
 			}
 			return true
 		})

@@ -141,9 +141,7 @@ func header(k, v string) func(*events.Envelope) {
 	return func(e *events.Envelope) { e.Header[k] = []string{v} }
 }
 
-func body(s string) func(*events.Envelope) {
-	return func(e *events.Envelope) { e.Body = []byte(s) }
-}
+func body(s string) func(*events.Envelope) { return func(e *events.Envelope) { e.Body = []byte(s) } }
 
 func with[F any](f F, change func(*F)) *F {
 	change(&f)

@@ -212,8 +212,7 @@ func TestRecordedEnvelopes(t *testing.T) {
 		files := must.Get(filepath.Glob("testdata/v1/*.json"))(t)
 		var have strings.Builder
 		for _, name := range files {
-			raw := must.Get(os.ReadFile(name))(t)
-			fmt.Fprintf(&have, "%x  %s\n", sha256.Sum256(raw), filepath.Base(name))
+			fmt.Fprintf(&have, "%x  %s\n", sha256.Sum256(must.Get(os.ReadFile(name))(t)), filepath.Base(name))
 		}
 		require.Equal(t, string(sums), have.String(), "a recorded envelope is added, never edited or taken away")
 		for _, typ := range events.Types() {
@@ -322,15 +321,13 @@ func compile(t *testing.T, typ string) *jsonschema.Schema {
 	t.Helper()
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	schema := must.Get(c.Compile(schemaFile(typ)))(t)
-	return schema
+	return must.Get(c.Compile(schemaFile(typ)))(t)
 }
 
 // object is the body of a fact as a validator sees it.
 func object(t *testing.T, f events.Fact) map[string]any {
 	t.Helper()
-	v := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(envelope(f).Body)))(t)
-	return v.(map[string]any)
+	return must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(envelope(f).Body)))(t).(map[string]any)
 }
 
 // compare holds a schema of an object against the struct that it describes, down

@@ -294,8 +294,7 @@ func TestPosition(t *testing.T) {
 	t.Run("reads what it wrote", func(t *testing.T) {
 		t.Parallel()
 		for _, p := range []events.Position{{}, {Seq: 42}, {Partition: 255, Seq: 1<<64 - 1}} {
-			back := must.Get(events.ParsePosition(p.String()))(t)
-			require.Equal(t, p, back)
+			require.Equal(t, p, must.Get(events.ParsePosition(p.String()))(t))
 			raw := must.Get(json.Marshal(p))(t)
 			require.Equal(t, `"`+p.String()+`"`, string(raw))
 			var over events.Position

@@ -115,10 +115,7 @@ func (m *machine) anyCommand(t *rapid.T) command {
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideExtend(c) }}
 	case "prune":
 		c := m.anyPrune(t, id)
-		return command{name, func(s *conversation.State) conversation.Decision {
-			d := must.Get(m.prune(s, c))(t)
-			return d
-		}}
+		return command{name, func(s *conversation.State) conversation.Decision { return must.Get(m.prune(s, c))(t) }}
 	case "describe":
 		c := conversation.Describe{SessionID: m.session, RequestID: request, Title: &words,
 			Kind:     kinds.Draw(t, "kind"),

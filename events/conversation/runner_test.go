@@ -329,8 +329,7 @@ func TestScripts(t *testing.T) {
 	for _, name := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			raw := must.Get(os.ReadFile(name))(t)
-			script := parseScript(string(raw))
+			script := parseScript(string(must.Get(os.ReadFile(name))(t)))
 			run := &runner{}
 			for i, step := range script {
 				got := run.step(step.input)

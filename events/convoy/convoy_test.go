@@ -24,9 +24,7 @@ type works struct {
 	early bool
 }
 
-func upTo(n int) func([]int) int {
-	return func(waiting []int) int { return min(n, len(waiting)) }
-}
+func upTo(n int) func([]int) int { return func(waiting []int) int { return min(n, len(waiting)) } }
 
 func (w *works) do(ctx context.Context, n, most int) error {
 	return w.Do(ctx, n, upTo(most), func(group []int, yield func()) {
@@ -113,8 +111,6 @@ func TestALeaderPanics(t *testing.T) {
 	t.Parallel()
 	var c convoy.Convoy[int]
 	all := func(waiting []int) int { return len(waiting) }
-	require.Panics(t, func() {
-		_ = c.Do(t.Context(), 1, all, func([]int, func()) { panic("out") })
-	})
+	require.Panics(t, func() { _ = c.Do(t.Context(), 1, all, func([]int, func()) { panic("out") }) })
 	require.NoError(t, c.Do(t.Context(), 2, all, func([]int, func()) {}))
 }

@@ -74,8 +74,7 @@ func outcomes(t *testing.T, log *jetlog.Log, idFirst bool) {
 	both := must.Get(log.Append(ctx, expect(first.Position.Seq, link("s"), two)))(t)
 	require.Equal(t, first.Position.Seq+2, both.Position.Seq)
 	// A salt makes another id.
-	salted := must.Get(log.Append(ctx, jetlog.Append{Facts: []events.Fact{one}, Salt: "1"}))(t)
-	require.False(t, salted.Duplicate)
+	require.False(t, must.Get(log.Append(ctx, jetlog.Append{Facts: []events.Fact{one}, Salt: "1"}))(t).Duplicate)
 	require.Equal(t, []string{one.EventID(), link("s").EventID(), two.EventID(), one.EventID()},
 		logtest.IDs(t, log, "s"))
 }
@@ -173,8 +172,7 @@ func TestLostAnswerOfABatchLeavesItOnce(t *testing.T) {
 		jetlog.Append
 		last uint64
 	}{{expect(0, link("s"), logtest.Fact("s", "r1")), 2}, {expect(2, logtest.Fact("s", "r2")), 3}, {whole, 5}} {
-		seq := must.Get(appended(c.Append))(t)
-		require.Equal(t, c.last, seq)
+		require.Equal(t, c.last, must.Get(appended(c.Append))(t))
 		require.Len(t, logtest.IDs(t, log, "s"), int(c.last))
 	}
 	must.Fail(appended(whole))(t, jetlog.ErrBatchDuplicate, "somebody else's batch stays that")
@@ -191,8 +189,7 @@ func TestARefusedBatchGoesAgainBeforeOthers(t *testing.T) {
 	require.NoError(t, err)
 	require.Error(t, must.Err(log.Batch(t.Context(), refused)))
 	refused[0].Header.Del(jetstream.ExpectedLastSubjSeqHeader)
-	last := must.Get(log.Batch(t.Context(), refused, other))(t)
-	require.Equal(t, uint64(4), last)
+	require.Equal(t, uint64(4), must.Get(log.Batch(t.Context(), refused, other))(t))
 }
 
 func TestSilentServerIsUnavailable(t *testing.T) {

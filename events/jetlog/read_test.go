@@ -80,8 +80,7 @@ func between(t *testing.T, log *jetlog.Log, foreign func()) {
 		require.EqualValues(t, i+1, e.Position.Seq)
 		require.Equal(t, i != 1, e.Fact != nil, "%d", e.Position.Seq)
 	}
-	since := must.Get(log.SeqAt(t.Context(), 0, got[1].Time))(t)
-	require.EqualValues(t, 1, since)
+	require.EqualValues(t, 1, must.Get(log.SeqAt(t.Context(), 0, got[1].Time))(t))
 	for seq := range uint64(4) {
 		_, found := must.Two(log.At(t.Context(), events.Position{Seq: seq + 1}))(t)
 		require.True(t, found)
@@ -233,8 +232,7 @@ func TestTheLastOfASessionIsSeen(t *testing.T) {
 	log := natstest.Log(t, 1)
 	seen := func(want uint64, session string) {
 		t.Helper()
-		last := must.Get(log.Seen(t.Context(), session))(t)
-		require.Equal(t, want, last)
+		require.Equal(t, want, must.Get(log.Seen(t.Context(), session))(t))
 	}
 	seen(0, "s")
 	logtest.Add(t, log, "s", "r1", "x")
@@ -263,8 +261,7 @@ func TestReadsBeyondTheHeadLeaveTheGateShut(t *testing.T) {
 		at := events.Position{Partition: 0, Seq: max(beyond, head+1)}
 		_, found := must.Two(log.At(ctx, at))(t)
 		require.False(t, found)
-		some := must.Get(log.Some(ctx, 0, []uint64{at.Seq, first.Seq}))(t)
-		require.Len(t, some, 1)
+		require.Len(t, must.Get(log.Some(ctx, 0, []uint64{at.Seq, first.Seq}))(t), 1)
 		require.ErrorIs(t, log.Durable(ctx, at), jetlog.ErrStream)
 		still := must.Get(log.Still(ctx, 0, first.Seq, at.Seq))(t)
 		require.False(t, still, "nothing was erased there: the log has yet to come there")

@@ -64,6 +64,7 @@ func again(t testing.TB, do func() error) {
 func TestChangedStreamIsRefused(t *testing.T) {
 	t.Parallel()
 	type config = jetstream.StreamConfig
+	nc, js, made := made(t, 1)
 	undo := "undo it with: nats stream edit TURNS-0"
 	words := func(words ...string) []string { return words }
 	for name, c := range map[string]struct {
@@ -96,8 +97,7 @@ func TestChangedStreamIsRefused(t *testing.T) {
 		}, words("transform", undo)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			nc, js, cfg := made(t, 1)
+			cfg := made
 			require.NoError(t, js.DeleteStream(t.Context(), cfg.Name))
 			c.change(&cfg)
 			again(t, func() error {
@@ -261,8 +261,7 @@ func TestAValueForEverIsDurable(t *testing.T) {
 	disk := disktest.New()
 	require.NoError(t, notes.SetFsync(t.Context(), disk.Fsync))
 	for _, draw := range []string{"first", "second"} {
-		value := must.Get(notes.Once(t.Context(), "key", func() string { return draw }))(t)
-		require.Equal(t, "first", value)
+		require.Equal(t, "first", must.Get(notes.Once(t.Context(), "key", func() string { return draw }))(t))
 		require.Positive(t, disk.Syncs())
 	}
 }

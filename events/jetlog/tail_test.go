@@ -34,8 +34,7 @@ func openTail(t *testing.T, log *jetlog.Log, after uint64, opts jetlog.TailOptio
 // next returns the next batch of a tail.
 func next(t *testing.T, tail *jetlog.Tail) []jetlog.Message {
 	t.Helper()
-	batch := must.Get(tail.Next(deadline(t, hang.Limit)))(t)
-	return batch
+	return must.Get(tail.Next(deadline(t, hang.Limit)))(t)
 }
 
 func deadline(t *testing.T, d time.Duration) context.Context {

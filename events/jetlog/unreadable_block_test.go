@@ -37,56 +37,63 @@ func fill(t *testing.T, log *jetlog.Log, name string) (last uint64) {
 	return last
 }
 
-// diskServer starts a server on a folder, with its connection.
-func diskServer(t *testing.T, dir string) (*server.Server, *nats.Conn) {
-	t.Helper()
-	ns := plainServer(t, server.Options{ServerName: "disk", JetStream: true, StoreDir: dir, MaxPayload: 8 << 20})
-	return ns, connectTo(t, ns)
+// brokenDisk is a server on a folder, whose blocks can be taken away.
+type brokenDisk struct {
+	*testing.T
+	dir string
+	ns  *server.Server
+	nc  *nats.Conn
 }
 
-// reopenWithout stops a server and opens its log anew. A read of one block fails then, as one of a broken disk does,
-// until the returned function puts the block back.
-func reopenWithout(
-	t *testing.T, dir string, ns *server.Server, nc *nats.Conn, number int,
-) (log *jetlog.Log, mend func()) {
+func newBrokenDisk(t *testing.T) (*brokenDisk, *jetlog.Log) {
 	t.Helper()
-	nc.Close()
-	ns.Shutdown()
-	ns.WaitForShutdown()
-	_, nc = diskServer(t, dir)
-	log = openOn(t, nc, jetlog.Config{})
-	block := filepath.Join(dir, "jetstream", "$G", "streams", "TURNS-0", "msgs", fmt.Sprint(number, ".blk"))
-	require.NoError(t, os.Rename(block, block+".away"))
-	require.NoError(t, os.Mkdir(block, 0o700))
+	d := &brokenDisk{T: t, dir: t.TempDir()}
+	return d, d.open()
+}
+
+func (d *brokenDisk) open() *jetlog.Log {
+	d.Helper()
+	d.ns = plainServer(d.T, server.Options{ServerName: "disk", JetStream: true, StoreDir: d.dir, MaxPayload: 8 << 20})
+	d.nc = connectTo(d.T, d.ns)
+	return openOn(d.T, d.nc, jetlog.Config{})
+}
+
+// without stops the server and opens its log anew. A read of one block fails then, as one of a broken disk does, until
+// the returned function puts the block back.
+func (d *brokenDisk) without(number int) (log *jetlog.Log, mend func()) {
+	d.Helper()
+	d.nc.Close()
+	d.ns.Shutdown()
+	d.ns.WaitForShutdown()
+	log = d.open()
+	block := filepath.Join(d.dir, "jetstream", "$G", "streams", "TURNS-0", "msgs", fmt.Sprint(number, ".blk"))
+	require.NoError(d, os.Rename(block, block+".away"))
+	require.NoError(d, os.Mkdir(block, 0o700))
 	return log, func() {
-		require.NoError(t, os.Remove(block))
-		require.NoError(t, os.Rename(block+".away", block))
+		require.NoError(d, os.Remove(block))
+		require.NoError(d, os.Rename(block+".away", block))
 	}
 }
 
 // A server whose disk does not give a block answers as if there was no event in it. That is not "no history".
 func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	ns, nc := diskServer(t, dir)
-	log := openOn(t, nc, jetlog.Config{})
+	disk, log := newBrokenDisk(t)
 	for i := range 3 {
 		logtest.Add(t, log, "s", fmt.Sprint("r", i), "x")
 	}
 	logtest.Append(t, log, &events.IdentityErased{IdentityID: "alice", ReceiptID: "r"})
 	fill(t, log, "r") // so that the first block is read from the disk again
-	log, mend := reopenWithout(t, dir, ns, nc, 1)
+	log, mend := disk.without(1)
 	for _, after := range []uint64{0, 1} {
 		must.Fail(readAfter(t, log, "s", after))(t, jetlog.ErrUnavailable, "after %d", after)
 	}
 	must.Fail(log.Last(t.Context(), "s"))(t, jetlog.ErrUnavailable, "the archive would be believed otherwise")
 	_, _, err := log.IdentityErasure(t.Context(), "alice", events.Position{Seq: 16})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable, "an erased identity is not read as one that was not erased")
-	none := must.Get(readAfter(t, log, "unknown", 0))(t)
-	require.Empty(t, none)
+	require.Empty(t, must.Get(readAfter(t, log, "unknown", 0))(t))
 	mend()
-	all := must.Get(readAfter(t, log, "s", 0))(t)
-	require.Len(t, all, 3)
+	require.Len(t, must.Get(readAfter(t, log, "s", 0))(t), 3)
 }
 
 func readAfter(t *testing.T, log *jetlog.Log, session string, after uint64) (out []events.Recorded, err error) {
@@ -104,9 +111,7 @@ func readAfter(t *testing.T, log *jetlog.Log, session string, after uint64) (out
 // a reader would pass over it, and say that it has seen all.
 func TestABlockThatCannotBeReadIsNotErased(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	ns, nc := diskServer(t, dir)
-	log := openOn(t, nc, jetlog.Config{})
+	disk, log := newBrokenDisk(t)
 	begun := time.Now()
 	var last uint64
 	for i := range 2 { // each fills a block of its own
@@ -114,7 +119,7 @@ func TestABlockThatCannotBeReadIsNotErased(t *testing.T) {
 		last = fill(t, log, fmt.Sprint("r", i))
 	}
 	must.Get(overwrite.On(log).Erase(t.Context(), events.Position{Seq: 3}))(t)
-	log, _ = reopenWithout(t, dir, ns, nc, 1)
+	log, _ = disk.without(1)
 	_, _, err := log.At(t.Context(), events.Position{Seq: 2})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	_, _, err = log.After(t.Context(), 0, 0)
@@ -128,8 +133,7 @@ func TestABlockThatCannotBeReadIsNotErased(t *testing.T) {
 	}
 	_, found := must.Two(log.After(t.Context(), 0, last))(t)
 	require.False(t, found)
-	still := must.Get(log.Still(t.Context(), 0, last-1, last-1))(t)
-	require.True(t, still)
+	require.True(t, must.Get(log.Still(t.Context(), 0, last-1, last-1))(t))
 }
 
 // JetStream is begun anew in place, as after a full disk, under readers and writers that don't pause. A reader is given
@@ -182,26 +186,22 @@ func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) 
 // A session that is spread over several blocks is not shorter where one of them can't be read.
 func TestABlockThatCannotBeReadIsNotAShorterSession(t *testing.T) {
 	t.Parallel()
-	for _, broken := range []int{1, 2, 3, 4} {
-		t.Run(fmt.Sprint("block ", broken), func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			ns, nc := diskServer(t, dir)
-			log := openOn(t, nc, jetlog.Config{})
-			for i := range 4 {
-				for j := range 3 {
-					logtest.Add(t, log, "s", fmt.Sprint("r", i, "-", j), "x")
-				}
-				fill(t, log, fmt.Sprint("r", i))
-			}
-			log, _ = reopenWithout(t, dir, ns, nc, broken)
-			got, err := readAfter(t, log, "s", 0)
-			if err == nil {
-				require.Len(t, got, 12)
-			} else {
-				require.ErrorIs(t, err, jetlog.ErrUnavailable)
-			}
-		})
+	disk, log := newBrokenDisk(t)
+	for i := range 4 {
+		for j := range 3 {
+			logtest.Add(t, log, "s", fmt.Sprint("r", i, "-", j), "x")
+		}
+		fill(t, log, fmt.Sprint("r", i))
+	}
+	for broken := 1; broken <= 4; broken++ {
+		log, mend := disk.without(broken)
+		got, err := readAfter(t, log, "s", 0)
+		if err == nil {
+			require.Len(t, got, 12, broken)
+		} else {
+			require.ErrorIs(t, err, jetlog.ErrUnavailable, broken)
+		}
+		mend()
 	}
 }
 

@@ -146,8 +146,7 @@ func connectTo(t *testing.T, to nats.InProcessConnProvider) *nats.Conn {
 
 func openOn(t *testing.T, nc *nats.Conn, cfg jetlog.Config) *jetlog.Log {
 	t.Helper()
-	log := must.Get(jetlog.Open(t.Context(), nc, cfg))(t)
-	return log
+	return must.Get(jetlog.Open(t.Context(), nc, cfg))(t)
 }
 
 // wired returns a log whose connection goes over a wire, and one with a connection of its own.

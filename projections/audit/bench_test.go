@@ -118,8 +118,7 @@ func (s *stage) rebuild(b *testing.B, log *jetlog.Log) time.Duration {
 	r := must.Get(rebuild.Begin(b.Context(), log, s.audit, s.audit, rebuild.Config{Rules: rules}))(b)
 	require.NoError(b, r.Run(b.Context()))
 	took := time.Since(began)
-	status := must.Get(os.ReadFile("/proc/self/status"))(b)
-	_, peak, _ := strings.Cut(string(status), "VmHWM:")
+	_, peak, _ := strings.Cut(string(must.Get(os.ReadFile("/proc/self/status"))(b)), "VmHWM:")
 	must.Get(fmt.Sscan(peak, &s.memory))(b)
 	return took
 }
@@ -174,8 +173,7 @@ func (l load) write(b *testing.B, log *jetlog.Log) {
 func forgetDuplicates(b *testing.B, nc *nats.Conn) {
 	b.Helper()
 	js := must.Get(jetstream.New(nc))(b)
-	stream := must.Get(js.Stream(b.Context(), "TURNS-0"))(b)
-	with := stream.CachedInfo().Config
+	with := must.Get(js.Stream(b.Context(), "TURNS-0"))(b).CachedInfo().Config
 	with.Duplicates = 100 * time.Millisecond
 	must.Get(js.UpdateStream(b.Context(), with))(b)
 }
@@ -261,8 +259,7 @@ func (s *stage) take(b *testing.B) {
 		out := must.Get(os.Create(filepath.Join(s.done, table)))(b)
 		n := must.Get(conn.Conn().PgConn().CopyTo(b.Context(), out, "copy turnledger."+table+" to stdout binary"))(b)
 		s.rows += int(n.RowsAffected())
-		size := must.Get(out.Seek(0, io.SeekCurrent))(b)
-		s.bytes += size
+		s.bytes += must.Get(out.Seek(0, io.SeekCurrent))(b)
 		require.NoError(b, out.Close())
 	}
 }
@@ -317,8 +314,7 @@ func (l load) batches(b *testing.B) []projections.Batch {
 	var out []projections.Batch
 	var next projections.Batch
 	for e := range l.log() {
-		judged := must.Get(judge.Judge(b.Context(), e))(b)
-		next.Events = append(next.Events, judged)
+		next.Events = append(next.Events, must.Get(judge.Judge(b.Context(), e))(b))
 		if len(next.Events) == l.batch || e.Position.Seq == uint64(l.events) {
 			next.To.Seq, next.To.EventID = e.Position.Seq, e.ID
 			out = append(out, next)
@@ -573,8 +569,7 @@ func spent(b *testing.B, pid string) time.Duration {
 	var own syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &own))
 	all := time.Duration(own.Utime.Nano() + own.Stime.Nano())
-	stats := must.Get(filepath.Glob("/proc/[0-9]*/stat"))(b)
-	for _, stat := range stats {
+	for _, stat := range must.Get(filepath.Glob("/proc/[0-9]*/stat"))(b) {
 		text, err := os.ReadFile(stat)
 		if err != nil {
 			continue // it has ended

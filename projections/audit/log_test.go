@@ -302,8 +302,7 @@ func (a *tables) dump() map[string][]string {
 func (a *tables) column(sql string, args ...any) []string {
 	a.t.Helper()
 	found := must.Get(a.pool.Query(context.Background(), sql, args...))(a.t)
-	out := must.Get(pgx.CollectRows(found, pgx.RowTo[string]))(a.t)
-	return out
+	return must.Get(pgx.CollectRows(found, pgx.RowTo[string]))(a.t)
 }
 
 func (a *tables) exec(sql string, args ...any) {

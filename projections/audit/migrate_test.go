@@ -162,8 +162,7 @@ func TestTablesThatTakeLongAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	url := pg.URL(t)
 	to := newGate(t, url)
-	other := must.Get(pgx.Connect(t.Context(), url))(t)
-	tx := must.Get(other.Begin(t.Context()))(t)
+	tx := must.Get(must.Get(pgx.Connect(t.Context(), url))(t).Begin(t.Context()))(t)
 	must.Get(tx.Exec(t.Context(), "select pg_advisory_xact_lock(hashtextextended('turnledger.audit', 0))"))(t)
 	prepare := func() (prepared chan error) {
 		a := must.Get(audit.Look(t.Context(), audit.Config{URL: to.url}))(t)
@@ -190,8 +189,7 @@ func TestTablesThatTakeLongAreWaitedFor(t *testing.T) {
 func TestTablesThatAreLockedAreTriedAgainLater(t *testing.T) {
 	t.Parallel()
 	a := filled(t, identityLog(), 10)
-	other := must.Get(pgx.Connect(t.Context(), a.url))(t)
-	tx := must.Get(other.Begin(t.Context()))(t)
+	tx := must.Get(must.Get(pgx.Connect(t.Context(), a.url))(t).Begin(t.Context()))(t)
 	must.Get(tx.Exec(t.Context(), "lock table turnledger.generation in access exclusive mode"))(t)
 	require.ErrorIs(t, a.Prepare(t.Context()), audit.ErrUnavailable)
 	require.NoError(t, tx.Rollback(t.Context()))

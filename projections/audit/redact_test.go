@@ -47,9 +47,7 @@ func TestRedaction(t *testing.T) {
 		l.pass(25 * time.Hour)
 		l.add(linked("s", "u"))
 		l.redact("s", id("s", "r1"))
-	}, func(t *testing.T, _ *journal, a *tables) {
-		require.Equal(t, []string{"r1 redacted"}, a.requests("s"))
-	})
+	}, func(t *testing.T, _ *journal, a *tables) { require.Equal(t, []string{"r1 redacted"}, a.requests("s")) })
 	rule(t, "in an anonymous session takes ledger rows only", func(l *journal) {
 		l.add(started("s", "r1"), started("s", "r2"))
 		l.redact("s", id("s", "r1"))
@@ -89,9 +87,7 @@ func TestRedactedLogGivesTheSameRows(t *testing.T) {
 		},
 		"events without a fact that name the turn": func(l *journal) {
 			l.add(linked("s", "u"), started("s", "r1"))
-			bare := func(body, ceID string) {
-				l.publish(unread("s", ceID, events.TypeTurnFinalized, body))
-			}
+			bare := func(body, ceID string) { l.publish(unread("s", ceID, events.TypeTurnFinalized, body)) }
 			bare(`{"turn_id":"`+id("s", "r1").String()+`","answer":"a text"}`, "an id of its own")
 			bare(`{"replaces_turn_id":"`+id("s", "r1").String()+`","turn_id":7}`, "x")
 			bare(`a text`, id("s", "r1").String()+".finalized")

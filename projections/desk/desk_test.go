@@ -74,8 +74,7 @@ func dead(seq uint64) projections.DeadLetter {
 
 func listed(t *testing.T, d *desk.Desk, log *jetlog.Log, v view) (seqs []uint64) {
 	t.Helper()
-	letters := must.Get(d.Queue(v, log, conversation.Rules{}).DeadLetters(t.Context()))(t)
-	for _, l := range letters {
+	for _, l := range must.Get(d.Queue(v, log, conversation.Rules{}).DeadLetters(t.Context()))(t) {
 		seqs = append(seqs, l.Position.Seq)
 	}
 	return seqs
@@ -181,8 +180,7 @@ func TestRestoredLettersCountUntilTheViewIsRebuilt(t *testing.T) {
 		cp.Created = time.Unix(1, 0)
 		v := serving(cp)
 		require.Equal(t, []uint64{1}, listed(t, d, log, v))
-		drop := must.Get(d.Queue(v, log, conversation.Rules{}).Dropped(t.Context(), at))(t)
-		require.Equal(t, known.Dropped, drop)
+		require.Equal(t, known.Dropped, must.Get(d.Queue(v, log, conversation.Rules{}).Dropped(t.Context(), at))(t))
 		cp.Created = log.Created(0)
 		require.Empty(t, listed(t, d, log, serving(cp)))
 		require.Empty(t, listed(t, d, log, serving(claimed(0, 1, "b"))), "a view that has nothing yet")

@@ -385,9 +385,7 @@ func TestPlacesAreReachedWithWhatTheyApplied(t *testing.T) {
 	require.Len(t, places, 2)
 	require.Equal(t, "kept", places[0].Name())
 	require.Equal(t, "beside", places[1].Name())
-	reached := func(i int) bool {
-		return must.Get(places[i].Reached(t.Context(), at))(t)
-	}
+	reached := func(i int) bool { return must.Get(places[i].Reached(t.Context(), at))(t) }
 	require.False(t, reached(0))
 	require.True(t, reached(1))
 	v.set(errors.New("no answer"))

@@ -79,15 +79,12 @@ func TestNothingIsDoneForNobody(t *testing.T) {
 	judged = nil
 	hang.Until(t, readers(1))
 	raw.Close()
-	hang.Until(t, func() bool {
-		return must.Get(stream.Info(t.Context()))(t).State.Consumers == 0
-	})
+	hang.Until(t, func() bool { return must.Get(stream.Info(t.Context()))(t).State.Consumers == 0 })
 }
 
 func streamOf(t *testing.T, nc *nats.Conn) jetstream.Stream {
 	t.Helper()
-	js := must.Get(jetstream.New(nc))(t)
-	return must.Get(js.Stream(t.Context(), events.StreamName(0)))(t)
+	return must.Get(must.Get(jetstream.New(nc))(t).Stream(t.Context(), events.StreamName(0)))(t)
 }
 
 func newest(t *testing.T, log *jetlog.Log) uint64 {

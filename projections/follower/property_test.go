@@ -330,8 +330,7 @@ func (x *exchanged) run(exchange func(*natstest.Disk)) {
 	x.disk.Serve(func(nc *nats.Conn, log *jetlog.Log) {
 		release = x.followed(ctx, nc, log)
 		if exchange == nil {
-			js := must.Get(jetstream.New(nc))(x.t)
-			require.NoError(x.t, js.DeleteStream(ctx, events.StreamName(0)))
+			require.NoError(x.t, must.Get(jetstream.New(nc))(x.t).DeleteStream(ctx, events.StreamName(0)))
 			anew := natstest.Outside(x.t, nc)
 			x.grow(nc, anew)
 			release()

@@ -141,9 +141,7 @@ type scribe struct {
 func (s *scribe) session() string { return fmt.Sprint("s", s.rng.Uint64N(s.sessions)) }
 
 // request returns the request of a turn, perhaps of one that never began.
-func (s *scribe) request() string {
-	return fmt.Sprint("r", s.rng.Uint64N(s.n/s.sessions+2))
-}
+func (s *scribe) request() string { return fmt.Sprint("r", s.rng.Uint64N(s.n/s.sessions+2)) }
 
 // fact returns what comes next.
 func (s *scribe) fact() events.Fact {
@@ -362,8 +360,7 @@ func privately(t testing.TB, log *jetlog.Log, partition int) (out []projections.
 	defer tail.Close()
 	judge := projections.NewJudge(log, rules, 0)
 	for len(out) == 0 || out[len(out)-1].Position.Seq < head.Seq {
-		batch := must.Get(tail.Next(t.Context()))(t)
-		for _, m := range batch {
+		for _, m := range must.Get(tail.Next(t.Context()))(t) {
 			j := must.Get(judge.Judge(t.Context(), m.Recorded()))(t)
 			j.Continues = m.Continues
 			out = append(out, j)

@@ -20,8 +20,7 @@ import (
 // canaryOf returns the canary of a partition: an object without a session.
 func (w *world) canaryOf(t testing.TB, partition int) index.Object {
 	t.Helper()
-	page := must.Get(w.Store.Page(t.Context(), w.only(t).Name, uuid.Nil, 100))(t)
-	for _, o := range page {
+	for _, o := range must.Get(w.Store.Page(t.Context(), w.only(t).Name, uuid.Nil, 100))(t) {
 		if o.Session == "" && o.Partition == partition && o.StartSeq > 0 {
 			return o
 		}

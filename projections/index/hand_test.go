@@ -55,10 +55,8 @@ func (h *hand) next(t testing.TB) (run []projections.Judged) {
 	defer tail.Close()
 	judge := projections.NewJudge(h.w.Log, h.w.Rules, h.At.Seq)
 	for len(run) == 0 || run[len(run)-1].Position.Seq < head.Seq {
-		batch := must.Get(tail.Next(t.Context()))(t)
-		for _, m := range batch {
-			e := must.Get(judge.Judge(t.Context(), m.Recorded()))(t)
-			run = append(run, e)
+		for _, m := range must.Get(tail.Next(t.Context()))(t) {
+			run = append(run, must.Get(judge.Judge(t.Context(), m.Recorded()))(t))
 		}
 	}
 	return run
@@ -217,8 +215,7 @@ func (f *forgetful) Create(ctx context.Context, c index.Collection) error {
 // collections returns the names of all collections of the index.
 func (w *world) collections(t testing.TB) (names []string) {
 	t.Helper()
-	all := must.Get(w.Store.List(t.Context()))(t)
-	for _, c := range all {
+	for _, c := range must.Get(w.Store.List(t.Context()))(t) {
 		names = append(names, c.Name)
 	}
 	return names

@@ -137,9 +137,7 @@ func sweptBesideRebuild(t *testing.T, w *world) {
 	w.Append(t, annAsks("the first question", "yes")...)
 	w.claim(t, v, "s").must(t)
 	at := w.only(t)
-	files := func() uint64 {
-		return must.Get(v.Files(t.Context(), 0))(t).Seq
-	}
+	files := func() uint64 { return must.Get(v.Files(t.Context(), 0))(t).Seq }
 	require.EqualValues(t, 7, files())
 	older := index.Collection{
 		Name: strings.TrimSuffix(at.Name, "1") + "0", Mark: strings.TrimSuffix(at.Mark, "1") + "0",
@@ -166,9 +164,7 @@ func sweptBesideRebuild(t *testing.T, w *world) {
 func otherModel(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
 	w.claim(t, v, "s").must(t)
-	changed := func(c *index.Config) {
-		c.Embedder = w.Embedder("other", indextest.Dimensions)
-	}
+	changed := func(c *index.Config) { c.Embedder = w.Embedder("other", indextest.Dimensions) }
 	other := w.Open(t, changed)
 	texts := w.Endpoint.Texts()
 	w.Append(t, indextest.Turn("s", "2", "the second question", "no")...)
@@ -191,9 +187,7 @@ func otherModel(t *testing.T, w *world) {
 // otherDimensions: an endpoint whose vectors have another length than before costs no turn. Searches say what to run,
 // and a rebuild makes all vectors anew.
 func otherDimensions(t *testing.T, w *world) {
-	plain := func(c *index.Config) {
-		c.Embedder = w.Embedder("hash", 0)
-	}
+	plain := func(c *index.Config) { c.Embedder = w.Embedder("hash", 0) }
 	const now = embeddingstest.Dimensions / 2
 	v := w.Open(t, plain)
 	w.Append(t, annAsks("the first question", "yes")...)
@@ -334,9 +328,7 @@ func changedTexts(t *testing.T, w *world) {
 // nothing is written. It asks the embedder once a minute.
 func otherLengthAtRest(t *testing.T, w *world) {
 	now := newClock()
-	v := w.Open(t, func(c *index.Config) {
-		c.Now, c.Embedder = now.read, w.Embedder("hash", 0)
-	})
+	v := w.Open(t, func(c *index.Config) { c.Now, c.Embedder = now.read, w.Embedder("hash", 0) })
 	sweep := func(want error) {
 		t.Helper()
 		require.NoError(t, v.Sweep(t.Context()))

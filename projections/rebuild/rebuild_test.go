@@ -215,10 +215,8 @@ func TestRebuildEndsWhereTheHeadWasErased(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 		defer cancel()
-		r := must.Get(begin(ctx, log, v, 3))(t)
-		require.NoError(t, r.Run(ctx))
-		after := must.Get(v.Served(t.Context()))(t)
-		require.Equal(t, before.At[0].Seq, after.At[0].Seq)
+		require.NoError(t, must.Get(begin(ctx, log, v, 3))(t).Run(ctx))
+		require.Equal(t, before.At[0].Seq, must.Get(v.Served(t.Context()))(t).At[0].Seq)
 		equalsLog(t, log, v, 2)
 	})
 }

@@ -119,8 +119,7 @@ func auditRows(t testing.TB, url, schema string) (out []string) {
 	for _, table := range []string{"sessions", "session_links", "questions", "answers", "event_ledger",
 		"security_events"} {
 		found := must.Get(conn.Query(t.Context(), "select to_jsonb(t)::text from "+schema+"."+table+" t order by 1"))(t)
-		rows := must.Get(pgx.CollectRows(found, pgx.RowTo[string]))(t)
-		for _, r := range rows {
+		for _, r := range must.Get(pgx.CollectRows(found, pgx.RowTo[string]))(t) {
 			out = append(out, table+" "+r)
 		}
 	}

@@ -21,8 +21,7 @@ import (
 
 func read(t testing.TB, path string) string {
 	t.Helper()
-	data := must.Get(os.ReadFile(path))(t)
-	return string(data)
+	return string(must.Get(os.ReadFile(path))(t))
 }
 
 // outcomes cuts with many seeds and counts what describe says of each image.

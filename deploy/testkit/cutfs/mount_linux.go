@@ -35,9 +35,7 @@ func Mount(dir string, opts Options) (*FS, error) { return mount(dir, newDisk(op
 
 // Mount mounts a fresh copy of the image on the existing directory dir, with the options of the disk that was cut. Each
 // mount starts from the same image.
-func (img *Image) Mount(dir string) (*FS, error) {
-	return mount(dir, img.disk.survive(newDrawer(0)))
-}
+func (img *Image) Mount(dir string) (*FS, error) { return mount(dir, img.disk.survive(newDrawer(0))) }
 
 func mount(dir string, d *disk) (*FS, error) {
 	dog, err := watch(dir)

@@ -124,8 +124,7 @@ func TestSystemCalls(t *testing.T) {
 		require.Equal(t, "hello world", read(t, d.path("seen")))
 		require.NoError(t, f.Truncate(5))
 		require.Equal(t, "hello", read(t, d.path("seen")))
-		st := must.Get(other.Stat())(t)
-		require.EqualValues(t, 5, st.Size())
+		require.EqualValues(t, 5, must.Get(other.Stat())(t).Size())
 	})
 	t.Run("append goes to the end", func(t *testing.T) {
 		d.write("log", "a")
@@ -144,8 +143,7 @@ func TestSystemCalls(t *testing.T) {
 		for i := range 500 {
 			d.write(fmt.Sprintf("many/%04d", i), "x")
 		}
-		names := must.Get(os.ReadDir(d.path("many")))(t)
-		require.Len(t, names, 500)
+		require.Len(t, must.Get(os.ReadDir(d.path("many")))(t), 500)
 		require.NoError(t, os.RemoveAll(d.path("many")))
 		require.NoFileExists(t, d.path("many"))
 	})
@@ -160,8 +158,7 @@ func TestSystemCalls(t *testing.T) {
 		var st unix.Stat_t
 		require.NoError(t, unix.Fstat(int(held.Fd()), &st))
 		require.Equal(t, before, st.Ino, "the replaced file lives on while it is open")
-		kept := must.Get(io.ReadAll(held))(t)
-		require.Equal(t, "old", string(kept))
+		require.Equal(t, "old", string(must.Get(io.ReadAll(held))(t)))
 	})
 	t.Run("a change of names changes the directory's time", func(t *testing.T) {
 		before := must.Get(os.Stat(d.dir))(t)
@@ -187,8 +184,7 @@ func TestSystemCalls(t *testing.T) {
 		require.ErrorIs(t, os.Symlink(aside, d.path("link")), os.ErrExist)
 		d.write("link/inside", "there")
 		require.Equal(t, "there", read(t, filepath.Join(aside, "inside")))
-		to := must.Get(os.Readlink(d.path("link")))(t)
-		require.Equal(t, aside, to)
+		require.Equal(t, aside, must.Get(os.Readlink(d.path("link")))(t))
 		require.NoError(t, os.RemoveAll(d.path("link")))
 		require.FileExists(t, filepath.Join(aside, "inside"), "a link goes, not what it leads to")
 	})
@@ -264,8 +260,7 @@ func TestSurvivorCanBeMountedAndCutAgain(t *testing.T) {
 	before := inode(t, remount(t, img).path("dir/f"))
 	d = remount(t, img)
 	require.Equal(t, "one", read(t, d.path("dir/f")))
-	to := must.Get(os.Readlink(d.path("dir/link")))(t)
-	require.Equal(t, "somewhere/else", to)
+	require.Equal(t, "somewhere/else", must.Get(os.Readlink(d.path("dir/link")))(t))
 	require.Equal(t, before, inode(t, d.path("dir/f")))
 	d.save("dir/g", "two")
 	require.NotEqual(t, before, inode(t, d.path("dir/g")))
@@ -314,8 +309,7 @@ func TestUnmountWorksWhileFilesAreOpen(t *testing.T) {
 	defer func() { _ = f.Close() }()
 	require.NoError(t, m.Unmount())
 	require.Error(t, must.Err(f.WriteString("x")))
-	names := must.Get(os.ReadDir(dir))(t)
-	require.Empty(t, names)
+	require.Empty(t, must.Get(os.ReadDir(dir))(t))
 }
 
 func TestConcurrentUseWhileCutting(t *testing.T) {

@@ -165,8 +165,7 @@ func (w *World) Found(t testing.TB, v *index.View, question, identity string) (i
 // Counted returns a counter's value, by its one label; 0 if there is none.
 func Counted(t testing.TB, reg *prometheus.Registry, name, label string) float64 {
 	t.Helper()
-	families := must.Get(reg.Gather())(t)
-	for _, f := range families {
+	for _, f := range must.Get(reg.Gather())(t) {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name && m.GetLabel()[0].GetValue() == label {
 				return m.GetCounter().GetValue()

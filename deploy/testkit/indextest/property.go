@@ -118,9 +118,7 @@ func (f *feeders) prune() {
 }
 
 // draw draws a number from 0 to most.
-func (f *feeders) draw(most int, what string) int {
-	return rapid.IntRange(0, most).Draw(f.rt, what)
-}
+func (f *feeders) draw(most int, what string) int { return rapid.IntRange(0, most).Draw(f.rt, what) }
 
 // pass lets time pass.
 func (*feeders) pass(d time.Duration) { <-time.After(d) }

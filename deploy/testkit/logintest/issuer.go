@@ -149,8 +149,7 @@ func (i *Issuer) Visit(t testing.TB, address string) url.Values {
 	t.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp := get(t, client, address)
-	to := must.Get(resp.Location())(t)
-	return to.Query()
+	return must.Get(resp.Location())(t).Query()
 }
 
 // Status returns how the issuer answers.
@@ -161,8 +160,7 @@ func (i *Issuer) Status(t testing.TB) int {
 
 func get(t testing.TB, client *http.Client, address string) *http.Response {
 	t.Helper()
-	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))(t)
-	resp := must.Get(client.Do(r))(t)
+	resp := must.Get(client.Do(must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))(t)))(t)
 	require.NoError(t, resp.Body.Close())
 	return resp
 }

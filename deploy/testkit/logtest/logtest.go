@@ -73,15 +73,13 @@ func Add(t testing.TB, log *jetlog.Log, session, request, text string) events.Po
 // Append appends facts at once.
 func Append(t testing.TB, log *jetlog.Log, facts ...events.Fact) jetlog.Ack {
 	t.Helper()
-	ack := must.Get(log.Append(t.Context(), jetlog.Append{Facts: facts}))(t)
-	return ack
+	return must.Get(log.Append(t.Context(), jetlog.Append{Facts: facts}))(t)
 }
 
 // Head returns the last sequence of a partition.
 func Head(t testing.TB, log *jetlog.Log, partition int) uint64 {
 	t.Helper()
-	head := must.Get(log.Head(t.Context(), partition))(t)
-	return head.Seq
+	return must.Get(log.Head(t.Context(), partition))(t).Seq
 }
 
 // ForeignMessages returns messages that any NATS client may store in a session, between two good events. None of them
@@ -170,6 +168,5 @@ func (r *Restarting) Restart() {
 func (r *Restarting) Log() *jetlog.Log {
 	nc := must.Get(nats.Connect(r.listen, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond)))(r.t)
 	r.t.Cleanup(nc.Close)
-	log := must.Get(jetlog.Open(r.t.Context(), nc, jetlog.Config{GateDir: r.dir, Deadline: time.Second}))(r.t)
-	return log
+	return must.Get(jetlog.Open(r.t.Context(), nc, jetlog.Config{GateDir: r.dir, Deadline: time.Second}))(r.t)
 }

@@ -147,9 +147,7 @@ func (anthropic) begin(a Answer) speech {
 	}
 	out.events = append(out.events, blockStart(text, object{"type": "text", "text": ""}),
 		event{"ping", object{"type": "ping"}})
-	out.thought = func(word string) event {
-		return blockDelta(0, object{"type": "thinking_delta", "thinking": word})
-	}
+	out.thought = func(word string) event { return blockDelta(0, object{"type": "thinking_delta", "thinking": word}) }
 	out.word = func(word string) event { return blockDelta(text, object{"type": "text_delta", "text": word}) }
 	out.end = func() (out []event) {
 		if a.Thoughts != "" {

@@ -168,8 +168,7 @@ func (c *Cluster) LogOn(t testing.TB, nc *nats.Conn, partitions int) *jetlog.Log
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
-	log := must.Get(jetlog.Open(ctx, nc, jetlog.Config{Partitions: partitions, Replicas: size}))(t)
-	return log
+	return must.Get(jetlog.Open(ctx, nc, jetlog.Config{Partitions: partitions, Replicas: size}))(t)
 }
 
 // loopback returns an address of this machine that no other test uses. On Linux all of 127/8 is there.

@@ -57,15 +57,13 @@ func Connect(t testing.TB, s *embedded.Server) *nats.Conn {
 // JetStream returns what a client may do with the streams of a server.
 func JetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
-	js := must.Get(jetstream.New(nc))(t)
-	return js
+	return must.Get(jetstream.New(nc))(t)
 }
 
 // Stream returns a stream of a server.
 func Stream(t testing.TB, nc *nats.Conn, name string) jetstream.Stream {
 	t.Helper()
-	stream := must.Get(JetStream(t, nc).Stream(t.Context(), name))(t)
-	return stream
+	return must.Get(JetStream(t, nc).Stream(t.Context(), name))(t)
 }
 
 // Log opens a log of some partitions on a server of its own.
@@ -102,8 +100,7 @@ func Append(t testing.TB, log *jetlog.Log, facts ...events.Fact) (at events.Posi
 	t.Helper()
 	last := map[int]events.Position{} // of each partition
 	for _, f := range facts {
-		ack := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(t)
-		at = ack.Position
+		at = must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(t).Position
 		last[at.Partition] = at
 	}
 	for _, position := range last {
@@ -289,8 +286,7 @@ func program(t testing.TB) string {
 	t.Helper()
 	built := &gobuild.Program{Name: "nats-server", Package: "github.com/nats-io/nats-server/v2"}
 	t.Cleanup(built.Remove)
-	path := must.Get(built.Path())(t)
-	return path
+	return must.Get(built.Path())(t)
 }
 
 // aloneConfig is the configuration of one node, as in deploy/nats.conf.
@@ -335,8 +331,7 @@ func StartBegunAnew(t testing.TB) *BegunAnew {
 		Name: "begunanew", Package: "github.com/turnledger/turnledger/deploy/testkit/nats/begunanew",
 	}
 	t.Cleanup(built.Remove)
-	path := must.Get(built.Path())(t)
-	cmd := exec.Command(path, t.TempDir())
+	cmd := exec.Command(must.Get(built.Path())(t), t.TempDir())
 	in := must.Get(cmd.StdinPipe())(t)
 	out := must.Get(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
@@ -359,6 +354,5 @@ func (s *BegunAnew) Begin(t testing.TB, away time.Duration) {
 
 func (s *BegunAnew) line(t testing.TB) string {
 	t.Helper()
-	line := must.Get(s.out.ReadString('\n'))(t)
-	return strings.TrimSpace(line)
+	return strings.TrimSpace(must.Get(s.out.ReadString('\n'))(t))
 }

@@ -81,8 +81,7 @@ func compiler(path string) (*jsonschema.Compiler, any, error) {
 func Schema(t testing.TB, path, schema string) *jsonschema.Schema {
 	t.Helper()
 	c, _ := must.Two(compiler(path))(t)
-	s := must.Get(c.Compile(name + "#/components/schemas/" + schema))(t)
-	return s
+	return must.Get(c.Compile(name + "#/components/schemas/" + schema))(t)
 }
 
 // Request returns the schema of a request of the document at a path, by its name there. Some of the forms that it may
@@ -91,8 +90,7 @@ func Request(t testing.TB, path, schema string) *jsonschema.Schema {
 	t.Helper()
 	c, doc := must.Two(compiler(path))(t)
 	anyForm(doc)
-	s := must.Get(c.Compile(name + "#/components/schemas/" + schema))(t)
-	return s
+	return must.Get(c.Compile(name + "#/components/schemas/" + schema))(t)
 }
 
 // anyForm lets values have several forms of a schema at once.

@@ -471,8 +471,7 @@ func (w *world) queue() *desk.Queue { return w.feed.Desk.Queue(w.view, w.log, ru
 
 func (w *world) letters() []projections.DeadLetter {
 	w.t.Helper()
-	got := must.Get(w.queue().DeadLetters(w.t.Context()))(w.t)
-	return got
+	return must.Get(w.queue().DeadLetters(w.t.Context()))(w.t)
 }
 
 func parked(t *testing.T, open Open) {
@@ -579,6 +578,5 @@ func (d *delivery) retry() {
 	if r := d.want[letter.SessionID]; r != nil {
 		r.restored()
 	}
-	done := must.Get(q.RetryDeadLetter(d.rt.Context(), letter.Position))(d.rt)
-	require.True(d.rt, done.Applied)
+	require.True(d.rt, must.Get(q.RetryDeadLetter(d.rt.Context(), letter.Position))(d.rt).Applied)
 }

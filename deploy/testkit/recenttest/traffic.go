@@ -194,8 +194,7 @@ func BenchmarkApply(b *testing.B, open Open) {
 				if i%max(len(batches), 1) == 0 {
 					b.StopTimer()
 					view = open(b, recent.Limits{}, rules)
-					at := must.Get(view.Claim(b.Context(), 0))(b)
-					batches = tr.Batches(at)
+					batches = tr.Batches(must.Get(view.Claim(b.Context(), 0))(b))
 					b.StartTimer()
 				}
 				batch := batches[i%len(batches)]

@@ -127,8 +127,7 @@ func (w *world) flush() *world {
 
 func (w *world) load(session string, shown int) recent.Snapshot {
 	w.t.Helper()
-	snap := must.Get(w.view.Load(w.t.Context(), session, 0, shown))(w.t)
-	return snap
+	return must.Get(w.view.Load(w.t.Context(), session, 0, shown))(w.t)
 }
 
 // state returns a session, which the view must hold.

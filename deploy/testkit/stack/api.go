@@ -140,8 +140,7 @@ func (p *Process) Metrics(t testing.TB) string {
 	t.Helper()
 	resp := must.Get(http.Get(p.URL + "/metrics"))(t)
 	defer func() { _ = resp.Body.Close() }()
-	body := must.Get(io.ReadAll(resp.Body))(t)
-	return strings.TrimSpace(string(body))
+	return strings.TrimSpace(string(must.Get(io.ReadAll(resp.Body))(t)))
 }
 
 // Exchanges returns what a context must show after n turns: the user's and the assistant's messages.

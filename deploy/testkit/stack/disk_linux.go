@@ -19,9 +19,7 @@ func MountSmallDisk(t testing.TB, megabytes int) (dir string, resize func(megaby
 	size := func(mb int) string { return fmt.Sprintf("size=%dm", mb) }
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, size(megabytes)))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-	return dir, func(mb int) {
-		require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, size(mb)))
-	}
+	return dir, func(mb int) { require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, size(mb))) }
 }
 
 // FillDisk fills all free space of a disk with one file, which free removes.

@@ -237,8 +237,7 @@ func MemoryOf(t testing.TB, pid int, name string) int64 {
 	raw := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(t)
 	for line := range strings.Lines(string(raw)) {
 		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			kb := must.Get(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(t)
-			return kb << 10
+			return must.Get(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(t) << 10
 		}
 	}
 	t.Fatal("no " + name)
@@ -316,8 +315,7 @@ func (r runner) Run() int {
 // Binary returns the path of the binary.
 func Binary(t testing.TB) string {
 	t.Helper()
-	path := must.Get(findBinary())(t)
-	return path
+	return must.Get(findBinary())(t)
 }
 
 var built = &gobuild.Program{Name: "turnledger", Package: "github.com/turnledger/turnledger/cmd/turnledger"}

@@ -65,8 +65,7 @@ func counted(t *testing.T, pool *pgxpool.Pool, sql string) (n int) {
 // stopped, begun again, and run twice at once.
 func TestDailyTurns(t *testing.T) {
 	t.Parallel()
-	tables := must.Get(os.ReadFile("tables.sql"))(t)
-	pool, log := database(t, string(tables)), natstest.Log(t, 2)
+	pool, log := database(t, string(must.Get(os.ReadFile("tables.sql"))(t))), natstest.Log(t, 2)
 	var p projections.Projection = dailyturns.DailyTurns{Pool: pool}
 	began := time.Now()
 	const sum = "select coalesce(sum(turns), 0) from daily_turns"
@@ -109,8 +108,7 @@ func TestTheDocumentShowsTheseFiles(t *testing.T) {
 			file)
 		require.Less(t, strings.Count(string(code), "\n"), 60)
 	}
-	code := must.Get(os.ReadFile("subscriber/subscriber.go"))(t)
-	_, body, _ := strings.Cut(string(code), "\nfunc Run")
+	_, body, _ := strings.Cut(string(must.Get(os.ReadFile("subscriber/subscriber.go"))(t)), "\nfunc Run")
 	require.Contains(t, string(doc), "```go\nfunc Run"+body+"```\n",
 		"copy subscriber.go's Run into docs/projections.md")
 }

@@ -212,8 +212,7 @@ func TestLeftoversOfAKilledServerAreRemoved(t *testing.T) {
 	nc = must.Get(s.Connect())(t)
 	defer nc.Close()
 	js = must.Get(jetstream.New(nc))(t)
-	stream := must.Get(js.Stream(t.Context(), "S"))(t)
-	m := must.Get(stream.GetMsg(t.Context(), 1))(t)
+	m := must.Get(must.Get(js.Stream(t.Context(), "S"))(t).GetMsg(t.Context(), 1))(t)
 	require.Equal(t, "kept", string(m.Data))
 }
 
@@ -246,8 +245,7 @@ func TestAStreamThatWasBeingChangedIsOpened(t *testing.T) {
 			nc = must.Get(s.Connect())(t)
 			defer nc.Close()
 			js = must.Get(jetstream.New(nc))(t)
-			stream := must.Get(js.Stream(t.Context(), "S"))(t)
-			require.EqualValues(t, 1, stream.CachedInfo().State.Msgs)
+			require.EqualValues(t, 1, must.Get(js.Stream(t.Context(), "S"))(t).CachedInfo().State.Msgs)
 		})
 	}
 }
@@ -261,8 +259,7 @@ func TestWhatAKilledServerForgotIsOverwritten(t *testing.T) {
 		m := nats.NewMsg(subject)
 		m.Data = []byte(text)
 		m.Header.Set("a", "header")
-		ack := must.Get(js.PublishMsg(t.Context(), m))(t)
-		return ack.Sequence
+		return must.Get(js.PublishMsg(t.Context(), m))(t).Sequence
 	}
 	open := func() (*embedded.Server, *nats.Conn, jetstream.JetStream, jetstream.Stream) {
 		s := start(t, cfg)
@@ -292,8 +289,7 @@ func TestWhatAKilledServerForgotIsOverwritten(t *testing.T) {
 		raw = must.Get(os.ReadFile(block))(t)
 		require.NotContains(t, string(raw), "SECRET")
 		for seq, text := range map[uint64]string{2: "KEPT one", 4: "KEPT two"} {
-			m := must.Get(stream.GetMsg(t.Context(), seq))(t)
-			require.Equal(t, text, string(m.Data))
+			require.Equal(t, text, string(must.Get(stream.GetMsg(t.Context(), seq))(t).Data))
 		}
 		for _, seq := range []uint64{1, 3, 5} {
 			must.Fail(stream.GetMsg(t.Context(), seq))(t, jetstream.ErrMsgNotFound)

@@ -58,8 +58,7 @@ func (s *staged) send(t *testing.T, batch string, n int, commit, text string) st
 	m.Data = []byte(text)
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
-	answer := must.Get(s.nc.RequestMsgWithContext(ctx, m))(t)
-	return string(answer.Data)
+	return string(must.Get(s.nc.RequestMsgWithContext(ctx, m))(t).Data)
 }
 
 // whole publishes a batch of two.
@@ -74,8 +73,7 @@ func (s *staged) texts(t *testing.T) (out []string) {
 	t.Helper()
 	stream := must.Get(s.js.Stream(t.Context(), "TURNS-0"))(t)
 	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
-		m := must.Get(stream.GetMsg(t.Context(), seq))(t)
-		out = append(out, string(m.Data))
+		out = append(out, string(must.Get(stream.GetMsg(t.Context(), seq))(t).Data))
 	}
 	return out
 }
@@ -108,8 +106,7 @@ func TestBatchesAreStagedInMemory(t *testing.T) {
 		cfg := embedded.Config{Dir: t.TempDir(), Sync: mode, Memory: natstest.Memory(t)}
 		s := stagedIn(t, cfg)
 		folder := must.Get(os.Readlink(s.batches()))(t)
-		info := must.Get(os.Stat(folder))(t)
-		require.Equal(t, fs.ModeDir|0o700, info.Mode(), "nobody else may read what is staged")
+		require.Equal(t, fs.ModeDir|0o700, must.Get(os.Stat(folder))(t).Mode(), "nobody else may read what is staged")
 		require.Equal(t, cfg.Memory, filepath.Dir(folder))
 		require.Empty(t, s.send(t, "a", 1, "", "one"))
 		require.NotEmpty(t, files(t, folder))
@@ -225,8 +222,7 @@ func TestALinkToNowhereOrToAnotherIsRemoved(t *testing.T) {
 		require.NoError(t, os.Symlink(to, s.batches()))
 		require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, "turnledger.staging"), []byte(to), 0o600))
 		s = stagedIn(t, cfg)
-		now := must.Get(os.Readlink(s.batches()))(t)
-		require.NotEqual(t, to, now)
+		require.NotEqual(t, to, must.Get(os.Readlink(s.batches()))(t))
 		s.whole(t, fmt.Sprint("b", i))
 		require.Len(t, s.texts(t), 2*(i+1))
 	}
@@ -287,8 +283,7 @@ func TestStreamsAreStagedAgain(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "left"), nil, 0o600))
 	require.NoError(t, s.Reopen())
 	require.Empty(t, files(t, folder))
-	again := must.Get(os.Readlink(s.batches()))(t)
-	require.Equal(t, folder, again)
+	require.Equal(t, folder, must.Get(os.Readlink(s.batches()))(t))
 	s.whole(t, "a")
 
 	must.Get(s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TURNS-1", Subjects: []string{"u"}}))(t)

@@ -23,6 +23,5 @@ func TestAPartThatReachedNobodyIsSentAgain(t *testing.T) {
 	hang.Until(t, func() bool { return nc.Stats().OutMsgs > 1 })
 	taken := must.Get(receiver.Subscribe("restore.here", func(m *nats.Msg) { _ = m.Respond(nil) }))(t)
 	require.NoError(t, <-given)
-	n := must.Get(taken.Delivered())(t)
-	require.EqualValues(t, 1, n)
+	require.EqualValues(t, 1, must.Get(taken.Delivered())(t))
 }

@@ -36,8 +36,7 @@ func TestErase(t *testing.T) {
 	require.NotEmpty(t, natstest.Holding(t, "SECRET", []string{s.GateDir()}))
 	kept := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}}))(t)
 	for _, was := range []bool{true, false} {
-		found := must.Get(overwrite.On(log).Erase(t.Context(), gone.Position))(t)
-		require.Equal(t, was, found)
+		require.Equal(t, was, must.Get(overwrite.On(log).Erase(t.Context(), gone.Position))(t))
 	}
 	require.NoError(t, overwrite.On(log).Settle(t.Context(), 0))
 	require.Empty(t, natstest.Holding(t, "SECRET", []string{s.GateDir()}))
@@ -47,8 +46,7 @@ func TestErase(t *testing.T) {
 	still = must.Get(log.Still(t.Context(), 0, 0, kept.Position.Seq))(t)
 	require.False(t, still)
 
-	purged := must.Get(overwrite.On(log).Purge(t.Context(), "s", kept.Position.Seq))(t)
-	require.Equal(t, 1, purged)
+	require.Equal(t, 1, must.Get(overwrite.On(log).Purge(t.Context(), "s", kept.Position.Seq))(t))
 	require.Empty(t, logtest.IDs(t, log, "s"))
 	next := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r3")}}))(t)
 	require.NoError(t, log.Durable(t.Context(), next.Position))
@@ -113,10 +111,8 @@ func TestNoReadBelievesAMirror(t *testing.T) {
 	for range 50 {
 		require.Len(t, logtest.IDs(t, since, "other"), 1)
 		require.Len(t, logtest.IDs(t, since, "copied"), 1)
-		head := must.Get(since.Head(t.Context(), 0))(t)
-		require.Equal(t, last, head)
-		seq := must.Get(since.SeqAt(t.Context(), 0, time.Now().Add(-time.Hour)))(t)
-		require.Zero(t, seq)
+		require.Equal(t, last, must.Get(since.Head(t.Context(), 0))(t))
+		require.Zero(t, must.Get(since.SeqAt(t.Context(), 0, time.Now().Add(-time.Hour)))(t))
 		require.Len(t, logtest.IDs(t, before, "copied"), 1)
 	}
 	require.Len(t, logtest.IDs(t, before, "other"), 1, "one that was open before has learned of it")

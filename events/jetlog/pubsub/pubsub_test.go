@@ -51,8 +51,7 @@ func subscriber(t *testing.T, log *jetlog.Log, cfg pubsub.SubscriberConfig) *pub
 
 func subscribe(t *testing.T, sub *pubsub.Subscriber, topic string) <-chan *message.Message {
 	t.Helper()
-	in := must.Get(sub.Subscribe(t.Context(), topic))(t)
-	return in
+	return must.Get(sub.Subscribe(t.Context(), topic))(t)
 }
 
 // pass returns the next n messages and acks them.
@@ -68,8 +67,7 @@ func pass(t *testing.T, in <-chan *message.Message, n int) (out []*message.Messa
 
 func factMessage(t *testing.T, f events.Fact) *message.Message {
 	t.Helper()
-	m := must.Get(pubsub.NewMessage(f))(t)
-	return m
+	return must.Get(pubsub.NewMessage(f))(t)
 }
 
 func TestPublishedEventIsLikeAnAppendedOne(t *testing.T) {
@@ -82,8 +80,7 @@ func TestPublishedEventIsLikeAnAppendedOne(t *testing.T) {
 	messages[1].Metadata = message.Metadata{"CE-Type": two.Type(), "correlation_id": "c"}
 	require.NoError(t, pub.Publish("s", messages...))
 	require.NoError(t, pub.Publish("s", messages...), "the same ids again are no new events")
-	ack := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{one}}))(t)
-	require.True(t, ack.Duplicate)
+	require.True(t, must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{one}}))(t).Duplicate)
 	got := logtest.Read(t, log, "s")
 	require.Len(t, got, 2)
 	for i, f := range []events.Fact{one, two} {
@@ -148,8 +145,7 @@ func TestMessageThatIsNoEventIsNotPublished(t *testing.T) {
 		require.NotContains(t, err.Error(), "secret", name)
 	}
 	require.NoError(t, pub.Publish("s"))
-	head := must.Get(log.Head(t.Context(), 0))(t)
-	require.Zero(t, head.Seq, "nothing goes in where one can't")
+	require.Zero(t, must.Get(log.Head(t.Context(), 0))(t).Seq, "nothing goes in where one can't")
 }
 
 func TestServersHeadersAreNotAPublishersToSet(t *testing.T) {

@@ -30,8 +30,7 @@ func open(t *testing.T, c store.Config) *store.Store {
 func link(t *testing.T, s *store.Store, session string) events.Position {
 	t.Helper()
 	fact := &events.SessionLinked{SessionID: session, IdentityID: "ada"}
-	ack := must.Get(s.Log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact}}))(t)
-	return ack.Position
+	return must.Get(s.Log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact}}))(t).Position
 }
 
 func TestTheEmbeddedServerIsOpenedAgain(t *testing.T) {

@@ -313,8 +313,7 @@ func TestStartRefusesAClusterThatSomeoneElseRuns(t *testing.T) {
 // runAsOwner runs a command as the user that owns file, without any tie to this process, till the end of the test.
 func runAsOwner(t *testing.T, file string, command ...string) int {
 	t.Helper()
-	info := must.Get(os.Stat(file))(t)
-	st := info.Sys().(*syscall.Stat_t)
+	st := must.Get(os.Stat(file))(t).Sys().(*syscall.Stat_t)
 	cmd := exec.Command(command[0], command[1:]...) // of this test; killed below
 	cmd.Dir = "/"
 	if int(st.Uid) != os.Geteuid() {

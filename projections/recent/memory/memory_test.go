@@ -55,8 +55,7 @@ func (f *fixture) start(session string) {
 
 func (f *fixture) load(session string) *conversation.State {
 	f.t.Helper()
-	snap := must.Get(f.view.Load(f.t.Context(), session, 0, -1))(f.t)
-	return snap.State
+	return must.Get(f.view.Load(f.t.Context(), session, 0, -1))(f.t).State
 }
 
 // TestWhatIsUsedStaysOpen: a view packs sessions that were not used for long. Those that are read stay as they are, and

@@ -104,11 +104,9 @@ func fenced(t *testing.T, v *redis.View, late projections.Batch) {
 func TestFlushed(t *testing.T) {
 	t.Parallel()
 	for name, flush := range map[string]func(*testing.T, *fixture){
-		"flushed":   func(t *testing.T, f *fixture) { f.do(t, "FLUSHALL") },
-		"restarted": func(_ *testing.T, f *fixture) { f.server.Restart(redistest.Empty) },
-		"without its checkpoint": func(t *testing.T, f *fixture) {
-			f.do(t, "DEL", f.view.Key(1, "cp", "0"))
-		},
+		"flushed":                func(t *testing.T, f *fixture) { f.do(t, "FLUSHALL") },
+		"restarted":              func(_ *testing.T, f *fixture) { f.server.Restart(redistest.Empty) },
+		"without its checkpoint": func(t *testing.T, f *fixture) { f.do(t, "DEL", f.view.Key(1, "cp", "0")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

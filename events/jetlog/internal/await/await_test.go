@@ -145,8 +145,7 @@ func TestQuestionThatFailedIsAskedAgainForTheNext(t *testing.T) {
 		return 7, nil
 	})
 	must.Fail(b.Wait(t.Context()))(t, broken)
-	seq := must.Get(b.Wait(t.Context()))(t)
-	require.EqualValues(t, 7, seq)
+	require.EqualValues(t, 7, must.Get(b.Wait(t.Context()))(t))
 }
 
 func newBarrier(ask func(context.Context) (uint64, error)) *await.Barrier {
