@@ -42,7 +42,7 @@ type ContextRequest struct {
 	// images that the log does not keep. Only with Through.
 	Sent map[string]json.RawMessage
 	// MaxPrompt bounds the tokens of the whole prompt; 0: no bound. With Truncate, a longer prompt loses its oldest
-	// turns. What is too long even so is refused with ErrPromptTooLong. Only with Through.
+	// turns. What is too long even so is refused with ErrPromptTooLong, but only with Through.
 	MaxPrompt    int
 	Truncate     bool
 	SystemPrompt string

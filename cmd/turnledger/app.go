@@ -264,7 +264,7 @@ func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) service
 	a.chatting = chat.New(chat.Config{
 		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder, Model: a.model,
 		Presence: presence.New(a.store.NC, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
-		Summaries: a.cfg.SummaryURL != "",
+		Summaries: a.cfg.SummaryURL != "", Context: a.cfg.ModelContext,
 	})
 	return a.chatting
 }

@@ -7,9 +7,10 @@ import (
 
 // AnthropicRequest returns messages that Anthropic rendered as a request has them, and the names of the tools that they
 // call. Where thinking is asked for, every thought stays unchanged, since an answer that goes on after the results of
-// its tools needs them; else none does (https://platform.claude.com/docs/build-with-claude/thinking-tool-workflows). The
-// end of the history, which is all before the last message, is marked, so that the API reads it from its cache the next
-// time (https://platform.claude.com/docs/build-with-claude/prompt-caching).
+// its tools needs them; else none does
+// (https://platform.claude.com/docs/build-with-claude/thinking-tool-workflows). The end of the history, which is all
+// before the last message, is marked, so that the API reads it from its cache the next time
+// (https://platform.claude.com/docs/build-with-claude/prompt-caching).
 func AnthropicRequest(messages []json.RawMessage, thinks bool) (sent []json.RawMessage, called []string) {
 	for n, raw := range messages {
 		m := read(raw)

@@ -31,6 +31,8 @@ type Config struct {
 	OnPending services.OnPending
 	// Summaries: prompts have a summary in the place of turns that the window leaves out.
 	Summaries bool
+	// Context is how many tokens the model takes, with those of its answer; 0: that is not known.
+	Context int
 	// Timeout of an answer; 120 s by default. A pending turn that is older holds up no other turn.
 	Timeout time.Duration
 	Logger  *slog.Logger
@@ -115,7 +117,9 @@ func complete(m *services.ChatMessage, onPending services.OnPending) error {
 
 // request returns the request for a message's prompt. The model is also shown earlier questions without an answer.
 func (s *Service) request(m services.ChatMessage) services.ContextRequest {
+	// A quarter of what the model takes is left for its answer.
 	return services.ContextRequest{
+		MaxPrompt: s.cfg.Context - s.cfg.Context/4, Truncate: true,
 		SessionID: m.ThreadID, Message: m.Content, SystemPrompt: m.SystemPrompt,
 		MaxMessages: m.MaxMessages, MaxTokens: m.MaxTokens, IdleTimeout: m.IdleTimeout,
 		Language: m.Language, Memory: m.Memory, Rewrite: m.Rewrite,

@@ -170,21 +170,24 @@ func (b *Builder) recall(
 	pieces := piecesOf(asSent(turns, req), form{lang: req.Language, items: req.Through})
 	most := b.budget(req)
 	most.before = total + filtered - len(turns)
-	taken, all := window(pieces, most)
+	taken, all := p.show(pieces, most)
+	warning := fit(p.history, most)
+	if req.MaxPrompt > 0 && !most.strict && tokensOf(p.history, most.count) > most.tokens {
+		most.strict = true // the model would refuse the newest turn in every prompt
+		taken, all = p.show(pieces, most)
+	}
 	p.HistoryTurns, p.DroppedTurns = len(taken), max(total-len(taken), 0)
-	p.history = make([]message.Message, 0, 2*len(taken)+around)
-	places := make([]uint64, 0, 2*len(taken))
+	if warning != "" && !req.Through {
+		p.Warnings = append(p.Warnings, warning)
+	}
+	places := make([]uint64, 0, len(p.history))
 	for _, t := range taken {
-		p.history = append(p.history, t.messages...)
 		for range t.messages {
 			places = append(places, t.turn.Place)
 		}
 		if req.Memory {
 			p.shown = append(p.shown, t.turn.ID)
 		}
-	}
-	if warning := fit(p.history, most); warning != "" && !req.Through {
-		p.Warnings = append(p.Warnings, warning)
 	}
 	atHand := reading.Source == services.FromLog || state.Whole
 	room := !atHand && all && total > len(turns) && slices.ContainsFunc(pieces, piece.short)
@@ -199,6 +202,16 @@ func (b *Builder) recall(
 	return p, whole && !room, nil
 }
 
+// show takes the pieces of a window for the prompt's history.
+func (p *prompt) show(pieces []piece, b budget) (taken []piece, all bool) {
+	taken, all = window(pieces, b)
+	p.history = make([]message.Message, 0, 2*len(taken)+around)
+	for _, t := range taken {
+		p.history = append(p.history, t.messages...)
+	}
+	return taken, all
+}
+
 func (b *Builder) budget(req services.ContextRequest) budget {
 	out := budget{
 		messages: min(cmp.Or(req.MaxMessages, DefaultMessages), MostMessages), tokens: req.MaxTokens,
@@ -210,7 +223,11 @@ func (b *Builder) budget(req services.ContextRequest) budget {
 	}
 	if req.Truncate && req.MaxPrompt > 0 {
 		around := append(systemMessage(req), appended(req)...)
-		out.tokens = max(1, req.MaxPrompt-tokensOf(around, out.count)) // 0 would be no bound
+		if !req.Through {
+			around = append(around, message.New(message.User, req.Message))
+		}
+		room := max(1, req.MaxPrompt-tokensOf(around, out.count)) // 0 would be no bound
+		out.tokens = min(cmp.Or(out.tokens, room), room)
 	}
 	return out
 }

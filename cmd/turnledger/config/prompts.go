@@ -18,7 +18,7 @@ type prompts struct {
 	ModelKey       string        `name:"model-key" help:"Key of the endpoint." env:"TURNLEDGER_MODEL_KEY" show:"given"`
 	ModelAPI       string        `name:"model-api" help:"What the endpoint speaks: chat (OpenAI's chat completions, also openai), anthropic, or responses (OpenAI's Responses API); auto is chat or anthropic, by the address." default:"auto" env:"TURNLEDGER_MODEL_API"`
 	ModelSilence   time.Duration `name:"model-silence" help:"How long the model may say nothing before its answer is given up; models that think, or are loaded first, need longer." default:"30s" env:"TURNLEDGER_MODEL_SILENCE"`
-	ModelContext   int           `name:"model-context" help:"Tokens that the model takes, with those of its answer: OpenAI's routes cut or refuse what is longer; 0: they leave that to the endpoint." default:"0" env:"TURNLEDGER_MODEL_CONTEXT"`
+	ModelContext   int           `name:"model-context" help:"Tokens that the model takes, with those of its answer: threads and OpenAI's routes leave out what is longer, or refuse it; 0: they leave that to the endpoint." default:"0" env:"TURNLEDGER_MODEL_CONTEXT"`
 	ModelMaxTokens int64         `name:"model-max-tokens" help:"Tokens that an answer may have whose caller names no bound; 0 leaves it to the model (Anthropic's API, which wants to be told: 8192)." default:"0" env:"TURNLEDGER_MODEL_MAX_TOKENS"`
 	OnPending      string        `name:"on-pending" help:"What happens to a message while another is being answered: reject, enqueue or interrupt." default:"enqueue" env:"TURNLEDGER_ON_PENDING"`
 

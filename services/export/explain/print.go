@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // Print writes the explanation as text for people.
@@ -53,13 +55,9 @@ func (x *Explanation) Print(to io.Writer) error {
 
 // Message returns a message of a prompt on one line: its role and text, or its JSON if it is more than a text.
 func Message(raw json.RawMessage) string {
-	var m struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
 	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) == nil && len(members) == 2 && json.Unmarshal(raw, &m) == nil {
-		return m.Role + ": " + m.Content
+	if m := message.Parse(raw); json.Unmarshal(raw, &members) == nil && len(members) == 2 && m.Text() != "" {
+		return m.Role() + ": " + m.Text()
 	}
 	return string(raw)
 }

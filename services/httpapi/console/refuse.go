@@ -100,7 +100,8 @@ func (s *surface) refuseUnknown(w http.ResponseWriter, r *http.Request, err erro
 	if s.cfg.Login != nil {
 		in.Issuer = issuerHref(in.To)
 	}
-	if _, say := statusOf(err); !errors.Is(err, access.ErrUnauthenticated) {
+	status, say := statusOf(err)
+	if !errors.Is(err, access.ErrUnauthenticated) {
 		in.Say = say
 	} else if r.Method == http.MethodPost {
 		in.Say = "No such key."
@@ -108,5 +109,5 @@ func (s *surface) refuseUnknown(w http.ResponseWriter, r *http.Request, err erro
 	if len(r.Cookies()) > 0 {
 		clearCookie(w, r)
 	}
-	_ = s.render(w, r, http.StatusUnauthorized, view{"signin", "Sign in", in}) // the client may have gone
+	_ = s.render(w, r, status, view{"signin", "Sign in", in}) // the client may have gone
 }
