@@ -35,6 +35,7 @@ import (
 	"github.com/turnledger/turnledger/services/model"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/ratelimit"
+	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
 	"github.com/turnledger/turnledger/services/tracing"
@@ -228,15 +229,15 @@ func (a *app) serve() error {
 }
 
 // readSide reads from the views and the log.
-func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
-	rc := contextbuilder.ReaderConfig{Rules: a.cfg.Rules(), Logger: a.logger}
+func (a *app) readSide() (*read.Reader, chat.Contexts) {
+	rc := read.Config{Rules: a.cfg.Rules(), Logger: a.logger}
 	if a.views.recent != nil {
 		rc.View = a.views.recent
 	}
 	if a.views.audit != nil {
 		rc.Archive = a.views.audit
 	}
-	reader := contextbuilder.NewReader(a.store.Log, rc)
+	reader := read.New(a.store.Log, rc)
 	a.openSearcher(reader)
 	builder := contextbuilder.NewBuilder(reader, a.prompts())
 	return reader, contextbuilder.SteppedBuilder{Builder: builder, Steps: a.steps}
@@ -249,7 +250,7 @@ func (a *app) identities() *identities.Reader {
 }
 
 // chat answers with the configured model, or an echo.
-func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) services.Chat {
+func (a *app) chat(reader *read.Reader, builder chat.Contexts) services.Chat {
 	a.model = chat.Echo{}
 	if a.cfg.ModelURL != "" {
 		a.model = model.New(a.cfg.ModelAPI, endpoint.Config{

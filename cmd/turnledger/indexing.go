@@ -12,11 +12,11 @@ import (
 	"github.com/turnledger/turnledger/projections/index/weaviate"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/identities"
 	"github.com/turnledger/turnledger/services/meaning"
 	"github.com/turnledger/turnledger/services/model/embeddings"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // meanings are the index of a process, and what makes vectors for it.
@@ -108,12 +108,12 @@ func (a *app) readsIndex() bool {
 }
 
 // across reads turns and sessions of all identities, and anonymous sessions by themselves.
-func (a *app) across(reader *contextbuilder.Reader) *identities.Reader {
+func (a *app) across(reader *read.Reader) *identities.Reader {
 	return a.identities().WithSessions(reader, a.cfg.SessionTTL)
 }
 
 // openSearcher makes what finds turns by words in the audit tables, and by meaning in the index.
-func (a *app) openSearcher(reader *contextbuilder.Reader) {
+func (a *app) openSearcher(reader *read.Reader) {
 	across := a.across(reader)
 	c := meaning.Config{Words: across, Turns: across, Log: a.store.Log, Registry: a.registry}
 	if m := a.views.index; a.readsIndex() {

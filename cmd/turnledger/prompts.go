@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/model/openai"
+	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/recall/supermemory"
 )
@@ -46,7 +47,7 @@ func (a *app) openMemory() error {
 }
 
 // openSummaries opens the effect that summarises sessions, if a model is configured for it.
-func (a *app) openSummaries(reader *contextbuilder.Reader) error {
+func (a *app) openSummaries(reader *read.Reader) error {
 	if a.cfg.SummaryURL == "" || !a.roles.has(roleAPI) {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package contextbuilder
+package read
 
 import (
 	"cmp"
@@ -44,8 +44,8 @@ type Archive interface {
 	SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error)
 }
 
-// ReaderConfig of a Reader. View and Archive may be nil.
-type ReaderConfig struct {
+// Config of a Reader. View and Archive may be nil.
+type Config struct {
 	Rules   conversation.Rules
 	View    View
 	Archive Archive
@@ -58,7 +58,7 @@ type ReaderConfig struct {
 type Reader struct {
 	log      Log
 	erasures projections.ErasureCheck
-	cfg      ReaderConfig
+	cfg      Config
 	// origins are the sessions that were read whole: those that branches share turns of, and those of which a reader
 	// asked for all turns.
 	origins *origins
@@ -66,8 +66,8 @@ type Reader struct {
 
 var _ services.SessionReader = (*Reader)(nil)
 
-// NewReader makes a reader; it does no I/O.
-func NewReader(log Log, cfg ReaderConfig) *Reader {
+// New makes a reader; it does no I/O.
+func New(log Log, cfg Config) *Reader {
 	cfg.Rules.Slim = false
 	cfg.Deadline = cmp.Or(cfg.Deadline, 2*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
@@ -298,71 +298,14 @@ func (r *Reader) tail(
 	return out, nil
 }
 
-// AsOf returns a session as it was at a place in the log, without the turns that were redacted or erased since, and the
-// time for which that was.
-func (r *Reader) AsOf(ctx context.Context, sessionID string, at services.AsOf) (services.Reading, time.Time, error) {
-	head, err := r.log.Head(ctx, r.log.Partition(sessionID))
-	if err != nil {
-		return services.Reading{}, time.Time{}, err
-	}
-	m := moment{at.Position, at.Time}
-	p, last, err := r.past(ctx, sessionID, m, &head)
-	if err != nil {
-		return services.Reading{}, time.Time{}, err
-	}
-	if at.Position != nil {
-		m.time = last
-	}
-	reading := services.Reading{
-		State: p.then, Source: services.FromLog,
-		Position: events.Position{Partition: head.Partition, Seq: p.then.Applied},
-	}
-	if err := p.inherit(ctx, r, m, &reading); err != nil {
-		return services.Reading{}, time.Time{}, err
-	}
-	if err := r.erasures.Session(ctx, p.today, head); err != nil {
-		return services.Reading{}, time.Time{}, err
-	}
-	p.then.Erased = p.today.Erased
-	p.then.Remove(func(t *conversation.Turn) bool {
-		now := p.today.Turn(t.ID)
-		return now == nil || now.Status == conversation.Redacted
-	})
-	standing := p.today.Standing()
-	p.then.KeepSummaries(func(m conversation.Summary) bool {
-		return slices.ContainsFunc(standing, func(now conversation.Summary) bool { return now.At == m.At })
-	})
-	// A turn whose events have left the log is known only by its tombstone, which came later than the place.
-	for _, t := range p.today.Turns {
-		_, partition, _ := p.today.Origin(t, head.Partition)
-		opened := events.Recorded{
-			Position: events.Position{Partition: partition, Seq: conversation.PlaceOf(t)}, Time: t.CreatedAt,
-		}
-		if t.Status == conversation.Redacted && m.holds(opened) {
-			reading.RedactedLater = append(reading.RedactedLater, t)
-		}
-	}
-	return reading, m.time, nil
-}
-
-// turnOf finds a turn among the session's turns and its tombstones, or returns nil.
-func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
-	if t := r.State.Turn(id); t != nil {
-		return t
-	}
-	for _, t := range r.RedactedLater {
-		if t.ID == id {
-			return t
-		}
-	}
-	return nil
-}
+// newest is how many turns hold all pending ones of most sessions.
+const newest = 20
 
 // Session returns a session with all its pending turns; it may leave out all other turns, and leaves out those that a
 // branch shares. The session is as it is now, or, if known is above 0, as it was at that sequence or later
 // (services.Ask).
 func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error) {
-	ask := services.Ask{SessionID: sessionID, Shown: DefaultMessages, KnownSeq: known, Own: true}
+	ask := services.Ask{SessionID: sessionID, Shown: newest, KnownSeq: known, Own: true}
 	reading, err := r.Read(ctx, ask)
 	if err != nil || reading.State.Whole {
 		return reading.State, err
@@ -378,4 +321,21 @@ func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*
 		reading, err = r.Read(ctx, ask)
 	}
 	return reading.State, err
+}
+
+// Question returns the question of a turn, also of one that a branch shares.
+func (r *Reader) Question(ctx context.Context, sessionID string, turn uuid.UUID) (*events.Question, error) {
+	reading, err := r.Read(ctx, services.Ask{SessionID: sessionID, AllTurns: true})
+	if err != nil {
+		return nil, err
+	}
+	t := reading.State.Turn(turn)
+	if t == nil {
+		return nil, conversation.ErrTurnNotFound
+	}
+	chain := reading.State.Chain(t)
+	if t = chain[len(chain)-1]; t.Question == nil {
+		return nil, conversation.ErrTurnRedacted
+	}
+	return t.Question, nil
 }

@@ -1,4 +1,4 @@
-package contextbuilder
+package read
 
 import (
 	"context"
