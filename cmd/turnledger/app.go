@@ -30,7 +30,6 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
-	"github.com/turnledger/turnledger/services/identities"
 	"github.com/turnledger/turnledger/services/meaning"
 	"github.com/turnledger/turnledger/services/model"
 	"github.com/turnledger/turnledger/services/model/endpoint"
@@ -67,6 +66,7 @@ type app struct {
 	// itemKey makes the ids of items.
 	itemKey  []byte
 	tokens   func(text string) int // counts as prompts do
+	lists    *read.Lists
 	searcher *meaning.Searcher
 	handler  backup.Handler
 	traces   *tracing.Provider
@@ -209,8 +209,7 @@ func (a *app) serve() error {
 	}
 	if a.roles.has(roleContext) {
 		c.Sessions, c.Contexts = reader, builder
-		across := a.across(reader)
-		c.Identities, c.Lists, c.Counts = across, across, across
+		c.Identities, c.Lists, c.Counts = a.lists, a.lists, a.lists
 		search := a.steppedSearcher()
 		c.Search, c.Similar = search, search
 		a.replay = replay.New(a.store.Log, a.owners)
@@ -238,15 +237,13 @@ func (a *app) readSide() (*read.Reader, chat.Contexts) {
 		rc.Archive = a.views.audit
 	}
 	reader := read.New(a.store.Log, rc)
-	a.openSearcher(reader)
+	tables := a.views.audit
+	a.lists = read.NewLists(a.store.Log, read.ListsConfig{
+		Tables: func() (read.Tables, error) { return tables.Get() }, Sessions: reader, TTL: a.cfg.SessionTTL,
+	})
+	a.openSearcher()
 	builder := contextbuilder.NewBuilder(reader, a.prompts())
 	return reader, contextbuilder.SteppedBuilder{Builder: builder, Steps: a.steps}
-}
-
-// identities reads the turns of identities from the audit tables.
-func (a *app) identities() *identities.Reader {
-	tables := a.views.audit
-	return identities.New(func() (identities.Tables, error) { return tables.Get() }, a.store.Log, 0)
 }
 
 // chat answers with the configured model, or an echo.

@@ -13,10 +13,8 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/identities"
 	"github.com/turnledger/turnledger/services/meaning"
 	"github.com/turnledger/turnledger/services/model/embeddings"
-	"github.com/turnledger/turnledger/services/read"
 )
 
 // meanings are the index of a process, and what makes vectors for it.
@@ -107,15 +105,9 @@ func (a *app) readsIndex() bool {
 	return m != nil && (m.Feeds || m.Reads)
 }
 
-// across reads turns and sessions of all identities, and anonymous sessions by themselves.
-func (a *app) across(reader *read.Reader) *identities.Reader {
-	return a.identities().WithSessions(reader, a.cfg.SessionTTL)
-}
-
 // openSearcher makes what finds turns by words in the audit tables, and by meaning in the index.
-func (a *app) openSearcher(reader *read.Reader) {
-	across := a.across(reader)
-	c := meaning.Config{Words: across, Turns: across, Log: a.store.Log, Registry: a.registry}
+func (a *app) openSearcher() {
+	c := meaning.Config{Words: a.lists, Turns: a.lists, Log: a.store.Log, Registry: a.registry}
 	if m := a.views.index; a.readsIndex() {
 		c.Index, c.Embedder, c.Readable, c.Cut = m.view, m.embedder, m.Readable, m.view.Query
 	}

@@ -87,7 +87,7 @@ func (a *app) snippets() services.Memory {
 	}
 	switch {
 	case a.views.audit != nil:
-		tables := recall.Tables{Turns: a.identities()}
+		tables := recall.Tables{Turns: a.lists}
 		s := tables.Snippets(erasures, a.cfg.MemoryBudget)
 		if index != nil {
 			s = s.WithMeaning(index)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"math"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
@@ -119,28 +117,11 @@ func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, 
 
 // head takes the barrier. It waits for positions beyond the log's end until the deadline.
 func (r *Reader) head(ctx context.Context, partition int, least []events.Position) (events.Position, error) {
-	if len(least) == 0 {
-		return r.log.Head(ctx, partition)
-	}
-	wait, cancel := context.WithTimeout(ctx, r.cfg.Deadline)
-	defer cancel()
-	for _, p := range least {
-		if p.Partition >= r.log.Partitions() {
-			return events.Position{}, fmt.Errorf(
-				"%w: the log has no partition %d", services.ErrPositionNotReached, p.Partition,
-			)
-		}
-		for {
-			head, err := r.log.Head(wait, p.Partition)
-			if err == nil && head.Seq >= p.Seq {
-				break
-			}
-			if err != nil && wait.Err() == nil {
-				return events.Position{}, err
-			}
-			if !pause.For(wait, 10*time.Millisecond) {
-				return events.Position{}, fmt.Errorf("%w: %s", services.ErrPositionNotReached, p)
-			}
+	if len(least) > 0 {
+		waiting, cancel := context.WithTimeout(ctx, r.cfg.Deadline)
+		defer cancel()
+		if err := Reached(ctx, waiting, r.log, least); err != nil {
+			return events.Position{}, err
 		}
 	}
 	return r.log.Head(ctx, partition)
