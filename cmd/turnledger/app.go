@@ -201,7 +201,7 @@ func (a *app) serve() error {
 	}
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
-		c.Messages, c.Lookup = a.history, a.history
+		c.Messages, c.Lookup = a.history, reader
 	}
 	c.Streams, c.Backups = operate.On(a.store.Log), a.backups()
 	if a.eraser != nil {
@@ -235,6 +235,9 @@ func (a *app) readSide() (*read.Reader, chat.Contexts) {
 	}
 	if a.views.audit != nil {
 		rc.Archive = a.views.audit
+	}
+	if a.history != nil {
+		rc.Folds = a.history
 	}
 	reader := read.New(a.store.Log, rc)
 	tables := a.views.audit

@@ -22,7 +22,7 @@ func (r *Reader) compose(ctx context.Context, ask services.Ask, reading services
 	own := reading.State.Identity
 	var list []events.Segment
 	if !ask.Own {
-		list = r.origins.segments(fork)
+		list = r.segments(fork)
 	}
 	var end *events.Position
 	if ask.KnownSeq == 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -26,6 +27,8 @@ type Log interface {
 	Head(ctx context.Context, partition int) (events.Position, error)
 	Last(ctx context.Context, sessionID string) (uint64, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
+	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
+	Some(ctx context.Context, partition int, seqs []uint64) ([]events.Recorded, error)
 	projections.Erasures
 }
 
@@ -42,11 +45,12 @@ type Archive interface {
 	SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error)
 }
 
-// Config of a Reader. View and Archive may be nil.
+// Config of a Reader. View, Archive and Folds may be nil.
 type Config struct {
 	Rules   conversation.Rules
 	View    View
 	Archive Archive
+	Folds   Folds
 	// Deadline bounds how long a read waits for min_position; 2 s by default.
 	Deadline time.Duration
 	Logger   *slog.Logger
@@ -59,7 +63,11 @@ type Reader struct {
 	cfg      Config
 	// origins are the sessions that were read whole: those that branches share turns of, and those of which a reader
 	// asked for all turns.
-	origins *origins
+	origins *held[*origin]
+	// lineages are the segments of the branches that were read last, by conversation.Fork.Lineage.
+	lineages *lru.Cache[string, []events.Segment]
+	// texts are those of turns that were listed lately.
+	texts *held[*texts]
 }
 
 var _ services.SessionReader = (*Reader)(nil)
@@ -69,7 +77,24 @@ func New(log Log, cfg Config) *Reader {
 	cfg.Rules.Slim = false
 	cfg.Deadline = cmp.Or(cfg.Deadline, 2*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Reader{log, projections.ErasureCheck{Log: log}, cfg, newOrigins()}
+	lineages, err := lru.New[string, []events.Segment](heldLineages)
+	if err != nil {
+		panic(err) // the size is a constant
+	}
+	r := &Reader{
+		log, projections.ErasureCheck{Log: log}, cfg, newHeld[*origin](originBytes), lineages,
+		newHeld[*texts](mostTexts),
+	}
+	if cfg.Folds != nil {
+		cfg.Folds.OnWithdrawal(r.withdrawn)
+	}
+	return r
+}
+
+// withdrawn drops what is held of a session of which texts were withdrawn.
+func (r *Reader) withdrawn(sessionID string) {
+	r.texts.drop(sessionID)
+	r.origins.drop(sessionID)
 }
 
 // Read returns a session that includes all that was acknowledged before the call, or at least all that the caller says

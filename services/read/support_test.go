@@ -2,10 +2,13 @@ package read_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
@@ -15,6 +18,8 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
@@ -76,4 +81,67 @@ func fed(t testing.TB, log *jetlog.Log, at events.Position) *memory.View {
 	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
 	require.NoError(t, view.Wait(t.Context(), at))
 	return view
+}
+
+var policy = conversation.Policy{MetadataKeys: []string{"channel", "locale"}}
+
+// process is what writes and reads in a process.
+type process struct {
+	*history.Service
+	*read.Reader
+}
+
+// whole is a log of one piece, as tests wrap it.
+type whole interface {
+	history.Writer
+	history.Reader
+	history.Glance
+	history.TailReader
+	read.Log
+}
+
+// run starts a process.
+func run(t testing.TB, log whole) process {
+	t.Helper()
+	return runWith(t, log, history.Config{Policy: policy, Rules: rules})
+}
+
+func runWith(t testing.TB, log whole, cfg history.Config) process {
+	t.Helper()
+	s := history.New(history.Log{Writer: log, Reader: log, Glance: log, TailReader: log}, cfg)
+	r := read.New(log, read.Config{
+		Rules: conversation.Rules{SessionTTL: cfg.Rules.SessionTTL, MetadataKeys: cfg.Rules.MetadataKeys}, Folds: s,
+	})
+	natstest.Run(t, s.Run)
+	return process{s, r}
+}
+
+func start(session, request string) conversation.Start {
+	return conversation.Start{SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: "q " + request}}
+}
+
+func finalize(session, request string) conversation.Finalize {
+	return conversation.Finalize{SessionID: session, TurnID: events.TurnID(session, request),
+		Answer: events.Answer{AnswerNeutral: "a " + request}}
+}
+
+func extend(session string, turn uuid.UUID, id string, half events.Half, word string) conversation.Extend {
+	x := events.Extension{Half: half, Messages: []byte(`[{"role":"x","content":"` + word + `"}]`), AnswerNeutral: word}
+	if half == events.HalfQuestion {
+		x.QuestionNeutral, x.AnswerNeutral = word, ""
+	}
+	return conversation.Extend{SessionID: session, TurnID: turn, ExtensionID: id, Extension: x,
+		Metadata: []byte(`{"channel":"web","phone":"555"}`)}
+}
+
+// without takes the messages with a word out of a turn.
+func without(session string, turn uuid.UUID, id, word string) conversation.Prune {
+	return conversation.Prune{SessionID: session, TurnID: turn, PruneID: id,
+		Keep: func(m conversation.Message) json.RawMessage {
+			if strings.Contains(string(m.Raw), word) {
+				return nil
+			}
+			return m.Raw
+		}}
 }

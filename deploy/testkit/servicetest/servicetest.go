@@ -29,8 +29,10 @@ type Services struct {
 
 // New connects the services to a log. Writes are answered while History runs.
 func New(log *jetlog.Log, cfg Config) Services {
+	writer := history.New(history.On(log), cfg.History)
+	cfg.Reader.Folds = writer
 	reader := read.New(log, cfg.Reader)
-	return Services{history.New(history.On(log), cfg.History), reader, contextbuilder.NewBuilder(reader, cfg.Contexts)}
+	return Services{writer, reader, contextbuilder.NewBuilder(reader, cfg.Contexts)}
 }
 
 // Start connects the services to a log, and runs them until the test ends.

@@ -82,7 +82,7 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	s.cfg = openai.Config{
 		Ports: services.Ports{
 			Messages: s.services.History, SessionWrites: s.services.History, Turns: s.services.History,
-			Lookup: s.services.History, Erasures: s.services.History, Sessions: s.services.Reader,
+			Lookup: s.services.Reader, Erasures: s.services.History, Sessions: s.services.Reader,
 		},
 		Key: []byte("key of the test"), Models: []string{"echo"},
 		SessionAt: func(ctx context.Context, at events.Position) (string, error) {
