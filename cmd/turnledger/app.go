@@ -30,11 +30,11 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
-	"github.com/turnledger/turnledger/services/meaning"
 	"github.com/turnledger/turnledger/services/model"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/read/search"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
 	"github.com/turnledger/turnledger/services/tracing"
@@ -67,7 +67,7 @@ type app struct {
 	itemKey  []byte
 	tokens   func(text string) int // counts as prompts do
 	lists    *read.Lists
-	searcher *meaning.Searcher
+	searcher *search.Searcher
 	handler  backup.Handler
 	traces   *tracing.Provider
 	steps    *httpwire.Steps

@@ -13,8 +13,8 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/meaning"
 	"github.com/turnledger/turnledger/services/model/embeddings"
+	"github.com/turnledger/turnledger/services/read/search"
 )
 
 // meanings are the index of a process, and what makes vectors for it.
@@ -107,18 +107,18 @@ func (a *app) readsIndex() bool {
 
 // openSearcher makes what finds turns by words in the audit tables, and by meaning in the index.
 func (a *app) openSearcher() {
-	c := meaning.Config{Words: a.lists, Turns: a.lists, Log: a.store.Log, Registry: a.registry}
+	c := search.Config{Words: a.lists, Turns: a.lists, Log: a.store.Log, Registry: a.registry}
 	if m := a.views.index; a.readsIndex() {
 		c.Index, c.Embedder, c.Readable, c.Cut = m.view, m.embedder, m.Readable, m.view.Query
 	}
-	a.searcher = meaning.New(c)
+	a.searcher = search.New(c)
 }
 
 // steppedSearcher is the searcher of the API.
-func (a *app) steppedSearcher() meaning.Stepped {
+func (a *app) steppedSearcher() search.Stepped {
 	usual := services.SearchWords
 	if a.readsIndex() {
 		usual = services.SearchHybrid
 	}
-	return meaning.Stepped{Searcher: a.searcher, SimilarTurns: a.searcher, Usual: usual, Steps: a.steps}
+	return search.Stepped{Searcher: a.searcher, SimilarTurns: a.searcher, Usual: usual, Steps: a.steps}
 }

@@ -2,6 +2,7 @@ package read
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/google/uuid"
@@ -83,57 +84,103 @@ func (r *Reader) FindTurn(
 	return found, err
 }
 
-// TurnsBeside implements services.TurnLookup. It chooses the turns in a session that is folded without texts, and reads
-// the texts of these turns alone. A branch is read whole, and so is a session of which texts have just left the log, or
-// so much is asked for that its events are read faster in their order.
+// TurnsBeside implements services.TurnLookup. The newest turns are mostly in the view. Others are chosen in a session
+// that is folded without texts, and the texts of these turns alone are read. A branch is read whole, and so is a session
+// of which texts have just left the log, or so much is asked for that its events are read faster in their order.
 func (r *Reader) TurnsBeside(ctx context.Context, ask services.BesideAsk) (services.TurnsBeside, bool, error) {
-	a, at, there, err := r.placed(ctx, ask)
-	if err == nil && !there {
-		var reading services.Reading
-		reading, err = r.Read(ctx, services.Ask{SessionID: ask.SessionID, AllTurns: true})
-		if err == nil && reading.State.Erased != 0 {
-			err = conversation.ErrSessionErased
+	for _, way := range []func(context.Context, services.BesideAsk) (around, bool, error){
+		r.newestOf, r.placed, r.wholeOf,
+	} {
+		a, there, err := way(ctx, ask)
+		if err != nil {
+			return services.TurnsBeside{}, false, err
 		}
-		if err == nil {
-			a, at = around{BesideAsk: ask}, reading.Position
-			a.choose(reading.State, at.Partition, false)
+		if !there {
+			continue
 		}
+		out := services.TurnsBeside{More: a.more, Position: a.position}
+		for _, p := range a.chosen {
+			out.Turns = append(out.Turns, p.StandingTurn)
+		}
+		return out, a.found, nil
 	}
-	if err != nil {
-		return services.TurnsBeside{}, false, err
-	}
-	out := services.TurnsBeside{More: a.more, Position: at}
-	for _, p := range a.chosen {
-		out.Turns = append(out.Turns, p.StandingTurn)
-	}
-	return out, a.found, nil
+	return services.TurnsBeside{}, false, nil
 }
 
-// mostPlaced is how many messages are read by the places of their events at most.
-const mostPlaced = 500
+const (
+	// mostPlaced is how many messages are read by the places of their events at most.
+	mostPlaced = 500
+	// longTurn is how many bytes of messages a turn has at most that is not read in parts.
+	longTurn = 128 << 10
+)
+
+// newestOf chooses turns of a session that ends with them. there is false if others hold what is asked for.
+func (r *Reader) newestOf(ctx context.Context, ask services.BesideAsk) (a around, there bool, err error) {
+	if ask.At.Seq != 0 || ask.Messages > mostPlaced {
+		return a, false, nil
+	}
+	// Each turn has a message.
+	of := services.Ask{SessionID: ask.SessionID, Shown: ask.Messages, Pending: true}
+	a, whole, err := r.chosenOf(ctx, ask, of, notViewed)
+	if errors.Is(err, errNotViewed) {
+		return a, false, nil
+	}
+	long := slices.ContainsFunc(a.chosen, func(p piece) bool {
+		q, said := p.Question, p.Answer
+		return q != nil && len(q.QuestionMessages) > longTurn || said != nil && len(said.AnswerMessages) > longTurn
+	})
+	return a, !long && (whole || ask.Back && a.more), err
+}
+
+var errNotViewed = errors.New("the view does not hold the session")
+
+func notViewed(context.Context, services.Ask, events.Position) (services.Reading, error) {
+	return services.Reading{}, errNotViewed
+}
+
+// wholeOf chooses turns of a session that is read whole.
+func (r *Reader) wholeOf(ctx context.Context, ask services.BesideAsk) (a around, there bool, err error) {
+	a, _, err = r.chosenOf(ctx, ask, services.Ask{SessionID: ask.SessionID, AllTurns: true}, r.fromArchive)
+	return a, true, err
+}
+
+// chosenOf chooses turns of a reading, and reports whether that has all that are listed.
+func (r *Reader) chosenOf(
+	ctx context.Context, ask services.BesideAsk, of services.Ask, lost elsewhere,
+) (around, bool, error) {
+	a := around{BesideAsk: ask}
+	reading, err := r.complete(ctx, of, lost)
+	switch {
+	case err != nil:
+		return a, false, err
+	case reading.State.Erased != 0:
+		return a, false, conversation.ErrSessionErased
+	}
+	a.position = reading.Position
+	a.choose(reading.State, reading.Position.Partition, false)
+	return a, reading.State.Whole, nil
+}
 
 // placed chooses turns of a session that is no branch. there is false if only the whole session tells them.
-func (r *Reader) placed(
-	ctx context.Context, ask services.BesideAsk,
-) (a around, at events.Position, there bool, err error) {
+func (r *Reader) placed(ctx context.Context, ask services.BesideAsk) (a around, there bool, err error) {
 	if ask.Messages > mostPlaced {
-		return a, at, false, nil
+		return a, false, nil
 	}
 	bare := r.cfg.Folds != nil
 	var kept *texts
 	if bare { // before the session: what is withdrawn later goes from these texts, or nobody else gets them
 		kept = r.texts.of(ask.SessionID, &texts{})
 	}
-	_, at, err = r.look(ctx, ask.SessionID, func(s *conversation.State) {
+	_, at, err := r.look(ctx, ask.SessionID, func(s *conversation.State) {
 		a = around{BesideAsk: ask}
 		if there = s.Fork().Root == ""; there {
 			a.choose(s, r.log.Partition(ask.SessionID), bare)
 		}
 	})
-	if err == nil && bare && there {
+	if a.position = at; err == nil && bare && there {
 		there, err = r.fill(ctx, a, kept)
 	}
-	return a, at, there, err
+	return a, there, err
 }
 
 // around chooses turns that stand side by side.
@@ -143,6 +190,8 @@ type around struct {
 	// chosen are the turns that were asked for, oldest first, and messages counts theirs beside the one at At.
 	chosen   []piece
 	messages int
+	// position is that of the session.
+	position events.Position
 	// found: there is a turn at At. more: there are further turns.
 	found, more bool
 }

@@ -17,8 +17,8 @@ type Ends interface {
 	Head(ctx context.Context, partition int) (events.Position, error)
 }
 
-// pollPause is the pause between two looks at a position.
-const pollPause = 10 * time.Millisecond
+// PollPause is the pause between two looks at a position.
+const PollPause = 10 * time.Millisecond
 
 // Reached waits until a log holds positions, or until the context waiting ends.
 func Reached(ctx, waiting context.Context, log Ends, least []events.Position) error {
@@ -28,7 +28,7 @@ func Reached(ctx, waiting context.Context, log Ends, least []events.Position) er
 		}
 		head, err := log.Head(ctx, p.Partition)
 		for ; err == nil && head.Seq < p.Seq; head, err = log.Head(ctx, p.Partition) {
-			if !pause.For(waiting, pollPause) {
+			if !pause.For(waiting, PollPause) {
 				return fmt.Errorf("%w: partition %d ends at %s", services.ErrPositionNotReached, p.Partition, head)
 			}
 		}

@@ -169,7 +169,7 @@ func from[T any](
 		if behind == nil {
 			return out, nil
 		}
-		if !pause.For(waiting, pollPause) {
+		if !pause.For(waiting, PollPause) {
 			return out, fmt.Errorf("%w: the audit tables were read at %v, before %s", services.ErrBehind, at, behind)
 		}
 	}
@@ -186,7 +186,7 @@ func (l *Lists) follow(ctx context.Context, tables Tables, head events.Position)
 		case head.Seq == 0, at.Seq > 0 && Behind(ctx, l.log, []events.Position{at}, []events.Position{head}) == nil:
 			return nil
 		}
-		if !pause.For(ctx, pollPause) {
+		if !pause.For(ctx, PollPause) {
 			return fmt.Errorf("%w: the audit tables are at %s of %s", services.ErrBehind, at, head)
 		}
 	}

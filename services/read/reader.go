@@ -100,7 +100,15 @@ func (r *Reader) withdrawn(sessionID string) {
 // Read returns a session that includes all that was acknowledged before the call, or at least all that the caller says
 // it knows.
 func (r *Reader) Read(ctx context.Context, ask services.Ask) (services.Reading, error) {
-	reading, err := r.read(ctx, ask)
+	return r.complete(ctx, ask, r.fromArchive)
+}
+
+// elsewhere reads a session that the view does not hold.
+type elsewhere func(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error)
+
+// complete reads a session with what a branch shares.
+func (r *Reader) complete(ctx context.Context, ask services.Ask, lost elsewhere) (services.Reading, error) {
+	reading, err := r.read(ctx, ask, lost)
 	if err == nil && reading.State.Fork().Root != "" {
 		// An erased root lends no identity, but that to which the branch was linked may be erased, too.
 		err = r.erasures.Session(ctx, reading.State, reading.Position)
@@ -114,7 +122,7 @@ func (r *Reader) Read(ctx context.Context, ask services.Ask) (services.Reading, 
 	return reading, r.erasures.Session(ctx, reading.State, reading.Position)
 }
 
-func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, error) {
+func (r *Reader) read(ctx context.Context, ask services.Ask, lost elsewhere) (services.Reading, error) {
 	head := events.Position{Partition: r.log.Partition(ask.SessionID), Seq: ask.KnownSeq}
 	if ask.KnownSeq == 0 {
 		var err error
@@ -126,7 +134,7 @@ func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, 
 		return r.whole(ctx, ask, head)
 	}
 	if r.cfg.View == nil {
-		return r.fromLog(ctx, ask, head)
+		return lost(ctx, ask, head)
 	}
 	reading, ok, err := r.fromView(ctx, ask, head)
 	switch {
@@ -137,7 +145,7 @@ func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, 
 	case ok:
 		return reading, nil
 	}
-	return r.fromArchive(ctx, ask, head)
+	return lost(ctx, ask, head)
 }
 
 // head takes the barrier. It waits for positions beyond the log's end until the deadline.
@@ -244,7 +252,7 @@ const archivePatience = time.Second
 
 // fromArchive answers from the audit tables if a linked session has left the recent view, and otherwise from the log.
 func (r *Reader) fromArchive(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error) {
-	if r.cfg.Archive == nil {
+	if r.cfg.Archive == nil || r.cfg.View == nil {
 		return r.fromLog(ctx, ask, head)
 	}
 	last, err := r.log.Last(ctx, ask.SessionID)
