@@ -312,7 +312,13 @@ func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 	now.segments = list
 	s.rare = &now
 	root := s.Fork().Root
-	var copies []Turn // the newest first
+	all := 0
+	for _, o := range from {
+		if o != nil {
+			all += len(o.Turns)
+		}
+	}
+	copies := make([]Turn, 0, min(all, max(most, 0))) // the newest first
 	taken, whole := 0, true
 	for i, g := range slices.Backward(list) {
 		for t := range from[i].Shared(root, g) {
