@@ -30,11 +30,11 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
-	"github.com/turnledger/turnledger/services/identities"
-	"github.com/turnledger/turnledger/services/meaning"
 	"github.com/turnledger/turnledger/services/model"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/ratelimit"
+	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/read/search"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
 	"github.com/turnledger/turnledger/services/tracing"
@@ -66,7 +66,8 @@ type app struct {
 	// itemKey makes the ids of items.
 	itemKey  []byte
 	tokens   func(text string) int // counts as prompts do
-	searcher *meaning.Searcher
+	lists    *read.Lists
+	searcher *search.Searcher
 	handler  backup.Handler
 	traces   *tracing.Provider
 	steps    *httpwire.Steps
@@ -200,7 +201,7 @@ func (a *app) serve() error {
 	}
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
-		c.Messages, c.Lookup = a.history, a.history
+		c.Messages, c.Lookup = a.history, reader
 	}
 	c.Streams, c.Backups = operate.On(a.store.Log), a.backups()
 	if a.eraser != nil {
@@ -208,8 +209,7 @@ func (a *app) serve() error {
 	}
 	if a.roles.has(roleContext) {
 		c.Sessions, c.Contexts = reader, builder
-		across := a.across(reader)
-		c.Identities, c.Lists, c.Counts = across, across, across
+		c.Identities, c.Lists, c.Counts = a.lists, a.lists, a.lists
 		search := a.steppedSearcher()
 		c.Search, c.Similar = search, search
 		a.replay = replay.New(a.store.Log, a.owners)
@@ -228,28 +228,29 @@ func (a *app) serve() error {
 }
 
 // readSide reads from the views and the log.
-func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
-	rc := contextbuilder.ReaderConfig{Rules: a.cfg.Rules(), Logger: a.logger}
+func (a *app) readSide() (*read.Reader, chat.Contexts) {
+	rc := read.Config{Rules: a.cfg.Rules(), Logger: a.logger}
 	if a.views.recent != nil {
 		rc.View = a.views.recent
 	}
 	if a.views.audit != nil {
 		rc.Archive = a.views.audit
 	}
-	reader := contextbuilder.NewReader(a.store.Log, rc)
-	a.openSearcher(reader)
+	if a.history != nil {
+		rc.Folds = a.history
+	}
+	reader := read.New(a.store.Log, rc)
+	tables := a.views.audit
+	a.lists = read.NewLists(a.store.Log, read.ListsConfig{
+		Tables: func() (read.Tables, error) { return tables.Get() }, Sessions: reader, TTL: a.cfg.SessionTTL,
+	})
+	a.openSearcher()
 	builder := contextbuilder.NewBuilder(reader, a.prompts())
 	return reader, contextbuilder.SteppedBuilder{Builder: builder, Steps: a.steps}
 }
 
-// identities reads the turns of identities from the audit tables.
-func (a *app) identities() *identities.Reader {
-	tables := a.views.audit
-	return identities.New(func() (identities.Tables, error) { return tables.Get() }, a.store.Log, 0)
-}
-
 // chat answers with the configured model, or an echo.
-func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) services.Chat {
+func (a *app) chat(reader *read.Reader, builder chat.Contexts) services.Chat {
 	a.model = chat.Echo{}
 	if a.cfg.ModelURL != "" {
 		a.model = model.New(a.cfg.ModelAPI, endpoint.Config{

@@ -12,11 +12,9 @@ import (
 	"github.com/turnledger/turnledger/projections/index/weaviate"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/identities"
-	"github.com/turnledger/turnledger/services/meaning"
 	"github.com/turnledger/turnledger/services/model/embeddings"
+	"github.com/turnledger/turnledger/services/read/search"
 )
 
 // meanings are the index of a process, and what makes vectors for it.
@@ -107,26 +105,20 @@ func (a *app) readsIndex() bool {
 	return m != nil && (m.Feeds || m.Reads)
 }
 
-// across reads turns and sessions of all identities, and anonymous sessions by themselves.
-func (a *app) across(reader *contextbuilder.Reader) *identities.Reader {
-	return a.identities().WithSessions(reader, a.cfg.SessionTTL)
-}
-
 // openSearcher makes what finds turns by words in the audit tables, and by meaning in the index.
-func (a *app) openSearcher(reader *contextbuilder.Reader) {
-	across := a.across(reader)
-	c := meaning.Config{Words: across, Turns: across, Log: a.store.Log, Registry: a.registry}
+func (a *app) openSearcher() {
+	c := search.Config{Words: a.lists, Turns: a.lists, Log: a.store.Log, Registry: a.registry}
 	if m := a.views.index; a.readsIndex() {
 		c.Index, c.Embedder, c.Readable, c.Cut = m.view, m.embedder, m.Readable, m.view.Query
 	}
-	a.searcher = meaning.New(c)
+	a.searcher = search.New(c)
 }
 
 // steppedSearcher is the searcher of the API.
-func (a *app) steppedSearcher() meaning.Stepped {
+func (a *app) steppedSearcher() search.Stepped {
 	usual := services.SearchWords
 	if a.readsIndex() {
 		usual = services.SearchHybrid
 	}
-	return meaning.Stepped{Searcher: a.searcher, SimilarTurns: a.searcher, Usual: usual, Steps: a.steps}
+	return search.Stepped{Searcher: a.searcher, SimilarTurns: a.searcher, Usual: usual, Steps: a.steps}
 }

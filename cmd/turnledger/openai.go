@@ -16,6 +16,7 @@ import (
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
 	"github.com/turnledger/turnledger/services/model"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // itemKeyNote names the note that holds the key of the ids of items.
@@ -34,7 +35,7 @@ func (a *app) keepItemKey(ctx context.Context) error {
 
 // mountOpenAI adds OpenAI's API, which writes and reads through the ports of the native one.
 func (a *app) mountOpenAI(
-	api *httpwire.API, ports services.Ports, reader services.SessionReader, builder services.ContextBuilder,
+	api *httpwire.API, ports services.Ports, reader *read.Reader, builder services.ContextBuilder,
 ) {
 	c := openai.Config{
 		Ports: ports, SessionAt: a.sessionAt, Key: a.itemKey, Strict: a.cfg.OpenAIStrict,
@@ -51,7 +52,7 @@ func (a *app) mountOpenAI(
 		c.Models = []string{name}
 		c.Responses = respond.New(respond.Config{
 			Ports: services.Ports{
-				Turns: a.history, Messages: a.history, SessionWrites: a.history, Lookup: a.history, Sessions: reader,
+				Turns: a.history, Messages: a.history, SessionWrites: a.history, Lookup: reader, Sessions: reader,
 				Contexts: builder,
 			},
 			Log: a.store.Log, Answers: a.chatting, Model: a.model,

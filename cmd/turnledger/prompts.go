@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/model/openai"
+	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/recall/supermemory"
 )
@@ -46,7 +47,7 @@ func (a *app) openMemory() error {
 }
 
 // openSummaries opens the effect that summarises sessions, if a model is configured for it.
-func (a *app) openSummaries(reader *contextbuilder.Reader) error {
+func (a *app) openSummaries(reader *read.Reader) error {
 	if a.cfg.SummaryURL == "" || !a.roles.has(roleAPI) {
 		return nil
 	}
@@ -86,7 +87,7 @@ func (a *app) snippets() services.Memory {
 	}
 	switch {
 	case a.views.audit != nil:
-		tables := recall.Tables{Turns: a.identities()}
+		tables := recall.Tables{Turns: a.lists}
 		s := tables.Snippets(erasures, a.cfg.MemoryBudget)
 		if index != nil {
 			s = s.WithMeaning(index)

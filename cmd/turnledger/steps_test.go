@@ -20,7 +20,7 @@ import (
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
-	"github.com/turnledger/turnledger/services/meaning"
+	"github.com/turnledger/turnledger/services/read/search"
 )
 
 // textSteps is a memory, a rewriter and a model whose answers and errors are texts.
@@ -71,12 +71,12 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 			System: "secret", Conversation: "s-1",
 			ModelOptions: services.ModelOptions{Tools: []services.ModelTool{{Kind: "function", Name: "secret"}}},
 		}, func(services.AnswerPiece) {})
-		_, err := meaning.Stepped{Searcher: k, Steps: s}.Search(ctx,
+		_, err := search.Stepped{Searcher: k, Steps: s}.Search(ctx,
 			services.SearchAsk{SearchFilter: projections.SearchFilter{Query: "secret"}})
 		require.ErrorIs(t, err, k.err)
 	}
 	wrong := textSteps{&conversation.Invalid{Field: "query", Why: "is a secret"}}
-	_, err := meaning.Stepped{Searcher: wrong, Steps: s}.Search(ctx, services.SearchAsk{})
+	_, err := search.Stepped{Searcher: wrong, Steps: s}.Search(ctx, services.SearchAsk{})
 	require.ErrorIs(t, err, wrong.err)
 	var got []string
 	for _, span := range seen.GetSpans() {

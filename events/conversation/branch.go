@@ -219,6 +219,22 @@ func (s *State) Origin(t *Turn, partition int) (sessionID string, of int, inheri
 	return s.SessionID, partition, false
 }
 
+// BroughtBy returns the index of the turn that the event at a position opened, answered, extended or pruned, or -1.
+// partition is that of the session that was read.
+func (s *State) BroughtBy(at events.Position, partition int) int {
+	list := s.Turns
+	if len(s.more().segments) == 0 {
+		end, _ := slices.BinarySearchFunc(list, at.Seq+1, func(t *Turn, seq uint64) int { return cmp.Compare(t.Place, seq) })
+		list = list[:end]
+	}
+	for i, t := range slices.Backward(list) {
+		if _, of, _ := s.Origin(t, partition); of == at.Partition && t.BroughtBy(at.Seq) {
+			return i
+		}
+	}
+	return -1
+}
+
 // PlaceOf returns the place of a turn in the session that it stands in.
 func PlaceOf(t *Turn) uint64 { return t.Place & sequence }
 
@@ -296,7 +312,13 @@ func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 	now.segments = list
 	s.rare = &now
 	root := s.Fork().Root
-	var copies []Turn // the newest first
+	all := 0
+	for _, o := range from {
+		if o != nil {
+			all += len(o.Turns)
+		}
+	}
+	copies := make([]Turn, 0, min(all, max(most, 0))) // the newest first
 	taken, whole := 0, true
 	for i, g := range slices.Backward(list) {
 		for t := range from[i].Shared(root, g) {

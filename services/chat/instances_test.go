@@ -21,10 +21,10 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/presence"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/model/openai"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // chatInstance is the chat of one process, on a log that other instances may share.
@@ -52,7 +52,7 @@ func newChatWith(t *testing.T, server *embedded.Server, model *modeltest.Scripte
 	require.NoError(t, err)
 	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
 	s := servicetest.New(log, servicetest.Config{
-		History: history.Config{Rules: rules}, Reader: contextbuilder.ReaderConfig{Rules: rules},
+		History: history.Config{Rules: rules}, Reader: read.Config{Rules: rules},
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup

@@ -23,6 +23,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // fed returns a memory view that has reached a position, and follows the log on.
@@ -67,8 +68,8 @@ func BenchmarkBuild(b *testing.B) {
 		for _, tokens := range []int{0, 4000} {
 			b.Run(fmt.Sprintf("turns=%s/max_tokens=%d", session, tokens), func(b *testing.B) {
 				counter := gpt4o(b)
-				builder := contextbuilder.NewBuilder(contextbuilder.NewReader(log,
-					contextbuilder.ReaderConfig{View: view, Rules: rules}), contextbuilder.Config{Tokens: counter})
+				builder := contextbuilder.NewBuilder(read.New(log,
+					read.Config{View: view, Rules: rules}), contextbuilder.Config{Tokens: counter})
 				took := make([]time.Duration, 0, b.N)
 				for b.Loop() {
 					began := time.Now()
@@ -117,8 +118,8 @@ func BenchmarkBuildOfABranch(b *testing.B) {
 				head := must.Get(log.Head(b.Context(), k))(b)
 				require.NoError(b, view.Wait(b.Context(), head))
 			}
-			builder := contextbuilder.NewBuilder(contextbuilder.NewReader(log,
-				contextbuilder.ReaderConfig{View: view, Rules: rules}), contextbuilder.Config{})
+			builder := contextbuilder.NewBuilder(read.New(log,
+				read.Config{View: view, Rules: rules}), contextbuilder.Config{})
 			took := map[string][]time.Duration{}
 			for b.Loop() {
 				for _, session := range []string{"flat", at} {
@@ -171,7 +172,7 @@ func TestTokensAreCountedForTheWindowOnly(t *testing.T) {
 		record(t, log, "s", fmt.Sprint(i), "Who is Donald Trump?", "An American politician.")
 	}
 	counter := gpt4o(t)
-	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules}),
+	b := contextbuilder.NewBuilder(read.New(log, read.Config{Rules: rules}),
 		contextbuilder.Config{Tokens: counter})
 	build := func(messages, tokens int) int64 {
 		counter.texts.Store(0)

@@ -15,10 +15,11 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // at builds with a clock that stands so far ahead.
-func at(t testing.TB, r *contextbuilder.Reader, ahead time.Duration, req services.ContextRequest) services.Context {
+func at(t testing.TB, r *read.Reader, ahead time.Duration, req services.ContextRequest) services.Context {
 	t.Helper()
 	b := contextbuilder.NewBuilder(r, contextbuilder.Config{Now: func() time.Time { return time.Now().Add(ahead) }})
 	req.Message = "now"
@@ -35,8 +36,8 @@ func TestASilenceEndsAnAnonymousSession(t *testing.T) {
 	record(t, log, "s", "r", "q0", "a0")
 	natstest.Append(t, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
 	last := record(t, log, "linked", "r", "q0", "a0")
-	for name, view := range map[string]contextbuilder.View{"view": fed(t, log, last), "log": nil} {
-		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules})
+	for name, view := range map[string]read.View{"view": fed(t, log, last), "log": nil} {
+		reader := read.New(log, read.Config{View: view, Rules: rules})
 		for ahead, want := range map[time.Duration][]string{rules.SessionTTL - time.Minute: exchange(0, 1),
 			rules.SessionTTL + time.Minute: exchange(0, 0)} {
 			require.Equal(t, want, texts(t, at(t, reader, ahead, services.ContextRequest{SessionID: "s"})),
@@ -98,8 +99,8 @@ func TestTheMemoryIsToldOfAGuestsBoundary(t *testing.T) {
 	reset := natstest.Append(t, log, &events.SessionReset{SessionID: "reset"})
 	natstest.Append(t, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
 	last := natstest.Append(t, log, &events.SessionReset{SessionID: "linked"})
-	for name, view := range map[string]contextbuilder.View{"view": fed(t, log, last), "log": nil} {
-		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules})
+	for name, view := range map[string]read.View{"view": fed(t, log, last), "log": nil} {
+		reader := read.New(log, read.Config{View: view, Rules: rules})
 		for _, c := range []struct {
 			session, names string
 			ahead          time.Duration

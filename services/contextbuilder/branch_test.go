@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // The last turn that a branch shares is redacted, and its events leave the log. What the branch showed before it is
@@ -36,7 +37,7 @@ func TestThePastOfABranchWhoseLastSharedTurnIsErased(t *testing.T) {
 	for _, seq := range []uint64{last.Seq - 1, last.Seq} {
 		must.Get(overwrite.On(log).Erase(t.Context(), events.Position{Partition: last.Partition, Seq: seq}))(t)
 	}
-	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	reader := read.New(log, read.Config{Rules: rules})
 	got, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(), services.ContextRequest{
 		SessionID: "branch", Message: "now", MaxMessages: 20, AsOf: &services.AsOf{Position: &own},
 	})
@@ -66,7 +67,7 @@ func TestATurnThatWasPendingAtTheForkIsNotShared(t *testing.T) {
 		ChildID: "branch"}))(t)
 	must.Get(writes.FinalizeTurn(t.Context(), conversation.Finalize{SessionID: "parent",
 		TurnID: events.TurnID("parent", "early"), Answer: events.Answer{AnswerNeutral: "late"}}))(t)
-	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	reader := read.New(log, read.Config{Rules: rules})
 	for session, want := range map[string][]string{"parent": {"early", "answered"}, "branch": {"answered"}} {
 		reading := must.Get(reader.Read(t.Context(), services.Ask{SessionID: session, AllTurns: true}))(t)
 		var shown []string
@@ -95,7 +96,7 @@ func TestForeignLinksAndForksOfBranchesAreNotBelieved(t *testing.T) {
 	stolen := natstest.Append(t, log, &events.SessionForked{SessionID: "thief", RequestID: "f", FromSessionID: "other",
 		Root: "root", Segments: []events.Segment{{SessionID: "other", ThroughTurnID: events.TurnID("other", "1"),
 			Through: events.Position{Partition: events.Partition("other", 4), Seq: 1000}}}})
-	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	reader := read.New(log, read.Config{Rules: rules})
 	shown := func(session string, at *services.AsOf) (identity string, questions []string) {
 		reading, err := reader.Read(t.Context(), services.Ask{SessionID: session, AllTurns: true})
 		if at != nil {

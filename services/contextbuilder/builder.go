@@ -41,16 +41,23 @@ type Config struct {
 	Now    func() time.Time
 }
 
+// Sessions reads sessions as they are, and as they were (read.Reader).
+type Sessions interface {
+	services.SessionReader
+	AsOf(ctx context.Context, sessionID string, at services.AsOf, least ...events.Position) (
+		services.Reading, time.Time, error)
+}
+
 // Builder builds contexts. Safe for concurrent use.
 type Builder struct {
-	reader *Reader
+	reader Sessions
 	cfg    Config
 }
 
 var _ services.ContextBuilder = (*Builder)(nil)
 
 // NewBuilder makes a builder; it does no I/O.
-func NewBuilder(r *Reader, cfg Config) *Builder {
+func NewBuilder(r Sessions, cfg Config) *Builder {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -294,7 +301,7 @@ func (b *Builder) read(
 	ctx context.Context, req services.ContextRequest, ask services.Ask,
 ) (services.Reading, time.Time, error) {
 	if req.AsOf != nil {
-		return b.readAsOf(ctx, req)
+		return b.reader.AsOf(ctx, req.SessionID, *req.AsOf, req.MinPosition...)
 	}
 	ask.SessionID, ask.Pending = req.SessionID, req.IncludePending
 	ask.MinPosition, ask.KnownSeq = req.MinPosition, req.KnownSeq
@@ -311,29 +318,17 @@ func isNewest(s *conversation.State, id uuid.UUID) bool {
 	return len(s.Turns) > 0 && s.Turns[len(s.Turns)-1].ID == id
 }
 
-func (b *Builder) readAsOf(ctx context.Context, req services.ContextRequest) (services.Reading, time.Time, error) {
-	if err := b.reached(ctx, req); err != nil {
-		return services.Reading{}, time.Time{}, err
+// turnOf finds a turn among the session's turns and its tombstones, or returns nil.
+func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
+	if t := r.State.Turn(id); t != nil {
+		return t
 	}
-	return b.reader.AsOf(ctx, req.SessionID, *req.AsOf)
-}
-
-// reached waits until the log has the place that an as-of names and the positions that the answer must include. A place
-// in another partition is neither before nor after the session's events.
-func (b *Builder) reached(ctx context.Context, req services.ContextRequest) error {
-	partition := b.reader.log.Partition(req.SessionID)
-	least := slices.Clone(req.MinPosition)
-	if p := req.AsOf.Position; p != nil {
-		if p.Partition != partition {
-			return &conversation.Invalid{
-				Field: "as_of.position",
-				Why:   "is of another partition than the session's: take a position that one of its turns has",
-			}
+	for _, t := range r.RedactedLater {
+		if t.ID == id {
+			return t
 		}
-		least = append(least, *p)
 	}
-	_, err := b.reader.head(ctx, partition, least)
-	return err
+	return nil
 }
 
 // asked returns the turns that the prompt may show, how many such turns the session has, including those that are not

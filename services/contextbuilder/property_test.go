@@ -25,6 +25,7 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // Whatever way a view came to hold a random log (live by runners that are stopped at any
@@ -114,7 +115,7 @@ func summarise(t *testing.T, one, four *jetlog.Log, session string) {
 // returns how many have one.
 func requireSummariesDisplaceNothing(t *rapid.T, log *jetlog.Log) (shown int) {
 	t.Helper()
-	builder := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules}),
+	builder := contextbuilder.NewBuilder(read.New(log, read.Config{Rules: rules}),
 		contextbuilder.Config{})
 	for n := range viewtest.Sessions {
 		ask := services.ContextRequest{SessionID: viewtest.Session(n), Message: "now", MaxMessages: 2}
@@ -151,9 +152,9 @@ const kept = 4
 
 // contexts are those of each session, in windows of several sizes. A view that is given
 // has all of the log; it answers for each session of which it never had to drop a turn.
-func contexts(t *rapid.T, log *jetlog.Log, v contextbuilder.View) (out []seen) {
+func contexts(t *rapid.T, log *jetlog.Log, v read.View) (out []seen) {
 	t.Helper()
-	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: v, Rules: rules, Deadline: time.Minute})
+	reader := read.New(log, read.Config{View: v, Rules: rules, Deadline: time.Minute})
 	patient := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
 	for n := range viewtest.Sessions {
 		whole := must.Get(reader.Read(t.Context(), services.Ask{SessionID: viewtest.Session(n), AllTurns: true}))(t)

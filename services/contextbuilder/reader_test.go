@@ -22,6 +22,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // folded returns a session as the log has it up to a sequence, of which it keeps so many
@@ -134,7 +135,7 @@ func TestTheArchiveAnswersOnlyWhereItHasCaughtUp(t *testing.T) {
 		"without it":      {},
 		"with part of it": {state: folded(t, log, "s", at[5], 1), at: at[5]},
 	} {
-		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: &still{},
+		reader := read.New(log, read.Config{Rules: rules, View: &still{},
 			Archive: archive, Deadline: time.Second})
 		r := must.Get(contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(),
 			services.ContextRequest{SessionID: "s", Message: "now"}))(t)
@@ -162,7 +163,7 @@ func TestAnArchiveThatDoesNotAnswerIsLeft(t *testing.T) {
 	log, _ := recorded(t, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
-	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: &still{}, Archive: stuck{}})
+	reader := read.New(log, read.Config{Rules: rules, View: &still{}, Archive: stuck{}})
 	r := must.Get(contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(ctx,
 		services.ContextRequest{SessionID: "s", Message: "now"}))(t)
 	require.Equal(t, exchange(0, 3), texts(t, r))
@@ -182,7 +183,7 @@ func TestAKnownPlaceStandsForTheLogsEnd(t *testing.T) {
 	log, at := recorded(t, 6)
 	for seen := range 6 {
 		view := &still{state: folded(t, log, "s", at[seen], math.MaxInt32), at: at[seen]}
-		reader := contextbuilder.NewReader(endless{log}, contextbuilder.ReaderConfig{Rules: rules, View: view})
+		reader := read.New(endless{log}, read.Config{Rules: rules, View: view})
 		b := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
 		r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", KnownSeq: at[5]}))(t)
 		require.Equal(t, exchange(0, 6), texts(t, r), "seen %d", seen)
@@ -207,7 +208,7 @@ func TestAReaderThatGoesIsNoFaultOfTheView(t *testing.T) {
 	log, _ := recorded(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	var told strings.Builder
-	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: leaving(cancel), Rules: rules,
+	r := read.New(log, read.Config{View: leaving(cancel), Rules: rules,
 		Logger: slog.New(slog.NewTextHandler(&told, nil))})
 	must.Fail(r.Read(ctx, services.Ask{SessionID: "s", Shown: 2}))(t, context.Canceled)
 	require.Empty(t, told.String())
@@ -241,8 +242,8 @@ func TestAViewThatGoesBackHidesNoTurn(t *testing.T) {
 				state := folded(t, log, "s", at[seen], math.MaxInt32)
 				view.views = append(view.views, &still{state: state, at: at[seen]})
 			}
-			b := contextbuilder.NewBuilder(contextbuilder.NewReader(log,
-				contextbuilder.ReaderConfig{View: view, Rules: rules}), contextbuilder.Config{})
+			b := contextbuilder.NewBuilder(read.New(log,
+				read.Config{View: view, Rules: rules}), contextbuilder.Config{})
 			r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"}))(t)
 			require.Equal(t, exchange(0, 6), texts(t, r), "%d, then %d", first, second)
 		}
@@ -255,8 +256,8 @@ func TestAViewThatGoesBackHidesNoTurn(t *testing.T) {
 func TestPromptsBeginAsTheLastOneDid(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	ask := func(view contextbuilder.View, req services.ContextRequest) services.Context {
-		r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: view})
+	ask := func(view read.View, req services.ContextRequest) services.Context {
+		r := read.New(log, read.Config{Rules: rules, View: view})
 		b := contextbuilder.NewBuilder(r, contextbuilder.Config{Blocks: true})
 		req.SessionID, req.Message = "s", "now"
 		return must.Get(b.Build(t.Context(), req))(t)

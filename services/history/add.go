@@ -285,20 +285,18 @@ func planned(st *conversation.State, calls []*adding) []conversation.Added {
 
 // recorded answers a repeated call with what is left of its append.
 func (w *additions) recorded(ctx context.Context, a *adding) error {
+	before := uint64(0)
 	for {
-		st, err := w.copied(ctx)
-		if err != nil {
+		st, err := w.now(ctx, w.id)
+		if err != nil || st.Applied == before {
 			return err
 		}
+		before = st.Applied
 		lost, err := w.left(ctx, a, st)
 		if err != nil || !lost {
 			return err
 		}
-		// An event has left the log since the state was copied, or has been lost.
-		d, err := w.looked(ctx, 0, func(*conversation.State) (d conversation.Decision) { return d })
-		if err != nil || d.applied == st.Applied {
-			return err
-		}
+		// An event has left the log since the state was copied, or has been lost: then the state stays as it is.
 	}
 }
 
@@ -309,7 +307,7 @@ func (w *additions) left(ctx context.Context, a *adding, st *conversation.State)
 	a.done.Messages, a.done.TurnID = nil, uuid.Nil
 	var e events.Recorded
 	for seq := a.repeats.first; seq <= a.repeats.last(); seq++ {
-		i := broughtBy(st.Turns, seq)
+		i := st.BroughtBy(w.at(seq), w.partition)
 		if i < 0 {
 			continue // it names no turn
 		}

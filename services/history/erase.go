@@ -41,14 +41,10 @@ func (s *Service) EraseSession(ctx context.Context, sessionID string, c services
 	if err != nil {
 		return "", err
 	}
-	e, _, err := s.log.At(ctx, v.position)
-	if err != nil {
-		return "", err
-	}
-	first, found := e.Fact.(*events.SessionErased)
+	first, e, err := factAt[*events.SessionErased](ctx, s, v.position, misplaced)
 	switch {
-	case !found:
-		return "", errMisplaced
+	case err != nil:
+		return "", err
 	case c.Call.Only && !wrote(c.Call, e):
 		return "", services.ErrNotRepeated
 	}
@@ -61,7 +57,8 @@ func wrote(c services.Call, e events.Recorded) bool {
 	return called && of.call == c.Name() && (c.Key != "" || c.Repeats && time.Since(e.Time) <= repeatTime)
 }
 
-var errMisplaced = fmt.Errorf("%w: the erasure is not where it was written", jetlog.ErrUnavailable)
+// misplaced is why an erasure is unavailable.
+const misplaced = "the erasure is not where it was written"
 
 // EraseIdentity erases all sessions of an identity, also sessions that are linked later, and returns the receipt. For
 // an identity that was erased before, it returns the first receipt. From then on reads show none of these sessions, and
@@ -89,7 +86,7 @@ func (s *Service) EraseIdentity(
 	}
 	first, _, err := s.log.IdentityErasure(ctx, identityID, ack.Position)
 	if err == nil && first == nil {
-		err = errMisplaced
+		err = fmt.Errorf("%w: %s", jetlog.ErrUnavailable, misplaced)
 	}
 	return receiptOf(first), err
 }

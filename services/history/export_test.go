@@ -64,32 +64,6 @@ func KeptCalls(e events.Recorded) (n int) {
 	return n
 }
 
-// Listed returns the texts of a session that are kept since they were listed.
-func (s *Service) Listed(id string) (all []string) {
-	t, _ := s.listed.GetIfPresent(id)
-	if t == nil {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, one := range t.of {
-		x := events.TextsOf(one.Fact)
-		if x.Question != nil {
-			all = append(all, x.Question.QuestionNeutral)
-		}
-		if x.Answer != nil {
-			all = append(all, x.Answer.AnswerNeutral)
-		}
-	}
-	return all
-}
-
-// ListedBytes returns the weight of all such texts, and what it may be.
-func (s *Service) ListedBytes() (weight, most uint64) {
-	s.listed.CleanUp()
-	return s.listed.WeightedSize(), s.listed.GetMaximum()
-}
-
 // DropAll drops all states.
 func (s *Service) DropAll() {
 	s.sessions.InvalidateAll()

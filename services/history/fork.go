@@ -3,7 +3,6 @@ package history
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"sync"
 	"time"
@@ -158,15 +157,9 @@ func (s *Service) mark(ctx context.Context, c conversation.ForkSession) (*events
 	if err != nil {
 		return nil, err
 	}
-	e, _, err := s.log.At(ctx, v.position)
-	if err != nil {
-		return nil, err
-	}
-	mark, found := e.Fact.(*events.SessionBranched)
-	if !found {
-		return nil, fmt.Errorf("%w: the mark of a fork is not where it was written", jetlog.ErrUnavailable)
-	}
-	return mark, nil
+	mark, _, err := factAt[*events.SessionBranched](ctx, s, v.position,
+		"the mark of a fork is not where it was written")
+	return mark, err
 }
 
 // planner makes the marks of forks, on all that the log held when it was made.
@@ -180,19 +173,16 @@ type planner struct {
 }
 
 func (w *writing) planner(ctx context.Context) (*planner, error) {
-	if _, err := w.refresh(ctx); err != nil {
-		return nil, err
-	}
-	own, err := w.copied(ctx)
+	own, err := w.now(ctx, w.id)
 	if err != nil {
 		return nil, err
 	}
 	p := &planner{w, own, own.Fork(), events.Position{Partition: w.partition, Seq: own.Applied}}
 	list, from, err := w.origins(ctx, p.fork)
-	if err != nil {
-		return nil, err
+	if err == nil && p.fork.Root != "" {
+		own.Identity, err = w.lent(ctx, p.fork.Root)
 	}
-	if own.Identity, err = w.identityOf(ctx, own); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	own.Inherit(list, from, math.MaxInt)
@@ -226,11 +216,7 @@ func (w *writing) taken(ctx context.Context, id string) (refused, err error) {
 	if err != nil || last == 0 {
 		return nil, err
 	}
-	child := w.writing(id)
-	if _, err := child.refresh(ctx); err != nil {
-		return nil, err
-	}
-	is, err := child.copied(ctx)
+	is, err := w.now(ctx, id)
 	switch {
 	case err != nil || is.Applied == 0:
 		return nil, err
@@ -241,51 +227,19 @@ func (w *writing) taken(ctx context.Context, id string) (refused, err error) {
 	}
 }
 
-// copied returns a copy of the session as it is in memory.
-func (w *writing) copied(ctx context.Context) (*conversation.State, error) {
-	x, err := w.current(ctx)
-	if err != nil {
-		return nil, err
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.state.Clone(), nil
-}
-
 // origins returns the segments of a branch with their sessions, as the log has them now.
 func (s *Service) origins(
 	ctx context.Context, fork conversation.Fork,
 ) (list []events.Segment, from []*conversation.State, err error) {
 	list = fork.Segments()
 	for _, g := range list {
-		w := s.writing(g.SessionID)
-		if _, err := w.refresh(ctx); err != nil {
-			return nil, nil, err
-		}
-		st, err := w.copied(ctx)
+		st, err := s.now(ctx, g.SessionID)
 		if err != nil {
 			return nil, nil, err
 		}
 		from = append(from, st)
 	}
 	return list, from, nil
-}
-
-// identityOf returns the identity of a session: that of its root.
-func (s *Service) identityOf(ctx context.Context, of *conversation.State) (string, error) {
-	root := of.Fork().Root
-	if root == "" {
-		return of.Identity, nil
-	}
-	w := s.writing(root)
-	if _, err := w.refresh(ctx); err != nil {
-		return "", err
-	}
-	st, err := w.copied(ctx)
-	if err != nil {
-		return "", err
-	}
-	return st.Lends(), nil
 }
 
 // begin records the first event of a branch.
@@ -313,11 +267,7 @@ func (s *Service) begin(ctx context.Context, f *events.SessionForked) (services.
 
 // rootIdentity returns the identity of a root, or ErrSessionErased if that identity is erased.
 func (s *Service) rootIdentity(ctx context.Context, root string) (string, error) {
-	w := s.writing(root)
-	if _, err := w.refresh(ctx); err != nil {
-		return "", err
-	}
-	st, err := w.copied(ctx)
+	st, err := s.now(ctx, root)
 	if err != nil || st.Identity == "" {
 		return "", err
 	}
@@ -335,7 +285,7 @@ func (s *Service) inherited(ctx context.Context, sessionID string, turn uuid.UUI
 		refusal.Code != conversation.CodeTurnMismatch { // the turn's request computes to it where it stands
 		return err
 	}
-	own, failed := s.writing(sessionID).copied(ctx)
+	own, failed := s.now(ctx, sessionID)
 	if failed != nil {
 		return failed
 	}

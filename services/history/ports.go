@@ -32,7 +32,6 @@ type Writer interface {
 type Reader interface {
 	Head(ctx context.Context, partition int) (events.Position, error)
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
-	Some(ctx context.Context, partition int, seqs []uint64) ([]events.Recorded, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
 	IdentityErasure(
 		ctx context.Context, identityID string, upTo events.Position,

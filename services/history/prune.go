@@ -66,18 +66,10 @@ func (w *writing) prunable(
 		_, err := w.answer(ctx, d)
 		return nil, nil, err
 	}
-	var brought []events.Recorded
-	var facts []events.Fact
-	for _, seq := range d.Turn.Sources() {
-		e, found, err := w.log.At(ctx, events.Position{Partition: w.partition, Seq: seq})
-		if err != nil {
-			return nil, nil, err
-		}
-		if !found { // it was erased since the decision
-			return nil, nil, errExtended
-		}
-		brought, facts = append(brought, e), append(facts, e.Fact)
+	sources := d.Turn.Sources()
+	brought, err := w.fill(ctx, d.Turn, sources)
+	if err == nil && len(brought) < len(sources) { // one was erased since the decision
+		err = errExtended
 	}
-	w.cfg.Rules.Fill(d.Turn, facts...)
-	return d.Turn, brought, nil
+	return d.Turn, brought, err
 }

@@ -37,8 +37,8 @@ type Service struct {
 	inFlight inFlight
 	loads    chan struct{}
 	follower *follower.Follower
-	// listed are the texts of turns that were listed lately, by their sessions.
-	listed *otter.Cache[string, *texts]
+	// withdrawn are told of sessions of which texts were withdrawn.
+	withdrawn []func(sessionID string)
 	// beginnings are the sessions that calls have begun lately.
 	beginnings *beginnings
 }
@@ -58,7 +58,7 @@ func New(log Log, cfg Config) *Service {
 	cfg.StateBytes = cmp.Or(cfg.StateBytes, 128<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads),
-		listed: newTexts(), beginnings: newBeginnings()}
+		beginnings: newBeginnings()}
 	s.inFlight.of = map[string]*pin{}
 	held := &otter.Options[string, *session]{
 		MaximumWeight: cfg.StateBytes,
@@ -89,7 +89,6 @@ func (x *session) weight(id string) uint32 {
 // it followed.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.sessions.StopAllGoroutines()
-	defer s.listed.StopAllGoroutines()
 	defer s.beginnings.held.StopAllGoroutines()
 	if s.cfg.Follower == nil {
 		return s.follower.Run(ctx)
@@ -98,8 +97,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// deliver hands an event to its session, if the session is held. Texts that an event withdraws go only then: a reader
-// that finds none any more sees the session without them.
+// deliver hands an event to its session, if the session is held. Of texts that an event withdraws readers are told only
+// then: one that keeps none of them any more sees the session without them.
 func (s *Service) deliver(m *jetlog.Message) {
 	id, identity, err := events.ParseSubject(m.Subject)
 	if err != nil || identity {
@@ -116,16 +115,13 @@ func (s *Service) deliver(m *jetlog.Message) {
 		s.weighAnew(id)
 	}
 	if events.Withdraws(m.Type()) {
-		s.listed.Invalidate(id)
+		for _, told := range s.withdrawn {
+			told(id)
+		}
 	}
 }
 
 // weighAnew weighs a session that has grown, if the session is still held.
 func (s *Service) weighAnew(id string) {
 	s.sessions.ComputeIfPresent(id, func(held *session) (*session, otter.ComputeOp) { return held, otter.WriteOp })
-}
-
-// weighTexts weighs the texts of a session that have grown, if they are still kept.
-func (s *Service) weighTexts(id string) {
-	s.listed.ComputeIfPresent(id, func(kept *texts) (*texts, otter.ComputeOp) { return kept, otter.WriteOp })
 }

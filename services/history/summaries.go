@@ -2,13 +2,11 @@ package history
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -55,17 +53,10 @@ func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize
 	return out, w.summaryTexts(ctx, &out)
 }
 
-// shared returns the sessions of the turns that the session shares as a branch, as they are now. A session is a branch
-// from its first event on, or never.
+// shared returns the sessions of the turns that the session shares as a branch, as they are now.
 func (w *writing) shared(ctx context.Context) ([]events.Segment, []*conversation.State, error) {
-	own, err := w.copied(ctx)
-	if err != nil || own.Found() && own.Fork().Root == "" {
-		return nil, nil, err
-	}
-	if _, err := w.refresh(ctx); err != nil {
-		return nil, nil, err
-	}
-	if own, err = w.copied(ctx); err != nil {
+	own, err := w.now(ctx, w.id)
+	if err != nil {
 		return nil, nil, err
 	}
 	return w.origins(ctx, own.Fork())
@@ -76,13 +67,8 @@ func (w *writing) summaryTexts(ctx context.Context, out *services.Summary) error
 	if out.Fact != nil {
 		return nil
 	}
-	e, found, err := w.log.At(ctx, events.Position{Partition: w.partition, Seq: out.At})
-	if err != nil {
-		return err
-	}
-	if f, ok := e.Fact.(*events.SessionSummarized); found && ok {
-		out.Fact = f
-		return nil
-	}
-	return fmt.Errorf("%w: the summary was voided meanwhile", jetlog.ErrUnavailable)
+	var err error
+	at := events.Position{Partition: w.partition, Seq: out.At}
+	out.Fact, _, err = factAt[*events.SessionSummarized](ctx, w.Service, at, "the summary was voided meanwhile")
+	return err
 }

@@ -206,7 +206,7 @@ func (w *writing) correction(ctx context.Context, c conversation.Correct) (d dec
 func (w *writing) undecided(
 	ctx context.Context, turn uuid.UUID, refused func(*conversation.State) (conversation.Decision, bool),
 ) (d decided, final bool, err error) {
-	d, err = w.looked(ctx, 0, func(st *conversation.State) (d conversation.Decision) {
+	d, err = w.looked(ctx, func(st *conversation.State) (d conversation.Decision) {
 		if d, final = refused(st); !final {
 			d.Turn = st.Turn(turn)
 		}
@@ -283,23 +283,29 @@ func (s *Service) DescribeSession(ctx context.Context, c conversation.Describe) 
 	})
 }
 
-// texts reads from the log, by position, the texts of a turn that the state does not hold. A tombstone has no texts.
+// texts reads from the log the texts of a turn that the state does not hold. A tombstone has no texts.
 func (w *writing) texts(ctx context.Context, t *conversation.Turn) error {
 	if t.Status == conversation.Redacted {
 		return nil
 	}
+	_, err := w.fill(ctx, t, textsAt(t))
+	return err
+}
+
+// fill adds to a turn the texts that events at sequences brought, and returns those events that the log still has.
+func (w *writing) fill(ctx context.Context, t *conversation.Turn, seqs []uint64) (brought []events.Recorded, err error) {
 	var facts []events.Fact
-	for _, seq := range textsAt(t) {
+	for _, seq := range seqs {
 		e, found, err := w.log.At(ctx, events.Position{Partition: w.partition, Seq: seq})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if found {
-			facts = append(facts, e.Fact)
+			brought, facts = append(brought, e), append(facts, e.Fact)
 		}
 	}
 	w.cfg.Rules.Fill(t, facts...)
-	return nil
+	return brought, nil
 }
 
 // textsAt returns the sequences of the events that brought the halves that a turn has no texts of.

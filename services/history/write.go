@@ -259,12 +259,7 @@ func (w *writing) identityNow(ctx context.Context, head conversation.Head) (stri
 	if root == "" || head.Identity == "" {
 		return head.Identity, nil
 	}
-	nothing := func(*conversation.State) (d conversation.Decision) { return d }
-	of, err := w.Service.writing(root).looked(ctx, 0, nothing)
-	if err != nil || of.head.Erased != 0 {
-		return "", err
-	}
-	return head.Identity, nil
+	return w.lent(ctx, root)
 }
 
 // current returns the session once this process follows its partition. A session that is not in memory, or not any

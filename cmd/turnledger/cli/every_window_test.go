@@ -24,6 +24,7 @@ import (
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/client/importer"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // oneSession is a log and a view that hold one folded session and nothing else: the
@@ -146,7 +147,7 @@ func TestEveryWindowOfRealToolCallsIsLegal(t *testing.T) {
 func everyWindow(t *testing.T, state *conversation.State) int {
 	t.Helper()
 	log := oneSession{state}
-	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: log}),
+	b := contextbuilder.NewBuilder(read.New(log, read.Config{View: log}),
 		contextbuilder.Config{})
 	build := func(size int, form services.Format) (services.Context, []json.RawMessage) {
 		r, err := b.Build(t.Context(), services.ContextRequest{SessionID: state.SessionID, Message: "and now?",

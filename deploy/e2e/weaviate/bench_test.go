@@ -36,7 +36,7 @@ const (
 	topics = 500
 	// batchOfEvents is what a process feeds the index with at once (cmd/turnledger).
 	batchOfEvents = 1000
-	// asked is how many turns a search for a page of ten asks for (services/meaning).
+	// asked is how many turns a search for a page of ten asks for (services/read/search).
 	asked = 15
 	// collector is how often Weaviate collects garbage, as docker-compose.index.yml has it.
 	collector = "GOGC=400"

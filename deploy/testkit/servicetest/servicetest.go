@@ -10,26 +10,29 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // Config of the services that write, read and build contexts.
 type Config struct {
 	History  history.Config
-	Reader   contextbuilder.ReaderConfig
+	Reader   read.Config
 	Contexts contextbuilder.Config
 }
 
 // Services are the services of one process. Several processes may share a log.
 type Services struct {
 	History  *history.Service
-	Reader   *contextbuilder.Reader
+	Reader   *read.Reader
 	Contexts *contextbuilder.Builder
 }
 
 // New connects the services to a log. Writes are answered while History runs.
 func New(log *jetlog.Log, cfg Config) Services {
-	reader := contextbuilder.NewReader(log, cfg.Reader)
-	return Services{history.New(history.On(log), cfg.History), reader, contextbuilder.NewBuilder(reader, cfg.Contexts)}
+	writer := history.New(history.On(log), cfg.History)
+	cfg.Reader.Folds = writer
+	reader := read.New(log, cfg.Reader)
+	return Services{writer, reader, contextbuilder.NewBuilder(reader, cfg.Contexts)}
 }
 
 // Start connects the services to a log, and runs them until the test ends.

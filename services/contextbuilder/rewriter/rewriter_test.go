@@ -20,6 +20,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/model/openai"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 func TestMain(m *testing.M) {
@@ -59,7 +60,7 @@ func says(text string) http.HandlerFunc {
 func build(t *testing.T, url string, patience time.Duration) services.Context {
 	t.Helper()
 	log := natstest.Log(t, 1)
-	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{}), contextbuilder.Config{
+	b := contextbuilder.NewBuilder(read.New(log, read.Config{}), contextbuilder.Config{
 		Memory: remembering{},
 		Rewriter: rewriter.New(rewriter.Config{
 			Model: openai.New(endpoint.Config{URL: url, Name: "m", Idle: patience}), Timeout: patience,

@@ -25,9 +25,9 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // model answers as its function does, and counts its calls.
@@ -66,7 +66,7 @@ func newWorld(t *testing.T) *world {
 	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
 	log := natstest.Log(t, 1)
 	return &world{T: t, log: log, rules: rules, session: "s", Services: servicetest.Start(t, log, servicetest.Config{
-		History: history.Config{Rules: rules}, Reader: contextbuilder.ReaderConfig{Rules: rules},
+		History: history.Config{Rules: rules}, Reader: read.Config{Rules: rules},
 	})}
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/console"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -73,7 +74,7 @@ type reader struct{ services.SessionReader }
 
 // forget makes the console read each session as if for the first time.
 func (s *stack) forget() {
-	s.reader.SessionReader = contextbuilder.NewReader(s.log, contextbuilder.ReaderConfig{Rules: rules})
+	s.reader.SessionReader = read.New(s.log, read.Config{Rules: rules})
 }
 
 var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
@@ -135,7 +136,7 @@ func startOn(t testing.TB, log *jetlog.Log, auth *ring, settings ...func(*consol
 	}
 	s.services = servicetest.Start(t, log, servicetest.Config{
 		History: history.Config{Rules: rules},
-		Reader:  contextbuilder.ReaderConfig{Rules: rules, Deadline: time.Minute},
+		Reader:  read.Config{Rules: rules, Deadline: time.Minute},
 	})
 	s.reader = &reader{s.services.Reader}
 	c := console.Config{

@@ -143,20 +143,25 @@ func spread(b *testing.B, connections, n int, work func(connection, i int) error
 	return time.Since(began)
 }
 
-// BenchmarkListItems lists 20 items of a conversation of 2,000 messages and, in alternation, of one of 20; the newest,
-// the oldest, and those around the middle. Asked for: flat, a ratio of about 1. In turns, a question has one answer; in
-// questions, nobody answers.
-func BenchmarkListItems(b *testing.B) {
+// BenchmarkItemsPage lists 20 items of conversations of 20, 200 and 2,000 messages in alternation: the newest, the same
+// right after two messages were added, the oldest, and those around the middle. Asked for: flat, a ratio of about 1. In
+// turns, a question has one answer; in questions, nobody answers; a branch shares all but its last turn.
+func BenchmarkItemsPage(b *testing.B) {
+	sizes := []int{20, 200, 2000}
 	for kind, line := range map[string]func(i int) string{
 		"turns": func(i int) string {
 			return []func(string) string{user, assistant}[i%2](fmt.Sprint(i, " ", prose))
 		},
 		"questions": func(i int) string { return user(fmt.Sprint(i, " ", prose)) },
+		"branch": func(i int) string {
+			return []func(string) string{user, assistant}[i%2](fmt.Sprint(i, " ", prose))
+		},
 	} {
 		s := start(b, quiet(b))
-		ids := map[int]string{20: s.begin(), 2000: s.begin()}
+		ids := map[int]string{}
 		before, after := map[int]string{}, map[int]string{} // of the short one all but an item is on the page
-		for size, id := range ids {
+		for _, size := range sizes {
+			id := s.begin()
 			for from := 0; from < size; from += 20 {
 				var lines []string
 				for i := from; i < from+20; i++ {
@@ -168,9 +173,15 @@ func BenchmarkListItems(b *testing.B) {
 					after[size] = added[0].(map[string]any)["id"].(string)
 				}
 			}
+			if kind == "branch" {
+				id = s.do("POST", "/v1/sessions/"+id+"/fork", `{"request_id":"f"}`).body["session_id"].(string)
+				s.post(id, line(0), line(1))
+			}
+			ids[size] = id
 		}
 		for page, path := range map[string]func(size int) string{
 			"newest": func(int) string { return "?limit=20" },
+			"grown":  func(int) string { return "?limit=20" },
 			"oldest": func(int) string { return "?limit=20&order=asc" },
 			"after":  func(size int) string { return "?limit=20&order=asc&after=" + after[size] },
 			"before": func(size int) string { return "?limit=20&after=" + before[size] },
@@ -178,17 +189,21 @@ func BenchmarkListItems(b *testing.B) {
 			b.Run(kind+"/"+page, func(b *testing.B) {
 				took := map[int][]time.Duration{}
 				for b.Loop() {
-					for size, id := range ids {
+					for _, size := range sizes {
+						if page == "grown" {
+							s.post(ids[size], line(0), line(1))
+						}
 						began := time.Now()
-						a := s.do("GET", "/v1/conversations/"+id+"/items"+path(size), "")
+						a := s.do("GET", "/v1/conversations/"+ids[size]+"/items"+path(size), "")
 						took[size] = append(took[size], time.Since(began))
 						require.Equal(b, http.StatusOK, a.status, a.raw)
 					}
 				}
-				short, long := median(took[20]), median(took[2000])
-				b.ReportMetric(long, "2000-p50-µs")
-				b.ReportMetric(short, "20-p50-µs")
-				b.ReportMetric(long/short, "ratio")
+				short := median(took[20])
+				for _, size := range sizes {
+					b.ReportMetric(median(took[size]), fmt.Sprint(size, "-p50-µs"))
+				}
+				b.ReportMetric(median(took[2000])/short, "ratio")
 				b.ReportMetric(0, "ns/op")
 			})
 		}

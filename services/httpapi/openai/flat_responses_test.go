@@ -96,8 +96,8 @@ func TestAPageOfALongInputCostsNoMoreOfTheLog(t *testing.T) {
 			log, count := countedLog(t)
 			var whole *wholeReads
 			s := startOn(t, log, answeredAs(chat.Echo{}, func(r *respond.Config, _ *chat.Config) {
-				whole = &wholeReads{SessionReader: r.Sessions}
-				r.Sessions = whole
+				whole = &wholeReads{SessionReader: r.Sessions, TurnLookup: r.Lookup}
+				r.Sessions, r.Lookup = whole, whole
 			}))
 			id := make(s)
 			r := s.must("POST", "/v1/responses", `{"input":[`+user("last")+`,`+user("one")+`],"conversation":"`+id+`"}`)

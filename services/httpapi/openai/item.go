@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -135,31 +137,22 @@ func (s *surface) find(
 	ctx context.Context, conversationID, id string,
 	use func(i message.Item, t *conversation.Turn, session string, partition int) error,
 ) error {
-	looks := []func() (someTurns, error){
-		func() (someTurns, error) {
-			if _, looks := items.Locate(id); !looks {
-				return someTurns{}, nil
-			}
-			found, _, err := s.beside(ctx, conversationID, id, services.BesideAsk{Messages: 1})
-			return someTurns{list: found.Turns}, err
-		},
-		func() (someTurns, error) { return s.turnsOf(ctx, conversationID, defaultLimit) },
-		func() (someTurns, error) { return s.turnsOf(ctx, conversationID, allTurns) },
+	asks := []services.BesideAsk{{Back: true, Messages: defaultLimit}, {Messages: math.MaxInt}}
+	if at, looks := items.Locate(id); looks {
+		there := services.BesideAsk{At: at.Position, Answer: at.Answer, Message: at.Message, Messages: 1}
+		asks = slices.Insert(asks, 0, there)
 	}
-	for _, look := range looks {
-		turns, err := look()
+	for _, ask := range asks {
+		turns, _, err := s.beside(ctx, conversationID, ask)
 		if err != nil {
 			return err
 		}
-		for _, t := range turns.list {
+		for _, t := range turns.Turns {
 			for i := range s.walk(t, id, items.Way{}) {
 				if i.ID() == id {
 					return use(i, t.Turn, t.SessionID, t.Partition)
 				}
 			}
-		}
-		if turns.whole {
-			break
 		}
 	}
 	return noItem()

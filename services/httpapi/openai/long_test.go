@@ -14,13 +14,25 @@ import (
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // wholeReads counts the reads of whole sessions.
 type wholeReads struct {
 	services.SessionReader
+	services.TurnLookup
 
 	n atomic.Int64
+}
+
+// TurnsBeside counts what is asked of a session as a whole.
+func (r *wholeReads) TurnsBeside(
+	ctx context.Context, ask services.BesideAsk,
+) (services.TurnsBeside, bool, error) {
+	if ask.Messages > 400 {
+		r.n.Add(1)
+	}
+	return r.TurnLookup.TurnsBeside(ctx, ask)
 }
 
 func (r *wholeReads) Read(ctx context.Context, ask services.Ask) (services.Reading, error) {
@@ -33,8 +45,8 @@ func (r *wholeReads) Read(ctx context.Context, ask services.Ask) (services.Readi
 // counted counts the reads of whole sessions.
 func counted(into **wholeReads) setting {
 	return func(s *stack) {
-		*into = &wholeReads{SessionReader: s.services.Reader}
-		s.cfg.Sessions = *into
+		*into = &wholeReads{SessionReader: s.services.Reader, TurnLookup: s.services.Reader}
+		s.cfg.Sessions, s.cfg.Lookup = *into, *into
 	}
 }
 
@@ -88,7 +100,9 @@ func (s *stack) listBack(id string, size int) (all []string) {
 func TestPagesOfAMuddledConversation(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 2)
-	s, reader := startOn(t, log), startOn(t, log, func(s *stack) { s.cfg.Lookup = nil })
+	s, reader := startOn(t, log), startOn(t, log, func(s *stack) {
+		s.cfg.Lookup = read.New(log, read.Config{Rules: rules})
+	})
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		all := []string{s.begin()}

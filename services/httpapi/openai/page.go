@@ -14,38 +14,28 @@ import (
 	"github.com/turnledger/turnledger/services/items"
 )
 
-// page returns a page of a conversation's items. If neither its newest turns nor those around the item that the page
-// follows are enough, the whole conversation is read.
+// page returns a page of a conversation's items. What it follows may be an item with an id of its client's own, which
+// does not say where it is: if it is not among the newest, the whole conversation is read.
 func (s *surface) page(ctx context.Context, id string, p paging) (page []message.Item, more bool, err error) {
-	// Each turn that is shown has an item, so the newest page is in so many turns.
-	turns, err := s.turnsOf(ctx, id, p.limit+1)
+	ask := services.BesideAsk{Back: !p.asc, Messages: p.limit + 1}
+	if at, looks := items.Locate(p.after); looks {
+		ask.At, ask.Answer, ask.Message = at.Position, at.Answer, at.Message
+	} else if p.after != "" {
+		ask.Back, ask.Messages = true, 2*ask.Messages
+	}
+	turns, _, err := s.beside(ctx, id, ask)
 	if err != nil {
 		return nil, false, err
 	}
-	parts := slices.ContainsFunc(turns.list, isLong) && s.cfg.Lookup != nil
-	if !parts && (turns.whole || !p.asc) {
-		if page, more, found := s.cut(begun(turns.list, p), p); turns.whole && found || more {
-			return page, more, nil
-		}
+	page, more, found := s.cut(begun(turns.Turns, p), p)
+	if found && (more || !turns.More || p.asc && ask.Back) {
+		return page, more, nil
 	}
-	if parts || !turns.whole {
-		ask := services.BesideAsk{Back: !p.asc, Messages: p.limit + 1, Known: turns.known}
-		beside, ok, err := s.beside(ctx, id, p.after, ask)
-		if err != nil {
-			return nil, false, err
-		}
-		if page, more, found := s.cut(inOrder(beside.Turns, p), p); ok && found && (more || !beside.More) {
-			return page, more, nil
-		}
+	if turns, err = s.turnsOf(ctx, id); err != nil {
+		return nil, false, err
 	}
-	if !turns.whole {
-		if turns, err = s.turnsOf(ctx, id, allTurns); err != nil {
-			return nil, false, err
-		}
-	}
-	page, more, found := s.cut(begun(turns.list, p), p)
-	if !found {
-		page, more, found = s.cut(inOrder(turns.list, p), p)
+	if page, more, found = s.cut(begun(turns.Turns, p), p); !found {
+		page, more, found = s.cut(inOrder(turns.Turns, p), p)
 	}
 	if !found {
 		return nil, false, noAfter()
@@ -89,58 +79,27 @@ func names(t services.StandingTurn, id string) bool {
 		t.Answer != nil && bytes.Contains(t.Answer.AnswerMessages, []byte(id))
 }
 
-// isLong reports whether a turn has so much text that to take it apart costs more than to read a part of it.
-func isLong(t services.StandingTurn) bool {
-	n := 0
-	if t.Question != nil {
-		n += len(t.Question.QuestionMessages)
+// turnsOf returns all turns of a conversation that are listed.
+func (s *surface) turnsOf(ctx context.Context, id string) (services.TurnsBeside, error) {
+	turns, found, err := s.beside(ctx, id, services.BesideAsk{Messages: math.MaxInt})
+	if err == nil && !found {
+		err = noConversation()
 	}
-	if t.Answer != nil {
-		n += len(t.Answer.AnswerMessages)
-	}
-	return n > longTurn
+	return turns, err
 }
 
-const longTurn = 128 << 10
-
-// someTurns are turns of a conversation that stand side by side, oldest first. whole: they are all. known is the
-// sequence that they are as new as.
-type someTurns struct {
-	list  []services.StandingTurn
-	known uint64
-	whole bool
-}
-
-// turnsOf returns a conversation's last turns, at least so many if it has them.
-func (s *surface) turnsOf(ctx context.Context, id string, turns int) (out someTurns, err error) {
-	reading, list, whole, err := s.shownTurns(ctx, id, turns)
-	for _, t := range list {
-		session, partition, _ := reading.State.Origin(t, reading.Position.Partition)
-		out.list = append(out.list, services.StandingTurn{Turn: t, SessionID: session, Partition: partition})
-	}
-	out.known, out.whole = reading.Position.Seq, whole
-	return out, err
-}
-
-// beside returns the turns of a conversation from the one of an item on, or up to it; "" stands for the first item, or
-// the last. It reports false if it can't tell them.
+// beside returns turns of a conversation that stand side by side. It reports false if there are none at the place asked
+// for.
 func (s *surface) beside(
-	ctx context.Context, id, item string, ask services.BesideAsk,
+	ctx context.Context, id string, ask services.BesideAsk,
 ) (found services.TurnsBeside, ok bool, err error) {
-	if s.cfg.Lookup == nil {
-		return found, false, nil
-	}
 	ask.SessionID = id
-	if item != "" {
-		at, looks := items.Locate(item)
-		if !looks {
-			return found, false, nil
-		}
-		ask.At, ask.Answer, ask.Message = at.Position, at.Answer, at.Message
-	}
 	found, ok, err = s.cfg.Lookup.TurnsBeside(ctx, ask)
 	if errors.Is(err, conversation.ErrSessionErased) {
 		err = noConversation()
+	}
+	if ok {
+		notePosition(ctx, found.Position)
 	}
 	return found, ok, err
 }
@@ -178,40 +137,11 @@ func (s *surface) walk(t services.StandingTurn, from string, way items.Way) iter
 	return s.ids.Walk(t.SessionID, t.Partition, t.Turn, way)
 }
 
-// allTurns is more turns than any session has.
-const allTurns = math.MaxInt32
-
 // listed returns all items of a conversation.
 func (s *surface) listed(ctx context.Context, id string) (all []message.Item, err error) {
-	turns, err := s.turnsOf(ctx, id, allTurns)
-	for _, t := range turns.list {
+	turns, err := s.turnsOf(ctx, id)
+	for _, t := range turns.Turns {
 		all = append(all, s.ids.OfTurn(t.SessionID, t.Partition, t.Turn)...)
 	}
 	return all, err
-}
-
-// shownTurns returns a conversation's last turns, as many as are listed at once if it has them. It reports whether they
-// are all.
-func (s *surface) shownTurns(
-	ctx context.Context, id string, turns int,
-) (reading services.Reading, list []*conversation.Turn, whole bool, err error) {
-	reading, err = s.read(ctx, services.Ask{
-		SessionID: id, Shown: turns, Pending: true, AllTurns: turns == allTurns,
-	})
-	if err != nil {
-		return reading, nil, false, err
-	}
-	st := reading.State
-	branch := st.Fork().Root != ""
-	begin := st.ResetAt // a silence hides nothing here
-	if branch {
-		begin = st.Boundary // of all that the branch shares
-	}
-	for _, t := range st.Turns {
-		if t.Place > begin && (t.Status == conversation.Pending || t.Status == conversation.Finalized) {
-			list = append(list, t)
-		}
-	}
-	counted := !branch && st.Boundary == st.ResetAt && len(list) == st.ShownFinalized+st.ShownPending
-	return reading, list, turns == allTurns || st.Whole || counted, nil
 }

@@ -52,7 +52,7 @@ func answeredAs(model chat.Model, change func(*respond.Config, *chat.Config)) se
 		cfg := respond.Config{
 			Ports: services.Ports{
 				Turns: s.services.History, Messages: s.services.History, SessionWrites: s.services.History,
-				Lookup: s.services.History, Sessions: s.services.Reader, Contexts: s.services.Contexts,
+				Lookup: s.services.Reader, Sessions: s.services.Reader, Contexts: s.services.Contexts,
 			},
 			SessionOf: s.prunedIn, Log: s.log, Model: model, IDs: items.Minter{Key: s.cfg.Key},
 			Count: contextbuilder.Estimate{}.Count,

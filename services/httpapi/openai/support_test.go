@@ -32,11 +32,11 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // rules are those of a deployment by default.
@@ -72,7 +72,7 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
 	s := &stack{t: t, log: log, logs: &printed.Buffer{}, document: openaitest.Read(t, os.Getenv(openaitest.Variable))}
 	s.services = servicetest.Start(t, log, servicetest.Config{
-		History: history.Config{Rules: rules}, Reader: contextbuilder.ReaderConfig{Rules: rules, View: view},
+		History: history.Config{Rules: rules}, Reader: read.Config{Rules: rules, View: view},
 	})
 	s.wire = wire.Config{
 		Open: true, Registry: prometheus.NewRegistry(),
@@ -82,7 +82,7 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	s.cfg = openai.Config{
 		Ports: services.Ports{
 			Messages: s.services.History, SessionWrites: s.services.History, Turns: s.services.History,
-			Lookup: s.services.History, Erasures: s.services.History, Sessions: s.services.Reader,
+			Lookup: s.services.Reader, Erasures: s.services.History, Sessions: s.services.Reader,
 		},
 		Key: []byte("key of the test"), Models: []string{"echo"},
 		SessionAt: func(ctx context.Context, at events.Position) (string, error) {

@@ -14,10 +14,10 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -95,13 +95,13 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 	model := &silentModel{}
 	callers["all"] = access.Caller{Name: "all", Scopes: scopes}
 	callers["ada"] = access.Caller{Name: "ada", Scopes: scopes, IdentityID: "ada"}
-	s := startOn(t, events, append([]setting{func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, events, append([]setting{func(c *config, _ *history.Config, _ *read.Config) {
 		c.RefusalTime = time.Millisecond
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, r, model, nothing{}
 		c.Erasures, c.Receipts, c.Retention = nothing{}, nothing{}, nothing{}
 		c.Streams, c.Backups = operate.On(events), nothing{}
 		c.Keys = func() ([]access.Key, error) { return nil, nil }
-		c.LinkReader = contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})
+		c.LinkReader = read.New(events, read.Config{Rules: rules})
 	}}, more...)...)
 	return s, model
 }
@@ -222,7 +222,7 @@ func TestACallWithoutAScopeIsAnsweredToNobody(t *testing.T) {
 // An API without an Authenticator that nobody declared open lets nobody in.
 func TestWithoutAnAuthenticatorNobodyIsLetIn(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Open = false })
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) { c.Open = false })
 	requireProblem(t, s.as("all", "GET", "/v1/sessions/s", nil), http.StatusUnauthorized, "unauthenticated")
 	s.ok(http.StatusOK, "GET", "/healthz", nil)
 }

@@ -23,9 +23,9 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // connections that a benchmark keeps open.
@@ -34,7 +34,7 @@ const connections = 64
 var prose = strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)
 
 // quiet logs as a deployment does: no line for what went well.
-func quiet(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+func quiet(c *config, _ *history.Config, _ *read.Config) {
 	c.Logger = slog.New(slog.NewTextHandler(&printed.Buffer{}, nil))
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // talkative says more than the buffers on the way to a client hold, and closes the channel
@@ -51,7 +51,7 @@ func streamOf(t *testing.T, url string) *http.Response {
 func TestAClientThatTakesNothingHoldsNoAnswerUp(t *testing.T) {
 	t.Parallel()
 	said := make(talkative)
-	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *read.Config) {
 		c.Chat, c.StreamPatience = said, 100*time.Millisecond
 	})
 	streamOf(t, s.url)
@@ -76,7 +76,7 @@ func (d thoughtful) Send(_ context.Context, m services.ChatMessage, to services.
 // other calls have to answer.
 func TestALongAnswerIsSent(t *testing.T) {
 	t.Parallel()
-	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *read.Config) {
 		c.Chat = thoughtful(500 * time.Millisecond)
 	})
 	s.url = "http://" + s.served(wire.ServerConfig{WriteTimeout: 100 * time.Millisecond})
@@ -99,7 +99,7 @@ func (b *bounded) Send(ctx context.Context, m services.ChatMessage, to services.
 func TestAnAnswerHasADeadline(t *testing.T) {
 	t.Parallel()
 	var given bounded
-	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *read.Config) {
 		c.Chat = &given
 	})
 	for _, path := range []string{"/v1/threads/t/messages", "/v1/threads/t/messages/stream"} {
@@ -120,7 +120,7 @@ func (r *refusing) Send(context.Context, services.ChatMessage, services.ChatList
 // A refusal of the model's endpoint is told by its status, and when the endpoint may be asked again.
 func TestARefusalOfTheModelIsTold(t *testing.T) {
 	t.Parallel()
-	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *read.Config) {
 		c.Chat = &refusing{Status: http.StatusTooManyRequests, After: 7 * time.Second}
 	})
 	a := s.do("POST", "/v1/threads/t/messages", `{"content":"c"}`)
@@ -148,7 +148,7 @@ func (w waiting) Send(ctx context.Context, m services.ChatMessage, to services.C
 func TestAStreamThatWaitsIsNoDeadConnection(t *testing.T) {
 	t.Parallel()
 	answer := make(waiting)
-	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *read.Config) {
 		c.Chat, c.Heartbeat = answer, 20*time.Millisecond
 	})
 	resp := streamOf(t, s.url)

@@ -15,9 +15,9 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/recent"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/ratelimit"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 var contextMembers = []string{
@@ -129,7 +129,7 @@ func TestReadsSeeTheLastWrite(t *testing.T) {
 }
 
 // brokenView is a view whose backend is down.
-type brokenView struct{ contextbuilder.View }
+type brokenView struct{ read.View }
 
 func (brokenView) Load(context.Context, string, int, int) (recent.Snapshot, error) {
 	return recent.Snapshot{}, errors.New("connection refused")
@@ -137,7 +137,7 @@ func (brokenView) Load(context.Context, string, int, int) (recent.Snapshot, erro
 
 func TestABrokenViewIsNeverNoHistory(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(_ *config, _ *history.Config, rc *contextbuilder.ReaderConfig) { rc.View = brokenView{} })
+	s := start(t, func(_ *config, _ *history.Config, rc *read.Config) { rc.View = brokenView{} })
 	s.record("s", "r", "q", "a")
 	for _, path := range []string{"/turns", "/turns?status=all", "/history", ""} {
 		a := s.do("GET", "/v1/sessions/s"+path, nil)
@@ -186,8 +186,8 @@ func TestAsOfNamesAPlaceOfTheSession(t *testing.T) {
 func TestARateGoesByTheSessionsLink(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	s := startOn(t, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-		c.LinkReader = contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	s := startOn(t, log, func(c *config, _ *history.Config, _ *read.Config) {
+		c.LinkReader = read.New(log, read.Config{Rules: rules})
 		c.Limiter = ratelimit.New(ratelimit.Rate{}, ratelimit.Rate{Requests: 2, Per: time.Hour}, nil)
 	})
 	for _, session := range []string{"one", "two"} {

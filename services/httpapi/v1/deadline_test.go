@@ -21,9 +21,9 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // clocked knows the deadlines of a connection.
@@ -91,7 +91,7 @@ func TestWhoWorksBetweenPiecesHasNoDeadline(t *testing.T) {
 			t.Parallel()
 			c := &clocked{ResponseRecorder: httptest.NewRecorder()}
 			work := &slowly{c: c}
-			s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+			s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *read.Config) {
 				c.Chat, c.Keeper, c.Backups = work, work, work
 			})
 			method, path, _ := strings.Cut(call, " ")
@@ -129,7 +129,7 @@ func (h hanging) StartTurns(ctx context.Context, commands []conversation.Start) 
 // TestAWriteThatHangsEndsAtTheDeadline: a turn and a batch of turns are answered although the log does not answer.
 func TestAWriteThatHangsEndsAtTheDeadline(t *testing.T) {
 	t.Parallel()
-	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *read.Config) {
 		c.Turns, c.Deadline = hanging{}, 100*time.Millisecond
 	})
 	one := s.do("POST", "/v1/sessions/s/turns", `{"request_id":"r","question_neutral":"q"}`)

@@ -16,8 +16,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/projections/owners"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -42,7 +42,7 @@ func BenchmarkEvents(b *testing.B) {
 	<-js.PublishAsyncComplete()
 	r := replay.New(log, owners.New(log, nil))
 	natstest.Run(b, r.Run)
-	s := startOn(b, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Events = r })
+	s := startOn(b, log, func(c *config, _ *history.Config, _ *read.Config) { c.Events = r })
 	read := func(path string) {
 		resp, err := http.Get(s.url + path)
 		require.NoError(b, err)

@@ -19,9 +19,9 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/owners"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -31,7 +31,7 @@ func withEvents(t testing.TB, partitions int) *stack {
 	log := natstest.Log(t, partitions)
 	r := replay.New(log, owners.New(log, nil))
 	natstest.Run(t, r.Run)
-	return startOn(t, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	return startOn(t, log, func(c *config, _ *history.Config, _ *read.Config) {
 		c.Events, c.Heartbeat, c.StreamPatience = r, 50*time.Millisecond, 5*time.Second
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // letterbox is a queue of one letter, which is applied when it is retried unless it is
@@ -55,7 +55,7 @@ func TestDeadLetters(t *testing.T) {
 		Type: events.TypeTurnStarted, SessionID: "s",
 		Reason: "refused", Attempts: 1, ParkedAt: now,
 	}, stubborn: true}
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
 		c.DeadLetters = []projections.DeadLetterQueue{box}
 		c.v1Config.Now = func() time.Time { return now.Add(time.Hour) }
 	})

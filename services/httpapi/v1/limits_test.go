@@ -20,9 +20,9 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access/certfile"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // gate holds readings up until it is opened.
@@ -70,7 +70,7 @@ func TestRequestsThatAreTooMany(t *testing.T) {
 
 func TestABodyIsBoundedByTheConfiguration(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.MaxBody = 2 << 10 })
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) { c.MaxBody = 2 << 10 })
 	body := func(n int) string {
 		return `{"request_id":"r","question_neutral":"` + strings.Repeat("q", n-len(`{"request_id":"r","question_neutral":""}`)) + `"}`
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // lister remembers what it was asked.
@@ -32,7 +32,7 @@ func (l *lister) Sessions(_ context.Context, ask services.SessionsAsk) (services
 }
 
 func withLister(l *lister) setting {
-	return func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Lists = l }
+	return func(c *config, _ *history.Config, _ *read.Config) { c.Lists = l }
 }
 
 func TestListOfSessions(t *testing.T) {
@@ -96,7 +96,7 @@ func TestCallsAcrossSessionsNeedOneOfTwoScopes(t *testing.T) {
 				l, f := &lister{}, &searcher{}
 				callers := ring{"key": {Scopes: set, IdentityID: own}}
 				s, _ := guarded(t, callers, withLister(l), func(c *config, _ *history.Config,
-					_ *contextbuilder.ReaderConfig) {
+					_ *read.Config) {
 					c.Search = f
 				})
 				what := fmt.Sprint(set.Names(), " bound to ", own, " asks for ", asked)
@@ -162,7 +162,7 @@ func TestStats(t *testing.T) {
 			Corrected: 1, Pending: 2, Sessions: 4, Identities: 5, AnswerP50: &ms},
 	}, Positions: []events.Position{{Partition: 1, Seq: 7}, {Seq: 5}}, LagEvents: 3}}
 	now := time.Date(2026, 5, 31, 12, 30, 0, 0, time.UTC)
-	s := start(t, func(cfg *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(cfg *config, _ *history.Config, _ *read.Config) {
 		cfg.Counts, cfg.Now = c, func() time.Time { return now }
 	})
 	require.Equal(t, map[string]any{"position": "0:5,1:7", "lag_events": 3.0, "buckets": []any{map[string]any{
@@ -208,7 +208,7 @@ func TestStatsNeedOneOfTwoScopes(t *testing.T) {
 		callers[fmt.Sprint("free", set)] = access.Caller{Name: "free", Scopes: set}
 		callers[fmt.Sprint("bound", set)] = access.Caller{Name: "bound", Scopes: set, IdentityID: "ada"}
 	}
-	s, _ := guarded(t, callers, func(cfg *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s, _ := guarded(t, callers, func(cfg *config, _ *history.Config, _ *read.Config) {
 		cfg.Counts = &counter{}
 	})
 	for set := range scopes + 1 {
@@ -241,7 +241,7 @@ func TestSimilar(t *testing.T) {
 			CreatedAt: time.Unix(1, 0).UTC(), Position: events.Position{Seq: 3}, Score: 0.5,
 			Snippet: "a quark?"},
 		Question: "a quark?", Answer: "a particle"}}}
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Similar = f })
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) { c.Similar = f })
 	got := s.ok(http.StatusOK, "POST", "/v1/similar?min_position=0:1",
 		`{"question":"quarks","identity_id":"ada","limit":1000,"min_score":0.1}`)
 	require.Equal(t, services.SimilarAsk{Question: "quarks", IdentityID: "ada", Limit: 100, MinScore: 0.1,
@@ -254,7 +254,7 @@ func TestSimilar(t *testing.T) {
 	f.err = fmt.Errorf("%w: %w", services.ErrIndex, projections.ErrEmbedder)
 	requireProblem(t, s.do("POST", "/v1/similar", `{"question":"q"}`), http.StatusServiceUnavailable,
 		"index_unavailable")
-	without := start(t, func(*config, *history.Config, *contextbuilder.ReaderConfig) {})
+	without := start(t, func(*config, *history.Config, *read.Config) {})
 	requireProblem(t, without.do("POST", "/v1/similar", `{"question":"q"}`), http.StatusServiceUnavailable,
 		"index_unavailable")
 }
@@ -278,7 +278,7 @@ func TestSearch(t *testing.T) {
 		Positions: []events.Position{{Seq: 7}},
 		Hits: []projections.Hit{{SessionID: "s", IdentityID: "ada", TurnID: turn, Half: projections.AnswerHalf,
 			CreatedAt: time.Unix(1, 0).UTC(), Position: events.Position{Seq: 3}, Score: 0.5, Snippet: "a quark"}}}}
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Search = f })
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) { c.Search = f })
 	got := s.ok(http.StatusOK, "POST", "/v1/search?min_position=0:1", `{"query":"quark","in":"answer","identity_id":"ada",
 		"session_id":"s","since":"2026-01-02T03:04:05Z","until":"2026-01-03T03:04:05Z","language":"neutral","limit":1000,
 		"min_score":0.1,"cursor":"c","mode":"words"}`)

@@ -17,8 +17,8 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 func stringsReader(s string) io.Reader { return strings.NewReader(s) }
@@ -95,7 +95,7 @@ func TestClientsThatHangUpCountForThemselves(t *testing.T) {
 	} {
 		ctx, hangUp := context.WithCancel(t.Context())
 		defer hangUp()
-		s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
 			c.Turns = hangingUp{hangUp: hangUp, err: err}
 		})
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1/v1/sessions/s/turns",
@@ -195,7 +195,7 @@ func (silentChat) Send(context.Context, services.ChatMessage, services.ChatListe
 
 func TestOpenAPIHoldsForAChatWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Chat = silentChat{} })
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) { c.Chat = silentChat{} })
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	require.NoError(t, compiler.AddResource("openapi.json", s.do("GET", "/openapi.json", nil).body))

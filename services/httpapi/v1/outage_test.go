@@ -25,9 +25,9 @@ import (
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -222,9 +222,9 @@ func withFailingParts(t *testing.T) *failingParts {
 	callers := ring{
 		"all": {Name: "all", Scopes: scopes}, "ada": {Name: "ada", Scopes: scopes, IdentityID: "ada"},
 	}
-	links := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, Deadline: time.Second})
+	links := read.New(log, read.Config{Rules: rules, Deadline: time.Second})
 	f := &failingParts{}
-	f.stack = startOn(t, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	f.stack = startOn(t, log, func(c *config, _ *history.Config, _ *read.Config) {
 		c.Open, c.Auth, c.Events, c.Keeper, c.Retention = false, callers, tail, beside, beside
 		c.Receipts, c.Streams, c.Backups = eraser.NewReceipts(eraser.On(log), notes, nil), operate.On(log), nothing{}
 		c.Keys = func() ([]access.Key, error) { return nil, nil }

@@ -21,11 +21,11 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/problems"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // failing is a command side that fails in one way.
@@ -46,7 +46,7 @@ func (f failing) StartTurns(_ context.Context, commands []conversation.Start) []
 }
 
 func failingWith(err error) setting {
-	return func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	return func(c *config, _ *history.Config, _ *read.Config) {
 		c.Turns = failing{err: err}
 	}
 }
@@ -88,7 +88,7 @@ func TestErrorsOfThePorts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, func(cfg *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+			s := start(t, func(cfg *config, _ *history.Config, _ *read.Config) {
 				cfg.Turns = failing{err: c.err}
 			})
 			a := s.do("POST", "/v1/sessions/s/turns", `{"request_id":"r","question_neutral":"q"}`)
@@ -138,7 +138,7 @@ func TestARetentionThatWaitsSaysSo(t *testing.T) {
 		"what is too old stays for now":  errors.Join(projections.ErrUnavailable, projections.ErrNotYet),
 		"the audit tables do not answer": projections.ErrUnavailable,
 	} {
-		s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
 			c.Retention = sweeping{err}
 		})
 		a := s.do("POST", "/v1/retention", nil)
@@ -203,7 +203,7 @@ func (unreachableViews) Verify(context.Context, string, int, func(done, of uint6
 // A view whose store does not answer is not taken for the audit's tables, which other requests ask.
 func TestTheStoreOfAViewThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Keeper = unreachableViews{} })
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) { c.Keeper = unreachableViews{} })
 	for _, work := range []string{"rebuild", "verify"} {
 		a := s.do("POST", "/v1/projections/v/"+work, nil)
 		requireProblem(t, a, http.StatusServiceUnavailable, "projection_unavailable")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // requireProblem holds an answer against RFC 9457 and docs/contract.md#errors.
@@ -243,7 +243,7 @@ var refusals = map[string]refusal{
 
 // prepared is a stack with a turn in every state.
 func prepared(t *testing.T) *stack {
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
 		c.Identities = &identities{}
 	})
 	s.record("s", "final", "q", "a")

@@ -18,8 +18,8 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 var sessionMembers = []string{"created_at", "forked_from", "found", "identity_id", "last_active_at", "metadata",
@@ -182,7 +182,7 @@ func TestHistory(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	later := func() time.Time { return time.Now().Add(25 * time.Hour) }
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
 		c.v1Config.Now = later
 	})
 	s.record("s", "r1", "q1", "a1")
@@ -212,7 +212,7 @@ func TestIdentityTurns(t *testing.T) {
 			5), Question: &events.Question{QuestionNeutral: "q"}},
 		SessionID: "s", IdentityID: "ada", Position: events.Position{Seq: 7},
 	}}}}
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Identities = port })
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) { c.Identities = port })
 	got := s.ok(http.StatusOK, "GET",
 		"/v1/identities/a%2Fda/turns?since=2026-01-02T03:04:05Z&until=2026-01-02T03:04:05.5%2B01:00"+
 			"&limit=7&cursor=c&min_position=0:1", nil)
@@ -251,7 +251,7 @@ func (v views) Projections(context.Context) ([]projections.Status, error) { retu
 func TestProjections(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, map[string]any{"projections": []any{}}, start(t).ok(http.StatusOK, "GET", "/v1/projections", nil))
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
 		c.Projections = views{{
 			Rebuildable: true, Generation: 3,
 			Name: "recent", Partition: 1, Position: events.Position{Partition: 1, Seq: 4},

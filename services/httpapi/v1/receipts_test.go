@@ -12,8 +12,8 @@ import (
 
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // filed are receipts by their ids.
@@ -45,7 +45,7 @@ func (f filed) Receipts(_ context.Context, ask services.ReceiptsAsk) (services.R
 
 func TestReceiptsAreListed(t *testing.T) {
 	t.Parallel()
-	s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *read.Config) {
 		list := filed{}
 		for i := range 300 {
 			list[fmt.Sprintf("%03d", i)] = services.Receipt{SessionID: "s", TurnID: "t"}
@@ -65,7 +65,7 @@ func TestReceiptsAreListed(t *testing.T) {
 func TestKeysAreListedWithoutTheirSecrets(t *testing.T) {
 	t.Parallel()
 	ada := "ada"
-	s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *read.Config) {
 		c.Keys = func() ([]access.Key, error) {
 			return []access.Key{{Text: "SECRET", Prefix: "tl_abc", Name: "ops", Scopes: []string{"admin"},
 				IdentityID: &ada, State: "active"}}, nil
@@ -82,7 +82,7 @@ func TestKeysAreListedWithoutTheirSecrets(t *testing.T) {
 // sessions; any other looks like none.
 func TestABoundKeyReadsItsOwnReceipts(t *testing.T) {
 	t.Parallel()
-	s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *read.Config) {
 		c.Receipts = filed{
 			"session":   {SessionID: "own"},
 			"turn":      {SessionID: "own", TurnID: "6f1d1d0e-8a55-5c0e-9d1b-0c7a3d2f4b10"},

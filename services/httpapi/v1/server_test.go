@@ -15,10 +15,10 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // A page that a browser on this machine shows must not reach an API that asks
@@ -42,7 +42,7 @@ func TestForeignPagesAreTurnedAway(t *testing.T) {
 	for _, host := range []string{"localhost:1", "127.0.0.1", "[::1]:8480", "app.localhost"} {
 		s.ok(http.StatusOK, "GET", "/v1/sessions/s", nil, "Host", host)
 	}
-	authenticated := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	authenticated := start(t, func(c *config, _ *history.Config, _ *read.Config) {
 		c.Open, c.Auth = false, ring{"k": {Scopes: access.TurnsWrite}}
 	})
 	authenticated.ok(http.StatusCreated, "POST", "/v1/sessions/s/turns", body, "Host", "turnledger.example",
@@ -52,7 +52,7 @@ func TestForeignPagesAreTurnedAway(t *testing.T) {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
 		c.Checks = []wire.Check{
 			{Name: "log", Probe: func(context.Context) error { return nil }},
 			{Name: "views", Probe: func(ctx context.Context) error {

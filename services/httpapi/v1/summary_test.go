@@ -10,8 +10,8 @@ import (
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 //conformance:h69
@@ -117,7 +117,7 @@ func TestSummaries(t *testing.T) {
 func TestSummariesOfAnEndedSession(t *testing.T) {
 	t.Parallel()
 	later := time.Duration(0)
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
 		c.v1Config.Now = func() time.Time { return time.Now().Add(later) }
 	})
 	turn := s.record("s", "r1", "one", "un")

@@ -31,10 +31,10 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
@@ -115,7 +115,7 @@ func unset(configs ...any) (names []string) {
 	return names
 }
 
-type setting func(*config, *history.Config, *contextbuilder.ReaderConfig)
+type setting func(*config, *history.Config, *read.Config)
 
 // start runs an API with the real services behind it, and no view.
 func start(t testing.TB, settings ...setting) *stack {
@@ -127,7 +127,7 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	s := &stack{t: t, log: log, logs: &printed.Buffer{}, metrics: prometheus.NewRegistry()}
 	hc := history.Config{Rules: rules, Policy: conversation.Policy{MetadataKeys: []string{"channel", "locale",
 		conversation.FallbackKey}}}
-	rc := contextbuilder.ReaderConfig{Rules: rules, Deadline: 200 * time.Millisecond}
+	rc := read.Config{Rules: rules, Deadline: 200 * time.Millisecond}
 	c := config{wireConfig{
 		Registry: s.metrics, Open: true,
 		Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -150,7 +150,7 @@ func withMemoryView(t testing.TB, log *jetlog.Log) setting { return withCappedVi
 func withCappedView(t testing.TB, log *jetlog.Log, most int) setting {
 	view := memory.New(recent.Limits{MaxTurns: most}, rules, nil)
 	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
-	return func(_ *config, _ *history.Config, rc *contextbuilder.ReaderConfig) { rc.View = view }
+	return func(_ *config, _ *history.Config, rc *read.Config) { rc.View = view }
 }
 
 // eachBackend runs a test on the log alone and with the memory view.

@@ -16,15 +16,15 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 //conformance:i47
 func TestARequestIsOneSpanWithoutText(t *testing.T) {
 	t.Parallel()
 	seen := tracetest.NewInMemoryExporter()
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
 		c.Traces = trace.NewTracerProvider(trace.WithSyncer(seen))
 	})
 	s.record("s", "r", "a secret", "an answer")
@@ -53,7 +53,7 @@ func TestATraceLeadsThroughTheLogToTheProjection(t *testing.T) {
 	seen := tracetest.NewInMemoryExporter()
 	traces := trace.NewTracerProvider(trace.WithSyncer(seen))
 	log := natstest.Log(t, 1)
-	s := startOn(t, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Traces = traces })
+	s := startOn(t, log, func(c *config, _ *history.Config, _ *read.Config) { c.Traces = traces })
 	view := memory.New(recent.Limits{TTL: time.Hour, MaxTurns: 10}, rules, nil)
 	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules, Traces: traces}).Run)
 	const caller = "4bf92f3577b34da6a3ce929d0e0e4736"

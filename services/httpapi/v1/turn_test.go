@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // turnMembers are those of docs/contract.md#a-turn.
@@ -241,7 +241,7 @@ func TestFinalizeWithoutStart(t *testing.T) {
 	})
 	t.Run("starts the turn in development", func(t *testing.T) {
 		t.Parallel()
-		s := start(t, func(_ *config, hc *history.Config, _ *contextbuilder.ReaderConfig) {
+		s := start(t, func(_ *config, hc *history.Config, _ *read.Config) {
 			hc.FinalizeWithoutStart = true
 		})
 		turn := s.ok(http.StatusOK, "POST", path, body)

@@ -16,9 +16,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/ratelimit"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // many sends lines, and returns the answers to them.
@@ -71,7 +71,7 @@ func TestALineThatIsTooLargeIsItsOwn413(t *testing.T) {
 func TestLinesCountInTheRateOfTheirSession(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
 		c.Limiter = ratelimit.New(ratelimit.Rate{Requests: 2, Per: time.Hour}, ratelimit.Rate{},
 			func() time.Time { return now })
 	})
@@ -94,7 +94,7 @@ func TestLinesCountInTheRateOfTheirSession(t *testing.T) {
 // by itself must not come before an earlier one.
 func TestALineThatComesTooSoonHoldsUpItsSession(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
 		c.Limiter = ratelimit.New(ratelimit.Rate{}, ratelimit.Rate{Requests: 1, Per: time.Hour}, nil)
 	})
 	ofAda := func(session, request string) string {
@@ -118,9 +118,9 @@ func TestABatchReadsEachSessionOnce(t *testing.T) {
 		body += manyLine(fmt.Sprint("s", i%4), fmt.Sprint("r", i))
 	}
 	for _, caller := range []string{"all", "ada"} {
-		read := &countedSessions{times: map[string]int{}}
-		s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-			read.SessionReader, c.LinkReader = c.LinkReader, read
+		lookups := &countedSessions{times: map[string]int{}}
+		s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *read.Config) {
+			lookups.SessionReader, c.LinkReader = c.LinkReader, lookups
 			c.Limiter = ratelimit.New(ratelimit.Rate{}, ratelimit.Rate{Requests: 1000, Per: time.Hour}, nil)
 		})
 		want := map[string]int{}
@@ -132,7 +132,7 @@ func TestABatchReadsEachSessionOnce(t *testing.T) {
 		for i, row := range s.many(body, "Authorization", "Bearer "+caller) {
 			require.EqualValues(t, http.StatusCreated, row["http_status"], "line %d of %s", i+1, caller)
 		}
-		require.Equal(t, want, read.times, caller)
+		require.Equal(t, want, lookups.times, caller)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // mistake is a request that says something that its call does not know, and the field that the refusal names.
@@ -60,7 +60,7 @@ func mistakesOf(op map[string]any) (out []mistake) {
 func TestUnknownIsRefused(t *testing.T) {
 	t.Parallel()
 	var swept counted
-	s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *read.Config) {
 		c.Retention = &swept
 	})
 	require.Equal(t, http.StatusCreated, s.as("all", "POST", "/v1/sessions/s/turns",

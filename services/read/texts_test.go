@@ -1,4 +1,4 @@
-package history_test
+package read_test
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func (l *reads) Some(ctx context.Context, partition int, seqs []uint64) ([]event
 }
 
 // answeredTurns records turns whose texts end with their numbers.
-func answeredTurns(t *testing.T, s *history.Service, session string, n int) (turns []services.Turn) {
+func answeredTurns(t *testing.T, s process, session string, n int) (turns []services.Turn) {
 	t.Helper()
 	for i := range n {
 		turn := must.Get(s.StartTurn(t.Context(), start(session, fmt.Sprint(i))))(t)
@@ -44,7 +44,7 @@ func answeredTurns(t *testing.T, s *history.Service, session string, n int) (tur
 }
 
 // listedTexts lists a session from its first turn on.
-func listedTexts(t *testing.T, s *history.Service, session string) (all []string) {
+func listedTexts(t *testing.T, s process, session string) (all []string) {
 	t.Helper()
 	found, ok, err := s.TurnsBeside(t.Context(), services.BesideAsk{SessionID: session, Messages: 100})
 	if err != nil {
@@ -67,7 +67,7 @@ func listedTexts(t *testing.T, s *history.Service, session string) (all []string
 func TestWhatWasListedLatelyIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	log := &reads{Log: natstest.Log(t, 1)}
-	s := runOn(t, log)
+	s := run(t, log)
 	answeredTurns(t, s, "s", 3)
 	first := listedTexts(t, s, "s")
 	require.Equal(t, []string{"q 0", "a 0", "q 1", "a 1", "q 2", "a 2"}, first)
@@ -79,23 +79,23 @@ func TestWhatWasListedLatelyIsNotReadAgain(t *testing.T) {
 }
 
 // withdrawals take the answer "a 0", and perhaps more, away from a session.
-var withdrawals = map[string]func(ctx context.Context, s *history.Service, turn services.Turn) error{
-	"redacted": func(ctx context.Context, s *history.Service, turn services.Turn) error {
+var withdrawals = map[string]func(ctx context.Context, s process, turn services.Turn) error{
+	"redacted": func(ctx context.Context, s process, turn services.Turn) error {
 		_, err := s.RedactTurn(ctx, "s", conversation.Redact{TurnID: turn.ID})
 		return err
 	},
-	"corrected": func(ctx context.Context, s *history.Service, turn services.Turn) error {
+	"corrected": func(ctx context.Context, s process, turn services.Turn) error {
 		better := "better"
 		_, err := s.CorrectTurn(ctx, conversation.Correct{
 			SessionID: "s", TurnID: turn.ID, RequestID: "c", AnswerNeutral: &better,
 		})
 		return err
 	},
-	"pruned": func(ctx context.Context, s *history.Service, turn services.Turn) error {
+	"pruned": func(ctx context.Context, s process, turn services.Turn) error {
 		_, err := s.PruneTurn(ctx, without("s", turn.ID, "p", "a 0"))
 		return err
 	},
-	"erased": func(ctx context.Context, s *history.Service, _ services.Turn) error {
+	"erased": func(ctx context.Context, s process, _ services.Turn) error {
 		_, err := s.EraseSession(ctx, "s", services.Erasure{})
 		return err
 	},
@@ -115,12 +115,12 @@ func TestWithdrawnTextsAreNotKept(t *testing.T) {
 				cfg := history.Config{Policy: policy, StateBytes: held}
 				mine, other := runWith(t, log, cfg), runWith(t, log, cfg)
 				turn := answeredTurns(t, mine, "s", 2)[0]
-				for _, s := range []*history.Service{mine, other} {
+				for _, s := range []process{mine, other} {
 					require.Contains(t, listedTexts(t, s, "s"), "a 0")
 					require.Contains(t, s.Listed("s"), "a 0")
 				}
 				require.NoError(t, withdraw(t.Context(), mine, turn))
-				for _, s := range []*history.Service{mine, other} {
+				for _, s := range []process{mine, other} {
 					require.NotContains(t, listedTexts(t, s, "s"), "a 0")
 					require.NotContains(t, s.Listed("s"), "a 0")
 				}
@@ -136,7 +136,7 @@ func TestWithdrawnTextsAreNotKept(t *testing.T) {
 func TestTextsThatAreWithdrawnWhileTheyAreReadAreNotKept(t *testing.T) {
 	t.Parallel()
 	log := &reads{Log: natstest.Log(t, 1)}
-	s := runOn(t, log)
+	s := run(t, log)
 	turn := answeredTurns(t, s, "s", 2)[0]
 	redacted := false
 	log.before = func() {

@@ -1,4 +1,4 @@
-package contextbuilder_test
+package read_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // betweenHeadAndRead is a log in which something happens right after a read has taken its
@@ -46,13 +46,13 @@ func TestAReadInTheMiddleOfAnErasure(t *testing.T) {
 	before := folded(t, log, "s", 2, 10)
 
 	erasing := &betweenHeadAndRead{Log: log, happens: func() {}}
-	for name, view := range map[string]contextbuilder.View{"from the log": nil,
+	for name, view := range map[string]read.View{"from the log": nil,
 		"from a view and its tail": &still{state: before, at: 2}} {
 		erasing.happens = func() {
 			add(&events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
 			must.Get(overwrite.On(log).Erase(t.Context(), redaction))(t)
 		}
-		reader := contextbuilder.NewReader(erasing, contextbuilder.ReaderConfig{Rules: rules, View: view})
+		reader := read.New(erasing, read.Config{Rules: rules, View: view})
 		reading, err := reader.Read(t.Context(), services.Ask{SessionID: "s", Shown: 20})
 		require.NoError(t, err, name)
 		require.NotZero(t, reading.State.Erased, name)
@@ -83,12 +83,12 @@ func TestAReadRightAfterAnIdentityIsErased(t *testing.T) {
 			add(&events.TurnFinalized{TurnID: id, SessionID: names[i], Answer: events.Answer{AnswerNeutral: "SECRET"}})
 			last = add(&events.SessionLinked{SessionID: names[i], IdentityID: "of " + names[i]})
 		}
-		var view contextbuilder.View
+		var view read.View
 		for i, session := range names {
 			if i == len(names)/2 {
 				view = fed(t, reading, last)
 			}
-			reader := contextbuilder.NewReader(reading, contextbuilder.ReaderConfig{Rules: rules, View: view})
+			reader := read.New(reading, read.Config{Rules: rules, View: view})
 			ask := services.Ask{SessionID: session, Shown: 20}
 			r := must.Get(reader.Read(t.Context(), ask))(t)
 			require.Len(t, r.State.Turns, 1)

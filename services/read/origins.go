@@ -1,14 +1,10 @@
-package contextbuilder
+package read
 
 import (
 	"context"
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
-
-	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -57,7 +53,7 @@ func (r *Reader) loadOrigin(ctx context.Context, sessionID string, last uint64, 
 	}
 	if err == nil {
 		o.last = max(last, o.state.Applied) // something may have come since
-		r.origins.put(sessionID, o)
+		r.origins.set(sessionID, o, o.weight())
 	}
 	return o, err
 }
@@ -95,78 +91,38 @@ type origin struct {
 	state *conversation.State
 	head  atomic.Uint64
 	last  uint64
-	bytes int
-}
-
-// origins holds the origins that were read last, bounded by bytes. Safe for concurrent use.
-type origins struct {
-	mu    sync.Mutex
-	held  *simplelru.LRU[string, *origin]
-	bytes int
-	// lineages holds the segments of the branches that were read last, by conversation.Fork.Lineage.
-	lineages *lru.Cache[string, []events.Segment]
 }
 
 const (
-	// originBytes bounds the origins that a reader holds; one that takes more than half of it is not held, since it
-	// would push out all others.
+	// originBytes bounds the origins that a reader holds.
 	originBytes = 64 << 20
-	// leastOrigin is the weight of a session without turns, and turnWeight that of a turn without its texts: the turn,
-	// its question and answer, and its place in the index. Both are rounded up.
-	leastOrigin = 1 << 10
-	turnWeight  = 512
+	// turnWeight is the weight of a turn without its texts: the turn, its question and answer, and its place in the
+	// index, rounded up.
+	turnWeight = 512
 	// heldLineages bounds the lineages that a reader holds: 10 MB, if each has 32 segments.
 	heldLineages = 1 << 10
 )
 
-func newOrigins() *origins {
-	o := &origins{}
-	var err error
-	o.held, err = simplelru.NewLRU(originBytes/leastOrigin, func(_ string, gone *origin) { o.bytes -= gone.bytes })
-	if err == nil {
-		o.lineages, err = lru.New[string, []events.Segment](heldLineages)
-	}
-	if err != nil {
-		panic(err) // the sizes are constants
-	}
-	return o
-}
-
 // segments returns the segments of a branch, which nobody may change.
-func (o *origins) segments(f conversation.Fork) []events.Segment {
-	list, held := o.lineages.Get(f.Lineage)
+func (r *Reader) segments(f conversation.Fork) []events.Segment {
+	list, held := r.lineages.Get(f.Lineage)
 	if !held {
 		list = f.Segments()
-		o.lineages.Add(f.Lineage, list)
+		r.lineages.Add(f.Lineage, list)
 	}
 	return list
 }
 
-func (o *origins) get(id string) (*origin, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.held.Get(id)
-}
-
-func (o *origins) put(id string, a *origin) {
-	a.bytes = leastOrigin
-	for _, t := range a.state.Turns {
-		a.bytes += turnWeight
+// weight estimates what an origin takes in memory.
+func (o *origin) weight() (bytes int) {
+	for _, t := range o.state.Turns {
+		bytes += turnWeight
 		if q := t.Question; q != nil {
-			a.bytes += len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
+			bytes += len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
 		}
 		if q := t.Answer; q != nil {
-			a.bytes += len(q.AnswerNeutral) + len(q.AnswerTranslated) + len(q.AnswerMessages)
+			bytes += len(q.AnswerNeutral) + len(q.AnswerTranslated) + len(q.AnswerMessages)
 		}
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.held.Remove(id)
-	if a.bytes > originBytes/2 {
-		return
-	}
-	o.held.Add(id, a)
-	for o.bytes += a.bytes; o.bytes > originBytes; {
-		o.held.RemoveOldest()
-	}
+	return bytes
 }

@@ -1,10 +1,9 @@
-package history
+package read
 
 import (
+	"context"
+	"slices"
 	"sync"
-	"time"
-
-	"github.com/maypok86/otter/v2"
 
 	"github.com/turnledger/turnledger/events"
 )
@@ -14,7 +13,6 @@ import (
 const (
 	mostTexts      = 16 << 20 // of all sessions
 	mostOfASession = 1 << 20
-	textsTime      = 10 * time.Minute // after the last use
 )
 
 // texts are facts of one session by the sequences of their events, as the log has them. Which of them count is not said
@@ -31,26 +29,33 @@ type text struct {
 	bytes int
 }
 
-func newTexts() *otter.Cache[string, *texts] {
-	return otter.Must(&otter.Options[string, *texts]{
-		MaximumWeight:    mostTexts,
-		ExpiryCalculator: otter.ExpiryAccessing[string, *texts](textsTime),
-		Executor:         func(work func()) { work() },
-		Weigher:          func(id string, t *texts) uint32 { return t.weight(id) },
-	})
-}
-
-// textsOf returns the texts of a session. A reader asks for them before it looks at the session's state. If a text is
-// withdrawn later, the reader adds what it reads to texts that nobody else gets.
-func (s *Service) textsOf(id string) *texts {
-	t, _ := s.listed.ComputeIfAbsent(id, func() (*texts, bool) { return &texts{}, false })
-	return t
-}
-
-func (t *texts) weight(id string) uint32 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return uint32(256 + len(id) + t.bytes) //nolint:gosec // far below 2^32
+// facts returns the facts that events of a session brought, by their sequences. It reads those from the log that were
+// not read lately. A fact that has left the log is not among them: an erasure came first.
+func (r *Reader) facts(ctx context.Context, id string, kept *texts, seqs []uint64) (map[uint64]events.Fact, error) {
+	have, lacks := kept.have(seqs)
+	partition := r.log.Partition(id)
+	read, err := r.log.Some(ctx, partition, lacks)
+	for _, seq := range lacks {
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(read, func(e events.Recorded) bool { return e.Position.Seq == seq }) {
+			continue
+		}
+		var e events.Recorded
+		var found bool
+		if e, found, err = r.log.At(ctx, events.Position{Partition: partition, Seq: seq}); found { // a replica was behind
+			read = append(read, e)
+		}
+	}
+	read = slices.DeleteFunc(read, func(e events.Recorded) bool { return e.SessionID != id }) // of another stream
+	for _, e := range read {
+		have[e.Position.Seq] = e.Fact
+	}
+	if len(read) > 0 {
+		r.texts.grown(id, kept, kept.keep(read))
+	}
+	return have, err
 }
 
 // have returns the facts of sequences, and the sequences of which it has none.
@@ -68,8 +73,8 @@ func (t *texts) have(seqs []uint64) (have map[uint64]events.Fact, lacks []uint64
 	return have, lacks
 }
 
-// keep keeps the facts of events. If a session has too many, any of them go.
-func (t *texts) keep(read []events.Recorded) {
+// keep keeps the facts of events, and returns how many bytes all take. If a session has too many, any of them go.
+func (t *texts) keep(read []events.Recorded) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.of == nil {
@@ -87,4 +92,5 @@ func (t *texts) keep(read []events.Recorded) {
 		delete(t.of, seq)
 		t.bytes -= one.bytes
 	}
+	return t.bytes
 }

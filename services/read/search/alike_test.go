@@ -1,4 +1,4 @@
-package meaning_test
+package search_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package history_test
+package read_test
 
 import (
 	"encoding/json"
@@ -16,7 +16,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 // Turns that are found are as a fold of the whole log has them, with their texts, whichever turn the search begins at,
@@ -27,7 +26,7 @@ func TestTurnsAreFoundAsTheLogHasThem(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			log := natstest.Log(t, 1)
-			writers := []*history.Service{run(t, log), run(t, log)}
+			writers := []process{run(t, log), run(t, log)}
 			r := rand.New(rand.NewPCG(seed, 0))
 			muddle(t, r, writers, 40)
 			whole := natstest.Fold(t, log, "s", conversation.Rules{MetadataKeys: policy.MetadataKeys})
@@ -52,7 +51,7 @@ func TestTurnsAreFoundAsTheLogHasThem(t *testing.T) {
 }
 
 // muddle does random things to a session.
-func muddle(t *testing.T, r *rand.Rand, writers []*history.Service, steps int) {
+func muddle(t *testing.T, r *rand.Rand, writers []process, steps int) {
 	t.Helper()
 	var ids []uuid.UUID
 	for n := range steps {
@@ -104,7 +103,7 @@ func muddle(t *testing.T, r *rand.Rand, writers []*history.Service, steps int) {
 
 // holdBeside holds the messages beside one of the messages of a listed turn, or from their begin on, against all.
 func holdBeside(
-	t *testing.T, s *history.Service, r *rand.Rand, listed []*conversation.Turn, from int, back bool, messages int,
+	t *testing.T, s process, r *rand.Rand, listed []*conversation.Turn, from int, back bool, messages int,
 ) {
 	t.Helper()
 	var all []string

@@ -1,4 +1,4 @@
-package contextbuilder_test
+package read_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // readCounter is a log that counts how often sessions are read, and how many events of them.
@@ -43,7 +43,7 @@ func TestASessionIsReadWholeOnce(t *testing.T) {
 	t.Parallel()
 	log, _ := recorded(t, 50)
 	c := &readCounter{Log: log}
-	r := contextbuilder.NewReader(c, contextbuilder.ReaderConfig{Rules: rules})
+	r := read.New(c, read.Config{Rules: rules})
 	read := func() (*conversation.State, int64) {
 		before := c.read.Load()
 		reading := must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true}))(t)
@@ -80,7 +80,7 @@ func TestASessionIsReadWholeOnce(t *testing.T) {
 func TestASessionWhoseEventsHaveLeftIsReadAnew(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	r := read.New(log, read.Config{Rules: rules})
 	read := func() *conversation.State {
 		return must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true}))(t).State
 	}
@@ -99,7 +99,7 @@ func TestASessionWhoseEventsHaveLeftIsReadAnew(t *testing.T) {
 func TestAGrowingSessionIsReadByMany(t *testing.T) {
 	t.Parallel()
 	log, _ := recorded(t, 40)
-	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	r := read.New(log, read.Config{Rules: rules})
 	var g errgroup.Group
 	for range 4 {
 		g.Go(func() error {

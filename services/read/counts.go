@@ -1,40 +1,37 @@
-package identities
+package read
 
 import (
 	"context"
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 )
 
-var _ services.TurnCounter = (*Reader)(nil)
-
 // Counts implements services.TurnCounter. It waits for no more than the ask's positions.
-func (r *Reader) Counts(ctx context.Context, ask services.CountsAsk) (page services.CountsPage, err error) {
-	tables, err := r.tables()
+func (l *Lists) Counts(ctx context.Context, ask services.CountsAsk) (page services.CountsPage, err error) {
+	tables, err := l.cfg.Tables()
 	if err != nil {
 		return page, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, r.patience)
+	waiting, cancel := context.WithTimeout(ctx, l.cfg.Patience)
 	defer cancel()
-	heads, err := r.heads(ctx, waiting, ask.MinPosition)
+	heads, err := l.heads(ctx, waiting, ask.MinPosition)
 	if err != nil {
 		return page, err
 	}
 	// Tables that have any position answer: others would be asked for as long as the call may take.
 	bar := slices.Concat([]events.Position{{}}, ask.MinPosition)
-	err = r.from(ctx, waiting, tables, bar, func() ([]events.Position, error) {
-		page.Counts, page.Positions, err = tables.Counts(ctx, ask.CountsFilter)
-		return page.Positions, err
+	page.Counts, err = from(ctx, waiting, l, tables, bar, func() (c []projections.Counts, _ []events.Position, err error) {
+		c, page.Positions, err = tables.Counts(ctx, ask.CountsFilter)
+		return c, page.Positions, err
 	})
-	if err != nil {
-		return page, err
-	}
-	if ask.WithAnomalies {
-		err = r.from(ctx, waiting, tables, bar, func() (at []events.Position, err error) {
-			page.Anomalies, at, err = tables.Anomalies(ctx, ask.CountsFilter)
-			return at, err
+	if err == nil && ask.WithAnomalies {
+		page.Anomalies, err = from(ctx, waiting, l, tables, bar, func() (
+			[]projections.Anomalies, []events.Position, error,
+		) {
+			return tables.Anomalies(ctx, ask.CountsFilter)
 		})
 	}
 	applied := make([]uint64, len(heads))

@@ -1,10 +1,9 @@
-package contextbuilder
+package read
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"math"
@@ -12,10 +11,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
@@ -28,6 +27,8 @@ type Log interface {
 	Head(ctx context.Context, partition int) (events.Position, error)
 	Last(ctx context.Context, sessionID string) (uint64, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
+	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
+	Some(ctx context.Context, partition int, seqs []uint64) ([]events.Recorded, error)
 	projections.Erasures
 }
 
@@ -44,11 +45,12 @@ type Archive interface {
 	SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error)
 }
 
-// ReaderConfig of a Reader. View and Archive may be nil.
-type ReaderConfig struct {
+// Config of a Reader. View, Archive and Folds may be nil.
+type Config struct {
 	Rules   conversation.Rules
 	View    View
 	Archive Archive
+	Folds   Folds
 	// Deadline bounds how long a read waits for min_position; 2 s by default.
 	Deadline time.Duration
 	Logger   *slog.Logger
@@ -58,26 +60,55 @@ type ReaderConfig struct {
 type Reader struct {
 	log      Log
 	erasures projections.ErasureCheck
-	cfg      ReaderConfig
+	cfg      Config
 	// origins are the sessions that were read whole: those that branches share turns of, and those of which a reader
 	// asked for all turns.
-	origins *origins
+	origins *held[*origin]
+	// lineages are the segments of the branches that were read last, by conversation.Fork.Lineage.
+	lineages *lru.Cache[string, []events.Segment]
+	// texts are those of turns that were listed lately.
+	texts *held[*texts]
 }
 
 var _ services.SessionReader = (*Reader)(nil)
 
-// NewReader makes a reader; it does no I/O.
-func NewReader(log Log, cfg ReaderConfig) *Reader {
+// New makes a reader; it does no I/O.
+func New(log Log, cfg Config) *Reader {
 	cfg.Rules.Slim = false
 	cfg.Deadline = cmp.Or(cfg.Deadline, 2*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Reader{log, projections.ErasureCheck{Log: log}, cfg, newOrigins()}
+	lineages, err := lru.New[string, []events.Segment](heldLineages)
+	if err != nil {
+		panic(err) // the size is a constant
+	}
+	r := &Reader{
+		log, projections.ErasureCheck{Log: log}, cfg, newHeld[*origin](originBytes), lineages,
+		newHeld[*texts](mostTexts),
+	}
+	if cfg.Folds != nil {
+		cfg.Folds.OnWithdrawal(r.withdrawn)
+	}
+	return r
+}
+
+// withdrawn drops what is held of a session of which texts were withdrawn.
+func (r *Reader) withdrawn(sessionID string) {
+	r.texts.drop(sessionID)
+	r.origins.drop(sessionID)
 }
 
 // Read returns a session that includes all that was acknowledged before the call, or at least all that the caller says
 // it knows.
 func (r *Reader) Read(ctx context.Context, ask services.Ask) (services.Reading, error) {
-	reading, err := r.read(ctx, ask)
+	return r.complete(ctx, ask, r.fromArchive)
+}
+
+// elsewhere reads a session that the view does not hold.
+type elsewhere func(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error)
+
+// complete reads a session with what a branch shares.
+func (r *Reader) complete(ctx context.Context, ask services.Ask, lost elsewhere) (services.Reading, error) {
+	reading, err := r.read(ctx, ask, lost)
 	if err == nil && reading.State.Fork().Root != "" {
 		// An erased root lends no identity, but that to which the branch was linked may be erased, too.
 		err = r.erasures.Session(ctx, reading.State, reading.Position)
@@ -91,7 +122,7 @@ func (r *Reader) Read(ctx context.Context, ask services.Ask) (services.Reading, 
 	return reading, r.erasures.Session(ctx, reading.State, reading.Position)
 }
 
-func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, error) {
+func (r *Reader) read(ctx context.Context, ask services.Ask, lost elsewhere) (services.Reading, error) {
 	head := events.Position{Partition: r.log.Partition(ask.SessionID), Seq: ask.KnownSeq}
 	if ask.KnownSeq == 0 {
 		var err error
@@ -103,7 +134,7 @@ func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, 
 		return r.whole(ctx, ask, head)
 	}
 	if r.cfg.View == nil {
-		return r.fromLog(ctx, ask, head)
+		return lost(ctx, ask, head)
 	}
 	reading, ok, err := r.fromView(ctx, ask, head)
 	switch {
@@ -114,33 +145,16 @@ func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, 
 	case ok:
 		return reading, nil
 	}
-	return r.fromArchive(ctx, ask, head)
+	return lost(ctx, ask, head)
 }
 
 // head takes the barrier. It waits for positions beyond the log's end until the deadline.
 func (r *Reader) head(ctx context.Context, partition int, least []events.Position) (events.Position, error) {
-	if len(least) == 0 {
-		return r.log.Head(ctx, partition)
-	}
-	wait, cancel := context.WithTimeout(ctx, r.cfg.Deadline)
-	defer cancel()
-	for _, p := range least {
-		if p.Partition >= r.log.Partitions() {
-			return events.Position{}, fmt.Errorf(
-				"%w: the log has no partition %d", services.ErrPositionNotReached, p.Partition,
-			)
-		}
-		for {
-			head, err := r.log.Head(wait, p.Partition)
-			if err == nil && head.Seq >= p.Seq {
-				break
-			}
-			if err != nil && wait.Err() == nil {
-				return events.Position{}, err
-			}
-			if !pause.For(wait, 10*time.Millisecond) {
-				return events.Position{}, fmt.Errorf("%w: %s", services.ErrPositionNotReached, p)
-			}
+	if len(least) > 0 {
+		waiting, cancel := context.WithTimeout(ctx, r.cfg.Deadline)
+		defer cancel()
+		if err := Reached(ctx, waiting, r.log, least); err != nil {
+			return events.Position{}, err
 		}
 	}
 	return r.log.Head(ctx, partition)
@@ -238,7 +252,7 @@ const archivePatience = time.Second
 
 // fromArchive answers from the audit tables if a linked session has left the recent view, and otherwise from the log.
 func (r *Reader) fromArchive(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error) {
-	if r.cfg.Archive == nil {
+	if r.cfg.Archive == nil || r.cfg.View == nil {
 		return r.fromLog(ctx, ask, head)
 	}
 	last, err := r.log.Last(ctx, ask.SessionID)
@@ -298,71 +312,14 @@ func (r *Reader) tail(
 	return out, nil
 }
 
-// AsOf returns a session as it was at a place in the log, without the turns that were redacted or erased since, and the
-// time for which that was.
-func (r *Reader) AsOf(ctx context.Context, sessionID string, at services.AsOf) (services.Reading, time.Time, error) {
-	head, err := r.log.Head(ctx, r.log.Partition(sessionID))
-	if err != nil {
-		return services.Reading{}, time.Time{}, err
-	}
-	m := moment{at.Position, at.Time}
-	p, last, err := r.past(ctx, sessionID, m, &head)
-	if err != nil {
-		return services.Reading{}, time.Time{}, err
-	}
-	if at.Position != nil {
-		m.time = last
-	}
-	reading := services.Reading{
-		State: p.then, Source: services.FromLog,
-		Position: events.Position{Partition: head.Partition, Seq: p.then.Applied},
-	}
-	if err := p.inherit(ctx, r, m, &reading); err != nil {
-		return services.Reading{}, time.Time{}, err
-	}
-	if err := r.erasures.Session(ctx, p.today, head); err != nil {
-		return services.Reading{}, time.Time{}, err
-	}
-	p.then.Erased = p.today.Erased
-	p.then.Remove(func(t *conversation.Turn) bool {
-		now := p.today.Turn(t.ID)
-		return now == nil || now.Status == conversation.Redacted
-	})
-	standing := p.today.Standing()
-	p.then.KeepSummaries(func(m conversation.Summary) bool {
-		return slices.ContainsFunc(standing, func(now conversation.Summary) bool { return now.At == m.At })
-	})
-	// A turn whose events have left the log is known only by its tombstone, which came later than the place.
-	for _, t := range p.today.Turns {
-		_, partition, _ := p.today.Origin(t, head.Partition)
-		opened := events.Recorded{
-			Position: events.Position{Partition: partition, Seq: conversation.PlaceOf(t)}, Time: t.CreatedAt,
-		}
-		if t.Status == conversation.Redacted && m.holds(opened) {
-			reading.RedactedLater = append(reading.RedactedLater, t)
-		}
-	}
-	return reading, m.time, nil
-}
-
-// turnOf finds a turn among the session's turns and its tombstones, or returns nil.
-func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
-	if t := r.State.Turn(id); t != nil {
-		return t
-	}
-	for _, t := range r.RedactedLater {
-		if t.ID == id {
-			return t
-		}
-	}
-	return nil
-}
+// newest is how many turns hold all pending ones of most sessions.
+const newest = 20
 
 // Session returns a session with all its pending turns; it may leave out all other turns, and leaves out those that a
 // branch shares. The session is as it is now, or, if known is above 0, as it was at that sequence or later
 // (services.Ask).
 func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error) {
-	ask := services.Ask{SessionID: sessionID, Shown: DefaultMessages, KnownSeq: known, Own: true}
+	ask := services.Ask{SessionID: sessionID, Shown: newest, KnownSeq: known, Own: true}
 	reading, err := r.Read(ctx, ask)
 	if err != nil || reading.State.Whole {
 		return reading.State, err
@@ -378,4 +335,21 @@ func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*
 		reading, err = r.Read(ctx, ask)
 	}
 	return reading.State, err
+}
+
+// Question returns the question of a turn, also of one that a branch shares.
+func (r *Reader) Question(ctx context.Context, sessionID string, turn uuid.UUID) (*events.Question, error) {
+	reading, err := r.Read(ctx, services.Ask{SessionID: sessionID, AllTurns: true})
+	if err != nil {
+		return nil, err
+	}
+	t := reading.State.Turn(turn)
+	if t == nil {
+		return nil, conversation.ErrTurnNotFound
+	}
+	chain := reading.State.Chain(t)
+	if t = chain[len(chain)-1]; t.Question == nil {
+		return nil, conversation.ErrTurnRedacted
+	}
+	return t.Question, nil
 }

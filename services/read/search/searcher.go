@@ -1,7 +1,7 @@
-// Package meaning finds turns by their meaning, by their words, or by both. The index of meanings says which turns are
+// Package search finds turns by their meaning, by their words, or by both. The index of meanings says which turns are
 // near; whether a turn may be shown, and its text, comes from the tables or the log (services.TurnFinder). So what was
 // redacted before a search is never in its answer, whatever the index still holds.
-package meaning
+package search
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // Index is what searches need of the index of meanings; *index.View implements it.
@@ -29,9 +30,8 @@ type Index interface {
 
 // Log returns how far the log is, and whether it has no event after a sequence up to another.
 type Log interface {
-	Partitions() int
-	Head(ctx context.Context, partition int) (events.Position, error)
-	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
+	read.Ends
+	read.Gaps
 }
 
 // Config of a Searcher.
@@ -141,55 +141,26 @@ func (s *Searcher) embed(ctx context.Context, query string, least []events.Posit
 	return vectors[0], nil
 }
 
-// pollPause is the pause between two looks at how far the log and the index are.
-const pollPause = 10 * time.Millisecond
-
-// reached waits until the log holds positions, and then until the index has applied them.
+// reached waits until the log and the index hold positions.
 func (s *Searcher) reached(ctx context.Context, least []events.Position) error {
 	waiting, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
-	for _, p := range least {
-		if p.Partition >= s.cfg.Log.Partitions() {
-			return fmt.Errorf("%w: the log has %d partitions", services.ErrPositionNotReached, s.cfg.Log.Partitions())
-		}
-		head, err := s.cfg.Log.Head(ctx, p.Partition)
-		for ; err == nil && head.Seq < p.Seq; head, err = s.cfg.Log.Head(ctx, p.Partition) {
-			if !pause.For(waiting, pollPause) {
-				return fmt.Errorf("%w: partition %d ends at %s", services.ErrPositionNotReached, p.Partition, head)
-			}
-		}
-		if err != nil {
-			return err
-		}
+	if err := read.Reached(ctx, waiting, s.cfg.Log, least); err != nil || len(least) == 0 {
+		return err
 	}
 	for {
-		missing, err := s.missing(waiting, least)
-		if err != nil || len(missing) == 0 {
+		at, err := s.cfg.Index.At(waiting)
+		if err != nil {
 			return unavailable(err)
 		}
-		if !pause.For(waiting, pollPause) {
-			return unavailable(fmt.Errorf("it has not applied %s yet", events.NewCursor(missing...)))
+		behind := read.Behind(waiting, s.cfg.Log, at, least)
+		if behind == nil {
+			return nil
+		}
+		if !pause.For(waiting, read.PollPause) {
+			return unavailable(fmt.Errorf("it has not applied %s yet", behind))
 		}
 	}
-}
-
-// missing returns which positions the index has not applied. Events that were erased never reach it.
-func (s *Searcher) missing(ctx context.Context, least []events.Position) (out []events.Position, err error) {
-	if len(least) == 0 {
-		return nil, nil
-	}
-	at, err := s.cfg.Index.At(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range least {
-		if is := at[p.Partition]; is.Seq < p.Seq {
-			if still, err := s.cfg.Log.Still(ctx, p.Partition, is.Seq, p.Seq); err != nil || !still {
-				out = append(out, p)
-			}
-		}
-	}
-	return out, nil
 }
 
 // lag returns how many events of the log the index has not applied yet.

@@ -1,4 +1,4 @@
-package meaning_test
+package search_test
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/meaning"
+	"github.com/turnledger/turnledger/services/read/search"
 )
 
 // world is an index, tables and a log that hold what a test says. The index is right about nothing but the order:
@@ -63,18 +63,18 @@ func newWorld(t *testing.T) *world {
 }
 
 // searcher makes a searcher with the world's registry.
-func (w *world) searcher() *meaning.Searcher { return w.with(w.registry) }
+func (w *world) searcher() *search.Searcher { return w.with(w.registry) }
 
 // another makes a searcher with a registry of its own.
-func (w *world) another() *meaning.Searcher { return w.with(prometheus.NewRegistry()) }
+func (w *world) another() *search.Searcher { return w.with(prometheus.NewRegistry()) }
 
 // bare makes a searcher where no index is configured.
-func (w *world) bare() *meaning.Searcher {
-	return meaning.New(meaning.Config{Words: worldWords{w}, Turns: worldTurns{w}, Log: worldLog{w}})
+func (w *world) bare() *search.Searcher {
+	return search.New(search.Config{Words: worldWords{w}, Turns: worldTurns{w}, Log: worldLog{w}})
 }
 
-func (w *world) with(registry *prometheus.Registry) *meaning.Searcher {
-	return meaning.New(meaning.Config{
+func (w *world) with(registry *prometheus.Registry) *search.Searcher {
+	return search.New(search.Config{
 		Words: worldWords{w}, Turns: worldTurns{w}, Index: worldIndex{w}, Embedder: worldEmbedder{w},
 		Readable: func() error { return w.closed }, Log: worldLog{w}, Registry: registry,
 		Patience: 50 * time.Millisecond,
@@ -109,7 +109,7 @@ func (w *world) add(n int, score float64, half projections.Half) {
 
 type worldIndex struct{ *world }
 
-// Nearest implements meaning.Index.
+// Nearest implements search.Index.
 func (w worldIndex) Nearest(ctx context.Context, half projections.Half, n index.Near) (
 	[]projections.Hit, []events.Position, error,
 ) {
@@ -134,7 +134,7 @@ func (w worldIndex) Nearest(ctx context.Context, half projections.Half, n index.
 	return near[:min(n.Limit, len(near))], w.at, nil
 }
 
-// At implements meaning.Index.
+// At implements search.Index.
 func (w worldIndex) At(context.Context) ([]events.Position, error) {
 	w.look()
 	return w.at, w.index
@@ -187,10 +187,10 @@ func (w worldWords) Search(_ context.Context, ask services.SearchAsk) (services.
 
 type worldLog struct{ *world }
 
-// Partitions implements meaning.Log.
+// Partitions implements search.Log.
 func (w worldLog) Partitions() int { return len(w.heads) }
 
-// Head implements meaning.Log.
+// Head implements search.Log.
 func (w worldLog) Head(_ context.Context, partition int) (events.Position, error) {
 	w.look()
 	w.mu.Lock()
@@ -198,7 +198,7 @@ func (w worldLog) Head(_ context.Context, partition int) (events.Position, error
 	return w.heads[partition], nil
 }
 
-// Still implements meaning.Log.
+// Still implements search.Log.
 func (w worldLog) Still(context.Context, int, uint64, uint64) (bool, error) { return w.still, nil }
 
 func (w *world) look() {

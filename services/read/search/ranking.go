@@ -1,4 +1,4 @@
-package meaning
+package search
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package identities_test
+package read_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/identities"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
@@ -102,7 +102,7 @@ func (t *tables) Search(
 func TestASearchHoldsAllThatTheLogHolds(t *testing.T) {
 	t.Parallel()
 	log, of := logOf(t, 3), &tables{applied: 3}
-	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience)
+	reader := listsOf(log, of)
 	page, err := reader.Search(t.Context(), services.SearchAsk{MinPosition: []events.Position{{Seq: 3}}})
 	require.NoError(t, err)
 	require.Equal(t, services.SearchPage{Mode: services.SearchWords, Hits: []projections.Hit{{SessionID: "s"}},
@@ -135,19 +135,19 @@ func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
 		{SessionID: "empty", Head: conversation.Head{LastActive: now}, Position: at},
 	}}
 	long := strings.Repeat("ü", projections.LastTurnText)
-	read := &readings{state: &conversation.State{Turns: []*conversation.Turn{
+	sessions := &readings{state: &conversation.State{Turns: []*conversation.Turn{
 		{ID: events.TurnID("s", "1"), Status: conversation.Finalized},
 		{ID: events.TurnID("s", "2"), Status: conversation.Pending,
 			Question: &events.Question{QuestionNeutral: long + "more"}, Answer: &events.Answer{AnswerNeutral: long}},
 		{ID: events.TurnID("s", "3"), Status: conversation.Redacted},
 		{ID: events.TurnID("s", "4"), Status: conversation.Replaced},
 	}}}
-	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience).
-		WithSessions(read, time.Hour)
+	reader := read.NewLists(log, read.ListsConfig{Sessions: sessions, TTL: time.Hour, Patience: patience,
+		Tables: func() (read.Tables, error) { return of, nil }})
 	page, err := reader.Sessions(t.Context(), services.SessionsAsk{})
 	require.NoError(t, err)
 	require.Equal(t, []services.Ask{{SessionID: "fresh", Shown: 1, Pending: true, MinPosition: []events.Position{at}}},
-		read.asked)
+		sessions.asked)
 	require.Equal(t, &projections.LastTurn{TurnID: events.TurnID("s", "2"), Status: conversation.Pending,
 		Question: long, Answer: long}, page.Sessions[0].LastTurn)
 	for _, s := range page.Sessions[1:] {
@@ -158,20 +158,20 @@ func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
 		require.NoError(t, err)
 		return page.Sessions[0].LastTurn
 	}
-	read.state.Turns = read.state.Turns[:1]
+	sessions.state.Turns = sessions.state.Turns[:1]
 	require.Equal(t, conversation.Finalized, last().Status)
-	read.state.Erased = 5
+	sessions.state.Erased = 5
 	require.Nil(t, last(), "of a session that was erased meanwhile")
-	read.state, read.err = nil, errors.New("refused")
+	sessions.state, sessions.err = nil, errors.New("refused")
 	_, err = reader.Sessions(t.Context(), services.SessionsAsk{})
-	require.ErrorIs(t, err, read.err)
+	require.ErrorIs(t, err, sessions.err)
 	of.applied = 2
 	_, err = reader.Sessions(t.Context(), services.SessionsAsk{})
 	require.ErrorIs(t, err, services.ErrBehind)
 	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "ada",
 		ReceiptID: "r"}}})
 	require.NoError(t, err)
-	of.applied, read.state, read.err = 4, &conversation.State{}, nil
+	of.applied, sessions.state, sessions.err = 4, &conversation.State{}, nil
 	page, err = reader.Sessions(t.Context(), services.SessionsAsk{SessionFilter: projections.SessionFilter{
 		IdentityID: "ada"}})
 	require.NoError(t, err)
@@ -195,7 +195,7 @@ func (r *readings) Read(_ context.Context, ask services.Ask) (services.Reading, 
 func TestStatisticsSayHowFarTheyAre(t *testing.T) {
 	t.Parallel()
 	log, of := logOf(t, 3), &tables{applied: 2}
-	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience)
+	reader := listsOf(log, of)
 	ask := services.CountsAsk{MinPosition: []events.Position{{Seq: 2}}, WithAnomalies: true}
 	page, err := reader.Counts(t.Context(), ask)
 	require.NoError(t, err)
@@ -232,9 +232,15 @@ func logOf(t *testing.T, n int) *jetlog.Log {
 	return log
 }
 
+// listsOf reads from tables.
+func listsOf(log read.ListsLog, of *tables) *read.Lists {
+	return read.NewLists(log, read.ListsConfig{Patience: patience,
+		Tables: func() (read.Tables, error) { return of, nil }})
+}
+
 func list(t *testing.T, log *jetlog.Log, of *tables, least ...events.Position) (services.IdentityPage, error) {
 	t.Helper()
-	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience)
+	reader := listsOf(log, of)
 	return reader.IdentityTurns(t.Context(), services.IdentityAsk{IdentityID: "ada", MinPosition: least})
 }
 
@@ -267,9 +273,9 @@ func TestAReadingCountsOnlyAtItsOwnPosition(t *testing.T) {
 	t.Parallel()
 	log := logOf(t, 3)
 	of := &tables{applied: 3}
-	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience)
+	reader := listsOf(log, of)
 	least := []events.Position{{Seq: 3}}
-	for name, read := range map[string]func() error{
+	for name, again := range map[string]func() error{
 		"sessions": func() error { return second(reader.Sessions(t.Context(), services.SessionsAsk{})) },
 		"turns": func() error {
 			return second(reader.IdentityTurns(t.Context(), services.IdentityAsk{IdentityID: "ada"}))
@@ -291,17 +297,17 @@ func TestAReadingCountsOnlyAtItsOwnPosition(t *testing.T) {
 			before = []uint64{0}
 		}
 		of.behind = append(before, 1, 0)
-		require.NoError(t, read(), name)
+		require.NoError(t, again(), name)
 		require.Empty(t, of.behind, "%s is read again", name)
 		of.behind = append(before, slices.Repeat([]uint64{3}, 1000)...)
-		require.ErrorIs(t, read(), services.ErrBehind, name)
+		require.ErrorIs(t, again(), services.ErrBehind, name)
 	}
 }
 
 func second[T any](_ T, err error) error { return err }
 
 // erasedTail is a log without an event behind the tables: those that are missing were erased.
-type erasedTail struct{ identities.Log }
+type erasedTail struct{ read.ListsLog }
 
 func (erasedTail) Still(context.Context, int, uint64, uint64) (bool, error) { return true, nil }
 
@@ -309,7 +315,7 @@ func (erasedTail) Still(context.Context, int, uint64, uint64) (bool, error) { re
 func TestErasedEventsAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	of := &tables{applied: 2}
-	reader := identities.New(func() (identities.Tables, error) { return of, nil }, erasedTail{logOf(t, 3)}, patience)
+	reader := listsOf(erasedTail{logOf(t, 3)}, of)
 	_, err := reader.Sessions(t.Context(), services.SessionsAsk{})
 	require.NoError(t, err)
 	of.applied = 0
@@ -348,8 +354,8 @@ func TestTablesThatFailAreUnavailable(t *testing.T) {
 	log := logOf(t, 1)
 	_, err := list(t, log, &tables{err: errors.New("refused")})
 	require.ErrorIs(t, err, projections.ErrUnavailable)
-	reader := identities.New(func() (identities.Tables, error) { return nil, projections.ErrUnavailable }, log,
-		patience)
+	reader := read.NewLists(log, read.ListsConfig{Patience: patience,
+		Tables: func() (read.Tables, error) { return nil, projections.ErrUnavailable }})
 	_, err = reader.IdentityTurns(t.Context(), services.IdentityAsk{IdentityID: "ada"})
 	require.ErrorIs(t, err, projections.ErrUnavailable)
 }

@@ -1,4 +1,4 @@
-package identities
+package read
 
 import (
 	"context"
@@ -13,18 +13,16 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-var _ services.TurnFinder = (*Reader)(nil)
-
 // FindTurns implements services.TurnFinder. The tables answer for turns of linked sessions, once they hold all that the
 // log does, and know which identities were erased by then. Sessions without an identity, and all of them where there
 // are no tables, are read by themselves.
-func (r *Reader) FindTurns(
+func (l *Lists) FindTurns(
 	ctx context.Context, refs []services.TurnRef,
 ) (out map[uuid.UUID]services.TrueTurn, err error) {
 	out = make(map[uuid.UUID]services.TrueTurn, len(refs))
 	var linked []uuid.UUID
 	bySession := map[string][]uuid.UUID{}
-	tables, none := r.tables()
+	_, none := l.cfg.Tables()
 	for _, ref := range refs {
 		if ref.IdentityID != "" && none == nil {
 			linked = append(linked, ref.TurnID)
@@ -33,10 +31,8 @@ func (r *Reader) FindTurns(
 		}
 	}
 	if len(linked) > 0 {
-		var turns []audit.Turn
-		err := r.exactly(ctx, tables, nil, func() (at []events.Position, err error) {
-			turns, at, err = tables.TurnsByID(ctx, linked)
-			return at, err
+		turns, err := exactly(ctx, l, "", nil, func(tables Tables) ([]audit.Turn, []events.Position, error) {
+			return tables.TurnsByID(ctx, linked)
 		})
 		if err != nil {
 			return nil, err
@@ -49,11 +45,11 @@ func (r *Reader) FindTurns(
 			}
 		}
 	}
-	return out, r.findInSessions(ctx, bySession, out)
+	return out, l.findInSessions(ctx, bySession, out)
 }
 
 // findInSessions reads sessions for their turns.
-func (r *Reader) findInSessions(
+func (l *Lists) findInSessions(
 	ctx context.Context, bySession map[string][]uuid.UUID, out map[uuid.UUID]services.TrueTurn,
 ) error {
 	var writing sync.Mutex
@@ -61,7 +57,7 @@ func (r *Reader) findInSessions(
 	g.SetLimit(readsAtOnce)
 	for session, ids := range bySession {
 		g.Go(func() error {
-			reading, err := r.sessions.Read(ctx, services.Ask{SessionID: session, AllTurns: true, Own: true})
+			reading, err := l.cfg.Sessions.Read(ctx, services.Ask{SessionID: session, AllTurns: true, Own: true})
 			if err != nil {
 				return err
 			}

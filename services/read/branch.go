@@ -1,13 +1,10 @@
-package contextbuilder
+package read
 
 import (
 	"context"
 	"math"
-	"slices"
 	"sync"
-	"time"
 
-	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
@@ -25,7 +22,7 @@ func (r *Reader) compose(ctx context.Context, ask services.Ask, reading services
 	own := reading.State.Identity
 	var list []events.Segment
 	if !ask.Own {
-		list = r.origins.segments(fork)
+		list = r.segments(fork)
 	}
 	var end *events.Position
 	if ask.KnownSeq == 0 {
@@ -133,116 +130,4 @@ func (r *Reader) originsOf(
 		reading.Passed(places[i])
 	}
 	return out, nil
-}
-
-// moment says which events stand at a place in the log: in the partition of position those up to it, in every other, or
-// where there is none, those that were recorded up to a time.
-type moment struct {
-	position *events.Position
-	time     time.Time
-}
-
-func (m moment) holds(e events.Recorded) bool {
-	if m.position != nil && m.position.Partition == e.Position.Partition {
-		return e.Position.Seq <= m.position.Seq
-	}
-	return !e.Time.After(m.time)
-}
-
-// past is a session as it was at a moment and as it is today.
-type past struct{ then, today *conversation.State }
-
-// past folds a session twice, and returns the time of its last event at the moment.
-func (r *Reader) past(ctx context.Context, sessionID string, m moment, head *events.Position) (past, time.Time, error) {
-	p := past{conversation.New(sessionID, r.cfg.Rules), conversation.New(sessionID, r.cfg.Rules)}
-	var last time.Time
-	all, err := r.tail(ctx, sessionID, 0, head)
-	for _, e := range all {
-		p.today.Fold(e)
-		if m.holds(e) {
-			p.then.Fold(e)
-			if e.Time.After(last) {
-				last = e.Time
-			}
-		}
-	}
-	p.prune(m, head.Partition)
-	return p, last, err
-}
-
-// prune leaves of the turns of the past what later prunes have left of them. The turns' own events may be gone.
-func (p past) prune(m moment, partition int) {
-	upTo := p.then.Applied
-	if m.position != nil && m.position.Partition == partition {
-		upTo = m.position.Seq
-	}
-	had := func(seq uint64, at time.Time) bool {
-		return seq != 0 && m.holds(events.Recorded{Position: events.Position{Partition: partition, Seq: seq}, Time: at})
-	}
-	for _, t := range p.today.Turns {
-		live := t.Status == conversation.Pending || t.Status == conversation.Finalized
-		if live && t.PrunedAt() > upTo && had(t.Started, t.CreatedAt) {
-			p.then.Put(t.Until(upTo, had(t.Final, t.FinalizedAt)))
-		}
-	}
-}
-
-// inherit adds to the past of a branch what it shared at the moment, and what it shares of that today.
-func (p past) inherit(ctx context.Context, r *Reader, m moment, reading *services.Reading) error {
-	fork := p.then.Fork()
-	if fork.Root == "" {
-		return nil
-	}
-	list := fork.Segments()
-	then, today := make([]*conversation.State, len(list)), make([]*conversation.State, len(list))
-	root := func(s past) { p.then.Identity, p.today.Identity = s.then.Identity, s.today.Identity }
-	for i, g := range list {
-		s, err := r.pastOrigin(ctx, g.SessionID, m, reading)
-		if err != nil {
-			return err
-		}
-		then[i], today[i] = s.then, s.today
-		if g.SessionID == fork.Root {
-			root(s)
-		}
-	}
-	if !slices.ContainsFunc(list, func(g events.Segment) bool { return g.SessionID == fork.Root }) {
-		s, err := r.pastOrigin(ctx, fork.Root, m, reading)
-		if err != nil {
-			return err
-		}
-		root(s)
-	}
-	if p.today.Erased == 0 {
-		p.today.Inherit(list, today, math.MaxInt)
-	}
-	p.then.InheritThen(then, today)
-	return nil
-}
-
-func (r *Reader) pastOrigin(ctx context.Context, id string, m moment, reading *services.Reading) (past, error) {
-	head, err := r.log.Head(ctx, r.log.Partition(id))
-	if err != nil {
-		return past{}, err
-	}
-	s, _, err := r.past(ctx, id, m, &head)
-	reading.Passed(head)
-	return s, err
-}
-
-// Question returns the question of a turn, also of one that a branch shares.
-func (r *Reader) Question(ctx context.Context, sessionID string, turn uuid.UUID) (*events.Question, error) {
-	reading, err := r.Read(ctx, services.Ask{SessionID: sessionID, AllTurns: true})
-	if err != nil {
-		return nil, err
-	}
-	t := reading.State.Turn(turn)
-	if t == nil {
-		return nil, conversation.ErrTurnNotFound
-	}
-	chain := reading.State.Chain(t)
-	if t = chain[len(chain)-1]; t.Question == nil {
-		return nil, conversation.ErrTurnRedacted
-	}
-	return t.Question, nil
 }

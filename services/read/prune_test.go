@@ -1,4 +1,4 @@
-package contextbuilder_test
+package read_test
 
 import (
 	"encoding/json"
@@ -13,8 +13,8 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
 )
 
 // What is pruned in a session is pruned in its branches and in its past, whether or not the turn's events are still in
@@ -46,7 +46,7 @@ func TestAPruneHoldsInBranchesAndInThePast(t *testing.T) {
 	require.NoError(t, err)
 	second := extend("second")
 	last := extend("third")
-	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	reader := read.New(log, read.Config{Rules: rules})
 	shown := func(session string, at *services.AsOf) (out []string) {
 		t.Helper()
 		reading, err := reader.Read(ctx, services.Ask{SessionID: session, AllTurns: true})
@@ -83,7 +83,7 @@ func TestAPruneHoldsInBranchesAndInThePast(t *testing.T) {
 					must.Get(overwrite.On(log).Erase(ctx, e.Position))(t)
 				}
 			}
-			reader = contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+			reader = read.New(log, read.Config{Rules: rules})
 		}
 		require.Equal(t, []string{"a1", "first", "second", "third"}, shown("parent", nil))
 		require.Equal(t, []string{"a1", "first"}, shown("branch", nil))

@@ -1,0 +1,147 @@
+package read_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/memory"
+	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/read"
+)
+
+var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+
+// record appends a whole turn; an empty answer leaves it pending.
+func record(t testing.TB, log *jetlog.Log, session, request, question, answer string) events.Position {
+	t.Helper()
+	id := events.TurnID(session, request)
+	at := natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: question}})
+	if answer != "" {
+		at = natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: session,
+			Answer: events.Answer{AnswerNeutral: answer}})
+	}
+	return at
+}
+
+// recorded returns a log with so many turns of a session, and where each was answered.
+func recorded(t testing.TB, turns int) (log *jetlog.Log, at []uint64) {
+	t.Helper()
+	log = natstest.Log(t, 1)
+	for i := range turns {
+		at = append(at, record(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i)).Seq)
+	}
+	return log, at
+}
+
+// folded returns a session as the log has it up to a sequence, of which it keeps so many turns.
+func folded(t testing.TB, log *jetlog.Log, id string, upTo uint64, keep int) *conversation.State {
+	t.Helper()
+	s := conversation.New(id, rules)
+	for e, err := range log.Session(t.Context(), id, 0, upTo) {
+		require.NoError(t, err)
+		s.Fold(e)
+	}
+	s.DropOldest(keep)
+	return s
+}
+
+// still is a view that stands where it is.
+type still struct {
+	state *conversation.State
+	at    uint64
+}
+
+func (s *still) Load(context.Context, string, int, int) (recent.Snapshot, error) {
+	return recent.Snapshot{State: s.state.Clone(), Applied: events.Position{Seq: s.at}}, nil
+}
+
+func (s *still) Wait(ctx context.Context, _ events.Position) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// fed returns a memory view that has reached a position, and follows the log on.
+func fed(t testing.TB, log *jetlog.Log, at events.Position) *memory.View {
+	t.Helper()
+	view := memory.New(recent.Limits{}, rules, nil)
+	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
+	require.NoError(t, view.Wait(t.Context(), at))
+	return view
+}
+
+var policy = conversation.Policy{MetadataKeys: []string{"channel", "locale"}}
+
+// process is what writes and reads in a process.
+type process struct {
+	*history.Service
+	*read.Reader
+}
+
+// whole is a log of one piece, as tests wrap it.
+type whole interface {
+	history.Writer
+	history.Reader
+	history.Glance
+	history.TailReader
+	read.Log
+}
+
+// run starts a process.
+func run(t testing.TB, log whole) process {
+	t.Helper()
+	return runWith(t, log, history.Config{Policy: policy, Rules: rules})
+}
+
+func runWith(t testing.TB, log whole, cfg history.Config) process {
+	t.Helper()
+	s := history.New(history.Log{Writer: log, Reader: log, Glance: log, TailReader: log}, cfg)
+	r := read.New(log, read.Config{
+		Rules: conversation.Rules{SessionTTL: cfg.Rules.SessionTTL, MetadataKeys: cfg.Rules.MetadataKeys}, Folds: s,
+	})
+	natstest.Run(t, s.Run)
+	return process{s, r}
+}
+
+func start(session, request string) conversation.Start {
+	return conversation.Start{SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: "q " + request}}
+}
+
+func finalize(session, request string) conversation.Finalize {
+	return conversation.Finalize{SessionID: session, TurnID: events.TurnID(session, request),
+		Answer: events.Answer{AnswerNeutral: "a " + request}}
+}
+
+func extend(session string, turn uuid.UUID, id string, half events.Half, word string) conversation.Extend {
+	x := events.Extension{Half: half, Messages: []byte(`[{"role":"x","content":"` + word + `"}]`), AnswerNeutral: word}
+	if half == events.HalfQuestion {
+		x.QuestionNeutral, x.AnswerNeutral = word, ""
+	}
+	return conversation.Extend{SessionID: session, TurnID: turn, ExtensionID: id, Extension: x,
+		Metadata: []byte(`{"channel":"web","phone":"555"}`)}
+}
+
+// without takes the messages with a word out of a turn.
+func without(session string, turn uuid.UUID, id, word string) conversation.Prune {
+	return conversation.Prune{SessionID: session, TurnID: turn, PruneID: id,
+		Keep: func(m conversation.Message) json.RawMessage {
+			if strings.Contains(string(m.Raw), word) {
+				return nil
+			}
+			return m.Raw
+		}}
+}
