@@ -168,12 +168,10 @@ func TestListOfSessions(t *testing.T) {
 	for _, cursor := range []string{
 		"s", "s.-300000000000000000.5.x", "s.1.1000.a", "s.1.-1.a", "s.01.5.a", "s.1.5.", "x.1.5.a",
 	} {
-		_, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1,
-			base64.RawURLEncoding.EncodeToString([]byte(cursor)))
-		require.ErrorIs(t, err, audit.ErrCursor, cursor)
+		require.ErrorIs(t, must.Err(a.Sessions(t.Context(), projections.SessionFilter{}, 1,
+			base64.RawURLEncoding.EncodeToString([]byte(cursor)))), audit.ErrCursor, cursor)
 	}
-	_, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, "x")
-	require.ErrorIs(t, err, audit.ErrCursor)
+	require.ErrorIs(t, must.Err(a.Sessions(t.Context(), projections.SessionFilter{}, 1, "x")), audit.ErrCursor)
 }
 
 // The last turn of a listed session is the newest that is not redacted, in its newest version, its texts cut.
@@ -225,8 +223,7 @@ func BenchmarkListOfSessions(b *testing.B) {
 			took, cursor := make([]time.Duration, 0, b.N), ""
 			for b.Loop() {
 				began := time.Now()
-				_, _, next, err := a.Sessions(b.Context(), filter, 50, cursor)
-				require.NoError(b, err)
+				_, _, next := must.Three(a.Sessions(b.Context(), filter, 50, cursor))(b)
 				took = append(took, time.Since(began))
 				cursor = next
 			}
@@ -248,16 +245,12 @@ func TestABranchOfAnErasedRootIsNobodys(t *testing.T) {
 	log.asked("branch", "a", "the marmot", "a rodent")
 	a := filled(t, log, 10)
 	seen := func() (of []string) {
-		turns, _, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
-		require.NoError(t, err)
-		hits, _, _, err := a.Search(t.Context(), projections.SearchFilter{Query: "marmot"}, 10, "")
-		require.NoError(t, err)
+		turns, _, _ := must.Three(a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, ""))(t)
+		hits, _, _ := must.Three(a.Search(t.Context(), projections.SearchFilter{Query: "marmot"}, 10, ""))(t)
 		recalled, _ := must.Two(a.Recall(t.Context(), "u", "marmot", 10))(t)
 		byID, _ := must.Two(a.TurnsByID(t.Context(), []uuid.UUID{id("branch", "a")}))(t)
-		list, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{IdentityID: "u"}, 10, "")
-		require.NoError(t, err)
-		all, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 10, "")
-		require.NoError(t, err)
+		list, _, _ := must.Three(a.Sessions(t.Context(), projections.SessionFilter{IdentityID: "u"}, 10, ""))(t)
+		all, _, _ := must.Three(a.Sessions(t.Context(), projections.SessionFilter{}, 10, ""))(t)
 		counts, _ := must.Two(a.Counts(t.Context(), projections.CountsFilter{Since: day.Add(-time.Hour),
 			Until: day.Add(time.Hour), By: projections.ByNone}))(t)
 		return append(of, fmt.Sprint(len(turns), len(hits), len(recalled), len(byID), len(list)), all[0].SessionID,
@@ -416,8 +409,7 @@ func TestRareMetadataIsReadByTheIndex(t *testing.T) {
 		{map[string]string{"item": "notes"}, 0}, {map[string]string{"app": "notes"}, 101},
 	} {
 		filter := projections.SessionFilter{Metadata: f.metadata}
-		page, _, _, err := a.Sessions(t.Context(), filter, 101, "")
-		require.NoError(t, err)
+		page, _, _ := must.Three(a.Sessions(t.Context(), filter, 101, ""))(t)
 		require.Len(t, page, f.want, f.metadata)
 		raw := must.Get(a.ExplainMetadata(t.Context(), filter))(t)
 		var plans []struct{ Plan plan }
@@ -458,8 +450,7 @@ func BenchmarkListByTitle(b *testing.B) {
 				var took []time.Duration
 				for b.Loop() {
 					began := time.Now()
-					_, _, _, err := a.Sessions(b.Context(), projections.SessionFilter{Title: part}, 50, "")
-					require.NoError(b, err)
+					must.Three(a.Sessions(b.Context(), projections.SessionFilter{Title: part}, 50, ""))(b)
 					took = append(took, time.Since(began))
 				}
 				slices.Sort(took)

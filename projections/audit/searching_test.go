@@ -113,11 +113,9 @@ func TestSearchOfTurns(t *testing.T) {
 	require.Equal(t, log.state("a").Turn(id("a", "tap")).CreatedAt, hit.CreatedAt)
 
 	for _, query := range []string{"-washer", "?"} {
-		_, _, _, err := a.Search(t.Context(), q(query), 1, "")
-		require.ErrorIs(t, err, audit.ErrQuery)
+		require.ErrorIs(t, must.Err(a.Search(t.Context(), q(query), 1, "")), audit.ErrQuery)
 	}
-	_, _, _, err := a.Search(t.Context(), q("a"), 1, "x")
-	require.ErrorIs(t, err, audit.ErrCursor)
+	require.ErrorIs(t, must.Err(a.Search(t.Context(), q("a"), 1, "x")), audit.ErrCursor)
 }
 
 // Pages stay what they are while turns come and go, and windows follow each other without a gap.
@@ -132,8 +130,7 @@ func TestPagesOfASearch(t *testing.T) {
 	a := filled(t, log, 100)
 	var all []projections.Hit
 	for cursor, page := "", 0; ; page++ {
-		hits, _, next, err := a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 70, cursor)
-		require.NoError(t, err)
+		hits, _, next := must.Three(a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 70, cursor))(t)
 		all = append(all, hits...)
 		if cursor = next; next == "" {
 			break
@@ -213,19 +210,16 @@ func TestEdgesOfASearch(t *testing.T) {
 			"values ('audit', $1, 7, '', 1)", partition)
 	}
 	f := projections.SearchFilter{Query: "tap"}
-	hits, at, _, err := a.Search(t.Context(), f, 5, "")
-	require.NoError(t, err)
+	hits, at, _ := must.Three(a.Search(t.Context(), f, 5, ""))(t)
 	require.Len(t, hits, 1)
 	require.Equal(t, "a tap\x00of ␀0", hits[0].Snippet, "the text is as it was said")
 	positions := []events.Position{{Seq: log.last}, {Partition: 1, Seq: 7}, {Partition: 2, Seq: 7}}
 	require.Equal(t, positions, at)
 	_, at = must.Two(a.Counts(t.Context(), projections.CountsFilter{By: projections.ByNone}))(t)
 	require.Equal(t, positions, at)
-	_, at, _, err = a.Sessions(t.Context(), projections.SessionFilter{}, 5, "")
-	require.NoError(t, err)
+	_, at, _ = must.Three(a.Sessions(t.Context(), projections.SessionFilter{}, 5, ""))(t)
 	require.Equal(t, positions, at)
-	_, at, _, err = a.IdentityTurns(t.Context(), "ada", time.Time{}, time.Time{}, 5, "")
-	require.NoError(t, err)
+	_, at, _ = must.Three(a.IdentityTurns(t.Context(), "ada", time.Time{}, time.Time{}, 5, ""))(t)
 	require.Equal(t, positions, at)
 	_, at = must.Two(a.TurnsByID(t.Context(), nil))(t)
 	require.Equal(t, positions, at)
@@ -243,7 +237,7 @@ func TestEdgesOfASearch(t *testing.T) {
 	require.Len(t, searchAll(t, a.Audit, f, 5), 1, "what is behind them is not searched for")
 
 	a.exec("update turnledger.generation set search = 'another'")
-	_, _, _, err = a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 5, "")
+	_, _, _, err := a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 5, "")
 	require.ErrorIs(t, err, projections.ErrOutdated, "the terms of another key")
 }
 
@@ -256,10 +250,8 @@ func TestCursorsAreStrict(t *testing.T) {
 		log.asked(session, "r", "tap", "")
 	}
 	a := filled(t, log, 5)
-	_, _, search, err := a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 1, "")
-	require.NoError(t, err)
-	_, _, list, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, "")
-	require.NoError(t, err)
+	_, _, search := must.Three(a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 1, ""))(t)
+	_, _, list := must.Three(a.Sessions(t.Context(), projections.SessionFilter{}, 1, ""))(t)
 	for name, c := range map[string]struct {
 		cursor string
 		read   func(string) error
