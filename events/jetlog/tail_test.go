@@ -2,7 +2,6 @@ package jetlog_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -336,49 +335,11 @@ func TestATailGivesUpOnAHalfAppend(t *testing.T) {
 	require.EqualValues(t, 3, next(t, tail)[0].Position.Seq)
 }
 
-// TestFollowGoesOnWhereItWas has the beginning, and then a reader, fail once: the reader gets the same events again,
-// and none twice after it has taken them.
+// TestFollowGoesOnWhereItWas: see logtest.GoesOn.
 func TestFollowGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	for _, request := range []string{"before", "r1", "r2", "r3"} {
-		logtest.Add(t, log, "s", request, "text")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var mark jetlog.Watermark
-	var taken []uint64
-	var warned []error
-	begun, opened, failed := 0, 0, false
-	fault := errors.New("the reader can't")
-	require.NoError(t, jetlog.Follow(ctx, log, jetlog.Following{
-		Options: jetlog.TailOptions{MaxBatch: 1}, Watermark: &mark,
-		Begin: func(context.Context) (uint64, error) {
-			if begun++; begun == 1 {
-				return 0, fault
-			}
-			return 1, nil
-		},
-		Opened: func() {
-			opened++
-			require.EqualValues(t, 1, mark.At())
-		},
-		Read: func(_ context.Context, batch []jetlog.Message) error {
-			seq := batch[0].Position.Seq
-			if seq == 3 && !failed {
-				failed = true
-				return fault
-			}
-			if taken = append(taken, seq); seq == 4 {
-				cancel()
-			}
-			return nil
-		},
-		Warn: func(err error) { warned = append(warned, err) },
-	}), "ctx has ended")
-	require.Equal(t, []uint64{2, 3, 4}, taken)
-	require.Equal(t, []error{fault, fault}, warned)
-	require.Equal(t, [2]int{2, 1}, [2]int{begun, opened})
+	logtest.GoesOn(t, log, func(ctx context.Context, f jetlog.Following) error { return jetlog.Follow(ctx, log, f) })
 }
 
 // TestFollowEndsWithItsStream: a stream that ends before the mark is not the one that was followed.
