@@ -20,6 +20,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -110,7 +111,7 @@ func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	nc := small(t, most)
 	log := openOn(t, nc, jetlog.Config{MaxEvent: most})
 	before := nc.Stats().OutBytes
-	huge := logtest.Started("s", "r", strings.Repeat("x", most))
+	huge := turntest.Started("s", "r", strings.Repeat("x", most))
 	for _, facts := range [][]events.Fact{{huge}, {logtest.Fact("s", "r1"), huge}} {
 		_, err := log.Append(t.Context(), jetlog.Append{Facts: facts})
 		require.ErrorIs(t, err, jetlog.ErrTooLarge)
@@ -121,7 +122,7 @@ func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	large := strings.Repeat("x", most-1000)
 	at := logtest.Add(t, log, "s", "r2", large)
 	require.NoError(t, log.Durable(t.Context(), at))
-	logtest.Append(t, log, link("s"), logtest.Started("s", "r3", large))
+	logtest.Append(t, log, link("s"), turntest.Started("s", "r3", large))
 	require.Len(t, logtest.Read(t, log, "s"), 3)
 }
 
@@ -428,7 +429,7 @@ func TestAppendedEventsAreReadBack(t *testing.T) {
 	at := logtest.Add(t, log, "s", "r1", "one")
 	require.NoError(t, log.Durable(t.Context(), at))
 	require.Equal(t, "0:1", at.String())
-	require.Equal(t, "0:3", logtest.Append(t, log, link("s"), logtest.Started("s", "r2", "two")).Position.String())
+	require.Equal(t, "0:3", logtest.Append(t, log, link("s"), turntest.Started("s", "r2", "two")).Position.String())
 	got := logtest.Read(t, log, "s")
 	require.Len(t, got, 3)
 	require.Equal(t, events.TypeSessionLinked, got[1].Type)

@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
@@ -275,7 +276,7 @@ func TestATailCutsNoAppend(t *testing.T) {
 		writing.Go(func() error {
 			for i := range turns / 8 {
 				session := fmt.Sprint("s", w)
-				start := logtest.Started(session, fmt.Sprint(i), "text")
+				start := turntest.Started(session, fmt.Sprint(i), "text")
 				facts := []events.Fact{start, &events.TurnFinalized{TurnID: start.TurnID, SessionID: session}}
 				if i == 0 {
 					facts = slices.Insert(facts, 0, link(session))
@@ -324,7 +325,7 @@ func TestAnAppendToTwoSessionsIsTwoChanges(t *testing.T) {
 func TestATailGivesUpOnAHalfAppend(t *testing.T) {
 	t.Parallel()
 	log, stream, _ := logtest.Gated(t)
-	start := logtest.Started("s", "r", "text")
+	start := turntest.Started("s", "r", "text")
 	ack := logtest.Append(t, log, start, &events.TurnFinalized{TurnID: start.TurnID, SessionID: "s"})
 	require.NoError(t, stream.SecureDeleteMsg(t.Context(), ack.Position.Seq))
 	tail := openTail(t, log, 0, jetlog.TailOptions{})
@@ -373,7 +374,7 @@ func TestTailsInAFullRoomBringEveryEvent(t *testing.T) {
 	const turns = 60
 	for i := range turns {
 		text := strings.Repeat("t", []int{10, 2000, 40_000, 300_000}[rng.IntN(4)])
-		start := logtest.Started("s", string(rune('a'+i)), text)
+		start := turntest.Started("s", string(rune('a'+i)), text)
 		facts := []events.Fact{start}
 		if i%2 == 0 {
 			facts = append(facts, &events.TurnFinalized{TurnID: start.TurnID, SessionID: "s",

@@ -28,6 +28,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -355,8 +356,7 @@ func benchFact(n, step int) events.Fact {
 				Metadata: []byte(`{"channel":"web","locale":"en-GB","device_type":"phone"}`),
 			}}
 	}
-	return &events.TurnFinalized{TurnID: id(session, request), SessionID: session,
-		Answer: events.Answer{AnswerNeutral: prose[user%60 : user%60+2*size]}}
+	return turntest.Finalized(session, request, prose[user%60:user%60+2*size])
 }
 
 // The turns of BenchmarkSearch, those of the identity ada among them, and those that are written after the indexes are
@@ -476,10 +476,8 @@ func searchedTurn(n int, words *rand.Zipf) (out []events.Fact) {
 	if n >= 3*every && n < 6*every && n%every == 0 {
 		answer += " three"
 	}
-	return append(out, &events.TurnStarted{TurnID: id(session, request), SessionID: session, RequestID: request,
-		Question: events.Question{QuestionNeutral: text(20)}},
-		&events.TurnFinalized{TurnID: id(session, request), SessionID: session,
-			Answer: events.Answer{AnswerNeutral: answer}})
+	return append(out, turntest.Started(session, request, text(20)),
+		turntest.Finalized(session, request, answer))
 }
 
 // BenchmarkRecall searches what an identity said, of 2,000 turns (all that are searched) and of 10,000, beside
@@ -493,7 +491,7 @@ func BenchmarkRecall(b *testing.B) {
 				log.add(linked(session, user))
 				for i := range turns {
 					at := i * 37 % 400
-					log.add(exchange(session, fmt.Sprint("r", i),
+					log.add(turntest.Turn(session, fmt.Sprint("r", i),
 						fmt.Sprint("What of item ", i, "? ", prose[at:at+180]),
 						fmt.Sprint("Shelf ", i%97, ". ", prose[at:at+480]))...)
 				}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -25,11 +26,9 @@ import (
 
 // asked opens a turn with a question, and answers it where there is an answer.
 func (j *journal) asked(session, request, question, answer string) {
-	j.add(&events.TurnStarted{TurnID: id(session, request), SessionID: session, RequestID: request,
-		Question: events.Question{QuestionNeutral: question}})
+	j.add(turntest.Started(session, request, question))
 	if answer != "" {
-		j.add(&events.TurnFinalized{TurnID: id(session, request), SessionID: session,
-			Answer: events.Answer{AnswerNeutral: answer}})
+		j.add(turntest.Finalized(session, request, answer))
 	}
 }
 
@@ -290,23 +289,17 @@ func TestCursorsAreStrict(t *testing.T) {
 	}
 }
 
-func exchange(session, request, question, answer string) []events.Fact {
-	s, f := started(session, request), finalized(session, request)
-	s.QuestionNeutral, f.AnswerNeutral = question, answer
-	return []events.Fact{s, f}
-}
-
 //conformance:h5
 func TestRecallFindsWhatAnIdentitySaid(t *testing.T) {
 	t.Parallel()
 	log := newJournal()
 	log.add(linked("s1", "u"), linked("s2", "u"), linked("s3", "other"))
-	log.add(exchange("s1", "r1", "My favourite colour is teal.", "Noted.")...)
-	log.add(exchange("s1", "r2", "I have two cats, Ada and Bob.", "Lovely cats!")...)
-	log.add(exchange("s2", "r3", "Was für ein Wetter in Gdańsk?", "Regen.")...)
-	log.add(exchange("s2", "r4", "My cats are called Cleo and Dot.", "Noted: the cats.")...)
-	log.add(exchange("s2", "r7", "Am I happier in Łódź, hoping for relational databases?", "Yes, 42-7.")...)
-	log.add(exchange("s3", "r5", "The cat of another.", "Whose cat?")...)
+	log.add(turntest.Turn("s1", "r1", "My favourite colour is teal.", "Noted.")...)
+	log.add(turntest.Turn("s1", "r2", "I have two cats, Ada and Bob.", "Lovely cats!")...)
+	log.add(turntest.Turn("s2", "r3", "Was für ein Wetter in Gdańsk?", "Regen.")...)
+	log.add(turntest.Turn("s2", "r4", "My cats are called Cleo and Dot.", "Noted: the cats.")...)
+	log.add(turntest.Turn("s2", "r7", "Am I happier in Łódź, hoping for relational databases?", "Yes, 42-7.")...)
+	log.add(turntest.Turn("s3", "r5", "The cat of another.", "Whose cat?")...)
 	pending := started("s2", "r6")
 	pending.QuestionNeutral = "what do cats eat"
 	log.add(pending)
@@ -356,7 +349,7 @@ func TestRecallWithoutSpaces(t *testing.T) {
 		{"仕事ではGoでframeworkなしのAPIを書いています。", "なるほど。"},
 		{"My cats are called Cleo and Dot.", "Noted."},
 	} {
-		log.add(exchange("s", fmt.Sprint("r", i), turn[0], turn[1])...)
+		log.add(turntest.Turn("s", fmt.Sprint("r", i), turn[0], turn[1])...)
 	}
 	a := filled(t, log, 7)
 	for query, want := range map[string]string{
@@ -396,7 +389,7 @@ func TestRecallOfVeryLongTexts(t *testing.T) {
 		fmt.Fprint(&text, " word", i)
 	}
 	long := text.String()
-	log.add(exchange("s", "r", "first things"+long, long)...)
+	log.add(turntest.Turn("s", "r", "first things"+long, long)...)
 	a := filled(t, log, 7)
 	got, _ := must.Two(a.Recall(t.Context(), "u", "first"+long, 5))(t)
 	require.Len(t, got, 1)

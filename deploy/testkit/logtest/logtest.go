@@ -19,18 +19,11 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
-
-// Started returns the start of a turn with a text.
-func Started(session, request, text string) *events.TurnStarted {
-	return &events.TurnStarted{
-		TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
-		Question: events.Question{QuestionNeutral: text},
-	}
-}
 
 // Read returns the events of a session.
 func Read(t testing.TB, log *jetlog.Log, session string) []events.Recorded {
@@ -44,7 +37,7 @@ func Read(t testing.TB, log *jetlog.Log, session string) []events.Recorded {
 }
 
 // Fact returns the start of a turn.
-func Fact(session, request string) events.Fact { return Started(session, request, "text") }
+func Fact(session, request string) events.Fact { return turntest.Started(session, request, "text") }
 
 // IDs returns the event ids of a session in their order.
 func IDs(t *testing.T, log *jetlog.Log, session string) (out []string) {
@@ -67,7 +60,7 @@ func Gated(t testing.TB) (log *jetlog.Log, stream jetstream.Stream, msgs string)
 // Add appends the start of a turn.
 func Add(t testing.TB, log *jetlog.Log, session, request, text string) events.Position {
 	t.Helper()
-	return Append(t, log, Started(session, request, text)).Position
+	return Append(t, log, turntest.Started(session, request, text)).Position
 }
 
 // Append appends facts at once.
