@@ -385,16 +385,21 @@ func BenchmarkSearch(b *testing.B) {
 					must.Three(a.Search(b.Context(), f, 10, ""))(b)
 					took, floor = append(took, time.Since(read)), append(floor, read.Sub(began))
 				}
-				slices.Sort(took)
 				slices.Sort(floor)
-				half := len(took) / 2
-				b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
-				b.ReportMetric(float64(took[half].Microseconds())/1000, "p50-ms")
-				b.ReportMetric(took[half].Seconds()/floor[half].Seconds(), "x_floor")
-				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(percentiles(b, took).Seconds()/floor[len(floor)/2].Seconds(), "x_floor")
 			})
 		}
 	}
+}
+
+// percentiles reports half and 99 % of the times, and returns the median.
+func percentiles(b *testing.B, took []time.Duration) time.Duration {
+	slices.Sort(took)
+	half := took[len(took)/2]
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	b.ReportMetric(float64(half.Microseconds())/1000, "p50-ms")
+	b.ReportMetric(0, "ns/op")
+	return half
 }
 
 func (a *tables) read200(b *testing.B, identity string) {
@@ -507,10 +512,7 @@ func BenchmarkRecall(b *testing.B) {
 				require.NoError(b, err)
 				require.Equal(b, 10, len(found))
 			}
-			slices.Sort(took)
-			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
-			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
-			b.ReportMetric(0, "ns/op")
+			percentiles(b, took)
 		})
 	}
 }
