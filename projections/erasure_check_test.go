@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -18,8 +19,7 @@ import (
 func TestNothingOfAnErasedIdentityPassesTheGate(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	at := natstest.Append(t, log, &events.TurnStarted{TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r",
-		Question: events.Question{QuestionNeutral: "q"}}, &events.SessionLinked{SessionID: "s", IdentityID: "ada"})
+	at := natstest.Append(t, log, turntest.Started("s", "r", "q"), &events.SessionLinked{SessionID: "s", IdentityID: "ada"})
 	erasures := projections.ErasureCheck{Log: log}
 	text := func(identity string, meanwhile ...events.Fact) string {
 		out := must.Get(projections.Unerased(t.Context(), erasures, identity, func() (string, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -29,12 +30,7 @@ type endless struct {
 
 func (l *endless) event(seq uint64) events.Recorded {
 	session := fmt.Sprintf("session-%d", (seq-1)/2)
-	id := events.TurnID(session, "r")
-	var f events.Fact = &events.TurnStarted{TurnID: id, SessionID: session, RequestID: "r",
-		Question: events.Question{QuestionNeutral: "q"}}
-	if seq%2 == 0 {
-		f = &events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: "a"}}
-	}
+	f := turntest.Turn(session, "r", "q", "a")[1-seq%2]
 	return events.Recorded{ID: f.EventID(), Type: f.Type(), SessionID: session, Fact: f,
 		Position: events.Position{Seq: seq}, Time: day.Add(time.Duration(seq))}
 }
@@ -101,8 +97,7 @@ func TestJudgeDoesNotGrowWithTheLog(t *testing.T) {
 	judged := must.Get(j.Judge(t.Context(), events.Recorded{
 		ID: "x", SessionID: "session-1", Position: events.Position{Seq: 10 * sessions}, Time: day,
 		Digest: events.Digest([]byte("other")),
-		Fact: &events.TurnFinalized{TurnID: events.TurnID("session-1", "r"), SessionID: "session-1",
-			Answer: events.Answer{AnswerNeutral: "other"}},
+		Fact:   turntest.Finalized("session-1", "r", "other"),
 	}))(t)
 	require.Equal(t, conversation.Anomaly, judged.Change.Kind)
 	require.Equal(t, before+1, log.asked)

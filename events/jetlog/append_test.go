@@ -20,6 +20,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -87,8 +88,7 @@ func TestAppendThatMakesNoSenseIsRefused(t *testing.T) {
 	require.ErrorContains(t, must.Err(log.Append(t.Context(), jetlog.Append{Facts: apart})), "partitions")
 	for _, at := range []events.Position{{Partition: 2, Seq: 1}, {Partition: -1, Seq: 1}} {
 		require.ErrorIs(t, log.Durable(t.Context(), at), jetlog.ErrNoPartition)
-		_, _, err := log.At(t.Context(), at)
-		require.ErrorIs(t, err, jetlog.ErrNoPartition)
+		require.ErrorIs(t, must.Err(log.At(t.Context(), at)), jetlog.ErrNoPartition)
 		must.Fail(log.Head(t.Context(), at.Partition))(t, jetlog.ErrNoPartition)
 		must.Fail(log.Tail(t.Context(), at.Partition, 0, jetlog.TailOptions{}))(t, jetlog.ErrNoPartition)
 	}
@@ -111,7 +111,7 @@ func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	nc := small(t, most)
 	log := openOn(t, nc, jetlog.Config{MaxEvent: most})
 	before := nc.Stats().OutBytes
-	huge := logtest.Started("s", "r", strings.Repeat("x", most))
+	huge := turntest.Started("s", "r", strings.Repeat("x", most))
 	for _, facts := range [][]events.Fact{{huge}, {logtest.Fact("s", "r1"), huge}} {
 		_, err := log.Append(t.Context(), jetlog.Append{Facts: facts})
 		require.ErrorIs(t, err, jetlog.ErrTooLarge)
@@ -122,7 +122,7 @@ func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	large := strings.Repeat("x", most-1000)
 	at := logtest.Add(t, log, "s", "r2", large)
 	require.NoError(t, log.Durable(t.Context(), at))
-	logtest.Append(t, log, link("s"), logtest.Started("s", "r3", large))
+	logtest.Append(t, log, link("s"), turntest.Started("s", "r3", large))
 	require.Len(t, logtest.Read(t, log, "s"), 3)
 }
 
@@ -208,8 +208,7 @@ func TestSilentServerIsUnavailable(t *testing.T) {
 	for _, err := range log.Session(ctx, "s", 0, 10) {
 		require.ErrorIs(t, err, jetlog.ErrUnavailable, "a log that can't be read is not one without history")
 	}
-	_, _, err = log.At(ctx, at)
-	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	require.ErrorIs(t, must.Err(log.At(ctx, at)), jetlog.ErrUnavailable)
 	must.Fail(log.Last(ctx, "s"))(t, jetlog.ErrUnavailable)
 	must.Fail(log.Tail(ctx, 0, 0, jetlog.TailOptions{}))(t, jetlog.ErrUnavailable)
 	nc.Close()
@@ -430,7 +429,7 @@ func TestAppendedEventsAreReadBack(t *testing.T) {
 	at := logtest.Add(t, log, "s", "r1", "one")
 	require.NoError(t, log.Durable(t.Context(), at))
 	require.Equal(t, "0:1", at.String())
-	require.Equal(t, "0:3", logtest.Append(t, log, link("s"), logtest.Started("s", "r2", "two")).Position.String())
+	require.Equal(t, "0:3", logtest.Append(t, log, link("s"), turntest.Started("s", "r2", "two")).Position.String())
 	got := logtest.Read(t, log, "s")
 	require.Len(t, got, 3)
 	require.Equal(t, events.TypeSessionLinked, got[1].Type)

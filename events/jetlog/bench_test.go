@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -41,7 +42,7 @@ func BenchmarkAppend(b *testing.B) {
 func appendAll(b *testing.B, log *jetlog.Log, writers, n int) {
 	b.Helper()
 	share(b, writers, n, func(k int64) error {
-		start := logtest.Started(fmt.Sprint("s", k%1000), fmt.Sprint(k), benchText)
+		start := turntest.Started(fmt.Sprint("s", k%1000), fmt.Sprint(k), benchText)
 		ack, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{start}})
 		if err == nil {
 			err = log.Durable(b.Context(), ack.Position)

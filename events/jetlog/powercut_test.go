@@ -22,8 +22,8 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/cutfs"
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
-	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -430,7 +430,7 @@ func (h *history) facts(session string, n int) []events.Fact {
 	facts := make([]events.Fact, n)
 	for i := range facts {
 		h.made++
-		facts[i] = logtest.Started(session, fmt.Sprint(h.made), strings.Repeat("text ", 20+h.made*7919%280))
+		facts[i] = turntest.Started(session, fmt.Sprint(h.made), strings.Repeat("text ", 20+h.made*7919%280))
 	}
 	return facts
 }

@@ -2,7 +2,6 @@ package jetlog_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -20,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
@@ -276,7 +276,7 @@ func TestATailCutsNoAppend(t *testing.T) {
 		writing.Go(func() error {
 			for i := range turns / 8 {
 				session := fmt.Sprint("s", w)
-				start := logtest.Started(session, fmt.Sprint(i), "text")
+				start := turntest.Started(session, fmt.Sprint(i), "text")
 				facts := []events.Fact{start, &events.TurnFinalized{TurnID: start.TurnID, SessionID: session}}
 				if i == 0 {
 					facts = slices.Insert(facts, 0, link(session))
@@ -325,7 +325,7 @@ func TestAnAppendToTwoSessionsIsTwoChanges(t *testing.T) {
 func TestATailGivesUpOnAHalfAppend(t *testing.T) {
 	t.Parallel()
 	log, stream, _ := logtest.Gated(t)
-	start := logtest.Started("s", "r", "text")
+	start := turntest.Started("s", "r", "text")
 	ack := logtest.Append(t, log, start, &events.TurnFinalized{TurnID: start.TurnID, SessionID: "s"})
 	require.NoError(t, stream.SecureDeleteMsg(t.Context(), ack.Position.Seq))
 	tail := openTail(t, log, 0, jetlog.TailOptions{})
@@ -336,49 +336,11 @@ func TestATailGivesUpOnAHalfAppend(t *testing.T) {
 	require.EqualValues(t, 3, next(t, tail)[0].Position.Seq)
 }
 
-// TestFollowGoesOnWhereItWas has the beginning, and then a reader, fail once: the reader gets the same events again,
-// and none twice after it has taken them.
+// TestFollowGoesOnWhereItWas: see logtest.GoesOn.
 func TestFollowGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	for _, request := range []string{"before", "r1", "r2", "r3"} {
-		logtest.Add(t, log, "s", request, "text")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var mark jetlog.Watermark
-	var taken []uint64
-	var warned []error
-	begun, opened, failed := 0, 0, false
-	fault := errors.New("the reader can't")
-	require.NoError(t, jetlog.Follow(ctx, log, jetlog.Following{
-		Options: jetlog.TailOptions{MaxBatch: 1}, Watermark: &mark,
-		Begin: func(context.Context) (uint64, error) {
-			if begun++; begun == 1 {
-				return 0, fault
-			}
-			return 1, nil
-		},
-		Opened: func() {
-			opened++
-			require.EqualValues(t, 1, mark.At())
-		},
-		Read: func(_ context.Context, batch []jetlog.Message) error {
-			seq := batch[0].Position.Seq
-			if seq == 3 && !failed {
-				failed = true
-				return fault
-			}
-			if taken = append(taken, seq); seq == 4 {
-				cancel()
-			}
-			return nil
-		},
-		Warn: func(err error) { warned = append(warned, err) },
-	}), "ctx has ended")
-	require.Equal(t, []uint64{2, 3, 4}, taken)
-	require.Equal(t, []error{fault, fault}, warned)
-	require.Equal(t, [2]int{2, 1}, [2]int{begun, opened})
+	logtest.GoesOn(t, log, func(ctx context.Context, f jetlog.Following) error { return jetlog.Follow(ctx, log, f) })
 }
 
 // TestFollowEndsWithItsStream: a stream that ends before the mark is not the one that was followed.
@@ -412,7 +374,7 @@ func TestTailsInAFullRoomBringEveryEvent(t *testing.T) {
 	const turns = 60
 	for i := range turns {
 		text := strings.Repeat("t", []int{10, 2000, 40_000, 300_000}[rng.IntN(4)])
-		start := logtest.Started("s", string(rune('a'+i)), text)
+		start := turntest.Started("s", string(rune('a'+i)), text)
 		facts := []events.Fact{start}
 		if i%2 == 0 {
 			facts = append(facts, &events.TurnFinalized{TurnID: start.TurnID, SessionID: "s",

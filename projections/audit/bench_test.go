@@ -28,6 +28,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -355,8 +356,7 @@ func benchFact(n, step int) events.Fact {
 				Metadata: []byte(`{"channel":"web","locale":"en-GB","device_type":"phone"}`),
 			}}
 	}
-	return &events.TurnFinalized{TurnID: id(session, request), SessionID: session,
-		Answer: events.Answer{AnswerNeutral: prose[user%60 : user%60+2*size]}}
+	return turntest.Finalized(session, request, prose[user%60:user%60+2*size])
 }
 
 // The turns of BenchmarkSearch, those of the identity ada among them, and those that are written after the indexes are
@@ -382,20 +382,24 @@ func BenchmarkSearch(b *testing.B) {
 					began := time.Now()
 					a.read200(b, identity)
 					read := time.Now()
-					_, _, _, err := a.Search(b.Context(), f, 10, "")
-					require.NoError(b, err)
+					must.Three(a.Search(b.Context(), f, 10, ""))(b)
 					took, floor = append(took, time.Since(read)), append(floor, read.Sub(began))
 				}
-				slices.Sort(took)
 				slices.Sort(floor)
-				half := len(took) / 2
-				b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
-				b.ReportMetric(float64(took[half].Microseconds())/1000, "p50-ms")
-				b.ReportMetric(took[half].Seconds()/floor[half].Seconds(), "x_floor")
-				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(percentiles(b, took).Seconds()/floor[len(floor)/2].Seconds(), "x_floor")
 			})
 		}
 	}
+}
+
+// percentiles reports half and 99 % of the times, and returns the median.
+func percentiles(b *testing.B, took []time.Duration) time.Duration {
+	slices.Sort(took)
+	half := took[len(took)/2]
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	b.ReportMetric(float64(half.Microseconds())/1000, "p50-ms")
+	b.ReportMetric(0, "ns/op")
+	return half
 }
 
 func (a *tables) read200(b *testing.B, identity string) {
@@ -477,10 +481,8 @@ func searchedTurn(n int, words *rand.Zipf) (out []events.Fact) {
 	if n >= 3*every && n < 6*every && n%every == 0 {
 		answer += " three"
 	}
-	return append(out, &events.TurnStarted{TurnID: id(session, request), SessionID: session, RequestID: request,
-		Question: events.Question{QuestionNeutral: text(20)}},
-		&events.TurnFinalized{TurnID: id(session, request), SessionID: session,
-			Answer: events.Answer{AnswerNeutral: answer}})
+	return append(out, turntest.Started(session, request, text(20)),
+		turntest.Finalized(session, request, answer))
 }
 
 // BenchmarkRecall searches what an identity said, of 2,000 turns (all that are searched) and of 10,000, beside
@@ -494,7 +496,7 @@ func BenchmarkRecall(b *testing.B) {
 				log.add(linked(session, user))
 				for i := range turns {
 					at := i * 37 % 400
-					log.add(exchange(session, fmt.Sprint("r", i),
+					log.add(turntest.Turn(session, fmt.Sprint("r", i),
 						fmt.Sprint("What of item ", i, "? ", prose[at:at+180]),
 						fmt.Sprint("Shelf ", i%97, ". ", prose[at:at+480]))...)
 				}
@@ -510,10 +512,7 @@ func BenchmarkRecall(b *testing.B) {
 				require.NoError(b, err)
 				require.Equal(b, 10, len(found))
 			}
-			slices.Sort(took)
-			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
-			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
-			b.ReportMetric(0, "ns/op")
+			percentiles(b, took)
 		})
 	}
 }

@@ -47,15 +47,13 @@ func TestIdentityTurns(t *testing.T) {
 	// said returns a page of what an identity said.
 	said := func(t *testing.T, identity string, since, until time.Time, limit int, cursor string) ([]string, string) {
 		t.Helper()
-		turns, _, next, err := a.IdentityTurns(t.Context(), identity, since, until, limit, cursor)
-		require.NoError(t, err)
+		turns, _, next := must.Three(a.IdentityTurns(t.Context(), identity, since, until, limit, cursor))(t)
 		return requestsOf(turns), next
 	}
 
 	t.Run("over all sessions, newest last, without redacted and replaced ones", func(t *testing.T) {
 		t.Parallel()
-		turns, _, next, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
-		require.NoError(t, err)
+		turns, _, next := must.Three(a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, ""))(t)
 		require.Empty(t, next)
 		require.Equal(t, all, requestsOf(turns))
 		for _, turn := range turns {
@@ -197,14 +195,12 @@ func TestALinkBringsWhatStandsBeforeAReset(t *testing.T) {
 		f := claim(t, log, a)
 		f.all(1)
 		require.Equal(t, []string{"a finalized", "b finalized"}, a.requests("s"), name)
-		turns, _, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
-		require.NoError(t, err)
+		turns, _, _ := must.Three(a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, ""))(t)
 		require.Equal(t, []string{"s a", "s b"}, requestsOf(turns), name)
 		hits, _, _, err := a.Search(t.Context(), projections.SearchFilter{Query: "marmot", IdentityID: "u"}, 10, "")
 		require.NoError(t, err)
 		require.Len(t, hits, 1, name)
-		list, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 10, "")
-		require.NoError(t, err)
+		list, _, _ := must.Three(a.Sessions(t.Context(), projections.SessionFilter{}, 10, ""))(t)
 		require.Equal(t, id("s", "b"), list[0].LastTurn.TurnID, name)
 
 		log.redact("s", id("s", "b"))
@@ -277,8 +273,7 @@ func TestIdentityTurnsStandInTheOrderOfTheLog(t *testing.T) {
 	log.pass(2 * time.Hour)
 	log.add(started("s", "r4"), finalized("s", "r4"))
 	a := filled(t, log, 100)
-	turns, _, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 10, "")
-	require.NoError(t, err)
+	turns, _, _ := must.Three(a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 10, ""))(t)
 	require.Equal(t, []string{"s r1", "s r2", "s r3", "s r4"}, requestsOf(turns))
 }
 

@@ -168,12 +168,10 @@ func TestListOfSessions(t *testing.T) {
 	for _, cursor := range []string{
 		"s", "s.-300000000000000000.5.x", "s.1.1000.a", "s.1.-1.a", "s.01.5.a", "s.1.5.", "x.1.5.a",
 	} {
-		_, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1,
-			base64.RawURLEncoding.EncodeToString([]byte(cursor)))
-		require.ErrorIs(t, err, audit.ErrCursor, cursor)
+		require.ErrorIs(t, must.Err(a.Sessions(t.Context(), projections.SessionFilter{}, 1,
+			base64.RawURLEncoding.EncodeToString([]byte(cursor)))), audit.ErrCursor, cursor)
 	}
-	_, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, "x")
-	require.ErrorIs(t, err, audit.ErrCursor)
+	require.ErrorIs(t, must.Err(a.Sessions(t.Context(), projections.SessionFilter{}, 1, "x")), audit.ErrCursor)
 }
 
 // The last turn of a listed session is the newest that is not redacted, in its newest version, its texts cut.
@@ -225,13 +223,11 @@ func BenchmarkListOfSessions(b *testing.B) {
 			took, cursor := make([]time.Duration, 0, b.N), ""
 			for b.Loop() {
 				began := time.Now()
-				_, _, next, err := a.Sessions(b.Context(), filter, 50, cursor)
-				require.NoError(b, err)
+				_, _, next := must.Three(a.Sessions(b.Context(), filter, 50, cursor))(b)
 				took = append(took, time.Since(began))
 				cursor = next
 			}
-			slices.Sort(took)
-			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+			percentiles(b, took)
 		})
 	}
 }
@@ -248,16 +244,12 @@ func TestABranchOfAnErasedRootIsNobodys(t *testing.T) {
 	log.asked("branch", "a", "the marmot", "a rodent")
 	a := filled(t, log, 10)
 	seen := func() (of []string) {
-		turns, _, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
-		require.NoError(t, err)
-		hits, _, _, err := a.Search(t.Context(), projections.SearchFilter{Query: "marmot"}, 10, "")
-		require.NoError(t, err)
+		turns, _, _ := must.Three(a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, ""))(t)
+		hits, _, _ := must.Three(a.Search(t.Context(), projections.SearchFilter{Query: "marmot"}, 10, ""))(t)
 		recalled, _ := must.Two(a.Recall(t.Context(), "u", "marmot", 10))(t)
 		byID, _ := must.Two(a.TurnsByID(t.Context(), []uuid.UUID{id("branch", "a")}))(t)
-		list, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{IdentityID: "u"}, 10, "")
-		require.NoError(t, err)
-		all, _, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 10, "")
-		require.NoError(t, err)
+		list, _, _ := must.Three(a.Sessions(t.Context(), projections.SessionFilter{IdentityID: "u"}, 10, ""))(t)
+		all, _, _ := must.Three(a.Sessions(t.Context(), projections.SessionFilter{}, 10, ""))(t)
 		counts, _ := must.Two(a.Counts(t.Context(), projections.CountsFilter{Since: day.Add(-time.Hour),
 			Until: day.Add(time.Hour), By: projections.ByNone}))(t)
 		return append(of, fmt.Sprint(len(turns), len(hits), len(recalled), len(byID), len(list)), all[0].SessionID,
@@ -387,12 +379,7 @@ func TestARareTitleIsReadByTheIndex(t *testing.T) {
 		f := projections.SessionFilter{Title: part}
 		require.Len(t, pages(t, a.Audit, f, 100), want, part)
 		raw := must.Get(a.ExplainTitles(t.Context(), f))(t)
-		var plans []struct{ Plan plan }
-		require.NoError(t, json.Unmarshal(raw, &plans))
-		read, indexes := plans[0].Plan.reads()
-		require.Contains(t, indexes, "event_ledger_described", "%s", raw)
-		require.LessOrEqual(t, read["sessions"], float64(2*want), "%s", raw)
-		require.LessOrEqual(t, read["event_ledger"], float64(2*want), "%s", raw)
+		require.Contains(t, readsAtMost(t, raw, 2*want), "event_ledger_described")
 	}
 }
 
@@ -416,17 +403,11 @@ func TestRareMetadataIsReadByTheIndex(t *testing.T) {
 		{map[string]string{"item": "notes"}, 0}, {map[string]string{"app": "notes"}, 101},
 	} {
 		filter := projections.SessionFilter{Metadata: f.metadata}
-		page, _, _, err := a.Sessions(t.Context(), filter, 101, "")
-		require.NoError(t, err)
+		page, _, _ := must.Three(a.Sessions(t.Context(), filter, 101, ""))(t)
 		require.Len(t, page, f.want, f.metadata)
-		raw := must.Get(a.ExplainMetadata(t.Context(), filter))(t)
-		var plans []struct{ Plan plan }
-		require.NoError(t, json.Unmarshal(raw, &plans))
-		read, indexes := plans[0].Plan.reads()
-		require.LessOrEqual(t, read["sessions"], float64(2*f.want), "%s", raw)
-		require.LessOrEqual(t, read["event_ledger"], float64(2*f.want), "%s", raw)
+		indexes := readsAtMost(t, must.Get(a.ExplainMetadata(t.Context(), filter))(t), 2*f.want)
 		if f.want < 101 {
-			require.Contains(t, indexes, "event_ledger_described", "%s", raw)
+			require.Contains(t, indexes, "event_ledger_described")
 		}
 	}
 }
@@ -458,12 +439,10 @@ func BenchmarkListByTitle(b *testing.B) {
 				var took []time.Duration
 				for b.Loop() {
 					began := time.Now()
-					_, _, _, err := a.Sessions(b.Context(), projections.SessionFilter{Title: part}, 50, "")
-					require.NoError(b, err)
+					must.Three(a.Sessions(b.Context(), projections.SessionFilter{Title: part}, 50, ""))(b)
 					took = append(took, time.Since(began))
 				}
-				slices.Sort(took)
-				b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+				percentiles(b, took)
 			})
 		}
 	}
@@ -478,6 +457,17 @@ type plan struct {
 	Removed  float64 `json:"Rows Removed by Filter"`
 	Recheck  float64 `json:"Rows Removed by Index Recheck"`
 	Plans    []plan
+}
+
+// readsAtMost holds a plan to so many sessions and as many of their events, and returns the indexes that it reads.
+func readsAtMost(t *testing.T, raw []byte, most int) []string {
+	t.Helper()
+	var plans []struct{ Plan plan }
+	require.NoError(t, json.Unmarshal(raw, &plans))
+	read, indexes := plans[0].Plan.reads()
+	require.LessOrEqual(t, read["sessions"], float64(most), "%s", raw)
+	require.LessOrEqual(t, read["event_ledger"], float64(most), "%s", raw)
+	return indexes
 }
 
 // reads returns how many rows of each table are read, and by which indexes.

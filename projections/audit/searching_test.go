@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -25,11 +26,9 @@ import (
 
 // asked opens a turn with a question, and answers it where there is an answer.
 func (j *journal) asked(session, request, question, answer string) {
-	j.add(&events.TurnStarted{TurnID: id(session, request), SessionID: session, RequestID: request,
-		Question: events.Question{QuestionNeutral: question}})
+	j.add(turntest.Started(session, request, question))
 	if answer != "" {
-		j.add(&events.TurnFinalized{TurnID: id(session, request), SessionID: session,
-			Answer: events.Answer{AnswerNeutral: answer}})
+		j.add(turntest.Finalized(session, request, answer))
 	}
 }
 
@@ -113,11 +112,9 @@ func TestSearchOfTurns(t *testing.T) {
 	require.Equal(t, log.state("a").Turn(id("a", "tap")).CreatedAt, hit.CreatedAt)
 
 	for _, query := range []string{"-washer", "?"} {
-		_, _, _, err := a.Search(t.Context(), q(query), 1, "")
-		require.ErrorIs(t, err, audit.ErrQuery)
+		require.ErrorIs(t, must.Err(a.Search(t.Context(), q(query), 1, "")), audit.ErrQuery)
 	}
-	_, _, _, err := a.Search(t.Context(), q("a"), 1, "x")
-	require.ErrorIs(t, err, audit.ErrCursor)
+	require.ErrorIs(t, must.Err(a.Search(t.Context(), q("a"), 1, "x")), audit.ErrCursor)
 }
 
 // Pages stay what they are while turns come and go, and windows follow each other without a gap.
@@ -132,8 +129,7 @@ func TestPagesOfASearch(t *testing.T) {
 	a := filled(t, log, 100)
 	var all []projections.Hit
 	for cursor, page := "", 0; ; page++ {
-		hits, _, next, err := a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 70, cursor)
-		require.NoError(t, err)
+		hits, _, next := must.Three(a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 70, cursor))(t)
 		all = append(all, hits...)
 		if cursor = next; next == "" {
 			break
@@ -213,19 +209,16 @@ func TestEdgesOfASearch(t *testing.T) {
 			"values ('audit', $1, 7, '', 1)", partition)
 	}
 	f := projections.SearchFilter{Query: "tap"}
-	hits, at, _, err := a.Search(t.Context(), f, 5, "")
-	require.NoError(t, err)
+	hits, at, _ := must.Three(a.Search(t.Context(), f, 5, ""))(t)
 	require.Len(t, hits, 1)
 	require.Equal(t, "a tap\x00of ␀0", hits[0].Snippet, "the text is as it was said")
 	positions := []events.Position{{Seq: log.last}, {Partition: 1, Seq: 7}, {Partition: 2, Seq: 7}}
 	require.Equal(t, positions, at)
 	_, at = must.Two(a.Counts(t.Context(), projections.CountsFilter{By: projections.ByNone}))(t)
 	require.Equal(t, positions, at)
-	_, at, _, err = a.Sessions(t.Context(), projections.SessionFilter{}, 5, "")
-	require.NoError(t, err)
+	_, at, _ = must.Three(a.Sessions(t.Context(), projections.SessionFilter{}, 5, ""))(t)
 	require.Equal(t, positions, at)
-	_, at, _, err = a.IdentityTurns(t.Context(), "ada", time.Time{}, time.Time{}, 5, "")
-	require.NoError(t, err)
+	_, at, _ = must.Three(a.IdentityTurns(t.Context(), "ada", time.Time{}, time.Time{}, 5, ""))(t)
 	require.Equal(t, positions, at)
 	_, at = must.Two(a.TurnsByID(t.Context(), nil))(t)
 	require.Equal(t, positions, at)
@@ -243,7 +236,7 @@ func TestEdgesOfASearch(t *testing.T) {
 	require.Len(t, searchAll(t, a.Audit, f, 5), 1, "what is behind them is not searched for")
 
 	a.exec("update turnledger.generation set search = 'another'")
-	_, _, _, err = a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 5, "")
+	_, _, _, err := a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 5, "")
 	require.ErrorIs(t, err, projections.ErrOutdated, "the terms of another key")
 }
 
@@ -256,10 +249,8 @@ func TestCursorsAreStrict(t *testing.T) {
 		log.asked(session, "r", "tap", "")
 	}
 	a := filled(t, log, 5)
-	_, _, search, err := a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 1, "")
-	require.NoError(t, err)
-	_, _, list, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, "")
-	require.NoError(t, err)
+	_, _, search := must.Three(a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 1, ""))(t)
+	_, _, list := must.Three(a.Sessions(t.Context(), projections.SessionFilter{}, 1, ""))(t)
 	for name, c := range map[string]struct {
 		cursor string
 		read   func(string) error
@@ -298,23 +289,17 @@ func TestCursorsAreStrict(t *testing.T) {
 	}
 }
 
-func exchange(session, request, question, answer string) []events.Fact {
-	s, f := started(session, request), finalized(session, request)
-	s.QuestionNeutral, f.AnswerNeutral = question, answer
-	return []events.Fact{s, f}
-}
-
 //conformance:h5
 func TestRecallFindsWhatAnIdentitySaid(t *testing.T) {
 	t.Parallel()
 	log := newJournal()
 	log.add(linked("s1", "u"), linked("s2", "u"), linked("s3", "other"))
-	log.add(exchange("s1", "r1", "My favourite colour is teal.", "Noted.")...)
-	log.add(exchange("s1", "r2", "I have two cats, Ada and Bob.", "Lovely cats!")...)
-	log.add(exchange("s2", "r3", "Was für ein Wetter in Gdańsk?", "Regen.")...)
-	log.add(exchange("s2", "r4", "My cats are called Cleo and Dot.", "Noted: the cats.")...)
-	log.add(exchange("s2", "r7", "Am I happier in Łódź, hoping for relational databases?", "Yes, 42-7.")...)
-	log.add(exchange("s3", "r5", "The cat of another.", "Whose cat?")...)
+	log.add(turntest.Turn("s1", "r1", "My favourite colour is teal.", "Noted.")...)
+	log.add(turntest.Turn("s1", "r2", "I have two cats, Ada and Bob.", "Lovely cats!")...)
+	log.add(turntest.Turn("s2", "r3", "Was für ein Wetter in Gdańsk?", "Regen.")...)
+	log.add(turntest.Turn("s2", "r4", "My cats are called Cleo and Dot.", "Noted: the cats.")...)
+	log.add(turntest.Turn("s2", "r7", "Am I happier in Łódź, hoping for relational databases?", "Yes, 42-7.")...)
+	log.add(turntest.Turn("s3", "r5", "The cat of another.", "Whose cat?")...)
 	pending := started("s2", "r6")
 	pending.QuestionNeutral = "what do cats eat"
 	log.add(pending)
@@ -364,7 +349,7 @@ func TestRecallWithoutSpaces(t *testing.T) {
 		{"仕事ではGoでframeworkなしのAPIを書いています。", "なるほど。"},
 		{"My cats are called Cleo and Dot.", "Noted."},
 	} {
-		log.add(exchange("s", fmt.Sprint("r", i), turn[0], turn[1])...)
+		log.add(turntest.Turn("s", fmt.Sprint("r", i), turn[0], turn[1])...)
 	}
 	a := filled(t, log, 7)
 	for query, want := range map[string]string{
@@ -404,7 +389,7 @@ func TestRecallOfVeryLongTexts(t *testing.T) {
 		fmt.Fprint(&text, " word", i)
 	}
 	long := text.String()
-	log.add(exchange("s", "r", "first things"+long, long)...)
+	log.add(turntest.Turn("s", "r", "first things"+long, long)...)
 	a := filled(t, log, 7)
 	got, _ := must.Two(a.Recall(t.Context(), "u", "first"+long, 5))(t)
 	require.Len(t, got, 1)

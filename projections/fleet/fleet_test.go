@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -106,10 +107,7 @@ func inMemory() fleet.Entry {
 
 func question(t *testing.T, log *jetlog.Log) events.Position {
 	t.Helper()
-	return natstest.Append(t, log, &events.TurnStarted{
-		TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r",
-		Question: events.Question{QuestionNeutral: "q"},
-	})
+	return natstest.Append(t, log, turntest.Started("s", "r", "q"))
 }
 
 func TestAViewOfAnotherLogIsNotReadUntilItFollowsThisOne(t *testing.T) {

@@ -62,8 +62,7 @@ func TestARingHoldsOnlyWhatSomebodyHasYetToTake(t *testing.T) {
 
 	r.publish(chunkOf(4, 6))
 	require.EqualValues(t, 20, b.used.Load())
-	batch, _, _, err = r.take(h, 100, 1000)
-	require.NoError(t, err)
+	batch, _, _ = must.Three(r.take(h, 100, 1000))(t)
 	require.Equal(t, []uint64{5, 6}, batch)
 	require.Zero(t, b.used.Load(), "the only reader has taken it")
 
@@ -125,8 +124,7 @@ func TestAReaderTakesNoMoreOfTheRingThanItAskedFor(t *testing.T) {
 		}
 		var got [][]uint64
 		for h.at < 6 {
-			batch, upTo, lost, err := r.take(h, c.most, c.bytes)
-			require.NoError(t, err)
+			batch, upTo, lost := must.Three(r.take(h, c.most, c.bytes))(t)
 			require.False(t, lost)
 			require.Equal(t, upTo, batch[len(batch)-1])
 			got = append(got, batch)
@@ -246,8 +244,7 @@ func TestARingSaysWhyItIsClosed(t *testing.T) {
 	require.True(t, lost)
 	require.NoError(t, err)
 	r.stop(errTest)
-	_, _, _, err = r.take(h, 100, 1000)
-	require.ErrorIs(t, err, errTest)
+	require.ErrorIs(t, must.Err(r.take(h, 100, 1000)), errTest)
 	r.start(0)
 	_, _, lost, err = r.take(h, 100, 1000)
 	require.True(t, lost)

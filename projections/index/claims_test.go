@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
@@ -38,7 +39,7 @@ func claimsGoBack(t *testing.T, w *world) {
 	var ends []uint64
 	batch := func(after time.Duration) {
 		now.pass(after)
-		w.Append(t, indextest.Turn("s", fmt.Sprint(len(ends)), fmt.Sprint("question ", len(ends)), "yes")...)
+		w.Append(t, turntest.Turn("s", fmt.Sprint(len(ends)), fmt.Sprint("question ", len(ends)), "yes")...)
 		h.must(t)
 		ends = append(ends, h.At.Seq)
 	}
@@ -69,10 +70,10 @@ func claimsGoBack(t *testing.T, w *world) {
 func goneStaysGone(t *testing.T, w *world) {
 	v, store := w.spy(t)
 	w.Append(t, annAsks("what goes", "yes")...)
-	w.Append(t, indextest.Turn("s", "2", "what stays", "yes")...)
+	w.Append(t, turntest.Turn("s", "2", "what stays", "yes")...)
 	w.claim(t, v, "s").must(t)
 	w.Append(t, redacted("1"))
-	w.Append(t, indextest.Turn("s", "3", "what stays as well", "yes")...)
+	w.Append(t, turntest.Turn("s", "3", "what stays as well", "yes")...)
 	w.claim(t, v, "s").must(t)
 	w.claim(t, v, "s") // and is taken over before it has applied anything
 	h := w.claim(t, v, "s")
@@ -104,7 +105,7 @@ func takenOver(t *testing.T, w *world) {
 	require.ErrorIs(t, before.reach(t), projections.ErrFenced, "it is applied")
 	other := w.Open(t)
 	taking := w.claim(t, other, "s")
-	w.Append(t, indextest.Turn("s", "2", "the second question", "yes")...)
+	w.Append(t, turntest.Turn("s", "2", "the second question", "yes")...)
 	store.put = func([]index.Object) error {
 		t.Error("it writes")
 		return nil
@@ -156,7 +157,7 @@ func lostMeanwhile(t *testing.T, w *world) {
 	lost := w.canaryOf(t, h.partition).ID
 	require.NoError(t, w.Store.Delete(t.Context(), w.only(t).Name, []uuid.UUID{lost}, 1<<30))
 	require.Zero(t, must.Get(v.Applied(t.Context(), h.partition))(t).Seq)
-	w.Append(t, indextest.Turn("s", "2", "the second question", "yes")...)
+	w.Append(t, turntest.Turn("s", "2", "the second question", "yes")...)
 	require.ErrorIs(t, h.reach(t), projections.ErrUnavailable)
 	h = w.claim(t, v, "s")
 	require.Zero(t, h.At.Seq)
@@ -203,7 +204,7 @@ func writtenAgain(t *testing.T, w *world) {
 	}
 	require.Equal(t, texts, w.Endpoint.Texts())
 	done = nil
-	w.Append(t, indextest.Turn("s", "2", "another question", "yes")...)
+	w.Append(t, turntest.Turn("s", "2", "another question", "yes")...)
 	h.must(t)
 	w.Agree(t, v, "s")
 }
@@ -239,7 +240,7 @@ func manyTakeovers(t *testing.T, w *world) {
 		began := h.At
 		for k := range 3 { // so that the next claim goes back to the second one
 			now.pass(3 * time.Minute)
-			w.Append(t, indextest.Turn("s", fmt.Sprint(i, "-", k), fmt.Sprint("question ", i), "yes")...)
+			w.Append(t, turntest.Turn("s", fmt.Sprint(i, "-", k), fmt.Sprint("question ", i), "yes")...)
 			h.must(t)
 		}
 		late = append(late, index.Object{
@@ -260,7 +261,7 @@ func wentBack(
 	v = w.Open(t, change...)
 	w.Append(t, indextest.Linked("s", "ann"))
 	for n := range 20 {
-		w.Append(t, indextest.Turn("s", strconv.Itoa(n), "a question", "an answer")...)
+		w.Append(t, turntest.Turn("s", strconv.Itoa(n), "a question", "an answer")...)
 	}
 	w.claim(t, v, "s").must(t)
 	h := w.claim(t, v, "s")

@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
@@ -43,7 +44,7 @@ func swaps(t *testing.T, w *world) {
 	former.must(t)
 	require.ErrorIs(t, g.Swap(t.Context(), projections.ReachFormer), projections.ErrNotCaughtUp, "it is behind")
 	require.Equal(t, was, served(t, v))
-	w.Append(t, indextest.Turn("s", "2", "the second question", "yes")...)
+	w.Append(t, turntest.Turn("s", "2", "the second question", "yes")...)
 	require.ErrorIs(t, former.reach(t), projections.ErrFenced, "a swap has closed the claim")
 	next.must(t)
 	require.NoError(t, g.Swap(t.Context(), projections.ReachFormer))
@@ -70,7 +71,7 @@ func claimsDuringSwap(t *testing.T, w *world) {
 	other := w.Open(t)
 	notes.once = func() { former = w.claim(t, other, "s") }
 	require.ErrorIs(t, g.Swap(t.Context(), projections.ReachFormer), projections.ErrNotCaughtUp)
-	w.Append(t, indextest.Turn("s", "2", "the second question", "yes")...)
+	w.Append(t, turntest.Turn("s", "2", "the second question", "yes")...)
 	former.must(t)
 	require.ErrorIs(t, g.Swap(t.Context(), projections.ReachFormer), projections.ErrNotCaughtUp)
 	next.must(t)
@@ -167,7 +168,7 @@ func otherModel(t *testing.T, w *world) {
 	changed := func(c *index.Config) { c.Embedder = w.Embedder("other", indextest.Dimensions) }
 	other := w.Open(t, changed)
 	texts := w.Endpoint.Texts()
-	w.Append(t, indextest.Turn("s", "2", "the second question", "no")...)
+	w.Append(t, turntest.Turn("s", "2", "the second question", "no")...)
 	w.claim(t, other, "s").must(t)
 	require.NoError(t, other.Sweep(t.Context()))
 	require.Equal(t, texts, w.Endpoint.Texts())
@@ -193,7 +194,7 @@ func otherDimensions(t *testing.T, w *world) {
 	w.Append(t, annAsks("the first question", "yes")...)
 	h := w.claim(t, v, "s").must(t)
 	w.Endpoint.Answer(now)
-	w.Append(t, indextest.Turn("s", "2", "the second question", "no")...)
+	w.Append(t, turntest.Turn("s", "2", "the second question", "no")...)
 	h.must(t)
 	require.Nil(t, w.object(t, "s", "2").Question.Vector)
 	near := index.Near{Vector: embeddingstest.Vector("question", now), Limit: 10}
@@ -208,7 +209,7 @@ func otherDimensions(t *testing.T, w *world) {
 	require.Len(t, w.object(t, "s", "2").Question.Vector, embeddingstest.Dimensions, "it was a confusion")
 
 	w.Endpoint.Answer(now)
-	w.Append(t, indextest.Turn("s", "3", "the third question", "no")...)
+	w.Append(t, turntest.Turn("s", "3", "the third question", "no")...)
 	w.claim(t, v, "s").must(t)
 	w.Rebuild(t, v)
 	hits, _ := must.Two(v.Nearest(t.Context(), "", near))(t)
@@ -264,7 +265,7 @@ func changedAnonymous(t *testing.T, w *world) {
 	linked, said := w.opened(t)
 	require.NotContains(t, said, saying)
 	w.Append(t, annAsks("a question of Ann", "yes")...)
-	w.Append(t, indextest.Turn("nobody", "1", "a question of nobody", "yes")...)
+	w.Append(t, turntest.Turn("nobody", "1", "a question of nobody", "yes")...)
 	feed := func(v *index.View) {
 		for _, session := range []string{"s", "nobody"} {
 			w.claim(t, v, session).must(t)

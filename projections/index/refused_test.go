@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -135,7 +136,7 @@ func scrubbedByAge(t *testing.T, w *world) {
 func restored(t *testing.T, w *world) {
 	v := w.Open(t)
 	w.Append(t, indextest.Linked("s", "ann"))
-	at := w.Append(t, indextest.Turn("s", "1", "a question", "yes")...)
+	at := w.Append(t, turntest.Turn("s", "1", "a question", "yes")...)
 	h := w.claim(t, v, "s")
 	run := h.next(t)
 	session := func() projections.Session {
@@ -168,14 +169,14 @@ func restored(t *testing.T, w *world) {
 func forgotten(t *testing.T, w *world) {
 	linked := w.Open(t)
 	w.Append(t, indextest.Linked("kept", "ann"))
-	kept := w.Append(t, indextest.Turn("kept", "1", "a question of Ann's", "yes")...)
+	kept := w.Append(t, turntest.Turn("kept", "1", "a question of Ann's", "yes")...)
 	w.claim(t, linked, "kept").must(t)
 	require.NoError(t, linked.Forget(t.Context(), "kept", kept), "an index of linked sessions has none")
 	require.NotNil(t, w.object(t, "kept", "1"))
 	v := w.Open(t, func(c *index.Config) { c.Anonymous = true })
-	w.Append(t, indextest.Turn("s", "1", "an anonymous question", "yes")...)
-	at := w.Append(t, indextest.Turn("s", "2", "another one", "no")...)
-	w.Append(t, indextest.Turn("other", "1", "a question of another", "no")...)
+	w.Append(t, turntest.Turn("s", "1", "an anonymous question", "yes")...)
+	at := w.Append(t, turntest.Turn("s", "2", "another one", "no")...)
+	w.Append(t, turntest.Turn("other", "1", "a question of another", "no")...)
 	h := w.claim(t, v, "s")
 	for _, of := range []*index.View{v, linked} { // whatever the setting of the process that asks
 		require.ErrorIs(t, of.Forget(t.Context(), "s", at), projections.ErrNotYet, "the view is not there yet")

@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/pause"
@@ -108,7 +109,7 @@ func id(session, request string) string { return events.TurnID(session, request)
 
 // annAsks links the session s to Ann, who asks a question there, which is answered.
 func annAsks(question, answer string) []events.Fact {
-	return append([]events.Fact{indextest.Linked("s", "ann")}, indextest.Turn("s", "1", question, answer)...)
+	return append([]events.Fact{indextest.Linked("s", "ann")}, turntest.Turn("s", "1", question, answer)...)
 }
 
 // corrected corrects a turn of the session s.
@@ -150,8 +151,8 @@ func erasedUpTo(seq *atomic.Uint64) func(*index.Config) {
 func turnsComeAndGo(t *testing.T, w *world) {
 	v := w.fed(t)
 	w.Append(t, annAsks("how do I change a bicycle tyre", "with levers")...)
-	w.Append(t, indextest.Turn("s", "2", "what is the capital of Peru", "Lima")...)
-	w.Append(t, indextest.Turn("anonymous", "1", "how do I change a bicycle tyre", "with levers")...)
+	w.Append(t, turntest.Turn("s", "2", "what is the capital of Peru", "Lima")...)
+	w.Append(t, turntest.Turn("anonymous", "1", "how do I change a bicycle tyre", "with levers")...)
 	w.CaughtUp(t, v)
 	require.Equal(t, id("s", "1"), w.Found(t, v, "change a bicycle tyre", "")[0])
 	require.Len(t, w.Found(t, v, "change a bicycle tyre", ""), 2)
@@ -166,9 +167,9 @@ func turnsComeAndGo(t *testing.T, w *world) {
 
 func links(t *testing.T, w *world) {
 	v := w.fed(t)
-	w.Append(t, indextest.Turn("s", "1", "a question before the link", "yes")...)
+	w.Append(t, turntest.Turn("s", "1", "a question before the link", "yes")...)
 	w.Append(t, indextest.Linked("s", "ann"), indextest.Linked("other", "bob"))
-	w.Append(t, indextest.Turn("other", "1", "a question before the link", "yes")...)
+	w.Append(t, turntest.Turn("other", "1", "a question before the link", "yes")...)
 	w.CaughtUp(t, v)
 	require.Equal(t, []string{id("s", "1")}, w.Found(t, v, "a question", "ann"))
 	require.Equal(t, []string{id("other", "1")}, w.Found(t, v, "a question", "bob"))
@@ -191,7 +192,7 @@ func rebuilt(t *testing.T, w *world) {
 	v := w.fed(t)
 	w.Append(t, indextest.Linked("s", "ann"))
 	for _, request := range []string{"1", "2", "3"} {
-		w.Append(t, indextest.Turn("s", request, "question "+request, "answer "+request)...)
+		w.Append(t, turntest.Turn("s", request, "question "+request, "answer "+request)...)
 	}
 	w.CaughtUp(t, v)
 	texts := w.Endpoint.Texts()
@@ -203,7 +204,7 @@ func rebuilt(t *testing.T, w *world) {
 	require.Empty(t, w.Differences(t, v))
 	require.Len(t, w.Found(t, v, "question 2", "ann"), 3)
 	w.only(t) // the former generation is dropped
-	w.Append(t, indextest.Turn("s", "4", "question 4", "answer 4")...)
+	w.Append(t, turntest.Turn("s", "4", "question 4", "answer 4")...)
 	w.CaughtUp(t, v)
 	require.Len(t, w.Found(t, v, "question 4", "ann"), 4)
 }
@@ -215,9 +216,9 @@ func refusals(t *testing.T, w *world) {
 	store.refuse = func(o *index.Object) bool { return !healed.Load() && o.Question.Neutral == text }
 	w.Feed(t, v)
 	w.Append(t, annAsks("a text that it takes", "yes")...)
-	w.Append(t, indextest.Turn("s", "2", text, "yes")...)
+	w.Append(t, turntest.Turn("s", "2", text, "yes")...)
 	w.Append(t, corrected("1c", "1", text, "no"))
-	w.Append(t, indextest.Turn("s", "3", "a text behind it", "yes")...)
+	w.Append(t, turntest.Turn("s", "3", "a text behind it", "yes")...)
 	w.CaughtUp(t, v)
 	require.Equal(t, []string{id("s", "3")}, w.Found(t, v, "a text", "ann"), "what was corrected is gone")
 	letters := desk.Of(w.Log).Queue(v, w.Log, w.Rules)
@@ -257,7 +258,7 @@ func scrubbed(t *testing.T, w *world) {
 	<-rebuilt
 	files = must.Get(v.Files(t.Context(), at.Partition))(t)
 	require.Equal(t, at, files)
-	w.Append(t, indextest.Turn("s", "2", "what stays", "yes")...)
+	w.Append(t, turntest.Turn("s", "2", "what stays", "yes")...)
 	w.CaughtUp(t, v)
 	<-time.After(300 * time.Millisecond)
 	require.Empty(t, rebuilt, "once")
@@ -271,9 +272,9 @@ const silence = 30 * time.Millisecond
 func silences(t *testing.T, w *world) {
 	w.Rules.SessionTTL = silence
 	v := w.Open(t)
-	w.Append(t, indextest.Turn("s", "1", "before the silence", "yes")...)
+	w.Append(t, turntest.Turn("s", "1", "before the silence", "yes")...)
 	pause.For(t.Context(), 3*silence)
-	w.Append(t, indextest.Turn("s", "2", "after the silence", "yes")...)
+	w.Append(t, turntest.Turn("s", "2", "after the silence", "yes")...)
 	w.Append(t, corrected("2c", "2", "corrected", "no"), indextest.Linked("s", "ann"))
 	h := w.claim(t, v, "s").must(t)
 	require.Nil(t, w.object(t, "s", "2"), "replaced")
@@ -294,7 +295,7 @@ func pruned(t *testing.T, w *world) {
 	var forgotten atomic.Uint64
 	v := w.Open(t, erasedUpTo(&forgotten))
 	turn := events.TurnID("s", "1")
-	w.Append(t, indextest.Linked("s", "ann"), indextest.Turn("s", "1", "what is hot", "")[0], &events.TurnFinalized{
+	w.Append(t, indextest.Linked("s", "ann"), turntest.Turn("s", "1", "what is hot", "")[0], &events.TurnFinalized{
 		TurnID: turn, SessionID: "s", Answer: events.Answer{AnswerNeutral: "lava", AnswerMessages: []byte(
 			`[{"role":"assistant","content":"lava"},{"role":"assistant","content":"ash"}]`,
 		)},
@@ -347,7 +348,7 @@ func TestTheIndexCountsItsWork(t *testing.T) {
 	require.GreaterOrEqual(t, vectors("taken over"), 2.0)
 
 	w.Endpoint.Fail(http.StatusBadRequest)
-	w.Append(t, indextest.Turn("s", "2", "a bare question", "a bare answer")...)
+	w.Append(t, turntest.Turn("s", "2", "a bare question", "a bare answer")...)
 	w.CaughtUp(t, v)
 	require.EqualValues(t, 2, vectors("made"))
 	w.Endpoint.Fail(0)
@@ -386,7 +387,7 @@ func TestTwoStoresOnOneLog(t *testing.T) {
 		require.ErrorIs(t, err, projections.ErrUnavailable)
 		require.ErrorContains(t, err, "all processes need the same TURNLEDGER_WEAVIATE_URL")
 		require.ErrorContains(t, v.Prepare(t.Context()), "all processes need the same TURNLEDGER_WEAVIATE_URL")
-		w.Append(t, indextest.Turn("s", "2", "another question", "yes")[0])
+		w.Append(t, turntest.Turn("s", "2", "another question", "yes")[0])
 		<-time.After(50 * time.Millisecond) // the first runner tries again meanwhile
 	}
 	require.Equal(t, before.Generation, must.Get(moved.Served(t.Context()))(t).Generation)
@@ -415,7 +416,7 @@ func TestTwoLogsOnOneStore(t *testing.T) {
 	w.Agree(t, v, "s")
 
 	other.Append(t, indextest.Linked("t", "bob"))
-	other.Append(t, indextest.Turn("t", "1", "another question", "no")...)
+	other.Append(t, turntest.Turn("t", "1", "another question", "no")...)
 	other.Rebuild(t, late)
 	other.Feed(t, late)
 	other.Reached(t, late)
@@ -436,7 +437,7 @@ func TestAnOlderIndexIsRebuilt(t *testing.T) {
 	var forgotten atomic.Uint64
 	v := w.Open(t, erasedUpTo(&forgotten))
 	w.Append(t, annAsks("a question", "yes")...)
-	w.Append(t, indextest.Turn("s", "0", "what must go", "yes")...)
+	w.Append(t, turntest.Turn("s", "0", "what must go", "yes")...)
 	stop := w.Feed(t, v)
 	w.Reached(t, v)
 	stop()
@@ -461,7 +462,7 @@ func TestAnOlderIndexIsRebuilt(t *testing.T) {
 
 	w.Rebuild(t, v)
 	require.Len(t, w.Found(t, v, "a question", "ann"), 1)
-	w.Append(t, indextest.Turn("s", "2", "another question", "yes")...)
+	w.Append(t, turntest.Turn("s", "2", "another question", "yes")...)
 	w.Feed(t, v)
 	w.Reached(t, v)
 	require.NoError(t, v.Sweep(t.Context()))

@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
@@ -74,13 +75,13 @@ func embedded(t *testing.T, w *world) {
 // that deletions don't wait for it batch by batch.
 func embedding(t *testing.T, w *world) {
 	v := w.openWithTurn(t)
-	w.Append(t, indextest.Turn("s", "2", "the second question", "yes")...)
+	w.Append(t, turntest.Turn("s", "2", "the second question", "yes")...)
 	h := w.claim(t, v, "s").must(t)
 	require.Equal(t, 3, w.Endpoint.Texts())
 	w.Endpoint.Fail(http.StatusBadRequest)
 	calls := w.Endpoint.Calls()
 	for _, request := range []string{"3", "4", "5"} {
-		w.Append(t, indextest.Turn("s", request, "question "+request, "no")...)
+		w.Append(t, turntest.Turn("s", request, "question "+request, "no")...)
 		h.must(t)
 	}
 	require.Equal(t, calls+2, w.Endpoint.Calls(), "one call, and one that tells whether it refuses any text")
@@ -94,7 +95,7 @@ func refusedTexts(t *testing.T, w *world) {
 	v := w.fed(t, now.set)
 	w.Endpoint.Fail(http.StatusServiceUnavailable)
 	w.Append(t, annAsks("poison", "the first answer")...)
-	w.Append(t, indextest.Turn("s", "2", "the second question", "the second answer")...)
+	w.Append(t, turntest.Turn("s", "2", "the second question", "the second answer")...)
 	w.CaughtUp(t, v)
 	w.Endpoint.Fail(0)
 	w.Endpoint.Refuse(func(text string) bool { return strings.Contains(text, "poison") })
@@ -105,8 +106,8 @@ func refusedTexts(t *testing.T, w *world) {
 	now.pass(time.Minute) // the embedder is left alone for a while
 	require.NoError(t, v.Sweep(t.Context()))
 	require.Zero(t, bare())
-	w.Append(t, indextest.Turn("s", "3", "poison again", "the third answer")...)
-	w.Append(t, indextest.Turn("s", "4", "the fourth question", "the fourth answer")...)
+	w.Append(t, turntest.Turn("s", "3", "poison again", "the third answer")...)
+	w.Append(t, turntest.Turn("s", "4", "the fourth question", "the fourth answer")...)
 	w.CaughtUp(t, v)
 	for _, request := range []string{"1", "2", "3", "4"} {
 		o := w.object(t, "s", request)
@@ -124,7 +125,7 @@ func refusedTexts(t *testing.T, w *world) {
 func nearestHalves(t *testing.T, w *world) {
 	v := w.Open(t)
 	w.Append(t, annAsks("where are the winter tyres", "in the cellar")...)
-	w.Append(t, indextest.Turn("s", "2", "what is in the cellar", "only the tyres of winter")...)
+	w.Append(t, turntest.Turn("s", "2", "what is in the cellar", "only the tyres of winter")...)
 	h := w.claim(t, v, "s").must(t)
 	for text, want := range map[string]struct {
 		request string
@@ -147,8 +148,8 @@ func nearestHalves(t *testing.T, w *world) {
 		require.Equal(t, projections.QuestionHalf, hit.Half)
 	}
 
-	w.Append(t, indextest.Turn("s", "3", "snow chains of winter tyres", "snow")...)
-	w.Append(t, indextest.Turn("s", "4", "snow chains of winter", "no")...)
+	w.Append(t, turntest.Turn("s", "3", "snow chains of winter tyres", "snow")...)
+	w.Append(t, turntest.Turn("s", "4", "snow chains of winter", "no")...)
 	h.must(t)
 	nearest := indextest.Near("snow chains of winter")
 	nearest.Limit = 1
@@ -187,10 +188,10 @@ func verified(t *testing.T, w *world) {
 		"answer":   func(o *index.Object) { o.Answer.Digest = "" },
 	}
 	for what := range changes {
-		w.Append(t, indextest.Turn("s", what, "a question of "+what, "an answer")...)
+		w.Append(t, turntest.Turn("s", what, "a question of "+what, "an answer")...)
 	}
-	w.Append(t, indextest.Turn("s", "missing", "a question", "an answer")...)
-	w.Append(t, indextest.Turn("s", "as it is", "a question", "an answer")...)
+	w.Append(t, turntest.Turn("s", "missing", "a question", "an answer")...)
+	w.Append(t, turntest.Turn("s", "as it is", "a question", "an answer")...)
 	w.claim(t, v, "s").must(t)
 	require.Empty(t, w.Differences(t, v))
 	name, want, more := w.only(t).Name, map[string]bool{}, []index.Object{}
@@ -237,7 +238,7 @@ func withHangingEmbedder(t *testing.T, w *world) {
 	w.CaughtUp(t, v)
 	w.Endpoint.Hang()
 	calls := w.Endpoint.Calls()
-	w.Append(t, indextest.Turn("s", "2", "a question without a vector", "yes")...)
+	w.Append(t, turntest.Turn("s", "2", "a question without a vector", "yes")...)
 	w.awaitCall(t, calls)
 	w.Append(t, redacted("1"))
 	began := time.Now()
@@ -263,11 +264,11 @@ func sweptMeanwhile(t *testing.T, w *world) {
 	w.Endpoint.Fail(http.StatusServiceUnavailable)
 	w.Append(t, indextest.Linked("s", "ann"))
 	for _, request := range []string{"1", "2"} {
-		w.Append(t, indextest.Turn("s", request, "question "+request, "yes")...)
+		w.Append(t, turntest.Turn("s", request, "question "+request, "yes")...)
 	}
 	h := w.claim(t, before, "s").must(t)
 	now.pass(5 * time.Minute)
-	w.Append(t, indextest.Turn("s", "3", "question 3", "yes")[0])
+	w.Append(t, turntest.Turn("s", "3", "question 3", "yes")[0])
 	h.must(t)
 	w.Endpoint.Fail(0)
 	v := open() // has not seen the embedder fail, and goes back to the start of the third turn
@@ -324,7 +325,7 @@ func partByPart(t *testing.T, w *world) {
 	w.Append(t, indextest.Linked("s", "ann"))
 	var facts []events.Fact
 	for i := range 432 {
-		facts = append(facts, indextest.Turn("s", fmt.Sprint(i), fmt.Sprint("question ", i), "yes")...)
+		facts = append(facts, turntest.Turn("s", fmt.Sprint(i), fmt.Sprint("question ", i), "yes")...)
 	}
 	w.Append(t, facts...)
 	w.claim(t, v, "s").must(t)

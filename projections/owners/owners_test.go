@@ -14,17 +14,13 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/owners"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
-
-func started(session string) *events.TurnStarted {
-	return &events.TurnStarted{TurnID: events.TurnID(session, "r"), SessionID: session, RequestID: "r",
-		Question: events.Question{QuestionNeutral: "q"}}
-}
 
 func linked(session, identity string) *events.SessionLinked {
 	return &events.SessionLinked{SessionID: session, IdentityID: identity}
@@ -47,7 +43,7 @@ func sessions(t *testing.T, log *jetlog.Log, x *owners.Index, identity string) (
 func TestTheIndexKnowsTheSessionsOfAnIdentity(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	natstest.Append(t, log, started("b"), linked("b", "ada"), linked("a", "ada"), linked("other", "bob"))
+	natstest.Append(t, log, turntest.Started("b", "r", "q"), linked("b", "ada"), linked("a", "ada"), linked("other", "bob"))
 	natstest.Append(t, log, linked("other", "ada"), &events.SessionErased{SessionID: "gone", ReceiptID: "r"},
 		linked("gone", "ada"))
 	x := owners.New(log, nil)
@@ -65,7 +61,7 @@ func TestALinkWithoutEffectHidesNoOther(t *testing.T) {
 	t.Parallel()
 	s := natstest.Server(t)
 	log := natstest.LogOn(t, s, 1)
-	natstest.Append(t, log, started("a"))
+	natstest.Append(t, log, turntest.Started("a", "r", "q"))
 	link := must.Get(events.Encode(linked("a", "ada"), time.Now()))(t)
 	header := nats.Header(link.Header)
 	header.Del(events.HeaderMsgID)

@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/liveheap"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
@@ -102,10 +103,7 @@ func record(t *testing.T, log *jetlog.Log, turns, length int) (heads map[int]uin
 		g.Go(func() error {
 			for n := w; n < turns; n += writers {
 				session := fmt.Sprint(w, ".", n/writers/20)
-				_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{
-					TurnID: events.TurnID(session, fmt.Sprint(n)), SessionID: session, RequestID: fmt.Sprint(n),
-					Question: events.Question{QuestionNeutral: text},
-				}}})
+				_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{turntest.Started(session, fmt.Sprint(n), text)}})
 				if err != nil {
 					return err
 				}

@@ -21,6 +21,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -103,22 +104,12 @@ func startWith(t testing.TB, log *jetlog.Log, p projections.Projection, pause ti
 	}).Run)
 }
 
-// turn returns the facts of a finalized turn.
-func turn(session, request, answer string) []events.Fact {
-	id := events.TurnID(session, request)
-	return []events.Fact{
-		&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
-			Question: events.Question{QuestionNeutral: "q"}},
-		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: answer}},
-	}
-}
-
 func fill(t testing.TB, log *jetlog.Log, sessions, turns int) {
 	t.Helper()
 	var facts []events.Fact
 	for i := range turns {
 		for s := range sessions {
-			facts = append(facts, turn(fmt.Sprint("s", s), fmt.Sprint("r", i), "a")...)
+			facts = append(facts, turntest.Turn(fmt.Sprint("s", s), fmt.Sprint("r", i), "q", "a")...)
 		}
 	}
 	natstest.Append(t, log, facts...)

@@ -22,6 +22,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -229,7 +230,7 @@ func talk(t testing.TB, log *jetlog.Log, n int) {
 	var facts []events.Fact
 	for s := range shareSessions {
 		session := fmt.Sprint("s", s)
-		facts = append(facts, turn(session, fmt.Sprint("r", n), strings.Repeat("a", n))...)
+		facts = append(facts, turntest.Turn(session, fmt.Sprint("r", n), "q", strings.Repeat("a", n))...)
 		if n == 2 {
 			facts = append(facts, &events.SessionLinked{SessionID: session, IdentityID: fmt.Sprint("u", s%3)})
 		}

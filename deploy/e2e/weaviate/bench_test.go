@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -149,7 +150,7 @@ func fill(b *testing.B, w *indextest.World, turns int) (objects []index.Object) 
 		facts := []events.Fact{indextest.Linked(session, fmt.Sprint("identity ", from/each%1000))}
 		for i := from; i < min(from+each, turns); i++ {
 			question, answer := fmt.Sprintf("question %d: %s", i, benchText), fmt.Sprintf("answer %d: %s", i, benchText)
-			facts = append(facts, indextest.Turn(session, fmt.Sprint(i), question, answer)...)
+			facts = append(facts, turntest.Turn(session, fmt.Sprint(i), question, answer)...)
 			objects = append(objects, index.Object{
 				ID: events.TurnID(session, fmt.Sprint(i)), Session: session,
 				Identity: fmt.Sprint("identity ", from/each%1000), Partition: i % benchPartitions,

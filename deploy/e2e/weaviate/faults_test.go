@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/embeddingstest"
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/indextest"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -77,7 +78,7 @@ func TestTheIndexSurvivesItsServer(t *testing.T) {
 			turns := func(what string, n int) {
 				for i := range n {
 					session, request := sessions[i%len(sessions)], fmt.Sprint(what, i)
-					w.Append(t, indextest.Turn(session, request, "question "+request, "yes")...)
+					w.Append(t, turntest.Turn(session, request, "question "+request, "yes")...)
 				}
 			}
 			for _, session := range sessions {
@@ -121,7 +122,7 @@ func TestTurnsThatNoSearchFindsAreWrittenAgain(t *testing.T) {
 	for _, session := range []string{"a", "b", "c"} {
 		w.Append(t, indextest.Linked(session, "ann"))
 		for i := range 3 {
-			w.Append(t, indextest.Turn(session, fmt.Sprint(i), "a question", "yes")...)
+			w.Append(t, turntest.Turn(session, fmt.Sprint(i), "a question", "yes")...)
 			all = append(all, events.TurnID(session, fmt.Sprint(i)).String())
 		}
 	}
@@ -160,7 +161,7 @@ func TestTurnsThatAreAlikeAreNotWrittenAgain(t *testing.T) {
 	for i := range 4000 {
 		// What differs weighs so little that many answers have a vector that rounds to one nearer to a true vector.
 		answer := fmt.Sprint("answer ", i, ": ", strings.Repeat("as it was said. ", 20))
-		facts = append(facts, indextest.Turn("s", fmt.Sprint(i), "a question", answer)...)
+		facts = append(facts, turntest.Turn("s", fmt.Sprint(i), "a question", answer)...)
 	}
 	w.Append(t, facts...)
 	w.CaughtUp(t, v)
@@ -181,12 +182,12 @@ func TestBatchesThatComeLateGo(t *testing.T) {
 	slow := w.Open(t)
 	stop := w.Feed(t, slow)
 	w.Append(t, indextest.Linked("s", "ann"))
-	w.Append(t, indextest.Turn("s", "stays", "what stays", "yes")...)
+	w.Append(t, turntest.Turn("s", "stays", "what stays", "yes")...)
 	w.CaughtUp(t, slow)
 	for round, rebuild := range []bool{false, true} {
 		request := fmt.Sprint("goes", round)
 		proxy.Hold()
-		w.Append(t, indextest.Turn("s", request, "what goes", "yes")...)
+		w.Append(t, turntest.Turn("s", request, "what goes", "yes")...)
 		proxy.AwaitHeld()
 		stop()
 		w.Store = s.Client().Store()
@@ -197,7 +198,7 @@ func TestBatchesThatComeLateGo(t *testing.T) {
 		w.CaughtUp(t, taking)
 		if rebuild {
 			w.Rebuild(t, taking)
-			w.Append(t, indextest.Turn("s", "another", "what stays as well", "yes")...)
+			w.Append(t, turntest.Turn("s", "another", "what stays as well", "yes")...)
 			w.CaughtUp(t, taking)
 		}
 		require.Positive(t, proxy.Release(t))

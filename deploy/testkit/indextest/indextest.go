@@ -130,16 +130,6 @@ func (w *World) Append(t testing.TB, facts ...events.Fact) events.Position {
 	return natstest.Append(t, w.Log, facts...)
 }
 
-// Turn returns the facts of a finalized turn.
-func Turn(session, request, question, answer string) []events.Fact {
-	id := events.TurnID(session, request)
-	return []events.Fact{
-		&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
-			Question: events.Question{QuestionNeutral: question}},
-		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: answer}},
-	}
-}
-
 // Linked returns the fact that links a session.
 func Linked(session, identity string) events.Fact {
 	return &events.SessionLinked{SessionID: session, IdentityID: identity}

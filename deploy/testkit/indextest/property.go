@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -96,7 +97,7 @@ func (f *feeders) step() {
 		f.Append(f.t, Linked(f.session(), "ada"))
 	case 12, 13, 14, 15, 16, 17:
 		request := fmt.Sprint("r", f.draw(4, "request"))
-		f.Append(f.t, Turn(f.session(), request, "a question of "+request, "an answer")...)
+		f.Append(f.t, turntest.Turn(f.session(), request, "a question of "+request, "an answer")...)
 	default:
 		f.Append(f.t, viewtest.DrawFact(f.rt))
 	}

@@ -19,18 +19,11 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
-
-// Started returns the start of a turn with a text.
-func Started(session, request, text string) *events.TurnStarted {
-	return &events.TurnStarted{
-		TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
-		Question: events.Question{QuestionNeutral: text},
-	}
-}
 
 // Read returns the events of a session.
 func Read(t testing.TB, log *jetlog.Log, session string) []events.Recorded {
@@ -44,7 +37,7 @@ func Read(t testing.TB, log *jetlog.Log, session string) []events.Recorded {
 }
 
 // Fact returns the start of a turn.
-func Fact(session, request string) events.Fact { return Started(session, request, "text") }
+func Fact(session, request string) events.Fact { return turntest.Started(session, request, "text") }
 
 // IDs returns the event ids of a session in their order.
 func IDs(t *testing.T, log *jetlog.Log, session string) (out []string) {
@@ -67,7 +60,7 @@ func Gated(t testing.TB) (log *jetlog.Log, stream jetstream.Stream, msgs string)
 // Add appends the start of a turn.
 func Add(t testing.TB, log *jetlog.Log, session, request, text string) events.Position {
 	t.Helper()
-	return Append(t, log, Started(session, request, text)).Position
+	return Append(t, log, turntest.Started(session, request, text)).Position
 }
 
 // Append appends facts at once.
@@ -133,6 +126,53 @@ func SetFsync(t testing.TB, log *jetlog.Log, partition int, fsync func(*os.File)
 		p.Gate.Fsync = fsync
 		return nil
 	}))
+}
+
+// GoesOn has the beginning, and then the reader, of a log's partition fail once: the reader gets the same events again,
+// and none twice after it has taken them. The mark stands at the beginning once the partition is opened, though nothing
+// may come for long, and at each event that was read.
+func GoesOn(t testing.TB, log *jetlog.Log, read func(context.Context, jetlog.Following) error) {
+	t.Helper()
+	for _, request := range []string{"before", "r1", "r2", "r3"} {
+		Add(t, log, "s", request, "text")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var mark jetlog.Watermark
+	var taken []uint64
+	var warned []error
+	begun, opened, failed := 0, 0, false
+	fault := errors.New("the reader can't")
+	require.NoError(t, read(ctx, jetlog.Following{
+		Options: jetlog.TailOptions{MaxBatch: 1}, Watermark: &mark, Pause: time.Millisecond,
+		Begin: func(context.Context) (uint64, error) {
+			if begun++; begun == 1 {
+				return 0, fault
+			}
+			return 1, nil
+		},
+		Opened: func() {
+			opened++
+			require.EqualValues(t, 1, mark.At())
+		},
+		Read: func(_ context.Context, batch []jetlog.Message) error {
+			seq := batch[0].Position.Seq
+			require.Equal(t, seq-1, mark.At())
+			if seq == 3 && !failed {
+				failed = true
+				return fault
+			}
+			if taken = append(taken, seq); seq == 4 {
+				cancel()
+			}
+			return nil
+		},
+		Warn: func(err error) { warned = append(warned, err) },
+	}), "ctx has ended")
+	require.Equal(t, []uint64{2, 3, 4}, taken)
+	require.Equal(t, []error{fault, fault}, warned)
+	require.Equal(t, [2]int{2, 1}, [2]int{begun, opened})
+	require.EqualValues(t, 4, mark.At())
 }
 
 // Restarting is a server on one address that can be stopped and started under load.

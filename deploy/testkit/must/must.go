@@ -37,5 +37,17 @@ func Two[A, B any](a A, b B, err error) func(t TB) (A, B) {
 	}
 }
 
-// Err returns the error of a call that returns a value, too: require.ErrorContains(t, must.Err(f()), "why").
-func Err[T any](_ T, err error) error { return err }
+// Three is Get for a call that returns three values.
+func Three[A, B, C any](a A, b B, c C, err error) func(t TB) (A, B, C) {
+	return func(t TB) (A, B, C) {
+		t.Helper()
+		require.NoError(t, err)
+		return a, b, c
+	}
+}
+
+// Err returns the error of a call that returns values, too: require.ErrorContains(t, must.Err(f()), "why").
+func Err(returned ...any) error {
+	err, _ := returned[len(returned)-1].(error)
+	return err
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -64,18 +65,14 @@ func (w *world) add(f events.Fact) *world {
 
 func (w *world) start(session string, requests ...string) *world {
 	for _, r := range requests {
-		w.add(&events.TurnStarted{
-			TurnID: ID(session, r), SessionID: session, RequestID: r, Question: events.Question{QuestionNeutral: "q-" +
-				r},
-		})
+		w.add(turntest.Started(session, r, "q-"+r))
 	}
 	return w
 }
 
 func (w *world) answer(session string, requests ...string) *world {
 	for _, r := range requests {
-		w.add(&events.TurnFinalized{TurnID: ID(session, r), SessionID: session,
-			Answer: events.Answer{AnswerNeutral: "a-" + r}})
+		w.add(turntest.Finalized(session, r, "a-"+r))
 	}
 	return w
 }

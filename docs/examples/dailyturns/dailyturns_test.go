@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/docs/examples/dailyturns"
 	"github.com/turnledger/turnledger/docs/examples/dailyturns/subscriber"
 	"github.com/turnledger/turnledger/events"
@@ -31,8 +32,7 @@ func TestMain(m *testing.M) { leaks.VerifyTestMain(pg.Runner(m)) }
 func turns(t *testing.T, log *jetlog.Log, n int) {
 	for i := range n {
 		session, request := fmt.Sprint("s", i%5), fmt.Sprint("r", i)
-		f := &events.TurnStarted{TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
-			Question: events.Question{QuestionNeutral: "q"}}
+		f := turntest.Started(session, request, "q")
 		for range 1 + i%2 {
 			must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(t)
 		}

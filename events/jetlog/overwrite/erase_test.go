@@ -16,16 +16,14 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 )
 
 func secret(session, request string) *events.TurnStarted {
-	return &events.TurnStarted{
-		TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
-		Question: events.Question{QuestionNeutral: "SECRET of " + session},
-	}
+	return turntest.Started(session, request, "SECRET of "+session)
 }
 
 func TestErase(t *testing.T) {

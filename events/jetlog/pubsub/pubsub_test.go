@@ -20,6 +20,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/pubsub"
@@ -113,7 +114,7 @@ func TestMessageThatIsNoEventIsNotPublished(t *testing.T) {
 	log := natstest.Log(t, 1)
 	pub := pubsub.NewPublisher(log, pubsub.PublisherConfig{})
 	with := func(change func(*message.Message)) *message.Message {
-		m := factMessage(t, logtest.Started("s", "r", "secret"))
+		m := factMessage(t, turntest.Started("s", "r", "secret"))
 		change(m)
 		return m
 	}

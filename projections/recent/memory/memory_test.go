@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -49,8 +50,7 @@ func newFixture(t *testing.T, open int64) *fixture {
 
 // start records the first turn of a session.
 func (f *fixture) start(session string) {
-	f.log.Append(f.t, &events.TurnStarted{TurnID: recenttest.ID(session, "1"), SessionID: session, RequestID: "1",
-		Question: events.Question{QuestionNeutral: "q"}}, f.clock)
+	f.log.Append(f.t, turntest.Started(session, "1", "q"), f.clock)
 }
 
 func (f *fixture) load(session string) *conversation.State {

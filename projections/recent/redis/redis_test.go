@@ -20,6 +20,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -73,11 +74,8 @@ func (f *fixture) turns(t *testing.T, session string, n int) {
 	at := time.Now().Add(-time.Minute)
 	for range n {
 		r := fmt.Sprint(len(f.log.Events))
-		id := recenttest.ID(session, r)
-		f.log.Append(t, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: r,
-			Question: events.Question{QuestionNeutral: secret}}, at)
-		f.log.Append(t, &events.TurnFinalized{TurnID: id, SessionID: session,
-			Answer: events.Answer{AnswerNeutral: secret}}, at)
+		f.log.Append(t, turntest.Started(session, r, secret), at)
+		f.log.Append(t, turntest.Finalized(session, r, secret), at)
 	}
 }
 

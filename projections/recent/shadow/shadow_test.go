@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -34,8 +35,7 @@ func (s still) Wait(context.Context, events.Position) error                     
 func holding(at uint64, keep int, questions ...string) still {
 	s := conversation.New("s", conversation.Rules{})
 	for i, q := range questions {
-		f := &events.TurnStarted{TurnID: events.TurnID("s", string(rune('a'+i))), SessionID: "s",
-			RequestID: string(rune('a' + i)), Question: events.Question{QuestionNeutral: q}}
+		f := turntest.Started("s", string(rune('a'+i)), q)
 		s.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Time: time.Unix(int64(i), 0),
 			Position: events.Position{Seq: uint64(i + 1)}})
 	}
