@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 // patience of the tests' listings.
-const patience = 100 * time.Millisecond
+const patience = 500 * time.Millisecond
 
 // tables have applied the log up to a sequence, and hang or fail. Those that are read may be behind those that said so.
 type tables struct {

@@ -35,15 +35,21 @@ func (o oneSession) Partitions() int { return 1 }
 
 func (o oneSession) Partition(string) int { return 0 }
 
-func (o oneSession) at() (p events.Position) { p.Seq = o.state.Applied; return p }
+func (o oneSession) end() (p events.Position) { p.Seq = o.state.Applied; return p }
 
-func (o oneSession) Head(context.Context, int) (events.Position, error) { return o.at(), nil }
+func (o oneSession) Head(context.Context, int) (events.Position, error) { return o.end(), nil }
 
 func (o oneSession) Last(context.Context, string) (uint64, error) { return o.state.Applied, nil }
 
 func (o oneSession) Session(context.Context, string, uint64, uint64) iter.Seq2[events.Recorded, error] {
 	return func(func(events.Recorded, error) bool) {}
 }
+
+func (oneSession) At(context.Context, events.Position) (events.Recorded, bool, error) {
+	return events.Recorded{}, false, nil
+}
+
+func (oneSession) Some(context.Context, int, []uint64) ([]events.Recorded, error) { return nil, nil }
 
 func (o oneSession) IdentityErasure(context.Context, string, events.Position) (*events.IdentityErased, events.Position,
 	error) {
@@ -68,7 +74,7 @@ func (o oneSession) Load(_ context.Context, _ string, _, shown int) (recent.Snap
 			finalized++
 		}
 	}
-	return recent.Snapshot{State: o.state.CloneLast(n), Applied: o.at()}, nil
+	return recent.Snapshot{State: o.state.CloneLast(n), Applied: o.end()}, nil
 }
 
 // foldImported returns an imported conversation as the log would have it.
