@@ -15,19 +15,24 @@ func (i Item) Message() json.RawMessage { return WithoutImages(i.Whole()) }
 // Whole returns a chat message that says all of an item in its normal form.
 func (i Item) Whole() json.RawMessage {
 	m := i.chat()
-	said := read(encode(m))
-	rest := beside(said.derived(i.Type()), i)
-	if i.Type() != typeMessage && i.Type() != typeCallOutput {
-		rest["type"] = i["type"]
-	}
-	if len(rest) > 0 {
-		m[itemMember] = encode(rest)
-		said.stored.Item = m[itemMember]
-	}
-	if back := said.says(); len(back) != 1 || !back[0].Same(i) {
-		m = Item{"role": asText(Assistant), "content": nil, itemMember: encode(i)}
+	if back := m.carry(i).says(); len(back) != 1 || !back[0].Same(i) {
+		m = Item{"role": asText(Assistant), "content": null, itemMember: encode(i)}
 	}
 	return encode(m)
+}
+
+// carry adds to a chat message what it can't say of its item, and returns it as it is read.
+func (i Item) carry(whole Item) Message {
+	said := read(encode(i))
+	rest := beside(said.derived(whole.Type()), whole)
+	if whole.Type() != typeMessage && whole.Type() != typeCallOutput {
+		rest["type"] = whole["type"]
+	}
+	if len(rest) > 0 {
+		i[itemMember] = encode(rest)
+		said.stored.Item = i[itemMember]
+	}
+	return said
 }
 
 // InChat reports whether a chat has words for a recorded message: a text, parts of one, or a call of a tool or its
@@ -63,10 +68,12 @@ func (i Item) WithData() (json.RawMessage, bool) {
 		return nil, false
 	}
 	sent, parts := false, []Item{}
-	for _, raw := range list(i[name]) {
-		part := asMembers(raw)
+	for _, part := range i.Parts(name) {
 		if part.Type() == partImage && isData(part["image_url"]) {
-			image := present(Item{"url": part["image_url"], "detail": part["detail"]})
+			image := Item{"url": part["image_url"]}
+			if part["detail"] != nil {
+				image["detail"] = part["detail"]
+			}
 			sent, parts = true, append(parts, Item{"type": asText(chatImage), "image_url": encode(image)})
 		} else if chat, says := chatOf(part); says {
 			sent, parts = sent || !IsNull(part["file_data"]), append(parts, chat)
@@ -77,11 +84,7 @@ func (i Item) WithData() (json.RawMessage, bool) {
 	}
 	m := i.chat()
 	m["content"] = encode(parts)
-	rest := beside(read(encode(m)).derived(i.Type()), i)
-	if i.Type() == typeCustomOutput {
-		rest["type"] = i["type"]
-	}
-	m[itemMember] = encode(rest)
+	m.carry(i)
 	return encode(m), true
 }
 
@@ -89,7 +92,7 @@ func (i Item) WithData() (json.RawMessage, bool) {
 func (i Item) chat() Item {
 	switch i.Type() {
 	case typeMessage:
-		return Item{"role": i["role"], "content": plain(i["content"])}
+		return Item{"role": i["role"], "content": chatContent(i["content"], true)}
 	case typeCall:
 		return Item{"role": asText(Assistant), "content": nil, "tool_calls": encode([]Item{{
 			"id": i["call_id"], "type": asText("function"),
@@ -102,41 +105,27 @@ func (i Item) chat() Item {
 		}})}
 	case typeCallOutput, typeCustomOutput:
 		if i.IsOutput() {
-			return Item{"role": asText(Tool), "tool_call_id": i["call_id"], "content": chatContent(i["output"])}
+			return Item{"role": asText(Tool), "tool_call_id": i["call_id"], "content": chatContent(i["output"], false)}
 		}
 	}
 	return Item{"role": asText(Assistant), "content": nil}
 }
 
-// chatContent returns parts in the form of a chat message's content.
-func chatContent(content json.RawMessage) json.RawMessage {
+// chatContent returns the parts that chat has a form for. Where bare is true and one text is all of it, it is that.
+func chatContent(content json.RawMessage, bare bool) json.RawMessage {
 	if isText(content) {
 		return content
 	}
-	return encode(chatParts(content))
-}
-
-// plain is chatContent, but where one text is all of it, it is that.
-func plain(content json.RawMessage) json.RawMessage {
-	if isText(content) {
-		return content
-	}
-	parts := chatParts(content)
-	if len(parts) == 1 && parts[0].Type() == chatText {
-		return parts[0]["text"]
-	}
-	return encode(parts)
-}
-
-// chatParts returns those of the parts that chat has a form for.
-func chatParts(content json.RawMessage) []Item {
 	parts := []Item{}
 	for _, raw := range list(content) {
 		if chat, says := chatOf(asMembers(raw)); says {
 			parts = append(parts, chat)
 		}
 	}
-	return parts
+	if bare && len(parts) == 1 && parts[0].Type() == chatText {
+		return parts[0]["text"]
+	}
+	return encode(parts)
 }
 
 // beside returns the members of an item that the items of its message lack, or say otherwise: all of them, if the
@@ -346,14 +335,4 @@ func output(id string, content json.RawMessage, parts []part) Item {
 		out["output"] = asText(string(content))
 	}
 	return out
-}
-
-// present leaves out the members that have no value.
-func present(i Item) Item {
-	for k, v := range i {
-		if v == nil {
-			delete(i, k)
-		}
-	}
-	return i
 }
