@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -283,12 +282,12 @@ func (s *Service) DescribeSession(ctx context.Context, c conversation.Describe) 
 	})
 }
 
-// texts reads from the log the texts of a turn that the state does not hold. A tombstone has no texts.
+// texts reads from the log the texts of a turn, if the turn lacks those of a half. A tombstone has no texts.
 func (w *writing) texts(ctx context.Context, t *conversation.Turn) error {
-	if t.Status == conversation.Redacted {
+	if t.Status == conversation.Redacted || t.Question != nil && (t.Answer != nil || t.Final == 0) {
 		return nil
 	}
-	_, err := w.fill(ctx, t, textsAt(t))
+	_, err := w.fill(ctx, t, t.Sources())
 	return err
 }
 
@@ -306,26 +305,4 @@ func (w *writing) fill(ctx context.Context, t *conversation.Turn, seqs []uint64)
 	}
 	w.cfg.Rules.Fill(t, facts...)
 	return brought, nil
-}
-
-// textsAt returns the sequences of the events that brought the halves that a turn has no texts of.
-func textsAt(t *conversation.Turn) (seqs []uint64) {
-	question, answer := t.Question == nil, t.Answer == nil
-	halves := map[events.Half]bool{events.HalfQuestion: question, events.HalfAnswer: answer}
-	pruned := t.PrunedAt()
-	switch {
-	case pruned != 0 && (question || answer):
-		seqs = append(seqs, pruned)
-	case question:
-		seqs = append(seqs, t.Started)
-	}
-	if t.Final > pruned && answer {
-		seqs = append(seqs, t.Final)
-	}
-	for _, x := range t.Extensions() {
-		if x.Seq > pruned && halves[x.Half] {
-			seqs = append(seqs, x.Seq)
-		}
-	}
-	return slices.Compact(seqs) // a correction brings both halves
 }

@@ -38,7 +38,7 @@ func (r *Reader) compose(ctx context.Context, ask services.Ask, reading services
 	}
 	most := missing(reading.State, ask)
 	if most > 0 && !holdsAll(reading.State) && reading.Source != services.FromLog {
-		whole, err := r.fromLog(ctx, ask, reading.Position)
+		whole, err := r.whole(ctx, ask, reading.Position)
 		if err != nil {
 			return reading, err
 		}

@@ -253,7 +253,7 @@ const archivePatience = time.Second
 // fromArchive answers from the audit tables if a linked session has left the recent view, and otherwise from the log.
 func (r *Reader) fromArchive(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error) {
 	if r.cfg.Archive == nil || r.cfg.View == nil {
-		return r.fromLog(ctx, ask, head)
+		return r.whole(ctx, ask, head)
 	}
 	last, err := r.log.Last(ctx, ask.SessionID)
 	if err != nil {
@@ -269,29 +269,16 @@ func (r *Reader) fromArchive(ctx context.Context, ask services.Ask, head events.
 	if err == nil && state != nil && applied.Seq >= min(last, head.Seq) && enough(state, ask) {
 		return services.Reading{State: state, Position: head, Source: services.FromView}, nil
 	}
-	return r.fromLog(ctx, ask, head)
+	return r.whole(ctx, ask, head)
 }
 
-// whole returns a session with all its turns. It folds the events that it has not folded before.
+// whole returns a session with all its turns, from the log alone. It folds the events that it has not folded before.
 func (r *Reader) whole(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error) {
 	o, at, err := r.origin(ctx, ask.SessionID, func() (events.Position, error) { return head, nil })
 	if err != nil {
 		return services.Reading{}, err
 	}
 	return services.Reading{State: o.Clone(), Position: at, Source: services.FromLog}, nil
-}
-
-// fromLog folds the session from the log alone.
-func (r *Reader) fromLog(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error) {
-	all, err := r.tail(ctx, ask.SessionID, 0, &head)
-	if err != nil {
-		return services.Reading{}, err
-	}
-	state := conversation.New(ask.SessionID, r.cfg.Rules)
-	for _, e := range all {
-		state.Fold(e)
-	}
-	return services.Reading{State: state, Position: head, Source: services.FromLog}, nil
 }
 
 // tail returns a session's events after a sequence up to the stream's end, and moves head there. Ending at the barrier
