@@ -237,3 +237,20 @@ func TestIncludes(t *testing.T) {
 	}
 	require.Len(t, message.KnownIncludes, 8)
 }
+
+// TestAnImageOfAToolReachesAnEndpointOfResponses: the message with its data says that it is an item, also where nothing
+// stands beside its chat form, so that the image is not described.
+func TestAnImageOfAToolReachesAnEndpointOfResponses(t *testing.T) {
+	t.Parallel()
+	called := parse(t, `{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`)
+	for _, detail := range []string{"low", "auto"} {
+		i := parse(t, `{"type":"function_call_output","call_id":"c","output":"x"}`).With("output", []any{
+			map[string]any{"type": "input_image", "image_url": png, "detail": detail},
+		})
+		sent, has := i.WithData()
+		require.True(t, has)
+		input := message.Responses(message.ParseAll([]json.RawMessage{called.Message(), sent}), false)
+		require.Len(t, input, 2)
+		require.JSONEq(t, `[{"type":"input_image","image_url":"`+png+`","detail":"`+detail+`"}]`, string(input[1]["output"]))
+	}
+}

@@ -84,7 +84,9 @@ func (i Item) WithData() (json.RawMessage, bool) {
 	}
 	m := i.chat()
 	m["content"] = encode(parts)
-	m.carry(i)
+	if m.carry(i); m[itemMember] == nil {
+		m[itemMember] = json.RawMessage("{}") // Responses sends the parts of an item only as they are
+	}
 	return encode(m), true
 }
 
