@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 // document is an OpenAPI document, of which samples are drawn.
@@ -17,8 +19,7 @@ type document struct{ schemas map[string]map[string]any }
 
 func readDocument(t *testing.T, path string) document {
 	t.Helper()
-	raw, err := os.ReadFile(path)
-	require.NoError(t, err)
+	raw := must.Get(os.ReadFile(path))(t)
 	var d struct {
 		Components struct {
 			Schemas map[string]map[string]any `json:"schemas"`

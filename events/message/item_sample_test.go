@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 	"github.com/turnledger/turnledger/events/message"
 )
@@ -93,9 +94,7 @@ func item() *rapid.Generator[json.RawMessage] {
 				i[name] = content().Draw(t, name)
 			}
 		}
-		raw, err := json.Marshal(i)
-		require.NoError(t, err)
-		return raw
+		return must.Get(json.Marshal(i))(t)
 	})
 }
 
@@ -105,9 +104,7 @@ func item() *rapid.Generator[json.RawMessage] {
 func TestItemsComeBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		i, err := message.ParseItem(item().Draw(t, "item"))
-		require.NoError(t, err)
-		requireBack(t, i.Normal())
+		requireBack(t, must.Get(message.ParseItem(item().Draw(t, "item")))(t).Normal())
 	})
 }
 
@@ -140,8 +137,7 @@ func TestItemsOfTheOfficialDocumentComeBack(t *testing.T) {
 	d := readDocument(t, path)
 	rapid.Check(t, func(t *rapid.T) {
 		for _, schema := range d.variants("ConversationItem") {
-			sample, err := json.Marshal(d.draw(t, schema, 0))
-			require.NoError(t, err)
+			sample := must.Get(json.Marshal(d.draw(t, schema, 0)))(t)
 			if strings.Contains(string(sample), "data:") {
 				continue // what becomes of images has tests of its own
 			}

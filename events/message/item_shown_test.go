@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 	"github.com/turnledger/turnledger/events/message"
 )
@@ -26,8 +27,7 @@ func TestItemsThatAreSentAreShownAsTheOfficialDocumentSays(t *testing.T) {
 	d, shown := readDocument(t, path), openaitest.Schema(t, path, "ConversationItem")
 	rapid.Check(t, func(t *rapid.T) {
 		for _, schema := range append(d.variants("Item"), d.variants("InputItem")...) {
-			sample, err := json.Marshal(d.draw(t, schema, 0))
-			require.NoError(t, err)
+			sample := must.Get(json.Marshal(d.draw(t, schema, 0)))(t)
 			i, err := message.ParseItem(sample)
 			if errors.Is(err, message.ErrNoType) {
 				continue // a reference may leave its type out, and then needs an id
@@ -38,8 +38,7 @@ func TestItemsThatAreSentAreShownAsTheOfficialDocumentSays(t *testing.T) {
 			}
 			i = i.Normal()
 			i["id"] = json.RawMessage(`"item_1"`)
-			v, err := jsonschema.UnmarshalJSON(bytes.NewReader(i.JSON()))
-			require.NoError(t, err)
+			v := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(i.JSON())))(t)
 			require.NoError(t, shown.Validate(v), "%s", sample)
 		}
 	})

@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/message"
 )
 
 // parse returns an item in its normal form.
 func parse(t *testing.T, raw string) message.Item {
 	t.Helper()
-	i, err := message.ParseItem(json.RawMessage(raw))
-	require.NoError(t, err)
+	i := must.Get(message.ParseItem(json.RawMessage(raw)))(t)
 	require.Nil(t, i.Check())
 	return i.Normal()
 }
@@ -201,8 +201,7 @@ func TestChecks(t *testing.T) {
 		`{"id":"msg_1","content":"x"}`: message.ErrNoType, `{"id":"rs_1","summary":[]}`: message.ErrNoType,
 		`{"type":"x","y":` + strings.Repeat("[", 501) + strings.Repeat("]", 501) + `}`: message.ErrTooDeep,
 	} {
-		_, err := message.ParseItem(json.RawMessage(raw))
-		require.ErrorIs(t, err, want, raw)
+		must.Fail(message.ParseItem(json.RawMessage(raw)))(t, want, raw)
 	}
 }
 
@@ -230,8 +229,7 @@ func TestIncludes(t *testing.T) {
 			`{"type":"message","role":"assistant","content":[{"type":"output_text","text":"t","logprobs":[]}]}`},
 	} {
 		require.Contains(t, message.KnownIncludes, value)
-		i, err := message.ParseItem(json.RawMessage(c.item))
-		require.NoError(t, err)
+		i := must.Get(message.ParseItem(json.RawMessage(c.item)))(t)
 		require.JSONEq(t, c.without, string(i.Shown(nil).JSON()), value)
 		require.JSONEq(t, c.item, string(i.Shown(message.Includes{value: true}).JSON()), value)
 	}

@@ -330,6 +330,6 @@ func (a *tables) empty() {
 }
 
 func TestMain(m *testing.M) {
-	viewtest.Draws(100, 1000) // each history of a property takes PostgreSQL about 0.1 s
+	viewtest.Draws(50, 1000) // each history of a property takes PostgreSQL about 0.1 s
 	leaks.VerifyTestMain(pg.Runner(m))
 }

@@ -226,7 +226,7 @@ func TestClosed(t *testing.T) {
 
 // A client that was not let in looks for the servers of a cluster once more, half a second later.
 func TestMain(m *testing.M) {
-	viewtest.Draws(100, 2000) // each history of a property takes Redis about 0.05 s
+	viewtest.Draws(50, 2000) // each history of a property takes Redis about 0.05 s
 	leaks.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
 
