@@ -96,7 +96,9 @@ func (s *Service) givenAround(ctx context.Context, st step, p services.Paging) (
 
 // behindTurns returns the items of turns before a step, and of its own input if the turns reach it; an empty part
 // if one of the turns has changed since.
-func (s *Service) behindTurns(st step, around services.TurnsBeside, given []message.Item, p services.Paging) (out part) {
+func (s *Service) behindTurns(
+	st step, around services.TurnsBeside, given []message.Item, p services.Paging,
+) (out part) {
 	out.end = !p.Asc && !around.More
 	for _, t := range around.Turns {
 		if t.ID == st.TurnID {

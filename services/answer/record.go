@@ -21,8 +21,8 @@ import (
 
 var errNoFact = errors.New("the input of a response is not where it was recorded")
 
-// recordInput records the input of a request where it belongs, and returns the step that it is. A call that comes again is
-// given the first answer, also where what it names was deleted since.
+// recordInput records the input of a request where it belongs, and returns the step that it is. A call that comes again
+// is given the first answer, also where what it names was deleted since.
 func (s *Service) recordInput(ctx context.Context, a ask) (step, error) {
 	added, err := s.recordedBefore(ctx, a)
 	if errors.Is(err, services.ErrNotRepeated) {
@@ -138,7 +138,8 @@ func (s *Service) addOnce(
 	return s.cfg.Messages.AddMessages(ctx, add, a.Call)
 }
 
-// recordedBefore returns what an earlier call like this one has recorded, in whichever session; or services.ErrNotRepeated.
+// recordedBefore returns what an earlier call like this one has recorded, in whichever session; or
+// services.ErrNotRepeated.
 func (s *Service) recordedBefore(ctx context.Context, a ask) (done services.AddedMessages, err error) {
 	session := a.Conversation
 	switch {
