@@ -114,15 +114,19 @@ func (s *Service) working(ctx context.Context, key uuid.UUID, since time.Time) b
 // heard reports whether another process works on the step of a key for a caller that waits for the answer. It gives a
 // process that has just recorded the step a moment to announce that.
 func (s *Service) heard(ctx context.Context, key uuid.UUID, since time.Time) bool {
-	for {
+	for silent := 0; ; {
 		failed, here := s.known(key)
 		if here {
 			return false
 		}
 		present, heard, err := s.cfg.Presence.Present(ctx, key)
-		settled := failed || time.Since(since) > announcing
-		if present || settled || !pause.For(ctx, lookEvery) {
-			return heard || err != nil
+		if err != nil { // it may have ended while it was asked
+			silent++
+		} else if present || failed || time.Since(since) > announcing {
+			return heard
+		}
+		if silent == mostSilent || !pause.For(ctx, lookEvery) {
+			return err != nil
 		}
 	}
 }
