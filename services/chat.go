@@ -59,16 +59,8 @@ type ChatReply struct {
 	Finish Finish
 }
 
-// ChatListener receives a reply while it is made. One goroutine calls its methods, in order; they must not block for
-// long.
-type ChatListener interface {
-	// Begun names the thread and the turn, before the model is called.
-	Begun(threadID string, turnID uuid.UUID)
-	Piece(text string)
-}
-
 // Chat answers messages with a model. Its errors are those of TurnWriter and ContextBuilder,
 // conversation.ErrTurnPending under Reject, and ErrModelFailed.
 type Chat interface {
-	Send(ctx context.Context, m ChatMessage, to ChatListener) (ChatReply, error)
+	Send(ctx context.Context, m ChatMessage, to Listener) (ChatReply, error)
 }

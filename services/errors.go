@@ -47,6 +47,16 @@ var (
 	ErrModelFailed = errors.New("the model did not answer")
 	// ErrPromptTooLong: the prompt is longer than the model's context.
 	ErrPromptTooLong = errors.New("the prompt is longer than the model's context")
+	// ErrNoResponse: there is no such response, or not any more.
+	ErrNoResponse = errors.New("there is no such response")
+	// ErrNoPrevious: there is no response with which the step is to go on.
+	ErrNoPrevious = errors.New("there is no response to go on with")
+	// ErrUnanswered: the response with which the step is to go on has no answer.
+	ErrUnanswered = errors.New("the response to go on with has no answer")
+	// ErrNoConversation: there is no conversation to which the step is to be added.
+	ErrNoConversation = errors.New("there is no conversation to go on with")
+	// ErrNoInput: a step brings nothing that could be answered.
+	ErrNoInput = errors.New("there is nothing to answer")
 	// ErrNoReceipt: there is no receipt with this id.
 	ErrNoReceipt = errors.New("there is no such receipt")
 	// ErrNotExplained: the session has no turn that could be explained.

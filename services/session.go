@@ -30,6 +30,8 @@ type SessionWriter interface {
 	ResetSession(ctx context.Context, sessionID, reason string) (Session, error)
 	DescribeSession(ctx context.Context, c conversation.Describe) (Session, error)
 	ForkSession(ctx context.Context, c conversation.ForkSession) (Session, error)
+	// LastFork returns the newest fork of a session whose request begins with a prefix: its RequestID and its ChildID.
+	LastFork(ctx context.Context, sessionID, prefix string) (conversation.ForkSession, error)
 	SummarizeSession(ctx context.Context, c conversation.Summarize) (Summary, error)
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
@@ -21,15 +22,17 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access/bearer"
+	"github.com/turnledger/turnledger/services/answer"
+	"github.com/turnledger/turnledger/services/answer/presence"
 	"github.com/turnledger/turnledger/services/backup"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/presence"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/items"
 	"github.com/turnledger/turnledger/services/model"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/ratelimit"
@@ -71,8 +74,7 @@ type app struct {
 	handler  backup.Handler
 	traces   *tracing.Provider
 	steps    *httpwire.Steps
-	chatting *chat.Service // nil without the role
-	model    chat.Model
+	answers  *answer.Service
 	registry *prometheus.Registry
 	metrics  *runner.Metrics
 	// still stops everything that follows the log; replaced is closed when the app is to be opened again.
@@ -215,11 +217,12 @@ func (a *app) serve() error {
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
 	}
+	a.answers = a.answerer(reader, builder)
 	if a.roles.has(roleChat) {
-		c.Chat = a.chat(reader, builder)
+		c.Chat = a.answers
 	}
 	v1.Mount(api, c)
-	a.mountOpenAI(api, c.Ports, reader, builder)
+	a.mountOpenAI(api, c.Ports, reader)
 	if a.hasConsole() {
 		a.mountConsole(api, c.Ports)
 	}
@@ -228,7 +231,7 @@ func (a *app) serve() error {
 }
 
 // readSide reads from the views and the log.
-func (a *app) readSide() (*read.Reader, chat.Contexts) {
+func (a *app) readSide() (*read.Reader, answer.Contexts) {
 	rc := read.Config{Rules: a.cfg.Rules(), Logger: a.logger}
 	if a.views.recent != nil {
 		rc.View = a.views.recent
@@ -249,25 +252,35 @@ func (a *app) readSide() (*read.Reader, chat.Contexts) {
 	return reader, contextbuilder.SteppedBuilder{Builder: builder, Steps: a.steps}
 }
 
-// chat answers with the configured model, or an echo.
-func (a *app) chat(reader *read.Reader, builder chat.Contexts) services.Chat {
-	a.model = chat.Echo{}
+// answerer answers with the configured model, or an echo. In a process without the role it only adds to conversations.
+func (a *app) answerer(reader *read.Reader, builder answer.Contexts) *answer.Service {
+	c := answer.Config{
+		Ports: services.Ports{
+			Turns: a.history, Messages: a.history, SessionWrites: a.history, Lookup: reader, Sessions: reader,
+		},
+		States: reader, Questions: reader, Contexts: builder, Log: a.store.Log, IDs: items.Minter{Key: a.itemKey},
+		Logger: a.logger,
+	}
+	if !a.roles.has(roleChat) {
+		return answer.New(c)
+	}
+	c.Model = answer.Echo{}
 	if a.cfg.ModelURL != "" {
-		a.model = model.New(a.cfg.ModelAPI, endpoint.Config{
+		c.Model = model.New(a.cfg.ModelAPI, endpoint.Config{
 			URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence,
 			MaxTokens: a.cfg.ModelMaxTokens,
 		})
 	}
-	a.model = chat.SteppedModel{
-		Model: a.model, Steps: a.steps,
-		Measures: chat.NewMeasures(a.registry, model.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
+	c.Model = answer.SteppedModel{
+		Model: c.Model, Steps: a.steps,
+		Measures: answer.NewMeasures(a.registry, model.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
 	}
-	a.chatting = chat.New(chat.Config{
-		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder, Model: a.model,
-		Presence: presence.New(a.store.NC, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
-		Summaries: a.cfg.SummaryURL != "", Context: a.cfg.ModelContext,
-	})
-	return a.chatting
+	c.Presence, c.OnPending = presence.New(a.store.NC, a.notes), services.OnPending(a.cfg.OnPending)
+	c.Summaries, c.Output, c.Count, c.Context = a.cfg.SummaryURL != "", respond.Output, a.tokens, a.cfg.ModelContext
+	c.SessionOf = func(ctx context.Context, turn uuid.UUID) (string, error) {
+		return eraser.SessionOfErased(ctx, a.notes, turn)
+	}
+	return answer.New(c)
 }
 
 // stopDeadline bounds how long running requests may take to end. answersDeadline bounds how long models may go on
@@ -295,9 +308,7 @@ func (a *app) run(ctx context.Context) (again bool, err error) {
 	if a.store.cert != nil {
 		g.Go(func() error { return a.store.cert.Run(life) })
 	}
-	if a.chatting != nil {
-		defer context.AfterFunc(ctx, func() { time.AfterFunc(answersDeadline, a.chatting.Stop) })()
-	}
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(answersDeadline, a.answers.Stop) })()
 	a.front.open(ctx, a.handler)
 	g.Go(func() error {
 		// The handlers' dependencies live until the handlers are done.

@@ -17,11 +17,7 @@ func (a *app) backups() *backup.Log {
 type host struct{ *app }
 
 // EndAnswers implements backup.Host.
-func (h host) EndAnswers() {
-	if h.chatting != nil {
-		h.chatting.EndAnswers()
-	}
-}
+func (h host) EndAnswers() { h.answers.EndAnswers() }
 
 // Still implements backup.Host.
 func (h host) Still() { h.still() }

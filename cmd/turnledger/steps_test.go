@@ -17,7 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/read/search"
@@ -43,7 +43,7 @@ func (textSteps) Name() string { return "m" }
 func (textSteps) Format() services.Format { return services.OpenAI }
 
 func (k textSteps) Answer(
-	_ context.Context, _ chat.Prompt, emit func(services.AnswerPiece),
+	_ context.Context, _ services.Prompt, emit func(services.AnswerPiece),
 ) (services.ModelAnswer, error) {
 	part := services.AnswerPart{Kind: services.PartText, Text: "secret", CallID: "secret", Name: "secret"}
 	emit(services.AnswerPiece{AnswerPart: part})
@@ -62,12 +62,12 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	seen := tracetest.NewInMemoryExporter()
 	traces := trace.NewTracerProvider(trace.WithSyncer(seen))
 	registry := prometheus.NewRegistry()
-	s, measures := httpwire.NewSteps(registry, traces), chat.NewMeasures(registry, "openai")
+	s, measures := httpwire.NewSteps(registry, traces), answer.NewMeasures(registry, "openai")
 	ctx, request := traces.Tracer("test").Start(t.Context(), "request")
 	for _, k := range []textSteps{{}, {errors.New("a secret of its own")}} {
 		_, _ = contextbuilder.SteppedMemory{Memory: k, Steps: s}.Snippet(ctx, services.MemoryQuery{Message: "secret"})
 		_, _ = contextbuilder.SteppedRewriter{Rewriter: k, Steps: s}.Rewrite(ctx, "secret", nil, "secret")
-		_, _ = chat.SteppedModel{Model: k, Steps: s, Measures: measures}.Answer(ctx, chat.Prompt{
+		_, _ = answer.SteppedModel{Model: k, Steps: s, Measures: measures}.Answer(ctx, services.Prompt{
 			System: "secret", Conversation: "s-1",
 			ModelOptions: services.ModelOptions{Tools: []services.ModelTool{{Kind: "function", Name: "secret"}}},
 		}, func(services.AnswerPiece) {})

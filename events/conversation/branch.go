@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -103,6 +104,17 @@ func (s *State) more() rare {
 func (s *State) Branch(requestID string) (Branch, bool) {
 	b, marked := s.more().marks[requestID]
 	return b, marked
+}
+
+// LastBranch returns the newest mark of a request that begins with a prefix: the request, and the branch.
+func (s *State) LastBranch(prefix string) (requestID, sessionID string) {
+	at := uint64(0)
+	for request, b := range s.more().marks {
+		if b.MarkedAt > at && strings.HasPrefix(request, prefix) {
+			at, requestID, sessionID = b.MarkedAt, request, b.SessionID
+		}
+	}
+	return requestID, sessionID
 }
 
 // Branches returns the marks of branches that were forked from this session, in no order. A mark may have made none

@@ -34,8 +34,8 @@ func (s *Service) BeginSession(
 	if err := conversation.ValidIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
 		return services.AddedMessages{}, err
 	}
-	if earlier, err := s.begun(ctx, call); earlier != "" || err != nil {
-		return services.AddedMessages{SessionID: earlier, Duplicate: true}, err
+	if done, err := s.begun(ctx, call, c.Now); !errors.Is(err, services.ErrNotRepeated) {
+		return done, err
 	}
 	describe, err := conversation.NormalDescribe(conversation.Describe{
 		SessionID: c.SessionID, RequestID: c.RequestID, Metadata: c.Metadata, Kind: c.Kind,

@@ -25,8 +25,6 @@ type beginnings struct {
 type beginning struct {
 	sessionID string
 	time      time.Time
-	// last is the sequence of the last event that the call has appended.
-	last uint64
 }
 
 // mostBeginnings bounds the sessions that are held.
@@ -47,18 +45,16 @@ func (b *beginnings) note(sessionID string, m *jetlog.Message) {
 		return
 	}
 	if c, called := parseCall(call); called {
-		last := m.Position.Seq + uint64(c.of-c.index-1) //nolint:gosec // at least 0
 		b.held.Compute(strings.Clone(c.call), func(held beginning, found bool) (beginning, otter.ComputeOp) {
 			if found && held.time.After(m.Time) {
 				return held, otter.CancelOp
 			}
-			return beginning{sessionID, m.Time, last}, otter.WriteOp
+			return beginning{sessionID, m.Time}, otter.WriteOp
 		})
 	}
 }
 
-// of returns the session that a call has begun last, if that was lately and, of a conversation, nothing was added to it
-// since; else "". It knows all that the log holds now.
+// of returns the session that a call has begun last, if that was lately; else "". It knows all that the log holds now.
 func (b *beginnings) of(ctx context.Context, s *Service, call string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,16 +75,6 @@ func (b *beginnings) of(ctx context.Context, s *Service, call string) (string, e
 	found, held := b.held.GetIfPresent(call)
 	if !held || time.Since(found.time) > repeatTime {
 		return "", nil
-	}
-	x, err := s.writing(found.sessionID).current(ctx)
-	if err != nil {
-		return "", err
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	own := x.calls.newest.last() == found.last && x.calls.end == x.state.Applied
-	if x.state.Erased != 0 || x.state.Applied != found.last && !own {
-		return "", nil // whoever has begun it goes on with it
 	}
 	return found.sessionID, nil
 }

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -221,20 +222,31 @@ func (c *calls) repeated(call services.Call, applied uint64, now time.Time) *cal
 		}
 		return nil
 	}
-	again := call.Repeats || call.Unanswered && c.end == c.newest.last()
-	if !again || call.Body == "" || c.name != call.Name() || c.end != applied ||
-		now.Sub(c.newest.time) > repeatTime {
+	again := call.Repeats && now.Sub(c.newest.time) <= repeatTime || call.Unanswered && c.end == c.newest.last()
+	if !again || call.Body == "" || c.name != call.Name() || c.end != applied {
 		return nil
 	}
 	return &c.newest
 }
 
-// begun returns the session that an earlier call has begun, if this one repeats that call; else "".
-func (s *Service) begun(ctx context.Context, call services.Call) (string, error) {
+// begun returns the session that an earlier call has begun, if this one repeats that call, and nothing was added to the
+// session since; else it fails with services.ErrNotRepeated.
+func (s *Service) begun(
+	ctx context.Context, call services.Call, now time.Time,
+) (done services.AddedMessages, err error) {
 	if !call.Repeats || call.Key != "" {
-		return "", nil
+		return done, services.ErrNotRepeated
 	}
-	return s.beginnings.of(ctx, s, call.Name())
+	session, err := s.beginnings.of(ctx, s, call.Name())
+	if err != nil || session == "" {
+		return done, cmp.Or(err, services.ErrNotRepeated)
+	}
+	call.Only = true
+	done, err = s.AddMessages(ctx, conversation.AddMessages{SessionID: session, Now: now}, call)
+	if errors.Is(err, conversation.ErrSessionErased) {
+		err = services.ErrNotRepeated
+	}
+	return done, err
 }
 
 // placeOf returns the place of the turn of the last fact of a call, which a fact of the append may have opened.

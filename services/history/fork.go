@@ -302,3 +302,12 @@ func (s *Service) inherited(ctx context.Context, sessionID string, turn uuid.UUI
 	}
 	return err
 }
+
+// LastFork implements services.SessionWriter.
+func (s *Service) LastFork(ctx context.Context, sessionID, prefix string) (last conversation.ForkSession, err error) {
+	_, err = s.writing(sessionID).looked(ctx, func(st *conversation.State) (d conversation.Decision) {
+		last.RequestID, last.ChildID = st.LastBranch(prefix)
+		return d
+	})
+	return last, err
+}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/model/anthropic"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/model/openai"
@@ -27,7 +27,7 @@ func always(a modeltest.Answer) func([]string) modeltest.Answer {
 }
 
 // models runs a test with each vendor's client, whose models may be silent for a while.
-func models(t *testing.T, idle time.Duration, test func(t *testing.T, server *modeltest.Server, m chat.Model)) {
+func models(t *testing.T, idle time.Duration, test func(t *testing.T, server *modeltest.Server, m services.Model)) {
 	t.Parallel()
 	for _, vendor := range []string{"openai", "anthropic", "responses"} {
 		t.Run(vendor, func(t *testing.T) {
@@ -49,7 +49,7 @@ func models(t *testing.T, idle time.Duration, test func(t *testing.T, server *mo
 
 // ask returns an answer's text and why it ended, and calls piece with the pieces of the text.
 func ask(
-	ctx context.Context, m chat.Model, p chat.Prompt, piece func(string),
+	ctx context.Context, m services.Model, p services.Prompt, piece func(string),
 ) (string, services.Finish, error) {
 	answer, err := m.Answer(ctx, p, func(p services.AnswerPiece) {
 		if p.Said() && p.Text != "" { // as chats do
@@ -59,7 +59,7 @@ func ask(
 	return answer.Text(), answer.Finish, err
 }
 
-func prompt(messages ...string) (p chat.Prompt) {
+func prompt(messages ...string) (p services.Prompt) {
 	for _, m := range messages {
 		p.Messages = append(p.Messages, json.RawMessage(m))
 	}
@@ -67,7 +67,7 @@ func prompt(messages ...string) (p chat.Prompt) {
 }
 
 func TestModelsStream(t *testing.T) {
-	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m services.Model) {
 		p := prompt(`{"role":"user","content":"q"}`, `{"role":"assistant","content":"a"}`,
 			`{"role":"user","content":"now"}`)
 		if m.Format() == "anthropic" {
@@ -89,7 +89,7 @@ func TestModelsStream(t *testing.T) {
 
 // However a model fails, it is an error, in time; what it has said until then is given.
 func TestModelsThatFail(t *testing.T) {
-	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m services.Model) {
 		for name, a := range map[string]struct {
 			modeltest.Answer
 			why string
@@ -124,7 +124,7 @@ func TestModelsThatFail(t *testing.T) {
 // An endpoint that refuses a prompt for its length says so in its own way; the error's text holds nothing of the
 // prompt.
 func TestModelsWhosePromptIsTooLong(t *testing.T) {
-	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m services.Model) {
 		server.Script(always(modeltest.Answer{Status: http.StatusBadRequest})) // it repeats what was said
 		const words = "prompt is too long: 9 tokens > 8 maximum, the maximum context length"
 		_, _, err := ask(t.Context(), m, prompt(`{"role":"user","content":"`+words+`"}`), func(string) {})
@@ -137,7 +137,7 @@ func TestModelsWhosePromptIsTooLong(t *testing.T) {
 }
 
 func TestModelsSayWhyTheyEnd(t *testing.T) {
-	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m services.Model) {
 		for long, want := range map[bool]services.Finish{false: services.FinishStop, true: services.FinishLength} {
 			server.Script(always(modeltest.Answer{Text: "It is", Long: long}))
 			text, why, err := ask(t.Context(), m, prompt(`{"role":"user","content":"now"}`), func(string) {})
@@ -149,7 +149,7 @@ func TestModelsSayWhyTheyEnd(t *testing.T) {
 }
 
 func TestModelsThatFallSilent(t *testing.T) {
-	models(t, 2*time.Second, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 2*time.Second, func(t *testing.T, server *modeltest.Server, m services.Model) {
 		server.Script(always(modeltest.Answer{Text: "It is half", Stall: true}))
 		_, _, err := ask(t.Context(), m, prompt(`{"role":"user","content":"now"}`), func(string) {})
 		require.EqualError(t, err, endpoint.ErrSilent.Error())
@@ -170,7 +170,7 @@ func TestAModelThatRefusesForLongIsNotWaitedFor(t *testing.T) {
 		}))
 		t.Cleanup(server.Close)
 		cfg := endpoint.Config{URL: server.URL, Key: "k", Name: "m"}
-		for _, m := range []chat.Model{openai.New(cfg), anthropic.New(cfg), responses.New(cfg)} {
+		for _, m := range []services.Model{openai.New(cfg), anthropic.New(cfg), responses.New(cfg)} {
 			_, _, err := ask(t.Context(), m, prompt(`{"role":"user","content":"now"}`), func(string) {})
 			require.EqualError(t, err, "the endpoint answered 429", "%s, %s", m.Format(), header)
 		}
@@ -179,7 +179,7 @@ func TestAModelThatRefusesForLongIsNotWaitedFor(t *testing.T) {
 
 // A history may hold calls of tools, which a chat itself does not offer.
 func TestModelsTakeAHistoryWithTools(t *testing.T) {
-	models(t, 0, func(t *testing.T, _ *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, _ *modeltest.Server, m services.Model) {
 		p := prompt(`{"role":"user","content":"q"}`, `{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{}},{"type":"tool_use","id":"d","name":"f","input":{}}]}`,
 			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"1"},{"type":"tool_result","tool_use_id":"d","content":"2"},{"type":"text","text":"now"}]}`)
 		text, _, err := ask(t.Context(), m, p, func(string) {})
@@ -199,7 +199,7 @@ func TestAModelThatIsNotThere(t *testing.T) {
 
 // A refusal that passes is asked again, before a word is said.
 func TestModelsAreAskedAgain(t *testing.T) {
-	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m services.Model) {
 		for _, status := range []int{http.StatusTooManyRequests, http.StatusInternalServerError} {
 			times := 0
 			server.Script(func([]string) modeltest.Answer {
@@ -216,7 +216,7 @@ func TestModelsAreAskedAgain(t *testing.T) {
 }
 
 func TestModelsEndWithTheirContext(t *testing.T) {
-	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m services.Model) {
 		server.Script(always(modeltest.Answer{Text: "It is half", Stall: true}))
 		ctx, cancel := context.WithCancel(t.Context())
 		text, _, err := ask(ctx, m, prompt(`{"role":"user","content":"now"}`), func(string) { cancel() })
@@ -227,7 +227,7 @@ func TestModelsEndWithTheirContext(t *testing.T) {
 
 func TestEchoSaysThatItIsNoModel(t *testing.T) {
 	t.Parallel()
-	text, _, err := ask(t.Context(), chat.Echo{}, prompt(`{"role":"user","content":"hello"}`), func(string) {})
+	text, _, err := ask(t.Context(), answer.Echo{}, prompt(`{"role":"user","content":"hello"}`), func(string) {})
 	require.NoError(t, err)
 	require.True(t, strings.Contains(text, "no model is configured") && strings.Contains(text, "hello"))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/model/anthropic"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/model/openai"
@@ -19,7 +19,7 @@ import (
 )
 
 // everything is a prompt with all that a caller can ask of an answer.
-func everything() chat.Prompt {
+func everything() services.Prompt {
 	yes, warm, top := true, 0.5, 0.9
 	p := prompt(`{"role":"user","content":"q"}`)
 	p.Conversation = "not for the model"
@@ -75,7 +75,7 @@ func vendorOf(t *testing.T) string {
 
 //conformance:o49
 func TestModelsPassOnWhatIsAskedOfAnAnswer(t *testing.T) {
-	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m services.Model) {
 		_, err := m.Answer(t.Context(), everything(), func(services.AnswerPiece) {})
 		require.NoError(t, err)
 		require.JSONEq(t, asked[vendorOf(t)], string(<-server.Bodies))
@@ -94,7 +94,7 @@ func TestModelsPassOnWhatIsAskedOfAnAnswer(t *testing.T) {
 // A setting bounds the answers whose callers name no bound.
 func TestASettingBoundsAnswers(t *testing.T) {
 	t.Parallel()
-	for member, model := range map[string]func(endpoint.Config) chat.Model{
+	for member, model := range map[string]func(endpoint.Config) services.Model{
 		"max_completion_tokens": openai.New, "max_tokens": anthropic.New, "max_output_tokens": responses.New,
 	} {
 		server := modeltest.New(t, always(modeltest.Answer{Text: "x"}))
@@ -125,7 +125,7 @@ func TestPenaltiesReachAChat(t *testing.T) {
 }
 
 func TestModelsTellOfCallsThoughtsAndUsage(t *testing.T) {
-	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m services.Model) {
 		server.Script(always(modeltest.Answer{
 			Thoughts: "Where is it?", Text: "I look.",
 			Calls: []modeltest.Call{{ID: "c1", Name: "weather", Arguments: `{"city":"Łódź"}`}, {ID: "c2", Name: "now",
@@ -196,7 +196,7 @@ func requireJoined(t *testing.T, parts []services.AnswerPart, pieces []services.
 
 // A custom tool's input is free text; Anthropic gets a tool with one argument in its place.
 func TestAnthropicCallsCustomTools(t *testing.T) {
-	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m services.Model) {
 		if vendorOf(t) != "anthropic" {
 			return
 		}
@@ -233,7 +233,7 @@ var stored = prompt(
 
 //conformance:o72
 func TestStoredItemsAreWhatAnEndpointTakes(t *testing.T) {
-	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m services.Model) {
 		if vendorOf(t) == "anthropic" {
 			return // the context builder makes its form
 		}
@@ -319,8 +319,8 @@ func TestCallsStandRightBeforeTheirResults(t *testing.T) {
 // The echo calls a tool once, so that a client's loop of calls and results ends.
 func TestEchoCallsAToolOnce(t *testing.T) {
 	t.Parallel()
-	answer := func(p chat.Prompt) services.ModelAnswer {
-		a, err := chat.Echo{}.Answer(context.Background(), p, func(services.AnswerPiece) {})
+	answer := func(p services.Prompt) services.ModelAnswer {
+		a, err := answer.Echo{}.Answer(context.Background(), p, func(services.AnswerPiece) {})
 		require.NoError(t, err)
 		return a
 	}
@@ -353,7 +353,7 @@ func TestEchoInventsArgumentsThatFit(t *testing.T) {
 		"e":{"enum":["one","two"]},"c":{"const":7},"u":{"anyOf":[{"type":"null"},{"type":"string"}]},
 		"o":{"type":"object","required":["in"],"properties":{"in":{"type":["string","null"]}}},
 		"x":{"type":"number"},"m":{"type":"string","examples":["m1"]},"optional":{"type":"string"}}}`)}}
-	a, err := chat.Echo{}.Answer(t.Context(), p, func(services.AnswerPiece) {})
+	a, err := answer.Echo{}.Answer(t.Context(), p, func(services.AnswerPiece) {})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"s":"q","n":3,"b":true,"l":[],"e":"one","c":7,"u":null,"o":{"in":"q"},"x":0,"m":"m1"}`,
 		a.Parts[0].Text)

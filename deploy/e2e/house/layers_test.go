@@ -123,10 +123,10 @@ func TestWrongImportsAreFound(t *testing.T) {
 		fault{"projections/recent/memory", src("memory", "projections/recent") + view},
 		fault{"projections/audit", src("audit", "projections/recent") + view},
 		fault{"projections/runner", src("runner", "projections/audit")},
-		fault{"services/chat", src("chat", "projections/audit", "services/history")},
+		fault{"services/answer", src("answer", "projections/audit", "services/history")},
 		fault{wire, src("wire", "services/access", "services", "events/log")},
 		fault{"services/httpapi/v1", src("v1", wire, "services")},
-		fault{"cmd/turnledger/cli", src("cli", "services/chat", "events/log")},
+		fault{"cmd/turnledger/cli", src("cli", "services/answer", "events/log")},
 		fault{"services/backup", src("backup", "cmd/turnledger/cli")},
 	))
 	slices.Sort(found)
@@ -134,8 +134,8 @@ func TestWrongImportsAreFound(t *testing.T) {
 		"events/log imports services: imports point down",
 		"projections/audit imports projections/recent: they are siblings",
 		"projections/recent imports services: imports point down",
+		"services/answer imports services/history: they are siblings",
 		"services/backup imports cmd/turnledger/cli: imports point down",
-		"services/chat imports services/history: they are siblings",
 		wire + " imports events/log: wire knows no noun of ours",
 		wire + " imports services: wire knows no noun of ours",
 	}, found)

@@ -151,7 +151,7 @@ func (s *surface) prompt(ctx context.Context, r *http.Request) (view, error) {
 
 // send sends a message, waits for the whole answer, and leads to the thread. With a script the page streams instead.
 func (s *surface) send(w http.ResponseWriter, r *http.Request) error {
-	reply, err := s.chat(r, silent{})
+	reply, err := s.chat(r, services.Quiet{})
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (s *surface) send(w http.ResponseWriter, r *http.Request) error {
 }
 
 // chat sends the message of a request's form.
-func (s *surface) chat(r *http.Request, to services.ChatListener) (services.ChatReply, error) {
+func (s *surface) chat(r *http.Request, to services.Listener) (services.ChatReply, error) {
 	form, err := readForm(r, mostForm)
 	if err != nil {
 		return services.ChatReply{}, err
@@ -179,12 +179,6 @@ func (s *surface) chat(r *http.Request, to services.ChatListener) (services.Chat
 	wire.CallOf(r.Context()).Prominent()
 	return s.cfg.Chat.Send(r.Context(), m, to)
 }
-
-// silent ignores the pieces of an answer.
-type silent struct{}
-
-func (silent) Begun(string, uuid.UUID) {}
-func (silent) Piece(string)            {}
 
 // stream sends a message, and answers piece by piece: begun, delta, and then done or failed.
 func (s *surface) stream(w http.ResponseWriter, r *http.Request) error {
@@ -207,15 +201,21 @@ func (s *surface) stream(w http.ResponseWriter, r *http.Request) error {
 
 // pieces sends an answer while it is made.
 type pieces struct {
+	services.Quiet
+
 	sse    *wire.SSE
 	begun  bool
 	thread string
 }
 
-func (p *pieces) Begun(thread string, _ uuid.UUID) {
-	p.begun, p.thread = true, thread
+func (p *pieces) Begun(of services.Step) {
+	p.begun, p.thread = true, of.SessionID
 	p.sse.Begin()
 	p.sse.Event("begun", true)
 }
 
-func (p *pieces) Piece(text string) { p.sse.Event("delta", map[string]string{"text": visible(text)}) }
+func (p *pieces) Piece(of services.AnswerPiece) {
+	if of.Said() && of.Text != "" {
+		p.sse.Event("delta", map[string]string{"text": visible(of.Text)})
+	}
+}

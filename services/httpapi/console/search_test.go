@@ -120,15 +120,15 @@ type chatted struct {
 }
 
 func (c *chatted) Send(
-	ctx context.Context, m services.ChatMessage, to services.ChatListener,
+	ctx context.Context, m services.ChatMessage, to services.Listener,
 ) (services.ChatReply, error) {
 	c.sent = m
 	if _, bounded := ctx.Deadline(); !bounded {
 		c.endless = true
 	}
-	to.Begun("a thread", uuid.New())
-	to.Piece("Hel")
-	to.Piece("lo\x1b")
+	to.Begun(services.Step{SessionID: "a thread", TurnID: uuid.New()})
+	to.Piece(said("Hel"))
+	to.Piece(said("lo\x1b"))
 	return services.ChatReply{ThreadID: "a thread"}, c.err
 }
 
@@ -188,4 +188,8 @@ func TestThePromptOfThePlayground(t *testing.T) {
 	require.Contains(t, edit, `name="regenerates_turn_id" value="`+asked.ID.String())
 	empty := s.do("POST", "/console/playground/prompt", url.Values{"content": {"first"}})
 	require.Contains(t, empty.body, "0 turns of history")
+}
+
+func said(text string) services.AnswerPiece {
+	return services.AnswerPiece{AnswerPart: services.AnswerPart{Kind: services.PartText, Text: text}}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -70,10 +70,10 @@ func guarded(t testing.TB) *stack {
 		callers["key-"+strings.Join(set.Names(), "+")] = access.Caller{Name: "x", Scopes: set}
 	}
 	callers["all"] = access.Caller{Name: "all", Scopes: all}
-	return start(t, answeredBy(chat.Echo{}), func(s *stack) { s.wire.Open, s.wire.Auth = false, callers })
+	return start(t, answeredBy(answer.Echo{}), func(s *stack) { s.wire.Open, s.wire.Auth = false, callers })
 }
 
-func (s *stack) as(token, method, path, body string) answer {
+func (s *stack) as(token, method, path, body string) reply {
 	s.t.Helper()
 	return s.do(method, path, body, "Authorization", "Bearer "+token)
 }

@@ -1,7 +1,10 @@
 package openai_test
 
 import (
+	"context"
+	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,7 +13,9 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // A call that failed and is sent again without a word of a retry is the same turn; once it was answered, the same words
@@ -38,6 +43,138 @@ func TestACallThatFailedIsSentAgainWithoutAWord(t *testing.T) {
 	require.Equal(t, []string{"q", "answer"}, texts(s.list(id, 10)))
 	s.must("POST", "/v1/responses", body)
 	require.Equal(t, []string{"q", "answer", "q", "answer"}, texts(s.list(id, 10)))
+}
+
+// noted tells of each call that has added its messages.
+type noted struct {
+	services.MessageWriter
+
+	added chan services.AddedMessages
+}
+
+func (n noted) AddMessages(
+	ctx context.Context, c conversation.AddMessages, call services.Call,
+) (services.AddedMessages, error) {
+	done, err := n.MessageWriter.AddMessages(ctx, c, call)
+	n.added <- done
+	return done, err
+}
+
+// leaving tells of each call whose caller has gone.
+type leaving struct {
+	services.Responder
+
+	gone chan struct{}
+}
+
+func (l leaving) Respond(
+	ctx context.Context, a services.StepAsk, to services.Listener,
+) (services.Answered, error) {
+	defer context.AfterFunc(ctx, func() { l.gone <- struct{}{} })()
+	return l.Responder.Respond(ctx, a, to)
+}
+
+// Whoever asked has hung up in mid-answer, and sends the same body again: it is given the answer that is under way.
+func TestACallWhoseCallerHasGoneIsSentAgain(t *testing.T) {
+	t.Parallel()
+	for _, streamed := range []string{"", `,"stream":true`} {
+		held := make(chan struct{})
+		model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "ok", Hold: held} })
+		added, gone := make(chan services.AddedMessages, 10), make(chan struct{}, 10)
+		s := start(t, answeredAs(m, func(r *answer.Config) {
+			r.Messages = noted{r.Messages, added}
+		}), func(s *stack) { s.cfg.Responses = leaving{s.cfg.Responses, gone} })
+		id := s.begin()
+		body := `{"input":"q","conversation":"` + id + `"` + streamed + `}`
+		ctx, hangUp := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/responses", strings.NewReader(body))
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		all.Go(func() {
+			if a, err := http.DefaultClient.Do(r); err == nil {
+				_, _ = io.Copy(io.Discard, a.Body)
+				_ = a.Body.Close()
+			}
+		})
+		<-model.Asked
+		<-added
+		hangUp()
+		<-gone
+		all.Go(func() { require.Equal(t, http.StatusOK, s.do("POST", "/v1/responses", body).status) })
+		<-added
+		close(held)
+		all.Wait()
+		require.Equal(t, []string{"q", "ok"}, texts(s.list(id, 10)))
+	}
+}
+
+// Whoever asked has hung up, and sends the same body again when the answer stands in the log: it is given that answer,
+// and the same words after that are a message of their own.
+func TestACallWhoseCallerHasGoneIsSentAgainLater(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "ok", Hold: held} })
+	gone := make(chan struct{}, 10)
+	s := start(t, answeredBy(m), func(s *stack) { s.cfg.Responses = leaving{s.cfg.Responses, gone} })
+	id := s.begin()
+	body := `{"input":"q","conversation":"` + id + `"}`
+	ctx, hangUp := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/responses", strings.NewReader(body))
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	all.Go(func() {
+		if a, err := http.DefaultClient.Do(r); err == nil {
+			_ = a.Body.Close()
+		}
+	})
+	<-model.Asked
+	hangUp()
+	<-gone
+	all.Wait()
+	close(held)
+	hang.Until(t, func() bool { return len(s.list(id, 10)) == 2 })
+	for _, want := range [][]string{{"q", "ok"}, {"q", "ok", "q", "ok"}} {
+		s.must("POST", "/v1/responses", body)
+		require.Equal(t, want, texts(s.list(id, 10)))
+	}
+}
+
+// The server is killed in mid-answer, and the same body comes again at once: in a conversation, behind a response that
+// goes on, and behind one that branches.
+func TestACallThatComesAgainRightAfterAKill(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	model, m := scripted(t, func(prompt []string) modeltest.Answer {
+		if last(prompt) == "user: q" {
+			return modeltest.Answer{Text: "late", Hold: held}
+		}
+		return modeltest.Answer{Text: "ok"}
+	})
+	killed := start(t, answeredBy(m))
+	id := killed.begin()
+	own := killed.must("POST", "/v1/responses", `{"input":"own"}`)["id"].(string)
+	behind := killed.must("POST", "/v1/responses", `{"input":"root","conversation":"`+id+`"}`)["id"].(string)
+	<-model.Asked
+	<-model.Asked
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer close(held)
+	for after, want := range map[string][]string{
+		`"previous_response_id":"` + own + `"`:    {"own", "ok", "q"},
+		`"previous_response_id":"` + behind + `"`: {"root", "ok", "q"},
+		`"conversation":"` + id + `"`:             {"root", "ok", "q"},
+	} {
+		body := `{"input":"q",` + after + `}`
+		all.Go(func() { killed.do("POST", "/v1/responses", body) })
+		<-model.Asked
+		s := startOn(t, killed.log, answeredBy(answer.Echo{}))
+		branches := len(s.branches(id))
+		r := s.must("POST", "/v1/responses", body)
+		require.Equal(t, want, saidIn(s.given(r["id"])), after)
+		require.Len(t, s.branches(id), branches, after)
+	}
+	require.Equal(t, []string{"root", "ok", "q"}, texts(killed.list(id, 10))[:3])
+	require.Len(t, killed.list(id, 10), 4)
 }
 
 // The same words while the first are being answered are a message of their own.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -98,7 +98,7 @@ func TestRefusals(t *testing.T) {
 //conformance:o25
 func TestBodiesThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin()
 	head := s.head()
 	for _, path := range []string{"/v1/conversations", "/v1/conversations/" + id, "/v1/conversations/" + id + "/items",

@@ -22,7 +22,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -219,7 +220,7 @@ func median(took []time.Duration) float64 {
 // BenchmarkGetResponse reads the first response of a session of 200 responses and, in alternation, that of one of 2.
 // Asked for: flat.
 func BenchmarkGetResponse(b *testing.B) {
-	s := start(b, quiet(b), answeredBy(chat.Echo{}))
+	s := start(b, quiet(b), answeredBy(answer.Echo{}))
 	firsts := map[int]string{}
 	for _, size := range []int{2, 200} {
 		id := s.begin()
@@ -248,10 +249,10 @@ func BenchmarkGetResponse(b *testing.B) {
 // BenchmarkFirstWord measures the time to the first word of a streamed response and, in alternation, of a streamed
 // native chat, both in new sessions, with the model that echoes. Asked for: at p50 at most 1 ms later.
 func BenchmarkFirstWord(b *testing.B) {
-	s := start(b, quiet(b), answeredBy(chat.Echo{}), func(s *stack) {
-		s.native.Chat = chat.New(chat.Config{
-			Turns: s.services.History, Sessions: s.services.Reader, Questions: s.services.Reader,
-			Contexts: s.services.Contexts, Model: chat.Echo{}, Presence: alone{},
+	s := start(b, quiet(b), answeredBy(answer.Echo{}), func(s *stack) {
+		s.native.Chat = answer.New(answer.Config{
+			Ports: services.Ports{Turns: s.services.History}, States: s.services.Reader, Questions: s.services.Reader,
+			Contexts: s.services.Contexts, Model: answer.Echo{}, Presence: alone{},
 		})
 	})
 	ways := map[string]struct{ path, body, event string }{

@@ -107,31 +107,24 @@ func (l list) thenMore(more bool) list {
 	return l
 }
 
-// paging says which part of a list is asked for.
-type paging struct {
-	limit int
-	asc   bool
-	after string
-}
-
 const defaultLimit, maxLimit = 20, 100
 
-func pagingOf(r *http.Request) (p paging, err error) {
+func pagingOf(r *http.Request) (p services.Paging, err error) {
 	q := r.URL.Query()
-	p = paging{limit: defaultLimit, after: q.Get("after")}
+	p = services.Paging{Limit: defaultLimit, After: q.Get("after")}
 	if q.Has("limit") {
-		switch p.limit, err = strconv.Atoi(q.Get("limit")); {
+		switch p.Limit, err = strconv.Atoi(q.Get("limit")); {
 		case err != nil:
 			return p, bad("limit", codeType, "limit must be a whole number.")
-		case p.limit < 1:
+		case p.Limit < 1:
 			return p, bad("limit", codeBelow, "limit must be at least 1.")
-		case p.limit > maxLimit:
+		case p.Limit > maxLimit:
 			return p, bad("limit", codeAbove, "limit must be at most 100.")
 		}
 	}
 	switch q.Get("order") {
 	case "asc":
-		p.asc = true
+		p.Asc = true
 	case "", "desc":
 	default:
 		return p, bad("order", codeValue, "order must be asc or desc.")

@@ -14,8 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // branches returns the sessions that the log has as branches of a session.
@@ -36,7 +35,7 @@ func (s *stack) branches(of string) (out []string) {
 //conformance:o69
 func TestACallThatComesAgainMakesNoBranch(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin()
 	root := s.must("POST", "/v1/responses", `{"input":"root","conversation":"`+id+`"}`)["id"].(string)
 	body := `{"input":"a","previous_response_id":"` + root + `"}`
@@ -85,7 +84,7 @@ func TestABranchThatACrashLeftIsTaken(t *testing.T) {
 	t.Parallel()
 	for _, try := range []string{"0", "1"} {
 		turns := &brokenOff{}
-		s := start(t, answeredAs(chat.Echo{}, func(r *respond.Config, _ *chat.Config) {
+		s := start(t, answeredAs(answer.Echo{}, func(r *answer.Config) {
 			turns.MessageWriter, r.Messages = r.Messages, turns
 		}))
 		id := s.begin()
@@ -102,7 +101,7 @@ func TestABranchThatACrashLeftIsTaken(t *testing.T) {
 // A branch has the whole input of the response that it goes on with, however long that is.
 func TestABranchHasALongInputWhole(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	doc := strings.Repeat("a document of many words ", 8<<10)
 	many := []string{user(doc + "1"), user(doc + "2"), user(doc + "3"), user(doc + "4")}
 	for n := range 70 {
@@ -125,7 +124,7 @@ func TestABranchHasALongInputWhole(t *testing.T) {
 // A response from before a reset of its conversation is still read, but it is no history any more.
 func TestNothingGoesOnWithAResponseFromBeforeAReset(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	for _, session := range []string{s.begin(), ""} {
 		ask := `{"input":"a"}`
 		if session != "" {
@@ -160,7 +159,7 @@ func TestResponsesBehindOneThatWasCorrectedNativelyStay(t *testing.T) {
 	for range 2 {
 		<-model.Asked
 	}
-	on := func(id string) answer {
+	on := func(id string) reply {
 		return s.do("POST", "/v1/responses", `{"input":"c","previous_response_id":"`+id+`"}`)
 	}
 	require.Equal(t, http.StatusNotFound, s.do("GET", "/v1/responses/"+root, "").status)

@@ -18,8 +18,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/problems"
 )
 
@@ -92,7 +91,7 @@ func TestEachClassHasAForm(t *testing.T) {
 //conformance:o24
 func TestAnswersHaveIDs(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	seen := map[string]bool{}
 	for path, body := range map[string]string{"/v1/conversations": `{}`, "/v1/responses": `{"input":"a"}`,
 		"/v1/responses/input_tokens": `{"input":"a","stream":true}`, "/v1/responses/compact": `{}`} {
@@ -110,7 +109,7 @@ func TestAnswersHaveIDs(t *testing.T) {
 //conformance:o4 o10 o16
 func TestListsAndWhatTheyInclude(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin(user("q"), `{"type":"reasoning","summary":[],"encrypted_content":"sealed"}`, many(25))
 	items := "/v1/conversations/" + id + "/items"
 	page := s.must("GET", items, "")
@@ -244,7 +243,7 @@ func TestACallThatComesAgainWaitsForItsAnswer(t *testing.T) {
 		})
 		s := start(t, answeredBy(m))
 		body := `{"input":"a","conversation":"` + s.begin() + `"` + stream + `}`
-		got := make(chan answer, 2)
+		got := make(chan reply, 2)
 		var all sync.WaitGroup
 		all.Go(func() { got <- s.do("POST", "/v1/responses", body, retry, "0") })
 		<-model.Asked
@@ -278,7 +277,7 @@ func (h heldAnswers) FinalizeTurn(ctx context.Context, c conversation.Finalize) 
 func TestTheLastEventComesAfterTheLog(t *testing.T) {
 	t.Parallel()
 	held := make(chan struct{})
-	s := start(t, answeredAs(chat.Echo{}, func(r *respond.Config, _ *chat.Config) {
+	s := start(t, answeredAs(answer.Echo{}, func(r *answer.Config) {
 		r.Turns = heldAnswers{r.Turns, held}
 	}))
 	server := httptest.NewServer(s.api) // the one of the stack holds a stream against the document first
@@ -328,8 +327,8 @@ func TestTheLastEventComesAfterTheLog(t *testing.T) {
 //conformance:o68
 func TestBranchesHaveAnEnd(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
-	behind := func(id string) answer {
+	s := start(t, answeredBy(answer.Echo{}))
+	behind := func(id string) reply {
 		return s.do("POST", "/v1/responses", `{"input":"a","previous_response_id":"`+id+`"}`)
 	}
 	last := s.must("POST", "/v1/responses", `{"input":"root"}`)["id"].(string)
@@ -358,7 +357,7 @@ func TestARetryAfterTenMinutesIsAnotherCall(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	clock := func() time.Time { return now }
-	s := start(t, withClock(chat.Echo{}, clock), func(s *stack) { s.cfg.Now = clock })
+	s := start(t, withClock(answer.Echo{}, clock), func(s *stack) { s.cfg.Now = clock })
 	id := s.begin(user("q"), assistant("a"))
 	for path, body := range map[string]string{
 		"/v1/conversations/" + id + "/items": `{"items":[` + user("b") + `,` + assistant("c") + `]}`,

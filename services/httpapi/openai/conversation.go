@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/turnledger/turnledger/events/message"
+
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
@@ -173,4 +175,13 @@ func (s *surface) listConversations(ctx context.Context, r *http.Request, _ http
 		return nil, err
 	}
 	return listOf(page, func(c conversationJSON) string { return c.ID }).thenMore(more), nil
+}
+
+// added returns items as messages that a session takes.
+func added(given []message.Item) []conversation.AddedMessage {
+	out := make([]conversation.AddedMessage, len(given))
+	for n, i := range given {
+		out[n] = items.Added(i)
+	}
+	return out
 }

@@ -11,19 +11,19 @@ import (
 
 // pageOfConversations returns a page of the sessions of an identity, or of all.
 func (s *surface) pageOfConversations(
-	ctx context.Context, identity string, p paging,
+	ctx context.Context, identity string, p services.Paging,
 ) (page []conversationJSON, more bool, err error) {
 	switch {
 	case s.cfg.Lists == nil:
 		return nil, false, projections.ErrUnavailable
-	case p.asc:
+	case p.Asc:
 		return nil, false, bad("order", codeValue,
 			"order must be desc: conversations are listed by their last activity.")
 	}
-	ask := services.SessionsAsk{SessionFilter: projections.SessionFilter{IdentityID: identity}, Limit: p.limit + 1}
-	behind := p.after != ""
+	ask := services.SessionsAsk{SessionFilter: projections.SessionFilter{IdentityID: identity}, Limit: p.Limit + 1}
+	behind := p.After != ""
 	if behind {
-		if ask.Until, err = s.activeUntil(ctx, p.after); err != nil {
+		if ask.Until, err = s.activeUntil(ctx, p.After); err != nil {
 			return nil, false, err
 		}
 		ask.Limit++
@@ -38,11 +38,11 @@ func (s *surface) pageOfConversations(
 			switch {
 			case !behind:
 				page = append(page, conversationOf(one.SessionID, one.Head))
-			case one.SessionID == p.after:
+			case one.SessionID == p.After:
 				behind = false
 			}
 		}
-		if len(page) > p.limit || found.NextCursor == "" {
+		if len(page) > p.Limit || found.NextCursor == "" {
 			break
 		}
 		ask.Cursor = found.NextCursor
@@ -50,7 +50,7 @@ func (s *surface) pageOfConversations(
 	if behind {
 		return nil, false, noAfter()
 	}
-	return page[:min(p.limit, len(page))], len(page) > p.limit, nil
+	return page[:min(p.Limit, len(page))], len(page) > p.Limit, nil
 }
 
 func noAfter() *problems.Problem {

@@ -8,7 +8,7 @@ import (
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 const (
@@ -46,7 +46,7 @@ func TestADeletionThatComesAgain(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			log := natstest.Log(t, 1)
-			s := startOn(t, log, answeredBy(chat.Echo{}))
+			s := startOn(t, log, answeredBy(answer.Echo{}))
 			id := s.begin(user("q"), assistant("a"))
 			path := make(s, id)
 			first := s.do("DELETE", path, "", idempotencyKey, "k")
@@ -54,7 +54,7 @@ func TestADeletionThatComesAgain(t *testing.T) {
 			require.NotEmpty(t, first.header.Get(receiptHeader))
 			again := func() {
 				t.Helper()
-				for _, p := range []*stack{s, startOn(t, log, answeredBy(chat.Echo{}))} {
+				for _, p := range []*stack{s, startOn(t, log, answeredBy(answer.Echo{}))} {
 					head := p.head()
 					a := p.do("DELETE", path, "", idempotencyKey, "k")
 					require.Equal(t, http.StatusOK, a.status, a.raw)
@@ -86,7 +86,7 @@ func TestADeletionIsTriedAgain(t *testing.T) {
 	for what, make := range deletions {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, answeredBy(chat.Echo{}))
+			s := start(t, answeredBy(answer.Echo{}))
 			path := make(s, s.begin(user("q"), assistant("a")))
 			require.Equal(t, http.StatusNotFound, s.do("DELETE", nothing(path), "", retry, "1").status)
 			first := s.must("DELETE", path, "", retry, "0")
@@ -103,13 +103,13 @@ func TestADeletionOfSomebodyElse(t *testing.T) {
 	for _, name := range []string{"ada", "bob"} {
 		callers[name] = access.Caller{Name: "one name", Scopes: all &^ access.Admin, IdentityID: name}
 	}
-	s := start(t, answeredBy(chat.Echo{}), func(s *stack) { s.wire.Open, s.wire.Auth = false, callers })
+	s := start(t, answeredBy(answer.Echo{}), func(s *stack) { s.wire.Open, s.wire.Auth = false, callers })
 	own := s.hold("ada")
 	for _, path := range []string{
 		"/v1/conversations/" + own["conversation"] + "/items/" + own["item 0 message"],
 		"/v1/responses/" + own["response of a conversation"], "/v1/conversations/" + own["conversation"],
 	} {
-		del := func(as string) answer {
+		del := func(as string) reply {
 			return s.do("DELETE", path, "", "Authorization", "Bearer "+as, idempotencyKey, "k")
 		}
 		first := del("ada")

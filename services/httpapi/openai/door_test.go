@@ -27,10 +27,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/client/importer"
-	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 )
 
@@ -94,11 +93,11 @@ func openDoor(t *testing.T) *door {
 		m.Demand = demandOf(t, vendor)
 		model := client(endpoint.Config{URL: m.URL + "/v1", Key: "k", Name: "m"})
 		d.models[vendor] = m
-		var of chat.Config
-		d.stacks[vendor] = startOn(t, log, answeredAs(model, func(_ *respond.Config, c *chat.Config) {
+		var of answer.Config
+		d.stacks[vendor] = startOn(t, log, answeredAs(model, func(c *answer.Config) {
 			c.Timeout = heldUp
 			of = *c
-		}), func(s *stack) { s.native.Chat = chat.New(of) })
+		}), func(s *stack) { s.native.Chat = answer.New(of) })
 	}
 	return d
 }
@@ -198,7 +197,7 @@ func (d *door) visitor(rt *rapid.T) *visitor {
 }
 
 // came says whether what came in was taken (0) or refused (1).
-func (v *visitor) came(way func(*visitor) answer) int {
+func (v *visitor) came(way func(*visitor) reply) int {
 	a := way(v)
 	if a.status < 300 {
 		return 0
@@ -219,22 +218,22 @@ func (v *visitor) any() *stack {
 	return v.stacks[rapid.SampledFrom([]string{"chat", "anthropic", "responses"}).Draw(v.rt, "process")]
 }
 
-func (v *visitor) send(method, path, body string) answer {
+func (v *visitor) send(method, path, body string) reply {
 	return v.sendTo(v.any(), method, path, body)
 }
 
-func (v *visitor) sendTo(s *stack, method, path, body string) answer {
+func (v *visitor) sendTo(s *stack, method, path, body string) reply {
 	r := httptest.NewRequestWithContext(v.t.Context(), method, "http://localhost"+path, strings.NewReader(body))
 	r.RemoteAddr = "127.0.0.1:1"
 	r.Header.Set("X-Turnledger-On-Pending", "interrupt")
 	w := httptest.NewRecorder()
 	s.api.ServeHTTP(w, r)
-	a := answer{status: w.Code, header: w.Header(), raw: w.Body.String()}
+	a := reply{status: w.Code, header: w.Header(), raw: w.Body.String()}
 	_ = json.Unmarshal([]byte(a.raw), &a.body) // what is no object has no body
 	return a
 }
 
-func (v *visitor) fail(a answer, why string) {
+func (v *visitor) fail(a reply, why string) {
 	var log strings.Builder
 	for e, err := range v.stacks["chat"].log.Session(v.t.Context(), v.session, 0, 1<<40) {
 		if err == nil {
@@ -287,7 +286,7 @@ func (v *visitor) settle() {
 	}
 }
 
-func (v *visitor) good(s *stack, what, method, path, body string) answer {
+func (v *visitor) good(s *stack, what, method, path, body string) reply {
 	a := v.sendTo(s, method, path, body)
 	if a.status != http.StatusOK {
 		v.fail(a, what)
@@ -319,21 +318,21 @@ func (v *visitor) turn() string {
 }
 
 // ways are the ways in.
-func (d *door) ways() map[string]func(*visitor) answer {
-	return map[string]func(*visitor) answer{
-		"turns": func(v *visitor) answer {
+func (d *door) ways() map[string]func(*visitor) reply {
+	return map[string]func(*visitor) reply{
+		"turns": func(v *visitor) reply {
 			return v.send("POST", "/v1/sessions/"+v.session+"/turns", "{"+v.turn()+"}")
 		},
 		"finalize": (*visitor).finalize,
 		"batch":    (*visitor).batch,
 		"import":   (*visitor).imported,
-		"items": func(v *visitor) answer {
+		"items": func(v *visitor) reply {
 			return v.send("POST", "/v1/conversations/"+v.session+"/items", `{"items":`+v.items()+`}`)
 		},
-		"responses": func(v *visitor) answer {
+		"responses": func(v *visitor) reply {
 			return v.send("POST", "/v1/responses", `{"conversation":"`+v.session+`","input":`+v.items()+`}`)
 		},
-		"responses, not stored": func(v *visitor) answer {
+		"responses, not stored": func(v *visitor) reply {
 			return v.send("POST", "/v1/responses", `{"store":false,"input":`+v.items()+`}`)
 		},
 		"published": (*visitor).published,
@@ -342,7 +341,7 @@ func (d *door) ways() map[string]func(*visitor) answer {
 	}
 }
 
-func (v *visitor) finalize() answer {
+func (v *visitor) finalize() reply {
 	v.turns++
 	body := fmt.Sprintf(`{"request_id":"r%d","question_neutral":"q"}`, v.turns)
 	begun := v.send("POST", "/v1/sessions/"+v.session+"/turns", body)
@@ -353,11 +352,11 @@ func (v *visitor) finalize() answer {
 		`{"answer_messages":`+v.messages()+`}`)
 }
 
-func (v *visitor) batch() answer {
+func (v *visitor) batch() reply {
 	line := func() string { return `{"session_id":"` + v.session + `",` + v.turn() + "}\n" }
 	a := v.send("POST", "/v1/turns", line()+line())
 	for line := range strings.Lines(a.raw) {
-		var l answer
+		var l reply
 		if json.Unmarshal([]byte(line), &l.body) != nil {
 			v.fail(a, "a line of a batch")
 		}
@@ -370,13 +369,13 @@ func (v *visitor) batch() answer {
 }
 
 // imported imports a conversation, of which a part may be there.
-func (v *visitor) imported() answer {
+func (v *visitor) imported() reply {
 	file := filepath.Join(v.t.TempDir(), "import.jsonl")
 	line := `{"conversation_id":"` + v.session + `","messages":` + v.messages() + `}`
 	require.NoError(v.rt, os.WriteFile(file, []byte(line), 0o600))
 	c := must.Get(client.New(client.Config{URL: v.any().url, Patience: time.Second}))(v.t)
 	defer c.Close()
-	out := answer{status: http.StatusOK}
+	out := reply{status: http.StatusOK}
 	_, err := importer.Import(v.t.Context(), []string{file}, importer.Config{
 		First: c, Later: c, From: importer.FromLines, Parallel: 1, Passed: func(int64) {},
 		Explain: func(_ context.Context, err error) error { return err },
@@ -392,7 +391,7 @@ func (v *visitor) imported() answer {
 }
 
 // published publishes events, whose messages need be none.
-func (v *visitor) published() answer {
+func (v *visitor) published() reply {
 	v.turns++
 	odd := func() json.RawMessage {
 		if raw := v.messages(); rapid.IntRange(0, 5).Draw(v.rt, "a list") > 0 {
@@ -411,11 +410,11 @@ func (v *visitor) published() answer {
 	for _, f := range facts {
 		require.NoError(v.rt, v.publish(f))
 	}
-	return answer{status: http.StatusOK}
+	return reply{status: http.StatusOK}
 }
 
 // tool has a model call a tool, and gives it the result.
-func (v *visitor) tool() answer {
+func (v *visitor) tool() reply {
 	s := v.any()
 	on := `{"conversation":"` + v.session + `","tools":[{"type":"function","name":"f","strict":false,` +
 		`"parameters":{"type":"object"}}],"input":`
@@ -434,7 +433,7 @@ func (v *visitor) tool() answer {
 }
 
 // filtered asks what the model's filter stops.
-func (v *visitor) filtered() answer {
+func (v *visitor) filtered() reply {
 	if rapid.Bool().Draw(v.rt, "natively") {
 		v.settle()
 		return v.send("POST", "/v1/threads/"+v.session+"/messages",

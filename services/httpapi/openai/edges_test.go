@@ -15,8 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // A key, and the word of a retry, name a call of one caller on one route: another caller's call with the same key or
@@ -95,9 +94,9 @@ func (r *strictRate) Allow(kind, session, identity string) (time.Duration, bool)
 func TestACallerThatAsksTooOften(t *testing.T) {
 	t.Parallel()
 	rate := &strictRate{}
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin()
-	limited := startOn(t, s.log, answeredBy(chat.Echo{}), func(s *stack) { s.cfg.Limiter = rate })
+	limited := startOn(t, s.log, answeredBy(answer.Echo{}), func(s *stack) { s.cfg.Limiter = rate })
 	head := s.head()
 	for path, body := range map[string]string{
 		"/v1/conversations": `{}`, "/v1/conversations/" + id + "/items": `{"items":[` + user("q") + `]}`,
@@ -115,7 +114,7 @@ func TestACallerThatAsksTooOften(t *testing.T) {
 
 // answers is a model that answers with parts, and ends as they say.
 type answers struct {
-	chat.Echo
+	answer.Echo
 
 	parts  []services.AnswerPart
 	finish services.Finish
@@ -239,7 +238,7 @@ func TestInstructionsOfItems(t *testing.T) {
 //conformance:o56
 func TestAnUnstoredRequestSeesItsHistoryOnly(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	first := s.must("POST", "/v1/responses", `{"input":"a"}`)["id"].(string)
 	s.must("POST", "/v1/responses", `{"input":"b","previous_response_id":"`+first+`"}`)
 	for _, call := range []string{"", "/input_tokens"} {
@@ -259,7 +258,7 @@ func TestAnUnstoredRequestSeesItsHistoryOnly(t *testing.T) {
 // Nor does the client's copy of the question count twice behind a response that called a tool.
 func TestAnUnstoredRequestBehindACallDropsARepeatedQuestion(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	asked := s.must("POST", "/v1/responses", `{"input":[`+user("q")+
 		`],"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}]}`)
 	call := asked["output"].([]any)[0].(map[string]any)["call_id"].(string)
@@ -278,7 +277,7 @@ func TestAnUnstoredRequestBehindACallDropsARepeatedQuestion(t *testing.T) {
 //conformance:o59
 func TestOnlyTheSameQuestionIsDropped(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin(user("q"), function("c"))
 	s.must("POST", "/v1/responses", `{"conversation":"`+id+`","input":[{"role":"developer","content":"q"},
 		{"type":"function_call_output","call_id":"c","output":"o"}]}`)
@@ -290,8 +289,8 @@ func TestOnlyTheSameQuestionIsDropped(t *testing.T) {
 }
 
 // withClock has a model answer, by a clock of the test's.
-func withClock(model chat.Model, now func() time.Time) setting {
-	return answeredAs(model, func(r *respond.Config, _ *chat.Config) { r.Now = now })
+func withClock(model services.Model, now func() time.Time) setting {
+	return answeredAs(model, func(r *answer.Config) { r.Now = now })
 }
 
 // A response that no process answers has failed. Nobody goes on with it, and a conversation with it is free again after
@@ -325,7 +324,7 @@ func TestAResponseWithoutAnAnswer(t *testing.T) {
 //conformance:o42
 func TestInputItems(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin(user("gone"), assistant("gone, too"), user("q1"), assistant("a1"))
 	r := s.must("POST", "/v1/responses", `{"input":"q2","conversation":"`+id+`"}`)["id"].(string)
 	s.post(id, user("later"), assistant("later, too"))
@@ -379,7 +378,7 @@ func metadataOf(t *testing.T, s *stack, id string) json.RawMessage {
 func TestResponsesOfABoundKey(t *testing.T) {
 	t.Parallel()
 	callers := ring{"ada": {Name: "ada", Scopes: all &^ access.Admin, IdentityID: "ada"}}
-	s := start(t, answeredBy(chat.Echo{}), func(s *stack) { s.wire.Open, s.wire.Auth = false, callers })
+	s := start(t, answeredBy(answer.Echo{}), func(s *stack) { s.wire.Open, s.wire.Auth = false, callers })
 	first := s.as("ada", "POST", "/v1/responses", `{"input":"a"}`).body["id"].(string)
 	next := s.as("ada", "POST", "/v1/responses", `{"input":"b","previous_response_id":"`+first+`"}`)
 	require.Equal(t, http.StatusOK, next.status, next.raw)

@@ -12,7 +12,7 @@ import (
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // clientsPath finds the first segment of a path that OpenAI's client asks for.
@@ -46,7 +46,7 @@ func clientsRoots(t *testing.T) map[string]bool {
 // Whatever a client of OpenAI's asks for is refused in the form that the client reads.
 func TestPathsOfOpenAIThatAreNotHere(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	own := s.do("POST", "/v1/chat", `{}`)
 	require.Equal(t, "application/problem+json", own.header.Get("Content-Type"), "the native API's errors stay its own")
 	roots := clientsRoots(t)

@@ -10,13 +10,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // The bodies of Codex come as zstd.
 func TestCompressedBodies(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	encoder, err := zstd.NewWriter(nil)
 	require.NoError(t, err)
 	zstded := func(body string) string { return string(encoder.EncodeAll([]byte(body), nil)) }

@@ -12,15 +12,14 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // reading counts what a response reads of the log and of its session, and what it had read when the model was asked.
 type reading struct {
-	respond.Log
+	answer.Log
 	services.SessionReader
-	chat.Echo
+	answer.Echo
 
 	n, before atomic.Int64
 }
@@ -36,7 +35,7 @@ func (r *reading) Read(ctx context.Context, ask services.Ask) (services.Reading,
 }
 
 func (r *reading) Answer(
-	ctx context.Context, p chat.Prompt, emit func(services.AnswerPiece),
+	ctx context.Context, p services.Prompt, emit func(services.AnswerPiece),
 ) (services.ModelAnswer, error) {
 	r.before.Store(r.n.Load())
 	return r.Echo.Answer(ctx, p, emit)
@@ -49,11 +48,11 @@ func (r *reading) Answer(
 func TestTheModelIsAskedWithoutReadingTheQuestionBack(t *testing.T) {
 	t.Parallel()
 	var reads reading
-	s := start(t, answeredAs(&reads, func(r *respond.Config, _ *chat.Config) {
+	s := start(t, answeredAs(&reads, func(r *answer.Config) {
 		reads.Log, reads.SessionReader = r.Log, r.Sessions
 		r.Log, r.Sessions = &reads, &reads
 	}))
-	other := startOn(t, s.log, answeredBy(chat.Echo{}))
+	other := startOn(t, s.log, answeredBy(answer.Echo{}))
 	id := s.begin(user("q"), assistant("a"))
 	for name, where := range map[string]string{
 		"a session of its own": ``, "a conversation": `,"conversation":"` + id + `"`,
@@ -92,7 +91,7 @@ func (f flushes) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 //conformance:o65
 func TestEventsThatComeTogetherAreSentTogether(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	var n atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.api.ServeHTTP(flushes{w, &n}, r)

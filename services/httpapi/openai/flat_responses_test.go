@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // To get a response, or to answer a call for one again, costs no more of the log in a session of many turns than in one
@@ -19,7 +18,7 @@ import (
 func TestAResponseInALongSessionCostsNoMoreOfTheLog(t *testing.T) {
 	t.Parallel()
 	log, count := countedLog(t)
-	s := startOn(t, log, answeredBy(chat.Echo{}))
+	s := startOn(t, log, answeredBy(answer.Echo{}))
 	id := s.grown(s.begin(), long, user, assistant)
 	body := `{"input":"q","conversation":"` + id + `"}`
 	middle := s.must("POST", "/v1/responses", body)
@@ -58,7 +57,7 @@ func TestEqualCallsLookFewBranchesUp(t *testing.T) {
 	t.Parallel()
 	const equal = 40
 	var reads *readsOf
-	s := start(t, answeredAs(chat.Echo{}, func(r *respond.Config, _ *chat.Config) {
+	s := start(t, answeredAs(answer.Echo{}, func(r *answer.Config) {
 		reads = &readsOf{SessionReader: r.Sessions}
 		r.Sessions = reads
 	}))
@@ -95,7 +94,7 @@ func TestAPageOfALongInputCostsNoMoreOfTheLog(t *testing.T) {
 			t.Parallel()
 			log, count := countedLog(t)
 			var whole *wholeReads
-			s := startOn(t, log, answeredAs(chat.Echo{}, func(r *respond.Config, _ *chat.Config) {
+			s := startOn(t, log, answeredAs(answer.Echo{}, func(r *answer.Config) {
 				whole = &wholeReads{SessionReader: r.Sessions, TurnLookup: r.Lookup}
 				r.Sessions, r.Lookup = whole, whole
 			}))

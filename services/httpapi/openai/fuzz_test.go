@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // hidden stands where hostile requests hold what no answer may repeat.
@@ -102,7 +102,7 @@ func deletes(pattern string) int {
 //
 //conformance:o24 o80
 func FuzzRequest(f *testing.F) {
-	s := start(f, answeredBy(chat.Echo{}))
+	s := start(f, answeredBy(answer.Echo{}))
 	id := s.begin(user("q"), assistant("a"))
 	response := s.must("POST", "/v1/responses", `{"input":"q"}`)["id"].(string)
 	fill := strings.NewReplacer("{conversation_id}", id, "{response_id}", response, "{model}", "echo",
@@ -148,7 +148,7 @@ func FuzzRequest(f *testing.F) {
 //conformance:o21 o70 o80
 func TestABodyWithImages(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	random := rand.New(rand.NewPCG(1, 1))
 	var list []string
 	var sent []any

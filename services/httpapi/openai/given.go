@@ -8,8 +8,9 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/items"
 	"github.com/turnledger/turnledger/services/problems"
@@ -139,12 +140,12 @@ func (k *known) referredBy(r *respond.Request, id, param string, beside []string
 	case r.Conversation != "":
 		k.conversation = r.Conversation
 		if _, err := k.listed(); isMissing(err) {
-			return nil, respond.ErrConversation
+			return nil, services.ErrNoConversation
 		}
 	case r.Previous != "":
 		session, err := k.cfg.Responses.SessionOf(k.ctx, r.Previous, k.who(k.ctx))
-		if errors.Is(err, respond.ErrResponseNotFound) {
-			err = respond.ErrPrevious
+		if errors.Is(err, services.ErrNoResponse) {
+			err = services.ErrNoPrevious
 		}
 		if err != nil {
 			return nil, err
@@ -165,7 +166,7 @@ func (k *known) referredBy(r *respond.Request, id, param string, beside []string
 
 // isMissing reports whether an error says that there is no such conversation, or not any more.
 func isMissing(err error) bool {
-	return err != nil && forms[problems.Of(err).Class].status == http.StatusNotFound
+	return err != nil && forms[problemOf(err).Class].status == http.StatusNotFound
 }
 
 // referred returns the item of an id in this conversation, or in another one of the caller's.
@@ -243,13 +244,4 @@ func (k *known) take(given []message.Item) error {
 		taken[i.ID()] = true
 	}
 	return nil
-}
-
-// added returns items as messages that a session takes.
-func added(given []message.Item) []conversation.AddedMessage {
-	out := make([]conversation.AddedMessage, len(given))
-	for n, i := range given {
-		out[n] = items.Added(i)
-	}
-	return out
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/model/anthropic"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	chatopenai "github.com/turnledger/turnledger/services/model/openai"
@@ -21,7 +21,7 @@ var picture = "data:image/png;base64," + base64.StdEncoding.EncodeToString(
 	[]byte("\x89PNG\r\n\x1a\n"+strings.Repeat("the pixels of a picture", 200)))
 
 // vendors are the forms in which a model is asked.
-var vendors = map[string]func(endpoint.Config) chat.Model{
+var vendors = map[string]func(endpoint.Config) services.Model{
 	"chat": chatopenai.New, "anthropic": anthropic.New, "responses": chatresponses.New,
 }
 

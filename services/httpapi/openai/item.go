@@ -40,7 +40,7 @@ func (s *surface) createItems(ctx context.Context, r *http.Request, _ http.Heade
 	notePosition(ctx, done.Position)
 	out := s.itemsOf(done)
 	wire.CallOf(ctx).SetAttribute("items", len(out))
-	return listOf(shown(out, with), itemID), nil
+	return listOf(respond.Shown(out, with), itemID), nil
 }
 
 // addItems records the items of a body. A call that was recorded before has its first answer, whatever the conversation
@@ -60,13 +60,7 @@ func (s *surface) addItems(
 		}
 		return done, nil
 	}
-	messages := added(given)
-	if err := respond.PlaceOutputs(ctx, s.read, s.ids, id, messages); err != nil {
-		return services.AddedMessages{}, err
-	}
-	return s.cfg.Messages.AddMessages(ctx, conversation.AddMessages{
-		SessionID: id, RequestID: requestID(call), Messages: messages, Now: s.cfg.Now(),
-	}, call)
+	return s.cfg.Items.AddItems(ctx, id, requestID(call), given, call)
 }
 
 // requestID returns the id of the requests that a call makes. A call with a key makes the same for ever.
@@ -86,14 +80,6 @@ func (s *surface) itemsOf(done services.AddedMessages) (out []message.Item) {
 	return out
 }
 
-func shown(all []message.Item, with message.Includes) []message.Item {
-	out := make([]message.Item, len(all))
-	for n, i := range all {
-		out[n] = i.Shown(with)
-	}
-	return out
-}
-
 func (s *surface) listItems(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
 	p, err := pagingOf(r)
 	if err != nil {
@@ -107,7 +93,7 @@ func (s *surface) listItems(ctx context.Context, r *http.Request, _ http.Header)
 	if err != nil {
 		return nil, err
 	}
-	return listOf(shown(page, with), itemID).thenMore(more), nil
+	return listOf(respond.Shown(page, with), itemID).thenMore(more), nil
 }
 
 func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {

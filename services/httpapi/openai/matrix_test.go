@@ -16,7 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -162,7 +162,7 @@ func TestTheMatrixOfIDs(t *testing.T) {
 		callers[name] = access.Caller{Name: name, Scopes: all &^ access.Admin, IdentityID: name}
 	}
 	sessions := &lister{}
-	s := start(t, answeredBy(chat.Echo{}), func(s *stack) {
+	s := start(t, answeredBy(answer.Echo{}), func(s *stack) {
 		s.wire.Open, s.wire.Auth, s.cfg.Lists = false, callers, sessions
 	})
 	own, foreign, nobodys := s.hold("ada"), s.hold("bob"), s.hold("all")
@@ -262,7 +262,7 @@ func TestTheOfficialCallsAreRoutes(t *testing.T) {
 		}
 		require.ElementsMatch(t, officialCalls, calls, "the document has other calls than when this was written")
 	}
-	have := routesOf(start(t, answeredBy(chat.Echo{})).without())
+	have := routesOf(start(t, answeredBy(answer.Echo{})).without())
 	for _, call := range calls {
 		require.Contains(t, have, call)
 		require.Contains(t, needs, call)

@@ -13,8 +13,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // result is the output of a call.
@@ -130,10 +129,10 @@ func TestAnOutputOfAnOlderCall(t *testing.T) {
 }
 
 // shortViews are readings that hold the newest turns only.
-type shortViews struct{ chat.Sessions }
+type shortViews struct{ answer.States }
 
 func (v shortViews) Session(ctx context.Context, id string, known uint64) (*conversation.State, error) {
-	state, err := v.Sessions.Session(ctx, id, known)
+	state, err := v.States.Session(ctx, id, known)
 	if err == nil {
 		recent.Limits{MaxTurns: 3}.WithDefaults().Trim(state)
 	}
@@ -147,7 +146,7 @@ func (v shortViews) Session(ctx context.Context, id string, known uint64) (*conv
 func TestAnOutputOfAVeryOldCall(t *testing.T) {
 	t.Parallel()
 	_, m := scripted(t, twiceCalling)
-	s := start(t, answeredAs(m, func(_ *respond.Config, c *chat.Config) { c.Sessions = shortViews{c.Sessions} }))
+	s := start(t, answeredAs(m, func(c *answer.Config) { c.States = shortViews{c.States} }))
 	id := s.begin(user("first"), function("c"), function("d"))
 	for n := range 30 {
 		s.post(id, user(fmt.Sprint("q", n)), assistant(fmt.Sprint("a", n)))
@@ -169,7 +168,7 @@ func TestAnOutputOfAVeryOldCall(t *testing.T) {
 // What a response was asked with does not change by what older turns get later; what is deleted leaves it.
 func TestTheInputOfAResponseStaysWhatItWas(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin(user("q0"), function("c"))
 	r := s.must("POST", "/v1/responses",
 		`{"input":[`+assistant("note")+`,`+user("q1")+`],"conversation":"`+id+`"}`)["id"]
@@ -178,7 +177,7 @@ func TestTheInputOfAResponseStaysWhatItWas(t *testing.T) {
 	s.must("POST", "/v1/responses", `{"conversation":"`+id+`","input":[`+result("c", "late")+`]}`)
 	s.post(id, user("q2"), assistant("a2"))
 	require.Equal(t, had, s.given(r))
-	later := startOn(t, s.log, answeredBy(chat.Echo{}))
+	later := startOn(t, s.log, answeredBy(answer.Echo{}))
 	require.Equal(t, had, later.given(r), "after a restart")
 	for n := range had {
 		s.must("DELETE", "/v1/conversations/"+id+"/items/"+had[0].(map[string]any)["id"].(string), "")
@@ -202,7 +201,7 @@ func TestAListGoesOnBehindAnAnswerToAnOutput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, answeredBy(chat.Echo{}))
+			s := start(t, answeredBy(answer.Echo{}))
 			id := s.begin(`{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`, user("question"))
 			s.must("POST", "/v1/responses", `{"conversation":"`+id+`","input":[`+result("c", "o")+`]}`)
 			s.post(id, lines...)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // kinds check a value of a response by what the Open Responses specification calls its type.
@@ -95,7 +95,7 @@ func requireOpenResponse(t *testing.T, r any, output string) {
 // calls and its image are in the bodies.
 func TestTheOpenResponsesSpecification(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	const tool = `"tools":[{"type":"function","name":"get_weather","parameters":{"type":"object","properties":` +
 		`{"location":{"type":"string"}},"required":["location"]}}]`
 	asked := func(members string) string {

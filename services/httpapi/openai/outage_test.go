@@ -19,7 +19,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -43,7 +43,7 @@ func placesOfAda(t *testing.T, log *jetlog.Log, settings ...setting) (*stack, ho
 	t.Helper()
 	callers := ring{"": {Name: "all", Scopes: all}, "all": {Name: "all", Scopes: all}}
 	callers["ada"] = access.Caller{Name: "ada", Scopes: all &^ access.Admin, IdentityID: "ada"}
-	s := startOn(t, log, append(settings, answeredBy(chat.Echo{}), func(s *stack) {
+	s := startOn(t, log, append(settings, answeredBy(answer.Echo{}), func(s *stack) {
 		s.wire.Open, s.wire.Auth, s.cfg.Lists = false, callers, &lister{}
 	})...)
 	own := s.hold("ada")
@@ -65,7 +65,7 @@ func TestAnOutageIsNoAbsence(t *testing.T) {
 	t.Parallel()
 	named := map[string]bool{} // place and kind of an id that names something there
 	s, own, places := placesOfAda(t, natstest.Log(t, 1))
-	ask := func(s *stack, p place, id string) answer {
+	ask := func(s *stack, p place, id string) reply {
 		method, _, _ := strings.Cut(p.pattern, " ")
 		path, body := p.put(id)
 		return s.as("ada", method, path, body)
@@ -149,7 +149,7 @@ func TestWhoDoesNotReachChargesNobody(t *testing.T) {
 		callers[name] = access.Caller{Name: name, Scopes: all &^ access.Admin, IdentityID: name}
 	}
 	rates := &charged{}
-	s := start(t, answeredBy(chat.Echo{}), func(s *stack) {
+	s := start(t, answeredBy(answer.Echo{}), func(s *stack) {
 		s.wire.Open, s.wire.Auth, s.cfg.Lists = false, callers, &lister{}
 		s.cfg.Limiter = rates
 	})

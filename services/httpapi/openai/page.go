@@ -16,11 +16,11 @@ import (
 
 // page returns a page of a conversation's items. What it follows may be an item with an id of its client's own, which
 // does not say where it is: if it is not among the newest, the whole conversation is read.
-func (s *surface) page(ctx context.Context, id string, p paging) (page []message.Item, more bool, err error) {
-	ask := services.BesideAsk{Back: !p.asc, Messages: p.limit + 1}
-	if at, looks := items.Locate(p.after); looks {
+func (s *surface) page(ctx context.Context, id string, p services.Paging) (page []message.Item, more bool, err error) {
+	ask := services.BesideAsk{Back: !p.Asc, Messages: p.Limit + 1}
+	if at, looks := items.Locate(p.After); looks {
 		ask.At, ask.Answer, ask.Message = at.Position, at.Answer, at.Message
-	} else if p.after != "" {
+	} else if p.After != "" {
 		ask.Back, ask.Messages = true, 2*ask.Messages
 	}
 	turns, _, err := s.beside(ctx, id, ask)
@@ -28,7 +28,7 @@ func (s *surface) page(ctx context.Context, id string, p paging) (page []message
 		return nil, false, err
 	}
 	page, more, found := s.cut(begun(turns.Turns, p), p)
-	if found && (more || !turns.More || p.asc && ask.Back) {
+	if found && (more || !turns.More || p.Asc && ask.Back) {
 		return page, more, nil
 	}
 	if turns, err = s.turnsOf(ctx, id); err != nil {
@@ -44,8 +44,8 @@ func (s *surface) page(ctx context.Context, id string, p paging) (page []message
 }
 
 // inOrder returns turns in the order of a page.
-func inOrder(turns []services.StandingTurn, p paging) []services.StandingTurn {
-	if p.asc {
+func inOrder(turns []services.StandingTurn, p services.Paging) []services.StandingTurn {
+	if p.Asc {
 		return turns
 	}
 	turns = slices.Clone(turns)
@@ -55,17 +55,17 @@ func inOrder(turns []services.StandingTurn, p paging) []services.StandingTurn {
 
 // begun returns turns in the order of a page, from the one on that holds the item which the page follows, as far as
 // that can be told without taking the turns apart; none if no turn seems to hold it.
-func begun(turns []services.StandingTurn, p paging) []services.StandingTurn {
+func begun(turns []services.StandingTurn, p services.Paging) []services.StandingTurn {
 	turns = inOrder(turns, p)
-	if p.after == "" {
+	if p.After == "" {
 		return turns
 	}
-	at, looks := items.Locate(p.after)
+	at, looks := items.Locate(p.After)
 	n := slices.IndexFunc(turns, func(t services.StandingTurn) bool {
 		return looks && t.Partition == at.Position.Partition && t.BroughtBy(at.Position.Seq)
 	})
 	if n < 0 {
-		n = slices.IndexFunc(turns, func(t services.StandingTurn) bool { return names(t, p.after) })
+		n = slices.IndexFunc(turns, func(t services.StandingTurn) bool { return names(t, p.After) })
 	}
 	if n < 0 {
 		return nil
@@ -106,18 +106,18 @@ func (s *surface) beside(
 
 // cut cuts a page out of turns in its order. It makes no more items than it has to. It reports whether the item that
 // the page follows is among those of the turns.
-func (s *surface) cut(turns []services.StandingTurn, p paging) (page []message.Item, more, found bool) {
-	found = p.after == ""
+func (s *surface) cut(turns []services.StandingTurn, p services.Paging) (page []message.Item, more, found bool) {
+	found = p.After == ""
 	for _, t := range turns {
 		from := ""
 		if !found {
-			from = p.after
+			from = p.After
 		}
-		for i := range s.walk(t, from, items.Way{Back: !p.asc}) {
+		for i := range s.walk(t, from, items.Way{Back: !p.Asc}) {
 			switch {
 			case !found:
-				found = i.ID() == p.after
-			case len(page) == p.limit:
+				found = i.ID() == p.After
+			case len(page) == p.Limit:
 				return page, true, true
 			default:
 				page = append(page, i)

@@ -15,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // lacking returns a response whose output lacks an item.
@@ -62,7 +62,7 @@ func (s *stack) erasePruned(session string) {
 // order, and before and after their events have left the log.
 func TestResponsesOfAPrunedTurn(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	for seed := range 4 {
 		id := s.begin()
 		on := tool + `,"metadata":{"k":"v"},"instructions":"be kind","conversation":"` + id + `"`
@@ -95,7 +95,7 @@ func TestResponsesOfAPrunedTurn(t *testing.T) {
 			}
 		}
 		require.Equal(t, []string{"a note"}, texts(s.list(id, 100)))
-		later := startOn(t, s.log, answeredBy(chat.Echo{}))
+		later := startOn(t, s.log, answeredBy(answer.Echo{}))
 		for k := range responses {
 			path := "/v1/responses/" + responses[k]["id"].(string)
 			require.Equal(t, responses[k], later.must("GET", path, ""), "after a restart")
@@ -146,7 +146,7 @@ func TestABranchBehindAPrunedResponseHasNothingLater(t *testing.T) {
 			[]string{user("q0"), function("c"), user("waits")}, result("c", "o"), assistant("later")},
 	} {
 		for _, erased := range []bool{false, true} {
-			s := start(t, answeredBy(chat.Echo{}))
+			s := start(t, answeredBy(answer.Echo{}))
 			id := s.begin(c.begins...)
 			r := s.must("POST", "/v1/responses", `{"input":[`+c.asks+`],"conversation":"`+id+`"}`)
 			next := func(s *stack, words string) []string {
@@ -168,7 +168,7 @@ func TestABranchBehindAPrunedResponseHasNothingLater(t *testing.T) {
 				}
 			}
 			require.Equal(t, append(left, "after"), next(s, "after"), "%s, erased: %v", name, erased)
-			later := startOn(t, s.log, answeredBy(chat.Echo{}))
+			later := startOn(t, s.log, answeredBy(answer.Echo{}))
 			require.Equal(t, append(left, "after"), next(later, "after"), "%s, erased: %v, restarted", name, erased)
 		}
 	}
@@ -178,7 +178,7 @@ func TestABranchBehindAPrunedResponseHasNothingLater(t *testing.T) {
 // responses of the turn stay.
 func TestADeletedResponseOfAPrunedTurnIsGone(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin()
 	on := tool + `,"conversation":"` + id + `"`
 	first := s.must("POST", "/v1/responses", `{"input":"a"`+on+`}`)
@@ -211,7 +211,7 @@ func TestADeletedResponseOfAPrunedTurnIsGone(t *testing.T) {
 func TestADeletedResponseLeavesNothingInAnotherTurn(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{false, true} { // whether the events of its own turn have left the log, too
-		s := start(t, answeredBy(chat.Echo{}))
+		s := start(t, answeredBy(answer.Echo{}))
 		id := s.begin(user("before"))
 		on := `],"conversation":"` + id + `"}`
 		first := s.must("POST", "/v1/responses", `{"input":[`+user("q1")+on)
@@ -222,7 +222,7 @@ func TestADeletedResponseLeavesNothingInAnotherTurn(t *testing.T) {
 		}
 		s.erasePruned(id)
 		require.Equal(t, []string{"before", "secret", "q2"}, texts(s.list(id, 100))[:3])
-		later := startOn(t, s.log, answeredBy(chat.Echo{}))
+		later := startOn(t, s.log, answeredBy(answer.Echo{}))
 		later.must("DELETE", "/v1/responses/"+second["id"].(string), "")
 		require.Equal(t, []string{"before"}, texts(later.list(id, 100)), "its own: %v", own)
 	}
@@ -233,7 +233,7 @@ func TestADeletedResponseLeavesNothingInAnotherTurn(t *testing.T) {
 func TestADeletedResponseTakesTheAnswerThatItGaveBefore(t *testing.T) {
 	t.Parallel()
 	for _, both := range []bool{false, true} {
-		s := start(t, answeredBy(chat.Echo{}))
+		s := start(t, answeredBy(answer.Echo{}))
 		id := s.begin(user("before"), user("asked"))
 		r := s.must("POST", "/v1/responses",
 			`{"input":[`+assistant("secret")+`,`+user("q")+`],"conversation":"`+id+`"}`)
@@ -244,7 +244,7 @@ func TestADeletedResponseTakesTheAnswerThatItGaveBefore(t *testing.T) {
 			left = left[1:]
 		}
 		s.erasePruned(id)
-		later := startOn(t, s.log, answeredBy(chat.Echo{}))
+		later := startOn(t, s.log, answeredBy(answer.Echo{}))
 		require.Equal(t, append(slices.Clone(left), "secret", "q"), texts(later.list(id, 100)))
 		later.must("DELETE", "/v1/responses/"+r["id"].(string), "")
 		require.Equal(t, left, texts(later.list(id, 100)), "both: %v", both)

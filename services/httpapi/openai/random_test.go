@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // What two processes on one log answer is what a client is told that keeps its own books: lists in both directions and
@@ -37,7 +37,7 @@ func TestRandomCallsAtTwoProcesses(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			log := natstest.Log(t, 2)
-			another := func() *stack { return startOn(t, log, answeredBy(chat.Echo{})) }
+			another := func() *stack { return startOn(t, log, answeredBy(answer.Echo{})) }
 			b := &books{
 				T: t, rng: rand.New(rand.NewPCG(seed, 0)), processes: []*stack{another(), another()},
 				conversations: map[string][]entry{},

@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // A view that begins anew, after the events of a pruned turn have left the log, shows what is left of it.
 func TestAViewThatBeginsAnewShowsPrunedTurns(t *testing.T) {
 	t.Parallel()
 	for _, half := range []int{0, 1} {
-		s := start(t, answeredBy(chat.Echo{}))
+		s := start(t, answeredBy(answer.Echo{}))
 		id := s.begin(user("hello"), assistant("hello, too"))
 		s.must("POST", "/v1/responses", `{"input":"and now?","conversation":"`+id+`"}`)
 		s.post(id, user("later"))
@@ -20,7 +20,7 @@ func TestAViewThatBeginsAnewShowsPrunedTurns(t *testing.T) {
 		left := s.list(id, 10)
 		require.Len(t, left, 4)
 		s.erasePruned(id)
-		anew := startOn(t, s.log, answeredBy(chat.Echo{}))
+		anew := startOn(t, s.log, answeredBy(answer.Echo{}))
 		for range 20 {
 			require.Equal(t, left, anew.list(id, 10))
 			for _, i := range ids(left) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 func reference(id string) string { return `{"type":"item_reference","id":"` + id + `"}` }
@@ -22,7 +22,7 @@ func TestAResponseRefersToItems(t *testing.T) {
 		"ada": {Name: "ada", IdentityID: "ada", Scopes: all}, "bob": {Name: "bob", IdentityID: "bob", Scopes: all},
 		"all": {Name: "all", Scopes: all},
 	}
-	s := start(t, answeredBy(chat.Echo{}), func(s *stack) { s.wire.Open, s.wire.Auth = false, callers })
+	s := start(t, answeredBy(answer.Echo{}), func(s *stack) { s.wire.Open, s.wire.Auth = false, callers })
 	conversation := func(as, text string) string {
 		return s.as(as, "POST", "/v1/conversations", `{"items":[{"role":"user","id":"msg_theirs","content":"`+text+
 			`"},{"role":"assistant","content":"`+text+` answered"}]}`).body["id"].(string)
@@ -31,7 +31,7 @@ func TestAResponseRefersToItems(t *testing.T) {
 	idIn := func(as, id string) string { // of the assistant's message, which has an id of ours
 		return ids(s.as(as, "GET", "/v1/conversations/"+id+"/items?limit=1", "").body["data"].([]any))[0]
 	}
-	ask := func(body string) answer { return s.as("ada", "POST", "/v1/responses", body) }
+	ask := func(body string) reply { return s.as("ada", "POST", "/v1/responses", body) }
 	in := `"conversation":"` + mine + `"`
 	first := ask(`{"input":[{"role":"user","content":"begun","id":"msg_asked"}],` + in + `}`)
 	require.Equal(t, http.StatusOK, first.status, first.raw)
@@ -87,14 +87,14 @@ func TestAResponseRefersToItems(t *testing.T) {
 // whole.
 func TestTheConversationsThatAResponseRefersToAreBounded(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	var references []string
 	for range 22 {
 		for _, id := range ids(s.post(s.begin(), user("one"), user("two"))) {
 			references = append(references, reference(id))
 		}
 	}
-	ask := func(references []string) answer {
+	ask := func(references []string) reply {
 		return s.do("POST", "/v1/responses", `{"input":[`+strings.Join(references, ",")+`]}`)
 	}
 	a := ask(references[:42])

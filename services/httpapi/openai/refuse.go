@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/problems"
@@ -100,8 +99,8 @@ const codeTooOften = "rate_limit_exceeded"
 
 // problemOf returns the problem of an error, with OpenAI's code.
 func problemOf(err error) *problems.Problem {
-	if errors.Is(err, services.ErrPromptTooLong) { // by our count, or by the endpoint's
-		return respond.ErrTooLong
+	if p := respond.Refusal(err); p != nil {
+		return p
 	}
 	p := *problems.Of(err)
 	code, other := renamed[p.Code]

@@ -13,14 +13,14 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 )
 
 //conformance:o5 o6 o11 o24 o50 o53
 func TestRequestsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin()
 	for body, want := range map[string][3]string{
 		`[]`:              {"400", "", ""},
@@ -169,7 +169,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 //conformance:o56
 func TestAnUnstoredResponseWithoutInput(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin(user("asked before"))
 	head := s.head()
 	a := s.do("POST", "/v1/responses", `{"store":false,"conversation":"`+id+`"}`)
@@ -184,7 +184,7 @@ func TestAnUnstoredResponseWithoutInput(t *testing.T) {
 //conformance:o50
 func TestMembersWithoutAValueAreTaken(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	for _, more := range []string{
 		`"user":null,"model":null,"top_logprobs":null,"max_tool_calls":null,"service_tier":null,"truncation":null`,
 		`"reasoning":{"effort":null,"summary":null},"text":{"format":null,"verbosity":null}`,
@@ -204,7 +204,7 @@ func TestMembersWithoutAValueAreTaken(t *testing.T) {
 //conformance:o3
 func TestADeletedResponseIsGone(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin()
 	r := s.must("POST", "/v1/responses", `{"input":"a","conversation":"`+id+`"}`)["id"].(string)
 	require.Equal(t, map[string]any{"id": r, "object": "response", "deleted": true},
@@ -222,7 +222,7 @@ func TestADeletedResponseIsGone(t *testing.T) {
 //conformance:o41
 func TestADeletedResponseIsGoneWithAllItsTurns(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin(user("kept"), function("c"))
 	before := s.list(id, 10)
 	input := strings.Join([]string{`{"type":"function_call_output","call_id":"c","output":"o"}`, user("q1"),
@@ -242,26 +242,26 @@ func TestADeletedResponseIsGoneWithAllItsTurns(t *testing.T) {
 //conformance:o53
 func TestAResponseOfSomebodyElseIsNone(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.must("POST", "/v1/responses", `{"input":"a"}`)["id"].(string)
-	stranger := respond.Caller{May: func(context.Context, string) error { return services.ErrNoSession }}
-	_, err := s.cfg.Responses.Get(t.Context(), id, stranger, nil)
-	require.ErrorIs(t, err, respond.ErrResponseNotFound)
-	_, err = s.cfg.Responses.Where(t.Context(), id, stranger)
-	require.ErrorIs(t, err, respond.ErrResponseNotFound)
-	_, err = s.cfg.Responses.InputItems(t.Context(), id, stranger, respond.Paging{Limit: 1})
-	require.ErrorIs(t, err, respond.ErrResponseNotFound)
+	stranger := services.Caller{May: func(context.Context, string) error { return services.ErrNoSession }}
+	_, err := s.cfg.Responses.Response(t.Context(), id, stranger)
+	require.ErrorIs(t, err, services.ErrNoResponse)
+	_, err = s.cfg.Responses.DeleteResponse(t.Context(), id, stranger, services.Call{})
+	require.ErrorIs(t, err, services.ErrNoResponse)
+	_, err = s.cfg.Responses.InputItems(t.Context(), id, stranger, services.Paging{Limit: 1})
+	require.ErrorIs(t, err, services.ErrNoResponse)
 	for _, body := range []string{`{"input":"b","previous_response_id":"` + id + `"}`,
 		`{"input":"b","store":false,"previous_response_id":"` + id + `"}`} {
 		r, err := respond.Parse([]byte(body), respond.HostedTools(false), nil)
 		require.NoError(t, err)
-		_, err = s.cfg.Responses.Create(t.Context(), respond.Ask{Request: r, Caller: stranger})
-		require.ErrorIs(t, err, respond.ErrPrevious)
+		_, err = respondAs(t, s, r, stranger)
+		require.ErrorIs(t, err, services.ErrNoPrevious)
 	}
 	r, err := respond.Parse([]byte(`{"input":"b","conversation":"`+s.begin()+`"}`), respond.HostedTools(false), nil)
 	require.NoError(t, err)
-	_, err = s.cfg.Responses.Create(t.Context(), respond.Ask{Request: r, Caller: stranger})
-	require.ErrorIs(t, err, respond.ErrConversation)
+	_, err = respondAs(t, s, r, stranger)
+	require.ErrorIs(t, err, services.ErrNoConversation)
 }
 
 // A response in the middle of a turn goes without the others.
@@ -269,7 +269,7 @@ func TestAResponseOfSomebodyElseIsNone(t *testing.T) {
 //conformance:o62
 func TestADeletedStepIsGone(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin()
 	tools := `"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}],"conversation":"` + id + `"`
 	first := s.must("POST", "/v1/responses", `{"input":"a",`+tools+`}`)
@@ -376,4 +376,10 @@ func TestABusyConversation(t *testing.T) {
 	all.Wait()
 	require.Equal(t, []string{"user: slowly", "assistant: the answer", "user: c"}, <-model.Asked)
 	require.Equal(t, []string{"slowly", "the answer", "c", "the answer"}, texts(s.list(id, 10)))
+}
+
+func respondAs(t *testing.T, s *stack, r respond.Request, who services.Caller) (services.Answered, error) {
+	t.Helper()
+	r.Caller = who
+	return s.cfg.Responses.Respond(t.Context(), r.StepAsk, services.Quiet{})
 }

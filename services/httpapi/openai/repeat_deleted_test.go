@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // deletedAndRepeated are calls, and what stands before and comes after their items.
@@ -74,7 +74,7 @@ func TestARepeatedResponseGivesNothingDeletedBack(t *testing.T) {
 	t.Parallel()
 	const key = "Idempotency-Key"
 	log := natstest.Log(t, 1)
-	s, other := startOn(t, log, answeredBy(chat.Echo{})), startOn(t, log, answeredBy(chat.Echo{}))
+	s, other := startOn(t, log, answeredBy(answer.Echo{})), startOn(t, log, answeredBy(answer.Echo{}))
 	for n := range 4 {
 		id := s.begin(user("q"), assistant("a"))
 		body := `{"input":"LEAKME","conversation":"` + id + `"}`
@@ -89,14 +89,14 @@ func TestARepeatedResponseGivesNothingDeletedBack(t *testing.T) {
 			s.erasePruned(id)
 		}
 		left := lacking(first, gone[0])
-		for _, p := range []*stack{s, other, startOn(t, log, answeredBy(chat.Echo{}))} {
+		for _, p := range []*stack{s, other, startOn(t, log, answeredBy(answer.Echo{}))} {
 			require.Equal(t, left, p.must("POST", "/v1/responses", body, key, "k"), "round %d", n)
 		}
 		s.must("DELETE", "/v1/conversations/"+id+"/items/"+gone[1], "")
 		if n >= 2 {
 			s.erasePruned(id)
 		}
-		for _, p := range []*stack{other, startOn(t, log, answeredBy(chat.Echo{}))} {
+		for _, p := range []*stack{other, startOn(t, log, answeredBy(answer.Echo{}))} {
 			a := p.do("POST", "/v1/responses", body, key, "k")
 			require.Equal(t, s.do("GET", "/v1/responses/"+first["id"].(string), "").status, a.status, a.raw)
 			require.NotContains(t, a.raw, "LEAKME")
@@ -110,7 +110,7 @@ func TestARepeatedCallOfARedactedTurnIsNotMadeAnew(t *testing.T) {
 	t.Parallel()
 	const key = "Idempotency-Key"
 	log := natstest.Log(t, 1)
-	s := startOn(t, log, answeredBy(chat.Echo{}))
+	s := startOn(t, log, answeredBy(answer.Echo{}))
 	id := s.begin()
 	path := "/v1/conversations/" + id + "/items"
 	s.must("POST", path, `{"items":[`+user("LEAKME")+`]}`, key, "k")
@@ -120,7 +120,7 @@ func TestARepeatedCallOfARedactedTurnIsNotMadeAnew(t *testing.T) {
 	body := `{"input":"LEAKME","conversation":"` + id + `"}`
 	s.must("DELETE", "/v1/responses/"+s.must("POST", "/v1/responses", body, key, "k")["id"].(string), "")
 	for range 2 {
-		for _, p := range []*stack{s, startOn(t, log, answeredBy(chat.Echo{}))} {
+		for _, p := range []*stack{s, startOn(t, log, answeredBy(answer.Echo{}))} {
 			for _, k := range []string{"k", "k2", "k3"} {
 				require.Empty(t, p.must("POST", path, `{"items":[`+user("another")+`]}`, key, k)["data"])
 			}
@@ -157,7 +157,7 @@ func TestARepeatedCallOfACorrectedTurnGivesNothingReplacedBack(t *testing.T) {
 	t.Parallel()
 	const key = "Idempotency-Key"
 	log := natstest.Log(t, 1)
-	s := startOn(t, log, answeredBy(chat.Echo{}))
+	s := startOn(t, log, answeredBy(answer.Echo{}))
 	id := s.begin()
 	path := "/v1/conversations/" + id + "/items"
 	body := `{"items":[` + user("LEAKME") + `,` + assistant("LEAKME") + `]}`
@@ -170,7 +170,7 @@ func TestARepeatedCallOfACorrectedTurnGivesNothingReplacedBack(t *testing.T) {
 	}
 	want := []string{"asked", "said 0", "asked", "said 1"}
 	for range 2 {
-		for _, p := range []*stack{s, startOn(t, log, answeredBy(chat.Echo{}))} {
+		for _, p := range []*stack{s, startOn(t, log, answeredBy(answer.Echo{}))} {
 			listed := p.list(id, 10)
 			require.Equal(t, want, texts(listed))
 			a := p.do("POST", path, body, key, "k")
@@ -192,7 +192,7 @@ func TestAResponseIsGivenAgainOnceWhatItNamesIsDeleted(t *testing.T) {
 	t.Parallel()
 	const key = "Idempotency-Key"
 	log := natstest.Log(t, 4)
-	s, other := startOn(t, log, answeredBy(chat.Echo{})), startOn(t, log, answeredBy(chat.Echo{}))
+	s, other := startOn(t, log, answeredBy(answer.Echo{})), startOn(t, log, answeredBy(answer.Echo{}))
 	asked := func(body string) (session, path string) {
 		path = "/v1/responses/" + s.must("POST", "/v1/responses", body)["id"].(string)
 		return s.sessionOf(path[len("/v1/responses/"):]), path
@@ -234,7 +234,7 @@ func TestAResponseIsGivenAgainOnceWhatItNamesIsDeleted(t *testing.T) {
 		first := s.must("POST", "/v1/responses", body, key, name)
 		s.must("DELETE", named, "")
 		for _, state := range []string{"deleted", "gone from the log"} {
-			for _, p := range []*stack{s, other, startOn(t, log, answeredBy(chat.Echo{}))} {
+			for _, p := range []*stack{s, other, startOn(t, log, answeredBy(answer.Echo{}))} {
 				require.Equal(t, first, p.do("POST", "/v1/responses", body, key, name).body, "%s, %s", name, state)
 			}
 			s.erasePruned(session)

@@ -23,7 +23,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // retry is the header that OpenAI's clients send.
@@ -113,7 +113,7 @@ func TestKeysOfCalls(t *testing.T) {
 func TestKeysOfResponses(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 4)
-	s, other := startOn(t, log, answeredBy(chat.Echo{})), startOn(t, log, answeredBy(chat.Echo{}))
+	s, other := startOn(t, log, answeredBy(answer.Echo{})), startOn(t, log, answeredBy(answer.Echo{}))
 	const key = "Idempotency-Key"
 	id := s.begin()
 	root := s.must("POST", "/v1/responses", `{"input":"root"}`)["id"].(string)
@@ -122,14 +122,14 @@ func TestKeysOfResponses(t *testing.T) {
 		"of its own": "", "in a conversation": `,"conversation":"` + id + `"`,
 		"in a branch": `,"previous_response_id":"` + root + `"`,
 	} {
-		ask := func(p *stack, input string, header ...string) answer {
+		ask := func(p *stack, input string, header ...string) reply {
 			return p.do("POST", "/v1/responses", `{"input":"`+input+`"`+where+`}`, append(header, key, name)...)
 		}
 		first := ask(s, "a")
 		require.Equal(t, http.StatusOK, first.status, first.raw)
 		require.Equal(t, first.body, ask(s, "a").body, name)
 		require.Equal(t, first.body, ask(other, "a", retry, "1").body, name)
-		require.Equal(t, first.body, ask(startOn(t, log, answeredBy(chat.Echo{})), "another").body, name)
+		require.Equal(t, first.body, ask(startOn(t, log, answeredBy(answer.Echo{})), "another").body, name)
 		require.NotEqual(t, first.body["id"],
 			s.must("POST", "/v1/responses", `{"input":"a"`+where+`}`, key, name+" 2")["id"], name)
 		s.must("DELETE", "/v1/responses/"+first.body["id"].(string), "")
@@ -145,7 +145,7 @@ func TestKeysOfResponses(t *testing.T) {
 func TestAKeyOutlivesItsSession(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 4)
-	s, other := startOn(t, log, answeredBy(chat.Echo{})), startOn(t, log, answeredBy(chat.Echo{}))
+	s, other := startOn(t, log, answeredBy(answer.Echo{})), startOn(t, log, answeredBy(answer.Echo{}))
 	root := s.must("POST", "/v1/responses", `{"input":"root"}`)["id"].(string)
 	s.must("POST", "/v1/responses", `{"input":"goes on","previous_response_id":"`+root+`"}`)
 	for name, where := range map[string]string{
@@ -155,7 +155,7 @@ func TestAKeyOutlivesItsSession(t *testing.T) {
 		body := `{"input":"a"` + where + `}`
 		first := s.must("POST", "/v1/responses", body, "Idempotency-Key", name)["id"].(string)
 		s.must("DELETE", "/v1/conversations/"+s.sessionOf(first), "")
-		for _, p := range []*stack{s, other, startOn(t, log, answeredBy(chat.Echo{}))} {
+		for _, p := range []*stack{s, other, startOn(t, log, answeredBy(answer.Echo{}))} {
 			for _, try := range []string{"0", "1"} {
 				a := p.do("POST", "/v1/responses", body, "Idempotency-Key", name, retry, try)
 				require.Equal(t, http.StatusNotFound, a.status, "%s: %s", name, a.raw)
@@ -219,7 +219,7 @@ func from(t *testing.T, host string) *http.Client {
 //conformance:o39
 func TestARetryFromAnotherAddressBeginsAnew(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	clients := []sdk.Client{
 		s.client(option.WithHTTPClient(from(t, "127.0.0.1"))), s.client(option.WithHTTPClient(from(t, "127.0.0.2"))),
 	}

@@ -195,18 +195,18 @@ func TestAHistoryThatIsAnother(t *testing.T) {
 	// To a stranger the ids say nothing.
 	request, err := respond.Parse([]byte(`{"input":[`+strings.Join(append(whole, user("now")), ",")+`]}`), false, nil)
 	require.NoError(t, err)
-	stranger := respond.Caller{May: func(_ context.Context, session string) error {
+	stranger := services.Caller{May: func(_ context.Context, session string) error {
 		if session == id {
 			return services.ErrNoSession
 		}
 		return nil
 	}}
-	r, err := s.cfg.Responses.Create(t.Context(), respond.Ask{Request: request, Caller: stranger, RequestID: "r",
-		OnPending: services.Enqueue})
+	request.Caller, request.RequestID, request.OnPending = stranger, "r", services.Enqueue
+	theirs, err := s.cfg.Responses.Respond(t.Context(), request.StepAsk, services.Quiet{})
 	require.NoError(t, err)
-	require.Len(t, s.own(s.sessionOf(r["id"].(string))), 6)
+	require.Len(t, s.own(s.sessionOf(theirs.ResponseID)), 6)
 	// A history of turns that a conversation has hidden from its prompts is none.
 	require.Equal(t, http.StatusOK, s.do("POST", "/v1/sessions/"+id+"/reset", `{}`).status)
-	r = s.respondTo(append(whole, user("now")))
+	r := s.respondTo(append(whole, user("now")))
 	require.Len(t, s.own(s.sessionOf(r["id"].(string))), 6)
 }

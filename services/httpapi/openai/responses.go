@@ -2,16 +2,10 @@ package openai
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
-	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
@@ -53,8 +47,8 @@ func (s *surface) declareResponses() {
 }
 
 // who returns the caller of a call.
-func (s *surface) who(ctx context.Context) respond.Caller {
-	return respond.Caller{
+func (s *surface) who(ctx context.Context) services.Caller {
+	return services.Caller{
 		Identity: bound(ctx), SourceHash: s.cfg.Source(ctx),
 		May: func(ctx context.Context, sessionID string) error {
 			return s.cfg.Admit(ctx, services.Entry{SessionID: sessionID})
@@ -69,7 +63,7 @@ func (s *surface) admit(ctx context.Context, r *respond.Request) error {
 	if session == "" && r.Previous != "" && s.cfg.Limiter != nil {
 		var err error
 		session, err = s.cfg.Responses.SessionOf(ctx, r.Previous, s.who(ctx))
-		if errors.Is(err, respond.ErrResponseNotFound) {
+		if errors.Is(err, services.ErrNoResponse) {
 			return nil
 		}
 		if err != nil {
@@ -78,32 +72,29 @@ func (s *surface) admit(ctx context.Context, r *respond.Request) error {
 	}
 	err := s.cfg.Admit(ctx, services.Entry{Kind: services.KindTurn, SessionID: session, IdentityID: bound(ctx)})
 	if errors.Is(err, services.ErrNoSession) {
-		return respond.ErrConversation
+		return services.ErrNoConversation
 	}
 	return err
 }
 
 // asked reads a request for a response. The request is admitted before anything that it refers to is read.
-func (s *surface) asked(ctx context.Context, r *http.Request) (respond.Ask, error) {
+func (s *surface) asked(ctx context.Context, r *http.Request) (a respond.Request, err error) {
 	raw, err := wire.ReadBody(r, s.cfg.MaxBody)
 	if err != nil {
-		return respond.Ask{}, err
+		return a, err
 	}
 	ids := s.knownIn(ctx, "")
-	request, err := respond.Parse(raw, s.cfg.HostedTools, ids.referredBy)
-	if err != nil {
-		return respond.Ask{}, err
+	if a, err = respond.Parse(raw, s.cfg.HostedTools, ids.referredBy); err != nil {
+		return a, err
 	}
-	if err := ids.admit(&request); err != nil {
-		return respond.Ask{}, err
+	if err = ids.admit(&a); err != nil {
+		return a, err
 	}
-	call := s.callOf(ctx, r, raw)
-	if request.Conversation == "" && request.Previous == "" {
-		call = s.beginningOf(ctx, r, raw)
+	a.Call = s.callOf(ctx, r, raw)
+	if a.Conversation == "" && a.Previous == "" {
+		a.Call = s.beginningOf(ctx, r, raw)
 	}
-	a := respond.Ask{
-		Request: request, Caller: s.who(ctx), Call: call, RequestID: requestID(call), OnPending: s.cfg.OnPending,
-	}
+	a.Caller, a.RequestID, a.OnPending = s.who(ctx), requestID(a.Call), s.cfg.OnPending
 	switch p := services.OnPending(r.Header.Get(pendingHeader)); p {
 	case "":
 	case services.Enqueue, services.Reject, services.Interrupt:
@@ -116,37 +107,50 @@ func (s *surface) asked(ctx context.Context, r *http.Request) (respond.Ask, erro
 
 // createResponse answers with a response, or with the events of its stream.
 func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
-	ctx := r.Context()
-	a, err := s.asked(ctx, r)
+	a, err := s.asked(r.Context(), r)
 	if err != nil {
 		return err
 	}
 	setRequestID(w.Header())
-	if !a.Request.Stream {
-		out, err := s.cfg.Responses.Create(ctx, a)
-		if err != nil {
-			return err
-		}
-		if out.Incomplete() { // the same request is cut again
-			w.Header()["X-Should-Retry"] = []string{"false"}
-		}
-		wire.WriteJSON(w, http.StatusOK, out)
-		return nil
+	if a.Stream {
+		sse := s.api.NewSSE(w, clientPatience)
+		defer sse.End()
+		_, err := s.cfg.Responses.Respond(r.Context(), a.StepAsk, &streamed{respond.NewStream(a.Include, sse.Events), sse})
+		return err
 	}
-	sse, begun := s.api.NewSSE(w, clientPatience), false
-	defer sse.End()
-	a.Stream = respond.NewStream(func(together ...respond.Event) {
-		if !begun {
-			begun = true
-			sse.Begin()
-		}
-		sse.Events(together...)
-	})
-	if _, err = s.cfg.Responses.Create(ctx, a); err != nil {
-		e := errorOf(problemOf(err))
-		a.Stream.Fail(e.Code, e.Param, e.Message)
+	out, err := s.cfg.Responses.Respond(r.Context(), a.StepAsk, services.Quiet{})
+	if err != nil {
+		return err
 	}
-	return err
+	form := respond.Form(out, a.Include)
+	if form.Incomplete() { // the same request is cut again
+		w.Header()["X-Should-Retry"] = []string{"false"}
+	}
+	wire.WriteJSON(w, http.StatusOK, form)
+	return nil
+}
+
+// streamed sends a response while it is made.
+type streamed struct {
+	*respond.Stream
+
+	sse *wire.SSE
+}
+
+// Begun implements services.Listener.
+func (s *streamed) Begun(step services.Step) {
+	s.sse.Begin()
+	s.Stream.Begun(step)
+}
+
+// Ended implements services.Listener. What is not the model's failure says nothing of the response.
+func (s *streamed) Ended(a services.Answered) {
+	if a.Err == nil || respond.ModelFailed(a.Err) {
+		s.Stream.Ended(a)
+		return
+	}
+	e := errorOf(problemOf(a.Err))
+	s.Fail(e.Code, e.Param, e.Message)
 }
 
 func (s *surface) getResponse(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
@@ -157,64 +161,26 @@ func (s *surface) getResponse(ctx context.Context, r *http.Request, _ http.Heade
 	if r.URL.Query().Get("stream") == "true" {
 		return nil, bad("stream", "unsupported_value", "A response can't be streamed again yet.")
 	}
-	return s.cfg.Responses.Get(ctx, r.PathValue("response_id"), s.who(ctx), with)
-}
-
-// deleteResponse takes what a response brought out of its turns, and out of the log: its input and its answer. If that
-// is all of a turn, the turn is redacted.
-func (s *surface) deleteResponse(ctx context.Context, r *http.Request, h http.Header) (any, error) {
-	id, call := r.PathValue("response_id"), s.callOf(ctx, r, nil)
-	err := s.takeOut(ctx, h, id, call.Name())
-	if errors.Is(err, respond.ErrResponseNotFound) && named(call) {
-		var session string
-		if session, err = s.cfg.Responses.StoodIn(ctx, id, s.who(ctx)); err == nil {
-			err = s.deletedBefore(ctx, h, session, call, respond.ErrResponseNotFound)
-		}
-	}
+	out, err := s.cfg.Responses.Response(ctx, r.PathValue("response_id"), s.who(ctx))
 	if err != nil {
 		return nil, err
 	}
+	return respond.Form(out, with), nil
+}
+
+// deleteResponse takes what a response brought out of its turns, and out of the log: its input and its answer.
+func (s *surface) deleteResponse(ctx context.Context, r *http.Request, h http.Header) (any, error) {
+	id := r.PathValue("response_id")
+	receipt, err := s.cfg.Responses.DeleteResponse(ctx, id, s.who(ctx), s.callOf(ctx, r, nil))
+	if err != nil {
+		return nil, err
+	}
+	h.Set(receiptHeader, receipt.String())
 	return deletedJSON{id, "response", true}, nil
 }
 
-// takeOut takes what a response brought out of its turns. The last event that does so has the name of the call.
-func (s *surface) takeOut(ctx context.Context, h http.Header, id, call string) error {
-	at, err := s.cfg.Responses.Where(ctx, id, s.who(ctx))
-	if err != nil {
-		return err
-	}
-	for turn, brought := range at.Before {
-		if turn == at.TurnID {
-			continue
-		}
-		if err := s.forget(ctx, h, at, turn, "", brought...); err != nil && !isGone(err) {
-			return err
-		}
-	}
-	err = s.forget(ctx, h, at, at.TurnID, call, append(at.Before[at.TurnID], at.Input, at.Answer)...)
-	if isGone(err) {
-		return respond.ErrResponseNotFound // another call was first
-	}
-	return err
-}
-
-// forget takes the messages out of a turn that the events of some sequences brought.
-func (s *surface) forget(
-	ctx context.Context, h http.Header, at respond.Place, turn uuid.UUID, call string, brought ...uint64,
-) error {
-	return s.prune(ctx, h, conversation.Prune{
-		SessionID: at.SessionID, TurnID: turn, Call: call, Forget: brought,
-		Keep: func(m conversation.Message) json.RawMessage {
-			if slices.Contains(brought, m.First) {
-				return nil
-			}
-			return s.kept(at.SessionID, at.Partition, m, "")
-		},
-	})
-}
-
 func (s *surface) cancelResponse(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
-	if _, err := s.cfg.Responses.Get(ctx, r.PathValue("response_id"), s.who(ctx), nil); err != nil {
+	if _, err := s.cfg.Responses.Response(ctx, r.PathValue("response_id"), s.who(ctx)); err != nil {
 		return nil, err
 	}
 	return nil, respond.ErrNotBackground
@@ -229,16 +195,14 @@ func (s *surface) inputItems(ctx context.Context, r *http.Request, _ http.Header
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.cfg.Responses.InputItems(ctx, r.PathValue("response_id"), s.who(ctx), respond.Paging{
-		Limit: p.limit, Asc: p.asc, After: p.after,
-	})
+	page, err := s.cfg.Responses.InputItems(ctx, r.PathValue("response_id"), s.who(ctx), p)
 	if err == nil && !page.Found {
 		err = noAfter()
 	}
 	if err != nil {
 		return nil, err
 	}
-	return listOf(shown(page.Items, with), itemID).thenMore(page.More), nil
+	return listOf(respond.Shown(page.Items, with), itemID).thenMore(page.More), nil
 }
 
 func (s *surface) inputTokens(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
@@ -246,7 +210,7 @@ func (s *surface) inputTokens(ctx context.Context, r *http.Request, _ http.Heade
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.cfg.Responses.InputTokens(ctx, a)
+	n, err := s.cfg.Responses.CountTokens(ctx, a.StepAsk)
 	if err != nil {
 		return nil, err
 	}
@@ -256,16 +220,4 @@ func (s *surface) inputTokens(ctx context.Context, r *http.Request, _ http.Heade
 // compact is a call that there is not yet. Without a route of its own it would be a response of that name.
 func (s *surface) compact(context.Context, *http.Request, http.Header) (any, error) {
 	return nil, wire.ErrNoRoute
-}
-
-// Responder answers requests for responses.
-type Responder interface {
-	Create(ctx context.Context, a respond.Ask) (respond.Response, error)
-	Get(ctx context.Context, id string, who respond.Caller, with message.Includes) (respond.Response, error)
-	Where(ctx context.Context, id string, who respond.Caller) (respond.Place, error)
-	SessionOf(ctx context.Context, id string, who respond.Caller) (string, error)
-	StoodIn(ctx context.Context, id string, who respond.Caller) (string, error)
-	SessionOfItems(ctx context.Context, ids []string, who respond.Caller) (string, error)
-	InputItems(ctx context.Context, id string, who respond.Caller, p respond.Paging) (respond.Page, error)
-	InputTokens(ctx context.Context, a respond.Ask) (int64, error)
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/items"
@@ -29,42 +29,38 @@ import (
 // alone is the presence of the only process.
 type alone struct{}
 
-func (alone) Announce(uuid.UUID) (func(), error)                     { return func() {}, nil }
-func (alone) Present(context.Context, uuid.UUID) (bool, error)       { return false, nil }
-func (alone) Claimed(context.Context, uuid.UUID) (uint64, error)     { return 0, nil }
-func (alone) Claim(context.Context, uuid.UUID, uint64) (bool, error) { return true, nil }
+func (alone) Announce(uuid.UUID, func() bool) (func(), error)         { return func() {}, nil }
+func (alone) Present(context.Context, uuid.UUID) (_, _ bool, _ error) { return false, false, nil }
+func (alone) Claimed(context.Context, uuid.UUID) (uint64, error)      { return 0, nil }
+func (alone) Claim(context.Context, uuid.UUID, uint64) (bool, error)  { return true, nil }
 
 // answeredBy has a model answer.
-func answeredBy(model chat.Model) setting { return answeredWithin(0, model) }
+func answeredBy(model services.Model) setting { return answeredWithin(0, model) }
 
 // answeredWithin has a model answer that takes so many tokens; 0 if that is not known.
-func answeredWithin(tokens int, model chat.Model) setting {
-	return answeredAs(model, func(r *respond.Config, _ *chat.Config) { r.Context = tokens })
+func answeredWithin(tokens int, model services.Model) setting {
+	return answeredAs(model, func(r *answer.Config) { r.Context = tokens })
 }
 
 // answeredAs has a model answer through services that change changes.
-func answeredAs(model chat.Model, change func(*respond.Config, *chat.Config)) setting {
+func answeredAs(model services.Model, change func(*answer.Config)) setting {
 	return func(s *stack) {
-		of := chat.Config{
-			Turns: s.services.History, Sessions: s.services.Reader, Questions: s.services.Reader,
-			Contexts: s.services.Contexts, Model: model, Presence: alone{},
-		}
-		cfg := respond.Config{
+		cfg := answer.Config{
 			Ports: services.Ports{
 				Turns: s.services.History, Messages: s.services.History, SessionWrites: s.services.History,
-				Lookup: s.services.Reader, Sessions: s.services.Reader, Contexts: s.services.Contexts,
-			},
-			SessionOf: s.prunedIn, Log: s.log, Model: model, IDs: items.Minter{Key: s.cfg.Key},
+				Lookup: s.services.Reader, Sessions: s.services.Reader,
+			}, States: s.services.Reader,
+			Questions: s.services.Reader, Contexts: s.services.Contexts, Model: model, Presence: alone{},
+			SessionOf: s.prunedIn, Log: s.log, Output: respond.Output, IDs: items.Minter{Key: s.cfg.Key},
 			Count: contextbuilder.Estimate{}.Count,
 		}
-		change(&cfg, &of)
-		cfg.Answers = chat.New(of)
-		s.cfg.Responses = respond.New(cfg)
+		change(&cfg)
+		s.cfg.Responses = answer.New(cfg)
 	}
 }
 
 // scripted is a model that a test scripts, behind an endpoint.
-func scripted(t *testing.T, script func(prompt []string) modeltest.Answer) (*modeltest.Server, chat.Model) {
+func scripted(t *testing.T, script func(prompt []string) modeltest.Answer) (*modeltest.Server, services.Model) {
 	t.Helper()
 	server := modeltest.New(t, script)
 	return server, chatopenai.New(endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m"})
@@ -124,7 +120,7 @@ func callOf(t *testing.T, r *responses.Response) responses.ResponseFunctionToolC
 //conformance:o7 o55 o61 o62 o75
 func TestARunWithATool(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	c := s.client()
 	for _, streamed := range []bool{false, true} {
 		for _, inConversation := range []bool{false, true} {
@@ -188,7 +184,7 @@ func TestManyContinueAResponseAtOnce(t *testing.T) {
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {
 		many = 100
 	}
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	c := s.client()
 	for _, withTool := range []bool{false, true} {
 		p := responses.ResponseNewParams{Model: "echo", Input: asks("root")}
@@ -223,7 +219,7 @@ func TestManyContinueAResponseAtOnce(t *testing.T) {
 // sessionOf returns the session that a response stands in.
 func (s *stack) sessionOf(id string) string {
 	s.t.Helper()
-	session, err := s.cfg.Responses.SessionOf(s.t.Context(), id, respond.Caller{
+	session, err := s.cfg.Responses.SessionOf(s.t.Context(), id, services.Caller{
 		May: func(context.Context, string) error { return nil }})
 	require.NoError(s.t, err)
 	return session
@@ -234,7 +230,7 @@ func (s *stack) sessionOf(id string) string {
 //conformance:o55
 func TestAConversationIsNotContinuedByAResponse(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin()
 	first := s.must("POST", "/v1/responses", `{"input":"a","conversation":{"id":"`+id+`"}}`)
 	require.Equal(t, map[string]any{"id": id}, first["conversation"])
@@ -249,7 +245,7 @@ func TestAConversationIsNotContinuedByAResponse(t *testing.T) {
 //conformance:o56
 func TestAResponseThatIsNotStored(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin()
 	first := s.must("POST", "/v1/responses", `{"input":"a","conversation":"`+id+`"}`)
 	for _, of := range []string{`"conversation":"` + id + `"`,
@@ -359,7 +355,7 @@ func TestWhatIsAskedReachesTheModel(t *testing.T) {
 //conformance:o59
 func TestAQuestionThatComesAgainStandsOnce(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin()
 	tools := `"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}],"conversation":"` + id + `"`
 	first := s.must("POST", "/v1/responses", `{"input":[{"role":"user","content":"a"}],`+tools+`}`)

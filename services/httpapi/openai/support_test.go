@@ -32,10 +32,12 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/items"
 	"github.com/turnledger/turnledger/services/read"
 )
 
@@ -106,6 +108,9 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	for _, set := range settings {
 		set(s)
 	}
+	s.cfg.Items = answer.New(answer.Config{
+		Ports: s.cfg.Ports, IDs: items.Minter{Key: s.cfg.Key},
+	})
 	api := wire.New(s.wire)
 	s.native.Rules = s.cfg.Rules
 	v1.Mount(api, s.native)
@@ -132,8 +137,8 @@ func (s *stack) client(more ...option.RequestOption) sdk.Client {
 	}, more...)...)
 }
 
-// answer is what came back of a request.
-type answer struct {
+// reply is what came back of a request.
+type reply struct {
 	status int
 	header http.Header
 	body   map[string]any
@@ -141,7 +146,7 @@ type answer struct {
 }
 
 // do sends a request with a body as it is written.
-func (s *stack) do(method, path, body string, header ...string) answer {
+func (s *stack) do(method, path, body string, header ...string) reply {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
 	require.NoError(s.t, err)
@@ -153,7 +158,7 @@ func (s *stack) do(method, path, body string, header ...string) answer {
 	defer func() { _ = resp.Body.Close() }()
 	raw, err := io.ReadAll(resp.Body)
 	require.NoError(s.t, err)
-	a := answer{status: resp.StatusCode, header: resp.Header, raw: string(raw)}
+	a := reply{status: resp.StatusCode, header: resp.Header, raw: string(raw)}
 	_ = json.Unmarshal(raw, &a.body) // what is no object has no body
 	return a
 }

@@ -19,13 +19,15 @@ import (
 type Config struct {
 	services.Ports
 
+	// Items adds to conversations; nil in a process that does not write.
+	Items services.ItemAdder
 	// SessionAt returns the session of the event at a position, or "" if there is none.
 	SessionAt func(ctx context.Context, at events.Position) (string, error)
 	// Key makes the ids of items, and the digests by which a repeated call is known. All processes on a log need the
 	// same one, for ever.
 	Key []byte
 	// Responses answers with a model; nil in a process without one. HostedTools: the model knows tools of its own.
-	Responses   Responder
+	Responses   services.Responder
 	HostedTools respond.HostedTools
 	// OnPending applies to requests for responses that name none; Enqueue by default.
 	OnPending services.OnPending

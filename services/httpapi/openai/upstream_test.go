@@ -12,8 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // An endpoint that speaks Responses names its reasoning itself. Here that has an id of ours, so that clients can refer
@@ -57,7 +56,7 @@ func TestReasoningOfAnEndpointCanBeReferredTo(t *testing.T) {
 }
 
 // outputOf returns the output of a response, also of a streamed one.
-func outputOf(t *testing.T, a answer) []any {
+func outputOf(t *testing.T, a reply) []any {
 	t.Helper()
 	if a.body != nil {
 		return a.body["output"].([]any)
@@ -160,12 +159,12 @@ func TestReasoningOfAnotherServerKeepsItsID(t *testing.T) {
 
 // lookedUp counts the events that are read.
 type lookedUp struct {
-	respond.Log
+	answer.Log
 
 	read atomic.Int64
 }
 
-// At implements respond.Log.
+// At implements answer.Log.
 func (l *lookedUp) At(ctx context.Context, at events.Position) (events.Recorded, bool, error) {
 	l.read.Add(1)
 	return l.Log.At(ctx, at)
@@ -175,7 +174,7 @@ func (l *lookedUp) At(ctx context.Context, at events.Position) (events.Recorded,
 func TestFewIDsOfAnInputAreLookedUp(t *testing.T) {
 	t.Parallel()
 	log := &lookedUp{}
-	s := start(t, answeredAs(chat.Echo{}, func(c *respond.Config, _ *chat.Config) {
+	s := start(t, answeredAs(answer.Echo{}, func(c *answer.Config) {
 		log.Log, c.Log = c.Log, log
 	}))
 	id := ids(s.list(s.begin(user("q")), 10))[0]

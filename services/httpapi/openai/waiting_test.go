@@ -16,8 +16,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // soon is far below the time for which a pending turn may hold others up.
@@ -26,7 +25,7 @@ const soon = 30 * time.Second
 // within requires that a response is answered soon, and returns the time that it took.
 func (s *stack) within(t *testing.T, body string) time.Duration {
 	t.Helper()
-	began, done := time.Now(), make(chan answer, 1)
+	began, done := time.Now(), make(chan reply, 1)
 	go func() { done <- s.do("POST", "/v1/responses", body) }()
 	select {
 	case a := <-done:
@@ -43,7 +42,7 @@ func (s *stack) within(t *testing.T, body string) time.Duration {
 //conformance:o22
 func TestAResponseDoesNotWaitForItsOwnInput(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	long := `[` + user(strings.Repeat("z", 100_000)) + `,` + user("And now?") + `]`
 	many := `[` + strings.Repeat(user("m")+`,`, 70) + user("And now?") + `]`
 	for _, input := range []string{long, many} {
@@ -62,7 +61,7 @@ func TestAResponseDoesNotWaitForItems(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, answeredBy(chat.Echo{}))
+			s := start(t, answeredBy(answer.Echo{}))
 			id := s.begin()
 			for _, one := range added[:len(added)-1] {
 				s.post(id, one)
@@ -77,7 +76,7 @@ func TestAResponseDoesNotWaitForItems(t *testing.T) {
 // about it waits neither for itself nor for them.
 func TestAResponseDoesNotWaitForAQuestionThatLostAnItem(t *testing.T) {
 	t.Parallel()
-	s := start(t, answeredBy(chat.Echo{}))
+	s := start(t, answeredBy(answer.Echo{}))
 	id := s.begin(user("one"), user("two"), user("three"))
 	s.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(s.list(id, 10))[2], "")
 	s.within(t, `{"input":"And now?","conversation":"`+id+`"}`)
@@ -101,7 +100,7 @@ func TestAResponseDoesNotWaitForAProcessThatDied(t *testing.T) {
 	defer close(held)
 	all.Go(func() { died.do("POST", "/v1/responses", `{"input":"q","conversation":"`+id+`"}`) })
 	<-model.Asked
-	s := startOn(t, died.log, answeredBy(chat.Echo{}))
+	s := startOn(t, died.log, answeredBy(answer.Echo{}))
 	s.within(t, `{"input":"another","conversation":"`+id+`"}`)
 }
 
@@ -119,7 +118,7 @@ func TestAResponseWaitsForOneThatAsksAboutAnOldItem(t *testing.T) {
 		}
 		return a
 	})
-	s := start(t, answeredAs(m, func(_ *respond.Config, c *chat.Config) { c.Timeout = old }))
+	s := start(t, answeredAs(m, func(c *answer.Config) { c.Timeout = old }))
 	id := s.begin(user("an item"))
 	<-time.After(old + 100*time.Millisecond) // the item is then older than an answer may take
 	var all sync.WaitGroup
@@ -172,13 +171,13 @@ func TestAResponseThatWaitsForLongIsInProgress(t *testing.T) {
 
 // bounded is a model that notes how long it was given for its answer.
 type bounded struct {
-	chat.Echo
+	answer.Echo
 
 	given chan time.Duration
 }
 
 func (b bounded) Answer(
-	ctx context.Context, p chat.Prompt, emit func(services.AnswerPiece),
+	ctx context.Context, p services.Prompt, emit func(services.AnswerPiece),
 ) (services.ModelAnswer, error) {
 	end, _ := ctx.Deadline()
 	b.given <- time.Until(end)

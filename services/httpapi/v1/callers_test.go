@@ -30,7 +30,7 @@ type silentModel struct {
 	last atomic.Pointer[services.ChatMessage]
 }
 
-func (s *silentModel) Send(_ context.Context, m services.ChatMessage, _ services.ChatListener) (services.ChatReply,
+func (s *silentModel) Send(_ context.Context, m services.ChatMessage, _ services.Listener) (services.ChatReply,
 	error) {
 	s.last.Store(&m)
 	return services.ChatReply{}, services.ErrModelFailed

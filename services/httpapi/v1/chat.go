@@ -119,7 +119,7 @@ func newChatJSON(r *services.ChatReply) chatJSON {
 const chatDeadline = 5 * time.Minute
 
 // ask sends a message to the chat, and notes in the log line what the prompt was built from.
-func (a *surface) ask(ctx context.Context, in *chatIn, to services.ChatListener) (chatJSON, error) {
+func (a *surface) ask(ctx context.Context, in *chatIn, to services.Listener) (chatJSON, error) {
 	m, err := a.chatMessage(ctx, in)
 	if err != nil {
 		return chatJSON{}, err
@@ -135,14 +135,17 @@ func (a *surface) ask(ctx context.Context, in *chatIn, to services.ChatListener)
 
 // send responds with the whole answer.
 func (a *surface) send(ctx context.Context, in *chatIn) (chatJSON, error) {
-	return a.ask(ctx, in, quietListener{ctx})
+	return a.ask(ctx, in, quietListener{ctx: ctx})
 }
 
 // quietListener ignores the pieces of an answer, since send waits for the whole answer.
-type quietListener struct{ ctx context.Context } //nolint:containedctx // notes the session in the log line
+type quietListener struct {
+	services.Quiet
 
-func (q quietListener) Begun(threadID string, _ uuid.UUID) { noteSession(q.ctx, threadID) }
-func (quietListener) Piece(string)                         {}
+	ctx context.Context //nolint:containedctx // notes the session in the log line
+}
+
+func (q quietListener) Begun(s services.Step) { noteSession(q.ctx, s.SessionID) }
 
 // chatPatience bounds how long an answer waits for a client that reads nothing. The answer is made for the log all the
 // same, and the chat itself gives up a model that is silent for too long.
@@ -151,7 +154,7 @@ const chatPatience = 5 * time.Second
 // stream answers piece by piece: begun, delta, and then done or error (a problem). A failure before the turn has begun
 // is refused as in any other call.
 func (a *surface) stream(w http.ResponseWriter, r *http.Request, in *chatIn) error {
-	to := &pieces{quietListener{r.Context()}, w.Header(), a.wire.NewSSE(w, chatPatience), false}
+	to := &pieces{quietListener{ctx: r.Context()}, w.Header(), a.wire.NewSSE(w, chatPatience), false}
 	defer to.sse.End()
 	answer, err := a.ask(r.Context(), in, to)
 	switch {
@@ -172,16 +175,20 @@ type pieces struct {
 	begun  bool
 }
 
-func (p *pieces) Begun(threadID string, turnID uuid.UUID) {
-	p.quietListener.Begun(threadID, turnID)
+func (p *pieces) Begun(s services.Step) {
+	p.quietListener.Begun(s)
 	p.begun = true
-	p.header.Set("X-Thread-Id", threadID)
+	p.header.Set("X-Thread-Id", s.SessionID)
 	p.sse.Begin()
-	begun := map[string]any{"thread_id": threadID}
-	if turnID != uuid.Nil {
-		begun["turn_id"] = turnID
+	begun := map[string]any{"thread_id": s.SessionID}
+	if s.TurnID != uuid.Nil {
+		begun["turn_id"] = s.TurnID
 	}
 	p.sse.Event("begun", begun)
 }
 
-func (p *pieces) Piece(text string) { p.sse.Event("delta", map[string]string{"content": text}) }
+func (p *pieces) Piece(of services.AnswerPiece) {
+	if of.Said() && of.Text != "" {
+		p.sse.Event("delta", map[string]string{"content": of.Text})
+	}
+}

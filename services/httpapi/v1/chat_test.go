@@ -24,11 +24,11 @@ import (
 // when it has said it all.
 type talkative chan struct{}
 
-func (c talkative) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply,
+func (c talkative) Send(_ context.Context, m services.ChatMessage, to services.Listener) (services.ChatReply,
 	error) {
-	to.Begun(m.ThreadID, uuid.New())
+	to.Begun(services.Step{SessionID: m.ThreadID, TurnID: uuid.New()})
 	for range 500 {
-		to.Piece(strings.Repeat("word ", 20_000))
+		to.Piece(said(strings.Repeat("word ", 20_000)))
 	}
 	close(c)
 	return services.ChatReply{}, nil
@@ -65,9 +65,9 @@ func TestAClientThatTakesNothingHoldsNoAnswerUp(t *testing.T) {
 // thoughtful answers after a time.
 type thoughtful time.Duration
 
-func (d thoughtful) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply,
+func (d thoughtful) Send(_ context.Context, m services.ChatMessage, to services.Listener) (services.ChatReply,
 	error) {
-	to.Begun(m.ThreadID, uuid.New())
+	to.Begun(services.Step{SessionID: m.ThreadID, TurnID: uuid.New()})
 	<-time.After(time.Duration(d))
 	return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
 }
@@ -87,9 +87,9 @@ func TestALongAnswerIsSent(t *testing.T) {
 // bounded answers with the time that it was given; it was given none at first.
 type bounded time.Duration
 
-func (b *bounded) Send(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply,
+func (b *bounded) Send(ctx context.Context, m services.ChatMessage, to services.Listener) (services.ChatReply,
 	error) {
-	to.Begun(m.ThreadID, uuid.New())
+	to.Begun(services.Step{SessionID: m.ThreadID, TurnID: uuid.New()})
 	end, _ := ctx.Deadline()
 	*b = bounded(time.Until(end))
 	return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
@@ -113,7 +113,7 @@ func TestAnAnswerHasADeadline(t *testing.T) {
 // refusing is what the model's endpoint says to every message.
 type refusing services.ModelRefusal
 
-func (r *refusing) Send(context.Context, services.ChatMessage, services.ChatListener) (services.ChatReply, error) {
+func (r *refusing) Send(context.Context, services.ChatMessage, services.Listener) (services.ChatReply, error) {
 	return services.ChatReply{}, fmt.Errorf("%w: %w", services.ErrModelFailed, (*services.ModelRefusal)(r))
 }
 
@@ -132,9 +132,9 @@ func TestARefusalOfTheModelIsTold(t *testing.T) {
 // waiting answers when it may.
 type waiting chan struct{}
 
-func (w waiting) Send(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply,
+func (w waiting) Send(ctx context.Context, m services.ChatMessage, to services.Listener) (services.ChatReply,
 	error) {
-	to.Begun(m.ThreadID, uuid.New())
+	to.Begun(services.Step{SessionID: m.ThreadID, TurnID: uuid.New()})
 	select {
 	case <-w:
 		return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
@@ -165,4 +165,8 @@ func TestAStreamThatWaitsIsNoDeadConnection(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"event: begun", "event: done"}, events)
+}
+
+func said(text string) services.AnswerPiece {
+	return services.AnswerPiece{AnswerPart: services.AnswerPart{Kind: services.PartText, Text: text}}
 }

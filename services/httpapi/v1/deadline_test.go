@@ -47,10 +47,10 @@ type slowly struct {
 
 func (s *slowly) work() { s.seen = append(s.seen, s.c.writing, s.c.reading) }
 
-func (s *slowly) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
-	to.Begun(m.ThreadID, uuid.New())
+func (s *slowly) Send(_ context.Context, m services.ChatMessage, to services.Listener) (services.ChatReply, error) {
+	to.Begun(services.Step{SessionID: m.ThreadID, TurnID: uuid.New()})
 	s.work()
-	to.Piece("a")
+	to.Piece(said("a"))
 	s.work()
 	return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
 }

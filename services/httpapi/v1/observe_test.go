@@ -189,7 +189,7 @@ func TestOpenAPIHoldsForRealAnswers(t *testing.T) {
 // silentChat has neither a turn, as for the system, nor an answer, as where its turn is redacted.
 type silentChat struct{}
 
-func (silentChat) Send(context.Context, services.ChatMessage, services.ChatListener) (services.ChatReply, error) {
+func (silentChat) Send(context.Context, services.ChatMessage, services.Listener) (services.ChatReply, error) {
 	return services.ChatReply{}, nil
 }
 

@@ -124,7 +124,7 @@ func (b sometimesBuilt) Build(ctx context.Context, req services.ContextRequest) 
 type talking struct{ turns services.TurnWriter }
 
 func (c talking) Send(
-	ctx context.Context, m services.ChatMessage, _ services.ChatListener,
+	ctx context.Context, m services.ChatMessage, _ services.Listener,
 ) (services.ChatReply, error) {
 	t, err := c.turns.StartTurn(ctx, conversation.Start{
 		SessionID: m.ThreadID, RequestID: uuid.NewString(), Question: events.Question{QuestionNeutral: m.Content},

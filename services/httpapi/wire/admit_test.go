@@ -16,15 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/console"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
-	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -86,26 +85,28 @@ func (m *meter) Allow(kind, session, identity string) (time.Duration, bool) {
 }
 
 // responder looks for the session of each response, and does nothing else.
-type responder struct{ openai.Responder }
+type responder struct{ services.Responder }
 
-func (responder) Create(context.Context, respond.Ask) (respond.Response, error) {
-	return respond.Response{}, nil
+func (responder) Respond(context.Context, services.StepAsk, services.Listener) (services.Answered, error) {
+	return services.Answered{}, nil
 }
 
-func (responder) InputTokens(context.Context, respond.Ask) (int64, error) { return 1, nil }
+func (responder) CountTokens(context.Context, services.StepAsk) (int64, error) { return 1, nil }
 
-func (responder) Get(ctx context.Context, _ string, who respond.Caller, _ message.Includes) (respond.Response, error) {
-	return respond.Response{}, who.May(ctx, "theirs")
+func (responder) Response(ctx context.Context, _ string, who services.Caller) (services.Answered, error) {
+	return services.Answered{}, who.May(ctx, "theirs")
 }
 
-func (responder) Where(ctx context.Context, _ string, who respond.Caller) (respond.Place, error) {
-	return respond.Place{}, who.May(ctx, "theirs")
+func (responder) DeleteResponse(
+	ctx context.Context, _ string, who services.Caller, _ services.Call,
+) (events.Position, error) {
+	return events.Position{}, who.May(ctx, "theirs")
 }
 
 func (responder) InputItems(
-	ctx context.Context, _ string, who respond.Caller, _ respond.Paging,
-) (respond.Page, error) {
-	return respond.Page{Found: true}, who.May(ctx, "theirs")
+	ctx context.Context, _ string, who services.Caller, _ services.Paging,
+) (services.ItemPage, error) {
+	return services.ItemPage{Found: true}, who.May(ctx, "theirs")
 }
 
 // turns records nothing, where nothing is to be recorded.

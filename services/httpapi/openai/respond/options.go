@@ -24,7 +24,7 @@ func (p *parser) options(hosted HostedTools) services.ModelOptions {
 		OneCall: !p.unless("parallel_tool_calls"), Temperature: p.number("temperature", 0, 2),
 		TopP: p.number("top_p", 0, 1), MaxTokens: p.count("max_output_tokens", 1),
 		PresencePenalty: p.number(presencePenalty, -2, 2), FrequencyPenalty: p.number(frequencyPenalty, -2, 2),
-		Others: p.members.only(others),
+		Others: only(p.members, others),
 	}
 	o.ToolChoice = p.choice()
 	offered := p.tools(hosted)

@@ -22,9 +22,6 @@ const (
 	statusFailed     = "failed"
 )
 
-// mint returns the id of the item with a type and an index among the items of an answer.
-type mint func(kind string, index int) string
-
 // outputItem is an item of an answer, made of neighbouring parts of it: what is told to the user is one message, the
 // summaries and the text of one reasoning are one item, and every other part is an item of its own.
 type outputItem struct {
@@ -37,7 +34,7 @@ type outputItem struct {
 }
 
 // grouped returns the items of an answer.
-func grouped(parts []services.AnswerPart, id mint) (out []outputItem) {
+func grouped(parts []services.AnswerPart, id services.Mint) (out []outputItem) {
 	for _, p := range parts {
 		if last := len(out) - 1; last >= 0 && out[last].takes(p) {
 			out[last].parts = append(out[last].parts, p)
@@ -82,7 +79,7 @@ func (o outputItem) unfinished() bool {
 }
 
 // newOutputItem begins an item. The id of an item that the model gets back as it came stays.
-func newOutputItem(index int, p services.AnswerPart, id mint) outputItem {
+func newOutputItem(index int, p services.AnswerPart, id services.Mint) outputItem {
 	o := outputItem{index: index, parts: []services.AnswerPart{p}}
 	if p.Kind == services.PartItem {
 		o.id = itemOf(p).ID()
@@ -200,8 +197,8 @@ func annotations(p services.AnswerPart) any {
 	return []any{}
 }
 
-// output returns the items of a whole answer.
-func output(a services.ModelAnswer, id mint) (out []message.Item) {
+// Output returns the items of a whole answer.
+func Output(a services.ModelAnswer, id services.Mint) (out []message.Item) {
 	status := statusDone
 	if a.Cut() {
 		status = statusIncomplete

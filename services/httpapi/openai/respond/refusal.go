@@ -1,6 +1,12 @@
 package respond
 
-import "github.com/turnledger/turnledger/services/problems"
+import (
+	"errors"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/problems"
+)
 
 // Refuse returns a problem with one of OpenAI's codes. Its texts name members, and never hold a value that the client
 // sent.
@@ -20,11 +26,30 @@ var (
 	ErrConversation = Refuse(problems.NotFound, "", "", "There is no conversation with the id in 'conversation'.")
 	ErrTwoHistories = refuse("mutually_exclusive_parameters", "",
 		"'conversation' and 'previous_response_id' exclude each other: send one of them.")
-	ErrLocked = refuse("conversation_locked", "conversation",
-		"Another response is being made in the conversation: wait, or leave out the header X-Turnledger-On-Pending.")
-	ErrTooDeep = refuse("invalid_value", "previous_response_id",
-		"The response has too many branches behind it: start a new conversation.")
 	ErrNotBackground = refuse("", "", "Only responses made with 'background' can be cancelled, and there are none yet.")
 	ErrTooLong       = refuse("context_length_exceeded", "input",
 		"The input and its history are longer than the model's context: set 'truncation' to 'auto', or send less.")
 )
+
+// Refusal returns what a client is told of an error of services.Responder, or nil if that has no words of its own.
+func Refusal(err error) *problems.Problem {
+	for _, r := range []struct {
+		err error
+		*problems.Problem
+	}{
+		{services.ErrNoResponse, ErrResponseNotFound}, {services.ErrNoPrevious, ErrPrevious},
+		{services.ErrNoConversation, ErrConversation}, {services.ErrPromptTooLong, ErrTooLong}, // by whose count it be
+		{services.ErrNoInput, refuse("missing_required_parameter", "input", "'input' is required.")},
+		{services.ErrUnanswered, refuse("invalid_value", "previous_response_id",
+			"The response in 'previous_response_id' has no answer yet: wait for it, or send its request again.")},
+		{conversation.ErrTurnPending, refuse("conversation_locked", "conversation",
+			"Another response is being made in the conversation: wait, or leave out the header X-Turnledger-On-Pending.")},
+		{conversation.ErrForkTooDeep, refuse("invalid_value", "previous_response_id",
+			"The response has too many branches behind it: start a new conversation.")},
+	} {
+		if errors.Is(err, r.err) {
+			return r.Problem
+		}
+	}
+	return nil
+}

@@ -15,32 +15,13 @@ import (
 	"github.com/turnledger/turnledger/services/items"
 )
 
-// Request is a request for a response.
+// Request is a request for a response. Stream: it asks for events. Include is what of the items it is to be shown.
 type Request struct {
-	// Input are the items in the order in which they came; a text is one message of the user. They have no ids; IDs
-	// holds for each item the one that it came with, or "".
-	Input []message.Item
-	IDs   []string
-	// Missing refuses the request: it names what is not there (any more). It may repeat an earlier one all the same.
-	Missing error
-	// Sent are the messages that the model gets in the place of others, by these: with images that the log does not
-	// keep.
-	Sent map[string]json.RawMessage
-	// Conversation and Previous are ids; at most one of them is set.
-	Conversation, Previous string
-	Store, Stream          bool
-	// Instructions stand before the history, for this request only.
-	Instructions string
-	// Truncate drops the oldest turns of a history that is too long for the model.
-	Truncate bool
-	Include  message.Includes
-	Options  services.ModelOptions
-	// Settings are the members that a response repeats, without secrets of tools.
-	Settings Settings
-}
+	services.StepAsk
 
-// Settings are members of a request by their names.
-type Settings map[string]json.RawMessage
+	Stream  bool
+	Include message.Includes
+}
 
 // repeated are the members of a request that its response repeats.
 var repeated = []string{
@@ -64,10 +45,10 @@ type HostedTools bool
 
 // Members reads a body: the members of an object. An empty body is one without members. What can't be read is refused
 // without a code, as OpenAI does it.
-func Members(body []byte) (m Settings, err error) {
+func Members(body []byte) (m services.Settings, err error) {
 	switch {
 	case len(bytes.TrimSpace(body)) == 0:
-		return Settings{}, nil
+		return services.Settings{}, nil
 	case !utf8.Valid(body):
 		return nil, refuse("", "", "The body is not UTF-8.")
 	case json.Unmarshal(body, &m) != nil || m == nil:
@@ -86,18 +67,16 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 		return Request{}, err
 	}
 	p := parser{members: m, sent: map[string]json.RawMessage{}}
-	r := Request{
-		Store: p.unless("store"), Stream: p.flag("stream"),
-		Previous: p.previous(), Instructions: p.instructions(),
-		Truncate: p.word("truncation", "disabled", "auto") == "auto", Include: p.includes(),
-	}
+	r := Request{Stream: p.flag("stream"), Include: p.includes()}
+	r.Store, r.Previous, r.Instructions = p.unless("store"), p.previous(), p.instructions()
+	r.Truncate = p.word("truncation", "disabled", "auto") == "auto"
 	r.Conversation = p.conversation()
 	p.refer = func(id, param string) (message.Item, error) { return refer(&r, id, param, p.named) }
 	r.Input = p.input()
 	if r.IDs, r.Sent = p.ids, p.sent; !hosted {
 		p.inChat(r.Input)
 	}
-	r.Options, r.Settings = p.options(hosted), m.only(repeated).withoutSecrets()
+	r.Options, r.Settings = p.options(hosted), withoutSecrets(only(m, repeated))
 	if !hosted {
 		delete(r.Settings, "service_tier") // a chat model is asked in the default tier
 	}
@@ -116,9 +95,9 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 	return r, nil
 }
 
-// only returns the members with the names that have a value.
-func (s Settings) only(names []string) Settings {
-	out := Settings{}
+// only returns of members those with the names that have a value.
+func only(s services.Settings, names []string) services.Settings {
+	out := services.Settings{}
 	for _, name := range names {
 		if raw, given := s[name]; given && string(raw) != "null" {
 			out[name] = raw
@@ -129,7 +108,7 @@ func (s Settings) only(names []string) Settings {
 
 // parser reads members, and keeps the first refusal.
 type parser struct {
-	members Settings
+	members services.Settings
 	refer   func(id, param string) (message.Item, error)
 	err     error
 	// missing is the first item that is not found, which is told before what is wrong with the others.

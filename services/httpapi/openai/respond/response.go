@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
@@ -18,18 +17,8 @@ type Response map[string]any
 // Incomplete reports whether the answer was cut short.
 func (r Response) Incomplete() bool { return r["status"] == statusIncomplete }
 
-// Outline is what a response says beside its output.
-type Outline struct {
-	ID, Model string
-	CreatedAt time.Time
-	// Conversation is the id of the conversation that the request named, and Previous that of the response.
-	Conversation, Previous string
-	Store                  bool
-	Settings               Settings
-}
-
 // defaults are what a response says of what the request left out.
-var defaults = Settings{
+var defaults = services.Settings{
 	frequencyPenalty: json.RawMessage(`0`), presencePenalty: json.RawMessage(`0`),
 	"instructions": json.RawMessage(`null`), "max_output_tokens": json.RawMessage(`null`),
 	"max_tool_calls": json.RawMessage(`null`), "metadata": json.RawMessage(`{}`),
@@ -41,24 +30,30 @@ var defaults = Settings{
 	"top_p": json.RawMessage(`1.0`), "truncation": json.RawMessage(`"disabled"`), "user": json.RawMessage(`null`),
 }
 
-// running returns the response while it has no answer, and so no usage.
-func (o Outline) running() Response {
+// Form returns a response as it is, with what is to be shown of its items.
+func Form(a services.Answered, with message.Includes) Response {
 	r := Response{
-		"id": o.ID, "object": "response", "created_at": o.CreatedAt.Unix(), "completed_at": nil,
-		"status": statusRunning, "background": false, "error": nil, "incomplete_details": nil, "model": o.Model,
-		"output": []message.Item{}, "previous_response_id": nil, "store": o.Store, "usage": nil,
+		"id": a.ResponseID, "object": "response", "created_at": a.CreatedAt.Unix(), "completed_at": nil,
+		"status": statusRunning, "background": false, "error": nil, "incomplete_details": nil, "model": a.Model,
+		"output": []message.Item{}, "previous_response_id": nil, "store": a.Stored, "usage": nil,
 	}
 	for name, value := range defaults {
 		r[name] = value
 	}
-	for name, value := range o.Settings {
+	for name, value := range a.Settings {
 		r[name] = normal(name, value)
 	}
-	if o.Conversation != "" {
-		r["conversation"] = map[string]string{"id": o.Conversation}
+	if a.Conversation != "" {
+		r["conversation"] = map[string]string{"id": a.Conversation}
 	}
-	if o.Previous != "" {
-		r["previous_response_id"] = o.Previous
+	if a.Previous != "" {
+		r["previous_response_id"] = a.Previous
+	}
+	switch {
+	case a.Err != nil:
+		r["status"], r["error"] = statusFailed, failure(a.Err)
+	case !a.Running:
+		r.answered(a, with)
 	}
 	return r
 }
@@ -109,58 +104,54 @@ func completed(raw json.RawMessage, lacks map[string]any, kind string) json.RawM
 	return encode(m)
 }
 
-// ended is how an answer of a response ended.
-type ended struct {
-	at     time.Time
-	finish services.Finish
-	usage  conversation.Usage
-	output []message.Item
-}
-
-// answered returns the response with its answer.
-func (o Outline) answered(e ended) Response {
-	r := o.running()
-	r["status"], r["completed_at"] = statusDone, e.at.Unix()
-	switch e.finish {
+// answered adds the answer.
+func (r Response) answered(a services.Answered, with message.Includes) {
+	r["status"], r["completed_at"], r["usage"] = statusDone, a.At.Unix(), usageJSON(a.Usage)
+	reason := ""
+	switch a.Finish {
 	case services.FinishLength:
-		r["status"], r["incomplete_details"] = statusIncomplete, map[string]string{"reason": "max_output_tokens"}
+		reason = "max_output_tokens"
 	case services.FinishFiltered:
-		r["status"], r["incomplete_details"] = statusIncomplete, map[string]string{"reason": "content_filter"}
+		reason = "content_filter"
 	case services.FinishStop, services.FinishInterrupted:
 	}
-	if r["status"] == statusIncomplete {
-		r["completed_at"] = nil
+	if reason != "" {
+		r["status"], r["completed_at"] = statusIncomplete, nil
+		r["incomplete_details"] = map[string]string{"reason": reason}
 	}
-	if e.output != nil {
-		r["output"] = e.output
+	if a.Output != nil {
+		r["output"] = Shown(a.Output, with)
 	}
-	r["usage"] = usageJSON(e.usage)
-	return r
 }
 
-// modelFailed reports whether an error is the model's.
-func modelFailed(err error) bool {
+// Shown returns what is to be shown of items.
+func Shown(all []message.Item, with message.Includes) []message.Item {
+	out := make([]message.Item, len(all))
+	for n, i := range all {
+		out[n] = i.Shown(with)
+	}
+	return out
+}
+
+// ModelFailed reports whether an error is the model's.
+func ModelFailed(err error) bool {
 	return errors.Is(err, services.ErrModelFailed) || errors.Is(err, services.ErrPromptTooLong)
 }
 
-// failed returns the response whose model failed with an error.
-func (o Outline) failed(err error) Response {
-	r := o.running()
-	r["status"], r["error"] = statusFailed, map[string]string{
-		"code": "server_error", "message": "The model failed. The input is kept: send the request again.",
-	}
+// failure says why a response has no answer.
+func failure(err error) map[string]string {
+	code, message := "server_error", "The model failed. The input is kept: send the request again."
 	if errors.Is(err, services.ErrPromptTooLong) { // the official document has no closer code for a response
-		r["error"] = map[string]string{"code": "invalid_prompt", "message": ErrTooLong.Detail}
+		code, message = "invalid_prompt", ErrTooLong.Detail
 	}
 	if refused, ok := errors.AsType[*services.ModelRefusal](err); ok {
-		code := "server_error"
+		code = "server_error"
 		if problems.Of(err).Class == problems.ModelBusy {
 			code = "rate_limit_exceeded"
 		}
-		r["error"] = map[string]string{"code": code, "message": fmt.Sprintf(
-			"The model failed: its endpoint answered %d. The input is kept.", refused.Status)}
+		message = fmt.Sprintf("The model failed: its endpoint answered %d. The input is kept.", refused.Status)
 	}
-	return r
+	return map[string]string{"code": code, "message": message}
 }
 
 func usageJSON(u conversation.Usage) any {

@@ -9,7 +9,7 @@ import (
 
 // withoutSecrets returns the settings that the log keeps and that a response repeats: without what a hosted tool shows
 // to servers of others, such as an access token. The model's endpoint gets the tools as they came.
-func (s Settings) withoutSecrets() Settings {
+func withoutSecrets(s services.Settings) services.Settings {
 	var tools []json.RawMessage
 	if s["tools"] == nil || json.Unmarshal(s["tools"], &tools) != nil {
 		return s

@@ -13,7 +13,7 @@ type Stream struct {
 	// unsent are the events of the call that runs; they are sent together.
 	unsent []Event
 
-	id      mint
+	id      services.Mint
 	include message.Includes
 	number  int
 	// open is the newest item, and calls are older ones whose arguments are not whole; begun is the number of items.
@@ -28,8 +28,12 @@ type Stream struct {
 // Event is an event of a stream.
 type Event = wire.Event
 
+var _ services.Listener = (*Stream)(nil)
+
 // NewStream makes a stream that calls send with events that come together.
-func NewStream(send func(...Event)) *Stream { return &Stream{send: send} }
+func NewStream(include message.Includes, send func(...Event)) *Stream {
+	return &Stream{include: include, send: send}
+}
 
 type fields = map[string]any
 
@@ -47,10 +51,11 @@ func (s *Stream) flush() {
 	}
 }
 
-// Begin sends the response before its answer.
-func (s *Stream) Begin(r Response) {
+// Begun sends the response before its answer.
+func (s *Stream) Begun(step services.Step) {
 	defer s.flush()
-	raw := encode(r)
+	s.id = step.Mint
+	raw := encode(Form(services.Answered{Step: step, Running: true}, s.include))
 	s.event("response.created", fields{"response": raw})
 	s.event("response.in_progress", fields{"response": raw})
 }
@@ -222,9 +227,14 @@ func (s *Stream) Fail(code, param *string, message string) {
 	}
 }
 
-// End sends the response with its answer, which stands in the log.
-func (s *Stream) End(r Response) {
+// Ended sends the response with its answer, or as one whose model failed. Of one that was answered before it sends the
+// items first.
+func (s *Stream) Ended(a services.Answered) {
 	defer s.flush()
+	r := Form(a, s.include)
+	if s.parts == 0 {
+		s.items(r)
+	}
 	s.ended = true
 	status, _ := r["status"].(string)
 	switch status {
@@ -239,8 +249,8 @@ func (s *Stream) End(r Response) {
 	s.event("response."+status, fields{"response": r})
 }
 
-// Items sends the items of a response that was answered before.
-func (s *Stream) Items(r Response) {
+// items sends the items of a response that was answered before.
+func (s *Stream) items(r Response) {
 	all, _ := r["output"].([]message.Item)
 	for _, i := range all {
 		s.id = func(string, int) string { return i.ID() }

@@ -1,4 +1,4 @@
-package chat_test
+package answer_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // A turn that is longer than the model's context ends no thread: results of tools are shortened, and a turn that is too
@@ -37,7 +37,7 @@ func TestATurnLongerThanTheModelsContextEndsNoThread(t *testing.T) {
 				}
 				return ""
 			}
-			a := newChatWith(t, server, model, func(cfg *chat.Config) { cfg.Context = context })
+			a := newChatWith(t, server, model, func(cfg *answer.Config) { cfg.Context = context })
 			log := natstest.LogOn(t, server, 1)
 			id := events.TurnID("s", "r")
 			natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r",

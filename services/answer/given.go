@@ -1,4 +1,4 @@
-package respond
+package answer
 
 import (
 	"context"
@@ -11,22 +11,8 @@ import (
 	"github.com/turnledger/turnledger/services/items"
 )
 
-// Paging asks for a page of a list: at most Limit items, in the order of the list or else the other way round, behind
-// the one of the id After.
-type Paging struct {
-	Limit int
-	Asc   bool
-	After string
-}
-
-// Page is a page of items. More follow it, or do not. Found: there is the item that it was to follow.
-type Page struct {
-	Items       []message.Item
-	More, Found bool
-}
-
 // cut cuts a page out of items.
-func (p Paging) cut(all []message.Item) Page {
+func cut(all []message.Item, p services.Paging) services.ItemPage {
 	if !p.Asc {
 		all = slices.Clone(all)
 		slices.Reverse(all)
@@ -34,39 +20,41 @@ func (p Paging) cut(all []message.Item) Page {
 	if p.After != "" {
 		at := indexOf(all, p.After)
 		if at < 0 {
-			return Page{}
+			return services.ItemPage{}
 		}
 		all = all[at+1:]
 	}
 	n := min(p.Limit, len(all))
-	return Page{all[:n], len(all) > n, true}
+	return services.ItemPage{Items: all[:n], More: len(all) > n, Found: true}
 }
 
 func indexOf(all []message.Item, id string) int {
 	return slices.IndexFunc(all, func(i message.Item) bool { return i.ID() == id })
 }
 
-// InputItems returns a page of the items that a response was asked with: its history as it was then, without what was
-// deleted since, and its own input. The whole history is read only if what is around the page has changed since.
-func (s *Service) InputItems(ctx context.Context, id string, who Caller, p Paging) (Page, error) {
-	st, found, err := s.find(ctx, id, who, ErrResponseNotFound)
+// InputItems implements services.Responder: a response was asked with its history as it was then, without what was
+// deleted since, and with its own input. The whole history is read only if what is around the page has changed since.
+func (s *Service) InputItems(
+	ctx context.Context, id string, who services.Caller, p services.Paging,
+) (services.ItemPage, error) {
+	st, found, err := s.find(ctx, id, who, services.ErrNoResponse)
 	if err != nil {
-		return Page{}, err
+		return services.ItemPage{}, err
 	}
 	if found.Head.Boundary == found.Head.ResetAt { // else what a page of the session lists is not what prompts show
 		part, err := s.givenAround(ctx, st, p)
 		if err != nil {
-			return Page{}, err
+			return services.ItemPage{}, err
 		}
-		if page := p.cut(part.items); page.Found && (page.More || part.end) {
+		if page := cut(part.items, p); page.Found && (page.More || part.end) {
 			return page, nil
 		}
 	}
 	all, err := s.given(ctx, st)
 	if err != nil {
-		return Page{}, err
+		return services.ItemPage{}, err
 	}
-	return p.cut(all), nil
+	return cut(all, p), nil
 }
 
 // part is a part of what a response was asked with. end: nothing comes behind it, in the order of the page.
@@ -76,7 +64,7 @@ type part struct {
 }
 
 // givenAround returns the part that a page is cut from; an empty one if only the whole history tells.
-func (s *Service) givenAround(ctx context.Context, st step, p Paging) (part, error) {
+func (s *Service) givenAround(ctx context.Context, st step, p services.Paging) (part, error) {
 	own, err := s.beside(ctx, services.BesideAsk{SessionID: st.session, At: st.Position})
 	if err != nil || len(own.Turns) != 1 {
 		return part{}, err
@@ -108,7 +96,9 @@ func (s *Service) givenAround(ctx context.Context, st step, p Paging) (part, err
 
 // behindTurns returns the items of turns before a step, and of its own input if the turns reach it; an empty part
 // if one of the turns has changed since.
-func (s *Service) behindTurns(st step, around services.TurnsBeside, given []message.Item, p Paging) (out part) {
+func (s *Service) behindTurns(
+	st step, around services.TurnsBeside, given []message.Item, p services.Paging,
+) (out part) {
 	out.end = !p.Asc && !around.More
 	for _, t := range around.Turns {
 		if t.ID == st.TurnID {
@@ -128,7 +118,7 @@ func (s *Service) beside(ctx context.Context, ask services.BesideAsk) (services.
 	found, ok, err := s.cfg.Lookup.TurnsBeside(ctx, ask)
 	switch {
 	case isGone(err):
-		err = ErrResponseNotFound
+		err = services.ErrNoResponse
 	case !ok:
 		found = services.TurnsBeside{More: true}
 	}
@@ -144,7 +134,7 @@ func (s *Service) given(ctx context.Context, st step) (out []message.Item, err e
 	state := reading.State
 	t := state.Turn(st.TurnID)
 	if !shown(t) {
-		return nil, ErrResponseNotFound
+		return nil, services.ErrNoResponse
 	}
 	for _, before := range state.Turns {
 		if !state.Shown(before) || before.Place >= t.Place {
@@ -169,12 +159,15 @@ func (s *Service) ownInput(
 		return s.cfg.IDs.OfMessages(st.session, items.Address{Position: at}, left), err
 	}
 	own := s.cfg.IDs.OfTurn(st.session, partition, t)
-	answer, err := s.response(ctx, st, t, nil)
+	if _, answered := st.answerAt(t); !answered {
+		return own, nil
+	}
+	answer, err := s.recorded(ctx, st, t)
 	if err != nil {
 		return nil, err
 	}
-	if told, _ := answer["output"].([]message.Item); len(told) > 0 {
-		if n := indexOf(own, told[0].ID()); n >= 0 {
+	if len(answer.Output) > 0 {
+		if n := indexOf(own, answer.Output[0].ID()); n >= 0 {
 			own = own[:n]
 		}
 	}

@@ -1,4 +1,4 @@
-package respond
+package answer
 
 import (
 	"cmp"
@@ -46,18 +46,8 @@ func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of 
 	return out, of
 }
 
-// mayHave reports whether an input may have items that its history has: by their ids, or beside an output.
-func (a Ask) mayHave() bool {
-	return a.named() || len(a.Input) > 1 && slices.ContainsFunc(a.Input, message.Item.IsOutput)
-}
-
-// named reports whether an item came with an id.
-func (a Ask) named() bool {
-	return slices.ContainsFunc(a.IDs, func(id string) bool { return id != "" })
-}
-
 // newest asks for the turns of a session whose items an input may have.
-func (a Ask) newest(sessionID string) services.Ask {
+func (a ask) newest(sessionID string) services.Ask {
 	ask := services.Ask{SessionID: sessionID, Shown: 1, Pending: true, AllTurns: a.named()}
 	if a.mayHave() {
 		ask.Shown = lookedBack
@@ -66,7 +56,7 @@ func (a Ask) newest(sessionID string) services.Ask {
 }
 
 // fresh returns the input without what the turns of a reading have already, as they were at a sequence.
-func (s *Service) fresh(a Ask, r services.Reading, until uint64) (out []message.Item) {
+func (s *Service) fresh(a ask, r services.Reading, until uint64) (out []message.Item) {
 	if !a.mayHave() {
 		return a.Input
 	}
@@ -77,26 +67,8 @@ func (s *Service) fresh(a Ask, r services.Reading, until uint64) (out []message.
 	return out
 }
 
-// freshBehind is fresh for an input that goes on with a step, which ends at a position.
-func (s *Service) freshBehind(ctx context.Context, a Ask, st step, end events.Position) ([]message.Item, error) {
-	if !a.mayHave() {
-		return a.Input, nil
-	}
-	ask := a.newest(st.session)
-	reading, err := s.cfg.Sessions.Read(ctx, ask)
-	if err == nil && reading.State.Turn(st.TurnID) == nil {
-		ask.AllTurns = true
-		reading, err = s.cfg.Sessions.Read(ctx, ask)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return s.fresh(a, reading, end.Seq), nil
-}
-
-// SessionOfItems returns the session of the last of some ids that is that of an item here which the caller may reach;
-// "" if there is none among the last that look so.
-func (s *Service) SessionOfItems(ctx context.Context, ids []string, who Caller) (string, error) {
+// SessionOfItems implements services.Responder.
+func (s *Service) SessionOfItems(ctx context.Context, ids []string, who services.Caller) (string, error) {
 	looked := 0
 	for _, id := range slices.Backward(ids) {
 		at, looks := items.Locate(id)
@@ -113,7 +85,7 @@ func (s *Service) SessionOfItems(ctx context.Context, ids []string, who Caller) 
 		if !found || !s.cfg.IDs.Made(id, e.SessionID) {
 			continue
 		}
-		switch err := who.may(ctx, e.SessionID, errNoHistory); {
+		switch err := may(ctx, who, e.SessionID, errNoHistory); {
 		case err == nil:
 			return e.SessionID, nil
 		case !errors.Is(err, errNoHistory):
@@ -129,8 +101,8 @@ var errNoHistory = errors.New("the input has no history")
 // shared returns the history that an input begins with, which a client sends again with ids that it has here: whole
 // turns of a session, from the first on. They are shared and not copied, so that they stand once, and a deletion
 // reaches them. Without such turns it fails with errNoHistory, and the rest is the input without what is gone.
-func (s *Service) shared(ctx context.Context, a Ask) (*history, error) {
-	none := &history{rest: a.Input}
+func (s *Service) shared(ctx context.Context, a ask) (place, error) {
+	none := place{rest: a.Input}
 	session, err := s.SessionOfItems(ctx, a.IDs, a.Caller)
 	if err != nil || session == "" {
 		return none, cmp.Or(err, errNoHistory)
@@ -146,7 +118,7 @@ func (s *Service) shared(ctx context.Context, a Ask) (*history, error) {
 		return none, errNoHistory
 	}
 	if best.Rest+1 == len(a.Input) || h.kind == events.KindResponse && !best.Diverges {
-		return h, nil
+		return *h, nil
 	}
 	// Whoever went on with this history before did so in a branch.
 	left := a.without(best.Gone) // a branch may begin before the place of what is gone
@@ -169,11 +141,11 @@ func (s *Service) shared(ctx context.Context, a Ask) (*history, error) {
 			h = in
 		}
 	}
-	return h, nil
+	return *h, nil
 }
 
 // without returns the request without some items of its input.
-func (a Ask) without(gone []int) Ask {
+func (a ask) without(gone []int) ask {
 	all, ids := a.Input, a.IDs
 	a.Input, a.IDs = nil, nil
 	for n, i := range all {
@@ -186,8 +158,8 @@ func (a Ask) without(gone []int) Ask {
 
 // sharedWith returns what an input shares with the turns of a session, and the history; nil if that is nothing.
 func sharedWith(
-	a Ask, r services.Reading, turns []align.Turn, of []*conversation.Turn,
-) (align.Shared, *history) {
+	a ask, r services.Reading, turns []align.Turn, of []*conversation.Turn,
+) (align.Shared, *place) {
 	with := align.History(turns, align.Input{Items: a.Input, IDs: a.IDs})
 	if with.First > 0 || r.State.Erased != 0 {
 		return with, nil
@@ -197,7 +169,7 @@ func sharedWith(
 			continue // a tombstone
 		}
 		_, partition, inherited := r.State.Origin(last, r.Position.Partition)
-		h := &history{
+		h := &place{
 			session: r.State.SessionID, kind: r.State.Description().Kind, turn: last.ID, inherited: inherited,
 			end: events.Position{Partition: partition, Seq: last.Last()}, rest: a.Input[with.Rest:],
 		}
@@ -210,7 +182,7 @@ func sharedWith(
 }
 
 // standing returns the input without items that the turns of a session had, by their ids, and that are gone.
-func (a Ask) standing(turns []align.Turn) (out []message.Item) {
+func (a ask) standing(turns []align.Turn) (out []message.Item) {
 	for n, i := range a.Input {
 		gone := func(t align.Turn) bool {
 			is := func(i message.Item) bool { return i.ID() == a.IDs[n] }

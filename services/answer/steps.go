@@ -1,4 +1,4 @@
-package chat
+package answer
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // SteppedModel is a Model that records its answers, and the time to their first word, as tracing steps of a request,
 // and what they used as OpenTelemetry's conventions for generative AI say.
 type SteppedModel struct {
-	Model
+	services.Model
 	Steps services.Steps
 	// Measures may be nil.
 	Measures *Measures
@@ -20,7 +20,7 @@ type SteppedModel struct {
 
 // Answer implements Model.
 func (m SteppedModel) Answer(
-	ctx context.Context, p Prompt, emit func(services.AnswerPiece),
+	ctx context.Context, p services.Prompt, emit func(services.AnswerPiece),
 ) (answer services.ModelAnswer, err error) {
 	began, first := time.Now(), true
 	err = m.Steps.Step(ctx, "model", func(inside context.Context) (err error) {

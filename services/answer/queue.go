@@ -1,4 +1,4 @@
-package chat
+package answer
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services"
@@ -29,17 +30,17 @@ const lookEvery = 100 * time.Millisecond
 // (docs/benchmarks.md).
 const looksAtView = 10
 
-// wait returns when no earlier turn is pending any more, or all earlier pending turns have had their time. It returns
+// wait returns when no earlier turn is pending any more, or nobody may answer those any more. It returns
 // the sequence up to which it knows the session. An interrupting turn ends the earlier answers of this process at once;
 // other processes see it in the log. The first look need not ask for the log's end, since all events that were
 // acknowledged before the message stand before the message in the log.
 func (a *answering) wait(ctx context.Context) (uint64, error) {
 	known, began := a.since, time.Now()
-	if a.OnPending == services.Reject {
+	if a.onPending == services.Reject {
 		return known, nil
 	}
 	for look := known; ; look = 0 {
-		state, err := a.cfg.Sessions.Session(ctx, a.SessionID, look)
+		state, err := a.cfg.States.Session(ctx, a.session, look)
 		if err != nil {
 			return 0, err
 		}
@@ -51,7 +52,7 @@ func (a *answering) wait(ctx context.Context) (uint64, error) {
 		if len(ahead) == 0 {
 			return known, nil
 		}
-		if a.OnPending == services.Interrupt {
+		if a.onPending == services.Interrupt {
 			a.interrupt(ahead)
 		}
 		if !pause.For(ctx, lookEvery) {
@@ -64,59 +65,83 @@ func (a *answering) wait(ctx context.Context) (uint64, error) {
 // or else the newest, since each may cost a question to other processes.
 func (a *answering) ahead(ctx context.Context, state *conversation.State, began time.Time) (out []uuid.UUID) {
 	for _, t := range slices.Backward(state.Turns) {
-		if t.Status != conversation.Pending || t.Place >= a.turn.Place || !a.holdsUp(ctx, t, began) {
+		switch {
+		case t.Status != conversation.Pending, t.Place >= a.turn.Place, a.bounded && !a.young(t),
+			a.own != "" && conversation.RequestOf(t.RequestID) == a.own, a.free[t.ID] == t.Last():
+			continue
+		case !a.busy(ctx, t, began):
+			a.free[t.ID] = t.Last()
 			continue
 		}
-		if out = append(out, t.ID); a.OnPending != services.Interrupt {
+		if out = append(out, t.ID); a.onPending != services.Interrupt {
 			break
 		}
 	}
 	return out
 }
 
-func (a *answering) holdsUp(ctx context.Context, t *conversation.Turn, began time.Time) bool {
-	how := services.WaitWhileYoung
-	if a.Before != nil {
-		how = a.Before(t)
-	}
-	switch how {
-	case services.WaitNever:
-		return false
-	case services.WaitWhileAnnounced:
-		return a.announced(ctx, t, began)
-	case services.WaitWhileYoung:
-	}
-	return a.busy(ctx, t)
-}
-
-// announced reports whether a process announces that it answers a turn, or may be about to: for a while after the turn
-// began, or, if its question grew since, after the caller began to wait. How old the question is does not count, since
-// what answers it may have waited for others.
-func (a *answering) announced(ctx context.Context, t *conversation.Turn, began time.Time) bool {
-	asked := t.CreatedAt
+// busy reports whether somebody may still answer a pending turn. How another pipeline fares nobody can tell: its turn
+// is busy while it is young. Of a turn of this surface or of items a process announces that it answers it; one may be
+// about to for a while after the turn began, or, if its question grew since, after the caller began to wait.
+func (s *Service) busy(ctx context.Context, t *conversation.Turn, began time.Time) bool {
+	q, asked := t.Question, t.CreatedAt
+	ours := q != nil && (q.PipelineName == pipeline || q.PipelineName == interrupting ||
+		q.PipelineName == "" && events.HasMessages(q.QuestionMessages))
 	if len(t.Extensions()) > 0 {
 		asked = began
 	}
-	return a.Working(ctx, t.ID, asked)
+	failed, here := s.known(t.ID)
+	switch {
+	case here || failed:
+		return here
+	case !ours:
+		return s.young(t)
+	}
+	return s.working(ctx, t.ID, asked)
 }
 
-// Working implements services.Answerer.
-func (s *Service) Working(ctx context.Context, key uuid.UUID, since time.Time) bool {
+// working reports whether a process works on the step of a key, also where it waits for others, or may be about to: for
+// two seconds after the step was recorded, or where that can't be told.
+func (s *Service) working(ctx context.Context, key uuid.UUID, since time.Time) bool {
 	failed, here := s.known(key)
-	return here || !failed && time.Since(since) < settling || s.present(ctx, key)
+	if here || !failed && time.Since(since) < settling {
+		return true
+	}
+	present, _, err := s.cfg.Presence.Present(ctx, key)
+	return present || err != nil
 }
 
-// busyIn returns a function that reports whether a process may still work on a turn of a thread. The function is called
+// heard reports whether another process works on the step of a key for a caller that waits for the answer. It gives a
+// process that has just recorded the step a moment to announce that.
+func (s *Service) heard(ctx context.Context, key uuid.UUID, since time.Time) bool {
+	for silent := 0; ; {
+		failed, here := s.known(key)
+		if here {
+			return false
+		}
+		present, heard, err := s.cfg.Presence.Present(ctx, key)
+		if err != nil { // it may have ended while it was asked
+			silent++
+		} else if present || failed || time.Since(since) > announcing {
+			return heard
+		}
+		if silent == mostSilent || !pause.For(ctx, lookEvery) {
+			return err != nil
+		}
+	}
+}
+
+// busyIn returns a function that reports whether somebody may still answer a turn of a session. The function is called
 // while the log decides, so busyIn asks the other processes beforehand. A turn that began after busyIn asked counts as
 // busy.
-func (s *Service) busyIn(ctx context.Context, threadID string) (func(*conversation.Turn) bool, error) {
-	state, err := s.cfg.Sessions.Session(ctx, threadID, 0)
+func (s *Service) busyIn(ctx context.Context, session string) (func(*conversation.Turn) bool, error) {
+	state, err := s.cfg.States.Session(ctx, session, 0)
 	if err != nil {
 		return nil, err
 	}
 	free := map[uuid.UUID]bool{}
 	for _, t := range state.Turns {
-		if t.Status == conversation.Pending && !s.busy(ctx, t) {
+		if t.Status == conversation.Pending && (!s.young(t) || !s.busy(ctx, t, t.CreatedAt)) {
 			free[t.ID] = true
 		}
 	}
@@ -124,26 +149,15 @@ func (s *Service) busyIn(ctx context.Context, threadID string) (func(*conversati
 }
 
 func (s *Service) young(t *conversation.Turn) bool {
-	return t.CreatedAt.After(time.Now().Add(-s.cfg.Timeout))
+	return s.cfg.Now().Sub(t.CreatedAt) < s.cfg.Timeout
 }
+
+// announcing is how long a process takes at most, mostly, from the record of a step to its announcement.
+const announcing = 300 * time.Millisecond
 
 // settling is how long after its start a chat's turn counts as being answered, even if no process announces it. In a
 // cluster the announcement may take that long to reach every node.
 const settling = 2 * time.Second
-
-// busy reports whether a process may still work on a pending turn. A turn of another pipeline is busy while it is
-// young. A turn of chat's own is busy if a process announces it.
-func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
-	failed, here := s.known(t.ID)
-	ours := t.Question != nil && (t.Question.PipelineName == pipeline || t.Question.PipelineName == interrupting)
-	switch {
-	case !s.young(t), failed && !here:
-		return false
-	case !ours, here, t.CreatedAt.After(time.Now().Add(-settling)):
-		return true
-	}
-	return s.present(ctx, t.ID)
-}
 
 // known reports whether this process has failed to answer a task, and whether it works on the task now.
 func (s *Service) known(key uuid.UUID) (failed, here bool) {
@@ -152,12 +166,6 @@ func (s *Service) known(key uuid.UUID) (failed, here bool) {
 	_, failed = s.failed[key]
 	_, here = s.running[key]
 	return failed, here
-}
-
-// present reports whether some process announces that it works on a task. Where that can't be asked, one may.
-func (s *Service) present(ctx context.Context, key uuid.UUID) bool {
-	present, err := s.cfg.Presence.Present(ctx, key)
-	return present || err != nil
 }
 
 // watch ends an answer when the log shows a turn that interrupts it, in whichever process, or when the turn can take no
@@ -169,7 +177,7 @@ func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 		if look%looksAtView == 0 {
 			known = 0
 		}
-		state, err := a.cfg.Sessions.Session(ctx, a.SessionID, known)
+		state, err := a.cfg.States.Session(ctx, a.session, known)
 		if err != nil {
 			continue // the model's answer goes on
 		}
@@ -190,7 +198,7 @@ func (a *answering) over(ctx context.Context, state *conversation.State) error {
 	}
 	t := state.Turn(a.turn.ID)
 	if t == nil && a.turn.Status == conversation.Finalized && !state.Whole && state.Erased == 0 {
-		if now, err := a.Start(ctx); err == nil {
+		if now, err := a.work.start(ctx); err == nil {
 			t = &now.Turn
 		} else {
 			t = &a.turn.Turn // recording the answer shows whether the turn is gone
@@ -199,33 +207,42 @@ func (a *answering) over(ctx context.Context, state *conversation.State) error {
 	switch {
 	case slices.ContainsFunc(state.Turns, interrupts):
 		return errInterrupted
-	case state.Erased != 0 || t == nil || a.Answered(t):
+	case state.Erased != 0 || t == nil || a.answered(t):
 		return errSettled
 	}
 	return nil
 }
 
 // register notes and announces that this process works on the turn. If the process did so already, register returns
-// the channel that is closed when that work ends.
-func (a *answering) register() (other <-chan struct{}) {
+// the channel that is closed when that work ends; the caller waits for it, too.
+func (a *answering) register(ctx context.Context) (other <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if under := a.running[a.Key]; under != nil {
+	if under := a.running[a.key]; under != nil {
+		under.callers = append(under.callers, ctx)
 		return under.done
 	}
+	a.callers = []context.Context{ctx}
 	a.leave, a.done = a.announce(), make(chan struct{})
-	a.running[a.Key] = a
+	a.running[a.key] = a
 	return nil
 }
 
 // announce announces that this process answers a turn, until leave is called.
 func (a *answering) announce() (leave func()) {
-	leave, err := a.cfg.Presence.Announce(a.Key)
+	leave, err := a.cfg.Presence.Announce(a.key, a.isHeard)
 	if err != nil {
-		a.cfg.Logger.Warn("others may not wait for a turn", "turn_id", a.Key, "err", err)
+		a.cfg.Logger.Warn("others may not wait for a turn", "turn_id", a.key, "err", err)
 		return func() {}
 	}
 	return leave
+}
+
+// isHeard reports whether a caller still waits for the answer.
+func (a *answering) isHeard() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(a.callers, func(c context.Context) bool { return c.Err() == nil })
 }
 
 // takeOver waits while another process answers a turn, and takes the turn over once no process answers it. If several
@@ -234,10 +251,10 @@ func (a *answering) announce() (leave func()) {
 func (a *answering) takeOver(ctx context.Context) (mine bool, err error) {
 	a.leave()
 	for waited, silent := false, 0; silent < mostSilent; {
-		since, err := a.cfg.Presence.Claimed(ctx, a.Key)
+		since, err := a.cfg.Presence.Claimed(ctx, a.key)
 		present := false
 		if err == nil {
-			present, err = a.cfg.Presence.Present(ctx, a.Key)
+			present, _, err = a.cfg.Presence.Present(ctx, a.key)
 		}
 		if err == nil && !present && !waited {
 			if mine, err = a.claim(ctx, since); err == nil {
@@ -268,7 +285,7 @@ func (a *answering) takeOver(ctx context.Context) (mine bool, err error) {
 // take a moment.
 func (a *answering) claim(ctx context.Context, since uint64) (mine bool, err error) {
 	a.leave = a.announce()
-	if mine, err = a.cfg.Presence.Claim(ctx, a.Key, since); mine {
+	if mine, err = a.cfg.Presence.Claim(ctx, a.key, since); mine {
 		return true, nil
 	}
 	a.leave()
@@ -299,7 +316,7 @@ func (a *answering) take(stop context.CancelCauseFunc) {
 	if a.stop = stop; a.stopping {
 		stop(errStopping)
 	}
-	delete(a.failed, a.Key)
+	delete(a.failed, a.key)
 }
 
 // end ends the work on a turn. It remembers a failed turn for as long as another turn may wait for it.
@@ -308,11 +325,11 @@ func (a *answering) end(err error) {
 	defer a.mu.Unlock()
 	a.leave()
 	close(a.done)
-	delete(a.running, a.Key)
+	delete(a.running, a.key)
 	now := time.Now()
 	maps.DeleteFunc(a.failed, func(_ uuid.UUID, at time.Time) bool { return now.Sub(at) > a.cfg.Timeout })
 	if err != nil {
-		a.failed[a.Key] = now
+		a.failed[a.key] = now
 	}
 }
 

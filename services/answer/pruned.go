@@ -1,4 +1,4 @@
-package respond
+package answer
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 // A turn that was pruned carries what is left of its responses in the event that pruned it: the messages, and the
@@ -46,7 +47,7 @@ func (s *Service) prunedStep(ctx context.Context, st step, t *conversation.Turn)
 	if !found || json.Unmarshal(b.Settings, &st.asked) != nil || st.asked.Request == nil {
 		return st, false, nil
 	}
-	st.createdAt, st.first = b.Time, cmp.Or(b.First, st.first)
+	st.createdAt, st.first = b.Time, cmp.Or(b.First, st.Position.Seq)
 	for _, x := range t.Extensions() {
 		if x.Seq == st.Position.Seq && x.Half == events.HalfAnswer {
 			input := events.TurnExtended{TurnID: t.ID, ExtensionID: x.ID}
@@ -67,7 +68,7 @@ func (s *Service) prunedAnswer(
 ) (a recordedAnswer, err error) {
 	e, f, err := s.prune(ctx, t, at.Partition)
 	if err == nil && f == nil {
-		err = ErrResponseNotFound
+		err = services.ErrNoResponse
 	}
 	if err != nil {
 		return a, err

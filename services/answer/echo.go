@@ -1,4 +1,4 @@
-package chat
+package answer
 
 import (
 	"context"
@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	chatmessage "github.com/turnledger/turnledger/events/message"
-
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -17,7 +16,7 @@ import (
 // real model. Where tools are offered, it first calls one, so that a client's loop of calls and results can be tried.
 type Echo struct{}
 
-var _ Model = Echo{}
+var _ services.Model = Echo{}
 
 // Name implements Model.
 func (Echo) Name() string { return "echo" }
@@ -27,13 +26,13 @@ func (Echo) Format() services.Format { return services.OpenAI }
 
 // Answer implements Model.
 func (Echo) Answer(
-	_ context.Context, p Prompt, emit func(services.AnswerPiece),
+	_ context.Context, p services.Prompt, emit func(services.AnswerPiece),
 ) (services.ModelAnswer, error) {
-	var last chatmessage.Message
+	var last message.Message
 	if n := len(p.Messages); n > 0 {
-		last = chatmessage.Parse(p.Messages[n-1])
+		last = message.Parse(p.Messages[n-1])
 	}
-	if tool := calls(last, p.ModelOptions); tool != nil {
+	if tool := called(last, p.ModelOptions); tool != nil {
 		return echoCall(tool, last.Words(), emit), nil
 	}
 	answer := fmt.Sprintf(
@@ -47,9 +46,9 @@ func (Echo) Answer(
 	return services.ModelAnswer{Parts: []services.AnswerPart{part}, Finish: services.FinishStop}, nil
 }
 
-// calls returns the tool to call: the one that the caller names, or the first, and nil after a tool's result.
-func calls(m chatmessage.Message, o services.ModelOptions) *services.ModelTool {
-	if m.Role() == chatmessage.Tool || o.ToolChoice.Mode == services.ToolNone {
+// called returns the tool to call: the one that the caller names, or the first, and nil after a tool's result.
+func called(m message.Message, o services.ModelOptions) *services.ModelTool {
+	if m.Role() == message.Tool || o.ToolChoice.Mode == services.ToolNone {
 		return nil
 	}
 	for i, t := range o.Tools {

@@ -1,4 +1,4 @@
-package respond
+package answer
 
 import (
 	"cmp"
@@ -7,12 +7,75 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
+
+// asked is what the log keeps of a request beside its input: the settings of the fact that brings the input.
+type asked struct {
+	// Request is never nil: it marks the settings of a request.
+	Request      services.Settings `json:"request"`
+	Conversation bool              `json:"conversation,omitempty"`
+	Previous     string            `json:"previous_response_id,omitempty"`
+}
+
+// told is what the log keeps of an answer beside its items: the settings of the fact that brings it.
+type told struct {
+	// Model is the name that the response has from its first event on. AnsweredBy is what the endpoint calls the model
+	// that answered, if it tells.
+	Model      string             `json:"model"`
+	AnsweredBy string             `json:"answered_by,omitempty"`
+	Usage      conversation.Usage `json:"usage"`
+	Finish     services.Finish    `json:"finish_reason,omitempty"`
+}
+
+// step is where a response stands in the log: the fact that brought its input.
+type step struct {
+	items.Step
+	session   string
+	createdAt time.Time
+	// extension is the id under which the answer extends the turn, or "" if the answer finalizes it.
+	extension string
+	// place of the turn.
+	place     uint64
+	duplicate bool
+	asked     asked
+	// first is the sequence of the first event that the step's call appended.
+	first uint64
+}
+
+// key names the step to all processes.
+func (st step) key() uuid.UUID {
+	if st.extension == "" {
+		return st.TurnID
+	}
+	return uuid.NewSHA1(st.TurnID, []byte(st.extension))
+}
+
+// outputMessages is the first number of a message of an answer. The ids of such messages are made of the place of their
+// request, since they are told before the answer has a place.
+const outputMessages = 0x8000
+
+// told returns the step as a listener is told of it.
+func (s *Service) told(st step, model string) services.Step {
+	out := services.Step{
+		SessionID: st.session, TurnID: st.TurnID, ResponseID: items.ResponseID(st.Step), Previous: st.asked.Previous,
+		CreatedAt: st.createdAt, Model: model, Stored: true, Settings: st.asked.Request,
+		Mint: func(kind string, index int) string {
+			return s.cfg.IDs.Item(kind, st.session, items.Address{
+				Position: st.Position, Answer: true, Message: outputMessages + index,
+			})
+		},
+	}
+	if st.asked.Conversation {
+		out.Conversation = st.session
+	}
+	return out
+}
 
 // stepAt returns the step at a position, or false if there is none.
 func (s *Service) stepAt(ctx context.Context, at events.Position) (st step, found bool, err error) {
@@ -32,10 +95,8 @@ func stepOf(e *events.Recorded) (st step, found bool) {
 	if e.Fact == nil {
 		return step{}, false
 	}
-	st = step{session: e.SessionID, createdAt: e.Time, place: e.Position.Seq}
-	if before, _, known := e.Append(); known {
-		st.first = e.Position.Seq - before
-	}
+	before, _, _ := e.Append()
+	st = step{session: e.SessionID, createdAt: e.Time, place: e.Position.Seq, first: e.Position.Seq - before}
 	st.Position, st.TurnID = e.Position, events.NamesOf(e.Fact).TurnID
 	settings, finalizes := settingsOf(e.Fact)
 	if settings == nil || json.Unmarshal(settings, &st.asked) != nil {
@@ -57,7 +118,7 @@ func settingsOf(f events.Fact) (settings json.RawMessage, finalizes bool) {
 // find returns the step of a response that the caller may reach, with the turn as it is now, without its texts;
 // otherwise none.
 func (s *Service) find(
-	ctx context.Context, id string, who Caller, none error,
+	ctx context.Context, id string, who services.Caller, none error,
 ) (st step, found services.FoundTurn, err error) {
 	st, stands, err := s.stood(ctx, id, who, none)
 	if err != nil {
@@ -82,7 +143,9 @@ func (s *Service) find(
 
 // stood returns the step of a response in the reach of the caller, or none; stands: its event is in the log. The
 // response may be gone.
-func (s *Service) stood(ctx context.Context, id string, who Caller, none error) (st step, stands bool, err error) {
+func (s *Service) stood(
+	ctx context.Context, id string, who services.Caller, none error,
+) (st step, stands bool, err error) {
 	at, looks := items.ParseResponseID(id)
 	if !looks {
 		return st, false, none
@@ -96,35 +159,25 @@ func (s *Service) stood(ctx context.Context, id string, who Caller, none error) 
 		err = none
 	}
 	if err == nil {
-		err = who.may(ctx, st.session, none)
+		err = may(ctx, who, st.session, none)
 	}
 	return st, stands, err
 }
 
-// StoodIn returns the session that a response stands in, or stood in before it was deleted.
-func (s *Service) StoodIn(ctx context.Context, id string, who Caller) (string, error) {
-	st, _, err := s.stood(ctx, id, who, ErrResponseNotFound)
-	return st.session, err
-}
-
 // may returns none if the caller may not know of a session. Where that can't be told, it returns why: an outage is no
 // absence.
-func (c Caller) may(ctx context.Context, sessionID string, none error) error {
-	err := c.May(ctx, sessionID)
+func may(ctx context.Context, who services.Caller, sessionID string, none error) error {
+	err := who.May(ctx, sessionID)
 	if errors.Is(err, services.ErrNoSession) {
 		return none
 	}
 	return err
 }
 
-// previous finds the response that a request goes on with. What stands before the last reset of its session is history
-// for nobody any more.
-func (s *Service) previous(ctx context.Context, a Ask) (st step, found services.FoundTurn, err error) {
-	st, found, err = s.find(ctx, a.Previous, a.Caller, ErrPrevious)
-	if err == nil && found.Turn.Place <= found.Head.Boundary {
-		err = ErrPrevious
-	}
-	return st, found, err
+// SessionOf returns the session that a response stands in.
+func (s *Service) SessionOf(ctx context.Context, id string, who services.Caller) (string, error) {
+	st, _, err := s.find(ctx, id, who, services.ErrNoResponse)
+	return st.session, err
 }
 
 // isGone reports whether an error says that there is no such turn, or not any more.
@@ -151,36 +204,40 @@ func (st step) answerAt(t *conversation.Turn) (events.Position, bool) {
 	return at, at.Seq != 0
 }
 
-// response returns a response as the log has it.
-func (s *Service) response(
-	ctx context.Context, st step, t *conversation.Turn, with message.Includes,
-) (Response, error) {
-	at, answered := st.answerAt(t)
-	if !answered {
-		if !s.cfg.Answers.Working(ctx, st.key(), st.createdAt) {
-			return st.outline(s.cfg.Model.Name()).failed(services.ErrModelFailed), nil
-		}
-		return st.outline(s.cfg.Model.Name()).running(), nil
+// Response returns a response as the log has it.
+func (s *Service) Response(ctx context.Context, id string, who services.Caller) (services.Answered, error) {
+	st, found, err := s.find(ctx, id, who, services.ErrNoResponse)
+	if err != nil {
+		return services.Answered{}, err
 	}
+	if _, answered := st.answerAt(found.Turn); answered {
+		return s.recorded(ctx, st, found.Turn)
+	}
+	out := services.Answered{Step: s.told(st, s.cfg.Model.Name())}
+	if out.Running = s.working(ctx, st.key(), st.createdAt); !out.Running {
+		out.Err = services.ErrModelFailed
+	}
+	return out, nil
+}
+
+// recorded returns a response with its answer.
+func (s *Service) recorded(ctx context.Context, st step, t *conversation.Turn) (out services.Answered, err error) {
+	at, _ := st.answerAt(t)
 	var a recordedAnswer
-	var err error
 	if t.PrunedAt() > at.Seq {
 		a, err = s.prunedAnswer(ctx, t, at)
 	} else {
 		a, err = s.recordedAnswer(ctx, at)
 	}
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	out := ended{at: a.at}
 	said := told{Model: s.cfg.Model.Name()}
 	_ = json.Unmarshal(a.settings, &said) // an answer of somebody else has none
-	out.usage, out.finish = said.Usage, cmp.Or(said.Finish, services.FinishStop)
-	out.output = s.cfg.IDs.OfMessages(st.session, items.Address{Position: at, Answer: true}, a.messages)
-	for i, one := range out.output {
-		out.output[i] = one.Shown(with)
-	}
-	return st.outline(said.Model).answered(out), nil
+	return services.Answered{
+		Step: s.told(st, said.Model), At: a.at, Usage: said.Usage, Finish: cmp.Or(said.Finish, services.FinishStop),
+		Output: s.cfg.IDs.OfMessages(st.session, items.Address{Position: at, Answer: true}, a.messages),
+	}, nil
 }
 
 // recordedAnswer is an answer as the log has it.
@@ -194,7 +251,7 @@ type recordedAnswer struct {
 func (s *Service) recordedAnswer(ctx context.Context, at events.Position) (a recordedAnswer, err error) {
 	e, found, err := s.cfg.Log.At(ctx, at)
 	if err == nil && !found {
-		err = ErrResponseNotFound
+		err = services.ErrNoResponse
 	}
 	if err != nil {
 		return a, err

@@ -1,4 +1,4 @@
-package chat_test
+package answer_test
 
 import (
 	"context"
@@ -11,10 +11,11 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // TestTheSameRequestElsewhereAsksOnce: a client sends a message again and comes to another process. It
@@ -66,7 +67,7 @@ func TestOneTakesOverFromAProcessThatDied(t *testing.T) {
 	free.Add(others)
 	var ends []<-chan outcome
 	for range others {
-		b := newChatWith(t, server, model, func(c *chat.Config) {
+		b := newChatWith(t, server, model, func(c *answer.Config) {
 			c.Presence = &jointClaims{Presence: c.Presence, waiting: &waiting, free: &free}
 		})
 		begun, end := b.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
@@ -92,16 +93,16 @@ func TestOneTakesOverFromAProcessThatDied(t *testing.T) {
 // asks the model all the same, as it could before there were claims.
 func TestATurnIsTakenOverWithoutNotes(t *testing.T) {
 	t.Parallel()
-	for name, wrap := range map[string]func(chat.Presence) chat.Presence{
-		"unread":    func(p chat.Presence) chat.Presence { return noReading{p} },
-		"unwritten": func(p chat.Presence) chat.Presence { return noWriting{p} },
+	for name, wrap := range map[string]func(answer.Presence) answer.Presence{
+		"unread":    func(p answer.Presence) answer.Presence { return noReading{p} },
+		"unwritten": func(p answer.Presence) answer.Presence { return noWriting{p} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := natstest.Server(t)
 			a, model := newAnsweringChat(t, server), modeltest.NewScripted(t)
 			a.stop()
-			b := newChatWith(t, server, model, func(c *chat.Config) { c.Presence = wrap(c.Presence) })
+			b := newChatWith(t, server, model, func(c *answer.Config) { c.Presence = wrap(c.Presence) })
 			_, end := b.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 			r := <-end
 			require.NoError(t, r.err)
@@ -112,11 +113,11 @@ func TestATurnIsTakenOverWithoutNotes(t *testing.T) {
 }
 
 // noReading and noWriting are presences whose notes can't be reached.
-type noReading struct{ chat.Presence }
+type noReading struct{ answer.Presence }
 
 func (noReading) Claimed(context.Context, uuid.UUID) (uint64, error) { return 0, jetlog.ErrUnavailable }
 
-type noWriting struct{ chat.Presence }
+type noWriting struct{ answer.Presence }
 
 func (noWriting) Claim(context.Context, uuid.UUID, uint64) (bool, error) {
 	return false, jetlog.ErrUnavailable
@@ -125,14 +126,14 @@ func (noWriting) Claim(context.Context, uuid.UUID, uint64) (bool, error) {
 // jointClaims lets the processes claim a turn at once that have waited for another's answer: it
 // holds each that sees for the second time that nobody answers.
 type jointClaims struct {
-	chat.Presence
+	answer.Presence
 	waiting, free *sync.WaitGroup
 	heard         sync.Once
 	silent        int
 }
 
-func (g *jointClaims) Present(ctx context.Context, turn uuid.UUID) (bool, error) {
-	present, err := g.Presence.Present(ctx, turn)
+func (g *jointClaims) Present(ctx context.Context, turn uuid.UUID) (present, heard bool, err error) {
+	present, heard, err = g.Presence.Present(ctx, turn)
 	switch {
 	case err != nil:
 	case present:
@@ -143,5 +144,30 @@ func (g *jointClaims) Present(ctx context.Context, turn uuid.UUID) (bool, error)
 			g.free.Wait()
 		}
 	}
-	return present, err
+	return present, heard, err
+}
+
+// TestAnAnswerIsHeardWhileItsCallerWaits: other processes are told, too, and wait until they could have been.
+func TestAnAnswerIsHeardWhileItsCallerWaits(t *testing.T) {
+	t.Parallel()
+	server, model := natstest.Server(t), modeltest.NewScripted(t)
+	model.Hold()
+	a, b := newChat(t, server, model), newChat(t, server, model)
+	ctx, hangUp := context.WithCancel(t.Context())
+	first, ended := newListener(), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = a.Send(ctx, services.ChatMessage{ThreadID: "s", RequestID: "r", Content: "slowly: who?"}, first)
+	}()
+	<-first.first
+	key := events.TurnID("s", "r")
+	require.True(t, answer.Heard(b.Service, t.Context(), key, time.Now()))
+	hangUp()
+	require.False(t, answer.Heard(b.Service, t.Context(), key, time.Now()))
+	require.True(t, answer.Working(b.Service, t.Context(), key, time.Time{}))
+	a.Stop()
+	<-ended
+	began := time.Now()
+	require.False(t, answer.Heard(b.Service, t.Context(), key, began))
+	require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
 }

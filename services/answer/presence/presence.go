@@ -14,16 +14,16 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
-// Presence implements chat.Presence. Safe for concurrent use.
+// Presence implements answer.Presence. Safe for concurrent use.
 type Presence struct {
 	nc    *nats.Conn
 	notes *jetlog.Notes
 }
 
-var _ chat.Presence = (*Presence)(nil)
+var _ answer.Presence = (*Presence)(nil)
 
 // New makes a presence; it does no I/O, and does not own the connection.
 func New(nc *nats.Conn, notes *jetlog.Notes) *Presence { return &Presence{nc, notes} }
@@ -33,28 +33,37 @@ func subject(turn uuid.UUID) string { return "turnledger.answering." + turn.Stri
 // patience is how long Present waits for a process to say that it answers a turn.
 const patience = time.Second
 
-// Announce implements chat.Presence. Other processes see the announcement before anything that the caller publishes
+// Announce implements answer.Presence. Other processes see the announcement before anything that the caller publishes
 // later, since NATS keeps a connection's order.
-func (p *Presence) Announce(turn uuid.UUID) (leave func(), err error) {
-	sub, err := p.nc.Subscribe(subject(turn), func(m *nats.Msg) { _ = m.Respond(nil) })
+func (p *Presence) Announce(turn uuid.UUID, heard func() bool) (leave func(), err error) {
+	sub, err := p.nc.Subscribe(subject(turn), func(m *nats.Msg) {
+		if heard() {
+			_ = m.Respond([]byte(isHeard))
+			return
+		}
+		_ = m.Respond(nil)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("announce a turn: %w", err)
 	}
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
-// Present implements chat.Presence.
-func (p *Presence) Present(ctx context.Context, turn uuid.UUID) (bool, error) {
+// isHeard is what a process says of an answer that a caller waits for.
+const isHeard = "heard"
+
+// Present implements answer.Presence.
+func (p *Presence) Present(ctx context.Context, turn uuid.UUID) (present, heard bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_, err := p.nc.RequestWithContext(ctx, subject(turn), nil)
+	m, err := p.nc.RequestWithContext(ctx, subject(turn), nil)
 	switch {
 	case err == nil:
-		return true, nil
+		return true, string(m.Data) == isHeard, nil
 	case errors.Is(err, nats.ErrNoResponders):
-		return false, nil
+		return false, false, nil
 	default:
-		return false, fmt.Errorf("ask who answers a turn: %w", err)
+		return false, false, fmt.Errorf("ask who answers a turn: %w", err)
 	}
 }
 
@@ -62,13 +71,13 @@ func (p *Presence) Present(ctx context.Context, turn uuid.UUID) (bool, error) {
 // because of another turn tries again.
 func note(turn uuid.UUID) string { return "chat." + hex.EncodeToString(turn[:1]) }
 
-// Claimed implements chat.Presence.
+// Claimed implements answer.Presence.
 func (p *Presence) Claimed(ctx context.Context, turn uuid.UUID) (uint64, error) {
 	var claimed bool
 	return p.notes.Read(ctx, note(turn), &claimed)
 }
 
-// Claim implements chat.Presence.
+// Claim implements answer.Presence.
 func (p *Presence) Claim(ctx context.Context, turn uuid.UUID, since uint64) (bool, error) {
 	_, err := p.notes.Write(ctx, note(turn), true, since)
 	if errors.Is(err, jetlog.ErrConflict) {

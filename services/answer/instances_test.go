@@ -1,4 +1,4 @@
-package chat_test
+package answer_test
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
@@ -19,8 +18,8 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/presence"
+	"github.com/turnledger/turnledger/services/answer"
+	"github.com/turnledger/turnledger/services/answer/presence"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/model/openai"
@@ -29,7 +28,7 @@ import (
 
 // chatInstance is the chat of one process, on a log that other instances may share.
 type chatInstance struct {
-	*chat.Service
+	*answer.Service
 	t     *testing.T
 	model *modeltest.Scripted
 	turns *history.Service
@@ -44,7 +43,7 @@ func newChat(t *testing.T, server *embedded.Server, model *modeltest.Scripted) *
 
 // newChatWith returns such a chat whose ports are changed.
 func newChatWith(t *testing.T, server *embedded.Server, model *modeltest.Scripted,
-	change func(*chat.Config)) *chatInstance {
+	change func(*answer.Config)) *chatInstance {
 	t.Helper()
 	nc := natstest.Connect(t, server)
 	log := natstest.LogOn(t, server, 1)
@@ -58,12 +57,13 @@ func newChatWith(t *testing.T, server *embedded.Server, model *modeltest.Scripte
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.History.Run(ctx) }) // it may find its connection closed
 	m := openai.New(endpoint.Config{URL: model.URL + "/v1", Name: "scripted"})
-	cfg := chat.Config{
-		Turns: s.History, Sessions: s.Reader, Questions: s.Reader, Contexts: s.Contexts, Model: m,
+	cfg := answer.Config{
+		Ports:  services.Ports{Turns: s.History, SessionWrites: s.History},
+		States: s.Reader, Questions: s.Reader, Contexts: s.Contexts, Model: m,
 		Presence: presence.New(nc, notes),
 	}
 	change(&cfg)
-	c := &chatInstance{t: t, model: model, turns: s.History, Service: chat.New(cfg)}
+	c := &chatInstance{t: t, model: model, turns: s.History, Service: answer.New(cfg)}
 	c.stop = func() {
 		nc.Close()
 		cancel()
@@ -75,6 +75,8 @@ func newChatWith(t *testing.T, server *embedded.Server, model *modeltest.Scripte
 
 // listener reports when a turn has begun and when the first words of its answer come.
 type listener struct {
+	services.Quiet
+
 	begun, first chan struct{}
 	once         sync.Once
 }
@@ -83,9 +85,9 @@ func newListener() *listener {
 	return &listener{begun: make(chan struct{}), first: make(chan struct{})}
 }
 
-func (h *listener) Begun(string, uuid.UUID) { close(h.begun) }
+func (h *listener) Begun(services.Step) { close(h.begun) }
 
-func (h *listener) Piece(string) { h.once.Do(func() { close(h.first) }) }
+func (h *listener) Piece(services.AnswerPiece) { h.once.Do(func() { close(h.first) }) }
 
 // outcome is what became of a message.
 type outcome struct {
@@ -280,7 +282,7 @@ func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
 		}, nil},
 	} {
 		for _, queued := range []bool{false, true} {
-			for _, through := range []func(*chat.Config){unchanged, trimmed} {
+			for _, through := range []func(*answer.Config){unchanged, trimmed} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
 					model := modeltest.NewScripted(t)
@@ -308,15 +310,15 @@ func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
 	}
 }
 
-func unchanged(*chat.Config) {}
+func unchanged(*answer.Config) {}
 
-func trimmed(c *chat.Config) { c.Sessions = trimmedSessions{c.Sessions} }
+func trimmed(c *answer.Config) { c.States = trimmedSessions{c.States} }
 
 // trimmedSessions shows of a session what a view holds of it: no tombstones.
-type trimmedSessions struct{ chat.Sessions }
+type trimmedSessions struct{ answer.States }
 
 func (v trimmedSessions) Session(ctx context.Context, id string, known uint64) (*conversation.State, error) {
-	state, err := v.Sessions.Session(ctx, id, known)
+	state, err := v.States.Session(ctx, id, known)
 	if err == nil {
 		recent.Limits{}.WithDefaults().Trim(state)
 	}
@@ -326,19 +328,19 @@ func (v trimmedSessions) Session(ctx context.Context, id string, known uint64) (
 // stalledSessions is a view that stands still: a caller that asks for no more than it knows is shown
 // what the view held at first.
 type stalledSessions struct {
-	chat.Sessions
+	answer.States
 	mu   sync.Mutex
 	held *conversation.State
 }
 
 func (b *stalledSessions) Session(ctx context.Context, id string, known uint64) (state *conversation.State, err error) {
 	if known == 0 {
-		return b.Sessions.Session(ctx, id, 0)
+		return b.States.Session(ctx, id, 0)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.held == nil {
-		b.held, err = b.Sessions.Session(ctx, id, known)
+		b.held, err = b.States.Session(ctx, id, known)
 	}
 	return b.held, err
 }
@@ -349,7 +351,7 @@ func TestAnInterruptionIsSeenPastAViewThatIsBehind(t *testing.T) {
 	t.Parallel()
 	server, model := natstest.Server(t), modeltest.NewScripted(t)
 	model.Hold()
-	a := newChatWith(t, server, model, func(c *chat.Config) { c.Sessions = &stalledSessions{Sessions: c.Sessions} })
+	a := newChatWith(t, server, model, func(c *answer.Config) { c.States = &stalledSessions{States: c.States} })
 	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 	<-first.first
 	_, two := newChat(t, server, model).send("r2", "who else?", services.Interrupt)

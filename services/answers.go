@@ -1,0 +1,154 @@
+package services
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/turnledger/turnledger/events/message"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// Listener hears an answer while it is made, whoever asked. One goroutine calls its methods, in order; they must not
+// block for long.
+type Listener interface {
+	// Begun says what is answered, before the model is called.
+	Begun(s Step)
+	// Piece is what is new of the answer.
+	Piece(p AnswerPiece)
+	// Ended says what the answer is, as it was recorded, or why there is none.
+	Ended(a Answered)
+}
+
+// Quiet hears nothing.
+type Quiet struct{}
+
+var _ Listener = Quiet{}
+
+// Begun implements Listener.
+func (Quiet) Begun(Step) {}
+
+// Piece implements Listener.
+func (Quiet) Piece(AnswerPiece) {}
+
+// Ended implements Listener.
+func (Quiet) Ended(Answered) {}
+
+// Step is what a model is asked to answer: the messages of one call, where they stand in the log. Of a message that is
+// not recorded TurnID is empty.
+type Step struct {
+	SessionID string
+	TurnID    uuid.UUID
+	// ResponseID is the id of the response that the step is, Previous that of the one that it goes on with, and
+	// Conversation is set where the call named that.
+	ResponseID, Conversation, Previous string
+	CreatedAt                          time.Time
+	Model                              string
+	// Stored: the step is in the log.
+	Stored   bool
+	Settings Settings
+	// Mint makes the ids of the items of the answer.
+	Mint Mint
+}
+
+// Mint returns the id of the item with a type and an index among the items of an answer.
+type Mint func(kind string, index int) string
+
+// Settings are what a call said beside its messages, by the names of the surface that it came to. The log keeps them.
+type Settings map[string]json.RawMessage
+
+// Answered is a step with its answer, as it stands in the log. Without an answer, Err says why, unless somebody still
+// works on it: Running.
+type Answered struct {
+	Step
+
+	At      time.Time
+	Output  []message.Item
+	Finish  Finish
+	Usage   conversation.Usage
+	Running bool
+	Err     error
+}
+
+// Caller is who makes a call.
+type Caller struct {
+	// Identity that the caller is bound to, or "".
+	Identity, SourceHash string
+	// May returns ErrNoSession if the caller may not know of a session, and another error if that can't be told.
+	May func(ctx context.Context, sessionID string) error
+}
+
+// StepAsk asks for a response: items that go on with a conversation, with a response, or with what they begin with.
+type StepAsk struct {
+	Caller
+
+	// Input are the items in the order in which they came. They have no ids; IDs holds for each item the one that it
+	// came with, or "".
+	Input []message.Item
+	IDs   []string
+	// Missing refuses the call: it names what is not there (any more). It may repeat an earlier one all the same.
+	Missing error
+	// Sent are the messages that the model gets in the place of others, by these: with images that the log does not
+	// keep.
+	Sent map[string]json.RawMessage
+	// Conversation and Previous are ids; at most one of them is set.
+	Conversation, Previous string
+	// Store: the step and its answer are recorded.
+	Store bool
+	// Instructions stand before the history, for this step only.
+	Instructions string
+	// Truncate drops the oldest turns of a history that is too long for the model.
+	Truncate bool
+	Options  ModelOptions
+	Settings Settings
+
+	Call Call
+	// RequestID names the request; the same one is never recorded twice.
+	RequestID string
+	OnPending OnPending
+}
+
+// Paging asks for a page of items: at most Limit, in their order or else the other way round, behind the one of the id
+// After.
+type Paging struct {
+	Limit int
+	Asc   bool
+	After string
+}
+
+// ItemPage is a page of items. More follow it, or do not. Found: there is the item that it was to follow.
+type ItemPage struct {
+	Items       []message.Item
+	More, Found bool
+}
+
+// Responder answers steps with a model. Its errors are those of TurnWriter and ContextBuilder, ErrModelFailed, after
+// which the input stands in the log, and the ones that are named here.
+type Responder interface {
+	// Respond answers a step. Once the step is recorded, the answer is, too, even if ctx ends. Errors: ErrNoPrevious,
+	// ErrUnanswered, ErrNoConversation, ErrNoInput, ErrNoResponse if it was deleted meanwhile, and
+	// conversation.ErrTurnPending under Reject.
+	Respond(ctx context.Context, a StepAsk, to Listener) (Answered, error)
+	// CountTokens counts the tokens of a step's prompt.
+	CountTokens(ctx context.Context, a StepAsk) (int64, error)
+	// The others fail with ErrNoResponse. Response returns one, InputItems a page of what it was asked with, and
+	// SessionOf the session that it stands in. DeleteResponse takes what it brought out of its turns, and returns the
+	// position of the receipt.
+	Response(ctx context.Context, id string, who Caller) (Answered, error)
+	InputItems(ctx context.Context, id string, who Caller, p Paging) (ItemPage, error)
+	SessionOf(ctx context.Context, id string, who Caller) (string, error)
+	DeleteResponse(ctx context.Context, id string, who Caller, call Call) (events.Position, error)
+	// SessionOfItems returns the session of the last of some ids that is that of an item which the caller may reach;
+	// "" if there is none among the last that look so.
+	SessionOfItems(ctx context.Context, ids []string, who Caller) (string, error)
+}
+
+// ItemAdder adds items to a conversation. An output goes to the turn that makes its call. Its errors are those of a
+// MessageWriter.
+type ItemAdder interface {
+	AddItems(ctx context.Context, sessionID, requestID string, given []message.Item, call Call) (AddedMessages, error)
+}
