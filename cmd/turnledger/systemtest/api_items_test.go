@@ -2,13 +2,23 @@ package systemtest_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/conversations"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -40,8 +50,7 @@ func withAudit(t *testing.T) (*stack.Process, *pgx.Conn) {
 	t.Helper()
 	url := pg.URL(t)
 	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + url})
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	return p, conn
 }
@@ -73,8 +82,7 @@ func itemsAreTurns(t *testing.T, p *stack.Process, conn *pgx.Conn) {
 			at += n
 		}
 	}
-	context, err := json.Marshal(p.Context(t, id))
-	require.NoError(t, err)
+	context := must.Get(json.Marshal(p.Context(t, id)))(t)
 	inOrder("the context", string(context))
 	require.Len(t, p.Context(t, id), 5)
 	require.Equal(t, []any{map[string]any{"question_neutral": "the question", "answer_neutral": "the answer"}},
@@ -107,4 +115,119 @@ func itemsAreTurns(t *testing.T, p *stack.Process, conn *pgx.Conn) {
 	p.Must(t, http.StatusNotFound, http.MethodGet, "/v1/conversations/"+id, nil)
 	p.Must(t, http.StatusNotFound, http.MethodGet, "/v1/conversations/"+id+"/items", nil)
 	require.NotContains(t, p.Done(t, "export", "--identity", "alan"), "the next")
+}
+
+// dying is the connection of OpenAI's client to a server that is killed while it answers.
+type dying struct {
+	http.RoundTripper
+
+	// die, if set, kills the server around the next request, and is then unset.
+	die func(send func() error)
+}
+
+var errDied = errors.New("the connection was reset")
+
+// RoundTrip fails as a connection does whose server dies before the client has the answer.
+func (d *dying) RoundTrip(r *http.Request) (resp *http.Response, err error) {
+	if d.die == nil {
+		return d.RoundTripper.RoundTrip(r)
+	}
+	die := d.die
+	d.die = nil
+	die(func() error {
+		resp, err = d.RoundTripper.RoundTrip(r)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return err
+	})
+	return nil, errDied
+}
+
+// OpenAI's client tries again by itself. Whenever its server is killed (before it has recorded a call, while it does,
+// or after that, before the answer), each item is recorded once, and each conversation is made once.
+//
+//conformance:o38 o75
+func TestRetriesOfTheOfficialClientRecordOnce(t *testing.T) {
+	t.Parallel()
+	kills := 4
+	if stack.Long() {
+		kills = 200
+	}
+	random := rand.New(rand.NewPCG(stack.Seed(t), 0))
+	dir, address := stack.DataDir(t), stack.FreeAddress(t)
+	var server *stack.Process
+	begin := func() {
+		server = stack.LaunchAt(t, address, nil, "serve", "--data-dir", dir)
+		server.WaitReady(t)
+	}
+	begin()
+	wire := &dying{RoundTripper: &http.Transport{DisableKeepAlives: true}}
+	c := openai.NewClient(option.WithBaseURL(server.URL+"/v1"), option.WithAPIKey("none"),
+		option.WithHTTPClient(&http.Client{Transport: wire}), option.WithMaxRetries(5))
+	dies := func(send func() error) {
+		switch random.IntN(3) {
+		case 0: // after the call is recorded, before its answer
+			require.NoError(t, send())
+			server.Kill(t)
+		case 1: // at some moment of it
+			sent := make(chan struct{})
+			go func() {
+				defer close(sent)
+				_ = send()
+			}()
+			select {
+			case <-sent:
+			case <-time.After(time.Duration(random.IntN(3000)) * time.Microsecond):
+			}
+			server.Kill(t)
+			<-sent
+		default: // before it
+			server.Kill(t)
+		}
+		begin()
+	}
+	ctx := t.Context()
+	made := map[string]bool{}
+	var id string
+	var want []string
+	for n := range kills {
+		if n%3 == 0 {
+			wire.die = dies
+			one := must.Get(c.Conversations.New(ctx, conversations.ConversationNewParams{}))(t)
+			require.False(t, made[one.ID])
+			made[one.ID], id, want = true, one.ID, nil
+		}
+		for k, role := range []responses.EasyInputMessageRole{"user", "assistant", "user"} {
+			if k == n%3 {
+				wire.die = dies
+			}
+			text := fmt.Sprintf("%d/%d", n, k)
+			got := must.Get(c.Conversations.Items.New(ctx, id, conversations.ItemNewParams{
+				Items: []responses.ResponseInputItemUnionParam{responses.ResponseInputItemParamOfMessage(text, role)},
+			}))(t)
+			require.Len(t, got.Data, 1)
+			want = append(want, text)
+		}
+		var all []string
+		pages := c.Conversations.Items.ListAutoPaging(ctx, id, conversations.ItemListParams{Order: "asc"})
+		for pages.Next() {
+			all = append(all, pages.Current().AsMessage().Content[0].Text)
+		}
+		require.NoError(t, pages.Err())
+		require.Equal(t, want, all)
+	}
+	resp := must.Get(http.Get(server.URL + "/v1/events?type=turnledger.session.described.v1"))(t)
+	defer func() { _ = resp.Body.Close() }()
+	sessions, events := map[string]bool{}, json.NewDecoder(resp.Body)
+	for {
+		var e struct{ Subject string }
+		err := events.Decode(&e)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		sessions[e.Subject] = true
+	}
+	require.Equal(t, made, sessions, "no conversation but those that the client knows")
 }

@@ -1,6 +1,7 @@
 package systemtest_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -8,7 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -136,40 +141,150 @@ func TestContextInvariants(t *testing.T) {
 				"threads know nothing of each other")
 		},
 	}
-	for replicas, nats := range map[int]func(t *testing.T) []string{
-		1: func(*testing.T) []string { return nil },
-		3: func(t *testing.T) []string {
+	for name, env := range map[string]func(t *testing.T) []string{
+		"memory": func(*testing.T) []string { return nil },
+		"redis, 3 replicas": func(t *testing.T) []string {
 			c := natstest.StartCluster(t)
 			return []string{"TURNLEDGER_NATS_URL=" + c.Servers[0].ClientURL() + "," + c.Servers[1].ClientURL(),
-				"TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_REPLICAS=3"}
+				"TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_REPLICAS=3", "TURNLEDGER_REDIS_URL=" + redistest.Start(t).URL()}
+		},
+		"log only": func(t *testing.T) []string {
+			gone := redistest.Start(t)
+			gone.Stop()
+			return []string{"TURNLEDGER_REDIS_URL=" + gone.URL()}
 		},
 	} {
-		for backend, env := range map[string]func(t *testing.T) []string{
-			"memory": func(*testing.T) []string { return nil },
-			"redis": func(t *testing.T) []string {
-				return []string{"TURNLEDGER_REDIS_URL=" + redistest.Start(t).URL()}
-			},
-			"log only": func(t *testing.T) []string {
-				gone := redistest.Start(t)
-				gone.Stop()
-				return []string{"TURNLEDGER_REDIS_URL=" + gone.URL()}
-			},
-		} {
-			t.Run(fmt.Sprintf("%s, %d replicas", backend, replicas), func(t *testing.T) {
-				t.Parallel()
-				roles := "api,context,recent,chat"
-				if backend == "log only" {
-					roles = "api,context,chat"
-				}
-				model := stack.NewModel(t)
-				p := stack.Serve(t, append(append(nats(t), env(t)...), model.Env()...), "--roles", roles)
-				for name, test := range tests {
-					t.Run(name, func(t *testing.T) {
-						t.Parallel()
-						test(t, p, strings.ReplaceAll(name, " ", "-"))
-					})
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			roles := map[bool]string{true: "api,context,chat", false: "api,context,recent,chat"}[name == "log only"]
+			p := stack.Serve(t, append(env(t), stack.NewModel(t).Env()...), "--roles", roles)
+			for name, test := range tests {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					test(t, p, strings.ReplaceAll(name, " ", "-"))
+				})
+			}
+		})
 	}
+}
+
+// TestStatelessHistory goes through the five test cases of the document on history that
+// a client passes with each request.
+//
+//conformance:s1 s4 s12 s17 s20 "follow-up question"
+//conformance:s5 s13 s15 s22 "long conversation"
+//conformance:s11 s14 s18 s23 "malformed history"
+//conformance:s2 s21 "reference to a previous response"
+//conformance:s6 s19 "single message"
+func TestStatelessHistory(t *testing.T) {
+	t.Parallel()
+	p := stack.Shared(t)
+	build := func(t *testing.T, message string, history any) map[string]any {
+		out := p.BuildContext(t, "client", map[string]any{"message": message, "conversation_history": history,
+			"format": "anthropic"})
+		raw := must.Get(json.Marshal(out["messages"]))(t)
+		var messages []json.RawMessage
+		require.NoError(t, json.Unmarshal(raw, &messages))
+		require.Empty(t, prompttest.Anthropic(messages))
+		require.Equal(t, "request", out["source"])
+		return out
+	}
+	entry := func(role, content string) map[string]any {
+		return map[string]any{"role": role, "content": content, "thinkingSteps": []any{"x"},
+			"entities": map[string]any{}, "elapsedSeconds": 3, "timestamp": "now"}
+	}
+	t.Run("single message", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, []string{"user: What is Kartograph?"},
+			stack.MessageLines(build(t, "What is Kartograph?", []any{})["messages"]))
+	})
+	t.Run("follow-up question", func(t *testing.T) {
+		t.Parallel()
+		out := build(t, "What about its dependencies?",
+			[]any{entry("user", "Who owns the Cincinnati service?"), entry("assistant", "Team Ohio.")})
+		require.Equal(t, []any{
+			map[string]any{"role": "user", "content": "Who owns the Cincinnati service?"},
+			map[string]any{"role": "assistant", "content": "Team Ohio."},
+			map[string]any{"role": "user", "content": "What about its dependencies?"},
+		}, out["messages"], "what only the client's pages need is not sent")
+	})
+	t.Run("reference to a previous response", func(t *testing.T) {
+		t.Parallel()
+		out := build(t, "Tell me more about the first one",
+			[]any{entry("user", "List all services"), entry("assistant", "1. Alpha 2. Beta")})
+		require.Contains(t, stack.MessageLines(out["messages"]), "assistant: 1. Alpha 2. Beta")
+	})
+	t.Run("long conversation", func(t *testing.T) {
+		t.Parallel()
+		var history []any
+		for i := range 25 {
+			history = append(history, entry([]string{"user", "assistant"}[i%2], fmt.Sprint("m", i)))
+		}
+		out := build(t, "now", history)
+		require.EqualValues(t, 20, out["history_messages"])
+		require.Len(t, out["warnings"], 1)
+		require.Contains(t, stack.MessageLines(out["messages"]), "assistant: m5")
+		require.NotContains(t, stack.MessageLines(out["messages"]), "user: m4")
+	})
+	t.Run("malformed history", func(t *testing.T) {
+		t.Parallel()
+		for _, odd := range []any{"text", 7, map[string]any{"role": "user"}, true,
+			[]any{nil, 7, "x", []any{}, map[string]any{"role": "user"}, map[string]any{"role": 7, "content": "x"},
+				map[string]any{"role": "robot", "content": "x"}, map[string]any{"role": "user", "content": []any{}}}} {
+			require.Equal(t, []string{"user: now"}, stack.MessageLines(build(t, "now", odd)["messages"]), "%v", odd)
+		}
+	})
+}
+
+// TestPromptsWithAllThatCanBeInThem goes through a deployment with a rewriter, the audit
+// tables as memory, and rates.
+//
+//conformance:i24 i25 i51 i55 i56 i64 h27
+func TestPromptsWithAllThatCanBeInThem(t *testing.T) {
+	t.Parallel()
+	rewriter := modeltest.New(t, func(prompt []string) modeltest.Answer {
+		if strings.Contains(prompt[len(prompt)-1], "teal") {
+			return modeltest.Answer{Text: "Which paint is teal?"}
+		}
+		return modeltest.Answer{Status: http.StatusInternalServerError}
+	})
+	p := stack.Serve(t, []string{
+		"TURNLEDGER_REWRITER_URL=" + rewriter.URL + "/v1", "TURNLEDGER_REWRITER_NAME=r",
+		"TURNLEDGER_POSTGRES_URL=" + pg.URL(t),
+		"TURNLEDGER_RATE_SESSION=4/1h", "TURNLEDGER_MODEL_NAME=gpt-4o", "TURNLEDGER_MEMORY_BUDGET=5s",
+	})
+
+	require.NotContains(t, p.Log.String(), "no effect")
+	p.LinkIdentity(t, "old", "ada")
+	secret := p.RecordTurn(t, "old", "r1", "My favourite paint is teal.", "Noted.")
+	ask := func(body map[string]any) map[string]any {
+		return p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("new")+"/context", body)
+	}
+	body := map[string]any{"message": "which paint?", "memory": true, "rewrite": true, "identity_id": "ada",
+		"system_prompt": "Be kind."}
+	out := ask(body)
+	const teal = "- User: My favourite paint is teal. Assistant: Noted."
+	require.Subset(t, out, map[string]any{"memory_snippet": teal, "rewritten_query": "Which paint is teal?",
+		"session_found": false})
+	require.Equal(t, []string{"system: Be kind.", "system: Long-term memory:\n" + teal, "user: Original user message:\n" +
+		"which paint?\n\n---\n\nContextualized query:\nWhich paint is teal?"}, stack.MessageLines(out["messages"]))
+
+	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("old")+"/turns/"+secret+"/redact", nil)
+	out = ask(body)
+	require.Nil(t, out["memory_snippet"])
+	require.Equal(t, true, out["rewrite_fallback"])
+	require.Equal(t, map[string]any{"role": "user", "content": "which paint?"}, out["messages"].([]any)[1])
+
+	for range 2 {
+		ask(map[string]any{"message": "m", "conversation_history": "no list at all"})
+	}
+	out = p.Must(t, http.StatusTooManyRequests, http.MethodPost, stack.SessionPath("new")+"/context", body)
+	require.Equal(t, "rate_limited", out["code"])
+	resp := must.Get(http.Post(p.URL+stack.SessionPath("new")+"/context", "application/json",
+		strings.NewReader(`{"message":"m"}`)))(t)
+	require.NoError(t, resp.Body.Close())
+	require.NotEmpty(t, resp.Header.Get("Retry-After"))
+	require.Equal(t, false, p.Get(t, stack.SessionPath("new"))["found"], "a context makes nothing")
+	p.WaitLog(t, `route="POST /v1/sessions/\{session_id\}/context" status=200 duration=\S+ .*`+
+		`memory_duration=\d\S+ rewriter_duration=\d\S+ prompt_duration=\d\S+\n`)
 }
