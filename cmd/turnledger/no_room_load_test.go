@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -20,7 +21,7 @@ import (
 // acknowledged, or is 503.
 func TestANewBeginningUnderLoadIsSeenAsTheWholeLogOr503(t *testing.T) {
 	t.Parallel()
-	eachSeed(t, 3, func(t *testing.T, seed uint64) {
+	eachSeed(t, func(t *testing.T, seed uint64) {
 		t.Parallel()
 		rng := rand.New(rand.NewPCG(seed, 14))
 		dir, _ := stack.MountSmallDisk(t, 64)
@@ -49,8 +50,7 @@ func TestANewBeginningUnderLoadIsSeenAsTheWholeLogOr503(t *testing.T) {
 // launchSlowly starts this program as a server of its own. nats-server has data races where JetStream is begun anew
 // (2.15), for which the process does not fail.
 func launchSlowly(t *testing.T, seed uint64, args ...string) *stack.Process {
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := must.Get(os.Executable())(t)
 	env := []string{fmt.Sprint(slowSeed, "=", seed), "GORACE=exitcode=0"}
 	p := stack.LaunchProgram(t, self, stack.FreeAddress(t), env, slowArgs(seed, args...)...)
 	t.Cleanup(func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/certtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
@@ -82,8 +83,7 @@ func TestABadValueIsWrongUse(t *testing.T) {
 		require.Equal(t, exitFailed, code, errs)
 		require.Contains(t, errs, want)
 	}
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	require.NoError(t, err)
+	full := must.Get(os.OpenFile("/dev/full", os.O_WRONLY, 0))(t)
 	defer func() { _ = full.Close() }()
 	for _, line := range []string{"history s", "context s m", "projections list", "version"} {
 		t.Run("a full disk for the output of "+line, func(t *testing.T) {

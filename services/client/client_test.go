@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services/client"
 )
@@ -23,19 +23,17 @@ func TestATurnThroughThePorts(t *testing.T) {
 	c := s.client(nil)
 	ctx := t.Context()
 	var service client.HistoryService = c
-	id, err := service.OnRequestStarted(ctx, client.Start{
+	id := must.Get(service.OnRequestStarted(ctx, client.Start{
 		SessionID: "a/b", RequestID: "r1", IdentityID: "ada", QuestionNeutral: "q1",
 		QuestionMessages: []json.RawMessage{json.RawMessage(`{"role":"user","content":"q1"}`)},
 		Metadata:         map[string]any{"secret": 1},
-	})
-	require.NoError(t, err)
+	}))(t)
 	require.Equal(t, events.TurnID("a/b", "r1").String(), id)
 	require.NoError(t, service.OnRequestFinalized(ctx, client.Finalize{SessionID: "a/b", TurnID: id,
 		AnswerNeutral: "a1"}))
 
 	var store client.SessionStore = c
-	turns, err := store.ListRecentFinalizedTurns(ctx, "a/b", 5)
-	require.NoError(t, err)
+	turns := must.Get(store.ListRecentFinalizedTurns(ctx, "a/b", 5))(t)
 	require.Len(t, turns, 1)
 	got := turns[0]
 	require.Equal(t, "a1", got.AnswerNeutral)
@@ -46,13 +44,11 @@ func TestATurnThroughThePorts(t *testing.T) {
 	require.WithinDuration(t, time.Now(), got.FinalizedAt, time.Hour)
 	require.True(t, got.DeletedAt.IsZero())
 
-	pairs, err := c.History(ctx, "a/b", 0)
-	require.NoError(t, err)
+	pairs := must.Get(c.History(ctx, "a/b", 0))(t)
 	require.Equal(t, []client.Pair{{QuestionNeutral: "q1", AnswerNeutral: "a1"}}, pairs)
-	built, err := c.Context(ctx, "a/b", client.ContextRequest{Message: "m"})
-	require.NoError(t, err)
+	built := must.Get(c.Context(ctx, "a/b", client.ContextRequest{Message: "m"}))(t)
 	require.Len(t, built.Messages, 3)
-	built, err = c.Context(ctx, "a/b", client.ContextRequest{Message: "m", ConversationHistory: []json.RawMessage{}})
+	built, err := c.Context(ctx, "a/b", client.ContextRequest{Message: "m", ConversationHistory: []json.RawMessage{}})
 	require.NoError(t, err)
 	require.Equal(t, "request", built.Source)
 }
@@ -63,41 +59,27 @@ func TestTheOtherCalls(t *testing.T) {
 	c := s.client(nil)
 	ctx := t.Context()
 	var users client.UserStore = c
-	session, err := users.LinkSession(ctx, "ada", "s")
-	require.NoError(t, err)
-	require.Equal(t, "ada", session.IdentityID)
-	turn, err := c.StartTurn(ctx, client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"})
-	require.NoError(t, err)
+	require.Equal(t, "ada", must.Get(users.LinkSession(ctx, "ada", "s"))(t).IdentityID)
+	turn := must.Get(c.StartTurn(ctx, client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"}))(t)
 	require.False(t, turn.Duplicate)
-	_, err = c.FinalizeTurn(ctx, client.Finalize{SessionID: "s", TurnID: turn.TurnID, RequestID: "r",
-		AnswerNeutral: "a"})
-	require.NoError(t, err)
+	must.Get(c.FinalizeTurn(ctx, client.Finalize{SessionID: "s", TurnID: turn.TurnID, RequestID: "r",
+		AnswerNeutral: "a"}))(t)
 	better := "better"
-	fixed, err := c.Correct(ctx, client.Correct{SessionID: "s", TurnID: turn.TurnID, RequestID: "c",
-		AnswerNeutral: &better})
-	require.NoError(t, err)
+	fixed := must.Get(c.Correct(ctx, client.Correct{SessionID: "s", TurnID: turn.TurnID, RequestID: "c",
+		AnswerNeutral: &better}))(t)
 	require.Equal(t, 2, fixed.RecordVersion)
-	page, err := c.Turns(ctx, "s", client.TurnQuery{Status: "all", Limit: 1})
-	require.NoError(t, err)
+	page := must.Get(c.Turns(ctx, "s", client.TurnQuery{Status: "all", Limit: 1}))(t)
 	require.Equal(t, fixed.TurnID, page.Turns[0].TurnID)
-	page, err = c.Turns(ctx, "s", client.TurnQuery{Status: "all", Limit: 1, Cursor: page.NextCursor})
-	require.NoError(t, err)
+	page = must.Get(c.Turns(ctx, "s", client.TurnQuery{Status: "all", Limit: 1, Cursor: page.NextCursor}))(t)
 	require.Equal(t, fixed.TurnID, page.Turns[0].ReplacedByTurnID)
 	require.Empty(t, page.NextCursor)
-	gone, err := c.Redact(ctx, client.Redact{SessionID: "s", TurnID: turn.TurnID, Reason: "asked"})
-	require.NoError(t, err)
+	gone := must.Get(c.Redact(ctx, client.Redact{SessionID: "s", TurnID: turn.TurnID, Reason: "asked"}))(t)
 	require.Equal(t, "redacted", gone.Status)
 	require.False(t, gone.DeletedAt.IsZero())
-	session, err = c.Reset(ctx, "s", "new topic")
-	require.NoError(t, err)
-	require.Zero(t, session.Turns)
-	session, err = c.Session(ctx, "nobody")
-	require.NoError(t, err)
-	require.False(t, session.Found)
-	list, err := c.Projections(ctx)
-	require.NoError(t, err)
-	require.Empty(t, list)
-	_, err = users.IdentityTurns(ctx, "ada", client.IdentityQuery{Since: time.Now(), Limit: 3})
+	require.Zero(t, must.Get(c.Reset(ctx, "s", "new topic"))(t).Turns)
+	require.False(t, must.Get(c.Session(ctx, "nobody"))(t).Found)
+	require.Empty(t, must.Get(c.Projections(ctx))(t))
+	_, err := users.IdentityTurns(ctx, "ada", client.IdentityQuery{Since: time.Now(), Limit: 3})
 	require.ErrorIs(t, err, &client.Error{Code: "audit_unavailable"})
 }
 
@@ -117,22 +99,18 @@ func TestErrorsHaveTheirCode(t *testing.T) {
 	require.ErrorIs(t, err, &client.Error{Code: "turn_not_started"})
 	require.NotErrorIs(t, err, &client.Error{Code: "turn_not_found"})
 	for _, id := range []string{"", ".", "..", "a\x00"} {
-		_, err = c.Session(t.Context(), id)
-		require.ErrorIs(t, err, &client.Error{Code: "invalid_argument"}, "%q", id)
+		must.Fail(c.Session(t.Context(), id))(t, &client.Error{Code: "invalid_argument"}, "%q", id)
 	}
 }
 
 func TestURLs(t *testing.T) {
 	t.Parallel()
 	for _, u := range []string{"127.0.0.1:8480", "ftp://x", "http://", "://", "http://a b"} {
-		_, err := client.New(client.Config{URL: u})
-		require.ErrorIs(t, err, client.ErrURL, u)
+		must.Fail(client.New(client.Config{URL: u}))(t, client.ErrURL, u)
 	}
 	s := start(t, func(h http.Handler) http.Handler { return http.StripPrefix("/history", h) })
 	c := s.client(func(cfg *client.Config) { cfg.URL += "/history/" })
-	session, err := c.Session(t.Context(), "a b/c")
-	require.NoError(t, err)
-	require.Equal(t, "a b/c", session.SessionID)
+	require.Equal(t, "a b/c", must.Get(c.Session(t.Context(), "a b/c"))(t).SessionID)
 }
 
 func TestTheKeyIsSentAndNotFurther(t *testing.T) {
@@ -163,25 +141,21 @@ func TestWhatIsNotTurnledgerIsAnError(t *testing.T) {
 			_ = w.Write([]byte("<html>"))
 	}))
 	defer page.Close()
-	c, err := client.New(client.Config{URL: page.URL})
-	require.NoError(t, err)
+	c := must.Get(client.New(client.Config{URL: page.URL}))(t)
 	defer c.Close()
-	_, err = c.Session(t.Context(), "s")
-	require.ErrorIs(t, err, client.ErrAnswer)
+	must.Fail(c.Session(t.Context(), "s"))(t, client.ErrAnswer)
 }
 
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	big := s.client(nil)
-	id, err := big.OnRequestStarted(t.Context(), client.Start{SessionID: "s", RequestID: "r",
-		QuestionNeutral: strings.Repeat("q", 4000)})
-	require.NoError(t, err)
+	id := must.Get(big.OnRequestStarted(t.Context(), client.Start{SessionID: "s", RequestID: "r",
+		QuestionNeutral: strings.Repeat("q", 4000)}))(t)
 	require.NoError(t, big.OnRequestFinalized(t.Context(), client.Finalize{SessionID: "s", TurnID: id,
 		AnswerNeutral: "a"}))
 	small := s.client(func(cfg *client.Config) { cfg.MaxAnswer = 1000 })
-	_, err = small.History(t.Context(), "s", 1)
-	require.ErrorIs(t, err, client.ErrAnswerTooLarge)
+	must.Fail(small.History(t.Context(), "s", 1))(t, client.ErrAnswerTooLarge)
 }
 
 // With ReadYourWrites every read names the newest position that a write on a session
@@ -199,42 +173,54 @@ func TestReadYourWrites(t *testing.T) {
 		})
 	})
 	c := s.client(func(cfg *client.Config) { cfg.ReadYourWrites = true })
-	_, err := c.Session(t.Context(), "s")
-	require.NoError(t, err)
-	turn, err := c.StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"})
-	require.NoError(t, err)
-	_, err = c.FinalizeTurn(t.Context(), client.Finalize{SessionID: "s", TurnID: turn.TurnID, AnswerNeutral: "a"})
-	require.NoError(t, err)
-	_, err = c.StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"})
-	require.NoError(t, err)
-	_, err = c.Turns(t.Context(), "s", client.TurnQuery{})
-	require.NoError(t, err)
-	_, err = c.Context(t.Context(), "s", client.ContextRequest{Message: "m"})
-	require.NoError(t, err)
-	_, err = c.IdentityTurns(t.Context(), "ada", client.IdentityQuery{})
-	require.Error(t, err)
+	must.Get(c.Session(t.Context(), "s"))(t)
+	turn := must.Get(c.StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"}))(t)
+	must.Get(c.FinalizeTurn(t.Context(), client.Finalize{SessionID: "s", TurnID: turn.TurnID, AnswerNeutral: "a"}))(t)
+	must.Get(c.StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"}))(t)
+	must.Get(c.Turns(t.Context(), "s", client.TurnQuery{}))(t)
+	must.Get(c.Context(t.Context(), "s", client.ContextRequest{Message: "m"}))(t)
+	require.Error(t, must.Err(c.IdentityTurns(t.Context(), "ada", client.IdentityQuery{})))
 	require.Equal(t, []string{"GET ", "POST ", "POST ", "POST ", "GET 0:2", "POST 0:2", "GET 0:2"}, asked)
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestBranches(t *testing.T) {
 	t.Parallel()
-	s := start(t, nil)
-	c := s.client(nil)
-	var wg sync.WaitGroup
-	for i := range 100 {
-		wg.Go(func() {
-			id, err := c.OnRequestStarted(t.Context(), client.Start{SessionID: "s", RequestID: fmt.Sprint(i / 2),
-				QuestionNeutral: "q"})
-			if err == nil {
-				err = c.OnRequestFinalized(t.Context(), client.Finalize{SessionID: "s", TurnID: id, AnswerNeutral: "a"})
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
+	c := start(t, nil).client(nil)
+	ctx := t.Context()
+	var turns []string
+	for _, r := range []string{"1", "2", "3"} {
+		turn := must.Get(c.StartTurn(ctx, client.Start{SessionID: "s", RequestID: r, QuestionNeutral: "q" + r}))(t)
+		must.Get(c.FinalizeTurn(ctx, client.Finalize{SessionID: "s", TurnID: turn.TurnID, AnswerNeutral: "a"}))(t)
+		turns = append(turns, turn.TurnID)
 	}
-	wg.Wait()
-	turns, err := c.ListRecentFinalizedTurns(t.Context(), "s", 1000)
+	made := must.Get(c.Fork(ctx, client.Fork{SessionID: "s", RequestID: "f", TurnID: turns[1]}))(t)
+	require.Equal(t, events.BranchID("s", "f"), made.SessionID)
+	require.Equal(t, &client.ForkedFrom{SessionID: "s", TurnID: turns[1]}, made.ForkedFrom)
+	require.False(t, made.Duplicate)
+	again := must.Get(c.Fork(ctx, client.Fork{SessionID: "s", RequestID: "f", Branch: "other"}))(t)
+	require.Equal(t, []any{made.SessionID, true}, []any{again.SessionID, again.Duplicate})
+	before, err := c.Fork(ctx, client.Fork{SessionID: "s", RequestID: "g", BeforeTurnID: turns[1], Branch: "before"})
 	require.NoError(t, err)
-	require.Len(t, turns, 50)
+	require.Equal(t, []string{"before", turns[0]}, []string{before.SessionID, before.ForkedFrom.TurnID})
+	empty := must.Get(c.Fork(ctx, client.Fork{SessionID: "s", RequestID: "h", BeforeTurnID: turns[0]}))(t)
+	require.Equal(t, &client.ForkedFrom{SessionID: "s"}, empty.ForkedFrom)
+	_, err = c.Fork(ctx, client.Fork{SessionID: "s", RequestID: "i", Branch: "before"})
+	require.ErrorIs(t, err, &client.Error{Code: "session_exists"})
+	must.Fail(c.Fork(ctx, client.Fork{SessionID: "s"}))(t, &client.Error{Code: "invalid_argument"})
+
+	title := "Branch"
+	described := must.Get(c.Describe(ctx, client.Describe{SessionID: made.SessionID, Title: &title}))(t)
+	require.Equal(t, []any{"Branch", made.ForkedFrom}, []any{described.Title, described.ForkedFrom})
+	page := must.Get(c.Turns(ctx, made.SessionID, client.TurnQuery{}))(t)
+	require.Len(t, page.Turns, 2)
+	require.Equal(t, []any{"s", turns[0], true},
+		[]any{page.Turns[0].SessionID, page.Turns[0].TurnID, page.Turns[0].Inherited})
+	_, err = c.Redact(ctx, client.Redact{SessionID: made.SessionID, TurnID: turns[0]})
+	require.ErrorIs(t, err, &client.Error{Code: "turn_inherited"})
+	var refused *client.Error
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, &client.Origin{SessionID: "s", TurnID: turns[0]}, refused.Origin)
+	require.ErrorContains(t, err, "(session s, turn "+turns[0]+")")
+	_, err = c.Sessions(ctx, client.SessionQuery{IdentityID: "ada"})
+	require.ErrorIs(t, err, &client.Error{Code: "audit_unavailable"}, "there is no PostgreSQL")
 }

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services/client"
 )
@@ -113,24 +116,18 @@ func TestATurnIsRecordedOnceWhateverHappens(t *testing.T) {
 		turn, err := c.StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"})
 		require.NoError(t, err)
 		met()
-		_, err = c.FinalizeTurn(t.Context(), client.Finalize{SessionID: "s", TurnID: turn.TurnID,
-			AnswerNeutral: "a"})
-		require.NoError(t, err)
+		must.Get(c.FinalizeTurn(t.Context(), client.Finalize{SessionID: "s", TurnID: turn.TurnID,
+			AnswerNeutral: "a"}))(t)
 		met()
 		better := "better"
-		_, err = c.Correct(t.Context(), client.Correct{SessionID: "s", RequestID: "c", TurnID: turn.TurnID,
-			AnswerNeutral: &better})
-		require.NoError(t, err)
+		must.Get(c.Correct(t.Context(), client.Correct{SessionID: "s", RequestID: "c", TurnID: turn.TurnID,
+			AnswerNeutral: &better}))(t)
 		met()
-		_, err = c.LinkSession(t.Context(), "ada", "s")
-		require.NoError(t, err)
+		must.Get(c.LinkSession(t.Context(), "ada", "s"))(t)
 		met()
-		turns, err := c.ListRecentFinalizedTurns(t.Context(), "s", 10)
-		require.NoError(t, err)
-		require.Len(t, turns, 1)
+		require.Len(t, must.Get(c.ListRecentFinalizedTurns(t.Context(), "s", 10))(t), 1)
 		met()
-		_, err = c.Redact(t.Context(), client.Redact{SessionID: "s", TurnID: turn.TurnID})
-		require.NoError(t, err)
+		must.Get(c.Redact(t.Context(), client.Redact{SessionID: "s", TurnID: turn.TurnID}))(t)
 		require.Equal(t, 5, s.events("s"), "started, finalized, corrected, linked, redacted")
 	})
 }
@@ -197,8 +194,7 @@ func TestPatienceEnds(t *testing.T) {
 
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	c, err := client.New(client.Config{URL: gone.URL, Tries: 2})
-	require.NoError(t, err)
+	c := must.Get(client.New(client.Config{URL: gone.URL, Tries: 2}))(t)
 	_, err = c.Session(t.Context(), "a-session")
 	require.ErrorContains(t, err, "connection refused")
 	require.NotContains(t, err.Error(), "a-session")
@@ -214,13 +210,12 @@ func TestRetryAfter(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}, &seen))
 	began := time.Now()
-	_, err := s.client(nil).Session(t.Context(), "s")
-	require.NoError(t, err)
+	must.Get(s.client(nil).Session(t.Context(), "s"))(t)
 	require.GreaterOrEqual(t, time.Since(began), time.Second)
 
 	seen.Store(0)
 	wait = time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
-	_, err = s.client(nil).Session(t.Context(), "s")
+	_, err := s.client(nil).Session(t.Context(), "s")
 	var p *client.Error
 	require.ErrorAs(t, err, &p)
 	require.Equal(t, http.StatusTooManyRequests, p.Status)
@@ -241,4 +236,119 @@ func TestTheCallerMayGiveUp(t *testing.T) {
 	_, err := s.client(nil).StartTurn(ctx, client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"})
 	require.ErrorIs(t, err, context.Canceled)
 	require.EqualValues(t, 1, seen.Load())
+}
+
+// line is an event as the server prints it; the text holds what looks like a position.
+func line(seq int) string {
+	return fmt.Sprintf(`{"specversion":"1.0","id":"e%d","source":"\",\"position\":\"7:7","type":"t","subject":"s","position":"0:%d","recordedat":"2026-11-21T08:00:00Z","data":{"position":"9:9"}}`+"\n", seq, seq)
+}
+
+// brokenLog is a server whose log has some events, and which breaks off after each few, in
+// the middle of a line.
+func brokenLog(held, atOnce int, asked *atomic.Int64) func(http.Handler) http.Handler {
+	return func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			after := 0
+			if from, err := events.ParsePositions(r.URL.Query().Get("from")); err == nil {
+				after = int(from[0].Seq)
+			}
+			h := w.Header()
+			h.Set("Turnledger-From", fmt.Sprintf("0:%d", after))
+			h.Set("Turnledger-End", fmt.Sprintf("0:%d", held))
+			h.Set("Trailer", "Turnledger-Position")
+			for seq := after + 1; seq <= held; seq++ {
+				_, _ = w.Write([]byte(line(seq) + "\n"))
+				if seq-after == atOnce {
+					_, _ = w.Write([]byte(line(seq + 1)[:40]))
+					_ = http.NewResponseController(w).Flush()
+					panic(http.ErrAbortHandler)
+				}
+			}
+			h.Set("Turnledger-Position", fmt.Sprintf("0:%d", held+3))
+		})
+	}
+}
+
+func TestEventsGoOnWhereTheyBrokeOff(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	s := stub(t, brokenLog(30, 7, &asked))
+	reading := s.client(nil).Events(client.EventQuery{Types: []string{"a", "b"}})
+	var got []uint64
+	for e, err := range reading.All(t.Context()) {
+		require.NoError(t, err)
+		require.True(t, json.Valid(e.JSON))
+		got = append(got, e.Position.Seq)
+		passed, total := reading.Progress()
+		require.Equal(t, []uint64{e.Position.Seq, 30}, []uint64{passed, total})
+	}
+	require.Len(t, got, 30)
+	for i, seq := range got {
+		require.Equal(t, uint64(i+1), seq)
+	}
+	require.Equal(t, int64(5), asked.Load())
+	require.Equal(t, "0:33", reading.Position(), "what the query left out at the end is passed, too")
+}
+
+func TestEventsGiveUp(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	never := refusing(t, http.StatusServiceUnavailable, &asked)
+	c := never.client(func(c *client.Config) { c.Tries = 3 })
+	require.Equal(t, http.StatusServiceUnavailable, failure(t, c.Events(client.EventQuery{})).Status)
+	require.Equal(t, int64(3), asked.Load())
+
+	asked.Store(0)
+	refused := refusing(t, http.StatusUnprocessableEntity, &asked)
+	require.Equal(t, "some_code", failure(t, refused.client(nil).Events(client.EventQuery{})).Code)
+	require.Equal(t, int64(1), asked.Load())
+}
+
+// refusing is a server that always answers with a problem.
+func refusing(t *testing.T, status int, asked *atomic.Int64) *server {
+	t.Helper()
+	return stub(t, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(`{"code":"some_code"}`))
+		})
+	})
+}
+
+func failure(t *testing.T, reading *client.Events) *client.Error {
+	t.Helper()
+	for _, err := range reading.All(t.Context()) {
+		var p *client.Error
+		require.ErrorAs(t, err, &p)
+		return p
+	}
+	t.Fatal("no error")
+	return nil
+}
+
+func TestEventsEndWithTheirReader(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	srv := stub(t, brokenLog(30, 100, &asked))
+	reading := srv.client(nil).Events(client.EventQuery{})
+	for e, err := range reading.All(t.Context()) {
+		require.NoError(t, err)
+		if e.Position.Seq == 4 {
+			break
+		}
+	}
+	require.Equal(t, "0:4", reading.Position())
+	// A second All goes on after it.
+	for e, err := range reading.All(t.Context()) {
+		require.NoError(t, err)
+		require.Equal(t, uint64(5), e.Position.Seq)
+		break
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range reading.All(ctx) {
+		require.ErrorIs(t, err, context.Canceled)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -72,8 +73,7 @@ func (s *server) client(set func(*client.Config)) *client.Client {
 	if set != nil {
 		set(&cfg)
 	}
-	c, err := client.New(cfg)
-	require.NoError(s.t, err)
+	c := must.Get(client.New(cfg))(s.t)
 	s.t.Cleanup(c.Close)
 	return c
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,99 +50,16 @@ func (s *server) requireWholes(n int, sessions ...string) {
 func TestTurnsAreRecordedOnceWhateverHappens(t *testing.T) {
 	t.Parallel()
 	throughTroubles(t, func(t *testing.T, s *server, c *client.Client, met func()) {
-		got, err := c.RecordTurns(t.Context(), wholes(10, "s", "t"))
-		require.NoError(t, err)
+		got := must.Get(c.RecordTurns(t.Context(), wholes(10, "s", "t")))(t)
 		for _, r := range got {
 			require.NoError(t, r.Err)
 			require.Contains(t, []int{200, 201}, r.Status)
 		}
 		met()
-		turn, err := c.RecordTurn(t.Context(), wholes(1, "one")[0])
-		require.NoError(t, err)
-		require.Equal(t, "finalized", turn.Status)
+		require.Equal(t, "finalized", must.Get(c.RecordTurn(t.Context(), wholes(1, "one")[0]))(t).Status)
 		s.requireWholes(10, "s", "t")
 		s.requireWholes(1, "one")
 	})
-}
-
-// Two clients send batches that overlap at the same time, and each of them twice.
-func TestOverlappingBatchesOfTwoClients(t *testing.T) {
-	t.Parallel()
-	s := start(t, nil)
-	all := wholes(40, "s", "t", "u")
-	created := make([]atomic.Int32, len(all))
-	var both sync.WaitGroup
-	for range 2 {
-		c := s.client(nil)
-		for range 2 {
-			both.Go(func() {
-				got, err := c.RecordTurns(t.Context(), all)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				for i, r := range got {
-					if r.Err != nil || r.TurnID != events.TurnID(all[i].SessionID, all[i].RequestID).String() {
-						t.Errorf("line %d: %+v", i, r)
-					}
-					if !r.Duplicate {
-						created[i].Add(1)
-					}
-				}
-			})
-		}
-	}
-	both.Wait()
-	for i := range created {
-		require.EqualValues(t, 1, created[i].Load(), "line %d", i)
-	}
-	s.requireWholes(40, "s", "t", "u")
-}
-
-// A batch with a session that is erased meanwhile, and with lines that are refused: each answer is true.
-func TestABatchWithASessionThatIsErasedMeanwhile(t *testing.T) {
-	t.Parallel()
-	s := start(t, nil)
-	c := s.client(nil)
-	_, err := c.RecordTurns(t.Context(), wholes(1, "erased", "kept"))
-	require.NoError(t, err)
-	all := wholes(400, "erased", "kept")
-	bad := all[7]
-	bad.Start.RequestID, bad.Answer = "bad", &client.Answer{AnswerTranslated: "only"}
-	all[7] = bad
-	var erasing sync.WaitGroup
-	erasing.Go(func() {
-		natstest.Append(t, s.log, &events.SessionErased{SessionID: "erased", ReceiptID: "0-1-a"})
-	})
-	got, err := c.RecordTurns(t.Context(), all)
-	require.NoError(t, err)
-	erasing.Wait()
-	refused := 0
-	for i, r := range got {
-		switch {
-		case i == 7:
-			require.ErrorIs(t, r.Err, &client.Error{Code: "invalid_argument"})
-		case all[i].SessionID == "kept":
-			require.NoError(t, r.Err)
-		case r.Err != nil:
-			require.ErrorIs(t, r.Err, &client.Error{Code: "session_erased"})
-			refused++
-		default:
-			require.Zero(t, refused, "a turn was recorded behind one that was refused for the erasure")
-		}
-	}
-	for i, r := range must.Get(c.RecordTurns(t.Context(), all))(t) {
-		switch {
-		case i == 7:
-		case all[i].SessionID == "kept":
-			require.True(t, r.Duplicate)
-		default:
-			require.ErrorIs(t, r.Err, &client.Error{Code: "session_erased"})
-		}
-	}
-	st := natstest.Fold(t, s.log, "erased", conversation.Rules{})
-	require.NotZero(t, st.Erased)
-	require.Empty(t, st.Turns)
 }
 
 // A read after RecordTurns names the newest position of its session's turns, and each turn says which metadata it did
@@ -160,18 +76,13 @@ func TestWhatRecordTurnsLearned(t *testing.T) {
 	c := s.client(func(cfg *client.Config) { cfg.ReadYourWrites = true })
 	turns := wholes(2, "s", "t")
 	turns[3].Metadata = map[string]any{"unknown": "x"}
-	got, err := c.RecordTurns(t.Context(), turns)
-	require.NoError(t, err)
+	got := must.Get(c.RecordTurns(t.Context(), turns))(t)
 	require.Empty(t, got[2].DroppedMetadata)
 	require.Equal(t, []string{"unknown"}, got[3].DroppedMetadata)
 	for session, newest := range map[string]client.Recorded{"s": got[2], "t": got[3]} {
-		_, err = c.Turns(t.Context(), session, client.TurnQuery{})
-		require.NoError(t, err)
-		at, err := events.ParsePosition(newest.Position)
-		require.NoError(t, err)
-		least, err := events.ParsePosition(asked.Load().(string))
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, least.Seq, at.Seq, session)
+		must.Get(c.Turns(t.Context(), session, client.TurnQuery{}))(t)
+		at := must.Get(events.ParsePosition(newest.Position))(t)
+		require.GreaterOrEqual(t, must.Get(events.ParsePosition(asked.Load().(string)))(t).Seq, at.Seq, session)
 	}
 }
 
@@ -179,10 +90,8 @@ func TestRecordNewTurnsLeavesWhatStands(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	c := s.client(nil)
-	_, err := c.StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r0", QuestionNeutral: "another"})
-	require.NoError(t, err)
-	got, err := c.RecordNewTurns(t.Context(), wholes(2, "s"))
-	require.NoError(t, err)
+	must.Get(c.StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r0", QuestionNeutral: "another"}))(t)
+	got := must.Get(c.RecordNewTurns(t.Context(), wholes(2, "s")))(t)
 	require.Equal(t, 200, got[0].Status)
 	require.True(t, got[0].Duplicate)
 	require.Equal(t, 201, got[1].Status)
@@ -206,15 +115,13 @@ func TestALineSaysWhenItMayComeAgain(t *testing.T) {
 		})
 	})
 	began := time.Now()
-	got, err := s.client(nil).RecordTurns(t.Context(), wholes(1, "s"))
-	require.NoError(t, err)
+	got := must.Get(s.client(nil).RecordTurns(t.Context(), wholes(1, "s")))(t)
 	require.Equal(t, 201, got[0].Status)
 	require.GreaterOrEqual(t, time.Since(began), time.Second)
 
 	sent.Store(0)
 	wait = "3600"
-	got, err = s.client(nil).RecordTurns(t.Context(), wholes(1, "s"))
-	require.NoError(t, err)
+	got = must.Get(s.client(nil).RecordTurns(t.Context(), wholes(1, "s")))(t)
 	require.ErrorIs(t, got[0].Err, &client.Error{Code: "rate_limited"})
 	require.EqualValues(t, 1, sent.Load())
 }
@@ -264,8 +171,7 @@ func TestLargeTurnsGoInSeveralRequests(t *testing.T) {
 		turns[i].AnswerNeutral = strings.Repeat("x", 900<<10)
 	}
 	turns = append(turns, wholes(1100, "t")...)
-	got, err := s.client(nil).RecordTurns(t.Context(), turns)
-	require.NoError(t, err)
+	got := must.Get(s.client(nil).RecordTurns(t.Context(), turns))(t)
 	for i, r := range got {
 		require.Equal(t, 201, r.Status, i)
 	}
@@ -302,8 +208,7 @@ func TestNoTurnComesBeforeARefusedOne(t *testing.T) {
 		})
 	})
 	c := s.client(func(cfg *client.Config) { cfg.Tries = 1 })
-	got, err := c.RecordTurns(t.Context(), append(wholes(600, "s"), wholes(2, "t")...))
-	require.NoError(t, err)
+	got := must.Get(c.RecordTurns(t.Context(), append(wholes(600, "s"), wholes(2, "t")...)))(t)
 	require.Equal(t, 201, got[0].Status)
 	for _, r := range got[1:600] {
 		require.Equal(t, 429, r.Status)

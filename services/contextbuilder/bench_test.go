@@ -12,9 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
-	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
@@ -22,7 +20,6 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
-	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/read"
 )
 
@@ -86,61 +83,6 @@ func BenchmarkBuild(b *testing.B) {
 				b.ReportMetric(float64(took[len(took)-1].Microseconds()), "max-µs")
 			})
 		}
-	}
-}
-
-// BenchmarkBuildOfABranch builds contexts through three forks, in turn with those of a flat session of as many turns.
-// The window reaches back into the root; the turns of the branches alone don't fill it. ratio-p99 is that of their p99.
-func BenchmarkBuildOfABranch(b *testing.B) {
-	for _, partitions := range []int{1, 4} {
-		b.Run(fmt.Sprint("partitions=", partitions), func(b *testing.B) {
-			log := natstest.Log(b, partitions)
-			text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)
-			s := servicetest.Start(b, log, servicetest.Config{History: history.Config{Rules: rules}})
-			record := func(session, request string) {
-				must.Get(s.History.StartTurn(b.Context(), conversation.Start{SessionID: session, RequestID: request,
-					Question: events.Question{QuestionNeutral: text}, Answer: &events.Answer{AnswerNeutral: text}}))(b)
-			}
-			at := "root"
-			for i := range 200 {
-				if i >= 191 && (i-191)%3 == 0 {
-					child := fmt.Sprint("branch-", i)
-					must.Get(s.History.ForkSession(b.Context(), conversation.ForkSession{SessionID: at, RequestID: "f",
-						ChildID: child}))(b)
-					at = child
-				}
-				record(at, fmt.Sprint(i))
-				record("flat", fmt.Sprint(i))
-			}
-			view := memory.New(recent.Limits{}, rules, nil)
-			natstest.Run(b, runner.New(log, view, runner.Config{Rules: rules}).Run)
-			for k := range partitions {
-				head := must.Get(log.Head(b.Context(), k))(b)
-				require.NoError(b, view.Wait(b.Context(), head))
-			}
-			builder := contextbuilder.NewBuilder(read.New(log,
-				read.Config{View: view, Rules: rules}), contextbuilder.Config{})
-			took := map[string][]time.Duration{}
-			for b.Loop() {
-				for _, session := range []string{"flat", at} {
-					began := time.Now()
-					r, err := builder.Build(b.Context(), services.ContextRequest{SessionID: session, Message: "now"})
-					took[session] = append(took[session], time.Since(began))
-					if err != nil || r.HistoryMessages != 20 {
-						b.Fatal(err, r.HistoryMessages)
-					}
-				}
-			}
-			of := func(session string, percent int) float64 {
-				slices.Sort(took[session])
-				return float64(took[session][len(took[session])*percent/100].Nanoseconds()) / 1000
-			}
-			for _, percent := range []int{50, 99} {
-				b.ReportMetric(of("flat", percent), fmt.Sprintf("flat-p%d-µs", percent))
-				b.ReportMetric(of(at, percent), fmt.Sprintf("branch-p%d-µs", percent))
-			}
-			b.ReportMetric(of(at, 99)/of("flat", 99), "ratio-p99")
-		})
 	}
 }
 

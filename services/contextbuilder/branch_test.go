@@ -9,45 +9,10 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/read"
 )
-
-// The last turn that a branch shares is redacted, and its events leave the log. What the branch showed before it is
-// still known.
-func TestThePastOfABranchWhoseLastSharedTurnIsErased(t *testing.T) {
-	t.Parallel()
-	log := natstest.Log(t, 4)
-	writes := history.New(history.On(log), history.Config{Rules: rules})
-	natstest.Run(t, writes.Run)
-	say := func(session, request string) events.Position {
-		return must.Get(writes.StartTurn(t.Context(), conversation.Start{SessionID: session, RequestID: request,
-			Question: events.Question{QuestionNeutral: "q" + request},
-			Answer:   &events.Answer{AnswerNeutral: "a" + request}}))(t).Position
-	}
-	say("parent", "1")
-	last := say("parent", "2")
-	must.Get(writes.ForkSession(t.Context(), conversation.ForkSession{SessionID: "parent", RequestID: "f",
-		ChildID: "branch"}))(t)
-	own := say("branch", "3")
-	must.Get(writes.RedactTurn(t.Context(), "parent", conversation.Redact{TurnID: events.TurnID("parent", "2")}))(t)
-	for _, seq := range []uint64{last.Seq - 1, last.Seq} {
-		must.Get(overwrite.On(log).Erase(t.Context(), events.Position{Partition: last.Partition, Seq: seq}))(t)
-	}
-	reader := read.New(log, read.Config{Rules: rules})
-	got, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(), services.ContextRequest{
-		SessionID: "branch", Message: "now", MaxMessages: 20, AsOf: &services.AsOf{Position: &own},
-	})
-	require.NoError(t, err)
-	var shown []string
-	for _, m := range got.Messages {
-		shown = append(shown, m.Text())
-	}
-	require.Equal(t, []string{"q1", "a1", "q3", "a3", "now"}, shown)
-}
 
 // A turn that was pending when a branch was made is not in it, though it is answered later.
 func TestATurnThatWasPendingAtTheForkIsNotShared(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/read"
 )
 
@@ -100,8 +102,7 @@ func TestBuildOfAnUnknownSessionMakesNothing(t *testing.T) {
 	r := must.Get(builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "hi"}))(t)
 	require.False(t, r.SessionFound)
 	require.Equal(t, []string{"user: hi"}, texts(t, r))
-	head := must.Get(log.Head(t.Context(), 0))(t)
-	require.Zero(t, head.Seq)
+	require.Zero(t, must.Get(log.Head(t.Context(), 0))(t).Seq)
 }
 
 // brokenView is a view whose backend is down; lostView has been emptied.
@@ -278,5 +279,217 @@ func TestACallFarBackIsNeverCutFromItsResult(t *testing.T) {
 		require.Equal(t, services.FromView, got.Source)
 		require.Equal(t, want.Messages, got.Messages, "max_messages %d", most)
 		require.Equal(t, "far", got.Messages[0].Text())
+	}
+}
+
+// at builds with a clock that stands so far ahead.
+func at(t testing.TB, r *read.Reader, ahead time.Duration, req services.ContextRequest) services.Context {
+	t.Helper()
+	b := contextbuilder.NewBuilder(r, contextbuilder.Config{Now: func() time.Time { return time.Now().Add(ahead) }})
+	req.Message = "now"
+	return must.Get(b.Build(t.Context(), req))(t)
+}
+
+// TestASilenceEndsAnAnonymousSession also before anything is recorded after it: the
+// prompt of the first question behind the silence shows nothing of what was before.
+//
+//conformance:h54
+func TestASilenceEndsAnAnonymousSession(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	record(t, log, "s", "r", "q0", "a0")
+	natstest.Append(t, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
+	last := record(t, log, "linked", "r", "q0", "a0")
+	for name, view := range map[string]read.View{"view": fed(t, log, last), "log": nil} {
+		reader := read.New(log, read.Config{View: view, Rules: rules})
+		for ahead, want := range map[time.Duration][]string{rules.SessionTTL - time.Minute: exchange(0, 1),
+			rules.SessionTTL + time.Minute: exchange(0, 0)} {
+			require.Equal(t, want, texts(t, at(t, reader, ahead, services.ContextRequest{SessionID: "s"})),
+				"%s, %s ahead", name, ahead)
+			require.Equal(t, exchange(0, 1), texts(t, at(t, reader, ahead,
+				services.ContextRequest{SessionID: "linked"})), "%s, %s ahead, linked", name, ahead)
+		}
+	}
+}
+
+// TestAnOlderTurnIsAnsweredAgain holds that the history of any turn is what was before it,
+// also where it is older than what a view gives for a prompt.
+func TestAnOlderTurnIsAnsweredAgain(t *testing.T) {
+	t.Parallel()
+	const turns = 40
+	log, recorded := recorded(t, turns)
+	view := fed(t, log, events.Position{Seq: recorded[turns-1]})
+	for name, b := range map[string]*contextbuilder.Builder{"view": builder(log, view), "log": builder(log, nil)} {
+		for i := range turns {
+			r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: 4,
+				TurnID: events.TurnID("s", fmt.Sprint(i))}))(t)
+			require.Equal(t, exchange(max(i-2, 0), i), texts(t, r), "%s, turn %d", name, i)
+		}
+	}
+}
+
+// TestAnErasedSessionHasNoPast: as of a time before its erasure either.
+func TestAnErasedSessionHasNoPast(t *testing.T) {
+	t.Parallel()
+	log, recorded := recorded(t, 3)
+	b := builder(log, nil)
+	then := services.ContextRequest{SessionID: "s", Message: "now",
+		AsOf: &services.AsOf{Position: &events.Position{Seq: recorded[1]}}}
+	r := must.Get(b.Build(t.Context(), then))(t)
+	require.Equal(t, exchange(0, 2), texts(t, r))
+	natstest.Append(t, log, &events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
+	r = must.Get(b.Build(t.Context(), then))(t)
+	require.Equal(t, exchange(0, 0), texts(t, r))
+	require.False(t, r.SessionFound)
+}
+
+// asked is a memory that notes what it is asked.
+type asked struct{ last services.MemoryQuery }
+
+func (a *asked) Snippet(_ context.Context, q services.MemoryQuery) (services.MemorySnippet, error) {
+	a.last = q
+	return services.MemorySnippet{}, nil
+}
+
+// TestTheMemoryIsToldOfAGuestsBoundary: what a guest said before a reset or a silence is
+// not remembered after it, also where the client brings the history itself; an identity's memory has no
+// boundary.
+func TestTheMemoryIsToldOfAGuestsBoundary(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	for _, session := range []string{"guest", "reset", "linked"} {
+		record(t, log, session, "r", "q", "a")
+	}
+	reset := natstest.Append(t, log, &events.SessionReset{SessionID: "reset"})
+	natstest.Append(t, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
+	last := natstest.Append(t, log, &events.SessionReset{SessionID: "linked"})
+	for name, view := range map[string]read.View{"view": fed(t, log, last), "log": nil} {
+		reader := read.New(log, read.Config{View: view, Rules: rules})
+		for _, c := range []struct {
+			session, names string
+			ahead          time.Duration
+			want           services.MemoryQuery
+		}{
+			{session: "guest"},
+			{session: "nobody"},
+			{session: "reset", want: services.MemoryQuery{After: reset.Seq}},
+			{session: "guest", ahead: rules.SessionTTL + time.Minute,
+				want: services.MemoryQuery{After: math.MaxUint64}},
+			{session: "linked", want: services.MemoryQuery{IdentityID: "ada"}},
+			{session: "reset", names: "eve", want: services.MemoryQuery{IdentityID: "eve"}},
+		} {
+			memory := &asked{}
+			b := contextbuilder.NewBuilder(reader, contextbuilder.Config{Memory: memory,
+				Now: func() time.Time { return time.Now().Add(c.ahead) }})
+			c.want.SessionID, c.want.Message = c.session, "m"
+			for _, own := range [][]json.RawMessage{nil, {}, {json.RawMessage(`{"role":"user","content":"hi"}`)}} {
+				must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: c.session, Message: "m",
+					IdentityID: c.names, Memory: true, History: own}))(t)
+				memory.last.Shown = nil
+				require.Equal(t, c.want, memory.last, "%s, %s, a history of %d messages from the client", name,
+					c.session, len(own))
+			}
+		}
+	}
+}
+
+// wordsOnly is a memory whose index does not answer.
+type wordsOnly services.MemorySnippet
+
+func (m wordsOnly) Snippet(context.Context, services.MemoryQuery) (services.MemorySnippet, error) {
+	m.Text = "She likes lists."
+	return services.MemorySnippet(m), nil
+}
+
+// A prompt whose memory went without the index of meanings says so, and has what the words have found.
+func TestAMemoryByWordsIsSaid(t *testing.T) {
+	t.Parallel()
+	reader := read.New(natstest.Log(t, 1), read.Config{Rules: rules})
+	for byWords, want := range map[wordsOnly][]string{
+		{}: nil, {ByWords: true}: {"memory: by words only, since the index of meanings does not answer"},
+		{ByWords: true, OtherModel: true}: {
+			"memory: by words only, since another model of embeddings, or other dimensions, has filled the index: " +
+				"rebuild it with turnledger projections rebuild index",
+		},
+	} {
+		got := must.Get(contextbuilder.NewBuilder(reader, contextbuilder.Config{Memory: byWords}).Build(t.Context(),
+			services.ContextRequest{SessionID: "s", Message: "now", Memory: true, IdentityID: "ada"}))(t)
+		require.Equal(t, "She likes lists.", got.MemorySnippet)
+		require.Equal(t, want, got.Warnings)
+	}
+}
+
+// prune takes a half out of a turn, as the deletion of its items does.
+func prune(t *testing.T, h *history.Service, session, request string, half events.Half) {
+	t.Helper()
+	must.Get(h.PruneTurn(t.Context(), conversation.Prune{SessionID: session, TurnID: events.TurnID(session, request),
+		PruneID: string(half), Keep: func(m conversation.Message) json.RawMessage {
+			if m.Half == half {
+				return nil
+			}
+			return m.Raw
+		}}))(t)
+}
+
+// A half whose items were deleted is no message, in any form and language; the other half stays.
+//
+//conformance:o19
+func TestAHalfThatIsDeletedIsNoMessage(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	writes := history.New(history.On(log), history.Config{Rules: rules})
+	natstest.Run(t, writes.Run)
+	for session, half := range map[string]events.Half{"asked": events.HalfAnswer, "told": events.HalfQuestion} {
+		must.Get(writes.StartTurn(t.Context(), conversation.Start{SessionID: session, RequestID: "1",
+			Question: events.Question{QuestionNeutral: "q", QuestionTranslated: "p"},
+			Answer:   &events.Answer{AnswerNeutral: "a", AnswerTranslated: "o"}}))(t)
+		prune(t, writes, session, "1", half)
+	}
+	for _, c := range []struct {
+		session string
+		lang    services.Language
+		format  services.Format
+		want    []string
+	}{
+		{session: "asked", want: []string{"user: q", "user: next"}},
+		{session: "told", want: []string{"assistant: a", "user: next"}},
+		{session: "asked", lang: services.Translated, want: []string{"user: p", "user: next"}},
+		{session: "told", lang: services.Translated, want: []string{"assistant: o", "user: next"}},
+		{session: "told", format: services.Anthropic,
+			want: []string{"user: (The assistant spoke first.)", "assistant: a", "user: next"}},
+	} {
+		got, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: c.session, Message: "next",
+			Language: c.lang, Format: c.format})
+		require.NoError(t, err)
+		require.Equal(t, c.want, texts(t, got), "%+v", c)
+		require.Equal(t, 1, got.HistoryMessages)
+		require.Equal(t, 1, got.HistoryTurns)
+	}
+	got := must.Get(builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "asked", Message: "next",
+		Format: services.Anthropic}))(t)
+	require.Len(t, got.Messages, 1, "two messages of the user in a row are one")
+	require.JSONEq(t, `{"role":"user","content":[{"type":"text","text":"q"},{"type":"text","text":"next"}]}`,
+		string(got.Messages[0].JSON()))
+}
+
+// Turns that lack a half leave room in a window. It is filled with older turns from wherever these are.
+func TestAWindowOfHalvesIsFilled(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	writes := history.New(history.On(log), history.Config{Rules: rules})
+	natstest.Run(t, writes.Run)
+	for i := range 60 {
+		record(t, log, "s", fmt.Sprint(i), fmt.Sprint(i), "answer")
+		prune(t, writes, "s", fmt.Sprint(i), events.HalfAnswer)
+	}
+	head := must.Get(log.Head(t.Context(), 0))(t)
+	viewed, bare := builder(log, fed(t, log, head)), builder(log, nil)
+	for _, most := range []int{2, 4, 20, 50, 100} {
+		ask := services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: most}
+		want := must.Get(bare.Build(t.Context(), ask))(t)
+		require.Equal(t, min(most, 60), want.HistoryMessages)
+		got := must.Get(viewed.Build(t.Context(), ask))(t)
+		require.Equal(t, texts(t, want), texts(t, got), "max_messages %d", most)
+		require.Equal(t, want.DroppedTurns, got.DroppedTurns)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
@@ -66,7 +67,7 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 			opened++
 			limits := recent.Limits{TTL: rules.SessionTTL, MaxTurns: kept}
 			inRedis := must.Get(redis.New(redis.Config{URL: server.URL(), Prefix: fmt.Sprint("contexts-", opened),
-				Limits: limits, Rules: rules, LoadTimeout: time.Minute}))(t)
+				Limits: limits, Rules: rules, LoadTimeout: hang.Limit}))(t)
 			for name, v := range map[string]servedView{"memory": memory.New(limits, rules, nil), "redis": inRedis} {
 				feed(t, log, v, seed)
 				require.Equal(rt, want, contexts(rt, log, v), "%s, live, %d partitions", name, log.Partitions())
@@ -154,7 +155,7 @@ const kept = 4
 // has all of the log; it answers for each session of which it never had to drop a turn.
 func contexts(t *rapid.T, log *jetlog.Log, v read.View) (out []seen) {
 	t.Helper()
-	reader := read.New(log, read.Config{View: v, Rules: rules, Deadline: time.Minute})
+	reader := read.New(log, read.Config{View: v, Rules: rules, Deadline: hang.Limit})
 	patient := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
 	for n := range viewtest.Sessions {
 		whole := must.Get(reader.Read(t.Context(), services.Ask{SessionID: viewtest.Session(n), AllTurns: true}))(t)

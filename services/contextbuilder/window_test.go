@@ -3,14 +3,18 @@ package contextbuilder
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
+	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
@@ -165,4 +169,142 @@ func TestAnthropicForm(t *testing.T) {
 		{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"42"}]},
 		{"role":"assistant","content":"so 42"},
 		{"role":"user","content":[{"type":"text","text":"[Tool result: orphan]"},{"type":"text","text":"bye"}]}]`, string(got))
+}
+
+// An answer whose words stand elsewhere than in its content is no missing half.
+func TestNoAnswerVanishesFromTheAnthropicForm(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]string{
+		`[{"role":"assistant","content":[{"type":"refusal","refusal":"I can't"}]}]`: "I can't",
+		`[{"role":"assistant","content":null,"refusal":"I won't"}]`:                 "I won't",
+		`[{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"custom","custom":{"name":"sql","input":"select 1"}}]},{"role":"tool","tool_call_id":"c1","content":"1"}]`: "select 1",
+		`[{"role":"assistant","content":null,"function_call":{"name":"weather","arguments":"{}"}}]`:                                                                                     "weather",
+		`[{"role":"assistant","content":null,"audio":{"id":"a","transcript":"spoken words"}}]`:                                                                                          "spoken words",
+		`[{"role":"assistant","content":[{"type":"thinking","thinking":"hm"}]}]`:                                                                                                        "(no text)",
+		`[{"role":"assistant","content":"  "}]`:                                                            "(no text)",
+		`[{"role":"assistant","content":null}]`:                                                            "(no text)",
+		`[{"role":"assistant","content":[]},{"role":"assistant","content":"words after all"}]`:             "words after all",
+		`[{"role":"assistant","content":[]},{"role":"system","content":"s"},{"role":"user","content":""}]`: "(no text)",
+	} {
+		turn := &conversation.Turn{Status: conversation.Finalized, Question: &events.Question{QuestionNeutral: "hi"},
+			Answer: &events.Answer{AnswerMessages: []byte(answer)}}
+		list := append(appendMessages(nil, turn, form{lang: services.Neutral}), message.New("user", "m"))
+		_, out := message.Anthropic(list)
+		require.Equal(t, "assistant", out[1].Role(), answer)
+		require.Contains(t, string(out[1].JSON()), want)
+	}
+}
+
+// Of what a client sends as its own history, a budget takes whole exchanges too.
+func TestAClientsOwnHistoryIsCutBetweenExchanges(t *testing.T) {
+	t.Parallel()
+	list := func(roles string) (out []json.RawMessage) {
+		for i, r := range roles {
+			role := map[rune]string{'u': "user", 'a': "assistant"}[r]
+			out = append(out, json.RawMessage(fmt.Sprintf(`{"role":%q,"content":[{"type":"text","text":"%c%d"}]}`, role, r, i)))
+		}
+		return out
+	}
+	for _, c := range []struct {
+		roles    string
+		messages int
+		want     string
+	}{
+		{"uaua", 3, "u2 a3"},
+		{"uaua", 4, "u0 a1 u2 a3"},
+		{"uauau", 2, "u2 a3 u4"},
+		{"uaaua", 4, "u3 a4"},
+		{"uuaua", 4, "u1 a2 u3 a4"},
+		{"uaaaa", 2, "u0 a1 a2 a3 a4"},
+		{"auauu", 2, "u1 a2 u3 u4"},
+		{"uuuu", 2, "u2 u3"},
+		{"ua", 2, "u0 a1"},
+		{"", 2, ""},
+	} {
+		for _, b := range []budget{{messages: c.messages}, {messages: 20, tokens: 5 * c.messages,
+			count: func(string) int { return 1 }}} {
+			out, _ := cleanHistory(list(c.roles), b)
+			var got []string
+			for _, m := range out {
+				got = append(got, m.Text())
+			}
+			require.Equal(t, c.want, strings.Join(got, " "), "%s within %d", c.roles, c.messages)
+		}
+	}
+}
+
+// Calls that were made together stand in one message, right before their results, whatever stood between them. What
+// only items say is left out, or stands before them.
+func TestCallsOfItemsStandTogether(t *testing.T) {
+	t.Parallel()
+	answer := `[
+		{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f"}}],"item":{"type":"function_call"},"item_ids":["fc_1"]},
+		{"role":"assistant","content":null,"item":{"type":"reasoning"}},
+		{"role":"assistant","content":null,"tool_calls":[{"id":"b","function":{"name":"f"}}],"item":{"type":"function_call"}},
+		{"role":"tool","tool_call_id":"a","content":"1","item":{"type":"custom_tool_call_output"}},
+		{"role":"tool","tool_call_id":"b","content":"2"},
+		{"role":"assistant","content":"done","item_ids":["msg_1"]}]`
+	turn := &conversation.Turn{Status: conversation.Finalized, Answer: &events.Answer{AnswerMessages: []byte(answer)}}
+	for items, want := range map[bool]string{
+		false: `[
+			{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f"}},{"id":"b","function":{"name":"f"}}]},
+			{"role":"tool","tool_call_id":"a","content":"1"},
+			{"role":"tool","tool_call_id":"b","content":"2"},
+			{"role":"assistant","content":"done"}]`,
+		true: `[
+			{"role":"assistant","content":null,"item":{"type":"reasoning"}},
+			{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f"}},{"id":"b","function":{"name":"f"}}],"item":{"type":"function_call"}},
+			{"role":"tool","tool_call_id":"a","content":"1","item":{"type":"custom_tool_call_output"}},
+			{"role":"tool","tool_call_id":"b","content":"2"},
+			{"role":"assistant","content":"done"}]`,
+	} {
+		list := appendMessages(nil, turn, form{lang: services.Neutral, items: items})
+		require.JSONEq(t, want, string(must.Get(json.Marshal(rawsOf(list)))(t)))
+		calls, results := message.LooseEnds(list)
+		require.Empty(t, calls)
+		require.Empty(t, results)
+	}
+}
+
+// A thought between a call and its result does not tear them.
+func TestAThoughtTearsNothing(t *testing.T) {
+	t.Parallel()
+	calls, results := message.LooseEnds(message.ParseList(json.RawMessage(`[
+		{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f"}}]},
+		{"role":"assistant","content":null,"item":{"type":"reasoning"}},
+		{"role":"tool","tool_call_id":"a","content":"1"}]`)))
+	require.Empty(t, calls)
+	require.Empty(t, results)
+}
+
+// A turn whose tool answered with a file does not end a conversation for a model with a small context: of the results
+// stands what fits, in every form that results have.
+func TestResultsOfToolsAreShortenedToFit(t *testing.T) {
+	t.Parallel()
+	long := "begin " + strings.Repeat("żółw ", 20_000) + " end"
+	for name, list := range map[string]string{
+		"chat": `[{"role":"user","content":"q"},{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},
+			{"role":"tool","tool_call_id":"c","content":"LONG"},{"role":"assistant","content":"a"}]`,
+		"blocks": `[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":[{"type":"text","text":"LONG"}]}]},{"role":"assistant","content":"a"}]`,
+		"AI SDK": `[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"tool-call","toolCallId":"c","toolName":"f","input":{}}]},
+			{"role":"tool","content":[{"type":"tool-result","toolCallId":"c","output":{"type":"text","value":"LONG"}}]},{"role":"assistant","content":"a"}]`,
+	} {
+		history := message.ParseList(json.RawMessage(strings.ReplaceAll(list, "LONG", long)))
+		b := budget{tokens: 1000, count: Estimate{}.Count}
+		require.Contains(t, fit(history, b), "results of tools are shortened", name)
+		require.LessOrEqual(t, tokensOf(history, b.count), 1000, name)
+		chat := message.Chat(history)
+		require.Empty(t, prompttest.Chat(chat), name)
+		var result struct{ Content json.RawMessage }
+		require.NoError(t, json.Unmarshal(chat[2], &result))
+		left := regexp.MustCompile(`\[(\d+) characters are left out\]`).FindAllStringSubmatch(string(result.Content), -1)
+		require.Len(t, left, 1, "one mark, which counts all")
+		kept := utf8.RuneCountInString(string(result.Content))
+		require.InDelta(t, utf8.RuneCountInString(long)-kept, must.Get(strconv.Atoi(left[0][1]))(t), 100)
+		require.Regexp(t, `begin żółw(.|\n)*characters are left out(.|\n)*żółw  end`, string(result.Content), name)
+		before := rawsOf(history)
+		require.Empty(t, fit(history, b), "what fits stays")
+		require.Equal(t, before, rawsOf(history))
+	}
 }

@@ -273,9 +273,7 @@ func TestABranchKeepsItsParentFromRetention(t *testing.T) {
 		w.turn("of b", "own", "KEPT")
 		r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
 			Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return cut.Add(time.Hour) }})
-		sweep := func() int {
-			return must.Get(r.Sweep(t.Context()))(t).Sessions
-		}
+		sweep := func() int { return must.Get(r.Sweep(t.Context()))(t).Sessions }
 		require.Equal(t, 1, sweep())
 		require.Empty(t, w.types("marked"))
 		require.NotEmpty(t, w.types("root"))

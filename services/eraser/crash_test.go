@@ -7,13 +7,16 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -152,9 +155,7 @@ func (w *world) scene(rng *rand.Rand) map[string][]string {
 			w.turn("hers too", "r1", "SECRET")
 			w.link("hers too", "alice")
 		},
-		func() {
-			must.Get(w.history.EraseIdentity(w.Context(), "alice", services.Erasure{}))(w)
-		},
+		func() { must.Get(w.history.EraseIdentity(w.Context(), "alice", services.Erasure{}))(w) },
 	}
 	rng.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 	for _, do := range steps {
@@ -179,4 +180,114 @@ func TestTheSessionIsTheSameAtEachStep(t *testing.T) {
 	}
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted)
 	require.Equal(t, conversation.Redacted, w.state("s").Turn(first).Status)
+}
+
+// On three replicas a text leaves the blocks of every node. The Raft logs the server never
+// overwrites: it drops their files behind a snapshot, which the long form waits for while
+// the stream is written to.
+func TestNoNodeOfAClusterKeepsAnErasedText(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t)
+	w := newWorldOn(t, c.Log(t, 1), "")
+	w.turn("s", "r0", "KEPT")
+	turn := w.turn("s", "r1", "SECRET-A")
+	w.turn("t", "r1", "SECRET-B")
+	w.link("t", "alice")
+	var dirs []string
+	for _, s := range c.Servers {
+		dirs = append(dirs, s.StoreDir())
+	}
+	for _, secret := range []string{"KEPT", "SECRET-A", "SECRET-B"} {
+		for i, dir := range dirs {
+			hang.Until(t, func() bool { return len(holding(t, dir, secret)) > 0 },
+				"the search finds what there is on node %d", i)
+		}
+	}
+	w.erase(inOnePiece(w.log), eraser.Config{})
+	w.redact("s", turn)
+	must.Get(w.history.EraseSession(t.Context(), "t", services.Erasure{Reason: "asked to"}))(t)
+	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted)
+	w.left("t", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt)
+	for i, dir := range dirs {
+		for _, secret := range []string{"SECRET-A", "SECRET-B"} {
+			hang.Until(t, func() bool {
+				return len(natstest.Holding(t, secret, []string{dir}, raftLogs)) == 0
+			}, "node %d", i)
+		}
+		require.NotEmpty(t, natstest.Holding(t, "KEPT", []string{dir}, raftLogs))
+	}
+	if seeds(0, 1) == 0 {
+		return
+	}
+	began, tick := time.Now(), time.NewTicker(time.Second)
+	defer tick.Stop()
+	for i := 0; len(natstest.Holding(t, "SECRET", dirs)) > 0; i++ {
+		require.Less(t, time.Since(began), 10*time.Minute, "%v", natstest.Holding(t, "SECRET", dirs))
+		w.turn("more", fmt.Sprint(i), strings.Repeat("more ", 20_000))
+		<-tick.C
+	}
+	t.Logf("the Raft logs held the text for %s", time.Since(began).Round(time.Second))
+}
+
+// raftLogs is the folder of a server's Raft logs.
+const raftLogs = "_js_"
+
+// However much is erased while a view is down, one asks for it, and no process shows a lag.
+//
+//conformance:l12
+func TestOneWaitsForAViewThatIsDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	view := &slow{place: place{name: "view", all: true}, answer: make(chan struct{})}
+	w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000, Places: []eraser.Place{view}})
+	const sessions = 10
+	var receipts []string
+	for i := range sessions {
+		closed, redacted := fmt.Sprint("closed-", i), fmt.Sprint("redacted-", i)
+		w.turn(closed, "r1", "text")
+		id := must.Get(w.history.EraseSession(t.Context(), closed, services.Erasure{}))(t)
+		redaction := w.redact(redacted, w.turn(redacted, "r1", "text"))
+		receipts = append(receipts, id, events.Position{Seq: redaction.Redacted}.String())
+	}
+	for i := range sessions {
+		w.left(fmt.Sprint("closed-", i), events.TypeSessionErased, events.TypeErasureReceipt)
+		w.left(fmt.Sprint("redacted-", i), events.TypeTurnRedacted)
+	}
+	require.Equal(t, int64(1), view.most.Load())
+
+	// Another process would take the work over. It shows how far this one has looked, though nothing is complete.
+	standby := eraser.New(on(inOnePiece(w.log)), w.notes, eraser.Config{Rules: rules})
+	head := must.Get(w.log.Head(t.Context(), 0))(t)
+	hang.Until(t, func() bool {
+		at, err := standby.Applied(t.Context(), 0)
+		return err == nil && at.Seq >= head.Seq
+	})
+	require.Less(t, must.Get(standby.Resume(t.Context(), 0))(t).Seq, head.Seq)
+	close(view.answer)
+	for _, id := range receipts {
+		hang.Until(t, func() bool {
+			untimed := func(p services.ReceiptPlace) bool { return p.At.IsZero() }
+			return !slices.ContainsFunc(w.receipt(id, view).Places, untimed)
+		})
+	}
+}
+
+// A process may read a view of its own, which no eraser knows.
+func TestAReceiptOfAnIdentityTellsOfAViewThatNoEraserKnows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.turn("s", "r1", "text")
+	w.link("s", "alice")
+	w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000})
+	id := must.Get(w.history.EraseIdentity(t.Context(), "alice", services.Erasure{}))(t)
+	own := &place{name: "own"}
+	receipt := w.asking(id, own)
+	hang.Until(t, func() bool { return receipt().Places[0].Done })
+	require.False(t, receipt().Complete(), "it has yet to follow")
+	own.at = map[int]uint64{}
+	for k := range w.log.Partitions() {
+		own.at[k] = must.Get(w.log.Head(t.Context(), k))(t).Seq
+	}
+	w.turn("other", "r1", "text")
+	require.True(t, receipt().Complete(), "what others write since is nothing to it")
 }

@@ -92,25 +92,6 @@ func TestWhatAPruneTookLeavesTheLog(t *testing.T) {
 	}
 }
 
-// A turn that asked a model is erased like any other: that it asked is nothing that its tombstone knows.
-//
-//conformance:o41
-func TestARedactedResponseLeavesTheLog(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 1)
-	w.erase(inOnePiece(w.log), eraser.Config{})
-	turn := events.TurnID("s", "r1")
-	w.publish(&events.TurnStarted{TurnID: turn, SessionID: "s", RequestID: "r1",
-		Question: events.Question{QuestionNeutral: "SECRET"},
-		Settings: json.RawMessage(`{"request":{"user":"SECRET"}}`)}, "")
-	w.publish(&events.TurnFinalized{TurnID: turn, SessionID: "s", Answer: events.Answer{AnswerNeutral: "SECRET"}}, "")
-	w.redact("s", turn)
-	w.left("s", events.TypeTurnRedacted)
-	require.Empty(t, holding(t, w.dir, "SECRET"))
-	session := must.Get(eraser.SessionOfErased(t.Context(), w.notes, turn))(t)
-	require.Equal(t, "s", session, "by which a call that went on with it is found again")
-}
-
 // The versions that a pruned turn replaced go for ever.
 func TestVersionsOfAPrunedTurnLeaveTheLog(t *testing.T) {
 	t.Parallel()
@@ -190,8 +171,7 @@ func TestNoNoteOutlivesAnErasure(t *testing.T) {
 		w.redact(session, redacted)
 		w.idle()
 		for _, turn := range []uuid.UUID{pruned, redacted} {
-			found := must.Get(eraser.SessionOfErased(t.Context(), w.notes, turn))(t)
-			require.Equal(t, session, found)
+			require.Equal(t, session, must.Get(eraser.SessionOfErased(t.Context(), w.notes, turn))(t))
 			traces = append(traces, turn.String())
 		}
 		w.publish(start, "late")

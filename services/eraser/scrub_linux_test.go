@@ -165,9 +165,7 @@ func TestOnlyErasuresUnderWayWaitForAServerThatWasStartedAnew(t *testing.T) {
 		receipt = must.Get(w.history.EraseSession(t.Context(), session, services.Erasure{}))(t)
 		return receipt
 	}
-	gone := func(session string) {
-		hang.Until(t, func() bool { return len(w.types(session)) <= 3 })
-	}
+	gone := func(session string) { hang.Until(t, func() bool { return len(w.types(session)) <= 3 }) }
 	for i := range 20 {
 		w.turn("long", fmt.Sprint(i), "SECRET")
 	}

@@ -166,56 +166,54 @@ func TestAVoidSummaryOfABranchLeavesTheLog(t *testing.T) {
 			return must.Get(w.history.EraseSession(w.Context(), "root", services.Erasure{}))(w)
 		}, false},
 	} {
-		for _, partitions := range []int{1, 4} {
-			for _, how := range []string{"runs", "starts", "dies"} {
-				t.Run(fmt.Sprint(name, " ", partitions, " ", how), func(t *testing.T) {
-					t.Parallel()
-					w := newWorld(t, partitions)
-					first, second := w.turn("root", "r1", "KEPT"), w.turn("root", "r2", "KEPT second")
-					w.fork("root", "b", uuid.Nil)
-					own := w.turn("b", "own", "KEPT own")
-					w.fork("b", "of b", uuid.Nil)
-					w.summarize("b", "m", own, "SECRET of b")
-					w.summarize("b", "short", first, "MAYBE")
-					w.summarize("of b", "m", second, "SECRET of the branch of b")
-					require.NotEmpty(t, holding(t, w.dir, "SECRET"), "the search finds what there is")
-					gone := func() bool { return len(holding(t, w.dir, "SECRET")) == 0 }
-					stop := func() {}
-					if how != "starts" { // it has met the summaries, and finds them by the marks
-						stop = w.erase(inOnePiece(w.log), eraser.Config{})
-						w.idle()
-						require.False(t, gone(), "what stands stays")
+		for how, partitions := range map[string]int{"runs": 4, "starts": 1, "dies": 4} {
+			t.Run(fmt.Sprint(name, " ", how), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, partitions)
+				first, second := w.turn("root", "r1", "KEPT"), w.turn("root", "r2", "KEPT second")
+				w.fork("root", "b", uuid.Nil)
+				own := w.turn("b", "own", "KEPT own")
+				w.fork("b", "of b", uuid.Nil)
+				w.summarize("b", "m", own, "SECRET of b")
+				w.summarize("b", "short", first, "MAYBE")
+				w.summarize("of b", "m", second, "SECRET of the branch of b")
+				require.NotEmpty(t, holding(t, w.dir, "SECRET"), "the search finds what there is")
+				gone := func() bool { return len(holding(t, w.dir, "SECRET")) == 0 }
+				stop := func() {}
+				if how != "starts" { // it has met the summaries, and finds them by the marks
+					stop = w.erase(inOnePiece(w.log), eraser.Config{})
+					w.idle()
+					require.False(t, gone(), "what stands stays")
+				}
+				if how == "dies" {
+					stop()
+				}
+				receipt := void.does(w, second)
+				switch how {
+				case "starts":
+					w.erase(inOnePiece(w.log), eraser.Config{})
+				case "dies":
+					w.die(eraser.Config{}, 8)
+				}
+				if receipt != "" {
+					w.complete(receipt)
+					require.True(t, gone(), "the receipt waits")
+				}
+				hang.Until(t, gone)
+				// As a process that read the session before records it.
+				for session, through := range map[string]uuid.UUID{"b": own, "of b": second} {
+					f := &events.SessionSummarized{SessionID: session, RequestID: "late",
+						SummaryNeutral: "SECRET late", TurnIDs: []uuid.UUID{first, second}}
+					if through == own {
+						f.TurnIDs = append(f.TurnIDs, own)
 					}
-					if how == "dies" {
-						stop()
-					}
-					receipt := void.does(w, second)
-					switch how {
-					case "starts":
-						w.erase(inOnePiece(w.log), eraser.Config{})
-					case "dies":
-						w.die(eraser.Config{}, 8)
-					}
-					if receipt != "" {
-						w.complete(receipt)
-						require.True(t, gone(), "the receipt waits")
-					}
-					hang.Until(t, gone)
-					// As a process that read the session before records it.
-					for session, through := range map[string]uuid.UUID{"b": own, "of b": second} {
-						f := &events.SessionSummarized{SessionID: session, RequestID: "late",
-							SummaryNeutral: "SECRET late", TurnIDs: []uuid.UUID{first, second}}
-						if through == own {
-							f.TurnIDs = append(f.TurnIDs, own)
-						}
-						w.publish(f, "")
-					}
-					require.NotEmpty(t, w.types("of b"))
-					hang.Until(t, gone)
-					require.Equal(t, void.stays, len(holding(t, w.dir, "MAYBE")) > 0)
-					require.NotEmpty(t, holding(t, w.dir, "KEPT own"))
-				})
-			}
+					w.publish(f, "")
+				}
+				require.NotEmpty(t, w.types("of b"))
+				hang.Until(t, gone)
+				require.Equal(t, void.stays, len(holding(t, w.dir, "MAYBE")) > 0)
+				require.NotEmpty(t, holding(t, w.dir, "KEPT own"))
+			})
 		}
 	}
 }
@@ -226,7 +224,7 @@ func TestAVoidSummaryOfABranchLeavesTheLog(t *testing.T) {
 //conformance:o82
 func TestARedactionReadsOnlyBranchesWithSummaries(t *testing.T) {
 	t.Parallel()
-	const branches = 1_000
+	const branches = 200
 	w := newWorld(t, 1)
 	turn := w.turn("root", "r1", "KEPT")
 	var g errgroup.Group

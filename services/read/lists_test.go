@@ -122,6 +122,8 @@ func TestASearchHoldsAllThatTheLogHolds(t *testing.T) {
 
 // A list waits for the tables, and has the last turns of anonymous sessions: the newest that is not redacted, cut, from
 // a reading that is as new as the list; none of one that has left the recent view.
+//
+//conformance:h4
 func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
 	t.Parallel()
 	at, now := events.Position{Seq: 3}, time.Now()

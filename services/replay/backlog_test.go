@@ -23,8 +23,7 @@ func TestAReadingThatFailedHasNoEnd(t *testing.T) {
 		}
 	})
 	defer b.close()
-	more := must.Get(b.more(t.Context()))(t)
-	require.True(t, more)
+	require.True(t, must.Get(b.more(t.Context()))(t))
 	require.Equal(t, uint64(1), b.take().Position.Seq)
 	for range 2 {
 		must.Fail(b.more(t.Context()))(t, failed)

@@ -103,8 +103,7 @@ func parse(t testing.TB, line []byte) printed {
 // open begins a reading that ends with the test.
 func (w *world) open(q services.EventQuery) services.EventStream {
 	w.t.Helper()
-	s, err := w.replay.OpenEvents(w.t.Context(), q)
-	require.NoError(w.t, err)
+	s := must.Get(w.replay.OpenEvents(w.t.Context(), q))(w.t)
 	w.t.Cleanup(s.Close)
 	return s
 }

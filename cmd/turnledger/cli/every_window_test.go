@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
@@ -88,9 +89,7 @@ func foldImported(t *testing.T, session string, turns []client.WholeTurn) *conve
 	}
 	raw := func(messages []json.RawMessage) (out json.RawMessage) {
 		if messages != nil {
-			var err error
-			out, err = json.Marshal(messages)
-			require.NoError(t, err)
+			out = must.Get(json.Marshal(messages))(t)
 		}
 		return out
 	}
@@ -123,8 +122,7 @@ func TestEveryWindowOfRealToolCallsIsLegal(t *testing.T) {
 	t.Log("seed ", seed)
 	draw := rand.New(rand.NewPCG(seed, 0))
 	for _, file := range stack.ConversationFiles(t) {
-		content, err := os.ReadFile(file)
-		require.NoError(t, err)
+		content := must.Get(os.ReadFile(file))(t)
 		lines := bufio.NewScanner(bytes.NewReader(content))
 		lines.Buffer(nil, 64<<20)
 		for lines.Scan() {
@@ -156,9 +154,8 @@ func everyWindow(t *testing.T, state *conversation.State) int {
 	b := contextbuilder.NewBuilder(read.New(log, read.Config{View: log}),
 		contextbuilder.Config{})
 	build := func(size int, form services.Format) (services.Context, []json.RawMessage) {
-		r, err := b.Build(t.Context(), services.ContextRequest{SessionID: state.SessionID, Message: "and now?",
-			MaxMessages: size, Format: form, IncludePending: true})
-		require.NoError(t, err)
+		r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: state.SessionID, Message: "and now?",
+			MaxMessages: size, Format: form, IncludePending: true}))(t)
 		out := make([]json.RawMessage, len(r.Messages))
 		for i, m := range r.Messages {
 			out[i] = m.JSON()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
 var update = flag.Bool("update", false, "write docs/settings.md anew")
@@ -21,16 +22,14 @@ const settingsPage = "../../../docs/settings.md"
 func settings(t *testing.T) []*kong.Flag {
 	t.Helper()
 	var c config.Config
-	parser, err := kong.New(&c, config.Options()...)
-	require.NoError(t, err)
+	parser := must.Get(kong.New(&c, config.Options()...))(t)
 	return parser.Model.Flags[1:] // without --help
 }
 
 // docs/settings.md says of each setting what its field says.
 func TestSettingsPage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(settingsPage)
-	require.NoError(t, err)
+	page := must.Get(os.ReadFile(settingsPage))(t)
 	head, _, found := strings.Cut(string(page), "| variable |")
 	require.True(t, found)
 	var b strings.Builder
@@ -76,8 +75,7 @@ func TestUnknownVariablesAreNamed(t *testing.T) {
 		t.Setenv(name, "1m")
 	}
 	var c struct{ config.Config }
-	parser, err := kong.New(&c, config.Options()...)
-	require.NoError(t, err)
+	parser := must.Get(kong.New(&c, config.Options()...))(t)
 	unknown := config.Unknown(parser.Model)
 	require.Subset(t, unknown, []string{"TURNLEDGER_SILENCE", "TURNLEDGER_NO_FILE"})
 	for _, name := range unknown {

@@ -3,30 +3,33 @@ package systemtest_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"text/tabwriter"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/services/export"
 )
 
-func linesOf(s string) []string {
-	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
-}
+func linesOf(s string) []string { return strings.Split(strings.TrimSuffix(s, "\n"), "\n") }
 
 //conformance:h67
 func TestReplayInEveryFormat(t *testing.T) {
@@ -63,8 +66,7 @@ func TestReplayInEveryFormat(t *testing.T) {
 
 	name := filepath.Join(dir, "events.parquet")
 	p.Done(t, "replay", "--format", "parquet", "-o", name, "--to", position)
-	rows, err := parquet.ReadFile[export.EventRow](name)
-	require.NoError(t, err)
+	rows := must.Get(parquet.ReadFile[export.EventRow](name))(t)
 	require.Len(t, rows, 15)
 	redactions := 0
 	for _, r := range rows {
@@ -77,8 +79,7 @@ func TestReplayInEveryFormat(t *testing.T) {
 
 	name = filepath.Join(dir, "turns.parquet")
 	p.Done(t, "replay", "--turns", "--format", "parquet", "-o", name)
-	turns, err := parquet.ReadFile[export.TurnRow](name)
-	require.NoError(t, err)
+	turns := must.Get(parquet.ReadFile[export.TurnRow](name))(t)
 	statuses := map[string]int{}
 	for _, r := range turns {
 		statuses[r.Status]++
@@ -86,12 +87,8 @@ func TestReplayInEveryFormat(t *testing.T) {
 	require.Equal(t, map[string]int{"finalized": 7, "redacted": 1}, statuses)
 
 	_, out, _ = p.Run(t, "replay", "--session", "s1", "--format", "csv")
-	records, err := csv.NewReader(strings.NewReader(out)).ReadAll()
-	require.NoError(t, err)
-	require.Len(t, records, 3)
-	left, err := filepath.Glob(filepath.Join(dir, "*"+partSuffix))
-	require.NoError(t, err)
-	require.Empty(t, left)
+	require.Len(t, must.Get(csv.NewReader(strings.NewReader(out)).ReadAll())(t), 3)
+	require.Empty(t, must.Get(filepath.Glob(filepath.Join(dir, "*"+partSuffix)))(t))
 
 }
 
@@ -123,8 +120,7 @@ func TestReplayFollowsOverARestart(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	require.NoError(t, cmd.Wait(), "%s", &said)
 	require.Equal(t, "position 0:8\n", said.String())
-	raw, err := os.ReadFile(file)
-	require.NoError(t, err)
+	raw := must.Get(os.ReadFile(file))(t)
 	for i, l := range linesOf(string(raw)) {
 		require.Contains(t, l, fmt.Sprintf(`"position":"0:%d"`, i+1))
 	}
@@ -167,12 +163,9 @@ func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
 			require.Contains(t, said.String(), file+partSuffix+"; for the rest, the same with --from 0:4")
 		}
 		if format == "parquet" {
-			got, err := parquet.ReadFile[export.EventRow](file + partSuffix)
-			require.NoError(t, err)
-			require.Len(t, got, rows)
+			require.Len(t, must.Get(parquet.ReadFile[export.EventRow](file+partSuffix))(t), rows)
 		} else {
-			raw, err := os.ReadFile(file + partSuffix)
-			require.NoError(t, err)
+			raw := must.Get(os.ReadFile(file + partSuffix))(t)
 			require.Equal(t, rows, strings.Count(string(raw), "\n"))
 		}
 	}
@@ -190,12 +183,9 @@ func TestReplayIntoAPipeLeavesAPipe(t *testing.T) {
 	t.Cleanup(func() { _ = pipe.Close() })
 	code, _, said := p.Run(t, "replay", "--session", "piped", "-o", name)
 	require.Equal(t, 0, code, said)
-	info, err := os.Lstat(name)
-	require.NoError(t, err)
+	info := must.Get(os.Lstat(name))(t)
 	require.Equal(t, os.ModeNamedPipe, info.Mode().Type())
-	line, err := bufio.NewReader(pipe).ReadString('\n')
-	require.NoError(t, err)
-	require.Contains(t, line, "turnledger.turn.started.v1")
+	require.Contains(t, must.Get(bufio.NewReader(pipe).ReadString('\n'))(t), "turnledger.turn.started.v1")
 }
 
 // A replay whose output can't be written prints no position: the events up to it are lost.
@@ -217,9 +207,75 @@ func TestReplayThatCannotBeWrittenNamesNoPosition(t *testing.T) {
 		var status *exec.ExitError
 		require.ErrorAs(t, cmd.Run(), &status, line)
 		require.Equal(t, stack.ExitFailed, status.ExitCode())
-		require.NotContains(t, said.String(), "position")
-		require.NotContains(t, said.String(), "no server answers")
+		must.Lack(t, said.String(), "position", "no server answers")
 	}
 	require.NoFileExists(t, to)
 	p.Done(t, "replay", "--format", "csv", "-o", to)
+}
+
+// The answers that docs/analysts.md shows for its SQL are those that a plain Parquet reader computes, after the same
+// commands.
+//
+//conformance:h67 s25
+func TestAnswersOfTheAnalystsPage(t *testing.T) {
+	t.Parallel()
+	page := must.Get(os.ReadFile("../../../docs/analysts.md"))(t)
+	files := must.Get(filepath.Glob("../../../docs/examples/*.jsonl"))(t)
+	// Without an eraser, which takes the redacted events out of the log.
+	p := stack.Start(t, nil, "serve", "--roles", "api,context", "--data-dir", stack.DataDir(t))
+	dir := t.TempDir()
+	eventsFile, turnsFile := filepath.Join(dir, "events.parquet"), filepath.Join(dir, "turns.parquet")
+	run := func(args ...string) string {
+		return p.Done(t, args...)
+	}
+	run(append([]string{"import"}, files...)...)
+	run("link", "example-follow-up", "ada")
+	out := p.Get(t, stack.SessionPath("example-dripping-tap")+"/turns")
+	first := out["turns"].([]any)[0].(map[string]any)["turn_id"].(string)
+	run("redact", "--yes", "example-dripping-tap", first)
+	run("replay", "--format", "parquet", "-o", eventsFile)
+	run("replay", "--turns", "--format", "parquet", "-o", turnsFile)
+
+	events := must.Get(parquet.ReadFile[export.EventRow](eventsFile))(t)
+	types, hidden := map[string]int{}, map[string]int{}
+	for _, e := range events {
+		types[e.Type]++
+		if e.Redacted {
+			hidden[e.Type]++
+		}
+	}
+	var rows [][]string
+	for _, typ := range slices.SortedFunc(maps.Keys(types),
+		func(a, b string) int { return cmp.Or(types[b]-types[a], cmp.Compare(a, b)) }) {
+		rows = append(rows, []string{typ, fmt.Sprint(types[typ]), fmt.Sprint(hidden[typ])})
+	}
+	requireShown(t, page, []string{"type", "events", "redacted"}, rows)
+
+	turns := must.Get(parquet.ReadFile[export.TurnRow](turnsFile))(t)
+	statuses := map[string]int{}
+	var asked [][]string
+	for _, r := range turns {
+		statuses[r.Status]++
+		if r.SessionID == "example-follow-up" {
+			asked = append(asked, []string{*r.IdentityID, *r.QuestionNeutral, fmt.Sprint(len(*r.AnswerNeutral))})
+		}
+	}
+	rows = nil
+	for _, s := range slices.Sorted(maps.Keys(statuses)) {
+		rows = append(rows, []string{s, fmt.Sprint(statuses[s])})
+	}
+	requireShown(t, page, []string{"status", "turns"}, rows)
+	requireShown(t, page, []string{"identity_id", "question_neutral", "answer_bytes"}, asked)
+}
+
+// requireShown requires that a page shows a table.
+func requireShown(t *testing.T, page []byte, columns []string, rows [][]string) {
+	t.Helper()
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for _, r := range append([][]string{columns}, rows...) {
+		_, _ = fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	require.NoError(t, w.Flush())
+	require.Contains(t, string(page), table.String())
 }

@@ -1,17 +1,33 @@
 package systemtest_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/pg"
+	"github.com/turnledger/turnledger/deploy/testkit/printed"
+	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
 )
@@ -181,4 +197,248 @@ func answersOf(t *testing.T, p *stack.Process, session string) map[string]string
 		out[name] = said
 	}
 	return out
+}
+
+// waitReceipt waits until an erasure is complete.
+func waitReceipt(t testing.TB, p *stack.Process, id string) map[string]any {
+	t.Helper()
+	var out map[string]any
+	hang.Until(t, func() bool {
+		out = p.Get(t, "/v1/receipts/"+id)
+		return out["state"] == "complete"
+	}, "%v", out)
+	return out
+}
+
+// turnsJSON returns a session's turns as JSON, without what an answer has beside them.
+func turnsJSON(t testing.TB, p *stack.Process, id string) string {
+	t.Helper()
+	return string(must.Get(json.Marshal(p.Get(t, stack.SessionPath(id)+"/turns?status=all")["turns"]))(t))
+}
+
+// receiptPlace returns what a receipt says of a place.
+func receiptPlace(t testing.TB, receipt map[string]any, name string) map[string]any {
+	t.Helper()
+	for _, x := range receipt["places"].([]any) {
+		if place := x.(map[string]any); place["place"] == name {
+			return place
+		}
+	}
+	t.Fatalf("the receipt has no place %s: %v", name, receipt)
+	return nil
+}
+
+// storage names the folders of a deployment's stores.
+type storage struct {
+	nats, redis, postgres string
+	redisURL, postgresURL string
+}
+
+func newStorage(t *testing.T) (*storage, []string) {
+	t.Helper()
+	pg, redis := pg.Start(t), redistest.Start(t)
+	d := &storage{
+		nats: filepath.Join(stack.DataDir(t), "d"), postgres: filepath.Dir(pg.LogFile()),
+		redis:    filepath.Dir(strings.TrimPrefix(redis.URL(), "unix://")),
+		redisURL: redis.URL(), postgresURL: pg.URL(),
+	}
+	return d, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL()}
+}
+
+func (d *storage) sql(t *testing.T) *pgx.Conn {
+	t.Helper()
+	return must.Get(pgx.Connect(t.Context(), d.postgresURL))(t)
+}
+
+// flush writes to disk what the stores hold in memory, and cleans up as their operators do.
+func (d *storage) flush(t *testing.T) {
+	t.Helper()
+	conn := d.sql(t)
+	// As docs/erasure.md asks of the operator.
+	for _, statement := range []string{"vacuum (full, analyze) turnledger.questions, turnledger.answers, " +
+		"turnledger.sessions, turnledger.event_ledger",
+		"checkpoint"} {
+		must.Get(conn.Exec(t.Context(), statement))(t)
+	}
+	require.NoError(t, conn.Close(t.Context()))
+	c := must.Get(rueidis.NewClient(rueidis.MustParseURL(d.redisURL)))(t)
+	defer c.Close()
+	require.NoError(t, c.Do(t.Context(), c.B().Save().Build()).Error())
+}
+
+// storesHolding names the stores whose files hold each of the texts. PostgreSQL's WAL is left out: it holds what was
+// written until it is recycled.
+func (d *storage) storesHolding(texts ...string) map[string][]string {
+	out := map[string][]string{}
+	for name, dir := range map[string]string{"nats": d.nats, "redis": d.redis, "postgres": d.postgres} {
+		for text := range natstest.HoldingEach(texts, []string{dir}, "pg_wal") {
+			out[text] = append(out[text], name)
+		}
+	}
+	return out
+}
+
+func TestErasureOverTheCommandLine(t *testing.T) {
+	t.Parallel()
+	p := stack.Shared(t)
+	p.RecordTurn(t, "forgotten", "r1", "question", "answer")
+	require.Contains(t, p.Fails(t, "erase", "nobody"), "session_not_found")
+	require.Contains(t, p.Fails(t, "erase", "--receipt", "0-0-x"), "not_found")
+	out := p.Done(t, "erase", "forgotten", "--reason", "asked to", "--by", "ops")
+	id := strings.Fields(out)[1]
+	out = p.Done(t, "erase", "--receipt", id, "--wait", "--json")
+	var r map[string]any
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.Subset(t, r, map[string]any{"state": "complete", "session_id": "forgotten"})
+	out = p.Done(t, "retention", "--dry-run")
+	require.Equal(t, "would go: 0 anonymous sessions with 0 events, 0 turns of 0 linked sessions\n", out)
+}
+
+// firstTries is how often a verb asks a server that has not answered yet.
+const firstTries = 8
+
+// `erase --wait` goes on when the server is restarted meanwhile.
+func TestEraseWaitOutlastsARestart(t *testing.T) {
+	t.Parallel()
+	asked := atomic.Int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		state := "complete"
+		switch n := asked.Add(1); {
+		case n == 1:
+			state = "running"
+		case n < firstTries+3:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"receipt_id":"0-1-a","kind":"session","session_id":"s","state":%q}`, state)
+	}))
+	t.Cleanup(server.Close)
+	code, out, errs := stack.Run(t, "erase", "--receipt", "0-1-a", "--wait", "--url", server.URL)
+	require.Equal(t, stack.ExitDone, code, errs)
+	require.Contains(t, out, "session s, complete")
+}
+
+// What people write in titles, metadata, summaries, searches and reasons is in no log, error, metric, trace, dead
+// letter or subject, also where a call or a view fails with it. A title that was replaced and metadata that was taken
+// away leave every disk.
+func TestNothingOperatorsSeeHoldsWhatPeopleWrite(t *testing.T) {
+	t.Parallel()
+	traces := &printed.Buffer{}
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		_, _ = traces.Write(body)
+	}))
+	defer receiver.Close()
+	address := stack.FreeAddress(t)
+	d, env := newStorage(t)
+	env = append(append(env, stack.ServeNATS(address)...), "OTEL_EXPORTER_OTLP_ENDPOINT="+receiver.URL)
+	p := stack.Start(t, env, "serve", "--data-dir", d.nats)
+	path := stack.SessionPath("s")
+	var errs []string
+	refused := func(status int, method, path string, body any) {
+		t.Helper()
+		errs = append(errs, fmt.Sprint(p.Must(t, status, method, path, body)))
+	}
+	verb := func(code int, args ...string) {
+		t.Helper()
+		got, out, err := p.Run(t, args...)
+		require.Equal(t, code, got, out+err)
+		errs = append(errs, err)
+	}
+	describe := func(session, title string, note any) {
+		t.Helper()
+		p.Must(t, http.StatusOK, http.MethodPatch, stack.SessionPath(session),
+			map[string]any{"title": title, "metadata": map[string]any{"note": note}})
+	}
+	db := d.sql(t)
+	defer func() { _ = db.Close(t.Context()) }()
+	sql := func(statement string) {
+		t.Helper()
+		must.Get(db.Exec(t.Context(), statement))(t)
+	}
+
+	p.LinkIdentity(t, "s", "ada")
+	turn := p.RecordTurn(t, "s", "r1", "SENTINEL question", "SENTINEL answer")
+	gone := p.RecordTurn(t, "s", "r2", "SENTINEL question", "SENTINEL answer")
+	describe("s", "QUOKKA", "NUMBAT")
+	p.Must(t, http.StatusCreated, http.MethodPost, path+"/summaries",
+		map[string]any{"request_id": "m", "through_turn_id": turn, "summary_neutral": "SENTINEL summary"})
+	p.Must(t, http.StatusCreated, http.MethodPost, path+"/fork", map[string]any{"request_id": "f", "turn_id": turn})
+	p.Must(t, http.StatusOK, http.MethodPost, path+"/turns/"+gone+"/redact",
+		map[string]any{"reason": "SENTINEL reason"})
+	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("other")+"/reset",
+		map[string]any{"reason": "SENTINEL reason"})
+	p.WaitCaughtUp(t, "recent", "audit")
+	d.flush(t)
+	holding := d.storesHolding("QUOKKA", "NUMBAT")
+	for _, secret := range []string{"QUOKKA", "NUMBAT"} { // Redis compresses words that repeat others
+		require.ElementsMatch(t, []string{"nats", "redis", "postgres"}, holding[secret], "it is found")
+	}
+	hits := p.Must(t, http.StatusOK, http.MethodPost, "/v1/search", map[string]any{"query": `"sentinel question"`})
+	require.Len(t, hits["hits"], 1)
+	list := p.Must(t, http.StatusOK, http.MethodPost, "/v1/sessions/query",
+		map[string]any{"title": "quok", "metadata": map[string]any{"note": "NUMBAT"}})
+	require.Len(t, list["sessions"], 1)
+
+	// Calls and verbs that are refused.
+	long := strings.Repeat("SENTINEL ", 2000)
+	refused(http.StatusUnprocessableEntity, http.MethodPatch, path, map[string]any{"title": long})
+	refused(http.StatusUnprocessableEntity, http.MethodPatch, path,
+		map[string]any{"metadata": map[string]any{"k": long}})
+	refused(http.StatusUnprocessableEntity, http.MethodPost, path+"/summaries",
+		map[string]any{"request_id": "n", "through_turn_id": turn, "summary_neutral": "SENTINEL", "created_by": long})
+	refused(http.StatusUnprocessableEntity, http.MethodPost, "/v1/search", map[string]any{"query": "-SENTINEL"})
+	refused(http.StatusUnprocessableEntity, http.MethodPost, "/v1/search",
+		map[string]any{"query": "SENTINEL", "cursor": "BAD"})
+	refused(http.StatusServiceUnavailable, http.MethodPost, "/v1/search",
+		map[string]any{"query": "SENTINEL", "mode": "meaning"})
+	verb(stack.ExitUsage, "sessions", "describe", "s", "--title", long)
+	verb(stack.ExitUsage, "search", "--", "-SENTINEL")
+	verb(stack.ExitUsage, "sessions", "list", "--title", "SENTINEL", "--cursor", "BAD")
+
+	// A view that is refused a title, and a search and a list that fail in the tables.
+	sql("alter table turnledger.sessions add constraint poison check (title <> 'SENTINEL poison')")
+	describe("poisoned", "SENTINEL poison", "SENTINEL")
+	p.WaitCaughtUp(t, "audit")
+	letters := p.Get(t, "/v1/deadletters")["deadletters"].([]any)
+	require.NotEmpty(t, letters)
+	sql("alter table turnledger.questions rename to away")
+	refused(http.StatusServiceUnavailable, http.MethodPost, "/v1/search", map[string]any{"query": "SENTINEL"})
+	refused(http.StatusServiceUnavailable, http.MethodPost, "/v1/sessions/query", map[string]any{"title": "SENTINEL"})
+	verb(stack.ExitFailed, "search", "SENTINEL")
+	sql("alter table turnledger.away rename to questions")
+
+	describe("s", "KEPT title", "") // "" takes the value away
+	hang.Until(t, func() bool {
+		d.flush(t)
+		return len(d.storesHolding("QUOKKA", "NUMBAT")) == 0
+	}, "replaced words stay on a disk")
+	require.NotEmpty(t, d.storesHolding("KEPT title"))
+
+	nc := must.Get(nats.Connect("nats://" + address))(t)
+	defer nc.Close()
+	js := must.Get(jetstream.New(nc))(t)
+	var subjects []string
+	for info := range js.ListStreams(t.Context()).Info() {
+		stream := must.Get(js.Stream(t.Context(), info.Config.Name))(t)
+		all := must.Get(stream.Info(t.Context(), jetstream.WithSubjectFilter(">")))(t)
+		for subject := range all.State.Subjects {
+			subjects = append(subjects, subject)
+		}
+	}
+	require.NotEmpty(t, subjects)
+	metrics := p.Metrics(t)
+	require.Contains(t, metrics, "search_words")
+	p.Stop(t)
+	require.Contains(t, traces.String(), "search_words")
+	for where, text := range map[string]string{
+		"logs": p.Log.String() + p.Out.String(), "errors": strings.Join(errs, "\n"), "metrics": metrics,
+		"traces": traces.String(), "dead letters": fmt.Sprint(letters), "subjects": strings.Join(subjects, "\n"),
+	} {
+		require.NotEmpty(t, text, where)
+		for _, word := range []string{"sentinel", "quok", "numbat"} {
+			require.NotContains(t, strings.ToLower(text), word, where)
+		}
+	}
 }

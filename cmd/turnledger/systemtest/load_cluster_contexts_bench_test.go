@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -25,13 +25,11 @@ import (
 // processorTime returns the processor time that a process has taken.
 func processorTime(b *testing.B, p *stack.Process) time.Duration {
 	b.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Cmd.Process.Pid))
-	require.NoError(b, err)
+	raw := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Cmd.Process.Pid)))(b)
 	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
 	ticks := 0
 	for _, f := range fields[11:13] { // utime and stime, of proc(5), in hundredths of a second
-		n, err := strconv.Atoi(f)
-		require.NoError(b, err)
+		n := must.Get(strconv.Atoi(f))(b)
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -116,8 +117,7 @@ func batchOnAFullDisk(t *testing.T, p *stack.Process, dir string) {
 			i%sessions, i, strings.Repeat("x", 15_000))
 	}
 	send := func() (codes map[int]int) {
-		resp, err := http.Post(p.URL+"/v1/turns", "application/x-ndjson", bytes.NewReader(body.Bytes()))
-		require.NoError(t, err)
+		resp := must.Get(http.Post(p.URL+"/v1/turns", "application/x-ndjson", bytes.NewReader(body.Bytes())))(t)
 		defer func() { _ = resp.Body.Close() }()
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		codes = map[int]int{}

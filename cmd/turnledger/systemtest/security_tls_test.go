@@ -1,19 +1,23 @@
 package systemtest_test
 
 import (
+	"crypto/tls"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/nats-io/jwt/v2"
+	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/certtest"
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -76,8 +80,7 @@ func TestEveryConnectionCanUseTLS(t *testing.T) {
 		return name == "next"
 	})
 	p.Stop(t)
-	seed, err := os.ReadFile(creds)
-	require.NoError(t, err)
+	seed := must.Get(os.ReadFile(creds))(t)
 	for _, line := range strings.Split(string(seed), "\n") {
 		if len(line) > 40 {
 			require.NotContains(t, p.Log.String(), line)
@@ -154,19 +157,53 @@ func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
 func speaksTLS(t *testing.T, ca *certtest.Authority, address string) {
 	t.Helper()
 	clientCert, clientKey := ca.Issue("pipeline")
-	nc, err := nats.Connect("tls://"+address, nats.UserInfo("pipeline", "pw"), nats.RootCAs(ca.File),
-		nats.ClientCert(clientCert, clientKey))
-	require.NoError(t, err)
+	nc := must.Get(nats.Connect("tls://"+address, nats.UserInfo("pipeline", "pw"), nats.RootCAs(ca.File),
+		nats.ClientCert(clientCert, clientKey)))(t)
 	defer nc.Close()
-	_, err = nc.RequestMsg(stack.EventMessage(&events.TurnStarted{TurnID: events.TurnID("s", "r1"), SessionID: "s",
-		RequestID: "r1", Question: events.Question{QuestionNeutral: "question 1"}}, ""), 5*time.Second)
-	require.NoError(t, err)
+	must.Get(nc.RequestMsg(stack.EventMessage(&events.TurnStarted{TurnID: events.TurnID("s", "r1"), SessionID: "s",
+		RequestID: "r1", Question: events.Question{QuestionNeutral: "question 1"}}, ""), hang.Limit))(t)
 	for name, opts := range map[string][]nats.Option{
 		"no certificate": {nats.UserInfo("pipeline", "pw"), nats.RootCAs(ca.File)},
 		"no password":    {nats.RootCAs(ca.File), nats.ClientCert(clientCert, clientKey)},
 		"in clear":       {nats.UserInfo("pipeline", "pw")},
 	} {
-		_, err := nats.Connect("nats://"+address, opts...)
-		require.Error(t, err, name)
+		require.Error(t, must.Err(nats.Connect("nats://"+address, opts...)), name)
 	}
+}
+
+// startSecureNATS starts a server that takes only clients with a certificate of the authority and with
+// credentials. It returns the server's address and a file of credentials.
+func startSecureNATS(t *testing.T, ca *certtest.Authority) (url, creds string) {
+	t.Helper()
+	operator := must.Get(nkeys.CreateOperator())(t)
+	account := must.Get(nkeys.CreateAccount())(t)
+	user := must.Get(nkeys.CreateUser())(t)
+	public := func(k nkeys.KeyPair) string {
+		return must.Get(k.PublicKey())(t)
+	}
+	oc := jwt.NewOperatorClaims(public(operator))
+	ac := jwt.NewAccountClaims(public(account))
+	ac.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit,
+		Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
+	accountJWT := must.Get(ac.Encode(operator))(t)
+	userJWT := must.Get(jwt.NewUserClaims(public(user)).Encode(account))(t)
+	seed := must.Get(user.Seed())(t)
+	text := must.Get(jwt.FormatUserConfig(userJWT, seed))(t)
+	creds = filepath.Join(t.TempDir(), "pipeline.creds")
+	require.NoError(t, os.WriteFile(creds, text, 0o600))
+
+	cert, key := ca.Issue("nats")
+	pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
+	resolver := &natsserver.MemAccResolver{}
+	require.NoError(t, resolver.Store(public(account), accountJWT))
+	system := must.Get(nkeys.CreateAccount())(t)
+	systemJWT := must.Get(jwt.NewAccountClaims(public(system)).Encode(operator))(t)
+	require.NoError(t, resolver.Store(public(system), systemJWT))
+	ns := stack.StartNATS(t, natsserver.Options{
+		TrustedOperators: []*jwt.OperatorClaims{oc}, AccountResolver: resolver, SystemAccount: public(system),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: ca.Pool,
+			ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12},
+		TLSVerify: true, TLSTimeout: 5,
+	})
+	return "tls://" + ns.Addr().String(), creds
 }

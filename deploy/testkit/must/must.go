@@ -10,11 +10,12 @@ type TB interface {
 }
 
 // Get returns a call's value, and ends the test if the call failed: turn := must.Get(s.StartTurn(ctx, c))(t). The test
-// comes last, since Go passes on what a call returns only where nothing stands beside it.
-func Get[T any](value T, err error) func(t TB) T {
-	return func(t TB) T {
+// comes last, since Go passes on what a call returns only where nothing stands beside it. A message may follow, as with
+// require.
+func Get[T any](value T, err error) func(t TB, message ...any) T {
+	return func(t TB, message ...any) T {
 		t.Helper()
-		require.NoError(t, err)
+		require.NoError(t, err, message...)
 		return value
 	}
 }
@@ -50,4 +51,20 @@ func Three[A, B, C any](a A, b B, c C, err error) func(t TB) (A, B, C) {
 func Err(returned ...any) error {
 	err, _ := returned[len(returned)-1].(error)
 	return err
+}
+
+// Contain ends the test unless a text has each of the parts.
+func Contain(t TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		require.Contains(t, text, part)
+	}
+}
+
+// Lack ends the test if a text has one of the parts.
+func Lack(t TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		require.NotContains(t, text, part)
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/apikeys"
 )
@@ -45,32 +46,24 @@ func add(t *testing.T, f apikeys.File, k apikeys.Key) (apikeys.Key, string) {
 
 func open(t *testing.T, f apikeys.File, cfg apikeys.Config) *apikeys.Ring {
 	t.Helper()
-	r, err := apikeys.Open(f, cfg)
-	require.NoError(t, err)
-	return r
+	return must.Get(apikeys.Open(f, cfg))(t)
 }
 
 func TestTheFileHoldsNoKey(t *testing.T) {
 	t.Parallel()
 	f := file(t)
 	k, text := add(t, f, apikeys.Key{IdentityID: "ada"})
-	raw, err := os.ReadFile(string(f))
-	require.NoError(t, err)
-	require.NotContains(t, string(raw), text)
-	require.NotContains(t, string(raw), strings.TrimPrefix(text, k.Prefix+"_"))
+	must.Lack(t, string(must.Get(os.ReadFile(string(f)))(t)), text, strings.TrimPrefix(text, k.Prefix+"_"))
 	require.True(t, strings.HasPrefix(text, k.Prefix+"_"))
 	for _, name := range []string{string(f), string(f) + ".lock"} {
-		info, err := os.Stat(name)
-		require.NoError(t, err)
+		info := must.Get(os.Stat(name))(t)
 		require.Equal(t, fs.FileMode(0o600), info.Mode().Perm(), name)
 	}
 	require.NoError(t, os.Chmod(string(f), 0o644))
 	add(t, f, apikeys.Key{})
-	info, err := os.Stat(string(f))
-	require.NoError(t, err)
+	info := must.Get(os.Stat(string(f)))(t)
 	require.Equal(t, fs.FileMode(0o600), info.Mode().Perm(), "closed again by the next change")
-	keys, err := f.Keys()
-	require.NoError(t, err)
+	keys := must.Get(f.Keys())(t)
 	require.Len(t, keys, 2)
 	require.Equal(t, k, keys[0])
 }
@@ -84,8 +77,7 @@ func TestWhoseKeyItIs(t *testing.T) {
 	k, text := add(t, f, apikeys.Key{Scopes: []string{"context:read", "turns:write"}, IdentityID: "ada"})
 	_, short := add(t, f, apikeys.Key{ExpiresAt: began.Add(time.Hour)})
 	r := open(t, f, apikeys.Config{Now: func() time.Time { return *now.Load() }})
-	caller, err := r.Authenticate(t.Context(), text)
-	require.NoError(t, err)
+	caller := must.Get(r.Authenticate(t.Context(), text))(t)
 	require.Equal(t, access.Caller{Name: k.Prefix, Scopes: access.TurnsWrite | access.ContextRead, IdentityID: "ada"},
 		caller)
 	last := byte('A')
@@ -99,14 +91,11 @@ func TestWhoseKeyItIs(t *testing.T) {
 		require.ErrorIs(t, err, access.ErrUnauthenticated, wrong)
 		require.Zero(t, caller)
 	}
-	_, err = r.Authenticate(t.Context(), short)
-	require.NoError(t, err)
+	must.Get(r.Authenticate(t.Context(), short))(t)
 	later := began.Add(time.Hour)
 	now.Store(&later)
-	_, err = r.Authenticate(t.Context(), short)
-	require.ErrorIs(t, err, access.ErrKeyEnded)
-	_, err = r.Authenticate(t.Context(), text)
-	require.NoError(t, err, "without an expiry")
+	must.Fail(r.Authenticate(t.Context(), short))(t, access.ErrKeyEnded)
+	must.Get(r.Authenticate(t.Context(), text))(t, "without an expiry")
 }
 
 // A key is rotated by making another and revoking the first: in between both count.
@@ -126,25 +115,19 @@ func TestTheRingFollowsItsFile(t *testing.T) {
 			t.Helper()
 			<-time.After(1100 * time.Millisecond)
 			synctest.Wait()
-			_, err := r.Authenticate(t.Context(), text)
-			require.ErrorIs(t, err, want)
+			must.Fail(r.Authenticate(t.Context(), text))(t, want)
 		}
 		_, newText := add(t, f, apikeys.Key{})
 		counts(oldText, nil)
 		counts(newText, nil)
-		gone, err := f.Revoke(t.Context(), old.Prefix, time.Now())
-		require.NoError(t, err)
+		gone := must.Get(f.Revoke(t.Context(), old.Prefix, time.Now()))(t)
 		require.Equal(t, apikeys.Revoked, gone.State(time.Now()))
 		counts(oldText, access.ErrKeyEnded)
 		counts(newText, nil)
-		again, err := f.Revoke(t.Context(), old.Prefix, time.Now().Add(time.Hour))
-		require.NoError(t, err)
-		require.Equal(t, gone, again)
-		_, err = f.Revoke(t.Context(), "tl_unknown0", time.Now())
-		require.ErrorIs(t, err, apikeys.ErrNoKey)
+		require.Equal(t, gone, must.Get(f.Revoke(t.Context(), old.Prefix, time.Now().Add(time.Hour)))(t))
+		must.Fail(f.Revoke(t.Context(), "tl_unknown0", time.Now()))(t, apikeys.ErrNoKey)
 
-		good, err := os.ReadFile(string(f))
-		require.NoError(t, err)
+		good := must.Get(os.ReadFile(string(f)))(t)
 		for _, broken := range []string{"", "{", `{"keys":[{"prefix":"tl_aaaaaaaa"}]}`, strings.Replace(string(good),
 			`"name"`, `"only_from":"10.0.0.0/8","name"`, 1), strings.Replace(string(good), "turns:write", "everything",
 			1)} {
@@ -189,8 +172,7 @@ func TestAKeyIsRotated(t *testing.T) {
 		t.Helper()
 		then := began.Add(at)
 		now.Store(&then)
-		_, err := r.Authenticate(t.Context(), text)
-		require.ErrorIs(t, err, want)
+		must.Fail(r.Authenticate(t.Context(), text))(t, want)
 	}
 	is(59*time.Minute, longText, nil)
 	is(59*time.Minute, nextText, nil)
@@ -199,17 +181,13 @@ func TestAKeyIsRotated(t *testing.T) {
 	is(time.Hour, nextText, nil)
 	is(2*time.Hour, nextText, access.ErrKeyEnded)
 
-	_, err = f.Revoke(t.Context(), next.Prefix, began)
-	require.NoError(t, err)
-	before, err := f.Keys()
-	require.NoError(t, err)
+	must.Get(f.Revoke(t.Context(), next.Prefix, began))(t)
+	before := must.Get(f.Keys())(t)
 	_, _, _, err = f.Rotate(t.Context(), next.Prefix, began, 0, began)
 	require.ErrorContains(t, err, "is revoked")
 	_, _, _, err = f.Rotate(t.Context(), "tl_unknown0", began, 0, began)
 	require.ErrorIs(t, err, apikeys.ErrNoKey)
-	after, err := f.Keys()
-	require.NoError(t, err)
-	require.Equal(t, before, after)
+	require.Equal(t, before, must.Get(f.Keys())(t))
 }
 
 func TestAFileThatIsNoneIsRefused(t *testing.T) {
@@ -219,8 +197,7 @@ func TestAFileThatIsNoneIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "turnledger keys create")
 	_, text := add(t, f, apikeys.Key{})
 	require.NoError(t, os.Chmod(string(f), 0o660))
-	_, err = apikeys.Open(f, apikeys.Config{})
-	require.ErrorContains(t, err, "chmod 600")
+	require.ErrorContains(t, must.Err(apikeys.Open(f, apikeys.Config{})), "chmod 600")
 	require.Error(t, f.Add(t.Context(), apikeys.Key{}))
 	// Somebody writes the key itself where its hash belongs.
 	require.NoError(t, os.WriteFile(string(f), []byte(`{"keys":[{"prefix":"tl_aaaaaaaa","hash":"`+text+`"}]}`), 0o600))
@@ -231,12 +208,10 @@ func TestAFileThatIsNoneIsRefused(t *testing.T) {
 	// A condition that this version does not know.
 	f = file(t)
 	add(t, f, apikeys.Key{})
-	raw, err := os.ReadFile(string(f))
-	require.NoError(t, err)
+	raw := must.Get(os.ReadFile(string(f)))(t)
 	require.NoError(t, os.WriteFile(string(f), bytes.Replace(raw, []byte(`"name"`),
 		[]byte(`"only_from":"10.0.0.0/8","name"`), 1), 0o600))
-	_, err = apikeys.Open(f, apikeys.Config{})
-	require.ErrorContains(t, err, "is no file of keys")
+	require.ErrorContains(t, must.Err(apikeys.Open(f, apikeys.Config{})), "is no file of keys")
 }
 
 func TestKeysThatWouldNotDoWhatIsExpected(t *testing.T) {
@@ -271,7 +246,5 @@ func TestChangesAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	require.Nil(t, failed.Load())
-	keys, err := f.Keys()
-	require.NoError(t, err)
-	require.Len(t, keys, 20)
+	require.Len(t, must.Get(f.Keys())(t), 20)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/certtest"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/services/access/certfile"
 )
 
@@ -22,11 +23,8 @@ func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 // shown is the serial number of the certificate that a listener would show.
 func shown(t *testing.T, p *certfile.Pair) string {
 	t.Helper()
-	c, err := p.Server().GetCertificate(&tls.ClientHelloInfo{})
-	require.NoError(t, err)
-	same, err := p.Client().GetClientCertificate(&tls.CertificateRequestInfo{})
-	require.NoError(t, err)
-	require.Equal(t, c, same)
+	c := must.Get(p.Server().GetCertificate(&tls.ClientHelloInfo{}))(t)
+	require.Equal(t, c, must.Get(p.Client().GetClientCertificate(&tls.CertificateRequestInfo{}))(t))
 	return c.Leaf.SerialNumber.String()
 }
 
@@ -40,16 +38,14 @@ func TestACertificateIsReadAgainWhenItChanges(t *testing.T) {
 	endedCert, endedKey := ca.IssueFor("ended", -time.Minute)
 	move := func(from, to string) {
 		t.Helper()
-		raw, err := os.ReadFile(from)
-		require.NoError(t, err)
+		raw := must.Get(os.ReadFile(from))(t)
 		require.NoError(t, os.WriteFile(to, raw, 0o600))
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		// The bubble's clock stands in 2000, so that no certificate has ended.
-		p, err := certfile.Open(certfile.Config{Cert: cert, Key: key, Every: time.Second,
-			Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		require.NoError(t, err)
+		p := must.Get(certfile.Open(certfile.Config{Cert: cert, Key: key, Every: time.Second,
+			Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 		first := shown(t, p)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -81,10 +77,8 @@ func TestACertificateIsReadAgainWhenItChanges(t *testing.T) {
 	require.ErrorContains(t, err, "renew it")
 	_, err = certfile.Open(certfile.Config{Cert: nextCert, Key: endedKey})
 	require.ErrorContains(t, err, "no certificate (PEM) with its key")
-	_, err = certfile.Authorities(nextKey)
-	require.ErrorContains(t, err, "holds no certificate")
-	_, err = certfile.Authorities(ca.File)
-	require.NoError(t, err)
+	require.ErrorContains(t, must.Err(certfile.Authorities(nextKey)), "holds no certificate")
+	must.Get(certfile.Authorities(ca.File))(t)
 }
 
 func TestACertificateThatEndsSoonIsSpokenOf(t *testing.T) {

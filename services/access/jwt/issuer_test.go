@@ -23,6 +23,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/jwt"
 )
@@ -53,9 +54,7 @@ func newIssuer(t *testing.T, ids ...string) *issuer {
 
 func key(t *testing.T) crypto.Signer {
 	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	return k
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -124,15 +123,10 @@ func signed(t *testing.T, alg jose.SignatureAlgorithm, id string, k any, claims 
 	if id != "" {
 		options = options.WithHeader("kid", id)
 	}
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: k}, options)
-	require.NoError(t, err)
-	raw, err := json.Marshal(claims)
-	require.NoError(t, err)
-	jws, err := s.Sign(raw)
-	require.NoError(t, err)
-	text, err := jws.CompactSerialize()
-	require.NoError(t, err)
-	return text
+	s := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: k}, options))(t)
+	raw := must.Get(json.Marshal(claims))(t)
+	jws := must.Get(s.Sign(raw))(t)
+	return must.Get(jws.CompactSerialize())(t)
 }
 
 func (i *issuer) verifier(change func(*jwt.Config)) *jwt.Issuer {
@@ -142,9 +136,7 @@ func (i *issuer) verifier(change func(*jwt.Config)) *jwt.Issuer {
 	if change != nil {
 		change(&cfg)
 	}
-	v, err := jwt.New(cfg)
-	require.NoError(i.t, err)
-	return v
+	return must.Get(jwt.New(cfg))(i.t)
 }
 
 const bound = access.TurnsWrite | access.ContextRead
@@ -171,20 +163,18 @@ func TestWhoseTokenItIs(t *testing.T) {
 		"begins within the leeway": {map[string]any{"nbf": time.Now().Add(30 * time.Second).Unix()},
 			access.Caller{Scopes: bound, IdentityID: "ada"}},
 	} {
-		got, err := v.Authenticate(t.Context(), i.token("k1", c.change))
-		require.NoError(t, err, name)
+		got := must.Get(v.Authenticate(t.Context(), i.token("k1", c.change)))(t, name)
 		require.NotContains(t, got.Name, "ada")
 		require.NotEmpty(t, got.Name)
 		got.Name = ""
 		require.Equal(t, c.want, got, name)
 	}
 	by := i.verifier(func(c *jwt.Config) { c.IdentityClaim, c.ScopesClaim = "email", "permissions" })
-	got, err := by.Authenticate(t.Context(), i.token("k1", map[string]any{"email": "ada@example.org",
-		"permissions": []string{"events:read"}}))
-	require.NoError(t, err)
+	got := must.Get(by.Authenticate(t.Context(), i.token("k1", map[string]any{"email": "ada@example.org",
+		"permissions": []string{"events:read"}})))(t)
 	require.Equal(t, "ada@example.org", got.IdentityID)
 	require.Equal(t, access.EventsRead, got.Scopes)
-	_, err = by.Authenticate(t.Context(), i.token("k1", nil))
+	_, err := by.Authenticate(t.Context(), i.token("k1", nil))
 	require.ErrorIs(t, err, access.ErrUnauthenticated, "who it is can't be told: not everybody, but nobody")
 }
 
@@ -192,22 +182,17 @@ func TestWhoseTokenItIs(t *testing.T) {
 func TestTokensThatCountForNothing(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t, "k1")
-	old, err := rsa.GenerateKey(rand.Reader, 2048)
-	require.NoError(t, err)
+	old := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	i.keys["rsa"] = old
 	v := i.verifier(nil)
 	good := i.token("k1", nil)
-	_, err = v.Authenticate(t.Context(), good)
-	require.NoError(t, err)
-	_, err = v.Authenticate(t.Context(), i.token("rsa", nil))
-	require.NoError(t, err)
+	must.Get(v.Authenticate(t.Context(), good))(t)
+	must.Get(v.Authenticate(t.Context(), i.token("rsa", nil)))(t)
 
-	der, err := x509.MarshalPKIXPublicKey(old.Public())
-	require.NoError(t, err)
+	der := must.Get(x509.MarshalPKIXPublicKey(old.Public()))(t)
 	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	part := func(v any) string {
-		raw, err := json.Marshal(v)
-		require.NoError(t, err)
+		raw := must.Get(json.Marshal(v))(t)
 		return base64.RawURLEncoding.EncodeToString(raw)
 	}
 	head, payload, sig := split(t, good)
@@ -252,14 +237,13 @@ func TestTokensThatCountForNothing(t *testing.T) {
 			require.NotContains(t, err.Error(), token, name)
 		}
 	}
-	_, err = v.Authenticate(t.Context(), i.token("k1", map[string]any{"exp": time.Now().Add(-2 * time.Minute).Unix()}))
+	_, err := v.Authenticate(t.Context(), i.token("k1", map[string]any{"exp": time.Now().Add(-2 * time.Minute).Unix()}))
 	require.ErrorIs(t, err, access.ErrTokenEnded)
 }
 
 func split(t *testing.T, token string) (head, payload, sig string) {
 	t.Helper()
-	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256})
-	require.NoError(t, err)
+	jws := must.Get(jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256}))(t)
 	sig = base64.RawURLEncoding.EncodeToString(jws.Signatures[0].Signature)
 	payload = base64.RawURLEncoding.EncodeToString(jws.UnsafePayloadWithoutVerification())
 	return token[:len(token)-len(sig)-len(payload)-2], payload, sig
@@ -268,16 +252,11 @@ func split(t *testing.T, token string) (head, payload, sig string) {
 func bringsItsKey(t *testing.T, claims any) string {
 	t.Helper()
 	k := key(t)
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: k, KeyID: "k1"}},
-		&jose.SignerOptions{EmbedJWK: true})
-	require.NoError(t, err)
-	raw, err := json.Marshal(claims)
-	require.NoError(t, err)
-	jws, err := s.Sign(raw)
-	require.NoError(t, err)
-	text, err := jws.CompactSerialize()
-	require.NoError(t, err)
-	return text
+	s := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: k, KeyID: "k1"}},
+		&jose.SignerOptions{EmbedJWK: true}))(t)
+	raw := must.Get(json.Marshal(claims))(t)
+	jws := must.Get(s.Sign(raw))(t)
+	return must.Get(jws.CompactSerialize())(t)
 }
 
 // A new key is known when a token shows it, one that was taken back after the next look,
@@ -308,18 +287,15 @@ func TestTheIssuersKeysChange(t *testing.T) {
 	})
 	i.change(func() { i.down = true })
 	asked := i.token("k2", nil)
-	_, err = v.Authenticate(t.Context(), asked)
-	require.NoError(t, err, "an issuer that does not answer changes nothing")
+	must.Get(v.Authenticate(t.Context(), asked))(t, "an issuer that does not answer changes nothing")
 	stop()
 	require.NoError(t, <-ended)
 
 	quick := i.verifier(func(c *jwt.Config) { c.Pause = time.Nanosecond })
-	_, err = quick.Authenticate(t.Context(), asked)
-	require.ErrorIs(t, err, access.ErrNoKeys, "nobody can tell")
+	must.Fail(quick.Authenticate(t.Context(), asked))(t, access.ErrNoKeys, "nobody can tell")
 	require.NotErrorIs(t, err, access.ErrUnauthenticated)
 	i.change(func() { i.down = false })
-	_, err = quick.Authenticate(t.Context(), asked)
-	require.NoError(t, err)
+	must.Get(quick.Authenticate(t.Context(), asked))(t)
 	i.change(func() { i.keys["k3"] = key(t) })
 	_, err = quick.Authenticate(t.Context(), i.token("k3", nil))
 	require.NoError(t, err, "a token that shows a new key has the keys asked for")
@@ -335,8 +311,7 @@ func TestConfigurationsThatWouldLetOthersIn(t *testing.T) {
 		`"none"`:              {URL: "https://login.example.org", Audience: "a", Algorithms: []string{"none"}},
 		"leeway":              {URL: "https://login.example.org", Audience: "a", Leeway: time.Hour},
 	} {
-		_, err := jwt.New(cfg)
-		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, must.Err(jwt.New(cfg)), says)
 	}
 	// Its keys come in clear from elsewhere.
 	i := newIssuer(t)
@@ -345,6 +320,5 @@ func TestConfigurationsThatWouldLetOthersIn(t *testing.T) {
 	}))
 	t.Cleanup(elsewhere.Close)
 	v := i.verifier(func(c *jwt.Config) { c.URL = elsewhere.URL })
-	_, err := v.Authenticate(t.Context(), signed(t, jose.ES256, "k", key(t), i.claims(nil)))
-	require.ErrorIs(t, err, access.ErrNoKeys)
+	must.Fail(v.Authenticate(t.Context(), signed(t, jose.ES256, "k", key(t), i.claims(nil))))(t, access.ErrNoKeys)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/logintest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/login"
 )
@@ -18,9 +19,7 @@ func TestSigningIn(t *testing.T) {
 	l := login.New(issuer.Login("http://127.0.0.1:1/back"))
 	address, a, err := l.Begin(t.Context())
 	require.NoError(t, err)
-	for _, secret := range []string{a.Verifier, logintest.Secret} {
-		require.NotContains(t, address, secret)
-	}
+	must.Lack(t, address, a.Verifier, logintest.Secret)
 	back := issuer.Visit(t, address)
 	require.Equal(t, a.State, back.Get("state"))
 
@@ -32,14 +31,10 @@ func TestSigningIn(t *testing.T) {
 		_, err := l.Finish(t.Context(), attempt, a.State, issuer.Visit(t, address).Get("code"))
 		require.ErrorIs(t, err, access.ErrAttempt, name)
 	}
-	_, err = l.Finish(t.Context(), access.Attempt{State: a.State, Nonce: "other", Verifier: a.Verifier}, a.State,
-		issuer.Visit(t, address).Get("code"))
-	require.ErrorIs(t, err, access.ErrAttempt, "another nonce")
-	tokens, err := l.Finish(t.Context(), a, a.State, back.Get("code"))
-	require.NoError(t, err)
-	require.Len(t, tokens, 2)
-	_, err = l.Finish(t.Context(), a, a.State, back.Get("code"))
-	require.ErrorIs(t, err, access.ErrAttempt, "a code counts once")
+	must.Fail(l.Finish(t.Context(), access.Attempt{State: a.State, Nonce: "other", Verifier: a.Verifier}, a.State,
+		issuer.Visit(t, address).Get("code")))(t, access.ErrAttempt, "another nonce")
+	require.Len(t, must.Get(l.Finish(t.Context(), a, a.State, back.Get("code")))(t), 2)
+	must.Fail(l.Finish(t.Context(), a, a.State, back.Get("code")))(t, access.ErrAttempt, "a code counts once")
 }
 
 func TestAnIssuerThatIsDown(t *testing.T) {
@@ -52,12 +47,10 @@ func TestAnIssuerThatIsDown(t *testing.T) {
 	issuer.Down.Store(false)
 	address, a, err := l.Begin(t.Context())
 	require.NoError(t, err)
-	u, err := url.Parse(address)
-	require.NoError(t, err)
+	u := must.Get(url.Parse(address))(t)
 	require.Equal(t, "S256", u.Query().Get("code_challenge_method"))
 	back := issuer.Visit(t, address)
 	issuer.Down.Store(true)
-	_, err = l.Finish(t.Context(), a, a.State, back.Get("code"))
-	require.ErrorIs(t, err, access.ErrIssuer)
+	must.Fail(l.Finish(t.Context(), a, a.State, back.Get("code")))(t, access.ErrIssuer)
 	require.Equal(t, http.StatusBadGateway, issuer.Status(t))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/client/importer"
@@ -97,10 +98,10 @@ func (s *store) ids(session string) (out []string) {
 }
 
 // imported imports files from the Assistants API, and returns what it reported by where it stands.
-func (s *store) imported(t require.TestingT, files ...string) (importer.Summary, map[string]string) {
+func (s *store) imported(t must.TB, files ...string) (importer.Summary, map[string]string) {
 	var mu sync.Mutex
 	wrong, passed := map[string]string{}, int64(0)
-	done, err := importer.Import(context.Background(), files, importer.Config{
+	done := must.Get(importer.Import(context.Background(), files, importer.Config{
 		First: s, Later: s, From: importer.FromAssistants, Parallel: 3,
 		Explain: func(_ context.Context, err error) error { return err },
 		Passed: func(n int64) {
@@ -113,18 +114,16 @@ func (s *store) imported(t require.TestingT, files ...string) (importer.Summary,
 			defer mu.Unlock()
 			wrong[filepath.Base(where)] += err.Error()
 		},
-	})
-	require.NoError(t, err)
+	}))(t)
 	if total := size(t, files); done.Conversations+done.Failed > 0 {
 		require.Equal(t, total, passed, "the progress reaches its end")
 	}
 	return done, wrong
 }
 
-func size(t require.TestingT, files []string) (total int64) {
+func size(t must.TB, files []string) (total int64) {
 	for _, name := range files {
-		info, err := os.Stat(name)
-		require.NoError(t, err)
+		info := must.Get(os.Stat(name))(t)
 		total += info.Size()
 	}
 	return total
@@ -148,8 +147,7 @@ func written(t testing.TB, name string, values ...any) string {
 	for _, v := range values {
 		raw, isText := v.(string)
 		if !isText {
-			b, err := json.Marshal(v)
-			require.NoError(t, err)
+			b := must.Get(json.Marshal(v))(t)
 			raw = string(b)
 		}
 		text.WriteString(raw + "\n")
@@ -199,8 +197,7 @@ func pagesOf(r *rapid.T, thread string) (want []string, pages []any) {
 func TestPagesInAnyOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		require.NoError(r, err)
+		dir := must.Get(os.MkdirTemp(t.TempDir(), ""))(r)
 		want, pages := map[string][]string{}, []any{}
 		for n := range rapid.IntRange(1, 3).Draw(r, "threads") {
 			thread := fmt.Sprintf("thread_%c", 'a'+n)

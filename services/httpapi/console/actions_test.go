@@ -1,17 +1,28 @@
 package console_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -22,9 +33,7 @@ import (
 // state returns a session as it is.
 func (s *stack) state(id string) *conversation.State {
 	s.t.Helper()
-	reading, err := s.services.Reader.Read(s.t.Context(), services.Ask{SessionID: id, AllTurns: true})
-	require.NoError(s.t, err)
-	return reading.State
+	return must.Get(s.services.Reader.Read(s.t.Context(), services.Ask{SessionID: id, AllTurns: true}))(s.t).State
 }
 
 // act opens the page of an action, posts its form with some fields, and returns where that leads.
@@ -165,13 +174,9 @@ func TestActionsOnViewsAndDeadLetters(t *testing.T) {
 	}
 	s := start(t, nil, o.set, func(c *console.Config) { c.Keeper = o })
 	views := s.page("/console/views", "").body
-	for _, want := range []string{`href="/console/views/audit/rebuild"`, `action="/console/views/audit/verify"`,
-		`action="/console/views/recent/cancel"`, "7 of 28 events", `value="25"`} {
-		require.Contains(t, views, want)
-	}
-	for _, never := range []string{"recent/rebuild", "audit/cancel", "eraser/"} {
-		require.NotContains(t, views, never)
-	}
+	must.Contain(t, views, `href="/console/views/audit/rebuild"`, `action="/console/views/audit/verify"`,
+		`action="/console/views/recent/cancel"`, "7 of 28 events", `value="25"`)
+	must.Lack(t, views, "recent/rebuild", "audit/cancel", "eraser/")
 	require.Equal(t, "/console/views?generation=2&view=audit", s.act("/console/views/audit/rebuild", nil))
 	require.Equal(t, http.StatusSeeOther, s.do("POST", "/console/views/recent/cancel", url.Values{}).status)
 	require.Equal(t, []string{"rebuild audit", "rebuild audit", "cancel recent"}, o.did)
@@ -181,10 +186,8 @@ func TestActionsOnViewsAndDeadLetters(t *testing.T) {
 	}
 	compared := s.do("POST", "/console/views/audit/verify", url.Values{})
 	require.Equal(t, http.StatusOK, compared.status)
-	for _, want := range []string{"300 differences", "in 7 sessions", "&lt;b&gt;missing",
-		`href="/console/sessions/a%2Fb"`} {
-		require.Contains(t, compared.body, want)
-	}
+	must.Contain(t, compared.body, "300 differences", "in 7 sessions", "&lt;b&gt;missing",
+		`href="/console/sessions/a%2Fb"`)
 	require.Equal(t, 200, strings.Count(compared.body, "missing"))
 	for err, status := range map[error]int{projections.ErrNoProjection: 404, projections.ErrRebuilding: 409,
 		projections.ErrNotFed: 409, projections.ErrNoRebuild: 404, errors.New("boom"): 500} {
@@ -237,4 +240,256 @@ func TestNoActionIsTakenFromAnotherSite(t *testing.T) {
 	}
 	require.Greater(t, posts, 12)
 	require.Equal(t, before, s.page("/console/log", cookie).body, "nothing was recorded")
+}
+
+// away reads no session.
+type away struct{}
+
+func (away) Read(context.Context, services.Ask) (services.Reading, error) {
+	return services.Reading{}, fmt.Errorf("read: %w", jetlog.ErrUnavailable)
+}
+
+// Where the check of reach, the view, the lists or the log fail, no page says that there is no session, and none shows
+// an empty list: it is 503.
+//
+//conformance:l14
+func TestAnOutageIsNoAbsence(t *testing.T) {
+	t.Parallel()
+	own := "own"
+	type begun struct {
+		*stack
+		links *reader
+		stop  func()
+		ask   func(path string) answer
+		paths []string
+	}
+	begin := func(t *testing.T, patience time.Duration) (b begun) {
+		server := natstest.Server(t)
+		b.stop = server.Stop
+		callers := map[string]access.Caller{"ada": {Name: "ada", Scopes: every &^ access.Admin, IdentityID: "ada"}}
+		b.stack = startOn(t, natstest.LogOn(t, server, 1), newRing(callers), func(c *console.Config) {
+			b.links = &reader{c.LinkReader}
+			c.LinkReader, c.Deadline = b.links, patience
+		})
+		at := b.turn(own, "r", "question", "answer").Position
+		b.link(own, "ada")
+		cookie := b.cookieOf("ada")
+		for _, route := range b.api.Routes() {
+			if route.Method == http.MethodGet && strings.Contains(route.Path, "/console/") && route.Admit != nil &&
+				!strings.HasSuffix(route.Path, "/live") {
+				path := strings.NewReplacer("{identity_id}", "ada", "{session_id}", own, "{position}", at.String(),
+					"{turn_id}", events.TurnID(own, "r").String()).Replace(route.Path)
+				b.paths = append(b.paths, path)
+			}
+		}
+		b.ask = func(path string) answer { return b.page(path, cookie) }
+		return b
+	}
+	all := begin(t, hang.Limit)
+	well := map[string]bool{} // pages that show something of the session
+	for _, path := range all.paths {
+		if all.ask(path).status == http.StatusOK {
+			well[path] = true
+		}
+	}
+	require.Greater(t, len(well), 8)
+
+	of := func(page string) string { return "/console/sessions/own/" + page }
+	for part, answered := range map[string][]string{ // pages that do not need the part
+		"reach": {"/console/", "/console/search", "/console/identities/ada/erase"},
+		"view": {"/console/search", "/console/identities/ada/erase", of("erase"), of("reset"), of("export"),
+			of("events/0:2"), of("events/0:1")},
+		"log": {"/console/", "/console/search"},
+	} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			b := begin(t, map[bool]time.Duration{true: 5 * time.Second, false: hang.Limit}[part == "log"])
+			switch part {
+			case "reach":
+				b.links.SessionReader = away{}
+			case "view":
+				b.reader.SessionReader, b.lists.err = away{}, projections.ErrUnavailable
+			case "log":
+				b.stop()
+			}
+			var all sync.WaitGroup
+			for _, path := range b.paths {
+				if !well[path] {
+					continue
+				}
+				all.Go(func() {
+					want := http.StatusServiceUnavailable
+					if slices.Contains(answered, path) {
+						want = http.StatusOK
+					}
+					a := b.ask(path)
+					assert.Equal(t, want, a.status, "%s: %s", path, a.body)
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+// searched is a search with fixed answers, which remembers what it was asked.
+type searched struct {
+	asked services.SearchAsk
+	page  services.SearchPage
+	err   error
+}
+
+func (s *searched) Search(_ context.Context, ask services.SearchAsk) (services.SearchPage, error) {
+	s.asked = ask
+	return s.page, s.err
+}
+
+func (s *searched) set(c *console.Config) { c.Search = s }
+
+// The words of a search are posted: they stand in no address, title or log line.
+func TestSearching(t *testing.T) {
+	t.Parallel()
+	turn := uuid.New()
+	found := &searched{page: services.SearchPage{
+		NextCursor: "more", Mode: services.SearchHybrid, Lag: 7,
+		Hits: []projections.Hit{{
+			SessionID: "a/b", IdentityID: "ada", TurnID: turn, Half: projections.QuestionHalf,
+			CreatedAt: time.Unix(1, 0), Position: events.Position{Seq: 7}, Snippet: "<b>a secret</b> place",
+		}},
+	}}
+	s := start(t, nil, found.set)
+	require.Contains(t, s.page("/console/search?session_id=a%2Fb", "").body, `value="a/b"`)
+	require.NotContains(t, s.page("/console/search?query=secret", "").body, "secret", "none is read from an address")
+	a := s.do("POST", "/console/search", url.Values{"query": {"secret words"}, "in": {"question"},
+		"mode": {"hybrid"}, "session_id": {"a/b"}, "identity_id": {"ada"},
+		"since": {"2026-01-02T03:04"}, "until": {"2026-01-03"}, "cursor": {"c"}})
+	require.Equal(t, http.StatusOK, a.status)
+	want := projections.SearchFilter{Query: "secret words", In: projections.QuestionHalf, SessionID: "a/b",
+		IdentityID: "ada"}
+	want.Since = time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+	want.Until = time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)
+	require.Equal(t, services.SearchAsk{SearchFilter: want, Mode: services.SearchHybrid, Limit: 20, Cursor: "c"},
+		found.asked)
+	must.Contain(t, a.body, `href="/console/sessions/a%2Fb?at=0:7#t-`+turn.String(), "&lt;b&gt;a secret",
+		`name="cursor" value="more"`, "by words and meaning", "not applied 7 events")
+	require.NotContains(t, s.logs.String(), "secret")
+	for _, wrong := range []url.Values{{}, {"query": {"q"}, "in": {"x"}}, {"query": {"q"}, "mode": {"x"}},
+		{"query": {"q"}, "since": {"soon"}},
+		{"query": {"q"}, "session_id": {"."}}} {
+		require.Equal(t, http.StatusUnprocessableEntity, s.do("POST", "/console/search", wrong).status, wrong)
+	}
+	for _, text := range hostile {
+		found.page.Hits[0].Snippet = text
+		a := s.do("POST", "/console/search", url.Values{"query": {text[:min(len(text), 500)]}})
+		requireText(t, a.body)
+	}
+	for err, say := range map[error]string{
+		services.ErrBehind: "have not applied yet", services.ErrIndex: "does not answer",
+		errors.Join(services.ErrIndex, services.ErrNoIndex): "No index of meanings is configured",
+	} {
+		found.err = err
+		a := s.do("POST", "/console/search", url.Values{"query": {"q"}})
+		require.Equal(t, http.StatusServiceUnavailable, a.status)
+		require.Contains(t, a.body, say)
+	}
+	kept := s.do("POST", "/console/search", url.Values{"query": {"some <words"}, "mode": {"meaning"}}).body
+	require.Contains(t, kept, `name="query" value="some &lt;words"`, "the form is kept")
+	require.Contains(t, kept, `value="meaning" selected`)
+	found.err, found.page = nil, services.SearchPage{}
+	none := s.do("POST", "/console/search", url.Values{"query": {"some <words"}}).body
+	require.Contains(t, none, "Nothing found for “<bdi>some &lt;words</bdi>”.")
+	without := start(t, nil).do("POST", "/console/search", url.Values{"query": {"q"}})
+	require.Equal(t, http.StatusServiceUnavailable, without.status)
+}
+
+// A bound key searches its own sessions; a key without events:read names an identity.
+func TestWhoseTurnsAreSearched(t *testing.T) {
+	t.Parallel()
+	found := &searched{}
+	s := start(t, newRing(map[string]access.Caller{
+		"ada": {Name: "ada", Scopes: reads, IdentityID: "ada"}, "reader": {Name: "reader", Scopes: reads},
+	}), found.set)
+	search := func(cookie, identity string) answer {
+		return s.do("POST", "/console/search", url.Values{"query": {"q"}, "identity_id": {identity}}, "Cookie", cookie)
+	}
+	ada, reader := s.cookieOf("ada"), s.cookieOf("reader")
+	require.Equal(t, http.StatusOK, search(ada, "").status)
+	require.Equal(t, "ada", found.asked.IdentityID)
+	require.Equal(t, http.StatusForbidden, search(ada, "bob").status)
+	found.asked = services.SearchAsk{}
+	require.Contains(t, search(reader, "").body, "Name an identity")
+	require.Zero(t, found.asked, "nothing was searched")
+	search(reader, "bob")
+	require.Equal(t, "bob", found.asked.IdentityID)
+}
+
+// chatted is a chat that answers with two pieces, or fails, and remembers the message.
+type chatted struct {
+	sent    services.ChatMessage
+	err     error
+	endless bool
+}
+
+func (c *chatted) Send(
+	ctx context.Context, m services.ChatMessage, to services.Listener,
+) (services.ChatReply, error) {
+	c.sent = m
+	if _, bounded := ctx.Deadline(); !bounded {
+		c.endless = true
+	}
+	to.Begun(services.Step{SessionID: "a thread", TurnID: uuid.New()})
+	to.Piece(said("Hel"))
+	to.Piece(said("lo\x1b"))
+	return services.ChatReply{ThreadID: "a thread"}, c.err
+}
+
+func TestAMessageOfThePlayground(t *testing.T) {
+	t.Parallel()
+	chat := &chatted{}
+	s := start(t, nil, func(c *console.Config) { c.Chat = chat })
+	turn := uuid.New()
+	a := s.do("POST", "/console/playground/stream", url.Values{"thread_id": {"t/1"}, "content": {"secret\r\nwords"},
+		"identity_id": {"ada"}, "request_id": {"r"}, "edits_turn_id": {turn.String()}})
+	require.Equal(t, services.ChatMessage{ThreadID: "t/1", UserID: "ada", RequestID: "r", Content: "secret\nwords",
+		Edits: turn}, chat.sent)
+	must.Contain(t, a.body, "event: begun", `data: {"text":"Hel"}`, `data: {"text":"lo␛"}`,
+		`event: done`, `"page":"/console/playground?thread_id=a+thread#message"`)
+	require.NotContains(t, s.logs.String(), "secret")
+	again := url.Values{"regenerates_turn_id": {turn.String()}, "content": {"x"}}
+	sent := s.do("POST", "/console/playground/send", again)
+	require.Equal(t, "/console/playground?thread_id=a+thread#message", sent.header.Get("Location"))
+	require.Equal(t, services.ChatMessage{Regenerates: turn}, chat.sent)
+	require.False(t, chat.endless, "a model that sends a byte now and then holds no message for ever")
+	for _, wrong := range []url.Values{{}, {"content": {"c"}, "thread_id": {"."}}, {"content": {"c"},
+		"edits_turn_id": {"x"}}} {
+		for _, path := range []string{"send", "stream", "prompt"} {
+			refused := s.do("POST", "/console/playground/"+path, wrong)
+			require.Equal(t, http.StatusUnprocessableEntity, refused.status, wrong)
+		}
+	}
+	chat.err = services.ErrModelFailed
+	failed := s.do("POST", "/console/playground/stream", url.Values{"content": {"c"}})
+	must.Contain(t, failed.body, "event: failed", "stays pending")
+	waited := s.do("POST", "/console/playground/send", url.Values{"content": {"c"}})
+	require.Equal(t, http.StatusBadGateway, waited.status)
+	require.Equal(t, http.StatusNotFound, start(t, nil).page("/console/playground", "").status, "without a chat")
+	require.NotContains(t, start(t, nil).page("/console/log", "").body, "Playground")
+}
+
+// The prompt of a message is shown before anything is recorded, beside the thread as it stands.
+func TestThePromptOfThePlayground(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, func(c *console.Config) { c.Chat = &chatted{} })
+	asked := s.turn("s", "r", "an earlier question", "an earlier answer")
+	before := s.page("/console/log", "").body
+	a := s.do("POST", "/console/playground/prompt", url.Values{"thread_id": {"s"}, "content": {"<i>next"}})
+	require.Equal(t, http.StatusOK, a.status)
+	prompt, _, _ := strings.Cut(a.body[strings.Index(a.body, `id="prompt"`):], "</section>")
+	must.Contain(t, prompt, "an earlier question", "an earlier answer", "&lt;i&gt;next", "1 turn of history",
+		"tokens")
+	require.Equal(t, before, s.page("/console/log", "").body)
+	edit := s.page("/console/playground?thread_id=s&edit="+asked.ID.String(), "").body
+	must.Contain(t, edit, `name="edits_turn_id" value="`+asked.ID.String(), "\nan earlier question</textarea>",
+		`name="regenerates_turn_id" value="`+asked.ID.String())
+	empty := s.do("POST", "/console/playground/prompt", url.Values{"content": {"first"}})
+	require.Contains(t, empty.body, "0 turns of history")
 }

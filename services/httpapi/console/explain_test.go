@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
@@ -27,34 +28,27 @@ func TestAnExplanation(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	turns := conversed(s)
-	_, err := s.services.History.StartTurn(t.Context(), conversation.Start{
+	must.Get(s.services.History.StartTurn(t.Context(), conversation.Start{
 		SessionID: "s", RequestID: "german", Question: events.Question{
 			QuestionNeutral: "good day", QuestionTranslated: "guten Tag",
 		}, Answer: &events.Answer{AnswerNeutral: "bye", AnswerTranslated: "ade"},
-	})
-	require.NoError(t, err)
+	}))(t)
 	asked := s.turn("s", "asked", "why is that?", "because")
 	s.turn("s", "later", "a later question", "a later answer")
 	address := "/console/sessions/s/turns/" + asked.ID.String()
 	a := s.page(address, "")
 	require.Equal(t, http.StatusOK, a.status)
-	for _, want := range []string{"why is that?", "A plain answer.", "a corrected question", "It is sunny.",
+	must.Contain(t, a.body, "why is that?", "A plain answer.", "a corrected question", "It is sunny.",
 		asked.ID.String(), `href="/console/sessions/s?at=0:11#t-`,
 		`<output id="nth" for="n">14</output> of 17`, "[Image: https://elsewhere.example/cat.png]",
-		`Tool: <bdi class="id">weather</bdi>`} {
-		require.Contains(t, a.body, want)
-	}
+		`Tool: <bdi class="id">weather</bdi>`)
 	prompt, rest, _ := strings.Cut(a.body, "What it was answered")
 	answer, _, _ := strings.Cut(rest, "Turns before it")
 	require.Contains(t, answer, ">because</div>")
 	require.NotContains(t, prompt, "because")
 	require.Contains(t, prompt, "with at most 20 messages of history. The log does not record")
-	for _, never := range []string{"unspeakable", "a later"} {
-		require.NotContains(t, a.body, never)
-	}
-	for _, never := range []string{"a misspelt question", "still open?"} {
-		require.NotContains(t, prompt, never)
-	}
+	must.Lack(t, a.body, "unspeakable", "a later")
+	must.Lack(t, prompt, "a misspelt question", "still open?")
 	require.Contains(t, rowOf(t, a.body, turns["pending"].ID.String()), ">still open?</td>")
 	require.Less(t, strings.Index(rest, "#t-"+turns["pending"].ID.String()),
 		strings.Index(rest, "#t-"+turns["plain"].ID.String()), "the newest first")
@@ -102,27 +96,22 @@ func TestAnEventIsExplained(t *testing.T) {
 		return a.body
 	}
 	body := at("?n=2", http.StatusOK)
-	for _, want := range []string{"an answer", "by a question right after this event", "turn.finalized.v1",
+	must.Contain(t, body, "an answer", "by a question right after this event", "turn.finalized.v1",
 		`<output id="nth" for="n">2</output> of 7`, `id="here" href="/console/sessions/s/explain?at=0%3A2"`,
 		`href="/console/sessions/s/explain?at=0%3A1" rel="prev"`,
-		`href="/console/sessions/s/explain?at=0%3A3" rel="next"`} {
-		require.Contains(t, body, want)
-	}
+		`href="/console/sessions/s/explain?at=0%3A3" rel="next"`)
 	require.NotContains(t, body, "the second")
 	require.Equal(t, body, at("?at=0:2", http.StatusOK), "the number and the position are one place")
 	require.Contains(t, rowOf(t, body, first.ID.String()), "shown")
 
-	body = at("?at=0:3", http.StatusOK)
-	require.Contains(t, body, "What the model was sent")
-	require.Contains(t, body, second.ID.String())
+	must.Contain(t, at("?at=0:3", http.StatusOK), "What the model was sent", second.ID.String())
 	require.Contains(t, at("?n=4", http.StatusOK), "redacted")
 	require.Contains(t, at("?n=4", http.StatusOK), "an answer")
 	require.Contains(t, rowOf(t, at("?n=5", http.StatusOK), first.ID.String()), "corrected")
 	require.Contains(t, at("?n=5", http.StatusOK), "a better answer")
 	body = at("", http.StatusOK)
 	require.Contains(t, body, "session.reset.v1", "without a place, the newest")
-	require.NotContains(t, body, "a better answer")
-	require.NotContains(t, body, `rel="next"`)
+	must.Lack(t, body, "a better answer", `rel="next"`)
 	kept := at("?n=2&pending=true&summary=true&max_tokens=1000&language=translated", http.StatusOK)
 	require.Contains(t, kept, `explain?at=0%3A3&amp;language=translated&amp;max_tokens=1000&amp;pending=true`+
 		`&amp;summary=true"`)
@@ -135,8 +124,7 @@ func TestAnEventIsExplained(t *testing.T) {
 		at(wrong, http.StatusUnprocessableEntity)
 	}
 	require.Equal(t, http.StatusNotFound, s.page("/console/sessions/none/explain", "").status)
-	_, err = s.services.History.EraseSession(t.Context(), "s", services.Erasure{})
-	require.NoError(t, err)
+	must.Get(s.services.History.EraseSession(t.Context(), "s", services.Erasure{}))(t)
 	at("?n=2", http.StatusNotFound)
 }
 
@@ -145,9 +133,8 @@ func TestASummaryInAnExplanation(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	first := s.turn("s", "1", "the first", "an answer")
-	_, err := s.services.History.SummarizeSession(t.Context(), conversation.Summarize{ThroughTurnID: first.ID,
-		Summary: events.SessionSummarized{SessionID: "s", RequestID: "m", SummaryNeutral: "They met."}})
-	require.NoError(t, err)
+	must.Get(s.services.History.SummarizeSession(t.Context(), conversation.Summarize{ThroughTurnID: first.ID,
+		Summary: events.SessionSummarized{SessionID: "s", RequestID: "m", SummaryNeutral: "They met."}}))(t)
 	s.turn("s", "2", "the second", "an answer")
 	last := s.turn("s", "3", "the third", "an answer")
 	address := "/console/sessions/s/turns/" + last.ID.String() + "?max_messages=2"
@@ -164,14 +151,12 @@ func TestAnInheritedTurnIsExplained(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	first := s.turn("s", "1", "the first", "an answer")
-	_, err := s.services.History.ForkSession(t.Context(), conversation.ForkSession{
+	must.Get(s.services.History.ForkSession(t.Context(), conversation.ForkSession{
 		SessionID: "s", RequestID: "f", ChildID: "branch", TurnID: first.ID,
-	})
-	require.NoError(t, err)
+	}))(t)
 	a := s.page("/console/sessions/branch/turns/"+first.ID.String(), "")
 	require.Equal(t, http.StatusOK, a.status)
-	require.Contains(t, a.body, "the branch shares the turn")
-	require.Contains(t, a.body, `href="/console/sessions/s?at=0`)
+	must.Contain(t, a.body, "the branch shares the turn", `href="/console/sessions/s?at=0`)
 	require.Contains(t, a.body, `action="/console/sessions/s/explain"`, "the slider moves over that session")
 }
 
@@ -193,8 +178,7 @@ func TestHostilePromptsAreText(t *testing.T) {
 	last := s.turn("long", "last", "q", "a")
 	a := s.page("/console/sessions/long/turns/"+last.ID.String()+"?max_messages=1000", "")
 	require.LessOrEqual(t, len(a.body), mostPage)
-	require.Contains(t, a.body, "more messages than this page has room for")
-	require.Contains(t, a.body, "250 older turns are not listed")
+	must.Contain(t, a.body, "more messages than this page has room for", "250 older turns are not listed")
 }
 
 // What a model was sent can't be shown any more where a turn was redacted after it was answered. The page says so, and
@@ -203,10 +187,9 @@ func TestAnExplanationSaysWhenATurnWasRedacted(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	redact := func(of services.Turn, reason string) string {
-		done, err := s.services.History.RedactTurn(t.Context(), "s", conversation.Redact{
+		done := must.Get(s.services.History.RedactTurn(t.Context(), "s", conversation.Redact{
 			TurnID: of.ID, Reason: reason, RedactedBy: "<b>support",
-		})
-		require.NoError(t, err)
+		}))(t)
 		return done.Position.String()
 	}
 	early := s.turn("s", "1", "the first", "an answer")
@@ -218,13 +201,11 @@ func TestAnExplanationSaysWhenATurnWasRedacted(t *testing.T) {
 	never := redact(pending, "")
 	body := s.page("/console/sessions/s/turns/"+asked.ID.String(), "").body
 	prompt, _, _ := strings.Cut(body, "What it was answered")
-	for _, want := range []string{"as far as it can still be shown",
+	must.Contain(t, prompt, "as far as it can still be shown",
 		`Turn <span class="id">0:3</span> was redacted later, at`,
-		`href="/console/sessions/s?at=` + after + "#e-", "&lt;b&gt;support", "asked &lt;i&gt;later",
-		`href="/console/receipts?id=` + url.QueryEscape(after) + `"`, "The model probably had it",
-		"0 messages of 0 earlier turns, and the question; 0 left out by the window, 3 redacted."} {
-		require.Contains(t, prompt, want)
-	}
+		`href="/console/sessions/s?at=`+after+"#e-", "&lt;b&gt;support", "asked &lt;i&gt;later",
+		`href="/console/receipts?id=`+url.QueryEscape(after)+`"`, "The model probably had it",
+		"0 messages of 0 earlier turns, and the question; 0 left out by the window, 3 redacted.")
 	require.Equal(t, 1, strings.Count(prompt, "was redacted later"))
 	require.Contains(t, rowOf(t, body, early.ID.String()), "before this, at <a")
 	require.Contains(t, rowOf(t, body, early.ID.String()), before)
@@ -257,19 +238,15 @@ func TestAnExplanationOfARedactedTurn(t *testing.T) {
 	first := s.turn("s", "1", "the first", "an answer")
 	gone := s.turn("s", "2", "a private address", "an answer")
 	last := s.turn("s", "3", "the last", "an answer")
-	_, err := s.services.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: gone.ID})
-	require.NoError(t, err)
+	must.Get(s.services.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: gone.ID}))(t)
 	body := s.page("/console/sessions/s/turns/"+gone.ID.String(), "").body
-	for _, want := range []string{"is gone; what stood before the turn", "its question is gone", "the first",
+	must.Contain(t, body, "is gone; what stood before the turn", "its question is gone", "the first",
 		"2 messages of 1 earlier turn; 0 left out by the window, 0 redacted",
-		`<a class="do" href="/console/sessions/s/turns/` + first.ID.String() + `">Turn before</a>`,
-		`<a class="do" href="/console/sessions/s/turns/` + last.ID.String() + `">Turn after</a>`} {
-		require.Contains(t, body, want)
-	}
+		`<a class="do" href="/console/sessions/s/turns/`+first.ID.String()+`">Turn before</a>`,
+		`<a class="do" href="/console/sessions/s/turns/`+last.ID.String()+`">Turn after</a>`)
 	require.NotContains(t, body, "(no text)")
 	require.NotContains(t, s.page("/console/sessions/s/turns/"+last.ID.String(), "").body, "Turn after")
 	require.NotContains(t, s.page("/console/sessions/s/turns/"+first.ID.String(), "").body, "Turn before")
 	between := s.page("/console/sessions/s/explain?n=2", "").body
-	require.Contains(t, between, first.ID.String()+`">Turn before`)
-	require.Contains(t, between, gone.ID.String()+`">Turn after`)
+	must.Contain(t, between, first.ID.String()+`">Turn before`, gone.ID.String()+`">Turn after`)
 }

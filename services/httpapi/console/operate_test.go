@@ -1,11 +1,13 @@
 package console_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"html"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -15,7 +17,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -136,10 +141,8 @@ func TestViews(t *testing.T) {
 	s := start(t, nil, o.set)
 	a := s.page("/console/views", "")
 	require.Equal(t, http.StatusOK, a.status)
-	for _, want := range []string{"audit", "1:4", "1:6", ">2<", "0.5", ">7<", "live", "failed",
-		"unknown", "&lt;b&gt;refused"} {
-		require.Contains(t, a.body, want)
-	}
+	must.Contain(t, a.body, "audit", "1:4", "1:6", ">2<", "0.5", ">7<", "live", "failed",
+		"unknown", "&lt;b&gt;refused")
 	o.err = errors.New("boom")
 	require.Equal(t, http.StatusInternalServerError, s.page("/console/views", "").status)
 }
@@ -153,10 +156,8 @@ func TestDeadLetters(t *testing.T) {
 	}}
 	s := start(t, nil, o.set)
 	a := s.page("/console/deadletters", "")
-	for _, want := range []string{`href="/console/sessions/a%2Fb?at=0:7#e-0-7"`, "too &lt;b&gt;long", "waiting",
-		"dropped by", "known"} {
-		require.Contains(t, a.body, want)
-	}
+	must.Contain(t, a.body, `href="/console/sessions/a%2Fb?at=0:7#e-0-7"`, "too &lt;b&gt;long", "waiting",
+		"dropped by", "known")
 	for i := range 500 {
 		o.letters = append(o.letters, projections.DeadLetter{Position: events.Position{Seq: uint64(i)}})
 	}
@@ -175,16 +176,12 @@ func TestReceipts(t *testing.T) {
 	s := start(t, nil, o.set)
 	list := s.page("/console/receipts", "")
 	require.Equal(t, http.StatusOK, list.status)
-	for _, want := range []string{`href="/console/receipts?id=0-42-abc"`, "running</span>, 1 of 2 places",
-		`href="/console/receipts?cursor=0%3A7%2C1%3A3"`} {
-		require.Contains(t, list.body, want)
-	}
+	must.Contain(t, list.body, `href="/console/receipts?id=0-42-abc"`, "running</span>, 1 of 2 places",
+		`href="/console/receipts?cursor=0%3A7%2C1%3A3"`)
 	require.NotContains(t, s.page("/console/receipts?cursor=0:7,1:3", "").body, "0-42-abc")
 	require.Equal(t, http.StatusNotFound, s.page("/console/receipts?id=none", "").status)
 	a := s.page("/console/receipts?id=0-42-abc", "")
-	for _, want := range []string{"running", "log", "done", "audit", "waiting", ">4<"} {
-		require.Contains(t, a.body, want)
-	}
+	must.Contain(t, a.body, "running", "log", "done", "audit", "waiting", ">4<")
 	o.receipt.Places[1].Done = true
 	require.Contains(t, s.page("/console/receipts?id=0-42-abc", "").body, "complete")
 }
@@ -199,11 +196,8 @@ func TestKeys(t *testing.T) {
 				Scopes: []string{"admin"}, CreatedAt: time.Unix(1, 0)}}, nil
 		}
 	})
-	a := s.page("/console/keys", "")
-	for _, want := range []string{"tl_abc", "&lt;i&gt;ops", "ada", "revoked", "admin", "never",
-		"turnledger keys revoke"} {
-		require.Contains(t, a.body, want)
-	}
+	must.Contain(t, s.page("/console/keys", "").body, "tl_abc", "&lt;i&gt;ops", "ada", "revoked", "admin", "never",
+		"turnledger keys revoke")
 }
 
 func TestStatistics(t *testing.T) {
@@ -223,12 +217,10 @@ func TestStatistics(t *testing.T) {
 	}
 	a := s.page("/console/stats?bucket=hour&by=pipeline_name", "")
 	require.Equal(t, http.StatusOK, a.status)
-	for _, want := range []string{"<svg", "2026-01-31 10:00: 17 turns", "2026-01-31 10:00: 1234 ms",
+	must.Contain(t, a.body, "<svg", "2026-01-31 10:00: 17 turns", "2026-01-31 10:00: 1234 ms",
 		"&lt;b&gt;pipeline",
 		"2026-01-31 10:00: 31 events", ">29<", "session_erased",
-		"&lt;b&gt;reason", ">17<", ">1234<", "3 events of the log are not counted"} {
-		require.Contains(t, a.body, want)
-	}
+		"&lt;b&gt;reason", ">17<", ">1234<", "3 events of the log are not counted")
 	require.Equal(t, 5, strings.Count(a.body, "<rect"))
 	require.Contains(t, a.body, "2026-01-31 10:00: 3 turns", "without an answer")
 	require.Equal(t, time.Date(2026, 1, 31, 13, 0, 0, 0, time.UTC), o.asked.Until)
@@ -243,8 +235,7 @@ func TestStatistics(t *testing.T) {
 	require.NotContains(t, a.body, "no data")
 	o.counts = nil
 	empty := s.page("/console/stats", "").body
-	require.Contains(t, empty, "No turn in this time")
-	require.Contains(t, empty, `"Answer times, 95 of 100 are below: no data; the table`)
+	must.Contain(t, empty, "No turn in this time", `"Answer times, 95 of 100 are below: no data; the table`)
 	require.NotContains(t, empty, "0 ms")
 	require.Equal(t, http.StatusServiceUnavailable, start(t, nil).page("/console/stats", "").status)
 }
@@ -273,8 +264,7 @@ func TestTheLog(t *testing.T) {
 	require.Contains(t, body, `href="/console/log?before=0%3A70" rel="prev"`)
 	older, body := rows("/console/log?from=0:20")
 	require.Equal(t, []string{"21", "70"}, []string{older[0], older[49]})
-	require.Contains(t, body, `href="/console/log?from=0%3A70" rel="next"`)
-	require.Contains(t, body, `href="/console/log?before=0%3A20" rel="prev"`)
+	must.Contain(t, body, `href="/console/log?from=0%3A70" rel="next"`, `href="/console/log?before=0%3A20" rel="prev"`)
 	final, body := rows("/console/log?type=turn.finalized.v1&session_id=s1")
 	require.Equal(t, []string{"120", "4"}, []string{final[0], final[29]})
 	require.Len(t, final, 30)
@@ -321,8 +311,7 @@ func (s *stack) backwards(at string) (seen map[string]bool, pages int) {
 		body := s.page(at, "").body
 		for _, row := range event.FindAllStringSubmatch(body, -1) {
 			require.False(s.t, seen[row[1]], "%s %s", at, row[1])
-			recorded, err := time.Parse(time.RFC3339Nano, row[2])
-			require.NoError(s.t, err)
+			recorded := must.Get(time.Parse(time.RFC3339Nano, row[2]))(s.t)
 			require.False(s.t, !last.IsZero() && recorded.After(last), "%s: %s", at, row[1])
 			seen[row[1]], last = true, recorded
 		}
@@ -355,7 +344,207 @@ func TestTheLogOfLongEvents(t *testing.T) {
 	require.Contains(t, older, `id="e-0-21"`)
 	require.NotContains(t, older, `id="e-0-70"`)
 	require.Contains(t, older, `rel="next"`)
-	n, err := strconv.Atoi(first)
-	require.NoError(t, err)
+	n := must.Get(strconv.Atoi(first))(t)
 	require.Contains(t, a.body, fmt.Sprintf(`href="/console/log?before=0%%3A%d" rel="prev"`, n-1))
+}
+
+// How far a comparison is reaches the browser while the comparison goes on, and the page is whole at the end.
+func TestAComparisonShowsItsProgress(t *testing.T) {
+	t.Parallel()
+	seen := make(chan struct{})
+	o := &operated{
+		compared: func() {
+			select {
+			case <-seen:
+			case <-time.After(hang.Limit): // no progress came: the page ends, and the test sees that it lacks it
+			}
+		}, differences: []projections.Difference{{SessionID: "s", What: "missing"}},
+	}
+	s := start(t, nil, o.set, func(c *console.Config) { c.Keeper = o })
+	server := httptest.NewServer(s.handler)
+	t.Cleanup(server.Close)
+	answer := must.Get(http.PostForm(server.URL+"/console/views/audit/verify", url.Values{}))(t)
+	defer func() { require.NoError(t, answer.Body.Close()) }()
+	lines, said := bufio.NewScanner(answer.Body), ""
+	for !strings.Contains(said, "</progress>") && lines.Scan() {
+		said += lines.Text() + "\n"
+	}
+	require.Contains(t, said, `<progress max="2" value="1" aria-label="Comparison of audit"></progress> 1 of 2 events read`)
+	require.NotContains(t, said, "missing")
+	close(seen)
+	for lines.Scan() {
+		said += lines.Text() + "\n"
+	}
+	require.NoError(t, lines.Err())
+	must.Contain(t, said, "2 of 2 events read; now each session is compared.", "1 differences")
+	require.Regexp(t, `The log ended at <span class="id">0:0</span> when the comparison began, at <time [^>]*>`+
+		`\d{4}-.*</time>; it took (less than 1|\d+) s\.`, said)
+	must.Contain(t, said, `href="/console/sessions/s"`, "</html>")
+	require.Equal(t, 1, strings.Count(said, "<h1>"))
+}
+
+// A comparison that fails says so: by its status before anything is sent, and on its page later.
+func TestAComparisonThatFails(t *testing.T) {
+	t.Parallel()
+	o := &operated{kept: projections.ErrNotFed}
+	s := start(t, nil, o.set, func(c *console.Config) { c.Keeper = o })
+	o.refused = projections.ErrNotFed
+	require.Equal(t, http.StatusConflict, s.do("POST", "/console/views/audit/verify", url.Values{}).status)
+	o.refused, o.kept = nil, errors.New("secret cause")
+	a := s.do("POST", "/console/views/audit/verify", url.Values{})
+	require.Equal(t, http.StatusOK, a.status)
+	must.Contain(t, a.body, "The comparison ended early", "</html>")
+	must.Lack(t, a.body, "No difference", "secret cause")
+	require.Contains(t, a.header.Get("Content-Security-Policy"), "default-src 'none'")
+}
+
+// A view that can't be compared or rebuilt now says what is under way, and leads back to the views.
+func TestWhatKeepsAViewBusy(t *testing.T) {
+	t.Parallel()
+	o := &operated{refused: projections.ErrRebuilding, kept: projections.ErrRebuilding}
+	s := start(t, nil, o.set, func(c *console.Config) { c.Keeper = o })
+	other := projections.Status{Name: "recent", State: "rebuilding", Rebuildable: true}
+	for say, list := range map[string][]projections.Status{
+		"Another comparison of this view is under way": {{Name: "audit", State: "live"}, other},
+		"A rebuild of this view is under way":          {other, {Name: "audit", State: "rebuilding"}},
+	} {
+		o.statuses = list
+		for _, action := range []string{"verify", "rebuild"} {
+			a := s.do("POST", "/console/views/audit/"+action, url.Values{})
+			require.Equal(t, http.StatusConflict, a.status)
+			require.Contains(t, a.body, say, action)
+			require.Contains(t, a.body, `<p><a href="/console/views">To the views</a></p>`)
+		}
+	}
+}
+
+// A view says when its last rebuild was done and how long it took, and how far one is in words.
+func TestTheTimesOfARebuild(t *testing.T) {
+	t.Parallel()
+	done := time.Date(2026, 1, 31, 12, 30, 0, 0, time.UTC)
+	live := projections.Status{Name: "audit", State: "live", Generation: 2, Rebuildable: true,
+		RebuildBegun: done.Add(-78 * time.Second), RebuildDone: done}
+	filling := projections.Status{Name: "audit", State: "rebuilding", Generation: 3, Rebuildable: true}
+	o := &operated{statuses: []projections.Status{live}}
+	s := start(t, nil, o.set, func(c *console.Config) { c.Keeper = o })
+	page := func() string { return s.page("/console/views?view=audit&generation=2", "").body }
+	require.Equal(t, 2, strings.Count(page(), ">2026-01-31 12:30:00</time>, took 1 min 18 s."), "notice and view")
+	o.statuses = append(o.statuses, filling)
+	require.Contains(t, page(), "A rebuild is starting.")
+	require.NotContains(t, page(), "0 of 0")
+	filling.Position.Seq, filling.Head.Seq, filling.ETA = 3, 7, 32_445_065_824*time.Nanosecond
+	o.statuses[1] = filling
+	require.Equal(t, 1, strings.Count(page(), "about 32 s left"))
+	require.Contains(t, page(), "audit/cancel")
+	o.statuses[0].Generation = 3
+	require.NotContains(t, page(), "audit/cancel", "the new generation is served")
+	require.NotContains(t, page(), "state-wait")
+}
+
+// The page of views tells what has become of the rebuild that led to it.
+func TestWhatBecameOfARebuild(t *testing.T) {
+	t.Parallel()
+	o := &operated{}
+	s := start(t, nil, o.set, func(c *console.Config) { c.Keeper = o })
+	to := s.act("/console/views/audit/rebuild", nil)
+	require.Equal(t, "/console/views?generation=2&view=audit", to)
+	live := func(generation uint64) projections.Status {
+		return projections.Status{Name: "audit", State: "live", Generation: generation, Rebuildable: true}
+	}
+	filling := projections.Status{Name: "audit", State: "rebuilding", Generation: 2, Rebuildable: true}
+	failed := projections.Status{Name: "audit", State: "rebuild_failed", Generation: 2, Rebuildable: true}
+	for want, list := range map[string][]projections.Status{
+		"is under way: it fills generation 2": {live(1), filling},
+		"generation 2 is served":              {live(2)},
+		"The rebuild of audit failed":         {live(1), failed},
+		"ended before it was done":            {live(1)},
+	} {
+		o.statuses = list
+		require.Contains(t, s.page(to, "").body, want)
+	}
+	for _, other := range []string{"/console/views", "/console/views?view=none&generation=2",
+		"/console/views?view=audit&generation=x"} {
+		require.NotContains(t, s.page(other, "").body, "The rebuild of", other)
+	}
+}
+
+// A receipt that runs is fetched again by itself, and says what it proves once it is complete.
+func TestAReceiptFollowsItself(t *testing.T) {
+	t.Parallel()
+	o := &operated{receipt: services.Receipt{
+		ID: "0-1-a", SessionID: "a b", Shared: &services.SharedTurns{Branches: 2, Turns: 5},
+		Places: []services.ReceiptPlace{{Place: "log"}},
+	}}
+	s := start(t, nil, o.set)
+	a := s.page("/console/receipts?id=0-1-a", "")
+	must.Contain(t, a.body, `data-every="1000"`, "nothing shows the texts any more",
+		"5 shared turns were taken out of 2", `href="/console/log?session_id=a`)
+	o.receipt.Places[0].Done = true
+	a = s.page("/console/receipts?id=0-1-a", "")
+	require.NotContains(t, a.body, "data-every")
+	require.Contains(t, a.body, "no place below holds the texts any more")
+	o.receipt.SessionID, o.receipt.IdentityID = "", "ada"
+	require.Contains(t, s.page("/console/receipts?id=0-1-a", "").body, `href="/console/log?identity_id=ada"`)
+}
+
+// The last page of a filtered log is live, too; a page with newer ones is not.
+func TestAFilteredLogIsLive(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	for i := range 60 {
+		s.turn(fmt.Sprint("s", i%2), fmt.Sprint(i), "a question", "an answer")
+	}
+	a := s.page("/console/log?type=turn.started.v1&session_id=s1", "")
+	require.Contains(t, a.body, `data-live="/console/log/live?after=0%3A120&amp;session_id=s1&amp;`+
+		`type=turn.started.v1"`)
+	require.Contains(t, s.page("/console/log", "").body, "data-live")
+	require.NotContains(t, s.page("/console/log?from=0:1", "").body, "data-live")
+	require.Contains(t, s.page("/console/log?from=0:100", "").body, "data-live")
+}
+
+// An event that came much later than its turn, or has none, is on the page that its link opens.
+func TestALinkToALateEvent(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	turns := make([]services.Turn, 50)
+	for i := range turns {
+		turns[i] = s.turn("s", fmt.Sprint(i), fmt.Sprint("question-", i, "-"), "an answer")
+	}
+	corrected := s.correct("s", turns[3], "a better answer")
+	require.Equal(t, "0:101", corrected.String())
+	s.turn("s", "last", "q", "a")
+	a := s.page("/console/sessions/s?at=0:101", "")
+	must.Contain(t, a.body, "question-3-", `<details id="e-0-101" open>`)
+	s.link("s", "ada")
+	linked := events.Position{Seq: 104}
+	require.Contains(t, s.page("/console/sessions/s?at="+linked.String(), "").body, `<details id="e-0-104" open>`)
+	older := s.page("/console/sessions/s?before="+turns[30].ID.String(), "").body
+	must.Contain(t, older, "question-29-", `id="e-0-60"`)
+	require.NotContains(t, older, `id="e-0-61"`)
+
+	gone := must.Get(s.services.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: turns[5].ID}))(t)
+	anchor := strings.ReplaceAll(gone.Position.String(), ":", "-")
+	a = s.page("/console/sessions/s?at="+gone.Position.String(), "")
+	must.Contain(t, a.body, `<details id="e-`+anchor+`" open>`, "This turn was redacted")
+	before := "/console/sessions/s?before=" + turns[10].ID.String()
+	require.Contains(t, s.page(before, "").body, `id="e-`+anchor+`"`, "what became of a turn of the page")
+	require.NotContains(t, s.page(before, "").body, "A branch leaves here")
+	must.Get(s.services.History.ForkSession(t.Context(), conversation.ForkSession{
+		SessionID: "s", RequestID: "f", ChildID: "late", TurnID: turns[2].ID,
+	}))(t)
+	require.Contains(t, s.page(before, "").body, `A branch leaves here: <a href="/console/sessions/late">`)
+}
+
+// A session is opened by its id, also where nothing lists sessions.
+func TestASessionIsOpenedByItsID(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, func(c *console.Config) { c.Lists = nil })
+	a := s.page("/console/", "")
+	require.Equal(t, http.StatusOK, a.status)
+	must.Contain(t, a.body, "TURNLEDGER_POSTGRES_URL", `action="/console/open"`)
+	a = s.page("/console/open?id=+a%2Fb+", "")
+	require.Equal(t, http.StatusSeeOther, a.status)
+	require.Equal(t, "/console/sessions/a%2Fb", a.header.Get("Location"))
+	require.Equal(t, http.StatusUnprocessableEntity, s.page("/console/open?id=..", "").status)
+	require.Equal(t, http.StatusUnprocessableEntity, s.page("/console/open", "").status)
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
@@ -136,7 +138,7 @@ func startOn(t testing.TB, log *jetlog.Log, auth *ring, settings ...func(*consol
 	}
 	s.services = servicetest.Start(t, log, servicetest.Config{
 		History: history.Config{Rules: rules},
-		Reader:  read.Config{Rules: rules, Deadline: time.Minute},
+		Reader:  read.Config{Rules: rules, Deadline: hang.Limit},
 	})
 	s.reader = &reader{s.services.Reader}
 	c := console.Config{
@@ -144,7 +146,7 @@ func startOn(t testing.TB, log *jetlog.Log, auth *ring, settings ...func(*consol
 			Lists: s.lists, Sessions: s.reader, Version: "test", Now: s.now.read,
 			// The race detector makes pages of many megabytes slow on a machine that is busy.
 			Rules: services.Rules{
-				LinkReader: s.services.Reader, Deadline: 5 * time.Minute, RefusalTime: time.Millisecond,
+				LinkReader: s.services.Reader, Deadline: hang.Limit, RefusalTime: time.Millisecond,
 			},
 		},
 	}
@@ -231,25 +233,21 @@ func (s *stack) turn(session, request, question, answered string) services.Turn 
 	if answered != "" {
 		c.Answer = &events.Answer{AnswerNeutral: answered}
 	}
-	t, err := s.services.History.StartTurn(s.t.Context(), c)
-	require.NoError(s.t, err)
-	return t
+	return must.Get(s.services.History.StartTurn(s.t.Context(), c))(s.t)
 }
 
 // correct corrects the answer of a turn, and returns where that stands in the log.
 func (s *stack) correct(session string, of services.Turn, answered string) events.Position {
 	s.t.Helper()
-	t, err := s.services.History.CorrectTurn(s.t.Context(), conversation.Correct{
+	t := must.Get(s.services.History.CorrectTurn(s.t.Context(), conversation.Correct{
 		SessionID: session, TurnID: of.ID, RequestID: "correct " + of.ID.String(), AnswerNeutral: &answered,
-	})
-	require.NoError(s.t, err)
+	}))(s.t)
 	return t.Position
 }
 
 func (s *stack) link(session, identity string) {
 	s.t.Helper()
-	_, err := s.services.History.LinkSession(s.t.Context(), session, identity, "")
-	require.NoError(s.t, err)
+	must.Get(s.services.History.LinkSession(s.t.Context(), session, identity, ""))(s.t)
 }
 
 // listed is a session of a list.
@@ -259,4 +257,8 @@ func listed(id, identity, title, question string) projections.ListedSession {
 	one.Pending = 1
 	one.HeldDescription = conversation.DescribedBy(conversation.Description{Title: title})
 	return one
+}
+
+func said(text string) services.AnswerPiece {
+	return services.AnswerPiece{AnswerPart: services.AnswerPart{Kind: services.PartText, Text: text}}
 }

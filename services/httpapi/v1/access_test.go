@@ -1,20 +1,28 @@
 package v1_test
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/owners"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/read"
@@ -31,60 +39,6 @@ const (
 	scopes = writes | reads | follows | redacts | operates
 )
 
-// needs is what every call needs. A call that is not in it fails the test, so that its
-// scope is somebody's decision.
-var needs = map[string]access.Scopes{
-	"POST /v1/sessions/{session_id}/turns":                    writes,
-	"POST /v1/sessions/{session_id}/turns/{turn_id}/finalize": writes,
-	"POST /v1/turns":                         writes,
-	"PUT /v1/sessions/{session_id}/identity": writes,
-	"PATCH /v1/sessions/{session_id}":        writes,
-	"GET /v1/sessions":                       reads | follows,    // one of them
-	"POST /v1/sessions/query":                reads | follows,    // one of them
-	"POST /v1/search":                        reads | follows,    // one of them
-	"POST /v1/similar":                       reads | follows,    // one of them
-	"GET /v1/stats":                          follows | operates, // one of them
-	"POST /v1/sessions/{session_id}/turns/{turn_id}/redact":  redacts,
-	"POST /v1/sessions/{session_id}/turns/{turn_id}/correct": writes,
-	"POST /v1/sessions/{session_id}/reset":                   writes,
-	"POST /v1/sessions/{session_id}/fork":                    writes | reads,
-	"POST /v1/sessions/{session_id}/summaries":               writes,
-	"GET /v1/sessions/{session_id}/summaries":                reads,
-	"GET /v1/sessions/{session_id}":                          reads,
-	"GET /v1/sessions/{session_id}/turns":                    reads,
-	"GET /v1/sessions/{session_id}/history":                  reads,
-	"POST /v1/sessions/{session_id}/context":                 reads,
-	"GET /v1/identities/{identity_id}/turns":                 reads,
-	"DELETE /v1/sessions/{session_id}":                       redacts,
-	"DELETE /v1/identities/{identity_id}":                    redacts,
-	"GET /v1/receipts/{id}":                                  redacts,
-	"GET /v1/receipts":                                       redacts,
-	"GET /v1/keys":                                           operates,
-	"POST /v1/retention":                                     operates,
-	"GET /v1/events":                                         follows,
-	"POST /v1/threads/{thread_id}/messages":                  writes | reads,
-	"POST /v1/threads/{thread_id}/messages/stream":           writes | reads,
-	"POST /v1/chat":                                          writes | reads,
-	"POST /v1/chat/stream":                                   writes | reads,
-	"GET /v1/projections":                                    operates,
-	"POST /v1/projections/{name}/rebuild":                    operates,
-	"DELETE /v1/projections/{name}/rebuild":                  operates,
-	"POST /v1/projections/{name}/verify":                     operates,
-	"GET /v1/streams":                                        operates,
-	"POST /v1/streams":                                       operates,
-	"GET /v1/partitions/{partition}/snapshot":                operates | follows,
-	"POST /v1/restore":                                       operates | follows | writes,
-	"GET /v1/deadletters":                                    operates,
-	"GET /v1/deadletters/{projection}/{position}":            operates,
-	"POST /v1/deadletters/{projection}/{position}/retry":     operates,
-	"POST /v1/deadletters/{projection}/{position}/drop":      operates,
-	"GET /healthz":                                           anybody,
-	"GET /readyz":                                            anybody,
-	"GET /metrics":                                           anybody,
-	"GET /openapi.json":                                      anybody,
-	"GET /docs":                                              anybody,
-}
-
 // guarded is an API that has every call, with the callers of a ring. The token all may
 // do everything; ada's too, in her sessions (admin included, which no real key has).
 func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel) {
@@ -95,7 +49,7 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 	model := &silentModel{}
 	callers["all"] = access.Caller{Name: "all", Scopes: scopes}
 	callers["ada"] = access.Caller{Name: "ada", Scopes: scopes, IdentityID: "ada"}
-	s := startOn(t, events, append([]setting{func(c *config, _ *history.Config, _ *read.Config) {
+	s := startOn(t, events, append([]setting{func(c *config) {
 		c.RefusalTime = time.Millisecond
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, r, model, nothing{}
 		c.Erasures, c.Receipts, c.Retention = nothing{}, nothing{}, nothing{}
@@ -132,58 +86,22 @@ func bodyFor(pattern string) string {
 	return "{}"
 }
 
-// TestEachCallNeedsItsScope goes through the routes that there are, and each set of
-// scopes.
-func TestEachCallNeedsItsScope(t *testing.T) {
+// TestNoCallIsAnsweredWithoutAKey goes through the routes that there are. TestTheMatrixOfAuthorisation has those who
+// bring one.
+func TestNoCallIsAnsweredWithoutAKey(t *testing.T) {
 	t.Parallel()
-	callers := ring{}
-	for set := range scopes + 1 {
-		callers["key-"+strings.Join(set.Names(), "+")] = access.Caller{Name: "x", Scopes: set}
-	}
-	s, _ := guarded(t, callers)
-	require.ElementsMatch(t, []string{"Counts", "Identities", "Limiter", "Lists", "Lookup", "Messages", "Projections",
-		"Search", "Similar"},
-		unset(s.cfg.v1Config, s.cfg.Ports, s.cfg.Rules),
-		"give guarded what else there is, so that its calls are here")
-	require.Equal(t, []string{"Traces"}, unset(s.cfg.wireConfig))
-	routes := routes(s.api)
-	for pattern := range needs {
-		require.Contains(t, routes, pattern)
-	}
-	for pattern, route := range routes {
-		want, ok := needs[pattern]
-		require.True(t, ok, "%s: say in this test what it needs", pattern)
-		require.Equal(t, want, route.needs, pattern)
-		if pattern == "GET /v1/sessions" || pattern == "POST /v1/sessions/query" || pattern == "POST /v1/search" ||
-			pattern == "POST /v1/similar" {
-			want = follows // without an identity; TestCallsAcrossSessionsNeedOneOfTwoScopes has the rest
-		}
+	s, _ := guarded(t, ring{})
+	for pattern, route := range routes(s.api) {
 		method, path := fill(pattern, "s")
-		if want == anybody {
+		if route.needs == anybody {
 			require.Equal(t, http.StatusOK, s.do(method, path, nil).status, pattern)
 			require.Equal(t, http.StatusOK, s.as("wrong", method, path, nil).status, pattern)
 			continue
 		}
-		for token, caller := range callers {
-			a := s.as(token, method, path, bodyFor(pattern))
-			switch {
-			case caller.IdentityID != "", pattern == "GET /v1/stats" && caller.Scopes&want != 0: // one is enough
-			case caller.Scopes&want == want:
-				require.NotContains(t, []int{401, 403, 500}, a.status, "%s %s", token, pattern)
-			default:
-				requireProblem(t, a, http.StatusForbidden, "forbidden")
-				for _, name := range (want &^ caller.Scopes).Names() {
-					require.Contains(t, a.body["detail"], name)
-				}
-			}
-		}
-		for _, header := range [][]string{
-			nil, {"Authorization", ""}, {"Authorization", "Bearer"}, {"Authorization", "Bearer "}, {"Authorization",
-				"Bearer wrong"}, {"Authorization", "Bearer ended"},
-			{"Authorization", "Basic all"}, {"Authorization", "all"}, {"Authorization",
-				"Bearer all all"}, {"Authorization", "Bearer ALL"}, {"X-Api-Key", "all"}, {"Cookie",
-				"Authorization=Bearer all"},
-		} {
+		for _, header := range [][]string{nil, {"Authorization", ""}, {"Authorization", "Bearer"},
+			{"Authorization", "Bearer "}, {"Authorization", "Bearer wrong"}, {"Authorization", "Bearer ended"},
+			{"Authorization", "Basic all"}, {"Authorization", "all"}, {"Authorization", "Bearer all all"},
+			{"Authorization", "Bearer ALL"}, {"X-Api-Key", "all"}, {"Cookie", "Authorization=Bearer all"}} {
 			a := s.do(method, path, "{}", header...)
 			requireProblem(t, a, http.StatusUnauthorized, "unauthenticated")
 			require.Equal(t, "Bearer", a.header.Get("WWW-Authenticate"))
@@ -199,7 +117,7 @@ func TestEachCallNeedsItsScope(t *testing.T) {
 	s.api.ServeHTTP(w, twice)
 	require.Equal(t, http.StatusUnauthorized, w.Code)
 	s.ok(http.StatusOK, "GET", "/v1/projections", nil, "Authorization", "bearer  all")
-	require.NotContains(t, s.logs.String(), "Bearer")
+	must.Lack(t, s.logs.String(), "Bearer")
 	require.Zero(t, s.head())
 }
 
@@ -211,9 +129,7 @@ func TestACallWithoutAScopeIsAnsweredToNobody(t *testing.T) {
 	for _, s := range []*stack{guarded, start(t)} {
 		forgotten := v1.Form()
 		forgotten.Routes = []wire.Route{{Method: http.MethodGet, Path: "/v1/forgotten",
-			Handle: func(http.ResponseWriter, *http.Request) error {
-				panic("it was answered")
-			}}}
+			Handle: func(http.ResponseWriter, *http.Request) error { panic("it was answered") }}}
 		s.api.Mount(forgotten)
 		requireProblem(t, s.as("all", "GET", "/v1/forgotten", nil), http.StatusForbidden, "forbidden")
 	}
@@ -222,7 +138,7 @@ func TestACallWithoutAScopeIsAnsweredToNobody(t *testing.T) {
 // An API without an Authenticator that nobody declared open lets nobody in.
 func TestWithoutAnAuthenticatorNobodyIsLetIn(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(c *config, _ *history.Config, _ *read.Config) { c.Open = false })
+	s := start(t, func(c *config) { c.Open = false })
 	requireProblem(t, s.as("all", "GET", "/v1/sessions/s", nil), http.StatusUnauthorized, "unauthenticated")
 	s.ok(http.StatusOK, "GET", "/healthz", nil)
 }
@@ -331,4 +247,283 @@ func TestABoundKeyReadsItsOwnEventsOnly(t *testing.T) {
 	requireProblem(t, s.as("ada", "GET", "/v1/events?session_id=of-bob", nil), http.StatusNotFound, "session_not_found")
 	requireProblem(t, s.as("ada", "GET", "/v1/events?session_id=none", nil), http.StatusNotFound, "session_not_found")
 	requireProblem(t, s.as("ada", "GET", "/v1/events?identity_id=bob", nil), http.StatusNotFound, "not_found")
+}
+
+// ring knows callers by their tokens.
+type ring map[string]access.Caller
+
+func (r ring) Authenticate(_ context.Context, token string) (access.Caller, error) {
+	c, ok := r[token]
+	if token == "ended" {
+		return access.Caller{}, access.ErrKeyEnded
+	}
+	if !ok {
+		return access.Caller{}, access.ErrUnauthenticated
+	}
+	return c, nil
+}
+
+// silentModel fails every message, and keeps the last.
+type silentModel struct {
+	last atomic.Pointer[services.ChatMessage]
+}
+
+func (s *silentModel) Send(_ context.Context, m services.ChatMessage, _ services.Listener) (services.ChatReply,
+	error) {
+	s.last.Store(&m)
+	return services.ChatReply{}, services.ErrModelFailed
+}
+
+// nothing has no views and erases nothing.
+type nothing struct{}
+
+func (nothing) Rebuild(context.Context, string) (uint64, error) {
+	return 0, projections.ErrNoProjection
+}
+
+func (nothing) CancelRebuild(context.Context, string) (uint64, error) {
+	return 0, projections.ErrNoProjection
+}
+
+func (nothing) Verify(context.Context, string, int, func(done, of uint64) error,
+	func(projections.Difference) error) (int, error) {
+	return 0, projections.ErrNoProjection
+}
+
+func (nothing) EraseSession(context.Context, string, services.Erasure) (string, error) {
+	return "", projections.ErrUnavailable
+}
+
+func (nothing) EraseIdentity(context.Context, string, services.Erasure) (string, error) {
+	return "", projections.ErrUnavailable
+}
+
+func (nothing) Receipt(context.Context, string) (services.Receipt, error) {
+	return services.Receipt{}, services.ErrNoReceipt
+}
+
+func (nothing) Receipts(context.Context, services.ReceiptsAsk) (services.ReceiptPage, error) {
+	return services.ReceiptPage{}, nil
+}
+
+func (nothing) Sweep(context.Context) (services.Swept, error) {
+	return services.Swept{}, projections.ErrUnavailable
+}
+
+func (nothing) DrySweep(context.Context) (services.Swept, error) {
+	return services.Swept{}, projections.ErrUnavailable
+}
+
+func (nothing) Snapshot(_ context.Context, _ int, begin func(operate.Moment) (io.Writer, error)) error {
+	_, err := begin(operate.Moment{})
+	return err
+}
+
+func (nothing) Restore(context.Context, io.Reader) (services.Restored, error) {
+	return services.Restored{}, nil
+}
+
+// Whose sessions the matrix goes through, seen from ada. An identity of the same name
+// stands for a session where a call names an identity.
+const (
+	own, foreign, anonymous, unknown = "own", "foreign", "anonymous", "unknown"
+)
+
+// what a caller who is bound to an identity hears of a session that is not his.
+type hearing int
+
+const (
+	forbiddenToAll hearing = iota // the call is not for such callers
+	noSession                     // 404 session_not_found
+	noIdentity                    // 404 not_found
+)
+
+// cell is a call of the OpenAPI document on one of the sessions.
+type cell struct {
+	method, path, body string
+	hears              hearing
+}
+
+// cellOf puts a session, or an identity, where a call names one.
+func cellOf(pattern, session string) cell {
+	c := cell{body: bodyFor(pattern)}
+	c.method, c.path = fill(strings.ReplaceAll(pattern, "{identity_id}", map[string]string{own: "ada", foreign: "bob",
+		anonymous: "nobody", unknown: "nobody2"}[strings.TrimRight(session, "0123456789")]), session)
+	switch {
+	case strings.Contains(pattern, "{session_id}"):
+		c.hears = noSession
+	case strings.Contains(pattern, "{identity_id}"):
+		c.hears = noIdentity
+	case strings.Contains(pattern, "{thread_id}"):
+		c.hears, c.body = noSession, `{"content":"c"}`
+	case strings.HasPrefix(pattern, "POST /v1/chat"):
+		c.hears, c.body = noSession, `{"content":"c","thread_id":"`+session+`"}`
+	case pattern == manyTurns:
+		c.hears, c.body = noSession, `{"session_id":"`+session+`","request_id":"m","question_neutral":"q"}`
+	case pattern == "GET /v1/receipts/{id}":
+		c.hears = noIdentity // of no receipt, since nothing was erased here
+	case pattern == "GET /v1/events":
+		c.hears = noSession
+		c.path += "?session_id=" + session
+	}
+	return c
+}
+
+// TestTheMatrixOfAuthorisation is made of the OpenAPI document: every call, with no scope,
+// each one and all, on a session of the caller's own, another's, an anonymous one and one
+// that there is not, by a key for all and by one that is bound to an identity. A call that
+// is new fails the test until needs says what it needs.
+func TestTheMatrixOfAuthorisation(t *testing.T) { // alone: others wait for moments
+	sets := []access.Scopes{0, writes, reads, follows, redacts, operates, writes | reads, scopes}
+	callers := ring{}
+	for _, set := range sets {
+		callers[fmt.Sprint("free", set)] = access.Caller{Name: "free", Scopes: set}
+		callers[fmt.Sprint("bound", set)] = access.Caller{Name: "bound", Scopes: set, IdentityID: "ada"}
+	}
+	s, _ := guarded(t, callers)
+	for session, identity := range map[string]string{own: "ada", foreign: "bob", anonymous: ""} {
+		require.Equal(t, http.StatusCreated, s.as("all", "POST", "/v1/sessions/"+session+"/turns", `{"request_id":"r","question_neutral":"q"}`).status)
+		if identity != "" {
+			require.Equal(t, http.StatusOK, s.as("all", "PUT", "/v1/sessions/"+session+"/identity",
+				map[string]any{"identity_id": identity}).status)
+		}
+	}
+	require.ElementsMatch(t, []string{"Counts", "Identities", "Limiter", "Lists", "Lookup", "Messages", "Projections",
+		"Search", "Similar"}, unset(s.cfg.v1Config, s.cfg.Ports, s.cfg.Rules),
+		"give guarded what else there is, so that its calls are here")
+	require.Equal(t, []string{"Traces"}, unset(s.cfg.wireConfig))
+	calls := documented(t, s)
+	cells := 0
+	// What a bound caller may not do changes nothing, so that it goes first.
+	for _, who := range []string{"bound", "free"} {
+		for pattern, want := range calls {
+			for _, set := range sets {
+				said := map[string]bool{}
+				for _, session := range []string{own, foreign, anonymous, unknown} {
+					cells++
+					named := session
+					if session == unknown {
+						named += fmt.Sprint(cells) // a call that may makes it known
+					}
+					c := cellOf(pattern, named)
+					head := s.head()
+					a := s.as(fmt.Sprint(who, set), c.method, c.path, c.body)
+					if pattern == manyTurns && a.status == http.StatusOK {
+						a = lineAsAnswer(t, a)
+					}
+					what := fmt.Sprintf("%s with %v, %s, %s session: %d %s", pattern, set.Names(), who, session,
+						a.status, a.raw)
+					switch {
+					case set&want != want:
+						requireProblem(t, a, http.StatusForbidden, "forbidden")
+						must.Contain(t, fmt.Sprint(a.body["detail"]), (want &^ set).Names()...)
+						require.Equal(t, head, s.head(), what)
+					case who == "free", session == own && c.hears != forbiddenToAll:
+						require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden,
+							http.StatusInternalServerError}, a.status, what)
+						require.NotEqual(t, "session_not_found", a.body["code"], what)
+					case c.hears == forbiddenToAll:
+						requireProblem(t, a, http.StatusForbidden, "forbidden")
+						require.Equal(t, head, s.head(), what)
+					default:
+						requireProblem(t, a, http.StatusNotFound, map[hearing]string{noSession: "session_not_found",
+							noIdentity: "not_found"}[c.hears])
+						require.Equal(t, head, s.head(), what)
+						said[fmt.Sprint(a.status, a.header.Get("Content-Type"), a.header.Get("Content-Length"),
+							string(a.raw))] = true
+					}
+				}
+				require.LessOrEqual(t, len(said), 1, "%s tells sessions apart: %v", pattern, said)
+			}
+		}
+	}
+	require.Equal(t, 2*len(calls)*len(sets)*4, cells)
+}
+
+// manyTurns is the call that answers each line of its body by itself.
+const manyTurns = "POST /v1/turns"
+
+// lineAsAnswer returns the one line of an answer as the single call would have answered it.
+func lineAsAnswer(t *testing.T, a answer) answer {
+	t.Helper()
+	line := a.body
+	require.NotNil(t, line, "%s", a.raw)
+	out := answer{status: int(line["http_status"].(float64)), header: a.header, raw: a.raw, body: map[string]any{}}
+	if line["code"] == nil {
+		return out
+	}
+	out.header = http.Header{"Content-Type": {"application/problem+json"}}
+	for _, name := range []string{"code", "detail"} {
+		out.body[name] = line[name]
+	}
+	out.body["status"], out.body["type"], out.body["title"] = line["http_status"], "t", "t" // a line has neither
+	return out
+}
+
+// documented returns the calls of the OpenAPI document with the scopes that it names. It fails where the document and
+// the router do not have the same calls, or another scope.
+func documented(t *testing.T, s *stack) map[string]access.Scopes {
+	t.Helper()
+	doc := s.do("GET", "/openapi.json", nil).body
+	out, acrossSessions, routed := map[string]access.Scopes{}, map[string]bool{}, routes(s.api)
+	for path, item := range doc["paths"].(map[string]any) {
+		for method, op := range item.(map[string]any) {
+			pattern := strings.ToUpper(method) + " " + path
+			want := routed[pattern].needs
+			var names []string
+			ways := op.(map[string]any)["security"].([]any)
+			for _, way := range ways {
+				for _, name := range way.(map[string]any)["key"].([]any) {
+					names = append(names, name.(string))
+				}
+			}
+			require.Equal(t, want, must.Get(access.ParseScopes(names))(t), pattern)
+			if len(ways) > 1 {
+				acrossSessions[pattern] = true
+				continue // TestCallsAcrossSessionsNeedOneOfTwoScopes
+			}
+			out[pattern] = want
+		}
+	}
+	for pattern, route := range routed {
+		if route.needs != anybody && !acrossSessions[pattern] {
+			require.Contains(t, out, pattern, "a call that the document does not tell of")
+		}
+	}
+	require.Greater(t, len(out), 20)
+	return out
+}
+
+// slowOwners take the longer the more there is to read.
+type slowOwners map[string]time.Duration
+
+func (s slowOwners) Read(_ context.Context, ask services.Ask) (services.Reading, error) {
+	<-time.After(s[ask.SessionID])
+	state := conversation.New(ask.SessionID, rules)
+	if s[ask.SessionID] > 0 {
+		state.Identity = "bob"
+	}
+	return services.Reading{State: state}, nil
+}
+
+// A session that has to be looked up for long is refused after the same time as one that
+// there is not.
+func TestARefusalTakesAsLongWhateverItsReason(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(config{wireConfig: wireConfig{Auth: ring{"ada": {Scopes: scopes, IdentityID: "ada"}}}, v1Config: v1Config{
+			Ports: services.Ports{Sessions: slowOwners{}, Rules: services.Rules{LinkReader: slowOwners{
+				"warm": 3 * time.Millisecond, "cold": 300 * time.Millisecond,
+			}}},
+		}})
+		for _, session := range []string{"unknown", "warm", "cold", ".."} {
+			r := httptest.NewRequest("GET", "/v1/sessions/"+session, nil)
+			r.Header.Set("Authorization", "Bearer ada")
+			began := time.Now()
+			w := httptest.NewRecorder()
+			api.ServeHTTP(w, r)
+			require.Equal(t, http.StatusNotFound, w.Code)
+			require.Equal(t, 500*time.Millisecond, time.Since(began), session)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,17 +16,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
-	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/projections/owners"
+	"github.com/turnledger/turnledger/services"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
-	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/replay"
 )
 
 // connections that a benchmark keeps open.
@@ -34,9 +41,7 @@ const connections = 64
 var prose = strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)
 
 // quiet logs as a deployment does: no line for what went well.
-func quiet(c *config, _ *history.Config, _ *read.Config) {
-	c.Logger = slog.New(slog.NewTextHandler(&printed.Buffer{}, nil))
-}
+func quiet(c *config) { c.Logger = slog.New(slog.NewTextHandler(&printed.Buffer{}, nil)) }
 
 // spread runs n pieces of work over the connections and gives the rate per second.
 func spread(b *testing.B, n int, work func(i int) error) float64 {
@@ -88,9 +93,8 @@ func BenchmarkHTTPRecordTurn(b *testing.B) {
 	s := start(b, quiet)
 	client := keepAlive()
 	defer client.CloseIdleConnections()
-	floor, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)),
-		jetlog.Config{})
-	require.NoError(b, err)
+	floor := must.Get(jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)),
+		jetlog.Config{}))(b)
 	run := 0
 	overHTTP := func(i int) error {
 		session, request := fmt.Sprint("session-", run, "-", i/10), strconv.Itoa(i)
@@ -284,9 +288,8 @@ func BenchmarkHTTPRecordWholeTurn(b *testing.B) {
 	s := start(b, quiet)
 	client := keepAlive()
 	defer client.CloseIdleConnections()
-	floor, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)),
-		jetlog.Config{})
-	require.NoError(b, err)
+	floor := must.Get(jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)),
+		jetlog.Config{}))(b)
 	run := 0
 	whole := func(i int) string {
 		return `"request_id":"` + strconv.Itoa(i) + `","pipeline_name":"bench","question_neutral":"` + prose +
@@ -318,4 +321,103 @@ func BenchmarkHTTPRecordWholeTurn(b *testing.B) {
 			return nil
 		})
 	})
+}
+
+// BenchmarkEvents reads the whole log over HTTP, against a bare scan of it by an ordered
+// consumer right before.
+func BenchmarkEvents(b *testing.B) {
+	const held = 100_000
+	server := natstest.ServerIn(b, b.TempDir(), embedded.None)
+	log := natstest.LogOn(b, server, 1)
+	js := must.Get(jetstream.New(natstest.Connect(b, server), jetstream.WithPublishAsyncMaxPending(4000)))(b)
+	for k := range held {
+		session, request := fmt.Sprint("s", k%1000), fmt.Sprint(k)
+		env := must.Get(events.Encode(&events.TurnStarted{
+			TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
+			Question: events.Question{QuestionNeutral: strings.Repeat("text of a turn. ", 12)},
+		}, time.Now()))(b)
+		_, err := js.PublishMsgAsync(&nats.Msg{Subject: env.Subject, Header: nats.Header(env.Header), Data: env.Body})
+		require.NoError(b, err)
+	}
+	<-js.PublishAsyncComplete()
+	r := replay.New(log, owners.New(log, nil))
+	natstest.Run(b, r.Run)
+	s := startOn(b, log, func(c *config) { c.Events = r })
+	read := func(path string) {
+		resp := must.Get(http.Get(s.url + path))(b)
+		n := must.Get(io.Copy(io.Discard, resp.Body))(b)
+		require.NoError(b, resp.Body.Close())
+		require.Positive(b, n)
+	}
+	read("/v1/events?to=0:1")
+	var floor, took time.Duration
+	for b.Loop() {
+		began := time.Now()
+		c := must.Get(js.OrderedConsumer(b.Context(), events.StreamName(0), jetstream.OrderedConsumerConfig{}))(b)
+		in := must.Get(c.Messages())(b)
+		for range held {
+			must.Get(in.Next())(b)
+		}
+		in.Stop()
+		floor += time.Since(began)
+		began = time.Now()
+		read("/v1/events")
+		took += time.Since(began)
+	}
+	b.ReportMetric(float64(held*b.N)/took.Seconds(), "events/s")
+	b.ReportMetric(floor.Seconds()/took.Seconds(), "ratio")
+}
+
+// instant answers each write at once with the turn that the caller sent.
+type instant struct{ services.TurnWriter }
+
+func (instant) StartTurn(_ context.Context, c conversation.Start) (services.Turn, error) {
+	return services.Turn{SessionID: c.SessionID, Position: events.Position{Seq: 42}, Turn: conversation.Turn{
+		ID: events.TurnID(c.SessionID, c.RequestID), RequestID: c.RequestID, Version: 1, CreatedAt: time.Unix(1, 0),
+		Question: &c.Question,
+	}}, nil
+}
+
+func (instant) FinalizeTurn(_ context.Context, c conversation.Finalize) (services.Turn, error) {
+	return services.Turn{SessionID: c.SessionID, Position: events.Position{Seq: 43}, Turn: conversation.Turn{
+		ID: c.TurnID, RequestID: "r", Version: 1, CreatedAt: time.Unix(1, 0), FinalizedAt: time.Unix(2, 0),
+		Question: &events.Question{QuestionNeutral: prose}, Answer: &c.Answer,
+	}}, nil
+}
+
+// unread is a response that nobody reads.
+type unread struct{ header http.Header }
+
+func (u *unread) Header() http.Header         { return u.header }
+func (u *unread) Write(b []byte) (int, error) { return len(b), nil }
+func (u *unread) WriteHeader(int)             {}
+
+// BenchmarkSurface measures what the surface itself costs: from a parsed request to the written answer of a start
+// and of a finalize, whose ports answer at once. Sockets, net/http and the log are not in it.
+func BenchmarkSurface(b *testing.B) {
+	api := openAPI(v1.Config{Ports: services.Ports{Turns: instant{}}})
+	id := events.TurnID("s", "r").String()
+	question, answer := strings.Repeat("q", 120), strings.Repeat("a", 600)
+	for name, call := range map[string]struct{ path, body string }{
+		"start": {"/v1/sessions/s/turns",
+			`{"request_id":"r","pipeline_name":"bench","question_neutral":"` + question + `"}`},
+		"finalize": {"/v1/sessions/s/turns/" + id + "/finalize", `{"answer_neutral":"` + answer + `"}`},
+	} {
+		b.Run(name, func(b *testing.B) {
+			check := httptest.NewRecorder()
+			api.ServeHTTP(check, httptest.NewRequestWithContext(b.Context(), http.MethodPost, "http://localhost"+call.path,
+				strings.NewReader(call.body)))
+			require.Less(b, check.Code, 300, check.Body)
+			body := bytes.NewReader(nil)
+			r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "http://localhost"+call.path, body)
+			r.ContentLength = int64(len(call.body))
+			w := &unread{http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				body.Reset([]byte(call.body))
+				clear(w.header)
+				api.ServeHTTP(w, r)
+			}
+		})
+	}
 }

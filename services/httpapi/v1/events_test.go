@@ -12,28 +12,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/owners"
-	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
-	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
 // withEvents is an API that reads events, with short heartbeats.
-func withEvents(t testing.TB, partitions int) *stack {
+func withEvents(t testing.TB, partitions int, settings ...setting) *stack {
 	t.Helper()
 	log := natstest.Log(t, partitions)
 	r := replay.New(log, owners.New(log, nil))
 	natstest.Run(t, r.Run)
-	return startOn(t, log, func(c *config, _ *history.Config, _ *read.Config) {
-		c.Events, c.Heartbeat, c.StreamPatience = r, 50*time.Millisecond, 5*time.Second
-	})
+	with := func(c *config) { c.Events, c.Heartbeat, c.StreamPatience = r, 50*time.Millisecond, hang.Limit }
+	return startOn(t, log, append([]setting{with}, settings...)...)
 }
 
 // stream is an answer that is read while it comes.
@@ -45,15 +46,13 @@ type stream struct {
 
 func (s *stack) stream(path string, header ...string) *stream {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), hang.Limit)
 	s.t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
-	require.NoError(s.t, err)
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil))(s.t)
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := noRedirects.Do(req)
-	require.NoError(s.t, err)
+	resp := must.Get(noRedirects.Do(req))(s.t)
 	s.t.Cleanup(func() { _ = resp.Body.Close() })
 	return &stream{s.t, resp, bufio.NewReader(resp.Body)}
 }
@@ -62,8 +61,7 @@ func (s *stack) stream(path string, header ...string) *stream {
 func (s *stream) line() string {
 	s.t.Helper()
 	for {
-		l, err := s.lines.ReadString('\n')
-		require.NoError(s.t, err)
+		l := must.Get(s.lines.ReadString('\n'))(s.t)
 		if l = strings.TrimSuffix(l, "\n"); l != "" {
 			return l
 		}
@@ -89,9 +87,7 @@ func TestEventsAreNDJSONWithATrailerForTheEnd(t *testing.T) {
 	require.Equal(t, "0:3", a.Header.Get(v1.HeaderEnd))
 	require.Equal(t, turn+".started", idOf(t, a.line()))
 	require.Equal(t, turn+".finalized", idOf(t, a.line()))
-	rest, err := io.ReadAll(a.lines)
-	require.NoError(t, err)
-	require.Empty(t, rest)
+	require.Empty(t, must.Get(io.ReadAll(a.lines))(t))
 	require.Equal(t, "0:3", a.Trailer.Get(v1.HeaderPosition))
 }
 
@@ -135,9 +131,7 @@ func TestFollowerIsGivenEventsAndHeartbeats(t *testing.T) {
 	s := withEvents(t, 1)
 	nd, sse := s.stream("/v1/events?follow=true"), s.stream("/v1/events?follow=true&type="+events.TypeTurnFinalized,
 		"Accept", "text/event-stream")
-	beat, err := nd.lines.ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "\n", beat)
+	require.Equal(t, "\n", must.Get(nd.lines.ReadString('\n'))(t))
 	require.Equal(t, ": heartbeat", sse.line())
 	turn := s.record("s", "r", "q", "")
 	require.Equal(t, turn+".started", idOf(t, nd.line()))
@@ -189,8 +183,7 @@ func TestAFollowersStreamEndsWithTheServer(t *testing.T) {
 	}
 	s.api.EndStreams()
 	for _, a := range followers {
-		_, err := io.ReadAll(a.lines)
-		require.NoError(t, err)
+		must.Get(io.ReadAll(a.lines))(t)
 		require.Empty(t, a.Trailer.Get(v1.HeaderPosition))
 	}
 }
@@ -202,33 +195,161 @@ func TestStreamThatIsBrokenOffIsNotTakenForTheEnd(t *testing.T) {
 	s.record("s", "r", "q", "")
 	s.api.EndStreams()
 	a := s.stream("/v1/events")
-	_, err := io.ReadAll(a.lines)
-	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	must.Fail(io.ReadAll(a.lines))(t, io.ErrUnexpectedEOF)
 	require.Empty(t, a.Trailer.Get(v1.HeaderPosition))
 }
 
 // A client that reads nothing is given up, and holds up nobody meanwhile.
 func TestSlowReaderHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	s := withEvents(t, 1)
+	s := withEvents(t, 1, func(c *config) { c.StreamPatience = 5 * time.Second })
 	text := strings.Repeat("x", 200_000)
 	for k := range 60 {
-		_, err := s.log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{
+		must.Get(s.log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{
 			TurnID: events.TurnID("s", fmt.Sprint(k)), SessionID: "s", RequestID: fmt.Sprint(k),
 			Question: events.Question{QuestionNeutral: text},
-		}}})
-		require.NoError(t, err)
+		}}}))(t)
 	}
-	slow, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	require.NoError(t, err)
+	slow := must.Get(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
 	defer func() { _ = slow.Close() }()
 	require.NoError(t, slow.(*net.TCPConn).SetReadBuffer(4096))
-	_, err = fmt.Fprintf(slow, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	require.NoError(t, err)
+	must.Get(fmt.Fprintf(slow, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"))(t)
 	fast := s.stream("/v1/events")
-	n, err := io.Copy(io.Discard, fast.lines)
-	require.NoError(t, err)
-	require.Greater(t, n, int64(60*200_000))
+	require.Greater(t, must.Get(io.Copy(io.Discard, fast.lines))(t), int64(60*200_000))
 	hang.Until(t, func() bool { return strings.Contains(s.logs.String(), "is given up") })
 	require.NotContains(t, s.logs.String(), "xxx")
+}
+
+// talkative says more than the buffers on the way to a client hold, and closes the channel
+// when it has said it all.
+type talkative chan struct{}
+
+func (c talkative) Send(_ context.Context, m services.ChatMessage, to services.Listener) (services.ChatReply,
+	error) {
+	to.Begun(services.Step{SessionID: m.ThreadID, TurnID: uuid.New()})
+	for range 500 {
+		to.Piece(said(strings.Repeat("word ", 20_000)))
+	}
+	close(c)
+	return services.ChatReply{}, nil
+}
+
+// streamOf sends a message and gives the stream of its answer.
+func streamOf(t *testing.T, url string) *http.Response {
+	t.Helper()
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/threads/t/messages/stream",
+		strings.NewReader(`{"content":"c"}`)))(t)
+	resp := must.Get(http.DefaultClient.Do(req))(t)
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// TestAClientThatTakesNothingHoldsNoAnswerUp: a telephone that is out of reach does not
+// close its connection, and its answer is recorded all the same.
+func TestAClientThatTakesNothingHoldsNoAnswerUp(t *testing.T) {
+	t.Parallel()
+	said := make(talkative)
+	s := bare(t, func(c *config) { c.Chat, c.StreamPatience = said, 100*time.Millisecond })
+	streamOf(t, s.url)
+	select {
+	case <-said:
+	case <-time.After(hang.Limit):
+		require.Fail(t, "the answer waits for its client")
+	}
+}
+
+// thoughtful answers after a time.
+type thoughtful time.Duration
+
+func (d thoughtful) Send(_ context.Context, m services.ChatMessage, to services.Listener) (services.ChatReply,
+	error) {
+	to.Begun(services.Step{SessionID: m.ThreadID, TurnID: uuid.New()})
+	<-time.After(time.Duration(d))
+	return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
+}
+
+// TestALongAnswerIsSent: a chat may wait for others and then for its model, longer than
+// other calls have to answer.
+func TestALongAnswerIsSent(t *testing.T) {
+	t.Parallel()
+	s := bare(t, func(c *config) { c.Chat = thoughtful(500 * time.Millisecond) })
+	s.url = "http://" + s.served(wire.ServerConfig{WriteTimeout: 100 * time.Millisecond})
+	require.Equal(t, http.StatusOK, s.do("POST", "/v1/threads/t/messages", `{"content":"c"}`).status)
+}
+
+// bounded answers with the time that it was given; it was given none at first.
+type bounded time.Duration
+
+func (b *bounded) Send(ctx context.Context, m services.ChatMessage, to services.Listener) (services.ChatReply,
+	error) {
+	to.Begun(services.Step{SessionID: m.ThreadID, TurnID: uuid.New()})
+	end, _ := ctx.Deadline()
+	*b = bounded(time.Until(end))
+	return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
+}
+
+// A model that sends a byte now and then holds neither form of a message for ever.
+func TestAnAnswerHasADeadline(t *testing.T) {
+	t.Parallel()
+	var given bounded
+	s := bare(t, func(c *config) { c.Chat = &given })
+	for _, path := range []string{"/v1/threads/t/messages", "/v1/threads/t/messages/stream"} {
+		given = 0
+		require.Equal(t, http.StatusOK, s.do("POST", path, `{"content":"c"}`).status)
+		require.Greater(t, time.Duration(given), time.Minute, path)
+		require.LessOrEqual(t, time.Duration(given), 5*time.Minute, path)
+	}
+}
+
+// refusing is what the model's endpoint says to every message.
+type refusing services.ModelRefusal
+
+func (r *refusing) Send(context.Context, services.ChatMessage, services.Listener) (services.ChatReply, error) {
+	return services.ChatReply{}, fmt.Errorf("%w: %w", services.ErrModelFailed, (*services.ModelRefusal)(r))
+}
+
+// A refusal of the model's endpoint is told by its status, and when the endpoint may be asked again.
+func TestARefusalOfTheModelIsTold(t *testing.T) {
+	t.Parallel()
+	s := bare(t, func(c *config) { c.Chat = &refusing{Status: http.StatusTooManyRequests, After: 7 * time.Second} })
+	a := s.do("POST", "/v1/threads/t/messages", `{"content":"c"}`)
+	requireProblem(t, a, http.StatusBadGateway, "model_failed")
+	require.Contains(t, a.body["detail"], "429")
+	require.Equal(t, "7", a.header.Get("Retry-After"))
+}
+
+// waiting answers when it may.
+type waiting chan struct{}
+
+func (w waiting) Send(ctx context.Context, m services.ChatMessage, to services.Listener) (services.ChatReply,
+	error) {
+	to.Begun(services.Step{SessionID: m.ThreadID, TurnID: uuid.New()})
+	select {
+	case <-w:
+		return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
+	case <-ctx.Done():
+		return services.ChatReply{}, ctx.Err()
+	}
+}
+
+// TestAStreamThatWaitsIsNoDeadConnection: a message waits for those before it, and proxies
+// close connections on which nothing comes.
+func TestAStreamThatWaitsIsNoDeadConnection(t *testing.T) {
+	t.Parallel()
+	answer := make(waiting)
+	s := bare(t, func(c *config) { c.Chat, c.Heartbeat = answer, 20*time.Millisecond })
+	resp := streamOf(t, s.url)
+	var events []string
+	beats := 0
+	for in := bufio.NewScanner(resp.Body); in.Scan(); {
+		if strings.HasPrefix(in.Text(), "event: ") {
+			events = append(events, in.Text())
+		}
+		if in.Text() == ": heartbeat" {
+			if beats++; beats == 3 {
+				close(answer)
+			}
+		}
+	}
+	require.Equal(t, []string{"event: begun", "event: done"}, events)
 }

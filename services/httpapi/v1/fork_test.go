@@ -3,9 +3,8 @@ package v1_test
 import (
 	"fmt"
 	"net/http"
-	"strings"
-	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,8 +51,6 @@ func TestFork(t *testing.T) {
 		require.Equal(t, true, again["duplicate"])
 
 		s.record(child, "r1", "own", "o")
-		s.record("p", "r4", "four", "4")
-		require.Equal(t, []any{"one", "two", "own"}, s.asked(child))
 		got := s.ok(http.StatusOK, "GET", "/v1/sessions/"+child, nil)
 		require.InDelta(t, 1, got["turns"], 0, "shared turns do not count")
 		turns := s.ok(http.StatusOK, "GET", "/v1/sessions/"+child+"/turns", nil)["turns"].([]any)
@@ -77,12 +74,6 @@ func TestFork(t *testing.T) {
 
 		grand := s.ok(http.StatusCreated, "POST", "/v1/sessions/"+child+"/fork", map[string]any{"request_id": "g"})
 		id := grand["session_id"].(string)
-		s.ok(http.StatusOK, "POST", "/v1/sessions/p/turns/"+one+"/redact", nil)
-		s.ok(http.StatusOK, "POST", "/v1/sessions/p/turns/"+two+"/correct",
-			map[string]any{"request_id": "c", "question_neutral": "better"})
-		require.Equal(t, []any{"better", "own"}, s.asked(id))
-		require.NotContains(t, string(s.do("POST", "/v1/sessions/"+id+"/context", map[string]any{"message": "m"}).raw),
-			`"one"`)
 		linked := s.ok(http.StatusOK, "PUT", "/v1/sessions/"+id+"/identity", map[string]any{"identity_id": "ada"})
 		require.Equal(t, "ada", linked["identity_id"])
 		for _, of := range []string{"p", child, id} {
@@ -90,66 +81,6 @@ func TestFork(t *testing.T) {
 		}
 		refused := s.do("PUT", "/v1/sessions/"+child+"/identity", map[string]any{"identity_id": "bob"})
 		require.Equal(t, "session_linked_elsewhere", refused.body["code"])
-		s.append(&events.SessionErased{SessionID: "p", ReceiptID: "x"})
-		require.Equal(t, []any{"own"}, s.asked(id), "what was shared is gone")
-	})
-}
-
-// Root and branches have one identity, whichever call names it.
-func TestATurnOnABranchLinksItsRoot(t *testing.T) {
-	t.Parallel()
-	eachLayout(t, func(t *testing.T, s *stack) {
-		t.Helper()
-		turn := map[string]any{
-			"request_id": "own", "question_neutral": "q", "answer_neutral": "a", "identity_id": "ada",
-		}
-		for parent, write := range map[string]func(branch string){
-			"single": func(branch string) {
-				s.ok(http.StatusCreated, "POST", "/v1/sessions/"+branch+"/turns", turn)
-			},
-			"batch": func(branch string) {
-				line := strings.Replace(manyLine(branch, "own"), "{", `{"identity_id":"ada",`, 1)
-				require.InDelta(t, http.StatusCreated, s.many(line)[0]["http_status"], 0)
-			},
-		} {
-			s.record(parent, "r1", "one", "1")
-			fork := "/v1/sessions/" + parent + "/fork"
-			id := s.ok(http.StatusCreated, "POST", fork, map[string]any{"request_id": "f"})["session_id"].(string)
-			write(id)
-			for _, of := range []string{parent, id} {
-				require.Equal(t, "ada", s.ok(http.StatusOK, "GET", "/v1/sessions/"+of, nil)["identity_id"], parent)
-			}
-			require.Equal(t, []any{"one", "q"}, s.asked(id), parent)
-		}
-	})
-}
-
-// The root's erasure leaves a branch its own turns, but no identity to be had: nothing is written.
-func TestABranchOfAnErasedRootIsNotLinked(t *testing.T) {
-	t.Parallel()
-	eachLayout(t, func(t *testing.T, s *stack) {
-		t.Helper()
-		s.record("p", "r1", "one", "1")
-		fork := s.ok(http.StatusCreated, "POST", "/v1/sessions/p/fork", map[string]any{"request_id": "f"})
-		branch := "/v1/sessions/" + fork["session_id"].(string)
-		s.append(&events.SessionErased{SessionID: "p", ReceiptID: "x"})
-		before := s.ok(http.StatusOK, "GET", branch, nil)
-		turn := map[string]any{"request_id": "own", "question_neutral": "q", "identity_id": "ada"}
-		for path, body := range map[string]map[string]any{"/identity": {"identity_id": "ada"}, "/turns": turn} {
-			method := map[string]string{"/identity": "PUT", "/turns": "POST"}[path]
-			refused := s.do(method, branch+path, body)
-			require.Equal(t, http.StatusConflict, refused.status, path)
-			require.Equal(t, "session_linked_elsewhere", refused.body["code"], path)
-			require.Contains(t, refused.body["detail"], "was erased: use a new session_id", path)
-		}
-		require.Equal(t, before, s.ok(http.StatusOK, "GET", branch, nil))
-		delete(turn, "identity_id")
-		s.ok(http.StatusCreated, "POST", branch+"/turns", turn)
-
-		// An erased identity closes whatever is linked to it, as elsewhere.
-		s.append(&events.IdentityErased{IdentityID: "eve", ReceiptID: "y"})
-		gone := s.do("PUT", branch+"/identity", map[string]any{"identity_id": "eve"})
-		require.Equal(t, "session_erased", gone.body["code"])
 	})
 }
 
@@ -177,6 +108,7 @@ func TestALinkedBranchOfAnErasedRootHasNoIdentity(t *testing.T) {
 			refused := s.do(method, branch+path, body)
 			require.Equal(t, http.StatusConflict, refused.status, path)
 			require.Equal(t, "session_linked_elsewhere", refused.body["code"], path)
+			require.Contains(t, refused.body["detail"], "was erased: use a new session_id", path)
 		}
 		turn := s.ok(http.StatusCreated, "POST", branch+"/turns",
 			map[string]any{"request_id": "own", "question_neutral": "q"})
@@ -185,54 +117,6 @@ func TestALinkedBranchOfAnErasedRootHasNoIdentity(t *testing.T) {
 
 		s.append(&events.IdentityErased{IdentityID: "ada", ReceiptID: "y"})
 		require.Equal(t, false, s.ok(http.StatusOK, "GET", branch, nil)["found"])
-	})
-}
-
-func TestForksThatAreRefused(t *testing.T) {
-	t.Parallel()
-	eachLayout(t, func(t *testing.T, s *stack) {
-		t.Helper()
-		done := s.record("p", "r1", "one", "1")
-		gone := s.record("p", "r2", "two", "2")
-		s.ok(http.StatusOK, "POST", "/v1/sessions/p/turns/"+gone+"/redact", nil)
-		pending := s.ok(http.StatusCreated, "POST", "/v1/sessions/p/turns",
-			map[string]any{"request_id": "r3", "question_neutral": "three"})["turn_id"]
-		s.record("taken", "r1", "q", "a")
-		s.record("erased", "r1", "q", "a")
-		s.append(&events.SessionErased{SessionID: "erased", ReceiptID: "x"})
-		for name, c := range map[string]struct {
-			session string
-			body    map[string]any
-			status  int
-			code    string
-		}{
-			"both":             {"p", map[string]any{"turn_id": done, "before_turn_id": done}, 422, "invalid_argument"},
-			"no request":       {"p", map[string]any{"request_id": nil}, 422, "invalid_argument"},
-			"a taken id":       {"p", map[string]any{"session_id": "taken"}, 409, "session_exists"},
-			"an erased id":     {"p", map[string]any{"session_id": "erased"}, 410, "session_erased"},
-			"itself":           {"p", map[string]any{"session_id": "p"}, 409, "session_exists"},
-			"a pending turn":   {"p", map[string]any{"turn_id": pending}, 409, "turn_pending"},
-			"a redacted turn":  {"p", map[string]any{"turn_id": gone}, 409, "turn_redacted"},
-			"before redacted":  {"p", map[string]any{"before_turn_id": gone}, 409, "turn_redacted"},
-			"an unknown turn":  {"p", map[string]any{"turn_id": events.TurnID("p", "x")}, 404, "turn_not_found"},
-			"no turn's id":     {"p", map[string]any{"turn_id": "nonsense"}, 404, "turn_not_found"},
-			"an unknown one":   {"nobody", map[string]any{}, 404, "session_not_found"},
-			"an erased parent": {"erased", map[string]any{}, 410, "session_erased"},
-		} {
-			if _, said := c.body["request_id"]; !said {
-				c.body["request_id"] = name
-			}
-			got := s.do("POST", "/v1/sessions/"+c.session+"/fork", c.body)
-			require.Equal(t, c.status, got.status, "%s: %s", name, got.raw)
-			require.Equal(t, c.code, got.body["code"], name)
-		}
-		made := s.ok(http.StatusCreated, "POST", "/v1/sessions/p/fork",
-			map[string]any{"request_id": "f", "before_turn_id": done})
-		require.Equal(t, map[string]any{"session_id": "p", "turn_id": nil}, made["forked_from"], "nothing to share")
-		require.Empty(t, s.asked(made["session_id"].(string)))
-		last := s.ok(http.StatusCreated, "POST", "/v1/sessions/p/fork",
-			map[string]any{"request_id": "g", "before_turn_id": pending})
-		require.Equal(t, []any{"one"}, s.asked(last["session_id"].(string)))
 	})
 }
 
@@ -252,40 +136,113 @@ func TestForksOfForks(t *testing.T) {
 	require.Equal(t, "fork_too_deep", got.body["code"])
 }
 
-// Each request makes one branch, however many clients ask at once.
-func TestManyForksAtOnce(t *testing.T) {
+//conformance:h69
+func TestSummaries(t *testing.T) {
 	t.Parallel()
-	s := startOn(t, natstest.Log(t, 4))
-	s.record("p", "r1", "one", "1")
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	branches, created := map[string]map[string]bool{}, 0
-	for i := range 64 {
-		request := fmt.Sprint("f", i/4)
-		all.Go(func() {
-			s.do("POST", "/v1/sessions/p/turns", map[string]any{"request_id": fmt.Sprint("w", i),
-				"question_neutral": "q", "answer_neutral": "a"})
-			got := s.do("POST", "/v1/sessions/p/fork", map[string]any{"request_id": request,
-				"session_id": fmt.Sprint("b", i)})
-			mu.Lock()
-			defer mu.Unlock()
-			if branches[request] == nil {
-				branches[request] = map[string]bool{}
-			}
-			branches[request][fmt.Sprint(got.body["session_id"])] = true
-			if got.status == http.StatusCreated {
-				created++
-			}
-		})
-	}
-	all.Wait()
-	require.Len(t, branches, 16)
-	for request, ids := range branches {
-		require.Len(t, ids, 1, "%s: %v", request, ids)
-		require.NotContains(t, ids, "<nil>")
-		for id := range ids {
-			require.Equal(t, "one", s.asked(id)[0])
+	eachBackend(t, func(t *testing.T, s *stack) {
+		t.Helper()
+		const path = "/v1/sessions/s"
+		first := s.record("s", "r1", "one", "un")
+		second := s.record("s", "r2", "two", "deux")
+		third := s.record("s", "r3", "three", "trois")
+		open := s.record("s", "r4", "four", "")
+		sum := func(request, through, text string) map[string]any {
+			return map[string]any{"request_id": request, "through_turn_id": through, "summary_neutral": text,
+				"summary_translated": text + " (sv)", "model": "small"}
 		}
-	}
-	require.Equal(t, 16, created, "each is created once")
+		made := s.ok(http.StatusCreated, http.MethodPost, path+"/summaries", sum("m1", second, "Counted to two."))
+		require.Subset(t, made, map[string]any{"from_turn_id": first, "through_turn_id": second, "turns": 2.0,
+			"summary_neutral": "Counted to two.", "summary_translated": "Counted to two. (sv)", "model": "small"})
+		require.NotEmpty(t, made["created_at"])
+		require.NotEmpty(t, made["position"])
+		again := s.ok(http.StatusOK, http.MethodPost, path+"/summaries", sum("m1", first, "SECRET"))
+		require.Equal(t, true, again["duplicate"])
+		again["duplicate"] = false
+		require.Equal(t, made, again, "the first summary stands")
+
+		for name, refused := range map[string]struct {
+			body   map[string]any
+			status int
+			code   string
+		}{
+			"pending":    {sum("m2", open, "SECRET"), http.StatusConflict, "turn_pending"},
+			"unknown":    {sum("m2", made["summary_id"].(string), "SECRET"), http.StatusNotFound, "turn_not_found"},
+			"no turn":    {sum("m2", "SECRET", "SECRET"), http.StatusUnprocessableEntity, "invalid_argument"},
+			"no text":    {sum("m2", first, ""), http.StatusUnprocessableEntity, "invalid_argument"},
+			"no request": {sum("", first, "SECRET"), http.StatusUnprocessableEntity, "invalid_argument"},
+		} {
+			got := s.do(http.MethodPost, path+"/summaries", refused.body)
+			require.Equal(t, refused.status, got.status, name)
+			require.Contains(t, string(got.raw), refused.code, name)
+			require.NotContains(t, string(got.raw), "SECRET", name)
+		}
+
+		ask := func(more map[string]any) map[string]any {
+			body := map[string]any{"message": "next", "summary": true, "max_messages": 2}
+			for k, v := range more {
+				body[k] = v
+			}
+			return s.ok(http.StatusOK, http.MethodPost, path+"/context", body)
+		}
+		const head = "Summary of the conversation so far:\n"
+		shown := ask(nil)
+		require.Equal(t, map[string]any{"role": "system", "content": head + "Counted to two."},
+			shown["messages"].([]any)[0])
+		require.Len(t, shown["messages"], 4)
+		require.Equal(t, map[string]any{"summary_id": made["summary_id"], "through_turn_id": second, "turns": 2.0},
+			shown["summary"])
+		require.Equal(t, head+"Counted to two. (sv)",
+			ask(map[string]any{"language": "translated"})["messages"].([]any)[0].(map[string]any)["content"])
+		for name, without := range map[string]map[string]any{
+			"not asked for":              {"summary": false},
+			"no turn is left out":        {"max_messages": 20},
+			"a covered turn is shown":    {"max_messages": 4},
+			"no token is left":           {"max_tokens": 12},
+			"it did not stand then":      {"as_of": map[string]any{"position": "0:6"}},
+			"the history is the request": {"conversation_history": []any{}},
+		} {
+			got := ask(without)
+			require.Nil(t, got["summary"], name)
+			require.NotContains(t, got["messages"].([]any)[0].(map[string]any)["content"], head, name)
+		}
+		require.NotNil(t, ask(map[string]any{"max_tokens": 60})["summary"])
+		require.NotNil(t, ask(map[string]any{"as_of": map[string]any{"position": made["position"]}})["summary"])
+		require.Contains(t, ask(map[string]any{"format": "anthropic"})["system"], head)
+
+		list := func(session string) []any {
+			got := s.ok(http.StatusOK, http.MethodGet, "/v1/sessions/"+session+"/summaries", nil)
+			return got["summaries"].([]any)
+		}
+		shorter := s.ok(http.StatusCreated, http.MethodPost, path+"/summaries", sum("m0", first, "Counted to one."))
+		delete(made, "duplicate")
+		delete(shorter, "duplicate")
+		require.Equal(t, []any{made, shorter}, list("s"), "newest last")
+		require.Empty(t, list("unknown"))
+
+		s.ok(http.StatusOK, http.MethodPost, path+"/turns/"+second+"/redact", nil)
+		require.Equal(t, []any{shorter}, list("s"), "one that ends before stays")
+		s.ok(http.StatusOK, http.MethodPost, path+"/turns/"+first+"/redact", nil)
+		require.Empty(t, list("s"))
+		require.Nil(t, ask(nil)["summary"], "a covered turn was redacted")
+		require.Nil(t, ask(map[string]any{"as_of": map[string]any{"position": made["position"]}})["summary"],
+			"one that stands no longer")
+		require.Equal(t, http.StatusConflict, s.do(http.MethodPost, path+"/summaries", sum("m1", second, "x")).status)
+		require.Equal(t, http.StatusCreated, s.do(http.MethodPost, path+"/summaries", sum("m3", third, "y")).status)
+	})
+}
+
+// An anonymous session that was silent for too long has ended: its summaries are not listed, as its turns are not.
+func TestSummariesOfAnEndedSession(t *testing.T) {
+	t.Parallel()
+	later := time.Duration(0)
+	s := start(t, func(c *config) { c.v1Config.Now = func() time.Time { return time.Now().Add(later) } })
+	turn := s.record("s", "r1", "one", "un")
+	s.ok(http.StatusCreated, http.MethodPost, "/v1/sessions/s/summaries",
+		map[string]any{"request_id": "m", "through_turn_id": turn, "summary_neutral": "One."})
+	list := func() any { return s.ok(http.StatusOK, http.MethodGet, "/v1/sessions/s/summaries", nil)["summaries"] }
+	later = rules.SessionTTL - time.Minute
+	require.Len(t, list(), 1)
+	later = rules.SessionTTL + time.Minute
+	require.Empty(t, list())
+	require.Empty(t, s.asked("s"))
 }

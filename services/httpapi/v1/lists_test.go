@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,11 +15,10 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/history"
-	"github.com/turnledger/turnledger/services/read"
 )
 
 // lister remembers what it was asked.
@@ -31,9 +33,7 @@ func (l *lister) Sessions(_ context.Context, ask services.SessionsAsk) (services
 	return l.page, l.err
 }
 
-func withLister(l *lister) setting {
-	return func(c *config, _ *history.Config, _ *read.Config) { c.Lists = l }
-}
+func withLister(l *lister) setting { return func(c *config) { c.Lists = l } }
 
 func TestListOfSessions(t *testing.T) {
 	t.Parallel()
@@ -90,54 +90,39 @@ func TestListOfSessions(t *testing.T) {
 // A list of one identity needs context:read, one across identities events:read; a bound key is shown its own.
 func TestCallsAcrossSessionsNeedOneOfTwoScopes(t *testing.T) {
 	t.Parallel()
+	l, f, callers := &lister{}, &searcher{}, ring{}
 	for _, set := range []access.Scopes{0, writes, reads, follows, operates, reads | follows, scopes} {
 		for _, own := range []string{"", "ada"} {
-			for _, asked := range []string{"", "ada", "bob"} {
-				l, f := &lister{}, &searcher{}
-				callers := ring{"key": {Scopes: set, IdentityID: own}}
-				s, _ := guarded(t, callers, withLister(l), func(c *config, _ *history.Config,
-					_ *read.Config) {
-					c.Search = f
-				})
-				what := fmt.Sprint(set.Names(), " bound to ", own, " asks for ", asked)
-				allowed := set&reads != 0
-				switch {
-				case own != "":
-					allowed = allowed && (asked == "" || asked == own)
-				case asked == "":
-					allowed = set&follows != 0
-				}
-				body, query := map[string]any{"query": "q"}, ""
-				if asked != "" {
-					body["identity_id"], query = asked, "?identity_id="+asked
-				}
-				for _, ask := range []func() answer{
-					func() answer { return s.as("key", "GET", "/v1/sessions"+query, nil) },
-					func() answer {
-						a := s.as("key", "POST", "/v1/search", body)
-						l.asked.IdentityID = f.asked.IdentityID
-						return a
-					},
-					func() answer {
-						delete(body, "query")
-						return s.as("key", "POST", "/v1/sessions/query", body)
-					},
-				} {
-					a := ask()
-					if !allowed {
-						requireProblem(t, a, http.StatusForbidden, "forbidden")
-						require.Zero(t, l.asked, what)
-						require.Zero(t, f.asked, what)
-						continue
-					}
+			callers[fmt.Sprint(set, own)] = access.Caller{Scopes: set, IdentityID: own}
+		}
+	}
+	s, _ := guarded(t, maps.Clone(callers), withLister(l), func(c *config) { c.Search = f })
+	for key, c := range callers {
+		for _, asked := range []string{"", "ada", "bob"} {
+			allowed, want, query, of := c.Scopes&reads != 0, asked, "?identity_id="+asked, `"identity_id":"`+asked+`"`
+			switch {
+			case c.IdentityID != "":
+				allowed, want = allowed && (asked == "" || asked == c.IdentityID), c.IdentityID
+			case asked == "":
+				allowed = c.Scopes&follows != 0
+			}
+			if asked == "" {
+				query, of = "", `"limit":1`
+			}
+			for call, body := range map[string]string{"GET /v1/sessions" + query: "",
+				"POST /v1/sessions/query": "{" + of + "}", "POST /v1/search": `{"query":"q",` + of + "}"} {
+				what := fmt.Sprint(call, body, c.Scopes.Names(), " bound to ", c.IdentityID)
+				method, path, _ := strings.Cut(call, " ")
+				a := s.as(key, method, path, body)
+				if allowed {
 					require.Equal(t, http.StatusOK, a.status, what)
-					want := asked
-					if own != "" {
-						want = own
-					}
-					require.Equal(t, want, l.asked.IdentityID, what)
-					l.asked = services.SessionsAsk{}
+					require.Equal(t, want, l.asked.IdentityID+f.asked.IdentityID, what)
+				} else {
+					requireProblem(t, a, http.StatusForbidden, "forbidden")
+					require.Zero(t, l.asked, what)
+					require.Zero(t, f.asked, what)
 				}
+				l.asked, f.asked = services.SessionsAsk{}, services.SearchAsk{}
 			}
 		}
 	}
@@ -162,9 +147,7 @@ func TestStats(t *testing.T) {
 			Corrected: 1, Pending: 2, Sessions: 4, Identities: 5, AnswerP50: &ms},
 	}, Positions: []events.Position{{Partition: 1, Seq: 7}, {Seq: 5}}, LagEvents: 3}}
 	now := time.Date(2026, 5, 31, 12, 30, 0, 0, time.UTC)
-	s := start(t, func(cfg *config, _ *history.Config, _ *read.Config) {
-		cfg.Counts, cfg.Now = c, func() time.Time { return now }
-	})
+	s := start(t, func(cfg *config) { cfg.Counts, cfg.Now = c, func() time.Time { return now } })
 	require.Equal(t, map[string]any{"position": "0:5,1:7", "lag_events": 3.0, "buckets": []any{map[string]any{
 		"start": "2026-01-02T00:00:00Z", "by": "support", "started": 6.0, "finalized": 3.0, "redacted": 1.0,
 		"corrected": 1.0, "pending": 2.0, "sessions": 4.0, "identities": 5.0, "answer_ms_p50": 1.5,
@@ -208,9 +191,7 @@ func TestStatsNeedOneOfTwoScopes(t *testing.T) {
 		callers[fmt.Sprint("free", set)] = access.Caller{Name: "free", Scopes: set}
 		callers[fmt.Sprint("bound", set)] = access.Caller{Name: "bound", Scopes: set, IdentityID: "ada"}
 	}
-	s, _ := guarded(t, callers, func(cfg *config, _ *history.Config, _ *read.Config) {
-		cfg.Counts = &counter{}
-	})
+	s, _ := guarded(t, callers, func(cfg *config) { cfg.Counts = &counter{} })
 	for set := range scopes + 1 {
 		want := http.StatusForbidden
 		if set&(follows|operates) != 0 {
@@ -241,7 +222,7 @@ func TestSimilar(t *testing.T) {
 			CreatedAt: time.Unix(1, 0).UTC(), Position: events.Position{Seq: 3}, Score: 0.5,
 			Snippet: "a quark?"},
 		Question: "a quark?", Answer: "a particle"}}}
-	s := start(t, func(c *config, _ *history.Config, _ *read.Config) { c.Similar = f })
+	s := start(t, func(c *config) { c.Similar = f })
 	got := s.ok(http.StatusOK, "POST", "/v1/similar?min_position=0:1",
 		`{"question":"quarks","identity_id":"ada","limit":1000,"min_score":0.1}`)
 	require.Equal(t, services.SimilarAsk{Question: "quarks", IdentityID: "ada", Limit: 100, MinScore: 0.1,
@@ -254,7 +235,7 @@ func TestSimilar(t *testing.T) {
 	f.err = fmt.Errorf("%w: %w", services.ErrIndex, projections.ErrEmbedder)
 	requireProblem(t, s.do("POST", "/v1/similar", `{"question":"q"}`), http.StatusServiceUnavailable,
 		"index_unavailable")
-	without := start(t, func(*config, *history.Config, *read.Config) {})
+	without := start(t)
 	requireProblem(t, without.do("POST", "/v1/similar", `{"question":"q"}`), http.StatusServiceUnavailable,
 		"index_unavailable")
 }
@@ -278,7 +259,7 @@ func TestSearch(t *testing.T) {
 		Positions: []events.Position{{Seq: 7}},
 		Hits: []projections.Hit{{SessionID: "s", IdentityID: "ada", TurnID: turn, Half: projections.AnswerHalf,
 			CreatedAt: time.Unix(1, 0).UTC(), Position: events.Position{Seq: 3}, Score: 0.5, Snippet: "a quark"}}}}
-	s := start(t, func(c *config, _ *history.Config, _ *read.Config) { c.Search = f })
+	s := start(t, func(c *config) { c.Search = f })
 	got := s.ok(http.StatusOK, "POST", "/v1/search?min_position=0:1", `{"query":"quark","in":"answer","identity_id":"ada",
 		"session_id":"s","since":"2026-01-02T03:04:05Z","until":"2026-01-03T03:04:05Z","language":"neutral","limit":1000,
 		"min_score":0.1,"cursor":"c","mode":"words"}`)
@@ -329,4 +310,181 @@ func TestSearch(t *testing.T) {
 	a := s.do("POST", "/v1/search", `{"query":"q"}`)
 	requireProblem(t, a, http.StatusServiceUnavailable, "audit_unavailable")
 	require.Contains(t, string(a.raw), "turnledger projections rebuild audit")
+}
+
+// filed are receipts by their ids.
+type filed map[string]services.Receipt
+
+func (f filed) Receipt(_ context.Context, id string) (services.Receipt, error) {
+	r, ok := f[id]
+	if !ok {
+		return r, services.ErrNoReceipt
+	}
+	r.ID = id
+	return r, nil
+}
+
+func (f filed) Receipts(_ context.Context, ask services.ReceiptsAsk) (services.ReceiptPage, error) {
+	out := services.ReceiptPage{NextCursor: "0:3"}
+	if ask.Cursor == "0:3" {
+		out.NextCursor = ""
+	}
+	for _, id := range slices.Sorted(maps.Keys(f))[:ask.Limit] {
+		r, err := f.Receipt(context.Background(), id)
+		if err != nil {
+			return out, err
+		}
+		out.Receipts = append(out.Receipts, r)
+	}
+	return out, nil
+}
+
+func TestReceiptsAreListed(t *testing.T) {
+	t.Parallel()
+	s, _ := guarded(t, ring{}, func(c *config) {
+		list := filed{}
+		for i := range 300 {
+			list[fmt.Sprintf("%03d", i)] = services.Receipt{SessionID: "s", TurnID: "t"}
+		}
+		c.Receipts = list
+	})
+	for query, want := range map[string]int{"": 50, "?limit=3": 3, "?limit=9999": 200} {
+		a := s.as("all", "GET", "/v1/receipts"+query, nil)
+		require.Equal(t, http.StatusOK, a.status)
+		require.Len(t, a.body["receipts"], want)
+		require.Equal(t, "0:3", a.body["next_cursor"])
+		require.Equal(t, s.as("all", "GET", "/v1/receipts/000", nil).body, a.body["receipts"].([]any)[0])
+	}
+	require.Nil(t, s.as("all", "GET", "/v1/receipts?cursor=0:3", nil).body["next_cursor"])
+}
+
+func TestKeysAreListedWithoutTheirSecrets(t *testing.T) {
+	t.Parallel()
+	ada := "ada"
+	s, _ := guarded(t, ring{}, func(c *config) {
+		c.Keys = func() ([]access.Key, error) {
+			return []access.Key{{Text: "SECRET", Prefix: "tl_abc", Name: "ops", Scopes: []string{"admin"},
+				IdentityID: &ada, State: "active"}}, nil
+		}
+	})
+	a := s.as("all", "GET", "/v1/keys", nil)
+	require.NotContains(t, string(a.raw), "SECRET")
+	require.Equal(t, map[string]any{"prefix": "tl_abc", "name": "ops", "scopes": []any{"admin"}, "identity_id": "ada",
+		"created_at": "0001-01-01T00:00:00Z", "expires_at": nil, "revoked_at": nil, "state": "active"},
+		a.body["keys"].([]any)[0])
+}
+
+// A key that is bound to an identity reads the receipts of that identity and of its
+// sessions; any other looks like none.
+func TestABoundKeyReadsItsOwnReceipts(t *testing.T) {
+	t.Parallel()
+	s, _ := guarded(t, ring{}, func(c *config) {
+		c.Receipts = filed{
+			"session":   {SessionID: "own"},
+			"turn":      {SessionID: "own", TurnID: "6f1d1d0e-8a55-5c0e-9d1b-0c7a3d2f4b10"},
+			"identity":  {IdentityID: "ada"},
+			"foreign":   {SessionID: "foreign"},
+			"forged":    {SessionID: "foreign", IdentityID: "ada"},
+			"anonymous": {SessionID: "anonymous"},
+			"bob":       {IdentityID: "bob"},
+		}
+	})
+	for session, identity := range map[string]string{"own": "ada", "foreign": "bob", "anonymous": ""} {
+		require.Equal(t, http.StatusCreated, s.as("all", "POST", "/v1/sessions/"+session+"/turns", `{"request_id":"r","question_neutral":"q"}`).status)
+		if identity != "" {
+			require.Equal(t, http.StatusOK, s.as("all", "PUT", "/v1/sessions/"+session+"/identity",
+				map[string]any{"identity_id": identity}).status)
+		}
+	}
+	for _, id := range []string{"session", "turn", "identity"} {
+		require.Equal(t, http.StatusOK, s.as("ada", "GET", "/v1/receipts/"+id, nil).status, id)
+	}
+	unknown := s.as("ada", "GET", "/v1/receipts/unknown", nil)
+	requireProblem(t, unknown, http.StatusNotFound, "not_found")
+	for _, id := range []string{"foreign", "forged", "anonymous", "bob"} {
+		require.Equal(t, http.StatusOK, s.as("all", "GET", "/v1/receipts/"+id, nil).status, id)
+		a := s.as("ada", "GET", "/v1/receipts/"+id, nil)
+		requireProblem(t, a, http.StatusNotFound, "not_found")
+		require.Equal(t, string(unknown.raw), string(a.raw), id)
+	}
+}
+
+// letterbox is a queue of one letter, which is applied when it is retried unless it is
+// stubborn.
+type letterbox struct {
+	letter   projections.DeadLetter
+	stubborn bool
+	err      error
+}
+
+func (b *letterbox) Name() string { return "audit" }
+
+func (b *letterbox) DeadLetters(context.Context) ([]projections.DeadLetter, error) {
+	return []projections.DeadLetter{b.letter}, b.err
+}
+
+func (b *letterbox) RetryDeadLetter(_ context.Context, at events.Position) (projections.Retried, error) {
+	if at != b.letter.Position {
+		return projections.Retried{}, projections.ErrNoDeadLetter
+	}
+	b.letter.Attempts++
+	return projections.Retried{DeadLetter: b.letter, Applied: !b.stubborn}, b.err
+}
+
+func (b *letterbox) DropDeadLetter(_ context.Context, at events.Position, d projections.Drop) (projections.DeadLetter,
+	error) {
+	if at != b.letter.Position {
+		return projections.DeadLetter{}, projections.ErrNoDeadLetter
+	}
+	b.letter.Dropped = &d
+	return b.letter, b.err
+}
+
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	box := &letterbox{letter: projections.DeadLetter{
+		Projection: "audit", Position: events.Position{Partition: 1, Seq: 4}, EventID: "e",
+		Type: events.TypeTurnStarted, SessionID: "s",
+		Reason: "refused", Attempts: 1, ParkedAt: now,
+	}, stubborn: true}
+	s := bare(t, func(c *config) {
+		c.DeadLetters = []projections.DeadLetterQueue{box}
+		c.v1Config.Now = func() time.Time { return now.Add(time.Hour) }
+	})
+	row := map[string]any{
+		"projection": "audit", "position": "1:4", "event_id": "e", "type": events.TypeTurnStarted, "session_id": "s",
+		"state":  "waiting",
+		"reason": "refused", "attempts": 1.0, "parked_at": "2026-03-01T12:00:00Z", "dropped_at": nil, "dropped_by": nil,
+		"drop_reason": nil,
+	}
+	const path = "/v1/deadletters/audit/1:4"
+	for _, q := range []string{"", "?projection=audit"} {
+		require.Equal(t, map[string]any{"deadletters": []any{row}}, s.ok(http.StatusOK, "GET", "/v1/deadletters"+q,
+			nil))
+	}
+	require.Equal(t, row, s.ok(http.StatusOK, "GET", path, nil))
+	row["attempts"] = 2.0
+	require.Equal(t, row, s.ok(http.StatusOK, "POST", path+"/retry", nil), "refused again")
+	row["state"], row["dropped_at"] = "dropped", "2026-03-01T13:00:00Z"
+	row["dropped_by"], row["drop_reason"] = "ada", "a lie"
+	require.Equal(t, row, s.ok(http.StatusOK, "POST", path+"/drop", map[string]any{"reason": "a lie",
+		"dropped_by": "ada"}))
+	box.stubborn = false
+	require.Equal(t, "applied", s.ok(http.StatusOK, "POST", path+"/retry", nil)["state"])
+
+	requireProblem(t, s.do("POST", path+"/drop", map[string]any{"dropped_by": "ada"}), http.StatusUnprocessableEntity,
+		"invalid_argument", "reason")
+	for _, other := range []string{"audit/1:5", "audit/x", "recent/1:4"} {
+		requireProblem(t, s.do("POST", "/v1/deadletters/"+other+"/retry", nil), http.StatusNotFound, "not_found")
+		requireProblem(t, s.do("POST", "/v1/deadletters/"+other+"/drop", map[string]any{"reason": "r"}),
+			http.StatusNotFound, "not_found")
+		requireProblem(t, s.do("GET", "/v1/deadletters/"+other, nil), http.StatusNotFound, "not_found")
+	}
+	requireProblem(t, s.do("GET", "/v1/deadletters?projection=recent", nil), http.StatusNotFound, "not_found")
+	box.err = errors.New("the store is away")
+	requireProblem(t, s.do("GET", "/v1/deadletters", nil), http.StatusServiceUnavailable, "projection_unavailable")
+	requireProblem(t, s.do("POST", path+"/retry", nil), http.StatusServiceUnavailable, "projection_unavailable")
+	box.err = jetlog.ErrUnavailable
+	requireProblem(t, s.do("POST", path+"/retry", nil), http.StatusServiceUnavailable, "log_unavailable")
 }

@@ -3,22 +3,33 @@ package v1_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/memory"
+	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/history"
-	"github.com/turnledger/turnledger/services/read"
 )
 
 func stringsReader(s string) io.Reader { return strings.NewReader(s) }
@@ -64,14 +75,11 @@ func TestMetrics(t *testing.T) {
 	s.do("BREW", "/pot", nil)
 	a := s.do("GET", "/metrics", nil)
 	require.Equal(t, http.StatusOK, a.status)
-	for _, line := range []string{
+	must.Contain(t, string(a.raw),
 		`turnledger_http_requests_total{route="POST /v1/sessions/{session_id}/turns",status="201"} 1`,
 		`turnledger_http_requests_total{route="GET /v1/sessions/{session_id}/turns",status="422"} 1`,
 		`turnledger_http_requests_total{route="none",status="404"} 1`,
-		`turnledger_http_request_duration_seconds_count{route="POST /v1/sessions/{session_id}/turns/{turn_id}/finalize"} 1`,
-	} {
-		require.Contains(t, string(a.raw), line)
-	}
+		`turnledger_http_request_duration_seconds_count{route="POST /v1/sessions/{session_id}/turns/{turn_id}/finalize"} 1`)
 }
 
 // hangingUp is a command side whose client hangs up while it works.
@@ -95,9 +103,7 @@ func TestClientsThatHangUpCountForThemselves(t *testing.T) {
 	} {
 		ctx, hangUp := context.WithCancel(t.Context())
 		defer hangUp()
-		s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
-			c.Turns = hangingUp{hangUp: hangUp, err: err}
-		})
+		s := bare(t, func(c *config) { c.Turns = hangingUp{hangUp: hangUp, err: err} })
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1/v1/sessions/s/turns",
 			strings.NewReader(fresh+`}`))
 		answer := httptest.NewRecorder()
@@ -122,8 +128,7 @@ func TestOpenAPI(t *testing.T) {
 	require.NoError(t, compiler.AddResource("openapi.json", a.body))
 	schemas := a.body["components"].(map[string]any)["schemas"].(map[string]any)
 	for name := range schemas {
-		_, err := compiler.Compile("openapi.json#/components/schemas/" + name)
-		require.NoError(t, err, name)
+		must.Get(compiler.Compile("openapi.json#/components/schemas/"+name))(t, name)
 	}
 	require.NotContains(t, schemas, "ErrorModel")
 	require.ElementsMatch(t, turnMembers, keys(schemas["Turn"].(map[string]any)["properties"].(map[string]any)))
@@ -165,8 +170,7 @@ func TestOpenAPIHoldsForRealAnswers(t *testing.T) {
 	require.NoError(t, compiler.AddResource("openapi.json", s.do("GET", "/openapi.json", nil).body))
 	holds := func(name string, value any) {
 		t.Helper()
-		schema, err := compiler.Compile("openapi.json#/components/schemas/" + name)
-		require.NoError(t, err)
+		schema := must.Get(compiler.Compile("openapi.json#/components/schemas/" + name))(t)
 		require.NoError(t, schema.Validate(value), name)
 	}
 	holds("StartBody", whole)
@@ -195,12 +199,11 @@ func (silentChat) Send(context.Context, services.ChatMessage, services.Listener)
 
 func TestOpenAPIHoldsForAChatWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(c *config, _ *history.Config, _ *read.Config) { c.Chat = silentChat{} })
+	s := bare(t, func(c *config) { c.Chat = silentChat{} })
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	require.NoError(t, compiler.AddResource("openapi.json", s.do("GET", "/openapi.json", nil).body))
-	schema, err := compiler.Compile("openapi.json#/components/schemas/Chat")
-	require.NoError(t, err)
+	schema := must.Get(compiler.Compile("openapi.json#/components/schemas/Chat"))(t)
 	require.NoError(t, schema.Validate(s.ok(http.StatusOK, "POST", "/v1/threads/t/messages", `{"content":"c"}`)))
 }
 
@@ -210,20 +213,15 @@ func TestTheDocsPageNeedsNothingFromElsewhere(t *testing.T) {
 	require.Equal(t, http.StatusOK, a.status)
 	require.Equal(t, "text/html; charset=utf-8", a.header.Get("Content-Type"))
 	page := string(a.raw)
-	for _, outside := range []string{"http:", "https:", "<script", "src=", "@import"} {
-		require.NotContains(t, page, outside)
-	}
-	for _, inside := range []string{"/v1/sessions/{session_id}/context", "max_messages", "Idempotency-Key",
-		"dropped_metadata", "turns[].status"} {
-		require.Contains(t, page, inside)
-	}
+	must.Lack(t, page, "http:", "https:", "<script", "src=", "@import")
+	must.Contain(t, page, "/v1/sessions/{session_id}/context", "max_messages", "Idempotency-Key",
+		"dropped_metadata", "turns[].status")
 }
 
 // The transport knows the nouns and the log's errors, and no other service.
 func TestImports(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	require.NoError(t, err)
+	out := must.Get(exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output())(t)
 	for line := range strings.Lines(string(out)) {
 		pkg := strings.TrimSpace(line)
 		if rest, ok := strings.CutPrefix(pkg, "github.com/turnledger/turnledger/"); ok {
@@ -235,6 +233,95 @@ func TestImports(t *testing.T) {
 				"services/access", "services/problems", "services/httpapi/wire", "services/httpapi/v1",
 			}, rest)
 
+		}
+	}
+}
+
+//conformance:i47
+func TestARequestIsOneSpanWithoutText(t *testing.T) {
+	t.Parallel()
+	seen := tracetest.NewInMemoryExporter()
+	s := start(t, func(c *config) { c.Traces = trace.NewTracerProvider(trace.WithSyncer(seen)) })
+	s.record("s", "r", "a secret", "an answer")
+	seen.Reset()
+	s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", `{"message":"another secret"}`)
+	spans := seen.GetSpans()
+	require.Len(t, spans, 1)
+	require.Equal(t, "POST /v1/sessions/{session_id}/context", spans[0].Name)
+	got := map[string]string{}
+	for _, kv := range spans[0].Attributes {
+		got[string(kv.Key)] = kv.Value.String()
+	}
+	require.Equal(t, map[string]string{
+		"http.route": "POST /v1/sessions/{session_id}/context", "http.response.status_code": "200",
+		"turnledger.session_id": "s", "turnledger.position": "0:2",
+		"turnledger.source": "log", "turnledger.turns": "1", "turnledger.found": "true", "turnledger.window": "2",
+		"turnledger.dropped": "0",
+	}, got)
+	require.NotContains(t, fmt.Sprint(spans), "secret")
+}
+
+// One trace leads from a caller's request through the append to the projection that
+// applied the event: the event says whose request wrote it.
+func TestATraceLeadsThroughTheLogToTheProjection(t *testing.T) {
+	t.Parallel()
+	seen := tracetest.NewInMemoryExporter()
+	traces := trace.NewTracerProvider(trace.WithSyncer(seen))
+	log := natstest.Log(t, 1)
+	s := startOn(t, log, func(c *config) { c.Traces = traces })
+	view := memory.New(recent.Limits{TTL: time.Hour, MaxTurns: 10}, rules, nil)
+	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules, Traces: traces}).Run)
+	const caller = "4bf92f3577b34da6a3ce929d0e0e4736"
+	a := s.do("POST", "/v1/sessions/s/turns", `{"request_id":"r","question_neutral":"a secret"}`, "Traceparent", "00-"+caller+"-00f067aa0ba902b7-01")
+	require.Equal(t, http.StatusCreated, a.status)
+
+	spans := map[string]tracetest.SpanStub{}
+	hang.Until(t, func() bool {
+		for _, span := range seen.GetSpans() {
+			spans[span.Name] = span
+		}
+		return len(spans) == 3
+	})
+	request, appended, applied := spans["POST /v1/sessions/{session_id}/turns"], spans["append"], spans["apply recent"]
+	require.Equal(t, caller, request.SpanContext.TraceID().String())
+	require.Equal(t, request.SpanContext.SpanID(), appended.Parent.SpanID())
+	require.Len(t, applied.Links, 1)
+	require.Equal(t, appended.SpanContext.SpanID(), applied.Links[0].SpanContext.SpanID())
+	require.Equal(t, caller, applied.Links[0].SpanContext.TraceID().String())
+	e, found, err := log.At(t.Context(), events.Position{Seq: 1})
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, "00-"+caller+"-"+appended.SpanContext.SpanID().String()+"-01", e.TraceParent)
+	require.NotContains(t, fmt.Sprint(seen.GetSpans()), "secret")
+}
+
+var update = flag.Bool("update", false, "write the golden files of testdata anew")
+
+// What the server says of itself is part of the contract: a difference here is one that every client sees.
+func TestTheDocumentAndItsPageAreGolden(t *testing.T) {
+	t.Parallel()
+	s, _ := guarded(t, ring{})
+	for path, golden := range map[string]string{"/openapi.json": "openapi.json", "/docs": "docs.html"} {
+		got, name := s.do("GET", path, nil).raw, filepath.Join("testdata", golden)
+		if *update {
+			require.NoError(t, os.WriteFile(name, got, 0o600))
+		}
+		want := must.Get(os.ReadFile(name))(t)
+		require.Equal(t, string(want), string(got), "go test -run Golden -update writes %s anew", name)
+	}
+}
+
+// The page has a section for each call of the document.
+//
+//conformance:c5
+func TestThePageShowsEachCall(t *testing.T) {
+	t.Parallel()
+	s, _ := guarded(t, ring{})
+	page := string(s.do("GET", "/docs", nil).raw)
+	for path, item := range s.do("GET", "/openapi.json", nil).body["paths"].(map[string]any) {
+		for method, op := range item.(map[string]any) {
+			id := op.(map[string]any)["operationId"].(string)
+			require.Contains(t, page, `<section id="`+id+`">`, "%s %s", method, path)
 		}
 	}
 }

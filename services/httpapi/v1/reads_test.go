@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/read"
 )
 
@@ -42,9 +43,7 @@ func TestSession(t *testing.T) {
 
 		linked := s.ok(http.StatusOK, "PUT", "/v1/sessions/s/identity", map[string]any{"identity_id": "ada"})
 		require.Equal(t, written(), keys(linked))
-		require.Equal(t, "ada", linked["identity_id"])
-		require.Equal(t, true, linked["found"])
-		require.Equal(t, "0:1", linked["position"])
+		require.Subset(t, linked, map[string]any{"identity_id": "ada", "found": true, "position": "0:1"})
 		again := s.ok(http.StatusOK, "PUT", "/v1/sessions/s/identity", map[string]any{"identity_id": "ada"})
 		require.Equal(t, linked["position"], again["position"])
 
@@ -52,77 +51,19 @@ func TestSession(t *testing.T) {
 		s.record("s", "r2", "q2", "")
 		got := s.ok(http.StatusOK, "GET", "/v1/sessions/s", nil)
 		require.Equal(t, sessionMembers, keys(got))
-		require.EqualValues(t, 2, got["turns"])
-		require.EqualValues(t, 1, got["pending"])
-		require.Equal(t, "0:4", got["position"])
+		require.Subset(t, got, map[string]any{"turns": 2.0, "pending": 1.0, "position": "0:4"})
 		require.NotNil(t, got["last_active_at"])
-	})
-}
 
-//conformance:i8 i40 f12
-func TestResetHidesAndDeletesNothing(t *testing.T) {
-	t.Parallel()
-	eachBackend(t, func(t *testing.T, s *stack) {
-		s.record("s", "r1", "q1", "a1")
-		reset := s.ok(http.StatusOK, "POST", "/v1/sessions/s/reset", map[string]any{"reason": "new topic"})
-		require.Equal(t, written(), keys(reset))
-		require.Equal(t, "0:3", reset["position"])
-		require.Equal(t, "0:3", s.ok(http.StatusOK, "POST", "/v1/sessions/s/reset", nil)["position"])
-		s.record("s", "r2", "q2", "a2")
-		require.Equal(t, []string{"q2"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/history", nil)["history"],
-			"question_neutral"))
-		require.Equal(t, []string{"q1", "q2"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"],
-			"question_neutral"))
-		require.EqualValues(t, 2, s.ok(http.StatusOK, "GET", "/v1/sessions/s", nil)["turns"])
-	})
-}
-
-func TestAnErasedSessionIsNotFoundAndIsEmpty(t *testing.T) {
-	t.Parallel()
-	eachBackend(t, func(t *testing.T, s *stack) {
-		s.record("s", "r1", "q1", "a1")
-		s.append(&events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
-		got := s.ok(http.StatusOK, "GET", "/v1/sessions/s", nil)
-		require.Equal(t, false, got["found"])
-		require.EqualValues(t, 0, got["turns"])
-		require.Empty(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?status=all", nil)["turns"])
-		require.Empty(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/history", nil)["history"])
-		a := s.do("POST", "/v1/sessions/s/turns", map[string]any{"request_id": "r2", "question_neutral": "q"})
-		requireProblem(t, a, http.StatusGone, "session_erased")
-	})
-}
-
-//conformance:h38
-func TestTurnsArePagedFromTheNewestBack(t *testing.T) {
-	t.Parallel()
-	eachBackend(t, func(t *testing.T, s *stack) {
-		for i := range 25 {
-			s.record("s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
-			if i%5 == 0 {
-				s.record("s", fmt.Sprint("p", i), fmt.Sprint("pending", i), "")
-			}
+		for range 2 {
+			reset := s.ok(http.StatusOK, "POST", "/v1/sessions/s/reset", map[string]any{"reason": "new topic"})
+			require.Equal(t, written(), keys(reset))
+			require.Equal(t, "0:5", reset["position"])
 		}
-		first := s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)
-		require.Equal(t, []string{"next_cursor", "turns"}, keys(first))
-		require.Equal(t, numbered("q", 5, 25), column(first["turns"], "question_neutral"))
-		second := s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?cursor="+first["next_cursor"].(string), nil)
-		require.Equal(t, numbered("q", 0, 5), column(second["turns"], "question_neutral"))
-		require.Nil(t, second["next_cursor"])
-		require.Equal(t, []string{"pending0", "pending5", "pending10", "pending15", "pending20"},
-			column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?status=pending", nil)["turns"], "question_neutral"))
-
-		var all []string
-		for query := "?status=all&limit=7"; ; {
-			page := s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns"+query, nil)
-			all = append(column(page["turns"], "question_neutral"), all...)
-			if page["next_cursor"] == nil {
-				break
-			}
-			query = "?status=all&limit=7&cursor=" + page["next_cursor"].(string)
-		}
-		require.Len(t, all, 30)
-		require.Equal(t, []string{"q0", "pending0", "q1"}, all[:3])
-		require.Equal(t, []string{"pending20", "q21", "q22", "q23", "q24"}, all[25:])
+		page := s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?limit=1&status=all", nil)
+		require.Equal(t, []string{"next_cursor", "turns"}, keys(page))
+		page = s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?status=all&cursor="+page["next_cursor"].(string), nil)
+		require.Equal(t, []string{"q1"}, column(page["turns"], "question_neutral"))
+		require.Nil(t, page["next_cursor"])
 	})
 }
 
@@ -182,9 +123,7 @@ func TestHistory(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	later := func() time.Time { return time.Now().Add(25 * time.Hour) }
-	s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
-		c.v1Config.Now = later
-	})
+	s := start(t, func(c *config) { c.v1Config.Now = later })
 	s.record("s", "r1", "q1", "a1")
 	require.Empty(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/history", nil)["history"])
 	require.Len(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"], 1)
@@ -212,7 +151,7 @@ func TestIdentityTurns(t *testing.T) {
 			5), Question: &events.Question{QuestionNeutral: "q"}},
 		SessionID: "s", IdentityID: "ada", Position: events.Position{Seq: 7},
 	}}}}
-	s := start(t, func(c *config, _ *history.Config, _ *read.Config) { c.Identities = port })
+	s := start(t, func(c *config) { c.Identities = port })
 	got := s.ok(http.StatusOK, "GET",
 		"/v1/identities/a%2Fda/turns?since=2026-01-02T03:04:05Z&until=2026-01-02T03:04:05.5%2B01:00"+
 			"&limit=7&cursor=c&min_position=0:1", nil)
@@ -250,8 +189,8 @@ func (v views) Projections(context.Context) ([]projections.Status, error) { retu
 
 func TestProjections(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, map[string]any{"projections": []any{}}, start(t).ok(http.StatusOK, "GET", "/v1/projections", nil))
-	s := start(t, func(c *config, _ *history.Config, _ *read.Config) {
+	require.Equal(t, map[string]any{"projections": []any{}}, bare(t).ok(http.StatusOK, "GET", "/v1/projections", nil))
+	s := bare(t, func(c *config) {
 		c.Projections = views{{
 			Rebuildable: true, Generation: 3,
 			Name: "recent", Partition: 1, Position: events.Position{Partition: 1, Seq: 4},
@@ -291,27 +230,136 @@ func TestTurnsOfASessionWithATombstoneComeFromTheView(t *testing.T) {
 	require.Len(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?status=all", nil)["turns"], 2)
 }
 
-// The cap of a view bounds memory, not the truth.
+var contextMembers = []string{
+	"dropped_turns", "history_messages", "history_turns", "memory_snippet", "messages", "position", "rewrite_fallback",
+	"rewritten_query", "session_found", "source", "summary", "warnings",
+}
+
+//conformance:f9
+func TestContext(t *testing.T) {
+	t.Parallel()
+	eachBackend(t, func(t *testing.T, s *stack) {
+		for i := range 12 {
+			s.record("s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
+		}
+		open := s.record("s", "open", "pending", "")
+		got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+			"system_prompt": "Be brief.", "max_messages": 4})
+		require.Equal(t, contextMembers, keys(got))
+		require.Equal(t, []string{"Be brief.", "q10", "a10", "q11", "a11", "now"}, column(got["messages"], "content"))
+		require.Equal(t, []string{"system", "user", "assistant", "user", "assistant", "user"}, column(got["messages"],
+			"role"))
+		require.Subset(t, got, map[string]any{"history_messages": 4.0, "history_turns": 2.0, "dropped_turns": 10.0,
+			"session_found": true, "position": "0:25", "warnings": []any{}})
+
+		got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+			"include_pending": true, "max_messages": 3})
+		require.Equal(t, []string{"q11", "a11", "pending", "now"}, column(got["messages"], "content"))
+		got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "pending",
+			"include_pending": true, "max_messages": 2, "turn_id": open})
+		require.Equal(t, []string{"q11", "a11", "pending"}, column(got["messages"], "content"))
+
+		got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+			"as_of": map[string]any{"position": "0:4"}})
+		require.Equal(t, []string{"q0", "a0", "q1", "a1", "now"}, column(got["messages"], "content"))
+		got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+			"as_of": map[string]any{"time": "2001-01-01T00:00:00Z"}})
+		require.Equal(t, []string{"now"}, column(got["messages"], "content"))
+	})
+}
+
+func TestContextInTheAnthropicForm(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.record("s", "r", "q", "a")
+	got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+		"system_prompt": "Be brief.", "format": "anthropic"})
+	require.Equal(t, "Be brief.", got["system"])
+	require.Equal(t, []string{"user", "assistant", "user"}, column(got["messages"], "role"))
+	got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now", "format": "anthropic"})
+	require.Equal(t, "", got["system"])
+}
+
+//conformance:s3 s8 s9
+func TestContextOfTheClientsOwnHistory(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.record("s", "r", "q", "a")
+	got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context",
+		`{"message":"now","conversation_history":[{"role":"user","content":"mine"},null,7,"x",{"role":"user"},{"role":"assistant","content":"yours"}]}`)
+	require.Equal(t, []string{"mine", "yours", "now"}, column(got["messages"], "content"))
+	require.Equal(t, "request", got["source"])
+	require.Nil(t, got["position"])
+	got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", `{"message":"now","conversation_history":[]}`)
+	require.Equal(t, []string{"now"}, column(got["messages"], "content"))
+	got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", `{"message":"now","conversation_history":null}`)
+	require.Equal(t, []string{"q", "a", "now"}, column(got["messages"], "content"))
+}
+
+//conformance:f1 f7
+func TestIdleTimeout(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.record("s", "r", "q", "a")
+	for idle, want := range map[string]int{"30m": 3, "1ns": 1, "off": 3, "0s": 3, "7d": 3} {
+		got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+			"idle_timeout": idle})
+		require.Len(t, got["messages"], want, idle)
+	}
+}
+
+func TestMinPosition(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.record("s", "r", "q", "a")
+	for _, call := range []struct{ method, path, body string }{
+		{"GET", "/v1/sessions/s?", ""}, {"GET", "/v1/sessions/s/turns?", ""}, {"GET", "/v1/sessions/s/history?", ""},
+		{"POST", "/v1/sessions/s/context?", `{"message":"m"}`},
+	} {
+		s.ok(http.StatusOK, call.method, call.path+"min_position=0:2", call.body)
+		s.ok(http.StatusOK, call.method, call.path+"min_position="+url.QueryEscape("0:2"), call.body)
+		a := s.do(call.method, call.path+"min_position=0:3", call.body)
+		requireProblem(t, a, http.StatusServiceUnavailable, "position_not_reached")
+		require.NotEmpty(t, a.header.Get("Retry-After"))
+	}
+}
+
+func TestAsOfNamesAPlaceOfTheSession(t *testing.T) {
+	t.Parallel()
+	s := startOn(t, natstest.Log(t, 2))
+	s.record("s", "r", "q", "a")
+	mine := events.Partition("s", 2)
+	ask := func(partition, seq int) answer {
+		return s.do("POST", "/v1/sessions/s/context", fmt.Sprintf(`{"message":"m","as_of":{"position":"%d:%d"}}`, partition, seq))
+	}
+	require.Len(t, ask(mine, 2).body["messages"], 3)
+	requireProblem(t, ask(mine, 3), http.StatusServiceUnavailable, "position_not_reached")
+	requireProblem(t, ask(1-mine, 1), http.StatusUnprocessableEntity, "invalid_argument", "as_of.position")
+	a := s.do("POST", fmt.Sprintf("/v1/sessions/s/context?min_position=%d:3", mine), `{"message":"m","as_of":{"time":"2026-01-01T00:00:00Z"}}`)
+	requireProblem(t, a, http.StatusServiceUnavailable, "position_not_reached")
+}
+
+// TestARateGoesByTheSessionsLink: who names others, or nobody, is held to the rate of the
+// identity whose session it is.
 //
-//conformance:h24 h26 f11
-func TestTurnsBeyondTheCapOfTheView(t *testing.T) {
+//conformance:h28
+func TestARateGoesByTheSessionsLink(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	s := startOn(t, log, withCappedView(t, log, 5))
-	for i := range 12 {
-		s.record("s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
+	s := startOn(t, log, func(c *config) {
+		c.LinkReader = read.New(log, read.Config{Rules: rules})
+		c.Limiter = ratelimit.New(ratelimit.Rate{}, ratelimit.Rate{Requests: 2, Per: time.Hour}, nil)
+	})
+	for _, session := range []string{"one", "two"} {
+		s.ok(http.StatusOK, "PUT", "/v1/sessions/"+session+"/identity", `{"identity_id":"ada"}`)
 	}
-	require.Equal(t, numbered("q", 0, 12), column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"],
-		"question_neutral"))
-	require.Equal(t, numbered("q", 9, 12), column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?limit=3",
-		nil)["turns"], "question_neutral"))
-	require.Equal(t, numbered("q", 2, 12), column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/history?limit=10",
-		nil)["history"], "question_neutral"))
-	require.EqualValues(t, 12, s.ok(http.StatusOK, "GET", "/v1/sessions/s", nil)["turns"])
-	page := s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?limit=4", nil)
-	page = s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?limit=4&cursor="+page["next_cursor"].(string), nil)
-	require.Equal(t, numbered("q", 4, 8), column(page["turns"], "question_neutral"))
-	s.ok(http.StatusOK, "POST", "/v1/sessions/s/reset", nil)
-	require.Equal(t, numbered("q", 0, 12), column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"],
-		"question_neutral"))
+	build := func(session, body string) int { return s.do("POST", "/v1/sessions/"+session+"/context", body).status }
+	require.Equal(t, http.StatusOK, build("one", `{"message":"m","identity_id":"eve"}`))
+	require.Equal(t, http.StatusOK, build("two", `{"message":"m"}`))
+	require.Equal(t, http.StatusTooManyRequests, build("one", `{"message":"m"}`))
+	require.Equal(t, http.StatusTooManyRequests, build("two", `{"message":"m","identity_id":"somebody new"}`))
+	require.Equal(t, http.StatusTooManyRequests, build("unlinked", `{"message":"m","identity_id":"ada"}`))
+	require.Equal(t, http.StatusOK, build("unlinked", `{"message":"m","identity_id":"eve"}`),
+		"nothing was counted for her")
+	require.Equal(t, http.StatusOK, build("unlinked", `{"message":"m"}`))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
@@ -58,10 +59,12 @@ type (
 	v1Config   = v1.Config
 )
 
-// config is that of an API with the native surface alone.
+// config is that of an API with the native surface alone, and of the services behind it.
 type config struct {
 	wireConfig
 	v1Config
+	history history.Config
+	reader  read.Config
 }
 
 func newAPI(c config) *wire.API {
@@ -71,7 +74,9 @@ func newAPI(c config) *wire.API {
 }
 
 // open is an API that asks nobody for a key.
-func openAPI(c v1.Config) *wire.API { return newAPI(config{wireConfig{Open: true}, c}) }
+func openAPI(c v1.Config) *wire.API {
+	return newAPI(config{wireConfig: wireConfig{Open: true}, v1Config: c})
+}
 
 // route is a call as tests see it.
 type route struct {
@@ -115,28 +120,36 @@ func unset(configs ...any) (names []string) {
 	return names
 }
 
-type setting func(*config, *history.Config, *read.Config)
+type setting func(*config)
 
 // start runs an API with the real services behind it, and no view.
 func start(t testing.TB, settings ...setting) *stack {
 	return startOn(t, natstest.Log(t, 1), settings...)
 }
 
+// bare runs an API with nothing behind it but the ports that it is given.
+func bare(t testing.TB, settings ...setting) *stack { return startOn(t, nil, settings...) }
+
 func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	t.Helper()
 	s := &stack{t: t, log: log, logs: &printed.Buffer{}, metrics: prometheus.NewRegistry()}
-	hc := history.Config{Rules: rules, Policy: conversation.Policy{MetadataKeys: []string{"channel", "locale",
-		conversation.FallbackKey}}}
-	rc := read.Config{Rules: rules, Deadline: 200 * time.Millisecond}
-	c := config{wireConfig{
-		Registry: s.metrics, Open: true,
-		Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	}, v1Config{Ports: services.Ports{Version: "test"}}}
-	for _, set := range settings {
-		set(&c, &hc, &rc)
+	c := config{
+		wireConfig: wireConfig{
+			Registry: s.metrics, Open: true,
+			Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		},
+		v1Config: v1Config{Ports: services.Ports{Version: "test"}},
+		history: history.Config{Rules: rules, Policy: conversation.Policy{
+			MetadataKeys: []string{"channel", "locale", conversation.FallbackKey}}},
+		reader: read.Config{Rules: rules, Deadline: 200 * time.Millisecond},
 	}
-	services := servicetest.Start(t, log, servicetest.Config{History: hc, Reader: rc})
-	c.v1Config = services.Ports(c.v1Config)
+	for _, set := range settings {
+		set(&c)
+	}
+	if log != nil {
+		behind := servicetest.Start(t, log, servicetest.Config{History: c.history, Reader: c.reader})
+		c.v1Config = behind.Ports(c.v1Config)
+	}
 	s.api, s.cfg = newAPI(c), c
 	server := httptest.NewServer(s.api)
 	t.Cleanup(server.Close)
@@ -145,12 +158,10 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 }
 
 // withMemoryView feeds a memory view from the log and reads from it.
-func withMemoryView(t testing.TB, log *jetlog.Log) setting { return withCappedView(t, log, 0) }
-
-func withCappedView(t testing.TB, log *jetlog.Log, most int) setting {
-	view := memory.New(recent.Limits{MaxTurns: most}, rules, nil)
+func withMemoryView(t testing.TB, log *jetlog.Log) setting {
+	view := memory.New(recent.Limits{}, rules, nil)
 	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
-	return func(_ *config, _ *history.Config, rc *read.Config) { rc.View = view }
+	return func(c *config) { c.reader.View = view }
 }
 
 // eachBackend runs a test on the log alone and with the memory view.
@@ -180,9 +191,7 @@ type streamed string
 // do sends a request; a body that is a string goes as it is, others as JSON.
 func (s *stack) do(method, path string, body any, header ...string) answer {
 	s.t.Helper()
-	a, err := s.try(method, path, body, header...)
-	require.NoError(s.t, err)
-	return a
+	return must.Get(s.try(method, path, body, header...))(s.t)
 }
 
 func (s *stack) try(method, path string, body any, header ...string) (answer, error) {
@@ -261,9 +270,7 @@ func (s *stack) record(session, request, question, reply string) string {
 // head is the log's last sequence.
 func (s *stack) head() uint64 {
 	s.t.Helper()
-	at, err := s.log.Head(s.t.Context(), 0)
-	require.NoError(s.t, err)
-	return at.Seq
+	return must.Get(s.log.Head(s.t.Context(), 0))(s.t).Seq
 }
 
 // state folds a session from the log.
@@ -274,8 +281,11 @@ func (s *stack) state(session string) *conversation.State {
 
 func (s *stack) append(f events.Fact) {
 	s.t.Helper()
-	_, err := s.log.Append(s.t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-	require.NoError(s.t, err)
+	must.Get(s.log.Append(s.t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(s.t)
 }
 
 func keys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
+
+func said(text string) services.AnswerPiece {
+	return services.AnswerPiece{AnswerPart: services.AnswerPart{Kind: services.PartText, Text: text}}
+}

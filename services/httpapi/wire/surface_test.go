@@ -6,14 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/services/access"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -292,11 +298,134 @@ func TestWithoutASurfaceNothingIsFound(t *testing.T) {
 // wire knows callers and their scopes, and no noun of ours.
 func TestImports(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	require.NoError(t, err)
+	out := must.Get(exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output())(t)
 	for line := range strings.Lines(string(out)) {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "github.com/turnledger/turnledger/"); ok {
 			require.Contains(t, []string{"services/access", "services/httpapi/wire"}, rest)
 		}
 	}
+}
+
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
+
+func TestCheckListen(t *testing.T) {
+	t.Parallel()
+	for addr, alone := range map[string]bool{
+		"127.0.0.1:8480": true, "127.8.9.1:80": true, "[::1]:8480": true, "localhost:8480": true,
+		"[::ffff:127.0.0.1]:1": true,
+		"0.0.0.0:8480":         false, ":8480": false, "[::]:8480": false, "10.0.0.1:8480": false,
+		"example.org:8480":        false,
+		"localhost.example.org:1": false,
+	} {
+		err := wire.CheckListen(addr, false)
+		if alone {
+			require.NoError(t, err, addr)
+		} else {
+			require.ErrorIs(t, err, wire.ErrOpen, addr)
+		}
+		require.NoError(t, wire.CheckListen(addr, true), addr)
+	}
+	for _, addr := range []string{"", "8480", "127.0.0.1"} {
+		require.Error(t, wire.CheckListen(addr, true), addr)
+	}
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	return must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+}
+
+// A request that does not end in time is reported, and does not keep the process.
+func TestStoppingHasADeadline(t *testing.T) {
+	t.Parallel()
+	l := listen(t)
+	under, release, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		defer close(done)
+		close(under)
+		<-release
+		// The connection is closed by now. The server notices that a moment later, where it reads in the background.
+		select {
+		case <-r.Context().Done():
+		case <-time.After(hang.Limit):
+			t.Error("the request outlived its connection")
+		}
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- wire.Serve(ctx, l, handler, wire.ServerConfig{Drain: 20 * time.Millisecond}) }()
+	go func() {
+		resp, err := http.Get("http://" + l.Addr().String())
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	<-under
+	stop()
+	require.ErrorContains(t, <-ended, "under way")
+	close(release)
+	<-done
+}
+
+func TestAListenerThatFailsEndsTheRun(t *testing.T) {
+	t.Parallel()
+	l := listen(t)
+	require.NoError(t, l.Close())
+	require.Error(t, wire.Serve(t.Context(), l, http.NotFoundHandler(), wire.ServerConfig{}))
+}
+
+// safe is an error whose whole text is the program's.
+type safe struct{}
+
+func (safe) Error() string    { return "my secret" }
+func (safe) SafeText() string { return "401" }
+
+// TestWordsOfAnErrorHoldNoText: a log gets the parts of an error that the program, the network or PostgreSQL wrote,
+// each once, and never what a client sent.
+func TestWordsOfAnErrorHoldNoText(t *testing.T) {
+	t.Parallel()
+	away, secret := errors.New("the log is away"), errors.New("sent: my secret")
+	dial := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	for name, row := range map[string]struct {
+		err  error
+		want string
+	}{
+		"known":           {fmt.Errorf("read %q: %w", "my secret", away), "the log is away"},
+		"known and texts": {fmt.Errorf("%w: %w", away, secret), "the log is away"},
+		"known twice":     {fmt.Errorf("%w: %w", away, fmt.Errorf("again: %w", away)), "the log is away"},
+		"a deadline":      {fmt.Errorf("%w: %w", secret, context.DeadlineExceeded), "context deadline exceeded"},
+		"the network":     {errors.Join(away, secret, dial), "the log is away: dial tcp: connection refused"},
+		"PostgreSQL":      {fmt.Errorf("x: %w", &pgconn.PgError{Code: "23505", Detail: "my secret"}), "SQLSTATE 23505"},
+		"a model":         {fmt.Errorf("%w: %w", away, safe{}), "the log is away: 401"},
+		"nothing known":   {fmt.Errorf("read: %w", secret), "*errors.errorString"},
+	} {
+		require.Equal(t, row.want, wire.SafeText(row.err, away), name)
+	}
+}
+
+// Profiles are for this machine, and hold no command line, which may have keys in it.
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	for _, open := range []string{"0.0.0.0:0", "[::]:0", ":6060", "192.0.2.1:6060", "example.org:6060"} {
+		must.Fail(wire.OpenProfiles(t.Context(), open))(t, wire.ErrProfilesOpen, open)
+	}
+	require.ErrorContains(t, must.Err(wire.OpenProfiles(t.Context(), "6060")), "host:port")
+
+	server := must.Get(wire.OpenProfiles(t.Context(), "127.0.0.1:0"))(t)
+	defer func() { require.NoError(t, server.Close()) }()
+	get := func(host, path string) (int, string) {
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+server.Addr+path, nil))(t)
+		r.Host = host
+		resp := must.Get(http.DefaultClient.Do(r))(t)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, errors.Join(err, resp.Body.Close()))
+		return resp.StatusCode, string(body)
+	}
+	status, body := get("", "/debug/pprof/goroutine?debug=1")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, body, "TestProfiles")
+	status, _ = get("", "/debug/pprof/cmdline")
+	require.Equal(t, http.StatusNotFound, status)
+	status, _ = get("rebound.example.org", "/debug/pprof/goroutine?debug=1")
+	require.Equal(t, http.StatusForbidden, status)
 }

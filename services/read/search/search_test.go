@@ -149,8 +149,7 @@ func TestAHitIsTheTruthOfItsTurn(t *testing.T) {
 	require.Equal(t, answer, w.asked[0].Half)
 	require.Equal(t, []string{"a query of more than"}, w.embedded, "cut as turns are")
 	a.Language = "translated"
-	page = must.Get(w.another().Search(t.Context(), a))(t)
-	require.Equal(t, "réponse 3", page.Hits[0].Snippet)
+	require.Equal(t, "réponse 3", must.Get(w.another().Search(t.Context(), a))(t).Hits[0].Snippet)
 }
 
 // A hybrid search fuses by rank. Words that have nothing to say leave the meaning alone; tables that fail otherwise
@@ -255,8 +254,7 @@ func TestACursorIsOfItsMode(t *testing.T) {
 	require.Equal(t, []int{5, 6, 7, 8, 9}, turnsOf(page.Hits))
 	w.byWords = nil
 	a.Cursor = "of words"
-	page = must.Get(s.Search(t.Context(), a))(t)
-	require.Equal(t, services.SearchWords, page.Mode)
+	require.Equal(t, services.SearchWords, must.Get(s.Search(t.Context(), a))(t).Mode)
 	require.Equal(t, "of words", w.byWords[0].Cursor)
 	w.index = projections.ErrUnavailable
 	a.Cursor = hybrid
@@ -288,8 +286,7 @@ func TestWithoutAnIndex(t *testing.T) {
 		}
 		must.Fail(s.Similar(t.Context(), services.SimilarAsk{Question: "q", Limit: 5}))(t, services.ErrIndex, name)
 		must.Fail(s.Neighbours(t.Context(), "ada", "q", 5))(t, services.ErrIndex, name)
-		page, err := s.Search(t.Context(), ask(services.AnyMode, 5))
-		require.NoError(t, err, name)
+		page := must.Get(s.Search(t.Context(), ask(services.AnyMode, 5)))(t, name)
 		require.Equal(t, services.SearchWords, page.Mode, name)
 		require.Equal(t, 5, w.byWords[len(w.byWords)-1].Limit, name)
 	}
@@ -314,8 +311,7 @@ func TestWhereNoIndexIsConfigured(t *testing.T) {
 	_, err := s.Search(t.Context(), ask(services.SearchMeaning, 5))
 	require.ErrorIs(t, err, services.ErrIndex)
 	require.ErrorIs(t, err, services.ErrNoIndex)
-	page := must.Get(s.Search(t.Context(), ask(services.AnyMode, 5)))(t)
-	require.Equal(t, services.SearchWords, page.Mode)
+	require.Equal(t, services.SearchWords, must.Get(s.Search(t.Context(), ask(services.AnyMode, 5)))(t).Mode)
 	w.wordly = errors.New("refused")
 	must.Fail(s.Search(t.Context(), ask(services.SearchWords, 5)))(t, w.wordly)
 }
@@ -340,8 +336,7 @@ func TestSimilarAndNeighbours(t *testing.T) {
 	hits = must.Get(s.Similar(t.Context(), services.SimilarAsk{Question: "q", Limit: 10, MinScore: 0.65}))(t)
 	require.Len(t, hits, 2)
 
-	hits = must.Get(s.Neighbours(t.Context(), "ada", "q", 3))(t)
-	require.Len(t, hits, 3)
+	require.Len(t, must.Get(s.Neighbours(t.Context(), "ada", "q", 3))(t), 3)
 	last := w.asked[len(w.asked)-1]
 	require.Empty(t, last.Half, "both halves")
 	require.Equal(t, "ada", last.IdentityID)
@@ -350,4 +345,149 @@ func TestSimilarAndNeighbours(t *testing.T) {
 	w.turns[id(1)] = turn
 	hits = must.Get(s.Neighbours(t.Context(), "ada", "q", 3))(t)
 	require.Equal(t, id(2), hits[0].TurnID, "1 is another's by now")
+}
+
+// Turns that say the same have the same score, and the index returns any of them. Each comes once over all pages, also
+// those that are less near than nothing, whose score is shown as 0.
+func TestPagesOfTurnsThatAreAlike(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shuffled = true
+	var want []int
+	for n := range 230 {
+		w.add(n, 0.5-float64(n/90)/2, question)
+		want = append(want, n)
+	}
+	s := w.searcher()
+	for _, limit := range []int{2, 30, 100} {
+		var got []int
+		for a := ask(services.SearchMeaning, limit); ; {
+			page := must.Get(s.Search(t.Context(), a))(t)
+			for _, h := range page.Hits {
+				require.GreaterOrEqual(t, h.Score, 0.0)
+			}
+			got = append(got, turnsOf(page.Hits)...)
+			if a.Cursor = page.NextCursor; a.Cursor == "" {
+				break
+			}
+			require.Len(t, page.Hits, limit)
+		}
+		require.Equal(t, want, got, "pages of %d", limit)
+	}
+}
+
+// A turn whose nearer half lacks a language is found by the other half, once over all pages.
+func TestATurnIsFoundByTheHalfOfTheLanguage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const turns = 60
+	for n := range turns { // the questions are nearer than all answers; the answers alone have translations
+		w.add(n, 1-float64(n)/1000, question)
+	}
+	for n := range turns {
+		h := w.near[n]
+		h.Half, h.Score = answer, h.Score/2
+		w.near = append(w.near, h)
+	}
+	s := w.searcher()
+	a := ask(services.SearchMeaning, 7)
+	for _, language := range []string{"translated", "neutral"} {
+		a.Language, a.Cursor = language, ""
+		half := map[string]projections.Half{"translated": answer, "neutral": question}[language]
+		var got []int
+		for {
+			page := must.Get(s.Search(t.Context(), a))(t)
+			for _, h := range page.Hits {
+				require.Equal(t, half, h.Half)
+			}
+			got = append(got, turnsOf(page.Hits)...)
+			if a.Cursor = page.NextCursor; a.Cursor == "" {
+				break
+			}
+		}
+		var all []int
+		for n := range turns {
+			all = append(all, n)
+		}
+		require.Equal(t, all, got, language)
+	}
+}
+
+// An answer is at least as new as the caller asks: the log has to hold the positions, and the index to have applied
+// them. A search that names no mode goes by words where the index is not that far in time.
+func TestAnAnswerIsAtLeastAsNewAsAsked(t *testing.T) {
+	t.Parallel()
+	calls := map[string]func(*world, ...events.Position) error{}
+	for _, mode := range []services.SearchMode{services.SearchMeaning, services.SearchHybrid} {
+		calls[string(mode)] = func(w *world, least ...events.Position) error {
+			a := ask(mode, 5)
+			a.MinPosition = least
+			_, err := w.another().Search(t.Context(), a)
+			return err
+		}
+	}
+	calls["similar"] = func(w *world, least ...events.Position) error {
+		_, err := w.another().Similar(t.Context(), services.SimilarAsk{Question: "q", Limit: 5, MinPosition: least})
+		return err
+	}
+	for name, call := range calls {
+		w := newWorld(t)
+		w.add(1, 1, question)
+		require.NoError(t, call(w, events.Position{Seq: 10}, events.Position{Partition: 1, Seq: 20}), name)
+		for _, p := range []events.Position{{Partition: 1, Seq: 21}, {Partition: 2, Seq: 1}} {
+			err := call(w, p)
+			require.ErrorIs(t, err, services.ErrPositionNotReached, name)
+			require.NotErrorIs(t, err, services.ErrIndex, name)
+		}
+		w.at = []events.Position{{Partition: 0, Seq: 10}, {Partition: 1, Seq: 19}}
+		err := call(w, events.Position{Partition: 1, Seq: 20})
+		require.ErrorIs(t, err, services.ErrIndex, name)
+		require.ErrorContains(t, err, "1:20", name)
+		require.NoError(t, call(w, events.Position{Partition: 1, Seq: 19}), name)
+		require.NoError(t, call(w), name)
+		w.still = true
+		require.NoError(t, call(w, events.Position{Partition: 1, Seq: 20}), "what was erased never comes")
+		w.still = false
+		w.grow = func() {
+			w.heads = []events.Position{{Partition: 0, Seq: 10}, {Partition: 1, Seq: w.heads[1].Seq + 1}}
+			w.at = []events.Position{{Partition: 0, Seq: 10}, {Partition: 1, Seq: w.at[1].Seq + 1}}
+		}
+		require.NoError(t, call(w, events.Position{Partition: 1, Seq: 23}), "it waits")
+		w.grow, w.index = nil, projections.ErrUnavailable
+		require.ErrorIs(t, call(w, events.Position{Seq: 1}), services.ErrIndex, name)
+	}
+	w := newWorld(t)
+	w.at[1].Seq--
+	a := ask(services.AnyMode, 5)
+	a.MinPosition = []events.Position{{Partition: 1, Seq: 20}}
+	require.Equal(t, services.SearchWords, must.Get(w.another().Search(t.Context(), a))(t).Mode)
+	require.Equal(t, a.MinPosition, w.byWords[0].MinPosition)
+}
+
+// A turn that says just what is asked is first, though the words rank newer ones only, and though others are nearer.
+func TestAVerbatimTurnIsFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for n := range 60 {
+		w.add(n, 1-float64(n)/100, question)
+		if n < 40 {
+			w.words.Hits = append(w.words.Hits, projections.Hit{TurnID: id(n)})
+		}
+	}
+	w.turns[id(50)].Question.QuestionNeutral = "Où est\tLa gare ?"
+	w.turns[id(55)].Question.QuestionTranslated = "Ou\u0300 est la gare!"
+	w.turns[id(57)].Question.QuestionNeutral = "Où est la gare de Lyon ?"
+	w.words.Hits = append(w.words.Hits, projections.Hit{TurnID: id(200), Half: question, Snippet: "Où est la gare ?"})
+	s := w.searcher()
+	for query, first := range map[string][]int{
+		"où est la gare": {50, 55, 200, 0}, "où est la gare -lyon": {0, 1, 2, 3}, "?!": {0, 1, 2, 3},
+	} {
+		a := ask(services.SearchHybrid, 61)
+		a.Query = query
+		page := must.Get(s.Search(t.Context(), a))(t)
+		got := turnsOf(page.Hits)
+		require.Len(t, got, 61, "none twice")
+		require.Equal(t, first, got[:4], query)
+		require.Contains(t, got[40:], 57, query)
+	}
 }
