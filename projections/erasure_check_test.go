@@ -19,7 +19,8 @@ import (
 func TestNothingOfAnErasedIdentityPassesTheGate(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	at := natstest.Append(t, log, turntest.Started("s", "r", "q"), &events.SessionLinked{SessionID: "s", IdentityID: "ada"})
+	at := natstest.Append(t, log, turntest.Started("s", "r", "q"),
+		&events.SessionLinked{SessionID: "s", IdentityID: "ada"})
 	erasures := projections.ErasureCheck{Log: log}
 	text := func(identity string, meanwhile ...events.Fact) string {
 		out := must.Get(projections.Unerased(t.Context(), erasures, identity, func() (string, error) {

@@ -43,7 +43,8 @@ func sessions(t *testing.T, log *jetlog.Log, x *owners.Index, identity string) (
 func TestTheIndexKnowsTheSessionsOfAnIdentity(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	natstest.Append(t, log, turntest.Started("b", "r", "q"), linked("b", "ada"), linked("a", "ada"), linked("other", "bob"))
+	natstest.Append(t, log, turntest.Started("b", "r", "q"), linked("b", "ada"), linked("a", "ada"),
+		linked("other", "bob"))
 	natstest.Append(t, log, linked("other", "ada"), &events.SessionErased{SessionID: "gone", ReceiptID: "r"},
 		linked("gone", "ada"))
 	x := owners.New(log, nil)

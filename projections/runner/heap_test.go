@@ -103,7 +103,8 @@ func record(t *testing.T, log *jetlog.Log, turns, length int) (heads map[int]uin
 		g.Go(func() error {
 			for n := w; n < turns; n += writers {
 				session := fmt.Sprint(w, ".", n/writers/20)
-				_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{turntest.Started(session, fmt.Sprint(n), text)}})
+				f := turntest.Started(session, fmt.Sprint(n), text)
+				_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
 				if err != nil {
 					return err
 				}

@@ -12,8 +12,8 @@ import (
 const Limit = 5 * time.Minute
 
 // Until asks whether something holds until it does, in the caller's goroutine, where a check may fail the test. It
-// rests four times as long as the last look took, and the longer the longer it waits, so that looks leave the machine to
-// what is waited for.
+// rests four times as long as the last look took, and the longer the longer it waits, so that looks leave the machine
+// to what is waited for.
 func Until(t testing.TB, holds func() bool, message ...any) {
 	t.Helper()
 	for begun := time.Now(); ; {

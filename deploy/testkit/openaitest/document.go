@@ -68,10 +68,7 @@ func compiler(path string) (*jsonschema.Compiler, any, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	emptyLists(doc)
-	noUser(doc)
-	noUsage(doc)
-	older(doc)
+	amend(doc)
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	return c, doc, c.AddResource(name, doc)
@@ -89,24 +86,26 @@ func Schema(t testing.TB, path, schema string) *jsonschema.Schema {
 func Request(t testing.TB, path, schema string) *jsonschema.Schema {
 	t.Helper()
 	c, doc := must.Two(compiler(path))(t)
-	anyForm(doc)
+	walk(doc, func(o map[string]any) {
+		if forms, is := o["oneOf"].([]any); is { // values may have several forms at once
+			o["anyOf"] = forms
+			delete(o, "oneOf")
+		}
+	})
 	return must.Get(c.Compile(name + "#/components/schemas/" + schema))(t)
 }
 
-// anyForm lets values have several forms of a schema at once.
-func anyForm(v any) {
+// walk gives every object of a document to do.
+func walk(v any, do func(map[string]any)) {
 	switch v := v.(type) {
 	case map[string]any:
-		if forms, is := v["oneOf"].([]any); is {
-			v["anyOf"] = forms
-			delete(v, "oneOf")
-		}
+		do(v)
 		for _, inner := range v {
-			anyForm(inner)
+			walk(inner, do)
 		}
 	case []any:
 		for _, inner := range v {
-			anyForm(inner)
+			walk(inner, do)
 		}
 	}
 }
@@ -172,52 +171,30 @@ var compiled = func() func(string) (schemas, error) {
 	}
 }()
 
-// older takes words of an older draft out of schemas, which the newer one has under other names. Only filters of
-// searches use them.
-func older(v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		delete(v, "$recursiveAnchor")
-		delete(v, "$recursiveRef")
-		for _, inner := range v {
-			older(inner)
-		}
-	case []any:
-		for _, inner := range v {
-			older(inner)
-		}
-	}
-}
-
-// emptyLists lets lists of items be empty: OpenAI's own have neither a first nor a last item then.
-func emptyLists(doc any) {
-	for _, name := range []string{"ConversationItemList", "ResponseItemList"} {
-		properties, _ := member(doc, "components", "schemas", name, "properties").(map[string]any)
-		for _, id := range []string{"first_id", "last_id"} {
-			if properties[id] != nil {
-				properties[id] = map[string]any{"type": []any{"string", "null"}}
+// amend lets values be null that are null in OpenAI's own answers: the ends of empty lists of items, the user of
+// responses, and the usage of those without an answer. It takes words of an older draft away, which the newer one has
+// under other names: only filters of searches use them.
+func amend(doc any) {
+	schemas := member(doc, "components", "schemas")
+	orNull := func(properties any, names ...string) {
+		of, _ := properties.(map[string]any)
+		for _, name := range names {
+			if had, has := of[name]; has {
+				of[name] = map[string]any{"anyOf": []any{had, map[string]any{"type": "null"}}}
 			}
 		}
 	}
-}
-
-// noUser lets responses have no user: OpenAI's own have null there.
-func noUser(doc any) {
-	properties, _ := member(doc, "components", "schemas", "ModelResponseProperties", "properties").(map[string]any)
-	if properties != nil {
-		properties["user"] = map[string]any{"type": []any{"string", "null"}}
-	}
-}
-
-// noUsage lets responses without an answer have no usage: OpenAI's own have null there.
-func noUsage(doc any) {
-	parts, _ := member(doc, "components", "schemas", "Response", "allOf").([]any)
+	orNull(member(schemas, "ConversationItemList", "properties"), "first_id", "last_id")
+	orNull(member(schemas, "ResponseItemList", "properties"), "first_id", "last_id")
+	orNull(member(schemas, "ModelResponseProperties", "properties"), "user")
+	parts, _ := member(schemas, "Response", "allOf").([]any)
 	for _, part := range parts {
-		properties, _ := member(part, "properties").(map[string]any)
-		if usage, has := properties["usage"]; has {
-			properties["usage"] = map[string]any{"anyOf": []any{usage, map[string]any{"type": "null"}}}
-		}
+		orNull(member(part, "properties"), "usage")
 	}
+	walk(doc, func(o map[string]any) {
+		delete(o, "$recursiveAnchor")
+		delete(o, "$recursiveRef")
+	})
 }
 
 func member(v any, path ...string) any {
