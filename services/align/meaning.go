@@ -83,7 +83,8 @@ func words(i message.Item, member string) (out []any) {
 // addresses returns where the images and files of a content are.
 func addresses(parts []message.Item) (out []string) {
 	for _, p := range parts {
-		if at := p.Text("image_url") + p.Text("file_id") + p.Text("file_url"); at != "" && !strings.HasPrefix(at, "data:") {
+		at := p.Text("image_url") + p.Text("file_id") + p.Text("file_url")
+		if at != "" && !strings.HasPrefix(at, "data:") {
 			out = append(out, at)
 		}
 	}

@@ -30,7 +30,8 @@ func TestIDs(t *testing.T) {
 			Answer: rapid.Bool().Draw(t, "answer"), Message: rapid.IntRange(0, 1<<16-1).Draw(t, "message"),
 			Sub: rapid.IntRange(0, 127).Draw(t, "sub"),
 		}
-		m, kind := items.Minter{Key: []byte("key")}, rapid.SampledFrom([]string{"message", "function_call_output", "mcp_call", "dream"}).Draw(t, "type")
+		kinds := []string{"message", "function_call_output", "mcp_call", "dream"}
+		m, kind := items.Minter{Key: []byte("key")}, rapid.SampledFrom(kinds).Draw(t, "type")
 		id := m.Item(kind, "s", at)
 		require.Len(t, id, len(items.Prefix(kind))+48)
 		require.LessOrEqual(t, len(id), 64)

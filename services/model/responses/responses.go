@@ -24,12 +24,12 @@ func New(cfg endpoint.Config) services.Model {
 	return &endpoint.Model{
 		Config: cfg, Form: services.OpenAI, TooLong: chatopenai.TooLong,
 		Open: func(ctx context.Context, p services.Prompt) iter.Seq2[json.RawMessage, error] {
-			body := requestOf(p)
+			body, messages := requestOf(p), message.ParseAll(p.Messages)
 			body["model"], body["stream"] = cfg.Name, true
 			return func(yield func(json.RawMessage, error) bool) {
 				for e, err := range caller.Events(ctx, "/responses", body) {
 					if full := body["input"]; refusesItems(err) {
-						if body["input"] = message.Responses(message.ParseAll(p.Messages), true); !same(full, body["input"]) {
+						if body["input"] = message.Responses(messages, true); !same(full, body["input"]) {
 							caller.Events(ctx, "/responses", body)(yield)
 							return
 						}
