@@ -23,12 +23,12 @@ func (s *surface) page(ctx context.Context, id string, p services.Paging) (page 
 	} else if p.After != "" {
 		ask.Back, ask.Messages = true, 2*ask.Messages
 	}
-	turns, _, err := s.beside(ctx, id, ask)
+	turns, there, err := s.beside(ctx, id, ask)
 	if err != nil {
 		return nil, false, err
 	}
 	page, more, found := s.cut(begun(turns.Turns, p), p)
-	if found && (more || !turns.More || p.Asc && ask.Back) {
+	if there && found && (more || !turns.More || p.Asc && ask.Back) {
 		return page, more, nil
 	}
 	if turns, err = s.turnsOf(ctx, id); err != nil {
