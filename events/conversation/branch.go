@@ -236,7 +236,9 @@ func (s *State) Origin(t *Turn, partition int) (sessionID string, of int, inheri
 func (s *State) BroughtBy(at events.Position, partition int) int {
 	list := s.Turns
 	if len(s.more().segments) == 0 {
-		end, _ := slices.BinarySearchFunc(list, at.Seq+1, func(t *Turn, seq uint64) int { return cmp.Compare(t.Place, seq) })
+		end, _ := slices.BinarySearchFunc(list, at.Seq+1, func(t *Turn, seq uint64) int {
+			return cmp.Compare(t.Place, seq)
+		})
 		list = list[:end]
 	}
 	for i, t := range slices.Backward(list) {

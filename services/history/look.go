@@ -9,8 +9,8 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// Look calls use with a session, without texts, as the log has it now, and returns the position that it is as new as. If
-// the log is ahead by half of a change, use is called again. It must neither change nor keep the session.
+// Look calls use with a session, without texts, as the log has it now, and returns the position that it is as new as.
+// If the log is ahead by half of a change, use is called again. It must neither change nor keep the session.
 func (s *Service) Look(
 	ctx context.Context, sessionID string, use func(*conversation.State),
 ) (events.Position, error) {

@@ -292,7 +292,9 @@ func (w *writing) texts(ctx context.Context, t *conversation.Turn) error {
 }
 
 // fill adds to a turn the texts that events at sequences brought, and returns those events that the log still has.
-func (w *writing) fill(ctx context.Context, t *conversation.Turn, seqs []uint64) (brought []events.Recorded, err error) {
+func (w *writing) fill(
+	ctx context.Context, t *conversation.Turn, seqs []uint64,
+) (brought []events.Recorded, err error) {
 	var facts []events.Fact
 	for _, seq := range seqs {
 		e, found, err := w.log.At(ctx, events.Position{Partition: w.partition, Seq: seq})

@@ -14,8 +14,8 @@ import (
 
 // Folds are the sessions that a process which writes holds folded, without texts. Its service that writes is one.
 type Folds interface {
-	// Look calls use with a session as the log has it now, perhaps again with a newer one, and returns the position that
-	// it is as new as. use must neither change nor keep the session.
+	// Look calls use with a session as the log has it now, perhaps again with a newer one, and returns the position
+	// that it is as new as. use must neither change nor keep the session.
 	Look(ctx context.Context, sessionID string, use func(*conversation.State)) (events.Position, error)
 	// OnWithdrawal has f called after an event withdrew texts of a session, once the session is folded. It is called
 	// before the service runs.
@@ -85,8 +85,8 @@ func (r *Reader) FindTurn(
 }
 
 // TurnsBeside implements services.TurnLookup. The newest turns are mostly in the view. Others are chosen in a session
-// that is folded without texts, and the texts of these turns alone are read. A branch is read whole, and so is a session
-// of which texts have just left the log, or so much is asked for that its events are read faster in their order.
+// that is folded without texts, and the texts of these turns alone are read. A branch is read whole, and so is a
+// session of which texts have just left the log, or so much is asked for that its events are read faster in their order.
 func (r *Reader) TurnsBeside(ctx context.Context, ask services.BesideAsk) (services.TurnsBeside, bool, error) {
 	for _, way := range []func(context.Context, services.BesideAsk) (around, bool, error){
 		r.newestOf, r.placed, r.wholeOf,

@@ -23,9 +23,11 @@ func (l *Lists) Counts(ctx context.Context, ask services.CountsAsk) (page servic
 	}
 	// Tables that have any position answer: others would be asked for as long as the call may take.
 	bar := slices.Concat([]events.Position{{}}, ask.MinPosition)
-	page.Counts, err = from(ctx, waiting, l, tables, bar, func() (c []projections.Counts, _ []events.Position, err error) {
-		c, page.Positions, err = tables.Counts(ctx, ask.CountsFilter)
-		return c, page.Positions, err
+	page.Counts, err = from(ctx, waiting, l, tables, bar, func() (
+		counts []projections.Counts, _ []events.Position, err error,
+	) {
+		counts, page.Positions, err = tables.Counts(ctx, ask.CountsFilter)
+		return counts, page.Positions, err
 	})
 	if err == nil && ask.WithAnomalies {
 		page.Anomalies, err = from(ctx, waiting, l, tables, bar, func() (

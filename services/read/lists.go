@@ -44,16 +44,16 @@ type ListsLog interface {
 type ListsConfig struct {
 	// Tables is called at each listing, since the tables may be unavailable.
 	Tables func() (Tables, error)
-	// Sessions reads anonymous sessions, of which lists show the last turn if they were active within TTL. If it is nil,
-	// such sessions are listed without a turn.
+	// Sessions reads anonymous sessions, of which lists show the last turn if they were active within TTL. If it is
+	// nil, such sessions are listed without a turn.
 	Sessions services.SessionReader
 	TTL      time.Duration
 	// Patience bounds how long a listing waits for the tables; 2 s by default.
 	Patience time.Duration
 }
 
-// Lists lists sessions and turns of all sessions, and counts and finds turns by their words. It reads them from the audit
-// tables, which follow the log. A listing waits until the tables hold all that was acknowledged before the request, and
+// Lists lists sessions and turns of all sessions, and counts and finds turns by their words. It reads them from the
+// audit tables, which follow the log. A listing waits until the tables hold all that was acknowledged before the request, and
 // never shows less: what they hold is asked in the transaction that reads them. Safe for concurrent use.
 type Lists struct {
 	log ListsLog
@@ -110,8 +110,8 @@ func (l *Lists) Recall(ctx context.Context, identityID, query string, limit int)
 	})
 }
 
-// exactly reads from tables that hold all that the log holds, once the log holds the positions least. It returns nothing
-// of an identity that was erased by then.
+// exactly reads from tables that hold all that the log holds, once the log holds the positions least. It returns
+// nothing of an identity that was erased by then.
 func exactly[T any](
 	ctx context.Context, l *Lists, identityID string, least []events.Position,
 	read func(Tables) (T, []events.Position, error),

@@ -12,8 +12,8 @@ import (
 )
 
 // AsOf returns a session as it was at a place in the log, without the turns that were redacted or erased since, and the
-// time for which that was. It waits until the log has the place and the positions least. A place in another partition is
-// neither before nor after the session's events.
+// time for which that was. It waits until the log has the place and the positions least. A place in another partition
+// is neither before nor after the session's events.
 func (r *Reader) AsOf(
 	ctx context.Context, sessionID string, at services.AsOf, least ...events.Position,
 ) (services.Reading, time.Time, error) {

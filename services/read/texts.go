@@ -44,8 +44,8 @@ func (r *Reader) facts(ctx context.Context, id string, kept *texts, seqs []uint6
 		}
 		var e events.Recorded
 		var found bool
-		if e, found, err = r.log.At(ctx, events.Position{Partition: partition, Seq: seq}); found { // a replica was behind
-			read = append(read, e)
+		if e, found, err = r.log.At(ctx, events.Position{Partition: partition, Seq: seq}); found {
+			read = append(read, e) // a replica was behind
 		}
 	}
 	read = slices.DeleteFunc(read, func(e events.Recorded) bool { return e.SessionID != id }) // of another stream
