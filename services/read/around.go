@@ -85,8 +85,8 @@ func (r *Reader) FindTurn(
 }
 
 // TurnsBeside implements services.TurnLookup. The newest turns are mostly in the view. Others are chosen in a session
-// that is folded without texts, and the texts of these turns alone are read. A branch is read whole, and so is a
-// session of which texts have just left the log, or so much is asked for that its events are read faster in their order.
+// that is folded without texts, and the texts of these turns alone are read. A branch is read whole. So is a session of
+// which texts have just left the log, or of which so much is asked for that its events are read faster in their order.
 func (r *Reader) TurnsBeside(ctx context.Context, ask services.BesideAsk) (services.TurnsBeside, bool, error) {
 	for _, way := range []func(context.Context, services.BesideAsk) (around, bool, error){
 		r.newestOf, r.placed, r.wholeOf,

@@ -53,8 +53,8 @@ type ListsConfig struct {
 }
 
 // Lists lists sessions and turns of all sessions, and counts and finds turns by their words. It reads them from the
-// audit tables, which follow the log. A listing waits until the tables hold all that was acknowledged before the request, and
-// never shows less: what they hold is asked in the transaction that reads them. Safe for concurrent use.
+// audit tables, which follow the log. A listing waits until the tables hold all that was acknowledged before the
+// request, and never shows less: what they hold is asked in the transaction that reads them. Safe for concurrent use.
 type Lists struct {
 	log ListsLog
 	cfg ListsConfig
