@@ -8,11 +8,11 @@ import (
 )
 
 // Heard reports whether another process works on a step for a caller that waits.
-func Heard(s *Service, ctx context.Context, key uuid.UUID, since time.Time) bool {
+func Heard(ctx context.Context, s *Service, key uuid.UUID, since time.Time) bool {
 	return s.heard(ctx, key, since)
 }
 
 // Working reports whether a process works on a step.
-func Working(s *Service, ctx context.Context, key uuid.UUID, since time.Time) bool {
+func Working(ctx context.Context, s *Service, key uuid.UUID, since time.Time) bool {
 	return s.working(ctx, key, since)
 }

@@ -168,8 +168,8 @@ func (w *input) record(
 	list := messages(w.cfg.Output(answer, w.told(w.at, "").Mint))
 	if w.at.extension == "" {
 		return w.cfg.Turns.FinalizeTurn(ctx, conversation.Finalize{
-			SessionID: w.at.session, TurnID: turn, FinishReason: reason(answer), Usage: answer.Usage, Settings: settings,
-			Answer: events.Answer{AnswerNeutral: answer.Text(), AnswerMessages: encode(list)},
+			SessionID: w.at.session, TurnID: turn, FinishReason: reason(answer), Usage: answer.Usage,
+			Settings: settings, Answer: events.Answer{AnswerNeutral: answer.Text(), AnswerMessages: encode(list)},
 		})
 	}
 	whole, err := w.wholeUsage(ctx, answer.Usage)

@@ -161,13 +161,13 @@ func TestAnAnswerIsHeardWhileItsCallerWaits(t *testing.T) {
 	}()
 	<-first.first
 	key := events.TurnID("s", "r")
-	require.True(t, answer.Heard(b.Service, t.Context(), key, time.Now()))
+	require.True(t, answer.Heard(t.Context(), b.Service, key, time.Now()))
 	hangUp()
-	require.False(t, answer.Heard(b.Service, t.Context(), key, time.Now()))
-	require.True(t, answer.Working(b.Service, t.Context(), key, time.Time{}))
+	require.False(t, answer.Heard(t.Context(), b.Service, key, time.Now()))
+	require.True(t, answer.Working(t.Context(), b.Service, key, time.Time{}))
 	a.Stop()
 	<-ended
 	began := time.Now()
-	require.False(t, answer.Heard(b.Service, t.Context(), key, began))
+	require.False(t, answer.Heard(t.Context(), b.Service, key, began))
 	require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
 }

@@ -39,13 +39,15 @@ func (s *Service) Send(
 	}
 	w := &posted{Service: s, ChatMessage: m, anew: anew}
 	done, err := s.do(ctx, task{
-		session: m.ThreadID, key: events.TurnID(m.ThreadID, m.RequestID), onPending: m.OnPending, bounded: true, work: w,
+		session: m.ThreadID, key: events.TurnID(m.ThreadID, m.RequestID), onPending: m.OnPending, bounded: true,
+		work: w,
 	}, to)
 	if !done.begun {
 		return services.ChatReply{}, err
 	}
 	turn := done.turn
-	w.reply.ThreadID, w.reply.Turn, w.reply.Model, w.reply.Repeated = m.ThreadID, turn, s.cfg.Model.Name(), done.repeated
+	w.reply.ThreadID, w.reply.Turn, w.reply.Repeated = m.ThreadID, turn, done.repeated
+	w.reply.Model = s.cfg.Model.Name()
 	if turn.Answer != nil && err == nil {
 		w.reply.Content, w.reply.Finish = turn.Answer.AnswerNeutral, finishOf(&turn)
 	}

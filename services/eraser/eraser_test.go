@@ -56,7 +56,8 @@ func TestARedactedTurnLeavesTheLog(t *testing.T) {
 			second := w.correct("s", "c1", first, "SECRET")
 			w.correct("s", "c2", second, "SECRET")
 			w.publish(&events.TurnCorrected{TurnID: events.TurnID("s", "c3"), SessionID: "s", RequestID: "c3",
-				ReplacesTurnID: first, Question: events.Question{QuestionNeutral: "SECRET"}, Answer: answered.Answer}, "")
+				ReplacesTurnID: first, Question: events.Question{QuestionNeutral: "SECRET"}, Answer: answered.Answer},
+				"")
 			return second
 		},
 		"a response": func(w *world) uuid.UUID {

@@ -266,8 +266,8 @@ func TestPromptsWithAllThatCanBeInThem(t *testing.T) {
 	const teal = "- User: My favourite paint is teal. Assistant: Noted."
 	require.Subset(t, out, map[string]any{"memory_snippet": teal, "rewritten_query": "Which paint is teal?",
 		"session_found": false})
-	require.Equal(t, []string{"system: Be kind.", "system: Long-term memory:\n" + teal, "user: Original user message:\n" +
-		"which paint?\n\n---\n\nContextualized query:\nWhich paint is teal?"}, stack.MessageLines(out["messages"]))
+	require.Equal(t, []string{"system: Be kind.", "system: Long-term memory:\n" + teal, "user: " +
+		"Original user message:\nwhich paint?\n\n---\n\nContextualized query:\nWhich paint is teal?"}, stack.MessageLines(out["messages"]))
 
 	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("old")+"/turns/"+secret+"/redact", nil)
 	out = ask(body)

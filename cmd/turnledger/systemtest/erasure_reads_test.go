@@ -244,7 +244,8 @@ func TestNoCallShowsAnErasedIdentity(t *testing.T) {
 			map[string]any{"request_id": "late", "question_neutral": "q"})
 	}
 	// An eraser in another process does not know what these two keep in memory.
-	stack.Start(t, append(append(stack.JoinNATS(nats), "TURNLEDGER_ERASE_RATE=1000"), env...), "serve", "--roles", "eraser")
+	stack.Start(t, append(append(stack.JoinNATS(nats), "TURNLEDGER_ERASE_RATE=1000"), env...),
+		"serve", "--roles", "eraser")
 	for _, at := range []*stack.Process{p, other} {
 		require.Equal(t, "done", receiptPlace(t, waitReceipt(t, at, receipt), "recent")["state"])
 	}

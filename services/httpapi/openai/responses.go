@@ -115,7 +115,8 @@ func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
 	if a.Stream {
 		sse := s.api.NewSSE(w, clientPatience)
 		defer sse.End()
-		_, err := s.cfg.Responses.Respond(r.Context(), a.StepAsk, &streamed{respond.NewStream(a.Include, sse.Events), sse})
+		to := &streamed{respond.NewStream(a.Include, sse.Events), sse}
+		_, err := s.cfg.Responses.Respond(r.Context(), a.StepAsk, to)
 		return err
 	}
 	out, err := s.cfg.Responses.Respond(r.Context(), a.StepAsk, services.Quiet{})

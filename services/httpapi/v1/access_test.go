@@ -511,7 +511,8 @@ func (s slowOwners) Read(_ context.Context, ask services.Ask) (services.Reading,
 func TestARefusalTakesAsLongWhateverItsReason(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		api := newAPI(config{wireConfig: wireConfig{Auth: ring{"ada": {Scopes: scopes, IdentityID: "ada"}}}, v1Config: v1Config{
+		auth := ring{"ada": {Scopes: scopes, IdentityID: "ada"}}
+		api := newAPI(config{wireConfig: wireConfig{Auth: auth}, v1Config: v1Config{
 			Ports: services.Ports{Sessions: slowOwners{}, Rules: services.Rules{LinkReader: slowOwners{
 				"warm": 3 * time.Millisecond, "cold": 300 * time.Millisecond,
 			}}},

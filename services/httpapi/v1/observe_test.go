@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -31,8 +30,6 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 )
-
-func stringsReader(s string) io.Reader { return strings.NewReader(s) }
 
 //conformance:i44 i45 i46 i47 i86
 func TestARequestIsOneLine(t *testing.T) {

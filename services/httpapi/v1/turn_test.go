@@ -411,7 +411,8 @@ func TestSlowUploadsTakeNoRoom(t *testing.T) {
 	for range 9 {
 		conn := must.Get(net.Dial("tcp", address))(t)
 		t.Cleanup(func() { _ = conn.Close() })
-		_, err := fmt.Fprintf(conn, "POST /v1/turns HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n{", address, 8<<20)
+		_, err := fmt.Fprintf(conn, "POST /v1/turns HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n{",
+			address, 8<<20)
 		require.NoError(t, err)
 	}
 	a := s.do("POST", "/v1/turns", `{"session_id":"s","request_id":"r","question_neutral":"q"}`)
@@ -430,7 +431,8 @@ func TestBatchesFillTheirRoom(t *testing.T) {
 		require.Less(t, len(open), 100)
 		conn := must.Get(net.Dial("tcp", address))(t)
 		t.Cleanup(func() { _ = conn.Close() })
-		_, err := fmt.Fprintf(conn, "POST /v1/turns HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n", address)
+		_, err := fmt.Fprintf(conn, "POST /v1/turns HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n",
+			address)
 		for range 10 { // two more than its bound; it breaks where there is no room
 			if err == nil {
 				_, err = fmt.Fprintf(conn, "%x\r\n%s\r\n", len(piece), piece)
