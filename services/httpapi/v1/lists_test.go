@@ -90,13 +90,13 @@ func TestListOfSessions(t *testing.T) {
 // A list of one identity needs context:read, one across identities events:read; a bound key is shown its own.
 func TestCallsAcrossSessionsNeedOneOfTwoScopes(t *testing.T) {
 	t.Parallel()
-	l, f, callers := &lister{}, &searcher{}, ring{}
+	l, f, near, callers := &lister{}, &searcher{}, &similar{}, ring{}
 	for _, set := range []access.Scopes{0, writes, reads, follows, operates, reads | follows, scopes} {
 		for _, own := range []string{"", "ada"} {
 			callers[fmt.Sprint(set, own)] = access.Caller{Scopes: set, IdentityID: own}
 		}
 	}
-	s, _ := guarded(t, maps.Clone(callers), withLister(l), func(c *config) { c.Search = f })
+	s, _ := guarded(t, maps.Clone(callers), withLister(l), func(c *config) { c.Search, c.Similar = f, near })
 	for key, c := range callers {
 		for _, asked := range []string{"", "ada", "bob"} {
 			allowed, want, query, of := c.Scopes&reads != 0, asked, "?identity_id="+asked, `"identity_id":"`+asked+`"`
@@ -110,19 +110,21 @@ func TestCallsAcrossSessionsNeedOneOfTwoScopes(t *testing.T) {
 				query, of = "", `"limit":1`
 			}
 			for call, body := range map[string]string{"GET /v1/sessions" + query: "",
-				"POST /v1/sessions/query": "{" + of + "}", "POST /v1/search": `{"query":"q",` + of + "}"} {
+				"POST /v1/sessions/query": "{" + of + "}", "POST /v1/search": `{"query":"q",` + of + "}",
+				"POST /v1/similar": `{"question":"q",` + of + "}"} {
 				what := fmt.Sprint(call, body, c.Scopes.Names(), " bound to ", c.IdentityID)
 				method, path, _ := strings.Cut(call, " ")
 				a := s.as(key, method, path, body)
 				if allowed {
 					require.Equal(t, http.StatusOK, a.status, what)
-					require.Equal(t, want, l.asked.IdentityID+f.asked.IdentityID, what)
+					require.Equal(t, want, l.asked.IdentityID+f.asked.IdentityID+near.asked.IdentityID, what)
 				} else {
 					requireProblem(t, a, http.StatusForbidden, "forbidden")
 					require.Zero(t, l.asked, what)
 					require.Zero(t, f.asked, what)
+					require.Zero(t, near.asked, what)
 				}
-				l.asked, f.asked = services.SessionsAsk{}, services.SearchAsk{}
+				l.asked, f.asked, near.asked = services.SessionsAsk{}, services.SearchAsk{}, services.SimilarAsk{}
 			}
 		}
 	}
