@@ -261,7 +261,7 @@ func (p part) inChat(role string) bool {
 	case "image_url":
 		return role == User && IsAddress(p.address()) && len(p.ImageURL) > 0 && p.ImageURL[0] == '{'
 	case "input_audio":
-		return role == User
+		return role == User && p.Audio.Data != "" && (p.Audio.Format == "wav" || p.Audio.Format == "mp3")
 	case "file":
 		return role == User && (p.File.Data != "" || p.File.ID != "")
 	}

@@ -31,6 +31,12 @@ func TestEveryMessageIsMendedForAChat(t *testing.T) {
 			`{"role":"assistant","content":"I won't."}`},
 		"speech": {`{"role":"assistant","content":null,"audio":{"id":"a","transcript":"Hello."}}`,
 			`{"role":"assistant","content":"Hello."}`},
+		"sounds": {
+			`{"role":"user","content":[{"type":"input_audio","input_audio":1e400},{"type":"input_audio","input_audio":{"data":"aGk=","format":"ogg"}},{"type":"input_audio","input_audio":{"data":"aGk=","format":"wav"}}]}`,
+			`{"role":"user","content":[{"type":"text","text":"[input_audio]"},{"type":"text","text":"[input_audio]"},{"type":"input_audio","input_audio":{"data":"aGk=","format":"wav"}}]}`},
+		"numbers that no float64 holds": {
+			`{"role":"user","content":[{"type":"text","text":"1e400","more":[-1E+999, 1e308]}]}`,
+			`{"role":"user","content":[{"type":"text","text":"1e400","more":["-1E+999",1e308]}]}`},
 		"thoughts": {`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"a"}]}`,
 			`{"role":"assistant","content":[{"type":"text","text":"a"}]}`},
 		"blocks of calls and results": {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -166,9 +168,11 @@ func withMember(raw json.RawMessage, name string, value any) json.RawMessage {
 	return raw
 }
 
-// Whole returns JSON with U+FFFD in the place of half a surrogate pair in an escape, which endpoints and Python refuse.
-// JSON without one stays as it is, and so does what is no JSON.
-func Whole(raw json.RawMessage) json.RawMessage {
+// Whole returns JSON as endpoints take it: with U+FFFD in the place of half a surrogate pair in an escape, and with a
+// number that no float64 holds as a text. JSON without them stays as it is, and so does what is no JSON.
+func Whole(raw json.RawMessage) json.RawMessage { return withNumbers(withPairs(raw)) }
+
+func withPairs(raw json.RawMessage) json.RawMessage {
 	if !bytes.Contains(raw, []byte(`\ud`)) && !bytes.Contains(raw, []byte(`\uD`)) {
 		return raw
 	}
@@ -181,6 +185,31 @@ func Whole(raw json.RawMessage) json.RawMessage {
 		return raw
 	}
 	return whole
+}
+
+// large matches what a number that no float64 holds has in it.
+var large = regexp.MustCompile(`[0-9][eE]\+?[0-9]{3}|[0-9]{309}`)
+
+func withNumbers(raw json.RawMessage) json.RawMessage {
+	if !large.Match(raw) {
+		return raw
+	}
+	var out []byte
+	done := 0
+	tokens := jsontext.NewDecoder(bytes.NewReader(raw),
+		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	for token, err := tokens.ReadToken(); err == nil; token, err = tokens.ReadToken() {
+		if token.Kind() != '0' {
+			continue
+		}
+		number := token.String()
+		if _, err := strconv.ParseFloat(number, 64); err != nil {
+			end := int(tokens.InputOffset())
+			out = append(append(out, raw[done:end-len(number)]...), strconv.Quote(number)...)
+			done = end
+		}
+	}
+	return append(out, raw[done:]...)
 }
 
 // named returns a message of a user that has a name with the name in front of its text.

@@ -43,6 +43,10 @@ type part struct {
 		Data string `json:"file_data"`
 		ID   string `json:"file_id"`
 	} `json:"file"`
+	Audio struct {
+		Data   string `json:"data"`
+		Format string `json:"format"`
+	} `json:"input_audio"`
 	// Of Anthropic's blocks.
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`

@@ -277,7 +277,8 @@ func (m chatMessage) check(underWay bool, add func(string, ...any)) {
 	var parts []struct {
 		Type  string
 		Text  *string
-		Image struct{ URL string } `json:"image_url"`
+		Image struct{ URL string }          `json:"image_url"`
+		Audio struct{ Data, Format string } `json:"input_audio"`
 	}
 	switch {
 	case len(m.Content) == 0 || string(m.Content) == "null":
@@ -293,7 +294,8 @@ func (m chatMessage) check(underWay bool, add func(string, ...any)) {
 	}
 	for _, p := range parts {
 		if !slices.Contains(kinds, p.Type) || p.Type == "text" && (p.Text == nil || *p.Text == "") ||
-			p.Type == "image_url" && !address.MatchString(p.Image.URL) {
+			p.Type == "image_url" && !address.MatchString(p.Image.URL) ||
+			p.Type == "input_audio" && (p.Audio.Data == "" || p.Audio.Format != "wav" && p.Audio.Format != "mp3") {
 			add("a part of the type %q, or one that has nothing in it", p.Type)
 		}
 	}
