@@ -305,6 +305,7 @@ func (c *chatCall) mend() {
 	}
 	f["name"], f["arguments"] = encode(toolName(c.Function.Name)), encode(chatArguments(string(c.Function.Arguments)))
 	c.all["type"], c.all["function"] = encode("function"), encode(f)
+	delete(c.all, "custom")
 }
 
 // chatID returns the id of a call as a chat has it. A function_call, the older form, has none.

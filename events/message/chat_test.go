@@ -47,6 +47,9 @@ func TestEveryMessageIsMendedForAChat(t *testing.T) {
 		"a call without a type, and arguments that are JSON": {
 			`{"role":"assistant","content":"","tool_calls":[{"id":"c","index":0,"function":{"name":"get weather!","arguments":{"city":"Oslo"}}}]},` + result,
 			`{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"get_weather_","arguments":"{\"city\":\"Oslo\"}"}}]},` + result},
+		"a custom call whose name is none": {
+			`{"role":"assistant","tool_calls":[{"id":"c","type":"custom","custom":{"name":{}},"function":{"name":"f","arguments":"{}"}}]},` + result,
+			call + "," + result},
 		"a call without arguments": {
 			`{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":""}}]},` + result, call + "," + result},
 		"a call without an id": {
