@@ -92,7 +92,8 @@ func TestReplicasOverTheCommandLine(t *testing.T) {
 func TestReplicasChangeUnderReadersThatDontPause(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t)
-	env := []string{"TURNLEDGER_NATS_URL=" + strings.Join(c.URLs(), ","), "TURNLEDGER_NATS_LISTEN="}
+	env := []string{"TURNLEDGER_NATS_URL=" + strings.Join(c.URLs(), ","), "TURNLEDGER_NATS_LISTEN=",
+		"TURNLEDGER_WINDOW_BLOCKS=false"} // a full window always has 20 messages
 	p := stack.Start(t, env, "serve", "--roles", "api,context")
 	rounds := 1
 	if stack.Long() {
