@@ -300,7 +300,7 @@ func toolInput(arguments string) json.RawMessage {
 	if asMembers(json.RawMessage(arguments)) == nil {
 		return encode(map[string]string{"arguments": arguments})
 	}
-	return Whole(json.RawMessage(arguments))
+	return withNumbers(Whole(json.RawMessage(arguments)))
 }
 
 // blocksInOrder returns an assistant's texts and calls as blocks.

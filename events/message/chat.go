@@ -37,7 +37,7 @@ func Chat(list []Message) []json.RawMessage {
 		if i < last {
 			c.shortenIDs()
 		}
-		raws = append(raws, c.json())
+		raws = append(raws, withNumbers(c.json()))
 	}
 	return raws
 }
@@ -350,7 +350,7 @@ func chatArguments(arguments string) string {
 	if s := strings.TrimSpace(arguments); s == "" || s == "null" {
 		return "{}"
 	}
-	if whole := Whole(json.RawMessage(arguments)); json.Valid(whole) {
+	if whole := withNumbers(Whole(json.RawMessage(arguments))); json.Valid(whole) {
 		return string(whole)
 	}
 	return arguments

@@ -168,11 +168,9 @@ func withMember(raw json.RawMessage, name string, value any) json.RawMessage {
 	return raw
 }
 
-// Whole returns JSON as endpoints take it: with U+FFFD in the place of half a surrogate pair in an escape, and with a
-// number that no float64 holds as a text. JSON without them stays as it is, and so does what is no JSON.
-func Whole(raw json.RawMessage) json.RawMessage { return withNumbers(withPairs(raw)) }
-
-func withPairs(raw json.RawMessage) json.RawMessage {
+// Whole returns JSON with U+FFFD in the place of half a surrogate pair in an escape, which endpoints and Python refuse.
+// JSON without one stays as it is, and so does what is no JSON.
+func Whole(raw json.RawMessage) json.RawMessage {
 	if !bytes.Contains(raw, []byte(`\ud`)) && !bytes.Contains(raw, []byte(`\uD`)) {
 		return raw
 	}
@@ -190,6 +188,7 @@ func withPairs(raw json.RawMessage) json.RawMessage {
 // large matches what a number that no float64 holds has in it.
 var large = regexp.MustCompile(`[0-9][eE]\+?[0-9]{3}|[0-9]{309}`)
 
+// withNumbers returns JSON with numbers that no float64 holds, which endpoints refuse, as texts.
 func withNumbers(raw json.RawMessage) json.RawMessage {
 	if !large.Match(raw) {
 		return raw
