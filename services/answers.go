@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/turnledger/turnledger/events/message"
-
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // Listener hears an answer while it is made, whoever asked. One goroutine calls its methods, in order; they must not

@@ -35,8 +35,8 @@ func TestEveryMessageIsMendedForAChat(t *testing.T) {
 			`{"role":"user","content":[{"type":"input_audio","input_audio":1e400},{"type":"input_audio","input_audio":{"data":"aGk=","format":"ogg"}},{"type":"input_audio","input_audio":{"data":"aGk=","format":"wav"}}]}`,
 			`{"role":"user","content":[{"type":"text","text":"[input_audio]"},{"type":"text","text":"[input_audio]"},{"type":"input_audio","input_audio":{"data":"aGk=","format":"wav"}}]}`},
 		"numbers that no float64 holds": {
-			`{"role":"user","content":[{"type":"text","text":"1e400","more":[-1E+999, 1e308]}]}`,
-			`{"role":"user","content":[{"type":"text","text":"1e400","more":["-1E+999",1e308]}]}`},
+			`{"role":"user","content":[{"type":"text","text":"1e400","more":[-1E+999, 1e308, ` + strings.Repeat("1", 250) + `e60]}]}`,
+			`{"role":"user","content":[{"type":"text","text":"1e400","more":["-1E+999",1e308,"` + strings.Repeat("1", 250) + `e60"]}]}`},
 		"thoughts": {`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"a"}]}`,
 			`{"role":"assistant","content":[{"type":"text","text":"a"}]}`},
 		"blocks of calls and results": {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -185,12 +184,9 @@ func Whole(raw json.RawMessage) json.RawMessage {
 	return whole
 }
 
-// large matches what a number that no float64 holds has in it.
-var large = regexp.MustCompile(`[0-9][eE]\+?[0-9]{3}|[0-9]{309}`)
-
 // withNumbers returns JSON with numbers that no float64 holds, which endpoints refuse, as texts.
 func withNumbers(raw json.RawMessage) json.RawMessage {
-	if !large.Match(raw) {
+	if !mayBeLarge(raw) {
 		return raw
 	}
 	var out []byte
@@ -210,6 +206,31 @@ func withNumbers(raw json.RawMessage) json.RawMessage {
 	}
 	return append(out, raw[done:]...)
 }
+
+// mayBeLarge reports whether JSON has the digits that a number beyond float64 needs, be it in a text: 200 of them, or an
+// exponent of three.
+func mayBeLarge(raw []byte) bool {
+	digits := 0
+	for n, c := range raw {
+		switch {
+		case isDigit(c):
+			if digits++; digits == 200 {
+				return true
+			}
+		case digits > 0 && (c == 'e' || c == 'E'):
+			exponent := bytes.TrimPrefix(raw[n+1:], []byte("+"))
+			if len(exponent) >= 3 && isDigit(exponent[0]) && isDigit(exponent[1]) && isDigit(exponent[2]) {
+				return true
+			}
+			digits = 0
+		default:
+			digits = 0
+		}
+	}
+	return false
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // named returns a message of a user that has a name with the name in front of its text.
 func (m Message) named() Message {

@@ -4,11 +4,10 @@ import (
 	"context"
 	"slices"
 
-	"github.com/turnledger/turnledger/events/message"
-
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
 

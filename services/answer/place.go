@@ -7,12 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/turnledger/turnledger/events/message"
-
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
 

@@ -9,12 +9,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/turnledger/turnledger/events/message"
-
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )

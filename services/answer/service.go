@@ -7,10 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/turnledger/turnledger/events/message"
-
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )

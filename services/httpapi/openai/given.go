@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events/message"
-
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/items"
