@@ -207,8 +207,8 @@ func withNumbers(raw json.RawMessage) json.RawMessage {
 	return append(out, raw[done:]...)
 }
 
-// mayBeLarge reports whether JSON has the digits that a number beyond float64 needs, be it in a text: 200 of them, or an
-// exponent of three.
+// mayBeLarge reports whether JSON has the digits that a number beyond float64 needs, be it in a text: 200 of them, or
+// an exponent of three.
 func mayBeLarge(raw []byte) bool {
 	digits := 0
 	for n, c := range raw {

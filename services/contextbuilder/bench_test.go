@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -111,7 +112,7 @@ func TestTokensAreCountedForTheWindowOnly(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	for i := range 300 {
-		record(t, log, "s", fmt.Sprint(i), "Who is Donald Trump?", "An American politician.")
+		logtest.Turn(t, log, "s", fmt.Sprint(i), "Who is Donald Trump?", "An American politician.")
 	}
 	counter := gpt4o(t)
 	b := contextbuilder.NewBuilder(read.New(log, read.Config{Rules: rules}),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
@@ -26,19 +27,6 @@ import (
 )
 
 var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
-
-// record appends a whole turn; an empty answer leaves it pending.
-func record(t testing.TB, log *jetlog.Log, session, request, question, answer string) events.Position {
-	t.Helper()
-	id := events.TurnID(session, request)
-	at := natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
-		Question: events.Question{QuestionNeutral: question}})
-	if answer != "" {
-		at = natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: session,
-			Answer: events.Answer{AnswerNeutral: answer}})
-	}
-	return at
-}
 
 func builder(log *jetlog.Log, view read.View) *contextbuilder.Builder {
 	r := read.New(log, read.Config{View: view, Rules: rules, Deadline: time.Second})
@@ -60,7 +48,7 @@ func texts(t must.TB, r services.Context) []string {
 func TestBuildContextSeesPreviousTurns(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	record(t, log, "s", "r1", "Who is Donald Trump?", "Donald Trump is a politician.")
+	logtest.Turn(t, log, "s", "r1", "Who is Donald Trump?", "Donald Trump is a politician.")
 	r := must.Get(builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s",
 		Message: "who are his children", SystemPrompt: "Be brief."}))(t)
 	require.Equal(t, []string{"system: Be brief.", "user: Who is Donald Trump?",
@@ -121,7 +109,7 @@ func (lostView) Load(context.Context, string, int, int) (recent.Snapshot, error)
 func TestABrokenViewIsNeverNoHistory(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	record(t, log, "s", "r1", "q", "a")
+	logtest.Turn(t, log, "s", "r1", "q", "a")
 	for _, view := range []read.View{brokenView{}, lostView{}} {
 		r, err := builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "next"})
 		require.NoError(t, err)
@@ -133,7 +121,7 @@ func TestABrokenViewIsNeverNoHistory(t *testing.T) {
 func TestAPositionThatTheLogDoesNotHold(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	at := record(t, log, "s", "r1", "q", "a")
+	at := logtest.Turn(t, log, "s", "r1", "q", "a")
 	b := builder(log, nil)
 	must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m",
 		MinPosition: []events.Position{at}}))(t)
@@ -145,9 +133,9 @@ func TestAPositionThatTheLogDoesNotHold(t *testing.T) {
 func TestAsOfShowsThePastWithTodaysRedactions(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	record(t, log, "s", "r1", "q1", "a1")
-	then := record(t, log, "s", "r2", "q2", "a2")
-	record(t, log, "s", "r3", "q3", "a3")
+	logtest.Turn(t, log, "s", "r1", "q1", "a1")
+	then := logtest.Turn(t, log, "s", "r2", "q2", "a2")
+	logtest.Turn(t, log, "s", "r3", "q3", "a3")
 	b := builder(log, nil)
 	req := services.ContextRequest{SessionID: "s", Message: "m", AsOf: &services.AsOf{Position: &then}}
 	r := must.Get(b.Build(t.Context(), req))(t)
@@ -162,9 +150,9 @@ func TestTheTurnBeingAnsweredIsLeftOut(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	for i := range 30 {
-		record(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
+		logtest.Turn(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
 	}
-	at := record(t, log, "s", "now", "asked now", "")
+	at := logtest.Turn(t, log, "s", "now", "asked now", "")
 	for _, b := range []*contextbuilder.Builder{builder(log, nil), builder(log, fed(t, log, at))} {
 		for _, pending := range []bool{false, true} {
 			r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "asked now",
@@ -238,7 +226,7 @@ func TestAQuestionEndsASilence(t *testing.T) {
 func TestASummaryOfTurnsBeforeASilenceIsNotShown(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	record(t, log, "s", "r1", "one", "1")
+	logtest.Turn(t, log, "s", "r1", "one", "1")
 	d := natstest.Fold(t, log, "s", rules).DecideSummarize(conversation.Summarize{
 		ThroughTurnID: events.TurnID("s", "r1"),
 		Summary:       events.SessionSummarized{SessionID: "s", RequestID: "m", SummaryNeutral: "of one"},
@@ -246,8 +234,8 @@ func TestASummaryOfTurnsBeforeASilenceIsNotShown(t *testing.T) {
 	require.NoError(t, d.Err)
 	natstest.Append(t, log, d.Facts...)
 	pause.For(t.Context(), 400*time.Millisecond) // the log's clock makes the silence
-	record(t, log, "s", "r2", "two", "2")
-	record(t, log, "s", "r3", "three", "3")
+	logtest.Turn(t, log, "s", "r2", "two", "2")
+	logtest.Turn(t, log, "s", "r3", "three", "3")
 	for idle, want := range map[time.Duration]bool{0: true, 300 * time.Millisecond: false} {
 		got := must.Get(builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m",
 			MaxMessages: 2, Summary: true, IdleTimeout: &idle}))(t)
@@ -297,9 +285,9 @@ func at(t testing.TB, r *read.Reader, ahead time.Duration, req services.ContextR
 func TestASilenceEndsAnAnonymousSession(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	record(t, log, "s", "r", "q0", "a0")
+	logtest.Turn(t, log, "s", "r", "q0", "a0")
 	natstest.Append(t, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
-	last := record(t, log, "linked", "r", "q0", "a0")
+	last := logtest.Turn(t, log, "linked", "r", "q0", "a0")
 	for name, view := range map[string]read.View{"view": fed(t, log, last), "log": nil} {
 		reader := read.New(log, read.Config{View: view, Rules: rules})
 		for ahead, want := range map[time.Duration][]string{rules.SessionTTL - time.Minute: exchange(0, 1),
@@ -317,7 +305,7 @@ func TestASilenceEndsAnAnonymousSession(t *testing.T) {
 func TestAnOlderTurnIsAnsweredAgain(t *testing.T) {
 	t.Parallel()
 	const turns = 40
-	log, recorded := recorded(t, turns)
+	log, recorded := logtest.Turns(t, turns)
 	view := fed(t, log, events.Position{Seq: recorded[turns-1]})
 	for name, b := range map[string]*contextbuilder.Builder{"view": builder(log, view), "log": builder(log, nil)} {
 		for i := range turns {
@@ -331,7 +319,7 @@ func TestAnOlderTurnIsAnsweredAgain(t *testing.T) {
 // TestAnErasedSessionHasNoPast: as of a time before its erasure either.
 func TestAnErasedSessionHasNoPast(t *testing.T) {
 	t.Parallel()
-	log, recorded := recorded(t, 3)
+	log, recorded := logtest.Turns(t, 3)
 	b := builder(log, nil)
 	then := services.ContextRequest{SessionID: "s", Message: "now",
 		AsOf: &services.AsOf{Position: &events.Position{Seq: recorded[1]}}}
@@ -358,7 +346,7 @@ func TestTheMemoryIsToldOfAGuestsBoundary(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	for _, session := range []string{"guest", "reset", "linked"} {
-		record(t, log, session, "r", "q", "a")
+		logtest.Turn(t, log, session, "r", "q", "a")
 	}
 	reset := natstest.Append(t, log, &events.SessionReset{SessionID: "reset"})
 	natstest.Append(t, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
@@ -479,7 +467,7 @@ func TestAWindowOfHalvesIsFilled(t *testing.T) {
 	writes := history.New(history.On(log), history.Config{Rules: rules})
 	natstest.Run(t, writes.Run)
 	for i := range 60 {
-		record(t, log, "s", fmt.Sprint(i), fmt.Sprint(i), "answer")
+		logtest.Turn(t, log, "s", fmt.Sprint(i), fmt.Sprint(i), "answer")
 		prune(t, writes, "s", fmt.Sprint(i), events.HalfAnswer)
 	}
 	head := must.Get(log.Head(t.Context(), 0))(t)

@@ -14,8 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -25,62 +27,11 @@ import (
 	"github.com/turnledger/turnledger/services/read"
 )
 
-// folded returns a session as the log has it up to a sequence, of which it keeps so many
-// turns.
-func folded(t testing.TB, log *jetlog.Log, id string, upTo uint64, keep int) *conversation.State {
-	t.Helper()
-	s := conversation.New(id, rules)
-	for e, err := range log.Session(t.Context(), id, 0, upTo) {
-		require.NoError(t, err)
-		s.Fold(e)
-	}
-	s.DropOldest(keep)
-	return s
-}
-
-// still is a view, and an archive, that stands where it is.
-type still struct {
-	state *conversation.State
-	at    uint64
-	asked int
-}
-
-func (s *still) Load(context.Context, string, int, int) (recent.Snapshot, error) {
-	s.asked++
-	if s.state == nil {
-		return recent.Snapshot{}, nil
-	}
-	return recent.Snapshot{State: s.state.Clone(), Applied: events.Position{Seq: s.at}}, nil
-}
-
-func (s *still) Wait(ctx context.Context, _ events.Position) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func (s *still) SessionTurns(context.Context, string, int) (*conversation.State, events.Position, error) {
-	s.asked++
-	if s.state == nil {
-		return nil, events.Position{}, nil
-	}
-	return s.state.Clone(), events.Position{Seq: s.at}, nil
-}
-
 func exchange(from, to int) (out []string) {
 	for i := from; i < to; i++ {
 		out = append(out, fmt.Sprint("user: q", i), fmt.Sprint("assistant: a", i))
 	}
 	return append(out, "user: now")
-}
-
-// recorded returns a log with so many turns of a session, and where each was answered.
-func recorded(t testing.TB, turns int) (log *jetlog.Log, at []uint64) {
-	t.Helper()
-	log = natstest.Log(t, 1)
-	for i := range turns {
-		at = append(at, record(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i)).Seq)
-	}
-	return log, at
 }
 
 // A view is behind: what it has not seen comes from the log, be it a little or all, of
@@ -89,17 +40,17 @@ func recorded(t testing.TB, turns int) (log *jetlog.Log, at []uint64) {
 //conformance:i16
 func TestAViewThatIsBehindIsCompletedFromTheLog(t *testing.T) {
 	t.Parallel()
-	log, at := recorded(t, 6)
+	log, at := logtest.Turns(t, 6)
 	// A late duplicate of a turn that the view has dropped must not come back as a new one.
 	natstest.Append(t, log, &events.TurnStarted{TurnID: events.TurnID("s", "0"), SessionID: "s", RequestID: "0",
 		Question: events.Question{QuestionNeutral: "q0 again"}})
 	for seen := range 6 {
 		for _, keep := range []int{1, 2, math.MaxInt32} {
-			view := &still{state: folded(t, log, "s", at[seen], keep), at: at[seen]}
+			view := &viewtest.Still{State: viewtest.Folded(t, log, rules, "s", at[seen], keep), At: at[seen]}
 			r := must.Get(builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
 				IncludePending: true}))(t)
 			require.Equal(t, exchange(0, 6), texts(t, r), "seen %d, kept %d", seen, keep)
-			require.NotZero(t, view.asked)
+			require.NotZero(t, view.Asked)
 		}
 	}
 }
@@ -108,7 +59,7 @@ func TestAViewThatIsBehindIsCompletedFromTheLog(t *testing.T) {
 // hide the last complete pair.
 func TestTheLastPairIsThereHoweverManyQuestionsCameAfterIt(t *testing.T) {
 	t.Parallel()
-	log, _ := recorded(t, 1)
+	log, _ := logtest.Turns(t, 1)
 	var at uint64
 	for i := range 8 {
 		request := fmt.Sprint("open", i)
@@ -116,7 +67,7 @@ func TestTheLastPairIsThereHoweverManyQuestionsCameAfterIt(t *testing.T) {
 			RequestID: request, Question: events.Question{QuestionNeutral: request}}).Seq
 	}
 	for _, keep := range []int{4, 6, math.MaxInt32} {
-		view := &still{state: folded(t, log, "s", at, keep), at: at}
+		view := &viewtest.Still{State: viewtest.Folded(t, log, rules, "s", at, keep), At: at}
 		r := must.Get(builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
 			MaxMessages: 4, IncludePending: true}))(t)
 		require.Equal(t, []string{"user: q0", "assistant: a0", "user: open4", "user: open5", "user: open6",
@@ -128,19 +79,19 @@ func TestTheLastPairIsThereHoweverManyQuestionsCameAfterIt(t *testing.T) {
 // all that the log does of it; else the log answers.
 func TestTheArchiveAnswersOnlyWhereItHasCaughtUp(t *testing.T) {
 	t.Parallel()
-	log, at := recorded(t, 6)
-	for name, archive := range map[string]*still{
-		"caught up":       {state: folded(t, log, "s", at[5], math.MaxInt32), at: at[5]},
-		"behind":          {state: folded(t, log, "s", at[3], math.MaxInt32), at: at[3]},
+	log, at := logtest.Turns(t, 6)
+	for name, archive := range map[string]*viewtest.Still{
+		"caught up":       {State: viewtest.Folded(t, log, rules, "s", at[5], math.MaxInt32), At: at[5]},
+		"behind":          {State: viewtest.Folded(t, log, rules, "s", at[3], math.MaxInt32), At: at[3]},
 		"without it":      {},
-		"with part of it": {state: folded(t, log, "s", at[5], 1), at: at[5]},
+		"with part of it": {State: viewtest.Folded(t, log, rules, "s", at[5], 1), At: at[5]},
 	} {
-		reader := read.New(log, read.Config{Rules: rules, View: &still{},
+		reader := read.New(log, read.Config{Rules: rules, View: &viewtest.Still{},
 			Archive: archive, Deadline: time.Second})
 		r := must.Get(contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(),
 			services.ContextRequest{SessionID: "s", Message: "now"}))(t)
 		require.Equal(t, exchange(0, 6), texts(t, r), name)
-		require.Equal(t, 1, archive.asked, name)
+		require.Equal(t, 1, archive.Asked, name)
 		want := services.FromLog
 		if name == "caught up" {
 			want = services.FromView
@@ -160,10 +111,10 @@ func (stuck) SessionTurns(ctx context.Context, _ string, _ int) (*conversation.S
 // An archive that does not answer holds no read up for long: the log has it all.
 func TestAnArchiveThatDoesNotAnswerIsLeft(t *testing.T) {
 	t.Parallel()
-	log, _ := recorded(t, 3)
+	log, _ := logtest.Turns(t, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
-	reader := read.New(log, read.Config{Rules: rules, View: &still{}, Archive: stuck{}})
+	reader := read.New(log, read.Config{Rules: rules, View: &viewtest.Still{}, Archive: stuck{}})
 	r := must.Get(contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(ctx,
 		services.ContextRequest{SessionID: "s", Message: "now"}))(t)
 	require.Equal(t, exchange(0, 3), texts(t, r))
@@ -180,9 +131,9 @@ func (endless) Head(context.Context, int) (events.Position, error) {
 // come so far is completed as ever.
 func TestAKnownPlaceStandsForTheLogsEnd(t *testing.T) {
 	t.Parallel()
-	log, at := recorded(t, 6)
+	log, at := logtest.Turns(t, 6)
 	for seen := range 6 {
-		view := &still{state: folded(t, log, "s", at[seen], math.MaxInt32), at: at[seen]}
+		view := &viewtest.Still{State: viewtest.Folded(t, log, rules, "s", at[seen], math.MaxInt32), At: at[seen]}
 		reader := read.New(endless{log}, read.Config{Rules: rules, View: view})
 		b := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
 		r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", KnownSeq: at[5]}))(t)
@@ -205,7 +156,7 @@ func (l leaving) Load(ctx context.Context, _ string, _, _ int) (recent.Snapshot,
 // A reader that goes says nothing about the view: an operator would look for its fault.
 func TestAReaderThatGoesIsNoFaultOfTheView(t *testing.T) {
 	t.Parallel()
-	log, _ := recorded(t, 1)
+	log, _ := logtest.Turns(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	var told strings.Builder
 	r := read.New(log, read.Config{View: leaving(cancel), Rules: rules,
@@ -216,7 +167,7 @@ func TestAReaderThatGoesIsNoFaultOfTheView(t *testing.T) {
 
 // failingOver is a view in a store that fails over to a replica which is behind: each load is of the next view, and the
 // last one stays.
-type failingOver struct{ views []*still }
+type failingOver struct{ views []*viewtest.Still }
 
 func (f *failingOver) Wait(ctx context.Context, at events.Position) error {
 	return f.views[0].Wait(ctx, at)
@@ -234,13 +185,13 @@ func (f *failingOver) Load(ctx context.Context, id string, partition, shown int)
 // acknowledged: what the log was read for begins behind the first place.
 func TestAViewThatGoesBackHidesNoTurn(t *testing.T) {
 	t.Parallel()
-	log, at := recorded(t, 6)
+	log, at := logtest.Turns(t, 6)
 	for first := 1; first < 5; first++ {
 		for second := range first {
 			view := &failingOver{}
 			for _, seen := range []int{first, second} {
-				state := folded(t, log, "s", at[seen], math.MaxInt32)
-				view.views = append(view.views, &still{state: state, at: at[seen]})
+				state := viewtest.Folded(t, log, rules, "s", at[seen], math.MaxInt32)
+				view.views = append(view.views, &viewtest.Still{State: state, At: at[seen]})
 			}
 			b := contextbuilder.NewBuilder(read.New(log,
 				read.Config{View: view, Rules: rules}), contextbuilder.Config{})
@@ -274,7 +225,7 @@ func TestPromptsBeginAsTheLastOneDid(t *testing.T) {
 				Answer:   events.Answer{AnswerMessages: json.RawMessage(`[{"role":"assistant","content":""}]`)},
 				Metadata: json.RawMessage(`{"finish_reason":"content_filter"}`)})
 		}
-		at = append(at, record(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i)))
+		at = append(at, logtest.Turn(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i)))
 		r := ask(nil, services.ContextRequest{})
 		shown := texts(t, r)
 		require.Equal(t, i+1, r.HistoryTurns+r.DroppedTurns)
@@ -289,7 +240,7 @@ func TestPromptsBeginAsTheLastOneDid(t *testing.T) {
 		}
 		first = shown[0]
 		for _, keep := range []int{12, 14, 25} {
-			view := &still{state: folded(t, log, "s", at[i].Seq, keep), at: at[i].Seq}
+			view := &viewtest.Still{State: viewtest.Folded(t, log, rules, "s", at[i].Seq, keep), At: at[i].Seq}
 			require.Equal(t, shown, texts(t, ask(view, services.ContextRequest{})), "turn %d, kept %d", i, keep)
 		}
 	}

@@ -8,8 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -109,13 +111,13 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 	same([]string{telling, tell}, raws(t, log, gone, services.ContextRequest{}))
 
 	log = natstest.Log(t, 1)
-	record(t, log, "s", "another", "still pending", "")
+	logtest.Turn(t, log, "s", "another", "still pending", "")
 	id := events.TurnID("s", "few")
 	natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "few",
 		Question: events.Question{QuestionNeutral: "few", QuestionMessages: json.RawMessage(toolResult)}})
 	natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
 		Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
-	alone := record(t, log, "s", "more", "pending too", "")
+	alone := logtest.Turn(t, log, "s", "more", "pending too", "")
 	whole = raws(t, log, alone, services.ContextRequest{})
 	require.JSONEq(t, "["+whole[0]+"]", toolResult, "recorded without its call")
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks, "recorded without its result")
@@ -127,9 +129,9 @@ func TestThePastIsTheSameAfterAnErasure(t *testing.T) {
 	t.Parallel()
 	log := calling(t)
 	before := answered(t, log)
-	later := record(t, log, "s", "later", "q", "a")
+	later := logtest.Turn(t, log, "s", "later", "q", "a")
 	id := events.TurnID("s", "tell")
-	last := natstest.Append(t, log, folded(t, log, "s", later.Seq,
+	last := natstest.Append(t, log, viewtest.Folded(t, log, rules, "s", later.Seq,
 		10).DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
 	want := []string{`{"role":"user","content":"ask"}`, half, wet}
 	for _, gone := range []bool{false, true} {
@@ -164,7 +166,7 @@ func TestAWordBehindACallTearsNothing(t *testing.T) {
 			Question: events.Question{QuestionNeutral: "ask"}})
 		natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
 			Answer: events.Answer{AnswerMessages: json.RawMessage(answer)}})
-		record(t, log, "s", "later", "q", "a")
+		logtest.Turn(t, log, "s", "later", "q", "a")
 		got := raws(t, log, redact(t, log, "later"), services.ContextRequest{})
 		require.JSONEq(t, want, list(got[1:]...))
 	}
@@ -211,7 +213,7 @@ func TestACallThatWaitsForItsResultIsReadFromTheView(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	for i := range 40 {
-		record(t, log, "s", fmt.Sprint("plain", i), "q", "a")
+		logtest.Turn(t, log, "s", fmt.Sprint("plain", i), "q", "a")
 	}
 	id := events.TurnID("s", "ask")
 	natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "ask",
@@ -223,7 +225,8 @@ func TestACallThatWaitsForItsResultIsReadFromTheView(t *testing.T) {
 			Message: "m", MaxMessages: 6}))(t).Source
 	}
 	require.Equal(t, services.FromView, source(head))
-	record(t, log, "s", "tell", "It is blue.", "Thanks.")
-	require.Equal(t, services.FromView, source(record(t, log, "s", "next", "q", "a")), "the view has the whole session")
+	logtest.Turn(t, log, "s", "tell", "It is blue.", "Thanks.")
+	require.Equal(t, services.FromView, source(logtest.Turn(t, log, "s", "next", "q", "a")),
+		"the view has the whole session")
 	require.Equal(t, services.FromLog, source(redact(t, log, "tell")), "what was redacted may have been the result")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -42,12 +43,12 @@ func TestAReadInTheMiddleOfAnErasure(t *testing.T) {
 	add(&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1",
 		Question: events.Question{QuestionNeutral: "SECRET"}})
 	add(&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "SECRET"}})
-	redaction := add(folded(t, log, "s", 2, 10).DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
-	before := folded(t, log, "s", 2, 10)
+	redaction := add(viewtest.Folded(t, log, rules, "s", 2, 10).DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
+	before := viewtest.Folded(t, log, rules, "s", 2, 10)
 
 	erasing := &betweenHeadAndRead{Log: log, happens: func() {}}
 	for name, view := range map[string]read.View{"from the log": nil,
-		"from a view and its tail": &still{state: before, at: 2}} {
+		"from a view and its tail": &viewtest.Still{State: before, At: 2}} {
 		erasing.happens = func() {
 			add(&events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
 			must.Get(overwrite.On(log).Erase(t.Context(), redaction))(t)

@@ -1,9 +1,7 @@
 package read_test
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -23,56 +21,6 @@ import (
 )
 
 var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
-
-// record appends a whole turn; an empty answer leaves it pending.
-func record(t testing.TB, log *jetlog.Log, session, request, question, answer string) events.Position {
-	t.Helper()
-	id := events.TurnID(session, request)
-	at := natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
-		Question: events.Question{QuestionNeutral: question}})
-	if answer != "" {
-		at = natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: session,
-			Answer: events.Answer{AnswerNeutral: answer}})
-	}
-	return at
-}
-
-// recorded returns a log with so many turns of a session, and where each was answered.
-func recorded(t testing.TB, turns int) (log *jetlog.Log, at []uint64) {
-	t.Helper()
-	log = natstest.Log(t, 1)
-	for i := range turns {
-		at = append(at, record(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i)).Seq)
-	}
-	return log, at
-}
-
-// folded returns a session as the log has it up to a sequence, of which it keeps so many turns.
-func folded(t testing.TB, log *jetlog.Log, id string, upTo uint64, keep int) *conversation.State {
-	t.Helper()
-	s := conversation.New(id, rules)
-	for e, err := range log.Session(t.Context(), id, 0, upTo) {
-		require.NoError(t, err)
-		s.Fold(e)
-	}
-	s.DropOldest(keep)
-	return s
-}
-
-// still is a view that stands where it is.
-type still struct {
-	state *conversation.State
-	at    uint64
-}
-
-func (s *still) Load(context.Context, string, int, int) (recent.Snapshot, error) {
-	return recent.Snapshot{State: s.state.Clone(), Applied: events.Position{Seq: s.at}}, nil
-}
-
-func (s *still) Wait(ctx context.Context, _ events.Position) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
 
 // fed returns a memory view that has reached a position, and follows the log on.
 func fed(t testing.TB, log *jetlog.Log, at events.Position) *memory.View {

@@ -10,8 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -41,13 +43,13 @@ func (l *readCounter) Session(ctx context.Context, id string, after, upTo uint64
 // A session that was read whole is not read again: only what came since is. Its readers own what they get.
 func TestASessionIsReadWholeOnce(t *testing.T) {
 	t.Parallel()
-	log, _ := recorded(t, 50)
+	log, _ := logtest.Turns(t, 50)
 	c := &readCounter{Log: log}
 	r := read.New(c, read.Config{Rules: rules})
 	read := func() (*conversation.State, int64) {
 		before := c.read.Load()
 		reading := must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true}))(t)
-		require.True(t, reading.State.Same(folded(t, log, "s", 1000, 1000)))
+		require.True(t, reading.State.Same(viewtest.Folded(t, log, rules, "s", 1000, 1000)))
 		require.GreaterOrEqual(t, reading.Position.Seq, reading.State.Applied)
 		return reading.State, c.read.Load() - before
 	}
@@ -57,10 +59,10 @@ func TestASessionIsReadWholeOnce(t *testing.T) {
 	first.DropOldest(3)
 	_, n = read()
 	require.Zero(t, n)
-	record(t, log, "elsewhere", "1", "q", "a")
+	logtest.Turn(t, log, "elsewhere", "1", "q", "a")
 	_, n = read()
 	require.Zero(t, n, "the log has gone on, the session has not")
-	record(t, log, "s", "new", "q", "a")
+	logtest.Turn(t, log, "s", "new", "q", "a")
 	state, n := read()
 	require.EqualValues(t, 3, n, "the last event that was read, and the two new ones")
 	require.Len(t, state.Turns, 51)
@@ -84,12 +86,12 @@ func TestASessionWhoseEventsHaveLeftIsReadAnew(t *testing.T) {
 	read := func() *conversation.State {
 		return must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true}))(t).State
 	}
-	at := record(t, log, "s", "old", "a text that leaves", "a")
+	at := logtest.Turn(t, log, "s", "old", "a text that leaves", "a")
 	require.Len(t, read().Turns, 1)
 	for seq := range at.Seq {
 		must.Get(overwrite.On(log).Erase(t.Context(), events.Position{Seq: seq + 1}))(t)
 	}
-	record(t, log, "s", "new", "q", "a")
+	logtest.Turn(t, log, "s", "new", "q", "a")
 	state := read()
 	require.Len(t, state.Turns, 1)
 	require.Equal(t, events.TurnID("s", "new"), state.Turns[0].ID)
@@ -98,7 +100,7 @@ func TestASessionWhoseEventsHaveLeftIsReadAnew(t *testing.T) {
 // Readers of a session that grows don't see each other's turns change; the race detector looks on.
 func TestAGrowingSessionIsReadByMany(t *testing.T) {
 	t.Parallel()
-	log, _ := recorded(t, 40)
+	log, _ := logtest.Turns(t, 40)
 	r := read.New(log, read.Config{Rules: rules})
 	var g errgroup.Group
 	for range 4 {
@@ -115,9 +117,9 @@ func TestAGrowingSessionIsReadByMany(t *testing.T) {
 		})
 	}
 	for i := range 20 {
-		record(t, log, "s", fmt.Sprint("more", i), "q", "a")
+		logtest.Turn(t, log, "s", fmt.Sprint("more", i), "q", "a")
 	}
 	require.NoError(t, g.Wait())
 	reading := must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true}))(t)
-	require.True(t, reading.State.Same(folded(t, log, "s", 1000, 1000)))
+	require.True(t, reading.State.Same(viewtest.Folded(t, log, rules, "s", 1000, 1000)))
 }

@@ -4,6 +4,7 @@ package logtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -61,6 +62,26 @@ func Gated(t testing.TB) (log *jetlog.Log, stream jetstream.Stream, msgs string)
 func Add(t testing.TB, log *jetlog.Log, session, request, text string) events.Position {
 	t.Helper()
 	return Append(t, log, turntest.Started(session, request, text)).Position
+}
+
+// Turn appends a turn of a session; an empty answer leaves it pending.
+func Turn(t testing.TB, log *jetlog.Log, session, request, question, answer string) events.Position {
+	t.Helper()
+	at := natstest.Append(t, log, turntest.Started(session, request, question))
+	if answer != "" {
+		at = natstest.Append(t, log, turntest.Finalized(session, request, answer))
+	}
+	return at
+}
+
+// Turns returns a log with so many turns of the session s, and where each was answered.
+func Turns(t testing.TB, turns int) (log *jetlog.Log, at []uint64) {
+	t.Helper()
+	log = natstest.Log(t, 1)
+	for i := range turns {
+		at = append(at, Turn(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i)).Seq)
+	}
+	return log, at
 }
 
 // Append appends facts at once.
