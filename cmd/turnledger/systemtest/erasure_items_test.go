@@ -84,10 +84,8 @@ func TestNoByteOfADeletedItemIsLeft(t *testing.T) {
 	words := []string{"DUNNART", "MULGARA", "KOWARI", "DIBBLER"} // of nobody, whom the tables do not keep
 	holding := d.storesHolding(append(words, wordsOfTalk...)...)
 	for _, word := range wordsOfTalk {
-		// Redis compresses some of them.
-		require.Subset(t, holding[word], []string{"nats", "postgres"}, "%s is found", word)
+		require.ElementsMatch(t, []string{"nats", "redis", "postgres"}, holding[word], "%s is found", word)
 	}
-	require.Contains(t, holding[wordsOfTalk[0]], "redis")
 	for _, word := range words {
 		require.Contains(t, holding[word], "nats", "%s is found", word)
 	}

@@ -372,7 +372,7 @@ func TestNothingOperatorsSeeHoldsWhatPeopleWrite(t *testing.T) {
 	p.WaitCaughtUp(t, "recent", "audit")
 	d.flush(t)
 	holding := d.storesHolding("QUOKKA", "NUMBAT")
-	for _, secret := range []string{"QUOKKA", "NUMBAT"} { // Redis compresses words that repeat others
+	for _, secret := range []string{"QUOKKA", "NUMBAT"} {
 		require.ElementsMatch(t, []string{"nats", "redis", "postgres"}, holding[secret], "it is found")
 	}
 	hits := p.Must(t, http.StatusOK, http.MethodPost, "/v1/search", map[string]any{"query": `"sentinel question"`})

@@ -1,6 +1,6 @@
 // Package redis gives a test a Redis of its own: a real redis-server on a private unix socket, started in a few
 // milliseconds, stopped when the test ends. It never evicts (maxmemory-policy noeviction) and writes to disk only
-// when it is stopped.
+// when it is stopped or told to, uncompressed, so that a search of its bytes finds what it holds.
 //
 // A missing redis-server fails the test and names the command that installs it; nothing is skipped.
 package redis
@@ -163,7 +163,8 @@ func (s *Server) Config(policy string) {
 func (s *Server) run() {
 	s.t.Helper()
 	args := append([]string{"--port", "0", "--unixsocket", s.socket(), "--dir", s.dir, "--save", "",
-		"--appendonly", "no", "--maxmemory-policy", "noeviction", "--logfile", s.log(), "--daemonize", "no"}, s.tls...)
+		"--appendonly", "no", "--maxmemory-policy", "noeviction", "--rdbcompression", "no", "--logfile", s.log(),
+		"--daemonize", "no"}, s.tls...)
 	cmd := exec.Command(s.program, args...) // ended by Cleanup
 	cmd.SysProcAttr = apart()
 	s.done = make(chan struct{})
