@@ -1,31 +1,31 @@
-package await
+package convoy
 
 import (
 	"context"
 	"sync"
 )
 
-// Barrier asks for the stream's last sequence once for all waiting reads (etcd's ReadIndex). A read can't use a
-// question that began before the read; the next question serves all reads that arrived meanwhile. Set Ask before the
-// first Wait.
-type Barrier struct {
-	Ask  func(context.Context) (uint64, error)
+// Barrier asks one question for all callers that wait for its answer (etcd's ReadIndex). A caller can't use a question
+// that began before the call; the next question serves all callers that came meanwhile. Set Ask before the first Wait.
+type Barrier[T any] struct {
+	Ask func(context.Context) (T, error)
+
 	mu   sync.Mutex
-	next *question
+	next *question[T]
 	busy bool
 }
 
-type question struct {
-	done chan struct{}
-	seq  uint64
-	err  error
+type question[T any] struct {
+	done   chan struct{}
+	answer T
+	err    error
 }
 
-// Wait returns a sequence that was the last one at some moment after the call began.
-func (b *Barrier) Wait(ctx context.Context) (uint64, error) {
+// Wait returns an answer that was true at some moment after the call began. If ctx ends first, it returns ctx's error.
+func (b *Barrier[T]) Wait(ctx context.Context) (answer T, err error) {
 	b.mu.Lock()
 	if b.next == nil {
-		b.next = &question{done: make(chan struct{})}
+		b.next = &question[T]{done: make(chan struct{})}
 	}
 	q := b.next
 	if !b.busy {
@@ -36,14 +36,14 @@ func (b *Barrier) Wait(ctx context.Context) (uint64, error) {
 	b.mu.Unlock()
 	select {
 	case <-q.done:
-		return q.seq, q.err
+		return q.answer, q.err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return answer, ctx.Err()
 	}
 }
 
 // serve asks until nobody waits. Each question ends by Ask's own deadline.
-func (b *Barrier) serve(ctx context.Context) {
+func (b *Barrier[T]) serve(ctx context.Context) {
 	for {
 		b.mu.Lock()
 		q := b.next
@@ -52,7 +52,7 @@ func (b *Barrier) serve(ctx context.Context) {
 		if q == nil {
 			return
 		}
-		q.seq, q.err = b.Ask(ctx)
+		q.answer, q.err = b.Ask(ctx)
 		close(q.done)
 	}
 }
