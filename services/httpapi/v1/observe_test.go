@@ -24,7 +24,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
@@ -60,7 +60,7 @@ func TestARequestIsOneLine(t *testing.T) {
 			"turns": 1.0, "found": true, "window": 2.0, "dropped": 0.0,
 		},
 		{"level": "INFO", "msg": "request", "route": "GET /v1/sessions/{session_id}/turns", "status": 422.0,
-			"err": "invalid_argument: *conversation.Invalid"},
+			"err": "invalid_argument: *decide.Invalid"},
 		{"level": "INFO", "msg": "request", "route": "none", "status": 404.0},
 	}, got)
 }
@@ -87,7 +87,7 @@ type hangingUp struct {
 	err    error
 }
 
-func (h hangingUp) StartTurn(context.Context, conversation.Start) (services.Turn, error) {
+func (h hangingUp) StartTurn(context.Context, decide.Start) (services.Turn, error) {
 	h.hangUp()
 	return services.Turn{}, h.err
 }
@@ -226,7 +226,7 @@ func TestImports(t *testing.T) {
 			// What jetlog keeps inside belongs to it.
 			rest, _, _ = strings.Cut(rest, "/internal/")
 			require.Contains(t, []string{
-				"events", "events/conversation", "events/convoy", "events/jetlog", "events/jetlog/operate",
+				"events", "events/decide", "events/session", "events/convoy", "events/jetlog", "events/jetlog/operate",
 				"events/message", "events/pause", "events/quote", "events/room", "projections", "services",
 				"services/access", "services/problems", "services/httpapi/wire", "services/httpapi/v1",
 			}, rest)
