@@ -122,7 +122,7 @@ func later(*http.Request) error { return wire.ErrLater }
 // own lets in who reaches the conversation in the path.
 func (s *surface) own(r *http.Request) error {
 	id := r.PathValue("conversation_id")
-	if conversation.ValidIDs("conversation_id", id) != nil {
+	if decide.ValidIDs("conversation_id", id) != nil {
 		return noConversation()
 	}
 	return s.cfg.Admit(r.Context(), services.Entry{SessionID: id})
