@@ -65,7 +65,10 @@ func (s *Service) unstored(ctx context.Context, a ask, to services.Listener) (ou
 	out.Step = services.Step{
 		ResponseID: "resp_" + hex.EncodeToString(id[:]) + suffix, Model: s.cfg.Model.Name(), CreatedAt: s.cfg.Now(),
 		Conversation: a.Conversation, Previous: a.Previous, Settings: a.Settings,
-		Mint: func(kind string, index int) string {
+		Mint: func(kind, own string, index int) string {
+			if own != "" { // nothing here would know the item by another one
+				return own
+			}
 			of := uuid.NewSHA1(id, []byte(strconv.Itoa(index)))
 			return items.Prefix(kind) + hex.EncodeToString(of[:]) + suffix
 		},
