@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit/lexicon"
 	"github.com/turnledger/turnledger/projections/audit/words"
@@ -28,7 +28,7 @@ type Config struct {
 	// has its own schema.
 	Schema string
 	// Rules of the log's folds.
-	Rules conversation.Rules
+	Rules session.Rules
 	// Log is read when a link needs its session's earlier turns. It is needed to apply events, but not to read the
 	// tables.
 	Log projections.LogReader

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -15,7 +15,7 @@ var (
 	// ErrUnavailable: PostgreSQL did not answer properly. Nothing is known about what it holds.
 	ErrUnavailable = projections.Unavailable(errors.New("the audit tables do not answer"))
 	// ErrCursor: the cursor was not returned by IdentityTurns.
-	ErrCursor error = &conversation.Invalid{Field: "cursor", Why: "is not one of this listing: start again without one"}
+	ErrCursor error = &decide.Invalid{Field: "cursor", Why: "is not one of this listing: start again without one"}
 	// ErrMissing: PostgreSQL answers, but can't be used as it is. The text says what to do.
 	ErrMissing = errors.New("PostgreSQL is not ready for the audit tables")
 )

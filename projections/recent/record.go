@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // A record in Redis is: version, state, turn id, the question half, and for a finalized turn the answer half. Behind
@@ -31,50 +31,50 @@ const (
 )
 
 // PendingRecord returns the record of a turn without an answer.
-func PendingRecord(t *conversation.Turn) []byte {
+func PendingRecord(t *session.Turn) []byte {
 	return appendNotes(appendStart(nil, pending, t), t)
 }
 
 // FinalizedRecord returns the record of a whole turn.
-func FinalizedRecord(t *conversation.Turn) []byte {
+func FinalizedRecord(t *session.Turn) []byte {
 	return appendNotes(AppendAnswer(appendStart(nil, finalized, t), t), t)
 }
 
 // Record returns the record of a turn, whole or not.
-func Record(t *conversation.Turn) []byte {
-	if t.Status == conversation.Pending {
+func Record(t *session.Turn) []byte {
+	if t.Status == session.Pending {
 		return PendingRecord(t)
 	}
 	return FinalizedRecord(t)
 }
 
 // AppendExtension appends an extension of a turn, with what a view may show of it.
-func AppendExtension(b []byte, rules conversation.Rules, seq uint64, f *events.TurnExtended) []byte {
-	b = appendExtension(b, conversation.Extended{ID: f.ExtensionID, Seq: seq, Half: f.Half})
+func AppendExtension(b []byte, rules session.Rules, seq uint64, f *events.TurnExtended) []byte {
+	b = appendExtension(b, session.Extended{ID: f.ExtensionID, Seq: seq, Half: f.Half})
 	b = appendText(appendText(b, f.Messages), f.QuestionNeutral+f.AnswerNeutral)
 	return appendText(b, rules.Metadata(f.Metadata))
 }
 
 // appendNotes notes the extensions whose texts the halves of a record hold already.
-func appendNotes(b []byte, t *conversation.Turn) []byte {
+func appendNotes(b []byte, t *session.Turn) []byte {
 	for _, x := range t.Extensions() {
 		b = appendText(appendText(appendText(appendExtension(b, x), ""), ""), "")
 	}
 	return b
 }
 
-func appendExtension(b []byte, x conversation.Extended) []byte {
+func appendExtension(b []byte, x session.Extended) []byte {
 	b = appendText(append(b, extension), string(x.Half))
 	return appendText(binary.AppendUvarint(b, x.Seq), x.ID)
 }
 
 // extensions reads the extensions that come next.
-func (r *reader) extensions(t *conversation.Turn) {
+func (r *reader) extensions(t *session.Turn) {
 	var texts []events.Fact
 	for strings.HasPrefix(r.unread, string(extension)) {
 		r.byte()
 		f := &events.TurnExtended{Extension: events.Extension{Half: events.Half(r.text())}}
-		t.NoteExtension(conversation.Extended{Seq: r.uint(), ID: r.text(), Half: f.Half})
+		t.NoteExtension(session.Extended{Seq: r.uint(), ID: r.text(), Half: f.Half})
 		f.Messages = r.raw()
 		f.AnswerNeutral = r.text()
 		if f.Half == events.HalfQuestion {
@@ -85,10 +85,10 @@ func (r *reader) extensions(t *conversation.Turn) {
 			texts = append(texts, f)
 		}
 	}
-	conversation.Rules{}.Fill(t, texts...)
+	session.Rules{}.Fill(t, texts...)
 }
 
-func appendStart(b []byte, state byte, t *conversation.Turn) []byte {
+func appendStart(b []byte, state byte, t *session.Turn) []byte {
 	b = append(b, version, state)
 	b = append(b, t.ID[:]...)
 	q, flags := t.Question, byte(0)
@@ -114,7 +114,7 @@ func appendStart(b []byte, state byte, t *conversation.Turn) []byte {
 }
 
 // AppendAnswer appends the answer half of a record.
-func AppendAnswer(b []byte, t *conversation.Turn) []byte {
+func AppendAnswer(b []byte, t *session.Turn) []byte {
 	a, flags := t.Answer, byte(0)
 	if a.AnswerTranslatedIsFallback {
 		flags |= flagFallback
@@ -127,13 +127,13 @@ func AppendAnswer(b []byte, t *conversation.Turn) []byte {
 }
 
 // ReadTurn reads a record of a turn.
-func ReadTurn(record string) (*conversation.Turn, error) {
+func ReadTurn(record string) (*session.Turn, error) {
 	r := &reader{unread: record}
 	if r.byte() != version {
 		return nil, errors.New("a turn of an unknown version")
 	}
 	q := &events.Question{}
-	t := &conversation.Turn{Question: q}
+	t := &session.Turn{Question: q}
 	state := r.byte()
 	t.ID = r.id()
 	flags := r.byte()
@@ -157,16 +157,16 @@ func ReadTurn(record string) (*conversation.Turn, error) {
 	return t, r.done()
 }
 
-func (r *reader) answer(t *conversation.Turn) {
+func (r *reader) answer(t *session.Turn) {
 	a := &events.Answer{AnswerTranslatedIsFallback: r.byte()&flagFallback != 0}
-	t.Status, t.Answer = conversation.Finalized, a
+	t.Status, t.Answer = session.Finalized, a
 	t.Final, t.FinalizedAt = r.uint(), r.time()
 	a.AnswerNeutral, a.AnswerTranslated = r.text(), r.text()
 	a.AnswerMessages, t.AnswerMetadata = r.raw(), r.raw()
 }
 
 // AppendHead appends a session without its turns.
-func AppendHead(b []byte, h conversation.Head) []byte {
+func AppendHead(b []byte, h session.Head) []byte {
 	b = appendText(append(b, version), h.Identity)
 	for _, n := range []uint64{h.LinkedAt, h.Boundary, h.ResetAt, h.Erased} {
 		b = binary.AppendUvarint(b, n)
@@ -190,7 +190,7 @@ func AppendHead(b []byte, h conversation.Head) []byte {
 }
 
 // ReadHead reads what AppendHead wrote.
-func ReadHead(record string) (h conversation.Head, err error) {
+func ReadHead(record string) (h session.Head, err error) {
 	r := &reader{unread: record}
 	if r.byte() != version {
 		return h, errors.New("a session of an unknown version")
@@ -205,13 +205,13 @@ func ReadHead(record string) (h conversation.Head, err error) {
 	for _, n := range []*int{&h.Finalized, &h.Pending, &h.ShownFinalized, &h.ShownPending} {
 		*n = int(r.int())
 	}
-	is := conversation.Description{
+	is := session.Description{
 		DescribedAt: r.uint(), Title: r.text(), Metadata: r.text(), Kind: events.SessionKind(r.text()),
 	}
-	from := conversation.Fork{
+	from := session.Fork{
 		ForkedAt: r.uint(), RequestID: r.text(), From: r.text(), Root: r.text(), Lineage: r.text(),
 	}
-	h.HeldDescription = conversation.DescribedBy(is).ForkedBy(from)
+	h.HeldDescription = session.DescribedBy(is).ForkedBy(from)
 	return h, r.done()
 }
 
