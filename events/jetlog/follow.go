@@ -3,92 +3,17 @@ package jetlog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
-	"github.com/turnledger/turnledger/events/pause"
 )
 
 // Tailer opens tails. A Log is one.
 type Tailer interface {
 	Tail(ctx context.Context, partition int, after uint64, opts TailOptions) (*Tail, error)
-}
-
-// Following says what Follow follows, and what it does with the events.
-type Following struct {
-	Partition int
-	Options   TailOptions
-	// Watermark advances to each event that Read has processed.
-	Watermark *Watermark
-	// Begin returns the sequence after which to begin. Follow calls it until the first tail is open. If Begin is nil,
-	// Follow begins after Watermark.
-	Begin func(context.Context) (uint64, error)
-	// Opened, if set, is called once: when the first tail is open and Watermark stands at its beginning.
-	Opened func()
-	// Read processes events, in order. After an error Read gets the same events again.
-	Read func(context.Context, []Message) error
-	// Warn gets the error that ended the tail. Afterwards Follow pauses, and opens the next tail.
-	Warn  func(error)
-	Pause time.Duration
-}
-
-// Follow reads a partition until ctx ends, and then returns nil. After a failure it warns, pauses, and continues after
-// Watermark. It returns an error only if the stream was replaced (ErrStream).
-func Follow(ctx context.Context, log Tailer, f Following) error {
-	opened := false
-	for ctx.Err() == nil {
-		err := f.once(ctx, log, &opened)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, ErrStream):
-			return fmt.Errorf("follow partition %d: %w", f.Partition, err)
-		}
-		f.Warn(err)
-		pause.For(ctx, f.Pause)
-	}
-	return nil
-}
-
-// once follows the partition until something fails.
-func (f *Following) once(ctx context.Context, log Tailer, opened *bool) error {
-	after := f.Watermark.At()
-	if !*opened && f.Begin != nil {
-		var err error
-		if after, err = f.Begin(ctx); err != nil {
-			return err
-		}
-	}
-	tail, err := log.Tail(ctx, f.Partition, after, f.Options)
-	if err != nil {
-		return err
-	}
-	defer tail.Close()
-	if !*opened {
-		*opened = true
-		f.Watermark.Advance(after)
-		if f.Opened != nil {
-			f.Opened()
-		}
-	}
-	return f.read(ctx, tail)
-}
-
-func (f *Following) read(ctx context.Context, tail *Tail) error {
-	for {
-		batch, err := tail.Next(ctx)
-		if err != nil {
-			return err
-		}
-		if err := f.Read(ctx, batch); err != nil {
-			return err
-		}
-		f.Watermark.Advance(batch[len(batch)-1].Position.Seq)
-	}
 }
 
 // Watermark is a sequence that only rises, and that callers wait for. The zero value stands at 0. Safe for concurrent
