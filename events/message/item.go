@@ -45,6 +45,7 @@ func ParseItem(raw json.RawMessage) (Item, error) {
 	if json.Unmarshal(raw, &i) != nil || i == nil {
 		return nil, ErrNoObject
 	}
+	delete(i, upstream)
 	if events.TooDeep(raw) {
 		return nil, ErrTooDeep
 	}
@@ -148,7 +149,7 @@ func (i Item) Parts(member string) []Item {
 }
 
 // JSON returns the item as JSON, with its members in order.
-func (i Item) JSON() json.RawMessage { return encode(i) }
+func (i Item) JSON() json.RawMessage { return events.Raw(i) }
 
 // With returns a copy of the item with another value of a member.
 func (i Item) With(name string, value any) Item {
@@ -156,7 +157,7 @@ func (i Item) With(name string, value any) Item {
 	if out == nil {
 		out = Item{}
 	}
-	out[name] = encode(value)
+	out[name] = events.Raw(value)
 	return out
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -31,7 +31,7 @@ type Config struct {
 	Replicas int
 	// Log and Rules are for the retry of dead letters.
 	Log   projections.LogReader
-	Rules conversation.Rules
+	Rules session.Rules
 }
 
 // Effect is a projection of a Handler. Safe for concurrent use.

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/room"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -30,7 +30,7 @@ type Log interface {
 
 // Config of a Follower.
 type Config struct {
-	Rules conversation.Rules
+	Rules session.Rules
 	// Bytes bounds the rings, what waits to be durable and the judges' states of all partitions, together with what
 	// readers of the log hold (jetlog.Config.ReadBytes, of which half of these bytes at most count); 64 MiB by default.
 	Bytes int64

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/follower"
 )
 
@@ -153,7 +153,7 @@ func (x *Index) Sessions(ctx context.Context, identity string, partition int) (s
 			continue
 		}
 		// Only a session's first valid link counts: a later link to another identity changes nothing.
-		s, err := conversation.UpToLink(l.session, x.log.Session(ctx, l.session, 0, l.seq))
+		s, err := session.UpToLink(l.session, x.log.Session(ctx, l.session, 0, l.seq))
 		if err != nil {
 			return nil, err
 		}

@@ -15,8 +15,9 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/read"
@@ -107,8 +108,8 @@ func TestFilteredTurnsTakeNoRoom(t *testing.T) {
 }
 
 // silent returns a session whose first turns stand before a silence of an hour.
-func silent(before, turns int) (state *conversation.State, now time.Time) {
-	state = conversation.New("s", rules)
+func silent(before, turns int) (state *session.State, now time.Time) {
+	state = session.New("s", rules)
 	seq := uint64(0)
 	now = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
 	for i := range turns {
@@ -132,7 +133,7 @@ func silent(before, turns int) (state *conversation.State, now time.Time) {
 // given is a session that is read as it is given.
 type given struct {
 	*read.Reader
-	state *conversation.State
+	state *session.State
 }
 
 func (g given) Read(context.Context, services.Ask) (services.Reading, error) {
@@ -191,9 +192,10 @@ func TestASummaryFitsTheModel(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	logtest.Turn(t, log, "s", "0", strings.Repeat("long ", 100), "a")
-	d := natstest.Fold(t, log, "s", rules).DecideSummarize(conversation.Summarize{
+	d := decide.Summarize{
 		ThroughTurnID: events.TurnID("s", "0"), Summary: events.SessionSummarized{SessionID: "s", RequestID: "m",
-			SummaryNeutral: strings.Repeat("sum ", 40)}})
+			SummaryNeutral: strings.Repeat("sum ", 40)},
+	}.On(natstest.Fold(t, log, "s", rules))
 	require.NoError(t, d.Err)
 	natstest.Append(t, log, d.Facts...)
 	logtest.Turn(t, log, "s", "1", "q", "a")

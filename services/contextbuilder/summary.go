@@ -3,20 +3,20 @@ package contextbuilder
 import (
 	"slices"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
 // summarize puts the newest summary into a prompt that stands for turns that the window left out, and for no others of
 // the session, and that fits into the tokens that are left. turns are the turns that the prompt may show.
 func (*Builder) summarize(
-	req services.ContextRequest, p *prompt, state *conversation.State, turns []*conversation.Turn, left budget,
+	req services.ContextRequest, p *prompt, state *session.State, turns []*session.Turn, left budget,
 ) {
 	if !req.Summary || len(turns) == 0 || len(p.TurnIDs) == 0 {
 		return
 	}
-	first := slices.IndexFunc(turns, func(t *conversation.Turn) bool { return t.ID == p.TurnIDs[0] })
+	first := slices.IndexFunc(turns, func(t *session.Turn) bool { return t.ID == p.TurnIDs[0] })
 	shown := turns[first].Place
 	for _, m := range slices.Backward(state.Standing()) {
 		if m.Fact == nil || m.FromPlace < turns[0].Place || m.ThroughPlace >= shown {
@@ -34,7 +34,7 @@ func (*Builder) summarize(
 
 // WholeThrough returns the greatest number of turns from the first on, at most n, after which no tool result follows
 // whose call is before.
-func WholeThrough(turns []*conversation.Turn, n int) int {
+func WholeThrough(turns []*session.Turn, n int) int {
 	links := linksOf(piecesOf(turns, form{lang: services.Neutral}))
 	for moved := true; moved; {
 		moved = false
@@ -48,7 +48,7 @@ func WholeThrough(turns []*conversation.Turn, n int) int {
 }
 
 // MessagesOf returns the messages that a prompt shows for some turns.
-func MessagesOf(turns []*conversation.Turn, lang services.Language) (out []message.Message) {
+func MessagesOf(turns []*session.Turn, lang services.Language) (out []message.Message) {
 	for _, t := range turns {
 		if !Filtered(t) {
 			out = appendMessages(out, t, form{lang: lang})
@@ -58,7 +58,7 @@ func MessagesOf(turns []*conversation.Turn, lang services.Language) (out []messa
 }
 
 // summaryMessage returns the message that a prompt shows for a summary.
-func summaryMessage(m *conversation.Summary, lang services.Language) message.Message {
+func summaryMessage(m *session.Summary, lang services.Language) message.Message {
 	text := m.Fact.SummaryNeutral
 	if lang == services.Translated && m.Fact.SummaryTranslated != "" {
 		text = m.Fact.SummaryTranslated

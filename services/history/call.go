@@ -14,7 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -126,7 +127,7 @@ const (
 
 // kept returns the header that names the calls with keys by which versions of a turn have come, and the call that takes
 // from it, or "".
-func (c *calls) kept(versions []*conversation.Turn, own string) string {
+func (c *calls) kept(versions []*session.Turn, own string) string {
 	var brought []uint64
 	for _, t := range versions {
 		brought = append(brought, t.Started, t.Final)
@@ -192,8 +193,8 @@ const mostAppended = 1000
 // keepingCalls has the event that a decision prunes or redacts a turn with name the calls by which the turn has come.
 // own is the call that does it, or "".
 func (w *writing) keepingCalls(
-	st *conversation.State, turn uuid.UUID, own string, d conversation.Decision,
-) conversation.Decision {
+	st *session.State, turn uuid.UUID, own string, d decide.Decision,
+) decide.Decision {
 	w.calls = nil
 	if t := st.Turn(turn); t != nil && w.watched != nil && len(d.Facts) == 1 {
 		if kept := w.watched.calls.kept(st.Chain(t), own); kept != "" {
@@ -242,8 +243,8 @@ func (s *Service) begun(
 		return done, cmp.Or(err, services.ErrNotRepeated)
 	}
 	call.Only = true
-	done, err = s.AddMessages(ctx, conversation.AddMessages{SessionID: session, Now: now}, call)
-	if errors.Is(err, conversation.ErrSessionErased) {
+	done, err = s.AddMessages(ctx, decide.AddMessages{SessionID: session, Now: now}, call)
+	if errors.Is(err, decide.ErrSessionErased) {
 		err = services.ErrNotRepeated
 	}
 	return done, err

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/follower"
 )
 
@@ -93,7 +93,7 @@ func (d *Deletions) note(ctx context.Context, at events.Position) error {
 	if f, ok := e.Fact.(*events.IdentityErased); ok {
 		scope = IdentityScope(f.IdentityID)
 	} else if e.SessionID != "" {
-		s, err := conversation.UpToLink(e.SessionID, d.log.Session(ctx, e.SessionID, 0, at.Seq))
+		s, err := session.UpToLink(e.SessionID, d.log.Session(ctx, e.SessionID, 0, at.Seq))
 		if err != nil {
 			return err
 		}

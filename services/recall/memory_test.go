@@ -18,8 +18,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/effects"
@@ -29,7 +29,7 @@ import (
 	"github.com/turnledger/turnledger/services/recall/supermemory"
 )
 
-var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+var rules = session.Rules{SessionTTL: 24 * time.Hour}
 
 // world is a log whose turns are forwarded to a memory, and prompts that ask it.
 type world struct {
@@ -421,7 +421,7 @@ func TestPrunedTurnsAreRememberedAsTheyAreLeft(t *testing.T) {
 		w.add(&events.SessionLinked{SessionID: "s", IdentityID: "ada"})
 		turn, _ := w.turn("s", "r1", "I like teal.", "Teal it is.")
 		prune := func(id string, q events.Question, a events.Answer) {
-			state := natstest.Fold(t, w.log, "s", conversation.Rules{})
+			state := natstest.Fold(t, w.log, "s", session.Rules{})
 			f := &events.TurnPruned{TurnID: turn, SessionID: "s", PruneID: id, Question: q, Answer: a,
 				Tombstones: state.Tombstones(state.Chain(state.Turn(turn)), w.log.Partition("s")),
 				Session:    &events.SessionMark{CreatedAt: state.CreatedAt, LastActiveAt: state.LastActive}}

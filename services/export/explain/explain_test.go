@@ -11,7 +11,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -38,7 +38,7 @@ func TestTheTurnsOfThePromptAreNamed(t *testing.T) {
 		natstest.Append(t, log, start(fmt.Sprint("open", i)))
 	}
 	natstest.Append(t, log, start("now"))
-	reader := read.New(log, read.Config{Rules: conversation.Rules{}})
+	reader := read.New(log, read.Config{Rules: session.Rules{}})
 	lines := replay.New(log, owners.New(log, nil))
 	natstest.Run(t, lines.Run)
 	x := explain.Service{

@@ -11,8 +11,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -54,7 +55,7 @@ func (s *surface) addItems(
 			return services.AddedMessages{}, err
 		}
 		call.Only = true // it may name itself: its items have their ids already
-		done, failed := s.cfg.Messages.AddMessages(ctx, conversation.AddMessages{SessionID: id, Now: s.cfg.Now()}, call)
+		done, failed := s.cfg.Messages.AddMessages(ctx, decide.AddMessages{SessionID: id, Now: s.cfg.Now()}, call)
 		if failed != nil {
 			return done, err
 		}
@@ -110,7 +111,7 @@ func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (
 
 // item finds an item of a conversation.
 func (s *surface) item(ctx context.Context, conversationID, id string) (out message.Item, err error) {
-	err = s.find(ctx, conversationID, id, func(i message.Item, _ *conversation.Turn, _ string, _ int) error {
+	err = s.find(ctx, conversationID, id, func(i message.Item, _ *session.Turn, _ string, _ int) error {
 		out = i
 		return nil
 	})
@@ -121,7 +122,7 @@ func (s *surface) item(ctx context.Context, conversationID, id string) (out mess
 // looks at the place in its id first, then among the newest turns, and then everywhere.
 func (s *surface) find(
 	ctx context.Context, conversationID, id string,
-	use func(i message.Item, t *conversation.Turn, session string, partition int) error,
+	use func(i message.Item, t *session.Turn, sessionID string, partition int) error,
 ) error {
 	asks := []services.BesideAsk{{Back: true, Messages: defaultLimit}, {Messages: math.MaxInt}}
 	if at, looks := items.Locate(id); looks {
@@ -151,10 +152,10 @@ func noItem() error {
 // deleteItem takes an item out of its turn, and out of the log. If it was the only one, the turn is redacted.
 func (s *surface) deleteItem(ctx context.Context, r *http.Request, h http.Header) (any, error) {
 	id, gone, call := r.PathValue("conversation_id"), r.PathValue("item_id"), s.callOf(ctx, r, nil)
-	err := s.find(ctx, id, gone, func(_ message.Item, t *conversation.Turn, session string, partition int) error {
-		err := s.prune(ctx, h, conversation.Prune{
-			SessionID: id, TurnID: t.ID, Call: call.Name(), Keep: func(m conversation.Message) json.RawMessage {
-				return s.kept(session, partition, m, gone)
+	err := s.find(ctx, id, gone, func(_ message.Item, t *session.Turn, sessionID string, partition int) error {
+		err := s.prune(ctx, h, decide.Prune{
+			SessionID: id, TurnID: t.ID, Call: call.Name(), Keep: func(m session.Message) json.RawMessage {
+				return s.kept(sessionID, partition, m, gone)
 			},
 		})
 		if isGone(err) {
@@ -180,7 +181,7 @@ func (s *surface) deletedBefore(
 		return none
 	}
 	call.Only = true
-	done, err := s.cfg.Messages.AddMessages(ctx, conversation.AddMessages{SessionID: sessionID, Now: s.cfg.Now()}, call)
+	done, err := s.cfg.Messages.AddMessages(ctx, decide.AddMessages{SessionID: sessionID, Now: s.cfg.Now()}, call)
 	switch {
 	case err == nil:
 		h.Set(receiptHeader, done.Position.String())
@@ -195,12 +196,12 @@ func named(call services.Call) bool { return call.Key != "" || call.Repeats }
 
 // isNotRepeated reports whether an error says that a call repeats none, or none in a session that there is.
 func isNotRepeated(err error) bool {
-	return errors.Is(err, services.ErrNotRepeated) || errors.Is(err, conversation.ErrSessionNotFound) ||
-		errors.Is(err, conversation.ErrSessionErased) || errors.Is(err, conversation.ErrInvalid)
+	return errors.Is(err, services.ErrNotRepeated) || errors.Is(err, decide.ErrSessionNotFound) ||
+		errors.Is(err, decide.ErrSessionErased) || errors.Is(err, decide.ErrInvalid)
 }
 
 // prune takes messages out of a turn. The answer's header names the receipt.
-func (s *surface) prune(ctx context.Context, h http.Header, c conversation.Prune) error {
+func (s *surface) prune(ctx context.Context, h http.Header, c decide.Prune) error {
 	done, err := s.cfg.Turns.PruneTurn(ctx, c)
 	if err == nil {
 		h.Set(receiptHeader, done.Position.String())
@@ -209,8 +210,8 @@ func (s *surface) prune(ctx context.Context, h http.Header, c conversation.Prune
 }
 
 // kept returns a message of a turn without an item, as it is to stay.
-func (s *surface) kept(session string, partition int, m conversation.Message, gone string) json.RawMessage {
-	return s.ids.Kept(session, items.Address{
+func (s *surface) kept(sessionID string, partition int, m session.Message, gone string) json.RawMessage {
+	return s.ids.Kept(sessionID, items.Address{
 		Position: events.Position{Partition: partition, Seq: m.Begun},
 		Answer:   m.Half == events.HalfAnswer, Message: m.Number,
 	}, m.Raw, gone)
@@ -218,5 +219,5 @@ func (s *surface) kept(session string, partition int, m conversation.Message, go
 
 // isGone reports whether another call has taken out first what this one takes out.
 func isGone(err error) bool {
-	return errors.Is(err, conversation.ErrMessageNotFound) || errors.Is(err, conversation.ErrTurnRedacted)
+	return errors.Is(err, decide.ErrMessageNotFound) || errors.Is(err, decide.ErrTurnRedacted)
 }

@@ -8,7 +8,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
@@ -95,7 +95,7 @@ func (s *surface) beside(
 ) (found services.TurnsBeside, ok bool, err error) {
 	ask.SessionID = id
 	found, ok, err = s.cfg.Lookup.TurnsBeside(ctx, ask)
-	if errors.Is(err, conversation.ErrSessionErased) {
+	if errors.Is(err, decide.ErrSessionErased) {
 		err = noConversation()
 	}
 	if ok {

@@ -11,8 +11,8 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	chatopenai "github.com/turnledger/turnledger/services/model/openai"
@@ -244,6 +244,11 @@ func readItem(key string, raw json.RawMessage, a *endpoint.Answering) {
 		}
 		a.Add(last, services.AnswerPart{Kind: kind, Item: item.Sealed().JSON()})
 	default:
+		if theirs := item.Approval(); theirs != "" {
+			if ours := message.Approvals(message.ParseAll(a.Messages))[theirs]; ours != "" {
+				raw = item.Approving(ours, theirs).JSON()
+			}
+		}
 		a.Add(key, services.AnswerPart{Kind: services.PartItem, Item: raw})
 	}
 }
@@ -252,7 +257,7 @@ func (e *event) readEnd(a *endpoint.Answering) {
 	r := &e.Response
 	a.Named(r.Model)
 	if u := r.Usage; u.Total > 0 {
-		a.Use(conversation.Usage{
+		a.Use(session.Usage{
 			Input: u.Input, Cached: u.OfInput.Cached, Output: u.Output, Reasoning: u.OfOutput.Reasoning,
 		})
 	}

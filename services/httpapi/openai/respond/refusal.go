@@ -2,8 +2,9 @@ package respond
 
 import (
 	"errors"
+	"slices"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/problems"
 )
@@ -31,6 +32,15 @@ var (
 		"The input and its history are longer than the model's context: set 'truncation' to 'auto', or send less.")
 )
 
+// Absent reports whether an error says that something is not there for the caller, and not that nobody could tell.
+func Absent(err error) bool {
+	p := Refusal(err)
+	if p == nil && err != nil {
+		p = problems.Of(err)
+	}
+	return p != nil && slices.Contains([]problems.Class{problems.NotFound, problems.Gone, problems.Invalid}, p.Class)
+}
+
 // Refusal returns what a client is told of an error of services.Responder, or nil if that has no words of its own.
 func Refusal(err error) *problems.Problem {
 	for _, r := range []struct {
@@ -42,9 +52,9 @@ func Refusal(err error) *problems.Problem {
 		{services.ErrNoInput, refuse("missing_required_parameter", "input", "'input' is required.")},
 		{services.ErrUnanswered, refuse("invalid_value", "previous_response_id",
 			"The response in 'previous_response_id' has no answer yet: wait for it, or send its request again.")},
-		{conversation.ErrTurnPending, refuse("conversation_locked", "conversation",
+		{decide.ErrTurnPending, refuse("conversation_locked", "conversation",
 			"Another response is being made in the conversation: wait, or leave out the header X-Turnledger-On-Pending.")},
-		{conversation.ErrForkTooDeep, refuse("invalid_value", "previous_response_id",
+		{decide.ErrForkTooDeep, refuse("invalid_value", "previous_response_id",
 			"The response has too many branches behind it: start a new conversation.")},
 	} {
 		if errors.Is(err, r.err) {
