@@ -54,8 +54,9 @@ type Step struct {
 	Mint Mint
 }
 
-// Mint returns the id of the item with a type and an index among the items of an answer.
-type Mint func(kind string, index int) string
+// Mint returns the id of the item with a type and an index among the items of an answer. own is the id that the model
+// gave an item which it gets back as it came, or "".
+type Mint func(kind, own string, index int) string
 
 // Settings are what a call said beside its messages, by the names of the surface that it came to. The log keeps them.
 type Settings map[string]json.RawMessage

@@ -195,7 +195,7 @@ func (a *app) serve() error {
 	api := httpwire.New(w)
 	c := v1.Config{ItemKey: string(a.itemKey), MaxBody: int64(a.cfg.MaxBody), Ports: services.Ports{
 		Projections: a.views.Fleet, Keeper: a.views.Fleet, DeadLetters: a.views.DeadLetters(), Receipts: a.receipts,
-		Keys: a.keys(), HashKey: a.hashKey, Version: version,
+		Lookup: reader, Keys: a.keys(), HashKey: a.hashKey, Version: version,
 		Rules: services.Rules{Deadline: a.cfg.RequestTimeout, LinkReader: reader},
 	}}
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
@@ -203,7 +203,7 @@ func (a *app) serve() error {
 	}
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
-		c.Messages, c.Lookup = a.history, reader
+		c.Messages = a.history
 	}
 	c.Streams, c.Backups = operate.On(a.store.Log), a.backups()
 	if a.eraser != nil {
@@ -276,7 +276,8 @@ func (a *app) answerer(reader *read.Reader, builder answer.Contexts) *answer.Ser
 		Measures: answer.NewMeasures(a.registry, model.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
 	}
 	c.Presence, c.OnPending = presence.New(a.store.NC, a.notes), services.OnPending(a.cfg.OnPending)
-	c.Summaries, c.Output, c.Count, c.Context = a.cfg.SummaryURL != "", respond.Output, a.tokens, a.cfg.ModelContext
+	c.Summaries, c.Output, c.Count = a.cfg.SummaryURL != "", respond.Output, a.tokens
+	c.Context, c.MaxAnswer = a.cfg.ModelContext, a.cfg.ModelMaxTokens
 	c.SessionOf = func(ctx context.Context, turn uuid.UUID) (string, error) {
 		return eraser.SessionOfErased(ctx, a.notes, turn)
 	}

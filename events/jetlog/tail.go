@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/events/room"
 )
 
@@ -177,21 +178,21 @@ func (t *Tail) Close() {
 // began on.
 func (t *Tail) run(ctx context.Context, in *wire.Pull) {
 	defer close(t.done)
-	var patience await.Patience
+	wait := pause.Growing(5*time.Millisecond, time.Second)
 	for {
 		before := t.last
 		err := t.follow(ctx, in)
 		in.Discard()
 		t.settle()
 		if t.last > before {
-			patience = 0
+			wait.Reset()
 		}
 		for err != nil {
 			if err := t.endedBy(ctx, err); err != nil {
 				t.fail(err)
 				return
 			}
-			patience.Wait(ctx)
+			pause.For(ctx, wait.NextBackOff())
 			in, err = t.connect(ctx)
 		}
 	}

@@ -45,6 +45,7 @@ func ParseItem(raw json.RawMessage) (Item, error) {
 	if json.Unmarshal(raw, &i) != nil || i == nil {
 		return nil, ErrNoObject
 	}
+	delete(i, upstream)
 	if events.TooDeep(raw) {
 		return nil, ErrTooDeep
 	}

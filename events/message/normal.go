@@ -107,6 +107,7 @@ var KnownIncludes = []string{
 
 // Shown returns what is shown of an item.
 func (i Item) Shown(with Includes) Item {
+	i = i.hidden(upstream, false)
 	switch i.Type() {
 	case typeMessage:
 		return i.shownMessage(with)

@@ -158,7 +158,7 @@ func (i *input) whole(next *input) Item {
 			return nil
 		}
 	}
-	return i.Unsealed()
+	return i.atEndpoint()
 }
 
 // content returns a content or an output as it is sent. What an assistant said is a text, since parts of it would need

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"maps"
 	"net/url"
 	"strings"
 )
@@ -25,8 +26,56 @@ func (i Item) Sealed() Item {
 	return i.With(encryptedMember, sealed+url.QueryEscape(id)+":"+content)
 }
 
-// Unsealed returns reasoning as its endpoint knows it.
-func (i Item) Unsealed() Item {
+// upstream is the member of an item with what its endpoint has in the place of ids of ours, by their members. It is
+// ours: no client brings it, and none is shown it.
+const upstream = "upstream"
+
+// KnownAs returns an item that has another id in a member at the endpoint which gets the item as it came.
+func (i Item) KnownAs(member, theirs string) Item {
+	return i.With(upstream, asMembers(i[upstream]).With(member, theirs))
+}
+
+// KnownID returns the id that the item has at its endpoint, where that is not the one that it has here; or "".
+func (i Item) KnownID() string { return asMembers(i[upstream]).ID() }
+
+// approvals are the members by which items name a request for approval. The official document has both.
+var approvals = []string{"approval_request_id", "request_id"}
+
+// Approval returns the id of the request for approval that the item speaks of, or "".
+func (i Item) Approval() string {
+	if i.Type() == "mcp_approval_response" || i.Type() == "mcp_call" {
+		return i.Text(approvals[0])
+	}
+	return ""
+}
+
+// Approving returns the item with an id of ours in the place of that of the request for approval which it speaks of.
+func (i Item) Approving(ours, theirs string) Item {
+	for _, member := range approvals {
+		if i[member] != nil {
+			i = i.With(member, ours).KnownAs(member, theirs)
+		}
+	}
+	return i
+}
+
+// Approvals returns ids of ours of requests for approval, by those that their endpoint has for them, as far as messages
+// speak of them.
+func Approvals(messages []Message) map[string]string {
+	out := map[string]string{}
+	for _, m := range messages {
+		if i := asMembers(m.stored.Item); i.Approval() != "" {
+			out[asMembers(i[upstream]).Text(approvals[0])] = i.Approval()
+		}
+	}
+	return out
+}
+
+// atEndpoint returns the item as its endpoint knows it.
+func (i Item) atEndpoint() Item {
+	known := asMembers(i[upstream])
+	i = i.without(upstream)
+	maps.Copy(i, known)
 	rest, is := strings.CutPrefix(i.Encrypted(), sealed)
 	named, content, whole := strings.Cut(rest, ":")
 	id, err := url.QueryUnescape(named)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/google/uuid"
@@ -244,7 +245,7 @@ func (s *State) restoreHead(f *events.TurnRedacted, before uint64) {
 	}
 	s.CreatedAt, s.LastActive = m.CreatedAt, m.LastActiveAt
 	if m.Boundary.Seq < before {
-		s.setSilence(s.silenceOf(m))
+		s.setSilence(orZero(cmp.Or(m.Silence, &m.Boundary)).Seq)
 	}
 	s.Counts = Counts{
 		Finalized: m.Finalized, Pending: m.Pending,
@@ -254,19 +255,6 @@ func (s *State) restoreHead(f *events.TurnRedacted, before uint64) {
 		if t := s.Turn(stone.TurnID); t != nil {
 			t.fromTombstone = false // counted in the mark
 		}
-	}
-}
-
-// silenceOf returns the last silence before a redaction. Marks of earlier versions do not tell it where a reset is the
-// boundary: then it is what is left of the log.
-func (s *State) silenceOf(m *events.SessionMark) uint64 {
-	switch {
-	case m.Silence != nil:
-		return m.Silence.Seq
-	case s.ResetAt != 0 && m.Boundary.Seq == s.ResetAt:
-		return s.silence
-	default:
-		return m.Boundary.Seq
 	}
 }
 

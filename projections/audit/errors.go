@@ -55,6 +55,7 @@ var aboutData = []string{"22", "23", "54"}
 const (
 	uniqueViolation  = "23505"
 	lockNotAvailable = "55P03"
+	undefinedColumn  = "42703"
 	undefinedObject  = "42704"
 	invalidSchema    = "3F000"
 )
@@ -67,8 +68,10 @@ func codeOf(err error) string {
 	return ""
 }
 
-// gone reports whether the table is missing, or one of before, because a rebuild has been swapped in.
-func gone(err error) bool { return slices.Contains([]string{"42P01", "3F000", "42703"}, codeOf(err)) }
+// gone reports whether a table is missing, or of another format.
+func gone(err error) bool {
+	return slices.Contains([]string{"42P01", invalidSchema, undefinedColumn}, codeOf(err))
+}
 
 // unavailable is like failure, for reads: any error means that there is no answer.
 func unavailable(attempted string, err error) error {

@@ -348,27 +348,6 @@ func TestAViewIsReadSoonAfterItsStoreAnswers(t *testing.T) {
 	hang.Until(t, func() bool { return m.Readable() == nil })
 }
 
-// A store may take longer to open than a process waits for it when it starts.
-func TestAStoreMayTakeLongToOpen(t *testing.T) {
-	t.Parallel()
-	limits := make(chan time.Duration, 2)
-	f := newFleet(natstest.Log(t, 1))
-	v := newKept()
-	add(t, f, fleet.Entry{View: v, Reads: true, OpenLimit: time.Hour, Open: func(ctx context.Context) error {
-		end, _ := ctx.Deadline()
-		limits <- time.Until(end)
-		if len(limits) == cap(limits) {
-			return nil
-		}
-		return projections.Unavailable(errors.New("it takes long"))
-	}})
-	require.Less(t, <-limits, time.Minute)
-	limits <- 0
-	natstest.Run(t, f.Run)
-	require.Zero(t, <-limits)
-	require.Greater(t, <-limits, 50*time.Minute)
-}
-
 func TestPlacesAreReachedWithWhatTheyApplied(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

@@ -17,15 +17,7 @@ import (
 // each half stand its extensions. Nothing is escaped, so that a script can join the parts, and texts stay byte for
 // byte.
 const (
-	version = 1
-	// extended is the version of a turn with extensions.
-	extended = 2
-	// described is the version of a head with a description.
-	described = 2
-	// forked is the version of the head of a branch, with a description or without.
-	forked = 3
-	// kinded is the version of the head of a session that has a kind, of a branch or not.
-	kinded    = 4
+	version   = 1
 	pending   = 'p'
 	finalized = 'f'
 	// extension begins an extension. No answer half begins so.
@@ -67,7 +59,6 @@ func AppendExtension(b []byte, rules session.Rules, seq uint64, id string, texts
 // appendNotes notes the extensions whose texts the halves of a record hold already.
 func appendNotes(b []byte, t *session.Turn) []byte {
 	for _, x := range t.Extensions() {
-		b[0] = extended
 		b = appendText(appendText(appendText(appendExtension(b, x), ""), ""), "")
 	}
 	return b
@@ -139,7 +130,7 @@ func AppendAnswer(b []byte, t *session.Turn) []byte {
 // ReadTurn reads a record of a turn.
 func ReadTurn(record string) (*session.Turn, error) {
 	r := &reader{unread: record}
-	if first := r.byte(); first != version && first != extended {
+	if r.byte() != version {
 		return nil, errors.New("a turn of an unknown version")
 	}
 	q := &events.Question{}
@@ -177,16 +168,7 @@ func (r *reader) answer(t *session.Turn) {
 
 // AppendHead appends a session without its turns.
 func AppendHead(b []byte, h session.Head) []byte {
-	first := byte(version)
-	switch {
-	case h.Description().Kind != "":
-		first = kinded
-	case h.Fork().ForkedAt != 0:
-		first = forked
-	case h.HeldDescription != (session.HeldDescription{}):
-		first = described
-	}
-	b = appendText(append(b, first), h.Identity)
+	b = appendText(append(b, version), h.Identity)
 	for _, n := range []uint64{h.LinkedAt, h.Boundary, h.ResetAt, h.Erased} {
 		b = binary.AppendUvarint(b, n)
 	}
@@ -196,18 +178,14 @@ func AppendHead(b []byte, h session.Head) []byte {
 	for _, n := range []int{h.Finalized, h.Pending, h.ShownFinalized, h.ShownPending} {
 		b = binary.AppendVarint(b, int64(n))
 	}
-	if is := h.Description(); first != version {
-		b = binary.AppendUvarint(b, is.DescribedAt)
-		b = appendText(appendText(b, is.Title), is.Metadata)
+	is, from := h.Description(), h.Fork()
+	b = binary.AppendUvarint(b, is.DescribedAt)
+	for _, text := range []string{is.Title, is.Metadata, string(is.Kind)} {
+		b = appendText(b, text)
 	}
-	if is := h.Fork(); first >= forked {
-		b = binary.AppendUvarint(b, is.ForkedAt)
-		for _, s := range []string{is.RequestID, is.From, is.Root, is.Lineage} {
-			b = appendText(b, s)
-		}
-	}
-	if first == kinded {
-		b = appendText(b, string(h.Description().Kind))
+	b = binary.AppendUvarint(b, from.ForkedAt)
+	for _, text := range []string{from.RequestID, from.From, from.Root, from.Lineage} {
+		b = appendText(b, text)
 	}
 	return b
 }
@@ -215,8 +193,7 @@ func AppendHead(b []byte, h session.Head) []byte {
 // ReadHead reads what AppendHead wrote.
 func ReadHead(record string) (h session.Head, err error) {
 	r := &reader{unread: record}
-	first := r.byte()
-	if first < version || first > kinded {
+	if r.byte() != version {
 		return h, errors.New("a session of an unknown version")
 	}
 	h.Identity = r.text()
@@ -229,26 +206,14 @@ func ReadHead(record string) (h session.Head, err error) {
 	for _, n := range []*int{&h.Finalized, &h.Pending, &h.ShownFinalized, &h.ShownPending} {
 		*n = int(r.int())
 	}
-	if first != version {
-		h.HeldDescription = r.description(first)
+	is := session.Description{
+		DescribedAt: r.uint(), Title: r.text(), Metadata: r.text(), Kind: events.SessionKind(r.text()),
 	}
+	from := session.Fork{
+		ForkedAt: r.uint(), RequestID: r.text(), From: r.text(), Root: r.text(), Lineage: r.text(),
+	}
+	h.HeldDescription = session.DescribedBy(is).ForkedBy(from)
 	return h, r.done()
-}
-
-// description reads the description of a head of a version, and where a branch comes from.
-func (r *reader) description(version byte) session.HeldDescription {
-	is := session.Description{DescribedAt: r.uint(), Title: r.text(), Metadata: r.text()}
-	from := session.Fork{}
-	if version >= forked {
-		from.ForkedAt = r.uint()
-		for _, s := range []*string{&from.RequestID, &from.From, &from.Root, &from.Lineage} {
-			*s = r.text()
-		}
-	}
-	if version == kinded {
-		is.Kind = events.SessionKind(r.text())
-	}
-	return session.DescribedBy(is).ForkedBy(from)
 }
 
 func appendText[T string | json.RawMessage](b []byte, s T) []byte {

@@ -110,6 +110,7 @@ func ofText(said string) any {
 // untold are the members that name an item, or that are shown only to who asks for them.
 var untold = []string{
 	"id", "status", "annotations", "logprobs", "encrypted_content", "results", "outputs", "sources", "image_url",
+	"upstream",
 }
 
 // bare returns a value without members that say nothing.

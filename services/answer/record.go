@@ -220,7 +220,7 @@ func asAdded(input []message.Item) (out []decide.AddedMessage) {
 func withoutIDs(input []message.Item) []message.Item {
 	out := make([]message.Item, len(input))
 	for n, i := range input {
-		out[n] = i.WithoutID()
+		out[n] = items.Unnamed(i)
 	}
 	return out
 }

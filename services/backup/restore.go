@@ -159,10 +159,8 @@ func (l *Log) settle(ctx context.Context, packed *Packed) (out services.Restored
 	if err := desk.Of(log).Restore(ctx, log, packed.DeadLetters); err != nil {
 		return out, err
 	}
-	if packed.ItemKey != "" {
-		if err := l.Host.KeepItemKey(ctx, log, packed.ItemKey); err != nil {
-			return out, err
-		}
+	if err := l.Host.KeepItemKey(ctx, log, packed.ItemKey); err != nil {
+		return out, err
 	}
 	eraser := l.Host.Eraser(log)
 	g, saying := errgroup.WithContext(ctx)

@@ -85,17 +85,8 @@ func (b *beginnings) read(ctx context.Context, w *writing, head uint64) error {
 	if err != nil || after >= head {
 		return err
 	}
-	t, err := w.log.Tail(ctx, w.partition, after, jetlog.TailOptions{HeadersOnly: true})
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	for after < head {
-		still, err := w.log.Still(ctx, w.partition, after, head) // what was erased is never delivered
-		if still || err != nil {
-			return err
-		}
-		batch, err := t.Next(ctx)
+	from := events.Position{Partition: w.partition, Seq: after}
+	for batch, err := range jetlog.Between(ctx, w.log, from, head, jetlog.TailOptions{HeadersOnly: true}) {
 		if err != nil {
 			return errors.Join(jetlog.ErrUnavailable, err)
 		}
@@ -103,7 +94,6 @@ func (b *beginnings) read(ctx context.Context, w *writing, head uint64) error {
 			if id, identity, err := events.ParseSubject(batch[i].Subject); err == nil && !identity {
 				b.note(id, &batch[i])
 			}
-			after = batch[i].Position.Seq
 		}
 	}
 	return nil

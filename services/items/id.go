@@ -177,6 +177,41 @@ func KeepsID(i message.Item) bool {
 	return !known || strings.HasPrefix(id, strings.TrimSuffix(p, "_"))
 }
 
+// Unnamed returns an item without its id, so that it gets one of ours. An endpoint that gets the item as it came knows it
+// by the id that it came with.
+func Unnamed(i message.Item) message.Item {
+	if _, ours := Locate(i.ID()); !ours && i.ID() != "" && i.IsSentWhole() {
+		i = i.KnownAs("id", i.ID())
+	}
+	return i.WithoutID()
+}
+
+// Known returns an item with what its endpoint has in the place of ids of ours: its own, and that of the request for
+// approval which it speaks of. find returns the item of an id, or nil.
+func Known(i message.Item, find func(id string) (message.Item, error)) (message.Item, error) {
+	theirs := func(id string) (string, error) {
+		if _, ours := Locate(id); !ours {
+			return "", nil
+		}
+		there, err := find(id)
+		return there.KnownID(), err
+	}
+	if i.IsSentWhole() && i.KnownID() == "" {
+		id, err := theirs(i.ID())
+		if err != nil {
+			return nil, err
+		}
+		if id != "" {
+			i = i.KnownAs("id", id)
+		}
+	}
+	id, err := theirs(i.Approval())
+	if err == nil && id != "" {
+		i = i.Approving(i.Approval(), id)
+	}
+	return i, err
+}
+
 // notInID reports whether an id can't have a character. An id stands in a path.
 func notInID(r rune) bool {
 	return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')

@@ -55,7 +55,7 @@ func (d *Deletions) Run(ctx context.Context) error {
 	g.Go(func() error { return d.remind(ctx) })
 	for k := range d.log.Partitions() {
 		g.Go(func() error {
-			return d.cfg.Follower.Read(ctx, jetlog.Following{
+			return d.cfg.Follower.Read(ctx, follower.Following{
 				Partition: k, Options: jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000},
 				Watermark: &d.read[k], Read: d.noteAll, Pause: time.Second,
 				Begin: func(ctx context.Context) (uint64, error) {

@@ -74,7 +74,16 @@ func (s *surface) resolved(ctx context.Context, id string, raws []json.RawMessag
 				return nil, err
 			}
 		}
-		out = append(out, i.Normal())
+		if i, err = items.Known(i.Normal(), func(id string) (message.Item, error) {
+			there, err := ids.referred(id, param)
+			if respond.Absent(err) {
+				err = nil
+			}
+			return there, err
+		}); err != nil {
+			return nil, err
+		}
+		out = append(out, i)
 	}
 	if wrong != nil {
 		return nil, wrong
@@ -176,7 +185,7 @@ func (k *known) referred(id, param string) (message.Item, error) {
 		return nil, err
 	}
 	if n := indexOf(own, id); n >= 0 {
-		return own[n].WithoutID(), nil
+		return items.Unnamed(own[n]), nil
 	}
 	at, looks := items.Locate(id)
 	if !looks {
@@ -200,7 +209,7 @@ func (k *known) referred(id, param string) (message.Item, error) {
 	if err != nil {
 		return nil, unless(err, none)
 	}
-	return there.WithoutID(), nil
+	return items.Unnamed(there), nil
 }
 
 // mostOthers bounds the conversations besides its own that the items of a request refer to. To look for an item that
@@ -230,7 +239,7 @@ func (k *known) take(given []message.Item) error {
 			}
 			continue
 		case !items.KeepsID(i):
-			given[n] = i.WithoutID()
+			given[n] = items.Unnamed(i)
 			continue
 		}
 		own, err := k.listed()

@@ -121,7 +121,11 @@ func later(*http.Request) error { return wire.ErrLater }
 
 // own lets in who reaches the conversation in the path.
 func (s *surface) own(r *http.Request) error {
-	return s.cfg.Admit(r.Context(), services.Entry{SessionID: r.PathValue("conversation_id")})
+	id := r.PathValue("conversation_id")
+	if decide.ValidIDs("conversation_id", id) != nil {
+		return noConversation()
+	}
+	return s.cfg.Admit(r.Context(), services.Entry{SessionID: id})
 }
 
 // adds lets in who may add to the conversation in the path, or begins one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,44 +98,122 @@ func TestWhatAnEndpointTellsBesideIsCarried(t *testing.T) {
 	want(messagesIn(t, <-m.Bodies)[1:])
 }
 
-// Items of an endpoint that no chat has a form for keep its ids, since it gets them back as they came: in a
-// conversation, by reference, and where a client keeps the items itself.
-func TestItemsOfAnEndpointKeepItsIDs(t *testing.T) {
+// Items of an endpoint that no chat has a form for have ids of ours, by which clients refer to them and approve what
+// they ask for; the endpoint gets them with its own, however they come back. What is not stored keeps its ids.
+func TestItemsOfAnEndpointHaveItsIDsThereAndOursHere(t *testing.T) {
 	t.Parallel()
 	const asks = `{"type":"mcp_approval_request","id":"mcpr_1","name":"f","server_label":"s","arguments":"{}"}`
-	const approves = `{"type":"mcp_approval_response","approval_request_id":"mcpr_1","approve":true}`
+	const called = `{"type":"mcp_call","id":"mcp_1","name":"f","server_label":"s","arguments":"{}",` +
+		`"approval_request_id":"mcpr_1","output":"ok"}`
+	approved := func(prompt []string) bool {
+		return slices.ContainsFunc(prompt, func(said string) bool { return strings.Contains(said, "approval_response") })
+	}
 	m, s := behind(t, "responses", func(prompt []string) modeltest.Answer {
-		if len(prompt) == 1 {
-			return modeltest.Answer{Text: "May I?", Items: []string{asks}}
+		if approved(prompt) {
+			return modeltest.Answer{Text: "done", Items: []string{called}}
 		}
-		return modeltest.Answer{Text: "done"}
+		return modeltest.Answer{Text: "May I?", Items: []string{asks}}
 	})
-	sent := func() (ids []string) {
-		for _, i := range messagesIn(t, <-m.Bodies) {
-			if id, is := i.(map[string]any)["id"].(string); is {
-				ids = append(ids, id)
+	approves := func(id string) string {
+		return `{"type":"mcp_approval_response","approval_request_id":"` + id + `","approve":true}`
+	}
+	// named returns the types of items with what they are named, and what they approve.
+	named := func(all []any) (out []string) {
+		for _, one := range all {
+			i, _ := one.(map[string]any)
+			require.NotContains(t, i, "upstream")
+			kind, _ := i["type"].(string)
+			for _, member := range []string{"id", "approval_request_id", "request_id"} {
+				if id, is := i[member].(string); is && strings.HasPrefix(kind, "mcp") &&
+					(member != "id" || kind != "mcp_approval_response") {
+					out = append(out, kind+" "+id)
+				}
 			}
 		}
-		return ids
+		return out
 	}
-	const kept = `,"store":false`
-	for _, more := range []string{`,"conversation":"` + s.begin() + `"`, "", kept} {
-		first := s.must("POST", "/v1/responses", `{"input":"a"`+more+`}`)
-		output := first["output"].([]any)
-		require.Equal(t, "mcpr_1", output[1].(map[string]any)["id"])
-		require.Empty(t, sent())
-		message, err := json.Marshal(output[0])
+	toEndpoint := []string{
+		"mcp_approval_request mcpr_1", "mcp_approval_response mcpr_1", "mcp_approval_response mcpr_1",
+	}
+	begin := func(more string) (id string, output []any, first map[string]any) {
+		first = s.must("POST", "/v1/responses", `{"input":"a"`+more+`}`)
+		<-m.Bodies
+		output = first["output"].([]any)
+		return output[1].(map[string]any)["id"].(string), output, first
+	}
+	whole := func(output []any) string {
+		raw, err := json.Marshal(output)
 		require.NoError(t, err)
-		input := map[string][]string{
-			"":   {user("a"), `{"type":"item_reference","id":"mcpr_1"}`, string(message), approves},
-			kept: {user("a"), string(message), asks, approves},
-		}[more]
-		if input == nil {
-			input = []string{approves}
+		return user("a") + "," + string(raw[1:len(raw)-1])
+	}
+	for name, of := range map[string]func() (more, id, input string){
+		"a conversation": func() (string, string, string) {
+			on := `,"conversation":"` + s.begin() + `"`
+			id, _, _ := begin(on)
+			return on, id, approves(id)
+		},
+		"behind a response": func() (string, string, string) {
+			id, _, first := begin("")
+			return `,"previous_response_id":"` + first["id"].(string) + `"`, id, approves(id)
+		},
+		"a reference, and no other item": func() (string, string, string) {
+			id, _, _ := begin("")
+			return "", id, reference(id) + "," + approves(id)
+		},
+		"the whole history": func() (string, string, string) {
+			id, output, _ := begin("")
+			return "", id, whole(output) + "," + approves(id)
+		},
+		"the whole history, streamed": func() (string, string, string) {
+			id, output, _ := begin("")
+			return `,"stream":true`, id, whole(output) + "," + approves(id)
+		},
+		"the whole history, not stored": func() (string, string, string) {
+			id, output, _ := begin("")
+			return `,"store":false`, id, whole(output) + "," + approves(id)
+		},
+		"never stored": func() (string, string, string) {
+			id, output, _ := begin(`,"store":false`)
+			require.Equal(t, "mcpr_1", id)
+			return `,"store":false`, id, whole(output) + "," + approves(id)
+		},
+		"stored from now on": func() (string, string, string) {
+			id, output, _ := begin(`,"store":false`)
+			return "", id, whole(output) + "," + approves(id)
+		},
+		"in a conversation that has others": func() (string, string, string) {
+			return `,"conversation":"` + s.begin(user("x"), assistant("y")) + `"`, "mcpr_1",
+				asks + "," + approves("mcpr_1")
+		},
+		"posted to another conversation": func() (string, string, string) {
+			id, output, _ := begin("")
+			asked, err := json.Marshal(output[1])
+			require.NoError(t, err)
+			return `,"conversation":"` + s.begin(user("a"), string(asked), approves(id)) + `"`, id, user("go on")
+		},
+	} {
+		more, id, input := of()
+		if id != "mcpr_1" {
+			require.Regexp(t, "^mcpr_[0-9a-f]{48}$", id, name)
 		}
-		a := s.do("POST", "/v1/responses", `{"input":[`+strings.Join(input, ",")+`]`+more+`}`)
-		require.Equal(t, http.StatusOK, a.status, "%s: %s", more, a.raw)
-		require.Equal(t, []string{"mcpr_1"}, sent(), more)
+		a := s.do("POST", "/v1/responses", `{"input":[`+input+`]`+more+`}`)
+		require.Equal(t, http.StatusOK, a.status, "%s: %s", name, a.raw)
+		sent := messagesIn(t, <-m.Bodies)
+		require.Equal(t, toEndpoint, named(sent), "%s: %v", name, sent)
+		require.NotContains(t, a.raw, "upstream", name)
+		output := named(outputOf(t, a))
+		require.Len(t, output, 2, "%s: %v", name, output)
+		require.Equal(t, "mcp_call "+id, output[1], name)
+		if strings.Contains(more, "store") {
+			continue
+		}
+		require.Regexp(t, "^mcp_call mcp_[0-9a-f]{48}$", output[0], name)
+		if name == "a conversation" {
+			listed := named(s.list(strings.Split(more, `"`)[3], 100))
+			require.Equal(t, []string{
+				"mcp_approval_request " + id, "mcp_approval_response " + id, "mcp_approval_response " + id,
+			}, listed[:3], listed)
+		}
 	}
 }
 

@@ -11,9 +11,10 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// Answering is an answer while it arrives. Options are what its caller asked for.
+// Answering is an answer while it arrives. Options are what its caller asked for, and Messages those of the prompt.
 type Answering struct {
-	Options services.ModelOptions
+	Options  services.ModelOptions
+	Messages []json.RawMessage
 
 	emit  func(services.AnswerPiece)
 	parts []*arriving

@@ -92,7 +92,7 @@ func (m *Model) Answer(
 	ctx, end := watch(ctx, m.Idle)
 	defer end()
 	p.MaxTokens = cmp.Or(p.MaxTokens, m.MaxTokens)
-	a := &Answering{Options: p.ModelOptions, emit: emit, index: map[string]int{}}
+	a := &Answering{Options: p.ModelOptions, Messages: p.Messages, emit: emit, index: map[string]int{}}
 	err := m.receive(ctx, p, a)
 	refused, isRefusal := errors.AsType[*Refusal](err)
 	switch cause := context.Cause(ctx); {

@@ -244,6 +244,11 @@ func readItem(key string, raw json.RawMessage, a *endpoint.Answering) {
 		}
 		a.Add(last, services.AnswerPart{Kind: kind, Item: item.Sealed().JSON()})
 	default:
+		if theirs := item.Approval(); theirs != "" {
+			if ours := message.Approvals(message.ParseAll(a.Messages))[theirs]; ours != "" {
+				raw = item.Approving(ours, theirs).JSON()
+			}
+		}
 		a.Add(key, services.AnswerPart{Kind: services.PartItem, Item: raw})
 	}
 }

@@ -78,16 +78,13 @@ func (o outputItem) unfinished() bool {
 	return o.parts[0].Kind == services.PartCall && !json.Valid([]byte(o.parts[0].Text))
 }
 
-// newOutputItem begins an item. The id of an item that the model gets back as it came stays.
+// newOutputItem begins an item.
 func newOutputItem(index int, p services.AnswerPart, id services.Mint) outputItem {
-	o := outputItem{index: index, parts: []services.AnswerPart{p}}
+	own := ""
 	if p.Kind == services.PartItem {
-		o.id = itemOf(p).ID()
+		own = itemOf(p).ID()
 	}
-	if o.id == "" {
-		o.id = id(kindOf(p), index)
-	}
-	return o
+	return outputItem{index: index, parts: []services.AnswerPart{p}, id: id(kindOf(p), own, index)}
 }
 
 func itemOf(p services.AnswerPart) (i message.Item) {
@@ -128,7 +125,11 @@ func (o outputItem) item(status string) message.Item {
 	case services.PartReasoning, services.PartSummary:
 		return o.reasoning(running)
 	case services.PartItem:
-		return itemOf(p).With("id", o.id)
+		own := itemOf(p)
+		if id := own.ID(); id != "" && id != o.id {
+			own = own.KnownAs("id", id)
+		}
+		return own.With("id", o.id)
 	case services.PartText, services.PartRefusal:
 		content := []any{}
 		for _, p := range o.parts {

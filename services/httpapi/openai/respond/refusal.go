@@ -2,6 +2,7 @@ package respond
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
@@ -30,6 +31,15 @@ var (
 	ErrTooLong       = refuse("context_length_exceeded", "input",
 		"The input and its history are longer than the model's context: set 'truncation' to 'auto', or send less.")
 )
+
+// Absent reports whether an error says that something is not there for the caller, and not that nobody could tell.
+func Absent(err error) bool {
+	p := Refusal(err)
+	if p == nil && err != nil {
+		p = problems.Of(err)
+	}
+	return p != nil && slices.Contains([]problems.Class{problems.NotFound, problems.Gone, problems.Invalid}, p.Class)
+}
 
 // Refusal returns what a client is told of an error of services.Responder, or nil if that has no words of its own.
 func Refusal(err error) *problems.Problem {

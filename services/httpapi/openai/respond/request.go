@@ -281,15 +281,26 @@ func (p *parser) item(raw json.RawMessage, param string) (message.Item, bool) {
 	if !item.Listed() {
 		return nil, false
 	}
-	if _, ours := items.Locate(id); !ours {
+	_, ours := items.Locate(id)
+	if !ours {
 		item = item.Sealed()
 	}
-	if item.IsSentWhole() && id != "" {
-		item = item.With("id", id)
-	} else {
-		item = item.WithoutID()
-	}
 	kept := item.Normal()
+	if kept, err = items.Known(kept, func(id string) (message.Item, error) {
+		there, err := p.refer(id, param)
+		if Absent(err) {
+			err = nil // what a history has at the place of what is gone is judged with the rest of it
+		}
+		return there, err
+	}); err != nil {
+		p.missing = cmp.Or(p.missing, err)
+		return nil, false
+	}
+	if item.IsSentWhole() && id != "" && !ours {
+		kept = kept.With("id", id)
+	} else {
+		kept = kept.WithoutID()
+	}
 	if sent, has := item.WithData(); has {
 		p.sent[string(kept.Message())] = sent
 	}

@@ -253,7 +253,7 @@ func (s *Stream) Ended(a services.Answered) {
 func (s *Stream) items(r Response) {
 	all, _ := r["output"].([]message.Item)
 	for _, i := range all {
-		s.id = func(string, int) string { return i.ID() }
+		s.id = func(string, string, int) string { return i.ID() }
 		for _, p := range partsOf(i) {
 			s.Piece(services.AnswerPiece{Part: s.parts, AnswerPart: p})
 		}

@@ -1,42 +1,35 @@
 package audit
 
 import (
-	"cmp"
 	"context"
-	"embed"
+	_ "embed"
 	"errors"
 	"fmt"
-	"io/fs"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/tern/v2/migrate"
-
-	"github.com/turnledger/turnledger/events/pause"
 )
 
-//go:embed migrations/*.sql
-var files embed.FS
+//go:embed tables.sql
+var tables string
 
-// migrate uses its own connection, since tern resets the connection that it gets.
-func (a *Audit) migrate(ctx context.Context) error {
+// format is the format of the tables that this version makes and reads.
+const format = 1
+
+// makeTables makes the tables, or finds them as this version makes them. It uses its own connection.
+func (a *Audit) makeTables(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkDeadline)
+	defer cancel()
 	conn, err := a.checked(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	return a.whileAnswering(ctx, func(ctx context.Context) error {
-		return a.hint(a.amongReaders(ctx, func(wait time.Duration) error {
-			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return a.makeTables(ctx, tx, wait) })
-		}))
-	})
+	return a.hint(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return a.makeIn(ctx, tx) }))
 }
 
 // checked makes a connection to a server that can hold the tables.
 func (a *Audit) checked(ctx context.Context) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, checkDeadline)
-	defer cancel()
 	conn, err := a.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -48,39 +41,6 @@ func (a *Audit) checked(ctx context.Context) (*pgx.Conn, error) {
 		}
 	}
 	return conn, nil
-}
-
-// whileAnswering ends a long statement where the server does not take another connection any more. How long the
-// statement itself may take depends on the tables, and on another process that is making them.
-func (a *Audit) whileAnswering(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		for pause.For(ctx, cmp.Or(a.askEvery, connectTimeout)) {
-			if err := a.answers(ctx); err != nil {
-				cancel(err)
-			}
-		}
-	}()
-	err := do(ctx)
-	if err != nil && ctx.Err() != nil {
-		return a.hint(context.Cause(ctx))
-	}
-	return err
-}
-
-// answers fails if the server does not say whether it takes a connection.
-func (a *Audit) answers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
-	if _, refused := errors.AsType[*pgconn.PgError](err); refused {
-		return nil
-	}
-	if err == nil {
-		_ = conn.Close(ctx)
-	}
-	return err
 }
 
 // checkSearchConfig refuses a text search configuration that the database does not have.
@@ -120,39 +80,27 @@ func (a *Audit) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, a.hint(err)
 }
 
-// makeTables runs the pending migrations in one transaction. So if some tables exist, all do. wait bounds how long it
-// waits for those who use the tables.
-func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx, wait time.Duration) error {
+// makeIn makes the tables in one transaction. So if some tables exist, all do.
+func (a *Audit) makeIn(ctx context.Context, tx pgx.Tx) error {
 	if err := a.makeSchema(ctx, tx); err != nil {
 		return err
 	}
-	migrations, err := fs.Sub(files, "migrations")
+	var made bool
+	err := tx.QueryRow(ctx, "select to_regclass($1) is not null", a.cfg.Schema+".generation").Scan(&made)
 	if err != nil {
 		return err
 	}
-	if a.migrations != nil {
-		migrations = a.migrations
-	}
-	m, err := migrate.NewMigratorEx(ctx, tx.Conn(), a.cfg.Schema+".schema_version",
-		&migrate.MigratorOptions{DisableTx: true})
-	if err != nil {
+	if !made {
+		_, err := tx.Exec(ctx, a.sql(tables))
 		return err
 	}
-	m.Data["schema"] = a.cfg.Schema
-	m.OnStart = func(version int32, name, _, _ string) {
-		a.cfg.Logger.Info("the audit tables are brought up to date",
-			"schema", a.cfg.Schema, "version", version, "migration", name)
+	var have int
+	err = tx.QueryRow(ctx, a.sql("select format from {s}.generation")).Scan(&have)
+	if codeOf(err) == undefinedColumn || err == nil && have != format {
+		return fmt.Errorf("%w: another version of turnledger made the tables of schema %[2]s: run that one; or drop "+
+			"them, and they are filled again from the log: drop schema %[2]s cascade", ErrMissing, a.cfg.Schema)
 	}
-	if err := m.LoadMigrations(migrations); err != nil {
-		return fmt.Errorf("load the migrations: %w", err)
-	}
-	if have, err := m.GetCurrentVersion(ctx); err != nil || int(have) == len(m.Migrations) {
-		return err
-	}
-	if err := a.lockTables(ctx, tx, wait); err != nil {
-		return err
-	}
-	return m.Migrate(ctx)
+	return err
 }
 
 // checkServer refuses a server on which single texts or statements would fail later.
@@ -189,14 +137,10 @@ func (a *Audit) makeSchema(ctx context.Context, tx pgx.Tx) error {
 
 // hint adds to an error of the first connection what to do about it.
 func (a *Audit) hint(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, ErrMissing) {
+		return err
 	}
 	to := a.pool.Config().ConnConfig
-	if _, behind := errors.AsType[migrate.BadVersionError](err); behind {
-		return fmt.Errorf("%w: another version of turnledger made the tables of schema %[2]s: run that one; or drop "+
-			"them, and they are filled again from the log: drop schema %[2]s cascade", ErrMissing, a.cfg.Schema)
-	}
 	pg, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case !answered:
