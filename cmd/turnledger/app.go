@@ -276,7 +276,8 @@ func (a *app) answerer(reader *read.Reader, builder answer.Contexts) *answer.Ser
 		Measures: answer.NewMeasures(a.registry, model.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
 	}
 	c.Presence, c.OnPending = presence.New(a.store.NC, a.notes), services.OnPending(a.cfg.OnPending)
-	c.Summaries, c.Output, c.Count, c.Context = a.cfg.SummaryURL != "", respond.Output, a.tokens, a.cfg.ModelContext
+	c.Summaries, c.Output, c.Count = a.cfg.SummaryURL != "", respond.Output, a.tokens
+	c.Context, c.MaxAnswer = a.cfg.ModelContext, a.cfg.ModelMaxTokens
 	c.SessionOf = func(ctx context.Context, turn uuid.UUID) (string, error) {
 		return eraser.SessionOfErased(ctx, a.notes, turn)
 	}

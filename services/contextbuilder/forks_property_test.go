@@ -534,7 +534,11 @@ func (f *forest) checkExplanations() {
 		at := must.Get(events.ParsePosition(x.AsOf))(f)
 		prompt := must.Get(f.builders["log"].Build(f.ctx.Context(), services.ContextRequest{SessionID: x.SessionID,
 			Message: "now", TurnID: x.Root, MaxMessages: 1000, AsOf: &services.AsOf{Position: &at}}))(f)
-		x.Saw(explain.Context{HistoryTurns: prompt.HistoryTurns, DroppedTurns: prompt.DroppedTurns}, false)
+		seen := explain.Context{HistoryTurns: prompt.HistoryTurns, DroppedTurns: prompt.DroppedTurns}
+		for _, id := range prompt.TurnIDs {
+			seen.TurnIDs = append(seen.TurnIDs, id.String())
+		}
+		x.Saw(seen, false)
 		var want, got []string
 		shown := 0
 		for _, r := range e.before {

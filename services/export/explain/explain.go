@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/export"
 )
 
@@ -50,11 +51,12 @@ type Explanation struct {
 }
 
 // Context is the prompt of the turn. Messages are set only if texts were asked for. SummarisedThrough is the last of
-// the turns that a summary in the prompt stands for.
+// the turns that a summary in the prompt stands for. TurnIDs are the turns whose messages the prompt has.
 type Context struct {
 	HistoryMessages   int               `json:"history_messages"`
 	HistoryTurns      int               `json:"history_turns"`
 	DroppedTurns      int               `json:"dropped_turns"`
+	TurnIDs           []string          `json:"-"`
 	SummarisedThrough string            `json:"summarised_through,omitempty"`
 	Roles             []string          `json:"roles"`
 	Messages          []json.RawMessage `json:"messages,omitempty"`
@@ -67,6 +69,7 @@ const (
 	seenSummarised = "summarised"
 	seenBoundary   = "before a reset or a silence"
 	seenPending    = "had no answer yet"
+	seenFiltered   = "its answer was filtered"
 	seenReplaced   = "corrected"
 	seenRedacted   = "redacted"
 )
@@ -253,6 +256,8 @@ func (x *Explanation) explainOmissions(own *story, origins []*story) {
 			seen = seenBoundary
 		case t.Status == session.Pending:
 			seen = seenPending
+		case contextbuilder.Filtered(t):
+			seen = seenFiltered
 		}
 		at := events.Position{Partition: partition, Seq: now.Started}
 		x.Turns = append(x.Turns, services.ExplainedTurn{
@@ -261,9 +266,9 @@ func (x *Explanation) explainOmissions(own *story, origins []*story) {
 	}
 }
 
-// Saw takes the server's report on the prompt, and marks the turns that the window showed: the newest ones, including
-// those without an answer if pending is set. Older turns were left out. It keeps the prompt's messages only if texts
-// were asked for.
+// Saw takes the server's report on the prompt, and marks the turns that the prompt showed. Of the others the window left
+// out the newest ones; pending: those without an answer, too. It keeps the prompt's messages only if texts were asked
+// for.
 func (x *Explanation) Saw(prompt Context, pending bool) {
 	for _, raw := range prompt.Messages {
 		prompt.Roles = append(prompt.Roles, message.Parse(raw).Role())
@@ -272,14 +277,17 @@ func (x *Explanation) Saw(prompt Context, pending bool) {
 		prompt.Messages = nil
 	}
 	x.Context = prompt
-	shown, left := prompt.HistoryTurns, prompt.DroppedTurns
+	shown := make(map[string]bool, len(prompt.TurnIDs))
+	for _, id := range prompt.TurnIDs {
+		shown[id] = true
+	}
+	left := prompt.DroppedTurns
 	for i := range slices.Backward(x.Turns) {
 		t := &x.Turns[i]
 		switch {
-		case t.Seen != seenShown && (t.Seen != seenPending || !pending):
-		case shown > 0:
+		case shown[t.TurnID]:
 			t.Seen = seenShown
-			shown--
+		case t.Seen != seenShown && (t.Seen != seenPending || !pending):
 		case left > 0:
 			t.Seen = seenWindow
 			left--

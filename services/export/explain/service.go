@@ -58,6 +58,9 @@ func (s Service) Explain(ctx context.Context, ask services.ExplainAsk) (out serv
 	seen := Context{
 		HistoryMessages: prompt.HistoryMessages, HistoryTurns: prompt.HistoryTurns, DroppedTurns: prompt.DroppedTurns,
 	}
+	for _, id := range prompt.TurnIDs {
+		seen.TurnIDs = append(seen.TurnIDs, id.String())
+	}
 	if prompt.Summary != nil {
 		seen.SummarisedThrough = prompt.Summary.ThroughTurnID.String()
 	}

@@ -89,7 +89,7 @@ func rowOf(line []byte) (eventRow, error) {
 	if row.Session != "" {
 		row.Permalink = sessionHref(row.Session) + "?at=" + e.Position + "#" + row.Anchor
 		row.Whole = sessionHref(row.Session) + "/events/" + e.Position
-		row.AsOf = explainHref(row.Session, e.Position, promptOptions{MaxMessages: defaultMessages})
+		row.AsOf = explainHref(row.Session, e.Position, promptOptions{MaxMessages: services.DefaultMessages})
 	}
 	return row, nil
 }
