@@ -155,13 +155,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	if a.notes, err = a.store.notes(ctx); err != nil {
 		return err
 	}
-	if a.hashKey, err = v1.KeptHashKey(ctx, a.notes, a.cfg.HashKey); err != nil {
-		return err
-	}
-	if err := a.keepConsoleKey(ctx); err != nil {
-		return err
-	}
-	if err := a.keepItemKey(ctx); err != nil {
+	if err := a.keepKeys(ctx); err != nil {
 		return err
 	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
