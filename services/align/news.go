@@ -15,6 +15,8 @@ import (
 //   - What the model said beside what comes again, and a call there that still waits for its output; if the turn lacks
 //     something, whatever was said.
 //   - The question of a turn right before what belongs to the turn, with nothing new before it.
+//   - A history that reaches the last turn, as History finds it, with what stands in it at the place of what is gone, if
+//     it holds an output that they have, or something that comes again by the rules above.
 //
 // All else is new: users say "yes" twice. If nothing is new, the calls and outputs are, or else the last turn.
 func News(turns []Turn, in Input) (fresh []int) {
@@ -32,6 +34,7 @@ func News(turns []Turn, in Input) (fresh []int) {
 	}
 	a.said()
 	a.questions()
+	a.whole()
 	return a.left()
 }
 
@@ -186,6 +189,27 @@ func (a *adding) questions() {
 		}
 		for n := range question {
 			a.mark(at+n, turn)
+		}
+	}
+}
+
+// whole marks the history that the input begins with.
+func (a *adding) whole() {
+	turns := make([]Turn, len(a.turns))
+	for n, t := range a.turns {
+		turns[n] = t.Turn
+	}
+	s := History(turns, a.in)
+	if len(turns) == 0 || s.Turns < len(turns) {
+		return
+	}
+	known := slices.Contains(a.again[:s.Rest], true)
+	for n := range s.Rest {
+		known = known || a.in.Items[n].IsOutput() && slices.ContainsFunc(a.turns, func(t meant) bool { return a.holds(n, t) })
+	}
+	for n := range s.Rest {
+		if known {
+			a.mark(n, len(turns)-1)
 		}
 	}
 }

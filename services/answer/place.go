@@ -32,6 +32,12 @@ func (a ask) named() bool {
 
 func (a ask) hasOutput() bool { return slices.ContainsFunc(a.Input, message.Item.IsOutput) }
 
+// hasTurns reports whether an input goes on behind an answer, as a history does.
+func (a ask) hasTurns() bool {
+	answer := slices.IndexFunc(a.Input, func(i message.Item) bool { return !i.Asks() })
+	return answer > 0 && slices.ContainsFunc(a.Input[answer:], message.Item.Asks) && a.hasOutput()
+}
+
 // mayHave reports whether an input may have items that its history has: by their ids, or beside an output.
 func (a ask) mayHave() bool { return a.named() || len(a.Input) > 1 && a.hasOutput() }
 

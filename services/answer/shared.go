@@ -23,13 +23,13 @@ func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of 
 	for _, t := range r.State.Turns {
 		session, partition, inherited := r.State.Origin(t, r.Position.Partition)
 		replaced := t.Status == conversation.Replaced || t.StatusBefore == conversation.Replaced
-		if t.Place <= r.State.Boundary || replaced || !inherited && t.Started > until {
+		if t.Place <= r.State.Boundary || replaced || !inherited && conversation.PlaceOf(t) > until {
 			continue
 		}
 		chain, status := r.State.Chain(t), t.Status
 		if status == conversation.Redacted {
 			status = t.StatusBefore
-		} else if !inherited {
+		} else if !inherited && t.Started <= until { // else a correction took its place since
 			t = t.Until(until, t.Final != 0 && t.Final <= until)
 		}
 		out, of = append(out, align.Turn{
@@ -48,7 +48,7 @@ func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of 
 
 // newest asks for the turns of a session whose items an input may have.
 func (a ask) newest(sessionID string) services.Ask {
-	ask := services.Ask{SessionID: sessionID, Shown: 1, Pending: true, AllTurns: a.named()}
+	ask := services.Ask{SessionID: sessionID, Shown: 1, Pending: true, AllTurns: a.named() || a.hasTurns()}
 	if a.mayHave() {
 		ask.Shown = lookedBack
 	}
