@@ -26,6 +26,8 @@ type TailOptions struct {
 	HeadersOnly bool
 	// Subject, if not empty, is the only subject that the tail follows.
 	Subject string
+	// Gentle has Until rest after each read for as long as that took, since writers come first.
+	Gentle bool
 	// MaxBatch bounds the events that one Next returns; 1,000 by default.
 	MaxBatch int
 }

@@ -1,6 +1,8 @@
 package eraser
 
 import (
+	"math"
+
 	"cmp"
 	"context"
 	"slices"
@@ -11,6 +13,8 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 )
+
+const maxSeq = math.MaxUint64
 
 // state folds a session as the log has it now.
 func state(ctx context.Context, log Reader, rules conversation.Rules, id string) (*conversation.State, error) {

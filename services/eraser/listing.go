@@ -137,11 +137,15 @@ func (l *listing) next() (newest, behind *backwards) {
 	return newest, nil
 }
 
+// headers are what lists and retention read of events.
+var headers = jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000}
+
 // read reads the events before those that were read.
 func (b *backwards) read(ctx context.Context, log Log) error {
 	after := b.unread - min(b.unread, listedAtOnce)
 	first, begun := b.reached, false
-	for m, err := range (scan{log: log, partition: b.partition, after: after}).until(ctx, b.unread) {
+	from := events.Position{Partition: b.partition, Seq: after}
+	for m, err := range jetlog.Until(ctx, log, from, b.unread, headers) {
 		if err != nil {
 			return err
 		}

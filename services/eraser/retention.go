@@ -167,7 +167,9 @@ func (r *Retention) window(ctx context.Context, s *sweep) error {
 		seen[id] = true
 	}
 	s.held = nil
-	for m, err := range (scan{log: r.log, partition: s.partition, after: swept.Seq, gentle: true}).until(ctx, cut) {
+	from, gently := events.Position{Partition: s.partition, Seq: swept.Seq}, headers
+	gently.Gentle = true
+	for m, err := range jetlog.Until(ctx, r.log, from, cut, gently) {
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/convoy"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/follower"
 	"github.com/turnledger/turnledger/services"
@@ -39,8 +40,7 @@ type Service struct {
 	follower *follower.Follower
 	// withdrawn are told of sessions of which texts were withdrawn.
 	withdrawn []func(sessionID string)
-	// beginnings are the sessions that calls have begun lately.
-	beginnings *beginnings
+	begins    convoy.Convoy[*beginning]
 }
 
 var (
@@ -57,8 +57,7 @@ func New(log Log, cfg Config) *Service {
 	cfg.Rules.Slim = true
 	cfg.StateBytes = cmp.Or(cfg.StateBytes, 128<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads),
-		beginnings: newBeginnings()}
+	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads)}
 	s.inFlight.of = map[string]*pin{}
 	held := &otter.Options[string, *session]{
 		MaximumWeight: cfg.StateBytes,
@@ -89,7 +88,6 @@ func (x *session) weight(id string) uint32 {
 // it followed.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.sessions.StopAllGoroutines()
-	defer s.beginnings.held.StopAllGoroutines()
 	if s.cfg.Follower == nil {
 		return s.follower.Run(ctx)
 	}
@@ -104,7 +102,6 @@ func (s *Service) deliver(m *jetlog.Message) {
 	if err != nil || identity {
 		return
 	}
-	s.beginnings.note(id, m)
 	x := s.inFlight.get(id)
 	if x == nil {
 		x, _ = s.sessions.GetIfPresent(id)
