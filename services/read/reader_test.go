@@ -1,8 +1,7 @@
-package contextbuilder_test
+package read_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,15 +22,30 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/read"
 )
 
-func exchange(from, to int) (out []string) {
-	for i := from; i < to; i++ {
-		out = append(out, fmt.Sprint("user: q", i), fmt.Sprint("assistant: a", i))
+// newest asks for more turns than the sessions of these tests have.
+var newest = services.Ask{SessionID: "s", Shown: 10, Pending: true}
+
+// exchanges returns what said returns of the first turns of logtest.Turns.
+func exchanges(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprintf("q%d a%d", i, i))
 	}
-	return append(out, "user: now")
+	return out
+}
+
+// said returns the texts of the turns of a reading.
+func said(r services.Reading) (out []string) {
+	for _, t := range r.State.Turns {
+		text := t.Question.QuestionNeutral
+		if t.Answer != nil {
+			text += " " + t.Answer.AnswerNeutral
+		}
+		out = append(out, text)
+	}
+	return out
 }
 
 // A view is behind: what it has not seen comes from the log, be it a little or all, of
@@ -47,9 +61,8 @@ func TestAViewThatIsBehindIsCompletedFromTheLog(t *testing.T) {
 	for seen := range 6 {
 		for _, keep := range []int{1, 2, math.MaxInt32} {
 			view := &viewtest.Still{State: viewtest.Folded(t, log, rules, "s", at[seen], keep), At: at[seen]}
-			r := must.Get(builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
-				IncludePending: true}))(t)
-			require.Equal(t, exchange(0, 6), texts(t, r), "seen %d, kept %d", seen, keep)
+			r := read.New(log, read.Config{Rules: rules, View: view, Deadline: time.Second})
+			require.Equal(t, exchanges(6), said(must.Get(r.Read(t.Context(), newest))(t)), "seen %d, kept %d", seen, keep)
 			require.NotZero(t, view.Asked)
 		}
 	}
@@ -68,10 +81,10 @@ func TestTheLastPairIsThereHoweverManyQuestionsCameAfterIt(t *testing.T) {
 	}
 	for _, keep := range []int{4, 6, math.MaxInt32} {
 		view := &viewtest.Still{State: viewtest.Folded(t, log, rules, "s", at, keep), At: at}
-		r := must.Get(builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
-			MaxMessages: 4, IncludePending: true}))(t)
-		require.Equal(t, []string{"user: q0", "assistant: a0", "user: open4", "user: open5", "user: open6",
-			"user: open7", "user: now"}, texts(t, r), "kept %d", keep)
+		r := read.New(log, read.Config{Rules: rules, View: view, Deadline: time.Second})
+		shown := said(must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", Shown: 4, Pending: true}))(t))
+		require.Equal(t, "q0 a0", shown[0], "kept %d", keep)
+		require.Equal(t, []string{"open4", "open5", "open6", "open7"}, shown[len(shown)-4:], "kept %d", keep)
 	}
 }
 
@@ -88,9 +101,8 @@ func TestTheArchiveAnswersOnlyWhereItHasCaughtUp(t *testing.T) {
 	} {
 		reader := read.New(log, read.Config{Rules: rules, View: &viewtest.Still{},
 			Archive: archive, Deadline: time.Second})
-		r := must.Get(contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(),
-			services.ContextRequest{SessionID: "s", Message: "now"}))(t)
-		require.Equal(t, exchange(0, 6), texts(t, r), name)
+		r := must.Get(reader.Read(t.Context(), newest))(t)
+		require.Equal(t, exchanges(6), said(r), name)
 		require.Equal(t, 1, archive.Asked, name)
 		want := services.FromLog
 		if name == "caught up" {
@@ -115,9 +127,7 @@ func TestAnArchiveThatDoesNotAnswerIsLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	reader := read.New(log, read.Config{Rules: rules, View: &viewtest.Still{}, Archive: stuck{}})
-	r := must.Get(contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(ctx,
-		services.ContextRequest{SessionID: "s", Message: "now"}))(t)
-	require.Equal(t, exchange(0, 3), texts(t, r))
+	require.Equal(t, exchanges(3), said(must.Get(reader.Read(ctx, newest))(t)))
 }
 
 // endless is a log that must not be asked where it ends.
@@ -135,10 +145,10 @@ func TestAKnownPlaceStandsForTheLogsEnd(t *testing.T) {
 	for seen := range 6 {
 		view := &viewtest.Still{State: viewtest.Folded(t, log, rules, "s", at[seen], math.MaxInt32), At: at[seen]}
 		reader := read.New(endless{log}, read.Config{Rules: rules, View: view})
-		b := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
-		r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", KnownSeq: at[5]}))(t)
-		require.Equal(t, exchange(0, 6), texts(t, r), "seen %d", seen)
-		_, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"})
+		known := newest
+		known.KnownSeq = at[5]
+		require.Equal(t, exchanges(6), said(must.Get(reader.Read(t.Context(), known))(t)), "seen %d", seen)
+		_, err := reader.Read(t.Context(), newest)
 		require.ErrorContains(t, err, "asked for its end", "what is acknowledged is not known")
 	}
 }
@@ -193,62 +203,8 @@ func TestAViewThatGoesBackHidesNoTurn(t *testing.T) {
 				state := viewtest.Folded(t, log, rules, "s", at[seen], math.MaxInt32)
 				view.views = append(view.views, &viewtest.Still{State: state, At: at[seen]})
 			}
-			b := contextbuilder.NewBuilder(read.New(log,
-				read.Config{View: view, Rules: rules}), contextbuilder.Config{})
-			r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"}))(t)
-			require.Equal(t, exchange(0, 6), texts(t, r), "%d, then %d", first, second)
+			r := read.New(log, read.Config{View: view, Rules: rules})
+			require.Equal(t, exchanges(6), said(must.Get(r.Read(t.Context(), newest))(t)), "%d, then %d", first, second)
 		}
-	}
-}
-
-// Where a call names no window, turns leave a full one in blocks: two of three prompts begin as the one before. Views,
-// the log and the past agree on the window, however many turns a view holds, and whether a turn that is never shown is
-// among them.
-func TestPromptsBeginAsTheLastOneDid(t *testing.T) {
-	t.Parallel()
-	log := natstest.Log(t, 1)
-	ask := func(view read.View, req services.ContextRequest) services.Context {
-		r := read.New(log, read.Config{Rules: rules, View: view})
-		b := contextbuilder.NewBuilder(r, contextbuilder.Config{Blocks: true})
-		req.SessionID, req.Message = "s", "now"
-		return must.Get(b.Build(t.Context(), req))(t)
-	}
-	first, same, full := "", 0, 0
-	var past [][]string
-	var at []events.Position
-	for i := range 40 {
-		if i == 15 {
-			id := events.TurnID("s", "no")
-			natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "no",
-				Question: events.Question{QuestionNeutral: "refused"}})
-			natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
-				Answer:   events.Answer{AnswerMessages: json.RawMessage(`[{"role":"assistant","content":""}]`)},
-				Metadata: json.RawMessage(`{"finish_reason":"content_filter"}`)})
-		}
-		at = append(at, logtest.Turn(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i)))
-		r := ask(nil, services.ContextRequest{})
-		shown := texts(t, r)
-		require.Equal(t, i+1, r.HistoryTurns+r.DroppedTurns)
-		require.Equal(t, exchange(i+1-r.HistoryTurns, i+1), shown)
-		if past = append(past, shown); i >= 10 {
-			require.LessOrEqual(t, r.HistoryMessages, 20)
-			require.GreaterOrEqual(t, r.HistoryMessages, 15)
-			full++
-			if shown[0] == first {
-				same++
-			}
-		}
-		first = shown[0]
-		for _, keep := range []int{12, 14, 25} {
-			view := &viewtest.Still{State: viewtest.Folded(t, log, rules, "s", at[i].Seq, keep), At: at[i].Seq}
-			require.Equal(t, shown, texts(t, ask(view, services.ContextRequest{})), "turn %d, kept %d", i, keep)
-		}
-	}
-	require.GreaterOrEqual(t, 3*same, 2*full-3, "%d of %d", same, full)
-	for i, p := range at {
-		require.Equal(t, past[i], texts(t, ask(nil, services.ContextRequest{AsOf: &services.AsOf{Position: &p}})))
-	}
-	for _, exact := range []services.ContextRequest{{MaxMessages: 20}, {MaxTokens: 1 << 20}} {
-		require.Equal(t, exchange(30, 40), texts(t, ask(nil, exact)))
 	}
 }
