@@ -93,6 +93,12 @@ func JSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
+// Raw writes a value that is made of JSON and texts, which never fails.
+func Raw(v any) json.RawMessage {
+	raw, _ := JSON(v)
+	return raw
+}
+
 // Recorded is an event read back from the log. Time is JetStream's recorded time. If the envelope states no fact, Fact
 // is nil, and Problem is the reason, a word without any of the content. Different bodies have different Digests.
 type Recorded struct {

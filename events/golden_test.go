@@ -20,7 +20,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // recordedEnvelope is an event as it was once recorded. The files are added and
@@ -53,11 +53,11 @@ func readRecorded(t *testing.T, name string) recordedEnvelope {
 func goldens() []struct {
 	name string
 	fact events.Fact
-	kind conversation.Kind
+	kind session.Kind
 } {
-	const session, identity = "visit/2026-03-01 ü", "alice@example.org"
+	const sessionID, identity = "visit/2026-03-01 ü", "alice@example.org"
 	first := time.Date(2026, 3, 1, 12, 0, 1, 1000, time.UTC)
-	asked, corrected := events.TurnID(session, "req-1"), events.TurnID(session, "fix-1")
+	asked, corrected := events.TurnID(sessionID, "req-1"), events.TurnID(sessionID, "fix-1")
 	question := events.Question{
 		PipelineName: "support", Consultant: "ada", Repository: "docs", TranslateChat: true,
 		QuestionNeutral: "Is 1 < 2 & 3 > 2?", QuestionTranslated: "Ist 1 < 2 & 3 > 2?",
@@ -73,25 +73,25 @@ func goldens() []struct {
 	return []struct {
 		name string
 		fact events.Fact
-		kind conversation.Kind
+		kind session.Kind
 	}{
-		{events.TypeTurnStarted, &events.TurnStarted{TurnID: asked, SessionID: session, RequestID: "req-1",
-			Question: question}, conversation.Started},
-		{events.TypeTurnFinalized, &events.TurnFinalized{TurnID: asked, SessionID: session, Answer: answer,
-			Metadata: json.RawMessage(`{"device_type":"phone"}`)}, conversation.Answered},
-		{events.TypeSessionLinked, &events.SessionLinked{SessionID: session, IdentityID: identity},
-			conversation.Linked},
-		{events.TypeLinkRefused, &events.LinkRefused{SessionID: session, IdentityID: "mallory",
-			SourceHash: "9f86d081884c7d65"}, conversation.Refused},
+		{events.TypeTurnStarted, &events.TurnStarted{TurnID: asked, SessionID: sessionID, RequestID: "req-1",
+			Question: question}, session.Started},
+		{events.TypeTurnFinalized, &events.TurnFinalized{TurnID: asked, SessionID: sessionID, Answer: answer,
+			Metadata: json.RawMessage(`{"device_type":"phone"}`)}, session.Answered},
+		{events.TypeSessionLinked, &events.SessionLinked{SessionID: sessionID, IdentityID: identity},
+			session.Linked},
+		{events.TypeLinkRefused, &events.LinkRefused{SessionID: sessionID, IdentityID: "mallory",
+			SourceHash: "9f86d081884c7d65"}, session.Refused},
 		{events.TypeTurnCorrected, &events.TurnCorrected{
-			TurnID: corrected, SessionID: session, RequestID: "fix-1", ReplacesTurnID: asked,
+			TurnID: corrected, SessionID: sessionID, RequestID: "fix-1", ReplacesTurnID: asked,
 			Question: better, Answer: events.Answer{AnswerNeutral: "Yes, both.", AnswerTranslated: "Yes, both.",
 				AnswerTranslatedIsFallback: true},
-		}, conversation.Corrected},
-		{events.TypeSessionReset, &events.SessionReset{SessionID: session, After: events.Position{Seq: 5},
-			Reason: "new topic"}, conversation.Reset},
+		}, session.Corrected},
+		{events.TypeSessionReset, &events.SessionReset{SessionID: sessionID, After: events.Position{Seq: 5},
+			Reason: "new topic"}, session.Reset},
 		{events.TypeTurnRedacted, &events.TurnRedacted{
-			TurnID: asked, SessionID: session, IdentityID: identity, Reason: "asked to", RedactedBy: "ops",
+			TurnID: asked, SessionID: sessionID, IdentityID: identity, Reason: "asked to", RedactedBy: "ops",
 			Tombstones: []events.Tombstone{
 				{
 					TurnID: asked, RequestID: "req-1", Place: at(1), Position: at(1), Final: ptr(at(2)),
@@ -106,47 +106,47 @@ func goldens() []struct {
 			},
 			Session: &events.SessionMark{Boundary: at(6), CreatedAt: first, LastActiveAt: first.Add(5 * time.Second),
 				Finalized: 1},
-		}, conversation.TurnGone},
-		{events.TypeSessionErased, &events.SessionErased{SessionID: session, ReceiptID: "rcp-1", Reason: "asked to",
-			ErasedBy: "ops"}, conversation.Erased},
+		}, session.TurnGone},
+		{events.TypeSessionErased, &events.SessionErased{SessionID: sessionID, ReceiptID: "rcp-1", Reason: "asked to",
+			ErasedBy: "ops"}, session.Erased},
 		{events.TypeIdentityErased, &events.IdentityErased{IdentityID: identity, ReceiptID: "rcp-2", Reason: "left",
-			ErasedBy: "ops"}, conversation.Anomaly},
+			ErasedBy: "ops"}, session.Anomaly},
 		{events.TypeErasureReceipt, &events.ErasureReceipt{IdentityID: identity, ReceiptID: "rcp-2", Place: "log",
-			Erased: 12}, conversation.Anomaly},
-		{events.TypeSessionDescribed, &events.SessionDescribed{SessionID: session, RequestID: "name-2",
+			Erased: 12}, session.Anomaly},
+		{events.TypeSessionDescribed, &events.SessionDescribed{SessionID: sessionID, RequestID: "name-2",
 			After: events.Position{Seq: 10}, Title: "Quarks & <leptons>",
 			Metadata:  map[string]string{"folder": "physics", "pinned": "yes"},
-			CreatedAt: &first, Earlier: []string{events.RequestHash("name-1")}}, conversation.Anomaly},
-		{events.TypeSessionForked, &events.SessionForked{SessionID: session, RequestID: "fork-1",
+			CreatedAt: &first, Earlier: []string{events.RequestHash("name-1")}}, session.Anomaly},
+		{events.TypeSessionForked, &events.SessionForked{SessionID: sessionID, RequestID: "fork-1",
 			FromSessionID: "other visit", Root: "first visit", Segments: []events.Segment{
 				{SessionID: "first visit", ThroughTurnID: events.TurnID("first visit", "ask-1"),
 					Through: events.Position{Partition: 3, Seq: 7}},
 				{SessionID: "other visit", ThroughTurnID: events.TurnID("other visit", "ask-1"),
 					Through: events.Position{Partition: 1, Seq: 12}, After: &events.Position{Partition: 1, Seq: 4}},
-			}}, conversation.Anomaly},
-		{events.TypeSessionBranched, &events.SessionBranched{SessionID: session, ChildSessionID: "next visit",
-			RequestID: "fork-2", At: at(12), FromSessionID: session, Root: "first visit", Segments: []events.Segment{
-				{SessionID: session, ThroughTurnID: events.TurnID(session, "ask-1"), Through: at(5), After: ptr(at(1))},
-			}}, conversation.Anomaly},
-		{events.TypeSessionSummarized, &events.SessionSummarized{SessionID: session, RequestID: "sum-1",
-			TurnIDs:        []uuid.UUID{events.TurnID(session, "req-1"), events.TurnID(session, "req-2")},
+			}}, session.Anomaly},
+		{events.TypeSessionBranched, &events.SessionBranched{SessionID: sessionID, ChildSessionID: "next visit",
+			RequestID: "fork-2", At: at(12), FromSessionID: sessionID, Root: "first visit", Segments: []events.Segment{
+				{SessionID: sessionID, ThroughTurnID: events.TurnID(sessionID, "ask-1"), Through: at(5), After: ptr(at(1))},
+			}}, session.Anomaly},
+		{events.TypeSessionSummarized, &events.SessionSummarized{SessionID: sessionID, RequestID: "sum-1",
+			TurnIDs:        []uuid.UUID{events.TurnID(sessionID, "req-1"), events.TurnID(sessionID, "req-2")},
 			SummaryNeutral: "Quarks & <leptons> were named.", SummaryTranslated: "Kvarkar nämndes.",
-			Model: "small-1"}, conversation.Anomaly},
-		{events.TypeTurnExtended, &events.TurnExtended{TurnID: asked, SessionID: session, ExtensionID: "step 2#1",
+			Model: "small-1"}, session.Anomaly},
+		{events.TypeTurnExtended, &events.TurnExtended{TurnID: asked, SessionID: sessionID, ExtensionID: "step 2#1",
 			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: "Yes & yes.",
 				Messages: json.RawMessage(`[{"role":"tool","tool_call_id":"call_2","content":"1 < 2"},{"role":"assistant","content":"Yes & yes.","x_client":{"n":1.50}}]`)},
-			Metadata: json.RawMessage(`{"channel":"web"}`)}, conversation.Anomaly},
-		{events.TypeTurnPruned, &events.TurnPruned{TurnID: events.TurnID(session, "req-2"), SessionID: session,
+			Metadata: json.RawMessage(`{"channel":"web"}`)}, session.Anomaly},
+		{events.TypeTurnPruned, &events.TurnPruned{TurnID: events.TurnID(sessionID, "req-2"), SessionID: sessionID,
 			PruneID: "delete/1", Question: events.Question{Metadata: json.RawMessage(`{"channel":"web"}`)},
 			Answer: events.Answer{AnswerNeutral: "Yes & yes.",
 				AnswerMessages: json.RawMessage(`[{"role":"assistant","content":"Yes & yes.","item":{"id":"msg_1"}}]`)},
-			Tombstones: []events.Tombstone{{TurnID: events.TurnID(session, "req-2"), RequestID: "req-2", Place: at(3),
+			Tombstones: []events.Tombstone{{TurnID: events.TurnID(sessionID, "req-2"), RequestID: "req-2", Place: at(3),
 				Position: at(3), Final: ptr(at(4)), Status: "finalized", CreatedAt: first,
 				FinalizedAt: ptr(first.Add(time.Second)), RecordVersion: 1, Extended: []events.Position{at(5), at(6)}}},
 			Session: &events.SessionMark{CreatedAt: first, LastActiveAt: first.Add(5 * time.Second), Finalized: 1,
 				ShownFinalized: 1},
 			Parts:  []events.Part{{ID: "step 2#1", Half: events.HalfAnswer, Messages: 1}, {ID: "delete/0"}},
-			Reason: "asked to", RedactedBy: "ops"}, conversation.Anomaly},
+			Reason: "asked to", RedactedBy: "ops"}, session.Anomaly},
 	}
 }
 
@@ -173,13 +173,13 @@ func TestRecordedEnvelopes(t *testing.T) {
 		require.Equal(t, void, r.Fact)
 		require.Equal(t, r.ID, void.EventID())
 		require.NoError(t, compile(t, void.Type()).Validate(object(t, void)))
-		state := conversation.New("visit/2026-03-01 ü", conversation.Rules{SessionTTL: time.Hour})
-		require.Equal(t, conversation.Summarized, state.Fold(r).Kind)
+		state := session.New("visit/2026-03-01 ü", session.Rules{SessionTTL: time.Hour})
+		require.Equal(t, session.Summarized, state.Fold(r).Kind)
 		require.True(t, state.Voided(events.SummaryID("visit/2026-03-01 ü", "sum-1")))
 	})
 	t.Run("fold", func(t *testing.T) {
 		t.Parallel()
-		state := conversation.New("visit/2026-03-01 ü", conversation.Rules{SessionTTL: time.Hour})
+		state := session.New("visit/2026-03-01 ü", session.Rules{SessionTTL: time.Hour})
 		for _, g := range goldens() {
 			if r := readRecorded(t, g.name).decode(t); r.SessionID != "" {
 				require.Equal(t, g.kind, state.Fold(r).Kind, g.name)
@@ -189,8 +189,8 @@ func TestRecordedEnvelopes(t *testing.T) {
 	})
 	t.Run("fold to the same tombstones where the turn's own events are gone", func(t *testing.T) {
 		t.Parallel()
-		live := conversation.New("visit/2026-03-01 ü", conversation.Rules{SessionTTL: time.Hour})
-		replayed := conversation.New("visit/2026-03-01 ü", conversation.Rules{SessionTTL: time.Hour})
+		live := session.New("visit/2026-03-01 ü", session.Rules{SessionTTL: time.Hour})
+		replayed := session.New("visit/2026-03-01 ü", session.Rules{SessionTTL: time.Hour})
 		for _, g := range goldens()[:7] {
 			r := readRecorded(t, g.name).decode(t)
 			live.Fold(r)

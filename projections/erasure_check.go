@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // Erasures knows which identities were erased; jetlog.Log implements it.
@@ -21,7 +21,7 @@ type ErasureCheck struct{ Log Erasures }
 
 // Session closes a session if its identity was erased before a position. The position must be behind all that was
 // acknowledged before the read.
-func (g ErasureCheck) Session(ctx context.Context, state *conversation.State, at events.Position) error {
+func (g ErasureCheck) Session(ctx context.Context, state *session.State, at events.Position) error {
 	if state.Identity == "" || state.Erased != 0 {
 		return nil
 	}

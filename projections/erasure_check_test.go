@@ -10,7 +10,7 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -29,7 +29,7 @@ func TestNothingOfAnErasedIdentityPassesTheGate(t *testing.T) {
 		}))(t)
 		return out
 	}
-	state := natstest.Fold(t, log, "s", conversation.Rules{})
+	state := natstest.Fold(t, log, "s", session.Rules{})
 	require.NoError(t, erasures.Session(t.Context(), state, at))
 	require.Len(t, state.Turns, 1)
 	require.Equal(t, "text", text("ada"))

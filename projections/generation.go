@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 var (
@@ -68,7 +68,7 @@ type Session struct {
 	Letters []events.Position
 	// State is folded from all events, and the view may keep and change it. Events leave out those of the other
 	// letters.
-	State  *conversation.State
+	State  *session.State
 	Events []Judged
 }
 

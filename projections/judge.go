@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // SessionReader reads a session's events after one sequence up to another, and returns the log's number of partitions.
@@ -24,7 +24,7 @@ type SessionReader interface {
 // sessions, bounded by bytes; it reads any other session from the log up to the event. Not safe for concurrent use.
 type Judge struct {
 	log   SessionReader
-	rules conversation.Rules
+	rules session.Rules
 	// states drops the session that was silent for longest, since a session's next event mostly comes soon.
 	states *simplelru.LRU[string, cachedState]
 	bytes  int
@@ -35,7 +35,7 @@ type Judge struct {
 
 // cachedState is a session's state, with the recorded time of its last event.
 type cachedState struct {
-	*conversation.State
+	*session.State
 	last time.Time
 }
 
@@ -52,7 +52,7 @@ const (
 )
 
 // NewJudge makes the judge of a partition that has been applied up to a sequence.
-func NewJudge(log SessionReader, rules conversation.Rules, applied uint64) *Judge {
+func NewJudge(log SessionReader, rules session.Rules, applied uint64) *Judge {
 	rules.Slim = true
 	j := &Judge{log: log, rules: rules}
 	if applied == 0 {
@@ -71,11 +71,11 @@ func NewJudge(log SessionReader, rules conversation.Rules, applied uint64) *Judg
 const leastWeight = 512
 
 // weight estimates the bytes of a slim state.
-func weight(s *conversation.State) int { return leastWeight + s.Size() }
+func weight(s *session.State) int { return leastWeight + s.Size() }
 
 // hold makes a state the most recently active one, and drops the oldest states if there is no room. The caller has
 // subtracted the state's weight before it folded on.
-func (j *Judge) hold(s *conversation.State, last time.Time) {
+func (j *Judge) hold(s *session.State, last time.Time) {
 	j.states.Add(s.SessionID, cachedState{s, last})
 	j.bytes += weight(s)
 	for j.bytes > judgeBytes && j.states.Len() > 1 {
@@ -97,10 +97,10 @@ func (j *Judge) Judge(ctx context.Context, e events.Recorded) (Judged, error) {
 	if ok {
 		j.bytes -= weight(s)
 	} else {
-		s = conversation.New(e.SessionID, j.rules)
+		s = session.New(e.SessionID, j.rules)
 		if j.seen == nil || j.seen.TestOrAddString(e.SessionID) {
 			var err error
-			s, err = conversation.Folded(s.SessionID, j.rules, j.log.Session(ctx, s.SessionID, 0, e.Position.Seq-1))
+			s, err = session.Folded(s.SessionID, j.rules, j.log.Session(ctx, s.SessionID, 0, e.Position.Seq-1))
 			if err != nil {
 				return Judged{}, fmt.Errorf("hydrate a session: %w", err)
 			}
@@ -124,7 +124,7 @@ func (j *Judge) Load(
 		id := l.e.SessionID
 		g.Go(func() error {
 			return each(ctx, func() (err error) {
-				l.state, err = conversation.Folded(id, j.rules, j.log.Session(ctx, id, 0, l.e.Position.Seq-1))
+				l.state, err = session.Folded(id, j.rules, j.log.Session(ctx, id, 0, l.e.Position.Seq-1))
 				return err
 			})
 		})
@@ -164,7 +164,7 @@ const mostLoads = 1000
 // load is the load of the session of an event.
 type load struct {
 	e     *events.Recorded
-	state *conversation.State
+	state *session.State
 }
 
 // Bytes estimates what the judge holds in memory.
@@ -196,21 +196,21 @@ func (j *Judge) Forget(batch []Judged) {
 // judgeForeign judges an event that is on no session's subject.
 func judgeForeign(e events.Recorded) Judged {
 	if e.Fact == nil {
-		return Judged{Recorded: e, Change: conversation.Change{Kind: conversation.Anomaly, Reason: e.Problem}}
+		return Judged{Recorded: e, Change: session.Change{Kind: session.Anomaly, Reason: e.Problem}}
 	}
-	return Judged{Recorded: e, Change: conversation.Change{Kind: conversation.Noted}}
+	return Judged{Recorded: e, Change: session.Change{Kind: session.Noted}}
 }
 
 // ownCopies replaces the turns of a change by copies that later events don't change, and fills in the text that the
 // event brought.
-func (j *Judge) ownCopies(c conversation.Change, f events.Fact) conversation.Change {
+func (j *Judge) ownCopies(c session.Change, f events.Fact) session.Change {
 	if c.Turn != nil {
 		t := *c.Turn
 		j.rules.Fill(&t, f)
 		c.Turn = &t
 	}
 	if len(c.Turns) > 0 {
-		own := make([]*conversation.Turn, len(c.Turns))
+		own := make([]*session.Turn, len(c.Turns))
 		for i, t := range c.Turns {
 			u := *t
 			own[i] = &u

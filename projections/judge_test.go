@@ -16,7 +16,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -65,7 +65,7 @@ func (spread) Partitions() int { return 256 }
 func TestJudgesOfManyPartitionsBeginSmall(t *testing.T) {
 	before, judges := heap(), make([]*projections.Judge, 256)
 	for k := range judges {
-		judges[k] = projections.NewJudge(spread{&endless{}}, conversation.Rules{}, 0)
+		judges[k] = projections.NewJudge(spread{&endless{}}, session.Rules{}, 0)
 	}
 	require.Less(t, heap()-before, 50<<20)
 	runtime.KeepAlive(judges)
@@ -76,7 +76,7 @@ func TestJudgesOfManyPartitionsBeginSmall(t *testing.T) {
 func TestJudgeDoesNotGrowWithTheLog(t *testing.T) {
 	const sessions = 100_000 // more than it holds
 	log := &endless{}
-	j := projections.NewJudge(log, conversation.Rules{}, 0)
+	j := projections.NewJudge(log, session.Rules{}, 0)
 	var held [3]int
 	for i := range held {
 		for n := range uint64(sessions) {
@@ -99,7 +99,7 @@ func TestJudgeDoesNotGrowWithTheLog(t *testing.T) {
 		Digest: events.Digest([]byte("other")),
 		Fact:   turntest.Finalized("session-1", "r", "other"),
 	}))(t)
-	require.Equal(t, conversation.Anomaly, judged.Change.Kind)
+	require.Equal(t, session.Anomaly, judged.Change.Kind)
 	require.Equal(t, before+1, log.asked)
 	runtime.KeepAlive(j)
 }
@@ -110,7 +110,7 @@ func TestASessionThatRetentionPurgedBeginsAnew(t *testing.T) {
 	const ttl = 24 * time.Hour
 	for _, linked := range []bool{false, true} {
 		log := &endless{}
-		j := projections.NewJudge(log, conversation.Rules{SessionTTL: ttl}, 0)
+		j := projections.NewJudge(log, session.Rules{SessionTTL: ttl}, 0)
 		seq := uint64(0)
 		judge := func(at time.Time, fact events.Fact) projections.Judged {
 			e := log.event(1)
@@ -121,18 +121,18 @@ func TestASessionThatRetentionPurgedBeginsAnew(t *testing.T) {
 			}
 			return must.Get(j.Judge(t.Context(), e))(t)
 		}
-		require.Equal(t, conversation.Started, judge(day, nil).Change.Kind)
+		require.Equal(t, session.Started, judge(day, nil).Change.Kind)
 		if linked {
 			id := log.event(1).SessionID
-			require.Equal(t, conversation.Linked, judge(day, &events.SessionLinked{SessionID: id,
+			require.Equal(t, session.Linked, judge(day, &events.SessionLinked{SessionID: id,
 				IdentityID: "ada"}).Change.Kind)
 		}
-		require.Equal(t, conversation.Duplicate, judge(day.Add(ttl), nil).Change.Kind)
+		require.Equal(t, session.Duplicate, judge(day.Add(ttl), nil).Change.Kind)
 		require.Zero(t, log.asked, "a session that may not be purged is not read again")
 
 		log.purged = true
 		again := judge(day.Add(2*ttl+1), nil)
-		require.Equal(t, conversation.Started, again.Change.Kind, "linked: %t", linked)
+		require.Equal(t, session.Started, again.Change.Kind, "linked: %t", linked)
 		require.True(t, again.First)
 	}
 }
@@ -152,13 +152,13 @@ type judging struct {
 	log *endless
 }
 
-func newJudging(t *testing.T, rules conversation.Rules, applied uint64) *judging {
+func newJudging(t *testing.T, rules session.Rules, applied uint64) *judging {
 	log := &endless{}
 	return &judging{projections.NewJudge(log, rules, applied), t, log}
 }
 
 // is holds the judge to the verdict on an event, and to how often it has asked the log.
-func (j *judging) is(e events.Recorded, want conversation.Kind, asked int) projections.Judged {
+func (j *judging) is(e events.Recorded, want session.Kind, asked int) projections.Judged {
 	j.t.Helper()
 	judged := must.Get(j.Judge.Judge(j.t.Context(), e))(j.t)
 	require.Equal(j.t, want, judged.Change.Kind, "event %d", e.Position.Seq)
@@ -188,9 +188,9 @@ func (j *judging) load(next ...events.Recorded) {
 // A judge that begins later reads a session up to the event that it judges.
 func TestAJudgeThatBeginsLaterReadsWhatCameBefore(t *testing.T) {
 	t.Parallel()
-	j := newJudging(t, conversation.Rules{}, 1)
-	j.is(j.log.event(2), conversation.Answered, 1)
-	j.is(j.log.event(3), conversation.Started, 2)
+	j := newJudging(t, session.Rules{}, 1)
+	j.is(j.log.event(2), session.Answered, 1)
+	j.is(j.log.event(3), session.Started, 2)
 	j.load(events.Recorded{Position: events.Position{Seq: 4}})
 	require.Equal(t, 2, j.log.asked, "an event of no session needs none")
 }
@@ -198,11 +198,11 @@ func TestAJudgeThatBeginsLaterReadsWhatCameBefore(t *testing.T) {
 // What is loaded are the sessions that the judge has seen and does not hold, each once and up to its first event.
 func TestAJudgeLoadsTheSessionsThatItDoesNotHold(t *testing.T) {
 	t.Parallel()
-	j := newJudging(t, conversation.Rules{SessionTTL: 24 * time.Hour}, 0)
-	j.is(j.log.event(1), conversation.Started, 0)
-	j.is(j.log.event(3), conversation.Started, 0)
+	j := newJudging(t, session.Rules{SessionTTL: 24 * time.Hour}, 0)
+	j.is(j.log.event(1), session.Started, 0)
+	j.is(j.log.event(3), session.Started, 0)
 	j.Shed(math.MaxInt)
-	j.is(j.log.event(5), conversation.Started, 0)
+	j.is(j.log.event(5), session.Started, 0)
 
 	again := j.log.event(2)
 	again.Position.Seq = 20
@@ -211,9 +211,9 @@ func TestAJudgeLoadsTheSessionsThatItDoesNotHold(t *testing.T) {
 	}
 	j.load(next...)
 	require.Equal(t, 2, j.log.asked, "two of four sessions")
-	for i, want := range []conversation.Kind{
-		conversation.Answered, conversation.Answered, conversation.Answered, conversation.Started,
-		conversation.Anomaly, conversation.Duplicate,
+	for i, want := range []session.Kind{
+		session.Answered, session.Answered, session.Answered, session.Started,
+		session.Anomaly, session.Duplicate,
 	} {
 		j.is(next[i], want, 2)
 	}
@@ -224,9 +224,9 @@ func TestAJudgeLoadsTheSessionsThatItDoesNotHold(t *testing.T) {
 	j.load(late)
 	require.Equal(t, 3, j.log.asked)
 	require.Equal(t, before, j.Bytes())
-	j.is(late, conversation.Duplicate, 3)
+	j.is(late, session.Duplicate, 3)
 	late.Position.Seq, late.Time = 22, day.Add(96*time.Hour)
-	j.is(late, conversation.Duplicate, 4)
+	j.is(late, session.Duplicate, 4)
 	require.Equal(t, before, j.Bytes())
 }
 
@@ -234,47 +234,47 @@ func TestAJudgeLoadsTheSessionsThatItDoesNotHold(t *testing.T) {
 func TestAJudgeLoadsSoManySessionsAtOnce(t *testing.T) {
 	t.Parallel()
 	const most = 1000
-	j := newJudging(t, conversation.Rules{}, 1)
+	j := newJudging(t, session.Rules{}, 1)
 	var next []events.Recorded
 	for n := range uint64(most + 1) {
 		next = append(next, j.log.event(2*n+2))
 	}
 	j.load(next...)
 	require.Equal(t, most, j.log.asked)
-	j.is(next[most-1], conversation.Answered, most)
-	j.is(next[most], conversation.Answered, most+1)
+	j.is(next[most-1], session.Answered, most)
+	j.is(next[most], session.Answered, most+1)
 }
 
 // What was judged and not applied is judged again as it was.
 func TestAJudgeForgetsWhatWasNotApplied(t *testing.T) {
 	t.Parallel()
-	j := newJudging(t, conversation.Rules{}, 0)
-	j.is(j.log.event(3), conversation.Started, 0)
+	j := newJudging(t, session.Rules{}, 0)
+	j.is(j.log.event(3), session.Started, 0)
 	kept := j.Bytes()
-	first := j.is(j.log.event(1), conversation.Started, 0)
+	first := j.is(j.log.event(1), session.Started, 0)
 	j.Forget([]projections.Judged{first})
 	require.Equal(t, kept, j.Bytes())
-	again := j.is(j.log.event(1), conversation.Started, 1)
+	again := j.is(j.log.event(1), session.Started, 1)
 	require.Equal(t, first, again)
-	j.is(j.log.event(4), conversation.Answered, 1)
+	j.is(j.log.event(4), session.Answered, 1)
 }
 
 // A judge lets the sessions go that were silent longest, as many as have the bytes that are wanted. Then it holds no
 // bytes of them.
 func TestAJudgeShedsTheSessionsThatWereSilentLongest(t *testing.T) {
 	t.Parallel()
-	j := newJudging(t, conversation.Rules{}, 0)
-	j.is(j.log.event(1), conversation.Started, 0)
+	j := newJudging(t, session.Rules{}, 0)
+	j.is(j.log.event(1), session.Started, 0)
 	one := j.Bytes()
-	j.is(j.log.event(3), conversation.Started, 0)
-	j.is(j.log.event(5), conversation.Started, 0)
+	j.is(j.log.event(3), session.Started, 0)
+	j.is(j.log.event(5), session.Started, 0)
 	require.Equal(t, 3*one, j.Bytes())
-	j.is(j.log.event(2), conversation.Answered, 0)
+	j.is(j.log.event(2), session.Answered, 0)
 	all := j.Bytes()
 	require.Equal(t, one, j.Shed(one))
 	require.Equal(t, all-one, j.Bytes())
-	j.is(j.log.event(6), conversation.Answered, 0)
-	j.is(j.log.event(4), conversation.Answered, 1)
+	j.is(j.log.event(6), session.Answered, 0)
+	j.is(j.log.event(4), session.Answered, 1)
 	require.Positive(t, j.Shed(math.MaxInt))
 	require.Zero(t, j.Bytes())
 	require.Zero(t, j.Shed(1), "there is nothing left")
@@ -284,39 +284,39 @@ func TestAJudgeShedsTheSessionsThatWereSilentLongest(t *testing.T) {
 // of its events.
 func TestAJudgeHoldsASessionThatIsLargerThanItsBound(t *testing.T) {
 	t.Parallel()
-	j := newJudging(t, conversation.Rules{}, 0)
+	j := newJudging(t, session.Rules{}, 0)
 	large := strings.Repeat("r", 33<<20)
 	start := j.log.event(1)
 	f := *start.Fact.(*events.TurnStarted)
 	f.RequestID, f.TurnID = large, events.TurnID(f.SessionID, large)
 	start.Fact = &f
-	j.is(start, conversation.Started, 0)
+	j.is(start, session.Started, 0)
 	again := j.log.event(1)
 	again.Position.Seq = 2
-	j.is(again, conversation.Started, 0)
-	j.is(j.log.event(3), conversation.Started, 0)
+	j.is(again, session.Started, 0)
+	j.is(j.log.event(3), session.Started, 0)
 	require.Less(t, j.Bytes(), 1<<20, "it goes when something else comes")
 }
 
 // The first event of a session is the first one that counts.
 func TestAnEventWithoutEffectIsNotTheFirstOfItsSession(t *testing.T) {
 	t.Parallel()
-	j := newJudging(t, conversation.Rules{}, 0)
-	require.False(t, j.is(j.log.event(2), conversation.Anomaly, 0).First)
+	j := newJudging(t, session.Rules{}, 0)
+	require.False(t, j.is(j.log.event(2), session.Anomaly, 0).First)
 	start := j.log.event(1)
 	start.Position.Seq = 3
-	require.True(t, j.is(start, conversation.Started, 0).First)
+	require.True(t, j.is(start, session.Started, 0).First)
 	start.Position.Seq = 4
-	require.False(t, j.is(start, conversation.Duplicate, 0).First)
+	require.False(t, j.is(start, session.Duplicate, 0).First)
 }
 
 // An event that is on no session's subject is an anomaly if it can't be read, and says why.
 func TestAnEventOfNoSession(t *testing.T) {
 	t.Parallel()
-	j := newJudging(t, conversation.Rules{}, 0)
+	j := newJudging(t, session.Rules{}, 0)
 	unread := events.Recorded{Position: events.Position{Seq: 1}, Problem: "no type"}
-	require.Equal(t, "no type", j.is(unread, conversation.Anomaly, 0).Change.Reason)
+	require.Equal(t, "no type", j.is(unread, session.Anomaly, 0).Change.Reason)
 	read := events.Recorded{Position: events.Position{Seq: 2}, Fact: &events.IdentityErased{IdentityID: "ada"}}
-	j.is(read, conversation.Noted, 0)
+	j.is(read, session.Noted, 0)
 	require.Zero(t, j.Bytes())
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // SessionFilter says which sessions a list shows. Zero values are no bounds.
@@ -24,7 +24,7 @@ type SessionFilter struct {
 // there is none, or if the view does not hold it.
 type ListedSession struct {
 	SessionID string
-	conversation.Head
+	session.Head
 	Position events.Position
 	LastTurn *LastTurn
 }
@@ -32,7 +32,7 @@ type ListedSession struct {
 // LastTurn is the newest turn of a session, with the first 200 characters (LastTurnText) of each text.
 type LastTurn struct {
 	TurnID           uuid.UUID
-	Status           conversation.Status
+	Status           session.Status
 	Question, Answer string
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // Sink is something that the log can fill: rows in a store, or an effect on the outside world.
@@ -74,9 +74,9 @@ type Batch struct {
 // event opened or answered holds the text that the event brought; other turns hold none.
 type Judged struct {
 	events.Recorded
-	Change conversation.Change
+	Change session.Change
 	// Head of the session after the event. First reports whether the event is the session's first.
-	Head  conversation.Head
+	Head  session.Head
 	First bool
 	// Continues: the next event completes the same change (jetlog.Message.Continues).
 	Continues bool

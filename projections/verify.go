@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // Reference is a second fold of the log, by the rules of one view. It is filled like a projection, up to the position
@@ -26,7 +26,7 @@ type Fold interface {
 	// Session applies the events of one session up to a position.
 	Session(ctx context.Context, sessionID string, at events.Position) error
 	// State returns a session with its texts, as the log has it now up to a position.
-	State(ctx context.Context, sessionID string, at events.Position) (*conversation.State, error)
+	State(ctx context.Context, sessionID string, at events.Position) (*session.State, error)
 }
 
 // Difference between a view and the log: the session, what differs, and the digests of both sides, empty if a side has

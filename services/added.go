@@ -7,7 +7,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // Call lets a repeated call be known. Its digests are keyed, so that the log tells nobody what was sent. The zero value
@@ -47,7 +48,7 @@ const (
 // Place is that of the turn of the append's last event.
 type AddedMessages struct {
 	SessionID string
-	conversation.Head
+	session.Head
 	Position  events.Position
 	Duplicate bool
 	TurnID    uuid.UUID
@@ -70,7 +71,7 @@ type AddedMessage struct {
 // NewSession asks for a session with a description, and with its first messages. Its id must be new. With an identity
 // it is linked.
 type NewSession struct {
-	conversation.AddMessages
+	decide.AddMessages
 
 	IdentityID, SourceHash string
 	Metadata               map[string]*string
@@ -82,7 +83,7 @@ type NewSession struct {
 // MessageWriter records messages, and finds the turns that they belong to. All messages of a call are appended, or
 // none. Its errors are those of a TurnWriter.
 type MessageWriter interface {
-	AddMessages(ctx context.Context, c conversation.AddMessages, call Call) (AddedMessages, error)
+	AddMessages(ctx context.Context, c decide.AddMessages, call Call) (AddedMessages, error)
 	// BeginSession returns the session that an earlier call has begun if the call says that it repeats that call.
 	BeginSession(ctx context.Context, c NewSession, call Call) (AddedMessages, error)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // Listener hears an answer while it is made, whoever asked. One goroutine calls its methods, in order; they must not
@@ -69,7 +69,7 @@ type Answered struct {
 	At      time.Time
 	Output  []message.Item
 	Finish  Finish
-	Usage   conversation.Usage
+	Usage   session.Usage
 	Running bool
 	Err     error
 }
@@ -133,7 +133,7 @@ type ItemPage struct {
 type Responder interface {
 	// Respond answers a step. Once the step is recorded, the answer is, too, even if ctx ends. Errors: ErrNoPrevious,
 	// ErrUnanswered, ErrNoConversation, ErrNoInput, ErrNoResponse if it was deleted meanwhile, and
-	// conversation.ErrTurnPending under Reject.
+	// decide.ErrTurnPending under Reject.
 	Respond(ctx context.Context, a StepAsk, to Listener) (Answered, error)
 	// CountTokens counts the tokens of a step's prompt.
 	CountTokens(ctx context.Context, a StepAsk) (int64, error)

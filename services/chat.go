@@ -10,7 +10,7 @@ import (
 // OnPending decides what happens to a message that arrives while another message is being answered.
 type OnPending string
 
-// Reject refuses the message (conversation.ErrTurnPending). Enqueue lets it wait until it is next. Interrupt ends the
+// Reject refuses the message (decide.ErrTurnPending). Enqueue lets it wait until it is next. Interrupt ends the
 // earlier answers, and keeps their text so far.
 const (
 	Reject    OnPending = "reject"
@@ -60,7 +60,7 @@ type ChatReply struct {
 }
 
 // Chat answers messages with a model. Its errors are those of TurnWriter and ContextBuilder,
-// conversation.ErrTurnPending under Reject, and ErrModelFailed.
+// decide.ErrTurnPending under Reject, and ErrModelFailed.
 type Chat interface {
 	Send(ctx context.Context, m ChatMessage, to Listener) (ChatReply, error)
 }

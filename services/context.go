@@ -110,7 +110,7 @@ type ShownSummary struct {
 }
 
 // ContextBuilder builds contexts. Its errors are those of SessionReader,
-// *conversation.Invalid and ErrPromptTooLong.
+// *decide.Invalid and ErrPromptTooLong.
 type ContextBuilder interface {
 	Build(ctx context.Context, req ContextRequest) (Context, error)
 }

@@ -3,6 +3,6 @@
 // transports take interfaces of these types, so no mapping code is needed between them.
 //
 // There is no logic here. The types that a view returns are declared in projections, the parts of a session in
-// events/conversation. A wire form (the JSON of a transport, a client's own types, a stored row) belongs to the package
+// events/session. A wire form (the JSON of a transport, a client's own types, a stored row) belongs to the package
 // that reads and writes it.
 package services

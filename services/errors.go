@@ -29,7 +29,7 @@ func (e *TooOften) Error() string {
 // ProblemCode returns the code of the contract.
 func (*TooOften) ProblemCode() (code, field string) { return "rate_limited", "" }
 
-// Errors of the ports, besides those of events/conversation, events/jetlog and projections. Each transport says in its
+// Errors of the ports, besides those of events/session, events/jetlog and projections. Each transport says in its
 // own words what a client can do about them.
 var (
 	// ErrNoSession is returned for every session that the caller may not know of.

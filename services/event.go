@@ -54,7 +54,7 @@ type EventStream interface {
 	Close()
 }
 
-// EventReader reads the log. Errors of OpenEvents are ErrPositionNotReached, *conversation.Invalid, and those of
+// EventReader reads the log. Errors of OpenEvents are ErrPositionNotReached, *decide.Invalid, and those of
 // events/jetlog. ctx must live as long as the reading.
 type EventReader interface {
 	OpenEvents(ctx context.Context, q EventQuery) (EventStream, error)

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // ExplainAsk asks why a turn got its answer, or without a TurnID, what a prompt could see at an event of the session:
@@ -54,8 +54,8 @@ type ExplainedEvent struct {
 	Redacted   bool      `json:"redacted,omitempty"`
 	Problem    string    `json:"problem,omitempty"`
 	// Usage is what the model used for the answer that the event brings; nil if the event tells none.
-	Usage *conversation.Usage `json:"usage,omitempty"`
-	Data  json.RawMessage     `json:"data,omitempty"`
+	Usage *session.Usage  `json:"usage,omitempty"`
+	Data  json.RawMessage `json:"data,omitempty"`
 }
 
 // ExplainedTurn is a turn before the explained one. Seen says whether the prompt showed it, and if not, why.

@@ -6,15 +6,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // TurnLookup finds turns of a session. What it costs does not grow with the session in a process that writes. A result
 // includes all that was acknowledged before the call. Errors: those of a TurnWriter, among them
-// conversation.ErrSessionErased also if the session's identity was erased.
+// decide.ErrSessionErased also if the session's identity was erased.
 type TurnLookup interface {
-	// FindTurn returns a turn, whatever its status, without its texts. It fails with conversation.ErrTurnNotFound if
+	// FindTurn returns a turn, whatever its status, without its texts. It fails with decide.ErrTurnNotFound if
 	// the session has none of the id. What a branch shares is not found in the branch.
 	FindTurn(ctx context.Context, sessionID string, turn uuid.UUID) (FoundTurn, error)
 	// TurnsBeside returns turns that stand side by side, also those that a branch shares. It reports false if there is
@@ -24,8 +24,8 @@ type TurnLookup interface {
 
 // FoundTurn is a turn without its texts, and the head of its session.
 type FoundTurn struct {
-	Turn *conversation.Turn
-	Head conversation.Head
+	Turn *session.Turn
+	Head session.Head
 }
 
 // BesideAsk asks for turns that stand side by side, of those that are pending or finalized: since the session's last
@@ -46,7 +46,7 @@ type BesideAsk struct {
 // only some of the answer's messages that stand side by side, with the question or without. Skipped is how many there
 // are before the first that it holds.
 type StandingTurn struct {
-	*conversation.Turn
+	*session.Turn
 
 	SessionID string
 	Partition int
@@ -61,7 +61,7 @@ type TurnsBeside struct {
 	Position events.Position
 }
 
-// ItemReader reads sessions as items, each with its id. Errors: those of a TurnLookup, conversation.ErrSessionNotFound,
+// ItemReader reads sessions as items, each with its id. Errors: those of a TurnLookup, decide.ErrSessionNotFound,
 // and ErrNoItem.
 type ItemReader interface {
 	// ItemPage returns a page of a session's items.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // ModelOptions are what a caller asks of an answer beside its prompt. The zero value leaves all to the model.
@@ -113,7 +113,7 @@ type ModelAnswer struct {
 	Parts  []AnswerPart
 	Finish Finish
 	// Usage is nil if the model did not tell it.
-	Usage *conversation.Usage
+	Usage *session.Usage
 	// Model is the name that the endpoint gave for the model that answered, or "".
 	Model string
 }

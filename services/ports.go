@@ -14,15 +14,16 @@ import (
 
 // Ports are what a process offers its surfaces. A surface lacks the calls whose port is nil.
 type Ports struct {
-	// The writers are nil in a process that does not write. Lookup spares reads of whole sessions.
+	// The writers are nil in a process that does not write.
 	Turns         TurnWriter
 	Messages      MessageWriter
 	SessionWrites SessionWriter
-	Lookup        TurnLookup
 	// Erasures and Receipts are nil in a process without erasures, Retention in one without retention.
 	Erasures  ErasureWriter
 	Receipts  ReceiptReader
 	Retention Retention
+	// Lookup spares reads of whole sessions to whoever writes, reads or answers: every process has it.
+	Lookup TurnLookup
 	// The readers are nil in a process that does not read.
 	Sessions SessionReader
 	Contexts ContextBuilder

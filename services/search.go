@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -85,7 +85,7 @@ type TurnRef struct {
 
 // TrueTurn is a turn as it is now.
 type TrueTurn struct {
-	conversation.Turn
+	session.Turn
 	SessionID, IdentityID string
 	Position              events.Position
 }

@@ -4,14 +4,15 @@ import (
 	"context"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
 // Session is the answer to a write on a session.
 type Session struct {
 	SessionID string
-	conversation.Head
+	session.Head
 	Position  events.Position
 	Duplicate bool
 }
@@ -19,7 +20,7 @@ type Session struct {
 // Summary is the answer to a summary of a session. Its Fact has the texts.
 type Summary struct {
 	SessionID string
-	conversation.Summary
+	session.Summary
 	Position  events.Position
 	Duplicate bool
 }
@@ -28,11 +29,11 @@ type Summary struct {
 type SessionWriter interface {
 	LinkSession(ctx context.Context, sessionID, identityID, sourceHash string) (Session, error)
 	ResetSession(ctx context.Context, sessionID, reason string) (Session, error)
-	DescribeSession(ctx context.Context, c conversation.Describe) (Session, error)
-	ForkSession(ctx context.Context, c conversation.ForkSession) (Session, error)
+	DescribeSession(ctx context.Context, c decide.Describe) (Session, error)
+	ForkSession(ctx context.Context, c decide.ForkSession) (Session, error)
 	// LastFork returns the newest fork of a session whose request begins with a prefix: its RequestID and its ChildID.
-	LastFork(ctx context.Context, sessionID, prefix string) (conversation.ForkSession, error)
-	SummarizeSession(ctx context.Context, c conversation.Summarize) (Summary, error)
+	LastFork(ctx context.Context, sessionID, prefix string) (decide.ForkSession, error)
+	SummarizeSession(ctx context.Context, c decide.Summarize) (Summary, error)
 }
 
 // Ask says how much of a session a read needs.
@@ -67,13 +68,13 @@ const (
 
 // Reading is a session as it is at Position, with the turns that a branch shares. The caller owns the state.
 type Reading struct {
-	State    *conversation.State
+	State    *session.State
 	Position events.Position
 	// Others are positions of the other partitions that were read.
 	Others []events.Position
 	Source Source
 	// RedactedLater are turns that a reading of the past leaves out because they were redacted later.
-	RedactedLater []*conversation.Turn
+	RedactedLater []*session.Turn
 }
 
 // Passed notes that another partition was read up to a position.

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // Turn is a turn with what its session adds. Position is the position of the event that an answer rests on; in a
 // listing it is the position of the turn's start.
 type Turn struct {
-	conversation.Turn
+	session.Turn
 	SessionID, IdentityID string
 	Position              events.Position
 	// Inherited: a branch that was read shares the turn, which stands in the session SessionID.
@@ -29,21 +30,21 @@ type TurnOutcome struct {
 	Err  error
 }
 
-// TurnWriter records turns. Its errors are those of events/conversation and events/jetlog. When
+// TurnWriter records turns. Its errors are those of events/session and events/jetlog. When
 // a method returns without an error, the event that the answer rests on is durable.
 type TurnWriter interface {
-	StartTurn(ctx context.Context, c conversation.Start) (Turn, error)
+	StartTurn(ctx context.Context, c decide.Start) (Turn, error)
 	// StartTurns does for each command what StartTurn does, those of one session in their order, and returns their
 	// outcomes in the order of the commands. After an outcome that is neither a turn nor a refusal, the later commands
 	// of the session are not tried, and have the same outcome.
-	StartTurns(ctx context.Context, commands []conversation.Start) []TurnOutcome
-	FinalizeTurn(ctx context.Context, c conversation.Finalize) (Turn, error)
-	ExtendTurn(ctx context.Context, c conversation.Extend) (Turn, error)
-	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (Turn, error)
+	StartTurns(ctx context.Context, commands []decide.Start) []TurnOutcome
+	FinalizeTurn(ctx context.Context, c decide.Finalize) (Turn, error)
+	ExtendTurn(ctx context.Context, c decide.Extend) (Turn, error)
+	RedactTurn(ctx context.Context, sessionID string, c decide.Redact) (Turn, error)
 	// PruneTurn takes messages out of a turn. It returns the turn with what is left, or a tombstone if nothing is. It
-	// fails with conversation.ErrMessageNotFound if Keep changes no message.
-	PruneTurn(ctx context.Context, c conversation.Prune) (Turn, error)
-	CorrectTurn(ctx context.Context, c conversation.Correct) (Turn, error)
+	// fails with decide.ErrMessageNotFound if Keep changes no message.
+	PruneTurn(ctx context.Context, c decide.Prune) (Turn, error)
+	CorrectTurn(ctx context.Context, c decide.Correct) (Turn, error)
 }
 
 // IdentityAsk asks for a page of an identity's turns: at most Limit turns, created at or after Since and before Until
@@ -63,7 +64,7 @@ type IdentityPage struct {
 }
 
 // IdentityReader lists the turns of an identity across its sessions. Its errors are projections.ErrUnavailable,
-// ErrPositionNotReached, ErrBehind, and *conversation.Invalid for a cursor that it did not return.
+// ErrPositionNotReached, ErrBehind, and *decide.Invalid for a cursor that it did not return.
 type IdentityReader interface {
 	IdentityTurns(ctx context.Context, ask IdentityAsk) (IdentityPage, error)
 }

@@ -195,7 +195,7 @@ func (a *app) serve() error {
 	api := httpwire.New(w)
 	c := v1.Config{ItemKey: string(a.itemKey), MaxBody: int64(a.cfg.MaxBody), Ports: services.Ports{
 		Projections: a.views.Fleet, Keeper: a.views.Fleet, DeadLetters: a.views.DeadLetters(), Receipts: a.receipts,
-		Keys: a.keys(), HashKey: a.hashKey, Version: version,
+		Lookup: reader, Keys: a.keys(), HashKey: a.hashKey, Version: version,
 		Rules: services.Rules{Deadline: a.cfg.RequestTimeout, LinkReader: reader},
 	}}
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
@@ -203,7 +203,7 @@ func (a *app) serve() error {
 	}
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
-		c.Messages, c.Lookup = a.history, reader
+		c.Messages = a.history
 	}
 	c.Streams, c.Backups = operate.On(a.store.Log), a.backups()
 	if a.eraser != nil {

@@ -28,9 +28,10 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/answer"
@@ -105,7 +106,7 @@ func (k textSteps) Answer(
 	emit(services.AnswerPiece{AnswerPart: part})
 	return services.ModelAnswer{
 		Parts: []services.AnswerPart{part}, Finish: services.FinishStop, Model: "small",
-		Usage: &conversation.Usage{Input: 7, Output: 3},
+		Usage: &session.Usage{Input: 7, Output: 3},
 	}, k.err
 }
 
@@ -129,7 +130,7 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 		must.Fail(search.Stepped{Searcher: k, Steps: s}.Search(ctx,
 			services.SearchAsk{SearchFilter: projections.SearchFilter{Query: "secret"}}))(t, k.err)
 	}
-	wrong := textSteps{&conversation.Invalid{Field: "query", Why: "is a secret"}}
+	wrong := textSteps{&decide.Invalid{Field: "query", Why: "is a secret"}}
 	must.Fail(search.Stepped{Searcher: wrong, Steps: s}.Search(ctx, services.SearchAsk{}))(t, wrong.err)
 	var got []string
 	for _, span := range seen.GetSpans() {

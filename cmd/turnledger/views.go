@@ -138,9 +138,6 @@ func (a *app) searchKey(ctx context.Context) (string, error) {
 // auditRest is how long the audit may lag for the sake of larger transactions.
 const auditRest = 5 * time.Millisecond
 
-// migrationLimit bounds the migration of large tables, which ends by itself where PostgreSQL does not answer.
-const migrationLimit = 24 * time.Hour
-
 func (a *app) openAudit(ctx context.Context) error {
 	if a.cfg.PostgresURL == "" {
 		return nil
@@ -157,7 +154,7 @@ func (a *app) openAudit(ctx context.Context) error {
 		return err
 	}
 	entry := fleet.Entry{
-		View: tables, Rebuildable: tables, Open: tables.Prepare, OpenLimit: migrationLimit, Close: tables.Close,
+		View: tables, Rebuildable: tables, Open: tables.Prepare, Close: tables.Close,
 		Feeding: runner.Feeding{MaxBatch: 10_000, Rest: auditRest},
 		Feeds:   a.roles.has(roleAudit), Reads: a.reads(),
 		Store: "postgres", Reason: "PostgreSQL does not answer, or may not be used",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/events/room"
 )
 
@@ -26,8 +27,6 @@ type TailOptions struct {
 	HeadersOnly bool
 	// Subject, if not empty, is the only subject that the tail follows.
 	Subject string
-	// Gentle has Until rest after each read for as long as that took, since writers come first.
-	Gentle bool
 	// MaxBatch bounds the events that one Next returns; 1,000 by default.
 	MaxBatch int
 }
@@ -180,21 +179,21 @@ func (t *Tail) Close() {
 // began on.
 func (t *Tail) run(ctx context.Context, in *wire.Pull) {
 	defer close(t.done)
-	var patience await.Patience
+	wait := pause.Growing(5*time.Millisecond, time.Second)
 	for {
 		before := t.last
 		err := t.follow(ctx, in)
 		in.Discard()
 		t.settle()
 		if t.last > before {
-			patience = 0
+			wait.Reset()
 		}
 		for err != nil {
 			if err := t.endedBy(ctx, err); err != nil {
 				t.fail(err)
 				return
 			}
-			patience.Wait(ctx)
+			pause.For(ctx, wait.NextBackOff())
 			in, err = t.connect(ctx)
 		}
 	}

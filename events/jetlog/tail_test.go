@@ -336,26 +336,6 @@ func TestATailGivesUpOnAHalfAppend(t *testing.T) {
 	require.EqualValues(t, 3, next(t, tail)[0].Position.Seq)
 }
 
-// TestFollowGoesOnWhereItWas: see logtest.GoesOn.
-func TestFollowGoesOnWhereItWas(t *testing.T) {
-	t.Parallel()
-	log := natstest.Log(t, 1)
-	logtest.GoesOn(t, log, func(ctx context.Context, f jetlog.Following) error { return jetlog.Follow(ctx, log, f) })
-}
-
-// TestFollowEndsWithItsStream: a stream that ends before the mark is not the one that was followed.
-func TestFollowEndsWithItsStream(t *testing.T) {
-	t.Parallel()
-	log := natstest.Log(t, 1)
-	var mark jetlog.Watermark
-	mark.Advance(5)
-	require.ErrorIs(t, jetlog.Follow(t.Context(), log, jetlog.Following{
-		Watermark: &mark,
-		Read:      func(context.Context, []jetlog.Message) error { return nil },
-		Warn:      func(err error) { t.Error("it goes on", err) },
-	}), jetlog.ErrStream)
-}
-
 // roomyLog is a log whose tails have so many bytes beside their floors.
 func roomyLog(t *testing.T, bytes int) *jetlog.Log {
 	t.Helper()

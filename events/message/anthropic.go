@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // block is a content block of the Anthropic form.
@@ -134,8 +136,8 @@ func (a alternating) message() Message {
 	if len(results)+len(calls) == 0 && len(rest) == 1 && rest[0].Type == "text" {
 		return New(a.role, rest[0].Text)
 	}
-	content := encode(append(append(results, rest...), calls...))
-	raw := encode(map[string]any{"role": a.role, "content": content})
+	content := events.Raw(append(append(results, rest...), calls...))
+	raw := events.Raw(map[string]any{"role": a.role, "content": content})
 	return Message{role: a.role, stored: &stored{raw: raw, Role: a.role, Content: content}}
 }
 
@@ -298,7 +300,7 @@ func toolInput(arguments string) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	if asMembers(json.RawMessage(arguments)) == nil {
-		return encode(map[string]string{"arguments": arguments})
+		return events.Raw(map[string]string{"arguments": arguments})
 	}
 	return withNumbers(Whole(json.RawMessage(arguments)))
 }

@@ -3,6 +3,8 @@ package message
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // AnthropicRequest returns messages that Anthropic rendered as a request has them, and the names of the tools that they
@@ -41,7 +43,7 @@ func AnthropicRequest(messages []json.RawMessage, thinks bool) (sent []json.RawM
 			}
 		}
 		if changed {
-			raw = encode(Item{"role": asText(m.role), "content": encode(blocks)})
+			raw = events.Raw(Item{"role": asText(m.role), "content": events.Raw(blocks)})
 		}
 		sent = append(sent, raw)
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // Call is a call of a tool.
@@ -207,7 +209,7 @@ func (m Message) saysPart(at int, text string) Message {
 }
 
 func textPart(text string) json.RawMessage {
-	return encode(map[string]string{"type": "text", "text": text})
+	return events.Raw(map[string]string{"type": "text", "text": text})
 }
 
 func callText(c Call) string {

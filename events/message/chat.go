@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // Chat renders messages for an endpoint of OpenAI's chat completions, with the members that OpenAI's document has. What
@@ -100,10 +102,10 @@ func (c *chatMessage) json() json.RawMessage {
 	if c.all == nil {
 		return c.Message.JSON()
 	}
-	return encode(c.all)
+	return events.Raw(c.all)
 }
 
-func (c *chatMessage) set(name string, value any) { c.all[name] = encode(value) }
+func (c *chatMessage) set(name string, value any) { c.all[name] = events.Raw(value) }
 
 func (c *chatMessage) silent() bool { return c.all != nil && silent(c.all["content"]) }
 
@@ -141,7 +143,7 @@ func (m Message) inChat(underWay bool) (out []*chatMessage) {
 func (m Message) chatResults() (out []*chatMessage) {
 	for _, p := range m.stored.parts {
 		if p.Type == toolResult {
-			out = append(out, New(Tool, "").chatResult(p.ToolUseID, encode(WordsIn(p.Content)), nil))
+			out = append(out, New(Tool, "").chatResult(p.ToolUseID, events.Raw(WordsIn(p.Content)), nil))
 		}
 	}
 	return out
@@ -222,15 +224,15 @@ func chatName(name string) string {
 func (m Message) chatContent() json.RawMessage {
 	switch {
 	case len(m.stored.parts) > 0 && !silent(m.stored.Content) && !isText(m.stored.Content):
-		return encode(m.chatParts())
+		return events.Raw(m.chatParts())
 	case len(m.stored.parts) > 0: // a refusal, what was spoken, or a part of a message that was split
-		return encode(m.Words())
+		return events.Raw(m.Words())
 	case silent(m.stored.Content):
 		return nil
 	case isText(m.stored.Content):
 		return m.stored.Content
 	default:
-		return encode(string(m.stored.Content)) // other JSON is said as it is written
+		return events.Raw(string(m.stored.Content)) // other JSON is said as it is written
 	}
 }
 
@@ -243,7 +245,7 @@ func (m Message) chatParts() []json.RawMessage {
 			out = append(out, p.raw)
 		case p.isImage() && IsAddress(p.address()) && m.role == User:
 			image := map[string]any{"type": chatImage, chatImage: map[string]string{"url": p.address()}}
-			out = append(out, encode(image))
+			out = append(out, events.Raw(image))
 		case cmp.Or(textIn(p.raw), p.words()) != "":
 			out = append(out, textPart(cmp.Or(textIn(p.raw), p.words())))
 		}
@@ -291,11 +293,11 @@ func (c *chatCall) mend() {
 		c.all = Item{}
 	}
 	delete(c.all, "index") // of a stream
-	c.all["id"] = encode(chatID(c.ID))
+	c.all["id"] = events.Raw(chatID(c.ID))
 	if c.Custom.Name != "" {
 		custom := asMembers(c.all["custom"])
-		custom["name"], custom["input"] = encode(toolName(c.Custom.Name)), encode(c.Custom.Input)
-		c.all["type"], c.all["custom"] = encode("custom"), encode(custom)
+		custom["name"], custom["input"] = events.Raw(toolName(c.Custom.Name)), events.Raw(c.Custom.Input)
+		c.all["type"], c.all["custom"] = events.Raw("custom"), events.Raw(custom)
 		delete(c.all, "function")
 		return
 	}
@@ -303,8 +305,8 @@ func (c *chatCall) mend() {
 	if f == nil {
 		f = Item{}
 	}
-	f["name"], f["arguments"] = encode(toolName(c.Function.Name)), encode(chatArguments(string(c.Function.Arguments)))
-	c.all["type"], c.all["function"] = encode("function"), encode(f)
+	f["name"], f["arguments"] = events.Raw(toolName(c.Function.Name)), events.Raw(chatArguments(string(c.Function.Arguments)))
+	c.all["type"], c.all["function"] = events.Raw("function"), events.Raw(f)
 	delete(c.all, "custom")
 }
 
@@ -333,7 +335,7 @@ func ShortID(id string, most int) string {
 func (c *chatMessage) shortenIDs() {
 	shorten := func(all Item, member string) {
 		if id := all.Text(member); len(id) > longestChatID {
-			all[member] = encode(ShortID(id, longestChatID))
+			all[member] = events.Raw(ShortID(id, longestChatID))
 		}
 	}
 	shorten(c.all, "tool_call_id")
@@ -438,7 +440,7 @@ func paired(list []*chatMessage) (out []*chatMessage) {
 		}
 		c.role = User
 		c.all = Item{
-			"role": encode(User), "content": encode(resultText("", WordsIn(c.all["content"]))),
+			"role": events.Raw(User), "content": events.Raw(resultText("", WordsIn(c.all["content"]))),
 		}
 		aside = append(aside, c)
 	}

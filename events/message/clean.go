@@ -37,7 +37,7 @@ func CleanList(raw json.RawMessage) (clean json.RawMessage, why string) {
 	if !changed {
 		return raw, ""
 	}
-	return encode(list), ""
+	return events.Raw(list), ""
 }
 
 // WithoutImages returns a chat message as the log keeps it: base64 image data has become
@@ -61,13 +61,13 @@ func withoutImages(m json.RawMessage) (json.RawMessage, bool) {
 		return nil, false
 	}
 	if holdsImageData(message) {
-		return encode(map[string]any{"role": message["role"], "content": ImageText}), true
+		return events.Raw(map[string]any{"role": message["role"], "content": ImageText}), true
 	}
 	clean, changed := scrub(message, inMessage)
 	if !changed {
 		return nil, false
 	}
-	return encode(clean), true
+	return events.Raw(clean), true
 }
 
 // enclosing is what a JSON value belongs to.
@@ -120,7 +120,7 @@ func CleanObject(members map[string]json.RawMessage) {
 			continue
 		}
 		if clean, changed := scrub(value, inMessage); changed {
-			members[k] = encode(clean)
+			members[k] = events.Raw(clean)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package message
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // Correction is the corrected texts of one half of a turn, and the role of its speaker.
@@ -61,7 +63,7 @@ func (to Correction) Of(messages json.RawMessage, worded bool) json.RawMessage {
 	if len(out) == 1 && worded && out[0].isPlain() {
 		return nil
 	}
-	return encode(out)
+	return events.Raw(out)
 }
 
 // reworded returns the members of a message with its text replaced by words, or removed if words is nil. It returns nil
@@ -80,9 +82,9 @@ func (m Message) reworded(members Item, words *string) Item {
 	case words != nil && len(parts) == 0:
 		own["content"] = asText(*words)
 	case words != nil:
-		own["content"] = encode(slices.Insert(parts, 0, textPart(*words)))
+		own["content"] = events.Raw(slices.Insert(parts, 0, textPart(*words)))
 	case len(parts) > 0:
-		own["content"] = encode(parts)
+		own["content"] = events.Raw(parts)
 	}
 	calls := false
 	for _, name := range []string{"name", "tool_calls", "function_call"} {

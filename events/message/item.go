@@ -149,7 +149,7 @@ func (i Item) Parts(member string) []Item {
 }
 
 // JSON returns the item as JSON, with its members in order.
-func (i Item) JSON() json.RawMessage { return encode(i) }
+func (i Item) JSON() json.RawMessage { return events.Raw(i) }
 
 // With returns a copy of the item with another value of a member.
 func (i Item) With(name string, value any) Item {
@@ -157,7 +157,7 @@ func (i Item) With(name string, value any) Item {
 	if out == nil {
 		out = Item{}
 	}
-	out[name] = encode(value)
+	out[name] = events.Raw(value)
 	return out
 }
 

@@ -3,6 +3,8 @@ package message
 import (
 	"cmp"
 	"encoding/json"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // Types of parts: of an item's content, and of a chat message's.
@@ -45,7 +47,7 @@ func chatOf(part Item) (chat Item, says bool) {
 		return part, true
 	case partImage:
 		if isText(part["image_url"]) {
-			return Item{"type": asText(chatImage), "image_url": encode(Item{"url": part["image_url"]})}, true
+			return Item{"type": asText(chatImage), "image_url": events.Raw(Item{"url": part["image_url"]})}, true
 		}
 		if holdsNothing(part) {
 			return nil, false

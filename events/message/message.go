@@ -138,10 +138,10 @@ func read(raw json.RawMessage) Message {
 	}
 	m.parts = partsOf(m.Content)
 	if m.Refusal != "" && len(m.parts) == 0 {
-		m.parts = partsOf(encode([]Item{{"type": asText(partRefusal), "refusal": asText(m.Refusal)}}))
+		m.parts = partsOf(events.Raw([]Item{{"type": asText(partRefusal), "refusal": asText(m.Refusal)}}))
 	}
 	if m.Audio.Transcript != "" && len(m.parts) == 0 && !isText(m.Content) {
-		m.parts = partsOf(encode([]json.RawMessage{textPart(m.Audio.Transcript)}))
+		m.parts = partsOf(events.Raw([]json.RawMessage{textPart(m.Audio.Transcript)}))
 	}
 	return Message{role: cmp.Or(speaker, User), stored: m}
 }
@@ -261,22 +261,38 @@ func (m Message) with(content any, members map[string]any) Message {
 	if all == nil {
 		return m
 	}
-	all["content"] = encode(content)
+	all["content"] = events.Raw(content)
 	for name, value := range members {
 		if value == nil {
 			delete(all, name)
 		} else {
-			all[name] = encode(value)
+			all[name] = events.Raw(value)
 		}
 	}
-	out := Parse(encode(all))
+	out := Parse(events.Raw(all))
 	if _, text := content.(string); text {
 		out.stored.parts = nil // a refusal beside it is in the text
 	}
 	return out
 }
 
-func encode(v any) json.RawMessage {
-	raw, _ := events.JSON(v) // never fails: v is made of JSON and texts
-	return raw
+// QuestionText returns the text of a question of messages: those of the user's messages, with an empty line between.
+func QuestionText(messages json.RawMessage) string {
+	var texts []string
+	for _, m := range ParseList(messages) {
+		if m.Speaker() == User {
+			texts = append(texts, m.Texts()...)
+		}
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+// AnswerText returns the text of an answer of messages: that of the assistant's last message that has one.
+func AnswerText(messages json.RawMessage) string {
+	for _, m := range slices.Backward(ParseList(messages)) {
+		if texts := m.Texts(); len(texts) > 0 && m.Speaker() == Assistant {
+			return strings.Join(texts, "\n\n")
+		}
+	}
+	return ""
 }

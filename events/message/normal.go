@@ -3,6 +3,8 @@ package message
 import (
 	"encoding/json"
 	"maps"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // missing are the members that clients expect of items of a type, with the values that they have where they are not
@@ -49,10 +51,10 @@ func (i Item) Normal() Item {
 	i = i.withoutNull(neverNull[i.Type()])
 	switch i.Type() {
 	case typeMessage:
-		i["content"] = encode(normalParts(i["content"], i.Text("role")))
+		i["content"] = events.Raw(normalParts(i["content"], i.Text("role")))
 	case typeCallOutput, typeCustomOutput:
 		if list(i["output"]) != nil {
-			i["output"] = encode(normalParts(i["output"], Tool))
+			i["output"] = events.Raw(normalParts(i["output"], Tool))
 		}
 	case typeImage:
 		i["result"] = null

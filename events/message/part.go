@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // Roles of messages.
@@ -116,7 +118,7 @@ func (p part) output() (content json.RawMessage, failed bool) {
 		content, failed = out.Value, strings.HasPrefix(out.Type, "error-")
 	}
 	if len(content) > 0 && !isText(content) {
-		content = encode(string(content)) // other JSON is shown as it is written
+		content = events.Raw(string(content)) // other JSON is shown as it is written
 	}
 	return content, failed
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // itemMember is the member of a message that holds what the chat form can't say of its item.
@@ -16,20 +18,20 @@ func (i Item) Message() json.RawMessage { return WithoutImages(i.Whole()) }
 func (i Item) Whole() json.RawMessage {
 	m := i.chat()
 	if back := m.carry(i).says(); len(back) != 1 || !back[0].Same(i) {
-		m = Item{"role": asText(Assistant), "content": null, itemMember: encode(i)}
+		m = Item{"role": asText(Assistant), "content": null, itemMember: events.Raw(i)}
 	}
-	return encode(m)
+	return events.Raw(m)
 }
 
 // carry adds to a chat message what it can't say of its item, and returns it as it is read.
 func (i Item) carry(whole Item) Message {
-	said := read(encode(i))
+	said := read(events.Raw(i))
 	rest := beside(said.derived(whole.Type()), whole)
 	if whole.Type() != typeMessage && whole.Type() != typeCallOutput {
 		rest["type"] = whole["type"]
 	}
 	if len(rest) > 0 {
-		i[itemMember] = encode(rest)
+		i[itemMember] = events.Raw(rest)
 		said.stored.Item = i[itemMember]
 	}
 	return said
@@ -63,7 +65,7 @@ func (i Item) WithData() (json.RawMessage, bool) {
 		if !isData(asMembers(i["output"])["image_url"]) {
 			return nil, false
 		}
-		return encode(Item{"role": asText(Assistant), "content": null, itemMember: encode(i)}), true
+		return events.Raw(Item{"role": asText(Assistant), "content": null, itemMember: events.Raw(i)}), true
 	default:
 		return nil, false
 	}
@@ -74,7 +76,7 @@ func (i Item) WithData() (json.RawMessage, bool) {
 			if part["detail"] != nil {
 				image["detail"] = part["detail"]
 			}
-			sent, parts = true, append(parts, Item{"type": asText(chatImage), "image_url": encode(image)})
+			sent, parts = true, append(parts, Item{"type": asText(chatImage), "image_url": events.Raw(image)})
 		} else if chat, says := chatOf(part); says {
 			sent, parts = sent || !IsNull(part["file_data"]), append(parts, chat)
 		}
@@ -83,11 +85,11 @@ func (i Item) WithData() (json.RawMessage, bool) {
 		return nil, false
 	}
 	m := i.chat()
-	m["content"] = encode(parts)
+	m["content"] = events.Raw(parts)
 	if m.carry(i); m[itemMember] == nil {
 		m[itemMember] = json.RawMessage("{}") // Responses sends the parts of an item only as they are
 	}
-	return encode(m), true
+	return events.Raw(m), true
 }
 
 // chat returns what the chat form says of an item. It has no form for an output that names no call.
@@ -96,14 +98,14 @@ func (i Item) chat() Item {
 	case typeMessage:
 		return Item{"role": i["role"], "content": chatContent(i["content"], true)}
 	case typeCall:
-		return Item{"role": asText(Assistant), "content": nil, "tool_calls": encode([]Item{{
+		return Item{"role": asText(Assistant), "content": nil, "tool_calls": events.Raw([]Item{{
 			"id": i["call_id"], "type": asText("function"),
-			"function": encode(Item{"name": i["name"], "arguments": i["arguments"]}),
+			"function": events.Raw(Item{"name": i["name"], "arguments": i["arguments"]}),
 		}})}
 	case typeCustom:
-		return Item{"role": asText(Assistant), "content": nil, "tool_calls": encode([]Item{{
+		return Item{"role": asText(Assistant), "content": nil, "tool_calls": events.Raw([]Item{{
 			"id": i["call_id"], "type": asText("custom"),
-			"custom": encode(Item{"name": i["name"], "input": i["input"]}),
+			"custom": events.Raw(Item{"name": i["name"], "input": i["input"]}),
 		}})}
 	case typeCallOutput, typeCustomOutput:
 		if i.IsOutput() {
@@ -127,7 +129,7 @@ func chatContent(content json.RawMessage, bare bool) json.RawMessage {
 	if bare && len(parts) == 1 && parts[0].Type() == chatText {
 		return parts[0]["text"]
 	}
-	return encode(parts)
+	return events.Raw(parts)
 }
 
 // beside returns the members of an item that the items of its message lack, or say otherwise: all of them, if the
@@ -141,7 +143,7 @@ func beside(says []Item, i Item) Item {
 		switch d, has := says[0][k]; {
 		case has && same(d, v):
 		case has && (k == "content" || k == "output") && list(v) != nil:
-			rest[k] = encode(besideParts(list(d), list(v)))
+			rest[k] = events.Raw(besideParts(list(d), list(v)))
 		default:
 			rest[k] = v
 		}
@@ -161,7 +163,7 @@ func besideParts(derived, parts []json.RawMessage) (rest []json.RawMessage) {
 		if len(more) == 0 {
 			rest = append(rest, json.RawMessage("null"))
 		} else {
-			rest = append(rest, encode(more))
+			rest = append(rest, events.Raw(more))
 		}
 	}
 	return rest
@@ -172,7 +174,7 @@ func over(says, rest Item) Item {
 	out := maps.Clone(says)
 	for k, v := range rest {
 		if (k == "content" || k == "output") && list(v) != nil {
-			v = encode(overParts(list(says[k]), list(v)))
+			v = events.Raw(overParts(list(says[k]), list(v)))
 		}
 		out[k] = v
 	}
@@ -247,7 +249,7 @@ func reduced(recorded Item, left []Item) Item {
 		calls = append(calls, list(chat["tool_calls"])...)
 	}
 	if len(calls) > 0 {
-		out["tool_calls"] = encode(calls)
+		out["tool_calls"] = events.Raw(calls)
 	}
 	return out
 }
@@ -301,7 +303,7 @@ func (m Message) derived(kind string) (out []Item) {
 	}
 	if len(content) > 0 || len(calls) == 0 {
 		out = append(out, Item{
-			"type": asText(typeMessage), "role": asText(role), "status": done, "content": encode(content),
+			"type": asText(typeMessage), "role": asText(role), "status": done, "content": events.Raw(content),
 		})
 	}
 	return append(out, calls...)
@@ -330,7 +332,7 @@ func output(id string, content json.RawMessage, parts []part) Item {
 		for i, p := range parts {
 			list[i] = p.item(Tool)
 		}
-		out["output"] = encode(list)
+		out["output"] = events.Raw(list)
 	case IsNull(content):
 		out["output"] = asText("")
 	case !isText(content):

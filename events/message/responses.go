@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // Responses renders messages as the input of an endpoint that speaks OpenAI's Responses API. What such an endpoint
@@ -106,7 +108,7 @@ func (i *input) ofUser() bool {
 // an output without its call, so these become text.
 func (i *input) sent(next *input) Item {
 	says := func(role string, content any) Item {
-		return Item{"role": asText(role), "content": encode(content)}.and(i.Item, "phase")
+		return Item{"role": asText(role), "content": events.Raw(content)}.and(i.Item, "phase")
 	}
 	only := func(names ...string) Item {
 		out := Item{}
@@ -166,7 +168,7 @@ func (i *input) content(member string) json.RawMessage {
 		return i.of.stored.Content
 	}
 	if parts := legalParts(i.Parts(member)); i.of.role != Assistant && len(parts) > 0 {
-		return encode(parts)
+		return events.Raw(parts)
 	}
 	return asText(strings.Join(i.of.Texts(), ""))
 }

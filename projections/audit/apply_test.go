@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // splits are batch sizes at which a rule must hold: each event by itself, some together, all at once.
@@ -181,9 +181,9 @@ func security(a *tables) []string {
 }
 
 // head of a session as the tables give it.
-func head(t *testing.T, a *tables, session string) conversation.Head {
+func head(t *testing.T, a *tables, sessionID string) session.Head {
 	t.Helper()
-	state, _ := must.Two(a.SessionTurns(context.Background(), session, -1))(t)
+	state, _ := must.Two(a.SessionTurns(context.Background(), sessionID, -1))(t)
 	require.NotNil(t, state)
 	return state.Head()
 }
@@ -199,7 +199,7 @@ func sameSession(t require.TestingT, a *tables, l *journal, session string) {
 	sameState(t, want, have)
 }
 
-func sameState(t require.TestingT, want, have *conversation.State) {
+func sameState(t require.TestingT, want, have *session.State) {
 	require.Equal(t, want.Head(), have.Head())
 	require.Len(t, have.Turns, len(want.Turns))
 	for i, w := range want.Turns {
@@ -208,7 +208,7 @@ func sameState(t require.TestingT, want, have *conversation.State) {
 }
 
 // sameTurn compares two turns; one of the tables has its metadata in one piece.
-func sameTurn(t require.TestingT, want, have *conversation.Turn) {
+func sameTurn(t require.TestingT, want, have *session.Turn) {
 	if want.Question != nil {
 		if wanted := string(want.Metadata()); wanted == "" || wanted == "null" {
 			require.Empty(t, have.Metadata())
@@ -230,7 +230,7 @@ func sameTurn(t require.TestingT, want, have *conversation.Turn) {
 		Created, Answered, Deleted  time.Time
 		Translate                   bool
 	}
-	of := func(t *conversation.Turn) plain {
+	of := func(t *session.Turn) plain {
 		return plain{t.ID, t.Replaces, t.ReplacedBy, t.RequestID, t.Status.String(), t.StatusBefore.String(), t.Version,
 			t.Place, t.Started, t.Final, t.Redacted, t.CreatedAt, t.FinalizedAt, t.DeletedAt, t.TranslateChat}
 	}

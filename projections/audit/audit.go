@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -15,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit/lexicon"
 	"github.com/turnledger/turnledger/projections/audit/words"
@@ -29,7 +28,7 @@ type Config struct {
 	// has its own schema.
 	Schema string
 	// Rules of the log's folds.
-	Rules conversation.Rules
+	Rules session.Rules
 	// Log is read when a link needs its session's earlier turns. It is needed to apply events, but not to read the
 	// tables.
 	Log projections.LogReader
@@ -42,7 +41,7 @@ type Config struct {
 
 const (
 	connectTimeout = 5 * time.Second
-	// checkDeadline bounds what Prepare asks before and after a migration.
+	// checkDeadline bounds how long tables may take to be made, and to be asked what they are.
 	checkDeadline = 10 * time.Second
 	// pingAfter is shorter than a PostgreSQL takes to start.
 	pingAfter = 50 * time.Millisecond
@@ -83,10 +82,6 @@ type Audit struct {
 	withoutTerms bool
 	// mends means that missing tables are made again.
 	mends atomic.Bool
-	// askEvery is how often a server is asked whether it answers while it makes the tables; 0: connectTimeout.
-	askEvery time.Duration
-	// migrations are those of the tables, as files; nil: this version's.
-	migrations fs.FS
 }
 
 var _ projections.View = (*Audit)(nil)
@@ -106,10 +101,10 @@ func Open(ctx context.Context, cfg Config) (*Audit, error) {
 	return a, nil
 }
 
-// Prepare connects and migrates the tables to this version; several processes may do so at once. Tables that go missing
+// Prepare connects and makes the tables; several processes may do so at once. Tables that go missing
 // later are made again. After ErrUnavailable, try again later. The text of ErrMissing says what to do first.
 func (a *Audit) Prepare(ctx context.Context) error {
-	if err := a.migrate(ctx); err != nil {
+	if err := a.makeTables(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkDeadline)

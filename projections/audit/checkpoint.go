@@ -51,7 +51,7 @@ func (a *Audit) mended(ctx context.Context, ask func() error) error {
 	if !gone(err) || !a.mends.Load() {
 		return err
 	}
-	if err := a.migrate(ctx); err != nil {
+	if err := a.makeTables(ctx); err != nil {
 		return err
 	}
 	return ask()

@@ -11,7 +11,6 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/audit"
 )
 
 // dumping holds the locks that pg_dump holds on all tables until it is done.
@@ -82,17 +81,4 @@ func TestReadersGoOnWhileASwapWaitsForADump(t *testing.T) {
 	claim(t, log, g).all(100)
 	a.goesOn(func(ctx context.Context) error { return g.Swap(ctx, projections.ReachFormer) })
 	require.NoError(t, g.Drop(t.Context()))
-}
-
-// A process of a later version that changes the tables waits for a dump, and readers of this version wait for neither.
-//
-//conformance:c3
-func TestReadersGoOnWhileAMigrationWaitsForADump(t *testing.T) {
-	t.Parallel()
-	a := filled(t, conversationOf(2), 100)
-	later := must.Get(audit.Look(t.Context(), audit.Config{URL: a.url, Rules: rules}))(t)
-	t.Cleanup(later.Close)
-	later.Later(t, "alter table {{.schema}}.event_ledger add later text")
-	a.goesOn(later.Prepare)
-	a.exec("select later from turnledger.event_ledger")
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -15,7 +15,7 @@ var (
 	// ErrUnavailable: PostgreSQL did not answer properly. Nothing is known about what it holds.
 	ErrUnavailable = projections.Unavailable(errors.New("the audit tables do not answer"))
 	// ErrCursor: the cursor was not returned by IdentityTurns.
-	ErrCursor error = &conversation.Invalid{Field: "cursor", Why: "is not one of this listing: start again without one"}
+	ErrCursor error = &decide.Invalid{Field: "cursor", Why: "is not one of this listing: start again without one"}
 	// ErrMissing: PostgreSQL answers, but can't be used as it is. The text says what to do.
 	ErrMissing = errors.New("PostgreSQL is not ready for the audit tables")
 )
@@ -55,6 +55,7 @@ var aboutData = []string{"22", "23", "54"}
 const (
 	uniqueViolation  = "23505"
 	lockNotAvailable = "55P03"
+	undefinedColumn  = "42703"
 	undefinedObject  = "42704"
 	invalidSchema    = "3F000"
 )
@@ -67,8 +68,10 @@ func codeOf(err error) string {
 	return ""
 }
 
-// gone reports whether the table is missing, or one of before, because a rebuild has been swapped in.
-func gone(err error) bool { return slices.Contains([]string{"42P01", "3F000", "42703"}, codeOf(err)) }
+// gone reports whether a table is missing, or of another format.
+func gone(err error) bool {
+	return slices.Contains([]string{"42P01", invalidSchema, undefinedColumn}, codeOf(err))
+}
 
 // unavailable is like failure, for reads: any error means that there is no answer.
 func unavailable(attempted string, err error) error {

@@ -2,13 +2,9 @@ package audit
 
 import (
 	"context"
-	"testing"
-	"testing/fstest"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -49,12 +45,3 @@ func (a *Audit) ExplainMetadata(ctx context.Context, f projections.SessionFilter
 
 // WithoutTerms leaves out what searches need.
 func (a *Audit) WithoutTerms(yes bool) { a.withoutTerms = yes }
-
-// Later makes the process one of a later version, which changes the tables.
-func (a *Audit) Later(t testing.TB, sql string) {
-	first := must.Get(files.ReadFile("migrations/001_tables.sql"))(t)
-	a.migrations = fstest.MapFS{"001_tables.sql": {Data: first}, "002_later.sql": {Data: []byte(sql)}}
-}
-
-// AskEach has the server asked in these intervals whether it answers while it makes the tables.
-func (a *Audit) AskEach(d time.Duration) { a.askEvery = d }

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -92,7 +92,7 @@ func (a *Audit) forgetRows(ctx context.Context, tx pgx.Tx, partition int, seqs [
 // without folds a session up to a sequence, leaving some of its events out.
 func (a *Audit) without(
 	ctx context.Context, sessionID string, upTo uint64, seqs []uint64,
-) (*conversation.State, error) {
+) (*session.State, error) {
 	if a.cfg.Log == nil {
 		return nil, errNoLog
 	}
@@ -100,7 +100,7 @@ func (a *Audit) without(
 	for _, seq := range seqs {
 		gone[seq] = true
 	}
-	s := conversation.New(sessionID, a.cfg.Rules)
+	s := session.New(sessionID, a.cfg.Rules)
 	for e, err := range a.cfg.Log.Session(ctx, sessionID, 0, upTo) {
 		if err != nil {
 			return nil, err

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -95,7 +97,7 @@ func (g *generation) open(ctx context.Context, suffix string) error {
 	cfg.Schema = g.unserved[0]
 	g.Audit = &Audit{cfg: cfg, pool: g.served.pool, second: g.helper, lexicon: g.served.lexicon}
 	g.number = served.Generation + 1
-	if err := g.migrate(ctx); err != nil {
+	if err := g.makeTables(ctx); err != nil {
 		return err
 	}
 	_, err = g.conn.Exec(ctx, g.sql("update {s}.generation set number = $1, store = $2"), g.number, served.Store)
@@ -283,4 +285,33 @@ func (a *Audit) sweep(ctx context.Context) error {
 		return err
 	}
 	return g.dropSchemas(ctx, a.besideNames())
+}
+
+// Who waits for an exclusive lock on a table holds up all later readers of it, also where another session keeps a
+// reader's lock for hours, as pg_dump does. So it waits shortly, and then lets the readers be for pauseAfter times as
+// long. Each time it waits twice as long, up to longestWait, so that it gets its turn among readers that take a while.
+const (
+	firstWait   = 100 * time.Millisecond
+	longestWait = 2 * time.Second
+	pauseAfter  = 30
+)
+
+// amongReaders calls try until it fails with something else than that it did not get a lock in time, or ctx ends.
+func (a *Audit) amongReaders(ctx context.Context, try func(wait time.Duration) error) error {
+	for wait := firstWait; ; wait = min(2*wait, longestWait) {
+		err := try(wait)
+		if codeOf(err) != lockNotAvailable {
+			return err
+		}
+		a.cfg.Logger.Warn("a change of the audit tables waits until another session lets go of them (pg_dump?)",
+			"schema", a.cfg.Schema, "again_in", pauseAfter*wait)
+		if !pause.For(ctx, pauseAfter*wait) {
+			return ctx.Err()
+		}
+	}
+}
+
+// lockTimeout returns a statement that bounds each wait for a lock, until the transaction ends.
+func lockTimeout(wait time.Duration) string {
+	return fmt.Sprintf("set local lock_timeout = %d; ", wait.Milliseconds())
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 )
@@ -109,7 +110,7 @@ func TestIdentityTurns(t *testing.T) {
 			"OTk5OTk5OTk5OTk5OTk5OTk5OTk5OS4wLjEuMQ", "%"} {
 			_, _, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 10, cursor)
 			require.ErrorIs(t, err, audit.ErrCursor, cursor)
-			require.ErrorIs(t, err, conversation.ErrInvalid)
+			require.ErrorIs(t, err, decide.ErrInvalid)
 		}
 	})
 }
@@ -135,7 +136,7 @@ func TestSessionTurns(t *testing.T) {
 	log.add(corrected("s", "r1b", "r1"))
 	a := filled(t, log, 4)
 
-	ask := func(limit int) (*conversation.State, []string) {
+	ask := func(limit int) (*session.State, []string) {
 		state, at := must.Two(a.SessionTurns(t.Context(), "s", limit))(t)
 		require.Equal(t, events.Position{Seq: log.last}, at)
 		require.Equal(t, log.last, state.Applied)
@@ -155,7 +156,7 @@ func TestSessionTurns(t *testing.T) {
 	}
 
 	// After a reset nothing before it is asked for.
-	log.add(log.state("s").DecideReset("", 0).Facts...)
+	log.add(decide.Reset(log.state("s"), "", 0).Facts...)
 	log.add(started("s", "r6"), finalized("s", "r6"), started("s", "r7"))
 	claim(t, log, a).all(10)
 	for limit, want := range map[int][]string{0: {"r6", "r7"}, 1: {"r6", "r7"}, 5: {"r6", "r7"},
@@ -175,7 +176,7 @@ func TestSessionTurns(t *testing.T) {
 //conformance:h51
 func TestALinkBringsWhatStandsBeforeAReset(t *testing.T) {
 	t.Parallel()
-	reset := func(log *journal) { log.add(log.state("s").DecideReset("", 0).Facts...) }
+	reset := func(log *journal) { log.add(decide.Reset(log.state("s"), "", 0).Facts...) }
 	link := func(log *journal) { log.add(linked("s", "u")) }
 	for name, then := range map[string][]func(*journal){
 		"linked, then reset": {link, reset},
@@ -209,7 +210,7 @@ func TestALinkBringsWhatStandsBeforeAReset(t *testing.T) {
 		want := a.dump()
 		// The tables are the same from a log that has forgotten what was redacted.
 		read.journal = log.without(func(e events.Recorded) bool {
-			turn, _ := conversation.Named(e)
+			turn, _ := session.Named(e)
 			return turn == id("s", "b") && e.Type != events.TypeTurnRedacted
 		})
 		a.empty()

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit/rows"
 )
@@ -20,15 +20,15 @@ import (
 // its turns changes.
 func (p *plan) record(e *projections.Judged) {
 	row := ledgerRow{e: e}
-	row.turn, row.replaces = conversation.Named(e.Recorded)
+	row.turn, row.replaces = session.Named(e.Recorded)
 	kind := e.Change.Kind
-	if kind == conversation.Refused || kind == conversation.Anomaly {
+	if kind == session.Refused || kind == session.Anomaly {
 		p.security = append(p.security, row)
 	}
-	afterErasure := e.Head.Erased != 0 && e.Head.Erased != e.Position.Seq && kind != conversation.Noted
-	gone := e.Change.Reason == conversation.CodeTurnRedacted || e.Change.Reason == conversation.CodeTurnPruned
-	afterRedaction := kind == conversation.Anomaly && gone ||
-		kind == conversation.Duplicate && e.Change.Turn != nil && e.Change.Turn.Redacted != 0
+	afterErasure := e.Head.Erased != 0 && e.Head.Erased != e.Position.Seq && kind != session.Noted
+	gone := e.Change.Reason == session.CodeTurnRedacted || e.Change.Reason == session.CodeTurnPruned
+	afterRedaction := kind == session.Anomaly && gone ||
+		kind == session.Duplicate && e.Change.Turn != nil && e.Change.Turn.Redacted != 0
 	summary := e.Type == events.TypeSessionSummarized
 	if !afterErasure && !afterRedaction && !e.VoidDescription() && !summary {
 		p.ledger = append(p.ledger, row)
@@ -54,19 +54,19 @@ func (p *plan) settle() {
 
 // takenOut reports whether a later redaction, erasure or description removes an event from the log.
 func (p *plan) takenOut(l ledgerRow) bool {
-	session, seq := l.e.SessionID, l.e.Position.Seq
+	sessionID, seq := l.e.SessionID, l.e.Position.Seq
 	for _, turn := range []uuid.UUID{l.turn, l.replaces} {
-		if by := p.redacted[named{session, turn}]; by != nil && seq < by.Position.Seq {
+		if by := p.redacted[named{sessionID, turn}]; by != nil && seq < by.Position.Seq {
 			return true
 		}
 	}
-	if by := p.described[session]; by != nil && l.e.Type == by.Type && seq < by.Position.Seq {
+	if by := p.described[sessionID]; by != nil && l.e.Type == by.Type && seq < by.Position.Seq {
 		return true
 	}
-	if l.e.Type == events.TypeSessionBranched && l.e.Change.Kind != conversation.Anomaly {
+	if l.e.Type == events.TypeSessionBranched && l.e.Change.Kind != session.Anomaly {
 		return false // a mark outlives its session
 	}
-	by := p.erased[session]
+	by := p.erased[sessionID]
 	return by != nil && seq < by.Position.Seq && seq != by.Head.LinkedAt
 }
 
@@ -99,47 +99,47 @@ var ledgerTable = rows.Table[ledgerRow]{Name: "event_ledger", Columns: []rows.Co
 // did says what the event did to a turn, and "" if it did nothing to one.
 func (l ledgerRow) did() string {
 	switch c := &l.e.Change; c.Kind {
-	case conversation.Started, conversation.Corrected:
+	case session.Started, session.Corrected:
 		return c.Kind.String()
-	case conversation.TurnGone:
+	case session.TurnGone:
 		if len(c.Turns) > 0 {
 			return c.Kind.String()
 		}
-	case conversation.Pruned: // the events that started and answered the turn have no row any more
-		if c.Turn.Status == conversation.Pending {
-			return conversation.Started.String()
+	case session.Pruned: // the events that started and answered the turn have no row any more
+		if c.Turn.Status == session.Pending {
+			return session.Started.String()
 		}
 		return c.Kind.String()
-	case conversation.Answered:
+	case session.Answered:
 		if c.Whole {
 			return "recorded"
 		}
 		return c.Kind.String()
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Refused, conversation.Noted,
-		conversation.WasExtended,
-		conversation.Linked, conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
-		conversation.Summarized, conversation.Erased:
+	case session.Seen, session.Duplicate, session.Anomaly, session.Refused, session.Noted,
+		session.WasExtended,
+		session.Linked, session.Reset, session.Described, session.Forked, session.Branched,
+		session.Summarized, session.Erased:
 	}
 	return ""
 }
 
 // changed returns the turn that the event did something to, or an empty one.
-func (l ledgerRow) changed() *conversation.Turn {
+func (l ledgerRow) changed() *session.Turn {
 	switch c := &l.e.Change; {
 	case l.did() == "":
 		return &noTurn
-	case c.Kind == conversation.TurnGone:
+	case c.Kind == session.TurnGone:
 		return c.Turns[0]
 	default:
 		return c.Turn
 	}
 }
 
-var noTurn conversation.Turn
+var noTurn session.Turn
 
 // description returns the description that the event gave its session, or an empty one.
 func (l ledgerRow) description() *events.SessionDescribed {
-	if f, described := l.e.Fact.(*events.SessionDescribed); described && l.e.Change.Kind == conversation.Described {
+	if f, described := l.e.Fact.(*events.SessionDescribed); described && l.e.Change.Kind == session.Described {
 		return f
 	}
 	return &events.SessionDescribed{}
@@ -147,10 +147,10 @@ func (l ledgerRow) description() *events.SessionDescribed {
 
 // opened returns the question that the event opened a turn with, or an empty one.
 func (l ledgerRow) opened() *events.Question {
-	if f, started := l.e.Fact.(*events.TurnStarted); started && l.e.Change.Kind == conversation.Started {
+	if f, started := l.e.Fact.(*events.TurnStarted); started && l.e.Change.Kind == session.Started {
 		return &f.Question
 	}
-	if f, pruned := l.e.Fact.(*events.TurnPruned); pruned && l.e.Change.Kind == conversation.Pruned {
+	if f, pruned := l.e.Fact.(*events.TurnPruned); pruned && l.e.Change.Kind == session.Pruned {
 		return &f.Question
 	}
 	return &noQuestion
@@ -174,8 +174,8 @@ var securityTable = rows.Table[ledgerRow]{Name: "security_events", Columns: appe
 )}
 
 func (l ledgerRow) reason() string {
-	if l.e.Change.Kind == conversation.Refused {
-		return conversation.CodeLinkedElsewhere
+	if l.e.Change.Kind == session.Refused {
+		return session.CodeLinkedElsewhere
 	}
 	return projections.Label(l.e.Change.Reason)
 }

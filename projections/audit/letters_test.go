@@ -14,7 +14,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -278,8 +278,8 @@ func TestARetryExtendsNoTurnTwice(t *testing.T) {
 	log.add(linked("s", "u"), &events.TurnExtended{TurnID: id("s", "a"), SessionID: "s", ExtensionID: "x",
 		Extension: events.Extension{Half: events.HalfAnswer, Messages: []byte(`[{"role":"assistant","content":"x"}]`)}},
 		started("s", "b"))
-	log.add(log.state("s").DecideDescribe(conversation.Describe{SessionID: "s", RequestID: "d",
-		Kind: events.KindConversation}, 0).Facts...)
+	log.add(decide.Describe{SessionID: "s", RequestID: "d",
+		Kind: events.KindConversation}.On(log.state("s"), 0).Facts...)
 	want := filled(t, log, 100)
 	require.Equal(t, []string{"a finalized", "b pending"}, want.requests("s"))
 	a := open(t, log)

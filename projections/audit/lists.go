@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit/rows"
 )
@@ -249,8 +249,8 @@ func (q *sessionQuery) and(condition string, args pgx.NamedArgs) {
 
 func scanSession(row pgx.CollectableRow) (s projections.ListedSession, err error) {
 	var created, active stamp
-	var is conversation.Description
-	var fork conversation.Fork
+	var is session.Description
+	var fork session.Fork
 	var metadata map[string]string
 	var turn uuid.NullUUID
 	var answered *bool
@@ -260,14 +260,14 @@ func scanSession(row pgx.CollectableRow) (s projections.ListedSession, err error
 		&fork.ForkedAt, &fork.RequestID, &fork.From, &fork.Root, &fork.Lineage,
 		&s.Position.Partition, &s.Position.Seq,
 		&turn, &answered, &question, &answer)
-	is.Metadata = conversation.MetadataText(rows.FromTexts(metadata))
-	s.HeldDescription = conversation.DescribedBy(is).ForkedBy(fork)
+	is.Metadata = session.MetadataText(rows.FromTexts(metadata))
+	s.HeldDescription = session.DescribedBy(is).ForkedBy(fork)
 	s.CreatedAt, s.LastActive = created.time(), active.time()
 	if turn.Valid {
 		s.LastTurn = &projections.LastTurn{TurnID: turn.UUID, Question: rows.FromText(string(question)),
 			Answer: rows.FromText(string(answer))}
 		if answered != nil && *answered {
-			s.LastTurn.Status = conversation.Finalized
+			s.LastTurn.Status = session.Finalized
 		}
 	}
 	return s, err
@@ -286,7 +286,7 @@ func listedPlace(s projections.ListedSession) listed {
 }
 
 // listedAt is the time by which lists order a session; zero for an erased one.
-func listedAt(h conversation.Head) time.Time {
+func listedAt(h session.Head) time.Time {
 	switch {
 	case h.Erased != 0:
 		return time.Time{}

@@ -18,7 +18,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/words"
@@ -48,15 +49,15 @@ func sameList(t *rapid.T, log *journal, a *audit.Audit) {
 			erased[f.IdentityID] = true
 		}
 	}
-	var want []*conversation.State
-	for _, session := range sessions {
-		s := log.state(session)
+	var want []*session.State
+	for _, sessionID := range sessions {
+		s := log.state(sessionID)
 		if s.Found() && s.Erased == 0 && !erased[s.Identity] {
 			want = append(want, s)
 		}
 	}
 	at := listedTime
-	slices.SortFunc(want, func(x, y *conversation.State) int {
+	slices.SortFunc(want, func(x, y *session.State) int {
 		return cmp.Or(at(y).Compare(at(x)), strings.Compare(x.SessionID, y.SessionID))
 	})
 	var f projections.SessionFilter
@@ -73,7 +74,7 @@ func sameList(t *rapid.T, log *journal, a *audit.Audit) {
 			f.IdentityID = rapid.SampledFrom([]string{"u", "v"}).Draw(t, "of")
 		}
 	}
-	want = slices.DeleteFunc(want, func(s *conversation.State) bool {
+	want = slices.DeleteFunc(want, func(s *session.State) bool {
 		return at(s).Before(f.Since) || !f.Until.IsZero() && !at(s).Before(f.Until) ||
 			f.IdentityID != "" && f.IdentityID != s.Identity
 	})
@@ -88,7 +89,7 @@ func sameList(t *rapid.T, log *journal, a *audit.Audit) {
 }
 
 // listedTime is the time by which lists order a session.
-func listedTime(s *conversation.State) time.Time {
+func listedTime(s *session.State) time.Time {
 	if s.LastActive.IsZero() {
 		return s.CreatedAt
 	}
@@ -101,8 +102,8 @@ func TestListOfSessionsWithAnyTexts(t *testing.T) {
 	log := newJournal()
 	for i, title := range []string{"Ärger mit Quarks", "eine Straße", "mit ␀0 und ␀", "ΟΔΟΣ"} {
 		value := []string{"a␀b", "x", "␀0", "␀␀"}[i]
-		log.add(log.state(fmt.Sprint("s", i)).DecideDescribe(conversation.Describe{SessionID: fmt.Sprint("s", i),
-			RequestID: "d", Title: &title, Metadata: map[string]*string{"sym": &value}}, 0).Facts...)
+		log.add(decide.Describe{SessionID: fmt.Sprint("s", i),
+			RequestID: "d", Title: &title, Metadata: map[string]*string{"sym": &value}}.On(log.state(fmt.Sprint("s", i)), 0).Facts...)
 	}
 	log.add(linked("s2", "ada"))
 	a := filled(t, log, 3)
@@ -133,16 +134,16 @@ func TestListOfSessions(t *testing.T) {
 	t.Parallel()
 	log := newJournal()
 	title := func(session, request, title string, metadata map[string]*string) {
-		log.add(log.state(session).DecideDescribe(conversation.Describe{SessionID: session, RequestID: request,
-			Title: &title, Metadata: metadata}, 0).Facts...)
+		log.add(decide.Describe{SessionID: session, RequestID: request,
+			Title: &title, Metadata: metadata}.On(log.state(session), 0).Facts...)
 	}
 	physics, pinned := "physics", "yes"
 	log.add(started("a", "r1"), finalized("a", "r1"), linked("b", "ada"), started("b", "r1"), finalized("b", "r1"))
 	title("b", "d", "Old QUARKS", nil)
 	title("b", "e", "New Leptons", map[string]*string{"folder": &physics, "pinned": &pinned})
 	title("c", "d", "Quarks & more", nil)
-	log.add(log.state("c").DecideDescribe(conversation.Describe{SessionID: "c", RequestID: "e",
-		Kind: events.KindConversation}, 0).Facts...)
+	log.add(decide.Describe{SessionID: "c", RequestID: "e",
+		Kind: events.KindConversation}.On(log.state("c"), 0).Facts...)
 	log.add(started("d", "r1"), erased("d"), linked("e", "bob"),
 		&events.IdentityErased{IdentityID: "bob", ReceiptID: "x"}, started("b", "r2"))
 	a := filled(t, log, 3)
@@ -191,19 +192,19 @@ func TestLastTurnsOfListedSessions(t *testing.T) {
 		require.Len(t, page, 1)
 		return *page[0].LastTurn
 	}
-	turn := func(s, request string, status conversation.Status) projections.LastTurn {
+	turn := func(s, request string, status session.Status) projections.LastTurn {
 		out := projections.LastTurn{TurnID: id(s, request), Status: status, Question: "question " + request}
-		if status == conversation.Finalized {
+		if status == session.Finalized {
 			out.Answer = "answer " + request
 		}
 		return out
 	}
-	cut := turn("long", "r2", conversation.Finalized)
+	cut := turn("long", "r2", session.Finalized)
 	cut.Question, cut.Answer = strings.Repeat("é", 200), strings.Repeat("ä", 200)
 	require.Equal(t, cut, of("long"))
-	require.Equal(t, turn("corrected", "c1", conversation.Finalized), of("corrected"))
-	require.Equal(t, turn("redacted", "r1", conversation.Finalized), of("redacted"))
-	require.Equal(t, turn("pending", "r2", conversation.Pending), of("pending"))
+	require.Equal(t, turn("corrected", "c1", session.Finalized), of("corrected"))
+	require.Equal(t, turn("redacted", "r1", session.Finalized), of("redacted"))
+	require.Equal(t, turn("pending", "r2", session.Pending), of("pending"))
 }
 
 // BenchmarkListOfSessions reads pages of 50 of 100,000 sessions.
@@ -315,7 +316,7 @@ func titledAtRandom(t *rapid.T) *journal {
 				log.add(erased(session))
 			}
 		case 1:
-			log.add(state.DecideLink("ada", "").Facts...)
+			log.add(decide.Link(state, "ada", "").Facts...)
 		case 2:
 			log.add(started(session, fmt.Sprint(n)))
 		default:
@@ -324,8 +325,8 @@ func titledAtRandom(t *rapid.T) *journal {
 			if value := rapid.SampledFrom([]string{"", "x", "y\x00"}).Draw(t, "metadata"); value != "" {
 				metadata = map[string]*string{"k": &value}
 			}
-			log.add(state.DecideDescribe(conversation.Describe{SessionID: session, RequestID: fmt.Sprint(n),
-				Title: &title, Metadata: metadata}, 0).Facts...)
+			log.add(decide.Describe{SessionID: session, RequestID: fmt.Sprint(n),
+				Title: &title, Metadata: metadata}.On(state, 0).Facts...)
 		}
 	}
 	return log
@@ -348,16 +349,16 @@ func partAtRandom(t *rapid.T, log *journal) string {
 
 // titledInModel looks at each session.
 func titledInModel(log *journal, f projections.SessionFilter) (ids []string) {
-	var all []*conversation.State
+	var all []*session.State
 	for n := range 10 {
 		s := log.state(fmt.Sprint("s", n))
 		if s.Found() && s.Erased == 0 && (f.IdentityID == "" || f.IdentityID == s.Identity) &&
-			(f.Metadata == nil || s.Description().Metadata == conversation.MetadataText(f.Metadata)) &&
+			(f.Metadata == nil || s.Description().Metadata == session.MetadataText(f.Metadata)) &&
 			strings.Contains(words.Fold(s.Description().Title), words.Fold(f.Title)) {
 			all = append(all, s)
 		}
 	}
-	slices.SortStableFunc(all, func(x, y *conversation.State) int { return listedTime(y).Compare(listedTime(x)) })
+	slices.SortStableFunc(all, func(x, y *session.State) int { return listedTime(y).Compare(listedTime(x)) })
 	for _, s := range all {
 		ids = append(ids, s.SessionID)
 	}
@@ -390,8 +391,8 @@ func TestRareMetadataIsReadByTheIndex(t *testing.T) {
 	log, app := newJournal(), "notes"
 	for n := range 20_000 {
 		s, item := fmt.Sprint("s", n), fmt.Sprint(n%2000)
-		log.add(conversation.New(s, rules).DecideDescribe(conversation.Describe{SessionID: s, RequestID: "d",
-			Metadata: map[string]*string{"app": &app, "item": &item}}, 0).Facts...)
+		log.add(decide.Describe{SessionID: s, RequestID: "d",
+			Metadata: map[string]*string{"app": &app, "item": &item}}.On(session.New(s, rules), 0).Facts...)
 	}
 	a := filled(t, log, 5000)
 	a.exec("analyze turnledger.sessions")
@@ -417,8 +418,8 @@ func aboutItems(n int) *journal {
 	log := newJournal()
 	for n := range n {
 		s, title := fmt.Sprint("s", n), fmt.Sprint("About item ", n)
-		log.add(conversation.New(s, rules).DecideDescribe(conversation.Describe{SessionID: s, RequestID: "d",
-			Title: &title}, 0).Facts...)
+		log.add(decide.Describe{SessionID: s, RequestID: "d",
+			Title: &title}.On(session.New(s, rules), 0).Facts...)
 	}
 	return log
 }
@@ -490,8 +491,8 @@ func TestGramsGoWithTheTitle(t *testing.T) {
 	for _, batch := range []int{1, 100} {
 		log := newJournal()
 		describe := func(session, request, title string) {
-			log.add(log.state(session).DecideDescribe(conversation.Describe{SessionID: session, RequestID: request,
-				Title: &title}, 0).Facts...)
+			log.add(decide.Describe{SessionID: session, RequestID: request,
+				Title: &title}.On(log.state(session), 0).Facts...)
 		}
 		describe("a", "1", "quark")
 		a := filled(t, log, batch)

@@ -20,13 +20,14 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/desk"
 )
 
-var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+var rules = session.Rules{SessionTTL: 24 * time.Hour}
 
 // day is when the logs of these tests begin; its nanoseconds are more than PostgreSQL's clock has room for.
 var day = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
@@ -109,8 +110,8 @@ func (j *journal) Session(_ context.Context, sessionID string, after, upTo uint6
 }
 
 // fold is a session, with texts, up to a sequence.
-func (j *journal) fold(ctx context.Context, sessionID string, upTo uint64) (*conversation.State, error) {
-	s := conversation.New(sessionID, rules)
+func (j *journal) fold(ctx context.Context, sessionID string, upTo uint64) (*session.State, error) {
+	s := session.New(sessionID, rules)
 	for e, err := range j.Session(ctx, sessionID, 0, upTo) {
 		if err != nil {
 			return nil, err
@@ -120,7 +121,7 @@ func (j *journal) fold(ctx context.Context, sessionID string, upTo uint64) (*con
 	return s, nil
 }
 
-func (j *journal) state(sessionID string) *conversation.State {
+func (j *journal) state(sessionID string) *session.State {
 	s, err := j.fold(context.Background(), sessionID, j.last)
 	if err != nil {
 		panic(err)
@@ -130,7 +131,7 @@ func (j *journal) state(sessionID string) *conversation.State {
 
 // redact appends the redaction of a turn as the history service states it.
 func (j *journal) redact(session string, turn uuid.UUID) {
-	j.add(j.state(session).DecideRedact(conversation.Redact{TurnID: turn}).Facts...)
+	j.add(decide.Redact{TurnID: turn}.On(j.state(session)).Facts...)
 }
 
 // feed brings a log into a projection as a runner does.

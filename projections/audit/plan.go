@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -67,7 +67,7 @@ func (a *Audit) plan(
 // apply adds one event to the plan.
 func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error {
 	linked := e.Head.Identity != ""
-	if !linked || e.Change.Kind == conversation.Linked {
+	if !linked || e.Change.Kind == session.Linked {
 		p.unlinked.fold(e)
 	}
 	known := linked || e.Head.Erased != 0 || !e.Head.CreatedAt.IsZero()
@@ -75,38 +75,38 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 		p.head(e)
 	}
 	switch e.Change.Kind {
-	case conversation.Started:
+	case session.Started:
 		if linked {
 			p.put(e, e.Change.Turn, copied)
 		}
-	case conversation.Answered:
+	case session.Answered:
 		if linked {
 			p.answer(e)
 		}
-	case conversation.WasExtended:
+	case session.WasExtended:
 		if linked {
 			return a.extend(ctx, p, e)
 		}
-	case conversation.Corrected:
+	case session.Corrected:
 		if linked {
 			p.correct(e)
 		}
-	case conversation.Pruned:
+	case session.Pruned:
 		p.prune(e, linked)
 		if linked && e.Change.NewBoundary {
 			return a.backfill(ctx, p, e) // as with a redaction
 		}
-	case conversation.Linked:
+	case session.Linked:
 		p.links = append(p.links, e)
 		return a.backfill(ctx, p, e)
-	case conversation.TurnGone:
+	case session.TurnGone:
 		p.redact(e, linked)
 		if linked && e.Change.NewBoundary {
 			// The link had taken a gap for a silence, and left turns out. The redaction shows that there was no
 			// silence.
 			return a.backfill(ctx, p, e)
 		}
-	case conversation.Described:
+	case session.Described:
 		if p.described == nil {
 			p.described = map[string]*projections.Judged{}
 		}
@@ -114,13 +114,13 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 		if linked && e.Change.NewBoundary {
 			return a.backfill(ctx, p, e) // the kind undoes the silences before the link
 		}
-	case conversation.Erased:
+	case session.Erased:
 		if p.erased == nil {
 			p.erased = map[string]*projections.Judged{}
 		}
 		p.erased[e.SessionID] = e
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Reset, conversation.Summarized,
-		conversation.Forked, conversation.Branched, conversation.Refused, conversation.Noted:
+	case session.Seen, session.Duplicate, session.Anomaly, session.Reset, session.Summarized,
+		session.Forked, session.Branched, session.Refused, session.Noted:
 	}
 	return nil
 }
@@ -149,9 +149,9 @@ func (a *Audit) backfill(ctx context.Context, p *plan, e *projections.Judged) er
 var errNoLog = errors.New("nothing is configured to read the log with (Config.Log)")
 
 // read folds a session, with texts, up to a sequence of its partition, inclusive.
-func (a *Audit) read(ctx context.Context, sessionID string, upTo uint64) (*conversation.State, error) {
+func (a *Audit) read(ctx context.Context, sessionID string, upTo uint64) (*session.State, error) {
 	if a.cfg.Log == nil {
 		return nil, errNoLog
 	}
-	return conversation.Folded(sessionID, a.cfg.Rules, a.cfg.Log.Session(ctx, sessionID, 0, upTo))
+	return session.Folded(sessionID, a.cfg.Rules, a.cfg.Log.Session(ctx, sessionID, 0, upTo))
 }

@@ -1,7 +1,7 @@
 package audit
 
 import (
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit/rows"
 )
@@ -22,13 +22,13 @@ func (p *plan) head(e *projections.Judged) {
 	}
 	h.last = e
 	switch e.Change.Kind {
-	case conversation.Started, conversation.Answered, conversation.WasExtended, conversation.Corrected,
-		conversation.Summarized,
-		conversation.Refused:
+	case session.Started, session.Answered, session.WasExtended, session.Corrected,
+		session.Summarized,
+		session.Refused:
 		h.whole = h.whole || e.Change.NewBoundary || e.First
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.Pruned,
-		conversation.TurnGone, conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
-		conversation.Erased, conversation.Noted:
+	case session.Seen, session.Duplicate, session.Anomaly, session.Linked, session.Pruned,
+		session.TurnGone, session.Reset, session.Described, session.Forked, session.Branched,
+		session.Erased, session.Noted:
 		h.whole = true
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit/rows"
 	"github.com/turnledger/turnledger/projections/audit/words"
@@ -39,7 +39,7 @@ type turnRow struct {
 	mode              writeMode
 	session, identity string
 	partition         int
-	turn              conversation.Turn
+	turn              session.Turn
 	// needs is a turn that must be in the table, or this turn does not belong there.
 	needs uuid.UUID
 	drop  bool
@@ -47,10 +47,10 @@ type turnRow struct {
 	asked, told []int32
 }
 
-func (p *plan) bringIn(e *projections.Judged, t *conversation.Turn) {
+func (p *plan) bringIn(e *projections.Judged, t *session.Turn) {
 	r := p.byTurn[t.ID]
 	switch {
-	case r == nil && e.Change.Kind == conversation.Linked:
+	case r == nil && e.Change.Kind == session.Linked:
 		p.put(e, t, copied)
 	case r == nil:
 		p.put(e, t, merged)
@@ -60,7 +60,7 @@ func (p *plan) bringIn(e *projections.Judged, t *conversation.Turn) {
 }
 
 // put adds a whole row.
-func (p *plan) put(e *projections.Judged, t *conversation.Turn, how writeMode) *turnRow {
+func (p *plan) put(e *projections.Judged, t *session.Turn, how writeMode) *turnRow {
 	r := &turnRow{mode: how, session: e.SessionID, identity: e.Head.Identity, partition: e.Position.Partition, turn: *t}
 	p.turns = append(p.turns, r)
 	p.byTurn[t.ID] = r
@@ -107,8 +107,8 @@ const writtenBy = `concat(q.xmin, ' ', a.xmin)`
 
 // stands returns a turn with the texts that the tables have of it, and what wrote them, or nil if they don't have it.
 func (a *Audit) stands(
-	ctx context.Context, tables queries, t *conversation.Turn,
-) (_ *conversation.Turn, by string, err error) {
+	ctx context.Context, tables queries, t *session.Turn,
+) (_ *session.Turn, by string, err error) {
 	out := *t
 	q, r := &events.Question{TranslateChat: t.TranslateChat}, &events.Answer{}
 	err = tables.QueryRow(ctx, a.sql(`select `+writtenBy+`,
@@ -173,7 +173,7 @@ func (p *plan) redact(e *projections.Judged, linked bool) {
 }
 
 // takeOut notes that the events of turns before an event leave the log.
-func (p *plan) takeOut(e *projections.Judged, turns ...*conversation.Turn) {
+func (p *plan) takeOut(e *projections.Judged, turns ...*session.Turn) {
 	if p.redacted == nil {
 		p.redacted = map[named]*projections.Judged{}
 	}
@@ -283,7 +283,7 @@ var answerTable = rows.Table[*turnRow]{Name: "answers", Key: "turn_id", Columns:
 
 // before is the status that a redacted turn had.
 func (r *turnRow) before() string {
-	if r.turn.Status != conversation.Redacted {
+	if r.turn.Status != session.Redacted {
 		return ""
 	}
 	return r.turn.StatusBefore.String()

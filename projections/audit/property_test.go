@@ -18,7 +18,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 )
@@ -161,15 +162,15 @@ func act(t *rapid.T, log *journal, session, request string) {
 		log.add(&events.TurnFinalized{TurnID: turn, SessionID: session, Answer: events.Answer{AnswerNeutral: text},
 			Metadata: json.RawMessage(`{"n":"` + text + `"}`)})
 	case 6, 7:
-		log.add(s.DecideLink(identity, "hash").Facts...)
+		log.add(decide.Link(s, identity, "hash").Facts...)
 	case 8:
-		log.add(s.DecideStart(conversation.Start{SessionID: session, RequestID: request, IdentityID: identity,
-			Question: question(request)}).Facts...)
+		log.add(decide.Start{SessionID: session, RequestID: request, IdentityID: identity,
+			Question: question(request)}.On(s).Facts...)
 	case 9, 10:
 		log.add(corrected(session, request+text, rapid.SampledFrom([]string{request, request + "one", request +
 			"two"}).Draw(t, "old")))
 	case 11, 12:
-		log.add(s.DecideRedact(conversation.Redact{TurnID: turn}).Facts...)
+		log.add(decide.Redact{TurnID: turn}.On(s).Facts...)
 	case 20, 21, 22:
 		log.add(&events.TurnExtended{TurnID: turn, SessionID: session, Metadata: json.RawMessage(`{"n":"more"}`),
 			ExtensionID: rapid.SampledFrom([]string{"e1", "e2", "e3"}).Draw(t, "extension"),
@@ -182,23 +183,23 @@ func act(t *rapid.T, log *journal, session, request string) {
 		}
 		log.add(viewtest.DrawPrune(t, s, log.Session(t.Context(), session, 0, log.last), turn)...)
 	case 13, 25:
-		log.add(s.DecideReset("", 0).Facts...)
+		log.add(decide.Reset(s, "", 0).Facts...)
 	case 14:
 		if rapid.Bool().Draw(t, "erase") {
 			log.add(erased(session))
 		}
 	case 15, 16:
-		log.add(s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request, Title: &text,
+		log.add(decide.Describe{SessionID: session, RequestID: request, Title: &text,
 			Kind:     rapid.SampledFrom([]events.SessionKind{"", "", events.KindResponse}).Draw(t, "kind"),
-			Metadata: map[string]*string{request: &text}}, 0).Facts...)
+			Metadata: map[string]*string{request: &text}}.On(s, 0).Facts...)
 	case 18, 19:
 		child := rapid.SampledFrom(sessions).Draw(t, "child")
-		mark, err := s.Mark(conversation.ForkSession{SessionID: session, RequestID: request, ChildID: child}, s.Fork(),
+		mark, err := decide.ForkSession{SessionID: session, RequestID: request, ChildID: child}.Mark(s, s.Fork(),
 			events.Position{Seq: s.Applied}, log.now)
 		if err == nil && child != session {
 			log.add(mark)
 			if rapid.IntRange(0, 3).Draw(t, "dies") > 0 {
-				log.add(log.state(child).DecideFork(mark.Fork(), s.Identity).Facts...)
+				log.add(decide.Fork(log.state(child), mark.Fork(), s.Identity).Facts...)
 			}
 		}
 		if rapid.IntRange(0, 3).Draw(t, "foreign") == 0 {
@@ -215,18 +216,18 @@ func act(t *rapid.T, log *journal, session, request string) {
 // reference folds the log by itself and holds every table against it.
 func reference(t *rapid.T, log *journal, a *tables) {
 	var ledger, security []string
-	for _, session := range append(slices.Clone(sessions), "") {
-		state, in, rows := conversation.New(session, rules), map[uuid.UUID]bool{}, map[uint64][]uuid.UUID{}
+	for _, sessionID := range append(slices.Clone(sessions), "") {
+		state, in, rows := session.New(sessionID, rules), map[uuid.UUID]bool{}, map[uint64][]uuid.UUID{}
 		for _, e := range log.events {
-			if e.SessionID != session {
+			if e.SessionID != sessionID {
 				continue
 			}
-			if session == "" {
+			if sessionID == "" {
 				ledger = append(ledger, fmt.Sprint(e.Position.Seq))
 				continue
 			}
 			c := state.Fold(e)
-			if c.Kind == conversation.Anomaly || c.Kind == conversation.Refused {
+			if c.Kind == session.Anomaly || c.Kind == session.Refused {
 				security = append(security, fmt.Sprint(e.Position.Seq, " ", c.Kind, " ", c.Reason))
 			}
 			belong(state, c, in)
@@ -235,7 +236,7 @@ func reference(t *rapid.T, log *journal, a *tables) {
 		for seq := range rows {
 			ledger = append(ledger, fmt.Sprint(seq))
 		}
-		if session != "" {
+		if sessionID != "" {
 			sameRows(t, a, state, in)
 		}
 	}
@@ -247,11 +248,11 @@ func reference(t *rapid.T, log *journal, a *tables) {
 }
 
 // stay keeps which events of a session have a ledger row.
-func (j *journal) stay(state *conversation.State, e events.Recorded, c conversation.Change,
+func (j *journal) stay(state *session.State, e events.Recorded, c session.Change,
 	rows map[uint64][]uuid.UUID) {
 	names := named(e)
 	switch {
-	case c.Kind == conversation.Erased:
+	case c.Kind == session.Erased:
 		for seq := range rows {
 			if seq != state.LinkedAt && !j.mark(state.SessionID, seq) {
 				delete(rows, seq)
@@ -262,7 +263,7 @@ func (j *journal) stay(state *conversation.State, e events.Recorded, c conversat
 	case e.Type == events.TypeSessionSummarized:
 		return // it may leave the log at any time
 	case e.Type == events.TypeSessionDescribed:
-		if c.Kind != conversation.Described {
+		if c.Kind != session.Described {
 			return
 		}
 		for seq := range rows {
@@ -270,16 +271,16 @@ func (j *journal) stay(state *conversation.State, e events.Recorded, c conversat
 				delete(rows, seq)
 			}
 		}
-	case c.Kind == conversation.TurnGone, c.Kind == conversation.Pruned:
+	case c.Kind == session.TurnGone, c.Kind == session.Pruned:
 		for seq, turns := range rows {
 			if slices.ContainsFunc(turns, func(id uuid.UUID) bool {
-				return c.Kind == conversation.Pruned && id == c.Turn.ID || slices.ContainsFunc(c.Turns,
-					func(t *conversation.Turn) bool { return t.ID == id })
+				return c.Kind == session.Pruned && id == c.Turn.ID || slices.ContainsFunc(c.Turns,
+					func(t *session.Turn) bool { return t.ID == id })
 			}) {
 				delete(rows, seq)
 			}
 		}
-	case c.Reason == conversation.CodeTurnPruned:
+	case c.Reason == session.CodeTurnPruned:
 		return
 	case slices.ContainsFunc(names, func(id uuid.UUID) bool {
 		t := state.Turn(id)
@@ -291,12 +292,12 @@ func (j *journal) stay(state *conversation.State, e events.Recorded, c conversat
 }
 
 // mark reports whether an event is a mark of a branch that counted, which outlives its session.
-func (j *journal) mark(session string, seq uint64) bool {
-	s := conversation.New(session, rules)
+func (j *journal) mark(sessionID string, seq uint64) bool {
+	s := session.New(sessionID, rules)
 	for _, e := range j.events {
-		if e.SessionID == session {
+		if e.SessionID == sessionID {
 			if c := s.Fold(e); e.Position.Seq == seq {
-				return e.Type == events.TypeSessionBranched && c.Kind != conversation.Anomaly
+				return e.Type == events.TypeSessionBranched && c.Kind != session.Anomaly
 			}
 		}
 	}
@@ -304,7 +305,7 @@ func (j *journal) mark(session string, seq uint64) bool {
 }
 
 // sameRows holds the rows of a session against its fold.
-func sameRows(t *rapid.T, a *tables, want *conversation.State, in map[uuid.UUID]bool) {
+func sameRows(t *rapid.T, a *tables, want *session.State, in map[uuid.UUID]bool) {
 	have, at := must.Two(a.SessionTurns(context.Background(), want.SessionID, -1))(t)
 	if want.Identity == "" && want.Erased == 0 {
 		require.Nil(t, have)
@@ -313,7 +314,7 @@ func sameRows(t *rapid.T, a *tables, want *conversation.State, in map[uuid.UUID]
 	require.NotNil(t, have)
 	require.GreaterOrEqual(t, at.Seq, want.Applied)
 	require.Equal(t, want.Head(), have.Head())
-	turns := slices.DeleteFunc(slices.Clone(want.Turns), func(t *conversation.Turn) bool { return !in[t.ID] })
+	turns := slices.DeleteFunc(slices.Clone(want.Turns), func(t *session.Turn) bool { return !in[t.ID] })
 	require.Len(t, have.Turns, len(turns))
 	for i, w := range turns {
 		sameTurn(t, w, have.Turns[i])

@@ -15,7 +15,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 //conformance:h63
@@ -156,11 +156,11 @@ func goneFrom(l *journal) func(events.Recorded) bool {
 // repeatsPruned reports whether an event repeats one from before a prune of its turn.
 func (j *journal) repeatsPruned(e events.Recorded) bool {
 	s, err := j.fold(context.Background(), e.SessionID, e.Position.Seq-1)
-	return err == nil && s.Fold(e).Reason == conversation.CodeTurnPruned
+	return err == nil && s.Fold(e).Reason == session.CodeTurnPruned
 }
 
 func named(e events.Recorded) []uuid.UUID {
-	turn, replaces := conversation.Named(e)
+	turn, replaces := session.Named(e)
 	return slices.DeleteFunc([]uuid.UUID{turn, replaces}, func(id uuid.UUID) bool { return id == uuid.Nil })
 }
 
@@ -221,9 +221,9 @@ func (a *tables) holding(text string, tables ...string) (out []string) {
 }
 
 // belong keeps which turns of a session belong to the audit.
-func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]bool) {
-	back := c.Kind == conversation.TurnGone || c.Kind == conversation.Pruned || c.Kind == conversation.Described
-	if c.Kind == conversation.Linked || back && c.NewBoundary && state.Identity != "" {
+func belong(state *session.State, c session.Change, in map[uuid.UUID]bool) {
+	back := c.Kind == session.TurnGone || c.Kind == session.Pruned || c.Kind == session.Described
+	if c.Kind == session.Linked || back && c.NewBoundary && state.Identity != "" {
 		for _, turn := range state.Turns {
 			if turn.Place > c.Silence {
 				in[turn.ID] = true
@@ -233,15 +233,15 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 	if state.Identity == "" {
 		return
 	}
-	if c.Kind == conversation.Started {
+	if c.Kind == session.Started {
 		in[c.Turn.ID] = true
 	}
-	if c.Kind == conversation.Corrected {
+	if c.Kind == session.Corrected {
 		in[c.Turn.ID] = in[c.Turns[0].ID]
 	}
-	if c.Kind == conversation.TurnGone || c.Kind == conversation.Pruned {
+	if c.Kind == session.TurnGone || c.Kind == session.Pruned {
 		for _, turn := range c.Turns {
-			in[turn.ID] = c.Kind == conversation.TurnGone || in[c.Turn.ID]
+			in[turn.ID] = c.Kind == session.TurnGone || in[c.Turn.ID]
 		}
 	}
 }

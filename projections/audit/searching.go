@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit/rows"
 	"github.com/turnledger/turnledger/projections/audit/words"
@@ -40,7 +40,7 @@ func (a *Audit) searchable(ctx context.Context, tx pgx.Tx) error {
 }
 
 // ErrQuery says that a query asks for no word.
-var ErrQuery error = &conversation.Invalid{Field: "query", Why: "must have a word to search for"}
+var ErrQuery error = &decide.Invalid{Field: "query", Why: "must have a word to search for"}
 
 // bounds are how far searches go at once.
 type bounds struct {

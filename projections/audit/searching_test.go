@@ -18,7 +18,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/words"
@@ -190,7 +191,7 @@ func TestTermsGoWithTheText(t *testing.T) {
 			"from turnledger.questions q join turnledger.answers a using (turn_id)")
 	}
 	require.NotContains(t, terms()[0], "-{")
-	log.add(log.state("a").DecideRedact(conversation.Redact{TurnID: id("a", "r")}).Facts...)
+	log.add(decide.Redact{TurnID: id("a", "r")}.On(log.state("a")).Facts...)
 	claim(t, log, a).all(5)
 	require.Equal(t, []string{"--"}, terms())
 	require.Empty(t, searchAll(t, a.Audit, projections.SearchFilter{Query: "quark"}, 5))
@@ -545,10 +546,10 @@ func (m searchModel) candidates(log *journal) (out []candidate) {
 	return out
 }
 
-func (m searchModel) candidate(s *conversation.State, turn *conversation.Turn) (c candidate, ok bool) {
+func (m searchModel) candidate(s *session.State, turn *session.Turn) (c candidate, ok bool) {
 	f := m.f
 	switch {
-	case turn.Status != conversation.Pending && turn.Status != conversation.Finalized,
+	case turn.Status != session.Pending && turn.Status != session.Finalized,
 		f.IdentityID != "" && f.IdentityID != s.Identity, f.SessionID != "" && f.SessionID != s.SessionID,
 		turn.CreatedAt.Before(f.Since), !f.Until.IsZero() && !turn.CreatedAt.Before(f.Until):
 		return c, false

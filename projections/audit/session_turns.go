@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/audit/rows"
 )
 
@@ -22,7 +22,7 @@ import (
 // Errors: ErrUnavailable.
 func (a *Audit) SessionTurns(
 	ctx context.Context, sessionID string, limit int,
-) (state *conversation.State, at events.Position, err error) {
+) (state *session.State, at events.Position, err error) {
 	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
 		if state, at, err = a.head(ctx, tx, sessionID); err != nil || state == nil {
 			return err
@@ -35,18 +35,18 @@ func (a *Audit) SessionTurns(
 	return state, at, nil
 }
 
-// forkColumns are the columns of a session that say where a branch comes from, as conversation.Fork has them.
+// forkColumns are the columns of a session that say where a branch comes from, as session.Fork has them.
 const forkColumns = `coalesce(forked_position, 0), coalesce(fork_request, ''), coalesce(forked_from, ''),
 			coalesce(fork_root, ''), coalesce(fork_segments, '')`
 
 // head returns the session without turns, and the position that the tables have reached in its partition.
 func (a *Audit) head(
 	ctx context.Context, tx pgx.Tx, sessionID string,
-) (_ *conversation.State, at events.Position, err error) {
-	var h conversation.Head
+) (_ *session.State, at events.Position, err error) {
+	var h session.Head
 	var created, active, gone stamp
-	var is conversation.Description
-	var fork conversation.Fork
+	var is session.Description
+	var fork session.Fork
 	var metadata map[string]string
 	err = tx.QueryRow(ctx, a.sql(`select coalesce(linked_position, 0), boundary, coalesce(reset_position, 0),
 			coalesce(erased_position, 0), created_at, created_ns, last_active_at, last_active_ns, erased_at, erased_ns,
@@ -65,16 +65,16 @@ func (a *Audit) head(
 		return nil, events.Position{}, nil
 	}
 	h.CreatedAt, h.LastActive, h.ErasedAt = created.time(), active.time(), gone.time()
-	is.Metadata = conversation.MetadataText(rows.FromTexts(metadata))
-	h.HeldDescription = conversation.DescribedBy(is).ForkedBy(fork)
-	state := conversation.New(sessionID, a.cfg.Rules)
+	is.Metadata = session.MetadataText(rows.FromTexts(metadata))
+	h.HeldDescription = session.DescribedBy(is).ForkedBy(fork)
+	state := session.New(sessionID, a.cfg.Rules)
 	state.Adopt(h)
 	state.Applied = at.Seq
 	return state, at, err
 }
 
 // fill reads the turns of the state.
-func (a *Audit) fill(ctx context.Context, tx pgx.Tx, state *conversation.State, limit int) error {
+func (a *Audit) fill(ctx context.Context, tx pgx.Tx, state *session.State, limit int) error {
 	from := uint64(0)
 	if limit >= 0 {
 		from = state.Boundary + 1
@@ -93,7 +93,7 @@ func (a *Audit) fill(ctx context.Context, tx pgx.Tx, state *conversation.State, 
 	for i := range turns {
 		t := &turns[i].Turn
 		state.Turns = append(state.Turns, t)
-		if t.Status == conversation.Pending || t.Status == conversation.Finalized {
+		if t.Status == session.Pending || t.Status == session.Finalized {
 			live++
 		}
 	}
@@ -125,7 +125,7 @@ func (g *Guarded) Get() (*Audit, error) {
 // SessionTurns calls the tables' SessionTurns.
 func (g *Guarded) SessionTurns(
 	ctx context.Context, sessionID string, limit int,
-) (*conversation.State, events.Position, error) {
+) (*session.State, events.Position, error) {
 	tables, err := g.Get()
 	if err != nil {
 		return nil, events.Position{}, err

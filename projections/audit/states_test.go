@@ -11,7 +11,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 )
@@ -168,13 +169,13 @@ func TestRowsAfterARetentionAreThoseOfARebuild(t *testing.T) {
 	log := newJournal()
 	log.add(started("gone", "r1"), finalized("gone", "r1"))
 	log.add(started("root", "r1"), finalized("root", "r1"), started("root", "r2"))
-	mark, err := log.state("root").Mark(conversation.ForkSession{SessionID: "root", RequestID: "f", ChildID: "branch"},
-		conversation.Fork{}, events.Position{Seq: log.last}, log.now)
+	mark, err := decide.ForkSession{SessionID: "root", RequestID: "f", ChildID: "branch"}.Mark(log.state("root"),
+		session.Fork{}, events.Position{Seq: log.last}, log.now)
 	require.NoError(t, err)
 	log.add(mark, mark.Fork(), started("branch", "r1"), finalized("branch", "r1"), started("branch", "r2"))
 	title := "t"
-	log.add(log.state("branch").DecideDescribe(conversation.Describe{SessionID: "branch", RequestID: "d",
-		Title: &title}, 0).Facts...)
+	log.add(decide.Describe{SessionID: "branch", RequestID: "d",
+		Title: &title}.On(log.state("branch"), 0).Facts...)
 	log.pass(48 * time.Hour) // a boundary
 	log.add(started("branch", "r3"), &events.LinkRefused{SessionID: "branch", IdentityID: "thief"},
 		&events.LinkRefused{SessionID: "gone", IdentityID: "thief"})
@@ -184,10 +185,10 @@ func TestRowsAfterARetentionAreThoseOfARebuild(t *testing.T) {
 	left := log.without(func(e events.Recorded) bool {
 		return e.SessionID != "stays" && e.Type != events.TypeTurnRedacted
 	})
-	for _, session := range []string{"gone", "root", "branch"} {
+	for _, sessionID := range []string{"gone", "root", "branch"} {
 		var seqs []uint64
 		for _, e := range log.events {
-			if e.SessionID == session && e.Type != events.TypeTurnRedacted {
+			if e.SessionID == sessionID && e.Type != events.TypeTurnRedacted {
 				seqs = append(seqs, e.Position.Seq)
 			}
 		}

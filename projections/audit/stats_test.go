@@ -12,7 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 )
@@ -47,9 +47,9 @@ func TestCountsOfAnomalies(t *testing.T) {
 	ask := projections.CountsFilter{Since: day, Until: day.AddDate(0, 0, 9), By: projections.ByNone}
 	counts, _ := must.Two(a.Anomalies(t.Context(), ask))(t)
 	require.Equal(t, []projections.Anomalies{
-		{Start: first, Reason: conversation.CodeLinkedElsewhere, Events: 1},
-		{Start: first.AddDate(0, 0, 1), Reason: conversation.CodeLinkedElsewhere, Events: 1},
-		{Start: first.AddDate(0, 0, 1), Reason: conversation.CodeTurnNotStarted, Events: 2},
+		{Start: first, Reason: session.CodeLinkedElsewhere, Events: 1},
+		{Start: first.AddDate(0, 0, 1), Reason: session.CodeLinkedElsewhere, Events: 1},
+		{Start: first.AddDate(0, 0, 1), Reason: session.CodeTurnNotStarted, Events: 2},
 	}, counts)
 	ask.Since, ask.Hour = edge.Add(time.Second), true
 	counts, _ = must.Two(a.Anomalies(t.Context(), ask))(t)
@@ -127,13 +127,13 @@ func sameCounts(t *rapid.T, log *journal, a *audit.Audit) {
 	}
 	want := map[time.Time]projections.Counts{}
 	took, of := map[time.Time][]float64{}, map[time.Time]map[string]bool{}
-	for _, session := range sessions {
-		s, seen := log.state(session), map[time.Time]bool{}
+	for _, sessionID := range sessions {
+		s, seen := log.state(sessionID), map[time.Time]bool{}
 		if s.Erased != 0 || gone[s.Identity] {
 			continue
 		}
 		for _, turn := range s.Turns {
-			if turn.Status == conversation.Replaced || turn.ReplacedBy != uuid.Nil {
+			if turn.Status == session.Replaced || turn.ReplacedBy != uuid.Nil {
 				continue // a later version is counted
 			}
 			start := turn.CreatedAt.Truncate(24 * time.Hour)
@@ -141,13 +141,13 @@ func sameCounts(t *rapid.T, log *journal, a *audit.Audit) {
 			c.Start = start
 			c.Started++
 			switch turn.Status {
-			case conversation.Pending:
+			case session.Pending:
 				c.Pending++
-			case conversation.Redacted:
+			case session.Redacted:
 				c.Redacted++
-			case conversation.Finalized, conversation.Replaced:
+			case session.Finalized, session.Replaced:
 				c.Finalized++
-				pruned := func(t *conversation.Turn) bool { return t.PrunedAt() > t.Final }
+				pruned := func(t *session.Turn) bool { return t.PrunedAt() > t.Final }
 				if pruned(turn) {
 					break // what stood before has no row any more
 				}
@@ -157,7 +157,7 @@ func sameCounts(t *rapid.T, log *journal, a *audit.Audit) {
 				if slices.ContainsFunc(s.Chain(turn), pruned) {
 					break // nor has the answer of a version that was pruned before it was corrected
 				}
-				first := s.Turns[slices.IndexFunc(s.Turns, func(t *conversation.Turn) bool {
+				first := s.Turns[slices.IndexFunc(s.Turns, func(t *session.Turn) bool {
 					return t.Place == turn.Place
 				})]
 				waited := first.FinalizedAt.Truncate(time.Microsecond).Sub(first.CreatedAt.Truncate(time.Microsecond))

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/audit/rows"
 )
 
@@ -16,7 +16,7 @@ import (
 type Turn struct {
 	SessionID, IdentityID string
 	Partition             int
-	conversation.Turn
+	session.Turn
 	// listed is the time by which an identity's listing orders the turn.
 	listed time.Time
 }
@@ -49,7 +49,7 @@ func scanTurn(row pgx.CollectableRow) (t Turn, err error) {
 		return t, err
 	}
 	t.CreatedAt, t.FinalizedAt, t.DeletedAt = created.time(), finalized.time(), deleted.time()
-	if t.Status == conversation.Redacted {
+	if t.Status == session.Redacted {
 		t.StatusBefore, err = parseStatus(before)
 		return t, err
 	}
@@ -75,9 +75,9 @@ func shown(q *events.Question, a *events.Answer) {
 // orEmpty scans a text, with NULL as "".
 func orEmpty(s *string) *zeronull.Text { return (*zeronull.Text)(s) }
 
-func parseStatus(name string) (conversation.Status, error) {
-	for _, s := range []conversation.Status{
-		conversation.Pending, conversation.Finalized, conversation.Redacted, conversation.Replaced,
+func parseStatus(name string) (session.Status, error) {
+	for _, s := range []session.Status{
+		session.Pending, session.Finalized, session.Redacted, session.Replaced,
 	} {
 		if s.String() == name {
 			return s, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -15,13 +15,13 @@ import (
 // (docs/design.md#writing). A claim begins empty, since another runner may have applied events meanwhile. A nil
 // unlinkedSessions holds nothing.
 type unlinkedSessions struct {
-	rules    conversation.Rules
+	rules    session.Rules
 	sessions *simplelru.LRU[string, *anonymous]
 	bytes    int
 }
 
 type anonymous struct {
-	state *conversation.State
+	state *session.State
 	bytes int
 }
 
@@ -32,7 +32,7 @@ const (
 	leastEarly = 512
 )
 
-func newUnlinked(rules conversation.Rules) *unlinkedSessions {
+func newUnlinked(rules session.Rules) *unlinkedSessions {
 	x := &unlinkedSessions{rules: rules}
 	// NewLRU fails only for a size of 0 or less.
 	x.sessions, _ = simplelru.NewLRU(earlyBytes/leastEarly, func(_ string, s *anonymous) { x.bytes -= s.bytes })
@@ -47,7 +47,7 @@ func (x *unlinkedSessions) fold(e *projections.Judged) {
 	x.expire(e.Time)
 	if e.First {
 		x.sessions.Remove(e.SessionID)
-		x.sessions.Add(e.SessionID, &anonymous{state: conversation.New(e.SessionID, x.rules)})
+		x.sessions.Add(e.SessionID, &anonymous{state: session.New(e.SessionID, x.rules)})
 	}
 	s, ok := x.sessions.Get(e.SessionID)
 	if !ok || e.Position.Seq <= s.state.Applied {
@@ -74,7 +74,7 @@ func (x *unlinkedSessions) expire(now time.Time) {
 }
 
 // take removes a session from x and returns it; nil if it is not there.
-func (x *unlinkedSessions) take(sessionID string) *conversation.State {
+func (x *unlinkedSessions) take(sessionID string) *session.State {
 	if x == nil {
 		return nil
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 )
@@ -74,7 +74,7 @@ func dead(seq uint64) projections.DeadLetter {
 
 func listed(t *testing.T, d *desk.Desk, log *jetlog.Log, v view) (seqs []uint64) {
 	t.Helper()
-	for _, l := range must.Get(d.Queue(v, log, conversation.Rules{}).DeadLetters(t.Context()))(t) {
+	for _, l := range must.Get(d.Queue(v, log, session.Rules{}).DeadLetters(t.Context()))(t) {
 		seqs = append(seqs, l.Position.Seq)
 	}
 	return seqs
@@ -180,7 +180,7 @@ func TestRestoredLettersCountUntilTheViewIsRebuilt(t *testing.T) {
 		cp.Created = time.Unix(1, 0)
 		v := serving(cp)
 		require.Equal(t, []uint64{1}, listed(t, d, log, v))
-		require.Equal(t, known.Dropped, must.Get(d.Queue(v, log, conversation.Rules{}).Dropped(t.Context(), at))(t))
+		require.Equal(t, known.Dropped, must.Get(d.Queue(v, log, session.Rules{}).Dropped(t.Context(), at))(t))
 		cp.Created = log.Created(0)
 		require.Empty(t, listed(t, d, log, serving(cp)))
 		require.Empty(t, listed(t, d, log, serving(claimed(0, 1, "b"))), "a view that has nothing yet")
@@ -205,7 +205,7 @@ func TestRetriedAndDropped(t *testing.T) {
 			require.NoError(t, h.Keep(t.Context(), time.Time{}, dead(4+seq)))
 		}
 		v := serving(claimed(9, 1, "a"))
-		q := d.Queue(v, log, conversation.Rules{})
+		q := d.Queue(v, log, session.Rules{})
 		at := func(seq uint64) events.Position { return events.Position{Seq: seq} }
 		v.refuses = projections.Permanent(fmt.Errorf("still refused"))
 		got := must.Get(q.RetryDeadLetter(t.Context(), at(4)))(t)

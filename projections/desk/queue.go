@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -28,13 +28,13 @@ type Queue struct {
 	Source
 	desk  *Desk
 	log   projections.LogReader
-	rules conversation.Rules
+	rules session.Rules
 }
 
 var _ projections.DeadLetterQueue = (*Queue)(nil)
 
 // Queue returns the dead letters of a source; rules are those of its folds.
-func (d *Desk) Queue(of Source, log projections.LogReader, rules conversation.Rules) *Queue {
+func (d *Desk) Queue(of Source, log projections.LogReader, rules session.Rules) *Queue {
 	rules.Slim = false
 	return &Queue{of, d, log, rules}
 }
@@ -146,7 +146,7 @@ func (q *Queue) fold(ctx context.Context, f found) (projections.Session, error) 
 	dead, upTo := f.Value.DeadLetter, f.served.Of(f.Value.Position.Partition).Seq
 	s := projections.Session{
 		ID: dead.SessionID, Partition: dead.Position.Partition, UpTo: upTo, Letter: dead.Position, Letters: f.session,
-		State: conversation.New(dead.SessionID, q.rules),
+		State: session.New(dead.SessionID, q.rules),
 	}
 	judge := projections.NewJudge(q.log, q.rules, upTo)
 	take := func(e events.Recorded) error {

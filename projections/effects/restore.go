@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 )
@@ -40,12 +40,12 @@ func (e *Effect) Restore(ctx context.Context, s projections.Session) ([]events.P
 }
 
 // isGone reports whether the turn of an event may no longer be shown.
-func isGone(s *conversation.State, e *projections.Judged) bool {
+func isGone(s *session.State, e *projections.Judged) bool {
 	if s.Erased != 0 || e.Change.Turn == nil {
 		return s.Erased != 0
 	}
 	now := s.Turn(e.Change.Turn.ID)
-	return now == nil || now.Status == conversation.Redacted || now.Status == conversation.Replaced
+	return now == nil || now.Status == session.Redacted || now.Status == session.Replaced
 }
 
 // handleAnew handles an event, and then again what came behind it: the event alone would put an old text in the place
@@ -86,7 +86,7 @@ func (e *Effect) later(
 		}
 		if last = r.Position.Seq; !slices.Contains(s.Letters, r.Position) {
 			later = append(later, j)
-			all = all || j.Change.Kind == conversation.Linked
+			all = all || j.Change.Kind == session.Linked
 		}
 	}
 	if !all {
@@ -100,6 +100,6 @@ func touches(j *projections.Judged, turn uuid.UUID) bool {
 	if t := j.Change.Turn; t != nil && t.ID == turn {
 		return true
 	}
-	return j.Change.Kind == conversation.Erased ||
-		slices.ContainsFunc(j.Change.Turns, func(t *conversation.Turn) bool { return t.ID == turn })
+	return j.Change.Kind == session.Erased ||
+		slices.ContainsFunc(j.Change.Turns, func(t *session.Turn) bool { return t.ID == turn })
 }

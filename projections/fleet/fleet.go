@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -40,8 +39,6 @@ type Entry struct {
 	// Open prepares the view's store. It is tried again while its error is projections.ErrUnavailable. nil: the store
 	// is ready.
 	Open func(context.Context) error
-	// OpenLimit bounds one call of Open once the process is up; 10 s by default.
-	OpenLimit time.Duration
 	// Feeds and Reads say what this process does with the view. If both are false, it only reports the view's status.
 	Feeds, Reads bool
 	// InMemory: rows and dead letters end with the process. Only this process can feed the view, so Feeds must be set.
@@ -108,7 +105,7 @@ func (f *Fleet) Add(ctx context.Context, e Entry) (*ManagedView, error) {
 		m.feed = runner.New(f.cfg.Log, e.View, m.feeding())
 		f.feeds = append(f.feeds, feed{m.feed, m})
 	}
-	if err := m.tryOpen(ctx, openDeadline); err != nil && !errors.Is(err, projections.ErrUnavailable) {
+	if err := m.tryOpen(ctx); err != nil && !errors.Is(err, projections.ErrUnavailable) {
 		return nil, err
 	}
 	return m, nil

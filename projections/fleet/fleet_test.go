@@ -21,10 +21,10 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -34,7 +34,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
-var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+var rules = session.Rules{SessionTTL: 24 * time.Hour}
 
 // kept is a view in a store that outlives the process, as far as a fleet can see. It holds no rows.
 type kept struct {
@@ -324,7 +324,7 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 func TestAViewInMemoryIsFedHere(t *testing.T) {
 	t.Parallel()
 	f := fleet.New(fleet.Config{Log: natstest.Log(t, 1)})
-	view := memory.New(recent.Limits{}, conversation.Rules{}, nil)
+	view := memory.New(recent.Limits{}, session.Rules{}, nil)
 	_, err := f.Add(t.Context(), fleet.Entry{View: view, Rebuildable: view, Reads: true, InMemory: true})
 	require.ErrorContains(t, err, "set Feeds")
 }
@@ -346,27 +346,6 @@ func TestAViewIsReadSoonAfterItsStoreAnswers(t *testing.T) {
 	natstest.Run(t, f.Run)
 	require.Less(t, <-waited, 10*time.Second)
 	hang.Until(t, func() bool { return m.Readable() == nil })
-}
-
-// A store may take longer to open than a process waits for it when it starts.
-func TestAStoreMayTakeLongToOpen(t *testing.T) {
-	t.Parallel()
-	limits := make(chan time.Duration, 2)
-	f := newFleet(natstest.Log(t, 1))
-	v := newKept()
-	add(t, f, fleet.Entry{View: v, Reads: true, OpenLimit: time.Hour, Open: func(ctx context.Context) error {
-		end, _ := ctx.Deadline()
-		limits <- time.Until(end)
-		if len(limits) == cap(limits) {
-			return nil
-		}
-		return projections.Unavailable(errors.New("it takes long"))
-	}})
-	require.Less(t, <-limits, time.Minute)
-	limits <- 0
-	natstest.Run(t, f.Run)
-	require.Zero(t, <-limits)
-	require.Greater(t, <-limits, 50*time.Minute)
 }
 
 func TestPlacesAreReachedWithWhatTheyApplied(t *testing.T) {

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -36,7 +35,7 @@ type ManagedView struct {
 const (
 	// askDeadline bounds the queries for a status, a scrape or a view's checkpoints.
 	askDeadline = 2 * time.Second
-	// openDeadline bounds the attempt to open a store for which a process waits when it starts.
+	// openDeadline bounds an attempt to open a store.
 	openDeadline = 10 * time.Second
 	// lookEvery is the pause between two looks whether a store answers, or whether a view was rebuilt: until then reads
 	// do without the view. warnEvery is the least time between two warnings about it.
@@ -76,9 +75,9 @@ func (m *ManagedView) isFed() bool { return m.feed != nil && m.opened.Load() }
 // tryOpen opens the view. Readers may use a view whose store outlives the log only once its checkpoints are known to
 // belong to the log's streams: a restored log may be behind the view, and a process that only reads has no runner that
 // would notice.
-func (m *ManagedView) tryOpen(ctx context.Context, limit time.Duration) error {
+func (m *ManagedView) tryOpen(ctx context.Context) error {
 	if m.Open != nil {
-		ctx, cancel := context.WithTimeout(ctx, limit)
+		ctx, cancel := context.WithTimeout(ctx, openDeadline)
 		defer cancel()
 		if err := m.Open(ctx); err != nil {
 			m.waits.Store(&err)
@@ -97,7 +96,7 @@ func (m *ManagedView) tryOpen(ctx context.Context, limit time.Duration) error {
 // run opens the view if it is not open yet, retrying until it succeeds, and feeds it.
 func (m *ManagedView) run(ctx context.Context) error {
 	for warned := (time.Time{}); !m.opened.Load(); {
-		err := m.tryOpen(ctx, cmp.Or(m.OpenLimit, openDeadline))
+		err := m.tryOpen(ctx)
 		switch {
 		case err == nil:
 			continue

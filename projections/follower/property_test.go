@@ -20,8 +20,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/follower"
 )
@@ -253,7 +253,7 @@ func TestEveryEventIsJudgedLiveAsInPrivate(t *testing.T) {
 	}
 	want := privately(t, log, 0)
 	require.Equal(t, len(want), len(got))
-	types, kinds, whole := map[string]bool{}, map[conversation.Kind]bool{}, false
+	types, kinds, whole := map[string]bool{}, map[session.Kind]bool{}, false
 	for i := range want {
 		require.Equal(t, want[i], got[i], want[i].Position)
 		require.Equal(t, encoded(want[i]), bytes[i], want[i].Position)
@@ -265,7 +265,7 @@ func TestEveryEventIsJudgedLiveAsInPrivate(t *testing.T) {
 	}
 	require.True(t, whole, "events that belong together")
 	require.Equal(t, events.Types(), slices.Sorted(maps.Keys(types)))
-	for kind := conversation.Duplicate; kind <= conversation.Erased; kind++ {
+	for kind := session.Duplicate; kind <= session.Erased; kind++ {
 		require.True(t, kinds[kind], kind.String())
 	}
 }

@@ -23,15 +23,16 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/follower"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
-var rules = conversation.Rules{SessionTTL: time.Hour}
+var rules = session.Rules{SessionTTL: time.Hour}
 
 // shaky is a log whose tails break, and that fails now and then, until it is healed.
 type shaky struct {
@@ -203,41 +204,41 @@ func (s *scribe) extended(session string, turn uuid.UUID) events.Fact {
 }
 
 // prune takes the answer out of a session's first finalized turn, or anything out of a turn that there may not be.
-func (s *scribe) prune(session string, turn uuid.UUID) events.Fact {
-	state := natstest.Fold(s.t, s.log, session, rules)
+func (s *scribe) prune(sessionID string, turn uuid.UUID) events.Fact {
+	state := natstest.Fold(s.t, s.log, sessionID, rules)
 	for _, t := range state.Turns {
-		if t.Status == conversation.Finalized {
+		if t.Status == session.Finalized {
 			turn = t.ID
 			break
 		}
 	}
-	c := conversation.Prune{SessionID: session, TurnID: turn, PruneID: fmt.Sprint("p", s.n%5),
-		Keep: func(m conversation.Message) json.RawMessage {
+	c := decide.Prune{SessionID: sessionID, TurnID: turn, PruneID: fmt.Sprint("p", s.n%5),
+		Keep: func(m session.Message) json.RawMessage {
 			if m.Half == events.HalfAnswer {
 				return nil
 			}
 			return m.Raw
 		}}
-	if _, refused := state.PruneRefused(c); !refused {
+	if _, refused := c.Refused(state); !refused {
 		t := state.Turn(turn)
 		var brought []events.Recorded
-		for e, err := range s.log.Session(s.t.Context(), session, 0, math.MaxUint64) {
+		for e, err := range s.log.Session(s.t.Context(), sessionID, 0, math.MaxUint64) {
 			require.NoError(s.t, err)
 			if slices.Contains(t.Sources(), e.Position.Seq) {
 				brought = append(brought, e)
 			}
 		}
-		if d := state.DecidePrune(c, t, conversation.Messages(t, brought)); len(d.Facts) > 0 {
+		if d := c.On(state, t, session.Messages(t, brought)); len(d.Facts) > 0 {
 			return d.Facts[0]
 		}
 	}
-	return &events.TurnPruned{TurnID: turn, SessionID: session, PruneID: "p"}
+	return &events.TurnPruned{TurnID: turn, SessionID: sessionID, PruneID: "p"}
 }
 
 // redaction is of a turn as its session has it, or of a turn that there is not.
 func (s *scribe) redaction(session string, turn uuid.UUID) events.Fact {
 	state := natstest.Fold(s.t, s.log, session, rules)
-	if d := state.DecideRedact(conversation.Redact{TurnID: turn}); len(d.Facts) > 0 {
+	if d := (decide.Redact{TurnID: turn}).On(state); len(d.Facts) > 0 {
 		return d.Facts[0]
 	}
 	return &events.TurnRedacted{TurnID: turn, SessionID: session}
@@ -249,7 +250,7 @@ func (s *scribe) summary(session, request string, turn uuid.UUID) events.Fact {
 	f := events.SessionSummarized{SessionID: session, RequestID: request, SummaryNeutral: fmt.Sprint("m", s.n%3)}
 	for _, t := range state.Turns {
 		if state.Shown(t) {
-			d := state.DecideSummarize(conversation.Summarize{ThroughTurnID: t.ID, Summary: f})
+			d := decide.Summarize{ThroughTurnID: t.ID, Summary: f}.On(state)
 			if len(d.Facts) > 0 {
 				return d.Facts[0]
 			}
@@ -264,7 +265,7 @@ func (s *scribe) summary(session, request string, turn uuid.UUID) events.Fact {
 func (s *scribe) description(session, request string) events.Fact {
 	title := fmt.Sprint("t", s.n%3)
 	state := natstest.Fold(s.t, s.log, session, rules)
-	d := state.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request, Title: &title}, 0)
+	d := decide.Describe{SessionID: session, RequestID: request, Title: &title}.On(state, 0)
 	if len(d.Facts) > 0 {
 		return d.Facts[0]
 	}
@@ -373,8 +374,8 @@ func privately(t testing.TB, log *jetlog.Log, partition int) (out []projections.
 func encoded(j projections.Judged) string {
 	b, err := json.Marshal(struct {
 		projections.Judged
-		Description conversation.Description
-		Fork        conversation.Fork
+		Description session.Description
+		Fork        session.Fork
 	}{j, j.Head.Description(), j.Head.Fork()})
 	if err != nil {
 		panic(err)

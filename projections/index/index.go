@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 )
@@ -31,7 +31,7 @@ type Config struct {
 	// Log is read where a batch does not hold all of a turn.
 	Log        projections.LogReader
 	Partitions int
-	Rules      conversation.Rules
+	Rules      session.Rules
 	// Anonymous: turns of sessions without an identity are in the index, too.
 	Anonymous bool
 	// WithoutTexts: the store keeps no texts of turns.

@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -82,38 +82,38 @@ func (p *planner) plan(ctx context.Context, run []projections.Judged) (*changes,
 func (p *planner) apply(ctx context.Context, out *changes, e *projections.Judged) error {
 	wanted, t := e.Head.Identity != "" || p.cfg.Anonymous, e.Change.Turn
 	switch e.Change.Kind {
-	case conversation.Started:
+	case session.Started:
 		if wanted {
 			p.questions.Add(t.ID, t.Question)
 		}
-	case conversation.Answered:
+	case session.Answered:
 		if wanted {
 			return p.answer(ctx, out, e)
 		}
-	case conversation.WasExtended:
+	case session.WasExtended:
 		p.questions.Remove(t.ID)
-		if wanted && t.Status == conversation.Finalized {
-			return p.reread(ctx, out, e, func(of *conversation.Turn) bool { return of.ID == t.ID })
+		if wanted && t.Status == session.Finalized {
+			return p.reread(ctx, out, e, func(of *session.Turn) bool { return of.ID == t.ID })
 		}
-	case conversation.Pruned:
+	case session.Pruned:
 		p.questions.Remove(t.ID)
 		out.drop(t.ID, e.Position)
 		back := e.Change.NewBoundary && e.Head.Identity != "" // as with a redaction
-		if back || wanted && t.Status == conversation.Finalized {
-			return p.reread(ctx, out, e, func(of *conversation.Turn) bool {
+		if back || wanted && t.Status == session.Finalized {
+			return p.reread(ctx, out, e, func(of *session.Turn) bool {
 				return of.ID == t.ID || back && of.Place > e.Change.Silence
 			})
 		}
-	case conversation.Corrected:
+	case session.Corrected:
 		out.drop(e.Change.Turns[0].ID, e.Position)
 		if wanted {
 			p.put(out, e, t)
 		}
-	case conversation.Linked:
+	case session.Linked:
 		if !e.First {
 			return p.backfill(ctx, out, e)
 		}
-	case conversation.TurnGone, conversation.Erased:
+	case session.TurnGone, session.Erased:
 		for _, t := range e.Change.Turns {
 			p.questions.Remove(t.ID)
 			out.drop(t.ID, e.Position)
@@ -122,12 +122,12 @@ func (p *planner) apply(ctx context.Context, out *changes, e *projections.Judged
 			// The link had taken a gap for a silence. The redaction shows that there was none.
 			return p.backfill(ctx, out, e)
 		}
-	case conversation.Described:
+	case session.Described:
 		if e.Change.NewBoundary && e.Head.Identity != "" {
 			return p.backfill(ctx, out, e) // the kind undoes the silences before the link
 		}
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Reset, conversation.Summarized,
-		conversation.Forked, conversation.Branched, conversation.Refused, conversation.Noted: // no text came or went
+	case session.Seen, session.Duplicate, session.Anomaly, session.Reset, session.Summarized,
+		session.Forked, session.Branched, session.Refused, session.Noted: // no text came or went
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (p *planner) answer(ctx context.Context, out *changes, e *projections.Judge
 	t := *e.Change.Turn
 	q, held := p.questions.Get(t.ID)
 	if !held {
-		return p.reread(ctx, out, e, func(of *conversation.Turn) bool { return of.ID == t.ID })
+		return p.reread(ctx, out, e, func(of *session.Turn) bool { return of.ID == t.ID })
 	}
 	p.questions.Remove(t.ID)
 	t.Question = q
@@ -148,12 +148,12 @@ func (p *planner) answer(ctx context.Context, out *changes, e *projections.Judge
 // backfill puts the session's turns after its last silence, which are new to the index, or have an identity from now
 // on.
 func (p *planner) backfill(ctx context.Context, out *changes, e *projections.Judged) error {
-	return p.reread(ctx, out, e, func(t *conversation.Turn) bool { return t.Place > e.Change.Silence })
+	return p.reread(ctx, out, e, func(t *session.Turn) bool { return t.Place > e.Change.Silence })
 }
 
 // reread reads the session as it is at an event, and puts those of its turns that are chosen.
 func (p *planner) reread(
-	ctx context.Context, out *changes, e *projections.Judged, chosen func(*conversation.Turn) bool,
+	ctx context.Context, out *changes, e *projections.Judged, chosen func(*session.Turn) bool,
 ) error {
 	s, err := p.cfg.session(ctx, e.SessionID, e.Position.Seq)
 	if err != nil {
@@ -168,13 +168,13 @@ func (p *planner) reread(
 }
 
 // session folds a session, with texts, up to a sequence of its partition.
-func (c *Config) session(ctx context.Context, id string, upTo uint64) (*conversation.State, error) {
-	s, err := conversation.Folded(id, c.Rules, c.Log.Session(ctx, id, 0, upTo))
+func (c *Config) session(ctx context.Context, id string, upTo uint64) (*session.State, error) {
+	s, err := session.Folded(id, c.Rules, c.Log.Session(ctx, id, 0, upTo))
 	return s, failed(err, "read a session")
 }
 
 // put writes a turn, if it is finalized. A turn whose text has left the log is one that a later event redacts.
-func (p *planner) put(out *changes, e *projections.Judged, t *conversation.Turn) {
+func (p *planner) put(out *changes, e *projections.Judged, t *session.Turn) {
 	if o, ok := p.cfg.object(e.SessionID, e.Head.Identity, p.partition, t); ok {
 		o.Seq = e.Position.Seq
 		out.put(o)
@@ -182,13 +182,13 @@ func (p *planner) put(out *changes, e *projections.Judged, t *conversation.Turn)
 }
 
 // object makes the object of a turn, and reports whether the turn has one.
-func (c *Config) object(session, identity string, partition int, t *conversation.Turn) (o Object, ok bool) {
+func (c *Config) object(sessionID, identity string, partition int, t *session.Turn) (o Object, ok bool) {
 	q, a := t.Question, t.Answer
-	if t.Status != conversation.Finalized || q == nil || a == nil {
+	if t.Status != session.Finalized || q == nil || a == nil {
 		return o, false
 	}
 	return Object{
-		ID: t.ID, Session: session, Identity: identity, Partition: partition, StartSeq: t.Started,
+		ID: t.ID, Session: sessionID, Identity: identity, Partition: partition, StartSeq: t.Started,
 		Version: t.Version, CreatedAt: t.CreatedAt, PipelineName: q.PipelineName, Consultant: q.Consultant,
 		Repository: q.Repository, Question: c.half(q.QuestionNeutral, q.QuestionTranslated),
 		Answer: c.half(a.AnswerNeutral, a.AnswerTranslated),

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -52,7 +52,7 @@ func (v *View) replanned(ctx context.Context, s projections.Session) ([]Object, 
 		return nil, nil, err
 	}
 	for _, t := range s.State.Turns {
-		if o := out.objects[t.ID]; o != nil && t.Status != conversation.Finalized {
+		if o := out.objects[t.ID]; o != nil && t.Status != session.Finalized {
 			out.drop(t.ID, s.Letter)
 		}
 	}

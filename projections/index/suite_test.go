@@ -18,8 +18,9 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/index"
@@ -310,14 +311,14 @@ func pruned(t *testing.T, w *world) {
 		}
 	}
 	n := 0
-	prune := conversation.Prune{SessionID: "s", TurnID: turn, PruneID: "p", Partition: h.partition}
-	prune.Keep = func(m conversation.Message) json.RawMessage {
+	prune := decide.Prune{SessionID: "s", TurnID: turn, PruneID: "p", Partition: h.partition}
+	prune.Keep = func(m session.Message) json.RawMessage {
 		if n++; n == 3 { // the question, lava, ash
 			return nil
 		}
 		return m.Raw
 	}
-	facts := s.DecidePrune(prune, s.Turn(turn), conversation.Messages(s.Turn(turn), brought)).Facts
+	facts := prune.On(s, s.Turn(turn), session.Messages(s.Turn(turn), brought)).Facts
 	require.NotEmpty(t, facts)
 	w.Append(t, facts...)
 	h.must(t)

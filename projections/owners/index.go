@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/follower"
 )
 
@@ -67,7 +67,7 @@ func (x *Index) Run(ctx context.Context, others ...func(context.Context, []jetlo
 	g, ctx := errgroup.WithContext(ctx)
 	for k := range x.read {
 		g.Go(func() error {
-			return x.follower.Read(ctx, jetlog.Following{
+			return x.follower.Read(ctx, follower.Following{
 				Partition: k, Options: jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000},
 				Watermark: &x.read[k], Pause: time.Second,
 				Read: func(ctx context.Context, batch []jetlog.Message) error { return x.note(ctx, k, batch, others) },
@@ -153,7 +153,7 @@ func (x *Index) Sessions(ctx context.Context, identity string, partition int) (s
 			continue
 		}
 		// Only a session's first valid link counts: a later link to another identity changes nothing.
-		s, err := conversation.UpToLink(l.session, x.log.Session(ctx, l.session, 0, l.seq))
+		s, err := session.UpToLink(l.session, x.log.Session(ctx, l.session, 0, l.seq))
 		if err != nil {
 			return nil, err
 		}

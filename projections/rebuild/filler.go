@@ -133,8 +133,8 @@ func (f *filler) read(ctx context.Context) error {
 	}
 }
 
-// quiet is how long no event comes before the filler asks whether the events up to the head were erased.
-const quiet = 250 * time.Millisecond
+// askAgain is the pause before a question that the log did not answer is asked again.
+const askAgain = 250 * time.Millisecond
 
 // catchUp applies all that the log holds now.
 func (f *filler) catchUp(ctx context.Context) error {
@@ -152,7 +152,7 @@ func answered[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 		if !errors.Is(err, jetlog.ErrUnavailable) || errors.Is(err, jetlog.ErrStream) {
 			return answer, err
 		}
-		if !pause.For(ctx, quiet) {
+		if !pause.For(ctx, askAgain) {
 			return answer, ctx.Err()
 		}
 	}
@@ -161,32 +161,16 @@ func answered[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 // reach applies the log up to a sequence, and nothing after it.
 func (f *filler) reach(ctx context.Context, seq uint64) error {
 	f.aim(seq)
-	still := time.NewTimer(quiet)
-	defer still.Stop()
 	for f.At.Seq < seq {
 		run := f.beyondReach
 		if len(run) == 0 {
-			still.Reset(quiet)
-			select {
-			case part := <-f.judged:
-				// An event that was read ahead has been erased meanwhile.
-				run = f.more(part)
-				run = run[sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > f.At.Seq }):]
-				if len(run) == 0 {
-					continue
-				}
-			case <-still.C:
-				// The missing events may have been erased.
-				none, err := answered(ctx, func() (bool, error) { return f.log.Still(ctx, f.partition, f.At.Seq, seq) })
-				switch {
-				case err != nil:
-					return err
-				case none:
-					return f.Pass(ctx, seq)
-				}
-				continue
-			case <-ctx.Done():
-				return ctx.Err()
+			var err error
+			at := events.Position{Partition: f.partition, Seq: f.At.Seq}
+			if run, err = jetlog.Until(ctx, patient{f.log}, f, at, seq); err != nil {
+				return err
+			}
+			if len(run) == 0 {
+				return f.Pass(ctx, seq)
 			}
 		}
 		n := sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > seq })
@@ -200,6 +184,30 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 		}
 	}
 	return nil
+}
+
+// Next returns what was judged ahead, but for events that were passed since: they have been erased.
+func (f *filler) Next(ctx context.Context) ([]projections.Judged, error) {
+	for {
+		select {
+		case part := <-f.judged:
+			run := f.more(part)
+			run = run[sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > f.At.Seq }):]
+			if len(run) > 0 {
+				return run, nil
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// patient asks until the log answers.
+type patient struct{ *jetlog.Log }
+
+// Still implements jetlog.Gaps.
+func (l patient) Still(ctx context.Context, partition int, after, upTo uint64) (bool, error) {
+	return answered(ctx, func() (bool, error) { return l.Log.Still(ctx, partition, after, upTo) })
 }
 
 // part returns an empty part.

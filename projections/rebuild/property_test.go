@@ -19,8 +19,8 @@ import (
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/rebuild"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -120,7 +120,7 @@ func snapshots(t testing.TB, log *jetlog.Log, v view, exact bool) (out []any) {
 	return out
 }
 
-func texts(t *conversation.Turn) (out []string) {
+func texts(t *session.Turn) (out []string) {
 	if t.Question != nil {
 		out = append(out, t.Question.QuestionNeutral)
 	}

@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -90,10 +90,10 @@ func (w logFold) Reach(ctx context.Context, at events.Position) error {
 }
 
 // State implements projections.Fold.
-func (w logFold) State(ctx context.Context, sessionID string, at events.Position) (*conversation.State, error) {
+func (w logFold) State(ctx context.Context, sessionID string, at events.Position) (*session.State, error) {
 	rules := w.cfg.Rules
 	rules.Slim = false
-	return conversation.Folded(sessionID, rules, w.log.Session(ctx, sessionID, 0, at.Seq))
+	return session.Folded(sessionID, rules, w.log.Session(ctx, sessionID, 0, at.Seq))
 }
 
 // Session implements projections.Fold.

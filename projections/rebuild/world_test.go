@@ -20,8 +20,8 @@ import (
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	rules  = conversation.Rules{SessionTTL: 24 * time.Hour}
+	rules  = session.Rules{SessionTTL: 24 * time.Hour}
 	limits = recent.Limits{TTL: 24 * time.Hour, MaxTurns: 1000}
 )
 
@@ -48,7 +48,7 @@ var (
 // answered at.
 type view struct {
 	viewtest.View
-	read func(ctx context.Context, log *jetlog.Log, session string) (*conversation.State, events.Position, error)
+	read func(ctx context.Context, log *jetlog.Log, sessionID string) (*session.State, events.Position, error)
 }
 
 type opener func(t testing.TB, log *jetlog.Log) view
@@ -59,8 +59,8 @@ func ofRecent(v interface {
 	recent.Reader
 }) view {
 	return view{viewtest.View{View: v, Rebuildable: v}, func(ctx context.Context, log *jetlog.Log,
-		session string) (*conversation.State, events.Position, error) {
-		snap, err := v.Load(ctx, session, log.Partition(session), -1)
+		sessionID string) (*session.State, events.Position, error) {
+		snap, err := v.Load(ctx, sessionID, log.Partition(sessionID), -1)
 		return snap.State, snap.Applied, err
 	}}
 }
@@ -84,8 +84,8 @@ func auditOn(t testing.TB, log *jetlog.Log, url string) view {
 	a := must.Get(audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: log}))(t)
 	t.Cleanup(a.Close)
 	return view{viewtest.View{View: a, Rebuildable: a}, func(ctx context.Context, _ *jetlog.Log,
-		session string) (*conversation.State, events.Position, error) {
-		return a.SessionTurns(ctx, session, -1)
+		sessionID string) (*session.State, events.Position, error) {
+		return a.SessionTurns(ctx, sessionID, -1)
 	}}
 }
 
@@ -181,7 +181,7 @@ func equalsLog(t testing.TB, log *jetlog.Log, v view, sessions int) {
 	for n := range sessions {
 		got, at := must.Two(v.read(t.Context(), log, viewtest.Session(n)))(t)
 		require.NotNil(t, got, viewtest.Session(n))
-		want := conversation.New(viewtest.Session(n), rules)
+		want := session.New(viewtest.Session(n), rules)
 		for e, err := range log.Session(t.Context(), want.SessionID, 0, at.Seq) {
 			require.NoError(t, err)
 			want.Fold(e)
@@ -192,15 +192,15 @@ func equalsLog(t testing.TB, log *jetlog.Log, v view, sessions int) {
 			held[turn.ID.String()] = plainTurn(turn)
 		}
 		for _, turn := range want.Turns {
-			if turn.Status == conversation.Finalized || turn.Status == conversation.Pending {
+			if turn.Status == session.Finalized || turn.Status == session.Pending {
 				require.Equal(t, plainTurn(turn), held[turn.ID.String()], "%s %s", viewtest.Session(n), turn.RequestID)
 			}
 		}
 	}
 }
 
-func plainTurn(t *conversation.Turn) any {
-	s := conversation.New("", rules)
+func plainTurn(t *session.Turn) any {
+	s := session.New("", rules)
 	u := *t
 	if u.Question != nil {
 		q := *u.Question
@@ -208,7 +208,7 @@ func plainTurn(t *conversation.Turn) any {
 		u.Question = &q
 	}
 	u.AnswerMetadata = nil
-	s.Turns = []*conversation.Turn{&u}
+	s.Turns = []*session.Turn{&u}
 	turn, _ := recenttest.Plain(s).(map[string]any)["turns"].([]any)
 	return turn[0] // what follows says which events extended it: the tables don't hold that
 }

@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // Digest of what a view must hold: the first 16 bytes of a SHA-256.
@@ -14,22 +14,22 @@ type Digest [16]byte
 func (d Digest) String() string { return hex.EncodeToString(d[:8]) }
 
 // TurnDigest returns the digest of a turn as views hold it.
-func TurnDigest(t *conversation.Turn) Digest {
+func TurnDigest(t *session.Turn) Digest {
 	var b buffer
 	return b.whole(t)
 }
 
 // whole returns the digest of a turn, with its answer if it has one.
-func (b *buffer) whole(t *conversation.Turn) Digest {
+func (b *buffer) whole(t *session.Turn) Digest {
 	d := b.question(t)
-	if t.Status == conversation.Finalized {
+	if t.Status == session.Finalized {
 		d = b.answered(d, t)
 	}
 	return d
 }
 
 // HeadDigest returns the digest of a session without its turns.
-func HeadDigest(h conversation.Head) Digest {
+func HeadDigest(h session.Head) Digest {
 	var b buffer
 	return b.head(h)
 }
@@ -44,18 +44,18 @@ func (b *buffer) sum() Digest {
 }
 
 // question returns the digest of a turn's question half.
-func (b *buffer) question(t *conversation.Turn) Digest {
+func (b *buffer) question(t *session.Turn) Digest {
 	*b = appendStart((*b)[:0], pending, t)
 	return b.sum()
 }
 
 // answered combines the digest of the question half with the answer half.
-func (b *buffer) answered(question Digest, t *conversation.Turn) Digest {
+func (b *buffer) answered(question Digest, t *session.Turn) Digest {
 	*b = AppendAnswer(append((*b)[:0], question[:]...), t)
 	return b.sum()
 }
 
-func (b *buffer) head(h conversation.Head) Digest {
+func (b *buffer) head(h session.Head) Digest {
 	*b = AppendHead((*b)[:0], h)
 	return b.sum()
 }

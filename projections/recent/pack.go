@@ -7,7 +7,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // Packer turns sessions into compressed texts, and back. Safe for concurrent use.
@@ -35,7 +35,7 @@ func NewPacker() *Packer {
 
 // Pack returns what a view holds of a session as one compressed text. It takes less memory than the state, most of all
 // where the turns are few or alike.
-func (p *Packer) Pack(s *conversation.State) string {
+func (p *Packer) Pack(s *session.State) string {
 	whole := byte(0)
 	if s.Whole {
 		whole = 1
@@ -50,13 +50,13 @@ func (p *Packer) Pack(s *conversation.State) string {
 
 // Unpack returns the state that Pack was given, as far as a view shows it: like a state from Redis, it does not tell
 // the repeat of an event from another event.
-func (p *Packer) Unpack(sessionID string, rules conversation.Rules, packed string) (*conversation.State, error) {
+func (p *Packer) Unpack(sessionID string, rules session.Rules, packed string) (*session.State, error) {
 	b, err := p.decoder.DecodeAll([]byte(packed), nil)
 	if err != nil {
 		return nil, err
 	}
 	r := &reader{unread: string(b)}
-	s := conversation.New(sessionID, rules)
+	s := session.New(sessionID, rules)
 	s.Applied, s.Whole = r.uint(), r.byte() == 1
 	h, err := ReadHead(r.text())
 	if err != nil {

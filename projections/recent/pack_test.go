@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
@@ -30,19 +30,19 @@ func TestShortSessionsArePackedToo(t *testing.T) {
 	at := func() time.Time { return time.Unix(draw.Int64N(1<<31), draw.Int64N(1e9)).UTC() }
 	packer := recent.NewPacker()
 	for range 100 {
-		session := conversation.New("s", conversation.Rules{})
-		session.Applied = 8
-		session.Adopt(conversation.Head{CreatedAt: at(), LastActive: at(), Counts: conversation.Counts{Finalized: 1}})
-		turn := &conversation.Turn{
-			ID: events.TurnID("s", "r"), RequestID: "r", Status: conversation.Finalized, Place: 7, Started: 7, Final: 8,
+		sessionID := session.New("s", session.Rules{})
+		sessionID.Applied = 8
+		sessionID.Adopt(session.Head{CreatedAt: at(), LastActive: at(), Counts: session.Counts{Finalized: 1}})
+		turn := &session.Turn{
+			ID: events.TurnID("s", "r"), RequestID: "r", Status: session.Finalized, Place: 7, Started: 7, Final: 8,
 			CreatedAt: at(), FinalizedAt: at(), Question: &events.Question{QuestionNeutral: said(120)},
 			Answer: &events.Answer{AnswerNeutral: said(600)},
 		}
-		session.Take(turn)
-		packed := packer.Pack(session)
+		sessionID.Take(turn)
+		packed := packer.Pack(sessionID)
 		require.LessOrEqual(t, len(packed), 720*3/4+100)
-		got := must.Get(packer.Unpack("s", conversation.Rules{}, packed))(t)
-		require.Equal(t, session.Head(), got.Head())
+		got := must.Get(packer.Unpack("s", session.Rules{}, packed))(t)
+		require.Equal(t, sessionID.Head(), got.Head())
 		require.Equal(t, recent.Record(turn), recent.Record(got.Turns[0]))
 	}
 }

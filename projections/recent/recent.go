@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // Name of the view, whatever keeps it.
@@ -42,7 +42,7 @@ func (l Limits) WithDefaults() Limits {
 
 // Expires returns when a session leaves the view: its TTL after its last activity, or after its erasure. A session
 // that was only described leaves it its TTL after it began.
-func (l Limits) Expires(h conversation.Head) time.Time {
+func (l Limits) Expires(h session.Head) time.Time {
 	last := h.LastActive
 	if last.IsZero() {
 		last = h.CreatedAt
@@ -54,9 +54,9 @@ func (l Limits) Expires(h conversation.Head) time.Time {
 }
 
 // Trim reduces a folded session to what a view holds: no tombstones, no replaced turns, and the newest of the rest.
-func (l Limits) Trim(s *conversation.State) {
-	s.Remove(func(t *conversation.Turn) bool {
-		return t.Status == conversation.Redacted || t.Status == conversation.Replaced
+func (l Limits) Trim(s *session.State) {
+	s.Remove(func(t *session.Turn) bool {
+		return t.Status == session.Redacted || t.Status == session.Replaced
 	})
 	s.DropOldest(l.MaxTurns)
 }
@@ -102,7 +102,7 @@ func Applied(ctx context.Context, l Loader, partition int) (events.Position, err
 // after. It has no tombstones and no replaced turns. A State that is not Whole has the newest of the other turns,
 // without a gap.
 type Snapshot struct {
-	State   *conversation.State
+	State   *session.State
 	Applied events.Position
 }
 

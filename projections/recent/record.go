@@ -10,22 +10,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // A record in Redis is: version, state, turn id, the question half, and for a finalized turn the answer half. Behind
 // each half stand its extensions. Nothing is escaped, so that a script can join the parts, and texts stay byte for
 // byte.
 const (
-	version = 1
-	// extended is the version of a turn with extensions.
-	extended = 2
-	// described is the version of a head with a description.
-	described = 2
-	// forked is the version of the head of a branch, with a description or without.
-	forked = 3
-	// kinded is the version of the head of a session that has a kind, of a branch or not.
-	kinded    = 4
+	version   = 1
 	pending   = 'p'
 	finalized = 'f'
 	// extension begins an extension. No answer half begins so.
@@ -39,51 +31,50 @@ const (
 )
 
 // PendingRecord returns the record of a turn without an answer.
-func PendingRecord(t *conversation.Turn) []byte {
+func PendingRecord(t *session.Turn) []byte {
 	return appendNotes(appendStart(nil, pending, t), t)
 }
 
 // FinalizedRecord returns the record of a whole turn.
-func FinalizedRecord(t *conversation.Turn) []byte {
+func FinalizedRecord(t *session.Turn) []byte {
 	return appendNotes(AppendAnswer(appendStart(nil, finalized, t), t), t)
 }
 
 // Record returns the record of a turn, whole or not.
-func Record(t *conversation.Turn) []byte {
-	if t.Status == conversation.Pending {
+func Record(t *session.Turn) []byte {
+	if t.Status == session.Pending {
 		return PendingRecord(t)
 	}
 	return FinalizedRecord(t)
 }
 
 // AppendExtension appends an extension of a turn, with what a view may show of it.
-func AppendExtension(b []byte, rules conversation.Rules, seq uint64, f *events.TurnExtended) []byte {
-	b = appendExtension(b, conversation.Extended{ID: f.ExtensionID, Seq: seq, Half: f.Half})
+func AppendExtension(b []byte, rules session.Rules, seq uint64, f *events.TurnExtended) []byte {
+	b = appendExtension(b, session.Extended{ID: f.ExtensionID, Seq: seq, Half: f.Half})
 	b = appendText(appendText(b, f.Messages), f.QuestionNeutral+f.AnswerNeutral)
 	return appendText(b, rules.Metadata(f.Metadata))
 }
 
 // appendNotes notes the extensions whose texts the halves of a record hold already.
-func appendNotes(b []byte, t *conversation.Turn) []byte {
+func appendNotes(b []byte, t *session.Turn) []byte {
 	for _, x := range t.Extensions() {
-		b[0] = extended
 		b = appendText(appendText(appendText(appendExtension(b, x), ""), ""), "")
 	}
 	return b
 }
 
-func appendExtension(b []byte, x conversation.Extended) []byte {
+func appendExtension(b []byte, x session.Extended) []byte {
 	b = appendText(append(b, extension), string(x.Half))
 	return appendText(binary.AppendUvarint(b, x.Seq), x.ID)
 }
 
 // extensions reads the extensions that come next.
-func (r *reader) extensions(t *conversation.Turn) {
+func (r *reader) extensions(t *session.Turn) {
 	var texts []events.Fact
 	for strings.HasPrefix(r.unread, string(extension)) {
 		r.byte()
 		f := &events.TurnExtended{Extension: events.Extension{Half: events.Half(r.text())}}
-		t.NoteExtension(conversation.Extended{Seq: r.uint(), ID: r.text(), Half: f.Half})
+		t.NoteExtension(session.Extended{Seq: r.uint(), ID: r.text(), Half: f.Half})
 		f.Messages = r.raw()
 		f.AnswerNeutral = r.text()
 		if f.Half == events.HalfQuestion {
@@ -94,10 +85,10 @@ func (r *reader) extensions(t *conversation.Turn) {
 			texts = append(texts, f)
 		}
 	}
-	conversation.Rules{}.Fill(t, texts...)
+	session.Rules{}.Fill(t, texts...)
 }
 
-func appendStart(b []byte, state byte, t *conversation.Turn) []byte {
+func appendStart(b []byte, state byte, t *session.Turn) []byte {
 	b = append(b, version, state)
 	b = append(b, t.ID[:]...)
 	q, flags := t.Question, byte(0)
@@ -123,7 +114,7 @@ func appendStart(b []byte, state byte, t *conversation.Turn) []byte {
 }
 
 // AppendAnswer appends the answer half of a record.
-func AppendAnswer(b []byte, t *conversation.Turn) []byte {
+func AppendAnswer(b []byte, t *session.Turn) []byte {
 	a, flags := t.Answer, byte(0)
 	if a.AnswerTranslatedIsFallback {
 		flags |= flagFallback
@@ -136,13 +127,13 @@ func AppendAnswer(b []byte, t *conversation.Turn) []byte {
 }
 
 // ReadTurn reads a record of a turn.
-func ReadTurn(record string) (*conversation.Turn, error) {
+func ReadTurn(record string) (*session.Turn, error) {
 	r := &reader{unread: record}
-	if first := r.byte(); first != version && first != extended {
+	if r.byte() != version {
 		return nil, errors.New("a turn of an unknown version")
 	}
 	q := &events.Question{}
-	t := &conversation.Turn{Question: q}
+	t := &session.Turn{Question: q}
 	state := r.byte()
 	t.ID = r.id()
 	flags := r.byte()
@@ -166,26 +157,17 @@ func ReadTurn(record string) (*conversation.Turn, error) {
 	return t, r.done()
 }
 
-func (r *reader) answer(t *conversation.Turn) {
+func (r *reader) answer(t *session.Turn) {
 	a := &events.Answer{AnswerTranslatedIsFallback: r.byte()&flagFallback != 0}
-	t.Status, t.Answer = conversation.Finalized, a
+	t.Status, t.Answer = session.Finalized, a
 	t.Final, t.FinalizedAt = r.uint(), r.time()
 	a.AnswerNeutral, a.AnswerTranslated = r.text(), r.text()
 	a.AnswerMessages, t.AnswerMetadata = r.raw(), r.raw()
 }
 
 // AppendHead appends a session without its turns.
-func AppendHead(b []byte, h conversation.Head) []byte {
-	first := byte(version)
-	switch {
-	case h.Description().Kind != "":
-		first = kinded
-	case h.Fork().ForkedAt != 0:
-		first = forked
-	case h.HeldDescription != (conversation.HeldDescription{}):
-		first = described
-	}
-	b = appendText(append(b, first), h.Identity)
+func AppendHead(b []byte, h session.Head) []byte {
+	b = appendText(append(b, version), h.Identity)
 	for _, n := range []uint64{h.LinkedAt, h.Boundary, h.ResetAt, h.Erased} {
 		b = binary.AppendUvarint(b, n)
 	}
@@ -195,27 +177,22 @@ func AppendHead(b []byte, h conversation.Head) []byte {
 	for _, n := range []int{h.Finalized, h.Pending, h.ShownFinalized, h.ShownPending} {
 		b = binary.AppendVarint(b, int64(n))
 	}
-	if is := h.Description(); first != version {
-		b = binary.AppendUvarint(b, is.DescribedAt)
-		b = appendText(appendText(b, is.Title), is.Metadata)
+	is, from := h.Description(), h.Fork()
+	b = binary.AppendUvarint(b, is.DescribedAt)
+	for _, text := range []string{is.Title, is.Metadata, string(is.Kind)} {
+		b = appendText(b, text)
 	}
-	if is := h.Fork(); first >= forked {
-		b = binary.AppendUvarint(b, is.ForkedAt)
-		for _, s := range []string{is.RequestID, is.From, is.Root, is.Lineage} {
-			b = appendText(b, s)
-		}
-	}
-	if first == kinded {
-		b = appendText(b, string(h.Description().Kind))
+	b = binary.AppendUvarint(b, from.ForkedAt)
+	for _, text := range []string{from.RequestID, from.From, from.Root, from.Lineage} {
+		b = appendText(b, text)
 	}
 	return b
 }
 
 // ReadHead reads what AppendHead wrote.
-func ReadHead(record string) (h conversation.Head, err error) {
+func ReadHead(record string) (h session.Head, err error) {
 	r := &reader{unread: record}
-	first := r.byte()
-	if first < version || first > kinded {
+	if r.byte() != version {
 		return h, errors.New("a session of an unknown version")
 	}
 	h.Identity = r.text()
@@ -228,26 +205,14 @@ func ReadHead(record string) (h conversation.Head, err error) {
 	for _, n := range []*int{&h.Finalized, &h.Pending, &h.ShownFinalized, &h.ShownPending} {
 		*n = int(r.int())
 	}
-	if first != version {
-		h.HeldDescription = r.description(first)
+	is := session.Description{
+		DescribedAt: r.uint(), Title: r.text(), Metadata: r.text(), Kind: events.SessionKind(r.text()),
 	}
+	from := session.Fork{
+		ForkedAt: r.uint(), RequestID: r.text(), From: r.text(), Root: r.text(), Lineage: r.text(),
+	}
+	h.HeldDescription = session.DescribedBy(is).ForkedBy(from)
 	return h, r.done()
-}
-
-// description reads the description of a head of a version, and where a branch comes from.
-func (r *reader) description(version byte) conversation.HeldDescription {
-	is := conversation.Description{DescribedAt: r.uint(), Title: r.text(), Metadata: r.text()}
-	from := conversation.Fork{}
-	if version >= forked {
-		from.ForkedAt = r.uint()
-		for _, s := range []*string{&from.RequestID, &from.From, &from.Root, &from.Lineage} {
-			*s = r.text()
-		}
-	}
-	if version == kinded {
-		is.Kind = events.SessionKind(r.text())
-	}
-	return conversation.DescribedBy(is).ForkedBy(from)
 }
 
 func appendText[T string | json.RawMessage](b []byte, s T) []byte {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -46,7 +46,7 @@ type partitionDigests struct {
 }
 
 type sessionDigests struct {
-	head    conversation.Head
+	head    session.Head
 	expires time.Time
 	turns   []turnDigest
 	// cut: older turns were left out.
@@ -120,38 +120,38 @@ func (r *Reference) note(n *partitionDigests, e *projections.Judged) {
 	s.head, s.expires = e.Head, r.limits.Expires(e.Head)
 	s.head.Identity = strings.Clone(e.Head.Identity)
 	switch c.Kind {
-	case conversation.Started:
+	case session.Started:
 		s.add(turnDigest{id: c.Turn.ID, place: c.Turn.Place, digest: r.buf.question(c.Turn)}, r.limits.MaxTurns)
-	case conversation.Answered:
+	case session.Answered:
 		if t := s.turn(c.Turn.ID); t != nil && !t.done {
 			t.digest, t.done = r.buf.answered(t.digest, c.Turn), true
 		}
-	case conversation.WasExtended:
+	case session.WasExtended:
 		if t := s.turn(c.Turn.ID); t != nil {
 			t.extended = true
 		}
-	case conversation.Corrected:
+	case session.Corrected:
 		if t := s.turn(c.Turn.Replaces); t != nil {
 			*t = turnDigest{c.Turn.ID, t.place, r.buf.answered(r.buf.question(c.Turn), c.Turn), true, false}
 		}
-	case conversation.Pruned:
+	case session.Pruned:
 		now := turnDigest{
-			c.Turn.ID, c.Turn.Place, r.buf.whole(c.Turn), c.Turn.Status == conversation.Finalized, false,
+			c.Turn.ID, c.Turn.Place, r.buf.whole(c.Turn), c.Turn.Status == session.Finalized, false,
 		}
 		if t := s.turn(c.Turn.ID); t != nil {
 			*t = now
 		} else if !s.cut || len(s.turns) > 0 && s.turns[0].place < now.place { // its other events have left the log
 			s.add(now, r.limits.MaxTurns)
 		}
-	case conversation.TurnGone:
+	case session.TurnGone:
 		s.turns = slices.DeleteFunc(s.turns, func(t turnDigest) bool {
-			return slices.ContainsFunc(c.Turns, func(g *conversation.Turn) bool { return g.ID == t.id })
+			return slices.ContainsFunc(c.Turns, func(g *session.Turn) bool { return g.ID == t.id })
 		})
-	case conversation.Erased:
+	case session.Erased:
 		s.turns = nil
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.Reset,
-		conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
-		conversation.Refused, conversation.Noted: // the head says it all
+	case session.Seen, session.Duplicate, session.Anomaly, session.Linked, session.Reset,
+		session.Described, session.Summarized, session.Forked, session.Branched,
+		session.Refused, session.Noted: // the head says it all
 	}
 }
 
@@ -320,7 +320,7 @@ func (c comparison) readExtended(ctx context.Context, id string, at events.Posit
 }
 
 // turns compares the turns that the view holds with the newest turns of the reference.
-func (c comparison) turns(id string, s *conversation.State, n *sessionDigests) error {
+func (c comparison) turns(id string, s *session.State, n *sessionDigests) error {
 	var all buffer
 	for _, t := range s.Turns {
 		d := TurnDigest(t)

@@ -3,7 +3,7 @@ package runner
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -30,11 +30,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) applied(name string, batch []projections.Judged) {
-	kinds := map[conversation.Kind]float64{}
+	kinds := map[session.Kind]float64{}
 	for i := range batch {
 		c := &batch[i].Change
 		kinds[c.Kind]++
-		if c.Kind == conversation.Anomaly {
+		if c.Kind == session.Anomaly {
 			m.anomalies.WithLabelValues(name, c.Reason).Inc()
 		}
 	}

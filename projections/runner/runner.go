@@ -15,9 +15,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/follower"
@@ -25,7 +25,7 @@ import (
 
 // Config of a Runner.
 type Config struct {
-	Rules conversation.Rules
+	Rules session.Rules
 	// Follower reads the log with others; by default the runner reads it by itself.
 	Follower *follower.Follower
 	Feeding

@@ -23,10 +23,10 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/runner"
 )
@@ -143,9 +143,9 @@ func TestEveryEventIsAppliedOnceInOrder(t *testing.T) {
 	}
 	var want []string
 	for i := range 200 {
-		kind := conversation.Started
+		kind := session.Started
 		if i%2 == 1 {
-			kind = conversation.Answered
+			kind = session.Answered
 		}
 		want = append(want, fmt.Sprintf("0:%d %s", i+1, kind))
 	}

@@ -24,8 +24,8 @@ import (
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/desk"
@@ -34,7 +34,7 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
-var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+var rules = session.Rules{SessionTTL: 24 * time.Hour}
 
 const partitions = 8
 

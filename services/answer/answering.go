@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -24,7 +24,7 @@ type work interface {
 	// step says what a listener is told of a turn that was started.
 	step(t *services.Turn) services.Step
 	// answered reports whether a turn needs no answer to the step any more, since it has one or is gone.
-	answered(t *conversation.Turn) bool
+	answered(t *session.Turn) bool
 	// prompt returns what the model is asked. The session need be known no further than the sequence known.
 	prompt(ctx context.Context, turn uuid.UUID, known uint64) (services.Prompt, error)
 	// empty reports whether an answer says nothing that can be recorded.

@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -28,7 +29,7 @@ func (s *Service) DeleteResponse(
 		return receipt, gone
 	}
 	done, again := s.repeatedIn(ctx, st.session, call)
-	if errors.Is(again, services.ErrNotRepeated) || errors.Is(again, conversation.ErrInvalid) {
+	if errors.Is(again, services.ErrNotRepeated) || errors.Is(again, decide.ErrInvalid) {
 		return receipt, err
 	}
 	return done.Position, again
@@ -68,12 +69,12 @@ func (s *Service) takeOut(
 
 // outdone reports whether another call has taken out first what this one takes out.
 func outdone(err error) bool {
-	return errors.Is(err, conversation.ErrMessageNotFound) || errors.Is(err, conversation.ErrTurnRedacted)
+	return errors.Is(err, decide.ErrMessageNotFound) || errors.Is(err, decide.ErrTurnRedacted)
 }
 
 // before returns the sequences of the events that the call of the step appended before it, by their turns. They stand
 // right before it, and nothing between them.
-func (st step) before(of *conversation.State) map[uuid.UUID][]uint64 {
+func (st step) before(of *session.State) map[uuid.UUID][]uint64 {
 	out := map[uuid.UUID][]uint64{}
 	for _, t := range of.Turns {
 		seqs := []uint64{t.Started, t.Final}
@@ -95,9 +96,9 @@ func (st step) before(of *conversation.State) map[uuid.UUID][]uint64 {
 func (s *Service) forget(
 	ctx context.Context, st step, turn uuid.UUID, call string, brought []uint64,
 ) (receipt events.Position, err error) {
-	done, err := s.cfg.Turns.PruneTurn(ctx, conversation.Prune{
+	done, err := s.cfg.Turns.PruneTurn(ctx, decide.Prune{
 		SessionID: st.session, TurnID: turn, Call: call, Forget: brought,
-		Keep: func(m conversation.Message) json.RawMessage {
+		Keep: func(m session.Message) json.RawMessage {
 			if slices.Contains(brought, m.First) {
 				return nil
 			}

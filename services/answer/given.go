@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -152,7 +152,7 @@ func (s *Service) given(ctx context.Context, st step) (out []message.Item, err e
 
 // ownInput returns the items of a step's turn up to its answer.
 func (s *Service) ownInput(
-	ctx context.Context, st step, t *conversation.Turn, partition int,
+	ctx context.Context, st step, t *session.Turn, partition int,
 ) ([]message.Item, error) {
 	if at, answered := st.answerAt(t); answered && t.PrunedAt() > at.Seq {
 		left, err := s.askedOf(ctx, t, at)

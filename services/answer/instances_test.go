@@ -14,8 +14,9 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/answer"
@@ -49,7 +50,7 @@ func newChatWith(t *testing.T, server *embedded.Server, model *modeltest.Scripte
 	log := natstest.LogOn(t, server, 1)
 	notes, err := log.Notes(t.Context())
 	require.NoError(t, err)
-	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
+	rules := session.Rules{SessionTTL: 24 * time.Hour}
 	s := servicetest.New(log, servicetest.Config{
 		History: history.Config{Rules: rules}, Reader: read.Config{Rules: rules},
 	})
@@ -133,7 +134,7 @@ func TestAFilteredQuestionStandsInNoLaterPrompt(t *testing.T) {
 	require.NoError(t, r.err)
 	require.Equal(t, services.FinishFiltered, r.Finish)
 	require.Empty(t, r.Content)
-	require.Equal(t, conversation.Finalized, r.Turn.Status)
+	require.Equal(t, session.Finalized, r.Turn.Status)
 	<-c.model.Asked
 	c.model.Script(func([]string) (a modeltest.Answer) { a.Text = "4"; return a })
 	_, next := c.send("r2", "2+2?", services.Enqueue)
@@ -183,7 +184,7 @@ func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
 			first, _ := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 			<-first.first
 			_, refused := b.send("r2", "who?", services.Reject)
-			require.ErrorIs(t, (<-refused).err, conversation.ErrTurnPending)
+			require.ErrorIs(t, (<-refused).err, decide.ErrTurnPending)
 			waits, two := b.send("r3", "Who is Donald Trump?", services.Enqueue)
 			<-waits.begun
 			require.Empty(t, other.Asked)
@@ -205,11 +206,11 @@ func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
 func TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung(t *testing.T) {
 	t.Parallel()
 	c := newChat(t, natstest.Server(t), modeltest.NewScripted(t))
-	_, err := c.turns.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "theirs",
+	_, err := c.turns.StartTurn(t.Context(), decide.Start{SessionID: "s", RequestID: "theirs",
 		Question: events.Question{QuestionNeutral: "q"}})
 	require.NoError(t, err)
 	_, refused := c.send("r1", "who?", services.Reject)
-	require.ErrorIs(t, (<-refused).err, conversation.ErrTurnPending)
+	require.ErrorIs(t, (<-refused).err, decide.ErrTurnPending)
 }
 
 // TestTheSameMessageTwiceAtOnceIsAskedOnce: the second waits for the first one's answer.
@@ -248,7 +249,7 @@ func TestAnswersThatOutlastTheStopStayPending(t *testing.T) {
 	for _, end := range []<-chan outcome{one, two} {
 		r := <-end
 		require.ErrorIs(t, r.err, services.ErrModelFailed)
-		require.Equal(t, conversation.Pending, r.Turn.Status)
+		require.Equal(t, session.Pending, r.Turn.Status)
 	}
 	_, late := a.send("r3", "slowly: one more?", services.Interrupt)
 	require.ErrorIs(t, (<-late).err, services.ErrModelFailed)
@@ -268,16 +269,16 @@ func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
 		want   error
 	}{
 		"redacted": {func(ctx context.Context, turns *history.Service) error {
-			_, err := turns.RedactTurn(ctx, "s", conversation.Redact{TurnID: id})
+			_, err := turns.RedactTurn(ctx, "s", decide.Redact{TurnID: id})
 			return err
-		}, conversation.ErrTurnRedacted},
+		}, decide.ErrTurnRedacted},
 		"erased": {func(ctx context.Context, turns *history.Service) error {
 			_, err := turns.EraseSession(ctx, "s", services.Erasure{})
 			return err
-		}, conversation.ErrSessionErased},
+		}, decide.ErrSessionErased},
 		"answered": {func(ctx context.Context, turns *history.Service) error {
 			_, err := turns.FinalizeTurn(ctx,
-				conversation.Finalize{SessionID: "s", TurnID: id, Answer: events.Answer{AnswerNeutral: "by hand"}})
+				decide.Finalize{SessionID: "s", TurnID: id, Answer: events.Answer{AnswerNeutral: "by hand"}})
 			return err
 		}, nil},
 	} {
@@ -317,7 +318,7 @@ func trimmed(c *answer.Config) { c.States = trimmedSessions{c.States} }
 // trimmedSessions shows of a session what a view holds of it: no tombstones.
 type trimmedSessions struct{ answer.States }
 
-func (v trimmedSessions) Session(ctx context.Context, id string, known uint64) (*conversation.State, error) {
+func (v trimmedSessions) Session(ctx context.Context, id string, known uint64) (*session.State, error) {
 	state, err := v.States.Session(ctx, id, known)
 	if err == nil {
 		recent.Limits{}.WithDefaults().Trim(state)
@@ -330,10 +331,10 @@ func (v trimmedSessions) Session(ctx context.Context, id string, known uint64) (
 type stalledSessions struct {
 	answer.States
 	mu   sync.Mutex
-	held *conversation.State
+	held *session.State
 }
 
-func (b *stalledSessions) Session(ctx context.Context, id string, known uint64) (state *conversation.State, err error) {
+func (b *stalledSessions) Session(ctx context.Context, id string, known uint64) (state *session.State, err error) {
 	if known == 0 {
 		return b.States.Session(ctx, id, 0)
 	}

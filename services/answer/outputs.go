@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
@@ -18,7 +18,7 @@ const lookedBack = 20
 func (s *Service) AddItems(
 	ctx context.Context, sessionID, requestID string, given []message.Item, call services.Call,
 ) (services.AddedMessages, error) {
-	add := conversation.AddMessages{
+	add := decide.AddMessages{
 		SessionID: sessionID, RequestID: requestID, Messages: asAdded(given), Now: s.cfg.Now(),
 	}
 	if err := s.placeOutputs(ctx, services.Reading{}, add); err != nil {
@@ -29,7 +29,7 @@ func (s *Service) AddItems(
 
 // placeOutputs notes with each output among messages the turn of the session that makes its call, unless a message
 // before it makes the call. It reads all turns only if the call is in none of the newest, and not in what was read.
-func (s *Service) placeOutputs(ctx context.Context, read services.Reading, add conversation.AddMessages) (err error) {
+func (s *Service) placeOutputs(ctx context.Context, read services.Reading, add decide.AddMessages) (err error) {
 	if read.State != nil {
 		s.placeIn(read, add.Messages)
 	}
@@ -50,7 +50,7 @@ func (s *Service) placeOutputs(ctx context.Context, read services.Reading, add c
 
 // withoutCall returns the indices of the outputs whose call is not known: neither a turn that makes it, nor a message
 // before it.
-func withoutCall(messages []conversation.AddedMessage) (out []int) {
+func withoutCall(messages []decide.AddedMessage) (out []int) {
 	made := map[string]bool{}
 	for n, m := range messages {
 		if m.Makes != "" {
@@ -64,7 +64,7 @@ func withoutCall(messages []conversation.AddedMessage) (out []int) {
 }
 
 // placeIn is placeOutputs with the turns of a reading. Of two turns that make a call of the same id, the newer counts.
-func (s *Service) placeIn(r services.Reading, messages []conversation.AddedMessage) {
+func (s *Service) placeIn(r services.Reading, messages []decide.AddedMessage) {
 	for _, n := range withoutCall(messages) {
 		makes := func(i message.Item) bool { return i.IsCall() && i.CallID() == messages[n].Takes }
 		for _, t := range slices.Backward(r.State.Turns) {

@@ -10,8 +10,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -79,7 +80,7 @@ func (s *Service) place(ctx context.Context, a ask) (place, error) {
 
 // inConversation finds what is new of an input for the conversation that the request names.
 func (s *Service) inConversation(ctx context.Context, a ask) (at place, err error) {
-	if conversation.ValidIDs("conversation", a.Conversation) != nil {
+	if decide.ValidIDs("conversation", a.Conversation) != nil {
 		return at, services.ErrNoConversation
 	}
 	if err := may(ctx, a.Caller, a.Conversation, services.ErrNoConversation); err != nil {
@@ -136,10 +137,10 @@ func (s *Service) behind(ctx context.Context, a ask) (at place, err error) {
 
 // lastBefore returns the last turn of the history of a step of the turn t. It is newer than t if the step answers a
 // call that t made before.
-func lastBefore(state *conversation.State, st step, t *conversation.Turn) uuid.UUID {
+func lastBefore(state *session.State, st step, t *session.Turn) uuid.UUID {
 	last := t
 	for _, newer := range state.Turns {
-		if newer.Status == conversation.Finalized && state.Shown(newer) &&
+		if newer.Status == session.Finalized && state.Shown(newer) &&
 			newer.Place > last.Place && newer.Place < st.Position.Seq {
 			last = newer
 		}
@@ -159,8 +160,8 @@ func (s *Service) with(ctx context.Context, ask services.Ask, turn uuid.UUID) (s
 
 // prunedAfter returns the sequence of the prune that came after a turn's answer, which ends at a position, if nothing
 // else did; else 0.
-func prunedAfter(t *conversation.Turn, end events.Position) uint64 {
-	if t.Final > end.Seq || slices.ContainsFunc(t.Extensions(), func(x conversation.Extended) bool {
+func prunedAfter(t *session.Turn, end events.Position) uint64 {
+	if t.Final > end.Seq || slices.ContainsFunc(t.Extensions(), func(x session.Extended) bool {
 		return x.Half != "" && x.Seq > end.Seq
 	}) {
 		return 0

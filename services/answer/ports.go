@@ -6,14 +6,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
 // States reads a session with all its pending turns. The session is as it is now, or, if known is above 0, as it is
 // at that sequence or later; the caller then knows that it needs no later event.
 type States interface {
-	Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error)
+	Session(ctx context.Context, sessionID string, known uint64) (*session.State, error)
 }
 
 // Questions reads what was asked.

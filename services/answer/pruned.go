@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -18,7 +18,7 @@ import (
 
 // prune returns the event that pruned a turn last, with its fact, or nil if it has left the log itself.
 func (s *Service) prune(
-	ctx context.Context, t *conversation.Turn, partition int,
+	ctx context.Context, t *session.Turn, partition int,
 ) (e events.Recorded, f *events.TurnPruned, err error) {
 	e, _, err = s.cfg.Log.At(ctx, events.Position{Partition: partition, Seq: t.PrunedAt()})
 	f, _ = e.Fact.(*events.TurnPruned)
@@ -38,7 +38,7 @@ func broughtBy(f *events.TurnPruned, seq uint64) (b events.Brought, found bool) 
 }
 
 // prunedStep returns a step of a pruned turn, or false if the prune has left nothing of it.
-func (s *Service) prunedStep(ctx context.Context, st step, t *conversation.Turn) (step, bool, error) {
+func (s *Service) prunedStep(ctx context.Context, st step, t *session.Turn) (step, bool, error) {
 	_, f, err := s.prune(ctx, t, st.Position.Partition)
 	if err != nil {
 		return st, false, err
@@ -64,7 +64,7 @@ func extensionOf(turn uuid.UUID, eventID string) string {
 
 // prunedAnswer returns what a prune has left of the answer that an event brought.
 func (s *Service) prunedAnswer(
-	ctx context.Context, t *conversation.Turn, at events.Position,
+	ctx context.Context, t *session.Turn, at events.Position,
 ) (a recordedAnswer, err error) {
 	e, f, err := s.prune(ctx, t, at.Partition)
 	if err == nil && f == nil {
@@ -73,7 +73,7 @@ func (s *Service) prunedAnswer(
 	if err != nil {
 		return a, err
 	}
-	for _, m := range conversation.Messages(t, []events.Recorded{e}) {
+	for _, m := range session.Messages(t, []events.Recorded{e}) {
 		if m.First == at.Seq {
 			a.messages = append(a.messages, m.Raw)
 		}
@@ -87,13 +87,13 @@ func (s *Service) prunedAnswer(
 
 // askedOf returns the messages that a turn held before the answer at a position, as a prune after it has left them.
 func (s *Service) askedOf(
-	ctx context.Context, t *conversation.Turn, at events.Position,
+	ctx context.Context, t *session.Turn, at events.Position,
 ) (messages []json.RawMessage, err error) {
 	e, f, err := s.prune(ctx, t, at.Partition)
 	if f == nil {
 		return nil, err
 	}
-	for _, m := range conversation.Messages(t, []events.Recorded{e}) {
+	for _, m := range session.Messages(t, []events.Recorded{e}) {
 		if m.First < at.Seq {
 			messages = append(messages, m.Raw)
 		}

@@ -11,8 +11,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -63,11 +64,11 @@ func (a *answering) wait(ctx context.Context) (uint64, error) {
 
 // ahead returns the pending turns that the task, which waits since it began, has to wait for: all that it interrupts,
 // or else the newest, since each may cost a question to other processes.
-func (a *answering) ahead(ctx context.Context, state *conversation.State, began time.Time) (out []uuid.UUID) {
+func (a *answering) ahead(ctx context.Context, state *session.State, began time.Time) (out []uuid.UUID) {
 	for _, t := range slices.Backward(state.Turns) {
 		switch {
-		case t.Status != conversation.Pending, t.Place >= a.turn.Place, a.bounded && !a.young(t),
-			a.own != "" && conversation.RequestOf(t.RequestID) == a.own, a.free[t.ID] == t.Last():
+		case t.Status != session.Pending, t.Place >= a.turn.Place, a.bounded && !a.young(t),
+			a.own != "" && decide.RequestOf(t.RequestID) == a.own, a.free[t.ID] == t.Last():
 			continue
 		case !a.busy(ctx, t, began):
 			a.free[t.ID] = t.Last()
@@ -83,7 +84,7 @@ func (a *answering) ahead(ctx context.Context, state *conversation.State, began 
 // busy reports whether somebody may still answer a pending turn. How another pipeline fares nobody can tell: its turn
 // is busy while it is young. Of a turn of this surface or of items a process announces that it answers it; one may be
 // about to for a while after the turn began, or, if its question grew since, after the caller began to wait.
-func (s *Service) busy(ctx context.Context, t *conversation.Turn, began time.Time) bool {
+func (s *Service) busy(ctx context.Context, t *session.Turn, began time.Time) bool {
 	q, asked := t.Question, t.CreatedAt
 	ours := q != nil && (q.PipelineName == pipeline || q.PipelineName == interrupting ||
 		q.PipelineName == "" && events.HasMessages(q.QuestionMessages))
@@ -134,21 +135,21 @@ func (s *Service) heard(ctx context.Context, key uuid.UUID, since time.Time) boo
 // busyIn returns a function that reports whether somebody may still answer a turn of a session. The function is called
 // while the log decides, so busyIn asks the other processes beforehand. A turn that began after busyIn asked counts as
 // busy.
-func (s *Service) busyIn(ctx context.Context, session string) (func(*conversation.Turn) bool, error) {
-	state, err := s.cfg.States.Session(ctx, session, 0)
+func (s *Service) busyIn(ctx context.Context, sessionID string) (func(*session.Turn) bool, error) {
+	state, err := s.cfg.States.Session(ctx, sessionID, 0)
 	if err != nil {
 		return nil, err
 	}
 	free := map[uuid.UUID]bool{}
 	for _, t := range state.Turns {
-		if t.Status == conversation.Pending && (!s.young(t) || !s.busy(ctx, t, t.CreatedAt)) {
+		if t.Status == session.Pending && (!s.young(t) || !s.busy(ctx, t, t.CreatedAt)) {
 			free[t.ID] = true
 		}
 	}
-	return func(t *conversation.Turn) bool { return !free[t.ID] && s.young(t) }, nil
+	return func(t *session.Turn) bool { return !free[t.ID] && s.young(t) }, nil
 }
 
-func (s *Service) young(t *conversation.Turn) bool {
+func (s *Service) young(t *session.Turn) bool {
 	return s.cfg.Now().Sub(t.CreatedAt) < s.cfg.Timeout
 }
 
@@ -192,12 +193,12 @@ func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 // come since the attempt began, errSettled if the task is answered. The turn stood in the log before the state was
 // read, and Sessions returns all pending turns. So if a pending turn is missing from the state, it was redacted; a view
 // holds no tombstones. A turn that the answer extends may be missing since newer ones pushed it out: it is looked up.
-func (a *answering) over(ctx context.Context, state *conversation.State) error {
-	interrupts := func(t *conversation.Turn) bool {
+func (a *answering) over(ctx context.Context, state *session.State) error {
+	interrupts := func(t *session.Turn) bool {
 		return t.Place > a.since && t.Question != nil && t.Question.PipelineName == interrupting
 	}
 	t := state.Turn(a.turn.ID)
-	if t == nil && a.turn.Status == conversation.Finalized && !state.Whole && state.Erased == 0 {
+	if t == nil && a.turn.Status == session.Finalized && !state.Whole && state.Erased == 0 {
 		if now, err := a.work.start(ctx); err == nil {
 			t = &now.Turn
 		} else {

@@ -11,9 +11,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -70,7 +71,7 @@ func (s *Service) added(ctx context.Context, a ask) (done services.AddedMessages
 		return done, err
 	}
 	keep := asked{Request: a.Settings, Conversation: a.Conversation != "", Previous: a.Previous}
-	add := conversation.AddMessages{
+	add := decide.AddMessages{
 		SessionID: at.session, RequestID: a.RequestID, Settings: encode(keep), Now: s.cfg.Now(),
 	}
 	if at.begins {
@@ -86,7 +87,7 @@ func (s *Service) added(ctx context.Context, a ask) (done services.AddedMessages
 	}
 	if !at.inherited && at.kind == events.KindResponse { // nobody but responses adds to it
 		add.After = max(at.end.Seq, at.pruned)
-		if done, err = s.addOnce(ctx, a, add); !errors.Is(err, conversation.ErrWentOn) {
+		if done, err = s.addOnce(ctx, a, add); !errors.Is(err, decide.ErrWentOn) {
 			return done, err
 		}
 	}
@@ -98,21 +99,21 @@ func (s *Service) added(ctx context.Context, a ask) (done services.AddedMessages
 
 // inConversationNow adds messages to a conversation, unless somebody is being answered there and the caller won't wait.
 func (s *Service) inConversationNow(
-	ctx context.Context, a ask, add conversation.AddMessages,
+	ctx context.Context, a ask, add decide.AddMessages,
 ) (done services.AddedMessages, err error) {
 	if a.OnPending == services.Reject {
 		state, err := s.cfg.States.Session(ctx, add.SessionID, 0)
 		if err != nil {
 			return done, err
 		}
-		if slices.ContainsFunc(state.Turns, func(t *conversation.Turn) bool {
-			return t.Status == conversation.Pending && (s.young(t) || s.working(ctx, t.ID, t.CreatedAt))
+		if slices.ContainsFunc(state.Turns, func(t *session.Turn) bool {
+			return t.Status == session.Pending && (s.young(t) || s.working(ctx, t.ID, t.CreatedAt))
 		}) {
-			return done, conversation.ErrTurnPending
+			return done, decide.ErrTurnPending
 		}
 	}
 	done, err = s.addOnce(ctx, a, add)
-	if errors.Is(err, conversation.ErrSessionNotFound) || errors.Is(err, conversation.ErrSessionErased) {
+	if errors.Is(err, decide.ErrSessionNotFound) || errors.Is(err, decide.ErrSessionErased) {
 		err = services.ErrNoConversation
 	}
 	return done, err
@@ -122,7 +123,7 @@ func (s *Service) inConversationNow(
 // waited for: clients send again what failed, some without a word. While another caller still waits for that answer it
 // is a message of its own.
 func (s *Service) addOnce(
-	ctx context.Context, a ask, add conversation.AddMessages,
+	ctx context.Context, a ask, add decide.AddMessages,
 ) (services.AddedMessages, error) {
 	call := a.Call
 	call.Unanswered, call.Repeats = true, call.Repeats || a.missed
@@ -156,7 +157,7 @@ func (s *Service) recordedBefore(ctx context.Context, a ask) (done services.Adde
 	default:
 		call := a.Call
 		call.Only = true
-		done, err = s.cfg.Messages.BeginSession(ctx, a.begins(conversation.AddMessages{
+		done, err = s.cfg.Messages.BeginSession(ctx, a.begins(decide.AddMessages{
 			SessionID: ownSession(call), RequestID: a.RequestID, Now: s.cfg.Now(),
 		}), call)
 		if !errors.Is(err, services.ErrNotRepeated) {
@@ -185,15 +186,15 @@ func (s *Service) repeatedIn(
 	ctx context.Context, sessionID string, call services.Call,
 ) (services.AddedMessages, error) {
 	call.Only = true
-	done, err := s.cfg.Messages.AddMessages(ctx, conversation.AddMessages{SessionID: sessionID, Now: s.cfg.Now()}, call)
-	if isGone(err) || errors.Is(err, conversation.ErrSessionNotFound) {
+	done, err := s.cfg.Messages.AddMessages(ctx, decide.AddMessages{SessionID: sessionID, Now: s.cfg.Now()}, call)
+	if isGone(err) || errors.Is(err, decide.ErrSessionNotFound) {
 		err = services.ErrNotRepeated
 	}
 	return done, err
 }
 
 // begins returns the session of its own that a request begins with messages.
-func (a ask) begins(add conversation.AddMessages) services.NewSession {
+func (a ask) begins(add decide.AddMessages) services.NewSession {
 	return services.NewSession{
 		AddMessages: add, IdentityID: a.Identity, SourceHash: a.SourceHash, Kind: events.KindResponse,
 		Drawn: a.Call.Key == "",
@@ -208,7 +209,7 @@ func ownSession(call services.Call) string {
 	return items.NewConversationID()
 }
 
-func asAdded(input []message.Item) (out []conversation.AddedMessage) {
+func asAdded(input []message.Item) (out []decide.AddedMessage) {
 	for _, i := range input {
 		out = append(out, items.Added(i))
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -38,7 +39,7 @@ func (s *Service) Respond(
 	if err == nil {
 		out, err = s.recorded(ctx, st, &done.turn.Turn)
 	}
-	if errors.Is(err, conversation.ErrTurnRedacted) {
+	if errors.Is(err, decide.ErrTurnRedacted) {
 		err = services.ErrNoResponse
 	}
 	if err != nil {
@@ -124,9 +125,9 @@ func (w *input) step(*services.Turn) services.Step { return w.told(w.at, w.cfg.M
 func (w *input) start(ctx context.Context) (services.Turn, error) {
 	if !w.read && !w.at.duplicate {
 		w.read = true
-		t := conversation.Turn{ID: w.at.TurnID, Place: w.at.place, Started: w.at.Position.Seq}
+		t := session.Turn{ID: w.at.TurnID, Place: w.at.place, Started: w.at.Position.Seq}
 		if w.at.extension != "" {
-			t.Status = conversation.Finalized
+			t.Status = session.Finalized
 		}
 		return services.Turn{Turn: t, SessionID: w.at.session}, nil
 	}
@@ -140,12 +141,12 @@ func (w *input) start(ctx context.Context) (services.Turn, error) {
 	return services.Turn{Turn: *found.Turn, SessionID: w.at.session, Duplicate: true}, nil
 }
 
-func (w *input) answered(t *conversation.Turn) bool {
+func (w *input) answered(t *session.Turn) bool {
 	if w.at.extension == "" {
-		return t.Status != conversation.Pending
+		return t.Status != session.Pending
 	}
 	_, has := w.at.answerAt(t)
-	return has || t.Status != conversation.Finalized
+	return has || t.Status != session.Finalized
 }
 
 func (w *input) prompt(ctx context.Context, turn uuid.UUID, known uint64) (services.Prompt, error) {
@@ -169,7 +170,7 @@ func (w *input) record(
 	})
 	list := messages(w.cfg.Output(answer, w.told(w.at, "").Mint))
 	if w.at.extension == "" {
-		return w.cfg.Turns.FinalizeTurn(ctx, conversation.Finalize{
+		return w.cfg.Turns.FinalizeTurn(ctx, decide.Finalize{
 			SessionID: w.at.session, TurnID: turn, FinishReason: reason(answer), Usage: answer.Usage,
 			Settings: settings, Answer: events.Answer{AnswerNeutral: answer.Text(), AnswerMessages: encode(list)},
 		})
@@ -178,7 +179,7 @@ func (w *input) record(
 	if err != nil {
 		return services.Turn{}, err
 	}
-	return w.cfg.Turns.ExtendTurn(ctx, conversation.Extend{
+	return w.cfg.Turns.ExtendTurn(ctx, decide.Extend{
 		SessionID: w.at.session, TurnID: turn, ExtensionID: w.at.extension, FinishReason: reason(answer), Usage: whole,
 		Settings: settings, Extension: events.Extension{
 			Half: events.HalfAnswer, AnswerNeutral: answer.Text(), Messages: encode(list),
@@ -187,7 +188,7 @@ func (w *input) record(
 }
 
 // wholeUsage adds what the turn has used before, since the metadata of a turn speaks of all its answers.
-func (w *input) wholeUsage(ctx context.Context, used *conversation.Usage) (*conversation.Usage, error) {
+func (w *input) wholeUsage(ctx context.Context, used *session.Usage) (*session.Usage, error) {
 	if used == nil {
 		return nil, nil //nolint:nilnil // the model did not tell
 	}
@@ -197,7 +198,7 @@ func (w *input) wholeUsage(ctx context.Context, used *conversation.Usage) (*conv
 	}
 	whole := *used
 	if t := reading.State.Turn(w.at.TurnID); t != nil {
-		if before := conversation.UsageOf(t.Metadata()); before != nil {
+		if before := session.UsageOf(t.Metadata()); before != nil {
 			whole = whole.Plus(*before)
 		}
 	}
@@ -205,11 +206,11 @@ func (w *input) wholeUsage(ctx context.Context, used *conversation.Usage) (*conv
 }
 
 // usage returns what a model used, counted if it does not tell.
-func (s *Service) usage(answer services.ModelAnswer, input int64) conversation.Usage {
+func (s *Service) usage(answer services.ModelAnswer, input int64) session.Usage {
 	if answer.Usage != nil {
 		return *answer.Usage
 	}
-	u := conversation.Usage{Input: input}
+	u := session.Usage{Input: input}
 	for _, p := range answer.Parts {
 		u.Output += int64(s.cfg.Count(p.Text) + s.cfg.Count(p.Name))
 	}

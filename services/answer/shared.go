@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/align"
 	"github.com/turnledger/turnledger/services/items"
@@ -19,27 +19,27 @@ import (
 const mostLookedUp, mostBranches = 8, 8
 
 // turns returns the turns of a reading for an alignment, as they were at a sequence; of each its newest version.
-func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of []*conversation.Turn) {
+func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of []*session.Turn) {
 	for _, t := range r.State.Turns {
-		session, partition, inherited := r.State.Origin(t, r.Position.Partition)
-		replaced := t.Status == conversation.Replaced || t.StatusBefore == conversation.Replaced
-		if t.Place <= r.State.Boundary || replaced || !inherited && conversation.PlaceOf(t) > until {
+		sessionID, partition, inherited := r.State.Origin(t, r.Position.Partition)
+		replaced := t.Status == session.Replaced || t.StatusBefore == session.Replaced
+		if t.Place <= r.State.Boundary || replaced || !inherited && session.PlaceOf(t) > until {
 			continue
 		}
 		chain, status := r.State.Chain(t), t.Status
-		if status == conversation.Redacted {
+		if status == session.Redacted {
 			status = t.StatusBefore
 		} else if !inherited && t.Started <= until { // else a correction took its place since
 			t = t.Until(until, t.Final != 0 && t.Final <= until)
 		}
 		out, of = append(out, align.Turn{
-			Items: s.cfg.IDs.OfTurn(session, partition, t), Open: status == conversation.Pending,
-			Lacks: t.Status == conversation.Redacted || t.Corrects() || t.PrunedAt() > 0,
+			Items: s.cfg.IDs.OfTurn(sessionID, partition, t), Open: status == session.Pending,
+			Lacks: t.Status == session.Redacted || t.Corrects() || t.PrunedAt() > 0,
 			Has: func(id string) bool {
 				at, looks := items.Locate(id)
-				brought := func(t *conversation.Turn) bool { return t.BroughtBy(at.Position.Seq) }
+				brought := func(t *session.Turn) bool { return t.BroughtBy(at.Position.Seq) }
 				return looks && at.Position.Partition == partition && slices.ContainsFunc(chain, brought) &&
-					s.cfg.IDs.Made(id, session)
+					s.cfg.IDs.Made(id, sessionID)
 			},
 		}), append(of, t)
 	}
@@ -103,11 +103,11 @@ var errNoHistory = errors.New("the input has no history")
 // reaches them. Without such turns it fails with errNoHistory, and the rest is the input without what is gone.
 func (s *Service) shared(ctx context.Context, a ask) (place, error) {
 	none := place{rest: a.Input}
-	session, err := s.SessionOfItems(ctx, a.IDs, a.Caller)
-	if err != nil || session == "" {
+	sessionID, err := s.SessionOfItems(ctx, a.IDs, a.Caller)
+	if err != nil || sessionID == "" {
 		return none, cmp.Or(err, errNoHistory)
 	}
-	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: session, AllTurns: true})
+	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: sessionID, AllTurns: true})
 	if err != nil {
 		return none, err
 	}
@@ -123,7 +123,7 @@ func (s *Service) shared(ctx context.Context, a ask) (place, error) {
 	// Whoever went on with this history before did so in a branch.
 	left := a.without(best.Gone) // a branch may begin before the place of what is gone
 	branches := reading.State.Branches()
-	slices.SortFunc(branches, func(x, y conversation.Branch) int { return cmp.Compare(y.MarkedAt, x.MarkedAt) })
+	slices.SortFunc(branches, func(x, y session.Branch) int { return cmp.Compare(y.MarkedAt, x.MarkedAt) })
 	for _, b := range branches[:min(len(branches), mostBranches)] {
 		reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: b.SessionID, AllTurns: true})
 		if err != nil {
@@ -158,14 +158,14 @@ func (a ask) without(gone []int) ask {
 
 // sharedWith returns what an input shares with the turns of a session, and the history; nil if that is nothing.
 func sharedWith(
-	a ask, r services.Reading, turns []align.Turn, of []*conversation.Turn,
+	a ask, r services.Reading, turns []align.Turn, of []*session.Turn,
 ) (align.Shared, *place) {
 	with := align.History(turns, align.Input{Items: a.Input, IDs: a.IDs})
 	if with.First > 0 || r.State.Erased != 0 {
 		return with, nil
 	}
 	for _, last := range slices.Backward(of[:with.Turns]) {
-		if last.Status != conversation.Finalized {
+		if last.Status != session.Finalized {
 			continue // a tombstone
 		}
 		_, partition, inherited := r.State.Origin(last, r.Position.Partition)

@@ -10,7 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
 )
@@ -27,10 +28,10 @@ type asked struct {
 type told struct {
 	// Model is the name that the response has from its first event on. AnsweredBy is what the endpoint calls the model
 	// that answered, if it tells.
-	Model      string             `json:"model"`
-	AnsweredBy string             `json:"answered_by,omitempty"`
-	Usage      conversation.Usage `json:"usage"`
-	Finish     services.Finish    `json:"finish_reason,omitempty"`
+	Model      string          `json:"model"`
+	AnsweredBy string          `json:"answered_by,omitempty"`
+	Usage      session.Usage   `json:"usage"`
+	Finish     services.Finish `json:"finish_reason,omitempty"`
 }
 
 // step is where a response stands in the log: the fact that brought its input.
@@ -182,16 +183,16 @@ func (s *Service) SessionOf(ctx context.Context, id string, who services.Caller)
 
 // isGone reports whether an error says that there is no such turn, or not any more.
 func isGone(err error) bool {
-	return errors.Is(err, conversation.ErrTurnNotFound) || errors.Is(err, conversation.ErrSessionErased)
+	return errors.Is(err, decide.ErrTurnNotFound) || errors.Is(err, decide.ErrSessionErased)
 }
 
 // shown reports whether there is a turn whose texts may be shown.
-func shown(t *conversation.Turn) bool {
-	return t != nil && (t.Status == conversation.Pending || t.Status == conversation.Finalized)
+func shown(t *session.Turn) bool {
+	return t != nil && (t.Status == session.Pending || t.Status == session.Finalized)
 }
 
 // answerAt returns the position of a step's answer, if its turn has it.
-func (st step) answerAt(t *conversation.Turn) (events.Position, bool) {
+func (st step) answerAt(t *session.Turn) (events.Position, bool) {
 	at := events.Position{Partition: st.Position.Partition, Seq: t.Final}
 	if st.extension != "" {
 		at.Seq = 0
@@ -221,7 +222,7 @@ func (s *Service) Response(ctx context.Context, id string, who services.Caller) 
 }
 
 // recorded returns a response with its answer.
-func (s *Service) recorded(ctx context.Context, st step, t *conversation.Turn) (out services.Answered, err error) {
+func (s *Service) recorded(ctx context.Context, st step, t *session.Turn) (out services.Answered, err error) {
 	at, _ := st.answerAt(t)
 	var a recordedAnswer
 	if t.PrunedAt() > at.Seq {

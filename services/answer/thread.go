@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -17,7 +18,7 @@ import (
 const SystemUser = "system"
 
 // Send answers a message. Once the turn has begun, the answer is recorded even if ctx ends. Errors: those of Turns and
-// Contexts, conversation.ErrTurnPending under Reject, and services.ErrModelFailed.
+// Contexts, decide.ErrTurnPending under Reject, and services.ErrModelFailed.
 func (s *Service) Send(
 	ctx context.Context, m services.ChatMessage, to services.Listener,
 ) (services.ChatReply, error) {
@@ -73,9 +74,9 @@ func complete(m *services.ChatMessage, onPending services.OnPending) error {
 	m.OnPending = cmp.Or(m.OnPending, onPending)
 	switch {
 	case m.Content == "" && m.Regenerates == uuid.Nil:
-		return &conversation.Invalid{Field: "content", Why: "is required"}
+		return &decide.Invalid{Field: "content", Why: "is required"}
 	case m.OnPending != services.Reject && m.OnPending != services.Enqueue && m.OnPending != services.Interrupt:
-		return &conversation.Invalid{Field: "on_pending", Why: "must be reject, enqueue or interrupt"}
+		return &decide.Invalid{Field: "on_pending", Why: "must be reject, enqueue or interrupt"}
 	}
 	return nil
 }
@@ -85,16 +86,16 @@ func complete(m *services.ChatMessage, onPending services.OnPending) error {
 func (s *Service) askedAnew(ctx context.Context, m *services.ChatMessage) (*events.Question, error) {
 	switch {
 	case m.Edits != uuid.Nil && m.Regenerates != uuid.Nil:
-		return nil, &conversation.Invalid{Field: "regenerates_turn_id", Why: "stands beside edits_turn_id: send one"}
+		return nil, &decide.Invalid{Field: "regenerates_turn_id", Why: "stands beside edits_turn_id: send one"}
 	case m.UserID == SystemUser && (m.Edits != uuid.Nil || m.Regenerates != uuid.Nil):
-		return nil, &conversation.Invalid{Field: "user_id", Why: "system leaves no turns, and so edits none"}
+		return nil, &decide.Invalid{Field: "user_id", Why: "system leaves no turns, and so edits none"}
 	case m.Regenerates != uuid.Nil && m.Content != "":
-		return nil, &conversation.Invalid{Field: "content", Why: "is that of the turn: leave it out"}
+		return nil, &decide.Invalid{Field: "content", Why: "is that of the turn: leave it out"}
 	case m.Regenerates == uuid.Nil:
 		return nil, nil //nolint:nilnil // most messages ask nothing again
 	}
 	anew, err := s.cfg.Questions.Question(ctx, m.ThreadID, m.Regenerates)
-	if errors.Is(err, conversation.ErrTurnRedacted) {
+	if errors.Is(err, decide.ErrTurnRedacted) {
 		anew, err = s.askedBefore(ctx, *m)
 	}
 	if err == nil {
@@ -104,14 +105,14 @@ func (s *Service) askedAnew(ctx context.Context, m *services.ChatMessage) (*even
 }
 
 // askedBefore returns the question of a message that asked a turn's question anew before that turn was redacted: the
-// branch has it. Without such a branch it is conversation.ErrTurnRedacted.
+// branch has it. Without such a branch it is decide.ErrTurnRedacted.
 func (s *Service) askedBefore(ctx context.Context, m services.ChatMessage) (*events.Question, error) {
 	if err := s.branch(ctx, &m); err != nil {
 		return nil, err
 	}
 	anew, err := s.cfg.Questions.Question(ctx, m.ThreadID, events.TurnID(m.ThreadID, m.RequestID))
-	if errors.Is(err, conversation.ErrTurnNotFound) {
-		err = conversation.ErrTurnRedacted
+	if errors.Is(err, decide.ErrTurnNotFound) {
+		err = decide.ErrTurnRedacted
 	}
 	return anew, err
 }
@@ -126,7 +127,7 @@ func (s *Service) branch(ctx context.Context, m *services.ChatMessage) error {
 	if before == uuid.Nil {
 		return nil
 	}
-	made, err := s.cfg.SessionWrites.ForkSession(ctx, conversation.ForkSession{
+	made, err := s.cfg.SessionWrites.ForkSession(ctx, decide.ForkSession{
 		SessionID: m.ThreadID, RequestID: m.RequestID, BeforeTurnID: before, IdentityID: m.UserID,
 	})
 	m.ThreadID = made.SessionID
@@ -193,7 +194,7 @@ func (m *posted) step(t *services.Turn) services.Step {
 }
 
 func (m *posted) start(ctx context.Context) (turn services.Turn, err error) {
-	c := conversation.Start{
+	c := decide.Start{
 		SessionID: m.ThreadID, RequestID: m.RequestID, IdentityID: m.UserID,
 		Question: events.Question{QuestionNeutral: m.Content, PipelineName: pipeline},
 	}
@@ -218,7 +219,7 @@ const (
 	interrupting = "chat.interrupt"
 )
 
-func (*posted) answered(t *conversation.Turn) bool { return t.Status != conversation.Pending }
+func (*posted) answered(t *session.Turn) bool { return t.Status != session.Pending }
 
 func (m *posted) prompt(ctx context.Context, turn uuid.UUID, known uint64) (services.Prompt, error) {
 	req := m.request(m.ChatMessage)
@@ -237,7 +238,7 @@ func (m *posted) prompt(ctx context.Context, turn uuid.UUID, known uint64) (serv
 func (m *posted) record(
 	ctx context.Context, turn uuid.UUID, answer services.ModelAnswer,
 ) (services.Turn, error) {
-	f := conversation.Finalize{
+	f := decide.Finalize{
 		SessionID: m.ThreadID, TurnID: turn, Answer: events.Answer{AnswerNeutral: answer.Text()}, Usage: answer.Usage,
 		FinishReason: reason(answer),
 	}

@@ -28,8 +28,7 @@ type Manifest struct {
 	// DeadLetters of the views: the log does not record what operators decided about them.
 	DeadLetters []projections.DeadLetter `json:"dead_letters,omitempty"`
 	// ItemKey is the key of the ids of items and of the keys of calls. Without it, ids that clients hold name nothing.
-	// Older backups have none.
-	ItemKey string `json:"item_key,omitempty"`
+	ItemKey string `json:"item_key"`
 }
 
 // File is the copy of a partition. Bytes and SHA256 describe the packed file; RawBytes is its unpacked size. First,
@@ -80,6 +79,9 @@ func (m *Manifest) check() error {
 	}
 	if m.Partitions < 1 || len(m.Files) != m.Partitions {
 		return damaged(manifestName, "does not name a file for each partition")
+	}
+	if m.ItemKey == "" {
+		return damaged(manifestName, "has no key of items")
 	}
 	for k, f := range m.Files {
 		if f.Partition != k || f.Name != fileName(k) || f.Bytes <= 0 || len(f.SHA256) != 64 {

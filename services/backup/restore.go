@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/jetlog/store"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/services"
 )
@@ -40,8 +41,8 @@ type Eraser interface {
 	Run(ctx context.Context) error
 	EraseSession(ctx context.Context, sessionID string, c services.Erasure) (receipt string, err error)
 	EraseIdentity(ctx context.Context, identityID string, c services.Erasure) (receipt string, err error)
-	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (services.Turn, error)
-	PruneTurn(ctx context.Context, c conversation.Prune) (services.Turn, error)
+	RedactTurn(ctx context.Context, sessionID string, c decide.Redact) (services.Turn, error)
+	PruneTurn(ctx context.Context, c decide.Prune) (services.Turn, error)
 }
 
 // Log copies the log of a running process, and replaces an empty log by a backup.
@@ -158,10 +159,8 @@ func (l *Log) settle(ctx context.Context, packed *Packed) (out services.Restored
 	if err := desk.Of(log).Restore(ctx, log, packed.DeadLetters); err != nil {
 		return out, err
 	}
-	if packed.ItemKey != "" {
-		if err := l.Host.KeepItemKey(ctx, log, packed.ItemKey); err != nil {
-			return out, err
-		}
+	if err := l.Host.KeepItemKey(ctx, log, packed.ItemKey); err != nil {
+		return out, err
 	}
 	eraser := l.Host.Eraser(log)
 	g, saying := errgroup.WithContext(ctx)
@@ -203,9 +202,9 @@ func (e *Erasure) record(ctx context.Context, s Eraser) (known bool, err error) 
 	case events.WithdrawsNothing, events.WithdrawsDescription, events.WithdrawsVersion: // ReadErasures leaves these out
 	}
 	switch {
-	case err == nil, errors.Is(err, conversation.ErrSessionErased):
+	case err == nil, errors.Is(err, decide.ErrSessionErased):
 		return true, nil
-	case errors.Is(err, conversation.ErrSessionNotFound), errors.Is(err, conversation.ErrTurnNotFound):
+	case errors.Is(err, decide.ErrSessionNotFound), errors.Is(err, decide.ErrTurnNotFound):
 		return false, nil
 	default:
 		return false, err
@@ -215,10 +214,10 @@ func (e *Erasure) record(ctx context.Context, s Eraser) (known bool, err error) 
 // redact redacts the turn, by the version of it that the log knows.
 func (e *Erasure) redact(ctx context.Context, s Eraser) (err error) {
 	for _, turn := range e.Data.Turns() {
-		_, err = s.RedactTurn(ctx, e.Data.SessionID, conversation.Redact{
+		_, err = s.RedactTurn(ctx, e.Data.SessionID, decide.Redact{
 			TurnID: turn, Reason: e.Data.Reason, RedactedBy: e.Data.RedactedBy,
 		})
-		if !errors.Is(err, conversation.ErrTurnNotFound) {
+		if !errors.Is(err, decide.ErrTurnNotFound) {
 			break
 		}
 	}
@@ -227,18 +226,18 @@ func (e *Erasure) redact(ctx context.Context, s Eraser) (err error) {
 
 // prune redacts the turn, unless the log holds the prune: the list of erasures does not say which messages it took out.
 func (e *Erasure) prune(ctx context.Context, s Eraser) error {
-	_, err := s.PruneTurn(ctx, conversation.Prune{
+	_, err := s.PruneTurn(ctx, decide.Prune{
 		SessionID: e.Data.SessionID, TurnID: e.Data.TurnID, PruneID: e.Data.PruneID,
-		Keep: func(m conversation.Message) json.RawMessage { return m.Raw },
+		Keep: func(m session.Message) json.RawMessage { return m.Raw },
 	})
 	for _, lacks := range []error{
-		conversation.ErrMessageNotFound, conversation.ErrTurnNotFound, conversation.ErrTurnReplaced,
+		decide.ErrMessageNotFound, decide.ErrTurnNotFound, decide.ErrTurnReplaced,
 	} {
 		if errors.Is(err, lacks) {
 			return e.redact(ctx, s)
 		}
 	}
-	if errors.Is(err, conversation.ErrTurnRedacted) {
+	if errors.Is(err, decide.ErrTurnRedacted) {
 		return nil
 	}
 	return err

@@ -73,7 +73,7 @@ func (c *Client) streams(ctx context.Context, what, method string, w StreamsWant
 }
 
 // Moment is the state of a partition when it was copied. Bytes is about the size of the copy before packing. ItemKey is
-// the key of the ids of items; an older server tells none.
+// the key of the ids of items.
 type Moment struct {
 	First, Last, Events, Bytes uint64
 	ItemKey                    string
@@ -95,7 +95,10 @@ func (c *Client) Snapshot(ctx context.Context, partition int) (m Moment, body io
 			return m, nil, attempted(what, fmt.Errorf("%w: the header Turnledger-%s is missing", ErrAnswer, name))
 		}
 	}
-	m.ItemKey = resp.Header.Get("Turnledger-Item-Key")
+	if m.ItemKey = resp.Header.Get("Turnledger-Item-Key"); m.ItemKey == "" {
+		_ = resp.Body.Close()
+		return m, nil, attempted(what, fmt.Errorf("%w: the header Turnledger-Item-Key is missing", ErrAnswer))
+	}
 	return m, resp.Body, nil
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/history"
@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
-var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+var rules = session.Rules{SessionTTL: 24 * time.Hour}
 
 // server is a real API on a log of its own, behind a wrapper.
 type server struct {

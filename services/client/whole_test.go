@@ -15,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/client"
 )
 
@@ -36,7 +36,7 @@ func wholes(n int, sessions ...string) (out []client.WholeTurn) {
 func (s *server) requireWholes(n int, sessions ...string) {
 	s.t.Helper()
 	for _, id := range sessions {
-		st := natstest.Fold(s.t, s.log, id, conversation.Rules{})
+		st := natstest.Fold(s.t, s.log, id, session.Rules{})
 		require.Equal(s.t, n, st.Finalized)
 		require.Zero(s.t, st.Pending)
 		for i, turn := range st.Turns {
@@ -95,7 +95,7 @@ func TestRecordNewTurnsLeavesWhatStands(t *testing.T) {
 	require.Equal(t, 200, got[0].Status)
 	require.True(t, got[0].Duplicate)
 	require.Equal(t, 201, got[1].Status)
-	st := natstest.Fold(t, s.log, "s", conversation.Rules{})
+	st := natstest.Fold(t, s.log, "s", session.Rules{})
 	require.Equal(t, 1, st.Pending)
 	require.Equal(t, 1, st.Finalized)
 }
@@ -175,7 +175,7 @@ func TestLargeTurnsGoInSeveralRequests(t *testing.T) {
 	for i, r := range got {
 		require.Equal(t, 201, r.Status, i)
 	}
-	st := natstest.Fold(t, s.log, "s", conversation.Rules{})
+	st := natstest.Fold(t, s.log, "s", session.Rules{})
 	for i, turn := range st.Turns {
 		require.Equal(t, fmt.Sprint("r", i), turn.RequestID)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/read"
@@ -20,7 +20,7 @@ func TestATurnThatWasPendingAtTheForkIsNotShared(t *testing.T) {
 	log := natstest.Log(t, 4)
 	writes := history.New(history.On(log), history.Config{Rules: rules})
 	natstest.Run(t, writes.Run)
-	for _, c := range []conversation.Start{
+	for _, c := range []decide.Start{
 		{RequestID: "early", Question: events.Question{QuestionNeutral: "early"}},
 		{RequestID: "answered", Question: events.Question{QuestionNeutral: "answered"},
 			Answer: &events.Answer{AnswerNeutral: "a"}},
@@ -28,9 +28,9 @@ func TestATurnThatWasPendingAtTheForkIsNotShared(t *testing.T) {
 		c.SessionID = "parent"
 		must.Get(writes.StartTurn(t.Context(), c))(t)
 	}
-	must.Get(writes.ForkSession(t.Context(), conversation.ForkSession{SessionID: "parent", RequestID: "f",
+	must.Get(writes.ForkSession(t.Context(), decide.ForkSession{SessionID: "parent", RequestID: "f",
 		ChildID: "branch"}))(t)
-	must.Get(writes.FinalizeTurn(t.Context(), conversation.Finalize{SessionID: "parent",
+	must.Get(writes.FinalizeTurn(t.Context(), decide.Finalize{SessionID: "parent",
 		TurnID: events.TurnID("parent", "early"), Answer: events.Answer{AnswerNeutral: "late"}}))(t)
 	reader := read.New(log, read.Config{Rules: rules})
 	for session, want := range map[string][]string{"parent": {"early", "answered"}, "branch": {"answered"}} {
@@ -51,11 +51,11 @@ func TestForeignLinksAndForksOfBranchesAreNotBelieved(t *testing.T) {
 	writes := history.New(history.On(log), history.Config{Rules: rules})
 	natstest.Run(t, writes.Run)
 	for _, session := range []string{"root", "other"} {
-		_, err := writes.StartTurn(t.Context(), conversation.Start{SessionID: session, RequestID: "1",
+		_, err := writes.StartTurn(t.Context(), decide.Start{SessionID: session, RequestID: "1",
 			Question: events.Question{QuestionNeutral: "of " + session}, Answer: &events.Answer{AnswerNeutral: "a"}})
 		require.NoError(t, err)
 	}
-	made := must.Get(writes.ForkSession(t.Context(), conversation.ForkSession{SessionID: "root", RequestID: "f",
+	made := must.Get(writes.ForkSession(t.Context(), decide.ForkSession{SessionID: "root", RequestID: "f",
 		ChildID: "branch"}))(t)
 	link := natstest.Append(t, log, &events.SessionLinked{SessionID: "branch", IdentityID: "bob"})
 	stolen := natstest.Append(t, log, &events.SessionForked{SessionID: "thief", RequestID: "f", FromSessionID: "other",

@@ -11,8 +11,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -91,7 +92,7 @@ type prompt struct {
 	// boundary is the place after which turns may be shown.
 	boundary uint64
 	// summary of turns that the window left out; nil if there is none.
-	summary *conversation.Summary
+	summary *session.Summary
 }
 
 // nothingAfter is the boundary of a session whose turns may not be shown at all.
@@ -99,28 +100,28 @@ const nothingAfter uint64 = math.MaxUint64
 
 // begins sets the session's identity and the boundary after which its turns may be shown. The boundary is nothingAfter
 // if the session has expired or was erased.
-func (p *prompt) begins(s *conversation.State, now time.Time) {
+func (p *prompt) begins(s *session.State, now time.Time) {
 	p.identity, p.boundary = s.Identity, s.OwnBoundary()
 	if s.Expired(now) || s.Erased != 0 {
 		p.boundary = nothingAfter
 	}
 }
 
-// Valid returns the *conversation.Invalid that Build would return for a request, or nil.
+// Valid returns the *decide.Invalid that Build would return for a request, or nil.
 func (*Builder) Valid(r services.ContextRequest) error {
 	switch {
 	case events.ValidID(r.SessionID) != nil:
-		return &conversation.Invalid{Field: "session_id", Why: events.ErrID.Error()}
+		return &decide.Invalid{Field: "session_id", Why: events.ErrID.Error()}
 	case r.Message == "" && !r.Through:
-		return &conversation.Invalid{Field: "message", Why: "is required"}
+		return &decide.Invalid{Field: "message", Why: "is required"}
 	case r.MaxMessages != 0 && r.MaxMessages < LeastMessages:
-		return &conversation.Invalid{Field: "max_messages", Why: "must be at least 2, a question and its answer"}
+		return &decide.Invalid{Field: "max_messages", Why: "must be at least 2, a question and its answer"}
 	case r.MaxTokens < 0:
-		return &conversation.Invalid{Field: "max_tokens", Why: "must not be negative"}
+		return &decide.Invalid{Field: "max_tokens", Why: "must not be negative"}
 	case r.Language != "" && r.Language != services.Neutral && r.Language != services.Translated:
-		return &conversation.Invalid{Field: "language", Why: "must be neutral or translated"}
+		return &decide.Invalid{Field: "language", Why: "must be neutral or translated"}
 	case r.Format != "" && r.Format != services.OpenAI && r.Format != services.Anthropic:
-		return &conversation.Invalid{Field: "format", Why: "must be openai or anthropic"}
+		return &decide.Invalid{Field: "format", Why: "must be openai or anthropic"}
 	default:
 		return nil
 	}
@@ -253,8 +254,8 @@ func appended(req services.ContextRequest) []message.Message {
 }
 
 // asSent returns turns with the messages that the model gets in the place of those that one of them keeps.
-func asSent(turns []*conversation.Turn, req services.ContextRequest) []*conversation.Turn {
-	n := slices.IndexFunc(turns, func(t *conversation.Turn) bool { return t.ID == req.TurnID })
+func asSent(turns []*session.Turn, req services.ContextRequest) []*session.Turn {
+	n := slices.IndexFunc(turns, func(t *session.Turn) bool { return t.ID == req.TurnID })
 	if len(req.Sent) == 0 || n < 0 {
 		return turns
 	}
@@ -314,12 +315,12 @@ func (b *Builder) read(
 }
 
 // isNewest reports whether a turn is the newest one held. If it is, the turns before it are at hand.
-func isNewest(s *conversation.State, id uuid.UUID) bool {
+func isNewest(s *session.State, id uuid.UUID) bool {
 	return len(s.Turns) > 0 && s.Turns[len(s.Turns)-1].ID == id
 }
 
 // turnOf finds a turn among the session's turns and its tombstones, or returns nil.
-func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
+func turnOf(r services.Reading, id uuid.UUID) *session.Turn {
 	if t := r.State.Turn(id); t != nil {
 		return t
 	}
@@ -337,7 +338,7 @@ func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
 // long silence. Any question ends a silence, also one without an answer and the one that is being answered.
 func asked(
 	req services.ContextRequest, r services.Reading, idle time.Duration, now time.Time,
-) (turns []*conversation.Turn, total, left int) {
+) (turns []*session.Turn, total, left int) {
 	s, until := r.State, ^uint64(0)
 	if t := turnOf(r, req.TurnID); req.TurnID != uuid.Nil && t != nil {
 		until, now = t.Place, t.CreatedAt
@@ -345,13 +346,13 @@ func asked(
 			until++
 		}
 	}
-	counts := func(t *conversation.Turn) bool { return t.Status == conversation.Finalized || req.IncludePending }
+	counts := func(t *session.Turn) bool { return t.Status == session.Finalized || req.IncludePending }
 	// Turns that are not held are older than all turns that are held.
 	total = s.ShownFinalized
 	if req.IncludePending {
 		total += s.ShownPending
 	}
-	before := make([]*conversation.Turn, 0, len(s.Turns))
+	before := make([]*session.Turn, 0, len(s.Turns))
 	held := 0
 	for _, t := range s.Turns {
 		switch {
@@ -369,7 +370,7 @@ func asked(
 		total = held
 	}
 	recent := len(before) - len(sinceSilence(before, idle, now))
-	turns = make([]*conversation.Turn, 0, len(before)-recent)
+	turns = make([]*session.Turn, 0, len(before)-recent)
 	for i, t := range before {
 		switch {
 		case !counts(t):

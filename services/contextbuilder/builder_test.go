@@ -16,9 +16,10 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -26,7 +27,7 @@ import (
 	"github.com/turnledger/turnledger/services/read"
 )
 
-var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+var rules = session.Rules{SessionTTL: 24 * time.Hour}
 
 func builder(log *jetlog.Log, view read.View) *contextbuilder.Builder {
 	r := read.New(log, read.Config{View: view, Rules: rules, Deadline: time.Second})
@@ -180,7 +181,7 @@ func TestBadRequests(t *testing.T) {
 		"language":     {SessionID: "s", Message: "m", Language: "polish"},
 		"format":       {SessionID: "s", Message: "m", Format: "xml"},
 	} {
-		must.Fail(b.Build(t.Context(), req))(t, conversation.ErrInvalid, name)
+		must.Fail(b.Build(t.Context(), req))(t, decide.ErrInvalid, name)
 	}
 }
 
@@ -188,7 +189,7 @@ func TestBadRequests(t *testing.T) {
 func TestAQuestionEndsASilence(t *testing.T) {
 	t.Parallel()
 	at := func(minutes int) time.Time { return time.Date(2026, 1, 1, 10, minutes, 0, 0, time.UTC) }
-	state := conversation.New("s", rules)
+	state := session.New("s", rules)
 	seq := uint64(0)
 	fold := func(minutes int, f events.Fact) {
 		seq++
@@ -227,10 +228,10 @@ func TestASummaryOfTurnsBeforeASilenceIsNotShown(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	logtest.Turn(t, log, "s", "r1", "one", "1")
-	d := natstest.Fold(t, log, "s", rules).DecideSummarize(conversation.Summarize{
+	d := decide.Summarize{
 		ThroughTurnID: events.TurnID("s", "r1"),
 		Summary:       events.SessionSummarized{SessionID: "s", RequestID: "m", SummaryNeutral: "of one"},
-	})
+	}.On(natstest.Fold(t, log, "s", rules))
 	require.NoError(t, d.Err)
 	natstest.Append(t, log, d.Facts...)
 	pause.For(t.Context(), 400*time.Millisecond) // the log's clock makes the silence
@@ -408,10 +409,10 @@ func TestAMemoryByWordsIsSaid(t *testing.T) {
 }
 
 // prune takes a half out of a turn, as the deletion of its items does.
-func prune(t *testing.T, h *history.Service, session, request string, half events.Half) {
+func prune(t *testing.T, h *history.Service, sessionID, request string, half events.Half) {
 	t.Helper()
-	must.Get(h.PruneTurn(t.Context(), conversation.Prune{SessionID: session, TurnID: events.TurnID(session, request),
-		PruneID: string(half), Keep: func(m conversation.Message) json.RawMessage {
+	must.Get(h.PruneTurn(t.Context(), decide.Prune{SessionID: sessionID, TurnID: events.TurnID(sessionID, request),
+		PruneID: string(half), Keep: func(m session.Message) json.RawMessage {
 			if m.Half == half {
 				return nil
 			}
@@ -428,7 +429,7 @@ func TestAHalfThatIsDeletedIsNoMessage(t *testing.T) {
 	writes := history.New(history.On(log), history.Config{Rules: rules})
 	natstest.Run(t, writes.Run)
 	for session, half := range map[string]events.Half{"asked": events.HalfAnswer, "told": events.HalfQuestion} {
-		must.Get(writes.StartTurn(t.Context(), conversation.Start{SessionID: session, RequestID: "1",
+		must.Get(writes.StartTurn(t.Context(), decide.Start{SessionID: session, RequestID: "1",
 			Question: events.Question{QuestionNeutral: "q", QuestionTranslated: "p"},
 			Answer:   &events.Answer{AnswerNeutral: "a", AnswerTranslated: "o"}}))(t)
 		prune(t, writes, session, "1", half)

@@ -24,7 +24,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/projections/owners"
@@ -204,7 +204,7 @@ func (f *forest) now() (last time.Time) {
 
 func (f *forest) say(s *planted, whole bool) events.Position {
 	r := f.request()
-	c := conversation.Start{SessionID: s.id, RequestID: r, Question: events.Question{QuestionNeutral: "q" + r}}
+	c := decide.Start{SessionID: s.id, RequestID: r, Question: events.Question{QuestionNeutral: "q" + r}}
 	x := &text{session: s.id, id: events.TurnID(s.id, r), question: "q" + r}
 	if whole {
 		c.Answer = &events.Answer{AnswerNeutral: "a" + r}
@@ -239,14 +239,14 @@ func (f *forest) finish(s *planted) (events.Position, *text) {
 	if l == nil {
 		return events.Position{}, nil
 	}
-	made := must.Get(f.writes.FinalizeTurn(f.ctx.Context(), conversation.Finalize{SessionID: s.id, TurnID: l.id,
+	made := must.Get(f.writes.FinalizeTurn(f.ctx.Context(), decide.Finalize{SessionID: s.id, TurnID: l.id,
 		Answer: events.Answer{AnswerNeutral: "late"}}))(f)
 	l.answer, l.finished, l.at = "late", true, append(l.at, made.Position)
 	return made.Position, l.text
 }
 
 func (f *forest) fork(s *planted) {
-	c := conversation.ForkSession{SessionID: s.id, RequestID: f.request(), ChildID: fmt.Sprint("b", f.requests)}
+	c := decide.ForkSession{SessionID: s.id, RequestID: f.request(), ChildID: fmt.Sprint("b", f.requests)}
 	until := len(s.turns)
 	switch rapid.IntRange(0, 2).Draw(f.T, "way") {
 	case 0:
@@ -278,13 +278,13 @@ func (f *forest) correct(s *planted) {
 		return
 	}
 	words := "better " + f.request()
-	c := conversation.Correct{SessionID: l.session, RequestID: words, TurnID: l.id, QuestionNeutral: &words}
+	c := decide.Correct{SessionID: l.session, RequestID: words, TurnID: l.id, QuestionNeutral: &words}
 	made := must.Get(f.writes.CorrectTurn(f.ctx.Context(), c))(f)
 	l.replaced = append(l.replaced, version{l.id, l.question})
 	l.question, l.id, l.at = words, made.ID, append(l.at, made.Position)
 	if l.session != s.id {
-		must.Fail(f.writes.CorrectTurn(f.ctx.Context(), conversation.Correct{SessionID: s.id, RequestID: words,
-			TurnID: l.id, QuestionNeutral: &words}))(f, conversation.ErrTurnInherited)
+		must.Fail(f.writes.CorrectTurn(f.ctx.Context(), decide.Correct{SessionID: s.id, RequestID: words,
+			TurnID: l.id, QuestionNeutral: &words}))(f, decide.ErrTurnInherited)
 	}
 }
 
@@ -301,7 +301,7 @@ func (f *forest) redact(s *planted) {
 			}
 		}
 	}
-	must.Get(f.writes.RedactTurn(f.ctx.Context(), l.session, conversation.Redact{TurnID: l.id}))(f)
+	must.Get(f.writes.RedactTurn(f.ctx.Context(), l.session, decide.Redact{TurnID: l.id}))(f)
 	l.redacted = true
 	if l.scrubbed = rapid.Bool().Draw(f.T, "scrubbed"); l.scrubbed {
 		for _, at := range l.at {
@@ -317,7 +317,7 @@ func (f *forest) link(s *planted) {
 	}
 	must.Get(f.writes.LinkSession(f.ctx.Context(), s.id, "ada", ""))(f)
 	f.identity = "ada"
-	must.Fail(f.writes.LinkSession(f.ctx.Context(), s.id, "bob", ""))(f, conversation.ErrLinkedElsewhere)
+	must.Fail(f.writes.LinkSession(f.ctx.Context(), s.id, "bob", ""))(f, decide.ErrLinkedElsewhere)
 }
 
 func (f *forest) reset(s *planted) events.Position {

@@ -10,15 +10,15 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
 // madeTurn is a turn of a session that bytes describe: each answers the calls that the
 // one before left open.
 type madeTurn struct {
-	turn            *conversation.Turn
+	turn            *session.Turn
 	pending, hidden bool
 }
 
@@ -30,7 +30,7 @@ func makeSession(plan []byte) (out []madeTurn) {
 	form := byte(0)
 	for i, b := range plan {
 		last := i == len(plan)-1
-		t := &conversation.Turn{Place: uint64(i + 1), Status: conversation.Finalized,
+		t := &session.Turn{Place: uint64(i + 1), Status: session.Finalized,
 			Question: &events.Question{QuestionNeutral: fmt.Sprint("q", i)}}
 		if len(open) > 0 {
 			question := append(resultsOf(form, open), fmt.Sprintf(`{"role":"user","content":"q%d"}`, i))
@@ -39,7 +39,7 @@ func makeSession(plan []byte) (out []madeTurn) {
 		}
 		m := madeTurn{turn: t, pending: b&1 != 0, hidden: b&2 != 0}
 		if m.pending {
-			t.Status = conversation.Pending
+			t.Status = session.Pending
 			out = append(out, m)
 			continue
 		}
@@ -123,10 +123,10 @@ func FuzzWindow(f *testing.F) {
 		if len(plan) > 40 {
 			return
 		}
-		session := makeSession(plan)
-		var shown []*conversation.Turn
+		sessionID := makeSession(plan)
+		var shown []*session.Turn
 		var unseen []hidden
-		for _, m := range session {
+		for _, m := range sessionID {
 			if m.hidden || m.pending && !pending {
 				unseen = append(unseen, hidden{place: m.turn.Place, redacted: true})
 				continue
@@ -148,8 +148,8 @@ func FuzzWindow(f *testing.F) {
 		require.Empty(t, prompttest.OpenAI(rawsOf(list)))
 		_, other := message.Anthropic(append(list, message.New(message.User, "now")))
 		require.Empty(t, prompttest.Anthropic(rawsOf(other)))
-		var all []*conversation.Turn
-		for _, m := range session {
+		var all []*session.Turn
+		for _, m := range sessionID {
 			if !m.hidden {
 				all = append(all, m.turn)
 			}

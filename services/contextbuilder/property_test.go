@@ -16,7 +16,7 @@ import (
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/rebuild"
@@ -103,8 +103,8 @@ func summarise(t *testing.T, one, four *jetlog.Log, session string) {
 	t.Helper()
 	state := natstest.Fold(t, one, session, rules)
 	for _, turn := range state.Turns {
-		d := state.DecideSummarize(conversation.Summarize{ThroughTurnID: turn.ID, Summary: events.SessionSummarized{
-			SessionID: session, RequestID: "a summary", SummaryNeutral: "of what was before"}})
+		d := decide.Summarize{ThroughTurnID: turn.ID, Summary: events.SessionSummarized{
+			SessionID: session, RequestID: "a summary", SummaryNeutral: "of what was before"}}.On(state)
 		if len(d.Facts) > 0 {
 			appendBoth(t, one, four, d.Facts...)
 			return

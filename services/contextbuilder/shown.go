@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -16,11 +16,11 @@ type form struct {
 }
 
 // appendMessages appends the messages that a prompt shows for a turn.
-func appendMessages(out []message.Message, t *conversation.Turn, f form) []message.Message {
+func appendMessages(out []message.Message, t *session.Turn, f form) []message.Message {
 	if q := t.Question; q != nil {
 		out = f.half(out, "user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated)
 	}
-	if a := t.Answer; a != nil && t.Status == conversation.Finalized {
+	if a := t.Answer; a != nil && t.Status == session.Finalized {
 		out = f.half(out, "assistant", a.AnswerMessages, a.AnswerNeutral, a.AnswerTranslated)
 	}
 	return out
@@ -50,8 +50,8 @@ func (f form) half(
 
 // filtered reports whether a model's filter left nothing of a turn's answer. Prompts leave such a turn out, since an
 // endpoint that refused its question refuses every prompt with it.
-func filtered(t *conversation.Turn) bool {
-	if t.Status != conversation.Finalized || t.Answer == nil {
+func filtered(t *session.Turn) bool {
+	if t.Status != session.Finalized || t.Answer == nil {
 		return false
 	}
 	if !bytes.Contains(t.AnswerMetadata, []byte(services.FinishFiltered)) {

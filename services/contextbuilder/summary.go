@@ -3,8 +3,8 @@ package contextbuilder
 import (
 	"slices"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -12,7 +12,7 @@ import (
 // the session, and that fits into the tokens that are left. turns are the turns that the prompt may show, taken those
 // that it shows.
 func (b *Builder) summarize(
-	req services.ContextRequest, p *prompt, state *conversation.State, turns []*conversation.Turn, taken []piece,
+	req services.ContextRequest, p *prompt, state *session.State, turns []*session.Turn, taken []piece,
 ) {
 	if !req.Summary || len(turns) == 0 || len(taken) == 0 {
 		return
@@ -37,7 +37,7 @@ func (b *Builder) summarize(
 
 // WholeThrough returns the greatest number of turns from the first on, at most n, after which no tool result follows
 // whose call is before.
-func WholeThrough(turns []*conversation.Turn, n int) int {
+func WholeThrough(turns []*session.Turn, n int) int {
 	links := linksOf(piecesOf(turns, form{lang: services.Neutral}))
 	for moved := true; moved; {
 		moved = false
@@ -51,7 +51,7 @@ func WholeThrough(turns []*conversation.Turn, n int) int {
 }
 
 // MessagesOf returns the messages that a prompt shows for some turns.
-func MessagesOf(turns []*conversation.Turn, lang services.Language) (out []message.Message) {
+func MessagesOf(turns []*session.Turn, lang services.Language) (out []message.Message) {
 	for _, t := range turns {
 		if !filtered(t) {
 			out = appendMessages(out, t, form{lang: lang})
@@ -61,7 +61,7 @@ func MessagesOf(turns []*conversation.Turn, lang services.Language) (out []messa
 }
 
 // summaryMessage returns the message that a prompt shows for a summary.
-func summaryMessage(m *conversation.Summary, lang services.Language) message.Message {
+func summaryMessage(m *session.Summary, lang services.Language) message.Message {
 	text := m.Fact.SummaryNeutral
 	if lang == services.Translated && m.Fact.SummaryTranslated != "" {
 		text = m.Fact.SummaryTranslated

@@ -3,8 +3,8 @@ package contextbuilder
 import (
 	"slices"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -39,7 +39,7 @@ type hidden struct {
 }
 
 // unseen returns the turns of a reading that may not be shown.
-func unseen(r services.Reading, shown []*conversation.Turn) (out []hidden) {
+func unseen(r services.Reading, shown []*session.Turn) (out []hidden) {
 	seen := make(map[uint64]bool, len(shown))
 	for _, t := range shown {
 		seen[t.Place] = true
@@ -51,7 +51,7 @@ func unseen(r services.Reading, shown []*conversation.Turn) (out []hidden) {
 		if seen[t.Place] {
 			continue
 		}
-		h := hidden{place: t.Place, redacted: t.Status == conversation.Redacted}
+		h := hidden{place: t.Place, redacted: t.Status == session.Redacted}
 		var list []message.Message
 		if t.Question != nil {
 			list = message.ParseList(t.Question.QuestionMessages)
@@ -69,7 +69,7 @@ func unseen(r services.Reading, shown []*conversation.Turn) (out []hidden) {
 
 // endsWith reports whether the session ends with the answer of the turn at a place, for example because the turn waits
 // for a tool's result.
-func endsWith(s *conversation.State, place uint64) bool {
+func endsWith(s *session.State, place uint64) bool {
 	last := s.Turns[len(s.Turns)-1]
 	_, _, inherited := s.Origin(last, 0)
 	return !inherited && last.Place == place && last.Last() == s.Applied

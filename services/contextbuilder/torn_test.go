@@ -13,7 +13,7 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/services"
@@ -131,8 +131,8 @@ func TestThePastIsTheSameAfterAnErasure(t *testing.T) {
 	before := answered(t, log)
 	later := logtest.Turn(t, log, "s", "later", "q", "a")
 	id := events.TurnID("s", "tell")
-	last := natstest.Append(t, log, viewtest.Folded(t, log, rules, "s", later.Seq,
-		10).DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
+	last := natstest.Append(t, log, decide.Redact{TurnID: id}.On(viewtest.Folded(t, log, rules, "s", later.Seq,
+		10)).Facts[0])
 	want := []string{`{"role":"user","content":"ask"}`, half, wet}
 	for _, gone := range []bool{false, true} {
 		for seq := before.Seq - 1; gone && seq <= before.Seq; seq++ {

@@ -4,18 +4,18 @@ import (
 	"slices"
 	"time"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // piece is a turn with the messages that a prompt shows for it.
 type piece struct {
-	turn     *conversation.Turn
+	turn     *session.Turn
 	messages []message.Message
 }
 
 // piecesOf returns every turn with its messages, in one slice for all messages.
-func piecesOf(turns []*conversation.Turn, f form) []piece {
+func piecesOf(turns []*session.Turn, f form) []piece {
 	all := make([]message.Message, 0, 2*len(turns))
 	pieces := make([]piece, len(turns))
 	for i, t := range turns {
@@ -26,7 +26,7 @@ func piecesOf(turns []*conversation.Turn, f form) []piece {
 	return pieces
 }
 
-func (p piece) complete() bool { return p.turn.Status == conversation.Finalized }
+func (p piece) complete() bool { return p.turn.Status == session.Finalized }
 
 // short reports whether a finalized turn shows less than a question and an answer.
 func (p piece) short() bool { return p.complete() && len(p.messages) < 2 }
@@ -145,7 +145,7 @@ func lastComplete(pieces []piece) int {
 
 // sinceSilence drops the turns before the last silence that was longer than idle. The time between the last turn and
 // now counts as a silence too.
-func sinceSilence(turns []*conversation.Turn, idle time.Duration, now time.Time) []*conversation.Turn {
+func sinceSilence(turns []*session.Turn, idle time.Duration, now time.Time) []*session.Turn {
 	if idle <= 0 {
 		return turns
 	}

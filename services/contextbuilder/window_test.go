@@ -16,8 +16,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -28,7 +28,7 @@ func drawPieces(t *rapid.T) []piece {
 	var out []piece
 	open := ""
 	for i := range n {
-		turn := &conversation.Turn{Place: uint64(i + 1), Status: conversation.Finalized,
+		turn := &session.Turn{Place: uint64(i + 1), Status: session.Finalized,
 			Question: &events.Question{QuestionNeutral: fmt.Sprint("q",
 				i)}, Answer: &events.Answer{AnswerNeutral: fmt.Sprint("a", i)}}
 		if open != "" {
@@ -37,7 +37,7 @@ func drawPieces(t *rapid.T) []piece {
 		}
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
 		case 0:
-			turn.Status, turn.Answer = conversation.Pending, nil
+			turn.Status, turn.Answer = session.Pending, nil
 		case 1:
 			open = fmt.Sprint("call", i)
 			turn.Answer.AnswerMessages = json.RawMessage(fmt.Sprintf(`[{"role":"assistant","content":null,"tool_calls":[{"id":%q,"type":"function","function":{"name":"f","arguments":"{}"}}]}]`, open))
@@ -102,7 +102,7 @@ func TestWindowProperties(t *testing.T) {
 func TestSinceSilence(t *testing.T) {
 	t.Parallel()
 	at := func(minutes int) time.Time { return time.Unix(0, 0).Add(time.Duration(minutes) * time.Minute) }
-	turns := []*conversation.Turn{
+	turns := []*session.Turn{
 		{Place: 1, CreatedAt: at(0), FinalizedAt: at(1)},
 		{Place: 2, CreatedAt: at(40), FinalizedAt: at(65)},
 		{Place: 3, CreatedAt: at(90), FinalizedAt: at(91)},
@@ -186,7 +186,7 @@ func TestNoAnswerVanishesFromTheAnthropicForm(t *testing.T) {
 		`[{"role":"assistant","content":[]},{"role":"assistant","content":"words after all"}]`:             "words after all",
 		`[{"role":"assistant","content":[]},{"role":"system","content":"s"},{"role":"user","content":""}]`: "(no text)",
 	} {
-		turn := &conversation.Turn{Status: conversation.Finalized, Question: &events.Question{QuestionNeutral: "hi"},
+		turn := &session.Turn{Status: session.Finalized, Question: &events.Question{QuestionNeutral: "hi"},
 			Answer: &events.Answer{AnswerMessages: []byte(answer)}}
 		list := append(appendMessages(nil, turn, form{lang: services.Neutral}), message.New("user", "m"))
 		_, out := message.Anthropic(list)
@@ -244,7 +244,7 @@ func TestCallsOfItemsStandTogether(t *testing.T) {
 		{"role":"tool","tool_call_id":"a","content":"1","item":{"type":"custom_tool_call_output"}},
 		{"role":"tool","tool_call_id":"b","content":"2"},
 		{"role":"assistant","content":"done","item_ids":["msg_1"]}]`
-	turn := &conversation.Turn{Status: conversation.Finalized, Answer: &events.Answer{AnswerMessages: []byte(answer)}}
+	turn := &session.Turn{Status: session.Finalized, Answer: &events.Answer{AnswerMessages: []byte(answer)}}
 	for items, want := range map[bool]string{
 		false: `[
 			{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f"}},{"id":"b","function":{"name":"f"}}]},

@@ -16,7 +16,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -179,11 +179,11 @@ func (l *timed) Erase(ctx context.Context, at events.Position) (bool, error) {
 func (w *world) record(session string, i int) error {
 	request := fmt.Sprint("r", i/2)
 	if i%2 == 0 {
-		_, err := w.history.StartTurn(w.Context(), conversation.Start{SessionID: session, RequestID: request,
+		_, err := w.history.StartTurn(w.Context(), decide.Start{SessionID: session, RequestID: request,
 			Question: events.Question{QuestionNeutral: benchText}})
 		return err
 	}
-	_, err := w.history.FinalizeTurn(w.Context(), conversation.Finalize{SessionID: session,
+	_, err := w.history.FinalizeTurn(w.Context(), decide.Finalize{SessionID: session,
 		TurnID: events.TurnID(session, request), Answer: events.Answer{AnswerNeutral: benchText}})
 	return err
 }

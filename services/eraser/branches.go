@@ -1,8 +1,6 @@
 package eraser
 
 import (
-	"math"
-
 	"cmp"
 	"context"
 	"slices"
@@ -10,28 +8,26 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
-const maxSeq = math.MaxUint64
-
 // state folds a session as the log has it now.
-func state(ctx context.Context, log Reader, rules conversation.Rules, id string) (*conversation.State, error) {
-	return conversation.Folded(id, rules, log.Session(ctx, id, 0, maxSeq))
+func state(ctx context.Context, log Reader, rules session.Rules, id string) (*session.State, error) {
+	return session.Folded(id, rules, log.Session(ctx, id, 0, maxSeq))
 }
 
 // relative is a session with the marks of its branches, which outlive it, and the receipt of its erasure. fork is its
 // own fork, also when it is erased, until that event has left the log.
 type relative struct {
-	*conversation.State
-	fork    conversation.Fork
+	*session.State
+	fork    session.Fork
 	marks   []*events.SessionBranched
 	receipt string
 }
 
-func relativeOf(ctx context.Context, log Reader, rules conversation.Rules, id string) (relative, error) {
-	r := relative{State: conversation.New(id, rules)}
+func relativeOf(ctx context.Context, log Reader, rules session.Rules, id string) (relative, error) {
+	r := relative{State: session.New(id, rules)}
 	for x, err := range log.Session(ctx, id, 0, maxSeq) {
 		if err != nil {
 			return r, err
@@ -40,10 +36,10 @@ func relativeOf(ctx context.Context, log Reader, rules conversation.Rules, id st
 		if r.Erased == 0 {
 			r.fork = r.Fork()
 		}
-		if f, ok := x.Fact.(*events.SessionBranched); ok && change.Kind == conversation.Branched {
+		if f, ok := x.Fact.(*events.SessionBranched); ok && change.Kind == session.Branched {
 			r.marks = append(r.marks, f)
 		}
-		if f, ok := x.Fact.(*events.SessionErased); ok && change.Kind == conversation.Erased {
+		if f, ok := x.Fact.(*events.SessionErased); ok && change.Kind == session.Erased {
 			r.receipt = f.ReceiptID
 		}
 	}
@@ -54,7 +50,7 @@ func relativeOf(ctx context.Context, log Reader, rules conversation.Rules, id st
 // mark is believed, since such a session has nothing left but its own marks, which are judged by the root that they
 // state.
 func (r relative) made(mark *events.SessionBranched) bool {
-	return conversation.Made(mark, r.fork) || r.fork.ForkedAt == 0 && r.Erased != 0
+	return session.Made(mark, r.fork) || r.fork.ForkedAt == 0 && r.Erased != 0
 }
 
 // root returns the root of the session, or "" if it is erased and nobody can tell any more whether it was a branch.
@@ -67,15 +63,15 @@ func (r relative) root() string {
 
 // eachBranch calls visit with the branches of a session, and the marks that made them. It goes on below a branch, to
 // the branches of that one, if visit returns true. It visits no session twice. A mark that did not make its session
-// (conversation.Made), or that states another root than that of the session where the walk began, changes nothing. It
+// (session.Made), or that states another root than that of the session where the walk began, changes nothing. It
 // reads only the branches that concern is true of; nil reads all.
 func eachBranch(
-	ctx context.Context, log Reader, rules conversation.Rules, session string,
+	ctx context.Context, log Reader, rules session.Rules, sessionID string,
 	concern func(branch string) (bool, error),
 	visit func(mark *events.SessionBranched, branch relative) (below bool, err error),
 ) error {
-	seen := map[string]bool{session: true}
-	top, err := relativeOf(ctx, log, rules, session)
+	seen := map[string]bool{sessionID: true}
+	top, err := relativeOf(ctx, log, rules, sessionID)
 	for next := top.ofRoot(top.root()); len(next) > 0 && err == nil; next = next[1:] {
 		mark := next[0]
 		if seen[mark.ChildSessionID] {
@@ -115,8 +111,8 @@ func (r relative) ofRoot(root string) (marks []*events.SessionBranched) {
 }
 
 // living reports whether a session has a branch, at any depth, that is not erased.
-func living(ctx context.Context, log Reader, rules conversation.Rules, session string) (found bool, err error) {
-	err = eachBranch(ctx, log, rules, session, nil, func(_ *events.SessionBranched, branch relative) (bool, error) {
+func living(ctx context.Context, log Reader, rules session.Rules, sessionID string) (found bool, err error) {
+	err = eachBranch(ctx, log, rules, sessionID, nil, func(_ *events.SessionBranched, branch relative) (bool, error) {
 		found = found || branch.Erased == 0
 		return !found, nil
 	})
@@ -191,7 +187,7 @@ func (e *Eraser) linkBranches(ctx context.Context, j *job) (remainder, error) {
 
 // linkRoot links the root of a linked branch if nobody has, and returns the identity that the root had before. A
 // session to which no mark leads from its root is no branch of it.
-func (e *Eraser) linkRoot(ctx context.Context, s *conversation.State) (identity string, err error) {
+func (e *Eraser) linkRoot(ctx context.Context, s *session.State) (identity string, err error) {
 	root, err := state(ctx, e.log, e.cfg.Rules, s.Fork().Root)
 	if err != nil {
 		return "", err
@@ -218,7 +214,7 @@ func (e *Eraser) linkBranch(ctx context.Context, j *job) (remainder, error) {
 	}
 	// A root may have a mark for each of thousands of branches, and is read for none of them unless it was linked. One
 	// that is linked from now on links its branches itself.
-	root := &conversation.State{}
+	root := &session.State{}
 	if err = e.ownersNow(ctx, events.Partition(s.Fork().Root, len(e.parts))); err == nil &&
 		e.cfg.Owners.Had(s.Fork().Root).Links {
 		root, err = state(ctx, e.log, e.cfg.Rules, s.Fork().Root)

@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 )
@@ -40,7 +40,7 @@ func (w *world) tree() {
 // fork makes a branch that ends with a turn, or with the last finalized one.
 func (w *world) fork(session, child string, turn uuid.UUID) {
 	w.Helper()
-	must.Get(w.history.ForkSession(w.Context(), conversation.ForkSession{
+	must.Get(w.history.ForkSession(w.Context(), decide.ForkSession{
 		SessionID: session, RequestID: "fork " + child, ChildID: child, TurnID: turn}))(w)
 }
 
@@ -199,7 +199,7 @@ func TestALinkOnABranchLinksTheTree(t *testing.T) {
 		for _, s := range tree {
 			before = append(before, w.types(s))
 		}
-		must.Fail(w.history.LinkSession(t.Context(), "of b", "bob", ""))(t, conversation.ErrLinkedElsewhere)
+		must.Fail(w.history.LinkSession(t.Context(), "of b", "bob", ""))(t, decide.ErrLinkedElsewhere)
 		for i, s := range tree {
 			now := w.types(s)
 			require.Equal(t, before[i], now[:len(before[i])])

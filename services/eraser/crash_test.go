@@ -18,8 +18,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 )
@@ -179,7 +179,7 @@ func TestTheSessionIsTheSameAtEachStep(t *testing.T) {
 		require.True(t, before.Same(w.state("s")))
 	}
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted)
-	require.Equal(t, conversation.Redacted, w.state("s").Turn(first).Status)
+	require.Equal(t, session.Redacted, w.state("s").Turn(first).Status)
 }
 
 // On three replicas a text leaves the blocks of every node. The Raft logs the server never

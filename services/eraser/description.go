@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // replaceDescription takes the descriptions of a session out that stand before the one that counts now, whether or not
 // they counted. It does nothing if the session would then fold to another state.
 func (e *Eraser) replaceDescription(ctx context.Context, j *job) (remainder, error) {
-	with, without := conversation.New(j.session, e.cfg.Rules), conversation.New(j.session, e.cfg.Rules)
+	with, without := session.New(j.session, e.cfg.Rules), session.New(j.session, e.cfg.Rules)
 	var older []uint64
 	for r, err := range e.log.Session(ctx, j.session, 0, j.at.Seq) {
 		if err != nil {

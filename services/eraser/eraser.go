@@ -10,15 +10,15 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
 // Config of an Eraser.
 type Config struct {
-	Rules conversation.Rules
+	Rules session.Rules
 	// Owners knows the sessions of identities.
 	Owners Owners
 	// Rate bounds the events a second that are overwritten; 25 by default. Each overwriting rewrites a block of up to 8
@@ -119,43 +119,43 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 		return nil
 	}
 	switch j.Change.Kind { // one job an event: the queue takes no second one of its position
-	case conversation.TurnGone, conversation.Pruned:
+	case session.TurnGone, session.Pruned:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
-	case conversation.Erased:
+	case session.Erased:
 		e.bulk.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
-	case conversation.Anomaly:
-		if session := conversation.OtherSession(j.Recorded); session != "" {
-			e.urgent.enqueue(p, &job{session: session, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
+	case session.Anomaly:
+		if sessionID := session.OtherSession(j.Recorded); sessionID != "" {
+			e.urgent.enqueue(p, &job{session: sessionID, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
 		}
-	case conversation.Described:
+	case session.Described:
 		run := e.replaceDescription
 		if j.Change.VoidsSummary { // its kind undid a silence
 			run = e.describeOverSilence
 		}
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
-	case conversation.Linked:
+	case session.Linked:
 		run := e.linkBranches
 		if j.Change.VoidsSummary { // it ended a silence
 			run = e.linkAfterSilence
 		}
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
 		return e.linked(ctx, j)
-	case conversation.Corrected:
+	case session.Corrected:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseCorrected})
-	case conversation.Forked:
+	case session.Forked:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.linkBranch})
-	case conversation.Noted:
+	case session.Noted:
 		if f, ok := j.Fact.(*events.IdentityErased); ok {
 			run := func(ctx context.Context, j *job) (remainder, error) { return e.eraseIdentity(ctx, f, j.at) }
 			e.identities.enqueue(p, &job{at: j.Position, run: run})
 		}
-	case conversation.Started, conversation.Answered, conversation.WasExtended, conversation.Reset,
-		conversation.Summarized:
+	case session.Started, session.Answered, session.WasExtended, session.Reset,
+		session.Summarized:
 		// What a branch shares may have changed before its summary came.
-		if j.Change.VoidsSummary || j.Change.Kind == conversation.Summarized && j.Head.Fork().Root != "" {
+		if j.Change.VoidsSummary || j.Change.Kind == session.Summarized && j.Head.Fork().Root != "" {
 			e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSummaries})
 		}
-	case conversation.Seen, conversation.Duplicate, conversation.Branched, conversation.Refused: // asks for nothing
+	case session.Seen, session.Duplicate, session.Branched, session.Refused: // asks for nothing
 	}
 	return nil
 }
@@ -165,16 +165,16 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 func cameAfterErasure(j *projections.Judged) bool {
 	c := j.Change
 	switch {
-	case c.Kind == conversation.Noted:
+	case c.Kind == session.Noted:
 		return false
 	case j.VoidDescription(), j.VoidSummary():
 		return true
 	case j.Head.Erased != 0 && j.Head.Erased != j.Position.Seq:
 		return true
-	case c.Kind == conversation.Anomaly:
-		return c.Reason == conversation.CodeTurnRedacted || c.Reason == conversation.CodeTurnPruned
+	case c.Kind == session.Anomaly:
+		return c.Reason == session.CodeTurnRedacted || c.Reason == session.CodeTurnPruned
 	default:
-		return c.Kind == conversation.Duplicate && c.Turn != nil && c.Turn.Redacted != 0
+		return c.Kind == session.Duplicate && c.Turn != nil && c.Turn.Redacted != 0
 	}
 }
 

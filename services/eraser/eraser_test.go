@@ -22,7 +22,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/services"
@@ -353,7 +353,7 @@ func TestWhatComesLateOnAnotherSubjectIsErased(t *testing.T) {
 
 func (w *world) describe(request, title string, metadata map[string]*string) {
 	w.Helper()
-	must.Get(w.history.DescribeSession(w.Context(), conversation.Describe{
+	must.Get(w.history.DescribeSession(w.Context(), decide.Describe{
 		SessionID: "s", RequestID: request, Title: &title, Metadata: metadata,
 	}))(w)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 )
@@ -38,7 +38,7 @@ type backwards struct {
 }
 
 // Receipts returns the receipts of all redactions, prunes and erasures, the newest first. It reads the log backwards,
-// and ends a page early once it has read much of the log. It fails with conversation.ErrInvalid for a cursor that is
+// and ends a page early once it has read much of the log. It fails with decide.ErrInvalid for a cursor that is
 // none.
 func (r *Receipts) Receipts(ctx context.Context, ask services.ReceiptsAsk) (out services.ReceiptPage, err error) {
 	l, err := r.listing(ctx, ask.Cursor)
@@ -85,7 +85,7 @@ func (r *Receipts) listing(ctx context.Context, cursor string) (*listing, error)
 	if cursor != "" {
 		at, err := events.ParsePositions(cursor)
 		if err != nil {
-			return nil, &conversation.Invalid{Field: "cursor", Why: "must be the next_cursor of a page"}
+			return nil, &decide.Invalid{Field: "cursor", Why: "must be the next_cursor of a page"}
 		}
 		ends = events.NewCursor(at...)
 	}
@@ -137,15 +137,11 @@ func (l *listing) next() (newest, behind *backwards) {
 	return newest, nil
 }
 
-// headers are what lists and retention read of events.
-var headers = jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000}
-
 // read reads the events before those that were read.
 func (b *backwards) read(ctx context.Context, log Log) error {
 	after := b.unread - min(b.unread, listedAtOnce)
 	first, begun := b.reached, false
-	from := events.Position{Partition: b.partition, Seq: after}
-	for m, err := range jetlog.Until(ctx, log, from, b.unread, headers) {
+	for m, err := range (scan{log: log, partition: b.partition, after: after}).until(ctx, b.unread) {
 		if err != nil {
 			return err
 		}

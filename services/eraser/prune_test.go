@@ -12,17 +12,18 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 )
 
 // prune takes the messages out of a turn that hold a word.
-func (w *world) prune(session string, turn uuid.UUID, id, word string) services.Turn {
+func (w *world) prune(sessionID string, turn uuid.UUID, id, word string) services.Turn {
 	w.Helper()
-	return must.Get(w.history.PruneTurn(w.Context(), conversation.Prune{SessionID: session, TurnID: turn, PruneID: id,
-		Keep: func(m conversation.Message) json.RawMessage {
+	return must.Get(w.history.PruneTurn(w.Context(), decide.Prune{SessionID: sessionID, TurnID: turn, PruneID: id,
+		Keep: func(m session.Message) json.RawMessage {
 			if strings.Contains(string(m.Raw), word) {
 				return nil
 			}
@@ -105,7 +106,7 @@ func TestVersionsOfAPrunedTurnLeaveTheLog(t *testing.T) {
 	require.Empty(t, holding(t, w.dir, "GOES"))
 	require.Empty(t, holding(t, w.dir, "answer SECRET-1"))
 	state := w.state("s")
-	require.Equal(t, conversation.Redacted, state.Turn(first).Status)
+	require.Equal(t, session.Redacted, state.Turn(first).Status)
 	require.Equal(t, "STAYS", state.Turn(second).Answer.AnswerNeutral)
 	w.publish(&events.TurnCorrected{TurnID: events.TurnID("s", "c9"), SessionID: "s", RequestID: "c9",
 		ReplacesTurnID: first, Question: events.Question{QuestionNeutral: "GOES"},

@@ -167,8 +167,8 @@ func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error)
 	if after.Seq >= head.Seq {
 		return events.Recorded{}, services.ErrNoReceipt
 	}
-	end := min(head.Seq, after.Seq+nearby)
-	for m, err := range jetlog.Until(ctx, r.log, after, end, jetlog.TailOptions{MaxBatch: 4000}) {
+	ahead := scan{log: r.log, partition: after.Partition, after: after.Seq, bodies: true}
+	for m, err := range ahead.until(ctx, min(head.Seq, after.Seq+nearby)) {
 		if err != nil {
 			return events.Recorded{}, err
 		}

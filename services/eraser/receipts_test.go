@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -62,7 +62,7 @@ func TestReceiptsAreListedNewestFirst(t *testing.T) {
 			require.Equal(t, w.receipt(r.ID), r)
 		}
 	}
-	must.Fail(receipts.Receipts(t.Context(), services.ReceiptsAsk{Limit: 1, Cursor: "x"}))(t, conversation.ErrInvalid)
+	must.Fail(receipts.Receipts(t.Context(), services.ReceiptsAsk{Limit: 1, Cursor: "x"}))(t, decide.ErrInvalid)
 }
 
 // scanned is a log that counts how often it is read as a whole.

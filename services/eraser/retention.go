@@ -13,15 +13,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
 // RetentionConfig of a Retention.
 type RetentionConfig struct {
-	Rules conversation.Rules
+	Rules session.Rules
 	// Anonymous is the silence after which an anonymous session without a kind leaves the log; Conversation and
 	// Response are that of sessions of a kind, also linked ones. Linked is the age at which turns of linked sessions
 	// are redacted. 0 means never.
@@ -167,9 +167,7 @@ func (r *Retention) window(ctx context.Context, s *sweep) error {
 		seen[id] = true
 	}
 	s.held = nil
-	from, gently := events.Position{Partition: s.partition, Seq: swept.Seq}, headers
-	gently.Gentle = true
-	for m, err := range jetlog.Until(ctx, r.log, from, cut, gently) {
+	for m, err := range (scan{log: r.log, partition: s.partition, after: swept.Seq, gentle: true}).until(ctx, cut) {
 		if err != nil {
 			return err
 		}
@@ -210,7 +208,7 @@ func (r *Retention) silent(ctx context.Context, s *sweep, id string, cut uint64)
 		}
 		cut = last
 	}
-	state, left := conversation.New(id, r.cfg.Rules), conversation.New(id, r.cfg.Rules)
+	state, left := session.New(id, r.cfg.Rules), session.New(id, r.cfg.Rules)
 	var markers []uint64
 	var others []naming
 	for e, err := range r.log.Session(ctx, id, 0, cut) {
@@ -219,11 +217,11 @@ func (r *Retention) silent(ctx context.Context, s *sweep, id string, cut uint64)
 		}
 		c := state.Fold(e)
 		_, receipt := e.Fact.(*events.ErasureReceipt)
-		if c.Kind == conversation.TurnGone || c.Kind == conversation.Erased || receipt {
+		if c.Kind == session.TurnGone || c.Kind == session.Erased || receipt {
 			markers = append(markers, e.Position.Seq)
 			left.Fold(e)
 		} else {
-			turn, replaces := conversation.Named(e)
+			turn, replaces := session.Named(e)
 			others = append(others, naming{e.Position.Seq, turn, replaces})
 		}
 	}
@@ -272,7 +270,7 @@ func (r *Retention) hold(ctx context.Context, s *sweep, id string) error {
 }
 
 // eraseLinked erases a linked session of a kind.
-func (r *Retention) eraseLinked(ctx context.Context, s *sweep, state *conversation.State) error {
+func (r *Retention) eraseLinked(ctx context.Context, s *sweep, state *session.State) error {
 	s.out.LinkedSessions++
 	s.out.Turns += state.Finalized + state.Pending
 	if s.dry {
@@ -301,7 +299,7 @@ type naming struct {
 
 // lost reports whether a redacted turn would no longer be redacted by the events that are left of the session: a
 // foreign publisher's redaction carries no tombstones, and needs the turn's own events.
-func lost(state, left *conversation.State, turn uuid.UUID) bool {
+func lost(state, left *session.State, turn uuid.UUID) bool {
 	t, stone := state.Turn(turn), left.Turn(turn)
 	return t != nil && t.Redacted != 0 && (stone == nil || stone.Redacted == 0)
 }
@@ -332,7 +330,7 @@ func (r *Retention) purge(ctx context.Context, partition int, id string, all, ma
 
 // linked redacts the turns of a linked session that are too old.
 func (r *Retention) linked(ctx context.Context, s *sweep, id string, _ uint64) error {
-	state, err := conversation.Folded(id, r.cfg.Rules, r.log.Session(ctx, id, 0, maxSeq))
+	state, err := session.Folded(id, r.cfg.Rules, r.log.Session(ctx, id, 0, maxSeq))
 	if err != nil || state.Identity == "" || state.Erased != 0 {
 		return err
 	}

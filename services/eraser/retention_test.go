@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
@@ -17,10 +16,12 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -51,12 +52,12 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 	cfg := eraser.RetentionConfig{
 		Rules: rules, Anonymous: 30 * 24 * time.Hour, Linked: 365 * 24 * time.Hour,
 		Now: func() time.Time { return now },
-		Redact: func(_ context.Context, session string, turn uuid.UUID) error {
-			_, err := w.history.RedactTurn(t.Context(), session, conversation.Redact{TurnID: turn, Reason: "retention"})
+		Redact: func(_ context.Context, sessionID string, turn uuid.UUID) error {
+			_, err := w.history.RedactTurn(t.Context(), sessionID, decide.Redact{TurnID: turn, Reason: "retention"})
 			return err
 		},
-		Forget: func(ctx context.Context, session string, _ int, _ []uint64, purge func(context.Context) error) error {
-			forgotten = append(forgotten, session)
+		Forget: func(ctx context.Context, sessionID string, _ int, _ []uint64, purge func(context.Context) error) error {
+			forgotten = append(forgotten, sessionID)
 			return purge(ctx)
 		},
 	}
@@ -83,7 +84,7 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 	require.Len(t, w.types("linked"), 5)
 	require.Equal(t, []string{"anonymous", "redacted"}, forgotten)
 
-	require.Equal(t, conversation.Redacted, w.start("redacted", "r1", "again").Status,
+	require.Equal(t, session.Redacted, w.start("redacted", "r1", "again").Status,
 		"a late retry brings no redacted turn back")
 	require.False(t, w.start("redacted", "r9", "new").Duplicate)
 	w.link("anonymous", "bob")
@@ -92,8 +93,8 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 	require.Equal(t, 1, sweep(true).Turns)
 	require.Equal(t, 1, sweep(false).Turns)
 	state := w.state("linked")
-	require.Equal(t, []conversation.Status{conversation.Redacted, conversation.Finalized},
-		[]conversation.Status{state.Turns[0].Status, state.Turns[1].Status})
+	require.Equal(t, []session.Status{session.Redacted, session.Finalized},
+		[]session.Status{state.Turns[0].Status, state.Turns[1].Status})
 }
 
 // A session that has left the log is not found again, so the view's rows of it go first.
@@ -203,7 +204,7 @@ func TestWhatIsTooOldOfAKindGoes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	describe := func(session string, kind events.SessionKind) {
-		must.Get(w.history.DescribeSession(t.Context(), conversation.Describe{SessionID: session, Kind: kind}))(t)
+		must.Get(w.history.DescribeSession(t.Context(), decide.Describe{SessionID: session, Kind: kind}))(t)
 	}
 	for _, kind := range []events.SessionKind{events.KindConversation, events.KindResponse} {
 		for _, session := range []string{"empty", "anonymous", "linked", "active"} {
@@ -279,12 +280,13 @@ func TestARetentionThatWaitsSaysSo(t *testing.T) {
 // A retention purges nothing that the memory outside still has, or may yet be given.
 func TestARetentionWaitsForTheMemory(t *testing.T) {
 	t.Parallel()
-	s := natstest.Server(t)
-	log := natstest.LogOn(t, s, 1)
-	js := must.Get(jetstream.New(natstest.Connect(t, s)))(t)
+	log := natstest.Log(t, 1)
 	service := memorytest.New(t)
 	store := supermemory.NewV5(supermemory.Config{URL: service.URL, Key: "k"})
-	outside := recall.NewOutside(log, js, store, recall.OutsideConfig{Registry: prometheus.NewRegistry()})
+	outside := recall.NewOutside(log, store,
+		recall.OutsideConfig{
+			Config: runner.Config{Desk: desk.Of(log)}, Registry: prometheus.NewRegistry(),
+		})
 	keepers := eraser.Keepers{Memory: outside, Audit: (*audit.Guarded)(nil)}
 	require.NoError(t, store.Put(t.Context(), recall.Scope("", "s"),
 		recall.Document{TurnID: uuid.New(), SessionID: "s", Question: "SECRET"}))
@@ -325,7 +327,7 @@ func TestARetentionWaitsForTheIndex(t *testing.T) {
 
 // redactor redacts turns and erases sessions in memory, or fails.
 type redactor struct {
-	asked  []conversation.Redact
+	asked  []decide.Redact
 	erased map[string]services.Erasure
 	err    error
 }
@@ -335,7 +337,7 @@ func (r *redactor) EraseSession(_ context.Context, id string, c services.Erasure
 	return "", r.err
 }
 
-func (r *redactor) RedactTurn(_ context.Context, _ string, c conversation.Redact) (services.Turn, error) {
+func (r *redactor) RedactTurn(_ context.Context, _ string, c decide.Redact) (services.Turn, error) {
 	r.asked = append(r.asked, c)
 	return services.Turn{}, r.err
 }
@@ -347,7 +349,7 @@ func TestAServiceRedactsWhatIsTooOld(t *testing.T) {
 	turn := w.turn("linked", "r1", "old")
 	w.link("linked", "alice")
 	for _, c := range []struct{ fails, want error }{
-		{conversation.ErrSessionErased, nil}, {jetlog.ErrUnavailable, jetlog.ErrUnavailable},
+		{decide.ErrSessionErased, nil}, {jetlog.ErrUnavailable, jetlog.ErrUnavailable},
 	} {
 		turns := &redactor{err: c.fails}
 		s := eraser.NewService(w.log, w.notes, eraser.ServiceConfig{
@@ -355,7 +357,7 @@ func TestAServiceRedactsWhatIsTooOld(t *testing.T) {
 			Turns: turns, Linked: time.Nanosecond,
 		})
 		must.Fail(s.Retention.Sweep(t.Context()))(t, c.want)
-		want := []conversation.Redact{{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"}}
+		want := []decide.Redact{{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"}}
 		require.Equal(t, want, turns.asked)
 		// A sweep that succeeded does not look again at what it saw.
 		require.NoError(t, w.notes.Drop(t.Context(), "retention.linked.0"))
@@ -370,7 +372,7 @@ func TestAServiceErasesLinkedSessionsOfAKind(t *testing.T) {
 	w := newWorld(t, 1)
 	w.turn("linked", "r1", "old")
 	w.link("linked", "alice")
-	must.Get(w.history.DescribeSession(t.Context(), conversation.Describe{SessionID: "linked",
+	must.Get(w.history.DescribeSession(t.Context(), decide.Describe{SessionID: "linked",
 		Kind: events.KindResponse}))(t)
 	turns := &redactor{}
 	s := eraser.NewService(w.log, w.notes, eraser.ServiceConfig{

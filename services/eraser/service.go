@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -40,7 +40,7 @@ type ServiceConfig struct {
 
 // Redactor redacts turns and erases sessions.
 type Redactor interface {
-	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (services.Turn, error)
+	RedactTurn(ctx context.Context, sessionID string, c decide.Redact) (services.Turn, error)
 	EraseSession(ctx context.Context, sessionID string, c services.Erasure) (receipt string, err error)
 }
 
@@ -104,9 +104,9 @@ func NewService(log *jetlog.Log, notes *jetlog.Notes, cfg ServiceConfig) *Servic
 			return err
 		},
 		Redact: func(ctx context.Context, sessionID string, turn uuid.UUID) error {
-			redact := conversation.Redact{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"}
+			redact := decide.Redact{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"}
 			_, err := cfg.Turns.RedactTurn(ctx, sessionID, redact)
-			if errors.Is(err, conversation.ErrSessionErased) {
+			if errors.Is(err, decide.ErrSessionErased) {
 				return nil
 			}
 			return err

@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -27,7 +27,7 @@ type closed struct {
 	turns  map[uuid.UUID]bool
 	events []uint64
 	// before is the session before its erasure.
-	before *conversation.State
+	before *session.State
 }
 
 // eraseSession erases all events of a session but its first link, the erasure, and the marks of its branches, which
@@ -109,7 +109,7 @@ func (e *Eraser) reached(at []events.Position, receipt events.ErasureReceipt, er
 // counts.
 func (e *Eraser) closed(ctx context.Context, j *job) (*closed, error) {
 	c := &closed{at: j.at, turns: map[uuid.UUID]bool{}}
-	state := conversation.New(j.session, e.cfg.Rules)
+	state := session.New(j.session, e.cfg.Rules)
 	for r, err := range e.log.Session(ctx, j.session, 0, j.at.Seq) {
 		if err != nil {
 			return nil, err
@@ -120,7 +120,7 @@ func (e *Eraser) closed(ctx context.Context, j *job) (*closed, error) {
 			c.events = append(c.events, r.Position.Seq)
 		}
 		change := state.Fold(r)
-		if r.Type == events.TypeSessionBranched && change.Kind != conversation.Anomaly {
+		if r.Type == events.TypeSessionBranched && change.Kind != session.Anomaly {
 			c.events = c.events[:len(c.events)-1]
 		}
 		for _, t := range change.Turns {

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // eraseSummaries erases the summaries of a session that don't stand now. A summary changes nothing else in the fold of
@@ -68,10 +68,10 @@ func (e *Eraser) ownersNow(ctx context.Context, partition int) error {
 }
 
 // eraseVoid erases the summaries of a session that don't stand now, and in the mirrors those up to a position.
-func (e *Eraser) eraseVoid(ctx context.Context, session string, at events.Position) error {
-	own := conversation.New(session, e.cfg.Rules)
+func (e *Eraser) eraseVoid(ctx context.Context, sessionID string, at events.Position) error {
+	own := session.New(sessionID, e.cfg.Rules)
 	void := map[uint64]*events.SessionSummarized{}
-	for r, err := range e.log.Session(ctx, session, 0, maxSeq) {
+	for r, err := range e.log.Session(ctx, sessionID, 0, maxSeq) {
 		if err != nil {
 			return err
 		}
@@ -95,17 +95,17 @@ func (e *Eraser) eraseVoid(ctx context.Context, session string, at events.Positi
 		if err := e.noteVoid(ctx, own, maps.Values(void)); err != nil {
 			return err
 		}
-		if err := e.overwrite(ctx, session, at, slices.Sorted(maps.Keys(void))); err != nil {
+		if err := e.overwrite(ctx, sessionID, at, slices.Sorted(maps.Keys(void))); err != nil {
 			return err
 		}
 	}
-	return e.eraseMirrored(ctx, session, at)
+	return e.eraseMirrored(ctx, sessionID, at)
 }
 
 // noteVoid records of summaries which don't stand, and are about to leave the log, that they were void: so their
 // requests make no others. What never counted as a summary is left out, and so is nil.
 func (e *Eraser) noteVoid(
-	ctx context.Context, s *conversation.State, summaries iter.Seq[*events.SessionSummarized],
+	ctx context.Context, s *session.State, summaries iter.Seq[*events.SessionSummarized],
 ) error {
 	for f := range summaries {
 		if f == nil {
@@ -124,12 +124,12 @@ func (e *Eraser) noteVoid(
 }
 
 // inherit adds to a branch the turns that it shares, as the log has them now.
-func (e *Eraser) inherit(ctx context.Context, branch *conversation.State) error {
+func (e *Eraser) inherit(ctx context.Context, branch *session.State) error {
 	list := branch.Fork().Segments()
 	if len(list) == 0 {
 		return nil
 	}
-	from := make([]*conversation.State, len(list))
+	from := make([]*session.State, len(list))
 	for i, g := range list {
 		var err error
 		if from[i], err = state(ctx, e.log, e.cfg.Rules, g.SessionID); err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/history"
@@ -21,7 +22,7 @@ import (
 
 func (w *world) summarize(session, request string, through uuid.UUID, text string) {
 	w.Helper()
-	must.Get(w.history.SummarizeSession(w.Context(), conversation.Summarize{
+	must.Get(w.history.SummarizeSession(w.Context(), decide.Summarize{
 		ThroughTurnID: through,
 		Summary:       events.SessionSummarized{SessionID: session, RequestID: request, SummaryNeutral: text},
 	}))(w)
@@ -106,12 +107,12 @@ func TestALateRetryOfAVoidSummaryIsRefused(t *testing.T) {
 		codes [2]string // of the session and of its branch
 	}{
 		"redacted": {func(w *world, turn uuid.UUID) { w.redact("s", turn) },
-			[2]string{conversation.CodeTurnRedacted, conversation.CodeTurnRedacted}},
+			[2]string{session.CodeTurnRedacted, session.CodeTurnRedacted}},
 		"corrected": {func(w *world, turn uuid.UUID) { w.correct("s", "c", turn, "KEPT too") },
-			[2]string{conversation.CodeTurnReplaced, conversation.CodeTurnReplaced}},
+			[2]string{session.CodeTurnReplaced, session.CodeTurnReplaced}},
 		"erased": {func(w *world, _ uuid.UUID) {
 			must.Get(w.history.EraseSession(w.Context(), "s", services.Erasure{}))(w)
-		}, [2]string{conversation.CodeSessionErased, conversation.CodeTurnReplaced}},
+		}, [2]string{session.CodeSessionErased, session.CodeTurnReplaced}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,10 +132,10 @@ func TestALateRetryOfAVoidSummaryIsRefused(t *testing.T) {
 				through uuid.UUID
 			}{{"s", last}, {"b", own}} {
 				for _, writes := range []*history.Service{w.history, fresh.History} {
-					_, err := writes.SummarizeSession(t.Context(), conversation.Summarize{ThroughTurnID: of.through,
+					_, err := writes.SummarizeSession(t.Context(), decide.Summarize{ThroughTurnID: of.through,
 						Summary: events.SessionSummarized{SessionID: of.session, RequestID: "m",
 							SummaryNeutral: "SECRET"}})
-					refusal, is := errors.AsType[*conversation.Refusal](err)
+					refusal, is := errors.AsType[*decide.Refusal](err)
 					require.True(t, is, "%s: %v", of.session, err)
 					require.Equal(t, void.codes[i], refusal.Code, of.session)
 				}
@@ -233,7 +234,7 @@ func TestARedactionReadsOnlyBranchesWithSummaries(t *testing.T) {
 	w.erase(log, eraser.Config{Rate: 1_000})
 	for i := range branches {
 		g.Go(func() error {
-			_, err := w.history.ForkSession(t.Context(), conversation.ForkSession{
+			_, err := w.history.ForkSession(t.Context(), decide.ForkSession{
 				SessionID: "root", RequestID: fmt.Sprint(i), ChildID: fmt.Sprint("b", i)})
 			return err
 		})

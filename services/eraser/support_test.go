@@ -22,9 +22,10 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
@@ -34,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
-var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+var rules = session.Rules{SessionTTL: 24 * time.Hour}
 
 // world is a log with what writes to it.
 type world struct {
@@ -108,26 +109,26 @@ func (w *world) turn(session, request, text string) uuid.UUID {
 	w.Helper()
 	w.start(session, request, text)
 	id := events.TurnID(session, request)
-	must.Get(w.history.FinalizeTurn(w.Context(), conversation.Finalize{SessionID: session, TurnID: id,
+	must.Get(w.history.FinalizeTurn(w.Context(), decide.Finalize{SessionID: session, TurnID: id,
 		Answer: events.Answer{AnswerNeutral: "answer " + text}}))(w)
 	return id
 }
 
 func (w *world) start(session, request, text string) services.Turn {
 	w.Helper()
-	return must.Get(w.history.StartTurn(w.Context(), conversation.Start{SessionID: session, RequestID: request,
+	return must.Get(w.history.StartTurn(w.Context(), decide.Start{SessionID: session, RequestID: request,
 		Question: events.Question{QuestionNeutral: "question " + text}}))(w)
 }
 
 func (w *world) correct(session, request string, turn uuid.UUID, text string) uuid.UUID {
 	w.Helper()
-	return must.Get(w.history.CorrectTurn(w.Context(), conversation.Correct{SessionID: session, RequestID: request,
+	return must.Get(w.history.CorrectTurn(w.Context(), decide.Correct{SessionID: session, RequestID: request,
 		TurnID: turn, AnswerNeutral: &text}))(w).ID
 }
 
 func (w *world) redact(session string, turn uuid.UUID) services.Turn {
 	w.Helper()
-	t := must.Get(w.history.RedactTurn(w.Context(), session, conversation.Redact{TurnID: turn, Reason: "asked to"}))(w)
+	t := must.Get(w.history.RedactTurn(w.Context(), session, decide.Redact{TurnID: turn, Reason: "asked to"}))(w)
 	return t
 }
 
@@ -154,9 +155,9 @@ func (w *world) types(session string) (out []string) {
 	return out
 }
 
-func (w *world) state(session string) *conversation.State {
+func (w *world) state(sessionID string) *session.State {
 	w.Helper()
-	return natstest.Fold(w, w.log, session, rules)
+	return natstest.Fold(w, w.log, sessionID, rules)
 }
 
 // left waits until the log holds just these events of a session.

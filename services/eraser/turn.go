@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // redact erases the events that name a redacted or pruned turn and stand before its redaction or prune. It carries out
@@ -67,9 +67,9 @@ func (e *Eraser) redactEach(
 
 // redactAll carries out some redactions. It does nothing and returns false if the session would fold to another state
 // without the events that the redactions cover.
-func (e *Eraser) redactAll(ctx context.Context, session string, places []events.Position) (bool, error) {
+func (e *Eraser) redactAll(ctx context.Context, sessionID string, places []events.Position) (bool, error) {
 	upTo := last(places)
-	state, err := e.fold(ctx, session, upTo.Seq, nil)
+	state, err := e.fold(ctx, sessionID, upTo.Seq, nil)
 	if err != nil {
 		return false, err
 	}
@@ -84,7 +84,7 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 			versions[by] = append(versions[by], t.ID)
 		}
 	}
-	left := leftTurns{eraser: e, session: session, noted: map[uuid.UUID]bool{}}
+	left := leftTurns{eraser: e, session: sessionID, noted: map[uuid.UUID]bool{}}
 	for turn := range gone {
 		if state.Turn(turn).Redacted == 0 {
 			if err := left.note(ctx, turn); err != nil {
@@ -95,11 +95,11 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 	var covered []uint64
 	var summaries []*events.SessionSummarized
 	counts := map[uint64]int{}
-	for r, err := range e.log.Session(ctx, session, 0, upTo.Seq-1) {
+	for r, err := range e.log.Session(ctx, sessionID, 0, upTo.Seq-1) {
 		if err != nil {
 			return false, err
 		}
-		turn, replaces := conversation.Named(r)
+		turn, replaces := session.Named(r)
 		by := max(gone[turn], gone[replaces])
 		for _, id := range events.Covers(r.Fact) {
 			by = max(by, gone[id])
@@ -120,12 +120,12 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 	if len(covered) == 0 {
 		return true, nil
 	}
-	without, err := e.fold(ctx, session, upTo.Seq, covered)
+	without, err := e.fold(ctx, sessionID, upTo.Seq, covered)
 	if err != nil || !state.Same(without) {
 		return false, err
 	}
 	for _, at := range places {
-		if err := e.deleteDocuments(ctx, at, session, versions[at.Seq]); err != nil {
+		if err := e.deleteDocuments(ctx, at, sessionID, versions[at.Seq]); err != nil {
 			return false, err
 		}
 	}
@@ -135,7 +135,7 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 	if err := e.noteVoid(ctx, state, slices.Values(summaries)); err != nil {
 		return false, err
 	}
-	return true, e.overwrite(ctx, session, upTo, covered)
+	return true, e.overwrite(ctx, sessionID, upTo, covered)
 }
 
 // overwrite erases events from the newest back, and brings each erasure to disk before the next. So a power failure can
@@ -163,9 +163,9 @@ func (e *Eraser) erase(ctx context.Context, at events.Position) error {
 }
 
 // fold folds the session up to a sequence, leaving some of its events out.
-func (e *Eraser) fold(ctx context.Context, session string, upTo uint64, without []uint64) (*conversation.State, error) {
-	s := conversation.New(session, e.cfg.Rules)
-	for r, err := range e.log.Session(ctx, session, 0, upTo) {
+func (e *Eraser) fold(ctx context.Context, sessionID string, upTo uint64, without []uint64) (*session.State, error) {
+	s := session.New(sessionID, e.cfg.Rules)
+	for r, err := range e.log.Session(ctx, sessionID, 0, upTo) {
 		if err != nil {
 			return nil, err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/export"
 )
 
@@ -130,10 +130,10 @@ func TestEventsAsCSV(t *testing.T) {
 }
 
 func turnsTable(t testing.TB, f export.Format, lines [][]byte) []byte {
-	return turnsBy(t, conversation.Rules{}, f, lines)
+	return turnsBy(t, session.Rules{}, f, lines)
 }
 
-func turnsBy(t testing.TB, rules conversation.Rules, f export.Format, lines [][]byte) []byte {
+func turnsBy(t testing.TB, rules session.Rules, f export.Format, lines [][]byte) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	folder, err := export.NewFolder(dir, "")
@@ -242,21 +242,21 @@ func TestTurnsOfOneBranch(t *testing.T) {
 		facts := []events.Fact{asked(of, "1", "q"), answered(of, "1", "a"), fork(of), asked("b", "2", "q"),
 			&events.SessionLinked{SessionID: "a", IdentityID: "u"}, asked(of, "3", "later")}
 		for i, f := range append(facts, c.more...) {
-			session := events.NamesOf(f).SessionID
+			sessionID := events.NamesOf(f).SessionID
 			if l, is := f.(*events.SessionLinked); is {
-				session = l.SessionID
+				sessionID = l.SessionID
 			} else if gone, is := f.(*events.SessionErased); is {
-				session = gone.SessionID
+				sessionID = gone.SessionID
 			} else if _, is := f.(*events.SessionForked); is {
-				session = "b"
+				sessionID = "b"
 			}
-			require.NoError(t, folder.Add(line(t, i+1, f, session)))
+			require.NoError(t, folder.Add(line(t, i+1, f, sessionID)))
 		}
 		require.Equal(t, slices.Compact([]string{"a", of}), folder.Origins())
 		var out bytes.Buffer
 		table, err := export.Turns(export.JSONL, &out)
 		require.NoError(t, err)
-		require.NoError(t, folder.Write(table, conversation.Rules{}))
+		require.NoError(t, folder.Write(table, session.Rules{}))
 		require.NoError(t, table.Close())
 		require.NoError(t, folder.Close())
 		var got []string

@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // File is the output of a replay in one format. It has a temporary name until it is complete; a file that grows has its
@@ -17,8 +17,8 @@ type File struct {
 	out   *bufio.Writer
 
 	add    func(line []byte) error
-	folder *Folder                        // nil if the events themselves are written
-	fold   func(conversation.Rules) error // nil if the events themselves are written
+	folder *Folder                   // nil if the events themselves are written
+	fold   func(session.Rules) error // nil if the events themselves are written
 	flush  func() error
 	closes []func() error
 }
@@ -78,7 +78,7 @@ func (f *File) open(c FileConfig, header bool) error {
 			return errors.Join(err, folder.Close())
 		}
 		f.folder, f.add, f.closes = folder, folder.Add, []func() error{table.Close, folder.Close}
-		f.fold = func(rules conversation.Rules) error { return folder.Write(table, rules) }
+		f.fold = func(rules session.Rules) error { return folder.Write(table, rules) }
 	case c.Format != JSONL:
 		table, err := Events(c.Format, f.out, header)
 		if err != nil {
@@ -123,7 +123,7 @@ func (f *File) Flush() error {
 }
 
 // Complete ends the file and renames it to its final name. Turns show only the metadata that rules allow.
-func (f *File) Complete(rules conversation.Rules) error {
+func (f *File) Complete(rules session.Rules) error {
 	var err error
 	if f.fold != nil {
 		err = f.fold(rules)

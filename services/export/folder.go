@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // Folder folds a replay into turns. Any later event may correct or redact a turn, so no row is certain before the end.
@@ -113,7 +113,7 @@ func (f *Folder) part(k int) (*part, error) {
 
 // Write folds what was added into a table. Sessions are in the order of their first turns, and each session's turns in
 // their order. The rules say which metadata they show.
-func (f *Folder) Write(out Table[TurnRow], rules conversation.Rules) error {
+func (f *Folder) Write(out Table[TurnRow], rules session.Rules) error {
 	var parts []*sorted
 	for _, p := range f.parts {
 		if p == nil {
@@ -182,7 +182,7 @@ func (r sortedRow) compare(other sortedRow) int {
 }
 
 // sort folds the part, and replaces its lines by the rows. Branches whose root is erased have no identity.
-func (p *part) sort(rules conversation.Rules, only string, erased map[string]bool) (*sorted, error) {
+func (p *part) sort(rules session.Rules, only string, erased map[string]bool) (*sorted, error) {
 	folded, err := fold(p.lines, rules)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // TurnRow is a folded turn as a row, with the names of the API. Position is the position of its start. Messages and
@@ -55,10 +55,10 @@ func (r TurnRow) size() int {
 	return n
 }
 
-func newTurnRow(s *conversation.State, t *conversation.Turn, partition int) TurnRow {
-	session, partition, inherited := s.Origin(t, partition)
+func newTurnRow(s *session.State, t *session.Turn, partition int) TurnRow {
+	sessionID, partition, inherited := s.Origin(t, partition)
 	r := TurnRow{
-		SessionID: session, Inherited: inherited, IdentityID: present(s.Identity),
+		SessionID: sessionID, Inherited: inherited, IdentityID: present(s.Identity),
 		TurnID: t.ID.String(), RequestID: t.RequestID,
 		Status: t.Status.String(), Position: events.Position{Partition: partition, Seq: t.Started}.String(),
 		CreatedAt: t.CreatedAt, FinalizedAt: presentTime(t.FinalizedAt), DeletedAt: presentTime(t.DeletedAt),
@@ -88,7 +88,7 @@ func presentTime(t time.Time) *time.Time {
 }
 
 // forkedFrom says what the session of a row shares.
-func (r *TurnRow) forkedFrom(f conversation.Fork) {
+func (r *TurnRow) forkedFrom(f session.Fork) {
 	if list := f.Segments(); len(list) > 0 {
 		last := list[len(list)-1]
 		r.ForkedFromSessionID, r.ForkedFromTurnID = present(last.SessionID), present(last.ThroughTurnID.String())
@@ -97,16 +97,16 @@ func (r *TurnRow) forkedFrom(f conversation.Fork) {
 
 // folding are sessions that lines are folded into, with the partition of each.
 type folding struct {
-	rules      conversation.Rules
-	states     map[string]*conversation.State
+	rules      session.Rules
+	states     map[string]*session.State
 	partitions map[string]int
 	// forks are those of all sessions, also of those that only leaves out.
-	forks map[string]conversation.Fork
+	forks map[string]session.Fork
 }
 
 // fold folds the lines of some whole sessions.
-func fold(lines iter.Seq2[[]byte, error], rules conversation.Rules) (*folding, error) {
-	f := &folding{rules, map[string]*conversation.State{}, map[string]int{}, map[string]conversation.Fork{}}
+func fold(lines iter.Seq2[[]byte, error], rules session.Rules) (*folding, error) {
+	f := &folding{rules, map[string]*session.State{}, map[string]int{}, map[string]session.Fork{}}
 	for line, err := range lines {
 		if err != nil {
 			return nil, err
@@ -120,7 +120,7 @@ func fold(lines iter.Seq2[[]byte, error], rules conversation.Rules) (*folding, e
 		}
 		s := f.states[r.SessionID]
 		if s == nil {
-			s = conversation.New(r.SessionID, rules)
+			s = session.New(r.SessionID, rules)
 			f.states[r.SessionID], f.partitions[r.SessionID] = s, r.Position.Partition
 		}
 		s.Fold(r)
@@ -135,11 +135,11 @@ func fold(lines iter.Seq2[[]byte, error], rules conversation.Rules) (*folding, e
 func (f *folding) only(sessionID string) {
 	s := f.states[sessionID]
 	if s == nil {
-		s = conversation.New(sessionID, f.rules)
+		s = session.New(sessionID, f.rules)
 	}
 	if fork := s.Fork(); fork.Root != "" {
 		list := fork.Segments()
-		from := make([]*conversation.State, len(list))
+		from := make([]*session.State, len(list))
 		for i, g := range list {
 			from[i] = f.states[g.SessionID]
 		}
@@ -148,7 +148,7 @@ func (f *folding) only(sessionID string) {
 		}
 		s.Inherit(list, from, math.MaxInt)
 	}
-	f.states = map[string]*conversation.State{sessionID: s}
+	f.states = map[string]*session.State{sessionID: s}
 }
 
 // rows returns the turns of the sessions, each session's in order.

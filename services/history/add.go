@@ -9,8 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -19,9 +20,9 @@ var _ services.MessageWriter = (*Service)(nil)
 // AddMessages records messages with one atomic append. Calls that add to one session, and come to this process at once,
 // share an append. If another process comes first, the messages are decided again, until ctx ends.
 func (s *Service) AddMessages(
-	ctx context.Context, c conversation.AddMessages, call services.Call,
+	ctx context.Context, c decide.AddMessages, call services.Call,
 ) (services.AddedMessages, error) {
-	if err := conversation.ValidIDs("session_id", c.SessionID); err != nil {
+	if err := decide.ValidIDs("session_id", c.SessionID); err != nil {
 		return services.AddedMessages{}, err
 	}
 	return s.add(ctx, &adding{AddMessages: c, call: call})
@@ -31,30 +32,30 @@ func (s *Service) AddMessages(
 func (s *Service) BeginSession(
 	ctx context.Context, c services.NewSession, call services.Call,
 ) (services.AddedMessages, error) {
-	if err := conversation.ValidIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
+	if err := decide.ValidIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
 		return services.AddedMessages{}, err
 	}
 	if done, err := s.begun(ctx, call, c.Now); !errors.Is(err, services.ErrNotRepeated) {
 		return done, err
 	}
-	describe, err := conversation.NormalDescribe(conversation.Describe{
+	describe, err := decide.NormalDescribe(decide.Describe{
 		SessionID: c.SessionID, RequestID: c.RequestID, Metadata: c.Metadata, Kind: c.Kind,
 	})
 	if err != nil {
 		return services.AddedMessages{}, err
 	}
-	begins := func(st *conversation.State) conversation.Added {
+	begins := func(st *session.State) decide.Added {
 		switch {
 		case st.Erased != 0:
-			return conversation.Added{Decision: conversation.Decision{Err: conversation.ErrSessionErased}}
+			return decide.Added{Decision: decide.Decision{Err: decide.ErrSessionErased}}
 		case st.Applied != 0:
-			return conversation.Added{Decision: conversation.Decision{RestsOn: st.Applied}}
+			return decide.Added{Decision: decide.Decision{RestsOn: st.Applied}}
 		}
-		d := st.DecideDescribe(describe, s.log.Partition(c.SessionID))
+		d := describe.On(st, s.log.Partition(c.SessionID))
 		if c.IdentityID != "" {
-			d.Facts = append(st.DecideLink(c.IdentityID, c.SourceHash).Facts, d.Facts...)
+			d.Facts = append(decide.Link(st, c.IdentityID, c.SourceHash).Facts, d.Facts...)
 		}
-		return behind(d, st.Add(c.AddMessages))
+		return behind(d, c.AddMessages.On(st))
 	}
 	return s.add(ctx, &adding{
 		AddMessages: c.AddMessages, call: call, begins: begins, identity: c.IdentityID, drawn: c.Drawn,
@@ -62,9 +63,9 @@ func (s *Service) BeginSession(
 }
 
 // behind returns a decision with the facts of another one before those of added messages.
-func behind(first conversation.Decision, more conversation.Added) conversation.Added {
+func behind(first decide.Decision, more decide.Added) decide.Added {
 	if first.Err != nil {
-		return conversation.Added{Decision: first}
+		return decide.Added{Decision: first}
 	}
 	n := len(first.Facts)
 	for i := range more.At {
@@ -77,17 +78,17 @@ func behind(first conversation.Decision, more conversation.Added) conversation.A
 
 // adding is a call that adds messages to a session.
 type adding struct {
-	conversation.AddMessages
+	decide.AddMessages
 
 	ctx  context.Context //nolint:containedctx // of one call
 	call services.Call
 	// begins, if set, decides in place of DecideAdds: the call begins the session, perhaps with an identity.
-	begins   func(*conversation.State) conversation.Added
+	begins   func(*session.State) decide.Added
 	identity string
 	drawn    bool
 	// plan is the last decision, and first the place of its first fact in the append. repeats is the append of an
 	// earlier call that this one repeats.
-	plan    conversation.Added
+	plan    decide.Added
 	first   int
 	repeats *calledAppend
 
@@ -238,9 +239,9 @@ func (w *additions) at(seq uint64) events.Position {
 }
 
 // next decides, unless the messages stand already: appended by this write, or by calls that these repeat.
-func (w *additions) next(st *conversation.State) (all conversation.Decision) {
+func (w *additions) next(st *session.State) (all decide.Decision) {
 	if w.own.last != 0 {
-		return conversation.Decision{RestsOn: w.own.last}
+		return decide.Decision{RestsOn: w.own.last}
 	}
 	w.calls = nil
 	var fresh []*adding
@@ -253,7 +254,7 @@ func (w *additions) next(st *conversation.State) (all conversation.Decision) {
 		case a.repeats != nil:
 			all.RestsOn = max(all.RestsOn, a.repeats.last())
 		case a.call.Only:
-			return conversation.Decision{Err: services.ErrNotRepeated}
+			return decide.Decision{Err: services.ErrNotRepeated}
 		default:
 			fresh = append(fresh, a)
 		}
@@ -272,15 +273,15 @@ func (w *additions) next(st *conversation.State) (all conversation.Decision) {
 }
 
 // planned returns the decisions of calls.
-func planned(st *conversation.State, calls []*adding) []conversation.Added {
+func planned(st *session.State, calls []*adding) []decide.Added {
 	if len(calls) > 0 && calls[0].begins != nil {
-		return []conversation.Added{calls[0].begins(st)}
+		return []decide.Added{calls[0].begins(st)}
 	}
-	commands := make([]conversation.AddMessages, len(calls))
+	commands := make([]decide.AddMessages, len(calls))
 	for i, a := range calls {
 		commands[i] = a.AddMessages
 	}
-	return st.DecideAdds(commands)
+	return decide.Adds(st, commands)
 }
 
 // recorded answers a repeated call with what is left of its append.
@@ -303,7 +304,7 @@ func (w *additions) recorded(ctx context.Context, a *adding) error {
 // left answers a call with the messages of the append that it repeats, as far as they stand, and with the turn of the
 // last of them. A message of a pruned turn stands in the prune: the event that brought it is about to leave the log.
 // lost says that the log lacks an event which the state asks for.
-func (w *additions) left(ctx context.Context, a *adding, st *conversation.State) (lost bool, err error) {
+func (w *additions) left(ctx context.Context, a *adding, st *session.State) (lost bool, err error) {
 	a.done.Messages, a.done.TurnID = nil, uuid.Nil
 	var e events.Recorded
 	for seq := a.repeats.first; seq <= a.repeats.last(); seq++ {
@@ -313,7 +314,7 @@ func (w *additions) left(ctx context.Context, a *adding, st *conversation.State)
 		}
 		t := st.Turns[i]
 		a.done.TurnID = t.ID
-		if t.Status != conversation.Pending && t.Status != conversation.Finalized {
+		if t.Status != session.Pending && t.Status != session.Finalized {
 			continue
 		}
 		if at := w.at(max(seq, t.PrunedAt())); e.Position != at {
@@ -330,7 +331,7 @@ func (w *additions) left(ctx context.Context, a *adding, st *conversation.State)
 			a.done.Messages = append(a.done.Messages, w.ofFact(t, e)...)
 			continue
 		}
-		for _, m := range conversation.Messages(t, []events.Recorded{e}) {
+		for _, m := range session.Messages(t, []events.Recorded{e}) {
 			if m.First == seq {
 				a.done.Messages = append(a.done.Messages, services.AddedMessage{
 					JSON: m.Raw, Answer: m.Half == events.HalfAnswer, First: w.at(m.Begun), Message: m.Number,
@@ -342,7 +343,7 @@ func (w *additions) left(ctx context.Context, a *adding, st *conversation.State)
 }
 
 // ofFact returns the messages that a recorded fact brought to a turn, where they stand.
-func (w *additions) ofFact(t *conversation.Turn, e events.Recorded) (out []services.AddedMessage) {
+func (w *additions) ofFact(t *session.Turn, e events.Recorded) (out []services.AddedMessage) {
 	texts := events.TextsOf(e.Fact)
 	var messages json.RawMessage
 	half := events.HalfQuestion

@@ -17,7 +17,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
@@ -69,7 +69,7 @@ func newCrowd(t *testing.T) *crowd {
 	c := &crowd{t: t, log: &slow{Log: log, entered: make(chan struct{}), released: make(chan struct{})},
 		done: map[int]services.AddedMessages{}, errs: map[int]error{}}
 	begins := services.NewSession{
-		AddMessages: conversation.AddMessages{SessionID: "s", RequestID: "begin", Now: time.Now()},
+		AddMessages: decide.AddMessages{SessionID: "s", RequestID: "begin", Now: time.Now()},
 		Kind:        events.KindConversation,
 	}
 	must.Get(runOn(t, log).BeginSession(t.Context(), begins, services.Call{Body: "begin"}))(t)
@@ -78,11 +78,11 @@ func newCrowd(t *testing.T) *crowd {
 }
 
 // says returns a command that adds the texts of the user and the assistant, who take turns.
-func says(request string, texts ...string) conversation.AddMessages {
-	c := conversation.AddMessages{SessionID: "s", RequestID: request, Now: time.Now()}
+func says(request string, texts ...string) decide.AddMessages {
+	c := decide.AddMessages{SessionID: "s", RequestID: request, Now: time.Now()}
 	for i, text := range texts {
 		role := []string{"user", "assistant"}[i%2]
-		c.Messages = append(c.Messages, conversation.AddedMessage{
+		c.Messages = append(c.Messages, decide.AddedMessage{
 			JSON: json.RawMessage(fmt.Sprintf(`{"role":%q,"content":%q}`, role, text)),
 			Asks: i%2 == 0, ByUser: i%2 == 0, Words: text,
 		})

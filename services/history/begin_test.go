@@ -18,8 +18,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -86,7 +87,7 @@ func TestASessionThatCouldNotBeginIsFree(t *testing.T) {
 	must.Fail(s.StartTurn(ctx, start("s", "r0")))(t, jetlog.ErrUnavailable)
 	log.down.Store(false)
 	turn := must.Get(s.StartTurn(ctx, start("s", "r0")))(t)
-	require.Equal(t, conversation.Pending, turn.Status)
+	require.Equal(t, session.Pending, turn.Status)
 	require.False(t, turn.Duplicate)
 }
 
@@ -144,7 +145,7 @@ func TestASessionThatBeganElsewhereIsNotBegunAgain(t *testing.T) {
 
 	again := must.Get(runOn(t, replicated{log}).StartTurn(ctx, start("s", "r0")))(t)
 	require.True(t, again.Duplicate)
-	require.Equal(t, conversation.Finalized, again.Status)
+	require.Equal(t, session.Finalized, again.Status)
 	require.Len(t, logtest.Read(t, log, "s"), 2)
 }
 
@@ -173,9 +174,9 @@ func TestASessionOfADrawnIDIsNotAskedFor(t *testing.T) {
 	s := runOn(t, log)
 	for i, drawn := range []bool{true, false} {
 		begun, err := s.BeginSession(t.Context(), services.NewSession{
-			AddMessages: conversation.AddMessages{
+			AddMessages: decide.AddMessages{
 				SessionID: fmt.Sprint("s", i), RequestID: "r", Now: time.Now(),
-				Messages: []conversation.AddedMessage{{
+				Messages: []decide.AddedMessage{{
 					JSON: json.RawMessage(`{"role":"user","content":"q"}`), Asks: true, ByUser: true, Words: "q",
 				}},
 			},

@@ -15,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
@@ -81,11 +81,11 @@ func BenchmarkRecordTurn(b *testing.B) {
 func throughService(b *testing.B, log *jetlog.Log) recorder {
 	s := run(b, log)
 	return func(ctx context.Context, session, request string) error {
-		turn, err := s.StartTurn(ctx, conversation.Start{SessionID: session, RequestID: request, Question: question()})
+		turn, err := s.StartTurn(ctx, decide.Start{SessionID: session, RequestID: request, Question: question()})
 		if err != nil {
 			return err
 		}
-		_, err = s.FinalizeTurn(ctx, conversation.Finalize{SessionID: session, TurnID: turn.ID,
+		_, err = s.FinalizeTurn(ctx, decide.Finalize{SessionID: session, TurnID: turn.ID,
 			Answer: events.Answer{AnswerNeutral: text}})
 		return err
 	}

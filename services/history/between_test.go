@@ -11,8 +11,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/history"
 )
 
@@ -58,11 +59,11 @@ func TestAnErasureRightBehindAStart(t *testing.T) {
 	again := start("s", "r")
 	again.IdentityID = "ada"
 	log.behind = []events.Fact{erased("s")}
-	must.Fail(s.StartTurn(ctx, again))(t, conversation.ErrSessionErased)
+	must.Fail(s.StartTurn(ctx, again))(t, decide.ErrSessionErased)
 
 	log.behind = []events.Fact{began("other", "x"), began("other", "y"), erased("other")}
 	turn := must.Get(s.StartTurn(ctx, start("other", "r")))(t)
-	require.Equal(t, conversation.Pending, turn.Status)
+	require.Equal(t, session.Pending, turn.Status)
 	require.Greater(t, turn.Position.Seq, first.Position.Seq)
 
 	log.behind = []events.Fact{erased("linked")}
@@ -75,7 +76,7 @@ func TestAnErasureRightBehindABatch(t *testing.T) {
 	t.Parallel()
 	log := &between{Log: natstest.Log(t, 1)}
 	s := runOn(t, log)
-	var lines []conversation.Start
+	var lines []decide.Start
 	for i := range 50 {
 		lines = append(lines, wholeTurn("s", fmt.Sprint("r", i)))
 		log.behind = append(log.behind, began("s", fmt.Sprint("theirs", i)))
@@ -85,9 +86,9 @@ func TestAnErasureRightBehindABatch(t *testing.T) {
 	for i, o := range s.StartTurns(t.Context(), lines) {
 		require.NoError(t, o.Err, i)
 		require.Equal(t, lines[i].RequestID, o.Turn.RequestID)
-		want := conversation.Finalized
+		want := session.Finalized
 		if lines[i].Answer == nil {
-			want = conversation.Pending
+			want = session.Pending
 		}
 		require.Equal(t, want, o.Turn.Status, i)
 		require.False(t, o.Turn.Duplicate, i)
@@ -95,7 +96,7 @@ func TestAnErasureRightBehindABatch(t *testing.T) {
 		require.EqualValues(t, min(2*(i+1), 101), o.Turn.Position.Seq, i)
 	}
 	for i, o := range s.StartTurns(t.Context(), append(lines, start("s", "later"))) {
-		require.ErrorIs(t, o.Err, conversation.ErrSessionErased, i)
+		require.ErrorIs(t, o.Err, decide.ErrSessionErased, i)
 	}
 	weight, _ := s.InMemory()
 	require.Less(t, weight, uint64(52*400), "the outcomes go with the writes that wait for them")
@@ -109,10 +110,10 @@ func TestAnErasureRightBehindAnAnswerOfABatch(t *testing.T) {
 	s := runOn(t, log)
 	must.Get(s.StartTurn(t.Context(), start("s", "pending")))(t)
 	log.behind = []events.Fact{erased("s")}
-	got := s.StartTurns(t.Context(), []conversation.Start{wholeTurn("s", "pending"), wholeTurn("s", "new")})
+	got := s.StartTurns(t.Context(), []decide.Start{wholeTurn("s", "pending"), wholeTurn("s", "new")})
 	for i, existed := range []bool{true, false} {
 		require.NoError(t, got[i].Err, i)
-		require.Equal(t, conversation.Finalized, got[i].Turn.Status, i)
+		require.Equal(t, session.Finalized, got[i].Turn.Status, i)
 		require.Equal(t, existed, got[i].Turn.Existed, i)
 		require.False(t, got[i].Turn.Duplicate, i)
 	}
@@ -124,19 +125,19 @@ func TestASessionThatAWriteIsAtStaysInMemory(t *testing.T) {
 	t.Parallel()
 	log := &between{Log: natstest.Log(t, 1)}
 	s := runWith(t, log, history.Config{
-		Policy: policy, StateBytes: 1, Rules: conversation.Rules{SessionTTL: time.Hour},
+		Policy: policy, StateBytes: 1, Rules: session.Rules{SessionTTL: time.Hour},
 	})
 	for i := range 20 {
-		session := fmt.Sprint("s", i)
-		log.behind = []events.Fact{erased(session)}
-		turn := must.Get(s.StartTurn(t.Context(), start(session, "r")))(t)
-		require.Equal(t, conversation.Pending, turn.Status)
+		sessionID := fmt.Sprint("s", i)
+		log.behind = []events.Fact{erased(sessionID)}
+		turn := must.Get(s.StartTurn(t.Context(), start(sessionID, "r")))(t)
+		require.Equal(t, session.Pending, turn.Status)
 
-		session = fmt.Sprint("batch", i)
-		log.behind = []events.Fact{erased(session)}
-		for _, o := range s.StartTurns(t.Context(), turnsOf(2, session)) {
+		sessionID = fmt.Sprint("batch", i)
+		log.behind = []events.Fact{erased(sessionID)}
+		for _, o := range s.StartTurns(t.Context(), turnsOf(2, sessionID)) {
 			require.NoError(t, o.Err)
-			require.Equal(t, conversation.Finalized, o.Turn.Status)
+			require.Equal(t, session.Finalized, o.Turn.Status)
 		}
 	}
 	require.Zero(t, s.Pinned())
@@ -159,13 +160,13 @@ func TestACorrectionIsNotRefusedByWhatIsBehind(t *testing.T) {
 	must.Get(a.StartTurn(ctx, start("s", "r")))(t)
 	b := runOn(t, deaf{log})
 	seen := must.Get(b.StartTurn(ctx, start("s", "r")))(t)
-	require.Equal(t, conversation.Pending, seen.Status)
+	require.Equal(t, session.Pending, seen.Status)
 	must.Get(a.FinalizeTurn(ctx, finalize("s", "r")))(t)
 	soon, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	words := "better"
 	for _, id := range []string{"r", "never"} {
-		must.Fail(b.CorrectTurn(soon, conversation.Correct{SessionID: "s", TurnID: events.TurnID("s", id),
+		must.Fail(b.CorrectTurn(soon, decide.Correct{SessionID: "s", TurnID: events.TurnID("s", id),
 			RequestID: "c", AnswerNeutral: &words}))(t, jetlog.ErrUnavailable)
 	}
 }
@@ -175,7 +176,7 @@ func TestMetadataIsWhatViewsShow(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	s := history.New(history.On(log), history.Config{Policy: policy,
-		Rules: conversation.Rules{SessionTTL: 24 * time.Hour, MetadataKeys: policy.MetadataKeys}})
+		Rules: session.Rules{SessionTTL: 24 * time.Hour, MetadataKeys: policy.MetadataKeys}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -187,13 +188,13 @@ func TestMetadataIsWhatViewsShow(t *testing.T) {
 	raw := began("raw", "r").(*events.TurnStarted)
 	raw.Question.Metadata = []byte(`{"evil":"x","channel":"web","question_neutral_is_fallback":true}`)
 	must.Get(log.Append(ctx, jetlog.Append{Facts: []events.Fact{raw}}))(t)
-	for _, session := range []string{"s", "raw"} {
-		c.SessionID = session
+	for _, sessionID := range []string{"s", "raw"} {
+		c.SessionID = sessionID
 		again := must.Get(s.StartTurn(ctx, c))(t)
-		require.JSONEq(t, shown, string(again.Metadata()), session)
+		require.JSONEq(t, shown, string(again.Metadata()), sessionID)
 		for range 2 {
-			final := must.Get(s.FinalizeTurn(ctx, finalize(session, "r")))(t)
-			require.JSONEq(t, shown, string(final.Metadata()), session)
+			final := must.Get(s.FinalizeTurn(ctx, finalize(sessionID, "r")))(t)
+			require.JSONEq(t, shown, string(final.Metadata()), sessionID)
 		}
 	}
 }

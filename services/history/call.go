@@ -14,8 +14,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -127,7 +128,7 @@ const (
 
 // kept returns the header that names the calls with keys by which versions of a turn have come, and the call that takes
 // from it, or "".
-func (c *calls) kept(versions []*conversation.Turn, own string) string {
+func (c *calls) kept(versions []*session.Turn, own string) string {
 	var brought []uint64
 	for _, t := range versions {
 		brought = append(brought, t.Started, t.Final)
@@ -193,8 +194,8 @@ const mostAppended = 1000
 // keepingCalls has the event that a decision prunes or redacts a turn with name the calls by which the turn has come.
 // own is the call that does it, or "".
 func (w *writing) keepingCalls(
-	st *conversation.State, turn uuid.UUID, own string, d conversation.Decision,
-) conversation.Decision {
+	st *session.State, turn uuid.UUID, own string, d decide.Decision,
+) decide.Decision {
 	w.calls = nil
 	if t := st.Turn(turn); t != nil && w.watched != nil && len(d.Facts) == 1 {
 		if kept := w.watched.calls.kept(st.Chain(t), own); kept != "" {
@@ -247,8 +248,8 @@ func (s *Service) begun(
 		return done, cmp.Or(b.err, services.ErrNotRepeated)
 	}
 	call.Only = true
-	done, err = s.AddMessages(ctx, conversation.AddMessages{SessionID: b.session, Now: now}, call)
-	if errors.Is(err, conversation.ErrSessionErased) {
+	done, err = s.AddMessages(ctx, decide.AddMessages{SessionID: b.session, Now: now}, call)
+	if errors.Is(err, decide.ErrSessionErased) {
 		err = services.ErrNotRepeated
 	}
 	return done, err
@@ -293,19 +294,22 @@ func (s *Service) seekIn(ctx context.Context, partition int, all []*beginning) e
 	if err != nil {
 		return err
 	}
-	headers := jetlog.TailOptions{HeadersOnly: true}
-	for m, err := range jetlog.Until(ctx, s.log, events.Position{Partition: partition, Seq: after}, head.Seq, headers) {
+	from := events.Position{Partition: partition, Seq: after}
+	for batch, err := range jetlog.Between(ctx, s.log, from, head.Seq, jetlog.TailOptions{HeadersOnly: true}) {
 		if err != nil {
-			return err
+			return errors.Join(jetlog.ErrUnavailable, err)
 		}
-		of, called := parseCall(m.Call())
-		id, identity, err := events.ParseSubject(m.Subject)
-		if !called || m.Type() != events.TypeSessionDescribed || identity || err != nil {
-			continue
-		}
-		for _, b := range all {
-			if b.call == of.call && m.Time.After(b.begun) && m.Time.After(b.since) {
-				b.session, b.begun = strings.Clone(id), m.Time
+		for n := range batch {
+			m := &batch[n]
+			of, called := parseCall(m.Call())
+			id, identity, err := events.ParseSubject(m.Subject)
+			if !called || m.Type() != events.TypeSessionDescribed || identity || err != nil {
+				continue
+			}
+			for _, b := range all {
+				if b.call == of.call && m.Time.After(b.begun) && m.Time.After(b.since) {
+					b.session, b.begun = strings.Clone(id), m.Time
+				}
 			}
 		}
 	}

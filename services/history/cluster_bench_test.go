@@ -18,7 +18,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
@@ -129,12 +129,12 @@ func BenchmarkClusterLeaderKill(b *testing.B) {
 			for i := 0; !over.Load(); i++ {
 				session, request := fmt.Sprint(w, "-", i/10), fmt.Sprint(i)
 				until(func() error {
-					_, err := service.StartTurn(b.Context(), conversation.Start{SessionID: session, RequestID: request,
+					_, err := service.StartTurn(b.Context(), decide.Start{SessionID: session, RequestID: request,
 						Question: question()})
 					return err
 				})
 				until(func() error {
-					_, err := service.FinalizeTurn(b.Context(), conversation.Finalize{SessionID: session,
+					_, err := service.FinalizeTurn(b.Context(), decide.Finalize{SessionID: session,
 						TurnID: events.TurnID(session, request), Answer: events.Answer{AnswerNeutral: text}})
 					return err
 				})

@@ -12,8 +12,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/follower"
 	"github.com/turnledger/turnledger/services/history"
@@ -34,11 +35,11 @@ func BenchmarkBesideCold(b *testing.B) {
 	outside := natstest.LogOn(b, server, 1)
 	fillCold(b, outside)
 	f := follower.New(log, follower.Config{
-		Rules: conversation.Rules{SessionTTL: 24 * time.Hour},
+		Rules: session.Rules{SessionTTL: 24 * time.Hour},
 		Loads: 1, PauseFactor: 2, Sessions: jetlog.Slowly{Log: log}, // as with an embedded server
 	})
 	s := history.New(history.On(log), history.Config{
-		Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}, Follower: f,
+		Policy: policy, Rules: session.Rules{SessionTTL: 24 * time.Hour}, Follower: f,
 	})
 	natstest.Run(b, s.Run)
 	natstest.Run(b, f.Run)
@@ -106,7 +107,7 @@ func besides(b *testing.B, s *history.Service, meanwhile func()) (took []time.Du
 		writers.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				began := time.Now()
-				_, err := s.StartTurn(b.Context(), conversation.Start{
+				_, err := s.StartTurn(b.Context(), decide.Start{
 					SessionID: fmt.Sprint("warm", run, w), RequestID: fmt.Sprint(i), Question: question(),
 				})
 				if err != nil {

@@ -16,9 +16,10 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -113,11 +114,11 @@ func (d *lazyDisk) foreign(t testing.TB, s *history.Service, facts ...events.Fac
 }
 
 // kept is the session as a power cut would leave it.
-func (d *lazyDisk) kept(t testing.TB, id string) (st *conversation.State, refused int) {
-	st = conversation.New(id, conversation.Rules{SessionTTL: 24 * time.Hour})
+func (d *lazyDisk) kept(t testing.TB, id string) (st *session.State, refused int) {
+	st = session.New(id, session.Rules{SessionTTL: 24 * time.Hour})
 	for e, err := range d.Log.Session(t.Context(), id, 0, d.synced.At()) {
 		require.NoError(t, err)
-		if st.Fold(e).Kind == conversation.Refused {
+		if st.Fold(e).Kind == session.Refused {
 			refused++
 		}
 	}
@@ -148,8 +149,8 @@ func writes() map[string]any {
 		"finalize again":       finalize("s", "final"),
 		"correct":              better("final", "c"),
 		"correct again":        better("old", "new"),
-		"redact":               conversation.Redact{TurnID: events.TurnID("s", "final")},
-		"redact again":         conversation.Redact{TurnID: events.TurnID("s", "gone")},
+		"redact":               decide.Redact{TurnID: events.TurnID("s", "final")},
+		"redact again":         decide.Redact{TurnID: events.TurnID("s", "gone")},
 		"link":                 linkTo{"s", "ada"},
 		"link refused":         linkTo{"linked", "eve"},
 		"link again":           linkTo{"linked", "ada"},
@@ -160,10 +161,10 @@ func writes() map[string]any {
 		"whole of a new session":  wholeTurn("new", "r"),
 		"whole of a pending turn": wholeTurn("s", "pending"),
 		"whole again":             wholeTurn("s", "final"),
-		"whole with identity": conversation.Start{SessionID: "s", RequestID: "r", IdentityID: "ada",
+		"whole with identity": decide.Start{SessionID: "s", RequestID: "r", IdentityID: "ada",
 			Question: events.Question{QuestionNeutral: "q r"}, Answer: &events.Answer{AnswerNeutral: "a"}},
-		"many":       []conversation.Start{wholeTurn("s", "r1"), wholeTurn("s", "r2"), wholeTurn("s", "r3")},
-		"many again": []conversation.Start{wholeTurn("s", "old"), wholeTurn("s", "final")},
+		"many":       []decide.Start{wholeTurn("s", "r1"), wholeTurn("s", "r2"), wholeTurn("s", "r3")},
+		"many again": []decide.Start{wholeTurn("s", "old"), wholeTurn("s", "final")},
 	}
 }
 
@@ -172,16 +173,16 @@ func write(ctx context.Context, s *history.Service, command any) (got shown) {
 	var turn services.Turn
 	var session services.Session
 	switch c := command.(type) {
-	case conversation.Start:
+	case decide.Start:
 		turn, got.err = s.StartTurn(ctx, c)
-	case []conversation.Start:
+	case []decide.Start:
 		out := s.StartTurns(ctx, c)[1]
 		turn, got.err = out.Turn, out.Err
-	case conversation.Finalize:
+	case decide.Finalize:
 		turn, got.err = s.FinalizeTurn(ctx, c)
-	case conversation.Correct:
+	case decide.Correct:
 		turn, got.err = s.CorrectTurn(ctx, c)
-	case conversation.Redact:
+	case decide.Redact:
 		turn, got.err = s.RedactTurn(ctx, "s", c)
 	case linkTo:
 		session, got.err = s.LinkSession(ctx, c.session, c.identity, "")
@@ -196,15 +197,15 @@ func write(ctx context.Context, s *history.Service, command any) (got shown) {
 	return got
 }
 
-func linking(request string) conversation.Start {
+func linking(request string) decide.Start {
 	c := start("s", request)
 	c.IdentityID = "ada"
 	return c
 }
 
-func better(old, request string) conversation.Correct {
+func better(old, request string) decide.Correct {
 	words := "better"
-	return conversation.Correct{SessionID: "s", TurnID: events.TurnID("s", old), RequestID: request,
+	return decide.Correct{SessionID: "s", TurnID: events.TurnID("s", old), RequestID: request,
 		AnswerNeutral: &words}
 }
 
@@ -218,7 +219,7 @@ func prepare(t testing.TB, s *history.Service) {
 		}
 	}
 	must.Get(s.CorrectTurn(ctx, better("old", "new")))(t)
-	must.Get(s.RedactTurn(ctx, "s", conversation.Redact{TurnID: events.TurnID("s", "gone")}))(t)
+	must.Get(s.RedactTurn(ctx, "s", decide.Redact{TurnID: events.TurnID("s", "gone")}))(t)
 	must.Get(s.LinkSession(ctx, "linked", "ada", ""))(t)
 	must.Get(s.StartTurn(ctx, start("linked", "r")))(t)
 	must.Get(s.ResetSession(ctx, "linked", ""))(t)
@@ -265,11 +266,11 @@ func began(session, request string) events.Fact {
 func (d *lazyDisk) shows(t testing.TB, got shown) {
 	t.Helper()
 	switch {
-	case errors.Is(got.err, conversation.ErrTurnRedacted):
+	case errors.Is(got.err, decide.ErrTurnRedacted):
 		st, _ := d.kept(t, "s")
 		require.NotZero(t, st.Turn(events.TurnID("s", "final")).Redacted, "refused for a redaction that is not on disk")
 	case got.err != nil:
-		require.ErrorIs(t, got.err, conversation.ErrLinkedElsewhere)
+		require.ErrorIs(t, got.err, decide.ErrLinkedElsewhere)
 		st, refused := d.kept(t, "linked")
 		require.Equal(t, "ada", st.Identity, "refused for a link that is not on disk")
 		require.Equal(t, 1, refused, "the attempt is not on disk")

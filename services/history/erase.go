@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
 // EraseSession closes a session for ever, and returns the receipt that shows how far the erasure of its texts has come.
-// For a session that was erased before, it returns the first receipt. It fails with conversation.ErrSessionNotFound if
+// For a session that was erased before, it returns the first receipt. It fails with decide.ErrSessionNotFound if
 // the log knows no such session. The event has the name of the call, so that the call is known when it comes again.
 func (s *Service) EraseSession(ctx context.Context, sessionID string, c services.Erasure) (receipt string, err error) {
-	if err := conversation.ValidIDs("session_id", sessionID); err != nil {
+	if err := decide.ValidIDs("session_id", sessionID); err != nil {
 		return "", err
 	}
 	w := s.writing(sessionID)
@@ -32,11 +33,11 @@ func (s *Service) EraseSession(ctx context.Context, sessionID string, c services
 	if c.Call.Name() != "" {
 		w.calls = headers(c.Call, []int{0})
 	}
-	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
+	v, err := w.run(ctx, w.deciding, func(st *session.State) decide.Decision {
 		if c.Call.Only && st.Erased == 0 {
-			return conversation.Decision{Err: services.ErrNotRepeated}
+			return decide.Decision{Err: services.ErrNotRepeated}
 		}
-		return st.DecideErase(f)
+		return decide.Erase(st, f)
 	})
 	if err != nil {
 		return "", err
@@ -62,11 +63,11 @@ const misplaced = "the erasure is not where it was written"
 
 // EraseIdentity erases all sessions of an identity, also sessions that are linked later, and returns the receipt. For
 // an identity that was erased before, it returns the first receipt. From then on reads show none of these sessions, and
-// writes to them fail with conversation.ErrSessionErased.
+// writes to them fail with decide.ErrSessionErased.
 func (s *Service) EraseIdentity(
 	ctx context.Context, identityID string, c services.Erasure,
 ) (receipt string, err error) {
-	if err := conversation.ValidIDs("identity_id", identityID); err != nil {
+	if err := decide.ValidIDs("identity_id", identityID); err != nil {
 		return "", err
 	}
 	head, err := s.log.Head(ctx, s.log.Partition(identityID))

@@ -12,8 +12,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/history"
 )
 
@@ -22,12 +23,12 @@ import (
 func TestASessionThatHasExpiredKeepsNoMemory(t *testing.T) {
 	const sessions = 10_000
 	log := natstest.Log(t, 1)
-	var turns []conversation.Start
+	var turns []decide.Start
 	for n := range sessions {
 		turns = append(turns, start(fmt.Sprint("s", n), "r"))
 	}
 	run(t, log).StartTurns(t.Context(), turns)
-	s := runWith(t, log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 15 * time.Second}})
+	s := runWith(t, log, history.Config{Policy: policy, Rules: session.Rules{SessionTTL: 15 * time.Second}})
 	before := heap()
 	for _, o := range s.StartTurns(t.Context(), turns) {
 		require.NoError(t, o.Err)
@@ -47,14 +48,14 @@ func TestASessionThatHasExpiredKeepsNoMemory(t *testing.T) {
 func TestASessionThatHasExpiredIsNotSummarised(t *testing.T) {
 	t.Parallel()
 	const ttl = 200 * time.Millisecond
-	s := runWith(t, natstest.Log(t, 1), history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: ttl}})
+	s := runWith(t, natstest.Log(t, 1), history.Config{Policy: policy, Rules: session.Rules{SessionTTL: ttl}})
 	must.Get(s.StartTurn(t.Context(), wholeTurn("s", "r")))(t)
 	pause.For(t.Context(), 2*ttl)
-	_, err := s.SummarizeSession(t.Context(), conversation.Summarize{
+	_, err := s.SummarizeSession(t.Context(), decide.Summarize{
 		ThroughTurnID: events.TurnID("s", "r"),
 		Summary:       events.SessionSummarized{SessionID: "s", RequestID: "m", SummaryNeutral: "of one"},
 	})
-	var invalid *conversation.Invalid
+	var invalid *decide.Invalid
 	require.ErrorAs(t, err, &invalid)
 	require.Equal(t, "through_turn_id", invalid.Field)
 }

@@ -10,17 +10,18 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
 // ForkSession records a branch of a session. The mark on the session decides what the branch is. The branch's first
 // event goes into the log with the mark where both are in one partition; elsewhere after it. A mark without a branch,
 // after a crash, is taken up by the next try. A mark whose branch is another one's, after a lost race, changes nothing
-// (conversation.Made).
-func (s *Service) ForkSession(ctx context.Context, c conversation.ForkSession) (services.Session, error) {
-	c, err := conversation.NormalFork(c)
+// (session.Made).
+func (s *Service) ForkSession(ctx context.Context, c decide.ForkSession) (services.Session, error) {
+	c, err := decide.NormalFork(c)
 	if err != nil {
 		return services.Session{}, err
 	}
@@ -42,7 +43,7 @@ const atOnceTries = 3
 
 // forking is a fork on its way into the log.
 type forking struct {
-	conversation.ForkSession
+	decide.ForkSession
 
 	made bool
 	err  error
@@ -52,7 +53,7 @@ type forking struct {
 // It does not where the branch is in another partition, where the fork is refused or was made already, or where others
 // write to the session all the time. Forks of one session that come at once share an append: alone, each would lose
 // races to the others (docs/decisions.md#forks-share-an-append).
-func (s *Service) forkAtOnce(ctx context.Context, c conversation.ForkSession) (made bool, err error) {
+func (s *Service) forkAtOnce(ctx context.Context, c decide.ForkSession) (made bool, err error) {
 	if s.log.Partition(c.ChildID) != s.log.Partition(c.SessionID) {
 		return false, nil
 	}
@@ -132,7 +133,7 @@ func (w *writing) forkFacts(
 		if err != nil {
 			return nil, nil, err
 		}
-		branch := conversation.New(f.ChildID, w.cfg.Rules).DecideFork(mark.Fork(), identity)
+		branch := decide.Fork(session.New(f.ChildID, w.cfg.Rules), mark.Fork(), identity)
 		facts, planned = append(append(facts, mark), branch.Facts...), append(planned, f)
 		requests[f.RequestID], children[f.ChildID] = true, true
 	}
@@ -140,7 +141,7 @@ func (w *writing) forkFacts(
 }
 
 // mark returns the mark of a fork that stands.
-func (s *Service) mark(ctx context.Context, c conversation.ForkSession) (*events.SessionBranched, error) {
+func (s *Service) mark(ctx context.Context, c decide.ForkSession) (*events.SessionBranched, error) {
 	w := s.writing(c.SessionID)
 	p, err := w.planner(ctx)
 	if err != nil {
@@ -151,8 +152,8 @@ func (s *Service) mark(ctx context.Context, c conversation.ForkSession) (*events
 		return nil, err
 	}
 	defer w.pin()()
-	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
-		return st.DecideBranch(c, planned, refused)
+	v, err := w.run(ctx, w.deciding, func(st *session.State) decide.Decision {
+		return c.On(st, planned, refused)
 	})
 	if err != nil {
 		return nil, err
@@ -167,8 +168,8 @@ type planner struct {
 	*writing
 
 	// own is the session as it is with what it shares, and fork what made it.
-	own  *conversation.State
-	fork conversation.Fork
+	own  *session.State
+	fork session.Fork
 	at   events.Position
 }
 
@@ -192,7 +193,7 @@ func (w *writing) planner(ctx context.Context) (*planner, error) {
 // plan makes the mark that a fork asks for, or says why there can be none. It makes none where the log has one of the
 // request.
 func (p *planner) plan(
-	ctx context.Context, c conversation.ForkSession,
+	ctx context.Context, c decide.ForkSession,
 ) (mark *events.SessionBranched, refused, err error) {
 	if _, marked := p.own.Branch(c.RequestID); marked {
 		return nil, nil, nil
@@ -200,10 +201,10 @@ func (p *planner) plan(
 	if c.IdentityID != "" && p.own.Identity == "" {
 		gone, err := p.log.IdentityErasedNow(ctx, c.IdentityID)
 		if err != nil || gone != nil {
-			return nil, conversation.ErrSessionErased, err
+			return nil, decide.ErrSessionErased, err
 		}
 	}
-	if mark, refused = p.own.Mark(c, p.fork, p.at, time.Now()); refused != nil {
+	if mark, refused = c.Mark(p.own, p.fork, p.at, time.Now()); refused != nil {
 		return nil, refused, nil
 	}
 	refused, err = p.taken(ctx, c.ChildID)
@@ -221,16 +222,16 @@ func (w *writing) taken(ctx context.Context, id string) (refused, err error) {
 	case err != nil || is.Applied == 0:
 		return nil, err
 	case is.Erased != 0:
-		return conversation.ErrSessionErased, nil
+		return decide.ErrSessionErased, nil
 	default:
-		return conversation.ErrSessionExists, nil
+		return decide.ErrSessionExists, nil
 	}
 }
 
 // origins returns the segments of a branch with their sessions, as the log has them now.
 func (s *Service) origins(
-	ctx context.Context, fork conversation.Fork,
-) (list []events.Segment, from []*conversation.State, err error) {
+	ctx context.Context, fork session.Fork,
+) (list []events.Segment, from []*session.State, err error) {
 	list = fork.Segments()
 	for _, g := range list {
 		st, err := s.now(ctx, g.SessionID)
@@ -248,8 +249,8 @@ func (s *Service) begin(ctx context.Context, f *events.SessionForked) (services.
 	if err != nil {
 		return services.Session{}, err
 	}
-	out, err := s.writing(f.SessionID).answerSession(ctx, func(own *conversation.State) conversation.Decision {
-		return own.DecideFork(f, identity)
+	out, err := s.writing(f.SessionID).answerSession(ctx, func(own *session.State) decide.Decision {
+		return decide.Fork(own, f, identity)
 	})
 	if err != nil || out.Identity != "" {
 		return out, err
@@ -258,8 +259,8 @@ func (s *Service) begin(ctx context.Context, f *events.SessionForked) (services.
 	if identity, err = s.rootIdentity(ctx, f.Root); err != nil || identity == "" {
 		return out, err
 	}
-	linked, err := s.writing(f.SessionID).answerSession(ctx, func(own *conversation.State) conversation.Decision {
-		return own.DecideLink(identity, "")
+	linked, err := s.writing(f.SessionID).answerSession(ctx, func(own *session.State) decide.Decision {
+		return decide.Link(own, identity, "")
 	})
 	linked.Duplicate = out.Duplicate
 	return linked, err
@@ -273,16 +274,16 @@ func (s *Service) rootIdentity(ctx context.Context, root string) (string, error)
 	}
 	gone, err := s.log.IdentityErasedNow(ctx, st.Identity)
 	if err == nil && gone != nil {
-		err = conversation.ErrSessionErased
+		err = decide.ErrSessionErased
 	}
 	return st.Lends(), err
 }
 
 // inherited returns the refusal of a write on a turn that the session shares; of another turn it returns err as it is.
 func (s *Service) inherited(ctx context.Context, sessionID string, turn uuid.UUID, err error) error {
-	refusal, is := errors.AsType[*conversation.Refusal](err)
-	if !is || refusal.Code != conversation.CodeTurnNotFound && refusal.Code != conversation.CodeTurnNotStarted &&
-		refusal.Code != conversation.CodeTurnMismatch { // the turn's request computes to it where it stands
+	refusal, is := errors.AsType[*decide.Refusal](err)
+	if !is || refusal.Code != session.CodeTurnNotFound && refusal.Code != session.CodeTurnNotStarted &&
+		refusal.Code != session.CodeTurnMismatch { // the turn's request computes to it where it stands
 		return err
 	}
 	own, failed := s.now(ctx, sessionID)
@@ -295,8 +296,8 @@ func (s *Service) inherited(ctx context.Context, sessionID string, turn uuid.UUI
 	}
 	for i, g := range list {
 		if from[i].Shares(own.Fork().Root, g, turn) {
-			r := *conversation.ErrTurnInherited
-			r.Origin = &conversation.TurnOrigin{SessionID: g.SessionID, TurnID: turn}
+			r := *decide.ErrTurnInherited
+			r.Origin = &decide.TurnOrigin{SessionID: g.SessionID, TurnID: turn}
 			return &r
 		}
 	}
@@ -304,8 +305,8 @@ func (s *Service) inherited(ctx context.Context, sessionID string, turn uuid.UUI
 }
 
 // LastFork implements services.SessionWriter.
-func (s *Service) LastFork(ctx context.Context, sessionID, prefix string) (last conversation.ForkSession, err error) {
-	_, err = s.writing(sessionID).looked(ctx, func(st *conversation.State) (d conversation.Decision) {
+func (s *Service) LastFork(ctx context.Context, sessionID, prefix string) (last decide.ForkSession, err error) {
+	_, err = s.writing(sessionID).looked(ctx, func(st *session.State) (d decide.Decision) {
 		last.RequestID, last.ChildID = st.LastBranch(prefix)
 		return d
 	})

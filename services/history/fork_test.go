@@ -17,8 +17,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/history"
 )
 
@@ -29,7 +30,7 @@ func TestAForkOfALongSessionIsTwoSmallEvents(t *testing.T) {
 	server := natstest.Server(t)
 	log := natstest.LogOn(t, server, 1)
 	s := run(t, log)
-	var all []conversation.Start
+	var all []decide.Start
 	for i := range turns {
 		all = append(all, wholeTurn("stem", fmt.Sprint(i)))
 	}
@@ -38,7 +39,7 @@ func TestAForkOfALongSessionIsTwoSmallEvents(t *testing.T) {
 	}
 	before := head(t, log)
 	require.EqualValues(t, 2*turns, before)
-	for i, fork := range []conversation.ForkSession{
+	for i, fork := range []decide.ForkSession{
 		{SessionID: "stem", RequestID: "last"},
 		{SessionID: "stem", RequestID: "middle", TurnID: events.TurnID("stem", fmt.Sprint(turns/2))},
 		{SessionID: "stem", RequestID: "first", BeforeTurnID: events.TurnID("stem", "1")},
@@ -93,7 +94,7 @@ func TestOfTwoForksToOneIDTheLoserChangesNothing(t *testing.T) {
 // the branch of the mark, as it would have been; if others have taken its id meanwhile it is refused.
 func TestAForkThatWasKilledAfterItsMark(t *testing.T) {
 	t.Parallel()
-	fork := conversation.ForkSession{SessionID: "p", RequestID: "f", ChildID: "child"}
+	fork := decide.ForkSession{SessionID: "p", RequestID: "f", ChildID: "child"}
 	fact := func(t *testing.T, log *jetlog.Log, session, kind string) events.Fact {
 		t.Helper()
 		for _, e := range logtest.Read(t, log, session) {
@@ -124,13 +125,13 @@ func TestAForkThatWasKilledAfterItsMark(t *testing.T) {
 				if taken {
 					must.Get(s.StartTurn(t.Context(), wholeTurn("child", "r")))(t)
 				}
-				again := conversation.ForkSession{
+				again := decide.ForkSession{
 					SessionID: "p", RequestID: "f", ChildID: "other", TurnID: events.TurnID("p", "r2"),
 				}
 				made, err := run(t, natstest.LogOn(t, server, partitions)).ForkSession(t.Context(), again)
 				require.Empty(t, typesOf(t, log, "other"))
 				if taken {
-					require.ErrorIs(t, err, conversation.ErrSessionExists)
+					require.ErrorIs(t, err, decide.ErrSessionExists)
 					require.Nil(t, fact(t, log, "child", events.TypeSessionForked))
 					continue
 				}
@@ -157,13 +158,13 @@ func race(t *testing.T, services []*history.Service, parents []string, child str
 	for i, parent := range parents {
 		all.Go(func() {
 			_, errs[i] = services[i].ForkSession(t.Context(),
-				conversation.ForkSession{SessionID: parent, RequestID: "f", ChildID: child})
+				decide.ForkSession{SessionID: parent, RequestID: "f", ChildID: child})
 		})
 	}
 	all.Wait()
 	won = slices.Index(errs, nil)
 	require.GreaterOrEqual(t, won, 0)
-	require.ErrorIs(t, errs[1-won], conversation.ErrSessionExists)
+	require.ErrorIs(t, errs[1-won], decide.ErrSessionExists)
 	return won
 }
 
@@ -175,26 +176,26 @@ func typesOf(t *testing.T, log *jetlog.Log, session string) (types []string) {
 	return types
 }
 
-func ownerOf(t *testing.T, log *jetlog.Log, session string) string {
+func ownerOf(t *testing.T, log *jetlog.Log, sessionID string) string {
 	t.Helper()
-	return must.Get(conversation.UpToLink(session, log.Session(t.Context(), session, 0, math.MaxUint64)))(t).Identity
+	return must.Get(session.UpToLink(sessionID, log.Session(t.Context(), sessionID, 0, math.MaxUint64)))(t).Identity
 }
 
 // Whatever links a session has linked its branches, at any depth, when it is acknowledged. No eraser runs that would
 // link them later.
 func TestALinkIsThatOfAllBranchesAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, link := range map[string]func(s *history.Service, c conversation.Start) error{
-		"a link": func(s *history.Service, c conversation.Start) error {
+	for name, link := range map[string]func(s *history.Service, c decide.Start) error{
+		"a link": func(s *history.Service, c decide.Start) error {
 			_, err := s.LinkSession(t.Context(), c.SessionID, c.IdentityID, "")
 			return err
 		},
-		"a start": func(s *history.Service, c conversation.Start) error {
+		"a start": func(s *history.Service, c decide.Start) error {
 			_, err := s.StartTurn(t.Context(), c)
 			return err
 		},
-		"a start of several": func(s *history.Service, c conversation.Start) error {
-			return s.StartTurns(t.Context(), []conversation.Start{c})[0].Err
+		"a start of several": func(s *history.Service, c decide.Start) error {
+			return s.StartTurns(t.Context(), []decide.Start{c})[0].Err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +206,7 @@ func TestALinkIsThatOfAllBranchesAtOnce(t *testing.T) {
 				must.Get(s.StartTurn(t.Context(), wholeTurn("root", "r")))(t)
 				for _, fork := range [][]string{{"root", "b"}, {"b", "of b"}, {"root", "c"}} {
 					must.Get(s.ForkSession(t.Context(),
-						conversation.ForkSession{SessionID: fork[0], RequestID: fork[1], ChildID: fork[1]}))(t)
+						decide.ForkSession{SessionID: fork[0], RequestID: fork[1], ChildID: fork[1]}))(t)
 				}
 				c := wholeTurn(on, "links")
 				c.IdentityID = "ada"
@@ -244,12 +245,12 @@ func TestABranchThatIsMadeWhileItsTreeIsLinked(t *testing.T) {
 				links := run(t, natstest.LogOn(t, server, partitions))
 				must.Get(links.StartTurn(t.Context(), wholeTurn("root", "r")))(t)
 				must.Get(links.ForkSession(t.Context(),
-					conversation.ForkSession{SessionID: "root", RequestID: "f", ChildID: "twig"}))(t)
+					decide.ForkSession{SessionID: "root", RequestID: "f", ChildID: "twig"}))(t)
 				forks := runOn(t, &beforeForks{log, sync.OnceFunc(func() {
 					must.Get(links.LinkSession(t.Context(), "root", "ada", ""))(t)
 				})})
 				made := must.Get(forks.ForkSession(t.Context(),
-					conversation.ForkSession{SessionID: parent, RequestID: "g", ChildID: "a"}))(t)
+					decide.ForkSession{SessionID: parent, RequestID: "g", ChildID: "a"}))(t)
 				require.False(t, made.Duplicate)
 				require.Equal(t, "ada", made.Identity)
 				require.Equal(t, "ada", ownerOf(t, log, "a"))
@@ -272,7 +273,7 @@ func TestForksAtOnceShareAnAppend(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range many {
 		all.Go(func() {
-			is, err := s.ForkSession(t.Context(), conversation.ForkSession{
+			is, err := s.ForkSession(t.Context(), decide.ForkSession{
 				SessionID: "stem", RequestID: fmt.Sprint("f", n/2), ChildID: fmt.Sprint("child", n/2),
 			})
 			if assert.NoError(t, err) {
@@ -300,6 +301,6 @@ func TestForksAtOnceShareAnAppend(t *testing.T) {
 		appends[m.Header.Get("Turnledger-Append")]++
 	}
 	require.Less(t, len(appends), many/4, "%v", appends)
-	_, err := s.ForkSession(t.Context(), conversation.ForkSession{SessionID: "stem", RequestID: "g", ChildID: "child0"})
-	require.ErrorIs(t, err, conversation.ErrSessionExists)
+	_, err := s.ForkSession(t.Context(), decide.ForkSession{SessionID: "stem", RequestID: "g", ChildID: "child0"})
+	require.ErrorIs(t, err, decide.ErrSessionExists)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/liveheap"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
@@ -93,7 +93,7 @@ func rawOf(v any) json.RawMessage {
 // wholeTurns fills a session with turns whose requests have ids of a length.
 func wholeTurns(turns, length int) func(context.Context, *history.Service, string) error {
 	return func(ctx context.Context, s *history.Service, id string) (err error) {
-		var all []conversation.Start
+		var all []decide.Start
 		for i := range turns {
 			all = append(all, wholeTurn(id, fmt.Sprintf("%0*d", length, i)))
 		}
@@ -107,7 +107,7 @@ func wholeTurns(turns, length int) func(context.Context, *history.Service, strin
 func waiting(turns int, q events.Question) func(context.Context, *history.Service, string) error {
 	return func(ctx context.Context, s *history.Service, id string) error {
 		for i := range turns {
-			c := conversation.Start{SessionID: id, RequestID: fmt.Sprint(i), Question: q}
+			c := decide.Start{SessionID: id, RequestID: fmt.Sprint(i), Question: q}
 			if _, err := s.StartTurn(ctx, c); err != nil {
 				return err
 			}
@@ -119,7 +119,7 @@ func waiting(turns int, q events.Question) func(context.Context, *history.Servic
 // addOften adds messages to one answer, by calls with keys.
 func addOften(calls int) func(context.Context, *history.Service, string) error {
 	return func(ctx context.Context, s *history.Service, id string) error {
-		begins := conversation.AddMessages{SessionID: id, RequestID: "begin", Now: time.Now()}
+		begins := decide.AddMessages{SessionID: id, RequestID: "begin", Now: time.Now()}
 		_, err := s.BeginSession(ctx, services.NewSession{AddMessages: begins, Kind: events.KindConversation},
 			services.Call{Body: "begin " + id})
 		for n := 0; n < calls && err == nil; n++ {
@@ -137,7 +137,7 @@ func describeOften(times int) func(context.Context, *history.Service, string) er
 	return func(ctx context.Context, s *history.Service, id string) (err error) {
 		for n := 0; n < times && err == nil; n++ {
 			text := fmt.Sprint(id, n, strings.Repeat("x", 150))
-			_, err = s.DescribeSession(ctx, conversation.Describe{SessionID: id, RequestID: fmt.Sprint(n), Title: &text,
+			_, err = s.DescribeSession(ctx, decide.Describe{SessionID: id, RequestID: fmt.Sprint(n), Title: &text,
 				Metadata: map[string]*string{"a": &text, "b": &text, fmt.Sprint(n): &text}})
 		}
 		return err
@@ -148,7 +148,7 @@ func summarizeOften(times int) func(context.Context, *history.Service, string) e
 	return func(ctx context.Context, s *history.Service, id string) error {
 		err := wholeTurns(times, 36)(ctx, s, id)
 		for n := 0; n < times && err == nil; n++ {
-			_, err = s.SummarizeSession(ctx, conversation.Summarize{
+			_, err = s.SummarizeSession(ctx, decide.Summarize{
 				ThroughTurnID: events.TurnID(id, fmt.Sprintf("%036d", n)),
 				Summary: events.SessionSummarized{SessionID: id, RequestID: fmt.Sprint(n),
 					SummaryNeutral: "short",
@@ -163,7 +163,7 @@ func branchOften(times int) func(context.Context, *history.Service, string) erro
 	return func(ctx context.Context, s *history.Service, id string) error {
 		err := wholeTurns(1, 36)(ctx, s, id)
 		for n := 0; n < times && err == nil; n++ {
-			_, err = s.ForkSession(ctx, conversation.ForkSession{SessionID: id, RequestID: fmt.Sprintf("%036d", n)})
+			_, err = s.ForkSession(ctx, decide.ForkSession{SessionID: id, RequestID: fmt.Sprintf("%036d", n)})
 		}
 		return err
 	}

@@ -14,13 +14,14 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
 
-var policy = conversation.Policy{MetadataKeys: []string{"channel", "locale"}}
+var policy = decide.Policy{MetadataKeys: []string{"channel", "locale"}}
 
 // run starts a service, as a process of its own would have it.
 func run(t testing.TB, log *jetlog.Log) *history.Service { return runOn(t, log) }
@@ -35,7 +36,7 @@ type whole interface {
 
 func runOn(t testing.TB, log whole) *history.Service {
 	t.Helper()
-	return runWith(t, log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
+	return runWith(t, log, history.Config{Policy: policy, Rules: session.Rules{SessionTTL: 24 * time.Hour}})
 }
 
 func runWith(t testing.TB, log whole, cfg history.Config) *history.Service {
@@ -45,13 +46,13 @@ func runWith(t testing.TB, log whole, cfg history.Config) *history.Service {
 	return s
 }
 
-func start(session, request string) conversation.Start {
-	return conversation.Start{SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "q " +
+func start(session, request string) decide.Start {
+	return decide.Start{SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "q " +
 		request}}
 }
 
-func finalize(session, request string) conversation.Finalize {
-	return conversation.Finalize{SessionID: session, TurnID: events.TurnID(session, request),
+func finalize(session, request string) decide.Finalize {
+	return decide.Finalize{SessionID: session, TurnID: events.TurnID(session, request),
 		Answer: events.Answer{AnswerNeutral: "a " + request}}
 }
 
@@ -102,7 +103,7 @@ func TestConcurrentStartsOfTwoProcessesAllCount(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	st := natstest.Fold(t, log, "s", conversation.Rules{})
+	st := natstest.Fold(t, log, "s", session.Rules{})
 	require.Len(t, st.Turns, 200)
 }
 
@@ -112,25 +113,25 @@ func TestOneOfTwoIdentitiesWins(t *testing.T) {
 	log := natstest.Log(t, 1)
 	processes := []*history.Service{run(t, log), run(t, log)}
 	for round := range 20 {
-		session := fmt.Sprint("s", round)
+		sessionID := fmt.Sprint("s", round)
 		var won atomic.Int32
 		var wg sync.WaitGroup
 		for i, s := range processes {
 			wg.Go(func() {
-				c := start(session, fmt.Sprint("r", i))
+				c := start(sessionID, fmt.Sprint("r", i))
 				c.IdentityID = fmt.Sprint("i", i)
 				_, err := s.StartTurn(context.WithoutCancel(t.Context()), c)
 				switch {
 				case err == nil:
 					won.Add(1)
-				case !errors.Is(err, conversation.ErrLinkedElsewhere):
+				case !errors.Is(err, decide.ErrLinkedElsewhere):
 					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
 		require.EqualValues(t, 1, won.Load())
-		require.Len(t, natstest.Fold(t, log, session, conversation.Rules{}).Turns, 1)
+		require.Len(t, natstest.Fold(t, log, sessionID, session.Rules{}).Turns, 1)
 	}
 }
 
@@ -179,7 +180,7 @@ func TestAWholeTurn(t *testing.T) {
 	t.Parallel()
 	s := run(t, natstest.Log(t, 1))
 	ctx := t.Context()
-	must.Fail(s.FinalizeTurn(ctx, finalize("s", "r")))(t, conversation.ErrTurnNotStarted)
+	must.Fail(s.FinalizeTurn(ctx, finalize("s", "r")))(t, decide.ErrTurnNotStarted)
 	c := start("s", "r")
 	c.Question.Metadata = []byte(`{"channel":"web","secret":1}`)
 	turn := must.Get(s.StartTurn(ctx, c))(t)
@@ -194,20 +195,20 @@ func TestAWholeTurn(t *testing.T) {
 	require.True(t, turn.Duplicate)
 	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
 	text := "better"
-	corrected := must.Get(s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID,
+	corrected := must.Get(s.CorrectTurn(ctx, decide.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID,
 		AnswerNeutral: &text}))(t)
 	require.Equal(t, 2, corrected.Version)
 	require.Equal(t, "q r", corrected.Question.QuestionNeutral)
 	require.Equal(t, "better", corrected.Answer.AnswerNeutral)
-	again := must.Get(s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID,
+	again := must.Get(s.CorrectTurn(ctx, decide.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID,
 		AnswerNeutral: &text}))(t)
 	require.True(t, again.Duplicate)
-	gone := must.Get(s.RedactTurn(ctx, "s", conversation.Redact{TurnID: turn.ID}))(t)
-	require.Equal(t, conversation.Redacted, gone.Status)
+	gone := must.Get(s.RedactTurn(ctx, "s", decide.Redact{TurnID: turn.ID}))(t)
+	require.Equal(t, session.Redacted, gone.Status)
 	require.Nil(t, gone.Question)
 	late := must.Get(s.StartTurn(ctx, start("s", "r")))(t)
 	require.True(t, late.Duplicate)
-	require.Equal(t, conversation.Redacted, late.Status)
+	require.Equal(t, session.Redacted, late.Status)
 	require.Nil(t, late.Question)
 	reset := must.Get(s.ResetSession(ctx, "s", ""))(t)
 	require.False(t, reset.Duplicate)
@@ -248,16 +249,16 @@ func TestWhatOneProcessAcknowledgedTheNextSees(t *testing.T) {
 		must.Get(a.StartTurn(ctx, start("s", request)))(t)
 		must.Get(b.FinalizeTurn(ctx, finalize("s", request)))(t)
 		again := must.Get(a.StartTurn(ctx, start("s", request)))(t)
-		require.Equal(t, conversation.Finalized, again.Status)
+		require.Equal(t, session.Finalized, again.Status)
 		words := "better"
-		corrected, err := a.CorrectTurn(ctx, conversation.Correct{SessionID: "s", TurnID: id, RequestID: "c" + request,
+		corrected, err := a.CorrectTurn(ctx, decide.Correct{SessionID: "s", TurnID: id, RequestID: "c" + request,
 			AnswerNeutral: &words})
 		require.NoError(t, err)
-		must.Fail(b.CorrectTurn(ctx, conversation.Correct{SessionID: "s", TurnID: id, RequestID: "d" + request,
-			AnswerNeutral: &words}))(t, conversation.ErrTurnReplaced)
-		must.Get(b.RedactTurn(ctx, "s", conversation.Redact{TurnID: corrected.ID}))(t)
+		must.Fail(b.CorrectTurn(ctx, decide.Correct{SessionID: "s", TurnID: id, RequestID: "d" + request,
+			AnswerNeutral: &words}))(t, decide.ErrTurnReplaced)
+		must.Get(b.RedactTurn(ctx, "s", decide.Redact{TurnID: corrected.ID}))(t)
 		again = must.Get(a.StartTurn(ctx, start("s", request)))(t)
-		require.Equal(t, conversation.Redacted, again.Status)
+		require.Equal(t, session.Redacted, again.Status)
 		require.Nil(t, again.Question)
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -31,17 +32,17 @@ func TestAWriteRightAfterAnIdentityIsErased(t *testing.T) {
 			if i%2 == 0 { // every other time a batch comes first
 				late := append(turnsOf(3, session), wholeTurn(session, "late"))
 				for _, o := range writing.StartTurns(t.Context(), late) {
-					require.ErrorIs(t, o.Err, conversation.ErrSessionErased, session)
+					require.ErrorIs(t, o.Err, decide.ErrSessionErased, session)
 				}
 			}
-			must.Fail(writing.StartTurn(t.Context(), start(session, "r2")))(t, conversation.ErrSessionErased, session)
-			must.Fail(writing.StartTurn(t.Context(), start(session, "r1")))(t, conversation.ErrSessionErased, session)
+			must.Fail(writing.StartTurn(t.Context(), start(session, "r2")))(t, decide.ErrSessionErased, session)
+			must.Fail(writing.StartTurn(t.Context(), start(session, "r1")))(t, decide.ErrSessionErased, session)
 			anew := start("new "+session, "r1")
 			anew.IdentityID = identity
-			must.Fail(writing.StartTurn(t.Context(), anew))(t, conversation.ErrSessionErased, session)
+			must.Fail(writing.StartTurn(t.Context(), anew))(t, decide.ErrSessionErased, session)
 			anew.SessionID = "batch " + session
-			for _, o := range writing.StartTurns(t.Context(), []conversation.Start{anew}) {
-				require.ErrorIs(t, o.Err, conversation.ErrSessionErased, session)
+			for _, o := range writing.StartTurns(t.Context(), []decide.Start{anew}) {
+				require.ErrorIs(t, o.Err, decide.ErrSessionErased, session)
 			}
 			require.Empty(t, logtest.Read(t, log, anew.SessionID))
 		}
@@ -55,14 +56,14 @@ func TestAnIdentityIsErasedBesideAnAppend(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	before, behind := &before{Log: log}, &between{Log: log}
-	for name, write := range map[string]func(s *history.Service, session string) error{
-		"turn": func(s *history.Service, session string) error {
-			turn, err := s.StartTurn(t.Context(), start(session, "late"))
-			require.Equal(t, conversation.Pending, turn.Status)
+	for name, write := range map[string]func(s *history.Service, sessionID string) error{
+		"turn": func(s *history.Service, sessionID string) error {
+			turn, err := s.StartTurn(t.Context(), start(sessionID, "late"))
+			require.Equal(t, session.Pending, turn.Status)
 			return err
 		},
-		"batch": func(s *history.Service, session string) error {
-			all := s.StartTurns(t.Context(), turnsOf(3, session))
+		"batch": func(s *history.Service, sessionID string) error {
+			all := s.StartTurns(t.Context(), turnsOf(3, sessionID))
 			for _, o := range all {
 				require.Equal(t, all[0].Err, o.Err)
 			}
@@ -70,19 +71,19 @@ func TestAnIdentityIsErasedBesideAnAppend(t *testing.T) {
 		},
 	} {
 		for at, s := range map[string]*history.Service{"before": runOn(t, before), "behind": runOn(t, behind)} {
-			session := name + " " + at
-			must.Get(s.StartTurn(t.Context(), start(session, "first")))(t)
-			must.Get(s.LinkSession(t.Context(), session, "of "+session, ""))(t)
-			erased := &events.IdentityErased{IdentityID: "of " + session, ReceiptID: "0-1-abc"}
+			sessionID := name + " " + at
+			must.Get(s.StartTurn(t.Context(), start(sessionID, "first")))(t)
+			must.Get(s.LinkSession(t.Context(), sessionID, "of "+sessionID, ""))(t)
+			erased := &events.IdentityErased{IdentityID: "of " + sessionID, ReceiptID: "0-1-abc"}
 			if at == "before" {
 				before.theirs = erased
-				require.ErrorIs(t, write(s, session), conversation.ErrSessionErased, session)
+				require.ErrorIs(t, write(s, sessionID), decide.ErrSessionErased, sessionID)
 				require.Nil(t, before.theirs, "the erasure came first")
 				continue
 			}
 			behind.behind = []events.Fact{erased}
-			require.NoError(t, write(s, session), session)
-			must.Fail(s.StartTurn(t.Context(), start(session, "later")))(t, conversation.ErrSessionErased, session)
+			require.NoError(t, write(s, sessionID), sessionID)
+			must.Fail(s.StartTurn(t.Context(), start(sessionID, "later")))(t, decide.ErrSessionErased, sessionID)
 		}
 	}
 }
@@ -98,8 +99,8 @@ func TestASessionIsLinkedToAnIdentityThatWasErased(t *testing.T) {
 	linked := must.Get(s.LinkSession(t.Context(), "s", "ada", ""))(t)
 	require.Equal(t, "ada", linked.Identity)
 	require.False(t, linked.Duplicate)
-	require.NotZero(t, natstest.Fold(t, log, "s", conversation.Rules{}).Erased)
-	must.Fail(s.LinkSession(t.Context(), "s", "ada", ""))(t, conversation.ErrSessionErased)
+	require.NotZero(t, natstest.Fold(t, log, "s", session.Rules{}).Erased)
+	must.Fail(s.LinkSession(t.Context(), "s", "ada", ""))(t, decide.ErrSessionErased)
 }
 
 // An attempt that comes again is one, and one from elsewhere is another. Each has an id of its own, also where the same
@@ -112,11 +113,11 @@ func TestEachRefusedLinkHasAnIDOfItsOwn(t *testing.T) {
 	s := run(t, log)
 	must.Get(s.LinkSession(t.Context(), "s", "ada", ""))(t)
 	for _, source := range []string{"here", "here", "there", "here", "here"} {
-		must.Fail(s.LinkSession(t.Context(), "s", "eve", source))(t, conversation.ErrLinkedElsewhere)
+		must.Fail(s.LinkSession(t.Context(), "s", "eve", source))(t, decide.ErrLinkedElsewhere)
 	}
 	for range 2 {
 		for _, o := range s.StartTurns(t.Context(), forEve(turnsOf(3, "s"))) {
-			require.ErrorIs(t, o.Err, conversation.ErrLinkedElsewhere)
+			require.ErrorIs(t, o.Err, decide.ErrLinkedElsewhere)
 		}
 	}
 	var sources []string
@@ -132,7 +133,7 @@ func TestEachRefusedLinkHasAnIDOfItsOwn(t *testing.T) {
 	require.Equal(t, []string{"here", "there", "here", "a batch"}, sources)
 }
 
-func forEve(commands []conversation.Start) []conversation.Start {
+func forEve(commands []decide.Start) []decide.Start {
 	for i := range commands {
 		commands[i].IdentityID, commands[i].SourceHash = "eve", "a batch"
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/convoy"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // inFlight holds the sessions that writes are at. Such a session stays in memory, and gets the events of the log, even
@@ -18,9 +18,9 @@ type inFlight struct {
 	of map[string]*pin
 }
 
-// pin is one session of inFlight; session is nil until a write has asked for it.
+// pin is one session of inFlight; hydrated is nil until a write has asked for it.
 type pin struct {
-	*session
+	*hydrated
 	writes int
 	// adds are the calls that add messages to the session. Appends of their own would lose races to each other.
 	adds convoy.Convoy[*adding]
@@ -59,11 +59,11 @@ func (w *writing) pin() (unpin func()) {
 }
 
 // get returns the pinned session, or nil.
-func (f *inFlight) get(id string) *session {
+func (f *inFlight) get(id string) *hydrated {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.of[id]; p != nil {
-		return p.session
+		return p.hydrated
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (s *Service) forget(id string) {
 	s.inFlight.mu.Lock()
 	defer s.inFlight.mu.Unlock()
 	if p := s.inFlight.of[id]; p != nil {
-		p.session = nil
+		p.hydrated = nil
 	}
 	s.sessions.Invalidate(id)
 }
@@ -86,11 +86,11 @@ type outcome struct {
 	id, call string
 	time     time.Time
 
-	kind conversation.Kind
-	turn *conversation.Turn
-	head conversation.Head
+	kind session.Kind
+	turn *session.Turn
+	head session.Head
 	// summary is the one that the event states.
-	summary *conversation.Summary
+	summary *session.Summary
 }
 
 // outcomes holds the outcomes of a session's events while writes to it are in flight: the writer of an event may learn
@@ -112,7 +112,7 @@ type watcher struct {
 const keptOutcomes = 64
 
 // watch keeps the outcomes of what comes into the session from now on, until the write ends.
-func (w *writing) watch(x *session) {
+func (w *writing) watch(x *hydrated) {
 	if w.watched == x {
 		return
 	}
@@ -139,7 +139,7 @@ func (w *writing) unwatch() {
 }
 
 // keep notes what an event did, if a write may ask for it.
-func (o *outcomes) keep(e *events.Recorded, c conversation.Change, s *conversation.State) {
+func (o *outcomes) keep(e *events.Recorded, c session.Change, s *session.State) {
 	if len(o.watchers) == 0 {
 		return
 	}
@@ -150,7 +150,7 @@ func (o *outcomes) keep(e *events.Recorded, c conversation.Change, s *conversati
 	}
 	seq := e.Position.Seq
 	n := outcome{seq: seq, id: e.ID, call: e.Call, time: e.Time, kind: c.Kind, head: s.Head()}
-	if c.Kind == conversation.Summarized {
+	if c.Kind == session.Summarized {
 		n.summary = s.SummaryAt(seq)
 	}
 	if c.Turn != nil {

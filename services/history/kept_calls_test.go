@@ -12,7 +12,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -25,7 +25,7 @@ func TestAPruneNamesTheCallsOfItsTurn(t *testing.T) {
 	log := natstest.Log(t, 1)
 	s := runOn(t, log)
 	begins := services.NewSession{
-		AddMessages: conversation.AddMessages{SessionID: "s", RequestID: "begin", Now: time.Now()},
+		AddMessages: decide.AddMessages{SessionID: "s", RequestID: "begin", Now: time.Now()},
 		Kind:        events.KindConversation,
 	}
 	must.Get(s.BeginSession(t.Context(), begins, services.Call{Body: "begin"}))(t)

@@ -7,7 +7,8 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // rootFirst refuses to link a branch whose root is not linked yet: the link is judged there.
@@ -17,11 +18,11 @@ func (*rootFirst) Error() string { return "the root of the branch is to be linke
 
 // atRoot lets a link pass only if the session is no branch, or its root has the identity: also a link that the branch
 // has, since the root may be erased.
-func (w *writing) atRoot(st *conversation.State, identity string, decide decider) conversation.Decision {
+func (w *writing) atRoot(st *session.State, identity string, decision decider) decide.Decision {
 	if root := st.Fork().Root; root != "" && identity != "" && st.Erased == 0 && w.rooted != identity {
-		return conversation.Decision{Err: &rootFirst{root}}
+		return decide.Decision{Err: &rootFirst{root}}
 	}
-	return decide(st)
+	return decision(st)
 }
 
 // linkedAtRoot links the root of a branch, if a decision was refused for want of that link. It reports whether the
@@ -32,10 +33,10 @@ func (w *writing) linkedAtRoot(ctx context.Context, err error, identity, source 
 		return false, err
 	}
 	_, err = w.LinkSession(ctx, first.root, identity, source)
-	if errors.Is(err, conversation.ErrSessionErased) {
+	if errors.Is(err, decide.ErrSessionErased) {
 		gone, lookup := w.log.IdentityErasedNow(ctx, identity)
 		if err = cmp.Or(lookup, err); lookup == nil && gone == nil {
-			err = conversation.ErrRootErased
+			err = decide.ErrRootErased
 		}
 	}
 	if err != nil {
@@ -65,13 +66,13 @@ func (s *Service) linkBelow(ctx context.Context, sessionID, root, identity strin
 			continue
 		}
 		made := false
-		_, err := s.writing(mark.SessionID).answerSession(ctx, func(own *conversation.State) conversation.Decision {
+		_, err := s.writing(mark.SessionID).answerSession(ctx, func(own *session.State) decide.Decision {
 			if made = mark.Made(own) || own.Erased != 0; !made || own.Erased != 0 {
-				return conversation.Decision{RestsOn: own.Applied}
+				return decide.Decision{RestsOn: own.Applied}
 			}
-			return own.DecideLink(identity, "")
+			return decide.Link(own, identity, "")
 		})
-		if _, refused := errors.AsType[*conversation.Refusal](err); refused {
+		if _, refused := errors.AsType[*decide.Refusal](err); refused {
 			continue // linked elsewhere by a foreign publisher
 		}
 		if err == nil && made {
@@ -86,7 +87,7 @@ func (s *Service) linkBelow(ctx context.Context, sessionID, root, identity strin
 }
 
 // branches returns the marks of a session's branches in order, and the session's root.
-func (w *writing) branches(ctx context.Context) (marks []conversation.Branch, root string, err error) {
+func (w *writing) branches(ctx context.Context) (marks []session.Branch, root string, err error) {
 	x, err := w.current(ctx)
 	if err != nil {
 		return nil, "", err
@@ -94,7 +95,7 @@ func (w *writing) branches(ctx context.Context) (marks []conversation.Branch, ro
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	marks = x.state.Branches()
-	slices.SortFunc(marks, func(a, b conversation.Branch) int { return cmp.Compare(a.MarkedAt, b.MarkedAt) })
+	slices.SortFunc(marks, func(a, b session.Branch) int { return cmp.Compare(a.MarkedAt, b.MarkedAt) })
 	return marks, x.state.RootID(), nil
 }
 

@@ -5,17 +5,18 @@ import (
 	"fmt"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // Look calls use with a session, without texts, as the log has it now, and returns the position that it is as new as.
 // If the log is ahead by half of a change, use is called again. It must neither change nor keep the session.
 func (s *Service) Look(
-	ctx context.Context, sessionID string, use func(*conversation.State),
+	ctx context.Context, sessionID string, use func(*session.State),
 ) (events.Position, error) {
 	w := s.writing(sessionID)
-	d, err := w.looked(ctx, func(st *conversation.State) (d conversation.Decision) {
+	d, err := w.looked(ctx, func(st *session.State) (d decide.Decision) {
 		use(st)
 		return d
 	})
@@ -23,14 +24,14 @@ func (s *Service) Look(
 }
 
 // now returns a copy of a session, without texts, as the log has it now.
-func (s *Service) now(ctx context.Context, sessionID string) (st *conversation.State, err error) {
-	_, err = s.Look(ctx, sessionID, func(x *conversation.State) { st = x.Clone() })
+func (s *Service) now(ctx context.Context, sessionID string) (st *session.State, err error) {
+	_, err = s.Look(ctx, sessionID, func(x *session.State) { st = x.Clone() })
 	return st, err
 }
 
 // lent returns the identity that a root lends its branches.
 func (s *Service) lent(ctx context.Context, root string) (identity string, err error) {
-	_, err = s.Look(ctx, root, func(x *conversation.State) { identity = x.Lends() })
+	_, err = s.Look(ctx, root, func(x *session.State) { identity = x.Lends() })
 	return identity, err
 }
 

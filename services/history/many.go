@@ -8,8 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // StartTurns implements services.TurnWriter. Sessions go in parallel; the turns of one session go into the log with as
 // few appends as may be.
-func (s *Service) StartTurns(ctx context.Context, commands []conversation.Start) []services.TurnOutcome {
+func (s *Service) StartTurns(ctx context.Context, commands []decide.Start) []services.TurnOutcome {
 	out := make([]services.TurnOutcome, len(commands))
 	var order []string
 	sessions := map[string][]*line{}
@@ -70,12 +71,12 @@ func (s *Service) unseen(ctx context.Context, sessions []string) []string {
 
 // line is one command of StartTurns on its way.
 type line struct {
-	conversation.Start
+	decide.Start
 	dropped []string
 	// unseen: of the first line of a session, as of a writing.
 	unseen bool
 	// decided is the last decision of the command, and appended what an earlier one had to append.
-	decided  conversation.Decision
+	decided  decide.Decision
 	appended []events.Fact
 	out      *services.TurnOutcome
 }
@@ -92,7 +93,7 @@ func (s *Service) startInOrder(ctx context.Context, session string, lines []*lin
 			n = 1
 			err = s.startRun(ctx, session, lines[:n])
 		}
-		_, refused := errors.AsType[*conversation.Refusal](err)
+		_, refused := errors.AsType[*decide.Refusal](err)
 		switch {
 		case err == nil:
 		case refused, errors.Is(err, jetlog.ErrTooLarge):
@@ -135,8 +136,8 @@ func (l *line) size() int {
 }
 
 // startRun records the turns of one run. An error is that of all its lines.
-func (s *Service) startRun(ctx context.Context, session string, lines []*line) error {
-	w := s.writing(session)
+func (s *Service) startRun(ctx context.Context, sessionID string, lines []*line) error {
+	w := s.writing(sessionID)
 	w.unseen = lines[0].unseen
 	if identity := lines[0].IdentityID; identity != "" {
 		if err := w.mayBegin(ctx, identity); err != nil {
@@ -144,8 +145,8 @@ func (s *Service) startRun(ctx context.Context, session string, lines []*line) e
 		}
 	}
 	first := lines[0]
-	decide := func(st *conversation.State) conversation.Decision { return decideRun(st, lines) }
-	rooted := func(st *conversation.State) conversation.Decision { return w.atRoot(st, first.IdentityID, decide) }
+	decision := func(st *session.State) decide.Decision { return decideRun(st, lines) }
+	rooted := func(st *session.State) decide.Decision { return w.atRoot(st, first.IdentityID, decision) }
 	defer w.pin()()
 	v, err := w.run(ctx, w.beginning, rooted)
 	if err != nil {
@@ -178,9 +179,9 @@ func (s *Service) startRun(ctx context.Context, session string, lines []*line) e
 }
 
 // decideRun decides each line by itself, and joins what they append.
-func decideRun(st *conversation.State, lines []*line) (all conversation.Decision) {
+func decideRun(st *session.State, lines []*line) (all decide.Decision) {
 	for _, l := range lines {
-		d := st.DecideStart(l.Start)
+		d := l.Start.On(st)
 		if d.Turn != nil {
 			own := *d.Turn
 			d.Turn = &own
@@ -222,7 +223,7 @@ func (w *writing) counted(l *line) bool {
 }
 
 // answerTo returns the turn that a line came to, without its texts.
-func (w *writing) answerTo(l *line, head conversation.Head) services.Turn {
+func (w *writing) answerTo(l *line, head session.Head) services.Turn {
 	d := l.decided
 	return services.Turn{
 		Turn: *d.Turn, SessionID: w.id, IdentityID: head.Identity,

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // A batch may have more turns of one session than the log takes in one append.
@@ -22,7 +23,7 @@ func TestABatchHasMoreTurnsThanOneAppendTakes(t *testing.T) {
 		require.NoError(t, o.Err, i)
 		require.EqualValues(t, 2*(i+1), o.Turn.Position.Seq)
 	}
-	st := natstest.Fold(t, log, "s", conversation.Rules{})
+	st := natstest.Fold(t, log, "s", session.Rules{})
 	require.Len(t, st.Turns, turns)
 	for i, turn := range st.Turns {
 		require.Equal(t, fmt.Sprint("r", i), turn.RequestID)
@@ -49,7 +50,7 @@ func TestNoLineOfASessionOvertakesOneThatFailed(t *testing.T) {
 	log := natstest.Log(t, 1)
 	s := runOn(t, &once{Log: log})
 	// The second line can't share an append with the first.
-	lines := []conversation.Start{start("s", "1"), wholeTurn("s", "1"), wholeTurn("s", "2")}
+	lines := []decide.Start{start("s", "1"), wholeTurn("s", "1"), wholeTurn("s", "2")}
 	for i, o := range s.StartTurns(t.Context(), lines) {
 		require.ErrorIs(t, o.Err, jetlog.ErrUnavailable, i)
 	}

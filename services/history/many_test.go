@@ -13,13 +13,14 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
 // whole is a start that brings its answer.
-func wholeTurn(session, request string) conversation.Start {
+func wholeTurn(session, request string) decide.Start {
 	c := start(session, request)
 	c.Answer = &events.Answer{AnswerNeutral: "a " + request}
 	return c
@@ -30,14 +31,14 @@ func TestAStartWithItsAnswerIsOneAppend(t *testing.T) {
 	log := natstest.Log(t, 1)
 	s := run(t, log)
 	turn := must.Get(s.StartTurn(t.Context(), wholeTurn("s", "r")))(t)
-	require.Equal(t, conversation.Finalized, turn.Status)
+	require.Equal(t, session.Finalized, turn.Status)
 	require.Equal(t, "q r", turn.Question.QuestionNeutral)
 	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
 	require.False(t, turn.Duplicate)
 	require.False(t, turn.Existed)
 	require.EqualValues(t, 2, turn.Position.Seq)
 
-	again := must.Get(s.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "r",
+	again := must.Get(s.StartTurn(t.Context(), decide.Start{SessionID: "s", RequestID: "r",
 		Question: events.Question{QuestionNeutral: "other"}, Answer: &events.Answer{AnswerNeutral: "other"}}))(t)
 	require.True(t, again.Duplicate)
 	require.Equal(t, "q r", again.Question.QuestionNeutral)
@@ -61,7 +62,7 @@ func TestAWholeTurnFinalizesAPendingOne(t *testing.T) {
 	c := wholeTurn("s", "r")
 	c.Question.QuestionNeutral = "other"
 	turn := must.Get(s.StartTurn(t.Context(), c))(t)
-	require.Equal(t, conversation.Finalized, turn.Status)
+	require.Equal(t, session.Finalized, turn.Status)
 	require.False(t, turn.Duplicate)
 	require.True(t, turn.Existed)
 	require.Equal(t, "q r", turn.Question.QuestionNeutral)
@@ -78,30 +79,30 @@ func TestAWholeTurnOfARedactedReplacedOrForeignOne(t *testing.T) {
 	for _, r := range []string{"redacted", "replaced"} {
 		must.Get(s.StartTurn(ctx, wholeTurn("s", r)))(t)
 	}
-	must.Get(s.RedactTurn(ctx, "s", conversation.Redact{TurnID: events.TurnID("s", "redacted")}))(t)
+	must.Get(s.RedactTurn(ctx, "s", decide.Redact{TurnID: events.TurnID("s", "redacted")}))(t)
 	text := "corrected"
-	must.Get(s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "correction",
+	must.Get(s.CorrectTurn(ctx, decide.Correct{SessionID: "s", RequestID: "correction",
 		TurnID: events.TurnID("s", "replaced"), AnswerNeutral: &text}))(t)
 	before := head(t, log)
-	for r, status := range map[string]conversation.Status{
-		"redacted": conversation.Redacted, "replaced": conversation.Replaced,
+	for r, status := range map[string]session.Status{
+		"redacted": session.Redacted, "replaced": session.Replaced,
 	} {
 		turn := must.Get(s.StartTurn(ctx, wholeTurn("s", r)))(t)
 		require.Equal(t, status, turn.Status)
 		require.True(t, turn.Duplicate)
 	}
-	must.Fail(s.StartTurn(ctx, wholeTurn("s", "correction")))(t, conversation.ErrRequestIDInUse)
+	must.Fail(s.StartTurn(ctx, wholeTurn("s", "correction")))(t, decide.ErrRequestIDInUse)
 	require.Equal(t, before, head(t, log))
 
 	must.Get(s.LinkSession(ctx, "s", "ada", ""))(t)
 	foreign := wholeTurn("s", "foreign")
 	foreign.IdentityID = "bob"
-	must.Fail(s.StartTurn(ctx, foreign))(t, conversation.ErrLinkedElsewhere)
-	require.Nil(t, natstest.Fold(t, log, "s", conversation.Rules{}).Turn(events.TurnID("s", "foreign")))
+	must.Fail(s.StartTurn(ctx, foreign))(t, decide.ErrLinkedElsewhere)
+	require.Nil(t, natstest.Fold(t, log, "s", session.Rules{}).Turn(events.TurnID("s", "foreign")))
 }
 
 // lines returns n whole turns of each session, by turns.
-func turnsOf(n int, sessions ...string) (out []conversation.Start) {
+func turnsOf(n int, sessions ...string) (out []decide.Start) {
 	for i := range n {
 		for _, s := range sessions {
 			out = append(out, wholeTurn(s, fmt.Sprint("r", i)))
@@ -119,12 +120,12 @@ func TestManyTurnsAtOnce(t *testing.T) {
 	for i, o := range first {
 		require.NoError(t, o.Err)
 		require.Equal(t, events.TurnID(commands[i].SessionID, commands[i].RequestID), o.Turn.ID)
-		require.Equal(t, conversation.Finalized, o.Turn.Status)
+		require.Equal(t, session.Finalized, o.Turn.Status)
 		require.False(t, o.Turn.Duplicate)
 		require.False(t, o.Turn.Existed)
 	}
-	for _, session := range []string{"a", "b", "c", "d", "e"} {
-		st := natstest.Fold(t, log, session, conversation.Rules{})
+	for _, sessionID := range []string{"a", "b", "c", "d", "e"} {
+		st := natstest.Fold(t, log, sessionID, session.Rules{})
 		require.Equal(t, 30, st.Finalized)
 		for i, turn := range st.Turns {
 			require.Equal(t, fmt.Sprint("r", i), turn.RequestID, "the order of the lines is that of the turns")
@@ -170,8 +171,8 @@ func TestLinesOfABatchStandByThemselves(t *testing.T) {
 	must.Get(s.EraseSession(ctx, "gone", services.Erasure{}))(t)
 	must.Get(s.StartTurn(ctx, start("s", "pending")))(t)
 
-	linked := func(session, request, identity string) conversation.Start {
-		c := wholeTurn(session, request)
+	linked := func(sessionID, request, identity string) decide.Start {
+		c := wholeTurn(sessionID, request)
 		c.IdentityID = identity
 		return c
 	}
@@ -182,7 +183,7 @@ func TestLinesOfABatchStandByThemselves(t *testing.T) {
 	// What is too large here is no text, so that it is tried together with its neighbours.
 	hugeName := wholeTurn("s", "huge name")
 	hugeName.Question.PipelineName = huge.Answer.AnswerNeutral
-	commands := []conversation.Start{
+	commands := []decide.Start{
 		wholeTurn("s", "1"),              // 0
 		empty,                            // 1
 		wholeTurn("s", "1"),              // 2: the same again
@@ -210,25 +211,25 @@ func TestLinesOfABatchStandByThemselves(t *testing.T) {
 		require.Equal(t, stood, got[i].Turn.Existed)
 	}
 	ok(0, false, false)
-	require.ErrorIs(t, got[1].Err, conversation.ErrInvalid)
+	require.ErrorIs(t, got[1].Err, decide.ErrInvalid)
 	ok(2, true, true)
 	ok(3, false, false)
 	ok(4, false, true)
-	require.ErrorIs(t, got[5].Err, conversation.ErrLinkedElsewhere)
-	require.ErrorIs(t, got[6].Err, conversation.ErrLinkedElsewhere)
+	require.ErrorIs(t, got[5].Err, decide.ErrLinkedElsewhere)
+	require.ErrorIs(t, got[6].Err, decide.ErrLinkedElsewhere)
 	ok(7, false, false)
-	require.ErrorIs(t, got[8].Err, conversation.ErrSessionErased)
+	require.ErrorIs(t, got[8].Err, decide.ErrSessionErased)
 	require.ErrorIs(t, got[9].Err, jetlog.ErrTooLarge)
 	ok(10, false, false)
 	ok(11, false, true)
 	ok(12, false, false)
 	ok(13, false, false)
-	require.ErrorIs(t, got[14].Err, conversation.ErrLinkedElsewhere)
-	require.ErrorIs(t, got[15].Err, conversation.ErrInvalid)
+	require.ErrorIs(t, got[14].Err, decide.ErrLinkedElsewhere)
+	require.ErrorIs(t, got[15].Err, decide.ErrInvalid)
 	require.ErrorIs(t, got[16].Err, jetlog.ErrTooLarge)
 	ok(17, false, false)
 	require.Equal(t, "ada", got[13].Turn.IdentityID)
-	st := natstest.Fold(t, log, "s", conversation.Rules{})
+	st := natstest.Fold(t, log, "s", session.Rules{})
 	require.Equal(t, 5, st.Finalized)
 	require.Zero(t, st.Pending)
 }
@@ -267,9 +268,9 @@ func TestOverlappingBatchesOfTwoProcesses(t *testing.T) {
 	for i := range commands {
 		require.Equal(t, 1, recorded[i], "line %d", i)
 	}
-	require.Equal(t, 60, natstest.Fold(t, log, "a", conversation.Rules{}).Finalized+
-		natstest.Fold(t, log, "b", conversation.Rules{}).Finalized+
-		natstest.Fold(t, log, "c", conversation.Rules{}).Finalized)
+	require.Equal(t, 60, natstest.Fold(t, log, "a", session.Rules{}).Finalized+
+		natstest.Fold(t, log, "b", session.Rules{}).Finalized+
+		natstest.Fold(t, log, "c", session.Rules{}).Finalized)
 }
 
 // Of many sessions that are new the log is asked once, and of those that it knows one by one.
@@ -277,7 +278,7 @@ func TestNewSessionsOfABatchAreAskedForTogether(t *testing.T) {
 	t.Parallel()
 	log := &asked{Log: natstest.Log(t, 1)}
 	s := runOn(t, log)
-	batch := func(name string) (commands []conversation.Start) {
+	batch := func(name string) (commands []decide.Start) {
 		for i := range 100 {
 			commands = append(commands, wholeTurn(fmt.Sprint(name, i), "r"))
 		}

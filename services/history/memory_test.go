@@ -11,7 +11,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/history"
 )
 
@@ -54,7 +55,7 @@ func TestMemoryIsBoundedByWhatWaitsForAnAnswer(t *testing.T) {
 		f.Answer.AnswerNeutral = strings.Repeat("a", length)
 		turn := must.Get(live.FinalizeTurn(ctx, f))(t)
 		require.Len(t, turn.Question.QuestionNeutral, length, "the writer of an answer is shown both halves")
-		must.Get(live.CorrectTurn(ctx, conversation.Correct{SessionID: session, TurnID: turn.ID, RequestID: "c" +
+		must.Get(live.CorrectTurn(ctx, decide.Correct{SessionID: session, TurnID: turn.ID, RequestID: "c" +
 			request, AnswerNeutral: &words}))(t)
 	})
 	for name, s := range map[string]*history.Service{"live": live, "read": read()} {
@@ -79,6 +80,6 @@ func TestAWriteAfterTheLastEventWasErased(t *testing.T) {
 	require.NoError(t, stream.SecureDeleteMsg(ctx, gone.Position.Seq))
 	linked := must.Get(s.LinkSession(ctx, "s", "ada", ""))(t)
 	require.Equal(t, "ada", linked.Identity)
-	redacted := must.Get(s.RedactTurn(ctx, "s", conversation.Redact{TurnID: events.TurnID("s", "first")}))(t)
-	require.Equal(t, conversation.Redacted, redacted.Status)
+	redacted := must.Get(s.RedactTurn(ctx, "s", decide.Redact{TurnID: events.TurnID("s", "first")}))(t)
+	require.Equal(t, session.Redacted, redacted.Status)
 }

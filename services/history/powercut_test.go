@@ -20,9 +20,10 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -87,7 +88,7 @@ type lives struct {
 type promise struct {
 	session string
 	what    string
-	kept    func(*conversation.State) bool
+	kept    func(*session.State) bool
 }
 
 func (l *lives) run(t *testing.T) error {
@@ -158,7 +159,7 @@ func (l *lives) write(ctx context.Context, t *testing.T, log *jetlog.Log, rng *r
 	services := make([]*history.Service, 2)
 	for i := range services {
 		services[i] = history.New(history.On(log), history.Config{Policy: policy,
-			Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
+			Rules: session.Rules{SessionTTL: 24 * time.Hour}})
 		running.Go(func() {
 			if err := services[i].Run(life); err != nil {
 				t.Error(err)
@@ -189,16 +190,16 @@ func (l *lives) off() bool {
 
 // one is one write of any kind; few requests, so that many are duplicates.
 func (l *lives) one(ctx context.Context, s *history.Service, rng *rand.Rand) {
-	session, request := fmt.Sprint("s", rng.IntN(cutSessions)), fmt.Sprint(rng.IntN(40))
-	id := events.TurnID(session, request)
-	words, identity := "better", fmt.Sprint("ada", session)
+	sessionID, request := fmt.Sprint("s", rng.IntN(cutSessions)), fmt.Sprint(rng.IntN(40))
+	id := events.TurnID(sessionID, request)
+	words, identity := "better", fmt.Sprint("ada", sessionID)
 	switch rng.IntN(11) {
 	case 8:
-		l.turn(s.StartTurn(ctx, wholeTurn(session, request)))
+		l.turn(s.StartTurn(ctx, wholeTurn(sessionID, request)))
 	case 9:
-		l.turn(s.StartTurn(ctx, wholeTurn("whole-"+session, request)))
+		l.turn(s.StartTurn(ctx, wholeTurn("whole-"+sessionID, request)))
 	case 10:
-		var batch []conversation.Start
+		var batch []decide.Start
 		for n := range 12 {
 			batch = append(batch, wholeTurn(fmt.Sprint("whole-s", n%cutSessions), fmt.Sprint(rng.IntN(40))))
 		}
@@ -206,34 +207,34 @@ func (l *lives) one(ctx context.Context, s *history.Service, rng *rand.Rand) {
 			l.turn(o.Turn, o.Err)
 		}
 	case 0, 1:
-		l.turn(s.StartTurn(ctx, start(session, request)))
+		l.turn(s.StartTurn(ctx, start(sessionID, request)))
 	case 2:
-		c := start(session, request)
+		c := start(sessionID, request)
 		c.IdentityID = identity
 		l.turn(s.StartTurn(ctx, c))
 	case 3, 4:
-		l.turn(s.FinalizeTurn(ctx, finalize(session, request)))
+		l.turn(s.FinalizeTurn(ctx, finalize(sessionID, request)))
 	case 5:
-		l.turn(s.CorrectTurn(ctx, conversation.Correct{SessionID: session, TurnID: id, RequestID: "c" + request,
+		l.turn(s.CorrectTurn(ctx, decide.Correct{SessionID: sessionID, TurnID: id, RequestID: "c" + request,
 			AnswerNeutral: &words}))
 	case 6:
 		if rng.IntN(2) == 0 {
-			l.turn(s.RedactTurn(ctx, session, conversation.Redact{TurnID: id}))
+			l.turn(s.RedactTurn(ctx, sessionID, decide.Redact{TurnID: id}))
 			return
 		}
-		x, err := s.ResetSession(ctx, session, "")
+		x, err := s.ResetSession(ctx, sessionID, "")
 		l.head(x, err)
 	default:
 		if rng.IntN(3) > 0 {
-			x, err := s.LinkSession(ctx, session, identity, "")
+			x, err := s.LinkSession(ctx, sessionID, identity, "")
 			l.head(x, err)
 			return
 		}
 		thief := fmt.Sprint("eve", rng.Uint32())
-		if _, err := s.LinkSession(ctx, session, thief, ""); errors.Is(err, conversation.ErrLinkedElsewhere) {
-			l.promise(promise{session, "the refusal of " + thief,
-				func(st *conversation.State) bool { return st.Identity != "" && st.Identity != thief }})
-			l.promise(promise{session, refusedLink + thief, nil})
+		if _, err := s.LinkSession(ctx, sessionID, thief, ""); errors.Is(err, decide.ErrLinkedElsewhere) {
+			l.promise(promise{sessionID, "the refusal of " + thief,
+				func(st *session.State) bool { return st.Identity != "" && st.Identity != thief }})
+			l.promise(promise{sessionID, refusedLink + thief, nil})
 		}
 	}
 }
@@ -245,7 +246,7 @@ func (l *lives) turn(x services.Turn, err error) {
 	if err != nil {
 		return
 	}
-	l.promise(promise{x.SessionID, fmt.Sprintf("turn %s %s", x.RequestID, x.Status), func(st *conversation.State) bool {
+	l.promise(promise{x.SessionID, fmt.Sprintf("turn %s %s", x.RequestID, x.Status), func(st *session.State) bool {
 		t := st.Turn(x.ID)
 		return t != nil && t.Started == x.Started && (x.Final == 0 || t.Final == x.Final) && (x.Redacted == 0 ||
 			t.Redacted == x.Redacted) &&
@@ -258,7 +259,7 @@ func (l *lives) head(x services.Session, err error) {
 	if err != nil {
 		return
 	}
-	l.promise(promise{x.SessionID, "session", func(st *conversation.State) bool {
+	l.promise(promise{x.SessionID, "session", func(st *session.State) bool {
 		return st.Applied >= x.Position.Seq && st.ResetAt >= x.ResetAt && (x.Identity == "" ||
 			st.Identity == x.Identity && st.LinkedAt == x.LinkedAt)
 	}})
@@ -277,13 +278,13 @@ func (l *lives) promise(p promise) {
 
 // check holds the log to all answers. Sequences stay what they were, since no answered event is lost.
 func (l *lives) check(ctx context.Context, log *jetlog.Log) error {
-	states, attempts := map[string]*conversation.State{}, map[string]bool{}
+	states, attempts := map[string]*session.State{}, map[string]bool{}
 	for n := range 2 * cutSessions {
 		id := fmt.Sprint("s", n)
 		if n >= cutSessions {
 			id = fmt.Sprint("whole-s", n-cutSessions)
 		}
-		st := conversation.New(id, conversation.Rules{SessionTTL: 24 * time.Hour})
+		st := session.New(id, session.Rules{SessionTTL: 24 * time.Hour})
 		for e, err := range log.Session(ctx, id, 0, 1<<62) {
 			if err != nil {
 				return err

@@ -10,8 +10,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // refusing is a log that refuses to append some facts.
@@ -54,18 +55,18 @@ func TestNoLineComesBeforeOneThatTheLogRefused(t *testing.T) {
 			continue
 		}
 		require.NoError(t, o.Err)
-		require.Equal(t, conversation.Finalized, o.Turn.Status)
+		require.Equal(t, session.Finalized, o.Turn.Status)
 	}
-	st := natstest.Fold(t, log.Log, "s", conversation.Rules{})
+	st := natstest.Fold(t, log.Log, "s", session.Rules{})
 	require.Equal(t, 1, st.Finalized)
 	require.Nil(t, st.Turn(events.TurnID("s", "r2")))
-	require.Equal(t, 3, natstest.Fold(t, log.Log, "t", conversation.Rules{}).Finalized)
+	require.Equal(t, 3, natstest.Fold(t, log.Log, "t", session.Rules{}).Finalized)
 	// Sent again, they come in their order.
 	log.refuses = func(events.Fact) error { return nil }
 	for _, o := range s.StartTurns(t.Context(), commands) {
 		require.NoError(t, o.Err)
 	}
-	for i, turn := range natstest.Fold(t, log.Log, "s", conversation.Rules{}).Turns {
+	for i, turn := range natstest.Fold(t, log.Log, "s", session.Rules{}).Turns {
 		require.Equal(t, fmt.Sprint("r", i), turn.RequestID)
 	}
 }
@@ -92,21 +93,21 @@ func TestABatchLosesItsSessionToAnotherIdentity(t *testing.T) {
 	t.Parallel()
 	log := &before{Log: natstest.Log(t, 1)}
 	s := runOn(t, log)
-	for session, stands := range map[string][]string{"new": nil, "known": {"r"}, "with the last": {"last"}} {
+	for sessionID, stands := range map[string][]string{"new": nil, "known": {"r"}, "with the last": {"last"}} {
 		for _, request := range stands {
-			must.Get(s.StartTurn(t.Context(), start(session, request)))(t)
+			must.Get(s.StartTurn(t.Context(), start(sessionID, request)))(t)
 		}
-		lines := append(turnsOf(3, session), wholeTurn(session, "last"))
+		lines := append(turnsOf(3, sessionID), wholeTurn(sessionID, "last"))
 		for i := range lines {
-			lines[i].IdentityID, lines[i].OnlyNew = "ada", session == "with the last"
+			lines[i].IdentityID, lines[i].OnlyNew = "ada", sessionID == "with the last"
 		}
-		log.theirs = &events.SessionLinked{SessionID: session, IdentityID: "bob"}
+		log.theirs = &events.SessionLinked{SessionID: sessionID, IdentityID: "bob"}
 		for i, o := range s.StartTurns(t.Context(), lines) {
-			require.ErrorIs(t, o.Err, conversation.ErrLinkedElsewhere, "%s %d", session, i)
+			require.ErrorIs(t, o.Err, decide.ErrLinkedElsewhere, "%s %d", sessionID, i)
 		}
 		require.Nil(t, log.theirs, "the link came first")
-		st := natstest.Fold(t, log.Log, session, conversation.Rules{})
-		require.Len(t, st.Turns, len(stands), session)
+		st := natstest.Fold(t, log.Log, sessionID, session.Rules{})
+		require.Len(t, st.Turns, len(stands), sessionID)
 		require.Equal(t, "bob", st.Head().Identity)
 	}
 }

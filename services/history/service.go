@@ -8,17 +8,18 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/convoy"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/follower"
 	"github.com/turnledger/turnledger/services"
 )
 
 // Config of a Service.
 type Config struct {
-	Rules  conversation.Rules
-	Policy conversation.Policy
+	Rules  session.Rules
+	Policy decide.Policy
 	// FinalizeWithoutStart makes a finalize start its turn if the turn was never started. For development.
 	FinalizeWithoutStart bool
 	// StateBytes bounds the states held in memory; 128 MiB by default. A state that was unused for the SessionTTL is
@@ -34,7 +35,7 @@ type Config struct {
 type Service struct {
 	log      Log
 	cfg      Config
-	sessions *otter.Cache[string, *session]
+	sessions *otter.Cache[string, *hydrated]
 	inFlight inFlight
 	loads    chan struct{}
 	follower *follower.Follower
@@ -59,14 +60,14 @@ func New(log Log, cfg Config) *Service {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads)}
 	s.inFlight.of = map[string]*pin{}
-	held := &otter.Options[string, *session]{
+	held := &otter.Options[string, *hydrated]{
 		MaximumWeight: cfg.StateBytes,
 		Executor:      func(work func()) { work() },
-		Weigher:       func(id string, x *session) uint32 { return x.weight(id) },
+		Weigher:       func(id string, x *hydrated) uint32 { return x.weight(id) },
 	}
 	// After its SessionTTL a session starts anew, so its old state is not worth memory.
 	if cfg.Rules.SessionTTL > 0 {
-		held.ExpiryCalculator = otter.ExpiryAccessing[string, *session](cfg.Rules.SessionTTL)
+		held.ExpiryCalculator = otter.ExpiryAccessing[string, *hydrated](cfg.Rules.SessionTTL)
 	}
 	s.sessions = otter.Must(held)
 	if s.follower = cfg.Follower; s.follower == nil {
@@ -77,7 +78,7 @@ func New(log Log, cfg Config) *Service {
 }
 
 // weight estimates the bytes of a held session.
-func (x *session) weight(id string) uint32 {
+func (x *hydrated) weight(id string) uint32 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := 768 + len(id) + x.state.Size() + x.questionBytes
@@ -120,5 +121,5 @@ func (s *Service) deliver(m *jetlog.Message) {
 
 // weighAnew weighs a session that has grown, if the session is still held.
 func (s *Service) weighAnew(id string) {
-	s.sessions.ComputeIfPresent(id, func(held *session) (*session, otter.ComputeOp) { return held, otter.WriteOp })
+	s.sessions.ComputeIfPresent(id, func(held *hydrated) (*hydrated, otter.ComputeOp) { return held, otter.WriteOp })
 }

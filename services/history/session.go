@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 )
 
-// session is the slim state of one session that is held in memory. While it is held, the tail folds every new event of
+// hydrated is the slim state of one session that is held in memory. While it is held, the tail folds every new event of
 // the session into it, whichever process appended the event. Events that arrive while the session is still read from
 // the log wait in early.
-type session struct {
+type hydrated struct {
 	loaded chan struct{}
 	err    error
 
@@ -30,7 +30,7 @@ type session struct {
 
 // folded is the folded state of a session that the service holds.
 type folded struct {
-	state *conversation.State
+	state *session.State
 	// questionBytes counts the bytes of the questions that the state holds, and of the calls.
 	questionBytes int
 	calls         calls
@@ -45,7 +45,7 @@ type attempt struct {
 }
 
 // fold folds an event that the session does not have yet.
-func (x *folded) fold(e events.Recorded) conversation.Change {
+func (x *folded) fold(e events.Recorded) session.Change {
 	c, grown := fold(x.state, e)
 	x.questionBytes += grown + x.calls.note(e)
 	if f, refused := e.Fact.(*events.LinkRefused); refused {
@@ -56,7 +56,7 @@ func (x *folded) fold(e events.Recorded) conversation.Change {
 
 // attempted returns the event of the same refused link, or 0 if there is none that is new and the newest, and the
 // session's last event.
-func (x *session) attempted(f *events.LinkRefused) (same, last uint64) {
+func (x *hydrated) attempted(f *events.LinkRefused) (same, last uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if a := x.attempt; a.identity == f.IdentityID && a.source == f.SourceHash && time.Since(a.time) < repeatTime {
@@ -66,7 +66,7 @@ func (x *session) attempted(f *events.LinkRefused) (same, last uint64) {
 }
 
 // take folds an event of the tail.
-func (x *session) take(m *jetlog.Message) {
+func (x *hydrated) take(m *jetlog.Message) {
 	if m.Position.Seq > x.state.Applied {
 		e := m.Recorded()
 		c := x.fold(e)
@@ -76,7 +76,7 @@ func (x *session) take(m *jetlog.Message) {
 }
 
 // session returns a session. It reads the session from the log if it is not in memory.
-func (s *Service) session(ctx context.Context, id string) (*session, error) {
+func (s *Service) session(ctx context.Context, id string) (*hydrated, error) {
 	held, mine := s.hold(id)
 	if mine {
 		s.load(ctx, id, held)
@@ -91,27 +91,27 @@ func (s *Service) session(ctx context.Context, id string) (*session, error) {
 
 // hold returns the held session. If it was not held yet, mine is true and the caller must load it. All others that want
 // the session wait for that load, and so do the events that the tail delivers for it.
-func (s *Service) hold(id string) (x *session, mine bool) {
+func (s *Service) hold(id string) (x *hydrated, mine bool) {
 	s.inFlight.mu.Lock()
 	defer s.inFlight.mu.Unlock()
 	x, held := s.sessions.GetIfPresent(id)
 	p := s.inFlight.of[id]
-	if p != nil && p.session != nil {
-		return p.session, false
+	if p != nil && p.hydrated != nil {
+		return p.hydrated, false
 	}
 	if !held {
-		x, mine = s.sessions.SetIfAbsent(id, &session{loaded: make(chan struct{}), folded: s.nothing(id)})
+		x, mine = s.sessions.SetIfAbsent(id, &hydrated{loaded: make(chan struct{}), folded: s.nothing(id)})
 	}
 	if p != nil {
-		p.session = x
+		p.hydrated = x
 	}
 	return x, mine
 }
 
 // nothing returns the folded state of a session without events.
-func (s *Service) nothing(id string) folded { return folded{state: conversation.New(id, s.cfg.Rules)} }
+func (s *Service) nothing(id string) folded { return folded{state: session.New(id, s.cfg.Rules)} }
 
-func (s *Service) load(ctx context.Context, id string, x *session) {
+func (s *Service) load(ctx context.Context, id string, x *hydrated) {
 	// Others wait for this load too, so it must not end when the caller who began it gives up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadDeadline)
 	defer cancel()
@@ -119,7 +119,7 @@ func (s *Service) load(ctx context.Context, id string, x *session) {
 }
 
 // loaded releases the writes that wait for a session. It drops a session that could not be loaded.
-func (s *Service) loaded(id string, x *session, err error) {
+func (s *Service) loaded(id string, x *hydrated, err error) {
 	defer close(x.loaded)
 	if x.err = err; err != nil {
 		s.forget(id)
@@ -132,7 +132,7 @@ const loadDeadline = 10 * time.Second
 
 // hydrate reads the session from the log. For a cold session the server loads every block that holds one of its events,
 // so only a few sessions are read at once.
-func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
+func (s *Service) hydrate(ctx context.Context, id string, x *hydrated) error {
 	select {
 	case s.loads <- struct{}{}:
 		defer func() { <-s.loads }()
@@ -151,7 +151,7 @@ func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
 }
 
 // become sets the state of a session to the one that was read, and folds what the tail has delivered since.
-func (x *session) become(read folded) {
+func (x *hydrated) become(read folded) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.folded = read
@@ -162,7 +162,7 @@ func (x *session) become(read folded) {
 }
 
 // deliver folds an event of the tail, or keeps it until the session is loaded.
-func (x *session) deliver(m jetlog.Message) {
+func (x *hydrated) deliver(m jetlog.Message) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.ready {
@@ -174,7 +174,7 @@ func (x *session) deliver(m jetlog.Message) {
 
 // fold folds an event into a state. The only texts it keeps are the questions of pending turns, since the writer of an
 // answer is shown question and answer. It returns by how many bytes these questions grew.
-func fold(state *conversation.State, e events.Recorded) (c conversation.Change, grown int) {
+func fold(state *session.State, e events.Recorded) (c session.Change, grown int) {
 	held := 0
 	if f, ok := e.Fact.(*events.TurnPruned); ok {
 		if t := state.Turn(f.TurnID); t != nil {
@@ -182,24 +182,24 @@ func fold(state *conversation.State, e events.Recorded) (c conversation.Change, 
 		}
 	}
 	c = state.Fold(e)
-	if c.Kind == conversation.Pruned {
-		if f, _ := e.Fact.(*events.TurnPruned); c.Turn.Status == conversation.Pending && f != nil {
+	if c.Kind == session.Pruned {
+		if f, _ := e.Fact.(*events.TurnPruned); c.Turn.Status == session.Pending && f != nil {
 			own := f.Question
 			c.Turn.Question = state.Allowed(&own)
 		}
 		return c, weightOf(c.Turn.Question) - held
 	}
-	if f, ok := e.Fact.(*events.TurnStarted); ok && c.Kind == conversation.Started {
+	if f, ok := e.Fact.(*events.TurnStarted); ok && c.Kind == session.Started {
 		own := f.Question // of the fact nothing else stays in memory
 		c.Turn.Question = state.Allowed(&own)
 		return c, weightOf(c.Turn.Question)
 	}
 	switch {
-	case c.Kind == conversation.WasExtended && c.Turn.Status == conversation.Pending:
+	case c.Kind == session.WasExtended && c.Turn.Status == session.Pending:
 		grown = -weightOf(c.Turn.Question)
 		state.Extend(c.Turn, e.Fact)
 		grown += weightOf(c.Turn.Question)
-	case c.Kind == conversation.Answered:
+	case c.Kind == session.Answered:
 		grown = -weightOf(c.Turn.Question)
 		c.Turn.Question = nil
 	}
@@ -227,7 +227,7 @@ func weightOf(q *events.Question) int {
 const sizeOfQuestion = 208
 
 // decide runs a decision on the state as it is.
-func (x *session) decide(f decider) decided {
+func (x *hydrated) decide(f decider) decided {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	d := f(x.state)

@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -48,7 +48,7 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 	}
 	x.become(w.nothing(w.id))
 	w.loaded(w.id, x, nil)
-	w.appendedTo(conversation.Head{}, ack, d.Facts)
+	w.appendedTo(session.Head{}, ack, d.Facts)
 	return w.settling(ack.Position.Seq), nil
 }
 

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
 // SummarizeSession records a summary of a session. The same request again is answered with the first summary.
-func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize) (services.Summary, error) {
-	c, err := conversation.NormalSummarize(c)
+func (s *Service) SummarizeSession(ctx context.Context, c decide.Summarize) (services.Summary, error) {
+	c, err := decide.NormalSummarize(c)
 	if err != nil {
 		return services.Summary{}, err
 	}
@@ -25,7 +26,7 @@ func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize
 	c.Now = time.Now()
 	id := events.SummaryID(c.Summary.SessionID, c.Summary.RequestID)
 	out := services.Summary{SessionID: c.Summary.SessionID}
-	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
+	v, err := w.run(ctx, w.deciding, func(st *session.State) decide.Decision {
 		if len(list) > 0 {
 			st = st.Clone()
 			st.Inherit(list, from, math.MaxInt)
@@ -33,10 +34,10 @@ func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize
 		if m := st.Summary(id); m != nil {
 			out.Summary = *m
 			if w.own.covers(m.At) {
-				return conversation.Decision{RestsOn: m.At} // what voided it since does not change this answer
+				return decide.Decision{RestsOn: m.At} // what voided it since does not change this answer
 			}
 		}
-		return st.DecideSummarize(c)
+		return c.On(st)
 	})
 	if err != nil {
 		return services.Summary{}, err
@@ -54,7 +55,7 @@ func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize
 }
 
 // shared returns the sessions of the turns that the session shares as a branch, as they are now.
-func (w *writing) shared(ctx context.Context) ([]events.Segment, []*conversation.State, error) {
+func (w *writing) shared(ctx context.Context) ([]events.Segment, []*session.State, error) {
 	own, err := w.now(ctx, w.id)
 	if err != nil {
 		return nil, nil, err

@@ -9,15 +9,16 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
 // StartTurn records the start of a turn, and links the session to an identity if the command names one. The same
-// session and request again return the same turn with its first question. Errors: a *conversation.Refusal or
-// *conversation.Invalid, jetlog.ErrTooLarge, jetlog.ErrUnavailable.
-func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (services.Turn, error) {
+// session and request again return the same turn with its first question. Errors: a *decide.Refusal or
+// *decide.Invalid, jetlog.ErrTooLarge, jetlog.ErrUnavailable.
+func (s *Service) StartTurn(ctx context.Context, c decide.Start) (services.Turn, error) {
 	c, dropped, err := s.cfg.Policy.NormalStart(c)
 	if err != nil {
 		return services.Turn{}, err
@@ -30,13 +31,13 @@ func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (services
 		}
 	}
 	id := events.TurnID(c.SessionID, c.RequestID)
-	decide := func(st *conversation.State) conversation.Decision {
+	decision := func(st *session.State) decide.Decision {
 		if t := st.Turn(id); t != nil && (t.Question != nil || len(t.Extensions()) > 0) {
 			w.question = t.Question
 		}
-		return st.DecideStart(c)
+		return c.On(st)
 	}
-	rooted := func(st *conversation.State) conversation.Decision { return w.atRoot(st, c.IdentityID, decide) }
+	rooted := func(st *session.State) decide.Decision { return w.atRoot(st, c.IdentityID, decision) }
 	t, err := w.turn(ctx, w.beginning, rooted)
 	again, err := w.linkedAtRoot(ctx, err, c.IdentityID, c.SourceHash)
 	if again {
@@ -66,7 +67,7 @@ func (w *writing) mayBegin(ctx context.Context, identity string) error {
 	if of, err := w.hasIdentity(ctx); of || err != nil {
 		return err
 	}
-	return conversation.ErrSessionErased
+	return decide.ErrSessionErased
 }
 
 // hasIdentity reports whether the session belongs to an identity.
@@ -75,13 +76,13 @@ func (w *writing) hasIdentity(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	d := x.decide(func(*conversation.State) conversation.Decision { return conversation.Decision{} })
+	d := x.decide(func(*session.State) decide.Decision { return decide.Decision{} })
 	return d.head.Identity != "", nil
 }
 
 // FinalizeTurn records a turn's answer. A turn that is final already keeps its first answer. A malformed turn id names
 // no turn.
-func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (services.Turn, error) {
+func (s *Service) FinalizeTurn(ctx context.Context, c decide.Finalize) (services.Turn, error) {
 	c, dropped, err := s.cfg.Policy.NormalFinalize(c)
 	if err != nil {
 		return services.Turn{}, err
@@ -91,30 +92,30 @@ func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (se
 	}
 	w := s.writing(c.SessionID)
 	w.dropped = dropped
-	t, err := w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
+	t, err := w.turn(ctx, w.deciding, func(st *session.State) decide.Decision {
 		if t := st.Turn(c.TurnID); t != nil && (t.Question != nil || len(t.Extensions()) > 0) {
 			w.question = t.Question
 		}
-		return st.DecideFinalize(c)
+		return c.On(st)
 	})
 	return t, s.inherited(ctx, c.SessionID, c.TurnID, err)
 }
 
 // ExtendTurn records that a half of a turn goes on. The first extension of an id stands.
-func (s *Service) ExtendTurn(ctx context.Context, c conversation.Extend) (services.Turn, error) {
+func (s *Service) ExtendTurn(ctx context.Context, c decide.Extend) (services.Turn, error) {
 	c, dropped, err := s.cfg.Policy.NormalExtend(c)
 	if err != nil {
 		return services.Turn{}, err
 	}
 	w := s.writing(c.SessionID)
 	w.dropped = dropped
-	t, err := w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision { return st.DecideExtend(c) })
+	t, err := w.turn(ctx, w.deciding, func(st *session.State) decide.Decision { return c.On(st) })
 	return t, s.inherited(ctx, c.SessionID, c.TurnID, err)
 }
 
 // startFirst returns the start for a turn that was never started. It returns nil if the configuration does not allow
 // that, or the command lacks what a start needs.
-func (s *Service) startFirst(c conversation.Finalize) (*conversation.Start, error) {
+func (s *Service) startFirst(c decide.Finalize) (*decide.Start, error) {
 	if !s.cfg.FinalizeWithoutStart || c.StartFirst == nil || c.RequestID == "" ||
 		c.StartFirst.Question.QuestionNeutral == "" {
 		return nil, nil //nolint:nilnil // no start is a valid answer
@@ -126,20 +127,20 @@ func (s *Service) startFirst(c conversation.Finalize) (*conversation.Start, erro
 }
 
 // RedactTurn records that a turn, with all its versions, must never be shown again.
-func (s *Service) RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (services.Turn, error) {
-	if err := conversation.ValidIDs("session_id", sessionID); err != nil {
+func (s *Service) RedactTurn(ctx context.Context, sessionID string, c decide.Redact) (services.Turn, error) {
+	if err := decide.ValidIDs("session_id", sessionID); err != nil {
 		return services.Turn{}, err
 	}
 	w := s.writing(sessionID)
 	c.Partition = w.partition
-	t, err := w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
-		return w.keepingCalls(st, c.TurnID, "", st.DecideRedact(c))
+	t, err := w.turn(ctx, w.deciding, func(st *session.State) decide.Decision {
+		return w.keepingCalls(st, c.TurnID, "", c.On(st))
 	})
 	return t, s.inherited(ctx, sessionID, c.TurnID, err)
 }
 
 // CorrectTurn records a turn that takes the place of another.
-func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (services.Turn, error) {
+func (s *Service) CorrectTurn(ctx context.Context, c decide.Correct) (services.Turn, error) {
 	c, err := s.cfg.Policy.NormalCorrect(c)
 	if err != nil {
 		return services.Turn{}, err
@@ -149,15 +150,15 @@ func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (serv
 	if err != nil {
 		return services.Turn{}, s.inherited(ctx, c.SessionID, c.TurnID, err)
 	}
-	t, err := w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
+	t, err := w.turn(ctx, w.deciding, func(st *session.State) decide.Decision {
 		if old == nil {
-			d, _ := st.CorrectRefused(c)
+			d, _ := c.Refused(st)
 			return d
 		}
 		if now := st.Turn(c.TurnID); now != nil && now.Status == old.Status && now.Last() != old.Last() {
-			return conversation.Decision{Err: errExtended}
+			return decide.Decision{Err: errExtended}
 		}
-		return st.DecideCorrect(c, old)
+		return c.On(st, old)
 	})
 	if errors.Is(err, errExtended) {
 		return s.CorrectTurn(ctx, c)
@@ -170,7 +171,7 @@ var errExtended = errors.New("the turn was extended meanwhile")
 
 // correctable returns the turn to correct with its texts, or nil if the log has the answer already. Only an extension
 // changes texts, so they may be read before the decision.
-func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*conversation.Turn, error) {
+func (w *writing) correctable(ctx context.Context, c decide.Correct) (*session.Turn, error) {
 	d, answered, err := w.correction(ctx, c)
 	if err != nil {
 		return nil, err
@@ -194,18 +195,18 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 
 // correction decides a correction as far as that is possible without texts, on all that the log holds now. It reports
 // whether the decision is final; if it is not, Turn is the turn to correct.
-func (w *writing) correction(ctx context.Context, c conversation.Correct) (d decided, final bool, err error) {
-	return w.undecided(ctx, c.TurnID, func(st *conversation.State) (conversation.Decision, bool) {
-		return st.CorrectRefused(c)
+func (w *writing) correction(ctx context.Context, c decide.Correct) (d decided, final bool, err error) {
+	return w.undecided(ctx, c.TurnID, func(st *session.State) (decide.Decision, bool) {
+		return c.Refused(st)
 	})
 }
 
 // undecided decides a command on a turn as far as refused does, on all that the log holds now. It reports whether the
 // decision is final; if it is not, Turn is the turn.
 func (w *writing) undecided(
-	ctx context.Context, turn uuid.UUID, refused func(*conversation.State) (conversation.Decision, bool),
+	ctx context.Context, turn uuid.UUID, refused func(*session.State) (decide.Decision, bool),
 ) (d decided, final bool, err error) {
-	d, err = w.looked(ctx, func(st *conversation.State) (d conversation.Decision) {
+	d, err = w.looked(ctx, func(st *session.State) (d decide.Decision) {
 		if d, final = refused(st); !final {
 			d.Turn = st.Turn(turn)
 		}
@@ -216,21 +217,21 @@ func (w *writing) undecided(
 
 // LinkSession records that a session belongs to an identity.
 func (s *Service) LinkSession(ctx context.Context, sessionID, identityID, sourceHash string) (services.Session, error) {
-	if err := conversation.ValidIDs("session_id", sessionID, "identity_id", identityID); err != nil {
+	if err := decide.ValidIDs("session_id", sessionID, "identity_id", identityID); err != nil {
 		return services.Session{}, err
 	}
 	w := s.writing(sessionID)
-	link := func(st *conversation.State) conversation.Decision { return st.DecideLink(identityID, sourceHash) }
+	link := func(st *session.State) decide.Decision { return decide.Link(st, identityID, sourceHash) }
 	had := false
-	decide := func(st *conversation.State) conversation.Decision {
+	decision := func(st *session.State) decide.Decision {
 		had = had || st.Identity != ""
 		return w.atRoot(st, identityID, link)
 	}
-	linked, err := w.answerSession(ctx, decide)
+	linked, err := w.answerSession(ctx, decision)
 	again, err := w.linkedAtRoot(ctx, err, identityID, sourceHash)
 	if again {
 		before := had
-		linked, err = w.answerSession(ctx, decide)
+		linked, err = w.answerSession(ctx, decision)
 		linked.Duplicate = linked.Duplicate && before // the root's link may have brought this one
 	}
 	if err == nil {
@@ -241,7 +242,7 @@ func (s *Service) LinkSession(ctx context.Context, sessionID, identityID, source
 
 // ResetSession makes prompts and history start anew. It deletes nothing.
 func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (services.Session, error) {
-	if err := conversation.ValidIDs("session_id", sessionID); err != nil {
+	if err := decide.ValidIDs("session_id", sessionID); err != nil {
 		return services.Session{}, err
 	}
 	// A reset hides the events that the log holds when the caller asks for the reset, and no later ones.
@@ -250,31 +251,31 @@ func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (s
 		return services.Session{}, err
 	}
 	var before *uint64
-	return w.answerSession(ctx, func(st *conversation.State) conversation.Decision {
+	return w.answerSession(ctx, func(st *session.State) decide.Decision {
 		if before == nil {
 			at := st.ResetAt
 			before = &at
 		}
 		if st.ResetAt != *before {
 			// This call or another at the same time has reset the session already. Later events do not matter.
-			return conversation.Decision{RestsOn: st.ResetAt}
+			return decide.Decision{RestsOn: st.ResetAt}
 		}
-		return st.DecideReset(reason, w.partition)
+		return decide.Reset(st, reason, w.partition)
 	})
 }
 
 // DescribeSession records a session's title and metadata. A command without a request id is one of its own.
-func (s *Service) DescribeSession(ctx context.Context, c conversation.Describe) (services.Session, error) {
+func (s *Service) DescribeSession(ctx context.Context, c decide.Describe) (services.Session, error) {
 	if c.RequestID == "" {
 		c.RequestID = uuid.NewString()
 	}
-	c, err := conversation.NormalDescribe(c)
+	c, err := decide.NormalDescribe(c)
 	if err != nil {
 		return services.Session{}, err
 	}
 	w := s.writing(c.SessionID)
-	return w.answerSession(ctx, func(st *conversation.State) conversation.Decision {
-		d := st.DecideDescribe(c, w.partition)
+	return w.answerSession(ctx, func(st *session.State) decide.Decision {
+		d := c.On(st, w.partition)
 		if len(d.Facts) == 0 {
 			d.StatedAt = w.own.last // another description may have come since
 		}
@@ -283,8 +284,8 @@ func (s *Service) DescribeSession(ctx context.Context, c conversation.Describe) 
 }
 
 // texts reads from the log the texts of a turn, if the turn lacks those of a half. A tombstone has no texts.
-func (w *writing) texts(ctx context.Context, t *conversation.Turn) error {
-	if t.Status == conversation.Redacted || t.Question != nil && (t.Answer != nil || t.Final == 0) {
+func (w *writing) texts(ctx context.Context, t *session.Turn) error {
+	if t.Status == session.Redacted || t.Question != nil && (t.Answer != nil || t.Final == 0) {
 		return nil
 	}
 	_, err := w.fill(ctx, t, t.Sources())
@@ -293,7 +294,7 @@ func (w *writing) texts(ctx context.Context, t *conversation.Turn) error {
 
 // fill adds to a turn the texts that events at sequences brought, and returns those events that the log still has.
 func (w *writing) fill(
-	ctx context.Context, t *conversation.Turn, seqs []uint64,
+	ctx context.Context, t *session.Turn, seqs []uint64,
 ) (brought []events.Recorded, err error) {
 	var facts []events.Fact
 	for _, seq := range seqs {

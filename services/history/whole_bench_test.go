@@ -12,7 +12,7 @@ import (
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -84,19 +84,19 @@ func publishBare(log *jetlog.Log) recorder {
 
 func inTwoCalls(s *history.Service) recorder {
 	return func(ctx context.Context, session, request string) error {
-		t, err := s.StartTurn(ctx, conversation.Start{SessionID: session, RequestID: request, Question: question()})
+		t, err := s.StartTurn(ctx, decide.Start{SessionID: session, RequestID: request, Question: question()})
 		if err != nil {
 			return err
 		}
-		_, err = s.FinalizeTurn(ctx, conversation.Finalize{
+		_, err = s.FinalizeTurn(ctx, decide.Finalize{
 			SessionID: session, TurnID: t.ID, Answer: events.Answer{AnswerNeutral: text},
 		})
 		return err
 	}
 }
 
-func finished(session, request string) conversation.Start {
-	return conversation.Start{SessionID: session, RequestID: request, Question: question(),
+func finished(session, request string) decide.Start {
+	return decide.Start{SessionID: session, RequestID: request, Question: question(),
 		Answer: &events.Answer{AnswerNeutral: text}}
 }
 
@@ -120,7 +120,7 @@ func inBatches(b *testing.B, s *history.Service, n, turns int, name string) time
 				if from >= turns {
 					return
 				}
-				var batch []conversation.Start
+				var batch []decide.Start
 				for i := from; i < min(from+500, turns); i++ {
 					batch = append(batch, finished(fmt.Sprintf("%s-many-%d", name, i/10), fmt.Sprint(i)))
 				}

@@ -5,8 +5,9 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -79,7 +80,7 @@ type writing struct {
 	own    appended
 	known  knowledge
 	// watched is the session whose outcomes the write may ask for.
-	watched *session
+	watched *hydrated
 	next    expectation
 	verdict verdict
 }
@@ -88,13 +89,13 @@ type writing struct {
 type state func(context.Context) (state, error)
 
 // decider is the decision of one command.
-type decider func(*conversation.State) conversation.Decision
+type decider func(*session.State) decide.Decision
 
 // decided is a decision with the state it was made on: the state's last sequence and its head.
 type decided struct {
-	conversation.Decision
+	decide.Decision
 	applied uint64
-	head    conversation.Head
+	head    session.Head
 	// half: the state lacks the second half of a change (session.half).
 	half bool
 }
@@ -164,15 +165,15 @@ type expectation struct {
 
 // verdict is what the log says of a command.
 type verdict struct {
-	turn *conversation.Turn
-	head conversation.Head
+	turn *session.Turn
+	head session.Head
 	// position of the event that the answer rests on; duplicate if another request appended that event.
 	position  events.Position
 	duplicate bool
 	// facts that this write itself appended.
 	facts []events.Fact
 	// summary that the write's own event states, if the session has changed since.
-	summary *conversation.Summary
+	summary *session.Summary
 }
 
 func (s *Service) writing(sessionID string) *writing {
@@ -200,7 +201,7 @@ func (w *writing) answered(v verdict) (state, error) {
 
 // appendedTo notes what the write appended to a session with this head. A state that holds the appended events is
 // fresh.
-func (w *writing) appendedTo(head conversation.Head, ack jetlog.Ack, facts []events.Fact) {
+func (w *writing) appendedTo(head session.Head, ack jetlog.Ack, facts []events.Fact) {
 	last := ack.Position.Seq
 	first := last - uint64(len(facts)) + 1
 	w.own = appended{
@@ -226,7 +227,7 @@ func (w *writing) turn(ctx context.Context, first state, decide decider) (servic
 		Turn: *v.turn, SessionID: w.id, IdentityID: identity, Position: v.position,
 		Duplicate: v.duplicate, Existed: !w.own.covers(v.turn.Started), DroppedMetadata: w.dropped,
 	}
-	if t.Status == conversation.Redacted {
+	if t.Status == session.Redacted {
 		return t, nil // a tombstone has no texts
 	}
 	if w.question != nil {
@@ -254,7 +255,7 @@ func (w *writing) answerSession(ctx context.Context, decide decider) (services.S
 }
 
 // identityNow returns the identity of a session with a head: a branch whose root was erased has none.
-func (w *writing) identityNow(ctx context.Context, head conversation.Head) (string, error) {
+func (w *writing) identityNow(ctx context.Context, head session.Head) (string, error) {
 	root := head.Fork().Root
 	if root == "" || head.Identity == "" {
 		return head.Identity, nil
@@ -264,7 +265,7 @@ func (w *writing) identityNow(ctx context.Context, head conversation.Head) (stri
 
 // current returns the session once this process follows its partition. A session that is not in memory, or not any
 // more, is read from the log.
-func (w *writing) current(ctx context.Context) (*session, error) {
+func (w *writing) current(ctx context.Context) (*hydrated, error) {
 	if err := w.following(ctx); err != nil {
 		return nil, err
 	}

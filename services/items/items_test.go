@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -100,8 +100,8 @@ func TestKeptIDs(t *testing.T) {
 func TestItemsOfATurn(t *testing.T) {
 	t.Parallel()
 	m := items.Minter{Key: []byte("key")}
-	turn := &conversation.Turn{
-		ID: uuid.New(), Status: conversation.Finalized, Started: 5, Final: 6,
+	turn := &session.Turn{
+		ID: uuid.New(), Status: session.Finalized, Started: 5, Final: 6,
 		Question: &events.Question{QuestionNeutral: "q"},
 		Answer: &events.Answer{AnswerNeutral: "a", AnswerMessages: json.RawMessage(`[
 			{"role":"assistant","content":"t","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},
@@ -142,6 +142,6 @@ func TestItemsOfATurn(t *testing.T) {
 			}
 		}
 	}
-	turn.Status = conversation.Redacted
+	turn.Status = session.Redacted
 	require.Empty(t, m.OfTurn("s", 3, turn))
 }

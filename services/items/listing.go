@@ -8,8 +8,9 @@ import (
 	"strings"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // messagesOf returns the messages of a half of a turn. A half without messages is one message of its role, with the
@@ -44,7 +45,7 @@ func (m Minter) OfMessages(sessionID string, from Address, messages []json.RawMe
 
 // OfTurn returns the items of a turn, with their ids: those of the question, then those of the answer. A turn that is
 // redacted or replaced has none. partition is that of the turn's session.
-func (m Minter) OfTurn(sessionID string, partition int, t *conversation.Turn) []message.Item {
+func (m Minter) OfTurn(sessionID string, partition int, t *session.Turn) []message.Item {
 	return slices.Collect(m.Walk(sessionID, partition, t, Way{}))
 }
 
@@ -58,7 +59,7 @@ type Way struct {
 }
 
 // Walk yields the items of a turn as OfTurn returns them. An item that the walk does not reach costs nothing.
-func (m Minter) Walk(sessionID string, partition int, t *conversation.Turn, way Way) iter.Seq[message.Item] {
+func (m Minter) Walk(sessionID string, partition int, t *session.Turn, way Way) iter.Seq[message.Item] {
 	return func(yield func(message.Item) bool) {
 		at, back, halves := way.From, way.Back, halvesOf(partition, t, way.Skipped)
 		if back {
@@ -97,8 +98,8 @@ type halfOfTurn struct {
 	messages []json.RawMessage
 }
 
-func halvesOf(partition int, t *conversation.Turn, skipped int) (out []halfOfTurn) {
-	if t.Status != conversation.Pending && t.Status != conversation.Finalized {
+func halvesOf(partition int, t *session.Turn, skipped int) (out []halfOfTurn) {
+	if t.Status != session.Pending && t.Status != session.Finalized {
 		return nil
 	}
 	add := func(half events.Half, messages json.RawMessage, neutral string) {
@@ -130,10 +131,10 @@ func (m Minter) Kept(sessionID string, at Address, recorded json.RawMessage, gon
 	return message.Of(recorded, left, len(left) == len(all))
 }
 
-// Added returns an item as a message that a session can take (conversation.AddMessages).
-func Added(i message.Item) conversation.AddedMessage {
+// Added returns an item as a message that a session can take (decide.AddMessages).
+func Added(i message.Item) decide.AddedMessage {
 	all := i.Whole()
-	out := conversation.AddedMessage{JSON: message.WithoutImages(all), Asks: i.Asks(), ByUser: i.ByUser()}
+	out := decide.AddedMessage{JSON: message.WithoutImages(all), Asks: i.Asks(), ByUser: i.ByUser()}
 	switch {
 	case !out.ByUser && !i.ByAssistant():
 	case bytes.Equal(out.JSON, all):

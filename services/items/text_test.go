@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -27,7 +27,7 @@ func TestTextsAreReadAndWrittenAsJSON(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, text, i.CallID())
 			question := &events.Question{QuestionNeutral: "q" + text}
-			turn := &conversation.Turn{Status: conversation.Pending, Question: question}
+			turn := &session.Turn{Status: session.Pending, Question: question}
 			all := items.Minter{}.OfTurn("s", 0, turn)
 			require.Len(t, all, 1)
 			require.Equal(t, "q"+text, all[0].Words())

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/model/anthropic"
@@ -135,7 +135,7 @@ func TestModelsTellOfCallsThoughtsAndUsage(t *testing.T) {
 		answer, err := m.Answer(t.Context(), everything(), func(p services.AnswerPiece) { pieces = append(pieces, p) })
 		require.NoError(t, err)
 		require.Equal(t, services.FinishStop, answer.Finish)
-		require.Equal(t, &conversation.Usage{Input: 12, Cached: 5, Output: 7, Reasoning: 3}, answer.Usage)
+		require.Equal(t, &session.Usage{Input: 12, Cached: 5, Output: 7, Reasoning: 3}, answer.Usage)
 		require.Equal(t, modeltest.ModelName, answer.Model)
 		require.Equal(t, "I look.", answer.Text())
 		require.Len(t, answer.Parts, 4)

@@ -11,8 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -91,41 +92,41 @@ var codes = map[string]struct {
 	class Class
 	title string
 }{
-	CodeMalformed:                    {Malformed, "The body can't be read"},
-	"unauthenticated":                {Unauthenticated, "Who are you?"},
-	CodeForbidden:                    {Forbidden, "Not allowed"},
-	CodeNotFound:                     {NotFound, "There is no such call"},
-	conversation.CodeSessionNotFound: {NotFound, "There is no such session"},
-	conversation.CodeTurnNotStarted:  {NotFound, "The turn was never started"},
-	conversation.CodeTurnNotFound:    {NotFound, "There is no such turn"},
-	"method_not_allowed":             {WrongMethod, "The call has another method"},
-	conversation.CodeLinkedElsewhere: {Conflict, "The session belongs to another identity"},
-	conversation.CodeTurnMismatch:    {Conflict, "The request is another turn's"},
-	conversation.CodeTurnRedacted:    {Conflict, "The turn is redacted"},
-	conversation.CodeTurnReplaced:    {Conflict, "The turn was corrected"},
-	conversation.CodeTurnPending:     {Conflict, "The turn has no answer yet"},
-	conversation.CodeRequestIDInUse:  {Conflict, "The request id is in use"},
-	conversation.CodeSessionExists:   {Conflict, "The session exists"},
-	conversation.CodeForkTooDeep:     {Conflict, "The branch is too deep"},
-	conversation.CodeTurnInherited:   {Conflict, "The turn belongs to another session"},
-	"projection_not_fed":             {Conflict, "Another process feeds the projection"},
-	CodeRebuilding:                   {Conflict, "One rebuild at a time"},
-	"log_not_empty":                  {Conflict, "The log is not empty"},
-	"stream_change_refused":          {Conflict, "The streams can't become that"},
-	conversation.CodeSessionErased:   {Gone, "The session was erased"},
-	CodeTooLarge:                     {TooLarge, "Too large"},
-	"unsupported_encoding":           {WrongEncoding, "The encoding is not read"},
-	CodeInvalid:                      {Invalid, "The request is not valid"},
-	"rate_limited":                   {RateLimited, "Too many requests"},
-	"internal":                       {Internal, "Something is wrong here"},
-	"model_failed":                   {ModelFailed, "The model did not answer"},
-	"position_not_reached":           {Unavailable, "Not there yet"},
-	CodeLogUnavailable:               {Unavailable, "The log does not answer"},
-	"audit_unavailable":              {Unavailable, "The audit tables do not answer"},
-	CodeViewUnavailable:              {Unavailable, "A view does not answer"},
-	"index_unavailable":              {Unavailable, "There is no index of meanings"},
-	"auth_unavailable":               {Unavailable, "Tokens can't be checked"},
-	"overloaded":                     {Unavailable, "Too much at once"},
+	CodeMalformed:               {Malformed, "The body can't be read"},
+	"unauthenticated":           {Unauthenticated, "Who are you?"},
+	CodeForbidden:               {Forbidden, "Not allowed"},
+	CodeNotFound:                {NotFound, "There is no such call"},
+	session.CodeSessionNotFound: {NotFound, "There is no such session"},
+	session.CodeTurnNotStarted:  {NotFound, "The turn was never started"},
+	session.CodeTurnNotFound:    {NotFound, "There is no such turn"},
+	"method_not_allowed":        {WrongMethod, "The call has another method"},
+	session.CodeLinkedElsewhere: {Conflict, "The session belongs to another identity"},
+	session.CodeTurnMismatch:    {Conflict, "The request is another turn's"},
+	session.CodeTurnRedacted:    {Conflict, "The turn is redacted"},
+	session.CodeTurnReplaced:    {Conflict, "The turn was corrected"},
+	session.CodeTurnPending:     {Conflict, "The turn has no answer yet"},
+	session.CodeRequestIDInUse:  {Conflict, "The request id is in use"},
+	session.CodeSessionExists:   {Conflict, "The session exists"},
+	session.CodeForkTooDeep:     {Conflict, "The branch is too deep"},
+	session.CodeTurnInherited:   {Conflict, "The turn belongs to another session"},
+	"projection_not_fed":        {Conflict, "Another process feeds the projection"},
+	CodeRebuilding:              {Conflict, "One rebuild at a time"},
+	"log_not_empty":             {Conflict, "The log is not empty"},
+	"stream_change_refused":     {Conflict, "The streams can't become that"},
+	session.CodeSessionErased:   {Gone, "The session was erased"},
+	CodeTooLarge:                {TooLarge, "Too large"},
+	"unsupported_encoding":      {WrongEncoding, "The encoding is not read"},
+	CodeInvalid:                 {Invalid, "The request is not valid"},
+	"rate_limited":              {RateLimited, "Too many requests"},
+	"internal":                  {Internal, "Something is wrong here"},
+	"model_failed":              {ModelFailed, "The model did not answer"},
+	"position_not_reached":      {Unavailable, "Not there yet"},
+	CodeLogUnavailable:          {Unavailable, "The log does not answer"},
+	"audit_unavailable":         {Unavailable, "The audit tables do not answer"},
+	CodeViewUnavailable:         {Unavailable, "A view does not answer"},
+	"index_unavailable":         {Unavailable, "There is no index of meanings"},
+	"auth_unavailable":          {Unavailable, "Tokens can't be checked"},
+	"overloaded":                {Unavailable, "Too much at once"},
 }
 
 const (
@@ -134,7 +135,7 @@ const (
 	listsViews = ": GET /v1/projections lists them"
 )
 
-// table has the codes of errors, beside those that have a code of their own (coded, conversation.Refusal). The first
+// table has the codes of errors, beside those that have a code of their own (coded, decide.Refusal). The first
 // row that an error matches decides. Without a detail it is the text of the row's error.
 // docs/operations.md#when-a-write-is-503 explains the rows of status 503 to operators.
 var table = []struct {
@@ -147,7 +148,7 @@ var table = []struct {
 	{access.ErrIssuer, "auth_unavailable", "", ""},
 	{access.ErrAttempt, CodeMalformed, "", ""},
 	{access.ErrUnauthenticated, "unauthenticated", "", ""},
-	{services.ErrNoSession, conversation.CodeSessionNotFound, "", ""},
+	{services.ErrNoSession, session.CodeSessionNotFound, "", ""},
 	{services.ErrOtherIdentity, CodeForbidden, "", ""},
 	{services.ErrPositionNotReached, "position_not_reached", "the log does not hold the position yet",
 		": ask again in a moment"},
@@ -265,7 +266,7 @@ func (p *Problem) timed() *Problem {
 }
 
 func of(err error) *Problem {
-	if wrong, ok := errors.AsType[*conversation.Invalid](err); ok {
+	if wrong, ok := errors.AsType[*decide.Invalid](err); ok {
 		p := New(CodeInvalid, wrong.Error())
 		p.Field = wrong.Field
 		return p
@@ -292,7 +293,7 @@ func of(err error) *Problem {
 	}
 	// The table comes first: an error that joins a refusal with an error of the log means that the refusal could not be
 	// recorded for the security audit, and is answered as log_unavailable.
-	if r, ok := errors.AsType[*conversation.Refusal](err); ok && codes[r.Code].class != 0 {
+	if r, ok := errors.AsType[*decide.Refusal](err); ok && codes[r.Code].class != 0 {
 		return New(r.Code, r.Detail)
 	}
 	return New("internal", "an unexpected error; the server's log has it")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
@@ -86,14 +86,14 @@ func TestProblemsOfErrors(t *testing.T) {
 	}{
 		"unknown": {errors.New("a text"), "internal", "", problems.Internal, true, 0,
 			"an unexpected error; the server's log has it", ""},
-		"a refusal": {fmt.Errorf("write: %w", conversation.ErrTurnPending), "turn_pending", "", problems.Conflict, false, 0,
-			conversation.ErrTurnPending.Detail, ""},
-		"a refusal that was not kept": {errors.Join(conversation.ErrLinkedElsewhere, jetlog.ErrUnavailable),
+		"a refusal": {fmt.Errorf("write: %w", decide.ErrTurnPending), "turn_pending", "", problems.Conflict, false, 0,
+			decide.ErrTurnPending.Detail, ""},
+		"a refusal that was not kept": {errors.Join(decide.ErrLinkedElsewhere, jetlog.ErrUnavailable),
 			"log_unavailable", "", problems.Unavailable, true, 1,
 			"the log did not answer; if it was a write, it may or may not have happened", ": the same request again finds out"},
-		"a refusal of no code": {&conversation.Refusal{Code: "odd", Detail: "a text"}, "internal", "", problems.Internal,
+		"a refusal of no code": {&decide.Refusal{Code: "odd", Detail: "a text"}, "internal", "", problems.Internal,
 			true, 0, "an unexpected error; the server's log has it", ""},
-		"a field": {&conversation.Invalid{Field: "limit", Why: "must be a number"}, "invalid_argument", "limit",
+		"a field": {&decide.Invalid{Field: "limit", Why: "must be a number"}, "invalid_argument", "limit",
 			problems.Invalid, false, 0, "limit: must be a number", ""},
 		"too often": {&services.TooOften{Wait: 2500 * time.Millisecond}, "rate_limited", "", problems.RateLimited, true, 3,
 			"the session or the identity asks too often: come again when the header Retry-After says so", ""},

@@ -8,7 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -16,7 +17,7 @@ import (
 type Folds interface {
 	// Look calls use with a session as the log has it now, perhaps again with a newer one, and returns the position
 	// that it is as new as. use must neither change nor keep the session.
-	Look(ctx context.Context, sessionID string, use func(*conversation.State)) (events.Position, error)
+	Look(ctx context.Context, sessionID string, use func(*session.State)) (events.Position, error)
 	// OnWithdrawal has f called after an event withdrew texts of a session, once the session is folded. It is called
 	// before the service runs.
 	OnWithdrawal(f func(sessionID string))
@@ -28,32 +29,32 @@ var _ services.TurnLookup = (*Reader)(nil)
 // texts; perhaps again with a newer one. use must neither change nor keep it. It returns the session's head, with the
 // identity of a branch's root, and the position that it is as new as.
 func (r *Reader) look(
-	ctx context.Context, sessionID string, use func(*conversation.State),
-) (head conversation.Head, at events.Position, err error) {
-	if err := conversation.ValidIDs("session_id", sessionID); err != nil {
+	ctx context.Context, sessionID string, use func(*session.State),
+) (head session.Head, at events.Position, err error) {
+	if err := decide.ValidIDs("session_id", sessionID); err != nil {
 		return head, at, err
 	}
-	state := conversation.New(sessionID, r.cfg.Rules)
-	at, err = r.folded(ctx, sessionID, func(s *conversation.State) {
+	state := session.New(sessionID, r.cfg.Rules)
+	at, err = r.folded(ctx, sessionID, func(s *session.State) {
 		state.Adopt(s.Head())
 		state.Applied = s.Applied
 		use(s)
 	})
 	if root := state.Fork().Root; err == nil && root != "" && state.Identity == "" {
-		_, err = r.folded(ctx, root, func(s *conversation.State) { state.Identity = s.Identity })
+		_, err = r.folded(ctx, root, func(s *session.State) { state.Identity = s.Identity })
 	}
 	if err == nil {
 		err = r.erasures.Session(ctx, state, at)
 	}
 	if err == nil && state.Erased != 0 {
-		err = conversation.ErrSessionErased
+		err = decide.ErrSessionErased
 	}
 	return state.Head(), at, err
 }
 
 // folded calls use with a session that is folded whole.
 func (r *Reader) folded(
-	ctx context.Context, sessionID string, use func(*conversation.State),
+	ctx context.Context, sessionID string, use func(*session.State),
 ) (events.Position, error) {
 	if r.cfg.Folds != nil {
 		return r.cfg.Folds.Look(ctx, sessionID, use)
@@ -71,7 +72,7 @@ func (r *Reader) folded(
 func (r *Reader) FindTurn(
 	ctx context.Context, sessionID string, turn uuid.UUID,
 ) (found services.FoundTurn, err error) {
-	found.Head, _, err = r.look(ctx, sessionID, func(s *conversation.State) {
+	found.Head, _, err = r.look(ctx, sessionID, func(s *session.State) {
 		found.Turn = nil
 		if t := s.Turn(turn); t != nil {
 			own := *t
@@ -79,7 +80,7 @@ func (r *Reader) FindTurn(
 		}
 	})
 	if err == nil && found.Turn == nil {
-		err = conversation.ErrTurnNotFound
+		err = decide.ErrTurnNotFound
 	}
 	return found, err
 }
@@ -154,7 +155,7 @@ func (r *Reader) chosenOf(
 	case err != nil:
 		return a, false, err
 	case reading.State.Erased != 0:
-		return a, false, conversation.ErrSessionErased
+		return a, false, decide.ErrSessionErased
 	}
 	a.position = reading.Position
 	a.choose(reading.State, reading.Position.Partition, false)
@@ -171,7 +172,7 @@ func (r *Reader) placed(ctx context.Context, ask services.BesideAsk) (a around, 
 	if bare { // before the session: what is withdrawn later goes from these texts, or nobody else gets them
 		kept = r.texts.of(ask.SessionID, &texts{})
 	}
-	_, at, err := r.look(ctx, ask.SessionID, func(s *conversation.State) {
+	_, at, err := r.look(ctx, ask.SessionID, func(s *session.State) {
 		a = around{BesideAsk: ask}
 		if there = s.Fork().Root == ""; there {
 			a.choose(s, r.log.Partition(ask.SessionID), bare)
@@ -202,24 +203,24 @@ type piece struct {
 	services.StandingTurn
 
 	whole, question bool
-	parts           []conversation.AnswerPart
+	parts           []session.AnswerPart
 }
 
 // choose chooses turns of a session of a partition. bare: the session has no texts, so that parts of turns can be
 // chosen.
-func (a *around) choose(s *conversation.State, partition int, bare bool) {
+func (a *around) choose(s *session.State, partition int, bare bool) {
 	begin := s.ResetAt // a silence hides nothing here
 	if s.Fork().Root != "" {
 		begin = s.Boundary // of all that the branch shares
 	}
-	lists := func(t *conversation.Turn) bool {
-		return t.Place > begin && (t.Status == conversation.Pending || t.Status == conversation.Finalized)
+	lists := func(t *session.Turn) bool {
+		return t.Place > begin && (t.Status == session.Pending || t.Status == session.Finalized)
 	}
 	i, step := 0, 1
 	if a.Back {
 		i, step = len(s.Turns)-1, -1
 	}
-	var from *conversation.Turn
+	var from *session.Turn
 	if a.At.Seq != 0 {
 		if i = s.BroughtBy(a.At, partition); i < 0 || !lists(s.Turns[i]) {
 			return
@@ -246,7 +247,7 @@ func (a *around) choose(s *conversation.State, partition int, bare bool) {
 }
 
 // pieceOf chooses what is asked for of a turn. at: it is the one at At.
-func (a *around) pieceOf(t *conversation.Turn, at, bare bool) (p piece) {
+func (a *around) pieceOf(t *session.Turn, at, bare bool) (p piece) {
 	parts := t.AnswerParts()
 	if !bare || a.Messages == 0 || len(parts) < 2 {
 		if !at {
@@ -284,14 +285,14 @@ func (a *around) pieceOf(t *conversation.Turn, at, bare bool) (p piece) {
 }
 
 // partAt returns which part of the answer holds the message at At, or -1 for the question.
-func (a *around) partAt(t *conversation.Turn, parts []conversation.AnswerPart) int {
+func (a *around) partAt(t *session.Turn, parts []session.AnswerPart) int {
 	if !a.Answer {
 		return -1
 	}
-	has := func(p conversation.AnswerPart) bool { return p.From <= a.Message && a.Message < p.From+p.Messages }
+	has := func(p session.AnswerPart) bool { return p.From <= a.Message && a.Message < p.From+p.Messages }
 	if a.At.Seq != t.Begun(events.HalfAnswer) {
 		// The id was made with the place of a request, before there was its answer, or before the turn was pruned.
-		has = func(p conversation.AnswerPart) bool { return p.Seq > a.At.Seq }
+		has = func(p session.AnswerPart) bool { return p.Seq > a.At.Seq }
 	}
 	return max(0, slices.IndexFunc(parts, has))
 }
@@ -306,7 +307,7 @@ func (p piece) sources() (seqs []uint64) {
 		answers[a.Seq] = true
 	}
 	for _, seq := range p.Sources() {
-		chosen := func(a conversation.AnswerPart) bool { return a.Seq == seq }
+		chosen := func(a session.AnswerPart) bool { return a.Seq == seq }
 		asks := !answers[seq] || seq == p.Begun(events.HalfQuestion)
 		if p.question && asks || slices.ContainsFunc(p.parts, chosen) {
 			seqs = append(seqs, seq)

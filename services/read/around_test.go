@@ -14,7 +14,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -29,14 +30,14 @@ func TestTurnsAreFoundAsTheLogHasThem(t *testing.T) {
 			writers := []process{run(t, log), run(t, log)}
 			r := rand.New(rand.NewPCG(seed, 0))
 			muddle(t, r, writers, 40)
-			whole := natstest.Fold(t, log, "s", conversation.Rules{MetadataKeys: policy.MetadataKeys})
-			var listed []*conversation.Turn
+			whole := natstest.Fold(t, log, "s", session.Rules{MetadataKeys: policy.MetadataKeys})
+			var listed []*session.Turn
 			for _, turn := range whole.Turns {
 				got := must.Get(writers[0].FindTurn(t.Context(), "s", turn.ID))(t)
 				require.Equal(t, turn.Status, got.Turn.Status)
 				require.Equal(t, turn.Extensions(), got.Turn.Extensions())
 				if turn.Place > whole.ResetAt &&
-					(turn.Status == conversation.Pending || turn.Status == conversation.Finalized) {
+					(turn.Status == session.Pending || turn.Status == session.Finalized) {
 					listed = append(listed, turn)
 				}
 			}
@@ -72,7 +73,7 @@ func muddle(t *testing.T, r *rand.Rand, writers []process, steps int) {
 			got, err = w.StartTurn(t.Context(), c)
 			ids = append(ids, got.ID)
 		case 3:
-			_, err = w.FinalizeTurn(t.Context(), conversation.Finalize{SessionID: "s", TurnID: which,
+			_, err = w.FinalizeTurn(t.Context(), decide.Finalize{SessionID: "s", TurnID: which,
 				Answer: events.Answer{AnswerNeutral: "late " + name}})
 		case 4, 5, 6:
 			half := []events.Half{events.HalfQuestion, events.HalfAnswer}[r.IntN(2)]
@@ -81,18 +82,18 @@ func muddle(t *testing.T, r *rand.Rand, writers []process, steps int) {
 			_, err = w.PruneTurn(t.Context(), without("s", which, "p"+name, "more"))
 		case 8:
 			var got services.Turn
-			if got, err = w.CorrectTurn(t.Context(), conversation.Correct{SessionID: "s", TurnID: which,
+			if got, err = w.CorrectTurn(t.Context(), decide.Correct{SessionID: "s", TurnID: which,
 				RequestID: "c" + name, QuestionNeutral: &text}); err == nil {
 				ids = append(ids, got.ID)
 			}
 		case 9:
 			if n%3 == 0 {
-				_, err = w.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: which})
+				_, err = w.RedactTurn(t.Context(), "s", decide.Redact{TurnID: which})
 			} else if n == steps/2 {
 				_, err = w.ResetSession(t.Context(), "s", "")
 			}
 		}
-		var refused *conversation.Refusal
+		var refused *decide.Refusal
 		if err != nil {
 			require.ErrorAs(t, err, &refused)
 		}
@@ -103,7 +104,7 @@ func muddle(t *testing.T, r *rand.Rand, writers []process, steps int) {
 
 // holdBeside holds the messages beside one of the messages of a listed turn, or from their begin on, against all.
 func holdBeside(
-	t *testing.T, s process, r *rand.Rand, listed []*conversation.Turn, from int, back bool, messages int,
+	t *testing.T, s process, r *rand.Rand, listed []*session.Turn, from int, back bool, messages int,
 ) {
 	t.Helper()
 	var all []string
@@ -185,38 +186,38 @@ func TestWhatIsFoundIsAsNewAsTheLog(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 2)
 	mine, other := run(t, log), run(t, log)
-	find := func(session string) ([]services.StandingTurn, error) {
-		got, _, err := mine.TurnsBeside(t.Context(), services.BesideAsk{SessionID: session, Messages: 100})
+	find := func(sessionID string) ([]services.StandingTurn, error) {
+		got, _, err := mine.TurnsBeside(t.Context(), services.BesideAsk{SessionID: sessionID, Messages: 100})
 		return got.Turns, err
 	}
 	for n := range 30 {
-		session := fmt.Sprint("s", n%3)
-		began := must.Get(other.StartTurn(t.Context(), start(session, fmt.Sprint(n))))(t)
-		found := must.Get(mine.FindTurn(t.Context(), session, began.ID))(t)
-		require.Equal(t, conversation.Pending, found.Turn.Status)
-		got := must.Get(find(session))(t)
+		sessionID := fmt.Sprint("s", n%3)
+		began := must.Get(other.StartTurn(t.Context(), start(sessionID, fmt.Sprint(n))))(t)
+		found := must.Get(mine.FindTurn(t.Context(), sessionID, began.ID))(t)
+		require.Equal(t, session.Pending, found.Turn.Status)
+		got := must.Get(find(sessionID))(t)
 		require.Equal(t, began.ID, got[len(got)-1].ID)
 		if n%2 == 0 {
-			must.Get(other.RedactTurn(t.Context(), session, conversation.Redact{TurnID: began.ID}))(t)
-			found = must.Get(mine.FindTurn(t.Context(), session, began.ID))(t)
-			require.Equal(t, conversation.Redacted, found.Turn.Status)
-			got = must.Get(find(session))(t)
+			must.Get(other.RedactTurn(t.Context(), sessionID, decide.Redact{TurnID: began.ID}))(t)
+			found = must.Get(mine.FindTurn(t.Context(), sessionID, began.ID))(t)
+			require.Equal(t, session.Redacted, found.Turn.Status)
+			got = must.Get(find(sessionID))(t)
 			require.NotContains(t, idsOf(got), began.ID)
 		}
 	}
-	must.Fail(mine.FindTurn(t.Context(), "s0", uuid.New()))(t, conversation.ErrTurnNotFound)
+	must.Fail(mine.FindTurn(t.Context(), "s0", uuid.New()))(t, decide.ErrTurnNotFound)
 	must.Get(other.EraseSession(t.Context(), "s0", services.Erasure{}))(t)
-	must.Fail(find("s0"))(t, conversation.ErrSessionErased)
+	must.Fail(find("s0"))(t, decide.ErrSessionErased)
 
 	// An identity's erasure counts at once, in the sessions that are not closed yet and in their branches.
 	turn := events.TurnID("s1", "1")
 	must.Get(other.FinalizeTurn(t.Context(), finalize("s1", "1")))(t)
-	must.Get(other.ForkSession(t.Context(), conversation.ForkSession{SessionID: "s1", RequestID: "f", ChildID: "branch",
+	must.Get(other.ForkSession(t.Context(), decide.ForkSession{SessionID: "s1", RequestID: "f", ChildID: "branch",
 		TurnID: turn}))(t)
 	own := must.Get(other.StartTurn(t.Context(), start("branch", "own")))(t)
 	must.Get(mine.FindTurn(t.Context(), "branch", own.ID))(t)
 	_, err := mine.FindTurn(t.Context(), "branch", turn)
-	require.ErrorIs(t, err, conversation.ErrTurnNotFound, "a shared turn is not the branch's")
+	require.ErrorIs(t, err, decide.ErrTurnNotFound, "a shared turn is not the branch's")
 	shared, ok, err := mine.TurnsBeside(t.Context(), services.BesideAsk{SessionID: "branch", Messages: 100})
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -226,8 +227,8 @@ func TestWhatIsFoundIsAsNewAsTheLog(t *testing.T) {
 	natstest.Append(t, log, &events.SessionLinked{SessionID: "s1", IdentityID: "ada"})
 	must.Get(mine.FindTurn(t.Context(), "s1", turn))(t)
 	must.Get(other.EraseIdentity(t.Context(), "ada", services.Erasure{}))(t)
-	must.Fail(mine.FindTurn(t.Context(), "s1", turn))(t, conversation.ErrSessionErased)
-	must.Fail(mine.FindTurn(t.Context(), "branch", own.ID))(t, conversation.ErrSessionErased)
+	must.Fail(mine.FindTurn(t.Context(), "s1", turn))(t, decide.ErrSessionErased)
+	must.Fail(mine.FindTurn(t.Context(), "branch", own.ID))(t, decide.ErrSessionErased)
 }
 
 func idsOf(turns []services.StandingTurn) (out []uuid.UUID) {

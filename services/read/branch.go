@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -49,7 +49,7 @@ func (r *Reader) compose(ctx context.Context, ask services.Ask, reading services
 	if ask.AllTurns || reading.Source == services.FromLog {
 		most = math.MaxInt
 	}
-	from := make([]*conversation.State, len(list))
+	from := make([]*session.State, len(list))
 	for i, g := range list {
 		from[i] = found[g.SessionID]
 	}
@@ -58,12 +58,12 @@ func (r *Reader) compose(ctx context.Context, ask services.Ask, reading services
 }
 
 // missing returns how many shared turns a reading needs beside the branch's own; below 0 for none.
-func missing(s *conversation.State, ask services.Ask) int {
+func missing(s *session.State, ask services.Ask) int {
 	finalized, pending := 0, 0
 	for _, t := range s.Turns {
 		switch {
 		case !s.Shown(t):
-		case t.Status == conversation.Finalized:
+		case t.Status == session.Finalized:
 			finalized++
 		case ask.Pending:
 			pending++
@@ -80,10 +80,10 @@ func missing(s *conversation.State, ask services.Ask) int {
 }
 
 // holdsAll reports whether a state holds all its turns but tombstones and replaced ones.
-func holdsAll(s *conversation.State) bool {
+func holdsAll(s *session.State) bool {
 	left := s.Finalized + s.Pending
 	for _, t := range s.Turns {
-		if t.Status == conversation.Finalized || t.Status == conversation.Pending {
+		if t.Status == session.Finalized || t.Status == session.Pending {
 			left--
 		}
 	}
@@ -95,7 +95,7 @@ func holdsAll(s *conversation.State) bool {
 // all at once, and notes their partitions in the reading. Nobody may change the states.
 func (r *Reader) originsOf(
 	ctx context.Context, reading *services.Reading, end *events.Position, root string, list []events.Segment,
-) (map[string]*conversation.State, error) {
+) (map[string]*session.State, error) {
 	ids := []string{root}
 	for _, g := range list {
 		if g.SessionID != root {
@@ -113,7 +113,7 @@ func (r *Reader) originsOf(
 			heads[p] = sync.OnceValues(func() (events.Position, error) { return r.log.Head(ctx, p) })
 		}
 	}
-	states, places := make([]*conversation.State, len(ids)), make([]events.Position, len(ids))
+	states, places := make([]*session.State, len(ids)), make([]events.Position, len(ids))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, id := range ids {
 		group.Go(func() (err error) {
@@ -124,7 +124,7 @@ func (r *Reader) originsOf(
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	out := map[string]*conversation.State{}
+	out := map[string]*session.State{}
 	for i, id := range ids {
 		out[id] = states[i]
 		reading.Passed(places[i])

@@ -11,7 +11,7 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/services"
@@ -43,7 +43,7 @@ func TestAReadInTheMiddleOfAnErasure(t *testing.T) {
 	add(&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1",
 		Question: events.Question{QuestionNeutral: "SECRET"}})
 	add(&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "SECRET"}})
-	redaction := add(viewtest.Folded(t, log, rules, "s", 2, 10).DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
+	redaction := add(decide.Redact{TurnID: id}.On(viewtest.Folded(t, log, rules, "s", 2, 10)).Facts[0])
 	before := viewtest.Folded(t, log, rules, "s", 2, 10)
 
 	erasing := &betweenHeadAndRead{Log: log, happens: func() {}}

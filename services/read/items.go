@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/items"
@@ -91,7 +91,7 @@ func names(t services.StandingTurn, id string) bool {
 func (r Items) turns(ctx context.Context, id string) (services.TurnsBeside, error) {
 	turns, found, err := r.beside(ctx, id, services.BesideAsk{Messages: math.MaxInt})
 	if err == nil && !found {
-		err = conversation.ErrSessionNotFound
+		err = decide.ErrSessionNotFound
 	}
 	return turns, err
 }
@@ -236,7 +236,7 @@ func (k *references) Item(ctx context.Context, id string) (message.Item, error) 
 		}
 		found, err = k.FindItem(ctx, session, id)
 	}
-	if errors.Is(err, services.ErrNoSession) || errors.Is(err, conversation.ErrSessionErased) {
+	if errors.Is(err, services.ErrNoSession) || errors.Is(err, decide.ErrSessionErased) {
 		err = services.ErrNoItem
 	}
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/services"
@@ -63,7 +63,7 @@ func (t *tables) readAt() []events.Position {
 
 func (t *tables) IdentityTurns(context.Context, string, time.Time, time.Time, int,
 	string) ([]audit.Turn, []events.Position, string, error) {
-	turn := conversation.Turn{Started: 2}
+	turn := session.Turn{Started: 2}
 	return []audit.Turn{{SessionID: "s", IdentityID: "ada", Turn: turn}}, t.readAt(), "next", nil
 }
 
@@ -127,22 +127,22 @@ func TestASearchHoldsAllThatTheLogHolds(t *testing.T) {
 func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
 	t.Parallel()
 	at, now := events.Position{Seq: 3}, time.Now()
-	head := conversation.Head{LastActive: now}
+	head := session.Head{LastActive: now}
 	head.Pending = 1
 	old, linked := head, head
 	old.LastActive, linked.Identity = now.Add(-2*time.Hour), "ada"
 	log, of := logOf(t, 3), &tables{applied: 3, sessions: []projections.ListedSession{
 		{SessionID: "fresh", Head: head, Position: at}, {SessionID: "old", Head: old, Position: at},
 		{SessionID: "linked", Head: linked, Position: at},
-		{SessionID: "empty", Head: conversation.Head{LastActive: now}, Position: at},
+		{SessionID: "empty", Head: session.Head{LastActive: now}, Position: at},
 	}}
 	long := strings.Repeat("ü", projections.LastTurnText)
-	sessions := &readings{state: &conversation.State{Turns: []*conversation.Turn{
-		{ID: events.TurnID("s", "1"), Status: conversation.Finalized},
-		{ID: events.TurnID("s", "2"), Status: conversation.Pending,
+	sessions := &readings{state: &session.State{Turns: []*session.Turn{
+		{ID: events.TurnID("s", "1"), Status: session.Finalized},
+		{ID: events.TurnID("s", "2"), Status: session.Pending,
 			Question: &events.Question{QuestionNeutral: long + "more"}, Answer: &events.Answer{AnswerNeutral: long}},
-		{ID: events.TurnID("s", "3"), Status: conversation.Redacted},
-		{ID: events.TurnID("s", "4"), Status: conversation.Replaced},
+		{ID: events.TurnID("s", "3"), Status: session.Redacted},
+		{ID: events.TurnID("s", "4"), Status: session.Replaced},
 	}}}
 	reader := read.NewLists(log, read.ListsConfig{Sessions: sessions, TTL: time.Hour, Patience: patience,
 		Tables: func() (read.Tables, error) { return of, nil }})
@@ -150,7 +150,7 @@ func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []services.Ask{{SessionID: "fresh", Shown: 1, Pending: true, MinPosition: []events.Position{at}}},
 		sessions.asked)
-	require.Equal(t, &projections.LastTurn{TurnID: events.TurnID("s", "2"), Status: conversation.Pending,
+	require.Equal(t, &projections.LastTurn{TurnID: events.TurnID("s", "2"), Status: session.Pending,
 		Question: long, Answer: long}, page.Sessions[0].LastTurn)
 	for _, s := range page.Sessions[1:] {
 		require.Nil(t, s.LastTurn, s.SessionID)
@@ -161,7 +161,7 @@ func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
 		return page.Sessions[0].LastTurn
 	}
 	sessions.state.Turns = sessions.state.Turns[:1]
-	require.Equal(t, conversation.Finalized, last().Status)
+	require.Equal(t, session.Finalized, last().Status)
 	sessions.state.Erased = 5
 	require.Nil(t, last(), "of a session that was erased meanwhile")
 	sessions.state, sessions.err = nil, errors.New("refused")
@@ -173,7 +173,7 @@ func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
 	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "ada",
 		ReceiptID: "r"}}})
 	require.NoError(t, err)
-	of.applied, sessions.state, sessions.err = 4, &conversation.State{}, nil
+	of.applied, sessions.state, sessions.err = 4, &session.State{}, nil
 	page, err = reader.Sessions(t.Context(), services.SessionsAsk{SessionFilter: projections.SessionFilter{
 		IdentityID: "ada"}})
 	require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
 // readings answers with one state, and remembers what it was asked.
 type readings struct {
 	services.SessionReader
-	state *conversation.State
+	state *session.State
 	asked []services.Ask
 	err   error
 }

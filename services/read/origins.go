@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // origin returns a session with all its turns, and the position that it is as new as. Nobody may change the state.
 func (r *Reader) origin(
 	ctx context.Context, sessionID string, head func() (events.Position, error),
-) (*conversation.State, events.Position, error) {
+) (*session.State, events.Position, error) {
 	at, err := head()
 	if err != nil {
 		return nil, at, err
@@ -39,7 +39,7 @@ func (r *Reader) origin(
 func (r *Reader) loadOrigin(ctx context.Context, sessionID string, last uint64, held *origin) (*origin, error) {
 	o := &origin{}
 	if last == 0 {
-		o.state = conversation.New(sessionID, r.cfg.Rules)
+		o.state = session.New(sessionID, r.cfg.Rules)
 		return o, nil
 	}
 	var err error
@@ -49,7 +49,7 @@ func (r *Reader) loadOrigin(ctx context.Context, sessionID string, last uint64, 
 		}
 	}
 	if o.state == nil {
-		o.state, err = conversation.Folded(sessionID, r.cfg.Rules, r.log.Session(ctx, sessionID, 0, math.MaxUint64))
+		o.state, err = session.Folded(sessionID, r.cfg.Rules, r.log.Session(ctx, sessionID, 0, math.MaxUint64))
 	}
 	if err == nil {
 		o.last = max(last, o.state.Applied) // something may have come since
@@ -59,14 +59,14 @@ func (r *Reader) loadOrigin(ctx context.Context, sessionID string, last uint64, 
 }
 
 // takesAway are the changes after which a session is folded anew: texts may have left the log since it was held.
-var takesAway = []conversation.Kind{
-	conversation.Corrected, conversation.Pruned, conversation.TurnGone, conversation.Reset, conversation.Erased,
+var takesAway = []session.Kind{
+	session.Corrected, session.Pruned, session.TurnGone, session.Reset, session.Erased,
 }
 
 // extended returns a session that was held with the events that came since, as long as these only add to it; nil
 // otherwise. The first event that it reads is the last one that was held: if that has left the log, others may have.
-func (r *Reader) extended(ctx context.Context, sessionID string, held *origin) (*conversation.State, error) {
-	var state *conversation.State
+func (r *Reader) extended(ctx context.Context, sessionID string, held *origin) (*session.State, error) {
+	var state *session.State
 	for e, err := range r.log.Session(ctx, sessionID, held.last-1, math.MaxUint64) {
 		if err != nil {
 			return nil, err
@@ -88,7 +88,7 @@ func (r *Reader) extended(ctx context.Context, sessionID string, held *origin) (
 // origin is a session with all its turns. It is as the log has it while the last sequence of its subject is
 // last; and so it was when head was the end of its partition.
 type origin struct {
-	state *conversation.State
+	state *session.State
 	head  atomic.Uint64
 	last  uint64
 }
@@ -104,7 +104,7 @@ const (
 )
 
 // segments returns the segments of a branch, which nobody may change.
-func (r *Reader) segments(f conversation.Fork) []events.Segment {
+func (r *Reader) segments(f session.Fork) []events.Segment {
 	list, held := r.lineages.Get(f.Lineage)
 	if !held {
 		list = f.Segments()

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -20,7 +21,7 @@ func (r *Reader) AsOf(
 	partition := r.log.Partition(sessionID)
 	if p := at.Position; p != nil {
 		if p.Partition != partition {
-			return services.Reading{}, time.Time{}, &conversation.Invalid{
+			return services.Reading{}, time.Time{}, &decide.Invalid{
 				Field: "as_of.position",
 				Why:   "is of another partition than the session's: take a position that one of its turns has",
 			}
@@ -50,21 +51,21 @@ func (r *Reader) AsOf(
 		return services.Reading{}, time.Time{}, err
 	}
 	p.then.Erased = p.today.Erased
-	p.then.Remove(func(t *conversation.Turn) bool {
+	p.then.Remove(func(t *session.Turn) bool {
 		now := p.today.Turn(t.ID)
-		return now == nil || now.Status == conversation.Redacted
+		return now == nil || now.Status == session.Redacted
 	})
 	standing := p.today.Standing()
-	p.then.KeepSummaries(func(m conversation.Summary) bool {
-		return slices.ContainsFunc(standing, func(now conversation.Summary) bool { return now.At == m.At })
+	p.then.KeepSummaries(func(m session.Summary) bool {
+		return slices.ContainsFunc(standing, func(now session.Summary) bool { return now.At == m.At })
 	})
 	// A turn whose events have left the log is known only by its tombstone, which came later than the place.
 	for _, t := range p.today.Turns {
 		_, partition, _ := p.today.Origin(t, head.Partition)
 		opened := events.Recorded{
-			Position: events.Position{Partition: partition, Seq: conversation.PlaceOf(t)}, Time: t.CreatedAt,
+			Position: events.Position{Partition: partition, Seq: session.PlaceOf(t)}, Time: t.CreatedAt,
 		}
-		if t.Status == conversation.Redacted && m.holds(opened) {
+		if t.Status == session.Redacted && m.holds(opened) {
 			reading.RedactedLater = append(reading.RedactedLater, t)
 		}
 	}
@@ -86,11 +87,11 @@ func (m moment) holds(e events.Recorded) bool {
 }
 
 // past is a session as it was at a moment and as it is today.
-type past struct{ then, today *conversation.State }
+type past struct{ then, today *session.State }
 
 // past folds a session twice, and returns the time of its last event at the moment.
 func (r *Reader) past(ctx context.Context, sessionID string, m moment, head *events.Position) (past, time.Time, error) {
-	p := past{conversation.New(sessionID, r.cfg.Rules), conversation.New(sessionID, r.cfg.Rules)}
+	p := past{session.New(sessionID, r.cfg.Rules), session.New(sessionID, r.cfg.Rules)}
 	var last time.Time
 	all, err := r.tail(ctx, sessionID, 0, head)
 	for _, e := range all {
@@ -116,7 +117,7 @@ func (p past) prune(m moment, partition int) {
 		return seq != 0 && m.holds(events.Recorded{Position: events.Position{Partition: partition, Seq: seq}, Time: at})
 	}
 	for _, t := range p.today.Turns {
-		live := t.Status == conversation.Pending || t.Status == conversation.Finalized
+		live := t.Status == session.Pending || t.Status == session.Finalized
 		if live && t.PrunedAt() > upTo && had(t.Started, t.CreatedAt) {
 			p.then.Put(t.Until(upTo, had(t.Final, t.FinalizedAt)))
 		}
@@ -130,7 +131,7 @@ func (p past) inherit(ctx context.Context, r *Reader, m moment, reading *service
 		return nil
 	}
 	list := fork.Segments()
-	then, today := make([]*conversation.State, len(list)), make([]*conversation.State, len(list))
+	then, today := make([]*session.State, len(list)), make([]*session.State, len(list))
 	root := func(s past) { p.then.Identity, p.today.Identity = s.then.Identity, s.today.Identity }
 	for i, g := range list {
 		s, err := r.pastOrigin(ctx, g.SessionID, m, reading)

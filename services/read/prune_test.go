@@ -10,8 +10,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/read"
@@ -27,31 +28,31 @@ func TestAPruneHoldsInBranchesAndInThePast(t *testing.T) {
 	natstest.Run(t, writes.Run)
 	ctx := t.Context()
 	turn := events.TurnID("parent", "1")
-	must.Get(writes.StartTurn(ctx, conversation.Start{SessionID: "parent", RequestID: "1",
+	must.Get(writes.StartTurn(ctx, decide.Start{SessionID: "parent", RequestID: "1",
 		Question: events.Question{QuestionNeutral: "q1"}, Answer: &events.Answer{AnswerNeutral: "a1"}}))(t)
 	extend := func(id string) events.Position {
-		made, err := writes.ExtendTurn(ctx, conversation.Extend{SessionID: "parent", TurnID: turn, ExtensionID: id,
+		made, err := writes.ExtendTurn(ctx, decide.Extend{SessionID: "parent", TurnID: turn, ExtensionID: id,
 			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: id,
 				Messages: []byte(`[{"role":"assistant","content":"` + id + `"},` +
 					`{"role":"assistant","content":"GOES"}]`)}})
 		require.NoError(t, err)
 		return made.Position
 	}
-	summarize := func(session string) {
-		must.Get(writes.SummarizeSession(ctx, conversation.Summarize{ThroughTurnID: turn,
-			Summary: events.SessionSummarized{SessionID: session, RequestID: "m", SummaryNeutral: "GOES"}}))(t)
+	summarize := func(sessionID string) {
+		must.Get(writes.SummarizeSession(ctx, decide.Summarize{ThroughTurnID: turn,
+			Summary: events.SessionSummarized{SessionID: sessionID, RequestID: "m", SummaryNeutral: "GOES"}}))(t)
 	}
 	extend("first")
-	_, err := writes.ForkSession(ctx, conversation.ForkSession{SessionID: "parent", RequestID: "f", ChildID: "branch"})
+	_, err := writes.ForkSession(ctx, decide.ForkSession{SessionID: "parent", RequestID: "f", ChildID: "branch"})
 	require.NoError(t, err)
 	second := extend("second")
 	last := extend("third")
 	reader := read.New(log, read.Config{Rules: rules})
-	shown := func(session string, at *services.AsOf) (out []string) {
+	shown := func(sessionID string, at *services.AsOf) (out []string) {
 		t.Helper()
-		reading, err := reader.Read(ctx, services.Ask{SessionID: session, AllTurns: true})
+		reading, err := reader.Read(ctx, services.Ask{SessionID: sessionID, AllTurns: true})
 		if at != nil {
-			reading, _, err = reader.AsOf(ctx, session, *at)
+			reading, _, err = reader.AsOf(ctx, sessionID, *at)
 		}
 		require.NoError(t, err)
 		for _, x := range reading.State.Turns {
@@ -67,8 +68,8 @@ func TestAPruneHoldsInBranchesAndInThePast(t *testing.T) {
 	}
 	summarize("parent")
 	summarize("branch")
-	must.Get(writes.PruneTurn(ctx, conversation.Prune{SessionID: "parent", TurnID: turn, PruneID: "p",
-		Keep: func(m conversation.Message) json.RawMessage {
+	must.Get(writes.PruneTurn(ctx, decide.Prune{SessionID: "parent", TurnID: turn, PruneID: "p",
+		Keep: func(m session.Message) json.RawMessage {
 			if strings.Contains(string(m.Raw), "GOES") {
 				return nil
 			}
@@ -89,7 +90,7 @@ func TestAPruneHoldsInBranchesAndInThePast(t *testing.T) {
 		require.Equal(t, []string{"a1", "first"}, shown("branch", nil))
 		require.Equal(t, []string{"a1", "first", "second"}, shown("parent", &services.AsOf{Position: &second}))
 	}
-	must.Get(writes.SummarizeSession(ctx, conversation.Summarize{ThroughTurnID: turn,
+	must.Get(writes.SummarizeSession(ctx, decide.Summarize{ThroughTurnID: turn,
 		Summary: events.SessionSummarized{SessionID: "branch", RequestID: "m2", SummaryNeutral: "of what is left"}}))(t)
 	reading := must.Get(reader.Read(ctx, services.Ask{SessionID: "branch", AllTurns: true}))(t)
 	require.Len(t, reading.State.Standing(), 1)

@@ -14,7 +14,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
@@ -42,12 +43,12 @@ type View interface {
 // Archive returns the last turns of a linked session that has left the recent view; the audit tables implement it.
 // State is nil if the archive does not hold the session.
 type Archive interface {
-	SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error)
+	SessionTurns(ctx context.Context, sessionID string, limit int) (*session.State, events.Position, error)
 }
 
 // Config of a Reader. View, Archive and Folds may be nil.
 type Config struct {
-	Rules   conversation.Rules
+	Rules   session.Rules
 	View    View
 	Archive Archive
 	Folds   Folds
@@ -64,7 +65,7 @@ type Reader struct {
 	// origins are the sessions that were read whole: those that branches share turns of, and those of which a reader
 	// asked for all turns.
 	origins *held[*origin]
-	// lineages are the segments of the branches that were read last, by conversation.Fork.Lineage.
+	// lineages are the segments of the branches that were read last, by session.Fork.Lineage.
 	lineages *lru.Cache[string, []events.Segment]
 	// texts are those of turns that were listed lately.
 	texts *held[*texts]
@@ -214,7 +215,7 @@ func (r *Reader) withTail(
 }
 
 // redescribed reports whether a tail describes a session again: a view does not hold which requests have described it.
-func redescribed(s *conversation.State, tail []events.Recorded) bool {
+func redescribed(s *session.State, tail []events.Recorded) bool {
 	return s.Description().DescribedAt != 0 && slices.ContainsFunc(tail, func(e events.Recorded) bool {
 		return e.Type == events.TypeSessionDescribed
 	})
@@ -226,7 +227,7 @@ const catchUp = 50 * time.Millisecond
 // enough reports whether a state holds as many turns as were asked for, or all turns after the boundary. It counts
 // finalized turns, and pending ones if the caller wants them. The last finalized turn must be among them, however many
 // unanswered questions came after it.
-func enough(s *conversation.State, ask services.Ask) bool {
+func enough(s *session.State, ask services.Ask) bool {
 	if s.Whole {
 		return true
 	}
@@ -237,9 +238,9 @@ func enough(s *conversation.State, ask services.Ask) bool {
 	for _, t := range s.Turns {
 		switch {
 		case !s.Shown(t):
-		case t.Status == conversation.Finalized:
+		case t.Status == session.Finalized:
 			finalized++
-		case ask.Pending && t.Status == conversation.Pending:
+		case ask.Pending && t.Status == session.Pending:
 			pending++
 		}
 	}
@@ -259,7 +260,7 @@ func (r *Reader) fromArchive(ctx context.Context, ask services.Ask, head events.
 	if err != nil {
 		return services.Reading{}, err
 	}
-	state := conversation.New(ask.SessionID, r.cfg.Rules)
+	state := session.New(ask.SessionID, r.cfg.Rules)
 	if last == 0 {
 		return services.Reading{State: state, Position: head, Source: services.FromLog}, nil
 	}
@@ -305,7 +306,7 @@ const newest = 20
 // Session returns a session with all its pending turns; it may leave out all other turns, and leaves out those that a
 // branch shares. The session is as it is now, or, if known is above 0, as it was at that sequence or later
 // (services.Ask).
-func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error) {
+func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*session.State, error) {
 	ask := services.Ask{SessionID: sessionID, Shown: newest, KnownSeq: known, Own: true}
 	reading, err := r.Read(ctx, ask)
 	if err != nil || reading.State.Whole {
@@ -313,7 +314,7 @@ func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*
 	}
 	held := 0
 	for _, t := range reading.State.Turns {
-		if t.Status == conversation.Pending {
+		if t.Status == session.Pending {
 			held++
 		}
 	}
@@ -332,11 +333,11 @@ func (r *Reader) Question(ctx context.Context, sessionID string, turn uuid.UUID)
 	}
 	t := reading.State.Turn(turn)
 	if t == nil {
-		return nil, conversation.ErrTurnNotFound
+		return nil, decide.ErrTurnNotFound
 	}
 	chain := reading.State.Chain(t)
 	if t = chain[len(chain)-1]; t.Question == nil {
-		return nil, conversation.ErrTurnRedacted
+		return nil, decide.ErrTurnRedacted
 	}
 	return t.Question, nil
 }

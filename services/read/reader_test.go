@@ -18,8 +18,8 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/read"
@@ -115,7 +115,7 @@ func TestTheArchiveAnswersOnlyWhereItHasCaughtUp(t *testing.T) {
 // stuck is an archive that neither answers nor fails.
 type stuck struct{}
 
-func (stuck) SessionTurns(ctx context.Context, _ string, _ int) (*conversation.State, events.Position, error) {
+func (stuck) SessionTurns(ctx context.Context, _ string, _ int) (*session.State, events.Position, error) {
 	<-ctx.Done()
 	return nil, events.Position{}, ctx.Err()
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 )
@@ -55,13 +55,13 @@ func (l *Lists) lastTurns(ctx context.Context, page []projections.ListedSession)
 }
 
 // lastOf returns the newest turn of a session that is neither redacted nor replaced, or nil.
-func lastOf(s *conversation.State) *projections.LastTurn {
+func lastOf(s *session.State) *projections.LastTurn {
 	if s.Erased != 0 {
 		return nil
 	}
 	for i := len(s.Turns) - 1; i >= 0; i-- {
 		t := s.Turns[i]
-		if t.Status != conversation.Pending && t.Status != conversation.Finalized {
+		if t.Status != session.Pending && t.Status != session.Finalized {
 			continue
 		}
 		out := &projections.LastTurn{TurnID: t.ID, Status: t.Status}

@@ -11,8 +11,9 @@ import (
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -20,7 +21,7 @@ import (
 	"github.com/turnledger/turnledger/services/read"
 )
 
-var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+var rules = session.Rules{SessionTTL: 24 * time.Hour}
 
 // fed returns a memory view that has reached a position, and follows the log on.
 func fed(t testing.TB, log *jetlog.Log, at events.Position) *memory.View {
@@ -31,7 +32,7 @@ func fed(t testing.TB, log *jetlog.Log, at events.Position) *memory.View {
 	return view
 }
 
-var policy = conversation.Policy{MetadataKeys: []string{"channel", "locale"}}
+var policy = decide.Policy{MetadataKeys: []string{"channel", "locale"}}
 
 // process is what writes and reads in a process.
 type process struct {
@@ -58,35 +59,35 @@ func runWith(t testing.TB, log whole, cfg history.Config) process {
 	t.Helper()
 	s := history.New(history.Log{Writer: log, Reader: log, Glance: log, TailReader: log}, cfg)
 	r := read.New(log, read.Config{
-		Rules: conversation.Rules{SessionTTL: cfg.Rules.SessionTTL, MetadataKeys: cfg.Rules.MetadataKeys}, Folds: s,
+		Rules: session.Rules{SessionTTL: cfg.Rules.SessionTTL, MetadataKeys: cfg.Rules.MetadataKeys}, Folds: s,
 	})
 	natstest.Run(t, s.Run)
 	return process{s, r}
 }
 
-func start(session, request string) conversation.Start {
-	return conversation.Start{SessionID: session, RequestID: request,
+func start(session, request string) decide.Start {
+	return decide.Start{SessionID: session, RequestID: request,
 		Question: events.Question{QuestionNeutral: "q " + request}}
 }
 
-func finalize(session, request string) conversation.Finalize {
-	return conversation.Finalize{SessionID: session, TurnID: events.TurnID(session, request),
+func finalize(session, request string) decide.Finalize {
+	return decide.Finalize{SessionID: session, TurnID: events.TurnID(session, request),
 		Answer: events.Answer{AnswerNeutral: "a " + request}}
 }
 
-func extend(session string, turn uuid.UUID, id string, half events.Half, word string) conversation.Extend {
+func extend(session string, turn uuid.UUID, id string, half events.Half, word string) decide.Extend {
 	x := events.Extension{Half: half, Messages: []byte(`[{"role":"x","content":"` + word + `"}]`), AnswerNeutral: word}
 	if half == events.HalfQuestion {
 		x.QuestionNeutral, x.AnswerNeutral = word, ""
 	}
-	return conversation.Extend{SessionID: session, TurnID: turn, ExtensionID: id, Extension: x,
+	return decide.Extend{SessionID: session, TurnID: turn, ExtensionID: id, Extension: x,
 		Metadata: []byte(`{"channel":"web","phone":"555"}`)}
 }
 
 // without takes the messages with a word out of a turn.
-func without(session string, turn uuid.UUID, id, word string) conversation.Prune {
-	return conversation.Prune{SessionID: session, TurnID: turn, PruneID: id,
-		Keep: func(m conversation.Message) json.RawMessage {
+func without(sessionID string, turn uuid.UUID, id, word string) decide.Prune {
+	return decide.Prune{SessionID: sessionID, TurnID: turn, PruneID: id,
+		Keep: func(m session.Message) json.RawMessage {
 			if strings.Contains(string(m.Raw), word) {
 				return nil
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
@@ -48,7 +48,7 @@ func listedTexts(t *testing.T, s process, session string) (all []string) {
 	t.Helper()
 	found, ok, err := s.TurnsBeside(t.Context(), services.BesideAsk{SessionID: session, Messages: 100})
 	if err != nil {
-		require.ErrorIs(t, err, conversation.ErrSessionErased)
+		require.ErrorIs(t, err, decide.ErrSessionErased)
 		return nil
 	}
 	require.True(t, ok)
@@ -81,12 +81,12 @@ func TestWhatWasListedLatelyIsNotReadAgain(t *testing.T) {
 // withdrawals take the answer "a 0", and perhaps more, away from a session.
 var withdrawals = map[string]func(ctx context.Context, s process, turn services.Turn) error{
 	"redacted": func(ctx context.Context, s process, turn services.Turn) error {
-		_, err := s.RedactTurn(ctx, "s", conversation.Redact{TurnID: turn.ID})
+		_, err := s.RedactTurn(ctx, "s", decide.Redact{TurnID: turn.ID})
 		return err
 	},
 	"corrected": func(ctx context.Context, s process, turn services.Turn) error {
 		better := "better"
-		_, err := s.CorrectTurn(ctx, conversation.Correct{
+		_, err := s.CorrectTurn(ctx, decide.Correct{
 			SessionID: "s", TurnID: turn.ID, RequestID: "c", AnswerNeutral: &better,
 		})
 		return err
@@ -142,7 +142,7 @@ func TestTextsThatAreWithdrawnWhileTheyAreReadAreNotKept(t *testing.T) {
 	log.before = func() {
 		if !redacted {
 			redacted = true
-			must.Get(s.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: turn.ID}))(t)
+			must.Get(s.RedactTurn(t.Context(), "s", decide.Redact{TurnID: turn.ID}))(t)
 		}
 	}
 	listedTexts(t, s, "s")

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/services"
 )
@@ -55,9 +55,9 @@ func (l *Lists) findInSessions(
 	var writing sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readsAtOnce)
-	for session, ids := range bySession {
+	for sessionID, ids := range bySession {
 		g.Go(func() error {
-			reading, err := l.cfg.Sessions.Read(ctx, services.Ask{SessionID: session, AllTurns: true, Own: true})
+			reading, err := l.cfg.Sessions.Read(ctx, services.Ask{SessionID: sessionID, AllTurns: true, Own: true})
 			if err != nil {
 				return err
 			}
@@ -65,11 +65,11 @@ func (l *Lists) findInSessions(
 			defer writing.Unlock()
 			for _, id := range ids {
 				t := reading.State.Turn(id)
-				if t == nil || reading.State.Erased != 0 || t.Status != conversation.Finalized {
+				if t == nil || reading.State.Erased != 0 || t.Status != session.Finalized {
 					continue
 				}
 				out[id] = services.TrueTurn{
-					Turn: *t, SessionID: session, IdentityID: reading.State.Identity,
+					Turn: *t, SessionID: sessionID, IdentityID: reading.State.Identity,
 					Position: events.Position{Partition: reading.Position.Partition, Seq: t.Started},
 				}
 			}

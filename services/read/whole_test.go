@@ -15,9 +15,10 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/read"
 )
@@ -46,7 +47,7 @@ func TestASessionIsReadWholeOnce(t *testing.T) {
 	log, _ := logtest.Turns(t, 50)
 	c := &readCounter{Log: log}
 	r := read.New(c, read.Config{Rules: rules})
-	read := func() (*conversation.State, int64) {
+	read := func() (*session.State, int64) {
 		before := c.read.Load()
 		reading := must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true}))(t)
 		require.True(t, reading.State.Same(viewtest.Folded(t, log, rules, "s", 1000, 1000)))
@@ -55,7 +56,7 @@ func TestASessionIsReadWholeOnce(t *testing.T) {
 	}
 	first, n := read()
 	require.EqualValues(t, 100, n)
-	first.Turns[0].Status = conversation.Redacted
+	first.Turns[0].Status = session.Redacted
 	first.DropOldest(3)
 	_, n = read()
 	require.Zero(t, n)
@@ -67,10 +68,10 @@ func TestASessionIsReadWholeOnce(t *testing.T) {
 	require.EqualValues(t, 3, n, "the last event that was read, and the two new ones")
 	require.Len(t, state.Turns, 51)
 	id := events.TurnID("s", "7")
-	natstest.Append(t, log, state.DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
+	natstest.Append(t, log, decide.Redact{TurnID: id}.On(state).Facts[0])
 	state, n = read()
 	require.EqualValues(t, 2+103, n, "what takes something away is folded from the log alone")
-	require.Equal(t, conversation.Redacted, state.Turn(id).Status)
+	require.Equal(t, session.Redacted, state.Turn(id).Status)
 	require.Nil(t, state.Turn(id).Question)
 	before := c.reads.Load()
 	reading := must.Get(r.Read(t.Context(), services.Ask{SessionID: "unknown", AllTurns: true}))(t)
@@ -83,7 +84,7 @@ func TestASessionWhoseEventsHaveLeftIsReadAnew(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	r := read.New(log, read.Config{Rules: rules})
-	read := func() *conversation.State {
+	read := func() *session.State {
 		return must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", AllTurns: true}))(t).State
 	}
 	at := logtest.Turn(t, log, "s", "old", "a text that leaves", "a")
@@ -111,7 +112,7 @@ func TestAGrowingSessionIsReadByMany(t *testing.T) {
 					return err
 				}
 				reading.State.DropOldest(len(reading.State.Turns) - 1)
-				reading.State.Turns[0].Status = conversation.Redacted
+				reading.State.Turns[0].Status = session.Redacted
 			}
 			return nil
 		})

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/follower"
 )
 
@@ -55,7 +55,7 @@ func (d *Deletions) Run(ctx context.Context) error {
 	g.Go(func() error { return d.remind(ctx) })
 	for k := range d.log.Partitions() {
 		g.Go(func() error {
-			return d.cfg.Follower.Read(ctx, jetlog.Following{
+			return d.cfg.Follower.Read(ctx, follower.Following{
 				Partition: k, Options: jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000},
 				Watermark: &d.read[k], Read: d.noteAll, Pause: time.Second,
 				Begin: func(ctx context.Context) (uint64, error) {
@@ -93,7 +93,7 @@ func (d *Deletions) note(ctx context.Context, at events.Position) error {
 	if f, ok := e.Fact.(*events.IdentityErased); ok {
 		scope = IdentityScope(f.IdentityID)
 	} else if e.SessionID != "" {
-		s, err := conversation.UpToLink(e.SessionID, d.log.Session(ctx, e.SessionID, 0, at.Seq))
+		s, err := session.UpToLink(e.SessionID, d.log.Session(ctx, e.SessionID, 0, at.Seq))
 		if err != nil {
 			return err
 		}

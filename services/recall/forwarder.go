@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/effects"
 )
@@ -38,13 +38,13 @@ type Store interface {
 type Forwarder struct {
 	store Store
 	log   projections.SessionReader
-	rules conversation.Rules
+	rules session.Rules
 }
 
 var _ effects.Handler = (*Forwarder)(nil)
 
 // NewForwarder makes a forwarder; it does no I/O.
-func NewForwarder(store Store, log projections.SessionReader, rules conversation.Rules) *Forwarder {
+func NewForwarder(store Store, log projections.SessionReader, rules session.Rules) *Forwarder {
 	rules.Slim = false
 	return &Forwarder{store, log, rules}
 }
@@ -79,31 +79,31 @@ func (f *Forwarder) Handle(ctx context.Context, batch []projections.Judged) erro
 func (f *Forwarder) event(ctx context.Context, e *projections.Judged) error {
 	scope := Scope(e.Head.Identity, e.SessionID)
 	switch e.Change.Kind {
-	case conversation.Answered:
+	case session.Answered:
 		return f.answered(ctx, scope, e)
-	case conversation.WasExtended:
+	case session.WasExtended:
 		return f.extended(ctx, scope, e)
-	case conversation.Corrected:
+	case session.Corrected:
 		if err := f.store.Delete(ctx, scope, idsOf(e.Change.Turns)); err != nil {
 			return err
 		}
 		return f.put(ctx, scope, e.SessionID, e.Change.Turn)
-	case conversation.Pruned:
+	case session.Pruned:
 		return f.pruned(ctx, scope, e)
-	case conversation.TurnGone:
+	case session.TurnGone:
 		return f.store.Delete(ctx, scope, idsOf(e.Change.Turns))
-	case conversation.Linked:
+	case session.Linked:
 		return f.move(ctx, scope, e)
-	case conversation.Erased:
+	case session.Erased:
 		return f.erase(ctx, scope, e)
-	case conversation.Noted:
+	case session.Noted:
 		if gone, ok := e.Fact.(*events.IdentityErased); ok {
 			return f.store.Forget(ctx, IdentityScope(gone.IdentityID))
 		}
 		return nil
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Started, conversation.Reset,
-		conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
-		conversation.Refused:
+	case session.Seen, session.Duplicate, session.Anomaly, session.Started, session.Reset,
+		session.Described, session.Summarized, session.Forked, session.Branched,
+		session.Refused:
 		return nil
 	}
 	return nil
@@ -138,7 +138,7 @@ func (f *Forwarder) extended(ctx context.Context, scope string, e *projections.J
 		return err
 	}
 	turn := state.Turn(e.Change.Turn.ID)
-	if turn == nil || turn.Status != conversation.Finalized {
+	if turn == nil || turn.Status != session.Finalized {
 		return nil // it was erased since
 	}
 	return f.put(ctx, scope, e.SessionID, turn)
@@ -147,7 +147,7 @@ func (f *Forwarder) extended(ctx context.Context, scope string, e *projections.J
 // pruned stores what is left of a turn, and deletes it where that has no text.
 func (f *Forwarder) pruned(ctx context.Context, scope string, e *projections.Judged) error {
 	turn := e.Change.Turn
-	gone := append([]*conversation.Turn{turn}, e.Change.Turns...)
+	gone := append([]*session.Turn{turn}, e.Change.Turns...)
 	if turn.Answer != nil && turn.Question.QuestionNeutral+turn.Answer.AnswerNeutral != "" {
 		gone = gone[1:]
 	}
@@ -160,12 +160,12 @@ func (f *Forwarder) pruned(ctx context.Context, scope string, e *projections.Jud
 }
 
 // put stores a turn if it has texts. A turn that was erased meanwhile has none.
-func (f *Forwarder) put(ctx context.Context, scope, session string, t *conversation.Turn) error {
+func (f *Forwarder) put(ctx context.Context, scope, sessionID string, t *session.Turn) error {
 	if t.Question == nil || t.Answer == nil || t.Question.QuestionNeutral == "" && t.Answer.AnswerNeutral == "" {
 		return nil
 	}
 	return f.store.Put(ctx, scope, Document{
-		TurnID: t.ID, SessionID: session, Place: t.Place, Question: t.Question.QuestionNeutral,
+		TurnID: t.ID, SessionID: sessionID, Place: t.Place, Question: t.Question.QuestionNeutral,
 		Answer: t.Answer.AnswerNeutral,
 	})
 }
@@ -182,7 +182,7 @@ func (f *Forwarder) move(ctx context.Context, scope string, e *projections.Judge
 		return err
 	}
 	for _, t := range state.Turns {
-		if t.Status == conversation.Finalized && t.Place > e.Change.Silence {
+		if t.Status == session.Finalized && t.Place > e.Change.Silence {
 			if err := f.put(ctx, scope, e.SessionID, t); err != nil {
 				return err
 			}
@@ -216,7 +216,7 @@ func (f *Forwarder) Purge(ctx context.Context, session string, upTo uint64) erro
 
 // forget empties the scope of an anonymous session. It deletes document by document, since the memory confirms only the
 // deletion of single documents.
-func (f *Forwarder) forget(ctx context.Context, s *conversation.State) error {
+func (f *Forwarder) forget(ctx context.Context, s *session.State) error {
 	scope := AnonymousScope(s.SessionID)
 	if err := f.store.Forget(ctx, scope); err != nil {
 		return err
@@ -224,11 +224,11 @@ func (f *Forwarder) forget(ctx context.Context, s *conversation.State) error {
 	return f.store.Delete(ctx, scope, idsOf(s.Turns))
 }
 
-func (f *Forwarder) fold(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {
-	return conversation.Folded(session, f.rules, f.log.Session(ctx, session, 0, upTo))
+func (f *Forwarder) fold(ctx context.Context, sessionID string, upTo uint64) (*session.State, error) {
+	return session.Folded(sessionID, f.rules, f.log.Session(ctx, sessionID, 0, upTo))
 }
 
-func idsOf(turns []*conversation.Turn) (ids []uuid.UUID) {
+func idsOf(turns []*session.Turn) (ids []uuid.UUID) {
 	for _, t := range turns {
 		ids = append(ids, t.ID)
 	}

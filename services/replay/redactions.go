@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/owners"
 )
 
@@ -199,7 +199,7 @@ func (l *withdrawals) join(id, replaced uuid.UUID) {
 
 // prune notes a prune that counts: the fold says whether it does.
 func (r *redactions) prune(ctx context.Context, e events.Recorded, f *events.TurnPruned) error {
-	state, err := conversation.Folded(e.SessionID, conversation.Rules{Slim: true},
+	state, err := session.Folded(e.SessionID, session.Rules{Slim: true},
 		r.log.Session(ctx, e.SessionID, 0, e.Position.Seq))
 	if err != nil {
 		return err
@@ -236,7 +236,7 @@ func (r *redactions) describe(ctx context.Context, e events.Recorded) error {
 	stands, known := r.described[e.SessionID]
 	r.mu.RUnlock()
 	if known && stands != e.Position.Seq {
-		state, err := conversation.Folded(e.SessionID, conversation.Rules{Slim: true},
+		state, err := session.Folded(e.SessionID, session.Rules{Slim: true},
 			r.log.Session(ctx, e.SessionID, 0, e.Position.Seq))
 		if err != nil {
 			return err
@@ -294,6 +294,6 @@ func (r *redactions) linkedTo(ctx context.Context, identity string) (roots map[s
 	return roots, nil
 }
 
-func upToLink(ctx context.Context, log *jetlog.Log, session string) (*conversation.State, error) {
-	return conversation.UpToLink(session, log.Session(ctx, session, 0, math.MaxUint64))
+func upToLink(ctx context.Context, log *jetlog.Log, sessionID string) (*session.State, error) {
+	return session.UpToLink(sessionID, log.Session(ctx, sessionID, 0, math.MaxUint64))
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
@@ -35,7 +35,7 @@ func (r *Replay) Run(ctx context.Context) error {
 }
 
 // OpenEvents begins a reading, which the caller must close; ctx must live as long as the reading. It returns once all
-// redactions up to the log's end are known. Its errors are *conversation.Invalid for an impossible query,
+// redactions up to the log's end are known. Its errors are *decide.Invalid for an impossible query,
 // services.ErrPositionNotReached for a position that the log does not hold yet, and those of jetlog.
 func (r *Replay) OpenEvents(ctx context.Context, q services.EventQuery) (services.EventStream, error) {
 	if err := valid(q, r.log.Partitions()); err != nil {
@@ -112,7 +112,7 @@ func (s *stream) openPartitions(ctx context.Context) {
 	// Without such filters every event is printed, so it pays to decode ahead.
 	ahead := jetlog.TailOptions{Decode: len(s.q.Types) == 0 && s.q.IdentityID == ""}
 	for k := range s.log.Partitions() {
-		b := &backlog{log: s.log, partition: k, after: s.at[k], end: s.end[k], options: ahead}
+		b := &backlog{log: s.log, gaps: s.log, partition: k, after: s.at[k], end: s.end[k], options: ahead}
 		if s.q.SessionID != "" {
 			if k != s.log.Partition(s.q.SessionID) {
 				continue
@@ -123,9 +123,9 @@ func (s *stream) openPartitions(ctx context.Context) {
 	}
 }
 
-// valid returns a *conversation.Invalid if the query makes no sense on a log with this number of partitions.
+// valid returns a *decide.Invalid if the query makes no sense on a log with this number of partitions.
 func valid(q services.EventQuery, partitions int) error {
-	invalid := func(field, why string) error { return &conversation.Invalid{Field: field, Why: why} }
+	invalid := func(field, why string) error { return &decide.Invalid{Field: field, Why: why} }
 	outside := func(p events.Position) bool { return p.Partition >= partitions }
 	beyond := fmt.Sprintf("names a partition that this log does not have: it has %d", partitions)
 	known := events.Types()

@@ -14,7 +14,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 )
@@ -135,7 +135,7 @@ func TestQueryThatMakesNoSenseIsRefused(t *testing.T) {
 		"to":          {To: []events.Position{{Partition: 7, Seq: 1}}},
 	} {
 		_, err := w.replay.OpenEvents(t.Context(), q)
-		var wrong *conversation.Invalid
+		var wrong *decide.Invalid
 		require.ErrorAs(t, err, &wrong, field)
 		require.Equal(t, field, wrong.Field)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/replay"
@@ -165,8 +165,8 @@ var w0 = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
 // chain returns the tombstones that the service would state for a session's corrected
 // turn.
-func chain(t testing.TB, w *world, session string) []events.Tombstone {
+func chain(t testing.TB, w *world, sessionID string) []events.Tombstone {
 	t.Helper()
-	s := natstest.Fold(t, w.log, session, conversation.Rules{})
+	s := natstest.Fold(t, w.log, sessionID, session.Rules{})
 	return s.Tombstones(s.Chain(s.Turns[0]), 0)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/prompttest"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/client"
@@ -30,7 +30,7 @@ import (
 
 // oneSession is a log and a view that hold one folded session and nothing else: the
 // prompts of a thousand conversations at every window are too many for a server.
-type oneSession struct{ state *conversation.State }
+type oneSession struct{ state *session.State }
 
 func (o oneSession) Partitions() int { return 1 }
 
@@ -71,7 +71,7 @@ func (o oneSession) Load(_ context.Context, _ string, _, shown int) (recent.Snap
 			break
 		}
 		n++
-		if t.Status == conversation.Finalized {
+		if t.Status == session.Finalized {
 			finalized++
 		}
 	}
@@ -79,12 +79,12 @@ func (o oneSession) Load(_ context.Context, _ string, _, shown int) (recent.Snap
 }
 
 // foldImported returns an imported conversation as the log would have it.
-func foldImported(t *testing.T, session string, turns []client.WholeTurn) *conversation.State {
+func foldImported(t *testing.T, sessionID string, turns []client.WholeTurn) *session.State {
 	t.Helper()
-	state := conversation.New(session, conversation.Rules{})
+	state := session.New(sessionID, session.Rules{})
 	fold := func(f events.Fact) {
 		seq := state.Applied + 1
-		require.True(t, state.Fold(events.Recorded{ID: f.EventID(), SessionID: session, Fact: f,
+		require.True(t, state.Fold(events.Recorded{ID: f.EventID(), SessionID: sessionID, Fact: f,
 			Time: time.Unix(int64(seq), 0), Position: events.Position{Seq: seq}}).Kind.ChangesView())
 	}
 	raw := func(messages []json.RawMessage) (out json.RawMessage) {
@@ -95,11 +95,11 @@ func foldImported(t *testing.T, session string, turns []client.WholeTurn) *conve
 	}
 	for _, in := range turns {
 		q, a := in.Start, in.Answer
-		id := events.TurnID(session, q.RequestID)
-		fold(&events.TurnStarted{TurnID: id, SessionID: session, RequestID: q.RequestID,
+		id := events.TurnID(sessionID, q.RequestID)
+		fold(&events.TurnStarted{TurnID: id, SessionID: sessionID, RequestID: q.RequestID,
 			Question: events.Question{QuestionNeutral: q.QuestionNeutral, QuestionMessages: raw(q.QuestionMessages)}})
 		if a != nil {
-			fold(&events.TurnFinalized{TurnID: id, SessionID: session,
+			fold(&events.TurnFinalized{TurnID: id, SessionID: sessionID,
 				Answer: events.Answer{AnswerNeutral: a.AnswerNeutral, AnswerMessages: raw(a.AnswerMessages)}})
 		}
 	}
@@ -148,7 +148,7 @@ func TestEveryWindowOfRealToolCallsIsLegal(t *testing.T) {
 }
 
 // everyWindow checks all windows of a session and returns how many of its messages have no other half.
-func everyWindow(t *testing.T, state *conversation.State) int {
+func everyWindow(t *testing.T, state *session.State) int {
 	t.Helper()
 	log := oneSession{state}
 	b := contextbuilder.NewBuilder(read.New(log, read.Config{View: log}),
@@ -181,7 +181,7 @@ func everyWindow(t *testing.T, state *conversation.State) int {
 
 // sizesThatMatter are the window sizes at which one more turn has room. Between two of
 // them the window stays as it is.
-func sizesThatMatter(state *conversation.State, whole []json.RawMessage) []int {
+func sizesThatMatter(state *session.State, whole []json.RawMessage) []int {
 	count := func(messages json.RawMessage) int {
 		var list []json.RawMessage
 		if json.Unmarshal(messages, &list) != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/client/progress"
 	"github.com/turnledger/turnledger/services/export"
@@ -141,7 +141,7 @@ func (c *replayCmd) finish(e *Env, reading *client.Events, out *export.File, err
 	whole := err == nil || stopped && c.Follow
 	var left error
 	if whole {
-		left = out.Complete(conversation.Rules{MetadataKeys: reading.MetadataKeys()})
+		left = out.Complete(session.Rules{MetadataKeys: reading.MetadataKeys()})
 	} else {
 		left = out.Abandon()
 	}

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
@@ -107,8 +108,8 @@ func (c *complaints) unless(right bool, name, format string, args ...any) {
 func within[T cmp.Ordered](v, least, most T) bool { return v >= least && v <= most }
 
 // Rules returns the rules by which sessions are folded.
-func (c Config) Rules() conversation.Rules {
-	return conversation.Rules{SessionTTL: c.SessionTTL, MetadataKeys: c.Policy().MetadataKeys}
+func (c Config) Rules() session.Rules {
+	return session.Rules{SessionTTL: c.SessionTTL, MetadataKeys: c.Policy().MetadataKeys}
 }
 
 // Limits returns the bounds of the recent view.
@@ -117,14 +118,14 @@ func (c Config) Limits() recent.Limits {
 }
 
 // Policy returns what a recorded turn may hold.
-func (c Config) Policy() conversation.Policy {
+func (c Config) Policy() decide.Policy {
 	keys := []string{}
 	for k := range strings.SplitSeq(c.MetadataKeys, ",") {
 		if k = strings.TrimSpace(k); k != "" {
 			keys = append(keys, k)
 		}
 	}
-	return conversation.Policy{MetadataKeys: keys}
+	return decide.Policy{MetadataKeys: keys}
 }
 
 // AnonymousAge returns the silence after which an anonymous session leaves the log; 0 means never.

@@ -164,6 +164,9 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 		"a later one": {"manifest.json", func(b []byte) []byte {
 			return []byte(strings.Replace(string(b), `"format": 1`, `"format": 2`, 1))
 		}, "has format 2"},
+		"no key": {"manifest.json", func(b []byte) []byte {
+			return []byte(strings.Replace(string(b), `"item_key"`, `"other_key"`, 1))
+		}, "manifest.json has no key of items"},
 		"another count": {"manifest.json", func(b []byte) []byte {
 			return regexp.MustCompile(`"events": \d+`).ReplaceAll(b, []byte(`"events": 1000`))
 		}, ""},

@@ -21,8 +21,8 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/index"
@@ -40,7 +40,7 @@ type World struct {
 	Store    index.Store
 	Endpoint *embeddingstest.Endpoint
 	Notes    desk.Notes
-	Rules    conversation.Rules
+	Rules    session.Rules
 }
 
 // NewWorld makes an empty log, for a store.
@@ -50,7 +50,7 @@ func NewWorld(t testing.TB, store index.Store, partitions int) *World {
 	notes := must.Get(log.Notes(t.Context()))(t)
 	return &World{
 		Log: log, Store: store, Endpoint: embeddingstest.Start(t), Notes: notes,
-		Rules: conversation.Rules{SessionTTL: 24 * time.Hour},
+		Rules: session.Rules{SessionTTL: 24 * time.Hour},
 	}
 }
 
@@ -207,17 +207,17 @@ func (w *World) Agree(t T, v *index.View, sessions ...string) {
 }
 
 // expect adds the turns of a session that the index has to hold.
-func (w *World) expect(t T, session string, into map[uuid.UUID]object) {
+func (w *World) expect(t T, sessionID string, into map[uuid.UUID]object) {
 	t.Helper()
-	s, in := conversation.New(session, w.Rules), map[uuid.UUID]bool{}
-	for e, err := range w.Log.Session(t.Context(), session, 0, 1<<40) {
+	s, in := session.New(sessionID, w.Rules), map[uuid.UUID]bool{}
+	for e, err := range w.Log.Session(t.Context(), sessionID, 0, 1<<40) {
 		require.NoError(t, err)
 		belong(s, s.Fold(e), in)
 	}
 	for _, of := range s.Turns {
-		if in[of.ID] && of.Status == conversation.Finalized && s.Erased == 0 {
+		if in[of.ID] && of.Status == session.Finalized && s.Erased == 0 {
 			into[of.ID] = object{
-				session, s.Identity, of.Started, of.Version, w.Digest(of.Question.QuestionNeutral),
+				sessionID, s.Identity, of.Started, of.Version, w.Digest(of.Question.QuestionNeutral),
 				w.Digest(of.Answer.AnswerNeutral),
 			}
 		}
@@ -225,11 +225,11 @@ func (w *World) expect(t T, session string, into map[uuid.UUID]object) {
 }
 
 // belong notes the turns that an event brings into the index.
-func belong(s *conversation.State, c conversation.Change, in map[uuid.UUID]bool) {
+func belong(s *session.State, c session.Change, in map[uuid.UUID]bool) {
 	if s.Identity == "" {
 		return
 	}
-	if c.Kind == conversation.Linked || c.NewBoundary && c.Kind != conversation.Reset {
+	if c.Kind == session.Linked || c.NewBoundary && c.Kind != session.Reset {
 		for _, t := range s.Turns {
 			in[t.ID] = in[t.ID] || t.Place > c.Silence
 		}

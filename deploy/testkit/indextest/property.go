@@ -17,7 +17,7 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 )
@@ -109,8 +109,8 @@ func (f *feeders) session() string { return viewtest.Session(f.draw(2, "session"
 // prune prunes a finalized turn, if there is one.
 func (f *feeders) prune() {
 	s := natstest.Fold(f.t, f.Log, f.session(), f.Rules)
-	final := slices.DeleteFunc(slices.Clone(s.Turns), func(t *conversation.Turn) bool {
-		return t.Status != conversation.Finalized
+	final := slices.DeleteFunc(slices.Clone(s.Turns), func(t *session.Turn) bool {
+		return t.Status != session.Finalized
 	})
 	if len(final) > 0 {
 		of := final[f.draw(len(final)-1, "turn")].ID

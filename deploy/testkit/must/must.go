@@ -20,7 +20,7 @@ func Get[T any](value T, err error) func(t TB, message ...any) T {
 	}
 }
 
-// Fail ends the test unless a call failed as it had to: must.Fail(s.StartTurn(ctx, c))(t, conversation.ErrInvalid). A
+// Fail ends the test unless a call failed as it had to: must.Fail(s.StartTurn(ctx, c))(t, decide.ErrInvalid). A
 // message may follow, as with require.
 func Fail[T any](_ T, err error) func(t TB, want error, message ...any) {
 	return func(t TB, want error, message ...any) {

@@ -29,9 +29,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/ports"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // Server starts an embedded server in a temporary directory, with the durability
@@ -110,10 +110,10 @@ func Append(t testing.TB, log *jetlog.Log, facts ...events.Fact) (at events.Posi
 }
 
 // Fold returns a session folded from the log.
-func Fold(t testing.TB, log *jetlog.Log, session string, rules conversation.Rules) *conversation.State {
+func Fold(t testing.TB, log *jetlog.Log, sessionID string, rules session.Rules) *session.State {
 	t.Helper()
-	state := conversation.New(session, rules)
-	for e, err := range log.Session(context.WithoutCancel(t.Context()), session, 0, math.MaxUint64) {
+	state := session.New(sessionID, rules)
+	for e, err := range log.Session(context.WithoutCancel(t.Context()), sessionID, 0, math.MaxUint64) {
 		require.NoError(t, err)
 		state.Fold(e)
 	}

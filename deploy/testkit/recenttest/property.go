@@ -13,7 +13,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
@@ -182,8 +183,8 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 		log.Append(rt, &events.SessionReset{SessionID: session, After: events.Position{Seq: s.Applied}}, at)
 	case "describe":
 		title := fmt.Sprint("title ", rapid.IntRange(0, 9).Draw(rt, "title"))
-		d := s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request(), Title: &title,
-			Kind: rapid.SampledFrom([]events.SessionKind{"", "", events.KindResponse}).Draw(rt, "kind")}, 0)
+		d := decide.Describe{SessionID: session, RequestID: request(), Title: &title,
+			Kind: rapid.SampledFrom([]events.SessionKind{"", "", events.KindResponse}).Draw(rt, "kind")}.On(s, 0)
 		for _, f := range d.Facts {
 			log.Append(rt, f, at)
 		}
@@ -210,10 +211,10 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 }
 
 // drawFork marks a branch of a session, which is one of the others. The branch itself may be missing, or come late.
-func drawFork(rt *rapid.T, log *Log, s *conversation.State, request string, at time.Time) {
+func drawFork(rt *rapid.T, log *Log, s *session.State, request string, at time.Time) {
 	child := rapid.SampledFrom(sessions).Draw(rt, "branch")
-	c := conversation.ForkSession{SessionID: s.SessionID, RequestID: request, ChildID: child}
-	mark, err := s.Mark(c, s.Fork(), events.Position{Seq: s.Applied}, at)
+	c := decide.ForkSession{SessionID: s.SessionID, RequestID: request, ChildID: child}
+	mark, err := c.Mark(s, s.Fork(), events.Position{Seq: s.Applied}, at)
 	if err != nil || child == s.SessionID {
 		return
 	}
@@ -224,7 +225,7 @@ func drawFork(rt *rapid.T, log *Log, s *conversation.State, request string, at t
 }
 
 // drawPrune takes a message out of a turn.
-func drawPrune(rt *rapid.T, log *Log, s *conversation.State, at time.Time) {
+func drawPrune(rt *rapid.T, log *Log, s *session.State, at time.Time) {
 	all := log.Session(rt.Context(), s.SessionID, 0, uint64(len(log.Events)))
 	for _, f := range viewtest.DrawPrune(rt, s, all, drawTurn(rt, s)) {
 		log.Append(rt, f, at)
@@ -233,9 +234,9 @@ func drawPrune(rt *rapid.T, log *Log, s *conversation.State, at time.Time) {
 
 // drawRedaction redacts some version of a turn. The redaction carries the tombstones, or lacks them: a foreign
 // publisher may leave them out.
-func drawRedaction(rt *rapid.T, log *Log, s *conversation.State, at time.Time) {
+func drawRedaction(rt *rapid.T, log *Log, s *session.State, at time.Time) {
 	id := drawTurn(rt, s)
-	d := s.DecideRedact(conversation.Redact{TurnID: id})
+	d := decide.Redact{TurnID: id}.On(s)
 	if len(d.Facts) == 1 && rapid.Bool().Draw(rt, "tombstones") {
 		log.Append(rt, d.Facts[0], at)
 		return
@@ -243,7 +244,7 @@ func drawRedaction(rt *rapid.T, log *Log, s *conversation.State, at time.Time) {
 	log.Append(rt, &events.TurnRedacted{TurnID: id, SessionID: s.SessionID}, at)
 }
 
-func drawTurn(rt *rapid.T, s *conversation.State) (id [16]byte) {
+func drawTurn(rt *rapid.T, s *session.State) (id [16]byte) {
 	if len(s.Turns) == 0 {
 		return ID(s.SessionID, "none")
 	}
@@ -285,16 +286,16 @@ type reference struct {
 	limits recent.Limits
 	now    time.Time
 
-	truth   *conversation.State
+	truth   *session.State
 	held    bool
 	floor   uint64
 	whole   bool
 	applied uint64
 }
 
-func newReference(sessionID string, rules conversation.Rules, limits recent.Limits, now time.Time) *reference {
+func newReference(sessionID string, rules session.Rules, limits recent.Limits, now time.Time) *reference {
 	rules.Slim = false
-	return &reference{limits: limits, now: now, truth: conversation.New(sessionID, rules)}
+	return &reference{limits: limits, now: now, truth: session.New(sessionID, rules)}
 }
 
 // before folds an event from before the view's beginning.
@@ -322,10 +323,10 @@ func (r *reference) apply(e events.Recorded) {
 		r.held, r.floor, r.whole = true, e.Position.Seq, !found && r.truth.Found()
 	}
 	r.applied = e.Position.Seq
-	if kind == conversation.Corrected || kind == conversation.TurnGone {
+	if kind == session.Corrected || kind == session.TurnGone {
 		r.whole = false
 	}
-	if kind == conversation.Started {
+	if kind == session.Started {
 		r.cap()
 	}
 }
@@ -355,10 +356,10 @@ func (r *reference) restored() {
 	r.cap()
 }
 
-func (r *reference) turns() []*conversation.Turn {
-	out := []*conversation.Turn{}
+func (r *reference) turns() []*session.Turn {
+	out := []*session.Turn{}
 	for _, t := range r.truth.Turns {
-		if t.Place >= r.floor && (t.Status == conversation.Pending || t.Status == conversation.Finalized) {
+		if t.Place >= r.floor && (t.Status == session.Pending || t.Status == session.Finalized) {
 			out = append(out, t)
 		}
 	}
@@ -366,7 +367,7 @@ func (r *reference) turns() []*conversation.Turn {
 }
 
 // load returns the state that a Load must return, or nil.
-func (r *reference) load(shown int) *conversation.State {
+func (r *reference) load(shown int) *session.State {
 	if !r.held {
 		return nil
 	}
@@ -383,7 +384,7 @@ func (r *reference) load(shown int) *conversation.State {
 	return &s
 }
 
-func finalized(turns []*conversation.Turn) int {
+func finalized(turns []*session.Turn) int {
 	return len(slices.DeleteFunc(slices.Clone(turns),
-		func(t *conversation.Turn) bool { return t.Status != conversation.Finalized }))
+		func(t *session.Turn) bool { return t.Status != session.Finalized }))
 }

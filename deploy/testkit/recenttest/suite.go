@@ -15,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -79,7 +79,7 @@ func window(t *testing.T, open Open) {
 	} {
 		require.Equal(t, want, w.requests("s", shown), "last %d", shown)
 		require.Equal(t, len(want) == 6, w.state("s", shown).Whole, "last %d", shown)
-		require.Equal(t, conversation.Counts{Finalized: 3, Pending: 3, ShownFinalized: 3, ShownPending: 3},
+		require.Equal(t, session.Counts{Finalized: 3, Pending: 3, ShownFinalized: 3, ShownPending: 3},
 			w.state("s", shown).Counts)
 	}
 }
@@ -129,7 +129,7 @@ func restored(t *testing.T, open Open) {
 	require.Equal(t, []string{"b", "c"}, w.requests("s", -1))
 	require.Equal(t, Plain(before.turn("s", "c").flush().state("s",
 		-1)).(map[string]any)["turns"].([]any)[0].(map[string]any)["RequestID"], "b")
-	require.Equal(t, conversation.Counts{Finalized: 2, ShownFinalized: 2}, w.state("s", -1).Counts)
+	require.Equal(t, session.Counts{Finalized: 2, ShownFinalized: 2}, w.state("s", -1).Counts)
 }
 
 func capped(t *testing.T, open Open) {
@@ -151,7 +151,7 @@ func ownCopy(t *testing.T, open Open) {
 	w := newWorld(t, open)
 	w.turn("s", "a", "b").flush()
 	s := w.state("s", -1)
-	s.Turns[0].Status, s.Turns[0].RequestID = conversation.Redacted, "?"
+	s.Turns[0].Status, s.Turns[0].RequestID = session.Redacted, "?"
 	s.Turns = s.Turns[:1]
 	s.Identity, s.Boundary = "x", 99
 	require.Equal(t, []string{"a", "b"}, w.requests("s", -1))
@@ -237,7 +237,7 @@ func boundary(t *testing.T, open Open) {
 	require.Equal(t, []string{"b"}, w.requests("silent", -1))
 	require.False(t, s.Whole)
 	require.Equal(t, s.Turns[0].Place-1, s.Boundary)
-	require.Equal(t, conversation.Counts{Finalized: 2, ShownFinalized: 1}, s.Counts)
+	require.Equal(t, session.Counts{Finalized: 2, ShownFinalized: 1}, s.Counts)
 }
 
 func erased(t *testing.T, open Open) {
@@ -533,7 +533,7 @@ func dropped(t *testing.T, open Open) {
 func overtaken(t *testing.T, open Open) {
 	w := newWorld(t, open)
 	restore := func(upTo uint64) bool {
-		s := projections.Session{ID: "s", UpTo: upTo, State: conversation.New("s", rules)}
+		s := projections.Session{ID: "s", UpTo: upTo, State: session.New("s", rules)}
 		for e, err := range w.log.Session(t.Context(), "s", 0, upTo) {
 			require.NoError(t, err)
 			s.State.Fold(e)

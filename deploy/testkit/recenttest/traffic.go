@@ -14,7 +14,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
@@ -51,7 +51,7 @@ func (tr Traffic) batches(at projections.Checkpoint, take func(projections.Batch
 	b := projections.Batch{From: at, To: at}
 	for n := range tr.Sessions {
 		id := tr.SessionID(n)
-		state := conversation.New(id, conversation.Rules{SessionTTL: ttl, Slim: true})
+		state := session.New(id, session.Rules{SessionTTL: ttl, Slim: true})
 		for i, f := range tr.facts(n) {
 			seq++
 			b.Events = append(b.Events, judge(state, events.Recorded{
@@ -72,12 +72,12 @@ func (tr Traffic) batches(at projections.Checkpoint, take func(projections.Batch
 }
 
 // judge does the work of a projections.Judge without its cache of sessions, which would take most of the measured time.
-func judge(state *conversation.State, e events.Recorded) projections.Judged {
+func judge(state *session.State, e events.Recorded) projections.Judged {
 	first := !state.Found()
 	c := state.Fold(e)
 	if c.Turn != nil {
 		turn := *c.Turn
-		conversation.Rules{}.Fill(&turn, e.Fact)
+		session.Rules{}.Fill(&turn, e.Fact)
 		c.Turn = &turn
 	}
 	return projections.Judged{Recorded: e, Change: c, Head: state.Head(), First: first}
@@ -109,7 +109,7 @@ func uuidOf(space string, n int) string {
 
 // CanonicalJSON returns the length of a turn's canonical JSON: the members of docs/contract.md#a-turn that are not
 // empty.
-func CanonicalJSON(s *conversation.State, t *conversation.Turn) int {
+func CanonicalJSON(s *session.State, t *session.Turn) int {
 	turn := struct {
 		TurnID      uuid.UUID       `json:"turn_id"`
 		SessionID   string          `json:"session_id"`

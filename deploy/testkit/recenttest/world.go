@@ -19,7 +19,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -32,7 +33,7 @@ type View struct {
 }
 
 // Open makes a new, empty view, which ends with the test.
-type Open func(t testing.TB, limits recent.Limits, rules conversation.Rules) View
+type Open func(t testing.TB, limits recent.Limits, rules session.Rules) View
 
 // world is the setup of one test: a log, a view that follows it, and the time.
 type world struct {
@@ -47,7 +48,7 @@ const ttl = 24 * time.Hour
 
 var (
 	limits = recent.Limits{TTL: ttl, MaxTurns: 6}
-	rules  = conversation.Rules{SessionTTL: ttl}
+	rules  = session.Rules{SessionTTL: ttl}
 )
 
 func newWorld(t *testing.T, open Open) *world {
@@ -86,7 +87,7 @@ func (w *world) turn(session string, requests ...string) *world {
 }
 
 // decided records the facts of a decision.
-func (w *world) decided(d conversation.Decision) *world {
+func (w *world) decided(d decide.Decision) *world {
 	require.NotEmpty(w.t, d.Facts)
 	for _, f := range d.Facts {
 		w.add(f)
@@ -95,21 +96,21 @@ func (w *world) decided(d conversation.Decision) *world {
 }
 
 func (w *world) redact(session, request string) *world {
-	return w.decided(w.log.State(session).DecideRedact(conversation.Redact{TurnID: ID(session, request)}))
+	return w.decided(decide.Redact{TurnID: ID(session, request)}.On(w.log.State(session)))
 }
 
 func (w *world) correct(session, old, request string) *world {
 	text, s := "a-"+request, w.log.State(session)
-	c := conversation.Correct{SessionID: session, RequestID: request, TurnID: ID(session, old), AnswerNeutral: &text}
-	return w.decided(s.DecideCorrect(c, s.Turn(c.TurnID)))
+	c := decide.Correct{SessionID: session, RequestID: request, TurnID: ID(session, old), AnswerNeutral: &text}
+	return w.decided(c.On(s, s.Turn(c.TurnID)))
 }
 
 func (w *world) link(session, identity string) *world {
-	return w.decided(w.log.State(session).DecideLink(identity, ""))
+	return w.decided(decide.Link(w.log.State(session), identity, ""))
 }
 
 func (w *world) reset(session string) *world {
-	return w.decided(w.log.State(session).DecideReset("", 0))
+	return w.decided(decide.Reset(w.log.State(session), "", 0))
 }
 
 func (w *world) erase(session string) *world {
@@ -128,21 +129,21 @@ func (w *world) load(session string, shown int) recent.Snapshot {
 }
 
 // state returns a session, which the view must hold.
-func (w *world) state(session string, shown int) *conversation.State {
+func (w *world) state(sessionID string, shown int) *session.State {
 	w.t.Helper()
-	s := w.load(session, shown).State
+	s := w.load(sessionID, shown).State
 	require.NotNil(w.t, s, "the view must hold the session")
 	return s
 }
 
 // requests returns the request ids of the held turns, with a question mark after those of pending turns.
-func (w *world) requests(session string, shown int) []string {
+func (w *world) requests(sessionID string, shown int) []string {
 	w.t.Helper()
 	out := []string{}
-	for _, t := range w.state(session, shown).Turns {
+	for _, t := range w.state(sessionID, shown).Turns {
 		r := t.RequestID
 		require.NotNil(w.t, t.Question)
-		if t.Status == conversation.Pending {
+		if t.Status == session.Pending {
 			r += "?"
 		} else {
 			require.Equal(w.t, "a-"+t.RequestID, t.Answer.AnswerNeutral)
@@ -157,16 +158,16 @@ func (w *world) requests(session string, shown int) []string {
 type Log struct {
 	Events []events.Recorded
 
-	rules conversation.Rules
-	truth map[string]*conversation.State
+	rules session.Rules
+	truth map[string]*session.State
 }
 
 var _ projections.LogReader = (*Log)(nil)
 
 // NewLog makes an empty log.
-func NewLog(rules conversation.Rules) *Log {
+func NewLog(rules session.Rules) *Log {
 	rules.Slim = false
-	return &Log{rules: rules, truth: map[string]*conversation.State{}}
+	return &Log{rules: rules, truth: map[string]*session.State{}}
 }
 
 // Append records a fact in the form in which JetStream returns it.
@@ -187,10 +188,10 @@ func (l *Log) AppendEnvelope(env events.Envelope, at time.Time) events.Recorded 
 }
 
 // State returns a session's state at the log's end.
-func (l *Log) State(sessionID string) *conversation.State {
+func (l *Log) State(sessionID string) *session.State {
 	s := l.truth[sessionID]
 	if s == nil {
-		s = conversation.New(sessionID, l.rules)
+		s = session.New(sessionID, l.rules)
 		l.truth[sessionID] = s
 	}
 	return s
@@ -300,7 +301,7 @@ func ID(session, request string) uuid.UUID { return events.TurnID(session, reque
 
 // Plain returns all that a state shows to others, in a form that compares by value: times as UTC, bytes as text. It
 // leaves out the digests of bodies, which only the fold itself knows.
-func Plain(s *conversation.State) any {
+func Plain(s *session.State) any {
 	if s == nil {
 		return nil
 	}

@@ -7,17 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
 // Folded returns a session as the log has it up to a sequence, of which it keeps so many turns.
 func Folded(
-	t testing.TB, log *jetlog.Log, rules conversation.Rules, id string, upTo uint64, keep int,
-) *conversation.State {
+	t testing.TB, log *jetlog.Log, rules session.Rules, id string, upTo uint64, keep int,
+) *session.State {
 	t.Helper()
-	s := conversation.New(id, rules)
+	s := session.New(id, rules)
 	for e, err := range log.Session(t.Context(), id, 0, upTo) {
 		require.NoError(t, err)
 		s.Fold(e)
@@ -29,7 +29,7 @@ func Folded(
 // Still is a view, and an archive, of one session that stands where it is; without a State it has none. Asked counts
 // what it was asked.
 type Still struct {
-	State *conversation.State
+	State *session.State
 	At    uint64
 	Asked int
 }
@@ -50,7 +50,7 @@ func (*Still) Wait(ctx context.Context, _ events.Position) error {
 }
 
 // SessionTurns implements an archive.
-func (s *Still) SessionTurns(context.Context, string, int) (*conversation.State, events.Position, error) {
+func (s *Still) SessionTurns(context.Context, string, int) (*session.State, events.Position, error) {
 	s.Asked++
 	if s.State == nil {
 		return nil, events.Position{}, nil

@@ -23,8 +23,9 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -129,19 +130,19 @@ func Mark(rt *rapid.T, session, request string) *events.SessionBranched {
 // DrawPrune draws a prune of a turn as a writer decides it, which may be a redaction. all are the events of the
 // session. It returns none where nothing can be taken out.
 func DrawPrune(
-	rt *rapid.T, s *conversation.State, all iter.Seq2[events.Recorded, error], turn uuid.UUID,
+	rt *rapid.T, s *session.State, all iter.Seq2[events.Recorded, error], turn uuid.UUID,
 ) []events.Fact {
 	drop, at := rapid.IntRange(0, 3).Draw(rt, "message"), -1
-	c := conversation.Prune{SessionID: s.SessionID, TurnID: turn,
+	c := decide.Prune{SessionID: s.SessionID, TurnID: turn,
 		PruneID: rapid.SampledFrom([]string{"p1", "p2", "p3"}).Draw(rt, "prune"),
-		Keep: func(m conversation.Message) json.RawMessage {
+		Keep: func(m session.Message) json.RawMessage {
 			if at++; at == drop {
 				return nil
 			}
 			return m.Raw
 		}}
 	t := s.Turn(turn)
-	if _, refused := s.PruneRefused(c); refused {
+	if _, refused := c.Refused(s); refused {
 		return nil
 	}
 	var brought []events.Recorded
@@ -154,7 +155,7 @@ func DrawPrune(
 	if len(brought) > 0 {
 		c.Partition = brought[0].Position.Partition
 	}
-	return s.DecidePrune(c, t, conversation.Messages(t, brought)).Facts
+	return c.On(s, t, session.Messages(t, brought)).Facts
 }
 
 // DrawExtension draws what is appended to a half of a turn, with a neutral text or without.

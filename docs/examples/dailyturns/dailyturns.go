@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -34,7 +34,7 @@ func (d DailyTurns) Claim(ctx context.Context, k int) (projections.Checkpoint, e
 func (d DailyTurns) Apply(ctx context.Context, b projections.Batch) error {
 	rows := &pgx.Batch{}
 	for _, e := range b.Events {
-		if e.Change.Kind == conversation.Started {
+		if e.Change.Kind == session.Started {
 			rows.Queue(`insert into daily_turns as t values ($1, 1)
 				on conflict (day) do update set turns = t.turns + 1`, e.Time.UTC())
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/turnledger/turnledger/docs/examples/dailyturns"
 	"github.com/turnledger/turnledger/docs/examples/dailyturns/subscriber"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/runner"
 )
@@ -71,7 +71,7 @@ func TestDailyTurns(t *testing.T) {
 	const sum = "select coalesce(sum(turns), 0) from daily_turns"
 	for round := range 3 {
 		turns(t, log, 20*(round+1))
-		cfg := runner.Config{Rules: conversation.Rules{SessionTTL: 24 * time.Hour},
+		cfg := runner.Config{Rules: session.Rules{SessionTTL: 24 * time.Hour},
 			Feeding: runner.Feeding{MaxBatch: 7}, Pause: 5 * time.Millisecond}
 		one, two := background(t, runner.New(log, p, cfg).Run), background(t, runner.New(log, p, cfg).Run)
 		hang.Until(t, func() bool { return counted(t, pool, sum) == 20*(round+1) })

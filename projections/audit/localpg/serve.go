@@ -15,8 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// settings returns settings for the command line. There they override the files, so that a cluster made by an older
-// version gets them too.
+// settings returns settings for the command line, where they override the files.
 func (s *Server) settings() []string {
 	pairs := []string{
 		"listen_addresses=", "port=" + s.cfg.Port, "unix_socket_directories=" + s.socket,

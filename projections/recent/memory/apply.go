@@ -3,7 +3,7 @@ package memory
 import (
 	"slices"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -54,38 +54,38 @@ func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
 	s.date(held, expires)
 }
 
-func (v *generation) fold(held *conversation.State, e *projections.Judged) {
-	if e.Change.Kind == conversation.Pruned {
+func (v *generation) fold(held *session.State, e *projections.Judged) {
+	if e.Change.Kind == session.Pruned {
 		v.prune(held, e)
 		return
 	}
 	c := held.Fold(e.Recorded)
 	previous := before(held.Turns, c.Turn)
 	switch c.Kind {
-	case conversation.Started:
+	case session.Started:
 		trimQuestion(c.Turn, previous)
-	case conversation.Answered:
+	case session.Answered:
 		trimAnswer(c.Turn, previous)
-	case conversation.Corrected:
+	case session.Corrected:
 		trimQuestion(c.Turn, previous)
 		trimAnswer(c.Turn, previous)
-	case conversation.WasExtended: // makes halves of its own
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.TurnGone,
-		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
-		conversation.Erased, conversation.Refused, conversation.Pruned,
-		conversation.Noted: // no texts came
+	case session.WasExtended: // makes halves of its own
+	case session.Seen, session.Duplicate, session.Anomaly, session.Linked, session.TurnGone,
+		session.Reset, session.Described, session.Summarized, session.Forked, session.Branched,
+		session.Erased, session.Refused, session.Pruned,
+		session.Noted: // no texts came
 	}
 	switch e.Change.Kind {
-	case conversation.Started:
+	case session.Started:
 		held.DropOldest(v.limits.MaxTurns)
-	case conversation.Corrected, conversation.TurnGone:
-		held.Remove(func(t *conversation.Turn) bool { return left(t, e.Change.Turns) })
+	case session.Corrected, session.TurnGone:
+		held.Remove(func(t *session.Turn) bool { return left(t, e.Change.Turns) })
 		held.Whole = false
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered,
-		conversation.WasExtended, conversation.Linked,
-		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
-		conversation.Erased, conversation.Refused, conversation.Pruned,
-		conversation.Noted: // no turn came or went
+	case session.Seen, session.Duplicate, session.Anomaly, session.Answered,
+		session.WasExtended, session.Linked,
+		session.Reset, session.Described, session.Summarized, session.Forked, session.Branched,
+		session.Erased, session.Refused, session.Pruned,
+		session.Noted: // no turn came or went
 	}
 	held.Adopt(e.Head)
 }
@@ -93,7 +93,7 @@ func (v *generation) fold(held *conversation.State, e *projections.Judged) {
 // prune puts the judge's turn in the place of the one that the view holds. The view can't fold the prune, which speaks
 // of versions of the turn that the view does not hold. A turn that is not held is older than all that are, or its other
 // events have left the log, and then the prune alone brings it.
-func (v *generation) prune(held *conversation.State, e *projections.Judged) {
+func (v *generation) prune(held *session.State, e *projections.Judged) {
 	held.Applied = e.Position.Seq
 	own := *e.Change.Turn
 	switch t := held.Turn(own.ID); {
@@ -108,13 +108,13 @@ func (v *generation) prune(held *conversation.State, e *projections.Judged) {
 
 // left reports whether a turn may no longer be shown. gone lists all versions of a redacted turn, since the view holds
 // at most one version and can't follow the chain.
-func left(t *conversation.Turn, gone []*conversation.Turn) bool {
-	return t.Status == conversation.Replaced || t.Status == conversation.Redacted ||
-		slices.ContainsFunc(gone, func(g *conversation.Turn) bool { return g.ID == t.ID })
+func left(t *session.Turn, gone []*session.Turn) bool {
+	return t.Status == session.Replaced || t.Status == session.Redacted ||
+		slices.ContainsFunc(gone, func(g *session.Turn) bool { return g.ID == t.ID })
 }
 
 // before returns the turn right before the newest, if t is the newest.
-func before(turns []*conversation.Turn, t *conversation.Turn) *conversation.Turn {
+func before(turns []*session.Turn, t *session.Turn) *session.Turn {
 	if n := len(turns); n > 1 && turns[n-1] == t {
 		return turns[n-2]
 	}

@@ -3,12 +3,12 @@ package memory
 import (
 	"time"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
 // NewPacked makes a view that leaves some sessions unpacked.
-func NewPacked(limits recent.Limits, rules conversation.Rules, now func() time.Time, open int64) *View {
+func NewPacked(limits recent.Limits, rules session.Rules, now func() time.Time, open int64) *View {
 	return packing(limits, rules, now, open)
 }
 
@@ -45,7 +45,7 @@ func (v *View) SessionsHeld() (n int) {
 }
 
 // Snapshot is partition.snapshot of what is served.
-func (v *View) Snapshot(k int, load func() *conversation.State) (uint64, *conversation.State) {
+func (v *View) Snapshot(k int, load func() *session.State) (uint64, *session.State) {
 	p, err := v.served.Load().part(k)
 	if err != nil {
 		return 0, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/recenttest"
 	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 )
@@ -24,7 +24,7 @@ const ttl = time.Hour
 
 var (
 	limits = recent.Limits{TTL: ttl}
-	rules  = conversation.Rules{SessionTTL: ttl}
+	rules  = session.Rules{SessionTTL: ttl}
 )
 
 // fixture is a view with a clock, and a log that it follows.
@@ -53,9 +53,9 @@ func (f *fixture) start(session string) {
 	f.log.Append(f.t, turntest.Started(session, "1", "q"), f.clock)
 }
 
-func (f *fixture) load(session string) *conversation.State {
+func (f *fixture) load(sessionID string) *session.State {
 	f.t.Helper()
-	return must.Get(f.view.Load(f.t.Context(), session, 0, -1))(f.t).State
+	return must.Get(f.view.Load(f.t.Context(), sessionID, 0, -1))(f.t).State
 }
 
 // TestWhatIsUsedStaysOpen: a view packs sessions that were not used for long. Those that are read stay as they are, and
@@ -141,9 +141,9 @@ func TestPartitionsAreApart(t *testing.T) {
 func TestAReadIsNoNewerThanItsState(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, -1)
-	for _, session := range []string{"s", "other", "s"} {
-		f.start(session)
-		at, state := f.view.Snapshot(0, func() *conversation.State {
+	for _, sessionID := range []string{"s", "other", "s"} {
+		f.start(sessionID)
+		at, state := f.view.Snapshot(0, func() *session.State {
 			state := f.load("s")
 			f.feed.All(1)
 			return state
@@ -177,7 +177,7 @@ func TestLoadedTextsStayWhileTheTurnIsExtended(t *testing.T) {
 			}
 		})
 	}
-	loaded := map[*conversation.State]string{}
+	loaded := map[*session.State]string{}
 	for n := range 300 {
 		f.log.Append(t, &events.TurnExtended{TurnID: turn, SessionID: "s", ExtensionID: fmt.Sprint(n),
 			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: fmt.Sprint(n),
@@ -196,7 +196,7 @@ func TestLoadedTextsStayWhileTheTurnIsExtended(t *testing.T) {
 	require.Equal(t, messages(f.log.State("s")), messages(f.load("s")))
 }
 
-func messages(s *conversation.State) string {
+func messages(s *session.State) string {
 	if m := s.Turns[0].Answer.AnswerMessages; m != nil {
 		return string(m)
 	}
@@ -205,7 +205,7 @@ func messages(s *conversation.State) string {
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
-func open(_ testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
+func open(_ testing.TB, limits recent.Limits, rules session.Rules) recenttest.View {
 	v := memory.New(limits, rules, nil)
 	return recenttest.View{View: v, Reader: v}
 }
@@ -217,7 +217,7 @@ func TestConformance(t *testing.T) {
 }
 
 // openPacked opens a view that packs each session after each event.
-func openPacked(_ testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
+func openPacked(_ testing.TB, limits recent.Limits, rules session.Rules) recenttest.View {
 	v := memory.NewPacked(limits, rules, nil, 0)
 	return recenttest.View{View: v, Reader: v}
 }

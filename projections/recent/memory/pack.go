@@ -1,7 +1,7 @@
 package memory
 
 import (
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // A view packs sessions that were not used for long, since most sessions are never continued. openSessions is how many
@@ -14,7 +14,7 @@ const (
 
 // unpacked returns the state of a session, which is the caller's own if the session is packed. It is nil if the packed
 // text can't be read; the view then does not hold the session.
-func (s *shard) unpacked(held *session, rules conversation.Rules) *conversation.State {
+func (s *shard) unpacked(held *kept, rules session.Rules) *session.State {
 	if held.packed == "" {
 		return held.state
 	}
@@ -26,14 +26,14 @@ func (s *shard) unpacked(held *session, rules conversation.Rules) *conversation.
 }
 
 // unpack makes a session one that can be folded on, and reports whether it is.
-func (s *shard) unpack(held *session, rules conversation.Rules) bool {
+func (s *shard) unpack(held *kept, rules session.Rules) bool {
 	held.state, held.packed = s.unpacked(held, rules), ""
 	return held.state != nil
 }
 
 // use notes that an event changed a session, and packs sessions of the shard that were not used for longer, until few
 // enough are open in the view. A session that was used since it was looked at last is passed over.
-func (s *shard) use(held *session, most int64) {
+func (s *shard) use(held *kept, most int64) {
 	if held.open {
 		held.used.Store(true)
 	} else {
@@ -57,7 +57,7 @@ func (s *shard) use(held *session, most int64) {
 }
 
 // close takes a session from those that are open.
-func (s *shard) close(held *session) {
+func (s *shard) close(held *kept) {
 	if held.open {
 		held.open = false
 		s.opened.Add(-1)

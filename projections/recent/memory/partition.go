@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
@@ -54,7 +54,7 @@ func (p *partition) commit(b projections.Batch, do func()) error {
 
 // snapshot returns the result of load, and a sequence up to which the result holds all events. It reads the sequence
 // before it calls load, so events that are applied during load are behind that sequence.
-func (p *partition) snapshot(load func() *conversation.State) (uint64, *conversation.State) {
+func (p *partition) snapshot(load func() *session.State) (uint64, *session.State) {
 	seq := p.applied.Load()
 	state := load()
 	if state != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -39,9 +39,9 @@ func (v *View) Restore(ctx context.Context, from projections.Session) ([]events.
 }
 
 // take holds a folded session.
-func (v *generation) take(s *shard, folded *conversation.State, expires int64) {
+func (v *generation) take(s *shard, folded *session.State, expires int64) {
 	v.limits.Trim(folded)
-	var previous *conversation.Turn
+	var previous *session.Turn
 	for _, t := range folded.Turns {
 		trimQuestion(t, previous)
 		if t.Answer != nil {

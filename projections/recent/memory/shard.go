@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
@@ -13,39 +13,39 @@ import (
 // activity, so that a sweep looks only at sessions that have expired.
 type shard struct {
 	mu       sync.RWMutex
-	sessions map[string]*session
+	sessions map[string]*kept
 	// ends joins the newest session and the oldest, since the list is a ring.
-	ends session
+	ends kept
 	// left holds the sessions that were given up, with the sequence of the event that was parked last: reads of them
 	// use the log.
 	left map[string]uint64
 	// open has the sessions that are not packed, roughly in the order of their last use, and opened counts those of all
 	// shards. A session that was dropped stands in open until its turn comes.
-	open   []*session
+	open   []*kept
 	opened *atomic.Int64
 	packer *recent.Packer
 }
 
-// session is a session that the view holds. Expires is in milliseconds, as in Redis.
-type session struct {
+// kept is a session that the view holds. Expires is in milliseconds, as in Redis.
+type kept struct {
 	id string
 	// state is nil while the session is packed, and packed is "" while it is not.
-	state  *conversation.State
+	state  *session.State
 	packed string
 	// open: the session stands in the shard's list of them. used: since it was looked at there.
 	open         bool
 	used         atomic.Bool
 	expires      int64
-	older, newer *session
+	older, newer *kept
 }
 
 func (s *shard) begin(opened *atomic.Int64, packer *recent.Packer) {
 	s.opened, s.packer = opened, packer
-	s.sessions, s.left = map[string]*session{}, map[string]uint64{}
+	s.sessions, s.left = map[string]*kept{}, map[string]uint64{}
 	s.ends.older, s.ends.newer = &s.ends, &s.ends
 }
 
-func (s *shard) load(sessionID string, rules conversation.Rules, shown int, now int64) *conversation.State {
+func (s *shard) load(sessionID string, rules session.Rules, shown int, now int64) *session.State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	held := s.sessions[sessionID]
@@ -61,14 +61,14 @@ func (s *shard) load(sessionID string, rules conversation.Rules, shown int, now 
 }
 
 // newest returns how many of the last turns include shown finalized ones; all turns if shown is negative.
-func newest(turns []*conversation.Turn, shown int) int {
+func newest(turns []*session.Turn, shown int) int {
 	if shown < 0 || shown >= len(turns) {
 		return len(turns)
 	}
 	n := 0
 	for shown > 0 && n < len(turns) {
 		n++
-		if turns[len(turns)-n].Status == conversation.Finalized {
+		if turns[len(turns)-n].Status == session.Finalized {
 			shown--
 		}
 	}
@@ -76,10 +76,10 @@ func newest(turns []*conversation.Turn, shown int) int {
 }
 
 // add adds a session; the caller calls date.
-func (s *shard) add(sessionID string, rules conversation.Rules) *session {
+func (s *shard) add(sessionID string, rules session.Rules) *kept {
 	// The copy frees the longer string that the id may be part of.
 	id := strings.Clone(sessionID)
-	held := &session{id: id, state: conversation.New(id, rules)}
+	held := &kept{id: id, state: session.New(id, rules)}
 	s.sessions[id] = held
 	delete(s.left, sessionID)
 	s.append(held)
@@ -87,7 +87,7 @@ func (s *shard) add(sessionID string, rules conversation.Rules) *session {
 }
 
 // date sets when a session expires, and moves it to the end of the list.
-func (s *shard) date(held *session, expires int64) {
+func (s *shard) date(held *kept, expires int64) {
 	if held.expires == expires {
 		return
 	}
@@ -114,16 +114,16 @@ func (s *shard) sweep(now int64, most int) {
 	}
 }
 
-func (s *shard) drop(held *session) {
+func (s *shard) drop(held *kept) {
 	delete(s.sessions, held.id)
 	held.unlink()
 	s.close(held)
 	held.state, held.packed = nil, ""
 }
 
-func (s *shard) append(held *session) {
+func (s *shard) append(held *kept) {
 	held.older, held.newer = s.ends.older, &s.ends
 	held.older.newer, s.ends.older = held, held
 }
 
-func (s *session) unlink() { s.older.newer, s.newer.older = s.newer, s.older }
+func (s *kept) unlink() { s.older.newer, s.newer.older = s.newer, s.older }

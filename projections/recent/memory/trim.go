@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"unique"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // trimQuestion and trimAnswer copy a half that was just folded, so that the turn does not keep the whole fact in
 // memory. Values that are mostly the same from turn to turn are stored once.
-func trimQuestion(t, previous *conversation.Turn) {
+func trimQuestion(t, previous *session.Turn) {
 	q := *t.Question
 	q.PipelineName, q.Consultant, q.Repository = once(q.PipelineName), once(q.Consultant), once(q.Repository)
 	if q.QuestionTranslated == q.QuestionNeutral {
@@ -22,7 +22,7 @@ func trimQuestion(t, previous *conversation.Turn) {
 	t.Question = &q
 }
 
-func trimAnswer(t, previous *conversation.Turn) {
+func trimAnswer(t, previous *session.Turn) {
 	a := *t.Answer
 	if a.AnswerTranslated == a.AnswerNeutral {
 		a.AnswerTranslated = a.AnswerNeutral

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
@@ -28,7 +28,7 @@ type View struct {
 // generation is the content of a view. A rebuild fills a second one beside the served one.
 type generation struct {
 	limits recent.Limits
-	rules  conversation.Rules
+	rules  session.Rules
 	now    func() time.Time
 	seed   maphash.Seed
 	number uint64
@@ -48,12 +48,12 @@ var (
 var errPartition = errors.New("no such partition")
 
 // New makes an empty view. now is the clock by which sessions expire; time.Now by default.
-func New(limits recent.Limits, rules conversation.Rules, now func() time.Time) *View {
+func New(limits recent.Limits, rules session.Rules, now func() time.Time) *View {
 	return packing(limits, rules, now, openSessions)
 }
 
 // packing makes a view that leaves some sessions unpacked.
-func packing(limits recent.Limits, rules conversation.Rules, now func() time.Time, open int64) *View {
+func packing(limits recent.Limits, rules session.Rules, now func() time.Time, open int64) *View {
 	if now == nil {
 		now = time.Now
 	}
@@ -135,7 +135,7 @@ func (v *View) Load(ctx context.Context, sessionID string, partition, shown int)
 	if err != nil {
 		return recent.Snapshot{}, fmt.Errorf("load a session from memory: %w", err)
 	}
-	seq, state := p.snapshot(func() *conversation.State {
+	seq, state := p.snapshot(func() *session.State {
 		return p.shard(g.hash(sessionID)).load(sessionID, g.rules, shown, g.now().UnixMilli())
 	})
 	return recent.Snapshot{Applied: events.Position{Partition: partition, Seq: seq}, State: state}, nil

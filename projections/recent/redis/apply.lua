@@ -92,7 +92,7 @@ while ARGV[i] do
         local record = at(turns, place, id, 'p') or at(turns, place, id, 'f')
         if record then
           redis.call('ZREM', turns, record)
-          redis.call('ZADD', turns, place, '\2' .. string.sub(record, 2) .. data)
+          redis.call('ZADD', turns, place, record .. data)
         end
       elseif op == 'correct' then
         local record = at(turns, place, id, 'f')

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
@@ -66,33 +66,33 @@ func (v *View) add(g *sessionOps, e *projections.Judged, now int64) {
 	g.head, g.expires = rueidis.BinaryString(recent.AppendHead(nil, e.Head)), strconv.FormatInt(expires, 10)
 	t := e.Change.Turn
 	switch k {
-	case conversation.Started:
+	case session.Started:
 		g.operation("start", e, operand{t.Place, t.ID[:], recent.PendingRecord(t)})
-	case conversation.Answered:
+	case session.Answered:
 		g.operation("answer", e, operand{t.Place, t.ID[:], recent.AppendAnswer(nil, t)})
-	case conversation.WasExtended:
+	case session.WasExtended:
 		if f, is := e.Fact.(*events.TurnExtended); is {
 			data := recent.AppendExtension(nil, v.cfg.Rules, e.Position.Seq, f)
 			g.operation("extend", e, operand{t.Place, t.ID[:], data})
 		}
-	case conversation.Corrected:
+	case session.Corrected:
 		g.operation("correct", e, operand{t.Place, t.Replaces[:], recent.FinalizedRecord(t)})
-	case conversation.Pruned:
+	case session.Pruned:
 		g.operation("prune", e, operand{t.Place, t.ID[:], recent.Record(t)})
-	case conversation.TurnGone:
+	case session.TurnGone:
 		g.operation("redact", e, operand{id: ids(e.Change.Turns)})
-	case conversation.Erased:
+	case session.Erased:
 		g.operation("erase", e, operand{})
-	case conversation.Linked, conversation.Reset, conversation.Described, conversation.Summarized,
-		conversation.Forked, conversation.Branched, conversation.Seen,
-		conversation.Duplicate, conversation.Anomaly, conversation.Refused,
-		conversation.Noted:
+	case session.Linked, session.Reset, session.Described, session.Summarized,
+		session.Forked, session.Branched, session.Seen,
+		session.Duplicate, session.Anomaly, session.Refused,
+		session.Noted:
 		g.operation("head", e, operand{})
 	}
 }
 
 // ids concatenates the ids of turns.
-func ids(turns []*conversation.Turn) []byte {
+func ids(turns []*session.Turn) []byte {
 	var out []byte
 	for _, t := range turns {
 		out = append(out, t.ID[:]...)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
@@ -24,7 +24,7 @@ type Config struct {
 	// Prefix of all keys, so that one Redis can hold several views; "recent" by default.
 	Prefix string
 	Limits recent.Limits
-	Rules  conversation.Rules
+	Rules  session.Rules
 	// LoadTimeout bounds one Load; 250 ms by default. Longer work is bounded by its ctx.
 	LoadTimeout time.Duration
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
@@ -35,9 +35,9 @@ func (v *View) Key(generation int, kind, of string) string {
 func (v *View) Pointer() string { return v.pointer }
 
 // Roundtrip encodes and decodes a turn and a head.
-func Roundtrip(t *conversation.Turn, h conversation.Head) (*conversation.Turn, conversation.Head, error) {
+func Roundtrip(t *session.Turn, h session.Head) (*session.Turn, session.Head, error) {
 	record := recent.PendingRecord(t)
-	if t.Status == conversation.Finalized {
+	if t.Status == session.Finalized {
 		record = recent.FinalizedRecord(t)
 	}
 	back, err := recent.ReadTurn(string(record))

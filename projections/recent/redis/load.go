@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
@@ -48,14 +48,14 @@ func (v *View) load(
 	if v.cfg.Limits.Expires(h).UnixMilli() < time.Now().UnixMilli() {
 		return snap, nil
 	}
-	s := conversation.New(sessionID, v.cfg.Rules)
+	s := session.New(sessionID, v.cfg.Rules)
 	s.Adopt(h)
 	if s.Applied, err = strconv.ParseUint(answer[1], 10, 64); err != nil {
 		return recent.Snapshot{}, ErrAnswer
 	}
 	records := answer[5:]
 	s.Whole = answer[2] == "1" && answer[4] == strconv.Itoa(len(records))
-	s.Turns = make([]*conversation.Turn, 0, len(records))
+	s.Turns = make([]*session.Turn, 0, len(records))
 	for _, r := range slices.Backward(records) {
 		t, err := recent.ReadTurn(r)
 		if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/redis"
@@ -34,7 +34,7 @@ const (
 	secret = "a text that belongs in no error"
 )
 
-var rules = conversation.Rules{SessionTTL: ttl}
+var rules = session.Rules{SessionTTL: ttl}
 
 // fixture is a view on a server of its own, and a log that it follows.
 type fixture struct {
@@ -147,7 +147,7 @@ func TestEveryKeyExpires(t *testing.T) {
 func TestInSteps(t *testing.T) {
 	t.Parallel()
 	open := opener(redistest.Start(t))
-	recenttest.Run(t, func(t testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
+	recenttest.Run(t, func(t testing.TB, limits recent.Limits, rules session.Rules) recenttest.View {
 		v := open(t, limits, rules).View.(*redis.View).InSteps()
 		return recenttest.View{View: v, Reader: v}
 	})
@@ -242,7 +242,7 @@ const patience = hang.Limit
 // opener returns views that share a server and no key.
 func opener(server *redistest.Server) recenttest.Open {
 	var views atomic.Int64
-	return func(t testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
+	return func(t testing.TB, limits recent.Limits, rules session.Rules) recenttest.View {
 		prefix := "test-" + strconv.FormatInt(views.Add(1), 10)
 		v := view(t, redis.Config{
 			URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules, LoadTimeout: patience,
@@ -308,7 +308,7 @@ func TestRecordsComeBack(t *testing.T) {
 			TranslateChat: rapid.Bool().Draw(rt, "t"), QuestionNeutral: text("n"), QuestionTranslated: text("q"),
 			QuestionMessages: raw("m"), Metadata: raw("d"),
 		}
-		turn := &conversation.Turn{
+		turn := &session.Turn{
 			ID: uuid.New(), RequestID: text("id"), Version: rapid.IntRange(1, 1000).Draw(rt, "v"),
 			Place: number("place"), Started: number("started"), CreatedAt: at("created"),
 			TranslateChat: q.TranslateChat, Question: q,
@@ -317,25 +317,25 @@ func TestRecordsComeBack(t *testing.T) {
 			turn.Replaces = uuid.New()
 		}
 		if rapid.Bool().Draw(rt, "finalized") {
-			turn.Status, turn.Final, turn.FinalizedAt = conversation.Finalized, number("f"), at("fa")
+			turn.Status, turn.Final, turn.FinalizedAt = session.Finalized, number("f"), at("fa")
 			turn.AnswerMetadata = raw("am")
 			turn.Answer = &events.Answer{AnswerNeutral: text("a"), AnswerTranslated: text("at"),
 				AnswerTranslatedIsFallback: rapid.Bool().Draw(rt, "fb"), AnswerMessages: raw("ams")}
 		}
 		count := func(label string) int { return rapid.IntRange(-1<<40, 1<<40).Draw(rt, label) }
-		head := conversation.Head{
+		head := session.Head{
 			Identity: text("i"), LinkedAt: number("l"), Boundary: number("b"), ResetAt: number("r"),
 			Erased: number("e"), CreatedAt: at("ca"), LastActive: at("la"),
-			Counts: conversation.Counts{Finalized: count("1"), Pending: count("2"), ShownFinalized: count("3"),
+			Counts: session.Counts{Finalized: count("1"), Pending: count("2"), ShownFinalized: count("3"),
 				ShownPending: count("4")},
 		}
 		if rapid.Bool().Draw(rt, "described") {
 			kinds := []events.SessionKind{"", events.KindConversation, events.KindResponse}
-			head.HeldDescription = conversation.DescribedBy(conversation.Description{DescribedAt: number("at"),
+			head.HeldDescription = session.DescribedBy(session.Description{DescribedAt: number("at"),
 				Title: text("title"), Metadata: text("metadata"), Kind: rapid.SampledFrom(kinds).Draw(rt, "kind")})
 		}
 		if rapid.Bool().Draw(rt, "forked") {
-			head.HeldDescription = head.ForkedBy(conversation.Fork{ForkedAt: max(number("fork"), 1),
+			head.HeldDescription = head.ForkedBy(session.Fork{ForkedAt: max(number("fork"), 1),
 				RequestID: text("fr"), From: text("ff"), Root: text("fo"), Lineage: text("fl")})
 		}
 		back, backHead := must.Two(redis.Roundtrip(turn, head))(rt)

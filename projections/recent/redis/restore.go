@@ -9,7 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
@@ -39,7 +39,7 @@ func (v *View) Restore(ctx context.Context, s projections.Session) (_ []events.P
 			strconv.FormatInt(expires, 10))
 		for _, t := range folded.Turns {
 			record := recent.PendingRecord(t)
-			if t.Status == conversation.Finalized {
+			if t.Status == session.Finalized {
 				record = recent.FinalizedRecord(t)
 			}
 			args = append(args, strconv.FormatUint(t.Place, 10), rueidis.BinaryString(record))

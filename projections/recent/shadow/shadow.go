@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
@@ -117,20 +117,20 @@ func (s *Shadow) compare(ctx context.Context, r read) string {
 
 // digests returns digests of what two views hold of a session, from the first turn that both hold. A view that began
 // later, or keeps fewer turns, holds only the newest.
-func digests(first, second *conversation.State) (one, two string) {
+func digests(first, second *session.State) (one, two string) {
 	from := max(oldest(first), oldest(second))
 	return digest(first, from), digest(second, from)
 }
 
 // oldest returns the place of the oldest turn in a state that has lost turns.
-func oldest(s *conversation.State) uint64 {
+func oldest(s *session.State) uint64 {
 	if s == nil || s.Whole || len(s.Turns) == 0 {
 		return 0
 	}
 	return s.Turns[0].Place
 }
 
-func digest(s *conversation.State, from uint64) string {
+func digest(s *session.State, from uint64) string {
 	if s == nil {
 		return "none"
 	}
@@ -138,7 +138,7 @@ func digest(s *conversation.State, from uint64) string {
 	head := recent.HeadDigest(s.Head())
 	_, _ = sum.Write(head[:])
 	for _, t := range s.Turns {
-		if t.Place >= from && (t.Status == conversation.Finalized || t.Status == conversation.Pending) {
+		if t.Place >= from && (t.Status == session.Finalized || t.Status == session.Pending) {
 			d := recent.TurnDigest(t)
 			_, _ = sum.Write(d[:])
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/shadow"
 )
@@ -33,7 +33,7 @@ func (s still) Wait(context.Context, events.Position) error                     
 // holding returns a view of a session whose turns ask these questions, at a position; one
 // that has lost turns keeps so many.
 func holding(at uint64, keep int, questions ...string) still {
-	s := conversation.New("s", conversation.Rules{})
+	s := session.New("s", session.Rules{})
 	for i, q := range questions {
 		f := turntest.Started("s", string(rune('a'+i)), q)
 		s.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Time: time.Unix(int64(i), 0),

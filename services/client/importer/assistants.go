@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/items"
@@ -61,7 +61,7 @@ func checkThreadID(id string) error {
 	if id == "" {
 		return errors.New("the id of the thread is missing")
 	}
-	if conversation.ValidIDs("session_id", id) != nil {
+	if decide.ValidIDs("session_id", id) != nil {
 		return errors.New("the id of the thread can't be the id of a session")
 	}
 	return nil

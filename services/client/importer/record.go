@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services/client"
 )
 
@@ -61,7 +61,7 @@ const maxTogether = 768 << 10
 
 // refusable reports whether a server may refuse a turn for what it holds.
 func refusable(t client.WholeTurn) bool {
-	start := conversation.Start{SessionID: t.SessionID, RequestID: t.RequestID, Question: events.Question{
+	start := decide.Start{SessionID: t.SessionID, RequestID: t.RequestID, Question: events.Question{
 		QuestionNeutral: t.QuestionNeutral, QuestionTranslated: t.QuestionTranslated,
 		QuestionMessages: list(t.QuestionMessages),
 	}}
@@ -73,7 +73,7 @@ func refusable(t client.WholeTurn) bool {
 		}
 		size += len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(start.Answer.AnswerMessages)
 	}
-	_, _, err := conversation.Policy{}.NormalStart(start)
+	_, _, err := decide.Policy{}.NormalStart(start)
 	return err != nil || size > maxTogether
 }
 

@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/effects"
 	"github.com/turnledger/turnledger/services"
@@ -41,7 +42,7 @@ type Sessions interface {
 
 // Writer records summaries.
 type Writer interface {
-	SummarizeSession(ctx context.Context, c conversation.Summarize) (services.Summary, error)
+	SummarizeSession(ctx context.Context, c decide.Summarize) (services.Summary, error)
 }
 
 // Config of a Handler.
@@ -123,10 +124,10 @@ func (h *Handler) Handle(ctx context.Context, batch []projections.Judged) error 
 func (h *Handler) asks(e *projections.Judged) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e.Change.VoidsSummary || e.Change.Kind == conversation.Erased {
+	if e.Change.VoidsSummary || e.Change.Kind == session.Erased {
 		h.due.Remove(e.SessionID)
 	}
-	if e.Change.Kind != conversation.Answered && !e.Change.VoidsSummary ||
+	if e.Change.Kind != session.Answered && !e.Change.VoidsSummary ||
 		h.cfg.Now().Sub(e.Time) > h.cfg.Oldest {
 		return false
 	}
@@ -151,7 +152,7 @@ func (h *Handler) session(ctx context.Context, id string) {
 			return
 		}
 		err = h.make(ctx, p)
-		if _, refused := errors.AsType[*conversation.Refusal](err); refused && replanned < tries {
+		if _, refused := errors.AsType[*decide.Refusal](err); refused && replanned < tries {
 			replanned++ // what the model has read has changed meanwhile
 			continue
 		}
@@ -179,10 +180,10 @@ func (h *Handler) remember(id string, due int) {
 }
 
 // ownShown returns how many finalized turns prompts show, but for those that a branch shares.
-func ownShown(s *conversation.State) int {
+func ownShown(s *session.State) int {
 	n := s.ShownFinalized
 	for _, t := range s.Turns {
-		if _, _, shared := s.Origin(t, 0); shared && s.Shown(t) && t.Status == conversation.Finalized {
+		if _, _, shared := s.Origin(t, 0); shared && s.Shown(t) && t.Status == session.Finalized {
 			n--
 		}
 	}
@@ -193,21 +194,21 @@ func ownShown(s *conversation.State) int {
 type plan struct {
 	session       string
 	request       string
-	covered, read []*conversation.Turn
+	covered, read []*session.Turn
 	last          *events.SessionSummarized
 }
 
 // plan returns the next summary of a session, or nil if none is due.
-func (h *Handler) plan(s *conversation.State) *plan {
+func (h *Handler) plan(s *session.State) *plan {
 	if s.Erased != 0 || s.Expired(h.cfg.Now()) {
 		return nil
 	}
-	var final []*conversation.Turn
+	var final []*session.Turn
 	closed := -1 // the turns before the first one without an answer
 	for _, t := range s.Turns {
 		switch {
 		case !s.Shown(t):
-		case t.Status == conversation.Finalized:
+		case t.Status == session.Finalized:
 			final = append(final, t)
 		case closed < 0:
 			closed = len(final)
@@ -255,7 +256,7 @@ func (h *Handler) make(ctx context.Context, p *plan) error {
 			return err
 		}
 	}
-	_, err = h.cfg.Summaries.SummarizeSession(ctx, conversation.Summarize{
+	_, err = h.cfg.Summaries.SummarizeSession(ctx, decide.Summarize{
 		ThroughTurnID: p.covered[len(p.covered)-1].ID, Read: idsOf(p.covered), Summary: f,
 	})
 	return err
@@ -275,7 +276,7 @@ func (h *Handler) write(ctx context.Context, q quoted) (text string, err error) 
 	return "", err
 }
 
-func translated(turns []*conversation.Turn) bool {
+func translated(turns []*session.Turn) bool {
 	for _, t := range turns {
 		if t.Question != nil && t.Question.QuestionTranslated != "" ||
 			t.Answer != nil && t.Answer.AnswerTranslated != "" {
@@ -285,7 +286,7 @@ func translated(turns []*conversation.Turn) bool {
 	return false
 }
 
-func idsOf(turns []*conversation.Turn) []uuid.UUID {
+func idsOf(turns []*session.Turn) []uuid.UUID {
 	ids := make([]uuid.UUID, len(turns))
 	for i, t := range turns {
 		ids[i] = t.ID
@@ -295,7 +296,7 @@ func idsOf(turns []*conversation.Turn) []uuid.UUID {
 
 // requestID is computed from what a summary covers, so that all processes that make it use the same, and from how often
 // such a summary was void: its turns may be shown again, or be longer now.
-func requestID(s *conversation.State, covered []*conversation.Turn) string {
+func requestID(s *session.State, covered []*session.Turn) string {
 	sum := sha256.New()
 	for _, t := range covered {
 		_, _ = sum.Write(t.ID[:])

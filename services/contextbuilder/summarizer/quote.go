@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
@@ -42,7 +42,7 @@ type quotes struct {
 	Text string `json:"text"`
 }
 
-func quote(turns []*conversation.Turn, lang services.Language, soFar string) quoted {
+func quote(turns []*session.Turn, lang services.Language, soFar string) quoted {
 	out := quoted{SoFar: soFar}
 	for _, m := range contextbuilder.MessagesOf(turns, lang) {
 		if words := []rune(m.Words()); len(words) > 0 {

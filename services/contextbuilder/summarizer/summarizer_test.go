@@ -20,9 +20,10 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
@@ -56,14 +57,14 @@ type world struct {
 	*testing.T
 	log *jetlog.Log
 	servicetest.Services
-	rules   conversation.Rules
+	rules   session.Rules
 	session string
 	turns   []uuid.UUID
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
+	rules := session.Rules{SessionTTL: 24 * time.Hour}
 	log := natstest.Log(t, 1)
 	return &world{T: t, log: log, rules: rules, session: "s", Services: servicetest.Start(t, log, servicetest.Config{
 		History: history.Config{Rules: rules}, Reader: read.Config{Rules: rules},
@@ -76,7 +77,7 @@ func (w *world) record(n int, translated string) {
 		i := len(w.turns) + 1
 		request := fmt.Sprint("r", i)
 		q := events.Question{QuestionNeutral: fmt.Sprint("Question ", i), QuestionTranslated: translated}
-		must.Get(w.History.StartTurn(w.Context(), conversation.Start{SessionID: w.session, RequestID: request,
+		must.Get(w.History.StartTurn(w.Context(), decide.Start{SessionID: w.session, RequestID: request,
 			Question: q, Answer: &events.Answer{AnswerNeutral: fmt.Sprint("Answer ", i)}}))(w)
 		id := events.TurnID(w.session, request)
 		w.turns = append(w.turns, id)
@@ -101,7 +102,7 @@ func (w *world) feed(h *summarizer.Handler) {
 	require.NoError(w, h.Handle(w.Context(), batch))
 }
 
-func (w *world) standing() []conversation.Summary {
+func (w *world) standing() []session.Summary {
 	w.Helper()
 	return must.Get(w.Reader.Read(w.Context(), services.Ask{SessionID: w.session, AllTurns: true}))(w).State.Standing()
 }
@@ -115,7 +116,7 @@ func TestABranchIsSummarised(t *testing.T) {
 	h := w.handler(m, summarizer.Config{})
 	w.record(25, "")
 	must.Get(w.History.ForkSession(t.Context(),
-		conversation.ForkSession{SessionID: "s", RequestID: "f", ChildID: "b"}))(t)
+		decide.ForkSession{SessionID: "s", RequestID: "f", ChildID: "b"}))(t)
 	w.session = "b"
 	w.record(1, "")
 	w.feed(h)
@@ -127,7 +128,7 @@ func TestABranchIsSummarised(t *testing.T) {
 	w.feed(h)
 	require.Len(t, w.standing(), 2)
 	require.Equal(t, 26, w.standing()[1].Turns, "25 are shared")
-	must.Get(w.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: w.turns[20]}))(t)
+	must.Get(w.History.RedactTurn(t.Context(), "s", decide.Redact{TurnID: w.turns[20]}))(t)
 	require.Len(t, w.standing(), 1)
 	w.record(1, "")
 	w.feed(w.handler(m, summarizer.Config{}))
@@ -244,7 +245,7 @@ func TestATurnRedactedWhileTheModelWrites(t *testing.T) {
 	m := &model{}
 	m.answer = func(p string) (string, services.Finish, error) {
 		once.Do(func() {
-			must.Get(w.History.RedactTurn(w.Context(), "s", conversation.Redact{TurnID: w.turns[4]}))(w)
+			must.Get(w.History.RedactTurn(w.Context(), "s", decide.Redact{TurnID: w.turns[4]}))(w)
 		})
 		return fmt.Sprint("About ", strings.Contains(p, `"Answer 5"`)), services.FinishStop, nil
 	}
@@ -285,7 +286,7 @@ func TestAVoidSummaryIsMadeAnew(t *testing.T) {
 	h := w.handler(&model{answer: says("Summary")}, summarizer.Config{})
 	w.record(20, "")
 	w.feed(h)
-	must.Get(w.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: w.turns[4]}))(t)
+	must.Get(w.History.RedactTurn(t.Context(), "s", decide.Redact{TurnID: w.turns[4]}))(t)
 	require.Empty(t, w.standing())
 	w.record(1, "")
 	w.feed(h)
@@ -347,7 +348,7 @@ func TestASummaryEndsBeforeACallWhoseResultIsLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	say := func(request, question, answer string) uuid.UUID {
-		must.Get(w.History.StartTurn(w.Context(), conversation.Start{SessionID: "s", RequestID: request,
+		must.Get(w.History.StartTurn(w.Context(), decide.Start{SessionID: "s", RequestID: request,
 			Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte(question)},
 			Answer:   &events.Answer{AnswerNeutral: "a", AnswerMessages: []byte(answer)}}))(t)
 		return events.TurnID("s", request)

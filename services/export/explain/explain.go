@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/export"
 )
@@ -137,14 +137,14 @@ func At(sessionID string, pick func([]events.Recorded) int, log Log, texts Texts
 }
 
 // explain explains a turn that stands in the session itself.
-func (s *session) explain(turn uuid.UUID, origins []*session, texts Texts) (*Explanation, error) {
+func (s *story) explain(turn uuid.UUID, origins []*story, texts Texts) (*Explanation, error) {
 	x := &Explanation{
 		SessionID: s.today.SessionID, TurnID: turn.String(), Root: turn, texts: texts,
 		versions: map[uuid.UUID]bool{turn: true},
 	}
 	x.place(s.today, turn, s.all)
 	for i, r := range s.all {
-		if turn, replaces := conversation.Named(r); x.versions[turn] || x.versions[replaces] {
+		if turn, replaces := session.Named(r); x.versions[turn] || x.versions[replaces] {
 			if err := x.add(s.lines[i], r); err != nil {
 				return nil, err
 			}
@@ -159,7 +159,7 @@ func (s *session) explain(turn uuid.UUID, origins []*session, texts Texts) (*Exp
 }
 
 // finish notes the place among the session's events, and why a prompt can't show earlier turns.
-func (x *Explanation) finish(own *session, origins []*session) {
+func (x *Explanation) finish(own *story, origins []*story) {
 	x.AsOf, x.Of = x.asked.String(), len(own.all)
 	for _, r := range own.all {
 		switch {
@@ -177,7 +177,7 @@ func (x *Explanation) finish(own *session, origins []*session) {
 
 // place finds the versions of a turn and the position of its question. If the turn's own events have been erased, the
 // tombstone has both.
-func (x *Explanation) place(today *conversation.State, id uuid.UUID, all []events.Recorded) {
+func (x *Explanation) place(today *session.State, id uuid.UUID, all []events.Recorded) {
 	turn := today.Turn(id)
 	if turn == nil {
 		return
@@ -206,7 +206,7 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 	if row.Problem != nil {
 		e.Problem = *row.Problem
 	}
-	e.Usage = conversation.UsageOf(events.TextsOf(r.Fact).Metadata)
+	e.Usage = session.UsageOf(events.TextsOf(r.Fact).Metadata)
 	if x.texts {
 		e.Data = json.RawMessage(row.Data)
 	}
@@ -228,7 +228,7 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 
 // explainOmissions notes for each earlier turn why a prompt can't show it, as far as the log alone decides that. For
 // the other turns, only the server knows which of them the window showed.
-func (x *Explanation) explainOmissions(own *session, origins []*session) {
+func (x *Explanation) explainOmissions(own *story, origins []*story) {
 	m := own.moment(x.asked)
 	then := own.then(func(e events.Recorded) bool { return e.Position.Seq < x.until })
 	own.inherit(then, origins, m)
@@ -245,13 +245,13 @@ func (x *Explanation) explainOmissions(own *session, origins []*session) {
 		// The turn's events have lost their texts, so it may be missing from the state at that time.
 		t := then.Turn(now.ID)
 		switch {
-		case t == nil || now.Status == conversation.Redacted:
+		case t == nil || now.Status == session.Redacted:
 			seen = seenRedacted
-		case t.Status == conversation.Replaced:
+		case t.Status == session.Replaced:
 			seen = seenReplaced
 		case t.Place <= then.Boundary:
 			seen = seenBoundary
-		case t.Status == conversation.Pending:
+		case t.Status == session.Pending:
 			seen = seenPending
 		}
 		at := events.Position{Partition: partition, Seq: now.Started}

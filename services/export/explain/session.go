@@ -6,19 +6,19 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/export"
 )
 
-// session is what a replay prints of a session, and what it folds into. It states nothing of redacted texts.
-type session struct {
+// story is what a replay prints of a session, and what it folds into. It states nothing of redacted texts.
+type story struct {
 	lines [][]byte
 	all   []events.Recorded
-	today *conversation.State
+	today *session.State
 }
 
-func read(id string, log Log) (*session, error) {
-	s := &session{today: conversation.New(id, conversation.Rules{})}
+func read(id string, log Log) (*story, error) {
+	s := &story{today: session.New(id, session.Rules{})}
 	for line, err := range log(id) {
 		if err != nil {
 			return nil, err
@@ -35,9 +35,9 @@ func read(id string, log Log) (*session, error) {
 }
 
 // readOrigins reads the sessions of a branch's segments.
-func (s *session) readOrigins(log Log) ([]*session, error) {
+func (s *story) readOrigins(log Log) ([]*story, error) {
 	list := s.today.Fork().Segments()
-	origins := make([]*session, len(list))
+	origins := make([]*story, len(list))
 	var err error
 	for i, g := range list {
 		if origins[i], err = read(g.SessionID, log); err != nil {
@@ -48,8 +48,8 @@ func (s *session) readOrigins(log Log) ([]*session, error) {
 }
 
 // then folds the session's events that stood at an earlier place.
-func (s *session) then(stood func(events.Recorded) bool) *conversation.State {
-	state := conversation.New(s.today.SessionID, conversation.Rules{})
+func (s *story) then(stood func(events.Recorded) bool) *session.State {
+	state := session.New(s.today.SessionID, session.Rules{})
 	for _, r := range s.all {
 		if stood(r) {
 			state.Fold(r)
@@ -65,7 +65,7 @@ type moment struct {
 	time     time.Time
 }
 
-func (s *session) moment(at events.Position) moment {
+func (s *story) moment(at events.Position) moment {
 	m := moment{position: at}
 	for _, r := range s.all {
 		if r.Position.Seq <= at.Seq && r.Time.After(m.time) {
@@ -84,13 +84,13 @@ func (m moment) holds(e events.Recorded) bool {
 
 // inherit adds to a branch the turns that it shares: to then, which is the branch at a moment, as they stood at that
 // moment, and to today as they stand now. origins are the sessions of its segments.
-func (s *session) inherit(then *conversation.State, origins []*session, m moment) {
+func (s *story) inherit(then *session.State, origins []*story, m moment) {
 	fork := s.today.Fork()
 	if fork.Root == "" || then.Fork() != fork {
 		return
 	}
 	list := fork.Segments()
-	past, today := make([]*conversation.State, len(list)), make([]*conversation.State, len(list))
+	past, today := make([]*session.State, len(list)), make([]*session.State, len(list))
 	for i, o := range origins {
 		past[i], today[i] = o.then(m.holds), o.today
 	}

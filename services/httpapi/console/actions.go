@@ -6,7 +6,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -61,7 +62,7 @@ func (s *surface) redact() action {
 			if err != nil {
 				return "", err
 			}
-			t, err := s.cfg.Turns.RedactTurn(ctx, r.PathValue("session_id"), conversation.Redact{
+			t, err := s.cfg.Turns.RedactTurn(ctx, r.PathValue("session_id"), decide.Redact{
 				TurnID: id, Reason: form.Get("reason"), RedactedBy: callerName(ctx),
 			})
 			return receiptHref(t.Position.String()), err
@@ -90,7 +91,7 @@ func (s *surface) correct() action {
 				return "", err
 			}
 			session := r.PathValue("session_id")
-			c := conversation.Correct{
+			c := decide.Correct{
 				SessionID: session, RequestID: form.Get(requestField), TurnID: id,
 				QuestionNeutral: textField(form, questionField), AnswerNeutral: textField(form, answerField),
 			}
@@ -104,7 +105,7 @@ func (s *surface) correct() action {
 }
 
 // leaveUnchanged takes the texts out of a correction that are as the turn has them.
-func (s *surface) leaveUnchanged(ctx context.Context, c *conversation.Correct) error {
+func (s *surface) leaveUnchanged(ctx context.Context, c *decide.Correct) error {
 	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: c.SessionID, AllTurns: true})
 	if err != nil {
 		return err
@@ -147,7 +148,7 @@ func (s *surface) describe() action {
 		about: s.presentTitle,
 		do: func(ctx context.Context, r *http.Request, form url.Values) (string, error) {
 			title, session := form.Get(titleField), r.PathValue("session_id")
-			c := conversation.Describe{SessionID: session, RequestID: form.Get(requestField), Title: &title}
+			c := decide.Describe{SessionID: session, RequestID: form.Get(requestField), Title: &title}
 			if key := form.Get("key"); key != "" {
 				c.Metadata = map[string]*string{key: nil}
 				if value := form.Get("value"); value != "" {
@@ -203,7 +204,7 @@ func (s *surface) fork() action {
 			if err != nil {
 				return "", err
 			}
-			made, err := s.cfg.SessionWrites.ForkSession(ctx, conversation.ForkSession{
+			made, err := s.cfg.SessionWrites.ForkSession(ctx, decide.ForkSession{
 				SessionID: r.PathValue("session_id"), RequestID: form.Get(requestField), TurnID: id,
 			})
 			return sessionHref(made.SessionID), err
@@ -282,19 +283,19 @@ func (s *surface) sessionActions(ctx context.Context, id, identity string) (list
 }
 
 // turnActions returns what the caller may do to a turn that stands in a session.
-func (s *surface) turnActions(ctx context.Context, session string, t *conversation.Turn) (list []link) {
-	at := sessionHref(session) + "/turns/" + t.ID.String()
-	if t.Status == conversation.Redacted {
+func (s *surface) turnActions(ctx context.Context, sessionID string, t *session.Turn) (list []link) {
+	at := sessionHref(sessionID) + "/turns/" + t.ID.String()
+	if t.Status == session.Redacted {
 		return nil
 	}
-	final := t.Status == conversation.Finalized
+	final := t.Status == session.Finalized
 	if s.cfg.Turns != nil && final && s.allows(ctx, access.TurnsWrite) {
 		list = append(list, link{"correct", at + "/correct"})
 	}
 	if s.cfg.SessionWrites != nil && final && s.allows(ctx, access.TurnsWrite) {
 		list = append(list, link{"branch", at + "/fork"})
 	}
-	if s.cfg.Turns != nil && t.Status != conversation.Replaced && s.allows(ctx, access.TurnsRedact) {
+	if s.cfg.Turns != nil && t.Status != session.Replaced && s.allows(ctx, access.TurnsRedact) {
 		list = append(list, link{"redact", at + "/redact"})
 	}
 	return list

@@ -21,8 +21,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -31,7 +31,7 @@ import (
 )
 
 // state returns a session as it is.
-func (s *stack) state(id string) *conversation.State {
+func (s *stack) state(id string) *session.State {
 	s.t.Helper()
 	return must.Get(s.services.Reader.Read(s.t.Context(), services.Ask{SessionID: id, AllTurns: true}))(s.t).State
 }
@@ -90,10 +90,10 @@ func TestActionsOnATurn(t *testing.T) {
 	require.Contains(t, s.do("GET", redact, nil, cookie...).body, "a better\nanswer")
 	a = s.do("POST", redact, url.Values{}, cookie...)
 	require.Equal(t, http.StatusUnprocessableEntity, a.status, "without the tick")
-	require.Equal(t, conversation.Finalized, s.state("a/b").Turns[1].Status)
+	require.Equal(t, session.Finalized, s.state("a/b").Turns[1].Status)
 	to = s.act(redact, url.Values{"sure": {"yes"}, "reason": {"asked"}}, cookie...)
 	require.Regexp(t, `^/console/receipts\?id=0%3A\d+$`, to)
-	require.Equal(t, conversation.Redacted, s.state("a/b").Turns[1].Status)
+	require.Equal(t, session.Redacted, s.state("a/b").Turns[1].Status)
 	require.NotContains(t, s.page("/console/sessions/a%2Fb", cookie[1]).body, "/redact")
 	require.Contains(t, s.page("/console/log?type=turn.redacted.v1", cookie[1]).body, "ops")
 	none := page + events.TurnID("a/b", "none").String()
@@ -158,7 +158,7 @@ func TestActionsRefuseWhatTheyDoNotKnow(t *testing.T) {
 	is := s.state("s")
 	require.Zero(t, is.Erased)
 	require.Zero(t, is.Boundary)
-	require.Equal(t, conversation.Finalized, is.Turns[0].Status)
+	require.Equal(t, session.Finalized, is.Turns[0].Status)
 }
 
 func TestActionsOnViewsAndDeadLetters(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 )
 
 // long records a session of many turns.
@@ -19,9 +19,9 @@ func (s *stack) long(session string, turns int) {
 	const atOnce = 1000
 	text := strings.Repeat("Some words of a conversation. ", 12)
 	for n := 0; n < turns; n += atOnce {
-		var list []conversation.Start
+		var list []decide.Start
 		for i := n; i < min(n+atOnce, turns); i++ {
-			list = append(list, conversation.Start{
+			list = append(list, decide.Start{
 				SessionID: session, RequestID: fmt.Sprint(i), Answer: &events.Answer{AnswerNeutral: text},
 				Question: events.Question{QuestionNeutral: fmt.Sprintf("question %d of many: %s", i, text)},
 			})

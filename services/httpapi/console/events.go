@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -167,13 +167,13 @@ func (p *sessionPage) windowOf() window {
 			w.places[c[0].Place] = true
 			w.last = max(w.last, c.last())
 			if w.first == 0 {
-				w.first = conversation.PlaceOf(c[0])
+				w.first = session.PlaceOf(c[0])
 			}
 		}
 	}
 	all := p.all
 	if end := p.start + len(p.shown); end < len(all) && own(all[end]) {
-		w.next = conversation.PlaceOf(all[end][0])
+		w.next = session.PlaceOf(all[end][0])
 		w.last = max(w.last, w.next)
 	}
 	if w.next == 0 || len(p.reading.State.Branches()) > 0 {
@@ -226,7 +226,7 @@ func (p *sessionPage) events(ctx context.Context, out *sessionView) error {
 			g = &eventGroup{Label: row.Type, First: row.Position, Anchor: row.Anchor}
 			if place != 0 {
 				g.Label, groups[place] = "turn", g
-				if g.Turn = "t-" + row.turn.String(); state.Turn(row.turn).Status == conversation.Pending {
+				if g.Turn = "t-" + row.turn.String(); state.Turn(row.turn).Status == session.Pending {
 					g.Span = "no answer yet"
 				}
 			}

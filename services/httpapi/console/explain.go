@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -231,7 +231,7 @@ func (v *explainView) fillPrompt(space *room, count func(string) int) {
 }
 
 // fillBefore lists the turns before, the newest first, each with the beginning of its question.
-func (v *explainView) fillBefore(space *room, state *conversation.State) {
+func (v *explainView) fillBefore(space *room, state *session.State) {
 	v.BeforeLeft = max(len(v.Turns)-mostBefore, 0)
 	for _, t := range v.Turns {
 		if t.Seen == seenRedacted {
@@ -253,10 +253,10 @@ func (v *explainView) fillBefore(space *room, state *conversation.State) {
 }
 
 // fillAnswer shows what the turn was answered.
-func (v *explainView) fillAnswer(space *room, state *conversation.State) {
+func (v *explainView) fillAnswer(space *room, state *session.State) {
 	turn := state.Turn(v.TurnID)
 	switch {
-	case turn == nil || turn.Status == conversation.Redacted:
+	case turn == nil || turn.Status == session.Redacted:
 		v.Stands, v.Gone = "The turn was redacted: its answer is gone.", v.OfTurn
 	case turn.Answer == nil:
 		v.Stands = "The turn has no answer yet."
@@ -265,12 +265,12 @@ func (v *explainView) fillAnswer(space *room, state *conversation.State) {
 		if v.Options.Translated {
 			in = services.Translated
 		}
-		v.Answered, _ = messagesOf(&conversation.Turn{Answer: turn.Answer}, in, space)
+		v.Answered, _ = messagesOf(&session.Turn{Answer: turn.Answer}, in, space)
 	}
 }
 
 // fillNeighbours finds the turns right before and right after what is explained, and whether its event is left.
-func (v *explainView) fillNeighbours(state *conversation.State, stands string) {
+func (v *explainView) fillNeighbours(state *session.State, stands string) {
 	v.Erased = !slices.ContainsFunc(v.Events, func(e services.ExplainedEvent) bool { return e.Position == v.AsOf })
 	at, _ := events.ParsePosition(v.AsOf) // of the explanation, so it is one
 	all := chainsOf(state)
@@ -279,7 +279,7 @@ func (v *explainView) fillNeighbours(state *conversation.State, stands string) {
 			return c.has(v.TurnID)
 		}
 		_, _, inherited := state.Origin(c[0], at.Partition)
-		return !inherited && conversation.PlaceOf(c[0]) > at.Seq
+		return !inherited && session.PlaceOf(c[0]) > at.Seq
 	})
 	after := before
 	switch {
@@ -302,7 +302,7 @@ func (v *explainView) fillNeighbours(state *conversation.State, stands string) {
 }
 
 // then is the time of what is explained.
-func (v *explainView) then(state *conversation.State) time.Time {
+func (v *explainView) then(state *session.State) time.Time {
 	if t := state.Turn(v.TurnID); t != nil {
 		return t.CreatedAt
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -28,7 +28,7 @@ func TestAnExplanation(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	turns := conversed(s)
-	must.Get(s.services.History.StartTurn(t.Context(), conversation.Start{
+	must.Get(s.services.History.StartTurn(t.Context(), decide.Start{
 		SessionID: "s", RequestID: "german", Question: events.Question{
 			QuestionNeutral: "good day", QuestionTranslated: "guten Tag",
 		}, Answer: &events.Answer{AnswerNeutral: "bye", AnswerTranslated: "ade"},
@@ -82,10 +82,10 @@ func TestAnExplanation(t *testing.T) {
 func TestAnEventIsExplained(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
-	first := s.turn("s", "1", "the first", "an answer")                                               // 1, 2
-	second := s.turn("s", "2", "the second", "a private address")                                     // 3, 4
-	s.correct("s", first, "a better answer")                                                          // 5
-	_, err := s.services.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: second.ID}) // 6
+	first := s.turn("s", "1", "the first", "an answer")                                         // 1, 2
+	second := s.turn("s", "2", "the second", "a private address")                               // 3, 4
+	s.correct("s", first, "a better answer")                                                    // 5
+	_, err := s.services.History.RedactTurn(t.Context(), "s", decide.Redact{TurnID: second.ID}) // 6
 	require.NoError(t, err)
 	_, err = s.services.History.ResetSession(t.Context(), "s", "") // 7
 	require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestASummaryInAnExplanation(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	first := s.turn("s", "1", "the first", "an answer")
-	must.Get(s.services.History.SummarizeSession(t.Context(), conversation.Summarize{ThroughTurnID: first.ID,
+	must.Get(s.services.History.SummarizeSession(t.Context(), decide.Summarize{ThroughTurnID: first.ID,
 		Summary: events.SessionSummarized{SessionID: "s", RequestID: "m", SummaryNeutral: "They met."}}))(t)
 	s.turn("s", "2", "the second", "an answer")
 	last := s.turn("s", "3", "the third", "an answer")
@@ -151,7 +151,7 @@ func TestAnInheritedTurnIsExplained(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	first := s.turn("s", "1", "the first", "an answer")
-	must.Get(s.services.History.ForkSession(t.Context(), conversation.ForkSession{
+	must.Get(s.services.History.ForkSession(t.Context(), decide.ForkSession{
 		SessionID: "s", RequestID: "f", ChildID: "branch", TurnID: first.ID,
 	}))(t)
 	a := s.page("/console/sessions/branch/turns/"+first.ID.String(), "")
@@ -187,7 +187,7 @@ func TestAnExplanationSaysWhenATurnWasRedacted(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	redact := func(of services.Turn, reason string) string {
-		done := must.Get(s.services.History.RedactTurn(t.Context(), "s", conversation.Redact{
+		done := must.Get(s.services.History.RedactTurn(t.Context(), "s", decide.Redact{
 			TurnID: of.ID, Reason: reason, RedactedBy: "<b>support",
 		}))(t)
 		return done.Position.String()
@@ -238,7 +238,7 @@ func TestAnExplanationOfARedactedTurn(t *testing.T) {
 	first := s.turn("s", "1", "the first", "an answer")
 	gone := s.turn("s", "2", "a private address", "an answer")
 	last := s.turn("s", "3", "the last", "an answer")
-	must.Get(s.services.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: gone.ID}))(t)
+	must.Get(s.services.History.RedactTurn(t.Context(), "s", decide.Redact{TurnID: gone.ID}))(t)
 	body := s.page("/console/sessions/s/turns/"+gone.ID.String(), "").body
 	must.Contain(t, body, "is gone; what stood before the turn", "its question is gone", "the first",
 		"2 messages of 1 earlier turn; 0 left out by the window, 0 redacted",

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -83,7 +83,7 @@ type said struct {
 
 // messagesOf returns the messages of a turn, with each tool's result in its call. rest reports whether some are left
 // out since the page is full.
-func messagesOf(t *conversation.Turn, in services.Language, r *room) (list []shownMessage, rest bool) {
+func messagesOf(t *session.Turn, in services.Language, r *room) (list []shownMessage, rest bool) {
 	var all []said
 	if q := t.Question; q != nil {
 		all = half("user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated, in)

@@ -20,7 +20,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -522,14 +522,14 @@ func TestALinkToALateEvent(t *testing.T) {
 	must.Contain(t, older, "question-29-", `id="e-0-60"`)
 	require.NotContains(t, older, `id="e-0-61"`)
 
-	gone := must.Get(s.services.History.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: turns[5].ID}))(t)
+	gone := must.Get(s.services.History.RedactTurn(t.Context(), "s", decide.Redact{TurnID: turns[5].ID}))(t)
 	anchor := strings.ReplaceAll(gone.Position.String(), ":", "-")
 	a = s.page("/console/sessions/s?at="+gone.Position.String(), "")
 	must.Contain(t, a.body, `<details id="e-`+anchor+`" open>`, "This turn was redacted")
 	before := "/console/sessions/s?before=" + turns[10].ID.String()
 	require.Contains(t, s.page(before, "").body, `id="e-`+anchor+`"`, "what became of a turn of the page")
 	require.NotContains(t, s.page(before, "").body, "A branch leaves here")
-	must.Get(s.services.History.ForkSession(t.Context(), conversation.ForkSession{
+	must.Get(s.services.History.ForkSession(t.Context(), decide.ForkSession{
 		SessionID: "s", RequestID: "f", ChildID: "late", TurnID: turns[2].ID,
 	}))(t)
 	require.Contains(t, s.page(before, "").body, `A branch leaves here: <a href="/console/sessions/late">`)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -24,10 +24,10 @@ const turnsOnPage = 20
 const marksOnPage = 100
 
 // chain is a turn with its earlier versions, the oldest first.
-type chain []*conversation.Turn
+type chain []*session.Turn
 
 // chainsOf returns the turns of a session; a correction stands right after the turn that it replaces.
-func chainsOf(s *conversation.State) (list []chain) {
+func chainsOf(s *session.State) (list []chain) {
 	for i, t := range s.Turns {
 		if i > 0 && s.Turns[i-1].Place == t.Place {
 			list[len(list)-1] = append(list[len(list)-1], t)
@@ -39,12 +39,12 @@ func chainsOf(s *conversation.State) (list []chain) {
 }
 
 func (c chain) has(id uuid.UUID) bool {
-	return slices.ContainsFunc(c, func(t *conversation.Turn) bool { return t.ID == id })
+	return slices.ContainsFunc(c, func(t *session.Turn) bool { return t.ID == id })
 }
 
 // made reports whether the event at a sequence is one of the turn's.
 func (c chain) made(seq uint64) bool {
-	return slices.ContainsFunc(c, func(t *conversation.Turn) bool {
+	return slices.ContainsFunc(c, func(t *session.Turn) bool {
 		return seq == t.Started || seq == t.Final || seq == t.Redacted || slices.Contains(t.Sources(), seq)
 	})
 }
@@ -116,7 +116,7 @@ type summaryRow struct {
 
 // sessionPage reads what the page of a session shows.
 type sessionPage struct {
-	acts       func(session string, t *conversation.Turn) []link
+	acts       func(sessionID string, t *session.Turn) []link
 	s          *surface
 	reading    services.Reading
 	href       string
@@ -157,7 +157,7 @@ func (s *surface) conversation(ctx context.Context, r *http.Request, id string) 
 	}
 	query := r.URL.Query()
 	p := &sessionPage{
-		acts: func(session string, t *conversation.Turn) []link { return s.turnActions(ctx, session, t) },
+		acts: func(sessionID string, t *session.Turn) []link { return s.turnActions(ctx, sessionID, t) },
 		s:    s, reading: reading, href: sessionHref(id), query: query,
 		translated: query.Get("language") == "translated",
 		room:       room{roomOfTurns}, log: s.allows(ctx, access.EventsRead) && s.cfg.Events != nil,
@@ -199,7 +199,7 @@ func (p *sessionPage) head(id string) *sessionView {
 // branches shows the session's branches, the newest first. A mark may have made none, or one that is erased by now.
 func (p *sessionPage) branches(ctx context.Context, out *sessionView) error {
 	marks := p.reading.State.Branches()
-	slices.SortFunc(marks, func(a, b conversation.Branch) int { return cmp.Compare(b.MarkedAt, a.MarkedAt) })
+	slices.SortFunc(marks, func(a, b session.Branch) int { return cmp.Compare(b.MarkedAt, a.MarkedAt) })
 	p.made = map[string]bool{}
 	for _, mark := range marks[:min(len(marks), marksOnPage)] {
 		child, err := p.s.cfg.Sessions.Read(ctx, services.Ask{SessionID: mark.SessionID, Own: true})
@@ -284,7 +284,7 @@ func (p *sessionPage) end(all []chain) (int, error) {
 		after := slices.IndexFunc(all, func(c chain) bool { return here(c) && c.made(position.Seq) })
 		if after < 0 {
 			after = slices.IndexFunc(all, func(c chain) bool {
-				return here(c) && conversation.PlaceOf(c[0]) > position.Seq
+				return here(c) && session.PlaceOf(c[0]) > position.Seq
 			})
 		}
 		if after < 0 {
@@ -328,7 +328,7 @@ func (p *sessionPage) rows(c chain, boundary bool) (list []turnRow) {
 		row := turnRow{
 			ID: t.ID.String(), Anchor: "t-" + t.ID.String(), Position: at.String(), Status: t.Status.String(),
 			Version: t.Version, Created: t.CreatedAt, Finalized: t.FinalizedAt, Deleted: t.DeletedAt,
-			Tombstone: t.Status == conversation.Redacted, Earlier: t.Status == conversation.Replaced,
+			Tombstone: t.Status == session.Redacted, Earlier: t.Status == session.Replaced,
 			Boundary: boundary && i == 0, Actions: p.acts(of, t), Pruned: t.PrunedAt() > 0,
 		}
 		row.Permalink = p.href + "?at=" + row.Position + "#" + row.Anchor
@@ -352,7 +352,7 @@ func (p *sessionPage) rows(c chain, boundary bool) (list []turnRow) {
 // summaries shows the summaries that stand at the turns with which they end. Only those of the page's turns are judged:
 // to judge one takes all turns that it covers.
 func (p *sessionPage) summaries(out *sessionView) {
-	p.reading.State.KeepSummaries(func(m conversation.Summary) bool { return out.row(m.Through.String()) != nil })
+	p.reading.State.KeepSummaries(func(m session.Summary) bool { return out.row(m.Through.String()) != nil })
 	for _, m := range p.reading.State.Standing() {
 		if m.Fact == nil {
 			continue

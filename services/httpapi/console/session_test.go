@@ -17,9 +17,10 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -36,13 +37,13 @@ func conversed(s *stack) (turns map[string]services.Turn) {
 	turns["plain"] = s.turn("s", "plain", "Who is that?", "A plain answer.")
 	turns["wrong"] = s.turn("s", "wrong", "a misspelt question", "a misspelt answer")
 	question := "a corrected question"
-	fixed := must.Get(h.CorrectTurn(t.Context(), conversation.Correct{
+	fixed := must.Get(h.CorrectTurn(t.Context(), decide.Correct{
 		SessionID: "s", TurnID: turns["wrong"].ID, RequestID: "fix", QuestionNeutral: &question,
 	}))(t)
 	turns["fixed"] = fixed
 	turns["gone"] = s.turn("s", "gone", "an unspeakable question", "an unspeakable answer")
-	must.Get(h.RedactTurn(t.Context(), "s", conversation.Redact{TurnID: turns["gone"].ID}))(t)
-	whole := conversation.Start{SessionID: "s", RequestID: "tools", Question: events.Question{
+	must.Get(h.RedactTurn(t.Context(), "s", decide.Redact{TurnID: turns["gone"].ID}))(t)
+	whole := decide.Start{SessionID: "s", RequestID: "tools", Question: events.Question{
 		QuestionNeutral: "the weather", QuestionTranslated: "das Wetter",
 		QuestionMessages: json.RawMessage(`[{"role":"user","content":[{"type":"text","text":"what is this?"},` +
 			`{"type":"image_url","image_url":{"url":"https://elsewhere.example/cat.png"}}]}]`),
@@ -59,11 +60,11 @@ func TestAConversation(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	turns := conversed(s)
-	branch := must.Get(s.services.History.ForkSession(t.Context(), conversation.ForkSession{
+	branch := must.Get(s.services.History.ForkSession(t.Context(), decide.ForkSession{
 		SessionID: "s", RequestID: "f", ChildID: "the-branch", TurnID: turns["fixed"].ID,
 	}))(t)
 	require.Equal(t, "the-branch", branch.SessionID)
-	must.Get(s.services.History.SummarizeSession(t.Context(), conversation.Summarize{
+	must.Get(s.services.History.SummarizeSession(t.Context(), decide.Summarize{
 		ThroughTurnID: turns["fixed"].ID, Summary: events.SessionSummarized{SessionID: "s", RequestID: "m",
 			SummaryNeutral: "They spoke of somebody."},
 	}))(t)
@@ -76,7 +77,7 @@ func TestAConversation(t *testing.T) {
 	}}}))(t)
 	s.turn("elsewhere", "r", "a question of somebody else", "an answer")
 	late := s.turn("s", "late", "and later?", "")
-	must.Get(s.services.History.FinalizeTurn(t.Context(), conversation.Finalize{
+	must.Get(s.services.History.FinalizeTurn(t.Context(), decide.Finalize{
 		SessionID: "s", TurnID: late.ID, Answer: events.Answer{AnswerNeutral: "later"},
 	}))(t)
 
@@ -160,7 +161,7 @@ func TestALongConversationIsPaged(t *testing.T) {
 
 // largeTurn records a turn of megabytes. It tries again if the log does not answer: a busy machine takes longer for so
 // much than an append has.
-func (s *stack) largeTurn(c conversation.Start) {
+func (s *stack) largeTurn(c decide.Start) {
 	s.t.Helper()
 	err := jetlog.ErrUnavailable
 	for n := 0; n < 10 && errors.Is(err, jetlog.ErrUnavailable); n++ {
@@ -197,7 +198,7 @@ func TestHostileConversationsAreText(t *testing.T) {
 			return raw
 		}
 		for n := range 2 {
-			s.largeTurn(conversation.Start{
+			s.largeTurn(decide.Start{
 				SessionID: session, RequestID: fmt.Sprint(n),
 				Question: events.Question{QuestionNeutral: text, QuestionMessages: message("user")},
 				Answer:   &events.Answer{AnswerNeutral: text, AnswerMessages: message("assistant")},
@@ -229,7 +230,7 @@ func TestManyMessagesKeepWithinThePage(t *testing.T) {
 		if n == 29 {
 			messages = tools
 		}
-		s.largeTurn(conversation.Start{
+		s.largeTurn(decide.Start{
 			SessionID: session, RequestID: fmt.Sprint(n),
 			Question: events.Question{QuestionNeutral: "q", QuestionMessages: messages},
 		})
@@ -416,7 +417,7 @@ func recorded(t *testing.T, list ...string) json.RawMessage {
 func TestItemsOfAConversation(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
-	must.Get(s.services.History.StartTurn(t.Context(), conversation.Start{
+	must.Get(s.services.History.StartTurn(t.Context(), decide.Start{
 		SessionID: "s", RequestID: "r", Question: events.Question{QuestionNeutral: "q", QuestionMessages: recorded(t,
 			`{"type":"message","role":"developer","content":"Be short."}`,
 			`{"type":"message","role":"user","content":[{"type":"input_text","text":"What is in it?"},
@@ -450,7 +451,7 @@ func TestItemsOfAConversation(t *testing.T) {
 func TestMessagesOfOtherForms(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
-	must.Get(s.services.History.StartTurn(t.Context(), conversation.Start{
+	must.Get(s.services.History.StartTurn(t.Context(), decide.Start{
 		SessionID: "s", RequestID: "r",
 		Question: events.Question{QuestionNeutral: "q", QuestionTranslated: "Q", QuestionMessages: json.RawMessage(
 			`[{"role":"user","content":"bare text"}]`)},
@@ -474,16 +475,16 @@ func TestKindsAndPrunes(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	h := s.services.History
-	must.Get(h.DescribeSession(t.Context(), conversation.Describe{
+	must.Get(h.DescribeSession(t.Context(), decide.Describe{
 		SessionID: "s", RequestID: "d", Kind: events.KindConversation,
 	}))(t)
-	turn := must.Get(h.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "r",
+	turn := must.Get(h.StartTurn(t.Context(), decide.Start{SessionID: "s", RequestID: "r",
 		Question: events.Question{QuestionNeutral: "q", QuestionMessages: recorded(t,
 			`{"type":"message","role":"user","content":"one stays"}`,
 			`{"type":"message","role":"user","content":"one goes"}`)}}))(t)
 	require.NotContains(t, s.page("/console/sessions/s", "").body, "were taken out")
-	must.Get(h.PruneTurn(t.Context(), conversation.Prune{SessionID: "s", PruneID: "p", TurnID: turn.ID,
-		Keep: func(m conversation.Message) json.RawMessage {
+	must.Get(h.PruneTurn(t.Context(), decide.Prune{SessionID: "s", PruneID: "p", TurnID: turn.ID,
+		Keep: func(m session.Message) json.RawMessage {
 			if m.Number == 1 {
 				return nil
 			}
@@ -499,20 +500,20 @@ func TestKindsAndPrunes(t *testing.T) {
 func TestAHalfThatIsDeletedIsNotShown(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
-	for session, half := range map[string]events.Half{"asked": events.HalfAnswer, "told": events.HalfQuestion} {
-		must.Get(s.services.History.StartTurn(t.Context(), conversation.Start{SessionID: session, RequestID: "r",
+	for sessionID, half := range map[string]events.Half{"asked": events.HalfAnswer, "told": events.HalfQuestion} {
+		must.Get(s.services.History.StartTurn(t.Context(), decide.Start{SessionID: sessionID, RequestID: "r",
 			Question: events.Question{QuestionNeutral: "words"}, Answer: &events.Answer{AnswerNeutral: "words"}}))(t)
-		must.Get(s.services.History.PruneTurn(t.Context(), conversation.Prune{SessionID: session,
-			TurnID: events.TurnID(session, "r"), PruneID: "p", Keep: func(m conversation.Message) json.RawMessage {
+		must.Get(s.services.History.PruneTurn(t.Context(), decide.Prune{SessionID: sessionID,
+			TurnID: events.TurnID(sessionID, "r"), PruneID: "p", Keep: func(m session.Message) json.RawMessage {
 				if m.Half == half {
 					return nil
 				}
 				return m.Raw
 			}}))(t)
-		a := s.page("/console/sessions/"+session, "")
+		a := s.page("/console/sessions/"+sessionID, "")
 		require.Equal(t, http.StatusOK, a.status)
 		require.Contains(t, a.body, `dir="auto">words`)
-		require.Equal(t, 1, strings.Count(a.body, `<div class="role">`), session)
+		require.Equal(t, 1, strings.Count(a.body, `<div class="role">`), sessionID)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"unicode"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -142,7 +142,7 @@ func (s *surface) listing(ctx context.Context, f sessionFilter) (view, error) {
 
 // acrossError returns an error of a read of the tables as the caller is told of it.
 func acrossError(err error) error {
-	if errors.Is(err, conversation.ErrInvalid) || errors.Is(err, services.ErrBehind) ||
+	if errors.Is(err, decide.ErrInvalid) || errors.Is(err, services.ErrBehind) ||
 		errors.Is(err, services.ErrIndex) {
 		return err
 	}
@@ -190,7 +190,7 @@ func momentOf(field, text string) (time.Time, error) {
 	return time.Time{}, invalid(field, "must be a time such as 2026-01-31T14:00")
 }
 
-func invalid(field, why string) error { return &conversation.Invalid{Field: field, Why: why} }
+func invalid(field, why string) error { return &decide.Invalid{Field: field, Why: why} }
 
 // openSession leads to the page of the session whose id the form has.
 func openSession(w http.ResponseWriter, r *http.Request) error {

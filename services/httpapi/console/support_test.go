@@ -22,8 +22,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
@@ -79,7 +80,7 @@ func (s *stack) forget() {
 	s.reader.SessionReader = read.New(s.log, read.Config{Rules: rules})
 }
 
-var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+var rules = session.Rules{SessionTTL: 24 * time.Hour}
 
 // clock is a time that the test sets, while requests may read it.
 type clock struct {
@@ -228,7 +229,7 @@ func (s *stack) page(target, cookie string) answer {
 // turn records a turn, with its answer unless that is empty.
 func (s *stack) turn(session, request, question, answered string) services.Turn {
 	s.t.Helper()
-	c := conversation.Start{SessionID: session, RequestID: request}
+	c := decide.Start{SessionID: session, RequestID: request}
 	c.Question = events.Question{QuestionNeutral: question}
 	if answered != "" {
 		c.Answer = &events.Answer{AnswerNeutral: answered}
@@ -239,7 +240,7 @@ func (s *stack) turn(session, request, question, answered string) services.Turn 
 // correct corrects the answer of a turn, and returns where that stands in the log.
 func (s *stack) correct(session string, of services.Turn, answered string) events.Position {
 	s.t.Helper()
-	t := must.Get(s.services.History.CorrectTurn(s.t.Context(), conversation.Correct{
+	t := must.Get(s.services.History.CorrectTurn(s.t.Context(), decide.Correct{
 		SessionID: session, TurnID: of.ID, RequestID: "correct " + of.ID.String(), AnswerNeutral: &answered,
 	}))(s.t)
 	return t.Position
@@ -255,7 +256,7 @@ func listed(id, identity, title, question string) projections.ListedSession {
 	one := projections.ListedSession{SessionID: id, LastTurn: &projections.LastTurn{Question: question}}
 	one.Identity, one.CreatedAt, one.LastActive = identity, time.Unix(1, 0), time.Unix(2, 0)
 	one.Pending = 1
-	one.HeldDescription = conversation.DescribedBy(conversation.Description{Title: title})
+	one.HeldDescription = session.DescribedBy(session.Description{Title: title})
 	return one
 }
 

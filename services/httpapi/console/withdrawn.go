@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -85,7 +85,7 @@ type withdrawn struct {
 
 // fillWithdrawn says of each redacted turn before whether the redaction came before what is explained. The prompt on
 // the page lacks the turn in either case, and the prompt that was sent lacked it in one of them only.
-func (v *explainView) fillWithdrawn(ctx context.Context, s *surface, state *conversation.State) error {
+func (v *explainView) fillWithdrawn(ctx context.Context, s *surface, state *session.State) error {
 	asked, err := events.ParsePosition(v.AsOf)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (v *explainView) fillWithdrawn(ctx context.Context, s *surface, state *conv
 // withdrawnOf compares the redaction of a turn with the event that is explained: by their places in one partition, or
 // else by their times.
 func withdrawnOf(
-	t *conversation.Turn, known map[string]redaction, at string, asked events.Position, then time.Time,
+	t *session.Turn, known map[string]redaction, at string, asked events.Position, then time.Time,
 ) withdrawn {
 	started, _ := events.ParsePosition(at) // of the explanation, so it is one
 	here := events.Position{Partition: started.Partition, Seq: t.Redacted}
@@ -142,9 +142,9 @@ func withdrawnOf(
 	}
 	w.Later = after(t.Redacted, w.At)
 	switch {
-	case t.StatusBefore == conversation.Pending || after(t.Final, t.FinalizedAt):
+	case t.StatusBefore == session.Pending || after(t.Final, t.FinalizedAt):
 		w.Unless = "it had no answer yet"
-	case t.StatusBefore == conversation.Replaced:
+	case t.StatusBefore == session.Replaced:
 		w.Unless = "a correction of it may have stood in its place"
 	}
 	return w

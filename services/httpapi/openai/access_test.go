@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -221,7 +221,7 @@ func TestConversationsAreListed(t *testing.T) {
 		st, err := s.services.Reader.Read(t.Context(), services.Ask{SessionID: id})
 		require.NoError(t, err)
 		at = st.State.CreatedAt
-		l.all = append(l.all, projections.ListedSession{SessionID: id, Head: conversation.Head{
+		l.all = append(l.all, projections.ListedSession{SessionID: id, Head: session.Head{
 			Identity: "ada", CreatedAt: at, LastActive: st.State.LastActive,
 		}})
 	}

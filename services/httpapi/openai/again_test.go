@@ -13,7 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/answer"
 )
@@ -53,7 +53,7 @@ type noted struct {
 }
 
 func (n noted) AddMessages(
-	ctx context.Context, c conversation.AddMessages, call services.Call,
+	ctx context.Context, c decide.AddMessages, call services.Call,
 ) (services.AddedMessages, error) {
 	done, err := n.MessageWriter.AddMessages(ctx, c, call)
 	n.added <- done

@@ -12,7 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/answer"
 )
@@ -68,7 +68,7 @@ type brokenOff struct {
 var errBrokenOff = errors.New("killed")
 
 func (b *brokenOff) AddMessages(
-	ctx context.Context, c conversation.AddMessages, call services.Call,
+	ctx context.Context, c decide.AddMessages, call services.Call,
 ) (services.AddedMessages, error) {
 	if c.Begins && b.breaks {
 		b.breaks = false

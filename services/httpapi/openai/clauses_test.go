@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/answer"
@@ -30,7 +30,7 @@ type failing struct {
 }
 
 func (f failing) AddMessages(
-	context.Context, conversation.AddMessages, services.Call,
+	context.Context, decide.AddMessages, services.Call,
 ) (services.AddedMessages, error) {
 	return services.AddedMessages{}, f.err
 }
@@ -51,8 +51,8 @@ func TestErrorsOfTheLog(t *testing.T) {
 		{jetlog.ErrUnavailable, 503, "server_error", "log_unavailable", "true", "1"},
 		{jetlog.ErrNoWrites, 503, "server_error", "log_unavailable", "true", "1"},
 		{context.DeadlineExceeded, 503, "server_error", "log_unavailable", "true", "1"},
-		{conversation.ErrSessionErased, 404, "invalid_request_error", nil, "false", ""},
-		{conversation.ErrTurnInherited, 409, "invalid_request_error", "turn_inherited", "false", ""},
+		{decide.ErrSessionErased, 404, "invalid_request_error", nil, "false", ""},
+		{decide.ErrTurnInherited, 409, "invalid_request_error", "turn_inherited", "false", ""},
 		{jetlog.ErrTooLarge, 413, "invalid_request_error", "body_too_large", "false", ""},
 		{services.ErrModelFailed, 502, "server_error", "model_failed", "", ""},
 		{errors.New("nobody knows"), 500, "server_error", "internal", "", ""},
@@ -266,7 +266,7 @@ type heldAnswers struct {
 	release chan struct{}
 }
 
-func (h heldAnswers) FinalizeTurn(ctx context.Context, c conversation.Finalize) (services.Turn, error) {
+func (h heldAnswers) FinalizeTurn(ctx context.Context, c decide.Finalize) (services.Turn, error) {
 	<-h.release
 	return h.TurnWriter.FinalizeTurn(ctx, c)
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
@@ -23,7 +24,7 @@ type conversationJSON struct {
 	Metadata  map[string]string `json:"metadata"`
 }
 
-func conversationOf(id string, h conversation.Head) conversationJSON {
+func conversationOf(id string, h session.Head) conversationJSON {
 	return conversationJSON{id, "conversation", h.CreatedAt.Unix(), h.Description().Object()}
 }
 
@@ -43,7 +44,7 @@ func (s *surface) createConversation(ctx context.Context, r *http.Request, _ htt
 		return nil, err
 	}
 	c := services.NewSession{
-		AddMessages: conversation.AddMessages{
+		AddMessages: decide.AddMessages{
 			SessionID: id, RequestID: uuid.NewString(), Messages: added(given), Now: s.cfg.Now(),
 		},
 		IdentityID: bound(ctx), SourceHash: s.cfg.Source(ctx), Metadata: metadata,
@@ -83,7 +84,7 @@ func (s *surface) conversation(ctx context.Context, id string) (any, error) {
 
 // read reads a session that there is.
 func (s *surface) read(ctx context.Context, ask services.Ask) (services.Reading, error) {
-	if conversation.ValidIDs("conversation_id", ask.SessionID) != nil {
+	if decide.ValidIDs("conversation_id", ask.SessionID) != nil {
 		return services.Reading{}, noConversation()
 	}
 	noteSession(ctx, ask.SessionID)
@@ -119,10 +120,10 @@ func (s *surface) updateConversation(ctx context.Context, r *http.Request, _ htt
 	if _, err := s.read(ctx, services.Ask{SessionID: id, Shown: 1, Own: true}); err != nil {
 		return nil, err
 	}
-	done, err := s.cfg.SessionWrites.DescribeSession(ctx, conversation.Describe{
+	done, err := s.cfg.SessionWrites.DescribeSession(ctx, decide.Describe{
 		SessionID: id, RequestID: s.callOf(ctx, r, sent).Key, Metadata: metadata,
 	})
-	if wrong, is := errors.AsType[*conversation.Invalid](err); is { // all but what the state holds was checked
+	if wrong, is := errors.AsType[*decide.Invalid](err); is { // all but what the state holds was checked
 		return nil, bad(metadataMember, codeManyKeys, wrong.Error())
 	}
 	if err != nil {
@@ -177,8 +178,8 @@ func (s *surface) listConversations(ctx context.Context, r *http.Request, _ http
 }
 
 // added returns items as messages that a session takes.
-func added(given []message.Item) []conversation.AddedMessage {
-	out := make([]conversation.AddedMessage, len(given))
+func added(given []message.Item) []decide.AddedMessage {
+	out := make([]decide.AddedMessage, len(given))
 	for n, i := range given {
 		out[n] = items.Added(i)
 	}

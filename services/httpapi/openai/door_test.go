@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
@@ -76,9 +77,6 @@ type door struct {
 	counts   map[string]*[2]int // taken and refused, by way
 }
 
-// heldUp bounds how long a chat waits for a turn that nobody answers.
-const heldUp = 5 * time.Second
-
 func openDoor(t *testing.T) *door {
 	server := natstest.Server(t)
 	log := natstest.LogOn(t, server, 1)
@@ -95,7 +93,7 @@ func openDoor(t *testing.T) *door {
 		d.models[vendor] = m
 		var of answer.Config
 		d.stacks[vendor] = startOn(t, log, answeredAs(model, func(c *answer.Config) {
-			c.Timeout = heldUp
+			c.Timeout = hang.Limit // it bounds the answer too
 			of = *c
 		}), func(s *stack) { s.native.Chat = answer.New(of) })
 	}
@@ -246,7 +244,13 @@ func (v *visitor) fail(a reply, why string) {
 			refused = append(refused, all[len(all)-1])
 		}
 	}
-	v.rt.Logf("%d %s\nlog:\n%s\nrefused:\n%s", a.status, a.raw, log.String(), strings.Join(refused, "\n"))
+	var printed strings.Builder // what went wrong with a model is told to the operator alone
+	for vendor, s := range v.stacks {
+		all := s.logs.String()
+		fmt.Fprintf(&printed, "%s: %s\n", vendor, all[max(0, len(all)-4_000):])
+	}
+	v.rt.Logf("%d %s\nlog:\n%s\nrefused:\n%s\nprinted:\n%s", a.status, a.raw, log.String(),
+		strings.Join(refused, "\n"), printed.String())
 	v.rt.Fatal(why) // the same words each time, by which rapid knows a failure when it shrinks it
 }
 

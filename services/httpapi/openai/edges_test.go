@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/answer"
@@ -118,7 +118,7 @@ type answers struct {
 
 	parts  []services.AnswerPart
 	finish services.Finish
-	usage  *conversation.Usage
+	usage  *session.Usage
 	asked  func(services.Prompt)
 }
 
@@ -349,19 +349,19 @@ func TestInputItems(t *testing.T) {
 //conformance:o61 o81
 func TestTheUsageOfATurn(t *testing.T) {
 	t.Parallel()
-	used := &conversation.Usage{Input: 12, Cached: 5, Output: 7, Reasoning: 3}
+	used := &session.Usage{Input: 12, Cached: 5, Output: 7, Reasoning: 3}
 	call := services.AnswerPart{Kind: services.PartCall, CallID: "c", Name: "f", Text: "{}"}
 	m := &answers{usage: used, parts: []services.AnswerPart{call}}
 	s := start(t, answeredBy(m))
 	id := s.begin()
 	s.must("POST", "/v1/responses", `{"input":"q","conversation":"`+id+`"}`)
-	require.Equal(t, *used, *conversation.UsageOf(metadataOf(t, s, id)))
+	require.Equal(t, *used, *session.UsageOf(metadataOf(t, s, id)))
 	m.parts = []services.AnswerPart{told("done")}
 	m.asked = func(services.Prompt) { s.post(id, user("newer"), assistant("newer")) }
 	s.must("POST", "/v1/responses", `{"conversation":"`+id+`","input":[{"type":"function_call_output",
 		"call_id":"c","output":"o"}]}`)
 	require.Len(t, s.turns(id), 2)
-	require.Equal(t, used.Plus(*used), *conversation.UsageOf(metadataOf(t, s, id)))
+	require.Equal(t, used.Plus(*used), *session.UsageOf(metadataOf(t, s, id)))
 }
 
 // metadataOf returns the metadata of a session's first turn.

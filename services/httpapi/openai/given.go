@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
@@ -128,7 +128,7 @@ func (s *surface) referencesOf(ctx context.Context) (refer respond.Refer, admit 
 			ids = s.cfg.Conversations.References(session, s.cfg.Reach)
 		}
 		i, err := ids.Item(ctx, id)
-		if err = ofReference(err, param); r.Conversation != "" && errors.Is(err, conversation.ErrSessionNotFound) {
+		if err = ofReference(err, param); r.Conversation != "" && errors.Is(err, decide.ErrSessionNotFound) {
 			err = services.ErrNoConversation
 		}
 		return i, err

@@ -9,8 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -52,7 +53,7 @@ func (s *surface) addItems(
 			return services.AddedMessages{}, err
 		}
 		call.Only = true // it may name itself: its items have their ids already
-		done, failed := s.cfg.Messages.AddMessages(ctx, conversation.AddMessages{SessionID: id, Now: s.cfg.Now()}, call)
+		done, failed := s.cfg.Messages.AddMessages(ctx, decide.AddMessages{SessionID: id, Now: s.cfg.Now()}, call)
 		if failed != nil {
 			return done, err
 		}
@@ -134,8 +135,8 @@ func (s *surface) deleteItem(ctx context.Context, r *http.Request, h http.Header
 	id, gone, call := r.PathValue("conversation_id"), r.PathValue("item_id"), s.callOf(ctx, r, nil)
 	found, err := s.item(ctx, id, gone)
 	if err == nil {
-		err = s.prune(ctx, h, conversation.Prune{
-			SessionID: id, TurnID: found.Turn.ID, Call: call.Name(), Keep: func(m conversation.Message) json.RawMessage {
+		err = s.prune(ctx, h, decide.Prune{
+			SessionID: id, TurnID: found.Turn.ID, Call: call.Name(), Keep: func(m session.Message) json.RawMessage {
 				return s.kept(found.Turn.SessionID, found.Turn.Partition, m, gone)
 			},
 		})
@@ -161,7 +162,7 @@ func (s *surface) deletedBefore(
 		return none
 	}
 	call.Only = true
-	done, err := s.cfg.Messages.AddMessages(ctx, conversation.AddMessages{SessionID: sessionID, Now: s.cfg.Now()}, call)
+	done, err := s.cfg.Messages.AddMessages(ctx, decide.AddMessages{SessionID: sessionID, Now: s.cfg.Now()}, call)
 	switch {
 	case err == nil:
 		h.Set(receiptHeader, done.Position.String())
@@ -176,12 +177,12 @@ func named(call services.Call) bool { return call.Key != "" || call.Repeats }
 
 // isNotRepeated reports whether an error says that a call repeats none, or none in a session that there is.
 func isNotRepeated(err error) bool {
-	return errors.Is(err, services.ErrNotRepeated) || errors.Is(err, conversation.ErrSessionNotFound) ||
-		errors.Is(err, conversation.ErrSessionErased) || errors.Is(err, conversation.ErrInvalid)
+	return errors.Is(err, services.ErrNotRepeated) || errors.Is(err, decide.ErrSessionNotFound) ||
+		errors.Is(err, decide.ErrSessionErased) || errors.Is(err, decide.ErrInvalid)
 }
 
 // prune takes messages out of a turn. The answer's header names the receipt.
-func (s *surface) prune(ctx context.Context, h http.Header, c conversation.Prune) error {
+func (s *surface) prune(ctx context.Context, h http.Header, c decide.Prune) error {
 	done, err := s.cfg.Turns.PruneTurn(ctx, c)
 	if err == nil {
 		h.Set(receiptHeader, done.Position.String())
@@ -190,8 +191,8 @@ func (s *surface) prune(ctx context.Context, h http.Header, c conversation.Prune
 }
 
 // kept returns a message of a turn without an item, as it is to stay.
-func (s *surface) kept(session string, partition int, m conversation.Message, gone string) json.RawMessage {
-	return s.ids.Kept(session, items.Address{
+func (s *surface) kept(sessionID string, partition int, m session.Message, gone string) json.RawMessage {
+	return s.ids.Kept(sessionID, items.Address{
 		Position: events.Position{Partition: partition, Seq: m.Begun},
 		Answer:   m.Half == events.HalfAnswer, Message: m.Number,
 	}, m.Raw, gone)
@@ -199,5 +200,5 @@ func (s *surface) kept(session string, partition int, m conversation.Message, go
 
 // isGone reports whether another call has taken out first what this one takes out.
 func isGone(err error) bool {
-	return errors.Is(err, conversation.ErrMessageNotFound) || errors.Is(err, conversation.ErrTurnRedacted)
+	return errors.Is(err, decide.ErrMessageNotFound) || errors.Is(err, decide.ErrTurnRedacted)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/answer"
@@ -167,7 +167,7 @@ func TestTheMatrixOfIDs(t *testing.T) {
 	})
 	own, foreign, nobodys := s.hold("ada"), s.hold("bob"), s.hold("all")
 	for _, one := range []string{own["conversation"], foreign["conversation"], nobodys["conversation"]} {
-		sessions.all = append(sessions.all, projections.ListedSession{SessionID: one, Head: conversation.Head{
+		sessions.all = append(sessions.all, projections.ListedSession{SessionID: one, Head: session.Head{
 			Identity: map[string]string{own["conversation"]: "ada", foreign["conversation"]: "bob"}[one],
 		}})
 	}

@@ -125,3 +125,18 @@ func TestItemsOfABranch(t *testing.T) {
 	require.Empty(t, s.list(branch, 100))
 	require.Len(t, s.list(id, 100), 6)
 }
+
+// An id that no conversation can have is a conversation that there is not, whatever call names it.
+func TestAnImpossibleIDIsNoConversation(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	const one = "/v1/conversations/a%01"
+	for _, call := range [][2]string{
+		{"GET", one}, {"POST", one}, {"DELETE", one}, {"GET", one + "/items"}, {"POST", one + "/items"},
+		{"GET", one + "/items/msg_1"}, {"DELETE", one + "/items/msg_1"},
+	} {
+		got := s.do(call[0], call[1], `{"items":[],"metadata":{}}`)
+		require.Equal(t, http.StatusNotFound, got.status, "%v %s", call, got.raw)
+		require.NotContains(t, got.raw, "session_id", call)
+	}
+}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services/answer"
 )
@@ -131,7 +131,7 @@ func TestAnOutputOfAnOlderCall(t *testing.T) {
 // shortViews are readings that hold the newest turns only.
 type shortViews struct{ answer.States }
 
-func (v shortViews) Session(ctx context.Context, id string, known uint64) (*conversation.State, error) {
+func (v shortViews) Session(ctx context.Context, id string, known uint64) (*session.State, error) {
 	state, err := v.States.Session(ctx, id, known)
 	if err == nil {
 		recent.Limits{MaxTurns: 3}.WithDefaults().Trim(state)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/answer"
 )
 
@@ -33,11 +33,11 @@ func lacking(r map[string]any, gone string) map[string]any {
 
 // erasePruned takes the events before the last prune, or the redaction, of each turn of a session from the log, as the
 // eraser does.
-func (s *stack) erasePruned(session string) {
+func (s *stack) erasePruned(sessionID string) {
 	s.t.Helper()
 	pruned, redacted := map[uuid.UUID]uint64{}, map[uuid.UUID]bool{}
 	var all []events.Recorded
-	for e, err := range s.log.Session(s.t.Context(), session, 0, ^uint64(0)) {
+	for e, err := range s.log.Session(s.t.Context(), sessionID, 0, ^uint64(0)) {
 		require.NoError(s.t, err)
 		if f, is := e.Fact.(*events.TurnPruned); is {
 			pruned[f.TurnID] = e.Position.Seq
@@ -48,9 +48,9 @@ func (s *stack) erasePruned(session string) {
 		all = append(all, e)
 	}
 	for _, e := range all {
-		if turn, _ := conversation.Named(e); e.Position.Seq < pruned[turn] {
+		if turn, _ := session.Named(e); e.Position.Seq < pruned[turn] {
 			if !redacted[turn] || len(events.TextsOf(e.Fact).Settings) > 0 {
-				require.NoError(s.t, s.notePruned(turn, session))
+				require.NoError(s.t, s.notePruned(turn, sessionID))
 			}
 			_, err := overwrite.On(s.log).Erase(s.t.Context(), e.Position)
 			require.NoError(s.t, err)

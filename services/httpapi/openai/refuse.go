@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/problems"
@@ -105,7 +105,7 @@ func problemOf(err error) *problems.Problem {
 	p := *problems.Of(err)
 	code, other := renamed[p.Code]
 	switch {
-	case p.Code == conversation.CodeSessionNotFound, p.Code == conversation.CodeSessionErased:
+	case p.Code == session.CodeSessionNotFound, p.Code == session.CodeSessionErased:
 		return noConversation()
 	case p.Class == problems.ModelBusy:
 		p.Code, p.After = codeTooOften, max(p.After, time.Second)

@@ -21,7 +21,7 @@ import (
 
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/answer"
 )
@@ -267,7 +267,7 @@ type lostRace struct {
 }
 
 func (l lostRace) AddMessages(
-	ctx context.Context, c conversation.AddMessages, call services.Call,
+	ctx context.Context, c decide.AddMessages, call services.Call,
 ) (services.AddedMessages, error) {
 	l.lose()
 	return l.MessageWriter.AddMessages(ctx, c, call)

@@ -26,8 +26,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -42,7 +42,7 @@ import (
 )
 
 // rules are those of a deployment by default.
-var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+var rules = session.Rules{SessionTTL: 24 * time.Hour}
 
 // stack is the native API and OpenAI's on a log.
 type stack struct {

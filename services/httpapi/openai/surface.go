@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
@@ -121,13 +121,17 @@ func later(*http.Request) error { return wire.ErrLater }
 
 // own lets in who reaches the conversation in the path.
 func (s *surface) own(r *http.Request) error {
-	return s.cfg.Admit(r.Context(), services.Entry{SessionID: r.PathValue("conversation_id")})
+	id := r.PathValue("conversation_id")
+	if decide.ValidIDs("conversation_id", id) != nil {
+		return noConversation()
+	}
+	return s.cfg.Admit(r.Context(), services.Entry{SessionID: id})
 }
 
 // adds lets in who may add to the conversation in the path, or begins one.
 func (s *surface) adds(r *http.Request) error {
 	id := r.PathValue("conversation_id")
-	if id != "" && conversation.ValidIDs("conversation_id", id) != nil {
+	if id != "" && decide.ValidIDs("conversation_id", id) != nil {
 		return noConversation()
 	}
 	return s.cfg.Admit(r.Context(), services.Entry{

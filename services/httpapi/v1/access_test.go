@@ -17,8 +17,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
@@ -499,7 +499,7 @@ type slowOwners map[string]time.Duration
 
 func (s slowOwners) Read(_ context.Context, ask services.Ask) (services.Reading, error) {
 	<-time.After(s[ask.SessionID])
-	state := conversation.New(ask.SessionID, rules)
+	state := session.New(ask.SessionID, rules)
 	if s[ask.SessionID] > 0 {
 		state.Identity = "bob"
 	}

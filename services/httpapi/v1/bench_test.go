@@ -25,9 +25,10 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
@@ -371,15 +372,15 @@ func BenchmarkEvents(b *testing.B) {
 // instant answers each write at once with the turn that the caller sent.
 type instant struct{ services.TurnWriter }
 
-func (instant) StartTurn(_ context.Context, c conversation.Start) (services.Turn, error) {
-	return services.Turn{SessionID: c.SessionID, Position: events.Position{Seq: 42}, Turn: conversation.Turn{
+func (instant) StartTurn(_ context.Context, c decide.Start) (services.Turn, error) {
+	return services.Turn{SessionID: c.SessionID, Position: events.Position{Seq: 42}, Turn: session.Turn{
 		ID: events.TurnID(c.SessionID, c.RequestID), RequestID: c.RequestID, Version: 1, CreatedAt: time.Unix(1, 0),
 		Question: &c.Question,
 	}}, nil
 }
 
-func (instant) FinalizeTurn(_ context.Context, c conversation.Finalize) (services.Turn, error) {
-	return services.Turn{SessionID: c.SessionID, Position: events.Position{Seq: 43}, Turn: conversation.Turn{
+func (instant) FinalizeTurn(_ context.Context, c decide.Finalize) (services.Turn, error) {
+	return services.Turn{SessionID: c.SessionID, Position: events.Position{Seq: 43}, Turn: session.Turn{
 		ID: c.TurnID, RequestID: "r", Version: 1, CreatedAt: time.Unix(1, 0), FinalizedAt: time.Unix(2, 0),
 		Question: &events.Question{QuestionNeutral: prose}, Answer: &c.Answer,
 	}}, nil

@@ -18,7 +18,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services/problems"
 )
 
@@ -110,12 +110,12 @@ func repeated(object []byte) map[string]bool {
 // nullable is a field that is told of null, which says something else there than an absent member.
 type nullable interface{ takesNull() }
 
-func set(field reflect.Value, raw json.RawMessage) *conversation.Invalid {
+func set(field reflect.Value, raw json.RawMessage) *decide.Invalid {
 	if _, takes := field.Interface().(nullable); string(raw) == "null" && !takes {
 		return nil
 	}
 	err := json.Unmarshal(raw, field.Addr().Interface())
-	own, ofOurs := errors.AsType[*conversation.Invalid](err)
+	own, ofOurs := errors.AsType[*decide.Invalid](err)
 	switch {
 	case err == nil && isText(field.Type()) && !jsontext.Value(raw).IsValid():
 		// encoding/json would decode different texts to the same one.

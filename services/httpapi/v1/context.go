@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -90,15 +90,15 @@ func (b *asOfBody) UnmarshalJSON(raw []byte) error {
 	type plain asOfBody
 	var object map[string]json.RawMessage
 	if json.Unmarshal(raw, &object) != nil {
-		return &conversation.Invalid{Why: "must be an object"}
+		return &decide.Invalid{Why: "must be an object"}
 	}
 	for name := range object {
 		if name != "position" && name != "time" {
-			return &conversation.Invalid{Why: "must have a position or a time, and nothing else"}
+			return &decide.Invalid{Why: "must have a position or a time, and nothing else"}
 		}
 	}
 	if json.Unmarshal(raw, (*plain)(b)) != nil {
-		return &conversation.Invalid{Why: "must have a position or a time as a string"}
+		return &decide.Invalid{Why: "must have a position or a time as a string"}
 	}
 	return nil
 }

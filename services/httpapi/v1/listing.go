@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 )
@@ -69,20 +70,20 @@ func mapped[T, R any](list []T, to func(*T) R) []R {
 // set, turns of every status.
 type page struct {
 	limit  int
-	status conversation.Status
+	status session.Status
 	whole  bool
 	before cursor
 }
 
-func (p page) wanted(t *conversation.Turn) bool { return p.whole || t.Status == p.status }
+func (p page) wanted(t *session.Turn) bool { return p.whole || t.Status == p.status }
 
 func newPage(in *turnsIn) (p page, err error) {
 	p.limit = in.Limit.limit()
 	switch in.Status {
 	case "", "finalized":
-		p.status = conversation.Finalized
+		p.status = session.Finalized
 	case "pending":
-		p.status = conversation.Pending
+		p.status = session.Pending
 	case "all":
 		p.whole = true
 	default:
@@ -94,7 +95,7 @@ func newPage(in *turnsIn) (p page, err error) {
 
 // pageOf returns the turns of a page, oldest first, with one more in front if there are older ones. If the view holds
 // that extra turn, or the whole session, it is enough; else the whole session is read.
-func (a *surface) pageOf(ctx context.Context, in *turnsIn, p page) (services.Reading, []*conversation.Turn, error) {
+func (a *surface) pageOf(ctx context.Context, in *turnsIn, p page) (services.Reading, []*session.Turn, error) {
 	ask := services.Ask{
 		SessionID: in.SessionID.text(), MinPosition: in.MinPosition,
 		Shown: p.before.passed + p.limit + 1, AllTurns: p.whole,
@@ -114,12 +115,12 @@ func (a *surface) pageOf(ctx context.Context, in *turnsIn, p page) (services.Rea
 }
 
 // allIn reports whether a state holds all wanted turns.
-func (p page) allIn(s *conversation.State) bool {
+func (p page) allIn(s *session.State) bool {
 	if s.Whole || p.whole {
 		return true
 	}
 	left := s.Counts.Finalized
-	if p.status == conversation.Pending {
+	if p.status == session.Pending {
 		left = s.Counts.Pending
 	}
 	for _, t := range s.Turns {
@@ -131,8 +132,8 @@ func (p page) allIn(s *conversation.State) bool {
 }
 
 // turnsOf returns the newest wanted turns, oldest first, one more than the page holds.
-func (p page) turnsOf(s *conversation.State) []*conversation.Turn {
-	var out []*conversation.Turn
+func (p page) turnsOf(s *session.State) []*session.Turn {
+	var out []*session.Turn
 	for _, t := range slices.Backward(s.Turns) {
 		if p.wanted(t) && p.before.after(t) {
 			if out = append(out, t); len(out) > p.limit {
@@ -153,7 +154,7 @@ type cursor struct {
 	passed  int
 }
 
-func (p page) next(oldest *conversation.Turn) cursor {
+func (p page) next(oldest *session.Turn) cursor {
 	return cursor{p.before.session, oldest.Place, oldest.Version, min(p.before.passed+p.limit, conversationTurns)}
 }
 
@@ -161,7 +162,7 @@ func (p page) next(oldest *conversation.Turn) cursor {
 const conversationTurns = 1_000_000
 
 // after reports whether the cursor's turn comes after t; the zero cursor comes after all turns.
-func (c cursor) after(t *conversation.Turn) bool {
+func (c cursor) after(t *session.Turn) bool {
 	return c.place == 0 || t.Place < c.place || t.Place == c.place && t.Version < c.version
 }
 
@@ -218,7 +219,7 @@ func (a *surface) history(ctx context.Context, in *historyIn) (historyJSON, erro
 	return historyJSON{pairs}, nil
 }
 
-func pairsOf(s *conversation.State, n int, now time.Time) []pairJSON {
+func pairsOf(s *session.State, n int, now time.Time) []pairJSON {
 	pairs := []pairJSON{}
 	if s.Expired(now) || s.Erased != 0 {
 		return pairs
@@ -227,7 +228,7 @@ func pairsOf(s *conversation.State, n int, now time.Time) []pairJSON {
 		if len(pairs) == n {
 			break
 		}
-		if s.Shown(t) && t.Status == conversation.Finalized {
+		if s.Shown(t) && t.Status == session.Finalized {
 			pairs = append(pairs, pairJSON{t.Question.QuestionNeutral, t.Answer.AnswerNeutral})
 		}
 	}
@@ -253,7 +254,7 @@ func (a *surface) identityTurns(ctx context.Context, in *identityTurnsIn) (turns
 		Limit: in.Limit.limit(), Cursor: in.Cursor, MinPosition: in.MinPosition,
 	})
 	switch {
-	case errors.Is(err, conversation.ErrInvalid), errors.Is(err, services.ErrPositionNotReached),
+	case errors.Is(err, decide.ErrInvalid), errors.Is(err, services.ErrPositionNotReached),
 		errors.Is(err, services.ErrBehind):
 		return turnsJSON{}, err
 	case err != nil:

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -150,7 +150,7 @@ func (a *surface) sessions(ctx context.Context, ask services.SessionsAsk) (out s
 
 // acrossError returns an error of a read of the tables as the caller is told of it.
 func acrossError(err error) error {
-	if errors.Is(err, conversation.ErrInvalid) || errors.Is(err, services.ErrPositionNotReached) ||
+	if errors.Is(err, decide.ErrInvalid) || errors.Is(err, services.ErrPositionNotReached) ||
 		errors.Is(err, services.ErrBehind) || errors.Is(err, services.ErrIndex) {
 		return err
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -37,13 +38,13 @@ func withLister(l *lister) setting { return func(c *config) { c.Lists = l } }
 
 func TestListOfSessions(t *testing.T) {
 	t.Parallel()
-	head := conversation.Head{Identity: "ada", CreatedAt: time.Unix(1, 0), LastActive: time.Unix(2, 5)}
+	head := session.Head{Identity: "ada", CreatedAt: time.Unix(1, 0), LastActive: time.Unix(2, 5)}
 	head.Finalized = 2
-	head.HeldDescription = conversation.DescribedBy(conversation.Description{DescribedAt: 3, Title: "T"})
+	head.HeldDescription = session.DescribedBy(session.Description{DescribedAt: 3, Title: "T"})
 	l := &lister{page: services.SessionPage{NextCursor: "next", Sessions: []projections.ListedSession{
 		{SessionID: "s", Head: head, Position: events.Position{Seq: 7}, LastTurn: &projections.LastTurn{
-			TurnID: events.TurnID("s", "r"), Status: conversation.Finalized, Question: "q", Answer: "a"}},
-		{SessionID: "t", Head: conversation.Head{CreatedAt: time.Unix(1, 0)}},
+			TurnID: events.TurnID("s", "r"), Status: session.Finalized, Question: "q", Answer: "a"}},
+		{SessionID: "t", Head: session.Head{CreatedAt: time.Unix(1, 0)}},
 	}}}
 	s := start(t, withLister(l))
 	got := s.ok(http.StatusOK, "GET", "/v1/sessions?identity_id=ada&since=2026-01-02T03:04:05Z"+
@@ -291,7 +292,7 @@ func TestSearch(t *testing.T) {
 	} {
 		require.Contains(t, string(s.do("POST", "/v1/search", body).raw), why, body)
 	}
-	f.err = &conversation.Invalid{Field: "query", Why: "must have a word to search for"}
+	f.err = &decide.Invalid{Field: "query", Why: "must have a word to search for"}
 	requireProblem(t, s.do("POST", "/v1/search", `{"query":"?"}`), http.StatusUnprocessableEntity, "invalid_argument",
 		"query")
 	for _, err := range []error{services.ErrNoIndex, projections.ErrEmbedder, projections.ErrOtherModel,

@@ -1,6 +1,7 @@
 package v1_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -23,7 +24,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
@@ -59,7 +60,7 @@ func TestARequestIsOneLine(t *testing.T) {
 			"turns": 1.0, "found": true, "window": 2.0, "dropped": 0.0,
 		},
 		{"level": "INFO", "msg": "request", "route": "GET /v1/sessions/{session_id}/turns", "status": 422.0,
-			"err": "invalid_argument: *conversation.Invalid"},
+			"err": "invalid_argument: *decide.Invalid"},
 		{"level": "INFO", "msg": "request", "route": "none", "status": 404.0},
 	}, got)
 }
@@ -86,7 +87,7 @@ type hangingUp struct {
 	err    error
 }
 
-func (h hangingUp) StartTurn(context.Context, conversation.Start) (services.Turn, error) {
+func (h hangingUp) StartTurn(context.Context, decide.Start) (services.Turn, error) {
 	h.hangUp()
 	return services.Turn{}, h.err
 }
@@ -225,7 +226,7 @@ func TestImports(t *testing.T) {
 			// What jetlog keeps inside belongs to it.
 			rest, _, _ = strings.Cut(rest, "/internal/")
 			require.Contains(t, []string{
-				"events", "events/conversation", "events/convoy", "events/jetlog", "events/jetlog/operate",
+				"events", "events/decide", "events/session", "events/convoy", "events/jetlog", "events/jetlog/operate",
 				"events/message", "events/pause", "events/quote", "events/room", "projections", "services",
 				"services/access", "services/problems", "services/httpapi/wire", "services/httpapi/v1",
 			}, rest)
@@ -300,12 +301,22 @@ func TestTheDocumentAndItsPageAreGolden(t *testing.T) {
 	s, _ := guarded(t, ring{})
 	for path, golden := range map[string]string{"/openapi.json": "openapi.json", "/docs": "docs.html"} {
 		got, name := s.do("GET", path, nil).raw, filepath.Join("testdata", golden)
+		if json.Valid(got) { // one member a line: what changed can be read
+			got = indented(t, got)
+		}
 		if *update {
 			require.NoError(t, os.WriteFile(name, got, 0o600))
 		}
 		want := must.Get(os.ReadFile(name))(t)
 		require.Equal(t, string(want), string(got), "go test -run Golden -update writes %s anew", name)
 	}
+}
+
+func indented(t *testing.T, raw []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, json.Indent(&out, raw, "", " "))
+	return append(out.Bytes(), '\n')
 }
 
 // The page has a section for each call of the document.

@@ -20,7 +20,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/projections"
@@ -128,7 +128,7 @@ type talking struct{ turns services.TurnWriter }
 func (c talking) Send(
 	ctx context.Context, m services.ChatMessage, _ services.Listener,
 ) (services.ChatReply, error) {
-	t, err := c.turns.StartTurn(ctx, conversation.Start{
+	t, err := c.turns.StartTurn(ctx, decide.Start{
 		SessionID: m.ThreadID, RequestID: uuid.NewString(), Question: events.Question{QuestionNeutral: m.Content},
 	})
 	return services.ChatReply{ThreadID: m.ThreadID, Turn: t}, err

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 )
 
 // Bounds of listings (docs/contract.md#http); larger numbers are clamped.
@@ -20,8 +20,8 @@ const (
 	maxLimit     = 10_000
 )
 
-func invalid(field, why string) *conversation.Invalid {
-	return &conversation.Invalid{Field: field, Why: why}
+func invalid(field, why string) *decide.Invalid {
+	return &decide.Invalid{Field: field, Why: why}
 }
 
 // id is an id that a client chose, in a path or a body.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/problems"
 )
@@ -61,11 +61,11 @@ func problemOf(err error) *problem {
 		Detail: own.Error(), Code: own.Code,
 	}
 	if fields, ok := errors.AsType[fieldErrors](err); ok {
-		p.Errors = mapped(fields, func(e *conversation.Invalid) problemField { return problemField{e.Field, e.Why} })
+		p.Errors = mapped(fields, func(e *decide.Invalid) problemField { return problemField{e.Field, e.Why} })
 	} else if own.Class == problems.Invalid && own.Field != "" {
 		p.Errors = []problemField{{own.Field, strings.TrimPrefix(own.Detail, own.Field+": ")}}
 	}
-	if r, ok := errors.AsType[*conversation.Refusal](err); ok {
+	if r, ok := errors.AsType[*decide.Refusal](err); ok {
 		if v := r.Current; v != nil {
 			p.Current = &currentVersion{v.TurnID.String(), v.Number}
 		}
@@ -90,7 +90,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 }
 
 // fieldErrors are all that is wrong with the fields of a request.
-type fieldErrors []conversation.Invalid
+type fieldErrors []decide.Invalid
 
 func (f fieldErrors) Error() string {
 	if n := len(f) - 1; n > 0 {
@@ -107,7 +107,7 @@ func (f fieldErrors) sorted() error {
 	if f == nil {
 		return nil
 	}
-	slices.SortFunc(f, func(a, b conversation.Invalid) int { return strings.Compare(a.Field, b.Field) })
+	slices.SortFunc(f, func(a, b decide.Invalid) int { return strings.Compare(a.Field, b.Field) })
 	return f
 }
 

@@ -23,7 +23,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
@@ -230,7 +230,7 @@ func prepared(t *testing.T) *stack {
 }
 
 // What a request that is turned away says and leaves: nothing reaches the log, and nothing that is read changes. What
-// a session's state refuses, the scripts of events/conversation have.
+// a session's state refuses, the scripts of events/session have.
 //
 //conformance:h9 h42
 func TestRefusalsLeaveNothing(t *testing.T) {
@@ -273,14 +273,14 @@ type failing struct {
 	err error
 }
 
-func (f failing) StartTurn(context.Context, conversation.Start) (services.Turn, error) {
+func (f failing) StartTurn(context.Context, decide.Start) (services.Turn, error) {
 	if f.err == nil {
 		panic("a text that the client sent")
 	}
 	return services.Turn{}, f.err
 }
 
-func (f failing) StartTurns(_ context.Context, commands []conversation.Start) []services.TurnOutcome {
+func (f failing) StartTurns(_ context.Context, commands []decide.Start) []services.TurnOutcome {
 	return slices.Repeat([]services.TurnOutcome{{Err: f.err}}, len(commands))
 }
 
@@ -303,10 +303,10 @@ func TestErrorsOfThePorts(t *testing.T) {
 		"no connection": {fmt.Errorf("a text that the client sent: %w", &net.OpError{Op: "dial", Net: "tcp",
 			Err: syscall.ECONNREFUSED}), 500, "internal", "dial tcp: connection refused"},
 		"too large": {fmt.Errorf("append: %w", jetlog.ErrTooLarge), 413, "body_too_large", ""},
-		"refused":   {fmt.Errorf("write: %w", conversation.ErrTurnRedacted), 409, "turn_redacted", ""},
+		"refused":   {fmt.Errorf("write: %w", decide.ErrTurnRedacted), 409, "turn_redacted", ""},
 		"no room": {fmt.Errorf("append: %w: 0 MB free", jetlog.ErrNoWrites), 503, "log_unavailable",
 			"0 MB free"},
-		"refused and not kept": {errors.Join(conversation.ErrLinkedElsewhere, jetlog.ErrUnavailable), 503,
+		"refused and not kept": {errors.Join(decide.ErrLinkedElsewhere, jetlog.ErrUnavailable), 503,
 			"log_unavailable", ""},
 		"unknown": {fmt.Errorf("decode %w", errors.New("a text that the client sent")), 500, "internal",
 			"internal: *errors.errorString"},
@@ -316,8 +316,8 @@ func TestErrorsOfThePorts(t *testing.T) {
 			"audit_unavailable: the view's store does not answer: dial tcp: connection refused: SQLSTATE 57P01"},
 		"tables that are behind": {fmt.Errorf("%w: they are at 0:5 of 0:7", services.ErrBehind), 503, "audit_unavailable",
 			"audit_unavailable: the view is behind the log: they are at 0:5 of 0:7"},
-		"a refusal of no code": {&conversation.Refusal{Code: "odd", Detail: "a text that the client sent"}, 500,
-			"internal", "*conversation.Refusal"},
+		"a refusal of no code": {&decide.Refusal{Code: "odd", Detail: "a text that the client sent"}, 500,
+			"internal", "*decide.Refusal"},
 		"a panic":                 {nil, 500, "internal", "panic: string"},
 		"position of another log": {services.ErrPositionNotReached, 503, "position_not_reached", ""},
 	} {

@@ -16,7 +16,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/ratelimit"
@@ -147,7 +148,7 @@ func (i *identities) IdentityTurns(_ context.Context, ask services.IdentityAsk) 
 func TestIdentityTurns(t *testing.T) {
 	t.Parallel()
 	port := &identities{page: services.IdentityPage{NextCursor: "next", Turns: []services.Turn{{
-		Turn: conversation.Turn{ID: events.TurnID("s", "r"), RequestID: "r", Version: 1, CreatedAt: time.Unix(1,
+		Turn: session.Turn{ID: events.TurnID("s", "r"), RequestID: "r", Version: 1, CreatedAt: time.Unix(1,
 			5), Question: &events.Question{QuestionNeutral: "q"}},
 		SessionID: "s", IdentityID: "ada", Position: events.Position{Seq: 7},
 	}}}}
@@ -168,7 +169,7 @@ func TestIdentityTurns(t *testing.T) {
 
 	port.err = errors.New("connection refused")
 	requireProblem(t, s.do("GET", "/v1/identities/ada/turns", nil), http.StatusServiceUnavailable, "audit_unavailable")
-	port.err = &conversation.Invalid{Field: "cursor", Why: "is none"}
+	port.err = &decide.Invalid{Field: "cursor", Why: "is none"}
 	requireProblem(t, s.do("GET", "/v1/identities/ada/turns", nil), http.StatusUnprocessableEntity, "invalid_argument",
 		"cursor")
 	port.err = services.ErrPositionNotReached

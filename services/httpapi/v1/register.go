@@ -15,7 +15,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/problems"
@@ -310,7 +310,7 @@ func (p param) set(field reflect.Value, r *http.Request, query url.Values) error
 		return nil
 	}
 	err := own.UnmarshalText([]byte(text))
-	if wrong, ok := errors.AsType[*conversation.Invalid](err); ok {
+	if wrong, ok := errors.AsType[*decide.Invalid](err); ok {
 		wrong.Field = p.name
 	}
 	return err

@@ -28,7 +28,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/projections"
@@ -381,7 +381,7 @@ func TestWhoWorksBetweenPiecesHasNoDeadline(t *testing.T) {
 // hanging is a command side that answers only when its caller gives up.
 type hanging struct{ services.TurnWriter }
 
-func (hanging) StartTurn(ctx context.Context, _ conversation.Start) (services.Turn, error) {
+func (hanging) StartTurn(ctx context.Context, _ decide.Start) (services.Turn, error) {
 	select {
 	case <-ctx.Done():
 		return services.Turn{}, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, ctx.Err())
@@ -390,7 +390,7 @@ func (hanging) StartTurn(ctx context.Context, _ conversation.Start) (services.Tu
 	}
 }
 
-func (h hanging) StartTurns(ctx context.Context, commands []conversation.Start) []services.TurnOutcome {
+func (h hanging) StartTurns(ctx context.Context, commands []decide.Start) []services.TurnOutcome {
 	_, err := h.StartTurn(ctx, commands[0])
 	return slices.Repeat([]services.TurnOutcome{{Err: err}}, len(commands))
 }

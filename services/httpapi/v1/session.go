@@ -12,7 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 )
@@ -33,7 +34,7 @@ type sessionJSON struct {
 	Duplicate    *bool      `json:"duplicate,omitempty" doc:"In answers to writes: the log had it already"`
 }
 
-func newSessionJSON(id string, h conversation.Head, at events.Position, others ...events.Position) sessionJSON {
+func newSessionJSON(id string, h session.Head, at events.Position, others ...events.Position) sessionJSON {
 	is := h.Description()
 	return sessionJSON{
 		SessionID: id, IdentityID: optional(&h.Identity), Found: !h.CreatedAt.IsZero() && h.Erased == 0,
@@ -117,7 +118,7 @@ func (a *surface) describeSession(ctx context.Context, in *describeIn) (sessionJ
 	if kind != "" && kind != events.KindConversation {
 		return sessionJSON{}, invalid("kind", "must be conversation")
 	}
-	s, err := a.cfg.SessionWrites.DescribeSession(ctx, conversation.Describe{
+	s, err := a.cfg.SessionWrites.DescribeSession(ctx, decide.Describe{
 		SessionID: in.SessionID.text(), RequestID: in.Body.RequestID, Kind: kind,
 		Title: in.Body.Title.text, Metadata: in.Body.Metadata.values,
 	})
@@ -194,7 +195,7 @@ func (a *surface) forkSession(ctx context.Context, in *forkIn) (forkedJSON, erro
 	if err != nil {
 		return forkedJSON{}, err
 	}
-	s, err := a.cfg.SessionWrites.ForkSession(ctx, conversation.ForkSession{
+	s, err := a.cfg.SessionWrites.ForkSession(ctx, decide.ForkSession{
 		SessionID: in.SessionID.text(), RequestID: request, ChildID: in.Body.SessionID.text(),
 		TurnID: namedTurn(in.Body.TurnID), BeforeTurnID: namedTurn(in.Body.BeforeTurnID),
 	})
@@ -214,7 +215,7 @@ func namedTurn(text *string) uuid.UUID {
 }
 
 // forkedFrom says where a branch begins; null for a session that is no branch.
-type forkedFrom struct{ conversation.Fork }
+type forkedFrom struct{ session.Fork }
 
 // MarshalJSON writes the session of the last shared turn and, unless none is shared, that turn.
 func (f forkedFrom) MarshalJSON() ([]byte, error) {
@@ -290,7 +291,7 @@ func (a *surface) summarizeSession(ctx context.Context, in *summarizeIn) (summar
 	if through == uuid.Nil {
 		return summaryJSON{}, invalid("through_turn_id", "must be the id of a turn")
 	}
-	m, err := a.cfg.SessionWrites.SummarizeSession(ctx, conversation.Summarize{
+	m, err := a.cfg.SessionWrites.SummarizeSession(ctx, decide.Summarize{
 		ThroughTurnID: through,
 		Summary: events.SessionSummarized{
 			SessionID: in.SessionID.text(), RequestID: b.RequestID,
@@ -306,9 +307,9 @@ func (a *surface) summarizeSession(ctx context.Context, in *summarizeIn) (summar
 	return out, nil
 }
 
-func newSummaryJSON(session string, m *conversation.Summary, at events.Position) summaryJSON {
+func newSummaryJSON(sessionID string, m *session.Summary, at events.Position) summaryJSON {
 	return summaryJSON{
-		SummaryID: m.ID, SessionID: session, FromTurnID: m.From, ThroughTurnID: m.Through, Turns: m.Turns,
+		SummaryID: m.ID, SessionID: sessionID, FromTurnID: m.From, ThroughTurnID: m.Through, Turns: m.Turns,
 		SummaryNeutral: m.Fact.SummaryNeutral, SummaryTranslated: optional(&m.Fact.SummaryTranslated),
 		Model: optional(&m.Fact.Model), CreatedAt: m.CreatedAt.UTC(), Position: at,
 	}

@@ -25,8 +25,9 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/deploy/testkit/servicetest"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -41,7 +42,7 @@ import (
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 // rules are those of a deployment by default.
-var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+var rules = session.Rules{SessionTTL: 24 * time.Hour}
 
 // stack is an API on a log of its own.
 type stack struct {
@@ -139,8 +140,8 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 			Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		},
 		v1Config: v1Config{Ports: services.Ports{Version: "test"}},
-		history: history.Config{Rules: rules, Policy: conversation.Policy{
-			MetadataKeys: []string{"channel", "locale", conversation.FallbackKey}}},
+		history: history.Config{Rules: rules, Policy: decide.Policy{
+			MetadataKeys: []string{"channel", "locale", session.FallbackKey}}},
 		reader: read.Config{Rules: rules, Deadline: 200 * time.Millisecond},
 	}
 	for _, set := range settings {
@@ -274,9 +275,9 @@ func (s *stack) head() uint64 {
 }
 
 // state folds a session from the log.
-func (s *stack) state(session string) *conversation.State {
+func (s *stack) state(sessionID string) *session.State {
 	s.t.Helper()
-	return natstest.Fold(s.t, s.log, session, rules)
+	return natstest.Fold(s.t, s.log, sessionID, rules)
 }
 
 func (s *stack) append(f events.Fact) {

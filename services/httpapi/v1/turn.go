@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -167,8 +167,8 @@ func (a *surface) startTurn(ctx context.Context, in *startIn) (turnJSON, error) 
 }
 
 // command returns the start that a body asks for.
-func (b *startBody) command(session, request, source string) conversation.Start {
-	return conversation.Start{
+func (b *startBody) command(session, request, source string) decide.Start {
+	return decide.Start{
 		SessionID: session, RequestID: request, IdentityID: b.IdentityID.text(), SourceHash: source,
 		Question: events.Question{
 			PipelineName: b.PipelineName, Consultant: b.Consultant, Repository: b.Repository,
@@ -212,7 +212,7 @@ type finalizeBody struct {
 
 func (a *surface) finalizeTurn(ctx context.Context, in *finalizeIn) (turnJSON, error) {
 	b := &in.Body
-	c := conversation.Finalize{
+	c := decide.Finalize{
 		SessionID: in.SessionID.text(), TurnID: in.TurnID.UUID, RequestID: b.RequestID.text(),
 		Metadata: b.Metadata.RawMessage,
 		Answer: events.Answer{
@@ -221,7 +221,7 @@ func (a *surface) finalizeTurn(ctx context.Context, in *finalizeIn) (turnJSON, e
 		},
 	}
 	if b.QuestionNeutral != "" {
-		c.StartFirst = &conversation.Start{Question: events.Question{QuestionNeutral: b.QuestionNeutral}}
+		c.StartFirst = &decide.Start{Question: events.Question{QuestionNeutral: b.QuestionNeutral}}
 	}
 	t, err := a.cfg.Turns.FinalizeTurn(ctx, c)
 	return answerTurn(ctx, t, err)
@@ -239,7 +239,7 @@ type redactBody struct {
 }
 
 func (a *surface) redactTurn(ctx context.Context, in *redactIn) (turnJSON, error) {
-	t, err := a.cfg.Turns.RedactTurn(ctx, in.SessionID.text(), conversation.Redact{
+	t, err := a.cfg.Turns.RedactTurn(ctx, in.SessionID.text(), decide.Redact{
 		TurnID: in.TurnID.UUID, Reason: in.Body.Reason, RedactedBy: in.Body.RedactedBy,
 	})
 	return answerTurn(ctx, t, err)
@@ -265,7 +265,7 @@ func (a *surface) correctTurn(ctx context.Context, in *correctIn) (turnJSON, err
 	if err != nil {
 		return turnJSON{}, err
 	}
-	t, err := a.cfg.Turns.CorrectTurn(ctx, conversation.Correct{
+	t, err := a.cfg.Turns.CorrectTurn(ctx, decide.Correct{
 		SessionID: in.SessionID.text(), RequestID: request, TurnID: in.TurnID.UUID,
 		QuestionNeutral: in.Body.QuestionNeutral, QuestionTranslated: in.Body.QuestionTranslated,
 		AnswerNeutral: in.Body.AnswerNeutral, AnswerTranslated: in.Body.AnswerTranslated,

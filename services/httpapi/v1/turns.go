@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -77,7 +77,7 @@ type batcher struct {
 // batchLine is one line of a batch on its way.
 type batchLine struct {
 	number  int
-	command conversation.Start
+	command decide.Start
 	turn    services.Turn
 	err     error
 }
@@ -149,7 +149,7 @@ func (b *batcher) read(ctx context.Context, body []byte) (lines []*batchLine, er
 }
 
 // command reads one line.
-func (b *batcher) command(ctx context.Context, text []byte, source string) (c conversation.Start, err error) {
+func (b *batcher) command(ctx context.Context, text []byte, source string) (c decide.Start, err error) {
 	if int64(len(text)) > b.cfg.MaxBody {
 		return c, &wire.TooLarge{Most: b.cfg.MaxBody}
 	}
@@ -221,7 +221,7 @@ func (b *batcher) unreachable(ctx context.Context, lines []*batchLine) map[strin
 // start records the lines that were admitted.
 func (b *batcher) start(ctx context.Context, lines []*batchLine) {
 	var admitted []*batchLine
-	var commands []conversation.Start
+	var commands []decide.Start
 	for _, l := range lines {
 		if l.err == nil {
 			admitted, commands = append(admitted, l), append(commands, l.command)

@@ -17,8 +17,9 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/printed"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -66,7 +67,7 @@ var endless = []string{
 type theirs struct{}
 
 func (theirs) Read(_ context.Context, ask services.Ask) (services.Reading, error) {
-	s := conversation.New(ask.SessionID, conversation.Rules{})
+	s := session.New(ask.SessionID, session.Rules{})
 	s.Identity = "ada"
 	return services.Reading{State: s}, nil
 }
@@ -112,7 +113,7 @@ func (responder) InputItems(
 // turns records nothing, where nothing is to be recorded.
 type turns struct{ services.TurnWriter }
 
-func (t turns) StartTurns(ctx context.Context, commands []conversation.Start) []services.TurnOutcome {
+func (t turns) StartTurns(ctx context.Context, commands []decide.Start) []services.TurnOutcome {
 	if len(commands) == 0 {
 		return nil
 	}

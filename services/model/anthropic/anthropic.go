@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 )
@@ -67,8 +67,8 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
-func (u usage) counted() conversation.Usage {
-	return conversation.Usage{
+func (u usage) counted() session.Usage {
+	return session.Usage{
 		Input: u.Input + u.Read + u.Written, Cached: u.Read, Output: u.Output, Reasoning: u.OfOutput.Thinking,
 	}
 }

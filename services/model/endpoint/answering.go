@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -21,7 +21,7 @@ type Answering struct {
 	// index is where the part of each key stands.
 	index  map[string]int
 	why    services.Finish
-	usage  *conversation.Usage
+	usage  *session.Usage
 	model  string
 	failed bool
 }
@@ -109,12 +109,12 @@ func (a *Answering) End(why services.Finish) { a.why = cmp.Or(a.why, why) }
 func (a *Answering) Fail() { a.failed = true }
 
 // Use notes the usage; the last one stands.
-func (a *Answering) Use(u conversation.Usage) { a.usage = &u }
+func (a *Answering) Use(u session.Usage) { a.usage = &u }
 
 // Used returns the usage that was noted last.
-func (a *Answering) Used() conversation.Usage {
+func (a *Answering) Used() session.Usage {
 	if a.usage == nil {
-		return conversation.Usage{}
+		return session.Usage{}
 	}
 	return *a.usage
 }

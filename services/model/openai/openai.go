@@ -7,8 +7,8 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 )
@@ -91,7 +91,7 @@ func (r *reader) read(raw json.RawMessage) error {
 		return err
 	}
 	if u := c.Usage; u != nil && (u.Total > 0 || u.Prompt > 0) {
-		r.answer.Use(conversation.Usage{
+		r.answer.Use(session.Usage{
 			Input: u.Prompt, Cached: u.OfPrompt.Cached, Output: u.Completion, Reasoning: u.OfCompletion.Reasoning,
 		})
 	}

@@ -11,8 +11,8 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	chatopenai "github.com/turnledger/turnledger/services/model/openai"
@@ -257,7 +257,7 @@ func (e *event) readEnd(a *endpoint.Answering) {
 	r := &e.Response
 	a.Named(r.Model)
 	if u := r.Usage; u.Total > 0 {
-		a.Use(conversation.Usage{
+		a.Use(session.Usage{
 			Input: u.Input, Cached: u.OfInput.Cached, Output: u.Output, Reasoning: u.OfOutput.Reasoning,
 		})
 	}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 )
@@ -75,7 +75,7 @@ func (s *Searcher) hybrid(ctx context.Context, ask services.SearchAsk) (page ser
 		byWords.Limit = fused
 		words, err = s.cfg.Words.Search(searching, byWords)
 		switch { // what leaves the meaning
-		case errors.Is(err, conversation.ErrInvalid): // a query of a language without words that can be told apart
+		case errors.Is(err, decide.ErrInvalid): // a query of a language without words that can be told apart
 			err = nil
 		case errors.Is(err, projections.ErrUnavailable): // tables that don't answer
 			mode, err = services.SearchMeaning, nil
@@ -153,7 +153,7 @@ func (r rank) cursor(mark byte) string {
 	return base64.RawURLEncoding.EncodeToString(append(raw, r.turn[:]...))
 }
 
-var errCursor error = &conversation.Invalid{Field: "cursor", Why: "must be the next_cursor of the page before"}
+var errCursor error = &decide.Invalid{Field: "cursor", Why: "must be the next_cursor of the page before"}
 
 func parseRank(cursor string, mark byte) (rank, error) {
 	if cursor == "" {

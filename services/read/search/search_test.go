@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/services"
@@ -180,8 +180,8 @@ func TestHybridFusesByRank(t *testing.T) {
 	require.Zero(t, w.byWords[0].MinScore, "its scores are others")
 
 	for err, mode := range map[error]services.SearchMode{
-		&conversation.Invalid{Field: "query"}: services.SearchHybrid,
-		projections.ErrUnavailable:            services.SearchMeaning,
+		&decide.Invalid{Field: "query"}: services.SearchHybrid,
+		projections.ErrUnavailable:      services.SearchMeaning,
 	} {
 		w.wordly, w.words.Hits = err, nil
 		page := must.Get(w.another().Search(t.Context(), ask(services.SearchHybrid, 10)))(t)
@@ -246,7 +246,7 @@ func TestACursorIsOfItsMode(t *testing.T) {
 	} {
 		a := ask(c.mode, 5)
 		a.Cursor = c.cursor
-		must.Fail(s.Search(t.Context(), a))(t, conversation.ErrInvalid)
+		must.Fail(s.Search(t.Context(), a))(t, decide.ErrInvalid)
 	}
 	a := ask(services.AnyMode, 5)
 	a.Cursor = hybrid

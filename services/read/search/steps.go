@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -24,7 +24,7 @@ func (s Stepped) Search(ctx context.Context, ask services.SearchAsk) (page servi
 	mode := cmp.Or(ask.Mode, s.Usual, services.SearchWords)
 	err = s.Steps.Step(ctx, "search_"+string(mode), func(ctx context.Context) (err error) {
 		page, err = s.Searcher.Search(ctx, ask)
-		if errors.Is(err, conversation.ErrInvalid) {
+		if errors.Is(err, decide.ErrInvalid) {
 			wrong, err = err, nil
 		}
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/services"
@@ -96,7 +96,7 @@ func (w *world) add(n int, score float64, half projections.Half) {
 		TurnID: id(n), SessionID: "s", IdentityID: "ada", Half: half, Score: score,
 	})
 	w.turns[id(n)] = services.TrueTurn{
-		Turn: conversation.Turn{
+		Turn: session.Turn{
 			ID: id(n), CreatedAt: began.Add(time.Duration(n) * time.Second),
 			Question: &events.Question{QuestionNeutral: fmt.Sprint("question ", n)},
 			Answer: &events.Answer{

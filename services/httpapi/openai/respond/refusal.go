@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/problems"
 )
@@ -52,9 +52,9 @@ func Refusal(err error) *problems.Problem {
 		{services.ErrNoInput, refuse("missing_required_parameter", "input", "'input' is required.")},
 		{services.ErrUnanswered, refuse("invalid_value", "previous_response_id",
 			"The response in 'previous_response_id' has no answer yet: wait for it, or send its request again.")},
-		{conversation.ErrTurnPending, refuse("conversation_locked", "conversation",
+		{decide.ErrTurnPending, refuse("conversation_locked", "conversation",
 			"Another response is being made in the conversation: wait, or leave out the header X-Turnledger-On-Pending.")},
-		{conversation.ErrForkTooDeep, refuse("invalid_value", "previous_response_id",
+		{decide.ErrForkTooDeep, refuse("invalid_value", "previous_response_id",
 			"The response has too many branches behind it: start a new conversation.")},
 	} {
 		if errors.Is(err, r.err) {

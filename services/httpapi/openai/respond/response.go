@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/problems"
 )
@@ -154,7 +154,7 @@ func failure(err error) map[string]string {
 	return map[string]string{"code": code, "message": message}
 }
 
-func usageJSON(u conversation.Usage) any {
+func usageJSON(u session.Usage) any {
 	return map[string]any{
 		"input_tokens": u.Input, "output_tokens": u.Output, "total_tokens": u.Input + u.Output,
 		"input_tokens_details":  map[string]int64{"cached_tokens": u.Cached, "cache_write_tokens": 0},

@@ -1,6 +1,0 @@
-// Package conversation is the pure core, without clock or I/O: Fold says what an event changes in a session, and the
-// Decide functions say what a command wants to append to the log.
-//
-// The fold is the judge. If facts contradict each other, the first in log order counts, whatever process published it;
-// the others are anomalies and change nothing. The fold never fails.
-package conversation

@@ -1,0 +1,275 @@
+package decide
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/session"
+)
+
+// Decision says what a command wants to append to the log, or holds the answer that the log already has. After an
+// append the caller decides again, on the state that holds the appended events. Only the second decision is final,
+// since another process may have appended first.
+type Decision struct {
+	// Facts are appended in one atomic batch. With Err they record the refusal.
+	Facts []events.Fact
+	// Expect: the append must state the session's last sequence, since the answer
+	// depends on it.
+	Expect bool
+	// Turn is the answer if nothing is to be appended. RestsOn is the sequence of the event that the answer rests on.
+	Turn    *session.Turn
+	RestsOn uint64
+	// StatedAt is the sequence of the event that states the command, where that differs from RestsOn;
+	// else 0. A caller that did not append this event is a duplicate.
+	StatedAt uint64
+	// Err refuses the command.
+	Err error
+}
+
+// Start asks for a turn. Question and Answer are normal (see Policy).
+type Start struct {
+	SessionID, RequestID, IdentityID string
+	Question                         events.Question
+	// Answer, where not nil, makes the turn whole: its start and its final are one append. The turn's metadata is that
+	// of the question.
+	Answer     *events.Answer
+	SourceHash string
+	// OnlyNew leaves a turn that stands as it is: it gets no answer, and its session no link.
+	OnlyNew bool
+	// Busy, where not nil, refuses a new turn while it returns true for a turn that is pending
+	// (chat's policy reject).
+	Busy func(*session.Turn) bool
+}
+
+// On decides a start. A retry of a start that the log has is answered with its turn. An answer that the start
+// brings is recorded where the turn has none yet (docs/contract.md#whole-turns).
+func (c Start) On(s *session.State) Decision {
+	if d, refused := c.refused(s); refused {
+		return d
+	}
+	id := events.TurnID(c.SessionID, c.RequestID)
+	t := s.Turn(id)
+	var facts []events.Fact
+	stays := t != nil && c.OnlyNew
+	if c.IdentityID != "" && s.Identity == "" && !stays {
+		facts = append(facts, &events.SessionLinked{SessionID: c.SessionID, IdentityID: c.IdentityID})
+	}
+	expect := len(facts) > 0 || c.Busy != nil
+	if t == nil {
+		busy := func(t *session.Turn) bool { return c.Busy != nil && t.Status == session.Pending && c.Busy(t) }
+		if at := slices.IndexFunc(s.Turns, busy); at >= 0 {
+			return Decision{Err: pendingRefusal(s.Turns[at])}
+		}
+		facts = append(facts, &events.TurnStarted{
+			TurnID: id, SessionID: c.SessionID, RequestID: c.RequestID, Question: c.Question,
+		})
+	}
+	if c.Answer != nil && (t == nil || t.Status == session.Pending && !stays) {
+		facts = append(facts, c.final(t))
+	}
+	if len(facts) > 0 {
+		return Decision{Facts: facts, Expect: expect}
+	}
+	stated := t.Started
+	if c.Answer != nil {
+		stated = max(stated, t.Final)
+	}
+	restsOn := stated
+	if c.IdentityID != "" {
+		restsOn = max(restsOn, s.LinkedAt)
+	}
+	return Decision{Turn: t, RestsOn: restsOn, StatedAt: stated}
+}
+
+// final returns the fact of the answer that a start brings. Where the turn stands already, its own question says
+// whether a translation was asked for.
+func (c Start) final(stands *session.Turn) *events.TurnFinalized {
+	translate := c.Question.TranslateChat
+	if stands != nil {
+		translate = stands.TranslateChat
+	}
+	f := Finalize{SessionID: c.SessionID, TurnID: events.TurnID(c.SessionID, c.RequestID), Answer: *c.Answer}
+	return f.fact(translate)
+}
+
+func (c Start) refused(s *session.State) (Decision, bool) {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}, true
+	}
+	if c.IdentityID != "" && s.Identity != "" && s.Identity != c.IdentityID {
+		return refuseLink(s, c.IdentityID, c.SourceHash), true
+	}
+	if t := s.Turn(events.TurnID(c.SessionID, c.RequestID)); t != nil && t.Corrects() {
+		return Decision{Err: ErrRequestIDInUse}, true
+	}
+	return Decision{}, false
+}
+
+func refuseLink(s *session.State, identity, source string) Decision {
+	return Decision{
+		Err:   ErrLinkedElsewhere,
+		Facts: []events.Fact{&events.LinkRefused{SessionID: s.SessionID, IdentityID: identity, SourceHash: source}},
+	}
+}
+
+// Finalize asks to record the answer of a turn. RequestID may be empty. StartFirst, for development, is the start to
+// append if the turn was never started.
+type Finalize struct {
+	SessionID, RequestID string
+	TurnID               uuid.UUID
+	Answer               events.Answer
+	Metadata             []byte
+	// FinishReason, if set, is stored in the log's metadata under FinishKey.
+	FinishReason string
+	// Usage, if set, is stored in the log's metadata under UsageKey.
+	Usage *session.Usage
+	// Settings are those of the fact.
+	Settings   json.RawMessage
+	StartFirst *Start
+}
+
+// On decides a finalize. The first answer of a turn stays.
+func (c Finalize) On(s *session.State) Decision {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}
+	}
+	if c.RequestID != "" && events.TurnID(c.SessionID, c.RequestID) != c.TurnID {
+		return Decision{Err: ErrTurnMismatch}
+	}
+	t := s.Turn(c.TurnID)
+	switch {
+	case t == nil && c.StartFirst == nil:
+		return Decision{Err: ErrTurnNotStarted}
+	case t == nil:
+		d := c.StartFirst.On(s)
+		if d.Err == nil {
+			d.Facts = append(d.Facts, c.fact(c.StartFirst.Question.TranslateChat))
+		}
+		return d
+	case t.Status == session.Redacted:
+		return Decision{Err: ErrTurnRedacted}
+	case t.Status == session.Pending:
+		return Decision{Facts: []events.Fact{c.fact(t.TranslateChat)}}
+	default:
+		return Decision{Turn: t, RestsOn: t.Final}
+	}
+}
+
+// fact returns the fact to append. If a translation was asked for but is missing, the fact has a copy of the neutral
+// answer.
+func (c Finalize) fact(translate bool) *events.TurnFinalized {
+	f := &events.TurnFinalized{
+		TurnID: c.TurnID, SessionID: c.SessionID, Answer: c.Answer, Metadata: c.Metadata,
+		Settings: c.Settings,
+	}
+	if translate && f.AnswerTranslated == "" && f.AnswerNeutral != "" {
+		f.AnswerTranslated, f.AnswerTranslatedIsFallback = f.AnswerNeutral, true
+	}
+	return f
+}
+
+// Link decides a link of the session to an identity. source is a keyed hash of the caller's address, and is
+// recorded with a refusal.
+func Link(s *session.State, identity, source string) Decision {
+	switch {
+	case s.Erased != 0:
+		return Decision{Err: ErrSessionErased}
+	case s.Identity == identity:
+		return Decision{RestsOn: s.LinkedAt}
+	case s.Identity != "":
+		return refuseLink(s, identity, source)
+	default:
+		link := &events.SessionLinked{SessionID: s.SessionID, IdentityID: identity}
+		return Decision{Facts: []events.Fact{link}, Expect: true}
+	}
+}
+
+// Redact asks to hide a turn, with all its versions, everywhere.
+type Redact struct {
+	TurnID             uuid.UUID
+	Reason, RedactedBy string
+	Partition          int
+}
+
+// On decides a redaction. The fact carries tombstones of all versions of the turn.
+func (c Redact) On(s *session.State) Decision {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}
+	}
+	t := s.Turn(c.TurnID)
+	if t == nil {
+		return Decision{Err: ErrTurnNotFound}
+	}
+	if s.Current(t).Redacted != 0 {
+		return Decision{Turn: t, RestsOn: t.Redacted}
+	}
+	return Decision{Expect: true, Facts: []events.Fact{&events.TurnRedacted{
+		TurnID: c.TurnID, SessionID: s.SessionID, IdentityID: s.Identity, Reason: c.Reason, RedactedBy: c.RedactedBy,
+		Tombstones: s.Tombstones(s.Chain(t), c.Partition), Session: s.SessionMark(c.Partition),
+	}}}
+}
+
+// Erase decides to close the session for ever, and to remove its turns from everything. If the session was erased
+// before, its first receipt is the answer.
+func Erase(s *session.State, f *events.SessionErased) Decision {
+	switch {
+	case s.Erased != 0:
+		return Decision{RestsOn: s.Erased}
+	case s.Applied == 0:
+		return Decision{Err: ErrSessionNotFound}
+	default:
+		return Decision{Facts: []events.Fact{f}}
+	}
+}
+
+// Reset decides a reset. A session without turns since its last reset has
+// nothing to reset.
+func Reset(s *session.State, reason string, partition int) Decision {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}
+	}
+	shares := s.Fork().ForkedAt > s.ResetAt // a reset of a branch hides what it shares
+	if !shares && !slices.ContainsFunc(s.Turns, func(t *session.Turn) bool { return t.Started > s.ResetAt }) {
+		return Decision{RestsOn: s.ResetAt}
+	}
+	return Decision{Expect: true, Facts: []events.Fact{&events.SessionReset{
+		SessionID: s.SessionID, After: events.Position{Partition: partition, Seq: s.Applied}, Reason: reason,
+	}}}
+}
+
+// Extend asks to append to a half of a turn. ExtensionID names the extension among those of the turn.
+type Extend struct {
+	SessionID   string
+	TurnID      uuid.UUID
+	ExtensionID string
+	events.Extension
+	Metadata []byte
+	// Usage and FinishReason, where set, are stored in the metadata as those of Finalize.
+	Usage        *session.Usage
+	FinishReason string
+	Settings     json.RawMessage
+}
+
+// On decides an extension, which NormalExtend has checked. The first extension of an id stands.
+func (c Extend) On(s *session.State) Decision {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}
+	}
+	t := s.Turn(c.TurnID)
+	if t != nil && t.Status != session.Redacted {
+		if at := t.ExtensionAt(c.ExtensionID); at != 0 {
+			return Decision{Turn: t, RestsOn: at}
+		}
+	}
+	code := session.Unextendable(t, c.Half)
+	if code == "" {
+		return Decision{Facts: []events.Fact{&events.TurnExtended{
+			TurnID: c.TurnID, SessionID: c.SessionID, ExtensionID: c.ExtensionID, Extension: c.Extension,
+			Metadata: c.Metadata, Settings: c.Settings,
+		}}}
+	}
+	return Decision{Err: refusalOf(s, c.TurnID, code)}
+}
