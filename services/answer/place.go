@@ -90,7 +90,7 @@ func (s *Service) inConversation(ctx context.Context, a ask) (at place, err erro
 	if a.Store && !a.mayHave() && !a.hasOutput() {
 		return at, nil // it does not matter what stands in the conversation
 	}
-	at.reading, err = s.cfg.Sessions.Read(ctx, a.newest(at.session))
+	at.reading, err = s.recent(ctx, a, at.session)
 	switch {
 	case err != nil:
 		return at, err
@@ -123,7 +123,10 @@ func (s *Service) behind(ctx context.Context, a ask) (at place, err error) {
 	if !a.mayHave() && !late {
 		return at, nil
 	}
-	if at.reading, err = s.with(ctx, a.newest(at.session), st.TurnID); err != nil {
+	if at.reading, err = s.recent(ctx, a, at.session); err == nil && at.reading.State.Turn(st.TurnID) == nil {
+		at.reading, err = s.cfg.Sessions.Read(ctx, services.Ask{SessionID: at.session, AllTurns: true, Pending: true})
+	}
+	if err != nil {
 		return at, err
 	}
 	if a.mayHave() {

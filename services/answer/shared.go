@@ -46,13 +46,23 @@ func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of 
 	return out, of
 }
 
-// newest asks for the turns of a session whose items an input may have.
-func (a ask) newest(sessionID string) services.Ask {
+// recent reads the turns of a session whose items an input may have: the newest, or all where the input has ids, goes on
+// behind an answer, or answers a call that none of the newest turns makes.
+func (s *Service) recent(ctx context.Context, a ask, sessionID string) (services.Reading, error) {
 	ask := services.Ask{SessionID: sessionID, Shown: 1, Pending: true, AllTurns: a.named() || a.hasTurns()}
 	if a.mayHave() {
 		ask.Shown = lookedBack
 	}
-	return ask
+	r, err := s.cfg.Sessions.Read(ctx, ask)
+	if err != nil || ask.AllTurns || r.State.Whole || !a.mayHave() {
+		return r, err
+	}
+	messages := asAdded(a.Input)
+	if s.placeIn(r, messages); len(withoutCall(messages)) > 0 {
+		ask.AllTurns = true
+		return s.cfg.Sessions.Read(ctx, ask)
+	}
+	return r, nil
 }
 
 // fresh returns the input without what the turns of a reading have already, as they were at a sequence.
