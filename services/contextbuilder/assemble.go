@@ -10,6 +10,7 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 )
 
 // besides is how many messages a prompt has besides its history.
@@ -81,7 +82,11 @@ func (b *Builder) remember(ctx context.Context, req services.ContextRequest, p *
 	if q.IdentityID == "" {
 		q.After = p.memoryAfter
 	}
-	snippet, err := b.cfg.Memory.Snippet(ctx, q)
+	var snippet services.MemorySnippet
+	err := access.Measure(ctx, "memory", func(ctx context.Context) (err error) {
+		snippet, err = b.cfg.Memory.Snippet(ctx, q)
+		return err
+	})
 	if err != nil {
 		p.Warnings = append(p.Warnings, "memory: "+whyNot(err))
 		return ""
@@ -115,7 +120,10 @@ var errNoRewriter = errors.New("none is configured")
 func (b *Builder) rewrite(ctx context.Context, req services.ContextRequest, p *prompt) string {
 	rewritten, err := "", errNoRewriter
 	if b.cfg.Rewriter != nil {
-		rewritten, err = b.cfg.Rewriter.Rewrite(ctx, req.Message, p.history, p.MemorySnippet)
+		err = access.Measure(ctx, "rewriter", func(ctx context.Context) (err error) {
+			rewritten, err = b.cfg.Rewriter.Rewrite(ctx, req.Message, p.history, p.MemorySnippet)
+			return err
+		})
 	}
 	if err != nil || rewritten == "" {
 		p.RewriteFallback = true

@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 )
 
 // Rewriter turns a message and the turns before it into a query that can be understood without them.
@@ -62,16 +63,20 @@ func NewBuilder(r Sessions, cfg Config) *Builder {
 // Build returns the messages to send to a model. It reads the history before anything else. An unknown session has no
 // history, and Build does not create the session.
 func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (services.Context, error) {
-	if err := b.Valid(req); err != nil {
-		return services.Context{}, err
-	}
-	req.SystemPrompt = cmp.Or(req.SystemPrompt, b.cfg.SystemPrompt)
-	p, err := b.history(ctx, req)
-	if err != nil {
-		return services.Context{}, err
-	}
-	p.HistoryMessages = len(p.history)
-	err = b.assemble(ctx, req, p)
+	p := &prompt{}
+	err := access.Measure(ctx, "prompt", func(ctx context.Context) (err error) {
+		if err = b.Valid(req); err != nil {
+			return err
+		}
+		req.SystemPrompt = cmp.Or(req.SystemPrompt, b.cfg.SystemPrompt)
+		read, err := b.history(ctx, req)
+		if err != nil {
+			return err
+		}
+		p = read
+		p.HistoryMessages = len(p.history)
+		return b.assemble(ctx, req, p)
+	})
 	return p.Context, err
 }
 

@@ -22,26 +22,15 @@ import (
 // ErrNoTurn says that the session has no such turn.
 var ErrNoTurn = errors.New("the log has no such turn in this session: turnledger replay --session shows what it has")
 
-// Explanation shows why a turn got its answer. Inherited: the session that was asked for is a branch that shares the
-// turn, which stands in the session SessionID.
+// Explanation shows why a turn got its answer. Its Prompt is not set: what the server told of the prompt is Context.
 type Explanation struct {
-	SessionID string                    `json:"session_id"`
-	TurnID    string                    `json:"turn_id"`
-	Inherited bool                      `json:"inherited"`
-	AsOf      string                    `json:"as_of"`
-	Events    []services.ExplainedEvent `json:"events"`
-	Context   Context                   `json:"context"`
-	Turns     []services.ExplainedTurn  `json:"turns"`
+	services.Explanation
+
+	Context Context `json:"context"`
 	// Question is the turn's text, if the log still has it.
 	Question string `json:"-"`
 	// Root is the version of the turn whose question was asked first; the other versions are corrections of it.
 	Root uuid.UUID `json:"-"`
-	// Nth is the number of the session's events up to AsOf, Of that of all. Earlier and Later are the positions of the
-	// events right before and right after; empty if there is none.
-	Nth     int    `json:"-"`
-	Of      int    `json:"-"`
-	Earlier string `json:"-"`
-	Later   string `json:"-"`
 
 	texts Texts
 	// asked is where the prompt was asked for. Events before the sequence until stood then.
@@ -131,7 +120,9 @@ func At(sessionID string, pick func([]events.Recorded) int, log Log, texts Texts
 			return own.explain(t.ID, origins, texts)
 		}
 	}
-	x := &Explanation{SessionID: sessionID, texts: texts, asked: at, until: at.Seq + 1}
+	x := &Explanation{
+		Explanation: services.Explanation{SessionID: sessionID}, texts: texts, asked: at, until: at.Seq + 1,
+	}
 	if err := x.add(own.lines[i], own.all[i]); err != nil {
 		return nil, err
 	}
@@ -142,7 +133,7 @@ func At(sessionID string, pick func([]events.Recorded) int, log Log, texts Texts
 // explain explains a turn that stands in the session itself.
 func (s *story) explain(turn uuid.UUID, origins []*story, texts Texts) (*Explanation, error) {
 	x := &Explanation{
-		SessionID: s.today.SessionID, TurnID: turn.String(), Root: turn, texts: texts,
+		Explanation: services.Explanation{SessionID: s.today.SessionID, TurnID: turn}, Root: turn, texts: texts,
 		versions: map[uuid.UUID]bool{turn: true},
 	}
 	x.place(s.today, turn, s.all)
@@ -217,7 +208,7 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 	if x.asked.Seq == 0 { // the start never counted
 		x.asked = r.Position
 	}
-	if strings.HasPrefix(r.ID, x.TurnID+".") {
+	if strings.HasPrefix(r.ID, x.TurnID.String()+".") {
 		texts := events.TextsOf(r.Fact)
 		switch more := texts.Extension; {
 		case texts.Question != nil:
