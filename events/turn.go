@@ -157,9 +157,9 @@ func (f *TurnFinalized) check([]byte) Problem {
 	return cmp.Or(badID(f.SessionID), nilTurn(f.TurnID), f.problem(), badObject(f.Metadata), badObject(f.Settings))
 }
 
-// TurnRecorded says: a request opened a turn with its question and its answer, at once. It states what a TurnStarted and
-// a TurnFinalized state, and has the id of a start, so that a copy of the same request is the same turn, whole or not. It
-// never answers a turn that stands.
+// TurnRecorded says: a request opened a turn with its question and its answer, at once. It states what a TurnStarted
+// and a TurnFinalized state, and has the id of a start, so that a copy of the same request is the same turn, whole or
+// not. It never answers a turn that stands.
 type TurnRecorded struct {
 	TurnID    uuid.UUID `json:"turn_id"`
 	SessionID string    `json:"session_id"`

@@ -335,7 +335,8 @@ func (a *adding) put(g *growing, m AddedMessage) {
 func (a *adding) added(from int) Added {
 	out := Added{At: a.at, Decision: Decision{Expect: true}}
 	if len(a.Settings) > 0 { // the model is asked about the newest turn
-		slices.SortStableFunc(a.facts[from:], func(f, g *addedFact) int { return cmp.Compare(f.turn.order, g.turn.order) })
+		byTurn := func(f, g *addedFact) int { return cmp.Compare(f.turn.order, g.turn.order) }
+		slices.SortStableFunc(a.facts[from:], byTurn)
 	}
 	facts := a.whole(from)
 	for i, first := range a.firsts {

@@ -53,10 +53,12 @@ var (
 			"use a new session_id")
 	ErrTurnMismatch = refusal(session.CodeTurnMismatch,
 		"the request_id does not compute to this turn_id: send the request_id that started the turn, or none")
-	ErrTurnRedacted    = refusal(session.CodeTurnRedacted, "the turn is redacted and takes no more writes")
-	ErrTurnReplaced    = refusal(session.CodeTurnReplaced, "the turn was replaced by a correction: correct the current version")
-	ErrTurnPending     = refusal(session.CodeTurnPending, "the turn has no answer yet: finalize it first")
-	ErrTurnFinalized   = refusal(session.CodeTurnFinalized, "the turn has its answer: its question can't be extended any more")
+	ErrTurnRedacted = refusal(session.CodeTurnRedacted, "the turn is redacted and takes no more writes")
+	ErrTurnReplaced = refusal(session.CodeTurnReplaced,
+		"the turn was replaced by a correction: correct the current version")
+	ErrTurnPending   = refusal(session.CodeTurnPending, "the turn has no answer yet: finalize it first")
+	ErrTurnFinalized = refusal(session.CodeTurnFinalized,
+		"the turn has its answer: its question can't be extended any more")
 	ErrMessageNotFound = refusal(session.CodeMessageNotFound, "the turn has no such message")
 	ErrRequestIDInUse  = refusal(session.CodeRequestIDInUse,
 		"the request_id belongs to another write of this session: use a new one")

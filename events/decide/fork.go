@@ -37,7 +37,9 @@ func NormalFork(c ForkSession) (ForkSession, error) {
 
 // Mark returns the mark of a fork of the session, which Inherit has composed, or why there is none. own is the
 // session's own fork, and at its last position.
-func (c ForkSession) Mark(s *session.State, own session.Fork, at events.Position, now time.Time) (*events.SessionBranched, error) {
+func (c ForkSession) Mark(
+	s *session.State, own session.Fork, at events.Position, now time.Time,
+) (*events.SessionBranched, error) {
 	switch {
 	case s.Erased != 0:
 		return nil, ErrSessionErased

@@ -305,7 +305,8 @@ func (c *chatCall) mend() {
 	if f == nil {
 		f = Item{}
 	}
-	f["name"], f["arguments"] = events.Raw(toolName(c.Function.Name)), events.Raw(chatArguments(string(c.Function.Arguments)))
+	f["name"] = events.Raw(toolName(c.Function.Name))
+				f["arguments"] = events.Raw(chatArguments(string(c.Function.Arguments)))
 	c.all["type"], c.all["function"] = events.Raw("function"), events.Raw(f)
 	delete(c.all, "custom")
 }

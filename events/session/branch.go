@@ -40,6 +40,7 @@ func (f Fork) Through() uuid.UUID {
 	return uuid.Nil
 }
 
+// ForkOf returns the fork that an event at a sequence states.
 func ForkOf(f *events.SessionForked, seq uint64) Fork {
 	out := Fork{ForkedAt: seq, RequestID: f.RequestID, From: f.FromSessionID, Root: f.Root}
 	if len(f.Segments) > 0 {

@@ -43,8 +43,8 @@ const (
 	GroupNone Group = iota
 	// GroupHead: the session has another head, and its turns are as they were.
 	GroupHead
-	// GroupText: the turn Change.Turn has the texts that the event brings (events.TextsOf), beside those that it had. It
-	// takes the place of the turns Change.Turns.
+	// GroupText: the turn Change.Turn has the texts that the event brings (events.TextsOf), beside those that it had.
+	// It takes the place of the turns Change.Turns.
 	GroupText
 	// GroupGone: the turns Change.Turns are tombstones. Where something is left of the turn (Change.Left), the event
 	// brings all of its texts.

@@ -55,7 +55,8 @@ func (r *runner) line(line string) (string, error) {
 		d, err := time.ParseDuration(a.word(1))
 		r.clock = r.clock.Add(d)
 		return "", err
-	case "start", "whole", "finalize", "link", "redact", "correct", "reset", "describe", "summarize", "fork", "begin", "extend",
+	case "start", "whole", "finalize", "link", "redact", "correct", "reset", "describe", "summarize", "fork", "begin",
+		"extend",
 		"prune":
 		return r.command(a)
 	case "normal":

@@ -17,6 +17,7 @@ const FallbackKey = "question_neutral_is_fallback"
 // or interrupted.
 const FinishKey = "finish_reason"
 
+// Object returns metadata as JSON; nil where there is none.
 func Object(m map[string]json.RawMessage) json.RawMessage {
 	if len(m) == 0 {
 		return nil

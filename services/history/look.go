@@ -11,7 +11,8 @@ import (
 )
 
 // Look calls use with a session, without texts, as the log has it now, and returns the position that it is as new as.
-// If the state has a link without the turn that came with it, use is called again. It must neither change nor keep the session.
+// If the state has a link without the turn that came with it, use is called again. It must neither change nor keep the
+// session.
 func (s *Service) Look(
 	ctx context.Context, sessionID string, use func(*session.State),
 ) (events.Position, error) {
