@@ -306,7 +306,7 @@ func (c *chatCall) mend() {
 		f = Item{}
 	}
 	f["name"] = events.Raw(toolName(c.Function.Name))
-				f["arguments"] = events.Raw(chatArguments(string(c.Function.Arguments)))
+	f["arguments"] = events.Raw(chatArguments(string(c.Function.Arguments)))
 	c.all["type"], c.all["function"] = events.Raw("function"), events.Raw(f)
 	delete(c.all, "custom")
 }

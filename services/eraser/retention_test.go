@@ -56,8 +56,8 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 			_, err := w.history.RedactTurn(t.Context(), sessionID, decide.Redact{TurnID: turn, Reason: "retention"})
 			return err
 		},
-		Forget: func(ctx context.Context, sessionID string, _ int, _ []uint64, purge func(context.Context) error) error {
-			forgotten = append(forgotten, sessionID)
+		Forget: func(ctx context.Context, of string, _ int, _ []uint64, purge func(context.Context) error) error {
+			forgotten = append(forgotten, of)
 			return purge(ctx)
 		},
 	}
