@@ -113,8 +113,8 @@ func (s *Server) leftovers() ([]processInfo, error) {
 	}), nil
 }
 
-// claimPidFile returns an error if another program runs a server on this cluster, which is then left alone. It repairs a
-// stale postmaster.pid whose number belongs to another process by now, since PostgreSQL would take that process for a
+// claimPidFile returns an error if another program runs a server on this cluster, which is then left alone. It repairs
+// a stale postmaster.pid whose number belongs to another process by now, since PostgreSQL would take that process for a
 // running server. It replaces the number by our own, because PostgreSQL never takes its parent
 // for a rival. It does not remove the file, since that would also remove PostgreSQL's second interlock, the shared
 // memory that the file names.
@@ -145,8 +145,8 @@ func (s *Server) claimPidFile() error {
 	all, err := s.account.processes()
 	for _, p := range all {
 		if p.pid == pid && strings.Contains(p.args+" ", "-D "+s.cluster()+" ") {
-			return fmt.Errorf("%s is still in use by a PostgreSQL that somebody else started, process %d: stop it first",
-				s.cluster(), pid)
+			return fmt.Errorf("%s is still in use by a PostgreSQL that somebody else started, process %d: "+
+				"stop it first", s.cluster(), pid)
 		}
 	}
 	if err != nil {
