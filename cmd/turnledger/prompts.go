@@ -10,7 +10,6 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
-	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 	"github.com/turnledger/turnledger/services/model/endpoint"
@@ -116,13 +115,13 @@ func (a *app) prompts() contextbuilder.Config {
 	}
 	c.Memory = a.snippets()
 	if a.cfg.RewriterURL != "" {
-		c.Rewriter = rewriter.New(rewriter.Config{
+		c.Rewriter = contextbuilder.ModelRewriter{
 			Model: openai.New(endpoint.Config{
 				URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Name: a.cfg.RewriterModel(),
 				Idle: a.cfg.RewriterTimeout, Setting: "TURNLEDGER_REWRITER_URL",
 			}),
 			Timeout: a.cfg.RewriterTimeout,
-		})
+		}
 	}
 	return c
 }

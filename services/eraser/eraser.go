@@ -27,8 +27,8 @@ type Config struct {
 	Rate float64
 	// Places are the views that receipts list.
 	Places []Place
-	// Documents are the stores that delete turns before the log forgets them.
-	Documents []Documents
+	// Documents, if set, is a store that deletes turns before the log forgets them.
+	Documents Documents
 	// Forget, if set, tells a view that keeps a row for each event that an event has left the log. It is called for
 	// events on a subject other than their session's, whose loss the view can't know by itself. It may be called
 	// several times for one event.
@@ -128,20 +128,20 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 			e.urgent.enqueue(p, &job{session: sessionID, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
 		}
 	case session.Described:
-		run := e.replaceDescription
+		run := work(e.replaceDescription)
 		if j.Change.VoidsSummary { // its kind undid a silence
-			run = e.describeOverSilence
+			run = e.voidFirst(run)
 		}
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
 	case session.Linked:
-		run := e.linkBranches
+		run := work(e.linkBranches)
 		if j.Change.VoidsSummary { // it ended a silence
-			run = e.linkAfterSilence
+			run = e.voidFirst(run)
 		}
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
 		return e.linked(ctx, j)
 	case session.Corrected:
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseCorrected})
+		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.voidFirst(e.eraseBelow)})
 	case session.Forked:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.linkBranch})
 	case session.Noted:
@@ -153,7 +153,7 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 		session.Summarized:
 		// What a branch shares may have changed before its summary came.
 		if j.Change.VoidsSummary || j.Change.Kind == session.Summarized && j.Head.Fork().Root != "" {
-			e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSummaries})
+			e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.voidFirst(nil)})
 		}
 	case session.Seen, session.Duplicate, session.Branched, session.Refused: // asks for nothing
 	}
