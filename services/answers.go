@@ -120,10 +120,12 @@ type Paging struct {
 	After string
 }
 
-// ItemPage is a page of items. More follow it, or do not. Found: there is the item that it was to follow.
+// ItemPage is a page of items, as of Position. More follow it, or do not. Found: there is the item that it was to
+// follow.
 type ItemPage struct {
 	Items       []message.Item
 	More, Found bool
+	Position    events.Position
 }
 
 // Responder answers steps with a model. Its errors are those of TurnWriter and ContextBuilder, ErrModelFailed, after

@@ -55,6 +55,12 @@ var (
 	ErrUnanswered = errors.New("the response to go on with has no answer")
 	// ErrNoConversation: there is no conversation to which the step is to be added.
 	ErrNoConversation = errors.New("there is no conversation to go on with")
+	// ErrNoItem: the session has no item of this id.
+	ErrNoItem = errors.New("there is no such item")
+	// ErrItemTaken: the session has an item of an id that another one brings.
+	ErrItemTaken = errors.New("there is an item of this id already")
+	// ErrManySessions: the items of a request refer to those of too many sessions.
+	ErrManySessions = errors.New("the items refer to too many sessions")
 	// ErrNoInput: a step brings nothing that could be answered.
 	ErrNoInput = errors.New("there is nothing to answer")
 	// ErrNoReceipt: there is no receipt with this id.

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/events/session"
 )
 
@@ -58,4 +59,36 @@ type TurnsBeside struct {
 	Turns    []StandingTurn
 	More     bool
 	Position events.Position
+}
+
+// ItemReader reads sessions as items, each with its id. Errors: those of a TurnLookup, decide.ErrSessionNotFound,
+// and ErrNoItem.
+type ItemReader interface {
+	// ItemPage returns a page of a session's items.
+	ItemPage(ctx context.Context, sessionID string, p Paging) (ItemPage, error)
+	// FindItem returns an item of a session.
+	FindItem(ctx context.Context, sessionID, id string) (FoundItem, error)
+	// References returns what finds the items that a request refers to. session is asked for the request's session, or
+	// "", until it answers, and only if an item is looked for. reach returns ErrNoSession if the caller may not know of
+	// a session.
+	References(
+		session func() (string, error), reach func(ctx context.Context, sessionID string) error,
+	) ItemReferences
+}
+
+// FoundItem is an item with the turn that it stands in, as of Position.
+type FoundItem struct {
+	Item     message.Item
+	Turn     StandingTurn
+	Position events.Position
+}
+
+// ItemReferences finds items for one request.
+type ItemReferences interface {
+	// Item returns the item of an id in the request's session, or in another one of the caller's, without its id. It
+	// fails with ErrNoItem, or with ErrManySessions if the request refers to too many others.
+	Item(ctx context.Context, id string) (message.Item, error)
+	// Keep lets items keep the ids that they bring, if they may. It fails with ErrItemTaken if the session has one of
+	// such an id.
+	Keep(ctx context.Context, given []message.Item) error
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/openai"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/items"
 	"github.com/turnledger/turnledger/services/model"
 	"github.com/turnledger/turnledger/services/read"
 )
@@ -16,7 +17,10 @@ import (
 // mountOpenAI adds OpenAI's API, which writes and reads through the ports of the native one.
 func (a *app) mountOpenAI(api *httpwire.API, ports services.Ports, reader *read.Reader) {
 	c := openai.Config{
-		Ports: ports, SessionAt: a.sessionAt, Key: a.itemKey, Strict: a.cfg.OpenAIStrict,
+		Ports: ports, Key: a.itemKey, Strict: a.cfg.OpenAIStrict,
+		Conversations: read.Items{
+			Lookup: ports.Lookup, IDs: items.Minter{Key: a.itemKey}, SessionAt: a.sessionAt,
+		},
 		MaxBody: int64(a.cfg.OpenAIBody), OnPending: services.OnPending(a.cfg.OnPending),
 	}
 	if a.roles.has(roleAPI) {

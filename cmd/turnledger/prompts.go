@@ -1,10 +1,6 @@
 package main
 
 import (
-	"fmt"
-
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -24,21 +20,16 @@ func (a *app) openMemory() error {
 	if a.cfg.MemoryURL == "" {
 		return nil
 	}
-	js, err := jetstream.New(a.store.NC)
-	if err != nil {
-		return fmt.Errorf("open the memory's checkpoints: %w", err)
-	}
 	service := supermemory.New(a.cfg.MemoryAPI, supermemory.Config{URL: a.cfg.MemoryURL, Key: a.cfg.MemoryKey})
 	c := recall.OutsideConfig{
-		Config:   runner.Config{Rules: a.cfg.Rules(), Follower: a.follower, Metrics: a.metrics, Logger: a.logger},
-		Replicas: a.cfg.Replicas, Registry: a.registry,
+		Config: runner.Config{Rules: a.cfg.Rules(), Follower: a.follower, Metrics: a.metrics, Logger: a.logger,
+			Desk: a.views.Desk()},
+		Feeds: a.roles.has(roleAudit), Registry: a.registry,
 	}
-	if a.roles.has(roleAudit) {
-		c.Desk = a.views.Desk()
-	} else {
+	if !c.Feeds {
 		a.logger.Info("the memory is fed by another process: one with the role audit must run")
 	}
-	a.memory = recall.NewOutside(a.store.Log, js, service, c)
+	a.memory = recall.NewOutside(a.store.Log, service, c)
 	a.views.AddWorker(fleet.Worker{
 		Name: a.memory.Name(), Runner: a.memory.Feed, Letters: a.memory.Letters, Applied: a.memory.Effect.Applied,
 	})
@@ -50,22 +41,18 @@ func (a *app) openSummaries(reader *read.Reader) error {
 	if a.cfg.SummaryURL == "" || !a.roles.has(roleAPI) {
 		return nil
 	}
-	js, err := jetstream.New(a.store.NC)
-	if err != nil {
-		return fmt.Errorf("open the checkpoints of summaries: %w", err)
-	}
 	model := openai.New(endpoint.Config{
 		URL: a.cfg.SummaryURL, Key: a.cfg.SummaryKey, Name: a.cfg.SummaryModel(), Idle: a.cfg.ModelSilence,
 		Setting: "TURNLEDGER_SUMMARY_URL",
 	})
-	a.summaries = summarizer.NewService(a.store.Log, js, summarizer.ServiceConfig{
+	a.summaries = summarizer.NewService(a.store.Log, summarizer.ServiceConfig{
 		Config: summarizer.Config{
 			Model: model, Sessions: reader, Summaries: a.history, After: a.cfg.SummaryAfter,
 			Logger: a.logger,
 		},
 		Feed: runner.Config{Rules: a.cfg.Rules(), Follower: a.follower, Metrics: a.metrics, Logger: a.logger,
 			Desk: a.views.Desk()},
-		Replicas: a.cfg.Replicas, Registry: a.registry,
+		Registry: a.registry,
 	})
 	a.views.AddWorker(fleet.Worker{
 		Name: a.summaries.Name(), Runner: a.summaries.Feed, Letters: a.summaries.Letters,

@@ -125,13 +125,8 @@ func (l *Log) Writable(ctx context.Context) error {
 	if l.cfg.Writable == nil {
 		return nil
 	}
-	select {
-	case answer := <-l.asking.DoChan("", func() (any, error) { return nil, l.cfg.Writable() }):
-		l.stuck.Store(answer.Err != nil)
-		return answer.Err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	_, err := l.writes.Wait(ctx)
+	return err
 }
 
 // writable returns the error of an attempt whose outcome is unknown or busy, or ErrNoWrites if the server is known to

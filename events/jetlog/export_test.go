@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/convoy"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
@@ -50,7 +50,7 @@ func Missing(ctx context.Context, nc *nats.Conn, stream string, seen, seq uint64
 func AnyHead(ctx context.Context, until time.Time, asks ...func(context.Context) (uint64, error)) bool {
 	l := &Log{}
 	for _, ask := range asks {
-		p := &partition{barrier: await.Barrier{Ask: ask}}
+		p := &partition{barrier: convoy.Barrier[uint64]{Ask: ask}}
 		p.shared.Store(true)
 		l.partitions = append(l.partitions, p)
 	}

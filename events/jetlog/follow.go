@@ -3,12 +3,12 @@ package jetlog
 import (
 	"context"
 	"errors"
-	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
-	"github.com/turnledger/turnledger/events/pause"
 )
 
 // Tailer opens tails. A Log is one.
@@ -16,92 +16,84 @@ type Tailer interface {
 	Tail(ctx context.Context, partition int, after uint64, opts TailOptions) (*Tail, error)
 }
 
-// Following says what Follow follows, and what it does with the events.
-type Following struct {
-	Partition int
-	Options   TailOptions
-	// Watermark advances to each event that Read has processed.
-	Watermark *Watermark
-	// Begin returns the sequence after which to begin. Follow calls it until the first tail is open. If Begin is nil,
-	// Follow begins after Watermark.
-	Begin func(context.Context) (uint64, error)
-	// Opened, if set, is called once: when the first tail is open and Watermark stands at its beginning.
-	Opened func()
-	// Read processes events, in order. After an error Read gets the same events again.
-	Read func(context.Context, []Message) error
-	// Warn gets the error that ended the tail. Afterwards Follow pauses, and opens the next tail.
-	Warn  func(error)
-	Pause time.Duration
-}
-
-// Follow reads a partition until ctx ends, and then returns nil. After a failure it warns, pauses, and continues after
-// Watermark. It returns an error only if the stream was replaced (ErrStream).
-func Follow(ctx context.Context, log Tailer, f Following) error {
-	opened := false
-	for ctx.Err() == nil {
-		err := f.once(ctx, log, &opened)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, ErrStream):
-			return fmt.Errorf("follow partition %d: %w", f.Partition, err)
-		}
-		f.Warn(err)
-		pause.For(ctx, f.Pause)
-	}
-	return nil
-}
-
-// once follows the partition until something fails.
-func (f *Following) once(ctx context.Context, log Tailer, opened *bool) error {
-	after := f.Watermark.At()
-	if !*opened && f.Begin != nil {
-		var err error
-		if after, err = f.Begin(ctx); err != nil {
-			return err
-		}
-	}
-	tail, err := log.Tail(ctx, f.Partition, after, f.Options)
-	if err != nil {
-		return err
-	}
-	defer tail.Close()
-	if !*opened {
-		*opened = true
-		f.Watermark.Advance(after)
-		if f.Opened != nil {
-			f.Opened()
-		}
-	}
-	return f.read(ctx, tail)
-}
-
-func (f *Following) read(ctx context.Context, tail *Tail) error {
-	for {
-		batch, err := tail.Next(ctx)
-		if err != nil {
-			return err
-		}
-		if err := f.Read(ctx, batch); err != nil {
-			return err
-		}
-		f.Watermark.Advance(batch[len(batch)-1].Position.Seq)
-	}
-}
-
 // Watermark is a sequence that only rises, and that callers wait for. The zero value stands at 0. Safe for concurrent
 // use.
 type Watermark = await.Watermark
 
-// stillFor is how long a reader only watches its watermark before it asks the log whether any event is left.
-const stillFor = 100 * time.Millisecond
+// Source brings the events of a partition, in order. A Tail is one.
+type Source[E any] interface {
+	Next(ctx context.Context) ([]E, error)
+}
+
+// Gaps answers whether events are missing for ever. A Log does.
+type Gaps interface {
+	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
+}
+
+// Until returns what a source brings next, which has brought the events up to after. It returns nothing once the log
+// has no event left up to a sequence: what was erased never comes. Events behind the sequence may come, too.
+func Until[E any](ctx context.Context, log Gaps, from Source[E], after events.Position, upTo uint64) ([]E, error) {
+	for after.Seq < upTo {
+		brief, cancel := context.WithTimeout(ctx, stillFor)
+		batch, err := from.Next(brief)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return batch, err
+		}
+		if still, err := log.Still(ctx, after.Partition, after.Seq, upTo); err != nil || still {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// Between brings the events of a partition after a position up to a sequence that the log has reached, as they come. It
+// ends after an error.
+func Between(
+	ctx context.Context, log interface {
+		Tailer
+		Gaps
+	}, after events.Position, upTo uint64, opts TailOptions,
+) iter.Seq2[[]Message, error] {
+	return func(yield func([]Message, error) bool) {
+		still, err := log.Still(ctx, after.Partition, after.Seq, upTo)
+		if still {
+			return
+		}
+		var tail *Tail
+		if err == nil {
+			tail, err = log.Tail(ctx, after.Partition, after.Seq, opts)
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer tail.Close()
+		for {
+			batch, err := Until(ctx, log, tail, after, upTo)
+			if n := slices.IndexFunc(batch, func(m Message) bool { return m.Position.Seq > upTo }); n >= 0 {
+				batch = batch[:n]
+			}
+			if len(batch) == 0 && err == nil || !yield(batch, err) || err != nil {
+				return
+			}
+			after = batch[len(batch)-1].Position
+		}
+	}
+}
+
+// stillFor is how long nothing may come before the log is asked whether any event is left.
+const stillFor = 250 * time.Millisecond
+
+// reachedAfter is how long a reader only watches its watermark before it asks the log whether any event is left.
+const reachedAfter = 100 * time.Millisecond
 
 // Reached waits until a reader of a partition has read everything up to a position. The watermark is the
 // reader's, and rises with the events that it has read. It can't rise to an event that was erased: if no event is left
 // up to the position, Reached raises the watermark itself.
 func (l *Log) Reached(ctx context.Context, watermark *Watermark, at events.Position) error {
 	for watermark.At() < at.Seq {
-		brief, cancel := context.WithTimeout(ctx, stillFor)
+		brief, cancel := context.WithTimeout(ctx, reachedAfter)
 		err := watermark.Wait(brief, at.Seq)
 		cancel()
 		if err == nil {

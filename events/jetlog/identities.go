@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/convoy"
 )
 
 // identities holds the identities of which a partition has events, up to a sequence. Most identities never have an
@@ -16,7 +16,7 @@ import (
 // sequence asks the log; all waiting callers share one request.
 type identities struct {
 	known    Watermark
-	ask      await.Barrier
+	ask      convoy.Barrier[uint64]
 	subjects sync.Map // set of strings
 }
 

@@ -13,8 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/convoy"
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
@@ -78,10 +76,9 @@ type Log struct {
 	cfg        Config
 	room       *room.Room
 	partitions []*partition
-	// stuck: by the last answer of Writable, the server takes no writes. asking lets callers that wait for this answer
-	// share one call.
+	// stuck: by the last answer to writes, the server takes no writes.
 	stuck  atomic.Bool
-	asking singleflight.Group
+	writes convoy.Barrier[struct{}]
 }
 
 type partition struct {
@@ -89,9 +86,9 @@ type partition struct {
 	name    string
 	created time.Time
 	gate    *await.Gate
-	barrier await.Barrier
+	barrier convoy.Barrier[uint64]
 	// streamBarrier is a barrier that always asks whether the stream is still the one that this process has read.
-	streamBarrier await.Barrier
+	streamBarrier convoy.Barrier[uint64]
 	// seen is the highest sequence that the server has shown this process.
 	seen atomic.Uint64
 	// sent is when the newest append that was acknowledged was sent, and elected when this process last had the leader
@@ -120,6 +117,11 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
 	l := &Log{wire: conn, reads: conn, cfg: cfg, room: room.New(cfg.ReadBytes)}
+	l.writes.Ask = func(context.Context) (struct{}, error) {
+		err := l.cfg.Writable()
+		l.stuck.Store(err != nil)
+		return struct{}{}, err
+	}
 	if cfg.Reads != nil {
 		if l.reads, err = wire.New(cfg.Reads); err != nil {
 			return nil, fmt.Errorf("open log: %w", err)

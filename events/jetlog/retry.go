@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // Server error codes (server/errors.json of 2.15) that end an append. After any other server error the outcome is
@@ -34,8 +35,6 @@ const (
 )
 
 func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 5*time.Millisecond, 250*time.Millisecond
 	full := false
 	ack, err := backoff.Retry(ctx, func() (Ack, error) {
 		ack, err := attempt()
@@ -44,7 +43,7 @@ func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
 		}
 		full = full || noRoom(err)
 		return ack, err
-	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0))
+	}, backoff.WithBackOff(pause.Growing(5*time.Millisecond, 250*time.Millisecond)), backoff.WithMaxElapsedTime(0))
 	switch {
 	case err == nil, errors.Is(err, ErrConflict), errors.Is(err, ErrTooLarge), errors.Is(err, ErrBatchDuplicate):
 		return ack, err

@@ -4,6 +4,8 @@ package pause
 import (
 	"context"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
 // For waits, but not longer than ctx, and reports whether ctx goes on.
@@ -14,4 +16,11 @@ func For(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
+}
+
+// Growing returns the pauses between attempts: about the first one at first, and longer each time, up to most.
+func Growing(first, most time.Duration) *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = first, most
+	return b
 }

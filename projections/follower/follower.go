@@ -103,8 +103,8 @@ func (f *Follower) Run(ctx context.Context) error {
 
 // Subscription brings one subscriber the events of a partition, each once and in order. For one goroutine.
 type Subscription[E any] struct {
-	source source[E]
-	part   *part // nil once it is closed
+	source source[E] // nil once it is closed
+	part   *part     // nil for the reader of all
 	tally  *room.Tally
 }
 
@@ -124,12 +124,14 @@ func (s *Subscription[E]) Next(ctx context.Context) ([]E, error) {
 
 // Close ends the subscription. No call of Next may run.
 func (s *Subscription[E]) Close() {
-	if s.part != nil {
-		s.source.close()
+	if s.source == nil {
+		return
+	}
+	s.source.close()
+	if s.source = nil; s.part != nil {
 		s.part.leave()
 		s.tally.Leave()
 	}
-	s.part = nil
 }
 
 // Events subscribes to the events of a partition after a sequence. Opts say how a subscriber reads that is behind; one

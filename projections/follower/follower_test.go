@@ -2,6 +2,7 @@ package follower_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -256,11 +257,61 @@ func TestNobodyIsGivenWhatTheDiskDoesNotHave(t *testing.T) {
 	getOne(t, read, head)
 }
 
-// Read says what Follow says: see logtest.GoesOn.
+// The beginning, and then the reader, fail once: the reader gets the same events again, and none twice after it has
+// taken them. The mark stands at the beginning, and at each event that was read.
 func TestAReadBeginsWhereItIsToldAndGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	logtest.GoesOn(t, log, follower.Alone(log, follower.Config{Rules: rules}).Read)
+	f := follower.Alone(log, follower.Config{Rules: rules})
+	for _, request := range []string{"before", "r1", "r2", "r3"} {
+		logtest.Add(t, log, "s", request, "text")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var mark jetlog.Watermark
+	var taken []uint64
+	var warned []error
+	begun, failed := 0, false
+	fault := errors.New("the reader can't")
+	require.NoError(t, f.Read(ctx, follower.Following{
+		Options: jetlog.TailOptions{MaxBatch: 1}, Watermark: &mark, Pause: time.Millisecond,
+		Begin: func(context.Context) (uint64, error) {
+			if begun++; begun == 1 {
+				return 0, fault
+			}
+			return 1, nil
+		},
+		Read: func(_ context.Context, batch []jetlog.Message) error {
+			seq := batch[0].Position.Seq
+			require.Equal(t, seq-1, mark.At())
+			if seq == 3 && !failed {
+				failed = true
+				return fault
+			}
+			if taken = append(taken, seq); seq == 4 {
+				cancel()
+			}
+			return nil
+		},
+		Warn: func(err error) { warned = append(warned, err) },
+	}), "ctx has ended")
+	require.Equal(t, []uint64{2, 3, 4}, taken)
+	require.Equal(t, []error{fault, fault}, warned)
+	require.Equal(t, 2, begun)
+	require.EqualValues(t, 4, mark.At())
+}
+
+// A stream that ends before the mark is not the one that was read.
+func TestAReadEndsWithItsStream(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	var mark jetlog.Watermark
+	mark.Advance(5)
+	require.ErrorIs(t, follower.Alone(log, follower.Config{Rules: rules}).Read(t.Context(), follower.Following{
+		Watermark: &mark,
+		Read:      func(context.Context, []jetlog.Message) error { return nil },
+		Warn:      func(err error) { t.Error("it goes on", err) },
+	}), jetlog.ErrStream)
 }
 
 // slowToOpen is a log whose tails take their time to open, as on a busy cluster.

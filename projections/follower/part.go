@@ -149,21 +149,24 @@ func (p *part) once(ctx context.Context) error {
 
 // stage1 reads the partition.
 func (p *part) stage1(ctx context.Context) error {
-	return jetlog.Follow(ctx, p.log, jetlog.Following{
-		Partition: p.number, Options: jetlog.TailOptions{Ungated: true}, Watermark: &p.folded, Pause: p.cfg.Pause,
+	r := Following{
+		Partition: p.number, Watermark: &p.folded, Pause: p.cfg.Pause,
 		Begin: func(ctx context.Context) (uint64, error) {
 			head, err := p.log.Head(ctx, p.number)
 			return head.Seq, err
-		},
-		Opened: func() {
-			p.read.Store(p.folded.At())
-			p.raw.start(p.folded.At())
-			p.begin.Do(func() { close(p.started) })
 		},
 		Read: func(_ context.Context, batch []jetlog.Message) error { p.take(batch); return nil },
 		Warn: func(err error) {
 			p.cfg.Logger.Warn("the log is followed anew", "partition", p.number, "position", p.folded.At(), "err", err)
 		},
+	}
+	return r.run(ctx, func(after uint64) *Subscription[jetlog.Message] {
+		p.read.Store(after)
+		p.raw.start(after)
+		p.begin.Do(func() { close(p.started) })
+		return &Subscription[jetlog.Message]{source: &tailSource{
+			log: p.log, partition: p.number, after: after, opts: jetlog.TailOptions{Ungated: true}, patient: true,
+		}}
 	})
 }
 

@@ -17,7 +17,9 @@ type tailSource struct {
 	partition int
 	after     uint64
 	opts      jetlog.TailOptions
-	tail      *jetlog.Tail
+	// patient: it waits for events as long as it takes.
+	patient bool
+	tail    *jetlog.Tail
 }
 
 // next implements source. Once the tail is open, it waits no longer than stillFor for events. After an error it opens
@@ -30,8 +32,12 @@ func (s *tailSource) next(ctx context.Context) ([]jetlog.Message, uint64, error)
 		}
 		s.tail = tail
 	}
-	waiting, cancel := context.WithTimeout(ctx, stillFor)
-	defer cancel()
+	waiting := ctx
+	if !s.patient {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, stillFor)
+		defer cancel()
+	}
 	batch, err := s.tail.Next(waiting)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -150,10 +156,10 @@ func (s *judgeSource) close() {
 	s.budget.grow(-int(s.bytes.Swap(0)))
 }
 
-// cut returns how many events to take where at most so many are wanted: a few more if they belong together.
+// cut returns how many events to take where at most so many are wanted: one more if a link would be cut from its turn.
 func cut[E any](from []E, most int, continues func(*E) bool) int {
 	n := min(len(from), most)
-	for n > 0 && n < len(from) && continues(&from[n-1]) {
+	if n > 0 && n < len(from) && continues(&from[n-1]) {
 		n++
 	}
 	return n

@@ -67,7 +67,7 @@ func (x *Index) Run(ctx context.Context, others ...func(context.Context, []jetlo
 	g, ctx := errgroup.WithContext(ctx)
 	for k := range x.read {
 		g.Go(func() error {
-			return x.follower.Read(ctx, jetlog.Following{
+			return x.follower.Read(ctx, follower.Following{
 				Partition: k, Options: jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000},
 				Watermark: &x.read[k], Pause: time.Second,
 				Read: func(ctx context.Context, batch []jetlog.Message) error { return x.note(ctx, k, batch, others) },

@@ -12,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/follower"
 )
 
 // filler applies one partition of the log to a sink. It reads and judges the next batch while the sink applies the
@@ -21,11 +22,7 @@ type filler struct {
 	projections.Intake
 	log    *jetlog.Log
 	cfg    Config
-	tail   *jetlog.Tail
-	judge  *projections.Judge
 	judged chan []projections.Judged
-	// free holds applied parts, to be filled again.
-	free chan []projections.Judged
 	// run is the events of the next Apply.
 	run []projections.Judged
 	// beyondReach is the end of the last run, behind the position that was to be reached.
@@ -51,7 +48,7 @@ func newFiller(
 	cp.Partition, cp.Created = p.partition, log.Created(p.partition)
 	f := &filler{
 		progress: p, log: log, cfg: cfg,
-		judged: make(chan []projections.Judged, ahead), free: make(chan []projections.Judged, ahead),
+		judged: make(chan []projections.Judged, ahead),
 	}
 	f.Intake = projections.Intake{Sink: sink, At: cp, Park: stop, Done: func(b projections.Batch) {
 		f.reached(b.To.Seq, len(b.Events)+len(b.Parked))
@@ -72,7 +69,6 @@ func newFiller(
 			return nil, err
 		}
 	}
-	f.judge = projections.NewJudge(log, cfg.Rules, f.At.Seq)
 	f.began(f.At.Seq)
 	return f, nil
 }
@@ -101,40 +97,24 @@ func leaveOut(
 	}
 }
 
-// open opens the tail. read reads it and closes it.
-func (f *filler) open(ctx context.Context) (*jetlog.Tail, error) {
-	return f.log.Tail(ctx, f.partition, f.At.Seq, jetlog.TailOptions{MaxBatch: f.most(), Decode: true})
-}
-
-// read judges the log ahead of catchUp until ctx ends.
-func (f *filler) read(ctx context.Context) error {
-	defer f.tail.Close()
+// read judges the log ahead of reach until ctx ends.
+func (f *filler) read(ctx context.Context, in *follower.Subscription[projections.Judged]) error {
+	defer in.Close()
 	for {
-		batch, err := f.tail.Next(ctx)
+		batch, err := answered(ctx, func() ([]projections.Judged, error) { return in.Next(ctx) })
 		if err != nil {
 			return err
 		}
-		judged := f.part()
-		for _, m := range batch {
-			e, err := f.judge.Judge(ctx, m.Recorded())
-			if err != nil {
-				return err
-			}
-			if e.Fact != nil {
-				e.Body = nil // only events without a fact need it
-			}
-			judged = append(judged, e)
-		}
 		select {
-		case f.judged <- judged:
+		case f.judged <- batch:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// quiet is how long no event comes before the filler asks whether the events up to the head were erased.
-const quiet = 250 * time.Millisecond
+// askAgain is the pause before a question that the log did not answer is asked again.
+const askAgain = 250 * time.Millisecond
 
 // catchUp applies all that the log holds now.
 func (f *filler) catchUp(ctx context.Context) error {
@@ -152,7 +132,7 @@ func answered[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 		if !errors.Is(err, jetlog.ErrUnavailable) || errors.Is(err, jetlog.ErrStream) {
 			return answer, err
 		}
-		if !pause.For(ctx, quiet) {
+		if !pause.For(ctx, askAgain) {
 			return answer, ctx.Err()
 		}
 	}
@@ -161,32 +141,16 @@ func answered[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 // reach applies the log up to a sequence, and nothing after it.
 func (f *filler) reach(ctx context.Context, seq uint64) error {
 	f.aim(seq)
-	still := time.NewTimer(quiet)
-	defer still.Stop()
 	for f.At.Seq < seq {
 		run := f.beyondReach
 		if len(run) == 0 {
-			still.Reset(quiet)
-			select {
-			case part := <-f.judged:
-				// An event that was read ahead has been erased meanwhile.
-				run = f.more(part)
-				run = run[sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > f.At.Seq }):]
-				if len(run) == 0 {
-					continue
-				}
-			case <-still.C:
-				// The missing events may have been erased.
-				none, err := answered(ctx, func() (bool, error) { return f.log.Still(ctx, f.partition, f.At.Seq, seq) })
-				switch {
-				case err != nil:
-					return err
-				case none:
-					return f.Pass(ctx, seq)
-				}
-				continue
-			case <-ctx.Done():
-				return ctx.Err()
+			var err error
+			at := events.Position{Partition: f.partition, Seq: f.At.Seq}
+			if run, err = jetlog.Until(ctx, patient{f.log}, f, at, seq); err != nil {
+				return err
+			}
+			if len(run) == 0 {
+				return f.Pass(ctx, seq)
 			}
 		}
 		n := sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > seq })
@@ -202,14 +166,28 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// part returns an empty part.
-func (f *filler) part() []projections.Judged {
-	select {
-	case p := <-f.free:
-		return p
-	default:
-		return make([]projections.Judged, 0, f.most())
+// Next returns what was judged ahead, but for events that were passed since: they have been erased.
+func (f *filler) Next(ctx context.Context) ([]projections.Judged, error) {
+	for {
+		select {
+		case part := <-f.judged:
+			run := f.more(part)
+			run = run[sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > f.At.Seq }):]
+			if len(run) > 0 {
+				return run, nil
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
+}
+
+// patient asks until the log answers.
+type patient struct{ *jetlog.Log }
+
+// Still implements jetlog.Gaps.
+func (l patient) Still(ctx context.Context, partition int, after, upTo uint64) (bool, error) {
+	return answered(ctx, func() (bool, error) { return l.Log.Still(ctx, partition, after, upTo) })
 }
 
 // more makes a run of up to a batch: a part, and the parts that have been judged meanwhile.
@@ -217,11 +195,6 @@ func (f *filler) more(part []projections.Judged) []projections.Judged {
 	f.run = f.run[:0]
 	for {
 		f.run = append(f.run, part...)
-		clear(part)
-		select {
-		case f.free <- part[:0]:
-		default:
-		}
 		if len(f.run)+f.most() > f.cfg.MaxBatch {
 			return f.run
 		}

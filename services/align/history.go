@@ -112,11 +112,14 @@ func (h *history) turn(k, n int) (end int, is bool) {
 		}
 		h.forget(n, old)
 		return old, old > n || is
-	default: // it may have lost its end
-		for end < len(h.in.Items) && !h.in.Items[end].Asks() && !h.in.Items[end].IsOutput() {
-			h.forget(end, end+1)
-			end++
+	default: // it may have lost its end; an output that nothing was said to is new
+		from := end
+		for n := from; n < len(h.in.Items) && !h.in.Items[n].Asks(); n++ {
+			if !h.in.Items[n].IsOutput() {
+				end = n + 1
+			}
 		}
+		h.forget(from, end)
 	}
 	return end, is
 }

@@ -15,10 +15,16 @@ import (
 //   - What the model said beside what comes again, and a call there that still waits for its output; if the turn lacks
 //     something, whatever was said.
 //   - The question of a turn right before what belongs to the turn, with nothing new before it.
+//   - A history that reaches the last turn, as History finds it, with what stands in it at the place of what is gone, if
+//     it holds an output that they have, or something that comes again by the rules above.
 //
-// All else is new: users say "yes" twice. If nothing is new, the calls and outputs are, or else the last turn.
+// All else is new: users say "yes" twice. If nothing is new, the calls and outputs are, or else the last turn; but never
+// what is gone.
 func News(turns []Turn, in Input) (fresh []int) {
-	a := adding{in: in, of: meanings(in.Items), again: make([]bool, len(in.Items)), turn: make([]int, len(in.Items))}
+	size := len(in.Items)
+	a := adding{
+		in: in, of: meanings(in.Items), again: make([]bool, size), gone: make([]bool, size), turn: make([]int, size),
+	}
 	for n, t := range turns {
 		a.turns = append(a.turns, meant{t, meanings(t.Items)})
 		a.named(n)
@@ -32,17 +38,18 @@ func News(turns []Turn, in Input) (fresh []int) {
 	}
 	a.said()
 	a.questions()
+	a.whole()
 	return a.left()
 }
 
-// adding is an input beside turns. again marks which of its items they have, and turn is which turn an item belongs to,
-// counted from 1; 0 is none.
+// adding is an input beside turns. again marks which of its items they have or had, gone what they have no more, and
+// turn is which turn an item belongs to, counted from 1; 0 is none.
 type adding struct {
-	turns []meant
-	in    Input
-	of    []meaning
-	again []bool
-	turn  []int
+	turns       []meant
+	in          Input
+	of          []meaning
+	again, gone []bool
+	turn        []int
 }
 
 func (a *adding) mark(n, turn int) { a.again[n], a.turn[n] = true, turn+1 }
@@ -57,6 +64,7 @@ func (a *adding) named(turn int) {
 		at := slices.IndexFunc(t.Items, func(i message.Item) bool { return i.ID() == id })
 		if at >= 0 && a.of[n].is(t.meanings[at]) || at < 0 && t.has(id) {
 			a.mark(n, turn)
+			a.gone[n] = at < 0
 		}
 	}
 }
@@ -102,9 +110,13 @@ func (a *adding) calls() map[string]*calling {
 				}
 				c.waits++
 				c.made = append(c.made, standing{t.meanings[n], turn})
-			case c.turn >= 0:
+			default: // the item of its call may have been deleted
+				of := c.turn
+				if of < 0 {
+					of = turn
+				}
 				c.waits = max(0, c.waits-1)
-				c.given = append(c.given, standing{t.meanings[n], c.turn})
+				c.given = append(c.given, standing{t.meanings[n], of})
 			}
 		}
 	}
@@ -158,8 +170,9 @@ func (a *adding) said() {
 		if !a.again[beside] || a.again[n] || i.Asks() || given[i.CallID()] {
 			return
 		}
-		if t := a.turns[a.turn[beside]-1]; t.Lacks && !i.IsCall() || a.holds(n, t) {
+		if t, held := a.turns[a.turn[beside]-1], a.holds(n, a.turns[a.turn[beside]-1]); t.Lacks && !i.IsCall() || held {
 			a.mark(n, a.turn[beside]-1)
+			a.gone[n] = !held
 		}
 	}
 	for n := 1; n < len(a.of); n++ {
@@ -190,13 +203,35 @@ func (a *adding) questions() {
 	}
 }
 
+// whole marks the history that the input begins with.
+func (a *adding) whole() {
+	turns := make([]Turn, len(a.turns))
+	for n, t := range a.turns {
+		turns[n] = t.Turn
+	}
+	s := History(turns, a.in)
+	if len(turns) == 0 || s.Turns < len(turns) {
+		return
+	}
+	known := slices.Contains(a.again[:s.Rest], true)
+	for n := range s.Rest {
+		known = known || a.in.Items[n].IsOutput() && slices.ContainsFunc(a.turns, func(t meant) bool { return a.holds(n, t) })
+	}
+	for n := range s.Rest {
+		if known {
+			a.mark(n, len(turns)-1)
+			a.gone[n] = a.gone[n] || slices.Contains(s.Gone, n)
+		}
+	}
+}
+
 // left returns the places of what is new.
 func (a *adding) left() (fresh []int) {
 	none := !slices.Contains(a.again, false)
 	calls := slices.ContainsFunc(a.in.Items, func(i message.Item) bool { return i.CallID() != "" })
 	for n, i := range a.in.Items {
 		last := none && !calls && a.turn[n] == a.turn[len(a.turn)-1]
-		if !a.again[n] || none && i.CallID() != "" || last {
+		if !a.again[n] || !a.gone[n] && (none && i.CallID() != "" || last) {
 			fresh = append(fresh, n)
 		}
 	}

@@ -2,7 +2,6 @@ package answer
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,19 +11,26 @@ import (
 type calls struct {
 	mu sync.Mutex
 	of map[string][]context.Context
-	// missed are the bodies of calls whose callers hung up before the end, with the time of that.
-	missed map[string]time.Time
+	// missed are the newest calls whose callers hung up before the end, the oldest first.
+	missed []missedCall
 }
 
-// missedTime is for how long a call whose caller hung up may come again without a word.
-const missedTime = 10 * time.Minute
+type missedCall struct {
+	body string
+	at   time.Time
+}
+
+// missedTime is for how long a call whose caller hung up may come again without a word, and mostMissed bounds how many
+// such calls are known.
+const missedTime, mostMissed = 10 * time.Minute, 4096
 
 // enter notes a call until leave is called. again: the caller of the last one of that body hung up.
 func (c *calls) enter(ctx context.Context, body string) (again bool, leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, missed := c.missed[body]
-	again = missed && time.Since(at) < missedTime ||
+	missed := func(m missedCall) bool { return m.body == body }
+	at := slices.IndexFunc(c.missed, missed)
+	again = at >= 0 && time.Since(c.missed[at].at) < missedTime ||
 		slices.ContainsFunc(c.of[body], func(one context.Context) bool { return one.Err() != nil })
 	c.of[body] = append(c.of[body], ctx)
 	return again, func() {
@@ -34,10 +40,10 @@ func (c *calls) enter(ctx context.Context, body string) (again bool, leave func(
 		if len(c.of[body]) == 0 {
 			delete(c.of, body)
 		}
-		delete(c.missed, body)
+		c.missed = slices.DeleteFunc(c.missed, missed)
 		if ctx.Err() != nil {
-			maps.DeleteFunc(c.missed, func(_ string, at time.Time) bool { return time.Since(at) > missedTime })
-			c.missed[body] = time.Now()
+			c.missed = append(c.missed, missedCall{body, time.Now()})
+			c.missed = slices.Delete(c.missed, 0, max(0, len(c.missed)-mostMissed))
 		}
 	}
 }

@@ -33,6 +33,12 @@ func (a ask) named() bool {
 
 func (a ask) hasOutput() bool { return slices.ContainsFunc(a.Input, message.Item.IsOutput) }
 
+// hasTurns reports whether an input goes on behind an answer, as a history does.
+func (a ask) hasTurns() bool {
+	answer := slices.IndexFunc(a.Input, func(i message.Item) bool { return !i.Asks() })
+	return answer > 0 && slices.ContainsFunc(a.Input[answer:], message.Item.Asks) && a.hasOutput()
+}
+
 // mayHave reports whether an input may have items that its history has: by their ids, or beside an output.
 func (a ask) mayHave() bool { return a.named() || len(a.Input) > 1 && a.hasOutput() }
 
@@ -84,7 +90,7 @@ func (s *Service) inConversation(ctx context.Context, a ask) (at place, err erro
 	if a.Store && !a.mayHave() && !a.hasOutput() {
 		return at, nil // it does not matter what stands in the conversation
 	}
-	at.reading, err = s.cfg.Sessions.Read(ctx, a.newest(at.session))
+	at.reading, err = s.recent(ctx, a, at.session)
 	switch {
 	case err != nil:
 		return at, err
@@ -117,7 +123,10 @@ func (s *Service) behind(ctx context.Context, a ask) (at place, err error) {
 	if !a.mayHave() && !late {
 		return at, nil
 	}
-	if at.reading, err = s.with(ctx, a.newest(at.session), st.TurnID); err != nil {
+	if at.reading, err = s.recent(ctx, a, at.session); err == nil && at.reading.State.Turn(st.TurnID) == nil {
+		at.reading, err = s.cfg.Sessions.Read(ctx, services.Ask{SessionID: at.session, AllTurns: true, Pending: true})
+	}
+	if err != nil {
 		return at, err
 	}
 	if a.mayHave() {

@@ -64,6 +64,9 @@ func (s *Service) added(ctx context.Context, a ask) (done services.AddedMessages
 		return done, services.ErrNoInput
 	}
 	at, err := s.place(ctx, a)
+	if err == nil && len(at.rest) == 0 { // it names only what is gone
+		err = services.ErrNoInput
+	}
 	if err == nil {
 		err = s.fits(ctx, a, at)
 	}

@@ -72,7 +72,7 @@ func New(cfg Config) *Service {
 		cfg.SessionOf = func(context.Context, uuid.UUID) (string, error) { return "", nil }
 	}
 	return &Service{
-		cfg: cfg, calls: calls{of: map[string][]context.Context{}, missed: map[string]time.Time{}},
+		cfg: cfg, calls: calls{of: map[string][]context.Context{}},
 		running: map[uuid.UUID]*answering{}, failed: map[uuid.UUID]time.Time{},
 	}
 }

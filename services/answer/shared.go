@@ -23,13 +23,13 @@ func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of 
 	for _, t := range r.State.Turns {
 		sessionID, partition, inherited := r.State.Origin(t, r.Position.Partition)
 		replaced := t.Status == session.Replaced || t.StatusBefore == session.Replaced
-		if t.Place <= r.State.Boundary || replaced || !inherited && t.Started > until {
+		if t.Place <= r.State.Boundary || replaced || !inherited && session.PlaceOf(t) > until {
 			continue
 		}
 		chain, status := r.State.Chain(t), t.Status
 		if status == session.Redacted {
 			status = t.StatusBefore
-		} else if !inherited {
+		} else if !inherited && t.Started <= until { // else a correction took its place since
 			t = t.Until(until, t.Final != 0 && t.Final <= until)
 		}
 		out, of = append(out, align.Turn{
@@ -46,13 +46,23 @@ func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of 
 	return out, of
 }
 
-// newest asks for the turns of a session whose items an input may have.
-func (a ask) newest(sessionID string) services.Ask {
-	ask := services.Ask{SessionID: sessionID, Shown: 1, Pending: true, AllTurns: a.named()}
+// recent reads the turns of a session whose items an input may have: the newest, or all where the input has ids, goes on
+// behind an answer, or answers a call that none of the newest turns makes.
+func (s *Service) recent(ctx context.Context, a ask, sessionID string) (services.Reading, error) {
+	ask := services.Ask{SessionID: sessionID, Shown: 1, Pending: true, AllTurns: a.named() || a.hasTurns()}
 	if a.mayHave() {
 		ask.Shown = lookedBack
 	}
-	return ask
+	r, err := s.cfg.Sessions.Read(ctx, ask)
+	if err != nil || ask.AllTurns || r.State.Whole || !a.mayHave() {
+		return r, err
+	}
+	messages := asAdded(a.Input)
+	if s.placeIn(r, messages); len(withoutCall(messages)) > 0 {
+		ask.AllTurns = true
+		return s.cfg.Sessions.Read(ctx, ask)
+	}
+	return r, nil
 }
 
 // fresh returns the input without what the turns of a reading have already, as they were at a sequence.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // Erase asks for an erasure. It names either a session or an identity. Reason and RedactedBy are kept in the log for
@@ -100,7 +102,7 @@ func (c *Client) Keys(ctx context.Context) ([]Key, error) {
 // AwaitReceipt polls the receipt of an erasure until the erasure is complete. It calls told with the progress, in the
 // receipt's unit.
 func (c *Client) AwaitReceipt(ctx context.Context, id string, every time.Duration, report func(done, of uint64)) error {
-	for ; ; wait(ctx, every) {
+	for ; ; pause.For(ctx, every) {
 		r, err := c.Receipt(ctx, id)
 		if err != nil || r.Complete() {
 			return err

@@ -16,6 +16,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // EventQuery selects events of the log. Zero values are no bounds. From is the position after which the reading begins
@@ -87,7 +88,7 @@ func (e *Events) MetadataKeys() []string { return e.keys }
 // An error comes last. Without Follow the reading ends at the log's end.
 func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		pause, cfg := pauses(), e.client.cfg
+		wait, cfg := pauses(), e.client.cfg
 		for tries, since := uint(1), time.Now(); ; tries++ {
 			before, began := e.at.String(), time.Now()
 			err := e.connection(ctx, func(ev Event) bool { return yield(ev, nil) })
@@ -97,7 +98,7 @@ func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
 			// A follower may have waited for long. Its patience begins when the connection breaks.
 			if e.at.String() != before || e.opened && time.Since(began) > time.Second {
 				tries, since = 1, time.Now()
-				pause.Reset()
+				wait.Reset()
 			}
 			err = request{retry: repeatable}.classify(ctx, err)
 			stop, final := errors.AsType[*backoff.PermanentError](err)
@@ -107,19 +108,12 @@ func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
 			case final:
 				err = stop.Err
 			case (len(e.from) > 0 || tries < cfg.Tries) && time.Since(since) < cfg.Patience:
-				wait(ctx, pause.NextBackOff())
+				pause.For(ctx, wait.NextBackOff())
 				continue
 			}
 			yield(Event{}, attempted("read events", err))
 			return
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // filling follows new replicas until each has caught up with its leader. Under load they are never all up to date at
@@ -41,7 +43,7 @@ func (c *Client) FillStreams(
 		}
 		most = max(most, lacking)
 		progress(lacking, most)
-		wait(ctx, every)
+		pause.For(ctx, every)
 		if all, err = c.PlanStreams(ctx, w); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // RebuildError says why a rebuild ended without success. The view still serves the generation from before.
@@ -19,7 +20,7 @@ func (e *RebuildError) Error() string { return e.Why }
 func (c *Client) AwaitRebuild(
 	ctx context.Context, name string, generation int, every time.Duration, progress func(done, of uint64),
 ) error {
-	for ; ; wait(ctx, every) {
+	for ; ; pause.For(ctx, every) {
 		all, err := c.Projections(ctx)
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // repetition says whether a request may be sent twice.
@@ -63,9 +64,7 @@ func callField[T any](ctx context.Context, c *Client, name string, r request) (o
 
 // pauses returns the pauses between the attempts of a call.
 func pauses() *backoff.ExponentialBackOff {
-	p := backoff.NewExponentialBackOff()
-	p.InitialInterval, p.MaxInterval = 25*time.Millisecond, 2*time.Second
-	return p
+	return pause.Growing(25*time.Millisecond, 2*time.Second)
 }
 
 func decode(answer []byte, into any) error {

@@ -213,9 +213,6 @@ func (f *forest) say(s *planted, whole bool) events.Position {
 	f.explain(s, x)
 	made := must.Get(f.writes.StartTurn(f.ctx.Context(), c))(f)
 	x.at = []events.Position{made.Position}
-	if whole { // the start stands right before the answer
-		x.at = append(x.at, events.Position{Partition: made.Position.Partition, Seq: made.Position.Seq - 1})
-	}
 	s.turns = append(s.turns, &leaf{text: x})
 	return made.Position
 }

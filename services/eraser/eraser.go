@@ -118,44 +118,54 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 		e.urgent.enqueue(p, &job{session: j.SessionID, subject: j.Subject, at: j.Position, run: e.eraseLate})
 		return nil
 	}
-	switch j.Change.Kind { // one job an event: the queue takes no second one of its position
-	case session.TurnGone, session.Pruned:
+	soon := func(run task) { e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run}) }
+	switch c := &j.Change; c.Kind.Group() { // one job an event: the queue takes no second one of its position
+	case session.GroupGone:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
-	case session.Erased:
+	case session.GroupSessionGone:
 		e.bulk.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
-	case session.Anomaly:
-		if sessionID := session.OtherSession(j.Recorded); sessionID != "" {
-			e.urgent.enqueue(p, &job{session: sessionID, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
+	case session.GroupText:
+		if len(c.Turns) > 0 {
+			soon(e.voidFirst(e.eraseBelow))
+		} else if c.VoidsSummary {
+			soon(e.voidFirst(nil))
 		}
-	case session.Described:
-		run := work(e.replaceDescription)
-		if j.Change.VoidsSummary { // its kind undid a silence
-			run = e.voidFirst(run)
+	case session.GroupHead:
+		return e.lookAtHead(ctx, j, soon)
+	case session.GroupNone:
+		if c.Kind == session.Anomaly {
+			if sessionID := session.OtherSession(j.Recorded); sessionID != "" {
+				e.urgent.enqueue(p, &job{session: sessionID, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
+			}
 		}
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
-	case session.Linked:
-		run := work(e.linkBranches)
-		if j.Change.VoidsSummary { // it ended a silence
-			run = e.voidFirst(run)
-		}
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
-		return e.linked(ctx, j)
-	case session.Corrected:
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.voidFirst(e.eraseBelow)})
-	case session.Forked:
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.linkBranch})
-	case session.Noted:
-		if f, ok := j.Fact.(*events.IdentityErased); ok {
+		if f, ok := j.Fact.(*events.IdentityErased); ok && c.Kind == session.Noted {
 			run := func(ctx context.Context, j *job) (remainder, error) { return e.eraseIdentity(ctx, f, j.at) }
 			e.identities.enqueue(p, &job{at: j.Position, run: run})
 		}
-	case session.Started, session.Answered, session.WasExtended, session.Reset,
-		session.Summarized:
-		// What a branch shares may have changed before its summary came.
-		if j.Change.VoidsSummary || j.Change.Kind == session.Summarized && j.Head.Fork().Root != "" {
-			e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.voidFirst(nil)})
-		}
-	case session.Seen, session.Duplicate, session.Branched, session.Refused: // asks for nothing
+	}
+	return nil
+}
+
+// lookAtHead queues the work that a change of a session without its turns asks for.
+func (e *Eraser) lookAtHead(ctx context.Context, j *projections.Judged, soon func(task)) error {
+	var run task
+	switch kind := j.Change.Kind; {
+	case kind == session.Described:
+		run = e.replaceDescription
+	case kind == session.Linked:
+		run = e.linkBranches
+	case kind == session.Forked:
+		run = e.linkBranch
+	}
+	// A kind undoes a silence, and a link ends one. What a branch shares may have changed before its summary came.
+	if j.Change.VoidsSummary || j.Change.Kind == session.Summarized && j.Head.Fork().Root != "" {
+		run = e.voidFirst(run)
+	}
+	if run != nil {
+		soon(run)
+	}
+	if j.Change.Kind == session.Linked {
+		return e.linked(ctx, j)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -280,12 +280,13 @@ func TestARetentionThatWaitsSaysSo(t *testing.T) {
 // A retention purges nothing that the memory outside still has, or may yet be given.
 func TestARetentionWaitsForTheMemory(t *testing.T) {
 	t.Parallel()
-	s := natstest.Server(t)
-	log := natstest.LogOn(t, s, 1)
-	js := must.Get(jetstream.New(natstest.Connect(t, s)))(t)
+	log := natstest.Log(t, 1)
 	service := memorytest.New(t)
 	store := supermemory.NewV5(supermemory.Config{URL: service.URL, Key: "k"})
-	outside := recall.NewOutside(log, js, store, recall.OutsideConfig{Registry: prometheus.NewRegistry()})
+	outside := recall.NewOutside(log, store,
+		recall.OutsideConfig{
+			Config: runner.Config{Desk: desk.Of(log)}, Registry: prometheus.NewRegistry(),
+		})
 	keepers := eraser.Keepers{Memory: outside, Audit: (*audit.Guarded)(nil)}
 	require.NoError(t, store.Put(t.Context(), recall.Scope("", "s"),
 		recall.Document{TurnID: uuid.New(), SessionID: "s", Question: "SECRET"}))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
@@ -238,16 +239,81 @@ func (s *Service) begun(
 	if !call.Repeats || call.Key != "" {
 		return done, services.ErrNotRepeated
 	}
-	session, err := s.beginnings.of(ctx, s, call.Name())
-	if err != nil || session == "" {
-		return done, cmp.Or(err, services.ErrNotRepeated)
+	b := &beginning{ctx: ctx, call: call.Name(), since: now.Add(-repeatTime)}
+	together := func(waiting []*beginning) int { return len(waiting) }
+	if err := s.begins.Do(ctx, b, together, s.seek); err != nil {
+		return done, jetlog.Unavailable("", err)
+	}
+	if b.err != nil || b.session == "" {
+		return done, cmp.Or(b.err, services.ErrNotRepeated)
 	}
 	call.Only = true
-	done, err = s.AddMessages(ctx, decide.AddMessages{SessionID: session, Now: now}, call)
+	done, err = s.AddMessages(ctx, decide.AddMessages{SessionID: b.session, Now: now}, call)
 	if errors.Is(err, decide.ErrSessionErased) {
 		err = services.ErrNotRepeated
 	}
 	return done, err
+}
+
+// beginning is a search for the session that a call has begun last. A client that repeats such a call does not know the
+// session's id.
+type beginning struct {
+	ctx     context.Context //nolint:containedctx // of one call
+	call    string
+	since   time.Time
+	session string
+	begun   time.Time
+	err     error
+}
+
+// seek reads what the log holds since the first of some calls could have begun a session, once for all of them. Clients
+// repeat such calls when they got no answer, which is seldom.
+func (s *Service) seek(all []*beginning, _ func()) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(all[0].ctx), seekTime)
+	defer done()
+	var err error
+	for p := range s.log.Partitions() {
+		if err = cmp.Or(err, s.seekIn(ctx, p, all)); err != nil {
+			break
+		}
+	}
+	for _, b := range all {
+		b.err = err
+	}
+}
+
+// seekTime bounds a search for what calls have begun.
+const seekTime = 20 * time.Second
+
+func (s *Service) seekIn(ctx context.Context, partition int, all []*beginning) error {
+	head, err := s.log.Head(ctx, partition)
+	if err != nil {
+		return err
+	}
+	after, err := s.log.SeqAt(ctx, partition, all[0].since)
+	if err != nil {
+		return err
+	}
+	from := events.Position{Partition: partition, Seq: after}
+	for batch, err := range jetlog.Between(ctx, s.log, from, head.Seq, jetlog.TailOptions{HeadersOnly: true}) {
+		if err != nil {
+			return errors.Join(jetlog.ErrUnavailable, err)
+		}
+		for n := range batch {
+			m := &batch[n]
+			of, called := parseCall(m.Call())
+			id, identity, err := events.ParseSubject(m.Subject)
+			if !called || m.Type() != events.TypeSessionDescribed || identity || err != nil {
+				continue
+			}
+			for _, b := range all {
+				if b.call == of.call && m.Time.After(b.begun) && m.Time.After(b.since) {
+					b.session, b.begun = strings.Clone(id), m.Time
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // placeOf returns the place of the turn of the last fact of a call, which a fact of the append may have opened.
@@ -258,7 +324,8 @@ func (w *additions) placeOf(a *adding) uint64 {
 	turn := events.NamesOf(a.plan.Facts[len(a.plan.Facts)-1]).TurnID
 	for _, one := range w.all {
 		for i, f := range one.plan.Facts {
-			if opens, is := f.(*events.TurnStarted); is && one.repeats == nil && opens.TurnID == turn {
+			opens := events.TextsOf(f).Question != nil && events.NamesOf(f).TurnID == turn
+			if opens && one.repeats == nil {
 				return w.own.first + uint64(one.first+i) //nolint:gosec // an index
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/convoy"
 	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/session"
@@ -40,8 +41,7 @@ type Service struct {
 	follower *follower.Follower
 	// withdrawn are told of sessions of which texts were withdrawn.
 	withdrawn []func(sessionID string)
-	// beginnings are the sessions that calls have begun lately.
-	beginnings *beginnings
+	begins    convoy.Convoy[*beginning]
 }
 
 var (
@@ -58,8 +58,7 @@ func New(log Log, cfg Config) *Service {
 	cfg.Rules.Slim = true
 	cfg.StateBytes = cmp.Or(cfg.StateBytes, 128<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads),
-		beginnings: newBeginnings()}
+	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads)}
 	s.inFlight.of = map[string]*pin{}
 	held := &otter.Options[string, *hydrated]{
 		MaximumWeight: cfg.StateBytes,
@@ -90,7 +89,6 @@ func (x *hydrated) weight(id string) uint32 {
 // it followed.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.sessions.StopAllGoroutines()
-	defer s.beginnings.held.StopAllGoroutines()
 	if s.cfg.Follower == nil {
 		return s.follower.Run(ctx)
 	}
@@ -105,7 +103,6 @@ func (s *Service) deliver(m *jetlog.Message) {
 	if err != nil || identity {
 		return
 	}
-	s.beginnings.note(id, m)
 	x := s.inFlight.get(id)
 	if x == nil {
 		x, _ = s.sessions.GetIfPresent(id)

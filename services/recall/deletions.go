@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/follower"
 )
@@ -55,7 +56,7 @@ func (d *Deletions) Run(ctx context.Context) error {
 	g.Go(func() error { return d.remind(ctx) })
 	for k := range d.log.Partitions() {
 		g.Go(func() error {
-			return d.cfg.Follower.Read(ctx, jetlog.Following{
+			return d.cfg.Follower.Read(ctx, follower.Following{
 				Partition: k, Options: jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000},
 				Watermark: &d.read[k], Read: d.noteAll, Pause: time.Second,
 				Begin: func(ctx context.Context) (uint64, error) {
@@ -156,14 +157,7 @@ func (d *Deletions) Withheld() int {
 
 // remind warns of deletions that have waited since the last reminder. A forwarder that works does them in seconds.
 func (d *Deletions) remind(ctx context.Context) error {
-	look := time.NewTicker(d.cfg.Remind)
-	defer look.Stop()
-	for before := map[string]bool{}; ; {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return nil
-		}
+	for before := map[string]bool{}; pause.For(ctx, d.cfg.Remind); {
 		d.mu.Lock()
 		scopes := slices.Collect(maps.Keys(d.open))
 		d.mu.Unlock()
@@ -184,4 +178,5 @@ func (d *Deletions) remind(ctx context.Context) error {
 				"turnledger deadletters list memory", "scopes", late, "position", oldest.String())
 		}
 	}
+	return nil
 }

@@ -3,6 +3,7 @@ package recall_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
@@ -35,7 +35,6 @@ var rules = session.Rules{SessionTTL: 24 * time.Hour}
 type world struct {
 	t        *testing.T
 	log      *jetlog.Log
-	js       jetstream.JetStream
 	service  *memorytest.Server
 	store    recall.Store
 	effect   *effects.Effect
@@ -50,7 +49,6 @@ func both(t *testing.T, test func(w *world)) {
 			t.Parallel()
 			server := natstest.Server(t)
 			w := &world{t: t, log: natstest.LogOn(t, server, 2), service: memorytest.New(t)}
-			w.js = must.Get(jetstream.New(natstest.Connect(t, server)))(t)
 			to := supermemory.Config{URL: w.service.URL, Key: "k"}
 			var search recall.Searcher
 			if version == "v4" {
@@ -61,7 +59,7 @@ func both(t *testing.T, test func(w *world)) {
 				w.store, search = m, m
 			}
 			forwarder := recall.NewForwarder(w.store, w.log, rules)
-			w.effect = effects.New(w.js, forwarder, effects.Config{Log: w.log, Rules: rules})
+			w.effect = effects.New(forwarder, effects.Config{Desk: desk.Of(w.log), Log: w.log, Rules: rules})
 			logger := slog.New(slog.DiscardHandler)
 			deletions := recall.NewDeletions(w.log, recall.DeletionsConfig{Done: w.effect.Applied, Logger: logger})
 			natstest.Run(w.t, deletions.Run)
@@ -324,9 +322,12 @@ func TestForwardingAgainIsHarmless(t *testing.T) {
 		w.until(at)
 		before := w.contents()
 		stop()
-		require.NoError(t, w.js.DeleteKeyValue(t.Context(), "turnledger-memory"))
-		w.effect = effects.New(w.js, recall.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log,
-			Rules: rules})
+		notes := must.Get(w.log.Notes(t.Context()))(t)
+		for k := range w.log.Partitions() {
+			require.NoError(t, notes.Drop(t.Context(), fmt.Sprint("checkpoint.memory.", k)))
+		}
+		w.effect = effects.New(recall.NewForwarder(w.store, w.log, rules), effects.Config{Desk: desk.Of(w.log),
+			Log: w.log, Rules: rules})
 		w.forward()
 		w.until(at)
 		require.Equal(t, before, w.contents())

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
@@ -35,17 +34,17 @@ type Outside struct {
 	forwarder *Forwarder
 }
 
-// OutsideConfig of a memory; with a Desk this process feeds the service.
+// OutsideConfig of a memory; Feeds says whether this process feeds the service.
 type OutsideConfig struct {
 	runner.Config
-	Replicas int
+	Feeds    bool
 	Registry prometheus.Registerer
 }
 
 // NewOutside makes the memory; it does no I/O.
-func NewOutside(log *jetlog.Log, js jetstream.JetStream, s Service, cfg OutsideConfig) *Outside {
+func NewOutside(log *jetlog.Log, s Service, cfg OutsideConfig) *Outside {
 	m := &Outside{Service: s, forwarder: NewForwarder(s, log, cfg.Rules)}
-	m.Effect = effects.New(js, m.forwarder, effects.Config{Replicas: cfg.Replicas, Log: log, Rules: cfg.Rules})
+	m.Effect = effects.New(m.forwarder, effects.Config{Desk: cfg.Desk, Log: log, Rules: cfg.Rules})
 	m.Deletions = NewDeletions(log, DeletionsConfig{
 		Done: m.Effect.Applied, Follower: cfg.Follower, Logger: cfg.Logger,
 	})
@@ -53,7 +52,7 @@ func NewOutside(log *jetlog.Log, js jetstream.JetStream, s Service, cfg OutsideC
 		Namespace: "turnledger", Subsystem: "memory", Name: "withheld_scopes",
 		Help: "Scopes of the memory that give nothing, since a deletion in them is not confirmed.",
 	}, func() float64 { return float64(m.Deletions.Withheld()) }))
-	if cfg.Desk != nil {
+	if cfg.Feeds {
 		m.Letters = cfg.Desk.Queue(m.Effect, log, cfg.Rules)
 		cfg.MaxBatch, cfg.Group = 64, cfg.Desk.Members(m.Name(), nil)
 		m.Feed = runner.New(log, m.Effect, cfg.Config)

@@ -2,9 +2,7 @@ package replay
 
 import (
 	"context"
-	"errors"
 	"iter"
-	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -12,14 +10,14 @@ import (
 )
 
 // backlog reads the events of one partition that a query selects: first the events up to an end that was the
-// partition's head, and for a follower the events after it. The last events may have been erased, and then the event at
-// the end never comes. So when no event comes for a while, the backlog asks the log whether any event is left before
-// the end.
+// partition's head, and for a follower the events after it.
 type backlog struct {
 	log        *jetlog.Log
 	partition  int
 	after, end uint64
 	options    jetlog.TailOptions
+	// gaps says whether any of the events is missing for ever.
+	gaps jetlog.Gaps
 
 	tail  tail
 	ready []jetlog.Message
@@ -37,11 +35,25 @@ type tail interface {
 // ofSession makes the backlog read only one session's subject.
 func (b *backlog) ofSession(ctx context.Context, id string) {
 	b.options = jetlog.TailOptions{Subject: events.SessionSubject(id)}
+	b.gaps = sessionGaps{b.log, id}
 	b.pull, b.stop = iter.Pull2(b.log.Session(ctx, id, b.after, b.end))
 }
 
-// stillFor is how long the tail may deliver nothing before the backlog asks the log whether events are left.
-const stillFor = 250 * time.Millisecond
+// sessionGaps answers for the events of one session.
+type sessionGaps struct {
+	log *jetlog.Log
+	id  string
+}
+
+// Still implements jetlog.Gaps.
+func (g sessionGaps) Still(ctx context.Context, partition int, after, upTo uint64) (bool, error) {
+	head, err := g.log.Head(ctx, partition)
+	if err != nil || head.Seq < upTo {
+		return false, err
+	}
+	last, err := g.log.Last(ctx, g.id)
+	return err == nil && last <= after, err
+}
 
 // more reports whether there is a next message up to the end; it reads until it knows. Messages after the end stay for
 // a follower.
@@ -62,29 +74,18 @@ func (b *backlog) fill(ctx context.Context) error {
 	if b.pull != nil {
 		return b.fillSession(ctx)
 	}
-	if b.tail != nil {
-		err := b.readBriefly(ctx)
-		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+	if b.tail == nil {
+		still, err := b.log.Still(ctx, b.partition, b.after, b.end)
+		if still {
+			b.after = b.end
+		}
+		if still || err != nil {
 			return err
 		}
 	}
-	still, err := b.log.Still(ctx, b.partition, b.after, b.end)
-	switch {
-	case err != nil:
-		return err
-	case still:
+	err := b.read(ctx, b.end)
+	if err == nil && len(b.ready) == 0 {
 		b.after = b.end
-	case b.tail == nil:
-		err = b.open(ctx)
-	}
-	return err
-}
-
-// open opens a tail after what was read.
-func (b *backlog) open(ctx context.Context) error {
-	tail, err := b.log.Tail(ctx, b.partition, b.after, b.options)
-	if err == nil {
-		b.tail = tail
 	}
 	return err
 }
@@ -121,26 +122,20 @@ func (b *backlog) goLive(f *follower.Follower) {
 	b.tail = f.Events(b.partition, last, b.options)
 }
 
-// readBriefly is like read, but returns context.DeadlineExceeded when no message comes for a while.
-func (b *backlog) readBriefly(ctx context.Context) error {
+// read waits for the next messages up to a sequence, and reads none if none are left; 0: there is no end.
+func (b *backlog) read(ctx context.Context, upTo uint64) (err error) {
 	if b.tail == nil {
-		if err := b.open(ctx); err != nil {
+		if b.tail, err = b.log.Tail(ctx, b.partition, b.after, b.options); err != nil {
+			b.tail = nil
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, stillFor)
-	defer cancel()
-	return b.read(ctx)
-}
-
-// read waits for the next messages.
-func (b *backlog) read(ctx context.Context) (err error) {
-	if b.tail == nil {
-		if err := b.open(ctx); err != nil {
-			return err
-		}
+	if upTo == 0 {
+		b.ready, err = b.tail.Next(ctx)
+		return err
 	}
-	b.ready, err = b.tail.Next(ctx)
+	at := events.Position{Partition: b.partition, Seq: b.after}
+	b.ready, err = jetlog.Until(ctx, b.gaps, b.tail, at, upTo)
 	return err
 }
 

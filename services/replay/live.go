@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"errors"
 	"io"
 	"sync"
 	"time"
@@ -51,21 +50,11 @@ func goLive(
 // pump forwards the events of a partition until the query ends there or an error occurs.
 func (l *live) pump(ctx context.Context, b *backlog) {
 	to, bounded := boundOf(l.query.To, b.partition)
-	read := b.read
-	if bounded {
-		read = b.readBriefly
-	}
 	for !bounded || b.after < to {
 		var a arrival
 		if len(b.ready) == 0 {
-			a.err = read(ctx)
-		}
-		if bounded && ctx.Err() == nil && errors.Is(a.err, context.DeadlineExceeded) {
-			var over bool
-			if over, a.err = l.passed(ctx, b, to); over {
+			if a.err = b.read(ctx, to); a.err == nil && len(b.ready) == 0 {
 				return
-			} else if a.err == nil {
-				continue
 			}
 		}
 		if a.err == nil {
@@ -83,20 +72,6 @@ func (l *live) pump(ctx context.Context, b *backlog) {
 			return
 		}
 	}
-}
-
-// passed reports whether the log is beyond a sequence and the query has no more events up to it. The event at the
-// sequence may be another session's, or erased.
-func (l *live) passed(ctx context.Context, b *backlog, to uint64) (bool, error) {
-	head, err := b.log.Head(ctx, b.partition)
-	if err != nil || head.Seq < to {
-		return false, err
-	}
-	if l.query.SessionID == "" {
-		return b.log.Still(ctx, b.partition, b.after, to)
-	}
-	last, err := b.log.Last(ctx, l.query.SessionID)
-	return err == nil && last <= b.after, err
 }
 
 // ready reports whether next has an event without waiting.

@@ -112,7 +112,7 @@ func (s *stream) openPartitions(ctx context.Context) {
 	// Without such filters every event is printed, so it pays to decode ahead.
 	ahead := jetlog.TailOptions{Decode: len(s.q.Types) == 0 && s.q.IdentityID == ""}
 	for k := range s.log.Partitions() {
-		b := &backlog{log: s.log, partition: k, after: s.at[k], end: s.end[k], options: ahead}
+		b := &backlog{log: s.log, gaps: s.log, partition: k, after: s.at[k], end: s.end[k], options: ahead}
 		if s.q.SessionID != "" {
 			if k != s.log.Partition(s.q.SessionID) {
 				continue

@@ -109,8 +109,8 @@ const reportPatience = 5 * time.Second
 // report notes with the log that the server was started after a scrub. It tries until it is done: there may be no log
 // yet, or no majority of the servers.
 func (c *scrubCmd) report(ctx context.Context, e *Env, before string) {
-	why := ""
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, reportPatience) {
+	why, wait := "", pause.Growing(50*time.Millisecond, reportPatience)
+	for {
 		err := c.reportOnce(ctx, before)
 		if err == nil || ctx.Err() != nil {
 			return
@@ -119,7 +119,7 @@ func (c *scrubCmd) report(ctx context.Context, e *Env, before string) {
 			why = err.Error()
 			e.printErr("turnledger scrub: not reported: %s", why)
 		}
-		if !pause.For(ctx, wait) {
+		if !pause.For(ctx, wait.NextBackOff()) {
 			return
 		}
 	}

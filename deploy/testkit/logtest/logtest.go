@@ -149,53 +149,6 @@ func SetFsync(t testing.TB, log *jetlog.Log, partition int, fsync func(*os.File)
 	}))
 }
 
-// GoesOn has the beginning, and then the reader, of a log's partition fail once: the reader gets the same events again,
-// and none twice after it has taken them. The mark stands at the beginning once the partition is opened, though nothing
-// may come for long, and at each event that was read.
-func GoesOn(t testing.TB, log *jetlog.Log, read func(context.Context, jetlog.Following) error) {
-	t.Helper()
-	for _, request := range []string{"before", "r1", "r2", "r3"} {
-		Add(t, log, "s", request, "text")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var mark jetlog.Watermark
-	var taken []uint64
-	var warned []error
-	begun, opened, failed := 0, 0, false
-	fault := errors.New("the reader can't")
-	require.NoError(t, read(ctx, jetlog.Following{
-		Options: jetlog.TailOptions{MaxBatch: 1}, Watermark: &mark, Pause: time.Millisecond,
-		Begin: func(context.Context) (uint64, error) {
-			if begun++; begun == 1 {
-				return 0, fault
-			}
-			return 1, nil
-		},
-		Opened: func() {
-			opened++
-			require.EqualValues(t, 1, mark.At())
-		},
-		Read: func(_ context.Context, batch []jetlog.Message) error {
-			seq := batch[0].Position.Seq
-			require.Equal(t, seq-1, mark.At())
-			if seq == 3 && !failed {
-				failed = true
-				return fault
-			}
-			if taken = append(taken, seq); seq == 4 {
-				cancel()
-			}
-			return nil
-		},
-		Warn: func(err error) { warned = append(warned, err) },
-	}), "ctx has ended")
-	require.Equal(t, []uint64{2, 3, 4}, taken)
-	require.Equal(t, []error{fault, fault}, warned)
-	require.Equal(t, [2]int{2, 1}, [2]int{begun, opened})
-	require.EqualValues(t, 4, mark.At())
-}
-
 // Restarting is a server on one address that can be stopped and started under load.
 type Restarting struct {
 	t      *testing.T

@@ -15,9 +15,9 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // Vacate deletes the streams of a log that has never held an event, and the notes of its side effects, so that copies
@@ -189,7 +189,7 @@ func (l *Log) nothingLeft(ctx context.Context) error {
 	restoring := l.inside.Layout
 	restoring.Restoring = true
 	for k := range restoring.Partitions {
-		var wait await.Patience
+		wait := pause.Growing(5*time.Millisecond, time.Second)
 		cfg := restoring.Stream(k)
 		for {
 			s, err := l.inside.Wire.JS.CreateStream(ctx, cfg)
@@ -202,7 +202,7 @@ func (l *Log) nothingLeft(ctx context.Context) error {
 			if err == nil && s.CachedInfo().State.LastSeq == 0 {
 				break
 			}
-			if wait.Wait(ctx); ctx.Err() != nil {
+			if !pause.For(ctx, wait.NextBackOff()) {
 				return jetlog.Unavailable("see whether "+cfg.Name+" is gone", errors.Join(err, ctx.Err()))
 			}
 		}
@@ -302,9 +302,9 @@ func send(ctx context.Context, nc *nats.Conn, to string, part []byte, limit time
 	m, err := nc.RequestWithContext(ctx, to, part)
 	// The other nodes of a cluster learn of the address a moment after the node that listens. Until then the part has
 	// reached nobody.
-	var wait await.Patience
+	wait := pause.Growing(5*time.Millisecond, time.Second)
 	for began := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(began) < wire.ReadDeadline; {
-		wait.Wait(ctx)
+		pause.For(ctx, wait.NextBackOff())
 		m, err = nc.RequestWithContext(ctx, to, part)
 	}
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/cenkalti/backoff/v5"
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/pause"
@@ -75,11 +74,9 @@ func (s *BatchSubscriber) emit(ctx context.Context, e emitter) {
 			s.err = err
 			return
 		}
-		wait := backoff.NewExponentialBackOff()
-		wait.InitialInterval, wait.MaxInterval = 20*time.Millisecond, 2*time.Second
+		wait := pause.Growing(20*time.Millisecond, 2*time.Second)
 		for e.deliver(ctx, message.NewMessage(watermill.NewShortUUID(), nil), batch) != acked {
-			pause.For(ctx, wait.NextBackOff())
-			if ctx.Err() != nil {
+			if !pause.For(ctx, wait.NextBackOff()) {
 				return
 			}
 		}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/inside"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 const (
@@ -147,16 +147,16 @@ func (r *groupReader) connect(ctx context.Context) (err error) {
 func (r *groupReader) run(ctx context.Context) {
 	defer close(r.out)
 	defer r.end()
-	var patience await.Patience
+	wait := pause.Growing(5*time.Millisecond, time.Second)
 	for ctx.Err() == nil {
 		m, err := r.in.Next(ctx)
 		if err == nil {
-			patience = 0
+			wait.Reset()
 			r.emit(ctx, m)
 			continue
 		}
 		for err != nil && ctx.Err() == nil {
-			patience.Wait(ctx)
+			pause.For(ctx, wait.NextBackOff())
 			if err = r.revive(ctx); errors.Is(err, jetlog.ErrStream) || r.inside.Wire.NC.IsClosed() {
 				return
 			}

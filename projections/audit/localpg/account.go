@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
-	"path/filepath"
 	"strconv"
 	"syscall"
 )
@@ -73,38 +72,4 @@ func (a account) own(path string) error {
 		return nil
 	}
 	return os.Lchown(path, a.uid, a.gid)
-}
-
-// blockedAt returns the topmost ancestor of path (which has no links in it) that the account may not enter, or "".
-func (a account) blockedAt(path string) (string, error) {
-	if a.uid == 0 {
-		return "", nil
-	}
-	var blocked string
-	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		info, err := os.Stat(dir)
-		if err != nil {
-			return "", fmt.Errorf("look at %s: %w", dir, err)
-		}
-		if !a.enters(info) {
-			blocked = dir
-		}
-		if dir == filepath.Dir(dir) {
-			return blocked, nil
-		}
-	}
-}
-
-// enters reports whether the permission bits let the account in. As in the kernel, the first class that matches
-// decides. The account has no supplementary groups when we start PostgreSQL.
-func (a account) enters(info fs.FileInfo) bool {
-	st := info.Sys().(*syscall.Stat_t)
-	switch {
-	case int(st.Uid) == a.uid:
-		return info.Mode()&0o100 != 0
-	case int(st.Gid) == a.gid:
-		return info.Mode()&0o010 != 0
-	default:
-		return info.Mode()&0o001 != 0
-	}
 }

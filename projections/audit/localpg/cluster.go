@@ -86,45 +86,24 @@ func (s *Server) initdb(ctx context.Context, bin binaries, dir string) error {
 	return nil
 }
 
-// command prepares one of PostgreSQL's programs to work on dir. Where the account can't enter a folder above dir (a
-// home or a temporary folder of mode 0700), dir is opened here and handed down, and the program finds it by the
-// descriptor.
+// command prepares one of PostgreSQL's programs to work on dir. To another account dir is opened here and handed down,
+// if the system has paths for that: a folder above dir may be closed to the account (a home of mode 0700).
 func (s *Server) command(program, dir string, sig syscall.Signal, args ...string) (*exec.Cmd, func(), error) {
 	release := func() {}
 	var handed []*os.File
-	if s.account.drop {
-		blocked, err := s.account.blockedAt(dir)
+	if s.account.drop && descriptorPath != "" {
+		f, err := os.Open(dir) //nolint:gosec // our own data directory
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("open the PostgreSQL cluster: %w", err)
 		}
-		if blocked != "" {
-			f, err := s.account.handDown(dir, blocked, descriptorPath)
-			if err != nil {
-				return nil, nil, err
-			}
-			release = func() { _ = f.Close() }
-			handed, dir = []*os.File{f}, descriptorPath
-		}
+		release = func() { _ = f.Close() }
+		handed, dir = []*os.File{f}, descriptorPath
 	}
 	//nolint:gosec,noctx // found by us; run and launch watch it
 	cmd := exec.Command(program, append([]string{"-D", dir}, args...)...)
 	cmd.ExtraFiles = handed
 	s.account.prepare(cmd, sig)
 	return cmd, release, nil
-}
-
-// handDown opens dir for a child that will find it at the path through, if the system has such paths.
-func (a account) handDown(dir, blocked, through string) (*os.File, error) {
-	if _, err := os.Stat(filepath.Dir(through)); through == "" || err != nil {
-		return nil, fmt.Errorf("%w: it runs as %s, which may not pass %s; keep the data in a folder that it may "+
-			"enter, or run `chmod o+x %s`",
-			ErrUnreachable, a.name, blocked, blocked)
-	}
-	f, err := os.Open(dir) //nolint:gosec // our own data directory
-	if err != nil {
-		return nil, fmt.Errorf("open the PostgreSQL cluster: %w", err)
-	}
-	return f, nil
 }
 
 // writeAccess writes the access rules: over the socket only (apart from Config.Access), PostgreSQL lets in our user,

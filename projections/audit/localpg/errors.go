@@ -8,8 +8,6 @@ var (
 	ErrNotInstalled = errors.New("PostgreSQL is not installed")
 	// ErrInUse says that another live Server holds the data directory.
 	ErrInUse = errors.New("the data directory is in use by another process")
-	// ErrUnreachable says that the account PostgreSQL must run as cannot enter the data directory.
-	ErrUnreachable = errors.New("PostgreSQL's account cannot enter the data directory")
 	// ErrForeignCluster says that the cluster was made by another major version or belongs to another user.
 	ErrForeignCluster = errors.New("the cluster cannot be used")
 )

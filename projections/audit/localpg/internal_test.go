@@ -52,30 +52,6 @@ func TestKillsAServerThatHangs(t *testing.T) {
 	require.NoError(t, s.Stop(t.Context()))
 }
 
-func TestBlockedAtNamesTheTopmostFolder(t *testing.T) {
-	t.Parallel()
-	top := t.TempDir()
-	require.NoError(t, os.Chmod(filepath.Dir(top), 0o755)) // t.TempDir's parent is closed
-	other := account{uid: os.Getuid() + 1, gid: os.Getgid() + 1, name: "other", drop: true}
-	inner := filepath.Join(top, "closed", "open", "data")
-	require.NoError(t, os.MkdirAll(inner, 0o755)) // open on purpose
-
-	blocked := must.Get(other.blockedAt(inner))(t)
-	require.Empty(t, blocked)
-
-	closed := filepath.Join(top, "closed")
-	require.NoError(t, os.Chmod(closed, 0o700)) // a folder
-	blocked = must.Get(other.blockedAt(inner))(t)
-	require.Equal(t, closed, blocked)
-
-	owner := account{uid: os.Getuid(), gid: os.Getgid()}
-	blocked = must.Get(owner.blockedAt(inner))(t)
-	require.Empty(t, blocked)
-
-	must.Fail(other.handDown(inner, blocked, ""))(t, ErrUnreachable)
-	require.ErrorContains(t, must.Err(other.handDown(inner, closed, "")), "chmod o+x "+closed)
-}
-
 func TestBinariesOfTheVersionThatMadeTheCluster(t *testing.T) {
 	t.Parallel()
 	fake := func(version string) string {

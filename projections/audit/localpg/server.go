@@ -51,7 +51,7 @@ type Server struct {
 // Start stops a server that an earlier process left running there. ctx bounds only the start; after a crash PostgreSQL
 // may take long to recover. The server runs until Stop, or until this process ends in any way.
 //
-// Errors: ErrNotInstalled, ErrInUse, ErrUnreachable, ErrForeignCluster; any other carries the end of the server's log.
+// Errors: ErrNotInstalled, ErrInUse, ErrForeignCluster; any other carries the end of the server's log.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s, err := newServer(cfg)
 	if err != nil {

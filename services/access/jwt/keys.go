@@ -13,23 +13,29 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
-	"golang.org/x/sync/singleflight"
 
+	"github.com/turnledger/turnledger/events/convoy"
 	"github.com/turnledger/turnledger/services/access"
 )
 
 // keys are the public keys of an issuer. This package has a key set of its own because go-oidc's trusts a withdrawn key
 // until a token with an unknown key comes, and asks the issuer for every such token.
 type keys struct {
-	cfg    Config
-	byID   atomic.Pointer[map[string][]crypto.PublicKey] // by key id; nil before the first answer
-	looked atomic.Int64                                  // when a token made us ask, in Unix ns
-	flight singleflight.Group
+	cfg  Config
+	byID atomic.Pointer[map[string][]crypto.PublicKey] // by key id; nil before the first answer
+	// looked is when a token made us ask, in Unix ns, and failed why there was no answer.
+	looked int64
+	failed error
+	asks   convoy.Barrier[struct{}]
 }
 
 var _ oidc.KeySet = (*keys)(nil)
 
-func newKeys(cfg Config) *keys { return &keys{cfg: cfg} }
+func newKeys(cfg Config) *keys {
+	k := &keys{cfg: cfg}
+	k.asks.Ask = k.look
+	return k
+}
 
 // asked carries an error past go-oidc, which keeps only an error's text. The error means that there is no key to check
 // with.
@@ -48,7 +54,7 @@ func (k *keys) VerifySignature(ctx context.Context, token string) ([]byte, error
 	id := jws.Signatures[0].Header.KeyID
 	candidates, known := k.withID(id)
 	if !known {
-		if err := k.look(ctx); err != nil {
+		if _, err := k.asks.Wait(ctx); err != nil {
 			if a, ok := ctx.Value(askedKey{}).(*asked); ok && k.byID.Load() == nil {
 				a.err = access.ErrNoKeys
 			}
@@ -88,22 +94,13 @@ func (k *keys) withID(id string) (out []crypto.PublicKey, known bool) {
 }
 
 // look fetches the issuer's keys because of a token, but not again within the pause. Otherwise anybody could cause
-// endless requests with made-up key ids. Callers that wait share one fetch.
-func (k *keys) look(ctx context.Context) error {
-	done := k.flight.DoChan("", func() (any, error) {
-		last, now := k.looked.Load(), time.Now().UnixNano()
-		if last != 0 && now-last < int64(k.cfg.Pause) {
-			return nil, errors.New("the issuer was asked a moment ago")
-		}
-		k.looked.Store(now)
-		return nil, k.fetch(context.WithoutCancel(ctx))
-	})
-	select {
-	case r := <-done:
-		return r.Err
-	case <-ctx.Done():
-		return ctx.Err()
+// endless requests with made-up key ids. What was fetched within the pause counts.
+func (k *keys) look(ctx context.Context) (_ struct{}, err error) {
+	if last, now := k.looked, time.Now().UnixNano(); last == 0 || now-last >= int64(k.cfg.Pause) {
+		k.looked = now
+		k.failed = k.fetch(ctx)
 	}
+	return struct{}{}, k.failed
 }
 
 // fetch asks the issuer for the address of its keys, and then for the keys.

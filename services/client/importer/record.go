@@ -248,7 +248,7 @@ func (im *importer) turn(ctx context.Context, t client.WholeTurn) (there bool, e
 	im.drop(turn.DroppedMetadata)
 	asks := half{t.QuestionNeutral, t.QuestionTranslated, t.QuestionMessages}
 	stands := half{turn.QuestionNeutral, turn.QuestionTranslated, turn.QuestionMessages}
-	if turn.Duplicate && turn.Status != "redacted" && !asks.same(stands) {
+	if turn.Duplicate && turn.Status != "redacted" && !stands.cut() && !asks.same(stands) {
 		return false, errOtherQuestion
 	}
 	if t.Answer == nil {
@@ -270,10 +270,21 @@ func (im *importer) turn(ctx context.Context, t client.WholeTurn) (there bool, e
 		return false, im.failed(ctx, err)
 	}
 	stands = half{again.AnswerNeutral, again.AnswerTranslated, again.AnswerMessages}
-	if again.Duplicate && again.Status != "redacted" && !says.same(stands) {
+	if again.Duplicate && again.Status != "redacted" && !stands.cut() && !says.same(stands) {
 		return false, errOtherAnswer
 	}
 	return turn.Duplicate && again.Duplicate, nil
+}
+
+// cut reports whether messages of the turn in the log were deleted: what is left of them names its items, and no half
+// is empty otherwise. What a file has in their place is the turn's.
+func (h half) cut() bool {
+	return h.neutral == "" && len(h.messages) == 0 || slices.ContainsFunc(h.messages, func(m json.RawMessage) bool {
+		var left struct {
+			IDs []any `json:"item_ids"`
+		}
+		return json.Unmarshal(m, &left) == nil && left.IDs != nil
+	})
 }
 
 // same reports whether the half in the log equals the imported half.

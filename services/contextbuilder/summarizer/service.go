@@ -1,7 +1,6 @@
 package summarizer
 
 import (
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -21,12 +20,11 @@ type Service struct {
 type ServiceConfig struct {
 	Config
 	Feed     runner.Config
-	Replicas int
 	Registry prometheus.Registerer
 }
 
 // NewService makes a service; it does no I/O.
-func NewService(log *jetlog.Log, js jetstream.JetStream, cfg ServiceConfig) *Service {
+func NewService(log *jetlog.Log, cfg ServiceConfig) *Service {
 	made := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "turnledger", Name: "summaries_total",
 		Help: "Summaries that the model was asked for, by result: made or failed.",
@@ -43,9 +41,7 @@ func NewService(log *jetlog.Log, js jetstream.JetStream, cfg ServiceConfig) *Ser
 		}
 	}
 	feed := cfg.Feed
-	s := &Service{Effect: effects.New(js, New(cfg.Config), effects.Config{
-		Replicas: cfg.Replicas, Log: log, Rules: feed.Rules,
-	})}
+	s := &Service{Effect: effects.New(New(cfg.Config), effects.Config{Desk: feed.Desk, Log: log, Rules: feed.Rules})}
 	s.Letters = feed.Desk.Queue(s.Effect, log, feed.Rules)
 	feed.MaxBatch, feed.Group = 64, feed.Desk.Members(s.Name(), nil)
 	s.Feed = runner.New(log, s.Effect, feed)

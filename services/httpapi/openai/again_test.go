@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -269,4 +270,52 @@ func TestTheDeploymentSaysWhatAResponseDoesWithAPendingTurn(t *testing.T) {
 	s.within(t, `{"input":"next","conversation":"`+id+`"}`)
 	all.Wait()
 	require.Equal(t, []string{"slow", "ok", "next", "ok"}, texts(s.list(id, 10)))
+}
+
+// What names only what is gone is refused, and begins nothing: it neither comes back nor makes a session without turns.
+func TestAnInputOfNothingButWhatIsGone(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string]func(s *stack, id, turn string){
+		"redacted": func(s *stack, id, turn string) {
+			s.must("POST", "/v1/sessions/"+id+"/turns/"+turn+"/redact", `{}`)
+		},
+		"corrected": func(s *stack, id, turn string) {
+			s.must("POST", "/v1/sessions/"+id+"/turns/"+turn+"/correct", `{"request_id":"c","answer_neutral":"right"}`)
+		},
+	} {
+		s := start(t, answeredBy(answer.Echo{}))
+		id := s.begin(user("q"), function("c"), result("c", "x"), assistant("so x"))
+		items := agentsHistory(s, id)
+		gone(s, id, s.turns(id)[0]["turn_id"].(string))
+		head := s.head()
+		for _, more := range []string{"", `,"conversation":"` + id + `"`} {
+			a := s.do("POST", "/v1/responses", `{"input":[`+items[2]+`]`+more+`}`)
+			require.Equal(t, http.StatusBadRequest, a.status, "%s%s: %s", name, more, a.raw)
+			require.Equal(t, head, s.head(), "%s%s", name, more)
+		}
+	}
+}
+
+// An output that its turn has comes again whether its call's item is deleted or stands far back.
+func TestAnOutputWhoseCallIsGoneOrFarBack(t *testing.T) {
+	t.Parallel()
+	s := start(t, answeredBy(answer.Echo{}))
+	run := []string{user("q"), function("c"), result("c", "x"), assistant("so x")}
+	for name, id := range map[string]string{"gone": s.begin(run...), "far": s.begin(run...)} {
+		if name == "gone" {
+			s.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(s.list(id, 10))[1], "")
+		} else {
+			for n := range 25 {
+				s.post(id, user(fmt.Sprint("q", n)), assistant(fmt.Sprint("a", n)))
+			}
+		}
+		s.respondTo([]string{result("c", "x"), user("b")}, `,"conversation":"`+id+`"`)
+		outputs := 0
+		for _, said := range saidIn(s.list(id, 100)) {
+			if said == "call_output c" {
+				outputs++
+			}
+		}
+		require.Equal(t, 1, outputs, name)
+	}
 }

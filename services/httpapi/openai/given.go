@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
+	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
@@ -52,7 +52,11 @@ func (s *surface) given(ctx context.Context, body members, id string) ([]message
 // wrong with the others.
 func (s *surface) resolved(ctx context.Context, id string, raws []json.RawMessage) (out []message.Item, err error) {
 	var wrong error
-	ids := s.knownIn(ctx, id)
+	ids := s.cfg.Conversations.References(func() (string, error) { return id, nil }, s.cfg.Reach)
+	refer := func(id, param string) (message.Item, error) {
+		i, err := ids.Item(ctx, id)
+		return i, ofReference(err, param)
+	}
 	for n, raw := range raws {
 		param := fmt.Sprintf("%s[%d]", itemsMember, n)
 		i, err := message.ParseItem(raw)
@@ -70,12 +74,12 @@ func (s *surface) resolved(ctx context.Context, id string, raws []json.RawMessag
 		case !i.Listed():
 			continue
 		case i.Refers():
-			if i, err = ids.referred(i.ID(), param); err != nil {
+			if i, err = refer(i.ID(), param); err != nil {
 				return nil, err
 			}
 		}
 		if i, err = items.Known(i.Normal(), func(id string) (message.Item, error) {
-			there, err := ids.referred(id, param)
+			there, err := refer(id, param)
 			if respond.Absent(err) {
 				err = nil
 			}
@@ -88,7 +92,10 @@ func (s *surface) resolved(ctx context.Context, id string, raws []json.RawMessag
 	if wrong != nil {
 		return nil, wrong
 	}
-	return out, ids.take(out)
+	if err = ids.Keep(ctx, out); errors.Is(err, services.ErrItemTaken) {
+		err = bad(itemsMember, codeTaken, "The conversation has an item of an id in items already.")
+	}
+	return out, err
 }
 
 // checked refuses an item that can't be given back in the form that clients expect.
@@ -100,76 +107,65 @@ func checked(i message.Item, param string) error {
 	return nil
 }
 
-// known finds items by their ids. It reads the conversation once, and only if an id is asked for.
-type known struct {
-	*surface
-
-	ctx          context.Context //nolint:containedctx // of one call
-	conversation string
-	all          []message.Item
-	read         bool
-	searched     bool // for the conversation that the ids are of
-	admitted     bool
-	// others are the conversations besides this one that were looked into.
-	others map[string]bool
-}
-
-func (s *surface) knownIn(ctx context.Context, conversation string) *known {
-	return &known{surface: s, ctx: ctx, conversation: conversation, others: map[string]bool{}}
-}
-
-// admit lets the request that the items are of in, once.
-func (k *known) admit(r *respond.Request) error {
-	if k.admitted {
-		return nil
-	}
-	err := k.surface.admit(k.ctx, r)
-	k.admitted = err == nil
-	return err
-}
-
-func (k *known) listed() ([]message.Item, error) {
-	if k.read || k.conversation == "" {
-		return k.all, nil
-	}
-	var err error
-	k.all, err = k.surface.listed(k.ctx, k.conversation)
-	k.read = err == nil
-	return k.all, err
-}
-
-// referredBy returns the item that a request for a response refers to.
-func (k *known) referredBy(r *respond.Request, id, param string, beside []string) (message.Item, error) {
-	if err := k.admit(r); err != nil {
-		return nil, err
-	}
-	switch {
-	case k.conversation != "":
-	case r.Conversation != "":
-		k.conversation = r.Conversation
-		if _, err := k.listed(); isMissing(err) {
-			return nil, services.ErrNoConversation
+// referencesOf returns what finds the items that a request for a response refers to, and what admits the request, once:
+// before any item is looked for.
+func (s *surface) referencesOf(ctx context.Context) (refer respond.Refer, admit func(*respond.Request) error) {
+	admitted := false
+	admit = func(r *respond.Request) (err error) {
+		if !admitted {
+			err = s.admit(ctx, r)
+			admitted = err == nil
 		}
+		return err
+	}
+	var ids services.ItemReferences
+	return func(r *respond.Request, id, param string, beside []string) (message.Item, error) {
+		if err := admit(r); err != nil {
+			return nil, err
+		}
+		if ids == nil {
+			session := func() (string, error) { return s.historyOf(ctx, r, beside) }
+			ids = s.cfg.Conversations.References(session, s.cfg.Reach)
+		}
+		i, err := ids.Item(ctx, id)
+		if err = ofReference(err, param); r.Conversation != "" && errors.Is(err, decide.ErrSessionNotFound) {
+			err = services.ErrNoConversation
+		}
+		return i, err
+	}, admit
+}
+
+// historyOf returns the session that a request goes on with, or "". beside are the ids of its items: a model's own id
+// says nothing of its session, but others beside it do.
+func (s *surface) historyOf(ctx context.Context, r *respond.Request, beside []string) (string, error) {
+	switch {
+	case r.Conversation != "":
+		return r.Conversation, nil
 	case r.Previous != "":
-		session, err := k.cfg.Responses.SessionOf(k.ctx, r.Previous, k.who(k.ctx))
+		session, err := s.cfg.Responses.SessionOf(ctx, r.Previous, s.who(ctx))
 		if errors.Is(err, services.ErrNoResponse) {
 			err = services.ErrNoPrevious
 		}
-		if err != nil {
-			return nil, err
-		}
-		k.conversation = session
-	case !k.searched: // a model's own id says nothing of its session, but others beside it do
-		session, err := k.cfg.Responses.SessionOfItems(k.ctx, beside, k.who(k.ctx))
-		if err != nil {
-			return nil, err
-		}
-		k.conversation, k.searched = session, true
-		if _, err := k.listed(); isMissing(err) {
-			k.conversation = ""
+		return session, err
+	}
+	session, err := s.cfg.Responses.SessionOfItems(ctx, beside, s.who(ctx))
+	if session != "" && err == nil {
+		if _, err = s.cfg.Conversations.ItemPage(ctx, session, services.Paging{}); isMissing(err) {
+			return "", nil
 		}
 	}
-	return k.referred(id, param)
+	return session, err
+}
+
+// ofReference returns the problem of an item that the member of a name refers to.
+func ofReference(err error, param string) error {
+	switch {
+	case errors.Is(err, services.ErrNoItem):
+		return missing(param+".id", "", param+".id names no item.")
+	case errors.Is(err, services.ErrManySessions):
+		return bad(param+".id", codeValue, "The items refer to those of more than 20 other conversations.")
+	}
+	return err
 }
 
 // isMissing reports whether an error says that there is no such conversation, or not any more.
@@ -177,79 +173,10 @@ func isMissing(err error) bool {
 	return err != nil && forms[problemOf(err).Class].status == http.StatusNotFound
 }
 
-// referred returns the item of an id in this conversation, or in another one of the caller's.
-func (k *known) referred(id, param string) (message.Item, error) {
-	none := missing(param+".id", "", param+".id names no item.")
-	own, err := k.listed()
-	if err != nil {
-		return nil, err
-	}
-	if n := indexOf(own, id); n >= 0 {
-		return items.Unnamed(own[n]), nil
-	}
-	at, looks := items.Locate(id)
-	if !looks {
-		return nil, none
-	}
-	session, err := k.cfg.SessionAt(k.ctx, at.Position)
-	if err != nil {
-		return nil, err
-	}
-	if session == "" || !k.ids.Made(id, session) {
-		return nil, none
-	}
-	if err := k.cfg.Reach(k.ctx, session); err != nil {
-		return nil, unless(err, none)
-	}
-	if k.others[session] = true; len(k.others) > mostOthers {
-		return nil, bad(param+".id", codeValue,
-			fmt.Sprintf("The items refer to those of more than %d other conversations.", mostOthers))
-	}
-	there, err := k.item(k.ctx, session, id)
-	if err != nil {
-		return nil, unless(err, none)
-	}
-	return items.Unnamed(there), nil
-}
-
-// mostOthers bounds the conversations besides its own that the items of a request refer to. To look for an item that
-// was deleted is to read a conversation whole.
-const mostOthers = 20
-
 // unless returns none if an error says that there is nothing, and the error if nobody could tell.
 func unless(err error, none *problems.Problem) error {
 	if isMissing(err) {
 		return none
 	}
 	return err
-}
-
-func indexOf(all []message.Item, id string) int {
-	return slices.IndexFunc(all, func(i message.Item) bool { return i.ID() == id })
-}
-
-// take lets the items keep the ids that they bring, if they may. An id that the conversation has is refused.
-func (k *known) take(given []message.Item) error {
-	taken := map[string]bool{}
-	for n, i := range given {
-		switch {
-		case i.ID() == "":
-			if i["id"] != nil {
-				given[n] = i.WithoutID()
-			}
-			continue
-		case !items.KeepsID(i):
-			given[n] = items.Unnamed(i)
-			continue
-		}
-		own, err := k.listed()
-		if err != nil {
-			return err
-		}
-		if taken[i.ID()] || indexOf(own, i.ID()) >= 0 {
-			return bad(itemsMember, codeTaken, "The conversation has an item of an id in items already.")
-		}
-		taken[i.ID()] = true
-	}
-	return nil
 }

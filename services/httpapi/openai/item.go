@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"net/http"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -90,11 +88,20 @@ func (s *surface) listItems(ctx context.Context, r *http.Request, _ http.Header)
 	if err != nil {
 		return nil, err
 	}
-	page, more, err := s.page(ctx, r.PathValue("conversation_id"), p)
+	page, err := s.cfg.Conversations.ItemPage(ctx, r.PathValue("conversation_id"), p)
+	return shownPage(ctx, page, with, err)
+}
+
+// shownPage returns a page of items as it is shown.
+func shownPage(ctx context.Context, page services.ItemPage, with message.Includes, err error) (any, error) {
+	if err == nil && !page.Found {
+		err = noAfter()
+	}
 	if err != nil {
 		return nil, err
 	}
-	return listOf(respond.Shown(page, with), itemID).thenMore(more), nil
+	notePosition(ctx, page.Position)
+	return listOf(respond.Shown(page.Items, with), itemID).thenMore(page.More), nil
 }
 
 func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
@@ -102,47 +109,21 @@ func (s *surface) getItem(ctx context.Context, r *http.Request, _ http.Header) (
 	if err != nil {
 		return nil, err
 	}
-	i, err := s.item(ctx, r.PathValue("conversation_id"), r.PathValue("item_id"))
+	found, err := s.item(ctx, r.PathValue("conversation_id"), r.PathValue("item_id"))
 	if err != nil {
 		return nil, err
 	}
-	return i.Shown(with), nil
+	return found.Item.Shown(with), nil
 }
 
 // item finds an item of a conversation.
-func (s *surface) item(ctx context.Context, conversationID, id string) (out message.Item, err error) {
-	err = s.find(ctx, conversationID, id, func(i message.Item, _ *session.Turn, _ string, _ int) error {
-		out = i
-		return nil
-	})
-	return out, err
-}
-
-// find calls use with an item of a conversation, and with the turn, the session and the partition that it stands in. It
-// looks at the place in its id first, then among the newest turns, and then everywhere.
-func (s *surface) find(
-	ctx context.Context, conversationID, id string,
-	use func(i message.Item, t *session.Turn, sessionID string, partition int) error,
-) error {
-	asks := []services.BesideAsk{{Back: true, Messages: defaultLimit}, {Messages: math.MaxInt}}
-	if at, looks := items.Locate(id); looks {
-		there := services.BesideAsk{At: at.Position, Answer: at.Answer, Message: at.Message, Messages: 1}
-		asks = slices.Insert(asks, 0, there)
+func (s *surface) item(ctx context.Context, conversationID, id string) (services.FoundItem, error) {
+	found, err := s.cfg.Conversations.FindItem(ctx, conversationID, id)
+	if errors.Is(err, services.ErrNoItem) {
+		err = noItem()
 	}
-	for _, ask := range asks {
-		turns, _, err := s.beside(ctx, conversationID, ask)
-		if err != nil {
-			return err
-		}
-		for _, t := range turns.Turns {
-			for i := range s.walk(t, id, items.Way{}) {
-				if i.ID() == id {
-					return use(i, t.Turn, t.SessionID, t.Partition)
-				}
-			}
-		}
-	}
-	return noItem()
+	notePosition(ctx, found.Position)
+	return found, err
 }
 
 func noItem() error {
@@ -152,17 +133,17 @@ func noItem() error {
 // deleteItem takes an item out of its turn, and out of the log. If it was the only one, the turn is redacted.
 func (s *surface) deleteItem(ctx context.Context, r *http.Request, h http.Header) (any, error) {
 	id, gone, call := r.PathValue("conversation_id"), r.PathValue("item_id"), s.callOf(ctx, r, nil)
-	err := s.find(ctx, id, gone, func(_ message.Item, t *session.Turn, sessionID string, partition int) error {
-		err := s.prune(ctx, h, decide.Prune{
-			SessionID: id, TurnID: t.ID, Call: call.Name(), Keep: func(m session.Message) json.RawMessage {
-				return s.kept(sessionID, partition, m, gone)
+	found, err := s.item(ctx, id, gone)
+	if err == nil {
+		err = s.prune(ctx, h, decide.Prune{
+			SessionID: id, TurnID: found.Turn.ID, Call: call.Name(), Keep: func(m session.Message) json.RawMessage {
+				return s.kept(found.Turn.SessionID, found.Turn.Partition, m, gone)
 			},
 		})
 		if isGone(err) {
-			return noItem()
+			err = noItem()
 		}
-		return err
-	})
+	}
 	if isMissing(err) {
 		err = s.deletedBefore(ctx, h, id, call, err)
 	}

@@ -83,11 +83,11 @@ func (s *surface) asked(ctx context.Context, r *http.Request) (a respond.Request
 	if err != nil {
 		return a, err
 	}
-	ids := s.knownIn(ctx, "")
-	if a, err = respond.Parse(raw, s.cfg.HostedTools, ids.referredBy); err != nil {
+	refer, admit := s.referencesOf(ctx)
+	if a, err = respond.Parse(raw, s.cfg.HostedTools, refer); err != nil {
 		return a, err
 	}
-	if err = ids.admit(&a); err != nil {
+	if err = admit(&a); err != nil {
 		return a, err
 	}
 	a.Call = s.callOf(ctx, r, raw)
@@ -197,13 +197,7 @@ func (s *surface) inputItems(ctx context.Context, r *http.Request, _ http.Header
 		return nil, err
 	}
 	page, err := s.cfg.Responses.InputItems(ctx, r.PathValue("response_id"), s.who(ctx), p)
-	if err == nil && !page.Found {
-		err = noAfter()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return listOf(respond.Shown(page.Items, with), itemID).thenMore(page.More), nil
+	return shownPage(ctx, page, with, err)
 }
 
 func (s *surface) inputTokens(ctx context.Context, r *http.Request, _ http.Header) (any, error) {

@@ -87,13 +87,6 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 			Lookup: s.services.Reader, Erasures: s.services.History, Sessions: s.services.Reader,
 		},
 		Key: []byte("key of the test"), Models: []string{"echo"},
-		SessionAt: func(ctx context.Context, at events.Position) (string, error) {
-			if at.Partition >= log.Partitions() {
-				return "", nil
-			}
-			e, _, err := log.At(ctx, at)
-			return e.SessionID, err
-		},
 	}
 	notes, err := log.Notes(t.Context())
 	require.NoError(t, err)
@@ -111,6 +104,16 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	s.cfg.Items = answer.New(answer.Config{
 		Ports: s.cfg.Ports, IDs: items.Minter{Key: s.cfg.Key},
 	})
+	s.cfg.Conversations = read.Items{
+		Lookup: s.cfg.Lookup, IDs: items.Minter{Key: s.cfg.Key},
+		SessionAt: func(ctx context.Context, at events.Position) (string, error) {
+			if at.Partition >= log.Partitions() {
+				return "", nil
+			}
+			e, _, err := log.At(ctx, at)
+			return e.SessionID, err
+		},
+	}
 	api := wire.New(s.wire)
 	s.native.Rules = s.cfg.Rules
 	v1.Mount(api, s.native)

@@ -21,8 +21,8 @@ type Config struct {
 
 	// Items adds to conversations; nil in a process that does not write.
 	Items services.ItemAdder
-	// SessionAt returns the session of the event at a position, or "" if there is none.
-	SessionAt func(ctx context.Context, at events.Position) (string, error)
+	// Conversations reads them as items.
+	Conversations services.ItemReader
 	// Key makes the ids of items, and the digests by which a repeated call is known. All processes on a log need the
 	// same one, for ever.
 	Key []byte

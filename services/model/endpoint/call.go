@@ -17,6 +17,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/tmaxmax/go-sse"
+
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // Refusal is an endpoint's answer that refuses a call. Its text holds no more than the status: an endpoint may repeat
@@ -118,8 +120,6 @@ func (c Caller) begin(ctx context.Context, method, path string, body any) (*http
 			return nil, err
 		}
 	}
-	pauses := backoff.NewExponentialBackOff()
-	pauses.InitialInterval, pauses.MaxInterval = firstPause, longest
 	return backoff.Retry(ctx, func() (*http.Response, error) {
 		resp, err := c.once(ctx, method, path, raw)
 		refused, is := errors.AsType[*Refusal](err)
@@ -127,7 +127,7 @@ func (c Caller) begin(ctx context.Context, method, path string, body any) (*http
 			err = backoff.Permanent(err)
 		}
 		return resp, err
-	}, backoff.WithBackOff(pauses), backoff.WithMaxTries(tries))
+	}, backoff.WithBackOff(pause.Growing(firstPause, longest)), backoff.WithMaxTries(tries))
 }
 
 // again reports whether a call may succeed later that an endpoint refused with a status.

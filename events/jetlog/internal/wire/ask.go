@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // Server error codes (server/errors.json of 2.15).
@@ -35,7 +35,7 @@ const (
 // Patiently makes a request to servers that perhaps have just started. It makes the request again if it was lost, and
 // while the servers are not ready for it (NotNow).
 func Patiently[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
-	var between await.Patience
+	wait := pause.Growing(5*time.Millisecond, time.Second)
 	for began := time.Now(); ; {
 		once, cancel := context.WithTimeout(ctx, oneRequest)
 		answer, err := request(once)
@@ -45,8 +45,7 @@ func Patiently[T any](ctx context.Context, request func(context.Context) (T, err
 		if !notNow && !alone {
 			return answer, err
 		}
-		between.Wait(ctx)
-		if ctx.Err() != nil {
+		if !pause.For(ctx, wait.NextBackOff()) {
 			return answer, err
 		}
 	}
