@@ -64,23 +64,20 @@ func (a *app) openSummaries(reader *read.Reader) error {
 // if there is none of them.
 func (a *app) snippets() services.Memory {
 	erasures := projections.ErasureCheck{Log: a.store.Log}
-	if a.memory != nil {
-		return a.memory.Snippets(erasures, a.cfg.MemoryBudget)
+	var words, meaning recall.Searcher
+	if a.views.audit != nil {
+		words = recall.Tables{Turns: a.lists}
 	}
-	var index *recall.Meaning
 	if a.readsIndex() {
-		index = &recall.Meaning{Turns: a.searcher}
+		meaning = recall.Meaning{Turns: a.searcher}
 	}
 	switch {
-	case a.views.audit != nil:
-		tables := recall.Tables{Turns: a.lists}
-		s := tables.Snippets(erasures, a.cfg.MemoryBudget)
-		if index != nil {
-			s = s.WithMeaning(index)
-		}
-		return s
-	case index != nil:
-		return recall.NewSnippets(erasures, index, index.Confirmed, a.cfg.MemoryBudget)
+	case a.memory != nil:
+		return a.memory.Snippets(erasures, a.cfg.MemoryBudget)
+	case words != nil:
+		return recall.NewSnippets(erasures, words, nil, a.cfg.MemoryBudget).WithMeaning(meaning)
+	case meaning != nil:
+		return recall.NewSnippets(erasures, meaning, nil, a.cfg.MemoryBudget)
 	default:
 		return nil
 	}
