@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +38,6 @@ import (
 	"github.com/turnledger/turnledger/services/read/search"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
-	"github.com/turnledger/turnledger/services/tracing"
 )
 
 // app is a process in some roles: it is built, run and stopped.
@@ -72,7 +69,7 @@ type app struct {
 	lists    *read.Lists
 	searcher *search.Searcher
 	handler  backup.Handler
-	traces   *tracing.Provider
+	traces   *traces
 	answers  *answer.Service
 	registry *prometheus.Registry
 	metrics  *runner.Metrics
@@ -136,8 +133,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	a.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.metrics = runner.NewMetrics(a.registry)
-	wanted := slices.ContainsFunc(tracing.Variables, func(name string) bool { return os.Getenv(name) != "" })
-	if a.traces, err = tracing.Open(ctx, version, wanted); err != nil {
+	if a.traces, err = openTraces(ctx); err != nil {
 		return err
 	}
 	following := follower.Config{Rules: a.cfg.Rules(), Logger: a.logger}

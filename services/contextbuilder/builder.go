@@ -383,7 +383,7 @@ func asked(
 	for i, t := range before {
 		switch {
 		case !wanted(t):
-		case Filtered(t) && t.ID != req.TurnID:
+		case services.Filtered(t) && t.ID != req.TurnID:
 			n.filtered++
 		case i >= recent:
 			turns = append(turns, t)

@@ -15,7 +15,6 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/export"
 )
 
@@ -247,7 +246,7 @@ func (x *Explanation) explainOmissions(own *story, origins []*story) {
 			seen = seenBoundary
 		case t.Status == session.Pending:
 			seen = seenPending
-		case contextbuilder.Filtered(t):
+		case services.Filtered(t):
 			seen = seenFiltered
 		}
 		at := events.Position{Partition: partition, Seq: now.Started}

@@ -1,5 +1,4 @@
-// Package rewriter asks a model for a query that can be understood without the conversation before it.
-package rewriter
+package contextbuilder
 
 import (
 	"cmp"
@@ -12,45 +11,32 @@ import (
 
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
-// PromptVersion names the prompt's file. A changed prompt is a new file.
-const PromptVersion = "v1"
-
 //go:embed prompts/v1.txt
-var prompt string
+var rewriting string
 
-// Config of a Rewriter.
-type Config struct {
+// ModelRewriter has a model write a query that can be understood without the conversation before it.
+type ModelRewriter struct {
 	Model services.Model
 	// Timeout of a rewrite, 5 s by default. After it the original message is used alone.
 	Timeout time.Duration
 }
 
-// Rewriter implements contextbuilder.Rewriter.
-type Rewriter struct{ cfg Config }
+var _ Rewriter = ModelRewriter{}
 
-var _ contextbuilder.Rewriter = (*Rewriter)(nil)
-
-// New makes a rewriter; it does no I/O.
-func New(cfg Config) *Rewriter {
-	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
-	return &Rewriter{cfg}
-}
-
-// longest bounds a query: twice the message's characters plus this many. A model that writes more has answered the
+// longestQuery bounds a query: twice the message's characters plus this many. A model that writes more has answered the
 // message instead of rewriting it.
-const longest = 2000
+const longestQuery = 2000
 
-// Rewrite implements contextbuilder.Rewriter. The model sees the message, the previous turns and the memory. Rewrite
+// Rewrite implements Rewriter. The model sees the message, the previous turns and the memory. Rewrite
 // returns within the timeout.
-func (r *Rewriter) Rewrite(ctx context.Context, message string, history []message.Message,
+func (r ModelRewriter) Rewrite(ctx context.Context, message string, history []message.Message,
 	memorySnippet string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, 5*time.Second))
 	defer cancel()
 	given := material(message, history, memorySnippet)
-	query, err := services.Write(ctx, r.cfg.Model, prompt, given, 2*utf8.RuneCountInString(message)+longest)
+	query, err := services.Write(ctx, r.Model, rewriting, given, 2*utf8.RuneCountInString(message)+longestQuery)
 	if err != nil {
 		return "", fmt.Errorf("rewrite a query: %w", err)
 	}

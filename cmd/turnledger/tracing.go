@@ -1,10 +1,11 @@
-// Package tracing sends spans to the address in OpenTelemetry's own environment variables.
-package tracing
+package main
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -15,19 +16,19 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Variables are the environment variables with the address for spans; the exporter reads them itself.
-var Variables = []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
+// tracesTo are the environment variables with the address for spans; the exporter reads them itself.
+var tracesTo = []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
 
-// Provider takes spans.
-type Provider struct {
+// traces takes spans.
+type traces struct {
 	oteltrace.TracerProvider
 	shutdown func(context.Context) error
 }
 
-// Open sends spans to the address in one of Variables, and drops them if none is set.
-func Open(ctx context.Context, version string, set bool) (*Provider, error) {
-	if !set {
-		return &Provider{noop.NewTracerProvider(), func(context.Context) error { return nil }}, nil
+// openTraces sends spans to the address in one of tracesTo, and drops them if none is set.
+func openTraces(ctx context.Context) (*traces, error) {
+	if !slices.ContainsFunc(tracesTo, func(name string) bool { return os.Getenv(name) != "" }) {
+		return &traces{noop.NewTracerProvider(), func(context.Context) error { return nil }}, nil
 	}
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
@@ -36,11 +37,11 @@ func Open(ctx context.Context, version string, set bool) (*Provider, error) {
 	of := resource.NewSchemaless(attribute.String("service.name", "turnledger"),
 		attribute.String("service.version", version))
 	p := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(of))
-	return &Provider{p, p.Shutdown}, nil
+	return &traces{p, p.Shutdown}, nil
 }
 
 // Close sends the remaining spans, even if ctx has ended.
-func (p *Provider) Close(ctx context.Context, logger *slog.Logger) {
+func (p *traces) Close(ctx context.Context, logger *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := p.shutdown(ctx); err != nil {

@@ -1,5 +1,4 @@
-// Package progress shows on a terminal, or in plain lines, how far long work is.
-package progress
+package cli
 
 import (
 	"fmt"
@@ -12,8 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Progress shows how far long work is: on a terminal a bar with rate and ETA, otherwise a plain line now and then.
-type Progress struct {
+// progress shows how far long work is: on a terminal a bar with rate and ETA, otherwise a plain line now and then.
+type progress struct {
 	bar        *progressbar.ProgressBar
 	out        io.Writer
 	what, unit string
@@ -26,8 +25,8 @@ type Progress struct {
 	rate bool
 }
 
-// IsTerminal reports whether a writer is a terminal, or writes to one.
-func IsTerminal(w io.Writer) bool {
+// isTerminal reports whether a writer is a terminal, or writes to one.
+func isTerminal(w io.Writer) bool {
 	if o, ok := w.(interface{ Unwrap() io.Writer }); ok {
 		w = o.Unwrap()
 	}
@@ -35,13 +34,13 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// TotalUnknown is the total of work whose size is not known when it begins.
-const TotalUnknown = -1
+// totalUnknown is the total of work whose size is not known when it begins.
+const totalUnknown = -1
 
-// New begins a progress. total may be TotalUnknown.
-func New(out io.Writer, what, unit string, total int64) *Progress {
-	p := &Progress{out: out, what: what, unit: unit, total: total, began: time.Now(), spoken: time.Now()}
-	if IsTerminal(out) {
+// newProgress begins a progress. total may be totalUnknown.
+func newProgress(out io.Writer, what, unit string, total int64) *progress {
+	p := &progress{out: out, what: what, unit: unit, total: total, began: time.Now(), spoken: time.Now()}
+	if isTerminal(out) {
 		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(out),
 			progressbar.OptionSetDescription(what),
 			progressbar.OptionShowBytes(unit == "bytes"), progressbar.OptionSetItsString(unit),
@@ -52,9 +51,9 @@ func New(out io.Writer, what, unit string, total int64) *Progress {
 	return p
 }
 
-// NewCounter begins to show work that is counted elsewhere.
-func NewCounter(out io.Writer, what, unit string) *Progress {
-	p := New(out, what, unit, 1)
+// newCounter begins to show work that is counted elsewhere.
+func newCounter(out io.Writer, what, unit string) *progress {
+	p := newProgress(out, what, unit, 1)
 	p.rate = true
 	return p
 }
@@ -63,14 +62,14 @@ func NewCounter(out io.Writer, what, unit string) *Progress {
 const plainEvery = 5 * time.Second
 
 // Add adds n to what is done.
-func (p *Progress) Add(n int64) {
+func (p *progress) Add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.show(p.at + n)
 }
 
 // Reach sets how much is done, out of how much; it never goes back. While the total is not known, nothing is shown.
-func (p *Progress) Reach(at, total uint64) {
+func (p *progress) Reach(at, total uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if total == 0 {
@@ -80,7 +79,7 @@ func (p *Progress) Reach(at, total uint64) {
 	p.show(max(p.at, int64(min(at, total)))) //nolint:gosec // below 2^63
 }
 
-func (p *Progress) show(at int64) {
+func (p *progress) show(at int64) {
 	p.at = at
 	if p.bar != nil {
 		if p.total > 0 && p.bar.GetMax64() != p.total {
@@ -107,7 +106,7 @@ func (p *Progress) show(at int64) {
 }
 
 // PrintLine prints a line above the bar.
-func (p *Progress) PrintLine(out io.Writer, format string, args ...any) {
+func (p *progress) PrintLine(out io.Writer, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bar != nil {
@@ -117,7 +116,7 @@ func (p *Progress) PrintLine(out io.Writer, format string, args ...any) {
 }
 
 // Done removes the bar. Until then a full bar stays, since the work after the last event may take time.
-func (p *Progress) Done() {
+func (p *progress) Done() {
 	if p.bar != nil {
 		_ = p.bar.Finish()
 		_ = p.bar.Clear()

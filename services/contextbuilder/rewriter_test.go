@@ -1,4 +1,4 @@
-package rewriter_test
+package contextbuilder_test
 
 import (
 	"bytes"
@@ -19,7 +19,6 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
-	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/model/openai"
 	"github.com/turnledger/turnledger/services/read"
@@ -58,15 +57,15 @@ func says(text string) http.HandlerFunc {
 	}
 }
 
-// build builds a prompt with a rewritten query and a memory.
-func build(t *testing.T, url string, patience time.Duration) services.Context {
+// rewritten builds a prompt with a rewritten query and a memory.
+func rewritten(t *testing.T, url string, patience time.Duration) services.Context {
 	t.Helper()
 	log := natstest.Log(t, 1)
 	b := contextbuilder.NewBuilder(read.New(log, read.Config{}), contextbuilder.Config{
 		Memory: remembering{},
-		Rewriter: rewriter.New(rewriter.Config{
+		Rewriter: contextbuilder.ModelRewriter{
 			Model: openai.New(endpoint.Config{URL: url, Name: "m", Idle: patience}), Timeout: patience,
-		}),
+		},
 	})
 	r := must.Get(b.Build(t.Context(), services.ContextRequest{
 		SessionID: "s", Message: "who are his children", Rewrite: true, Memory: true,
@@ -83,7 +82,7 @@ func TestRewriterSeesMessageHistoryAndMemory(t *testing.T) {
 	t.Parallel()
 	var asked string
 	s := answering(t, &asked, says(" Who are Donald Trump's children? \n"))
-	r := build(t, s.URL, hang.Limit)
+	r := rewritten(t, s.URL, hang.Limit)
 	require.Equal(t, "Who are Donald Trump's children?", r.RewrittenQuery)
 	require.False(t, r.RewriteFallback)
 	require.Equal(t, "Original user message:\nwho are his children\n\n---\n\nContextualized query:\nWho are Donald "+
@@ -138,7 +137,7 @@ func TestRewriterThatFailsLeavesTheOriginal(t *testing.T) {
 			t.Parallel()
 			s := answering(t, nil, serve)
 			began := time.Now()
-			r := build(t, s.URL, time.Second)
+			r := rewritten(t, s.URL, time.Second)
 			require.True(t, r.RewriteFallback)
 			require.Len(t, r.Warnings, 1)
 			require.Contains(t, r.Warnings[0], "rewrite: no answer")
