@@ -57,7 +57,7 @@ func (s *Service) recent(ctx context.Context, a ask, sessionID string) (services
 	if err != nil || ask.AllTurns || r.State.Whole || !a.mayHave() {
 		return r, err
 	}
-	messages := asAdded(a.Input)
+	messages := items.AllAdded(a.Input)
 	if s.placeIn(r, messages); len(withoutCall(messages)) > 0 {
 		ask.AllTurns = true
 		return s.cfg.Sessions.Read(ctx, ask)

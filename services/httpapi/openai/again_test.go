@@ -46,6 +46,25 @@ func TestACallThatFailedIsSentAgainWithoutAWord(t *testing.T) {
 	require.Equal(t, []string{"q", "answer", "q", "answer"}, texts(s.list(id, 10)))
 }
 
+// An output whose answer failed is sent again as a stream: it is the same step.
+func TestAFailedStepIsSentAgainAsAStream(t *testing.T) {
+	t.Parallel()
+	var works atomic.Bool
+	_, m := scripted(t, func([]string) modeltest.Answer {
+		if !works.Load() {
+			return modeltest.Answer{Status: http.StatusInternalServerError}
+		}
+		return modeltest.Answer{Text: "answer"}
+	})
+	s := start(t, answeredBy(m))
+	id := s.begin(user("q"), function("c"))
+	body := `{"input":[` + result("c", "x") + `],"conversation":"` + id + `"`
+	require.Equal(t, http.StatusBadGateway, s.do("POST", "/v1/responses", body+`}`).status)
+	works.Store(true)
+	require.Contains(t, s.do("POST", "/v1/responses", body+`, "stream":true}`).raw, "response.completed")
+	require.Equal(t, []string{"q", "call c", "call_output c", "answer"}, saidIn(s.list(id, 10)))
+}
+
 // noted tells of each call that has added its messages.
 type noted struct {
 	services.MessageWriter
