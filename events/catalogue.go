@@ -17,6 +17,7 @@ import (
 const (
 	TypeTurnStarted       = "turnledger.turn.started.v1"
 	TypeTurnFinalized     = "turnledger.turn.finalized.v1"
+	TypeTurnRecorded      = "turnledger.turn.recorded.v1"
 	TypeTurnExtended      = "turnledger.turn.extended.v1"
 	TypeTurnCorrected     = "turnledger.turn.corrected.v1"
 	TypeTurnPruned        = "turnledger.turn.pruned.v1"
@@ -38,6 +39,7 @@ const (
 var catalogue = byType(
 	event[TurnStarted](),
 	event[TurnFinalized](),
+	event[TurnRecorded](),
 	event[TurnExtended](),
 	event[TurnCorrected](),
 	event[TurnPruned](),

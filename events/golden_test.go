@@ -104,8 +104,8 @@ func goldens() []struct {
 					FinalizedAt: ptr(first.Add(4 * time.Second)), RecordVersion: 2, ReplacesTurnID: &asked,
 				},
 			},
-			Session: &events.SessionMark{Boundary: at(6), CreatedAt: first, LastActiveAt: first.Add(5 * time.Second),
-				Finalized: 1},
+			Session: &events.SessionMark{Boundary: at(6), Silence: ptr(at(0)), CreatedAt: first,
+				LastActiveAt: first.Add(5 * time.Second), Finalized: 1},
 		}, session.TurnGone},
 		{events.TypeSessionErased, &events.SessionErased{SessionID: sessionID, ReceiptID: "rcp-1", Reason: "asked to",
 			ErasedBy: "ops"}, session.Erased},
@@ -147,6 +147,11 @@ func goldens() []struct {
 				ShownFinalized: 1},
 			Parts:  []events.Part{{ID: "step 2#1", Half: events.HalfAnswer, Messages: 1}, {ID: "delete/0"}},
 			Reason: "asked to", RedactedBy: "ops"}, session.Anomaly},
+		{events.TypeTurnRecorded, &events.TurnRecorded{TurnID: events.TurnID(sessionID, "req-3"), SessionID: sessionID,
+			RequestID: "req-3", Question: events.Question{PipelineName: "support", QuestionNeutral: "Is 1 < 2 & 3 > 2?",
+				QuestionTranslated: "Ist 1 < 2 & 3 > 2?", Metadata: json.RawMessage(`{"channel":"web"}`)},
+			Answer: events.Answer{AnswerNeutral: "Yes & yes.", AnswerMessages: json.RawMessage(
+				`[{"role":"assistant","content":"Yes & yes.","x_client":{"n":1.5}}]`)}}, session.Anomaly},
 	}
 }
 
@@ -195,7 +200,8 @@ func TestRecordedEnvelopes(t *testing.T) {
 			r := readRecorded(t, g.name).decode(t)
 			live.Fold(r)
 			switch r.Fact.(type) {
-			case *events.TurnStarted, *events.TurnFinalized, *events.TurnExtended, *events.TurnCorrected,
+			case *events.TurnStarted, *events.TurnFinalized, *events.TurnRecorded, *events.TurnExtended,
+				*events.TurnCorrected,
 				*events.TurnPruned:
 			case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
 				*events.SessionDescribed, *events.SessionSummarized, *events.SessionForked, *events.SessionBranched,

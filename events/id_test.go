@@ -59,6 +59,7 @@ func TestEventIDs(t *testing.T) {
 			pyPair["s1|m1"] + ".summarized",
 			"8e5bbb3e-1046-5e03-9fc8-02e783e544f1.extended.e1#0",
 			pyPair["s1|c1"] + ".pruned.p1",
+			"8e5bbb3e-1046-5e03-9fc8-02e783e544f1.started",
 		}, got)
 	})
 	t.Run("of an identity's receipt", func(t *testing.T) {

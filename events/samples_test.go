@@ -68,6 +68,8 @@ func fullFacts() []events.Fact {
 			Parts:   []events.Part{{ID: "e1#0", Half: events.HalfAnswer, Messages: 1}, {ID: "p0"}},
 			Brought: []events.Brought{{Seq: 4, Time: recordedAt, Settings: json.RawMessage(`{"n":1}`)}},
 			Reason:  "asked to", RedactedBy: "ops"},
+		&events.TurnRecorded{TurnID: r1, SessionID: "s1", RequestID: "r1", Question: question, Answer: answer,
+			Settings: json.RawMessage(`{"n":1}`)},
 	}
 }
 
@@ -113,6 +115,8 @@ func leastFacts() []events.Fact {
 		&events.TurnPruned{TurnID: r1, SessionID: "s1", PruneID: "p1", Session: &events.SessionMark{},
 			Tombstones: []events.Tombstone{{TurnID: r1, RequestID: "r1", Place: at(1), Position: at(1),
 				Status: "pending", RecordVersion: 1}}},
+		&events.TurnRecorded{TurnID: r1, SessionID: "s1", RequestID: "r1",
+			Question: events.Question{QuestionNeutral: "q"}, Answer: events.Answer{AnswerNeutral: "a"}},
 	}
 }
 

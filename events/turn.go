@@ -3,6 +3,7 @@ package events
 import (
 	"cmp"
 	"encoding/json"
+	"hash/maphash"
 
 	"github.com/google/uuid"
 )
@@ -26,6 +27,62 @@ type Answer struct {
 	AnswerTranslated           string          `json:"answer_translated,omitempty"`
 	AnswerTranslatedIsFallback bool            `json:"answer_translated_is_fallback,omitempty"`
 	AnswerMessages             json.RawMessage `json:"answer_messages,omitempty"`
+}
+
+// Digest is the same for equal questions, and in this process alone.
+func (q *Question) Digest() uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	flag := byte(0)
+	if q.TranslateChat {
+		flag = 1
+	}
+	_ = h.WriteByte(flag)
+	for _, s := range []string{q.PipelineName, q.Consultant, q.Repository, q.QuestionNeutral, q.QuestionTranslated} {
+		hashText(&h, s)
+	}
+	hashJSON(&h, q.QuestionMessages)
+	hashJSON(&h, q.Metadata)
+	return h.Sum64()
+}
+
+// Digest is the same for equal answers, and in this process alone.
+func (a *Answer) Digest() uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	flag := byte(0)
+	if a.AnswerTranslatedIsFallback {
+		flag = 1
+	}
+	_ = h.WriteByte(flag)
+	hashText(&h, a.AnswerNeutral)
+	hashText(&h, a.AnswerTranslated)
+	hashJSON(&h, a.AnswerMessages)
+	return h.Sum64()
+}
+
+// hashText adds a text to a hash, and where it ends.
+func hashText(h *maphash.Hash, s string) {
+	_, _ = h.WriteString(s) // never fails, nor does WriteByte
+	_ = h.WriteByte(0xff)   // in no UTF-8
+}
+
+// hashJSON adds JSON to a hash without the white space between its tokens.
+func hashJSON(h *maphash.Hash, raw json.RawMessage) {
+	quoted, from := false, 0
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ' ' || c == '\n' || c == '\t' || c == '\r'):
+			_, _ = h.Write(raw[from:i])
+			from = i + 1
+		}
+	}
+	_, _ = h.Write(raw[from:])
+	_ = h.WriteByte(0xff)
 }
 
 func (q Question) problem() Problem {
@@ -98,6 +155,39 @@ func (f *TurnFinalized) texts() Texts {
 func (f *TurnFinalized) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *TurnFinalized) check([]byte) Problem {
 	return cmp.Or(badID(f.SessionID), nilTurn(f.TurnID), f.problem(), badObject(f.Metadata), badObject(f.Settings))
+}
+
+// TurnRecorded says: a request opened a turn with its question and its answer, at once. It states what a TurnStarted and
+// a TurnFinalized state, and has the id of a start, so that a copy of the same request is the same turn, whole or not. It
+// never answers a turn that stands.
+type TurnRecorded struct {
+	TurnID    uuid.UUID `json:"turn_id"`
+	SessionID string    `json:"session_id"`
+	RequestID string    `json:"request_id"`
+	Question
+	Answer
+	Settings json.RawMessage `json:"settings,omitempty"`
+}
+
+// Type implements Fact.
+func (f *TurnRecorded) Type() string { return TypeTurnRecorded }
+
+// EventID implements Fact.
+func (f *TurnRecorded) EventID() string { return f.TurnID.String() + ".started" }
+
+// Subject implements Fact.
+func (f *TurnRecorded) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *TurnRecorded) names() Names {
+	return Names{TurnID: f.TurnID, SessionID: f.SessionID, RequestID: f.RequestID}
+}
+func (f *TurnRecorded) texts() Texts {
+	return Texts{Question: &f.Question, Answer: &f.Answer, Settings: f.Settings}
+}
+func (f *TurnRecorded) withdraws() Withdrawal { return WithdrawsNothing }
+func (f *TurnRecorded) check([]byte) Problem {
+	return cmp.Or(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID),
+		f.Question.problem(), f.Answer.problem(), badObject(f.Settings))
 }
 
 // TurnCorrected says: a whole new turn replaces ReplacesTurnID, in its place.

@@ -38,20 +38,14 @@ func (i *Intake) Apply(ctx context.Context, run []Judged) error {
 	return i.Commit(ctx, Batch{From: b.From, To: b.To, Parked: run})
 }
 
-// middle returns where to cut a run in two, near its middle and not within a change, or 0 if it is one event.
+// middle returns where to cut a run in two, near its middle and not between a link and its turn unless they are all, or
+// 0 if it is one event.
 func middle(run []Judged) int {
-	half := len(run) / 2
-	for cut := half; cut < len(run); cut++ {
-		if cut > 0 && !run[cut-1].Continues {
-			return cut
-		}
+	cut := len(run) / 2
+	if len(run) > 2 && run[cut-1].Continues {
+		cut++
 	}
-	for cut := half; cut > 0; cut-- {
-		if !run[cut-1].Continues {
-			return cut
-		}
-	}
-	return half
+	return cut
 }
 
 // Pass moves the checkpoint over events that need not be applied. The checkpoint still names the last applied event,

@@ -34,21 +34,20 @@ func (s *shown) Apply(_ context.Context, b projections.Batch) error {
 	return nil
 }
 
-// While an event that can't be applied is looked for, nobody sees one half of another change: of the whole turns
-// around it each is applied at once.
+// While an event that can't be applied is looked for, nobody sees another link without its turn.
 //
 //conformance:l2
 func TestTheSearchForADeadLetterCutsNoChange(t *testing.T) {
 	t.Parallel()
 	const length = 17
 	for refused := range uint64(length) {
-		// An event alone, then changes of two and of three events in turns.
+		// An event alone, then links with their turns.
 		run := make([]projections.Judged, length)
 		inside := map[uint64]bool{}
 		for i, left := 0, 0; i < length; i++ {
 			run[i].Recorded = events.Recorded{Position: events.Position{Seq: uint64(i + 1)}}
 			if left == 0 && i > 0 {
-				left = 2 + i%2
+				left = 2
 			}
 			left = max(left-1, 0)
 			run[i].Continues = left > 0 && i < length-1

@@ -78,7 +78,7 @@ type Judged struct {
 	// Head of the session after the event. First reports whether the event is the session's first.
 	Head  session.Head
 	First bool
-	// Continues: the next event completes the same change (jetlog.Message.Continues).
+	// Continues: the event links a session, and the next one is the turn that came with it (jetlog.Message.Continues).
 	Continues bool
 }
 

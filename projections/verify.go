@@ -32,7 +32,8 @@ type Fold interface {
 // Difference between a view and the log: the session, what differs, and the digests of both sides, empty if a side has
 // none. It holds no texts.
 type Difference struct {
-	SessionID string
-	What      string
-	View, Log string
+	SessionID string `json:"session_id"`
+	What      string `json:"what"`
+	View      string `json:"view_digest"`
+	Log       string `json:"log_digest"`
 }

@@ -19,6 +19,13 @@ const (
 	Translated Language = "translated"
 )
 
+// Limits of a window of messages (docs/contract.md#context).
+const (
+	DefaultMessages = 20
+	LeastMessages   = 2
+	MostMessages    = 100_000
+)
+
 // Format of the messages of a context.
 type Format string
 
@@ -42,11 +49,12 @@ type ContextRequest struct {
 	// images that the log does not keep. Only with Through.
 	Sent map[string]json.RawMessage
 	// MaxPrompt bounds the tokens of the whole prompt; 0: no bound. With Truncate, a longer prompt loses its oldest
-	// turns. What is too long even so is refused with ErrPromptTooLong, but only with Through.
+	// turns, and what tools answered is shortened. What is too long even so is refused with ErrPromptTooLong, but only
+	// with Through.
 	MaxPrompt    int
 	Truncate     bool
 	SystemPrompt string
-	MaxMessages  int // 0: 20
+	MaxMessages  int // 0: DefaultMessages
 	MaxTokens    int // 0: no bound
 	// IdleTimeout: nil means the deployment's setting, 0 means off.
 	IdleTimeout    *time.Duration
@@ -88,7 +96,10 @@ type Context struct {
 	SessionFound    bool
 	HistoryMessages int
 	HistoryTurns    int
-	DroppedTurns    int
+	// TurnIDs are the turns of the history, oldest first.
+	TurnIDs []uuid.UUID
+	// DroppedTurns is how many turns the window left out.
+	DroppedTurns int
 	// Tokens of the prompt's texts and calls, as the model counts them; only with Through.
 	Tokens int
 	// Summary stands for turns that the window left out; nil if none does.

@@ -31,17 +31,17 @@ type ExplainAsk struct {
 // branch that shares the turn, the turn is Inherited, and stands in SessionID. TurnID is uuid.Nil at an event that asks
 // no question: then the prompt is that of a question right after the event, and Events is the event alone.
 type Explanation struct {
-	SessionID string
-	TurnID    uuid.UUID
-	Inherited bool
-	AsOf      string
-	Events    []ExplainedEvent
-	Prompt    Context
-	Turns     []ExplainedTurn
+	SessionID string           `json:"session_id"`
+	TurnID    uuid.UUID        `json:"turn_id"`
+	Inherited bool             `json:"inherited"`
+	AsOf      string           `json:"as_of"`
+	Events    []ExplainedEvent `json:"events"`
+	Turns     []ExplainedTurn  `json:"turns"`
+	Prompt    Context          `json:"-"`
 	// Nth is the number of the session's events up to AsOf, Of that of all. Earlier and Later are the positions of the
 	// events right before and right after; empty if there is none.
-	Nth, Of        int
-	Earlier, Later string
+	Nth, Of        int    `json:"-"`
+	Earlier, Later string `json:"-"`
 }
 
 // ExplainedEvent is an event of an explained turn. Problem says why the event has no effect, if it has none. Data is

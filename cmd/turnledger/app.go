@@ -73,7 +73,6 @@ type app struct {
 	searcher *search.Searcher
 	handler  backup.Handler
 	traces   *tracing.Provider
-	steps    *httpwire.Steps
 	answers  *answer.Service
 	registry *prometheus.Registry
 	metrics  *runner.Metrics
@@ -155,13 +154,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	if a.notes, err = a.store.notes(ctx); err != nil {
 		return err
 	}
-	if a.hashKey, err = v1.KeptHashKey(ctx, a.notes, a.cfg.HashKey); err != nil {
-		return err
-	}
-	if err := a.keepConsoleKey(ctx); err != nil {
-		return err
-	}
-	if err := a.keepItemKey(ctx); err != nil {
+	if err := a.keepKeys(ctx); err != nil {
 		return err
 	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
@@ -172,7 +165,6 @@ func (a *app) open(ctx context.Context) (err error) {
 	}
 	a.owners = owners.On(a.store.Log, a.follower, a.logger)
 	a.openErasing()
-	a.steps = httpwire.NewSteps(a.registry, a.traces)
 	return a.serve()
 }
 
@@ -249,7 +241,7 @@ func (a *app) readSide() (*read.Reader, answer.Contexts) {
 	})
 	a.openSearcher()
 	builder := contextbuilder.NewBuilder(reader, a.prompts())
-	return reader, contextbuilder.SteppedBuilder{Builder: builder, Steps: a.steps}
+	return reader, builder
 }
 
 // answerer answers with the configured model, or an echo. In a process without the role it only adds to conversations.
@@ -272,11 +264,11 @@ func (a *app) answerer(reader *read.Reader, builder answer.Contexts) *answer.Ser
 		})
 	}
 	c.Model = answer.SteppedModel{
-		Model: c.Model, Steps: a.steps,
-		Measures: answer.NewMeasures(a.registry, model.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
+		Model: c.Model, Measures: answer.NewMeasures(a.registry, model.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
 	}
 	c.Presence, c.OnPending = presence.New(a.store.NC, a.notes), services.OnPending(a.cfg.OnPending)
-	c.Summaries, c.Output, c.Count, c.Context = a.cfg.SummaryURL != "", respond.Output, a.tokens, a.cfg.ModelContext
+	c.Summaries, c.Output, c.Count = a.cfg.SummaryURL != "", respond.Output, a.tokens
+	c.Context, c.MaxAnswer = a.cfg.ModelContext, a.cfg.ModelMaxTokens
 	c.SessionOf = func(ctx context.Context, turn uuid.UUID) (string, error) {
 		return eraser.SessionOfErased(ctx, a.notes, turn)
 	}

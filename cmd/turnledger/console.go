@@ -1,10 +1,6 @@
 package main
 
 import (
-	"context"
-	"crypto/rand"
-	"fmt"
-
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/index"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -18,20 +14,6 @@ import (
 
 // hasConsole reports whether this process shows the web console.
 func (a *app) hasConsole() bool { return a.roles.has(roleContext) && a.cfg.HasConsole() }
-
-// keepConsoleKey sets the key that seals the console's cookies: the configured one, or one that all processes share.
-func (a *app) keepConsoleKey(ctx context.Context) error {
-	given := a.cfg.ConsoleKey
-	if a.hasConsole() && given == "" {
-		var err error
-		if given, err = a.notes.Once(ctx, "console.key", rand.Text); err != nil {
-			return fmt.Errorf("keep the key of the console's cookies: %w (set TURNLEDGER_CONSOLE_KEY to keep it "+
-				"yourself)", err)
-		}
-	}
-	a.consoleKey = []byte(given)
-	return nil
-}
 
 // mountConsole adds the web console, which reads through the ports of the native API.
 func (a *app) mountConsole(api *httpwire.API, ports services.Ports) {

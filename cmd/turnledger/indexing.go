@@ -120,5 +120,5 @@ func (a *app) steppedSearcher() search.Stepped {
 	if a.readsIndex() {
 		usual = services.SearchHybrid
 	}
-	return search.Stepped{Searcher: a.searcher, SimilarTurns: a.searcher, Usual: usual, Steps: a.steps}
+	return search.Stepped{Searcher: a.searcher, SimilarTurns: a.searcher, Usual: usual}
 }

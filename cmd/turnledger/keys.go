@@ -1,9 +1,43 @@
 package main
 
 import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/bearer"
 )
+
+// itemKeyNote names the note that holds the key of the ids of items. That key can't be set by hand: with another one,
+// ids that clients hold would name nothing.
+const itemKeyNote = "items.key"
+
+// keepKeys sets the keys that all processes share: each is the one that is configured, or is drawn once and kept beside
+// the log.
+func (a *app) keepKeys(ctx context.Context) error {
+	for _, k := range []struct {
+		to                   *[]byte
+		needed               bool
+		note, given, of, way string
+	}{
+		{&a.hashKey, true, "hash.key", a.cfg.HashKey, "the hashes of addresses",
+			" (set TURNLEDGER_HASH_KEY to keep it yourself)"},
+		{&a.consoleKey, a.hasConsole(), "console.key", a.cfg.ConsoleKey, "the console's cookies",
+			" (set TURNLEDGER_CONSOLE_KEY to keep it yourself)"},
+		{&a.itemKey, true, itemKeyNote, "", "the ids of items", ""},
+	} {
+		key := k.given
+		if key == "" && k.needed {
+			var err error
+			if key, err = a.notes.Once(ctx, k.note, rand.Text); err != nil {
+				return fmt.Errorf("keep the key of %s: %w%s", k.of, err, k.way)
+			}
+		}
+		*k.to = []byte(key)
+	}
+	return nil
+}
 
 // keys returns a function that lists the API keys, as turnledger keys list does. It returns nil if there is no file of
 // keys.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,6 +36,7 @@ import (
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
@@ -110,7 +113,14 @@ func (k textSteps) Answer(
 	}, k.err
 }
 
-// TestStepsAreSpansAndMeasuresWithoutText: each is a span below its request's.
+// sessionless is a reader that knows no session.
+type sessionless struct{ contextbuilder.Sessions }
+
+func (sessionless) Read(_ context.Context, ask services.Ask) (services.Reading, error) {
+	return services.Reading{State: session.New(ask.SessionID, session.Rules{})}, nil
+}
+
+// TestStepsAreSpansAndMeasuresWithoutText: each is a span below its request's, or below the prompt's.
 //
 //conformance:o81
 func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
@@ -120,31 +130,40 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s, measures := httpwire.NewSteps(registry, traces), answer.NewMeasures(registry, "openai")
 	ctx, request := traces.Tracer("test").Start(t.Context(), "request")
+	ctx = context.WithValue(ctx, access.CallKey{}, &access.Call{Steps: s})
+	prompt := services.ContextRequest{SessionID: "s", Message: "secret", History: []json.RawMessage{}, Memory: true,
+		Rewrite: true, IdentityID: "secret"}
 	for _, k := range []textSteps{{}, {errors.New("a secret of its own")}} {
-		_, _ = contextbuilder.SteppedMemory{Memory: k, Steps: s}.Snippet(ctx, services.MemoryQuery{Message: "secret"})
-		_, _ = contextbuilder.SteppedRewriter{Rewriter: k, Steps: s}.Rewrite(ctx, "secret", nil, "secret")
-		_, _ = answer.SteppedModel{Model: k, Steps: s, Measures: measures}.Answer(ctx, services.Prompt{
+		b := contextbuilder.NewBuilder(sessionless{}, contextbuilder.Config{Memory: k, Rewriter: k})
+		must.Get(b.Build(ctx, prompt))(t)
+		_, _ = answer.SteppedModel{Model: k, Measures: measures}.Answer(ctx, services.Prompt{
 			System: "secret", Conversation: "s-1",
 			ModelOptions: services.ModelOptions{Tools: []services.ModelTool{{Kind: "function", Name: "secret"}}},
 		}, func(services.AnswerPiece) {})
-		must.Fail(search.Stepped{Searcher: k, Steps: s}.Search(ctx,
+		must.Fail(search.Stepped{Searcher: k}.Search(ctx,
 			services.SearchAsk{SearchFilter: projections.SearchFilter{Query: "secret"}}))(t, k.err)
 	}
 	wrong := textSteps{&decide.Invalid{Field: "query", Why: "is a secret"}}
-	must.Fail(search.Stepped{Searcher: wrong, Steps: s}.Search(ctx, services.SearchAsk{}))(t, wrong.err)
+	must.Fail(search.Stepped{Searcher: wrong}.Search(ctx, services.SearchAsk{}))(t, wrong.err)
 	var got []string
-	for _, span := range seen.GetSpans() {
-		require.Equal(t, request.SpanContext().SpanID(), span.Parent.SpanID())
+	spans := seen.GetSpans()
+	for i, span := range spans {
+		parent := request.SpanContext().SpanID()
+		if below := slices.Index([]string{"rewriter", "memory"}, span.Name); below >= 0 {
+			parent = spans[i+below+1].SpanContext.SpanID()
+		}
+		require.Equal(t, parent, span.Parent.SpanID(), span.Name)
 		got = append(got, fmt.Sprint(span.Name, " ", span.Status.Code, " ", len(span.Events)))
 		if span.Name == "model" {
 			requireModelAttributes(t, span.Attributes)
 		}
 	}
-	require.Equal(t, []string{"memory Unset 0", "rewriter Unset 0", "model Unset 1", "search_words Unset 0",
-		"memory Error 0", "rewriter Error 0", "model Error 1", "search_words Error 0", "search_words Unset 0"}, got)
+	require.Equal(t, []string{"memory Unset 0", "rewriter Unset 0", "prompt Unset 0", "model Unset 1",
+		"search_words Unset 0", "memory Error 0", "rewriter Error 0", "prompt Unset 0", "model Error 1",
+		"search_words Error 0", "search_words Unset 0"}, got)
 	require.NotContains(t, fmt.Sprint(seen.GetSpans()), "secret")
 	n := must.Get(testutil.GatherAndCount(registry, "turnledger_step_duration_seconds"))(t)
-	require.Equal(t, 9, n, "two of each, and the first words")
+	require.Equal(t, 10, n, "two of each, the prompt, and the first words")
 	gathered := must.Get(registry.Gather())(t)
 	require.NotContains(t, fmt.Sprint(gathered), "secret")
 	require.Contains(t, fmt.Sprint(gathered), `search_words`)

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"fmt"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
@@ -15,20 +13,6 @@ import (
 	"github.com/turnledger/turnledger/services/model"
 	"github.com/turnledger/turnledger/services/read"
 )
-
-// itemKeyNote names the note that holds the key of the ids of items.
-const itemKeyNote = "items.key"
-
-// keepItemKey sets the key of the ids of items, which all processes share. It can't be set by hand: with another one,
-// ids that clients hold would name nothing.
-func (a *app) keepItemKey(ctx context.Context) error {
-	key, err := a.notes.Once(ctx, itemKeyNote, rand.Text)
-	if err != nil {
-		return fmt.Errorf("keep the key of the ids of items: %w", err)
-	}
-	a.itemKey = []byte(key)
-	return nil
-}
 
 // mountOpenAI adds OpenAI's API, which writes and reads through the ports of the native one.
 func (a *app) mountOpenAI(api *httpwire.API, ports services.Ports, reader *read.Reader) {

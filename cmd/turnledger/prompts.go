@@ -101,17 +101,15 @@ func (a *app) prompts() contextbuilder.Config {
 	if c.Tokens != nil {
 		a.tokens = c.Tokens.Count
 	}
-	if m := a.snippets(); m != nil {
-		c.Memory = contextbuilder.SteppedMemory{Memory: m, Steps: a.steps}
-	}
+	c.Memory = a.snippets()
 	if a.cfg.RewriterURL != "" {
-		c.Rewriter = contextbuilder.SteppedRewriter{Steps: a.steps, Rewriter: rewriter.New(rewriter.Config{
+		c.Rewriter = rewriter.New(rewriter.Config{
 			Model: openai.New(endpoint.Config{
 				URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Name: a.cfg.RewriterModel(),
 				Idle: a.cfg.RewriterTimeout, Setting: "TURNLEDGER_REWRITER_URL",
 			}),
 			Timeout: a.cfg.RewriterTimeout,
-		})}
+		})
 	}
 	return c
 }

@@ -121,7 +121,7 @@ func (a *adding) command(c AddMessages) Added {
 	for i, m := range c.Messages {
 		a.add(i, m)
 	}
-	return a.added(a.facts[first:])
+	return a.added(first)
 }
 
 // goesOn returns the last turn, if it is one that may go on.
@@ -214,6 +214,8 @@ type addedFact struct {
 	messages []json.RawMessage
 	words    string
 	settings json.RawMessage
+	// answer is what the next fact would have finished the turn with; nil if none comes with the start.
+	answer *addedFact
 }
 
 func (a *adding) add(i int, m AddedMessage) {
@@ -329,12 +331,13 @@ func (a *adding) put(g *growing, m AddedMessage) {
 	}
 }
 
-// added returns the decision of a command that makes these facts, which are complete.
-func (a *adding) added(facts []*addedFact) Added {
+// added returns the decision of a command that makes the facts from a number on, which are complete.
+func (a *adding) added(from int) Added {
 	out := Added{At: a.at, Decision: Decision{Expect: true}}
 	if len(a.Settings) > 0 { // the model is asked about the newest turn
-		slices.SortStableFunc(facts, func(f, g *addedFact) int { return cmp.Compare(f.turn.order, g.turn.order) })
+		slices.SortStableFunc(a.facts[from:], func(f, g *addedFact) int { return cmp.Compare(f.turn.order, g.turn.order) })
 	}
+	facts := a.whole(from)
 	for i, first := range a.firsts {
 		if first != nil {
 			out.At[i].Fact = slices.Index(a.facts, first)
@@ -351,10 +354,48 @@ func (a *adding) added(facts []*addedFact) Added {
 	return out
 }
 
+// whole joins starts with the answers right behind them, each pair to one fact, from the fact with a number on, and
+// returns these facts. An answer that a model is asked with stays a fact of its own.
+func (a *adding) whole(from int) []*addedFact {
+	facts := a.facts[from:from]
+	for i, f := range a.facts[from:] {
+		asks := len(a.Settings) > 0 && from+i == len(a.facts)-1
+		if last := len(facts) - 1; !asks && f.finishes && last >= 0 && facts[last].takes(f) {
+			start := facts[last]
+			start.answer = f
+			if f.turn.first == f {
+				f.turn.first = start
+			}
+			for k, first := range a.firsts {
+				if first == f {
+					a.firsts[k] = start
+				}
+			}
+			continue
+		}
+		facts = append(facts, f)
+	}
+	a.facts = a.facts[:from+len(facts)]
+	return facts
+}
+
+// takes reports whether a fact that starts a turn has room for the answer.
+func (f *addedFact) takes(answer *addedFact) bool {
+	return f.starts && f.answer == nil && f.turn == answer.turn && f.size+answer.size <= mostInFact
+}
+
 // fact returns the complete fact.
 func (f *addedFact) fact(sessionID string) events.Fact {
 	messages := events.Raw(f.messages)
 	switch {
+	case f.answer != nil:
+		return &events.TurnRecorded{
+			TurnID: f.id, SessionID: sessionID, RequestID: f.request,
+			Question: events.Question{QuestionNeutral: f.words, QuestionMessages: messages},
+			Answer: events.Answer{
+				AnswerNeutral: f.answer.words, AnswerMessages: events.Raw(f.answer.messages),
+			},
+		}
 	case f.starts:
 		return &events.TurnStarted{
 			TurnID: f.id, SessionID: sessionID, RequestID: f.request,

@@ -396,3 +396,33 @@ func TestWhatAsksAModelIsOneQuestion(t *testing.T) {
 	a.add(t, "U next")
 	require.Len(t, a.state.Turns, 2, "a model is asked about the turn before")
 }
+
+// Items that come with their answer are one fact, unless that would be too large, or a model is asked with the answer.
+func TestItemsWithTheirAnswerAreOneFact(t *testing.T) {
+	t.Parallel()
+	types := func(d decide.Added) (list []string) {
+		for _, f := range d.Facts {
+			list = append(list, strings.TrimSuffix(strings.TrimPrefix(f.Type(), "turnledger.turn."), ".v1"))
+		}
+		return list
+	}
+	a := newAdds()
+	d := a.add(t, "U one", "A=c call", "T=c output", "A 1", "S rules", "U two", "A 2", "U three")
+	require.Equal(t, []string{"recorded", "recorded", "started"}, types(d))
+	require.Equal(t, []int{0, 0, 0, 0, 1, 1, 1, 2}, []int{d.At[0].Fact, d.At[1].Fact, d.At[2].Fact, d.At[3].Fact,
+		d.At[4].Fact, d.At[5].Fact, d.At[6].Fact, d.At[7].Fact})
+	require.Equal(t, []string{"one (one) | call+output+1 (1)", "rules+two (two) | 2 (2)", "three (three)"}, a.shown())
+	require.Equal(t, []string{"finalized", "started"}, types(a.add(t, "A 3", "U four")))
+	require.Equal(t, []string{"finalized", "recorded", "started"}, types(a.add(t, "A 4", "U five", "A 5", "U six")))
+
+	a = newAdds()
+	long := strings.Repeat("x", 300<<10)
+	require.Equal(t, []string{"started", "finalized"}, types(a.add(t, "U "+long, "A "+long)))
+	require.Equal(t, []string{"recorded", "extended"}, types(a.add(t, "U short", "A "+long, "A 2 "+long)))
+
+	a = newAdds()
+	a.settings = json.RawMessage(`{"model":"m"}`)
+	require.Equal(t, []string{"recorded", "started"}, types(a.add(t, "U one", "A 1", "U two")))
+	d = a.add(t, "A=d 2", "U three", "A=e call", "T=e output")
+	require.Equal(t, []string{"finalized", "started", "finalized"}, types(d))
+}

@@ -33,8 +33,8 @@ type Decision struct {
 type Start struct {
 	SessionID, RequestID, IdentityID string
 	Question                         events.Question
-	// Answer, where not nil, makes the turn whole: its start and its final are one append. The turn's metadata is that
-	// of the question.
+	// Answer, where not nil, makes the turn whole: one fact states its question and its answer. The turn's metadata is
+	// that of the question.
 	Answer     *events.Answer
 	SourceHash string
 	// OnlyNew leaves a turn that stands as it is: it gets no answer, and its session no link.
@@ -63,11 +63,9 @@ func (c Start) On(s *session.State) Decision {
 		if at := slices.IndexFunc(s.Turns, busy); at >= 0 {
 			return Decision{Err: pendingRefusal(s.Turns[at])}
 		}
-		facts = append(facts, &events.TurnStarted{
-			TurnID: id, SessionID: c.SessionID, RequestID: c.RequestID, Question: c.Question,
-		})
+		facts = append(facts, c.fact(id))
 	}
-	if c.Answer != nil && (t == nil || t.Status == session.Pending && !stays) {
+	if c.Answer != nil && t != nil && t.Status == session.Pending && !stays {
 		facts = append(facts, c.final(t))
 	}
 	if len(facts) > 0 {
@@ -84,15 +82,21 @@ func (c Start) On(s *session.State) Decision {
 	return Decision{Turn: t, RestsOn: restsOn, StatedAt: stated}
 }
 
-// final returns the fact of the answer that a start brings. Where the turn stands already, its own question says
-// whether a translation was asked for.
-func (c Start) final(stands *session.Turn) *events.TurnFinalized {
-	translate := c.Question.TranslateChat
-	if stands != nil {
-		translate = stands.TranslateChat
+// fact returns the fact that opens the turn.
+func (c Start) fact(id uuid.UUID) events.Fact {
+	if c.Answer == nil {
+		return &events.TurnStarted{TurnID: id, SessionID: c.SessionID, RequestID: c.RequestID, Question: c.Question}
 	}
-	f := Finalize{SessionID: c.SessionID, TurnID: events.TurnID(c.SessionID, c.RequestID), Answer: *c.Answer}
-	return f.fact(translate)
+	return &events.TurnRecorded{
+		TurnID: id, SessionID: c.SessionID, RequestID: c.RequestID, Question: c.Question,
+		Answer: translated(*c.Answer, c.Question.TranslateChat),
+	}
+}
+
+// final returns the fact of the answer that a start brings to a turn that stands. The turn's own question says whether
+// a translation was asked for.
+func (c Start) final(stands *session.Turn) *events.TurnFinalized {
+	return Finalize{SessionID: c.SessionID, TurnID: stands.ID, Answer: *c.Answer}.fact(stands.TranslateChat)
 }
 
 func (c Start) refused(s *session.State) (Decision, bool) {
@@ -144,11 +148,7 @@ func (c Finalize) On(s *session.State) Decision {
 	case t == nil && c.StartFirst == nil:
 		return Decision{Err: ErrTurnNotStarted}
 	case t == nil:
-		d := c.StartFirst.On(s)
-		if d.Err == nil {
-			d.Facts = append(d.Facts, c.fact(c.StartFirst.Question.TranslateChat))
-		}
-		return d
+		return c.whole().On(s)
 	case t.Status == session.Redacted:
 		return Decision{Err: ErrTurnRedacted}
 	case t.Status == session.Pending:
@@ -158,17 +158,28 @@ func (c Finalize) On(s *session.State) Decision {
 	}
 }
 
-// fact returns the fact to append. If a translation was asked for but is missing, the fact has a copy of the neutral
-// answer.
+// whole returns the start of a turn with its answer, for a finalize of a turn that was never started.
+func (c Finalize) whole() Start {
+	first := *c.StartFirst
+	first.Answer = &c.Answer
+	first.Question.Metadata = session.MergeMetadata(first.Question.Metadata, c.Metadata)
+	return first
+}
+
+// fact returns the fact to append.
 func (c Finalize) fact(translate bool) *events.TurnFinalized {
-	f := &events.TurnFinalized{
-		TurnID: c.TurnID, SessionID: c.SessionID, Answer: c.Answer, Metadata: c.Metadata,
+	return &events.TurnFinalized{
+		TurnID: c.TurnID, SessionID: c.SessionID, Answer: translated(c.Answer, translate), Metadata: c.Metadata,
 		Settings: c.Settings,
 	}
-	if translate && f.AnswerTranslated == "" && f.AnswerNeutral != "" {
-		f.AnswerTranslated, f.AnswerTranslatedIsFallback = f.AnswerNeutral, true
+}
+
+// translated returns an answer. If a translation was asked for but is missing, it has a copy of the neutral answer.
+func translated(a events.Answer, asked bool) events.Answer {
+	if asked && a.AnswerTranslated == "" && a.AnswerNeutral != "" {
+		a.AnswerTranslated, a.AnswerTranslatedIsFallback = a.AnswerNeutral, true
 	}
-	return f
+	return a
 }
 
 // Link decides a link of the session to an identity. source is a keyed hash of the caller's address, and is

@@ -30,8 +30,8 @@ type Gaps interface {
 	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
 }
 
-// Until returns what a source brings next, which has brought the events up to after. It returns nothing once the log has
-// no event left up to a sequence: what was erased never comes. Events behind the sequence may come, too.
+// Until returns what a source brings next, which has brought the events up to after. It returns nothing once the log
+// has no event left up to a sequence: what was erased never comes. Events behind the sequence may come, too.
 func Until[E any](ctx context.Context, log Gaps, from Source[E], after events.Position, upTo uint64) ([]E, error) {
 	for after.Seq < upTo {
 		brief, cancel := context.WithTimeout(ctx, stillFor)

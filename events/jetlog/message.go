@@ -14,8 +14,8 @@ type Message struct {
 	Subject  string
 	Position events.Position
 	Time     time.Time
-	// Continues: the next event completes the same change, as a whole turn's answer completes its start. A batch does
-	// not end between the two, so that nobody sees one without the other.
+	// Continues: the event links a session in one append with the next event. A batch does not end between the two, so
+	// that nobody sees a link without the turn that came with it.
 	Continues bool
 	unfinished
 	header  nats.Header
@@ -30,34 +30,25 @@ type Message struct {
 
 // unfinished is what a tail must know of an event to tell whether the next one belongs to it.
 type unfinished struct {
-	// batched: the event lies in an atomic batch that goes on after it.
+	// batched: the event is a link in an atomic batch that goes on after it.
 	batched bool
 	// append identifies the append that wrote the event.
 	append string
-	// length counts the events before it that it completes.
-	length int
 }
-
-// maxUnit bounds the events that a batch holds together: a session's link, a start and an answer are three.
-const maxUnit = 8
 
 // note reads from an event's headers whether it lies in an atomic batch.
 func (u *unfinished) note(h nats.Header) {
 	if h.Get(jetstreamext.BatchIDHeader) == "" {
 		return
 	}
-	u.batched = h.Get(jetstreamext.BatchCommitHeader) == ""
+	u.batched = h.Get(jetstreamext.BatchCommitHeader) == "" &&
+		events.Header(h).Value(events.HeaderType) == events.TypeSessionLinked
 	u.append = h.Get(appendHeader)
 }
 
-// meets settles whether an event and the one after it belong together: both are of one session.
+// meets settles whether a link and the event after it belong together: both are of one session.
 func (m *Message) meets(next *Message) {
-	started := next.Type() == events.TypeTurnStarted && m.Type() != events.TypeSessionLinked
-	m.Continues = m.batched && m.append != "" && m.append == next.append && m.Subject == next.Subject && !started &&
-		m.length+1 < maxUnit
-	if m.Continues {
-		next.length = m.length + 1
-	}
+	m.Continues = m.batched && m.append != "" && m.append == next.append && m.Subject == next.Subject
 	m.unfinished = unfinished{}
 	if !next.batched {
 		next.append = "" // nothing comes after it

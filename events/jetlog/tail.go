@@ -119,18 +119,17 @@ func (t *Tail) Next(ctx context.Context) ([]Message, error) {
 	}
 }
 
-// peek returns the next batch. If there is only an event that waits for the next one of its atomic batch, it returns a
+// peek returns the next batch. If there is only a link that waits for the next event of its atomic batch, it returns a
 // channel that says when that has taken too long.
 func (t *Tail) peek() (batch []Message, held <-chan time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := min(len(t.ready), t.opts.MaxBatch)
-	for n > 0 && n < len(t.ready) && t.ready[n-1].Continues {
+	if n > 0 && n < len(t.ready) && t.ready[n-1].Continues {
 		n++
 	}
 	if n > 0 && t.ready[n-1].batched {
-		for n--; n > 0 && t.ready[n-1].Continues; n-- {
-		}
+		n--
 	}
 	if n == 0 && len(t.ready) > 0 {
 		held = time.After(time.Until(t.arrived.Add(batchTime)))

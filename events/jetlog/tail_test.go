@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -265,8 +264,8 @@ func TestSequenceAtATime(t *testing.T) {
 	}
 }
 
-// A whole turn's start and answer are one append: no batch ends between them, however small it is to be, and however
-// the server sends them.
+// A link and the turn that came with it are one append: no batch ends between them, however small it is to be, and
+// however the server sends them.
 func TestATailCutsNoAppend(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -275,13 +274,9 @@ func TestATailCutsNoAppend(t *testing.T) {
 	for w := range 8 {
 		writing.Go(func() error {
 			for i := range turns / 8 {
-				session := fmt.Sprint("s", w)
-				start := turntest.Started(session, fmt.Sprint(i), "text")
-				facts := []events.Fact{start, &events.TurnFinalized{TurnID: start.TurnID, SessionID: session}}
-				if i == 0 {
-					facts = slices.Insert(facts, 0, link(session))
-				}
-				if _, err := log.Append(ctx, jetlog.Append{Facts: facts}); err != nil {
+				session := fmt.Sprint("s", w, "-", i)
+				turn := turntest.Recorded(session, "r", "text", "text")
+				if _, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{link(session), turn}}); err != nil {
 					return err
 				}
 			}
@@ -290,12 +285,12 @@ func TestATailCutsNoAppend(t *testing.T) {
 	}
 	for _, most := range []int{1, 3, 1000} {
 		tail := openTail(t, log, 0, jetlog.TailOptions{MaxBatch: most, Ungated: most == 3})
-		for n, open := 0, false; n < 2*turns+8; {
+		for n, open := 0, false; n < 2*turns; {
 			batch, err := tail.Next(ctx) // ends with a writer that fails
 			require.NoError(t, err)
-			require.LessOrEqual(t, len(batch), most+2)
+			require.LessOrEqual(t, len(batch), most+1)
 			for i, m := range batch {
-				open = m.Type() != events.TypeTurnFinalized
+				open = m.Type() == events.TypeSessionLinked
 				require.Equal(t, open, m.Continues, "%d of %d: %s", i, len(batch), m.Type())
 			}
 			require.False(t, open, "the batch ends with %s", batch[len(batch)-1].Type())
@@ -321,12 +316,11 @@ func TestAnAppendToTwoSessionsIsTwoChanges(t *testing.T) {
 	require.Equal(t, []bool{true, false, true, false}, continues)
 }
 
-// An event whose other half has left the log is not held back for ever.
+// A link whose turn has left the log is not held back for ever.
 func TestATailGivesUpOnAHalfAppend(t *testing.T) {
 	t.Parallel()
 	log, stream, _ := logtest.Gated(t)
-	start := turntest.Started("s", "r", "text")
-	ack := logtest.Append(t, log, start, &events.TurnFinalized{TurnID: start.TurnID, SessionID: "s"})
+	ack := logtest.Append(t, log, link("s"), turntest.Recorded("s", "r", "text", "text"))
 	require.NoError(t, stream.SecureDeleteMsg(t.Context(), ack.Position.Seq))
 	tail := openTail(t, log, 0, jetlog.TailOptions{})
 	batch := next(t, tail)

@@ -14,14 +14,11 @@ type Change struct {
 	Kind Kind
 	// Reason of an anomaly is one word: a problem of the envelope, or a Code.
 	Reason string
-	// Turn is the turn that was started, answered, extended or pruned, or that replaces another one.
+	// Turn is the turn that was started, answered, recorded, extended or pruned, or that replaces another one.
 	Turn *Turn
 	// Turns are the versions that a redaction or an erasure covers, oldest first, those that a pruned turn replaced, or
 	// the turn that a correction replaces.
 	Turns []*Turn
-	// Whole: the answer came in one append with its question, right behind it, so that the time between them is none
-	// that anybody waited.
-	Whole bool
 	// NewBoundary is true if the boundary or the silence moved: forward by a silence or a reset, or back by a redaction
 	// that restores them (events.SessionMark) or by a description that sets the session's kind.
 	NewBoundary bool
@@ -30,6 +27,19 @@ type Change struct {
 	Silence uint64
 	// VoidsSummary is true if a summary stands no longer, or was void from the beginning.
 	VoidsSummary bool
+}
+
+// Left returns the turn that a prune has left, or nil.
+func (c *Change) Left() *Turn {
+	if c.Kind.Group() == GroupGone && c.Turn.Redacted == 0 {
+		return c.Turn
+	}
+	return nil
+}
+
+// BackAgain reports whether the boundary moved back, so that prompts show turns that it had hidden.
+func (c *Change) BackAgain() bool {
+	return c.NewBoundary && (c.Kind.Group() == GroupGone || c.Kind == Described)
 }
 
 // Folded folds the events of a session. It stops at the first error.
@@ -77,7 +87,7 @@ func (s *State) Fold(e events.Recorded) Change {
 	before, silence := s.Boundary, s.silence
 	c := s.foldFact(e)
 	switch c.Kind {
-	case Started, Answered, WasExtended, Linked, Corrected, Reset, Forked:
+	case Started, Answered, Recorded, WasExtended, Linked, Corrected, Reset, Forked:
 		s.touch(e)
 	case Seen, Duplicate, Anomaly, Pruned, TurnGone, Described, Summarized, Branched,
 		Erased, Refused, Noted: // no activity in the conversation
@@ -109,7 +119,7 @@ func afterErasure(f events.Fact) Change {
 
 // count updates the counts. After a new boundary, only a turn that this event itself started is shown.
 func (s *State) count(c Change) {
-	if c.NewBoundary && c.Kind != TurnGone && c.Kind != Pruned && c.Kind != Described {
+	if c.NewBoundary && !c.BackAgain() {
 		s.ShownFinalized, s.ShownPending = 0, 0
 	}
 	switch c.Kind {
@@ -123,6 +133,8 @@ func (s *State) count(c Change) {
 			s.ShownPending -= shown
 			s.ShownFinalized += shown
 		}
+	case Recorded:
+		s.countIn(c.Turn)
 	case TurnGone:
 		for _, t := range c.Turns {
 			s.uncount(t)
@@ -181,6 +193,8 @@ func (s *State) foldFact(e events.Recorded) Change {
 		return s.start(e, f)
 	case *events.TurnFinalized:
 		return s.finalize(e, f)
+	case *events.TurnRecorded:
+		return s.record(e, f)
 	case *events.TurnExtended:
 		return s.extend(e, f)
 	case *events.SessionLinked:
@@ -211,38 +225,57 @@ func (s *State) foldFact(e events.Recorded) Change {
 }
 
 func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
+	q := f.Question.Digest()
 	if t := s.Turn(f.TurnID); t != nil {
-		if t.Corrects() {
-			return contradicted(t, CodeRequestIDInUse)
-		}
-		return stated(t, t.startDigest == e.Digest, CodeSecondStart)
+		return startedAgain(t, q)
 	}
 	t := &Turn{
 		ID: f.TurnID, RequestID: f.RequestID, Status: Pending, Version: 1,
-		Place: e.Position.Seq, Started: e.Position.Seq, CreatedAt: e.Time, startDigest: e.Digest,
-		startSent: sentDigest(e), TranslateChat: f.TranslateChat, asked: len(f.Settings) > 0,
+		Place: e.Position.Seq, Started: e.Position.Seq, CreatedAt: e.Time, startDigest: q,
+		TranslateChat: f.TranslateChat, asked: len(f.Settings) > 0,
 	}
 	s.fill(t, f)
 	s.insert(t)
 	return Change{Kind: Started, Turn: t}
 }
 
+// record opens a turn with its answer. It answers none that stands.
+func (s *State) record(e events.Recorded, f *events.TurnRecorded) Change {
+	q := f.Question.Digest()
+	if t := s.Turn(f.TurnID); t != nil {
+		return startedAgain(t, q)
+	}
+	t := &Turn{
+		ID: f.TurnID, RequestID: f.RequestID, Status: Finalized, Version: 1,
+		Place: e.Position.Seq, Started: e.Position.Seq, Final: e.Position.Seq, CreatedAt: e.Time, FinalizedAt: e.Time,
+		startDigest: q, finalDigest: f.Answer.Digest(), TranslateChat: f.TranslateChat,
+	}
+	s.fill(t, f)
+	s.insert(t)
+	return Change{Kind: Recorded, Turn: t}
+}
+
+// startedAgain judges the question of a turn that stands. The same question is a duplicate, whether or not an answer
+// comes with it.
+func startedAgain(t *Turn, question uint64) Change {
+	if t.Corrects() {
+		return contradicted(t, CodeRequestIDInUse)
+	}
+	return stated(t, t.startDigest == question, CodeSecondStart)
+}
+
 func (s *State) finalize(e events.Recorded, f *events.TurnFinalized) Change {
-	t := s.Turn(f.TurnID)
+	t, a := s.Turn(f.TurnID), f.Answer.Digest()
 	if t == nil {
 		return anomaly(CodeTurnNotStarted)
 	}
 	if t.Status != Pending {
-		return stated(t, t.finalDigest == e.Digest && !t.Corrects(), CodeSecondFinal)
+		return stated(t, t.finalDigest == a && !t.Corrects(), CodeSecondFinal)
 	}
-	t.Status, t.Final, t.FinalizedAt, t.finalDigest = Finalized, e.Position.Seq, e.Time, e.Digest
+	t.Status, t.Final, t.FinalizedAt, t.finalDigest = Finalized, e.Position.Seq, e.Time, a
 	s.fill(t, f)
-	whole := t.Started+1 == e.Position.Seq && t.startSent == sentDigest(e)
-	return Change{Kind: Answered, Turn: t, Whole: whole}
+	return Change{Kind: Answered, Turn: t}
 }
-
-// sentDigest returns a digest of the time that the sender of an event stated.
-func sentDigest(e events.Recorded) uint32 { return uint32(events.Digest([]byte(e.SentAt))) } //nolint:gosec // cut off
 
 // fill adds the texts of a fact to a turn, unless the state is slim, and counts their messages.
 func (s *State) fill(t *Turn, f events.Fact) {

@@ -83,12 +83,16 @@ func (m *machine) extension(t *rapid.T, words string) events.Extension {
 func (m *machine) anyCommand(t *rapid.T) command {
 	request, words := requests.Draw(t, "request"), wordings.Draw(t, "words")
 	id := m.turn(request)
-	switch name := rapid.SampledFrom([]string{"start", "start", "finalize", "finalize", "correct", "redact", "link",
+	switch name := rapid.SampledFrom([]string{"start", "start", "whole", "whole",
+		"finalize", "finalize", "correct", "redact", "link",
 		"reset", "finalize first", "describe", "describe", "summarize", "extend", "extend", "prune",
 		"prune"}).Draw(t, "command"); name {
-	case "start":
+	case "start", "whole":
 		c := decide.Start{SessionID: m.session, RequestID: request, IdentityID: identities.Draw(t, "identity"),
 			Question: events.Question{QuestionNeutral: words}}
+		if name == "whole" {
+			c.Answer, c.OnlyNew = &events.Answer{AnswerNeutral: words}, rapid.IntRange(0, 3).Draw(t, "only new") == 0
+		}
 		return command{name, func(s *session.State) decide.Decision { return c.On(s) }}
 	case "finalize", "finalize first":
 		c := decide.Finalize{SessionID: m.session, TurnID: id, Answer: events.Answer{AnswerNeutral: words},
@@ -184,6 +188,7 @@ func (m *machine) raw(t *rapid.T) {
 		"finalized": &events.TurnFinalized{TurnID: id, SessionID: m.session, Answer: a},
 		"extended": &events.TurnExtended{TurnID: id, SessionID: m.session, ExtensionID: extensionIDs.Draw(t,
 			"extension"), Extension: m.extension(t, words)},
+		"recorded": &events.TurnRecorded{TurnID: id, SessionID: m.session, RequestID: request, Question: q, Answer: a},
 		"corrected": &events.TurnCorrected{TurnID: id, SessionID: m.session, RequestID: request,
 			ReplacesTurnID: m.turn(requests.Draw(t, "old")), Question: q, Answer: a},
 		"pruned":   m.rawPrune(t, id, words),
@@ -206,7 +211,8 @@ func (m *machine) raw(t *rapid.T) {
 			Question: q},
 		"no turn id": &events.TurnFinalized{TurnID: uuid.Nil, SessionID: m.session, Answer: a},
 	}
-	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked",
+	names := []string{"started", "started", "recorded", "recorded", "finalized", "finalized", "corrected", "corrected",
+		"redacted", "linked",
 		"extended", "extended", "pruned", "pruned",
 		"refused", "reset", "described", "described", "summarized", "summarized", "voided", "forked", "branched",
 		"empty",
@@ -220,10 +226,8 @@ func (m *machine) raw(t *rapid.T) {
 // whole records a turn with its answer.
 func (m *machine) whole(t *rapid.T) {
 	request, words := requests.Draw(t, "request"), wordings.Draw(t, "words")
-	m.append(&events.TurnStarted{TurnID: m.turn(request), SessionID: m.session, RequestID: request,
-		Question: events.Question{QuestionNeutral: words}})
-	m.append(&events.TurnFinalized{TurnID: m.turn(request), SessionID: m.session,
-		Answer: events.Answer{AnswerNeutral: words}})
+	m.append(&events.TurnRecorded{TurnID: m.turn(request), SessionID: m.session, RequestID: request,
+		Question: events.Question{QuestionNeutral: words}, Answer: events.Answer{AnswerNeutral: words}})
 }
 
 // summary records a summary through a turn that has its answer, if the session lets it.

@@ -55,7 +55,7 @@ func (r *runner) line(line string) (string, error) {
 		d, err := time.ParseDuration(a.word(1))
 		r.clock = r.clock.Add(d)
 		return "", err
-	case "start", "finalize", "link", "redact", "correct", "reset", "describe", "summarize", "fork", "begin", "extend",
+	case "start", "whole", "finalize", "link", "redact", "correct", "reset", "describe", "summarize", "fork", "begin", "extend",
 		"prune":
 		return r.command(a)
 	case "normal":
@@ -117,19 +117,26 @@ func (r *runner) command(a args) (string, error) {
 		fmt.Fprintf(&b, "conflict: expects %d, last is %d\n", expected, r.last())
 		return b.String(), nil
 	}
-	for _, f := range d.Facts {
-		c := r.append(f)
-		fmt.Fprintf(&b, "%d %s%s: %s\n", r.head, short(f.Type()), map[bool]string{true: fmt.Sprintf(" expect=%d",
-			expected)}[d.Expect], r.describe(c))
+	for round := 0; len(d.Facts) > 0 && (round == 0 || d.Err == nil); round++ {
+		if round > 1 {
+			return "", errors.New("the verdict asks for facts for ever")
+		}
+		for _, f := range d.Facts {
+			c := r.append(f)
+			fmt.Fprintf(&b, "%d %s%s: %s\n", r.head, short(f.Type()), map[bool]string{true: fmt.Sprintf(" expect=%d",
+				expected)}[d.Expect], r.describe(c))
+		}
+		if d.Err != nil {
+			return b.String(), nil
+		}
+		if d, err = r.decide(r.live, a); err != nil {
+			return "", err
+		}
+		if len(d.Facts) == 0 || d.Err != nil {
+			b.WriteString(r.verdict("-> ", d))
+		}
 	}
-	if len(d.Facts) == 0 || d.Err != nil {
-		return b.String(), nil
-	}
-	d, err = r.decide(r.live, a)
-	if err == nil && len(d.Facts) > 0 && d.Err == nil {
-		err = fmt.Errorf("the verdict asks for %d facts again", len(d.Facts))
-	}
-	return b.String() + r.verdict("-> ", d), err
+	return b.String(), nil
 }
 
 // describeOf reads "describe REQUEST title=T metadata=KEY:VALUE,KEY kind=K"; a key alone is taken away.
@@ -176,6 +183,12 @@ func (r *runner) decide(s *session.State, a args) (decide.Decision, error) {
 	switch a.words[0] {
 	case "start":
 		c, _, err := policy.NormalStart(r.startOf(a))
+		return c.On(s), err
+	case "whole":
+		c := r.startOf(a)
+		answer := answerOf(a)
+		c.Answer, c.OnlyNew = &answer, a.has("onlynew")
+		c, _, err := policy.NormalStart(c)
 		return c.On(s), err
 	case "finalize":
 		c, _, err := policy.NormalFinalize(r.finalizeOf(a))
@@ -473,6 +486,9 @@ func (r *runner) rawFact(a args) (events.Fact, error) {
 	switch a.words[0] {
 	case "started":
 		return &events.TurnStarted{TurnID: id, SessionID: r.session, RequestID: request, Question: questionOf(a)}, nil
+	case "recorded":
+		return &events.TurnRecorded{TurnID: id, SessionID: r.session, RequestID: request, Question: questionOf(a),
+			Answer: answerOf(a)}, nil
 	case "finalized":
 		return &events.TurnFinalized{TurnID: id, SessionID: r.session, Answer: answerOf(a)}, nil
 	case "extended":

@@ -319,7 +319,7 @@ func (s *State) Size() int {
 // resize brings the size of a slim state's strings, extensions and rare parts up to what a fact has changed.
 func (s *State) resize(c Change) {
 	switch c.Kind {
-	case Started, Corrected:
+	case Started, Recorded, Corrected:
 		s.size += len(c.Turn.RequestID)
 	case WasExtended:
 		s.size += sizeOfExtension + len(c.Turn.extended.id)

@@ -251,7 +251,8 @@ func (s *State) between(from, through uint64) (ids []uuid.UUID) {
 func (s *State) voidsSummary(c Change) bool {
 	switch c.Kind {
 	case WasExtended, Corrected, Pruned, TurnGone, Reset, Summarized:
-	case Seen, Duplicate, Anomaly, Refused, Noted, Started, Answered, Linked, Described, Forked, Branched, Erased:
+	case Seen, Duplicate, Anomaly, Refused, Noted, Started, Answered, Recorded, Linked, Described, Forked, Branched,
+		Erased:
 		if !c.NewBoundary {
 			return false
 		}

@@ -51,8 +51,6 @@ type Turn struct {
 	// messages counts those of the half that came last, up to 65,535, while the turn may go on. It stands where the
 	// struct has room.
 	messages uint16
-	// startSent is a digest of the time that the sender of the start stated. It stands where the struct has room.
-	startSent uint32
 
 	Question *events.Question
 	Answer   *events.Answer

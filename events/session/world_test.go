@@ -88,24 +88,13 @@ func (w *world) last() uint64 {
 
 // named reports whether an event states something of one of the turns.
 func named(e events.Recorded, turns ...uuid.UUID) bool {
-	switch f := e.Fact.(type) {
-	case *events.TurnStarted:
-		return slices.Contains(turns, f.TurnID)
-	case *events.TurnFinalized:
-		return slices.Contains(turns, f.TurnID)
-	case *events.TurnExtended:
-		return slices.Contains(turns, f.TurnID)
-	case *events.TurnPruned:
-		return slices.Contains(turns, f.TurnID)
-	case *events.TurnCorrected:
-		return slices.Contains(turns, f.TurnID) || slices.Contains(turns, f.ReplacesTurnID)
-	case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
-		*events.SessionDescribed, *events.SessionForked, *events.SessionBranched,
-		*events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
-	case *events.SessionSummarized:
+	if f, is := e.Fact.(*events.SessionSummarized); is {
 		return slices.ContainsFunc(turns, func(id uuid.UUID) bool { return slices.Contains(f.TurnIDs, id) })
 	}
-	return false
+	_, redacts := e.Fact.(*events.TurnRedacted)
+	n := events.NamesOf(e.Fact)
+	return !redacts && n.TurnID != uuid.Nil &&
+		(slices.Contains(turns, n.TurnID) || n.ReplacesTurnID != uuid.Nil && slices.Contains(turns, n.ReplacesTurnID))
 }
 
 // name of a turn in outputs: the request that opened it.

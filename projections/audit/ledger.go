@@ -98,27 +98,22 @@ var ledgerTable = rows.Table[ledgerRow]{Name: "event_ledger", Columns: []rows.Co
 
 // did says what the event did to a turn, and "" if it did nothing to one.
 func (l ledgerRow) did() string {
-	switch c := &l.e.Change; c.Kind {
-	case session.Started, session.Corrected:
-		return c.Kind.String()
-	case session.TurnGone:
-		if len(c.Turns) > 0 {
-			return c.Kind.String()
+	c := &l.e.Change
+	switch c.Kind.Group() {
+	case session.GroupText:
+		if events.TextsOf(l.e.Fact).Extension != nil {
+			return ""
 		}
-	case session.Pruned: // the events that started and answered the turn have no row any more
-		if c.Turn.Status == session.Pending {
+		return c.Kind.String()
+	case session.GroupGone:
+		// The events that started and answered a pruned turn have no row any more.
+		if t := c.Left(); t != nil && t.Status == session.Pending {
 			return session.Started.String()
 		}
-		return c.Kind.String()
-	case session.Answered:
-		if c.Whole {
-			return "recorded"
+		if c.Left() != nil || len(c.Turns) > 0 {
+			return c.Kind.String()
 		}
-		return c.Kind.String()
-	case session.Seen, session.Duplicate, session.Anomaly, session.Refused, session.Noted,
-		session.WasExtended,
-		session.Linked, session.Reset, session.Described, session.Forked, session.Branched,
-		session.Summarized, session.Erased:
+	case session.GroupNone, session.GroupHead, session.GroupSessionGone:
 	}
 	return ""
 }
@@ -128,7 +123,7 @@ func (l ledgerRow) changed() *session.Turn {
 	switch c := &l.e.Change; {
 	case l.did() == "":
 		return &noTurn
-	case c.Kind == session.TurnGone:
+	case c.Kind.Group() == session.GroupGone && c.Left() == nil:
 		return c.Turns[0]
 	default:
 		return c.Turn
@@ -147,13 +142,11 @@ func (l ledgerRow) description() *events.SessionDescribed {
 
 // opened returns the question that the event opened a turn with, or an empty one.
 func (l ledgerRow) opened() *events.Question {
-	if f, started := l.e.Fact.(*events.TurnStarted); started && l.e.Change.Kind == session.Started {
-		return &f.Question
+	q := events.TextsOf(l.e.Fact).Question
+	if q == nil || l.did() == "" || l.e.Change.Turn.Corrects() && l.e.Change.Left() == nil {
+		return &noQuestion
 	}
-	if f, pruned := l.e.Fact.(*events.TurnPruned); pruned && l.e.Change.Kind == session.Pruned {
-		return &f.Question
-	}
-	return &noQuestion
+	return q
 }
 
 // identity is the one that the event belongs to.

@@ -102,8 +102,9 @@ func TestListOfSessionsWithAnyTexts(t *testing.T) {
 	log := newJournal()
 	for i, title := range []string{"Ärger mit Quarks", "eine Straße", "mit ␀0 und ␀", "ΟΔΟΣ"} {
 		value := []string{"a␀b", "x", "␀0", "␀␀"}[i]
-		log.add(decide.Describe{SessionID: fmt.Sprint("s", i),
-			RequestID: "d", Title: &title, Metadata: map[string]*string{"sym": &value}}.On(log.state(fmt.Sprint("s", i)), 0).Facts...)
+		id := fmt.Sprint("s", i)
+		log.add(decide.Describe{SessionID: id, RequestID: "d", Title: &title,
+			Metadata: map[string]*string{"sym": &value}}.On(log.state(id), 0).Facts...)
 	}
 	log.add(linked("s2", "ada"))
 	a := filled(t, log, 3)

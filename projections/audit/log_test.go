@@ -70,15 +70,6 @@ func (j *journal) add(facts ...events.Fact) {
 	}
 }
 
-// together appends facts in one append.
-func (j *journal) together(facts ...events.Fact) {
-	for _, f := range facts {
-		env := envelope(f)
-		env.Header[events.HeaderTime] = []string{"together"}
-		j.publish(env)
-	}
-}
-
 // publish appends whatever a publisher sends.
 func (j *journal) publish(env events.Envelope) events.Recorded {
 	j.last++

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 )
@@ -74,55 +75,62 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 	if e.Change.Kind.ChangesView() && known && e.SessionID != "" {
 		p.head(e)
 	}
-	switch e.Change.Kind {
-	case session.Started:
+	switch e.Change.Kind.Group() {
+	case session.GroupText:
 		if linked {
-			p.put(e, e.Change.Turn, copied)
+			return a.text(ctx, p, e)
 		}
-	case session.Answered:
-		if linked {
-			p.answer(e)
-		}
-	case session.WasExtended:
-		if linked {
-			return a.extend(ctx, p, e)
-		}
-	case session.Corrected:
-		if linked {
-			p.correct(e)
-		}
-	case session.Pruned:
-		p.prune(e, linked)
-		if linked && e.Change.NewBoundary {
-			return a.backfill(ctx, p, e) // as with a redaction
-		}
-	case session.Linked:
-		p.links = append(p.links, e)
-		return a.backfill(ctx, p, e)
-	case session.TurnGone:
-		p.redact(e, linked)
-		if linked && e.Change.NewBoundary {
-			// The link had taken a gap for a silence, and left turns out. The redaction shows that there was no
-			// silence.
-			return a.backfill(ctx, p, e)
-		}
-	case session.Described:
-		if p.described == nil {
-			p.described = map[string]*projections.Judged{}
-		}
-		p.described[e.SessionID] = e
-		if linked && e.Change.NewBoundary {
-			return a.backfill(ctx, p, e) // the kind undoes the silences before the link
-		}
-	case session.Erased:
+	case session.GroupGone:
+		p.gone(e, linked)
+	case session.GroupSessionGone:
 		if p.erased == nil {
 			p.erased = map[string]*projections.Judged{}
 		}
 		p.erased[e.SessionID] = e
-	case session.Seen, session.Duplicate, session.Anomaly, session.Reset, session.Summarized,
-		session.Forked, session.Branched, session.Refused, session.Noted:
+	case session.GroupHead:
+		if events.WithdrawalOf(e.Type) == events.WithdrawsDescription {
+			if p.described == nil {
+				p.described = map[string]*projections.Judged{}
+			}
+			p.described[e.SessionID] = e
+		}
+		if e.Change.Kind == session.Linked {
+			p.links = append(p.links, e)
+			return a.backfill(ctx, p, e)
+		}
+	case session.GroupNone:
+	}
+	if linked && e.Change.BackAgain() {
+		// The link had taken a gap for a silence, and left turns out. What moved the boundary back shows that there was
+		// no silence, or undoes it.
+		return a.backfill(ctx, p, e)
 	}
 	return nil
+}
+
+// text adds the texts that an event brought to a turn.
+func (a *Audit) text(ctx context.Context, p *plan, e *projections.Judged) error {
+	texts := events.TextsOf(e.Fact)
+	switch {
+	case texts.Extension != nil:
+		return a.extend(ctx, p, e)
+	case texts.Question == nil:
+		p.answer(e)
+	case e.Change.Turn.Corrects():
+		p.correct(e)
+	default:
+		p.put(e, e.Change.Turn, copied)
+	}
+	return nil
+}
+
+// gone adds the tombstones of a turn's versions, and what a prune has left of it.
+func (p *plan) gone(e *projections.Judged, linked bool) {
+	if e.Change.Left() != nil {
+		p.prune(e, linked)
+	} else {
+		p.redact(e, linked)
+	}
 }
 
 // backfill adds the session's turns after its last silence, as they are at the event. It skips turns that the batch has

@@ -21,16 +21,7 @@ func (p *plan) head(e *projections.Judged) {
 		p.heads[e.SessionID] = h
 	}
 	h.last = e
-	switch e.Change.Kind {
-	case session.Started, session.Answered, session.WasExtended, session.Corrected,
-		session.Summarized,
-		session.Refused:
-		h.whole = h.whole || e.Change.NewBoundary || e.First
-	case session.Seen, session.Duplicate, session.Anomaly, session.Linked, session.Pruned,
-		session.TurnGone, session.Reset, session.Described, session.Forked, session.Branched,
-		session.Erased, session.Noted:
-		h.whole = true
-	}
+	h.whole = h.whole || e.Change.Kind.Group() != session.GroupText || e.Change.NewBoundary || e.First
 }
 
 type (

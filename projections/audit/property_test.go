@@ -153,7 +153,7 @@ func act(t *rapid.T, log *journal, session, request string) {
 	turn := id(session, request)
 	text := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "text")
 	identity := rapid.SampledFrom([]string{"u", "v"}).Draw(t, "identity")
-	switch rapid.IntRange(0, 25).Draw(t, "act") {
+	switch rapid.IntRange(0, 29).Draw(t, "act") {
 	case 0, 1, 2:
 		q := question(request)
 		q.QuestionNeutral = text
@@ -161,6 +161,14 @@ func act(t *rapid.T, log *journal, session, request string) {
 	case 3, 4, 5:
 		log.add(&events.TurnFinalized{TurnID: turn, SessionID: session, Answer: events.Answer{AnswerNeutral: text},
 			Metadata: json.RawMessage(`{"n":"` + text + `"}`)})
+	case 26, 27, 28:
+		q := question(request)
+		q.QuestionNeutral = text
+		log.add(&events.TurnRecorded{TurnID: turn, SessionID: session, RequestID: request, Question: q,
+			Answer: events.Answer{AnswerNeutral: text}})
+	case 29:
+		log.add(decide.Start{SessionID: session, RequestID: request, IdentityID: identity, Question: question(request),
+			Answer: &events.Answer{AnswerNeutral: text}}.On(s).Facts...)
 	case 6, 7:
 		log.add(decide.Link(s, identity, "hash").Facts...)
 	case 8:

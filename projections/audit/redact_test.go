@@ -233,7 +233,7 @@ func belong(state *session.State, c session.Change, in map[uuid.UUID]bool) {
 	if state.Identity == "" {
 		return
 	}
-	if c.Kind == session.Started {
+	if c.Kind == session.Started || c.Kind == session.Recorded {
 		in[c.Turn.ID] = true
 	}
 	if c.Kind == session.Corrected {

@@ -49,7 +49,8 @@ func TestTablesThatAreGoneAreMadeAgain(t *testing.T) {
 func TestTablesAreMadeAgainAllOrNone(t *testing.T) {
 	t.Parallel()
 	a := filled(t, identityLog(), 10)
-	a.exec("drop schema turnledger cascade; create schema turnledger; create table turnledger.projection_checkpoints ()")
+	a.exec("drop schema turnledger cascade; create schema turnledger; " +
+		"create table turnledger.projection_checkpoints ()")
 	must.Fail(a.Served(t.Context()))(t, audit.ErrUnavailable)
 	a.exec("drop table turnledger.projection_checkpoints")
 	must.Get(a.Claim(t.Context(), 0))(t)

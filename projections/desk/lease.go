@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -34,15 +35,8 @@ func (d *Desk) Lease(ctx context.Context, name, store string) (release func(cont
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		tick := time.NewTicker(holdFor / 5)
-		defer tick.Stop()
-		for {
-			select {
-			case <-life.Done():
-				return
-			case <-tick.C:
-				_, _ = group.Beat(life, me, holdFor) // the next beat may arrive
-			}
+		for pause.For(life, holdFor/5) {
+			_, _ = group.Beat(life, me, holdFor) // the next beat may arrive
 		}
 	}()
 	return func(ctx context.Context) {

@@ -12,8 +12,11 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// InMemory makes a desk that ends with the process, for a view whose rows do so too. It keeps the newest 1,000 letters.
-func InMemory() *Desk { return New(&shelf{notes: map[string]jetlog.Note[json.RawMessage]{}}) }
+// InMemory makes a desk that ends with the process, for a view whose rows do so too. It keeps the newest 1,000 letters
+// of a partition.
+func InMemory() *Desk {
+	return New(&shelf{notes: map[string]jetlog.Note[json.RawMessage]{}}).Bounded(lettersInMemory)
+}
 
 // shelf is Notes in memory.
 type shelf struct {
@@ -22,7 +25,6 @@ type shelf struct {
 	notes    map[string]jetlog.Note[json.RawMessage]
 }
 
-// lettersInMemory bounds the letters of a shelf; it removes the oldest.
 const lettersInMemory = 1000
 
 func (s *shelf) Read(_ context.Context, key string, into any) (uint64, error) {
@@ -58,19 +60,7 @@ func (s *shelf) put(key string, value any) error {
 	}
 	s.revision++
 	s.notes[key] = jetlog.Note[json.RawMessage]{Key: key, Value: raw, Revision: s.revision, At: time.Now()}
-	s.bound()
 	return nil
-}
-
-// bound removes the oldest letters beyond the bound.
-func (s *shelf) bound() {
-	if len(s.notes) <= lettersInMemory {
-		return
-	}
-	letters := s.sorted("letter.>")
-	for _, n := range letters[:max(len(letters)-lettersInMemory, 0)] {
-		delete(s.notes, n.Key)
-	}
 }
 
 func (s *shelf) Commit(_ context.Context, key string, value any, guard string, revision uint64) error {

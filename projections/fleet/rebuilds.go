@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/rebuild"
 )
@@ -114,9 +115,9 @@ func (f *Fleet) Verify(ctx context.Context, name string, sample int,
 	v := rebuild.NewVerification(f.cfg.Log, m.View, m.rebuildConfig())
 	var say sync.Mutex // one line at a time
 	g, ctx := errgroup.WithContext(ctx)
-	over := make(chan struct{})
+	running, over := context.WithCancel(ctx)
 	g.Go(func() (err error) {
-		defer close(over)
+		defer over()
 		sessions, err = v.Run(ctx, sample, func(d projections.Difference) error {
 			say.Lock()
 			defer say.Unlock()
@@ -125,14 +126,7 @@ func (f *Fleet) Verify(ctx context.Context, name string, sample int,
 		return err
 	})
 	g.Go(func() error {
-		tick := time.NewTicker(verifyTick)
-		defer tick.Stop()
-		for {
-			select {
-			case <-over:
-				return nil
-			case <-tick.C:
-			}
+		for pause.For(running, verifyTick) {
 			say.Lock()
 			err := progress(v.Progress())
 			say.Unlock()
@@ -140,6 +134,7 @@ func (f *Fleet) Verify(ctx context.Context, name string, sample int,
 				return err
 			}
 		}
+		return nil
 	})
 	if err = g.Wait(); err != nil {
 		// Clients are not told the cause.

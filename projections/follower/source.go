@@ -156,10 +156,10 @@ func (s *judgeSource) close() {
 	s.budget.grow(-int(s.bytes.Swap(0)))
 }
 
-// cut returns how many events to take where at most so many are wanted: a few more if they belong together.
+// cut returns how many events to take where at most so many are wanted: one more if a link would be cut from its turn.
 func cut[E any](from []E, most int, continues func(*E) bool) int {
 	n := min(len(from), most)
-	for n > 0 && n < len(from) && continues(&from[n-1]) {
+	if n > 0 && n < len(from) && continues(&from[n-1]) {
 		n++
 	}
 	return n

@@ -153,6 +153,8 @@ func (s *scribe) fact() events.Fact {
 	answer := events.Answer{AnswerNeutral: fmt.Sprint("a", s.n%3)}
 	identity := fmt.Sprint("i", s.rng.IntN(4))
 	switch k := s.rng.IntN(100); {
+	case k < 12:
+		return &events.TurnRecorded{TurnID: id, SessionID: session, RequestID: request, Question: text, Answer: answer}
 	case k < 41:
 		return &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: text}
 	case k < 42:
@@ -282,9 +284,8 @@ func (s *scribe) write(n int) {
 			continue
 		}
 		a := jetlog.Append{Facts: []events.Fact{s.fact()}}
-		if f, starts := a.Facts[0].(*events.TurnStarted); starts && s.rng.IntN(4) == 0 {
-			a.Facts = append(a.Facts, &events.TurnFinalized{TurnID: f.TurnID, SessionID: f.SessionID,
-				Answer: events.Answer{AnswerNeutral: "whole"}})
+		if f, whole := a.Facts[0].(*events.TurnRecorded); whole && s.rng.IntN(4) == 0 {
+			a.Facts = []events.Fact{&events.SessionLinked{SessionID: f.SessionID, IdentityID: "i0"}, f}
 			a.Salt = fmt.Sprint(s.n) // one atomic batch must hold no event twice
 		}
 		if s.rng.IntN(3) == 0 {

@@ -80,54 +80,67 @@ func (p *planner) plan(ctx context.Context, run []projections.Judged) (*changes,
 }
 
 func (p *planner) apply(ctx context.Context, out *changes, e *projections.Judged) error {
-	wanted, t := e.Head.Identity != "" || p.cfg.Anonymous, e.Change.Turn
-	switch e.Change.Kind {
-	case session.Started:
-		if wanted {
-			p.questions.Add(t.ID, t.Question)
-		}
-	case session.Answered:
-		if wanted {
-			return p.answer(ctx, out, e)
-		}
-	case session.WasExtended:
-		p.questions.Remove(t.ID)
-		if wanted && t.Status == session.Finalized {
-			return p.reread(ctx, out, e, func(of *session.Turn) bool { return of.ID == t.ID })
-		}
-	case session.Pruned:
-		p.questions.Remove(t.ID)
-		out.drop(t.ID, e.Position)
-		back := e.Change.NewBoundary && e.Head.Identity != "" // as with a redaction
-		if back || wanted && t.Status == session.Finalized {
-			return p.reread(ctx, out, e, func(of *session.Turn) bool {
-				return of.ID == t.ID || back && of.Place > e.Change.Silence
-			})
-		}
-	case session.Corrected:
-		out.drop(e.Change.Turns[0].ID, e.Position)
-		if wanted {
-			p.put(out, e, t)
-		}
-	case session.Linked:
-		if !e.First {
-			return p.backfill(ctx, out, e)
-		}
-	case session.TurnGone, session.Erased:
-		for _, t := range e.Change.Turns {
-			p.questions.Remove(t.ID)
+	wanted, c := e.Head.Identity != "" || p.cfg.Anonymous, &e.Change
+	switch c.Kind.Group() {
+	case session.GroupText:
+		for _, t := range c.Turns {
 			out.drop(t.ID, e.Position)
 		}
-		if e.Change.NewBoundary && e.Head.Identity != "" {
-			// The link had taken a gap for a silence. The redaction shows that there was none.
+		if wanted {
+			return p.text(ctx, out, e)
+		}
+	case session.GroupGone:
+		if t := c.Left(); t != nil {
+			p.questions.Remove(t.ID)
+			out.drop(t.ID, e.Position)
+			back := c.BackAgain() && e.Head.Identity != ""
+			if back || wanted && t.Status == session.Finalized {
+				return p.reread(ctx, out, e, func(of *session.Turn) bool {
+					return of.ID == t.ID || back && of.Place > c.Silence
+				})
+			}
+			return nil
+		}
+		p.drop(out, e)
+	case session.GroupSessionGone:
+		p.drop(out, e)
+	case session.GroupHead:
+		if c.Kind == session.Linked && !e.First {
 			return p.backfill(ctx, out, e)
 		}
-	case session.Described:
-		if e.Change.NewBoundary && e.Head.Identity != "" {
-			return p.backfill(ctx, out, e) // the kind undoes the silences before the link
+	case session.GroupNone: // no text came or went
+	}
+	if c.BackAgain() && e.Head.Identity != "" {
+		// The link had taken a gap for a silence. What moved the boundary back shows that there was none, or undoes it.
+		return p.backfill(ctx, out, e)
+	}
+	return nil
+}
+
+// drop deletes the objects of turns that are gone.
+func (p *planner) drop(out *changes, e *projections.Judged) {
+	for _, t := range e.Change.Turns {
+		p.questions.Remove(t.ID)
+		out.drop(t.ID, e.Position)
+	}
+}
+
+// text puts a turn that has its answer, and holds the question of one that waits for it.
+func (p *planner) text(ctx context.Context, out *changes, e *projections.Judged) error {
+	t, texts := e.Change.Turn, events.TextsOf(e.Fact)
+	switch {
+	case texts.Extension != nil:
+		p.questions.Remove(t.ID)
+		if t.Status != session.Finalized {
+			return nil
 		}
-	case session.Seen, session.Duplicate, session.Anomaly, session.Reset, session.Summarized,
-		session.Forked, session.Branched, session.Refused, session.Noted: // no text came or went
+		return p.reread(ctx, out, e, func(of *session.Turn) bool { return of.ID == t.ID })
+	case texts.Answer == nil:
+		p.questions.Add(t.ID, t.Question)
+	case texts.Question == nil:
+		return p.answer(ctx, out, e)
+	default:
+		p.put(out, e, t)
 	}
 	return nil
 }

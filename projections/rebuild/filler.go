@@ -12,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/follower"
 )
 
 // filler applies one partition of the log to a sink. It reads and judges the next batch while the sink applies the
@@ -21,11 +22,7 @@ type filler struct {
 	projections.Intake
 	log    *jetlog.Log
 	cfg    Config
-	tail   *jetlog.Tail
-	judge  *projections.Judge
 	judged chan []projections.Judged
-	// free holds applied parts, to be filled again.
-	free chan []projections.Judged
 	// run is the events of the next Apply.
 	run []projections.Judged
 	// beyondReach is the end of the last run, behind the position that was to be reached.
@@ -51,7 +48,7 @@ func newFiller(
 	cp.Partition, cp.Created = p.partition, log.Created(p.partition)
 	f := &filler{
 		progress: p, log: log, cfg: cfg,
-		judged: make(chan []projections.Judged, ahead), free: make(chan []projections.Judged, ahead),
+		judged: make(chan []projections.Judged, ahead),
 	}
 	f.Intake = projections.Intake{Sink: sink, At: cp, Park: stop, Done: func(b projections.Batch) {
 		f.reached(b.To.Seq, len(b.Events)+len(b.Parked))
@@ -72,7 +69,6 @@ func newFiller(
 			return nil, err
 		}
 	}
-	f.judge = projections.NewJudge(log, cfg.Rules, f.At.Seq)
 	f.began(f.At.Seq)
 	return f, nil
 }
@@ -101,32 +97,16 @@ func leaveOut(
 	}
 }
 
-// open opens the tail. read reads it and closes it.
-func (f *filler) open(ctx context.Context) (*jetlog.Tail, error) {
-	return f.log.Tail(ctx, f.partition, f.At.Seq, jetlog.TailOptions{MaxBatch: f.most(), Decode: true})
-}
-
-// read judges the log ahead of catchUp until ctx ends.
-func (f *filler) read(ctx context.Context) error {
-	defer f.tail.Close()
+// read judges the log ahead of reach until ctx ends.
+func (f *filler) read(ctx context.Context, in *follower.Subscription[projections.Judged]) error {
+	defer in.Close()
 	for {
-		batch, err := f.tail.Next(ctx)
+		batch, err := answered(ctx, func() ([]projections.Judged, error) { return in.Next(ctx) })
 		if err != nil {
 			return err
 		}
-		judged := f.part()
-		for _, m := range batch {
-			e, err := f.judge.Judge(ctx, m.Recorded())
-			if err != nil {
-				return err
-			}
-			if e.Fact != nil {
-				e.Body = nil // only events without a fact need it
-			}
-			judged = append(judged, e)
-		}
 		select {
-		case f.judged <- judged:
+		case f.judged <- batch:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -210,26 +190,11 @@ func (l patient) Still(ctx context.Context, partition int, after, upTo uint64) (
 	return answered(ctx, func() (bool, error) { return l.Log.Still(ctx, partition, after, upTo) })
 }
 
-// part returns an empty part.
-func (f *filler) part() []projections.Judged {
-	select {
-	case p := <-f.free:
-		return p
-	default:
-		return make([]projections.Judged, 0, f.most())
-	}
-}
-
 // more makes a run of up to a batch: a part, and the parts that have been judged meanwhile.
 func (f *filler) more(part []projections.Judged) []projections.Judged {
 	f.run = f.run[:0]
 	for {
 		f.run = append(f.run, part...)
-		clear(part)
-		select {
-		case f.free <- part[:0]:
-		default:
-		}
 		if len(f.run)+f.most() > f.cfg.MaxBatch {
 			return f.run
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/follower"
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
@@ -171,18 +173,17 @@ func feed(
 	g, ctx := errgroup.WithContext(ctx)
 	life, end := context.WithCancel(ctx)
 	defer end()
+	from := follower.Alone(log, follower.Config{Rules: cfg.Rules, Bytes: math.MaxInt64, Loads: 1})
 	fillers := make([]*filler, len(parts))
 	for k, p := range parts {
 		f, err := newFiller(life, log, sink, cfg, letters, p)
-		if err == nil {
-			f.tail, err = answered(life, func() (*jetlog.Tail, error) { return f.open(life) })
-		}
 		if err != nil {
 			end()
 			return errors.Join(err, g.Wait())
 		}
 		fillers[k] = f
-		g.Go(func() error { return ended(f.read(life)) })
+		in := from.Judged(f.partition, f.At.Seq, f.most())
+		g.Go(func() error { return ended(f.read(life, in)) })
 	}
 	g.Go(func() error {
 		defer end()

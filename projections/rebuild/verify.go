@@ -99,14 +99,14 @@ func (w logFold) State(ctx context.Context, sessionID string, at events.Position
 // Session implements projections.Fold.
 func (w logFold) Session(ctx context.Context, sessionID string, at events.Position) error {
 	f := w.fillers[at.Partition]
-	f.judge = projections.NewJudge(w.log, w.cfg.Rules, 1) // it remembers nothing of other sessions
+	judge := projections.NewJudge(w.log, w.cfg.Rules, 1)
 	b := projections.Batch{From: f.At, To: f.At}
 	b.To.Seq = at.Seq
 	for e, err := range w.log.Session(ctx, sessionID, 0, at.Seq) {
 		if err != nil {
 			return err
 		}
-		j, err := f.judge.Judge(ctx, e)
+		j, err := judge.Judge(ctx, e)
 		if err != nil {
 			return err
 		}

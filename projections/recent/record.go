@@ -49,10 +49,11 @@ func Record(t *session.Turn) []byte {
 }
 
 // AppendExtension appends an extension of a turn, with what a view may show of it.
-func AppendExtension(b []byte, rules session.Rules, seq uint64, f *events.TurnExtended) []byte {
-	b = appendExtension(b, session.Extended{ID: f.ExtensionID, Seq: seq, Half: f.Half})
-	b = appendText(appendText(b, f.Messages), f.QuestionNeutral+f.AnswerNeutral)
-	return appendText(b, rules.Metadata(f.Metadata))
+func AppendExtension(b []byte, rules session.Rules, seq uint64, id string, texts events.Texts) []byte {
+	x := texts.Extension
+	b = appendExtension(b, session.Extended{ID: id, Seq: seq, Half: x.Half})
+	b = appendText(appendText(b, x.Messages), x.QuestionNeutral+x.AnswerNeutral)
+	return appendText(b, rules.Metadata(texts.Metadata))
 }
 
 // appendNotes notes the extensions whose texts the halves of a record hold already.

@@ -119,40 +119,52 @@ func (r *Reference) note(n *partitionDigests, e *projections.Judged) {
 	}
 	s.head, s.expires = e.Head, r.limits.Expires(e.Head)
 	s.head.Identity = strings.Clone(e.Head.Identity)
-	switch c.Kind {
-	case session.Started:
-		s.add(turnDigest{id: c.Turn.ID, place: c.Turn.Place, digest: r.buf.question(c.Turn)}, r.limits.MaxTurns)
-	case session.Answered:
-		if t := s.turn(c.Turn.ID); t != nil && !t.done {
-			t.digest, t.done = r.buf.answered(t.digest, c.Turn), true
+	switch c.Kind.Group() {
+	case session.GroupText:
+		r.text(s, c, events.TextsOf(e.Fact))
+	case session.GroupGone:
+		if c.Left() == nil {
+			s.turns = slices.DeleteFunc(s.turns, func(t turnDigest) bool {
+				return slices.ContainsFunc(c.Turns, func(g *session.Turn) bool { return g.ID == t.id })
+			})
+			return
 		}
-	case session.WasExtended:
-		if t := s.turn(c.Turn.ID); t != nil {
-			t.extended = true
-		}
-	case session.Corrected:
-		if t := s.turn(c.Turn.Replaces); t != nil {
-			*t = turnDigest{c.Turn.ID, t.place, r.buf.answered(r.buf.question(c.Turn), c.Turn), true, false}
-		}
-	case session.Pruned:
-		now := turnDigest{
-			c.Turn.ID, c.Turn.Place, r.buf.whole(c.Turn), c.Turn.Status == session.Finalized, false,
-		}
+		now := r.whole(c.Turn)
 		if t := s.turn(c.Turn.ID); t != nil {
 			*t = now
 		} else if !s.cut || len(s.turns) > 0 && s.turns[0].place < now.place { // its other events have left the log
 			s.add(now, r.limits.MaxTurns)
 		}
-	case session.TurnGone:
-		s.turns = slices.DeleteFunc(s.turns, func(t turnDigest) bool {
-			return slices.ContainsFunc(c.Turns, func(g *session.Turn) bool { return g.ID == t.id })
-		})
-	case session.Erased:
+	case session.GroupSessionGone:
 		s.turns = nil
-	case session.Seen, session.Duplicate, session.Anomaly, session.Linked, session.Reset,
-		session.Described, session.Summarized, session.Forked, session.Branched,
-		session.Refused, session.Noted: // the head says it all
+	case session.GroupNone, session.GroupHead: // the head says it all
 	}
+}
+
+// text notes the texts that an event brought to a turn.
+func (r *Reference) text(s *sessionDigests, c *session.Change, texts events.Texts) {
+	t := s.turn(c.Turn.ID)
+	switch {
+	case texts.Extension != nil:
+		if t != nil {
+			t.extended = true
+		}
+	case texts.Question == nil:
+		if t != nil && !t.done {
+			t.digest, t.done = r.buf.answered(t.digest, c.Turn), true
+		}
+	case c.Turn.Corrects():
+		if old := s.turn(c.Turn.Replaces); old != nil {
+			*old = r.whole(c.Turn)
+		}
+	default:
+		s.add(r.whole(c.Turn), r.limits.MaxTurns)
+	}
+}
+
+// whole returns the digest of a turn all of whose texts are at hand.
+func (r *Reference) whole(t *session.Turn) turnDigest {
+	return turnDigest{t.ID, t.Place, r.buf.whole(t), t.Status == session.Finalized, false}
 }
 
 // add adds a turn in its place, and leaves out the oldest ones beyond a number.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/pubsub"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 )
@@ -73,14 +74,7 @@ func (f *feeder) watch(ctx context.Context) error {
 	if f.task { // a task's progress is behind what it has taken
 		return nil
 	}
-	look := time.NewTicker(2 * f.cfg.Beat)
-	defer look.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-look.C:
-		}
+	for pause.For(ctx, 2*f.cfg.Beat) {
 		before := f.committed.Load()
 		at, err := f.applied(ctx)
 		if ctx.Err() == nil {
@@ -94,6 +88,7 @@ func (f *feeder) watch(ctx context.Context) error {
 			return fmt.Errorf("the store has lost what stood at %s: it is filled again", lost)
 		}
 	}
+	return nil
 }
 
 // lookDeadline bounds one look at a store.

@@ -127,10 +127,10 @@ func (g *gathering) hold(more []projections.Judged) {
 	g.urgent = g.urgent || slices.ContainsFunc(more, withdraws)
 }
 
-// take takes a batch from what is held, and not fewer events than belong together.
+// take takes a batch from what is held, and no link without its turn.
 func (g *gathering) take() []projections.Judged {
 	n := min(len(g.held), g.feeding.MaxBatch)
-	for n < len(g.held) && g.held[n-1].Continues {
+	if n < len(g.held) && g.held[n-1].Continues {
 		n++
 	}
 	batch := slices.Clip(g.held[:n])

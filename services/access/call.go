@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Call is a call as its transport knows it. The transport's contexts hold it under CallKey.
@@ -14,8 +15,17 @@ type Call struct {
 	Remote string
 	// Admitted: the caller reaches what the call is about, and has not asked too often.
 	Admitted bool
+	// Steps measures the slow parts of the call; nil where nobody does.
+	Steps Steps
 	// Owners are the identities of the sessions that were looked up for the call.
 	Owners sync.Map
+}
+
+// Steps measures the slow parts of a call: Step does one of them, Record records one that was measured elsewhere. A name
+// is one word, and never a text from a client.
+type Steps interface {
+	Step(ctx context.Context, name string, do func(context.Context) error) error
+	Record(ctx context.Context, name string, took time.Duration, err error)
 }
 
 // CallKey is the key of a *Call in a context.
@@ -27,6 +37,14 @@ func CallOf(ctx context.Context) *Call {
 		return c
 	}
 	return &Call{}
+}
+
+// Measure does something as a step of the call that ctx belongs to. Outside of a call nothing is measured.
+func Measure(ctx context.Context, name string, do func(context.Context) error) error {
+	if steps := CallOf(ctx).Steps; steps != nil {
+		return steps.Step(ctx, name, do)
+	}
+	return do(ctx)
 }
 
 // MissingScopes are the scopes that a caller lacks.

@@ -52,3 +52,26 @@ func TestATurnLongerThanTheModelsContextEndsNoThread(t *testing.T) {
 		})
 	}
 }
+
+// A prompt leaves of what the model takes what its answer may have: what the deployment lets it have, or a quarter.
+func TestAPromptLeavesRoomForTheAnswer(t *testing.T) {
+	t.Parallel()
+	for most, shown := range map[int64]bool{0: true, 1000: true, 6000: false, 1 << 40: false} {
+		server, model := natstest.Server(t), modeltest.NewScripted(t)
+		sent := make(chan string, 1)
+		model.Demand = func(body json.RawMessage) string {
+			sent <- string(body)
+			return ""
+		}
+		a := newChatWith(t, server, model, func(cfg *answer.Config) { cfg.Context, cfg.MaxAnswer = 8000, most })
+		log := natstest.LogOn(t, server, 1)
+		id := events.TurnID("s", "r")
+		natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r",
+			Question: events.Question{QuestionNeutral: "read it"}})
+		natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
+			Answer: events.Answer{AnswerNeutral: strings.Repeat("word ", 3200)}}) // 4,000 tokens
+		_, out := a.send("next", "and now?", services.Enqueue)
+		require.NoError(t, (<-out).err)
+		require.Equal(t, shown, strings.Contains(<-sent, "word"), "%d tokens for the answer", most)
+	}
+}

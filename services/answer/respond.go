@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -224,11 +225,20 @@ func (s *Service) contextRequest(a ask) services.ContextRequest {
 		SystemPrompt: a.Instructions, MaxMessages: math.MaxInt, IdleTimeout: &off, IncludePending: true, Through: true,
 		Format: s.cfg.Model.Format(), Truncate: a.Truncate,
 	}
-	if s.cfg.Context > 0 {
-		answer := min(a.Options.MaxTokens, int64(s.cfg.Context))
-		req.MaxPrompt = max(1, s.cfg.Context-int(answer)-s.toolTokens(a)) // 0 would be no bound
+	if req.MaxPrompt = s.room(a.Options.MaxTokens, 0); req.MaxPrompt > 0 {
+		req.MaxPrompt = max(1, req.MaxPrompt-s.toolTokens(a))
 	}
 	return req
+}
+
+// room returns how many tokens a prompt may have; 0: any number. It leaves what the request or the deployment lets the
+// answer have, and where neither bounds the answer, otherwise.
+func (s *Service) room(answer int64, otherwise int) int {
+	if s.cfg.Context == 0 {
+		return 0
+	}
+	answer = min(cmp.Or(answer, s.cfg.MaxAnswer, int64(otherwise)), int64(s.cfg.Context))
+	return max(1, s.cfg.Context-int(answer)) // 0 would be no bound
 }
 
 // promptAt returns the request for the prompt of what is to be recorded at a place.

@@ -38,10 +38,11 @@ type Config struct {
 	Timeout time.Duration
 	// Count counts the tokens of a text, for models that do not tell their usage.
 	Count func(text string) int
-	// Context is how many tokens the model takes, with those of its answer that a request bounds; 0 if that is not
-	// known.
-	Context int
-	Logger  *slog.Logger
+	// Context is how many tokens the model takes, with those of its answer; 0 if that is not known. MaxAnswer is how
+	// many tokens an answer may have that its request does not bound; 0 if the model decides.
+	Context   int
+	MaxAnswer int64
+	Logger    *slog.Logger
 }
 
 // Service answers messages and requests for responses. Safe for concurrent use.

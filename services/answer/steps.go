@@ -7,13 +7,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 )
 
 // SteppedModel is a Model that records its answers, and the time to their first word, as tracing steps of a request,
 // and what they used as OpenTelemetry's conventions for generative AI say.
 type SteppedModel struct {
 	services.Model
-	Steps services.Steps
 	// Measures may be nil.
 	Measures *Measures
 }
@@ -23,12 +23,14 @@ func (m SteppedModel) Answer(
 	ctx context.Context, p services.Prompt, emit func(services.AnswerPiece),
 ) (answer services.ModelAnswer, err error) {
 	began, first := time.Now(), true
-	err = m.Steps.Step(ctx, "model", func(inside context.Context) (err error) {
+	err = access.Measure(ctx, "model", func(inside context.Context) (err error) {
 		answer, err = m.Model.Answer(inside, p, func(piece services.AnswerPiece) {
 			if first {
 				first = false
 				trace.SpanFromContext(inside).AddEvent("first_word")
-				m.Steps.Record(ctx, "first_word", time.Since(began), nil)
+				if steps := access.CallOf(ctx).Steps; steps != nil {
+					steps.Record(ctx, "first_word", time.Since(began), nil)
+				}
 			}
 			emit(piece)
 		})

@@ -136,9 +136,8 @@ func (s *Service) branch(ctx context.Context, m *services.ChatMessage) error {
 
 // request returns the request for a message's prompt. The model is also shown earlier questions without an answer.
 func (s *Service) request(m services.ChatMessage) services.ContextRequest {
-	// A quarter of what the model takes is left for its answer.
 	return services.ContextRequest{
-		MaxPrompt: s.cfg.Context - s.cfg.Context/4, Truncate: true,
+		MaxPrompt: s.room(0, s.cfg.Context/4), Truncate: true,
 		SessionID: m.ThreadID, Message: m.Content, SystemPrompt: m.SystemPrompt,
 		MaxMessages: m.MaxMessages, MaxTokens: m.MaxTokens, IdleTimeout: m.IdleTimeout,
 		Language: m.Language, Memory: m.Memory, Rewrite: m.Rewrite,

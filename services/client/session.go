@@ -72,6 +72,7 @@ type Context struct {
 	SessionFound    bool              `json:"session_found"`
 	HistoryMessages int               `json:"history_messages"`
 	HistoryTurns    int               `json:"history_turns"`
+	HistoryTurnIDs  []string          `json:"history_turn_ids"`
 	DroppedTurns    int               `json:"dropped_turns"`
 	Summary         *ShownSummary     `json:"summary"`
 	MemorySnippet   string            `json:"memory_snippet"`

@@ -43,7 +43,7 @@ func (s *server) requireWholes(n int, sessions ...string) {
 			require.Equal(s.t, fmt.Sprint("r", i), turn.RequestID)
 			require.Equal(s.t, fmt.Sprint("a", i), turn.Answer.AnswerNeutral)
 		}
-		require.Equal(s.t, 2*n, s.events(id), "each event is in the log once")
+		require.Equal(s.t, n, s.events(id), "each turn is in the log once")
 	}
 }
 

@@ -10,10 +10,11 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 )
 
-// around is how many messages a prompt has besides its history.
-const around = 4
+// besides is how many messages a prompt has besides its history.
+const besides = 4
 
 // assemble puts the prompt together: system prompt, memory, summary, history, message.
 // It may change the history's slice. It fails with services.ErrPromptTooLong.
@@ -63,25 +64,29 @@ func (b *Builder) remember(ctx context.Context, req services.ContextRequest, p *
 		return ""
 	}
 	if req.History != nil {
-		// The session was not read yet, but its identity and its boundary come from the log.
+		// The session was not read yet.
 		reading, now, err := b.read(ctx, req, services.Ask{Shown: 1})
 		if err != nil {
 			p.Warnings = append(p.Warnings, "memory: "+whyNot(err))
 			return ""
 		}
-		p.begins(reading.State, now)
+		p.of(reading.State, now)
 	}
 	if p.identity != "" && req.IdentityID != "" && p.identity != req.IdentityID {
 		p.Warnings = append(p.Warnings, "memory: the session belongs to another identity than identity_id")
 		return ""
 	}
 	q := services.MemoryQuery{
-		SessionID: req.SessionID, IdentityID: cmp.Or(p.identity, req.IdentityID), Message: req.Message, Shown: p.shown,
+		SessionID: req.SessionID, IdentityID: cmp.Or(p.identity, req.IdentityID), Message: req.Message, Shown: p.TurnIDs,
 	}
 	if q.IdentityID == "" {
-		q.After = p.boundary
+		q.After = p.memoryAfter
 	}
-	snippet, err := b.cfg.Memory.Snippet(ctx, q)
+	var snippet services.MemorySnippet
+	err := access.Measure(ctx, "memory", func(ctx context.Context) (err error) {
+		snippet, err = b.cfg.Memory.Snippet(ctx, q)
+		return err
+	})
 	if err != nil {
 		p.Warnings = append(p.Warnings, "memory: "+whyNot(err))
 		return ""
@@ -115,7 +120,10 @@ var errNoRewriter = errors.New("none is configured")
 func (b *Builder) rewrite(ctx context.Context, req services.ContextRequest, p *prompt) string {
 	rewritten, err := "", errNoRewriter
 	if b.cfg.Rewriter != nil {
-		rewritten, err = b.cfg.Rewriter.Rewrite(ctx, req.Message, p.history, p.MemorySnippet)
+		err = access.Measure(ctx, "rewriter", func(ctx context.Context) (err error) {
+			rewritten, err = b.cfg.Rewriter.Rewrite(ctx, req.Message, p.history, p.MemorySnippet)
+			return err
+		})
 	}
 	if err != nil || rewritten == "" {
 		p.RewriteFallback = true

@@ -1,9 +1,12 @@
 package contextbuilder_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,6 +15,9 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/viewtest"
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/read"
@@ -22,6 +28,17 @@ func exchange(from, to int) (out []string) {
 		out = append(out, fmt.Sprint("user: q", i), fmt.Sprint("assistant: a", i))
 	}
 	return append(out, "user: now")
+}
+
+// filtered records a turn of whose answer a model's filter left nothing.
+func filtered(t *testing.T, log *jetlog.Log, request string) events.Position {
+	t.Helper()
+	id := events.TurnID("s", request)
+	natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: request,
+		Question: events.Question{QuestionNeutral: "refused"}})
+	return natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
+		Answer:   events.Answer{AnswerMessages: json.RawMessage(`[{"role":"assistant","content":""}]`)},
+		Metadata: json.RawMessage(`{"finish_reason":"content_filter"}`)})
 }
 
 // Where a call names no window, turns leave a full one in blocks: two of three prompts begin as the one before. Views,
@@ -41,12 +58,7 @@ func TestPromptsBeginAsTheLastOneDid(t *testing.T) {
 	var at []events.Position
 	for i := range 40 {
 		if i == 15 {
-			id := events.TurnID("s", "no")
-			natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "no",
-				Question: events.Question{QuestionNeutral: "refused"}})
-			natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
-				Answer:   events.Answer{AnswerMessages: json.RawMessage(`[{"role":"assistant","content":""}]`)},
-				Metadata: json.RawMessage(`{"finish_reason":"content_filter"}`)})
+			filtered(t, log, "no")
 		}
 		at = append(at, logtest.Turn(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i)))
 		r := ask(nil, services.ContextRequest{})
@@ -73,5 +85,124 @@ func TestPromptsBeginAsTheLastOneDid(t *testing.T) {
 	}
 	for _, exact := range []services.ContextRequest{{MaxMessages: 20}, {MaxTokens: 1 << 20}} {
 		require.Equal(t, exchange(30, 40), texts(t, ask(nil, exact)))
+	}
+}
+
+// A view that holds filtered turns fills a window as the log does.
+func TestFilteredTurnsTakeNoRoom(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	var head events.Position
+	for i := range 30 {
+		head = logtest.Turn(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
+		if i >= 26 {
+			head = filtered(t, log, fmt.Sprint("no", i))
+		}
+	}
+	for _, keep := range []int{12, 20, 100} {
+		view := &viewtest.Still{State: viewtest.Folded(t, log, rules, "s", head.Seq, keep), At: head.Seq}
+		r := must.Get(builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"}))(t)
+		require.Equal(t, exchange(20, 30), texts(t, r), "kept %d", keep)
+		require.Equal(t, 20, r.DroppedTurns)
+	}
+}
+
+// silent returns a session whose first turns stand before a silence of an hour.
+func silent(before, turns int) (state *session.State, now time.Time) {
+	state = session.New("s", rules)
+	seq := uint64(0)
+	now = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
+	for i := range turns {
+		if now = now.Add(time.Minute); i == before {
+			now = now.Add(time.Hour)
+		}
+		id := events.TurnID("s", fmt.Sprint(i))
+		for _, f := range []events.Fact{
+			&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: fmt.Sprint(i),
+				Question: events.Question{QuestionNeutral: fmt.Sprint("q", i)}},
+			&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: fmt.Sprint("a", i)}},
+		} {
+			seq++
+			state.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Time: now,
+				Position: events.Position{Seq: seq}})
+		}
+	}
+	return state, now
+}
+
+// given is a session that is read as it is given.
+type given struct {
+	*read.Reader
+	state *session.State
+}
+
+func (g given) Read(context.Context, services.Ask) (services.Reading, error) {
+	return services.Reading{State: g.state.Clone(), Source: services.FromLog}, nil
+}
+
+// A window that has room for all turns since a silence takes them all, and has left none out.
+func TestTurnsSinceASilenceAreNoBlock(t *testing.T) {
+	t.Parallel()
+	for before := 1; before < 8; before++ {
+		for since := 1; since <= 10; since++ {
+			state, now := silent(before, before+since)
+			b := contextbuilder.NewBuilder(given{nil, state}, contextbuilder.Config{Blocks: true,
+				IdleTimeout: 30 * time.Minute, Now: func() time.Time { return now }})
+			r := must.Get(b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"}))(t)
+			require.Equal(t, exchange(before, before+since), texts(t, r), "%d before, %d since", before, since)
+			require.Zero(t, r.DroppedTurns)
+			require.Len(t, r.TurnIDs, since)
+			require.Equal(t, events.TurnID("s", fmt.Sprint(before)), r.TurnIDs[0])
+		}
+	}
+}
+
+// The last pair goes where the model would refuse it, and not where only the caller's bound is exceeded.
+func TestALastPairStaysIfTheModelTakesIt(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	logtest.Turn(t, log, "s", "0", "older", "older")
+	logtest.Turn(t, log, "s", "1", strings.Repeat("long ", 60), "a") // 75 tokens
+	build := func(req services.ContextRequest) services.Context {
+		req.SessionID, req.Message = "s", "now"
+		return must.Get(builder(log, nil).Build(t.Context(), req))(t)
+	}
+	const over = "history: it is longer than max_tokens, since the last answered turn always stays"
+	for name, c := range map[string]struct {
+		req   services.ContextRequest
+		turns int
+		warn  []string
+	}{
+		"no bound":           {services.ContextRequest{}, 2, nil},
+		"the caller's bound": {services.ContextRequest{MaxTokens: 50}, 1, []string{over}},
+		"the caller's bound, and a model with room": {
+			services.ContextRequest{MaxTokens: 50, MaxPrompt: 1000, Truncate: true}, 1, []string{over}},
+		"the model's bound":        {services.ContextRequest{MaxPrompt: 60, Truncate: true}, 0, nil},
+		"both":                     {services.ContextRequest{MaxTokens: 50, MaxPrompt: 60, Truncate: true}, 0, nil},
+		"a prompt that is not cut": {services.ContextRequest{MaxTokens: 50, MaxPrompt: 60}, 1, []string{over}},
+	} {
+		r := build(c.req)
+		require.Equal(t, c.turns, r.HistoryTurns, name)
+		require.Equal(t, c.warn, r.Warnings, name)
+	}
+}
+
+// A summary takes only what turns leave of the model's room.
+func TestASummaryFitsTheModel(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	logtest.Turn(t, log, "s", "0", strings.Repeat("long ", 100), "a")
+	d := decide.Summarize{
+		ThroughTurnID: events.TurnID("s", "0"), Summary: events.SessionSummarized{SessionID: "s", RequestID: "m",
+			SummaryNeutral: strings.Repeat("sum ", 40)},
+	}.On(natstest.Fold(t, log, "s", rules))
+	require.NoError(t, d.Err)
+	natstest.Append(t, log, d.Facts...)
+	logtest.Turn(t, log, "s", "1", "q", "a")
+	for room, shown := range map[int]bool{50: false, 100: true} {
+		r := must.Get(builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
+			Summary: true, MaxPrompt: room, Truncate: true}))(t)
+		require.Equal(t, 1, r.HistoryTurns)
+		require.Equal(t, shown, r.Summary != nil, room)
 	}
 }

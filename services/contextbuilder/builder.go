@@ -15,13 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
-)
-
-// Limits of a window (docs/contract.md#context).
-const (
-	DefaultMessages = 20
-	LeastMessages   = 2
-	MostMessages    = 100_000
+	"github.com/turnledger/turnledger/services/access"
 )
 
 // Rewriter turns a message and the turns before it into a query that can be understood without them.
@@ -45,7 +39,7 @@ type Config struct {
 // Sessions reads sessions as they are, and as they were (read.Reader).
 type Sessions interface {
 	services.SessionReader
-	AsOf(ctx context.Context, sessionID string, at services.AsOf, least ...events.Position) (
+	AsOf(ctx context.Context, sessionID string, at services.AsOf, atLeast ...events.Position) (
 		services.Reading, time.Time, error)
 }
 
@@ -69,16 +63,20 @@ func NewBuilder(r Sessions, cfg Config) *Builder {
 // Build returns the messages to send to a model. It reads the history before anything else. An unknown session has no
 // history, and Build does not create the session.
 func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (services.Context, error) {
-	if err := b.Valid(req); err != nil {
-		return services.Context{}, err
-	}
-	req.SystemPrompt = cmp.Or(req.SystemPrompt, b.cfg.SystemPrompt)
-	p, err := b.history(ctx, req)
-	if err != nil {
-		return services.Context{}, err
-	}
-	p.HistoryMessages = len(p.history)
-	err = b.assemble(ctx, req, p)
+	p := &prompt{}
+	err := access.Measure(ctx, "prompt", func(ctx context.Context) (err error) {
+		if err = b.Valid(req); err != nil {
+			return err
+		}
+		req.SystemPrompt = cmp.Or(req.SystemPrompt, b.cfg.SystemPrompt)
+		read, err := b.history(ctx, req)
+		if err != nil {
+			return err
+		}
+		p = read
+		p.HistoryMessages = len(p.history)
+		return b.assemble(ctx, req, p)
+	})
 	return p.Context, err
 }
 
@@ -86,25 +84,20 @@ func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (servi
 type prompt struct {
 	services.Context
 	history []message.Message
-	// identity that the session is linked to, and the turns that are shown.
-	identity string
-	shown    []uuid.UUID
-	// boundary is the place after which turns may be shown.
-	boundary uint64
+	// identity that the session is linked to. The memory of a session without one has its turns after memoryAfter.
+	identity    string
+	memoryAfter uint64
 	// summary of turns that the window left out; nil if there is none.
 	summary *session.Summary
 }
 
-// nothingAfter is the boundary of a session whose turns may not be shown at all.
-const nothingAfter uint64 = math.MaxUint64
-
-// begins sets the session's identity and the boundary after which its turns may be shown. The boundary is nothingAfter
-// if the session has expired or was erased.
-func (p *prompt) begins(s *session.State, now time.Time) {
-	p.identity, p.boundary = s.Identity, s.OwnBoundary()
-	if s.Expired(now) || s.Erased != 0 {
-		p.boundary = nothingAfter
+// of sets what the memory is asked by. over: the session has expired or was erased, and no turn of it may be shown.
+func (p *prompt) of(s *session.State, now time.Time) (over bool) {
+	p.identity, p.memoryAfter = s.Identity, s.OwnBoundary()
+	if over = s.Expired(now) || s.Erased != 0; over {
+		p.memoryAfter = math.MaxUint64
 	}
+	return over
 }
 
 // Valid returns the *decide.Invalid that Build would return for a request, or nil.
@@ -114,7 +107,7 @@ func (*Builder) Valid(r services.ContextRequest) error {
 		return &decide.Invalid{Field: "session_id", Why: events.ErrID.Error()}
 	case r.Message == "" && !r.Through:
 		return &decide.Invalid{Field: "message", Why: "is required"}
-	case r.MaxMessages != 0 && r.MaxMessages < LeastMessages:
+	case r.MaxMessages != 0 && r.MaxMessages < services.LeastMessages:
 		return &decide.Invalid{Field: "max_messages", Why: "must be at least 2, a question and its answer"}
 	case r.MaxTokens < 0:
 		return &decide.Invalid{Field: "max_tokens", Why: "must not be negative"}
@@ -135,17 +128,17 @@ func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*pr
 		return &prompt{Context: c, history: messages}, nil
 	}
 	// A finalized turn shows at least two messages, so half as many turns as messages are enough, with one more for the
-	// turn that is being answered. Where items were deleted, turns may show fewer, and the window may have room for
-	// turns that were not read. If a call in the window lacks its result, or a result its call, the other half may be
+	// turn that is being answered. Where items were deleted or a model's filter left nothing, turns show fewer, and the
+	// window may have room for turns that were not read. If a call in the window lacks its result, or a result its call, the other half may be
 	// in another turn. In both cases all turns at hand are read, and in the end the log.
-	most := b.budget(req).messages
-	first := most/2 + 2
+	messages := b.budget(req).messages
+	first := messages/2 + 2
 	if req.IncludePending {
-		first = most + 2 // a turn without an answer is one message
+		first = messages + 2 // a turn without an answer is one message
 	}
 	var p *prompt
 	var err error
-	for _, ask := range []services.Ask{{Shown: first}, {Shown: MostMessages}, {AllTurns: true}} {
+	for _, ask := range []services.Ask{{Shown: first}, {Shown: services.MostMessages}, {AllTurns: true}} {
 		var whole bool
 		if p, whole, err = b.recall(ctx, req, ask); err != nil || whole {
 			break
@@ -171,71 +164,78 @@ func (b *Builder) recall(
 	p = &prompt{}
 	p.SessionFound, p.Position, p.Source = state.Found() && state.Erased == 0, reading.Position, reading.Source
 	p.Others = reading.Others
-	if p.begins(state, now); p.boundary == nothingAfter {
+	if p.of(state, now) {
 		return p, true, nil
 	}
-	turns, total, filtered := asked(req, reading, b.idle(req), now)
-	pieces := piecesOf(asSent(turns, req), form{lang: req.Language, items: req.Through})
-	most := b.budget(req)
-	most.before = total + filtered - len(turns)
-	taken, all := p.show(pieces, most)
-	warning := fit(p.history, most)
-	if req.MaxPrompt > 0 && !most.strict && tokensOf(p.history, most.count) > most.tokens {
-		most.strict = true // the model would refuse the newest turn in every prompt
-		taken, all = p.show(pieces, most)
-	}
-	p.HistoryTurns, p.DroppedTurns = len(taken), max(total-len(taken), 0)
-	if warning != "" && !req.Through {
-		p.Warnings = append(p.Warnings, warning)
+	turns, n := asked(req, reading, b.idle(req), now)
+	bound := b.budget(req)
+	bound.before = n.shown + n.filtered - len(turns)
+	taken, all := p.show(piecesOf(asSent(turns, req), form{lang: req.Language, items: req.Through}), bound)
+	if p.HistoryTurns = len(taken); !all {
+		p.DroppedTurns = max(n.shown-len(taken), 0)
 	}
 	places := make([]uint64, 0, len(p.history))
-	for _, t := range taken {
+	p.TurnIDs = make([]uuid.UUID, len(taken))
+	for i, t := range taken {
+		p.TurnIDs[i] = t.turn.ID
 		for range t.messages {
 			places = append(places, t.turn.Place)
 		}
-		if req.Memory {
-			p.shown = append(p.shown, t.turn.ID)
-		}
 	}
 	atHand := reading.Source == services.FromLog || state.Whole
-	room := !atHand && all && total > len(turns) && slices.ContainsFunc(pieces, piece.short)
+	room := !atHand && all && n.shown-n.silent > len(turns)
 	calls, results := message.LooseEnds(p.history)
 	if len(calls)+len(results) == 0 {
-		b.summarize(req, p, state, turns, taken)
+		b.summarize(req, p, state, turns, bound)
 		return p, !room, nil
 	}
 	mend(p.history, places, calls, results, unseen(reading, turns))
-	b.summarize(req, p, state, turns, taken)
+	b.summarize(req, p, state, turns, bound)
 	whole = atHand || len(results) == 0 && endsWith(state, places[calls[0].At])
 	return p, whole && !room, nil
 }
 
-// show takes the pieces of a window for the prompt's history.
+// show takes the pieces of a window for the prompt's history. A last pair for which the model has no room is let go:
+// the model would refuse it in every prompt.
 func (p *prompt) show(pieces []piece, b budget) (taken []piece, all bool) {
-	taken, all = window(pieces, b)
-	p.history = make([]message.Message, 0, 2*len(taken)+around)
-	for _, t := range taken {
+	w := window(pieces, b)
+	p.history = make([]message.Message, 0, 2*len(w.taken)+besides)
+	for _, t := range w.taken {
 		p.history = append(p.history, t.messages...)
 	}
-	return taken, all
+	if !w.over {
+		return w.taken, w.all
+	}
+	warning := fit(p.history, b)
+	if b.keep == keepLastPair && b.room > 0 && tokensOf(p.history, b.count) > b.room {
+		b.keep = keepNothing
+		return p.show(pieces, b)
+	}
+	if warning != "" {
+		p.Warnings = append(p.Warnings, warning)
+	}
+	return w.taken, w.all
 }
 
 func (b *Builder) budget(req services.ContextRequest) budget {
 	out := budget{
-		messages: min(cmp.Or(req.MaxMessages, DefaultMessages), MostMessages), tokens: req.MaxTokens,
+		messages: min(cmp.Or(req.MaxMessages, services.DefaultMessages), services.MostMessages), tokens: req.MaxTokens,
 		blocks: b.cfg.Blocks && req.MaxMessages == 0 && req.MaxTokens == 0,
-		strict: req.Through, count: b.cfg.Tokens.Count,
+		keep:   keepLastPair, count: b.cfg.Tokens.Count,
 	}
-	if req.Through && req.TurnID != uuid.Nil {
-		out.least = 1
+	if req.Through {
+		out.keep = keepNothing
+		if req.TurnID != uuid.Nil {
+			out.keep = keepNewest
+		}
 	}
 	if req.Truncate && req.MaxPrompt > 0 {
-		around := append(systemMessage(req), appended(req)...)
+		rest := append(systemMessage(req), appended(req)...)
 		if !req.Through {
-			around = append(around, message.New(message.User, req.Message))
+			rest = append(rest, message.New(message.User, req.Message))
 		}
-		room := max(1, req.MaxPrompt-tokensOf(around, out.count)) // 0 would be no bound
-		out.tokens = min(cmp.Or(out.tokens, room), room)
+		out.room = max(1, req.MaxPrompt-tokensOf(rest, out.count)) // 0 would be no bound
+		out.tokens = min(cmp.Or(out.tokens, out.room), out.room)
 	}
 	return out
 }
@@ -332,13 +332,22 @@ func turnOf(r services.Reading, id uuid.UUID) *session.Turn {
 	return nil
 }
 
-// asked returns the turns that the prompt may show, how many such turns the session has, including those that are not
-// held, and how many filtered turns it has besides. Filtered turns that are not held count as turns that may be shown,
-// so that only the sum of both numbers is the same for every source of a reading. It drops all turns before the last
-// long silence. Any question ends a silence, also one without an answer and the one that is being answered.
+// counts are numbers of turns, in a session up to the turn that is being answered.
+type counts struct {
+	// shown are those that the prompt may show, with those before a silence and those that the reading does not hold.
+	shown int
+	// silent are those of them that stand before the last long silence, if that is among the turns that are held.
+	silent int
+	// filtered are those that are held and of which a model's filter left nothing. Filtered turns that are not held
+	// count as shown, so that only the sum of both is the same for every source of a reading.
+	filtered int
+}
+
+// asked returns the turns that the prompt may show: those after the last long silence. Any question ends a silence,
+// also one without an answer and the one that is being answered.
 func asked(
 	req services.ContextRequest, r services.Reading, idle time.Duration, now time.Time,
-) (turns []*session.Turn, total, left int) {
+) (turns []*session.Turn, n counts) {
 	s, until := r.State, ^uint64(0)
 	if t := turnOf(r, req.TurnID); req.TurnID != uuid.Nil && t != nil {
 		until, now = t.Place, t.CreatedAt
@@ -346,11 +355,11 @@ func asked(
 			until++
 		}
 	}
-	counts := func(t *session.Turn) bool { return t.Status == session.Finalized || req.IncludePending }
+	wanted := func(t *session.Turn) bool { return t.Status == session.Finalized || req.IncludePending }
 	// Turns that are not held are older than all turns that are held.
-	total = s.ShownFinalized
+	n.shown = s.ShownFinalized
 	if req.IncludePending {
-		total += s.ShownPending
+		n.shown += s.ShownPending
 	}
 	before := make([]*session.Turn, 0, len(s.Turns))
 	held := 0
@@ -359,26 +368,29 @@ func asked(
 		case !s.Shown(t):
 		case t.Place < until:
 			before = append(before, t)
-			if counts(t) {
+			if wanted(t) {
 				held++
 			}
-		case counts(t):
-			total--
+		case wanted(t):
+			n.shown--
 		}
 	}
 	if s.Whole || r.Source == services.FromLog {
-		total = held
+		n.shown = held
 	}
 	recent := len(before) - len(sinceSilence(before, idle, now))
 	turns = make([]*session.Turn, 0, len(before)-recent)
 	for i, t := range before {
 		switch {
-		case !counts(t):
-		case filtered(t) && t.ID != req.TurnID:
-			left++
+		case !wanted(t):
+		case Filtered(t) && t.ID != req.TurnID:
+			n.filtered++
 		case i >= recent:
 			turns = append(turns, t)
 		}
 	}
-	return turns, total - left, left
+	if n.shown -= n.filtered; recent > 0 {
+		n.silent = n.shown - len(turns)
+	}
+	return turns, n
 }

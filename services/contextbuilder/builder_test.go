@@ -217,9 +217,10 @@ func TestAQuestionEndsASilence(t *testing.T) {
 		if c.turn != "" {
 			req.TurnID = events.TurnID("s", c.turn)
 		}
-		turns, total, _ := contextbuilder.Asked(req, services.Reading{State: state}, c.idle, at(c.now))
+		turns, shown, silent := contextbuilder.Asked(req, services.Reading{State: state}, c.idle, at(c.now))
 		require.Len(t, turns, c.want, "%+v", c)
-		require.Equal(t, 1, total)
+		require.Equal(t, 1, shown)
+		require.Equal(t, 1-c.want, silent)
 	}
 }
 

@@ -49,15 +49,15 @@ func cleanHistory(list []json.RawMessage, b budget) (out []message.Message, warn
 // window, the last question with its answer is always among them.
 func affordable(list []message.Message, b budget) []message.Message {
 	opens := func(i int) bool { return i == 0 || list[i].Role() == message.User }
-	least := len(list) - 1
+	lastPair := len(list) - 1
 	for i, m := range slices.Backward(list) {
 		if m.Role() == message.Assistant {
-			least = i
+			lastPair = i
 			break
 		}
 	}
-	for least > 0 && !opens(least) {
-		least--
+	for lastPair > 0 && !opens(lastPair) {
+		lastPair--
 	}
 	from, tokens := len(list), 0
 	for i := len(list) - 1; i >= 0; i-- {
@@ -67,7 +67,7 @@ func affordable(list []message.Message, b budget) []message.Message {
 		if !opens(i) {
 			continue
 		}
-		if i < least && (len(list)-i > b.messages || tokens > b.tokens && b.tokens > 0) {
+		if i < lastPair && (len(list)-i > b.messages || tokens > b.tokens && b.tokens > 0) {
 			break
 		}
 		from = i

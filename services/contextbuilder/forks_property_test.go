@@ -213,9 +213,6 @@ func (f *forest) say(s *planted, whole bool) events.Position {
 	f.explain(s, x)
 	made := must.Get(f.writes.StartTurn(f.ctx.Context(), c))(f)
 	x.at = []events.Position{made.Position}
-	if whole { // the start stands right before the answer
-		x.at = append(x.at, events.Position{Partition: made.Position.Partition, Seq: made.Position.Seq - 1})
-	}
 	s.turns = append(s.turns, &leaf{text: x})
 	return made.Position
 }
@@ -534,7 +531,11 @@ func (f *forest) checkExplanations() {
 		at := must.Get(events.ParsePosition(x.AsOf))(f)
 		prompt := must.Get(f.builders["log"].Build(f.ctx.Context(), services.ContextRequest{SessionID: x.SessionID,
 			Message: "now", TurnID: x.Root, MaxMessages: 1000, AsOf: &services.AsOf{Position: &at}}))(f)
-		x.Saw(explain.Context{HistoryTurns: prompt.HistoryTurns, DroppedTurns: prompt.DroppedTurns}, false)
+		seen := explain.Context{HistoryTurns: prompt.HistoryTurns, DroppedTurns: prompt.DroppedTurns}
+		for _, id := range prompt.TurnIDs {
+			seen.TurnIDs = append(seen.TurnIDs, id.String())
+		}
+		x.Saw(seen, false)
 		var want, got []string
 		shown := 0
 		for _, r := range e.before {

@@ -134,7 +134,7 @@ func FuzzWindow(f *testing.F) {
 			shown = append(shown, m.turn)
 		}
 		pieces := piecesOf(shown, form{lang: services.Neutral})
-		taken, _ := window(pieces, budget{messages: max(int(most), LeastMessages)})
+		taken := window(pieces, budget{messages: max(int(most), services.LeastMessages), keep: keepLastPair}).taken
 		var list []message.Message
 		var places []uint64
 		for _, p := range taken {
@@ -175,7 +175,7 @@ func FuzzCleanHistory(f *testing.F) {
 		if json.Unmarshal([]byte(list), &raws) != nil {
 			return
 		}
-		b := budget{messages: max(most, LeastMessages), tokens: max(tokens, 0), count: Estimate{}.Count}
+		b := budget{messages: max(most, services.LeastMessages), tokens: max(tokens, 0), count: Estimate{}.Count}
 		out, warnings := cleanHistory(raws, b)
 		require.LessOrEqual(t, len(out), historyMessages)
 		require.LessOrEqual(t, len(warnings), 2)

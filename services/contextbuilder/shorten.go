@@ -7,28 +7,28 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 )
 
-// leastResult is the length, in bytes, to which results of tools are cut at most.
-const leastResult = 200
+// shortest is the length, in bytes, to which results of tools are cut at most.
+const shortest = 200
 
-// fit cuts results of tools until a history fits into its budget of tokens, which its newest turn alone may exceed. It
-// may change the slice. The warning says what was cut, or that the history is too long all the same.
+// fit cuts results of tools until a history fits into its budget of tokens, which turns that are always taken may
+// exceed. It may change the slice. The warning says what was cut, or that the history is too long all the same.
 func fit(history []message.Message, b budget) (warning string) {
-	most := 0
-	for _, m := range history {
-		most = max(most, m.LongestResult())
-	}
-	if b.tokens <= 0 || most <= leastResult || tokensOf(history, b.count) <= b.tokens {
+	if b.tokens <= 0 || tokensOf(history, b.count) <= b.tokens {
 		return ""
 	}
+	longest := 0
+	for _, m := range history {
+		longest = max(longest, m.LongestResult())
+	}
 	whole := slices.Clone(history)
-	for most > leastResult {
-		most = max(most/2, leastResult)
+	for longest > shortest {
+		longest = max(longest/2, shortest)
 		for i, m := range whole {
-			history[i] = m.ShortenResults(most)
+			history[i] = m.ShortenResults(longest)
 		}
 		if tokensOf(history, b.count) <= b.tokens {
-			return fmt.Sprintf("history: results of tools are shortened to %d bytes, to fit into max_tokens", most)
+			return fmt.Sprintf("history: results of tools are shortened to %d bytes, to fit into max_tokens", longest)
 		}
 	}
-	return "history: the newest turn alone is longer than max_tokens"
+	return "history: it is longer than max_tokens, since the last answered turn always stays"
 }

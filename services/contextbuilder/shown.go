@@ -48,9 +48,9 @@ func (f form) half(
 	return append(out, message.New(role, text))
 }
 
-// filtered reports whether a model's filter left nothing of a turn's answer. Prompts leave such a turn out, since an
+// Filtered reports whether a model's filter left nothing of a turn's answer. Prompts leave such a turn out, since an
 // endpoint that refused its question refuses every prompt with it.
-func filtered(t *session.Turn) bool {
+func Filtered(t *session.Turn) bool {
 	if t.Status != session.Finalized || t.Answer == nil {
 		return false
 	}

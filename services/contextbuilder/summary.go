@@ -9,24 +9,21 @@ import (
 )
 
 // summarize puts the newest summary into a prompt that stands for turns that the window left out, and for no others of
-// the session, and that fits into the tokens that are left. turns are the turns that the prompt may show, taken those
-// that it shows.
-func (b *Builder) summarize(
-	req services.ContextRequest, p *prompt, state *session.State, turns []*session.Turn, taken []piece,
+// the session, and that fits into the tokens that are left. turns are the turns that the prompt may show.
+func (*Builder) summarize(
+	req services.ContextRequest, p *prompt, state *session.State, turns []*session.Turn, left budget,
 ) {
-	if !req.Summary || len(turns) == 0 || len(taken) == 0 {
+	if !req.Summary || len(turns) == 0 || len(p.TurnIDs) == 0 {
 		return
 	}
-	shown := taken[0].turn.Place
-	for _, t := range taken {
-		shown = min(shown, t.turn.Place)
-	}
+	first := slices.IndexFunc(turns, func(t *session.Turn) bool { return t.ID == p.TurnIDs[0] })
+	shown := turns[first].Place
 	for _, m := range slices.Backward(state.Standing()) {
 		if m.Fact == nil || m.FromPlace < turns[0].Place || m.ThroughPlace >= shown {
 			continue
 		}
 		text := []message.Message{summaryMessage(&m, req.Language)}
-		if req.MaxTokens > 0 && tokensOf(append(text, p.history...), b.cfg.Tokens.Count) > req.MaxTokens {
+		if left.tokens > 0 && tokensOf(append(text, p.history...), left.count) > left.tokens {
 			continue
 		}
 		p.summary = &m
@@ -53,7 +50,7 @@ func WholeThrough(turns []*session.Turn, n int) int {
 // MessagesOf returns the messages that a prompt shows for some turns.
 func MessagesOf(turns []*session.Turn, lang services.Language) (out []message.Message) {
 	for _, t := range turns {
-		if !filtered(t) {
+		if !Filtered(t) {
 			out = appendMessages(out, t, form{lang: lang})
 		}
 	}

@@ -28,66 +28,74 @@ func piecesOf(turns []*session.Turn, f form) []piece {
 
 func (p piece) complete() bool { return p.turn.Status == session.Finalized }
 
-// short reports whether a finalized turn shows less than a question and an answer.
-func (p piece) short() bool { return p.complete() && len(p.messages) < 2 }
-
-// budget of a window. Tokens 0 means no limit; count returns the tokens of a text. The newest turns, least in number,
-// are always taken.
+// budget of a window: so many messages and tokens, as count counts them; 0 tokens means no limit. room is how many
+// tokens the model takes of history, which tokens never exceeds; 0 if that is not known.
 type budget struct {
-	messages, tokens int
-	least            int
+	messages, tokens, room int
+	count                  func(string) int
+	keep                   keep
 	// blocks: turns leave a full window several at a time. before is how many turns of the session, filtered ones
 	// included, stand before the first piece.
 	blocks bool
 	before int
-	// strict: no other turn is always taken.
-	strict bool
-	count  func(string) int
 }
 
-// window takes whole turns, from the newest back, while the budget lasts. The last complete turn is always taken,
-// unless the budget is strict. For each tool result that is taken, the turn with its call is taken too, if a piece has
-// it. all reports whether the budget has room for all pieces.
-func window(pieces []piece, b budget) (taken []piece, all bool) {
+// keep says which turn a window takes whether its budget has room for it or not: none, the newest one, or the last one
+// that is complete.
+type keep int
+
+const (
+	keepNothing keep = iota
+	keepNewest
+	keepLastPair
+)
+
+// cut is what a window takes. all: the budget has room for all pieces. over: more was taken than it has room for.
+type cut struct {
+	taken     []piece
+	all, over bool
+}
+
+// window takes whole turns, from the newest back, while the budget lasts, and the one that it keeps in any case. For
+// each tool result that is taken, the turn with its call is taken too, if a piece has it.
+func window(pieces []piece, b budget) (w cut) {
 	from := len(pieces)
 	messages, tokens := 0, 0
 	for from > 0 {
 		p := pieces[from-1]
-		always := len(pieces)-from < b.least
-		if messages += len(p.messages); messages > b.messages && !always {
+		messages += len(p.messages)
+		over := messages > b.messages
+		if !over && b.tokens > 0 {
+			tokens += tokensOf(p.messages, b.count)
+			over = tokens > b.tokens
+		}
+		if over && (from < len(pieces) || b.keep != keepNewest) {
 			break
 		}
-		if b.tokens > 0 {
-			if tokens += tokensOf(p.messages, b.count); tokens > b.tokens && !always {
-				break
-			}
-		}
+		w.over = w.over || over
 		from--
 	}
-	all = from == 0
-	if b.blocks {
+	fits := from
+	if w.all = from == 0; b.blocks && !w.all {
 		from = blockStart(from, len(pieces), b.before)
 	}
 	links := linksOf(pieces)
 	from = callsFirst(links, from)
-	taken = pieces[from:]
-	if !b.strict && !slices.ContainsFunc(taken, piece.complete) {
+	w.taken, w.over = pieces[from:], w.over || from < fits
+	if b.keep == keepLastPair && !slices.ContainsFunc(w.taken, piece.complete) {
 		if last := lastComplete(pieces[:from]); last >= 0 {
 			begin := callsFirst(links, last)
 			end := resultsToo(links, begin, last+1, from)
-			taken = append(slices.Clone(pieces[begin:end]), taken...)
+			w.taken, w.over = append(slices.Clone(pieces[begin:end]), w.taken...), true
 		}
 	}
-	return taken, all
+	return w
 }
 
 // blockStart moves the beginning of a full window forward to the next block of turns, so that the window keeps at least
 // three quarters of its turns and most prompts begin as the one before: models' caches of prompts are found by how a
 // prompt begins. The blocks are counted from the session's first turn: before turns stand before the pieces.
 func blockStart(from, end, before int) int {
-	if before+from == 0 {
-		return 0
-	}
 	block := (end-from)/4 + 1
 	return from + (block-(before+from)%block)%block
 }

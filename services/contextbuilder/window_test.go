@@ -53,7 +53,8 @@ func TestWindowProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pieces := drawPieces(t)
 		most := rapid.IntRange(2, 30).Draw(t, "max_messages")
-		taken, all := window(pieces, budget{messages: most})
+		w := window(pieces, budget{messages: most, keep: keepLastPair})
+		taken, all := w.taken, w.all
 		var shown []message.Message
 		for _, p := range taken {
 			shown = append(shown, p.messages...)
@@ -91,6 +92,13 @@ func TestWindowProperties(t *testing.T) {
 		messages := 0
 		for _, p := range pieces {
 			messages += len(p.messages)
+		}
+		kept := 0
+		for _, p := range taken {
+			kept += len(p.messages)
+		}
+		if w.over != (kept > most) {
+			t.Fatal("more is taken than the budget has room for, and nobody is told")
 		}
 		if all != (messages <= most) || all && len(taken) != len(pieces) {
 			t.Fatal("left out what the budget had room for")

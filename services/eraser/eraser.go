@@ -118,44 +118,58 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 		e.urgent.enqueue(p, &job{session: j.SessionID, subject: j.Subject, at: j.Position, run: e.eraseLate})
 		return nil
 	}
-	switch j.Change.Kind { // one job an event: the queue takes no second one of its position
-	case session.TurnGone, session.Pruned:
+	work := func(run func(context.Context, *job) (remainder, error)) {
+		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
+	}
+	switch c := &j.Change; c.Kind.Group() { // one job an event: the queue takes no second one of its position
+	case session.GroupGone:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
-	case session.Erased:
+	case session.GroupSessionGone:
 		e.bulk.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
-	case session.Anomaly:
-		if sessionID := session.OtherSession(j.Recorded); sessionID != "" {
-			e.urgent.enqueue(p, &job{session: sessionID, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
+	case session.GroupText:
+		if len(c.Turns) > 0 {
+			work(e.eraseCorrected)
+		} else if c.VoidsSummary {
+			work(e.eraseSummaries)
 		}
-	case session.Described:
-		run := e.replaceDescription
-		if j.Change.VoidsSummary { // its kind undid a silence
-			run = e.describeOverSilence
+	case session.GroupHead:
+		return e.lookAtHead(ctx, j, work)
+	case session.GroupNone:
+		if c.Kind == session.Anomaly {
+			if sessionID := session.OtherSession(j.Recorded); sessionID != "" {
+				e.urgent.enqueue(p, &job{session: sessionID, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
+			}
 		}
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
-	case session.Linked:
-		run := e.linkBranches
-		if j.Change.VoidsSummary { // it ended a silence
-			run = e.linkAfterSilence
-		}
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
-		return e.linked(ctx, j)
-	case session.Corrected:
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseCorrected})
-	case session.Forked:
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.linkBranch})
-	case session.Noted:
-		if f, ok := j.Fact.(*events.IdentityErased); ok {
+		if f, ok := j.Fact.(*events.IdentityErased); ok && c.Kind == session.Noted {
 			run := func(ctx context.Context, j *job) (remainder, error) { return e.eraseIdentity(ctx, f, j.at) }
 			e.identities.enqueue(p, &job{at: j.Position, run: run})
 		}
-	case session.Started, session.Answered, session.WasExtended, session.Reset,
-		session.Summarized:
-		// What a branch shares may have changed before its summary came.
-		if j.Change.VoidsSummary || j.Change.Kind == session.Summarized && j.Head.Fork().Root != "" {
-			e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSummaries})
+	}
+	return nil
+}
+
+// lookAtHead queues the work that a change of a session without its turns asks for.
+func (e *Eraser) lookAtHead(
+	ctx context.Context, j *projections.Judged, work func(func(context.Context, *job) (remainder, error)),
+) error {
+	c := &j.Change
+	switch {
+	case c.Kind == session.Described && c.VoidsSummary: // its kind undid a silence
+		work(e.describeOverSilence)
+	case c.Kind == session.Described:
+		work(e.replaceDescription)
+	case c.Kind == session.Linked:
+		run := e.linkBranches
+		if c.VoidsSummary { // it ended a silence
+			run = e.linkAfterSilence
 		}
-	case session.Seen, session.Duplicate, session.Branched, session.Refused: // asks for nothing
+		work(run)
+		return e.linked(ctx, j)
+	case c.Kind == session.Forked:
+		work(e.linkBranch)
+	// What a branch shares may have changed before its summary came.
+	case c.VoidsSummary, c.Kind == session.Summarized && j.Head.Fork().Root != "":
+		work(e.eraseSummaries)
 	}
 	return nil
 }

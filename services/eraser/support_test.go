@@ -234,7 +234,7 @@ func (l *closedSessions) Append(ctx context.Context, a jetlog.Append) (jetlog.Ac
 		if f.SessionID != "" {
 			l.open--
 		}
-	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnExtended,
+	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnRecorded, *events.TurnExtended,
 		*events.TurnCorrected, *events.TurnPruned, *events.TurnRedacted,
 		*events.SessionLinked, *events.LinkRefused, *events.SessionReset, *events.SessionDescribed,
 		*events.SessionForked, *events.SessionBranched,

@@ -82,7 +82,7 @@ type adding struct {
 
 	ctx  context.Context //nolint:containedctx // of one call
 	call services.Call
-	// begins, if set, decides in place of DecideAdds: the call begins the session, perhaps with an identity.
+	// begins, if set, decides in place of decide.Adds: the call begins the session, perhaps with an identity.
 	begins   func(*session.State) decide.Added
 	identity string
 	drawn    bool
@@ -344,24 +344,25 @@ func (w *additions) left(ctx context.Context, a *adding, st *session.State) (los
 
 // ofFact returns the messages that a recorded fact brought to a turn, where they stand.
 func (w *additions) ofFact(t *session.Turn, e events.Recorded) (out []services.AddedMessage) {
-	texts := events.TextsOf(e.Fact)
-	var messages json.RawMessage
-	half := events.HalfQuestion
-	switch {
-	case texts.Question != nil:
-		messages = texts.Question.QuestionMessages
-	case texts.Answer != nil:
-		messages, half = texts.Answer.AnswerMessages, events.HalfAnswer
-	case texts.Extension != nil:
-		messages, half = texts.Extension.Messages, texts.Extension.Half
-	}
-	var list []json.RawMessage
-	_ = json.Unmarshal(messages, &list) // a body that was decoded holds a list
 	c, _ := parseCall(e.Call)
-	for i, raw := range list {
-		out = append(out, services.AddedMessage{
-			JSON: raw, Answer: half == events.HalfAnswer, First: w.at(t.Begun(half)), Message: c.base + i,
-		})
+	add := func(half events.Half, messages json.RawMessage, base int) {
+		var list []json.RawMessage
+		_ = json.Unmarshal(messages, &list) // a body that was decoded holds a list
+		for i, raw := range list {
+			out = append(out, services.AddedMessage{
+				JSON: raw, Answer: half == events.HalfAnswer, First: w.at(t.Begun(half)), Message: base + i,
+			})
+		}
+	}
+	texts := events.TextsOf(e.Fact)
+	if q := texts.Question; q != nil {
+		add(events.HalfQuestion, q.QuestionMessages, c.base)
+	}
+	if a := texts.Answer; a != nil {
+		add(events.HalfAnswer, a.AnswerMessages, 0)
+	}
+	if x := texts.Extension; x != nil {
+		add(x.Half, x.Messages, c.base)
 	}
 	return out
 }

@@ -324,7 +324,8 @@ func (w *additions) placeOf(a *adding) uint64 {
 	turn := events.NamesOf(a.plan.Facts[len(a.plan.Facts)-1]).TurnID
 	for _, one := range w.all {
 		for i, f := range one.plan.Facts {
-			if opens, is := f.(*events.TurnStarted); is && one.repeats == nil && opens.TurnID == turn {
+			opens := events.TextsOf(f).Question != nil && events.NamesOf(f).TurnID == turn
+			if opens && one.repeats == nil {
 				return w.own.first + uint64(one.first+i) //nolint:gosec // an index
 			}
 		}

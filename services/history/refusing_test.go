@@ -36,7 +36,7 @@ func TestNoLineComesBeforeOneThatTheLogRefused(t *testing.T) {
 	t.Parallel()
 	log := &refusing{Log: natstest.Log(t, 1)}
 	log.refuses = func(f events.Fact) error {
-		if s, ok := f.(*events.TurnStarted); ok && s.SessionID == "s" && s.RequestID == "r1" {
+		if s, ok := f.(*events.TurnRecorded); ok && s.SessionID == "s" && s.RequestID == "r1" {
 			return jetlog.ErrNoWrites
 		}
 		return nil

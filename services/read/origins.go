@@ -3,7 +3,6 @@ package read
 import (
 	"context"
 	"math"
-	"slices"
 	"sync/atomic"
 
 	"github.com/turnledger/turnledger/events"
@@ -58,9 +57,18 @@ func (r *Reader) loadOrigin(ctx context.Context, sessionID string, last uint64, 
 	return o, err
 }
 
-// takesAway are the changes after which a session is folded anew: texts may have left the log since it was held.
-var takesAway = []session.Kind{
-	session.Corrected, session.Pruned, session.TurnGone, session.Reset, session.Erased,
+// takesAway reports whether a session is folded anew after a change: texts may have left the log since it was held.
+func takesAway(c session.Change) bool {
+	switch c.Kind.Group() {
+	case session.GroupGone, session.GroupSessionGone:
+		return true
+	case session.GroupText:
+		return len(c.Turns) > 0
+	case session.GroupHead:
+		return c.Kind == session.Reset
+	case session.GroupNone:
+	}
+	return false
 }
 
 // extended returns a session that was held with the events that came since, as long as these only add to it; nil
@@ -78,7 +86,7 @@ func (r *Reader) extended(ctx context.Context, sessionID string, held *origin) (
 		if state == nil {
 			return nil, nil
 		}
-		if c := state.Fold(e); c.NewBoundary || c.VoidsSummary || slices.Contains(takesAway, c.Kind) {
+		if c := state.Fold(e); c.NewBoundary || c.VoidsSummary || takesAway(c) {
 			return nil, nil
 		}
 	}

@@ -25,25 +25,19 @@ import (
 	"github.com/turnledger/turnledger/services/read"
 )
 
-// newest asks for more turns than the sessions of these tests have.
-var newest = services.Ask{SessionID: "s", Shown: 10, Pending: true}
-
-// exchanges returns what said returns of the first turns of logtest.Turns.
-func exchanges(n int) (out []string) {
-	for i := range n {
-		out = append(out, fmt.Sprintf("q%d a%d", i, i))
+// said is what a reading has of answered turns, oldest first.
+func said(r services.Reading) (out []string) {
+	for _, t := range r.State.Turns {
+		if t.Answer != nil && r.State.Shown(t) {
+			out = append(out, t.Question.QuestionNeutral, t.Answer.AnswerNeutral)
+		}
 	}
 	return out
 }
 
-// said returns the texts of the turns of a reading.
-func said(r services.Reading) (out []string) {
-	for _, t := range r.State.Turns {
-		text := t.Question.QuestionNeutral
-		if t.Answer != nil {
-			text += " " + t.Answer.AnswerNeutral
-		}
-		out = append(out, text)
+func exchanges(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprint("q", i), fmt.Sprint("a", i))
 	}
 	return out
 }
@@ -61,8 +55,9 @@ func TestAViewThatIsBehindIsCompletedFromTheLog(t *testing.T) {
 	for seen := range 6 {
 		for _, keep := range []int{1, 2, math.MaxInt32} {
 			view := &viewtest.Still{State: viewtest.Folded(t, log, rules, "s", at[seen], keep), At: at[seen]}
-			r := read.New(log, read.Config{Rules: rules, View: view, Deadline: time.Second})
-			require.Equal(t, exchanges(6), said(must.Get(r.Read(t.Context(), newest))(t)), "seen %d, kept %d", seen, keep)
+			r := read.New(log, read.Config{Rules: rules, View: view})
+			got := must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", Shown: 22, Pending: true}))(t)
+			require.Equal(t, exchanges(6), said(got), "seen %d, kept %d", seen, keep)
 			require.NotZero(t, view.Asked)
 		}
 	}
@@ -81,10 +76,11 @@ func TestTheLastPairIsThereHoweverManyQuestionsCameAfterIt(t *testing.T) {
 	}
 	for _, keep := range []int{4, 6, math.MaxInt32} {
 		view := &viewtest.Still{State: viewtest.Folded(t, log, rules, "s", at, keep), At: at}
-		r := read.New(log, read.Config{Rules: rules, View: view, Deadline: time.Second})
-		shown := said(must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", Shown: 4, Pending: true}))(t))
-		require.Equal(t, "q0 a0", shown[0], "kept %d", keep)
-		require.Equal(t, []string{"open4", "open5", "open6", "open7"}, shown[len(shown)-4:], "kept %d", keep)
+		r := read.New(log, read.Config{Rules: rules, View: view})
+		got := must.Get(r.Read(t.Context(), services.Ask{SessionID: "s", Shown: 4, Pending: true}))(t)
+		require.Equal(t, exchanges(1), said(got), "kept %d", keep)
+		newest := got.State.Turns[len(got.State.Turns)-1]
+		require.Equal(t, "open7", newest.Question.QuestionNeutral)
 	}
 }
 
@@ -101,7 +97,7 @@ func TestTheArchiveAnswersOnlyWhereItHasCaughtUp(t *testing.T) {
 	} {
 		reader := read.New(log, read.Config{Rules: rules, View: &viewtest.Still{},
 			Archive: archive, Deadline: time.Second})
-		r := must.Get(reader.Read(t.Context(), newest))(t)
+		r := must.Get(reader.Read(t.Context(), services.Ask{SessionID: "s", Shown: 12}))(t)
 		require.Equal(t, exchanges(6), said(r), name)
 		require.Equal(t, 1, archive.Asked, name)
 		want := services.FromLog
@@ -127,7 +123,7 @@ func TestAnArchiveThatDoesNotAnswerIsLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	reader := read.New(log, read.Config{Rules: rules, View: &viewtest.Still{}, Archive: stuck{}})
-	require.Equal(t, exchanges(3), said(must.Get(reader.Read(ctx, newest))(t)))
+	require.Equal(t, exchanges(3), said(must.Get(reader.Read(ctx, services.Ask{SessionID: "s", Shown: 12}))(t)))
 }
 
 // endless is a log that must not be asked where it ends.
@@ -145,10 +141,9 @@ func TestAKnownPlaceStandsForTheLogsEnd(t *testing.T) {
 	for seen := range 6 {
 		view := &viewtest.Still{State: viewtest.Folded(t, log, rules, "s", at[seen], math.MaxInt32), At: at[seen]}
 		reader := read.New(endless{log}, read.Config{Rules: rules, View: view})
-		known := newest
-		known.KnownSeq = at[5]
-		require.Equal(t, exchanges(6), said(must.Get(reader.Read(t.Context(), known))(t)), "seen %d", seen)
-		_, err := reader.Read(t.Context(), newest)
+		r := must.Get(reader.Read(t.Context(), services.Ask{SessionID: "s", Shown: 12, KnownSeq: at[5]}))(t)
+		require.Equal(t, exchanges(6), said(r), "seen %d", seen)
+		_, err := reader.Read(t.Context(), services.Ask{SessionID: "s", Shown: 12})
 		require.ErrorContains(t, err, "asked for its end", "what is acknowledged is not known")
 	}
 }
@@ -203,8 +198,9 @@ func TestAViewThatGoesBackHidesNoTurn(t *testing.T) {
 				state := viewtest.Folded(t, log, rules, "s", at[seen], math.MaxInt32)
 				view.views = append(view.views, &viewtest.Still{State: state, At: at[seen]})
 			}
-			r := read.New(log, read.Config{View: view, Rules: rules})
-			require.Equal(t, exchanges(6), said(must.Get(r.Read(t.Context(), newest))(t)), "%d, then %d", first, second)
+			reader := read.New(log, read.Config{View: view, Rules: rules})
+			r := must.Get(reader.Read(t.Context(), services.Ask{SessionID: "s", Shown: 12}))(t)
+			require.Equal(t, exchanges(6), said(r), "%d, then %d", first, second)
 		}
 	}
 }

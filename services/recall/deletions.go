@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections/follower"
 )
@@ -156,14 +157,7 @@ func (d *Deletions) Withheld() int {
 
 // remind warns of deletions that have waited since the last reminder. A forwarder that works does them in seconds.
 func (d *Deletions) remind(ctx context.Context) error {
-	look := time.NewTicker(d.cfg.Remind)
-	defer look.Stop()
-	for before := map[string]bool{}; ; {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return nil
-		}
+	for before := map[string]bool{}; pause.For(ctx, d.cfg.Remind); {
 		d.mu.Lock()
 		scopes := slices.Collect(maps.Keys(d.open))
 		d.mu.Unlock()
@@ -184,4 +178,5 @@ func (d *Deletions) remind(ctx context.Context) error {
 				"turnledger deadletters list memory", "scopes", late, "position", oldest.String())
 		}
 	}
+	return nil
 }

@@ -78,35 +78,45 @@ func (f *Forwarder) Handle(ctx context.Context, batch []projections.Judged) erro
 
 func (f *Forwarder) event(ctx context.Context, e *projections.Judged) error {
 	scope := Scope(e.Head.Identity, e.SessionID)
-	switch e.Change.Kind {
-	case session.Answered:
-		return f.answered(ctx, scope, e)
-	case session.WasExtended:
+	switch e.Change.Kind.Group() {
+	case session.GroupText:
+		return f.text(ctx, scope, e)
+	case session.GroupGone:
+		if e.Change.Left() != nil {
+			return f.pruned(ctx, scope, e)
+		}
+		return f.store.Delete(ctx, scope, idsOf(e.Change.Turns))
+	case session.GroupSessionGone:
+		return f.erase(ctx, scope, e)
+	case session.GroupHead:
+		if e.Change.Kind == session.Linked {
+			return f.move(ctx, scope, e)
+		}
+	case session.GroupNone:
+		if gone, ok := e.Fact.(*events.IdentityErased); ok && e.Change.Kind == session.Noted {
+			return f.store.Forget(ctx, IdentityScope(gone.IdentityID))
+		}
+	}
+	return nil
+}
+
+// text stores a turn that has its answer now, or another one.
+func (f *Forwarder) text(ctx context.Context, scope string, e *projections.Judged) error {
+	texts := events.TextsOf(e.Fact)
+	switch {
+	case texts.Extension != nil:
 		return f.extended(ctx, scope, e)
-	case session.Corrected:
+	case texts.Answer == nil:
+		return nil
+	case texts.Question == nil:
+		return f.answered(ctx, scope, e)
+	}
+	if len(e.Change.Turns) > 0 {
 		if err := f.store.Delete(ctx, scope, idsOf(e.Change.Turns)); err != nil {
 			return err
 		}
-		return f.put(ctx, scope, e.SessionID, e.Change.Turn)
-	case session.Pruned:
-		return f.pruned(ctx, scope, e)
-	case session.TurnGone:
-		return f.store.Delete(ctx, scope, idsOf(e.Change.Turns))
-	case session.Linked:
-		return f.move(ctx, scope, e)
-	case session.Erased:
-		return f.erase(ctx, scope, e)
-	case session.Noted:
-		if gone, ok := e.Fact.(*events.IdentityErased); ok {
-			return f.store.Forget(ctx, IdentityScope(gone.IdentityID))
-		}
-		return nil
-	case session.Seen, session.Duplicate, session.Anomaly, session.Started, session.Reset,
-		session.Described, session.Summarized, session.Forked, session.Branched,
-		session.Refused:
-		return nil
 	}
-	return nil
+	return f.put(ctx, scope, e.SessionID, e.Change.Turn)
 }
 
 // answered stores a turn. The event carries the answer; the question is read from the log, with what extended it.

@@ -51,7 +51,7 @@ func (p prune) hides(e *events.Recorded, id uuid.UUID) bool {
 		return true
 	}
 	switch f := e.Fact.(type) {
-	case *events.TurnStarted:
+	case *events.TurnStarted, *events.TurnRecorded:
 		return true
 	case *events.TurnFinalized:
 		return !p.pending
@@ -146,7 +146,7 @@ func (r *redactions) withdraw(ctx context.Context, at events.Position) error {
 		return r.linked(ctx, f)
 	case *events.IdentityErased:
 		return r.eraseIdentity(ctx, f.IdentityID)
-	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnExtended,
+	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnRecorded, *events.TurnExtended,
 		*events.SessionReset, *events.LinkRefused,
 		*events.SessionForked, *events.SessionBranched, *events.SessionSummarized,
 		*events.ErasureReceipt:

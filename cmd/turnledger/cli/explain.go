@@ -84,7 +84,7 @@ func (c *explainCmd) prompt(e *Env, s *client.Client, x *explain.Explanation) er
 	}
 	x.Saw(explain.Context{
 		HistoryMessages: got.HistoryMessages, HistoryTurns: got.HistoryTurns, DroppedTurns: got.DroppedTurns,
-		SummarisedThrough: through, Messages: got.Messages,
+		TurnIDs: got.HistoryTurnIDs, SummarisedThrough: through, Messages: got.Messages,
 	}, c.Pending)
 	return nil
 }

@@ -68,7 +68,10 @@ func (c *keysCreateCmd) Run(e *Env) error {
 // show prints a new key, which is never shown again. Only the key itself goes to standard output.
 func (k keyring) show(e *Env, made apikeys.Key, text string) error {
 	if k.JSON {
-		return e.printJSON(made.Made(text))
+		return e.printJSON(struct {
+			Text string `json:"key"`
+			access.Key
+		}{text, made.Shown()})
 	}
 	e.print("%s", text)
 	e.printErr("This is the key %s of %s. It is not shown again: %s holds its hash only.\n"+

@@ -148,11 +148,13 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 	switch rapid.SampledFrom([]string{
 		"turn", "turn", "turn", "turn", "turn", "turn", "start", "start", "start", "answer", "answer", "redact",
 		"correct", "correct", "extend", "extend", "extend", "prune", "prune",
-		"link", "reset", "describe", "fork", "erase", "refused", "garbage", "again", "identity",
+		"whole", "whole", "link", "reset", "describe", "fork", "erase", "refused", "garbage", "again", "identity",
 	}).Draw(rt, "event") {
 	case "turn":
 		log.Append(rt, started(rt, session, fresh), at)
 		log.Append(rt, answered(rt, session, fresh), at)
+	case "whole":
+		log.Append(rt, recorded(rt, session, request()), at)
 	case "start":
 		log.Append(rt, started(rt, session, request()), at)
 	case "answer":
@@ -270,6 +272,12 @@ func started(rt *rapid.T, session, request string) *events.TurnStarted {
 		}}
 }
 
+func recorded(rt *rapid.T, session, request string) *events.TurnRecorded {
+	q, a := started(rt, session, request), answered(rt, session, request)
+	return &events.TurnRecorded{TurnID: q.TurnID, SessionID: session, RequestID: request, Question: q.Question,
+		Answer: a.Answer}
+}
+
 func answered(rt *rapid.T, session, request string) *events.TurnFinalized {
 	text := func(label string) string { return rapid.String().Draw(rt, label) }
 	return &events.TurnFinalized{TurnID: ID(session, request), SessionID: session,
@@ -310,8 +318,8 @@ func (r *reference) parked(e events.Recorded) {
 // apply folds an event that the view applies.
 func (r *reference) apply(e events.Recorded) {
 	found := r.truth.Found()
-	kind := r.truth.Fold(e).Kind
-	if !kind.ChangesSession() {
+	c := r.truth.Fold(e)
+	if !c.Kind.ChangesSession() {
 		r.applied = e.Position.Seq
 		return
 	}
@@ -323,10 +331,10 @@ func (r *reference) apply(e events.Recorded) {
 		r.held, r.floor, r.whole = true, e.Position.Seq, !found && r.truth.Found()
 	}
 	r.applied = e.Position.Seq
-	if kind == session.Corrected || kind == session.TurnGone {
+	if c.Kind == session.Corrected || c.Kind == session.TurnGone {
 		r.whole = false
 	}
-	if kind == session.Started {
+	if c.Kind.Group() == session.GroupText && c.Turn.Last() == c.Turn.Started {
 		r.cap()
 	}
 }

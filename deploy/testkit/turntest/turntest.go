@@ -15,7 +15,13 @@ func Finalized(session, request, answer string) *events.TurnFinalized {
 		Answer: events.Answer{AnswerNeutral: answer}}
 }
 
-// Turn returns both.
+// Recorded returns a whole turn.
+func Recorded(session, request, question, answer string) *events.TurnRecorded {
+	return &events.TurnRecorded{TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: question}, Answer: events.Answer{AnswerNeutral: answer}}
+}
+
+// Turn returns the start and the answer of a turn.
 func Turn(session, request, question, answer string) []events.Fact {
 	return []events.Fact{Started(session, request, question), Finalized(session, request, answer)}
 }

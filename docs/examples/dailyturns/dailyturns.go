@@ -34,7 +34,7 @@ func (d DailyTurns) Claim(ctx context.Context, k int) (projections.Checkpoint, e
 func (d DailyTurns) Apply(ctx context.Context, b projections.Batch) error {
 	rows := &pgx.Batch{}
 	for _, e := range b.Events {
-		if e.Change.Kind == session.Started {
+		if k := e.Change.Kind; k == session.Started || k == session.Recorded { // a whole turn has no start of its own
 			rows.Queue(`insert into daily_turns as t values ($1, 1)
 				on conflict (day) do update set turns = t.turns + 1`, e.Time.UTC())
 		}

@@ -32,7 +32,10 @@ func TestMain(m *testing.M) { leaks.VerifyTestMain(pg.Runner(m)) }
 func turns(t *testing.T, log *jetlog.Log, n int) {
 	for i := range n {
 		session, request := fmt.Sprint("s", i%5), fmt.Sprint("r", i)
-		f := turntest.Started(session, request, "q")
+		var f events.Fact = turntest.Started(session, request, "q")
+		if i%4 == 3 {
+			f = turntest.Recorded(session, request, "q", "a")
+		}
 		for range 1 + i%2 {
 			must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}}))(t)
 		}

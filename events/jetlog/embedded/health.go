@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // ErrNoWrites says that the server takes no writes. If its disk was full, Run makes it take writes again when there is
@@ -123,18 +124,12 @@ func (s *Server) restoring() bool {
 // needs a consumer creates it again. A single check proves nothing, and neither do two checks that report different
 // streams: while a stream is created or deleted, its folder exists without the stream.
 func (s *Server) Run(ctx context.Context) error {
-	look := time.NewTicker(cmp.Or(s.cfg.LookEvery, lookEvery))
-	defer look.Stop()
 	w := watch{Server: s, pause: firstPause}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-look.C:
-			w.look()
-			s.StageInMemory()
-		}
+	for pause.For(ctx, cmp.Or(s.cfg.LookEvery, lookEvery)) {
+		w.look()
+		s.StageInMemory()
 	}
+	return nil
 }
 
 // watch is the state of Run.

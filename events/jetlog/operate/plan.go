@@ -40,9 +40,10 @@ type Stream struct {
 
 // Replica is another server that keeps a replica of a stream. Behind is the number of operations that it lacks.
 type Replica struct {
-	Server           string
-	Current, Offline bool
-	Behind           uint64
+	Server  string `json:"server"`
+	Current bool   `json:"current"`
+	Offline bool   `json:"offline"`
+	Behind  uint64 `json:"behind" doc:"Operations that it lacks"`
 }
 
 // Plan returns the streams, each with its differences from the wanted configuration.

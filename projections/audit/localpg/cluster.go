@@ -86,8 +86,8 @@ func (s *Server) initdb(ctx context.Context, bin binaries, dir string) error {
 	return nil
 }
 
-// command prepares one of PostgreSQL's programs to work on dir. To another account dir is opened here and handed down, if
-// the system has paths for that: a folder above dir may be closed to the account (a home of mode 0700).
+// command prepares one of PostgreSQL's programs to work on dir. To another account dir is opened here and handed down,
+// if the system has paths for that: a folder above dir may be closed to the account (a home of mode 0700).
 func (s *Server) command(program, dir string, sig syscall.Signal, args ...string) (*exec.Cmd, func(), error) {
 	release := func() {}
 	var handed []*os.File

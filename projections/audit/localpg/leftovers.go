@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // clearLeftovers removes what a dead process of ours has left: a server that still runs or is stopping, a half-made
@@ -55,19 +57,15 @@ func removeHalf(ctx context.Context, half string) error {
 // within calls done every few milliseconds until it returns true. It returns false if the time is over, and an error if
 // done fails or ctx ends first.
 func within(ctx context.Context, most time.Duration, done func() (bool, error)) (bool, error) {
-	deadline := time.After(most)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for began := time.Now(); ; {
 		if is, err := done(); is || err != nil {
 			return is, err
 		}
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-deadline:
+		if time.Since(began) > most {
 			return false, nil
-		case <-tick.C:
+		}
+		if !pause.For(ctx, 10*time.Millisecond) {
+			return false, ctx.Err()
 		}
 	}
 }

@@ -55,55 +55,39 @@ func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
 }
 
 func (v *generation) fold(held *session.State, e *projections.Judged) {
-	if e.Change.Kind == session.Pruned {
-		v.prune(held, e)
-		return
+	if left := e.Change.Left(); left != nil {
+		v.leave(held, *left, e.Position.Seq)
+	} else {
+		trim(held.Fold(e.Recorded), held.Turns, e.Fact)
+		v.remove(held, &e.Change)
 	}
-	c := held.Fold(e.Recorded)
-	previous := before(held.Turns, c.Turn)
-	switch c.Kind {
-	case session.Started:
-		trimQuestion(c.Turn, previous)
-	case session.Answered:
-		trimAnswer(c.Turn, previous)
-	case session.Corrected:
-		trimQuestion(c.Turn, previous)
-		trimAnswer(c.Turn, previous)
-	case session.WasExtended: // makes halves of its own
-	case session.Seen, session.Duplicate, session.Anomaly, session.Linked, session.TurnGone,
-		session.Reset, session.Described, session.Summarized, session.Forked, session.Branched,
-		session.Erased, session.Refused, session.Pruned,
-		session.Noted: // no texts came
-	}
-	switch e.Change.Kind {
-	case session.Started:
-		held.DropOldest(v.limits.MaxTurns)
-	case session.Corrected, session.TurnGone:
-		held.Remove(func(t *session.Turn) bool { return left(t, e.Change.Turns) })
-		held.Whole = false
-	case session.Seen, session.Duplicate, session.Anomaly, session.Answered,
-		session.WasExtended, session.Linked,
-		session.Reset, session.Described, session.Summarized, session.Forked, session.Branched,
-		session.Erased, session.Refused, session.Pruned,
-		session.Noted: // no turn came or went
-	}
+	held.DropOldest(v.limits.MaxTurns)
 	held.Adopt(e.Head)
 }
 
-// prune puts the judge's turn in the place of the one that the view holds. The view can't fold the prune, which speaks
-// of versions of the turn that the view does not hold. A turn that is not held is older than all that are, or its other
-// events have left the log, and then the prune alone brings it.
-func (v *generation) prune(held *session.State, e *projections.Judged) {
-	held.Applied = e.Position.Seq
-	own := *e.Change.Turn
+// remove takes out the turns that a change has made tombstones, or replaced.
+func (v *generation) remove(held *session.State, c *session.Change) {
+	switch c.Kind.Group() {
+	case session.GroupText, session.GroupGone:
+		if len(c.Turns) > 0 {
+			held.Remove(func(t *session.Turn) bool { return left(t, c.Turns) })
+			held.Whole = false
+		}
+	case session.GroupNone, session.GroupHead, session.GroupSessionGone: // the fold has done it
+	}
+}
+
+// leave puts what a prune has left of a turn in the place of the turn that the view holds. The view can't fold the
+// prune, which speaks of versions of the turn that the view does not hold. A turn that is not held is older than all
+// that are, or its other events have left the log, and then the prune alone brings it.
+func (v *generation) leave(held *session.State, own session.Turn, at uint64) {
+	held.Applied = at
 	switch t := held.Turn(own.ID); {
 	case t != nil:
 		*t = own
 	case held.Whole, len(held.Turns) > 0 && held.Turns[0].Place < own.Place:
 		held.Take(&own)
-		held.DropOldest(v.limits.MaxTurns)
 	}
-	held.Adopt(e.Head)
 }
 
 // left reports whether a turn may no longer be shown. gone lists all versions of a redacted turn, since the view holds

@@ -5,11 +5,26 @@ import (
 	"encoding/json"
 	"unique"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/session"
 )
 
-// trimQuestion and trimAnswer copy a half that was just folded, so that the turn does not keep the whole fact in
-// memory. Values that are mostly the same from turn to turn are stored once.
+// trim copies the halves that an event brought to its turn, so that the turn does not keep the whole fact in memory. An
+// extension makes halves of its own.
+func trim(c session.Change, turns []*session.Turn, f events.Fact) {
+	if c.Kind.Group() != session.GroupText {
+		return
+	}
+	texts, previous := events.TextsOf(f), before(turns, c.Turn)
+	if texts.Question != nil {
+		trimQuestion(c.Turn, previous)
+	}
+	if texts.Answer != nil {
+		trimAnswer(c.Turn, previous)
+	}
+}
+
+// trimQuestion and trimAnswer store values once that are mostly the same from turn to turn.
 func trimQuestion(t, previous *session.Turn) {
 	q := *t.Question
 	q.PipelineName, q.Consultant, q.Repository = once(q.PipelineName), once(q.Consultant), once(q.Repository)

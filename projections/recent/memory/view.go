@@ -113,8 +113,8 @@ func (v *generation) applyAll(p *partition, b projections.Batch) {
 	now := v.now().UnixMilli()
 	for all := b.Events; len(all) > 0; {
 		n := 1
-		for n < len(all) && all[n-1].Continues {
-			n++
+		if len(all) > 1 && all[0].Continues {
+			n = 2
 		}
 		if e := &all[0]; e.SessionID != "" {
 			v.applyTogether(p.shard(v.hash(e.SessionID)), all[:n], b.From.Seq, now)

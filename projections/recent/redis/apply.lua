@@ -94,14 +94,7 @@ while ARGV[i] do
           redis.call('ZREM', turns, record)
           redis.call('ZADD', turns, place, record .. data)
         end
-      elseif op == 'correct' then
-        local record = at(turns, place, id, 'f')
-        if record then
-          redis.call('ZREM', turns, record)
-          redis.call('ZADD', turns, place, data)
-        end
-        whole = '0'
-      elseif op == 'prune' then
+      elseif op == 'swap' then
         local record = at(turns, place, id, 'p') or at(turns, place, id, 'f')
         local first = redis.call('ZRANGE', turns, 0, 0, 'WITHSCORES')
         if record then
@@ -113,6 +106,9 @@ while ARGV[i] do
           if trim(turns) then
             whole = '0'
           end
+        end
+        if id ~= id_of(data) then -- a correction
+          whole = '0'
         end
       elseif op == 'redact' then
         remove(turns, id)

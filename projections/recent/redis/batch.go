@@ -64,30 +64,35 @@ func (v *View) add(g *sessionOps, e *projections.Judged, now int64) {
 		return
 	}
 	g.head, g.expires = rueidis.BinaryString(recent.AppendHead(nil, e.Head)), strconv.FormatInt(expires, 10)
-	t := e.Change.Turn
-	switch k {
-	case session.Started:
-		g.operation("start", e, operand{t.Place, t.ID[:], recent.PendingRecord(t)})
-	case session.Answered:
-		g.operation("answer", e, operand{t.Place, t.ID[:], recent.AppendAnswer(nil, t)})
-	case session.WasExtended:
-		if f, is := e.Fact.(*events.TurnExtended); is {
-			data := recent.AppendExtension(nil, v.cfg.Rules, e.Position.Seq, f)
-			g.operation("extend", e, operand{t.Place, t.ID[:], data})
+	switch k.Group() {
+	case session.GroupText:
+		v.text(g, e)
+	case session.GroupGone:
+		if t := e.Change.Left(); t != nil {
+			g.operation("swap", e, operand{t.Place, t.ID[:], recent.Record(t)})
+			return
 		}
-	case session.Corrected:
-		g.operation("correct", e, operand{t.Place, t.Replaces[:], recent.FinalizedRecord(t)})
-	case session.Pruned:
-		g.operation("prune", e, operand{t.Place, t.ID[:], recent.Record(t)})
-	case session.TurnGone:
 		g.operation("redact", e, operand{id: ids(e.Change.Turns)})
-	case session.Erased:
+	case session.GroupSessionGone:
 		g.operation("erase", e, operand{})
-	case session.Linked, session.Reset, session.Described, session.Summarized,
-		session.Forked, session.Branched, session.Seen,
-		session.Duplicate, session.Anomaly, session.Refused,
-		session.Noted:
+	case session.GroupHead, session.GroupNone:
 		g.operation("head", e, operand{})
+	}
+}
+
+// text adds an event that brings texts to a turn.
+func (v *View) text(g *sessionOps, e *projections.Judged) {
+	t, texts := e.Change.Turn, events.TextsOf(e.Fact)
+	switch {
+	case texts.Extension != nil:
+		data := recent.AppendExtension(nil, v.cfg.Rules, e.Position.Seq, events.NamesOf(e.Fact).ExtensionID, texts)
+		g.operation("extend", e, operand{t.Place, t.ID[:], data})
+	case texts.Question == nil:
+		g.operation("answer", e, operand{t.Place, t.ID[:], recent.AppendAnswer(nil, t)})
+	case t.Corrects():
+		g.operation("swap", e, operand{t.Place, t.Replaces[:], recent.Record(t)})
+	default:
+		g.operation("start", e, operand{t.Place, t.ID[:], recent.Record(t)})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -77,20 +78,14 @@ func (v *View) Applied(ctx context.Context, partition int) (events.Position, err
 // or Redis fails first.
 func (v *View) Wait(ctx context.Context, at events.Position) (err error) {
 	defer projections.Wrap(&err, "wait for %s in Redis", at)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for pause := time.Millisecond; ; pause = min(2*pause, longestPause) {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-		}
+	for wait := time.Millisecond; ctx.Err() == nil; wait = min(2*wait, longestPause) {
 		applied, err := v.Applied(ctx, at.Partition)
 		if err != nil || applied.Seq >= at.Seq {
 			return err
 		}
-		timer.Reset(pause)
+		pause.For(ctx, wait)
 	}
+	return ctx.Err()
 }
 
 const longestPause = 16 * time.Millisecond

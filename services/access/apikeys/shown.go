@@ -6,13 +6,6 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 )
 
-// Made returns what is shown of a key when it was made: all of it, with its text.
-func (k Key) Made(text string) access.Key {
-	shown := k.Shown()
-	shown.Text = text
-	return shown
-}
-
 // Shown returns what may be shown of a key at any time.
 func (k Key) Shown() access.Key {
 	return access.Key{

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // Files holds a value that is made from the contents of files. Only one goroutine at a time may call Open or Run; Value
@@ -66,17 +68,13 @@ func (f *Files[T]) reload() (bool, error) {
 // Run looks at the files until ctx ends, and then returns nil. While no value can be made from the files, Value keeps
 // returning the last one.
 func (f *Files[T]) Run(ctx context.Context) error {
-	tick := time.NewTicker(cmp.Or(f.Every, time.Second))
-	defer tick.Stop()
 	lastWarning := ""
 	for {
 		if f.Looked != nil {
 			f.Looked(f.Value())
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, cmp.Or(f.Every, time.Second)) {
 			return nil
-		case <-tick.C:
 		}
 		changed, err := f.reload()
 		switch {

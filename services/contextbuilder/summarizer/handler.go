@@ -127,7 +127,9 @@ func (h *Handler) asks(e *projections.Judged) bool {
 	if e.Change.VoidsSummary || e.Change.Kind == session.Erased {
 		h.due.Remove(e.SessionID)
 	}
-	if e.Change.Kind != session.Answered && !e.Change.VoidsSummary ||
+	answered := e.Change.Kind.Group() == session.GroupText && len(e.Change.Turns) == 0 &&
+		events.TextsOf(e.Fact).Answer != nil
+	if !answered && !e.Change.VoidsSummary ||
 		h.cfg.Now().Sub(e.Time) > h.cfg.Oldest {
 		return false
 	}

@@ -15,32 +15,22 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/export"
 )
 
 // ErrNoTurn says that the session has no such turn.
 var ErrNoTurn = errors.New("the log has no such turn in this session: turnledger replay --session shows what it has")
 
-// Explanation shows why a turn got its answer. Inherited: the session that was asked for is a branch that shares the
-// turn, which stands in the session SessionID.
+// Explanation shows why a turn got its answer. Its Prompt is not set: what the server told of the prompt is Context.
 type Explanation struct {
-	SessionID string                    `json:"session_id"`
-	TurnID    string                    `json:"turn_id"`
-	Inherited bool                      `json:"inherited"`
-	AsOf      string                    `json:"as_of"`
-	Events    []services.ExplainedEvent `json:"events"`
-	Context   Context                   `json:"context"`
-	Turns     []services.ExplainedTurn  `json:"turns"`
+	services.Explanation
+
+	Context Context `json:"context"`
 	// Question is the turn's text, if the log still has it.
 	Question string `json:"-"`
 	// Root is the version of the turn whose question was asked first; the other versions are corrections of it.
 	Root uuid.UUID `json:"-"`
-	// Nth is the number of the session's events up to AsOf, Of that of all. Earlier and Later are the positions of the
-	// events right before and right after; empty if there is none.
-	Nth     int    `json:"-"`
-	Of      int    `json:"-"`
-	Earlier string `json:"-"`
-	Later   string `json:"-"`
 
 	texts Texts
 	// asked is where the prompt was asked for. Events before the sequence until stood then.
@@ -50,11 +40,12 @@ type Explanation struct {
 }
 
 // Context is the prompt of the turn. Messages are set only if texts were asked for. SummarisedThrough is the last of
-// the turns that a summary in the prompt stands for.
+// the turns that a summary in the prompt stands for. TurnIDs are the turns whose messages the prompt has.
 type Context struct {
 	HistoryMessages   int               `json:"history_messages"`
 	HistoryTurns      int               `json:"history_turns"`
 	DroppedTurns      int               `json:"dropped_turns"`
+	TurnIDs           []string          `json:"-"`
 	SummarisedThrough string            `json:"summarised_through,omitempty"`
 	Roles             []string          `json:"roles"`
 	Messages          []json.RawMessage `json:"messages,omitempty"`
@@ -67,6 +58,7 @@ const (
 	seenSummarised = "summarised"
 	seenBoundary   = "before a reset or a silence"
 	seenPending    = "had no answer yet"
+	seenFiltered   = "its answer was filtered"
 	seenReplaced   = "corrected"
 	seenRedacted   = "redacted"
 )
@@ -128,7 +120,9 @@ func At(sessionID string, pick func([]events.Recorded) int, log Log, texts Texts
 			return own.explain(t.ID, origins, texts)
 		}
 	}
-	x := &Explanation{SessionID: sessionID, texts: texts, asked: at, until: at.Seq + 1}
+	x := &Explanation{
+		Explanation: services.Explanation{SessionID: sessionID}, texts: texts, asked: at, until: at.Seq + 1,
+	}
 	if err := x.add(own.lines[i], own.all[i]); err != nil {
 		return nil, err
 	}
@@ -139,7 +133,7 @@ func At(sessionID string, pick func([]events.Recorded) int, log Log, texts Texts
 // explain explains a turn that stands in the session itself.
 func (s *story) explain(turn uuid.UUID, origins []*story, texts Texts) (*Explanation, error) {
 	x := &Explanation{
-		SessionID: s.today.SessionID, TurnID: turn.String(), Root: turn, texts: texts,
+		Explanation: services.Explanation{SessionID: s.today.SessionID, TurnID: turn}, Root: turn, texts: texts,
 		versions: map[uuid.UUID]bool{turn: true},
 	}
 	x.place(s.today, turn, s.all)
@@ -214,7 +208,7 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 	if x.asked.Seq == 0 { // the start never counted
 		x.asked = r.Position
 	}
-	if strings.HasPrefix(r.ID, x.TurnID+".") {
+	if strings.HasPrefix(r.ID, x.TurnID.String()+".") {
 		texts := events.TextsOf(r.Fact)
 		switch more := texts.Extension; {
 		case texts.Question != nil:
@@ -253,6 +247,8 @@ func (x *Explanation) explainOmissions(own *story, origins []*story) {
 			seen = seenBoundary
 		case t.Status == session.Pending:
 			seen = seenPending
+		case contextbuilder.Filtered(t):
+			seen = seenFiltered
 		}
 		at := events.Position{Partition: partition, Seq: now.Started}
 		x.Turns = append(x.Turns, services.ExplainedTurn{
@@ -261,9 +257,9 @@ func (x *Explanation) explainOmissions(own *story, origins []*story) {
 	}
 }
 
-// Saw takes the server's report on the prompt, and marks the turns that the window showed: the newest ones, including
-// those without an answer if pending is set. Older turns were left out. It keeps the prompt's messages only if texts
-// were asked for.
+// Saw takes the server's report on the prompt, and marks the turns that the prompt showed. Of the others the window left
+// out the newest ones; pending: those without an answer, too. It keeps the prompt's messages only if texts were asked
+// for.
 func (x *Explanation) Saw(prompt Context, pending bool) {
 	for _, raw := range prompt.Messages {
 		prompt.Roles = append(prompt.Roles, message.Parse(raw).Role())
@@ -272,14 +268,17 @@ func (x *Explanation) Saw(prompt Context, pending bool) {
 		prompt.Messages = nil
 	}
 	x.Context = prompt
-	shown, left := prompt.HistoryTurns, prompt.DroppedTurns
+	shown := make(map[string]bool, len(prompt.TurnIDs))
+	for _, id := range prompt.TurnIDs {
+		shown[id] = true
+	}
+	left := prompt.DroppedTurns
 	for i := range slices.Backward(x.Turns) {
 		t := &x.Turns[i]
 		switch {
-		case t.Seen != seenShown && (t.Seen != seenPending || !pending):
-		case shown > 0:
+		case shown[t.TurnID]:
 			t.Seen = seenShown
-			shown--
+		case t.Seen != seenShown && (t.Seen != seenPending || !pending):
 		case left > 0:
 			t.Seen = seenWindow
 			left--

@@ -58,6 +58,9 @@ func (s Service) Explain(ctx context.Context, ask services.ExplainAsk) (out serv
 	seen := Context{
 		HistoryMessages: prompt.HistoryMessages, HistoryTurns: prompt.HistoryTurns, DroppedTurns: prompt.DroppedTurns,
 	}
+	for _, id := range prompt.TurnIDs {
+		seen.TurnIDs = append(seen.TurnIDs, id.String())
+	}
 	if prompt.Summary != nil {
 		seen.SummarisedThrough = prompt.Summary.ThroughTurnID.String()
 	}
@@ -65,11 +68,9 @@ func (s Service) Explain(ctx context.Context, ask services.ExplainAsk) (out serv
 		seen.Messages = append(seen.Messages, json.RawMessage(m.JSON()))
 	}
 	x.Saw(seen, ask.IncludePending)
-	turn, _ := uuid.Parse(x.TurnID) // uuid.Nil for an event that is of no turn
-	return services.Explanation{
-		SessionID: x.SessionID, TurnID: turn, Inherited: x.Inherited, AsOf: x.AsOf, Prompt: prompt, Events: x.Events,
-		Turns: x.Turns, Nth: x.Nth, Of: x.Of, Earlier: x.Earlier, Later: x.Later,
-	}, nil
+	out = x.Explanation
+	out.Prompt = prompt
+	return out, nil
 }
 
 // pick returns how the event that is asked for is found among those of its session.

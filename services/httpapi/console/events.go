@@ -45,12 +45,10 @@ type eventRow struct {
 	// Permalink shows the event in its place, AsOf what a prompt saw there, and Whole is all of its JSON.
 	Permalink, AsOf, Whole string
 	Open                   bool
-	// stated is the time that the publisher states; the events of one append have the same.
-	stated string
-	at     events.Position
-	cost   int // bytes of HTML, about
-	turn   uuid.UUID
-	data   json.RawMessage
+	at                     events.Position
+	cost                   int // bytes of HTML, about
+	turn                   uuid.UUID
+	data                   json.RawMessage
 }
 
 // cloudEvent is an event as the log's reader prints it.
@@ -79,7 +77,7 @@ func rowOf(line []byte) (eventRow, error) {
 		Position: e.Position, Anchor: anchorOf(e.Position),
 		Type:    names.take(strings.TrimPrefix(e.Type, typePrefix), mostName).Text,
 		ID:      names.take(e.ID, mostName).Text,
-		Session: e.Subject, Recorded: e.RecordedAt, stated: e.Time, data: e.Data,
+		Session: e.Subject, Recorded: e.RecordedAt, data: e.Data,
 	}
 	if strings.HasPrefix(row.Type, "turn.") {
 		id, _, _ := strings.Cut(e.ID, ".")
@@ -89,7 +87,7 @@ func rowOf(line []byte) (eventRow, error) {
 	if row.Session != "" {
 		row.Permalink = sessionHref(row.Session) + "?at=" + e.Position + "#" + row.Anchor
 		row.Whole = sessionHref(row.Session) + "/events/" + e.Position
-		row.AsOf = explainHref(row.Session, e.Position, promptOptions{MaxMessages: defaultMessages})
+		row.AsOf = explainHref(row.Session, e.Position, promptOptions{MaxMessages: services.DefaultMessages})
 	}
 	return row, nil
 }
@@ -241,11 +239,10 @@ func (p *sessionPage) events(ctx context.Context, out *sessionView) error {
 func (g *eventGroup) add(row eventRow) {
 	switch {
 	case row.Type == "turn.started.v1", g.Turn == "":
-	case row.Type == "turn.finalized.v1" && len(g.Events) > 0:
+	case row.Type == "turn.recorded.v1" && len(g.Events) == 0:
 		g.Span = "recorded with its answer"
-		if row.stated != g.Events[0].stated {
-			g.Span = "answered after " + row.Recorded.Sub(g.Events[0].Recorded).Round(time.Millisecond).String()
-		}
+	case row.Type == "turn.finalized.v1" && len(g.Events) > 0:
+		g.Span = "answered after " + row.Recorded.Sub(g.Events[0].Recorded).Round(time.Millisecond).String()
 	default:
 		name, _, _ := strings.Cut(strings.TrimPrefix(row.Type, "turn."), ".")
 		g.Became = append(g.Became, name)

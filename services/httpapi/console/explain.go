@@ -69,11 +69,9 @@ type beforeRow struct {
 
 // Bounds of the options of a prompt, and of the turns that the page lists.
 const (
-	defaultMessages = 20
-	mostMessages    = 100_000
-	mostTokens      = 10_000_000
-	mostBefore      = 150
-	mostOfQuestion  = 120
+	mostTokens     = 10_000_000
+	mostBefore     = 150
+	mostOfQuestion = 120
 )
 
 // explainTurn shows why a turn got its answer.
@@ -152,14 +150,14 @@ func (s *surface) explain(
 // optionsOf reads the options of a prompt.
 func optionsOf(query url.Values) (o promptOptions, err error) {
 	o = promptOptions{
-		MaxMessages: defaultMessages, Pending: query.Get("pending") == "true", Summary: query.Get("summary") == "true",
+		MaxMessages: services.DefaultMessages, Pending: query.Get("pending") == "true", Summary: query.Get("summary") == "true",
 		Translated: query.Get("language") == string(services.Translated),
 	}
 	if n := query.Get("max_messages"); n != "" {
-		if o.MaxMessages, err = strconv.Atoi(n); err != nil || o.MaxMessages < 2 {
+		if o.MaxMessages, err = strconv.Atoi(n); err != nil || o.MaxMessages < services.LeastMessages {
 			return o, invalid("max_messages", "must be a number from 2 on")
 		}
-		o.MaxMessages = min(o.MaxMessages, mostMessages)
+		o.MaxMessages = min(o.MaxMessages, services.MostMessages)
 	}
 	if n := query.Get("max_tokens"); n != "" {
 		if o.MaxTokens, err = strconv.Atoi(n); err != nil || o.MaxTokens < 0 {
@@ -173,7 +171,7 @@ func optionsOf(query url.Values) (o promptOptions, err error) {
 // Query returns the options as an address has them: those that differ from what is asked for without them.
 func (o promptOptions) Query() url.Values {
 	q := url.Values{}
-	if o.MaxMessages != defaultMessages {
+	if o.MaxMessages != services.DefaultMessages {
 		q.Set("max_messages", strconv.Itoa(o.MaxMessages))
 	}
 	if o.MaxTokens != 0 {

@@ -39,8 +39,8 @@ func TestAnExplanation(t *testing.T) {
 	a := s.page(address, "")
 	require.Equal(t, http.StatusOK, a.status)
 	must.Contain(t, a.body, "why is that?", "A plain answer.", "a corrected question", "It is sunny.",
-		asked.ID.String(), `href="/console/sessions/s?at=0:11#t-`,
-		`<output id="nth" for="n">14</output> of 17`, "[Image: https://elsewhere.example/cat.png]",
+		asked.ID.String(), `href="/console/sessions/s?at=0:10#t-`,
+		`<output id="nth" for="n">12</output> of 15`, "[Image: https://elsewhere.example/cat.png]",
 		`Tool: <bdi class="id">weather</bdi>`)
 	prompt, rest, _ := strings.Cut(a.body, "What it was answered")
 	answer, _, _ := strings.Cut(rest, "Turns before it")

@@ -226,15 +226,17 @@ func (s *stack) page(target, cookie string) answer {
 	return s.do("GET", target, nil, "Cookie", cookie)
 }
 
-// turn records a turn, with its answer unless that is empty.
+// turn records a turn, and its answer unless that is empty.
 func (s *stack) turn(session, request, question, answered string) services.Turn {
 	s.t.Helper()
 	c := decide.Start{SessionID: session, RequestID: request}
 	c.Question = events.Question{QuestionNeutral: question}
-	if answered != "" {
-		c.Answer = &events.Answer{AnswerNeutral: answered}
+	t := must.Get(s.services.History.StartTurn(s.t.Context(), c))(s.t)
+	if answered == "" {
+		return t
 	}
-	return must.Get(s.services.History.StartTurn(s.t.Context(), c))(s.t)
+	f := decide.Finalize{SessionID: session, TurnID: t.ID, Answer: events.Answer{AnswerNeutral: answered}}
+	return must.Get(s.services.History.FinalizeTurn(s.t.Context(), f))(s.t)
 }
 
 // correct corrects the answer of a turn, and returns where that stands in the log.

@@ -36,7 +36,7 @@ type chatBody struct {
 	OnPending    string      `json:"on_pending,omitempty" enum:"reject,enqueue,interrupt" doc:"What to do while another message is being answered; enqueue by default"`
 	SystemPrompt string      `json:"system_prompt,omitempty"`
 	MaxMessages  windowSize  `json:"max_messages,omitempty" doc:"Of history; 20 by default"`
-	MaxTokens    count       `json:"max_tokens,omitempty" doc:"Of history, estimated"`
+	MaxTokens    count       `json:"max_tokens,omitempty" doc:"Of history, counted as the configured model counts them"`
 	IdleTimeout  idleTimeout `json:"idle_timeout,omitempty" doc:"Only turns since the last silence that long" example:"30m"`
 	Language     string      `json:"language,omitempty" enum:"neutral,translated"`
 	Memory       bool        `json:"memory,omitempty"`

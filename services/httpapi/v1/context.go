@@ -25,7 +25,7 @@ type contextBody struct {
 	TurnID              *string     `json:"turn_id,omitempty" doc:"The turn being answered: it is left out, and history goes up to its start"`
 	SystemPrompt        string      `json:"system_prompt,omitempty"`
 	MaxMessages         windowSize  `json:"max_messages,omitempty" doc:"Of history; 20 by default, at least 2, clamped to 100,000"`
-	MaxTokens           count       `json:"max_tokens,omitempty" doc:"Of history, estimated"`
+	MaxTokens           count       `json:"max_tokens,omitempty" doc:"Of history, counted as the configured model counts them"`
 	IdleTimeout         idleTimeout `json:"idle_timeout,omitempty" doc:"Only turns since the last silence that long, such as 30m; off for none" example:"30m"`
 	Language            string      `json:"language,omitempty" enum:"neutral,translated"`
 	IncludePending      bool        `json:"include_pending,omitempty" doc:"Questions without an answer, too"`
@@ -128,6 +128,7 @@ type contextJSON struct {
 	SessionFound    bool          `json:"session_found"`
 	HistoryMessages int           `json:"history_messages" doc:"Messages taken from history"`
 	HistoryTurns    int           `json:"history_turns"`
+	HistoryTurnIDs  []string      `json:"history_turn_ids" nullable:"false" doc:"The turns of the history, oldest first"`
 	DroppedTurns    int           `json:"dropped_turns" doc:"Turns that the window left out"`
 	Summary         *shownSummary `json:"summary" doc:"Of turns that the window left out"`
 	MemorySnippet   *string       `json:"memory_snippet"`
@@ -188,10 +189,13 @@ func newContextJSON(c *services.Context, req services.ContextRequest) contextJSO
 	out := contextJSON{
 		Messages:     rawList{json.RawMessage("[]")},
 		SessionFound: c.SessionFound, HistoryMessages: c.HistoryMessages, HistoryTurns: c.HistoryTurns,
-		DroppedTurns: c.DroppedTurns, Summary: (*shownSummary)(c.Summary),
+		HistoryTurnIDs: make([]string, len(c.TurnIDs)), DroppedTurns: c.DroppedTurns, Summary: (*shownSummary)(c.Summary),
 		MemorySnippet: optional(&c.MemorySnippet), RewrittenQuery: optional(&c.RewrittenQuery),
 		RewriteFallback: c.RewriteFallback,
 		Warnings:        append([]string{}, c.Warnings...), Source: string(c.Source), // never null
+	}
+	for i, id := range c.TurnIDs {
+		out.HistoryTurnIDs[i] = id.String()
 	}
 	if req.Format == services.Anthropic {
 		out.System = &c.System

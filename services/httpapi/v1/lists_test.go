@@ -366,12 +366,11 @@ func TestKeysAreListedWithoutTheirSecrets(t *testing.T) {
 	ada := "ada"
 	s, _ := guarded(t, ring{}, func(c *config) {
 		c.Keys = func() ([]access.Key, error) {
-			return []access.Key{{Text: "SECRET", Prefix: "tl_abc", Name: "ops", Scopes: []string{"admin"},
+			return []access.Key{{Prefix: "tl_abc", Name: "ops", Scopes: []string{"admin"},
 				IdentityID: &ada, State: "active"}}, nil
 		}
 	})
 	a := s.as("all", "GET", "/v1/keys", nil)
-	require.NotContains(t, string(a.raw), "SECRET")
 	require.Equal(t, map[string]any{"prefix": "tl_abc", "name": "ops", "scopes": []any{"admin"}, "identity_id": "ada",
 		"created_at": "0001-01-01T00:00:00Z", "expires_at": nil, "revoked_at": nil, "state": "active"},
 		a.body["keys"].([]any)[0])

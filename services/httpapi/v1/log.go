@@ -68,25 +68,18 @@ type streamsJSON struct {
 }
 
 type streamJSON struct {
-	Name      string           `json:"name" example:"TURNS-0"`
-	Kind      string           `json:"kind" enum:"log,notes" doc:"log: events; notes: what side effects remember"`
-	CreatedAt time.Time        `json:"created_at"`
-	Storage   string           `json:"storage" example:"file"`
-	Replicas  int              `json:"replicas"`
-	Leader    string           `json:"leader"`
-	Followers []followerJSON   `json:"followers" nullable:"false"`
-	Events    uint64           `json:"events"`
-	Bytes     uint64           `json:"bytes"`
-	First     uint64           `json:"first_sequence"`
-	Last      uint64           `json:"last_sequence"`
-	Changes   []streamDiffJSON `json:"changes" nullable:"false"`
-}
-
-type followerJSON struct {
-	Server  string `json:"server"`
-	Current bool   `json:"current"`
-	Offline bool   `json:"offline"`
-	Behind  uint64 `json:"behind" doc:"Operations that it lacks"`
+	Name      string            `json:"name" example:"TURNS-0"`
+	Kind      string            `json:"kind" enum:"log,notes" doc:"log: events; notes: what side effects remember"`
+	CreatedAt time.Time         `json:"created_at"`
+	Storage   string            `json:"storage" example:"file"`
+	Replicas  int               `json:"replicas"`
+	Leader    string            `json:"leader"`
+	Followers []operate.Replica `json:"followers" nullable:"false"`
+	Events    uint64            `json:"events"`
+	Bytes     uint64            `json:"bytes"`
+	First     uint64            `json:"first_sequence"`
+	Last      uint64            `json:"last_sequence"`
+	Changes   []streamDiffJSON  `json:"changes" nullable:"false"`
 }
 
 type streamDiffJSON struct {
@@ -117,7 +110,7 @@ func newStreamJSON(s *operate.Stream) streamJSON {
 	row := streamJSON{
 		Name: s.Name, Kind: "log", CreatedAt: s.Created, Storage: s.Storage, Replicas: s.Replicas, Leader: s.Leader,
 		Events: s.Events, Bytes: s.Bytes, First: s.First, Last: s.Last,
-		Followers: mapped(s.Followers, func(f *operate.Replica) followerJSON { return followerJSON(*f) }),
+		Followers: append([]operate.Replica{}, s.Followers...), // never null
 		Changes: mapped(s.Changes, func(c *operate.Change) streamDiffJSON {
 			return streamDiffJSON{c.What, c.Have, c.Want, optional(&c.Refused)}
 		}),

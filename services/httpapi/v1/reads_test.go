@@ -232,7 +232,7 @@ func TestTurnsOfASessionWithATombstoneComeFromTheView(t *testing.T) {
 }
 
 var contextMembers = []string{
-	"dropped_turns", "history_messages", "history_turns", "memory_snippet", "messages", "position", "rewrite_fallback",
+	"dropped_turns", "history_messages", "history_turn_ids", "history_turns", "memory_snippet", "messages", "position", "rewrite_fallback",
 	"rewritten_query", "session_found", "source", "summary", "warnings",
 }
 

@@ -11,8 +11,6 @@ package v1
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
@@ -164,21 +162,3 @@ type Config struct {
 
 // defaultBody bounds a request's body (docs/contract.md#http).
 const defaultBody = 1 << 20
-
-// Agreed keeps values on which all processes agree; the log's notes implement it.
-type Agreed interface {
-	Once(ctx context.Context, key string, draw func() string) (value string, err error)
-}
-
-// KeptHashKey returns the value for services.Ports.HashKey: the given key, or else a random key that is made once and
-// kept beside the log.
-func KeptHashKey(ctx context.Context, notes Agreed, given string) (key []byte, err error) {
-	if given == "" {
-		given, err = notes.Once(ctx, "hash.key", rand.Text)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("keep the key of the hashes of addresses: %w "+
-			"(set TURNLEDGER_HASH_KEY to keep it yourself)", err)
-	}
-	return []byte(given), nil
-}

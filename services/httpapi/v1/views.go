@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -84,22 +83,15 @@ func ofView(err error) error {
 
 // verifyLine is a line of the answer; exactly one of its members is set.
 type verifyLine struct {
-	Progress   *verifyProgress   `json:"progress,omitempty"`
-	Difference *verifyDifference `json:"difference,omitempty"`
-	Result     *verifyResult     `json:"result,omitempty"`
-	Problem    *problem          `json:"problem,omitempty"`
+	Progress   *verifyProgress         `json:"progress,omitempty"`
+	Difference *projections.Difference `json:"difference,omitempty"`
+	Result     *verifyResult           `json:"result,omitempty"`
+	Problem    *problem                `json:"problem,omitempty"`
 }
 
 type verifyProgress struct {
 	Events uint64 `json:"events"`
 	Of     uint64 `json:"of"`
-}
-
-type verifyDifference struct {
-	SessionID string `json:"session_id"`
-	What      string `json:"what"`
-	View      string `json:"view_digest"`
-	Log       string `json:"log_digest"`
 }
 
 type verifyResult struct {
@@ -133,7 +125,7 @@ func (a *surface) verify(w http.ResponseWriter, r *http.Request, in *verifyIn) e
 		return line(verifyLine{Progress: &verifyProgress{done, of}})
 	}, func(d projections.Difference) error {
 		found++
-		return line(verifyLine{Difference: &verifyDifference{d.SessionID, d.What, d.View, d.Log}})
+		return line(verifyLine{Difference: &d})
 	})
 	switch err = ofView(err); {
 	case err == nil:
@@ -145,29 +137,14 @@ func (a *surface) verify(w http.ResponseWriter, r *http.Request, in *verifyIn) e
 }
 
 type keysJSON struct {
-	Keys []keyJSON `json:"keys" nullable:"false" doc:"Of the file of keys that the server reads; empty without one"`
-}
-
-type keyJSON struct {
-	Prefix     string     `json:"prefix" doc:"The beginning of the key, which names it"`
-	Name       string     `json:"name"`
-	Scopes     []string   `json:"scopes" nullable:"false"`
-	IdentityID *string    `json:"identity_id" doc:"The only identity that the key reaches; null: all"`
-	CreatedAt  time.Time  `json:"created_at"`
-	ExpiresAt  *time.Time `json:"expires_at"`
-	RevokedAt  *time.Time `json:"revoked_at"`
-	State      string     `json:"state" enum:"active,expired,revoked"`
+	Keys []access.Key `json:"keys" nullable:"false" doc:"Of the file of keys that the server reads; empty without one"`
 }
 
 // keys lists the API keys without their secrets.
 func (a *surface) keys(context.Context, *struct{}) (keysJSON, error) {
 	if a.cfg.Keys == nil {
-		return keysJSON{[]keyJSON{}}, nil
+		return keysJSON{[]access.Key{}}, nil
 	}
 	list, err := a.cfg.Keys()
-	return keysJSON{mapped(list, func(k *access.Key) keyJSON {
-		return keyJSON{
-			k.Prefix, k.Name, k.Scopes, k.IdentityID, k.CreatedAt, k.ExpiresAt, k.RevokedAt, k.State,
-		}
-	})}, err
+	return keysJSON{append([]access.Key{}, list...)}, err // never null
 }

@@ -58,6 +58,7 @@ type API struct {
 	router   router
 	surfaces []*Surface
 	metrics  *metrics
+	steps    *Steps
 	tracer   trace.Tracer
 	crossed  *http.CrossOriginProtection
 	// requests and streams hold a token for each running request.
@@ -79,6 +80,7 @@ func New(cfg Config) *API {
 	cfg = cfg.withDefaults()
 	a := &API{
 		cfg: cfg, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"),
+		steps:   NewSteps(cfg.Registry, cfg.Traces),
 		crossed: http.NewCrossOriginProtection(), router: router{},
 		requests: make(chan struct{}, cfg.MaxRequests), streams: make(chan struct{}, cfg.MaxStreams),
 		ending: make(chan struct{}),
@@ -130,7 +132,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.EscapedPath()
 	ctx, span := a.begin(r)
 	defer span.End()
-	c := &Call{Context: ctx, Call: access.Call{Remote: r.RemoteAddr}, surface: surfaceOf(a.surfaces, path)}
+	c := &Call{Context: ctx, Call: access.Call{Remote: r.RemoteAddr, Steps: a.steps}, surface: surfaceOf(a.surfaces, path)}
 	r = r.WithContext(c)
 	out := &answer{ResponseWriter: w}
 	defer a.finish(out, r, c, began)

@@ -58,13 +58,6 @@ func (c *Call) Failed(err error) { c.err = err }
 // Prominent raises the log line of a successful call to level info.
 func (c *Call) Prominent() { c.prominent = true }
 
-// RecordStep notes how long a part of a request took, as name + "_duration" in the log line. ctx is the context that a
-// port was called with. Only the goroutine that serves the request may call it.
-func RecordStep(ctx context.Context, name string, took time.Duration) {
-	c := CallOf(ctx)
-	c.steps = append(c.steps, name+"_duration", took)
-}
-
 type callKey struct{}
 
 // Value returns the call itself for its own key, and what services know of it for theirs.

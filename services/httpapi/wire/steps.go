@@ -48,5 +48,6 @@ func (s *Steps) Record(ctx context.Context, name string, took time.Duration, err
 		result = "failed"
 	}
 	s.durations.WithLabelValues(name, result).Observe(took.Seconds())
-	RecordStep(ctx, name, took)
+	c := CallOf(ctx)
+	c.steps = append(c.steps, name+"_duration", took)
 }

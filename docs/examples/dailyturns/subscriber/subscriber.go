@@ -29,12 +29,14 @@ func Run(ctx context.Context, log *jetlog.Log, pool *pgxpool.Pool) error {
 		stream := events.StreamName(k)
 		router.AddConsumerHandler("dailyturns "+stream, stream, sub, func(m *message.Message) error {
 			for _, e := range pubsub.MessageBatch(m) {
-				started, ok := e.Recorded().Fact.(*events.TurnStarted)
-				if !ok {
+				fact := e.Recorded().Fact
+				switch fact.(type) {
+				case *events.TurnStarted, *events.TurnRecorded: // a whole turn has no start of its own
+				default:
 					continue
 				}
 				_, err := pool.Exec(m.Context(), `insert into turns_seen values ($1, $2) on conflict do nothing`,
-					started.TurnID, e.Time.UTC())
+					events.NamesOf(fact).TurnID, e.Time.UTC())
 				if err != nil {
 					return err // it comes again
 				}

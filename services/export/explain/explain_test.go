@@ -1,0 +1,60 @@
+package explain_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/logtest"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/session"
+	"github.com/turnledger/turnledger/projections/owners"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/export/explain"
+	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/replay"
+)
+
+// Which turns a prompt showed is what the prompt says, and not a number of the newest ones: a filtered turn is in none,
+// and the last pair stands before questions that the window left out.
+func TestTheTurnsOfThePromptAreNamed(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	start := func(request string) *events.TurnStarted {
+		return &events.TurnStarted{TurnID: events.TurnID("s", request), SessionID: "s", RequestID: request,
+			Question: events.Question{QuestionNeutral: request}}
+	}
+	logtest.Turn(t, log, "s", "old", "old", "a")
+	logtest.Turn(t, log, "s", "pair", "pair", "a")
+	natstest.Append(t, log, start("refused"), &events.TurnFinalized{TurnID: events.TurnID("s", "refused"),
+		SessionID: "s", Metadata: json.RawMessage(`{"finish_reason":"content_filter"}`),
+		Answer: events.Answer{AnswerMessages: json.RawMessage(`[{"role":"assistant","content":""}]`)}})
+	for i := range 3 {
+		natstest.Append(t, log, start(fmt.Sprint("open", i)))
+	}
+	natstest.Append(t, log, start("now"))
+	reader := read.New(log, read.Config{Rules: session.Rules{}})
+	lines := replay.New(log, owners.New(log, nil))
+	natstest.Run(t, lines.Run)
+	x := explain.Service{
+		Events: lines, Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
+	}
+	for pending, want := range map[bool][]string{
+		true: {"left out by the window", "shown", "its answer was filtered", "left out by the window", "shown", "shown"},
+		false: {"left out by the window", "shown", "its answer was filtered", "had no answer yet", "had no answer yet",
+			"had no answer yet"},
+	} {
+		got := must.Get(x.Explain(t.Context(), services.ExplainAsk{SessionID: "s", TurnID: events.TurnID("s", "now"),
+			MaxMessages: 2, IncludePending: pending}))(t)
+		var seen []string
+		for _, turn := range got.Turns {
+			seen = append(seen, turn.Seen)
+		}
+		require.Equal(t, want, seen)
+	}
+}
