@@ -30,22 +30,12 @@ const (
 	flagReplaces
 )
 
-// PendingRecord returns the record of a turn without an answer.
-func PendingRecord(t *session.Turn) []byte {
-	return appendNotes(appendStart(nil, pending, t), t)
-}
-
-// FinalizedRecord returns the record of a whole turn.
-func FinalizedRecord(t *session.Turn) []byte {
-	return appendNotes(AppendAnswer(appendStart(nil, finalized, t), t), t)
-}
-
 // Record returns the record of a turn, whole or not.
 func Record(t *session.Turn) []byte {
-	if t.Status == session.Pending {
-		return PendingRecord(t)
+	if t.Status == session.Finalized {
+		return appendNotes(AppendAnswer(appendStart(nil, finalized, t), t), t)
 	}
-	return FinalizedRecord(t)
+	return appendNotes(appendStart(nil, pending, t), t)
 }
 
 // AppendExtension appends an extension of a turn, with what a view may show of it.

@@ -21,6 +21,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/deploy/testkit/turntest"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -60,6 +61,17 @@ func TestARedactedTurnLeavesTheLog(t *testing.T) {
 				"")
 			return second
 		},
+		"whole": func(w *world) uuid.UUID {
+			w.publish(turntest.Recorded("s", "r1", "SECRET", "SECRET"), "")
+			return answered.TurnID
+		},
+		"whole again and otherwise": func(w *world) uuid.UUID {
+			w.publish(turntest.Started("s", "r1", "SECRET"), "")
+			w.publish(turntest.Recorded("s", "r1", "SECRET", "SECRET that never counted"), "1")
+			w.publish(turntest.Recorded("s", "r1", "SECRET in other words", "SECRET"), "2")
+			w.publish(answered, "")
+			return answered.TurnID
+		},
 		"a response": func(w *world) uuid.UUID {
 			w.publish(&events.TurnStarted{TurnID: answered.TurnID, SessionID: "s", RequestID: "r1",
 				Question: events.Question{QuestionNeutral: "SECRET"},
@@ -88,6 +100,7 @@ func TestARedactedTurnLeavesTheLog(t *testing.T) {
 				require.Equal(t, "s", session, "by which a call that went on with it is found again")
 			}
 			w.extend("s", gone, "late", "SECRET")
+			w.publish(turntest.Recorded("s", state.Turn(gone).RequestID, "SECRET", "SECRET"), "late")
 			w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted)
 			require.Empty(t, holding(t, w.dir, "SECRET"))
 		})

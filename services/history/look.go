@@ -11,7 +11,7 @@ import (
 )
 
 // Look calls use with a session, without texts, as the log has it now, and returns the position that it is as new as.
-// If the log is ahead by half of a change, use is called again. It must neither change nor keep the session.
+// If the state has a link without the turn that came with it, use is called again. It must neither change nor keep the session.
 func (s *Service) Look(
 	ctx context.Context, sessionID string, use func(*session.State),
 ) (events.Position, error) {
@@ -62,7 +62,7 @@ func (w *writing) looked(ctx context.Context, look decider) (decided, error) {
 			return decided{}, err
 		}
 		d := x.decide(look)
-		if !w.lacksHalf(d) {
+		if !w.lacksTurn(d) {
 			return d, nil
 		}
 		if err := w.folded(ctx, d.applied+1); err != nil {

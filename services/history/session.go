@@ -22,8 +22,8 @@ type hydrated struct {
 	mu    sync.Mutex
 	early []jetlog.Message
 	ready bool
-	// half: the last event is one half of a change, such as a whole turn's start, and the other half is just behind it.
-	half     bool
+	// bare: the last event is a link, and the turn that came with it is just behind it.
+	bare     bool
 	outcomes outcomes
 	folded
 }
@@ -71,7 +71,7 @@ func (x *hydrated) take(m *jetlog.Message) {
 		e := m.Recorded()
 		c := x.fold(e)
 		x.outcomes.keep(&e, c, x.state)
-		x.half = m.Continues
+		x.bare = m.Continues
 	}
 }
 
@@ -235,5 +235,5 @@ func (x *hydrated) decide(f decider) decided {
 		own := *d.Turn
 		d.Turn = &own
 	}
-	return decided{d, x.state.Applied, x.state.Head(), x.half}
+	return decided{d, x.state.Applied, x.state.Head(), x.bare}
 }

@@ -71,7 +71,7 @@ func (w *writing) deciding(ctx context.Context) (state, error) {
 	}
 	w.watch(x)
 	d := x.decide(w.decide)
-	if w.lacksHalf(d) {
+	if w.lacksTurn(d) {
 		return w.completing(d.applied + 1), nil
 	}
 	erased, err := w.erasedIdentity(ctx, d)
@@ -173,12 +173,12 @@ func (w *writing) settling(seq uint64) state {
 	return func(ctx context.Context) (state, error) { return w.deciding, w.settle(ctx, seq) }
 }
 
-// lacksHalf reports whether a decision was made on a state that lacks the second half of a change.
-func (w *writing) lacksHalf(d decided) bool {
-	return d.half && w.follower.Folded(w.partition).At() <= d.applied
+// lacksTurn reports whether a decision was made on a state that has a link without the turn that came with it.
+func (w *writing) lacksTurn(d decided) bool {
+	return d.bare && w.follower.Folded(w.partition).At() <= d.applied
 }
 
-// completing waits until the second half of a change is folded. It is in the log already, or just behind.
+// completing waits until an event is folded. It is in the log already, or just behind.
 func (w *writing) completing(seq uint64) state {
 	return func(ctx context.Context) (state, error) { return w.deciding, w.folded(ctx, seq) }
 }

@@ -32,7 +32,7 @@ import (
 //	beginning   the append of a session's      the event is stored                      settling
 //	            first event                    the session exists, here or in the log   deciding
 //	deciding    the session in memory          there are facts to append                appending
-//	                                           the state lacks half a change            completing
+//	                                           the state has a link without its turn    completing
 //	                                           the session's identity was erased        closing
 //	                                           no facts, and the state may be old       refreshing
 //	                                           no facts, and the state is fresh         answering
@@ -96,8 +96,8 @@ type decided struct {
 	decide.Decision
 	applied uint64
 	head    session.Head
-	// half: the state lacks the second half of a change (session.half).
-	half bool
+	// bare: the state has a link without the turn that came with it (hydrated.bare).
+	bare bool
 }
 
 // appends reports whether the decision asks for an append. Without one, the state has the answer or the refusal.

@@ -19,6 +19,7 @@ var apart = map[string]string{
 	"events.TurnCorrected": "stored: the form of a fact in the log; the command Finalize may change without it",
 	"events.TurnStarted":   "stored: the form of a fact in the log; the commands may change without it",
 	"events.TurnFinalized": "stored: the form of a fact in the log; the command Finalize may change without it",
+	"events.TurnRecorded":  "stored: the form of a fact in the log; the commands may change without it",
 	"events.TurnExtended":  "stored: the form of a fact in the log; the command Extend may change without it",
 	"events.TurnPruned":    "stored: the form of a fact in the log; the command Prune may change without it",
 	"events.TurnRedacted":  "stored: the form of a fact in the log; its commands may change without it",

@@ -36,11 +36,7 @@ func (v *View) Pointer() string { return v.pointer }
 
 // Roundtrip encodes and decodes a turn and a head.
 func Roundtrip(t *session.Turn, h session.Head) (*session.Turn, session.Head, error) {
-	record := recent.PendingRecord(t)
-	if t.Status == session.Finalized {
-		record = recent.FinalizedRecord(t)
-	}
-	back, err := recent.ReadTurn(string(record))
+	back, err := recent.ReadTurn(string(recent.Record(t)))
 	if err != nil {
 		return nil, h, err
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
@@ -38,11 +37,7 @@ func (v *View) Restore(ctx context.Context, s projections.Session) (_ []events.P
 		args = append(args, whole, rueidis.BinaryString(recent.AppendHead(nil, folded.Head())),
 			strconv.FormatInt(expires, 10))
 		for _, t := range folded.Turns {
-			record := recent.PendingRecord(t)
-			if t.Status == session.Finalized {
-				record = recent.FinalizedRecord(t)
-			}
-			args = append(args, strconv.FormatUint(t.Place, 10), rueidis.BinaryString(record))
+			args = append(args, strconv.FormatUint(t.Place, 10), rueidis.BinaryString(recent.Record(t)))
 		}
 	}
 	done, err := v.client.exec(ctx, restoreScript, []string{v.pointer}, args).AsInt64()
