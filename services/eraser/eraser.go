@@ -148,15 +148,9 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 
 // lookAtHead queues the work that a change of a session without its turns asks for.
 func (e *Eraser) lookAtHead(ctx context.Context, j *projections.Judged, soon func(task)) error {
-	var run task
-	switch kind := j.Change.Kind; {
-	case kind == session.Described:
-		run = e.replaceDescription
-	case kind == session.Linked:
-		run = e.linkBranches
-	case kind == session.Forked:
-		run = e.linkBranch
-	}
+	run := map[session.Kind]task{
+		session.Described: e.replaceDescription, session.Linked: e.linkBranches, session.Forked: e.linkBranch,
+	}[j.Change.Kind]
 	// A kind undoes a silence, and a link ends one. What a branch shares may have changed before its summary came.
 	if j.Change.VoidsSummary || j.Change.Kind == session.Summarized && j.Head.Fork().Root != "" {
 		run = e.voidFirst(run)

@@ -12,8 +12,8 @@ import (
 )
 
 // voidFirst is the work for an event that voids summaries: those of the session that don't stand now are erased, and
-// then comes what else the event asks for, if that is set. A summary changes nothing else in the fold of its session, so
-// that it can always go.
+// then comes what else the event asks for, if that is set. A summary changes nothing else in the fold of its session,
+// so that it can always go.
 func (e *Eraser) voidFirst(then task) task {
 	return func(ctx context.Context, j *job) (remainder, error) {
 		if err := e.eraseVoid(ctx, j.session, j.at); err != nil || then == nil {

@@ -256,9 +256,9 @@ func (x *Explanation) explainOmissions(own *story, origins []*story) {
 	}
 }
 
-// Saw takes the server's report on the prompt, and marks the turns that the prompt showed. Of the others the window left
-// out the newest ones; pending: those without an answer, too. It keeps the prompt's messages only if texts were asked
-// for.
+// Saw takes the server's report on the prompt, and marks the turns that the prompt showed. Of the others the window
+// left out the newest ones; pending: those without an answer, too. It keeps the prompt's messages only if texts were
+// asked for.
 func (x *Explanation) Saw(prompt Context, pending bool) {
 	for _, raw := range prompt.Messages {
 		prompt.Roles = append(prompt.Roles, message.Parse(raw).Role())
