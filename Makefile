@@ -120,8 +120,8 @@ bench: deps tested ## run the benchmarks (BENCH=Record BENCHTIME=5s COUNT=3); fi
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) -p 1 -timeout 2h $(PKG)
 
 bench-cluster: tested ## benchmark three NATS nodes that sync: turns, a killed leader, a second context process
-	$(GO) test -run '^$$' -bench ClusterRecordTurn -benchtime 30000x -timeout 1h ./services/history
-	$(GO) test -run '^$$' -bench ClusterLeaderKill -benchtime 1x -count 3 -timeout 1h ./services/history
+	$(GO) test -run '^$$' -bench ClusterRecordTurn -benchtime 30000x -timeout 1h ./services/write
+	$(GO) test -run '^$$' -bench ClusterLeaderKill -benchtime 1x -count 3 -timeout 1h ./services/write
 	$(GO) test -run '^$$' -bench ClusterContexts -benchtime 1x -timeout 1h ./cmd/turnledger/systemtest
 
 bench-compare: tested ## run turnledger beside bare PostgreSQL, Redis and NATS (ARGS="-workloads W -runs 5")

@@ -1,10 +1,15 @@
 package services
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events/message"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // OnPending decides what happens to a message that arrives while another message is being answered.
@@ -43,6 +48,34 @@ const (
 	FinishFiltered    Finish = "content_filter"
 	FinishInterrupted Finish = "interrupted"
 )
+
+// Filtered reports whether a model's filter left nothing of a turn's answer. Prompts leave such a turn out, since an
+// endpoint that refused its question refuses every prompt with it.
+func Filtered(t *session.Turn) bool {
+	if t.Status != session.Finalized || t.Answer == nil {
+		return false
+	}
+	if !bytes.Contains(t.AnswerMetadata, []byte(FinishFiltered)) {
+		return false // most turns whose answer is messages alone
+	}
+	var metadata struct {
+		Finish string `json:"finish_reason"`
+	}
+	_ = json.Unmarshal(t.AnswerMetadata, &metadata) // another pipeline's metadata may have any form
+	if metadata.Finish != string(FinishFiltered) {
+		return false
+	}
+	list := message.ParseList(t.Answer.AnswerMessages)
+	for _, m := range list {
+		switch {
+		case m.Words() != "" || len(m.Calls()) > 0:
+			return false
+		case m.Role() == message.Assistant && m.Empty():
+			return true // whatever extends the turn
+		}
+	}
+	return len(list) > 0 || t.Answer.AnswerNeutral == ""
+}
 
 // ChatReply is the model's answer. Turn is empty for a message of the system user.
 type ChatReply struct {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +26,6 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
@@ -40,7 +37,7 @@ import (
 	"github.com/turnledger/turnledger/services/read/search"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
-	"github.com/turnledger/turnledger/services/tracing"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 // app is a process in some roles: it is built, run and stopped.
@@ -56,7 +53,7 @@ type app struct {
 	follower *follower.Follower
 	// summaries are made by a model; nil if none is configured, or other processes make them.
 	summaries *summarizer.Service
-	history   *history.Service
+	history   *write.Service
 	owners    *owners.Index
 	replay    *replay.Replay
 	callers   *bearer.Callers // nil if callers are not authenticated
@@ -72,7 +69,7 @@ type app struct {
 	lists    *read.Lists
 	searcher *search.Searcher
 	handler  backup.Handler
-	traces   *tracing.Provider
+	traces   *traces
 	answers  *answer.Service
 	registry *prometheus.Registry
 	metrics  *runner.Metrics
@@ -136,8 +133,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	a.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.metrics = runner.NewMetrics(a.registry)
-	wanted := slices.ContainsFunc(tracing.Variables, func(name string) bool { return os.Getenv(name) != "" })
-	if a.traces, err = tracing.Open(ctx, version, wanted); err != nil {
+	if a.traces, err = openTraces(ctx); err != nil {
 		return err
 	}
 	following := follower.Config{Rules: a.cfg.Rules(), Logger: a.logger}
@@ -158,7 +154,7 @@ func (a *app) open(ctx context.Context) (err error) {
 		return err
 	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
-		a.history = history.New(history.On(a.store.Log), history.Config{
+		a.history = write.New(write.On(a.store.Log), write.Config{
 			Rules: a.cfg.Rules(), Policy: a.cfg.Policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart,
 			Follower: a.follower, Logger: a.logger,
 		})

@@ -6,7 +6,6 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
-	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 	"github.com/turnledger/turnledger/services/model/endpoint"
@@ -65,23 +64,20 @@ func (a *app) openSummaries(reader *read.Reader) error {
 // if there is none of them.
 func (a *app) snippets() services.Memory {
 	erasures := projections.ErasureCheck{Log: a.store.Log}
-	if a.memory != nil {
-		return a.memory.Snippets(erasures, a.cfg.MemoryBudget)
+	var words, meaning recall.Searcher
+	if a.views.audit != nil {
+		words = recall.Tables{Turns: a.lists}
 	}
-	var index *recall.Meaning
 	if a.readsIndex() {
-		index = &recall.Meaning{Turns: a.searcher}
+		meaning = recall.Meaning{Turns: a.searcher}
 	}
 	switch {
-	case a.views.audit != nil:
-		tables := recall.Tables{Turns: a.lists}
-		s := tables.Snippets(erasures, a.cfg.MemoryBudget)
-		if index != nil {
-			s = s.WithMeaning(index)
-		}
-		return s
-	case index != nil:
-		return recall.NewSnippets(erasures, index, index.Confirmed, a.cfg.MemoryBudget)
+	case a.memory != nil:
+		return a.memory.Snippets(erasures, a.cfg.MemoryBudget)
+	case words != nil:
+		return recall.NewSnippets(erasures, words, nil, a.cfg.MemoryBudget).WithMeaning(meaning)
+	case meaning != nil:
+		return recall.NewSnippets(erasures, meaning, nil, a.cfg.MemoryBudget)
 	default:
 		return nil
 	}
@@ -103,13 +99,13 @@ func (a *app) prompts() contextbuilder.Config {
 	}
 	c.Memory = a.snippets()
 	if a.cfg.RewriterURL != "" {
-		c.Rewriter = rewriter.New(rewriter.Config{
+		c.Rewriter = contextbuilder.ModelRewriter{
 			Model: openai.New(endpoint.Config{
 				URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Name: a.cfg.RewriterModel(),
 				Idle: a.cfg.RewriterTimeout, Setting: "TURNLEDGER_REWRITER_URL",
 			}),
 			Timeout: a.cfg.RewriterTimeout,
-		})
+		}
 	}
 	return c
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services/backup"
-	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 // backups copies and restores the log.
@@ -40,5 +40,5 @@ func (host) KeepItemKey(ctx context.Context, log *jetlog.Log, key string) error 
 
 // Eraser implements backup.Host.
 func (h host) Eraser(log *jetlog.Log) backup.Eraser {
-	return history.New(history.On(log), history.Config{Rules: h.cfg.Rules(), Policy: h.cfg.Policy(), Logger: h.logger})
+	return write.New(write.On(log), write.Config{Rules: h.cfg.Rules(), Policy: h.cfg.Policy(), Logger: h.logger})
 }

@@ -77,7 +77,7 @@ const (
 //     than one question, since a branch shares no question without an answer.
 //   - Any other message answers: after a pending turn it finalizes it, after a finalized one it extends its answer. The
 //     output of a call of an earlier turn extends the answer of that turn, and so does what follows it until a
-//     message asks.
+//     message asks. The output of a call that no turn makes opens a turn while a model is asked for the newest one.
 //   - Messages that answer before any user has spoken, such as a greeting, are part of the first turn's question.
 //
 // All facts are one append, which expects the session's last sequence.
@@ -228,7 +228,7 @@ func (a *adding) add(i int, m AddedMessage) {
 		a.start(i, m)
 	case (m.Asks || g.opening && !g.spoken) && a.asking(g):
 		a.extend(i, m, g, events.HalfQuestion)
-	case m.Asks:
+	case m.Asks, m.Takes != "" && g.pending && g.asked && a.earlier(m) == nil: // a model is asked, and not for this
 		a.start(i, m)
 	default:
 		a.answer(i, m)

@@ -138,7 +138,7 @@ func (f *feeder) claim(ctx context.Context) error {
 	return nil
 }
 
-// own takes over the dead letters of the partition.
+// claimLetters takes over the dead letters of the partition.
 func (f *feeder) claimLetters(ctx context.Context) (err error) {
 	if f.task {
 		return nil

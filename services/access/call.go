@@ -21,8 +21,8 @@ type Call struct {
 	Owners sync.Map
 }
 
-// Steps measures the slow parts of a call: Step does one of them, Record records one that was measured elsewhere. A name
-// is one word, and never a text from a client.
+// Steps measures the slow parts of a call: Step does one of them, Record records one that was measured elsewhere. A
+// name is one word, and never a text from a client.
 type Steps interface {
 	Step(ctx context.Context, name string, do func(context.Context) error) error
 	Record(ctx context.Context, name string, took time.Duration, err error)
@@ -37,14 +37,6 @@ func CallOf(ctx context.Context) *Call {
 		return c
 	}
 	return &Call{}
-}
-
-// Measure does something as a step of the call that ctx belongs to. Outside of a call nothing is measured.
-func Measure(ctx context.Context, name string, do func(context.Context) error) error {
-	if steps := CallOf(ctx).Steps; steps != nil {
-		return steps.Step(ctx, name, do)
-	}
-	return do(ctx)
 }
 
 // MissingScopes are the scopes that a caller lacks.

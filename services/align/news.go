@@ -15,11 +15,11 @@ import (
 //   - What the model said beside what comes again, and a call there that still waits for its output; if the turn lacks
 //     something, whatever was said.
 //   - The question of a turn right before what belongs to the turn, with nothing new before it.
-//   - A history that reaches the last turn, as History finds it, with what stands in it at the place of what is gone, if
-//     it holds an output that they have, or something that comes again by the rules above.
+//   - A history that reaches the last turn, as History finds it, with what stands in it at the place of what is gone,
+//     if it holds an output that they have, or something that comes again by the rules above.
 //
-// All else is new: users say "yes" twice. If nothing is new, the calls and outputs are, or else the last turn; but never
-// what is gone.
+// All else is new: users say "yes" twice. If nothing is new, the calls and outputs are, or else the last turn; but
+// never what is gone.
 func News(turns []Turn, in Input) (fresh []int) {
 	size := len(in.Items)
 	a := adding{
@@ -170,7 +170,8 @@ func (a *adding) said() {
 		if !a.again[beside] || a.again[n] || i.Asks() || given[i.CallID()] {
 			return
 		}
-		if t, held := a.turns[a.turn[beside]-1], a.holds(n, a.turns[a.turn[beside]-1]); t.Lacks && !i.IsCall() || held {
+		t := a.turns[a.turn[beside]-1]
+		if held := a.holds(n, t); t.Lacks && !i.IsCall() || held {
 			a.mark(n, a.turn[beside]-1)
 			a.gone[n] = !held
 		}
@@ -215,7 +216,8 @@ func (a *adding) whole() {
 	}
 	known := slices.Contains(a.again[:s.Rest], true)
 	for n := range s.Rest {
-		known = known || a.in.Items[n].IsOutput() && slices.ContainsFunc(a.turns, func(t meant) bool { return a.holds(n, t) })
+		held := func(t meant) bool { return a.holds(n, t) }
+		known = known || a.in.Items[n].IsOutput() && slices.ContainsFunc(a.turns, held)
 	}
 	for n := range s.Rest {
 		if known {

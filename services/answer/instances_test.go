@@ -21,10 +21,10 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/answer/presence"
-	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/model/openai"
 	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 // chatInstance is the chat of one process, on a log that other instances may share.
@@ -32,7 +32,7 @@ type chatInstance struct {
 	*answer.Service
 	t     *testing.T
 	model *modeltest.Scripted
-	turns *history.Service
+	turns *write.Service
 	stop  func()
 }
 
@@ -52,7 +52,7 @@ func newChatWith(t *testing.T, server *embedded.Server, model *modeltest.Scripte
 	require.NoError(t, err)
 	rules := session.Rules{SessionTTL: 24 * time.Hour}
 	s := servicetest.New(log, servicetest.Config{
-		History: history.Config{Rules: rules}, Reader: read.Config{Rules: rules},
+		History: write.Config{Rules: rules}, Reader: read.Config{Rules: rules},
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
@@ -265,18 +265,18 @@ func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
 	t.Parallel()
 	id := events.TurnID("s", "r1")
 	for name, x := range map[string]struct {
-		settle func(ctx context.Context, turns *history.Service) error
+		settle func(ctx context.Context, turns *write.Service) error
 		want   error
 	}{
-		"redacted": {func(ctx context.Context, turns *history.Service) error {
+		"redacted": {func(ctx context.Context, turns *write.Service) error {
 			_, err := turns.RedactTurn(ctx, "s", decide.Redact{TurnID: id})
 			return err
 		}, decide.ErrTurnRedacted},
-		"erased": {func(ctx context.Context, turns *history.Service) error {
+		"erased": {func(ctx context.Context, turns *write.Service) error {
 			_, err := turns.EraseSession(ctx, "s", services.Erasure{})
 			return err
 		}, decide.ErrSessionErased},
-		"answered": {func(ctx context.Context, turns *history.Service) error {
+		"answered": {func(ctx context.Context, turns *write.Service) error {
 			_, err := turns.FinalizeTurn(ctx,
 				decide.Finalize{SessionID: "s", TurnID: id, Answer: events.Answer{AnswerNeutral: "by hand"}})
 			return err

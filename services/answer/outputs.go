@@ -9,6 +9,7 @@ import (
 	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/items"
 )
 
 // lookedBack is how many of a session's newest turns are looked through for a call before all of them are.
@@ -19,7 +20,7 @@ func (s *Service) AddItems(
 	ctx context.Context, sessionID, requestID string, given []message.Item, call services.Call,
 ) (services.AddedMessages, error) {
 	add := decide.AddMessages{
-		SessionID: sessionID, RequestID: requestID, Messages: asAdded(given), Now: s.cfg.Now(),
+		SessionID: sessionID, RequestID: requestID, Messages: items.AllAdded(given), Now: s.cfg.Now(),
 	}
 	if err := s.placeOutputs(ctx, services.Reading{}, add); err != nil {
 		return services.AddedMessages{}, err

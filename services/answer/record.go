@@ -78,10 +78,10 @@ func (s *Service) added(ctx context.Context, a ask) (done services.AddedMessages
 		SessionID: at.session, RequestID: a.RequestID, Settings: encode(keep), Now: s.cfg.Now(),
 	}
 	if at.begins {
-		add.Messages = asAdded(withKnownIDs(at.rest))
+		add.Messages = items.AllAdded(withKnownIDs(at.rest))
 		return s.cfg.Messages.BeginSession(ctx, a.begins(add), a.Call)
 	}
-	add.Messages = asAdded(withoutIDs(at.rest))
+	add.Messages = items.AllAdded(withoutIDs(at.rest))
 	if err := s.placeOutputs(ctx, at.reading, add); err != nil {
 		return done, err
 	}
@@ -210,13 +210,6 @@ func ownSession(call services.Call) string {
 		return items.ConversationID(sha256.Sum256([]byte("response\x00" + call.Key)))
 	}
 	return items.NewConversationID()
-}
-
-func asAdded(input []message.Item) (out []decide.AddedMessage) {
-	for _, i := range input {
-		out = append(out, items.Added(i))
-	}
-	return out
 }
 
 // withoutIDs returns items for a session that has others, perhaps of the same ids.

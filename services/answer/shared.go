@@ -46,8 +46,8 @@ func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of 
 	return out, of
 }
 
-// recent reads the turns of a session whose items an input may have: the newest, or all where the input has ids, goes on
-// behind an answer, or answers a call that none of the newest turns makes.
+// recent reads the turns of a session whose items an input may have: the newest, or all where the input has ids, goes
+// on behind an answer, or answers a call that none of the newest turns makes.
 func (s *Service) recent(ctx context.Context, a ask, sessionID string) (services.Reading, error) {
 	ask := services.Ask{SessionID: sessionID, Shown: 1, Pending: true, AllTurns: a.named() || a.hasTurns()}
 	if a.mayHave() {
@@ -57,7 +57,7 @@ func (s *Service) recent(ctx context.Context, a ask, sessionID string) (services
 	if err != nil || ask.AllTurns || r.State.Whole || !a.mayHave() {
 		return r, err
 	}
-	messages := asAdded(a.Input)
+	messages := items.AllAdded(a.Input)
 	if s.placeIn(r, messages); len(withoutCall(messages)) > 0 {
 		ask.AllTurns = true
 		return s.cfg.Sessions.Read(ctx, ask)

@@ -7,7 +7,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/access"
 )
 
 // SteppedModel is a Model that records its answers, and the time to their first word, as tracing steps of a request,
@@ -23,14 +22,12 @@ func (m SteppedModel) Answer(
 	ctx context.Context, p services.Prompt, emit func(services.AnswerPiece),
 ) (answer services.ModelAnswer, err error) {
 	began, first := time.Now(), true
-	err = access.Measure(ctx, "model", func(inside context.Context) (err error) {
+	err = services.Measure(ctx, "model", func(inside context.Context) (err error) {
 		answer, err = m.Model.Answer(inside, p, func(piece services.AnswerPiece) {
 			if first {
 				first = false
 				trace.SpanFromContext(inside).AddEvent("first_word")
-				if steps := access.CallOf(ctx).Steps; steps != nil {
-					steps.Record(ctx, "first_word", time.Since(began), nil)
-				}
+				services.Measured(ctx, "first_word", time.Since(began))
 			}
 			emit(piece)
 		})

@@ -18,10 +18,10 @@ import (
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/client"
-	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
@@ -44,7 +44,7 @@ func start(t testing.TB, wrap func(http.Handler) http.Handler) *server {
 func startOn(t testing.TB, log *jetlog.Log, more services.Ports, wrap func(http.Handler) http.Handler) *server {
 	t.Helper()
 	var h http.Handler = servicetest.Start(t, log, servicetest.Config{
-		History: history.Config{Rules: rules}, Reader: read.Config{Rules: rules},
+		History: write.Config{Rules: rules}, Reader: read.Config{Rules: rules},
 	}).API(wire.Config{Open: true}, v1.Config{Ports: more})
 	if wrap != nil {
 		h = wrap(h)

@@ -10,7 +10,6 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/access"
 )
 
 // besides is how many messages a prompt has besides its history.
@@ -77,13 +76,14 @@ func (b *Builder) remember(ctx context.Context, req services.ContextRequest, p *
 		return ""
 	}
 	q := services.MemoryQuery{
-		SessionID: req.SessionID, IdentityID: cmp.Or(p.identity, req.IdentityID), Message: req.Message, Shown: p.TurnIDs,
+		SessionID: req.SessionID, IdentityID: cmp.Or(p.identity, req.IdentityID), Message: req.Message,
+		Shown: p.TurnIDs,
 	}
 	if q.IdentityID == "" {
 		q.After = p.memoryAfter
 	}
 	var snippet services.MemorySnippet
-	err := access.Measure(ctx, "memory", func(ctx context.Context) (err error) {
+	err := services.Measure(ctx, "memory", func(ctx context.Context) (err error) {
 		snippet, err = b.cfg.Memory.Snippet(ctx, q)
 		return err
 	})
@@ -120,7 +120,7 @@ var errNoRewriter = errors.New("none is configured")
 func (b *Builder) rewrite(ctx context.Context, req services.ContextRequest, p *prompt) string {
 	rewritten, err := "", errNoRewriter
 	if b.cfg.Rewriter != nil {
-		err = access.Measure(ctx, "rewriter", func(ctx context.Context) (err error) {
+		err = services.Measure(ctx, "rewriter", func(ctx context.Context) (err error) {
 			rewritten, err = b.cfg.Rewriter.Rewrite(ctx, req.Message, p.history, p.MemorySnippet)
 			return err
 		})

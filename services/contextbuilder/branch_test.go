@@ -10,15 +10,15 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 // A turn that was pending when a branch was made is not in it, though it is answered later.
 func TestATurnThatWasPendingAtTheForkIsNotShared(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 4)
-	writes := history.New(history.On(log), history.Config{Rules: rules})
+	writes := write.New(write.On(log), write.Config{Rules: rules})
 	natstest.Run(t, writes.Run)
 	for _, c := range []decide.Start{
 		{RequestID: "early", Question: events.Question{QuestionNeutral: "early"}},
@@ -48,7 +48,7 @@ func TestATurnThatWasPendingAtTheForkIsNotShared(t *testing.T) {
 func TestForeignLinksAndForksOfBranchesAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 4)
-	writes := history.New(history.On(log), history.Config{Rules: rules})
+	writes := write.New(write.On(log), write.Config{Rules: rules})
 	natstest.Run(t, writes.Run)
 	for _, session := range []string{"root", "other"} {
 		_, err := writes.StartTurn(t.Context(), decide.Start{SessionID: session, RequestID: "1",

@@ -15,7 +15,6 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/access"
 )
 
 // Rewriter turns a message and the turns before it into a query that can be understood without them.
@@ -64,7 +63,7 @@ func NewBuilder(r Sessions, cfg Config) *Builder {
 // history, and Build does not create the session.
 func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (services.Context, error) {
 	p := &prompt{}
-	err := access.Measure(ctx, "prompt", func(ctx context.Context) (err error) {
+	err := services.Measure(ctx, "prompt", func(ctx context.Context) (err error) {
 		if err = b.Valid(req); err != nil {
 			return err
 		}
@@ -127,10 +126,11 @@ func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*pr
 		c := services.Context{Source: services.FromRequest, Warnings: warnings, HistoryTurns: exchanges(messages)}
 		return &prompt{Context: c, history: messages}, nil
 	}
-	// A finalized turn shows at least two messages, so half as many turns as messages are enough, with one more for the
-	// turn that is being answered. Where items were deleted or a model's filter left nothing, turns show fewer, and the
-	// window may have room for turns that were not read. If a call in the window lacks its result, or a result its call, the other half may be
-	// in another turn. In both cases all turns at hand are read, and in the end the log.
+	// A finalized turn shows at least two messages, so half as many turns as messages are enough, with one more for
+	// the turn that is being answered. Where items were deleted or a model's filter left nothing, turns show fewer,
+	// and the window may have room for turns that were not read. If a call in the window lacks its result, or a result
+	// its call, the other half may be in another turn. In both cases all turns at hand are read, and in the end the
+	// log.
 	messages := b.budget(req).messages
 	first := messages/2 + 2
 	if req.IncludePending {
@@ -383,7 +383,7 @@ func asked(
 	for i, t := range before {
 		switch {
 		case !wanted(t):
-		case Filtered(t) && t.ID != req.TurnID:
+		case services.Filtered(t) && t.ID != req.TurnID:
 			n.filtered++
 		case i >= recent:
 			turns = append(turns, t)

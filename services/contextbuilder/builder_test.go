@@ -23,8 +23,8 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
-	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 var rules = session.Rules{SessionTTL: 24 * time.Hour}
@@ -410,7 +410,7 @@ func TestAMemoryByWordsIsSaid(t *testing.T) {
 }
 
 // prune takes a half out of a turn, as the deletion of its items does.
-func prune(t *testing.T, h *history.Service, sessionID, request string, half events.Half) {
+func prune(t *testing.T, h *write.Service, sessionID, request string, half events.Half) {
 	t.Helper()
 	must.Get(h.PruneTurn(t.Context(), decide.Prune{SessionID: sessionID, TurnID: events.TurnID(sessionID, request),
 		PruneID: string(half), Keep: func(m session.Message) json.RawMessage {
@@ -427,7 +427,7 @@ func prune(t *testing.T, h *history.Service, sessionID, request string, half eve
 func TestAHalfThatIsDeletedIsNoMessage(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	writes := history.New(history.On(log), history.Config{Rules: rules})
+	writes := write.New(write.On(log), write.Config{Rules: rules})
 	natstest.Run(t, writes.Run)
 	for session, half := range map[string]events.Half{"asked": events.HalfAnswer, "told": events.HalfQuestion} {
 		must.Get(writes.StartTurn(t.Context(), decide.Start{SessionID: session, RequestID: "1",
@@ -466,7 +466,7 @@ func TestAHalfThatIsDeletedIsNoMessage(t *testing.T) {
 func TestAWindowOfHalvesIsFilled(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	writes := history.New(history.On(log), history.Config{Rules: rules})
+	writes := write.New(write.On(log), write.Config{Rules: rules})
 	natstest.Run(t, writes.Run)
 	for i := range 60 {
 		logtest.Turn(t, log, "s", fmt.Sprint(i), fmt.Sprint(i), "answer")

@@ -34,11 +34,11 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/export/explain"
-	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 // A tree of forks gives the same contexts, lists and explanations as plain copies that were edited alike, and the same
@@ -67,7 +67,7 @@ func TestForksAreAsCopies(t *testing.T) {
 type forest struct {
 	*rapid.T
 	ctx      testing.TB
-	writes   *history.Service
+	writes   *write.Service
 	log      *jetlog.Log
 	builders map[string]*contextbuilder.Builder
 	apis     map[string]http.Handler
@@ -123,7 +123,7 @@ func newForest(t *testing.T, rt *rapid.T, log *jetlog.Log) *forest {
 	f := &forest{T: rt, ctx: t, log: log, replay: replay.New(log, owners.New(log, nil)),
 		builders: map[string]*contextbuilder.Builder{}, apis: map[string]http.Handler{}}
 	natstest.Run(t, f.replay.Run)
-	f.writes = history.New(history.On(log), history.Config{Rules: rules})
+	f.writes = write.New(write.On(log), write.Config{Rules: rules})
 	natstest.Run(t, f.writes.Run)
 	view := memory.New(recent.Limits{TTL: rules.SessionTTL, MaxTurns: 3}, rules, nil)
 	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)

@@ -1,7 +1,6 @@
 package contextbuilder
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"github.com/turnledger/turnledger/events/message"
@@ -46,32 +45,4 @@ func (f form) half(
 		return out // its items were deleted, and endpoints refuse a message without content
 	}
 	return append(out, message.New(role, text))
-}
-
-// Filtered reports whether a model's filter left nothing of a turn's answer. Prompts leave such a turn out, since an
-// endpoint that refused its question refuses every prompt with it.
-func Filtered(t *session.Turn) bool {
-	if t.Status != session.Finalized || t.Answer == nil {
-		return false
-	}
-	if !bytes.Contains(t.AnswerMetadata, []byte(services.FinishFiltered)) {
-		return false // most turns whose answer is messages alone
-	}
-	var metadata struct {
-		Finish string `json:"finish_reason"`
-	}
-	_ = json.Unmarshal(t.AnswerMetadata, &metadata) // another pipeline's metadata may have any form
-	if metadata.Finish != string(services.FinishFiltered) {
-		return false
-	}
-	list := message.ParseList(t.Answer.AnswerMessages)
-	for _, m := range list {
-		switch {
-		case m.Words() != "" || len(m.Calls()) > 0:
-			return false
-		case m.Role() == message.Assistant && m.Empty():
-			return true // whatever extends the turn
-		}
-	}
-	return len(list) > 0 || t.Answer.AnswerNeutral == ""
 }

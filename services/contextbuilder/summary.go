@@ -50,7 +50,7 @@ func WholeThrough(turns []*session.Turn, n int) int {
 // MessagesOf returns the messages that a prompt shows for some turns.
 func MessagesOf(turns []*session.Turn, lang services.Language) (out []message.Message) {
 	for _, t := range turns {
-		if !Filtered(t) {
+		if !services.Filtered(t) {
 			out = appendMessages(out, t, form{lang: lang})
 		}
 	}

@@ -35,11 +35,3 @@ func (e *Eraser) replaceDescription(ctx context.Context, j *job) (remainder, err
 	}
 	return remainder{}, e.eraseMirrored(ctx, j.session, j.at)
 }
-
-// describeOverSilence carries out a description whose kind moved the boundary back, so that a summary is void.
-func (e *Eraser) describeOverSilence(ctx context.Context, j *job) (remainder, error) {
-	if err := e.eraseVoid(ctx, j.session, j.at); err != nil {
-		return remainder{}, err
-	}
-	return e.replaceDescription(ctx, j)
-}

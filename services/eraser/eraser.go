@@ -27,8 +27,8 @@ type Config struct {
 	Rate float64
 	// Places are the views that receipts list.
 	Places []Place
-	// Documents are the stores that delete turns before the log forgets them.
-	Documents []Documents
+	// Documents, if set, is a store that deletes turns before the log forgets them.
+	Documents Documents
 	// Forget, if set, tells a view that keeps a row for each event that an event has left the log. It is called for
 	// events on a subject other than their session's, whose loss the view can't know by itself. It may be called
 	// several times for one event.
@@ -118,9 +118,7 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 		e.urgent.enqueue(p, &job{session: j.SessionID, subject: j.Subject, at: j.Position, run: e.eraseLate})
 		return nil
 	}
-	work := func(run func(context.Context, *job) (remainder, error)) {
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
-	}
+	soon := func(run task) { e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run}) }
 	switch c := &j.Change; c.Kind.Group() { // one job an event: the queue takes no second one of its position
 	case session.GroupGone:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
@@ -128,12 +126,12 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 		e.bulk.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
 	case session.GroupText:
 		if len(c.Turns) > 0 {
-			work(e.eraseCorrected)
+			soon(e.voidFirst(e.eraseBelow))
 		} else if c.VoidsSummary {
-			work(e.eraseSummaries)
+			soon(e.voidFirst(nil))
 		}
 	case session.GroupHead:
-		return e.lookAtHead(ctx, j, work)
+		return e.lookAtHead(ctx, j, soon)
 	case session.GroupNone:
 		if c.Kind == session.Anomaly {
 			if sessionID := session.OtherSession(j.Recorded); sessionID != "" {
@@ -149,27 +147,19 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 }
 
 // lookAtHead queues the work that a change of a session without its turns asks for.
-func (e *Eraser) lookAtHead(
-	ctx context.Context, j *projections.Judged, work func(func(context.Context, *job) (remainder, error)),
-) error {
-	c := &j.Change
-	switch {
-	case c.Kind == session.Described && c.VoidsSummary: // its kind undid a silence
-		work(e.describeOverSilence)
-	case c.Kind == session.Described:
-		work(e.replaceDescription)
-	case c.Kind == session.Linked:
-		run := e.linkBranches
-		if c.VoidsSummary { // it ended a silence
-			run = e.linkAfterSilence
-		}
-		work(run)
+func (e *Eraser) lookAtHead(ctx context.Context, j *projections.Judged, soon func(task)) error {
+	run := map[session.Kind]task{
+		session.Described: e.replaceDescription, session.Linked: e.linkBranches, session.Forked: e.linkBranch,
+	}[j.Change.Kind]
+	// A kind undoes a silence, and a link ends one. What a branch shares may have changed before its summary came.
+	if j.Change.VoidsSummary || j.Change.Kind == session.Summarized && j.Head.Fork().Root != "" {
+		run = e.voidFirst(run)
+	}
+	if run != nil {
+		soon(run)
+	}
+	if j.Change.Kind == session.Linked {
 		return e.linked(ctx, j)
-	case c.Kind == session.Forked:
-		work(e.linkBranch)
-	// What a branch shares may have changed before its summary came.
-	case c.VoidsSummary, c.Kind == session.Summarized && j.Head.Fork().Root != "":
-		work(e.eraseSummaries)
 	}
 	return nil
 }

@@ -192,7 +192,7 @@ func TestAnErasedSessionLeavesTheLog(t *testing.T) {
 	require.False(t, r.Complete())
 	require.Equal(t, []string{"asked to", "ops"}, []string{r.Reason, r.By})
 	require.Equal(t, receipt, w.receipt(r.Position.String(), place).ID, "by its position, too")
-	w.erase(inOnePiece(w.log), eraser.Config{Places: []eraser.Place{place}, Documents: []eraser.Documents{docs}})
+	w.erase(inOnePiece(w.log), eraser.Config{Places: []eraser.Place{place}, Documents: docs})
 	w.left("s", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt)
 	require.False(t, known().Complete())
 	place.follow()

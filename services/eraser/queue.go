@@ -18,7 +18,7 @@ type job struct {
 	// otherSubject: subject is not that of the session.
 	otherSubject bool
 	at           events.Position
-	run          func(ctx context.Context, j *job) (remainder, error)
+	run          task
 	// forgotten is called once, when the log holds nothing more of what the job erases; nil for a job that only waits.
 	forgotten func()
 	// done is called once, when nothing is left of the job.
@@ -32,6 +32,9 @@ type job struct {
 	attempts  int
 	notBefore time.Time
 }
+
+// task is what a job does; what the next job need not wait for is the remainder.
+type task func(ctx context.Context, j *job) (remainder, error)
 
 // positions returns the positions of the job and of the jobs that are run with it.
 func (j *job) positions() []events.Position {

@@ -91,7 +91,7 @@ func NewService(log *jetlog.Log, notes *jetlog.Notes, cfg ServiceConfig) *Servic
 		Logger: cfg.Logger,
 	}
 	if cfg.Memory != nil {
-		c.Documents = []Documents{cfg.Memory}
+		c.Documents = cfg.Memory
 	}
 	s := &Service{Eraser: New(On(log), notes, c)}
 	cfg.Group = desk.New(notes).Members(s.Name(), nil)

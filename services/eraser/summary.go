@@ -11,26 +11,21 @@ import (
 	"github.com/turnledger/turnledger/events/session"
 )
 
-// eraseSummaries erases the summaries of a session that don't stand now. A summary changes nothing else in the fold of
-// its session, so that it can always go.
-func (e *Eraser) eraseSummaries(ctx context.Context, j *job) (remainder, error) {
-	return remainder{}, e.eraseVoid(ctx, j.session, j.at)
+// voidFirst is the work for an event that voids summaries: those of the session that don't stand now are erased, and
+// then comes what else the event asks for, if that is set. A summary changes nothing else in the fold of its session,
+// so that it can always go.
+func (e *Eraser) voidFirst(then task) task {
+	return func(ctx context.Context, j *job) (remainder, error) {
+		if err := e.eraseVoid(ctx, j.session, j.at); err != nil || then == nil {
+			return remainder{}, err
+		}
+		return then(ctx, j)
+	}
 }
 
-// eraseCorrected erases the summaries that a correction voids, also those of branches.
-func (e *Eraser) eraseCorrected(ctx context.Context, j *job) (remainder, error) {
-	if err := e.eraseVoid(ctx, j.session, j.at); err != nil {
-		return remainder{}, err
-	}
+// eraseBelow erases the summaries of branches that a correction voids.
+func (e *Eraser) eraseBelow(ctx context.Context, j *job) (remainder, error) {
 	return remainder{}, e.eraseVoidBelow(ctx, j.session)
-}
-
-// linkAfterSilence carries out a link that ended a silence, so that a summary of what was before is void.
-func (e *Eraser) linkAfterSilence(ctx context.Context, j *job) (remainder, error) {
-	if err := e.eraseVoid(ctx, j.session, j.at); err != nil {
-		return remainder{}, err
-	}
-	return e.linkBranches(ctx, j)
 }
 
 // eraseVoidBelow erases the summaries of the branches of a session, at any depth, that don't stand now. A branch has

@@ -17,7 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 func (w *world) summarize(session, request string, through uuid.UUID, text string) {
@@ -126,12 +126,12 @@ func TestALateRetryOfAVoidSummaryIsRefused(t *testing.T) {
 			w.die(eraser.Config{}, 8)
 			gone := func() bool { return len(holding(t, w.dir, "SECRET")) == 0 }
 			hang.Until(t, gone)
-			fresh := servicetest.Start(t, w.log, servicetest.Config{History: history.Config{Rules: rules}})
+			fresh := servicetest.Start(t, w.log, servicetest.Config{History: write.Config{Rules: rules}})
 			for i, of := range []struct {
 				session string
 				through uuid.UUID
 			}{{"s", last}, {"b", own}} {
-				for _, writes := range []*history.Service{w.history, fresh.History} {
+				for _, writes := range []*write.Service{w.history, fresh.History} {
 					_, err := writes.SummarizeSession(t.Context(), decide.Summarize{ThroughTurnID: of.through,
 						Summary: events.SessionSummarized{SessionID: of.session, RequestID: "m",
 							SummaryNeutral: "SECRET"}})

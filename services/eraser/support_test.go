@@ -30,7 +30,7 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
@@ -42,7 +42,7 @@ type world struct {
 	testing.TB
 	dir     string
 	log     *jetlog.Log
-	history *history.Service
+	history *write.Service
 	notes   *jetlog.Notes
 	// owners is what the eraser knows the sessions of identities from that was begun last.
 	owners *owners.Index
@@ -57,7 +57,7 @@ func newWorld(t testing.TB, partitions int) *world {
 // newWorldOn is a world on a log whose files are below a folder.
 func newWorldOn(t testing.TB, log *jetlog.Log, dir string) *world {
 	t.Helper()
-	s := servicetest.Start(t, log, servicetest.Config{History: history.Config{Rules: rules}})
+	s := servicetest.Start(t, log, servicetest.Config{History: write.Config{Rules: rules}})
 	w := &world{TB: t, dir: dir, log: log, history: s.History}
 	w.notes = must.Get(w.log.Notes(t.Context()))(t)
 	return w

@@ -176,12 +176,10 @@ func (e *Eraser) fold(ctx context.Context, sessionID string, upTo uint64, withou
 	return s, nil
 }
 
-// deleteDocuments asks the other stores to delete turns.
+// deleteDocuments asks the other store to delete turns.
 func (e *Eraser) deleteDocuments(ctx context.Context, at events.Position, session string, turns []uuid.UUID) error {
-	for _, d := range e.cfg.Documents {
-		if err := d.DeleteTurns(ctx, at, session, turns); err != nil {
-			return err
-		}
+	if e.cfg.Documents == nil {
+		return nil
 	}
-	return nil
+	return e.cfg.Documents.DeleteTurns(ctx, at, session, turns)
 }

@@ -177,8 +177,8 @@ func KeepsID(i message.Item) bool {
 	return !known || strings.HasPrefix(id, strings.TrimSuffix(p, "_"))
 }
 
-// Unnamed returns an item without its id, so that it gets one of ours. An endpoint that gets the item as it came knows it
-// by the id that it came with.
+// Unnamed returns an item without its id, so that it gets one of ours. An endpoint that gets the item as it came knows
+// it by the id that it came with.
 func Unnamed(i message.Item) message.Item {
 	if _, ours := Locate(i.ID()); !ours && i.ID() != "" && i.IsSentWhole() {
 		i = i.KnownAs("id", i.ID())

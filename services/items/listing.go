@@ -131,6 +131,15 @@ func (m Minter) Kept(sessionID string, at Address, recorded json.RawMessage, gon
 	return message.Of(recorded, left, len(left) == len(all))
 }
 
+// AllAdded returns items as messages that a session can take.
+func AllAdded(all []message.Item) []decide.AddedMessage {
+	out := make([]decide.AddedMessage, len(all))
+	for n, i := range all {
+		out[n] = Added(i)
+	}
+	return out
+}
+
 // Added returns an item as a message that a session can take (decide.AddMessages).
 func Added(i message.Item) decide.AddedMessage {
 	all := i.Whole()

@@ -15,7 +15,7 @@ func TestTheReadSideCantImportAWriter(t *testing.T) {
 	t.Parallel()
 	out := must.Get(exec.CommandContext(t.Context(), "go", "list", "-deps", ".", "../contextbuilder").Output())(t)
 	for dep := range strings.FieldsSeq(string(out)) {
-		require.NotContains(t, dep, "turnledger/services/history")
+		require.NotContains(t, dep, "turnledger/services/write")
 		require.NotContains(t, dep, "turnledger/events/jetlog")
 	}
 }

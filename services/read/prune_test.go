@@ -14,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 // What is pruned in a session is pruned in its branches and in its past, whether or not the turn's events are still in
@@ -24,7 +24,7 @@ import (
 func TestAPruneHoldsInBranchesAndInThePast(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 4)
-	writes := history.New(history.On(log), history.Config{Rules: rules})
+	writes := write.New(write.On(log), write.Config{Rules: rules})
 	natstest.Run(t, writes.Run)
 	ctx := t.Context()
 	turn := events.TurnID("parent", "1")

@@ -17,8 +17,8 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
-	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 var rules = session.Rules{SessionTTL: 24 * time.Hour}
@@ -36,28 +36,28 @@ var policy = decide.Policy{MetadataKeys: []string{"channel", "locale"}}
 
 // process is what writes and reads in a process.
 type process struct {
-	*history.Service
+	*write.Service
 	*read.Reader
 }
 
 // whole is a log of one piece, as tests wrap it.
 type whole interface {
-	history.Writer
-	history.Reader
-	history.Glance
-	history.TailReader
+	write.Writer
+	write.Reader
+	write.Glance
+	write.TailReader
 	read.Log
 }
 
 // run starts a process.
 func run(t testing.TB, log whole) process {
 	t.Helper()
-	return runWith(t, log, history.Config{Policy: policy, Rules: rules})
+	return runWith(t, log, write.Config{Policy: policy, Rules: rules})
 }
 
-func runWith(t testing.TB, log whole, cfg history.Config) process {
+func runWith(t testing.TB, log whole, cfg write.Config) process {
 	t.Helper()
-	s := history.New(history.Log{Writer: log, Reader: log, Glance: log, TailReader: log}, cfg)
+	s := write.New(write.Log{Writer: log, Reader: log, Glance: log, TailReader: log}, cfg)
 	r := read.New(log, read.Config{
 		Rules: session.Rules{SessionTTL: cfg.Rules.SessionTTL, MetadataKeys: cfg.Rules.MetadataKeys}, Folds: s,
 	})

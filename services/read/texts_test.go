@@ -15,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 // reads counts the events that are read by their places, and calls before with each such read.
@@ -112,7 +112,7 @@ func TestWithdrawnTextsAreNotKept(t *testing.T) {
 			t.Run(fmt.Sprint(name, held), func(t *testing.T) {
 				t.Parallel()
 				log := natstest.Log(t, 1)
-				cfg := history.Config{Policy: policy, StateBytes: held}
+				cfg := write.Config{Policy: policy, StateBytes: held}
 				mine, other := runWith(t, log, cfg), runWith(t, log, cfg)
 				turn := answeredTurns(t, mine, "s", 2)[0]
 				for _, s := range []process{mine, other} {

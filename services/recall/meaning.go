@@ -37,9 +37,6 @@ func (m Meaning) Search(ctx context.Context, scope Scoped, query string, limit i
 	return out, err
 }
 
-// Confirmed implements Confirmed: the truth of each turn is looked up at each search, so that nothing waits.
-func (Meaning) Confirmed(context.Context, Scoped) (bool, error) { return true, nil }
-
 // fuse fuses lists of turns by rank.
 func fuse(lists ...[]Found) (out []Found) {
 	ids := make([][]uuid.UUID, len(lists))

@@ -2,9 +2,7 @@ package recall
 
 import (
 	"context"
-	"time"
 
-	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 )
 
@@ -16,11 +14,6 @@ type Recaller interface {
 
 // Tables is a memory over the audit tables, which hold only turns of linked sessions.
 type Tables struct{ Turns Recaller }
-
-// Snippets returns the snippets of what the tables hold.
-func (m Tables) Snippets(erasures projections.ErasureCheck, budget time.Duration) *Snippets {
-	return NewSnippets(erasures, m, m.Confirmed, budget)
-}
 
 // Search implements Searcher.
 func (m Tables) Search(ctx context.Context, scope Scoped, query string, limit int) (out []Found, _ error) {
@@ -36,6 +29,3 @@ func (m Tables) Search(ctx context.Context, scope Scoped, query string, limit in
 
 // dialogue is the text of a turn in a snippet.
 func dialogue(question, answer string) string { return "User: " + question + "\nAssistant: " + answer }
-
-// Confirmed implements Confirmed: each search waits for the deletions before it, so that nothing else does.
-func (Tables) Confirmed(context.Context, Scoped) (bool, error) { return true, nil }

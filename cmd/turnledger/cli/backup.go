@@ -14,7 +14,6 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/client"
-	"github.com/turnledger/turnledger/services/client/progress"
 )
 
 // place is where a backup is kept.
@@ -119,13 +118,13 @@ func (c source) DeadLetters(ctx context.Context) (out []projections.DeadLetter, 
 type bars struct {
 	e    *Env
 	name string
-	bar  *progress.Progress
+	bar  *progress
 }
 
 func (b *bars) at(name string, done, of int64) {
 	if name != b.name {
 		b.done()
-		b.name, b.bar = name, progress.New(b.e.Err, name, "bytes", of)
+		b.name, b.bar = name, newProgress(b.e.Err, name, "bytes", of)
 	}
 	b.bar.Reach(uint64(done), uint64(max(of, done))) //nolint:gosec // sizes
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/services/client"
-	"github.com/turnledger/turnledger/services/client/progress"
 )
 
 type eraseCmd struct {
@@ -71,7 +70,7 @@ func (c *eraseCmd) wait(e *Env, id string) error {
 	return c.dialTwice(func(first, later *client.Client) error {
 		r, err := first.Receipt(e.Ctx, id)
 		if err == nil && !r.Complete() {
-			bar := progress.NewCounter(e.Err, "erase", r.Unit())
+			bar := newCounter(e.Err, "erase", r.Unit())
 			err = later.AwaitReceipt(e.Ctx, id, lookEvery, bar.Reach)
 			bar.Done()
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/client/importer"
-	"github.com/turnledger/turnledger/services/client/progress"
 )
 
 type importCmd struct {
@@ -25,7 +24,7 @@ func (c *importCmd) Run(e *Env) error {
 		return err
 	}
 	return c.dialTwice(func(first, later *client.Client) error {
-		bar := progress.New(e.Err, "importing", "bytes", total)
+		bar := newProgress(e.Err, "importing", "bytes", total)
 		done, err := importer.Import(e.Ctx, c.Files, importer.Config{
 			First: first, Later: later, From: c.From, Parallel: int(c.Parallel), Explain: c.explain, Passed: bar.Add,
 			Failed: func(where string, err error) { bar.PrintLine(e.Err, "%s: %v", where, err) },

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/services/client"
-	"github.com/turnledger/turnledger/services/client/progress"
 )
 
 type projectionsCmd struct {
@@ -90,7 +89,7 @@ func (c *projectionsRebuildCmd) Run(e *Env) error {
 
 // wait follows a rebuild to its end.
 func (c *projectionsRebuildCmd) wait(e *Env, s *client.Client, generation int) error {
-	bar := progress.NewCounter(e.Err, "rebuild "+c.Name, "events")
+	bar := newCounter(e.Err, "rebuild "+c.Name, "events")
 	defer bar.Done()
 	err := s.AwaitRebuild(e.Ctx, c.Name, generation, lookEvery, bar.Reach)
 	failed, failure := errors.AsType[*client.RebuildError](err)
@@ -167,7 +166,7 @@ func (c *projectionsVerifyCmd) tellLetters(e *Env, s *client.Client, name string
 }
 
 func (c *projectionsVerifyCmd) verify(e *Env, s *client.Client, name string) (differences int, err error) {
-	bar := progress.NewCounter(e.Err, "verify "+name, "events")
+	bar := newCounter(e.Err, "verify "+name, "events")
 	defer bar.Done()
 	return differences, s.Verify(e.Ctx, name, int(c.Sample), func(step client.Verified, line []byte) error {
 		if step.Result != nil {

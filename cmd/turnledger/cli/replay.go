@@ -10,7 +10,6 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services/client"
-	"github.com/turnledger/turnledger/services/client/progress"
 	"github.com/turnledger/turnledger/services/export"
 )
 
@@ -63,7 +62,7 @@ func (c *replayCmd) file(e *Env) (*export.File, error) {
 	if info, err := os.Stat(c.Output); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%w: -o %s is a folder: name a file in it", config.ErrUsage, c.Output)
 	}
-	if c.Output == "" && f.Format == export.Parquet && progress.IsTerminal(e.Out) {
+	if c.Output == "" && f.Format == export.Parquet && isTerminal(e.Out) {
 		return nil, fmt.Errorf("%w: a Parquet file is not for a terminal: name a file with -o", config.ErrUsage)
 	}
 	return export.OpenFile(f)
@@ -90,9 +89,9 @@ const progressEvery = 1000
 // print writes every event. While it follows the log, it writes each event at once.
 func (c *replayCmd) print(e *Env, reading *client.Events, out *export.File) error {
 	// There is no bar for a follower, which has no end, nor on a terminal that shows the events themselves.
-	var bar *progress.Progress
-	if !c.Follow && (c.Output != "" || !progress.IsTerminal(e.Out)) {
-		bar = progress.New(e.Err, "replaying", "events", progress.TotalUnknown)
+	var bar *progress
+	if !c.Follow && (c.Output != "" || !isTerminal(e.Out)) {
+		bar = newProgress(e.Err, "replaying", "events", totalUnknown)
 		defer bar.Done()
 	}
 	n := 0

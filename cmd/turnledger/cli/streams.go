@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/turnledger/turnledger/services/client"
-	"github.com/turnledger/turnledger/services/client/progress"
 )
 
 type streamsCmd struct {
@@ -61,7 +60,7 @@ func (c *streamsApplyCmd) Run(e *Env) error {
 		if err != nil {
 			return c.explain(e.Ctx, err)
 		}
-		bar := progress.New(e.Err, "filling replicas", "operations", progress.TotalUnknown)
+		bar := newProgress(e.Err, "filling replicas", "operations", totalUnknown)
 		defer bar.Done()
 		err = later.FillStreams(e.Ctx, c.asked(), all, lookEvery, func(lacking, most uint64) {
 			bar.Reach(most-lacking, most)

@@ -7,29 +7,29 @@ import (
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services/contextbuilder"
-	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 // Config of the services that write, read and build contexts.
 type Config struct {
-	History  history.Config
+	History  write.Config
 	Reader   read.Config
 	Contexts contextbuilder.Config
 }
 
 // Services are the services of one process. Several processes may share a log.
 type Services struct {
-	History  *history.Service
+	History  *write.Service
 	Reader   *read.Reader
 	Contexts *contextbuilder.Builder
 }
 
 // New connects the services to a log. Writes are answered while History runs.
 func New(log *jetlog.Log, cfg Config) Services {
-	writer := history.New(history.On(log), cfg.History)
+	writer := write.New(write.On(log), cfg.History)
 	cfg.Reader.Folds = writer
 	reader := read.New(log, cfg.Reader)
 	return Services{writer, reader, contextbuilder.NewBuilder(reader, cfg.Contexts)}

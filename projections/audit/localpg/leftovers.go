@@ -34,9 +34,6 @@ func (s *Server) clearLeftovers(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.refuseRival(); err != nil {
-		return err
-	}
 	return s.claimPidFile()
 }
 
@@ -116,24 +113,9 @@ func (s *Server) leftovers() ([]processInfo, error) {
 	}), nil
 }
 
-// refuseRival returns an error if another program runs a server on this cluster, which is then left alone.
-func (s *Server) refuseRival() error {
-	all, err := s.account.processes()
-	if err != nil {
-		return err
-	}
-	for _, p := range all {
-		if strings.Contains(p.args+" ", "-D "+s.cluster()+" ") {
-			return fmt.Errorf(
-				"%s is still in use by a PostgreSQL that somebody else started, process %d: stop it first", s.cluster(),
-				p.pid)
-		}
-	}
-	return nil
-}
-
-// claimPidFile repairs a stale postmaster.pid whose number belongs to another process by now, since PostgreSQL would
-// take that process for a running server. It replaces the number by our own, because PostgreSQL never takes its parent
+// claimPidFile returns an error if another program runs a server on this cluster, which is then left alone. It repairs
+// a stale postmaster.pid whose number belongs to another process by now, since PostgreSQL would take that process for a
+// running server. It replaces the number by our own, because PostgreSQL never takes its parent
 // for a rival. It does not remove the file, since that would also remove PostgreSQL's second interlock, the shared
 // memory that the file names.
 func (s *Server) claimPidFile() error {
@@ -159,6 +141,16 @@ func (s *Server) claimPidFile() error {
 	}
 	if !alive(max(pid, -pid)) {
 		return nil // PostgreSQL sees that too
+	}
+	all, err := s.account.processes()
+	for _, p := range all {
+		if p.pid == pid && strings.Contains(p.args+" ", "-D "+s.cluster()+" ") {
+			return fmt.Errorf("%s is still in use by a PostgreSQL that somebody else started, process %d: "+
+				"stop it first", s.cluster(), pid)
+		}
+	}
+	if err != nil {
+		return err
 	}
 	s.log.Warn("PostgreSQL's pid file names a process that is not ours", "pid", pid)
 	return root.WriteFile("postmaster.pid", fmt.Appendf(nil, "%d\n%s", os.Getpid(), rest), 0o600)

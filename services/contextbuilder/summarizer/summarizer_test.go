@@ -27,8 +27,8 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
-	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 // model answers as its function does, and counts its calls.
@@ -67,7 +67,7 @@ func newWorld(t *testing.T) *world {
 	rules := session.Rules{SessionTTL: 24 * time.Hour}
 	log := natstest.Log(t, 1)
 	return &world{T: t, log: log, rules: rules, session: "s", Services: servicetest.Start(t, log, servicetest.Config{
-		History: history.Config{Rules: rules}, Reader: read.Config{Rules: rules},
+		History: write.Config{Rules: rules}, Reader: read.Config{Rules: rules},
 	})}
 }
 

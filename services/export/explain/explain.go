@@ -15,7 +15,6 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/export"
 )
 
@@ -247,7 +246,7 @@ func (x *Explanation) explainOmissions(own *story, origins []*story) {
 			seen = seenBoundary
 		case t.Status == session.Pending:
 			seen = seenPending
-		case contextbuilder.Filtered(t):
+		case services.Filtered(t):
 			seen = seenFiltered
 		}
 		at := events.Position{Partition: partition, Seq: now.Started}
@@ -257,9 +256,9 @@ func (x *Explanation) explainOmissions(own *story, origins []*story) {
 	}
 }
 
-// Saw takes the server's report on the prompt, and marks the turns that the prompt showed. Of the others the window left
-// out the newest ones; pending: those without an answer, too. It keeps the prompt's messages only if texts were asked
-// for.
+// Saw takes the server's report on the prompt, and marks the turns that the prompt showed. Of the others the window
+// left out the newest ones; pending: those without an answer, too. It keeps the prompt's messages only if texts were
+// asked for.
 func (x *Explanation) Saw(prompt Context, pending bool) {
 	for _, raw := range prompt.Messages {
 		prompt.Roles = append(prompt.Roles, message.Parse(raw).Role())

@@ -45,7 +45,8 @@ func TestTheTurnsOfThePromptAreNamed(t *testing.T) {
 		Events: lines, Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
 	}
 	for pending, want := range map[bool][]string{
-		true: {"left out by the window", "shown", "its answer was filtered", "left out by the window", "shown", "shown"},
+		true: {"left out by the window", "shown", "its answer was filtered", "left out by the window", "shown",
+			"shown"},
 		false: {"left out by the window", "shown", "its answer was filtered", "had no answer yet", "had no answer yet",
 			"had no answer yet"},
 	} {

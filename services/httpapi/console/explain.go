@@ -150,7 +150,8 @@ func (s *surface) explain(
 // optionsOf reads the options of a prompt.
 func optionsOf(query url.Values) (o promptOptions, err error) {
 	o = promptOptions{
-		MaxMessages: services.DefaultMessages, Pending: query.Get("pending") == "true", Summary: query.Get("summary") == "true",
+		MaxMessages: services.DefaultMessages,
+		Pending:     query.Get("pending") == "true", Summary: query.Get("summary") == "true",
 		Translated: query.Get("language") == string(services.Translated),
 	}
 	if n := query.Get("max_messages"); n != "" {

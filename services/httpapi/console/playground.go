@@ -32,16 +32,7 @@ type playgroundView struct {
 	Identity        string
 	Erased          bool // the thread is an erased session, which takes no message
 	// Prompt is what the model would be sent; nil if nobody has asked.
-	Prompt *promptView
-}
-
-// promptView is a prompt that was built and not sent.
-type promptView struct {
-	Messages []shownMessage
-	Rest     int
-	Tokens   int
-	Turns    int
-	Dropped  int
+	Prompt *explainView
 }
 
 // playground shows the form of a message, beside the conversation and its events.
@@ -139,10 +130,8 @@ func (s *surface) prompt(ctx context.Context, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	shown := explainView{}
-	shown.Prompt = built
-	shown.fillPrompt(&room{roomOfTurns}, s.cfg.Tokens)
-	out.Prompt = &promptView{shown.Messages, shown.Rest, shown.Tokens, built.HistoryTurns, built.DroppedTurns}
+	out.Prompt = &explainView{Explanation: services.Explanation{Prompt: built}}
+	out.Prompt.fillPrompt(&room{roomOfTurns}, s.cfg.Tokens)
 	if err := s.playgroundPage(ctx, r, &out); err != nil {
 		return view{}, err
 	}

@@ -31,11 +31,11 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/export/explain"
-	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/console"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
@@ -138,7 +138,7 @@ func startOn(t testing.TB, log *jetlog.Log, auth *ring, settings ...func(*consol
 		Logger: slog.New(slog.NewJSONHandler(&s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	s.services = servicetest.Start(t, log, servicetest.Config{
-		History: history.Config{Rules: rules},
+		History: write.Config{Rules: rules},
 		Reader:  read.Config{Rules: rules, Deadline: hang.Limit},
 	})
 	s.reader = &reader{s.services.Reader}

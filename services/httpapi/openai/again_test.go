@@ -46,6 +46,25 @@ func TestACallThatFailedIsSentAgainWithoutAWord(t *testing.T) {
 	require.Equal(t, []string{"q", "answer", "q", "answer"}, texts(s.list(id, 10)))
 }
 
+// An output whose answer failed is sent again as a stream: it is the same step.
+func TestAFailedStepIsSentAgainAsAStream(t *testing.T) {
+	t.Parallel()
+	var works atomic.Bool
+	_, m := scripted(t, func([]string) modeltest.Answer {
+		if !works.Load() {
+			return modeltest.Answer{Status: http.StatusInternalServerError}
+		}
+		return modeltest.Answer{Text: "answer"}
+	})
+	s := start(t, answeredBy(m))
+	id := s.begin(user("q"), function("c"))
+	body := `{"input":[` + result("c", "x") + `],"conversation":"` + id + `"`
+	require.Equal(t, http.StatusBadGateway, s.do("POST", "/v1/responses", body+`}`).status)
+	works.Store(true)
+	require.Contains(t, s.do("POST", "/v1/responses", body+`, "stream":true}`).raw, "response.completed")
+	require.Equal(t, []string{"q", "call c", "call_output c", "answer"}, saidIn(s.list(id, 10)))
+}
+
 // noted tells of each call that has added its messages.
 type noted struct {
 	services.MessageWriter
@@ -270,6 +289,30 @@ func TestTheDeploymentSaysWhatAResponseDoesWithAPendingTurn(t *testing.T) {
 	s.within(t, `{"input":"next","conversation":"`+id+`"}`)
 	all.Wait()
 	require.Equal(t, []string{"slow", "ok", "next", "ok"}, texts(s.list(id, 10)))
+}
+
+// An output whose call is gone ends no question that a model is being asked.
+func TestAStrayOutputAnswersNobodyElsesQuestion(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	model, m := scripted(t, func(prompt []string) modeltest.Answer {
+		if last(prompt) == "user: b" {
+			return modeltest.Answer{Text: "to b", Hold: held}
+		}
+		return modeltest.Answer{Text: "to the output"}
+	})
+	s := start(t, answeredBy(m))
+	id := s.begin(user("q"), function("c"))
+	s.must("POST", "/v1/sessions/"+id+"/turns/"+s.turns(id)[0]["turn_id"].(string)+"/redact", `{}`)
+	in := `,"conversation":"` + id + `"`
+	var all sync.WaitGroup
+	all.Go(func() { s.do("POST", "/v1/responses", `{"input":"b"`+in+`}`) })
+	<-model.Asked
+	all.Go(func() { s.respondTo([]string{result("c", "x")}, in) })
+	hang.Until(t, func() bool { return len(s.list(id, 10)) == 2 })
+	close(held)
+	all.Wait()
+	require.Equal(t, []string{"b", "to b", "call_output c", "to the output"}, saidIn(s.list(id, 10)))
 }
 
 // What names only what is gone is refused, and begins nothing: it neither comes back nor makes a session without turns.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/decide"
-	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -45,7 +44,7 @@ func (s *surface) createConversation(ctx context.Context, r *http.Request, _ htt
 	}
 	c := services.NewSession{
 		AddMessages: decide.AddMessages{
-			SessionID: id, RequestID: uuid.NewString(), Messages: added(given), Now: s.cfg.Now(),
+			SessionID: id, RequestID: uuid.NewString(), Messages: items.AllAdded(given), Now: s.cfg.Now(),
 		},
 		IdentityID: bound(ctx), SourceHash: s.cfg.Source(ctx), Metadata: metadata,
 		Kind: events.KindConversation, Drawn: call.Key == "",
@@ -175,13 +174,4 @@ func (s *surface) listConversations(ctx context.Context, r *http.Request, _ http
 		return nil, err
 	}
 	return listOf(page, func(c conversationJSON) string { return c.ID }).thenMore(more), nil
-}
-
-// added returns items as messages that a session takes.
-func added(given []message.Item) []decide.AddedMessage {
-	out := make([]decide.AddedMessage, len(given))
-	for n, i := range given {
-		out[n] = items.Added(i)
-	}
-	return out
 }

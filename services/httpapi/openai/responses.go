@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -90,9 +91,10 @@ func (s *surface) asked(ctx context.Context, r *http.Request) (a respond.Request
 	if err = admit(&a); err != nil {
 		return a, err
 	}
-	a.Call = s.callOf(ctx, r, raw)
+	asks := whatever(raw)
+	a.Call = s.callOf(ctx, r, asks)
 	if a.Conversation == "" && a.Previous == "" {
-		a.Call = s.beginningOf(ctx, r, raw)
+		a.Call = s.beginningOf(ctx, r, asks)
 	}
 	a.Caller, a.RequestID, a.OnPending = s.who(ctx), requestID(a.Call), s.cfg.OnPending
 	switch p := services.OnPending(r.Header.Get(pendingHeader)); p {
@@ -103,6 +105,18 @@ func (s *surface) asked(ctx context.Context, r *http.Request) (a respond.Request
 		return a, bad(pendingHeader, codeValue, "The header "+pendingHeader+" must be reject, enqueue or interrupt.")
 	}
 	return a, nil
+}
+
+// whatever returns what a request asks for, however it is written and the answer is to be sent.
+func whatever(body []byte) []byte {
+	m, err := respond.Members(body)
+	if err != nil {
+		return body
+	}
+	delete(m, "stream")
+	delete(m, "stream_options")
+	raw, _ := json.Marshal(m) // it came from JSON
+	return raw
 }
 
 // createResponse answers with a response, or with the events of its stream.

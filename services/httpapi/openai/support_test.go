@@ -33,12 +33,12 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/answer"
-	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/openai"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/items"
 	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 // rules are those of a deployment by default.
@@ -74,7 +74,7 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
 	s := &stack{t: t, log: log, logs: &printed.Buffer{}, document: openaitest.Read(t, os.Getenv(openaitest.Variable))}
 	s.services = servicetest.Start(t, log, servicetest.Config{
-		History: history.Config{Rules: rules}, Reader: read.Config{Rules: rules, View: view},
+		History: write.Config{Rules: rules}, Reader: read.Config{Rules: rules, View: view},
 	})
 	s.wire = wire.Config{
 		Open: true, Registry: prometheus.NewRegistry(),

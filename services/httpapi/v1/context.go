@@ -189,7 +189,8 @@ func newContextJSON(c *services.Context, req services.ContextRequest) contextJSO
 	out := contextJSON{
 		Messages:     rawList{json.RawMessage("[]")},
 		SessionFound: c.SessionFound, HistoryMessages: c.HistoryMessages, HistoryTurns: c.HistoryTurns,
-		HistoryTurnIDs: make([]string, len(c.TurnIDs)), DroppedTurns: c.DroppedTurns, Summary: (*shownSummary)(c.Summary),
+		HistoryTurnIDs: make([]string, len(c.TurnIDs)), DroppedTurns: c.DroppedTurns,
+		Summary:       (*shownSummary)(c.Summary),
 		MemorySnippet: optional(&c.MemorySnippet), RewrittenQuery: optional(&c.RewrittenQuery),
 		RewriteFallback: c.RewriteFallback,
 		Warnings:        append([]string{}, c.Warnings...), Source: string(c.Source), // never null

@@ -248,10 +248,13 @@ func TestARequestIsOneSpanWithoutText(t *testing.T) {
 	seen.Reset()
 	s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", `{"message":"another secret"}`)
 	spans := seen.GetSpans()
-	require.Len(t, spans, 1)
-	require.Equal(t, "POST /v1/sessions/{session_id}/context", spans[0].Name)
+	require.Len(t, spans, 2)
+	require.Equal(t, "prompt", spans[0].Name, "a step below it")
+	require.Empty(t, spans[0].Attributes)
+	request := spans[1]
+	require.Equal(t, "POST /v1/sessions/{session_id}/context", request.Name)
 	got := map[string]string{}
-	for _, kv := range spans[0].Attributes {
+	for _, kv := range request.Attributes {
 		got[string(kv.Key)] = kv.Value.String()
 	}
 	require.Equal(t, map[string]string{

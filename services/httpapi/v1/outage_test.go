@@ -28,9 +28,9 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 // stores are what a process has beside the log; they fail while they are down.
@@ -236,7 +236,7 @@ func withFailingParts(t *testing.T, patience time.Duration) *failingParts {
 		}
 	})
 	c := f.cfg
-	written := c.Turns.(*history.Service)
+	written := c.Turns.(*write.Service)
 	c.Sessions = sometimes{c.Sessions, viewsDown}
 	c.Contexts = sometimesBuilt{c.Contexts, viewsDown}
 	c.Chat, c.Erasures, c.Registry = talking{written}, written, prometheus.NewRegistry()

@@ -33,10 +33,10 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/read"
+	"github.com/turnledger/turnledger/services/write"
 )
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
@@ -64,7 +64,7 @@ type (
 type config struct {
 	wireConfig
 	v1Config
-	history history.Config
+	history write.Config
 	reader  read.Config
 }
 
@@ -140,7 +140,7 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 			Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		},
 		v1Config: v1Config{Ports: services.Ports{Version: "test"}},
-		history: history.Config{Rules: rules, Policy: decide.Policy{
+		history: write.Config{Rules: rules, Policy: decide.Policy{
 			MetadataKeys: []string{"channel", "locale", session.FallbackKey}}},
 		reader: read.Config{Rules: rules, Deadline: 200 * time.Millisecond},
 	}

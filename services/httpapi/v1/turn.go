@@ -230,17 +230,12 @@ func (a *surface) finalizeTurn(ctx context.Context, in *finalizeIn) (turnJSON, e
 type redactIn struct {
 	SessionID id     `path:"session_id"`
 	TurnID    turnID `path:"turn_id"`
-	Body      *redactBody
-}
-
-type redactBody struct {
-	Reason     string `json:"reason,omitempty" doc:"Kept in the log, which is never redacted: no text of the turn"`
-	RedactedBy string `json:"redacted_by,omitempty"`
+	Body      *eraseBody
 }
 
 func (a *surface) redactTurn(ctx context.Context, in *redactIn) (turnJSON, error) {
 	t, err := a.cfg.Turns.RedactTurn(ctx, in.SessionID.text(), decide.Redact{
-		TurnID: in.TurnID.UUID, Reason: in.Body.Reason, RedactedBy: in.Body.RedactedBy,
+		TurnID: in.TurnID.UUID, Reason: in.Body.Reason, RedactedBy: in.Body.By,
 	})
 	return answerTurn(ctx, t, err)
 }

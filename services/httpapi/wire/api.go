@@ -132,7 +132,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.EscapedPath()
 	ctx, span := a.begin(r)
 	defer span.End()
-	c := &Call{Context: ctx, Call: access.Call{Remote: r.RemoteAddr, Steps: a.steps}, surface: surfaceOf(a.surfaces, path)}
+	c := &Call{
+		Context: ctx, Call: access.Call{Remote: r.RemoteAddr, Steps: a.steps}, surface: surfaceOf(a.surfaces, path),
+	}
 	r = r.WithContext(c)
 	out := &answer{ResponseWriter: w}
 	defer a.finish(out, r, c, began)

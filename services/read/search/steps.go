@@ -7,7 +7,6 @@ import (
 
 	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/access"
 )
 
 // Stepped records searches as steps of requests, by mode. A search that the caller asked wrongly is no failure.
@@ -22,7 +21,7 @@ type Stepped struct {
 func (s Stepped) Search(ctx context.Context, ask services.SearchAsk) (page services.SearchPage, err error) {
 	var wrong error
 	mode := cmp.Or(ask.Mode, s.Usual, services.SearchWords)
-	err = access.Measure(ctx, "search_"+string(mode), func(ctx context.Context) (err error) {
+	err = services.Measure(ctx, "search_"+string(mode), func(ctx context.Context) (err error) {
 		page, err = s.Searcher.Search(ctx, ask)
 		if errors.Is(err, decide.ErrInvalid) {
 			wrong, err = err, nil
@@ -34,7 +33,7 @@ func (s Stepped) Search(ctx context.Context, ask services.SearchAsk) (page servi
 
 // Similar implements services.SimilarTurns.
 func (s Stepped) Similar(ctx context.Context, ask services.SimilarAsk) (hits []services.SimilarHit, err error) {
-	err = access.Measure(ctx, "similar", func(ctx context.Context) (err error) {
+	err = services.Measure(ctx, "similar", func(ctx context.Context) (err error) {
 		hits, err = s.SimilarTurns.Similar(ctx, ask)
 		return err
 	})

@@ -259,7 +259,8 @@ func (p *parser) inChat(input []message.Item) {
 	}
 }
 
-// item reads an item of the input, or the one that it refers to. Items get ids of ours, whatever ids they bring.
+// item reads an item of the input, or the one that it refers to. Items get ids of ours, but for those of an endpoint's
+// own that it gets as they came.
 func (p *parser) item(raw json.RawMessage, param string) (message.Item, bool) {
 	item, err := message.ParseItem(raw)
 	if err != nil {
