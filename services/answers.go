@@ -86,8 +86,8 @@ type Caller struct {
 type StepAsk struct {
 	Caller
 
-	// Input are the items in the order in which they came. IDs holds for each item the id that it came with, or "". Only
-	// what an endpoint gets as it came keeps an id of its own.
+	// Input are the items in the order in which they came. IDs holds for each item the id that it came with, or "".
+	// Only what an endpoint gets as it came keeps an id of its own.
 	Input []message.Item
 	IDs   []string
 	// Missing refuses the call: it names what is not there (any more). It may repeat an earlier one all the same.

@@ -170,14 +170,7 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 	case "redact":
 		drawRedaction(rt, log, s, at)
 	case "correct":
-		old := s.Turn(drawTurn(rt, s))
-		if old == nil {
-			return
-		}
-		log.Append(rt, &events.TurnCorrected{
-			TurnID: ID(session, fresh), SessionID: session, RequestID: fresh, ReplacesTurnID: old.ID,
-			Question: started(rt, session, fresh).Question, Answer: answered(rt, session, fresh).Answer,
-		}, at)
+		drawCorrection(rt, log, s, fresh, at)
 	case "link":
 		identity := rapid.SampledFrom([]string{"me", "you"}).Draw(rt, "identity")
 		log.Append(rt, &events.SessionLinked{SessionID: session, IdentityID: identity}, at)
@@ -210,6 +203,17 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 	case "identity":
 		log.Append(rt, &events.IdentityErased{IdentityID: "me", ReceiptID: "receipt"}, at)
 	}
+}
+
+func drawCorrection(rt *rapid.T, log *Log, s *session.State, request string, at time.Time) {
+	old := s.Turn(drawTurn(rt, s))
+	if old == nil {
+		return
+	}
+	log.Append(rt, &events.TurnCorrected{
+		TurnID: ID(s.SessionID, request), SessionID: s.SessionID, RequestID: request, ReplacesTurnID: old.ID,
+		Question: started(rt, s.SessionID, request).Question, Answer: answered(rt, s.SessionID, request).Answer,
+	}, at)
 }
 
 // drawFork marks a branch of a session, which is one of the others. The branch itself may be missing, or come late.

@@ -64,8 +64,8 @@ func DrawFact(rt *rapid.T) events.Fact {
 	words := fmt.Sprint("drei & <vier> ", rapid.IntRange(0, math.MaxInt16).Draw(rt, "words"))
 	q, a := events.Question{QuestionNeutral: words,
 		Metadata: []byte(`{"channel":"web"}`)}, events.Answer{AnswerNeutral: "of " + words}
-	kinds := []string{"start", "start", "start", "final", "final", "final", "whole", "whole", "extend", "extend", "link", "redact",
-		"correct", "reset", "describe", "summarize", "fork", "mark", "erase", "refused"}
+	kinds := []string{"start", "start", "start", "final", "final", "final", "whole", "whole", "extend", "extend",
+		"link", "redact", "correct", "reset", "describe", "summarize", "fork", "mark", "erase", "refused"}
 	switch rapid.SampledFrom(kinds).Draw(rt, "fact") {
 	case "start":
 		return &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: q}

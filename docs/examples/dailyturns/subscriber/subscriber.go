@@ -30,9 +30,9 @@ func Run(ctx context.Context, log *jetlog.Log, pool *pgxpool.Pool) error {
 		router.AddConsumerHandler("dailyturns "+stream, stream, sub, func(m *message.Message) error {
 			for _, e := range pubsub.MessageBatch(m) {
 				fact := e.Recorded().Fact
-				switch fact.(type) {
-				case *events.TurnStarted, *events.TurnRecorded: // a whole turn has no start of its own
-				default:
+				_, start := fact.(*events.TurnStarted)
+				_, whole := fact.(*events.TurnRecorded) // it has no start of its own
+				if !start && !whole {
 					continue
 				}
 				_, err := pool.Exec(m.Context(), `insert into turns_seen values ($1, $2) on conflict do nothing`,
