@@ -248,7 +248,7 @@ func (w *additions) next(st *session.State) (all decide.Decision) {
 	for _, a := range w.all {
 		a.repeats = nil
 		if w.watched != nil && st.Erased == 0 {
-			a.repeats = w.watched.calls.repeated(a.call, st.Applied, a.Now)
+			a.repeats = w.watched.calls.repeated(a.call, a.Now)
 		}
 		switch {
 		case a.repeats != nil:

@@ -67,38 +67,48 @@ func (c calledAppend) last() uint64 { return c.first + uint64(c.of) - 1 } //noli
 // calls are the appends of a session by which repeated calls are known: those of calls with a key, and the newest one.
 type calls struct {
 	byKey  map[string]calledAppend
-	name   string
-	newest calledAppend
-	// end is the last event of the newest append, or of what belongs to it: the answer of a model that it asked, and
-	// marks of branches. noted is the session's last event.
-	end, noted uint64
+	newest newestAppend
+}
+
+// newestAppend is the newest append of a call, to the turn of its last event. answered: a model has answered it.
+// over: the session's turns have changed since, other than by the answers of models.
+type newestAppend struct {
+	calledAppend
+
+	call           string
+	turn           uuid.UUID
+	answered, over bool
 }
 
 // note notes the append that an event belongs to. Its first event is enough, since an append is in the log whole. The
 // headers of an event are one string, of which a part would hold all in memory, so the names are cloned.
 func (c *calls) note(e events.Recorded) (grown int) {
+	turn := events.NamesOf(e.Fact).TurnID
 	of, called := parseCall(e.Call)
-	if (called || belongs(e.Fact)) && (c.end == c.noted || of.index > 0) {
-		c.end = e.Position.Seq
+	switch {
+	case called && of.index == 0:
+		a := calledAppend{e.Position.Seq, of.of, e.Time}
+		c.newest = newestAppend{calledAppend: a, call: strings.Clone(of.call), turn: turn}
+		if strings.HasPrefix(of.call, services.CallByKey) {
+			grown = c.keep(c.newest.call, a)
+		}
+	case called:
+		c.newest.turn = turn
+	case answers(e.Fact):
+		c.newest.answered = c.newest.answered || turn == c.newest.turn
+	case !beside(e.Fact):
+		c.newest.over = true
 	}
-	c.noted = e.Position.Seq
 	for call, a := range keptCalls(e) {
 		call = strings.Clone(call)
 		if a.first == e.Position.Seq {
-			c.name, c.newest, c.end = call, a, a.first
+			c.newest = newestAppend{calledAppend: a, call: call}
 		}
 		if strings.HasPrefix(call, services.CallByKey) {
 			grown += c.keep(call, a)
 		}
 	}
-	if !called || of.index != 0 {
-		return grown
-	}
-	c.name, c.newest, c.end = strings.Clone(of.call), calledAppend{e.Position.Seq, of.of, e.Time}, e.Position.Seq
-	if !strings.HasPrefix(of.call, services.CallByKey) {
-		return 0
-	}
-	return c.keep(c.name, c.newest)
+	return grown
 }
 
 // sizeOfCall is what a call with a key takes in memory, its name apart.
@@ -205,30 +215,33 @@ func (w *writing) keepingCalls(
 	return d
 }
 
-// belongs reports whether a fact without a call belongs to the append before it.
-func belongs(f events.Fact) bool {
-	if f == nil {
-		return false
-	}
-	_, marks := f.(*events.SessionBranched)
+// answers reports whether a fact, if it is of no call, is the answer of a model.
+func answers(f events.Fact) bool {
 	texts := events.TextsOf(f)
 	answers := texts.Answer != nil || texts.Extension != nil && texts.Extension.Half == events.HalfAnswer
-	return marks || answers && len(texts.Settings) > 0
+	return answers && len(texts.Settings) > 0
 }
 
-// repeated returns the append that a call repeats, or nil. applied is the session's last sequence.
-func (c *calls) repeated(call services.Call, applied uint64, now time.Time) *calledAppend {
+// beside reports whether a fact leaves the turns of its session as they are, such as a description, a link, or the mark
+// of a branch.
+func beside(f events.Fact) bool {
+	_, resets := f.(*events.SessionReset)
+	return f != nil && !resets && events.NamesOf(f).TurnID == uuid.Nil
+}
+
+// repeated returns the append that a call repeats, or nil.
+func (c *calls) repeated(call services.Call, now time.Time) *calledAppend {
 	if call.Key != "" {
 		if a, has := c.byKey[call.Name()]; has {
 			return &a
 		}
 		return nil
 	}
-	again := call.Repeats && now.Sub(c.newest.time) <= repeatTime || call.Unanswered && c.end == c.newest.last()
-	if !again || call.Body == "" || c.name != call.Name() || c.end != applied {
+	again := call.Repeats && now.Sub(c.newest.time) <= repeatTime || call.Unanswered && !c.newest.answered
+	if !again || call.Body == "" || c.newest.call != call.Name() || c.newest.over {
 		return nil
 	}
-	return &c.newest
+	return &c.newest.calledAppend
 }
 
 // begun returns the session that an earlier call has begun, if this one repeats that call, and nothing was added to the

@@ -46,6 +46,56 @@ func TestACallThatFailedIsSentAgainWithoutAWord(t *testing.T) {
 	require.Equal(t, []string{"q", "answer", "q", "answer"}, texts(s.list(id, 10)))
 }
 
+// What describes a conversation, links it or branches off it is no turn: a call that failed before is sent again behind
+// it, and is the same turn. What changes its turns is: the same words are a message of their own.
+func TestACallIsSentAgainBehindWhatIsNoTurn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		between func(s *stack, id, first string)
+		want    []string
+	}{
+		"metadata": {func(s *stack, id, _ string) {
+			s.must("POST", "/v1/conversations/"+id, `{"metadata":{"k":"v"}}`)
+		}, []string{"first", "ok", "q", "ok"}},
+		"a link": {func(s *stack, id, _ string) {
+			s.must("PUT", "/v1/sessions/"+id+"/identity", `{"identity_id":"u"}`)
+		}, []string{"first", "ok", "q", "ok"}},
+		"a branch": {func(s *stack, _, first string) {
+			s.must("POST", "/v1/responses", `{"input":"aside","previous_response_id":"`+first+`"}`)
+		}, []string{"first", "ok", "q", "ok"}},
+		"items": {func(s *stack, id, _ string) { s.post(id, user("u"), assistant("a")) },
+			[]string{"first", "ok", "q", "u", "a", "q", "ok"}},
+		"a redaction": {func(s *stack, id, _ string) {
+			turns := s.turns(id)
+			s.must("POST", "/v1/sessions/"+id+"/turns/"+turns[len(turns)-1]["turn_id"].(string)+"/redact", `{}`)
+		}, []string{"first", "ok", "q", "ok"}},
+		"a reset": {func(s *stack, id, _ string) {
+			s.must("POST", "/v1/sessions/"+id+"/reset", `{}`)
+		}, []string{"q", "ok"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var fails atomic.Bool
+			_, m := scripted(t, func(prompt []string) modeltest.Answer {
+				if fails.Load() && last(prompt) == "user: q" {
+					return modeltest.Answer{Status: http.StatusInternalServerError}
+				}
+				return modeltest.Answer{Text: "ok"}
+			})
+			s := start(t, answeredBy(m))
+			id := s.begin()
+			in := `,"conversation":"` + id + `"}`
+			first := s.must("POST", "/v1/responses", `{"input":"first"`+in)["id"].(string)
+			fails.Store(true)
+			require.Equal(t, http.StatusBadGateway, s.do("POST", "/v1/responses", `{"input":"q"`+in).status)
+			c.between(s, id, first)
+			fails.Store(false)
+			s.must("POST", "/v1/responses", `{"input":"q"`+in)
+			require.Equal(t, c.want, texts(s.list(id, 10)))
+		})
+	}
+}
+
 // An output whose answer failed is sent again as a stream: it is the same step.
 func TestAFailedStepIsSentAgainAsAStream(t *testing.T) {
 	t.Parallel()
