@@ -26,6 +26,8 @@ type AddMessages struct {
 	// is added. Begins: nothing is added either if the session has texts of its own already.
 	After  uint64
 	Begins bool
+	// Busy is as in Start. A command with it shares no append.
+	Busy Busy
 	// Now decides whether an anonymous session was silent for too long.
 	Now time.Time
 }
@@ -94,7 +96,9 @@ func Adds(s *session.State, commands []AddMessages) []Added {
 			c.Begins && (s.LastText() != 0 || len(a.facts) > 0):
 			out[i].Err = ErrWentOn
 		default:
-			out[i] = a.command(c)
+			if out[i].Err = c.Busy.refusal(s); out[i].Err == nil {
+				out[i] = a.command(c)
+			}
 		}
 	}
 	return out

@@ -39,9 +39,19 @@ type Start struct {
 	SourceHash string
 	// OnlyNew leaves a turn that stands as it is: it gets no answer, and its session no link.
 	OnlyNew bool
-	// Busy, where not nil, refuses a new turn while it returns true for a turn that is pending
-	// (chat's policy reject).
-	Busy func(*session.Turn) bool
+	Busy    Busy
+}
+
+// Busy, where not nil, refuses what is new while it returns true for a turn that is pending (the policy reject).
+type Busy func(*session.Turn) bool
+
+// refusal returns the refusal, or nil.
+func (b Busy) refusal(s *session.State) error {
+	busy := func(t *session.Turn) bool { return b != nil && t.Status == session.Pending && b(t) }
+	if at := slices.IndexFunc(s.Turns, busy); at >= 0 {
+		return pendingRefusal(s.Turns[at])
+	}
+	return nil
 }
 
 // On decides a start. A retry of a start that the log has is answered with its turn. An answer that the start
@@ -59,9 +69,8 @@ func (c Start) On(s *session.State) Decision {
 	}
 	expect := len(facts) > 0 || c.Busy != nil
 	if t == nil {
-		busy := func(t *session.Turn) bool { return c.Busy != nil && t.Status == session.Pending && c.Busy(t) }
-		if at := slices.IndexFunc(s.Turns, busy); at >= 0 {
-			return Decision{Err: pendingRefusal(s.Turns[at])}
+		if err := c.Busy.refusal(s); err != nil {
+			return Decision{Err: err}
 		}
 		facts = append(facts, c.fact(id))
 	}

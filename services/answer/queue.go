@@ -37,9 +37,6 @@ const looksAtView = 10
 // acknowledged before the message stand before the message in the log.
 func (a *answering) wait(ctx context.Context) (uint64, error) {
 	known, began := a.since, time.Now()
-	if a.onPending == services.Reject {
-		return known, nil
-	}
 	for look := known; ; look = 0 {
 		state, err := a.cfg.States.Session(ctx, a.session, look)
 		if err != nil {
@@ -132,21 +129,20 @@ func (s *Service) heard(ctx context.Context, key uuid.UUID, since time.Time) boo
 	}
 }
 
-// busyIn returns a function that reports whether somebody may still answer a turn of a session. The function is called
-// while the log decides, so busyIn asks the other processes beforehand. A turn that began after busyIn asked counts as
-// busy.
-func (s *Service) busyIn(ctx context.Context, sessionID string) (func(*session.Turn) bool, error) {
+// busyIn tells the log's decision which pending turns of a session are busy. Whether they are may cost questions to
+// other processes, so it is found out beforehand. A turn that came or grew since counts as busy.
+func (s *Service) busyIn(
+	ctx context.Context, sessionID string, busy func(*session.Turn) bool,
+) (decide.Busy, error) {
 	state, err := s.cfg.States.Session(ctx, sessionID, 0)
 	if err != nil {
 		return nil, err
 	}
-	free := map[uuid.UUID]bool{}
+	was := map[uuid.UUID]bool{}
 	for _, t := range state.Turns {
-		if t.Status == session.Pending && (!s.young(t) || !s.busy(ctx, t, t.CreatedAt)) {
-			free[t.ID] = true
-		}
+		was[t.ID] = t.Status == session.Pending && busy(t)
 	}
-	return func(t *session.Turn) bool { return !free[t.ID] && s.young(t) }, nil
+	return func(t *session.Turn) bool { return was[t.ID] || t.Last() > state.Applied }, nil
 }
 
 func (s *Service) young(t *session.Turn) bool {

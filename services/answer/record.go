@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -105,14 +104,11 @@ func (s *Service) inConversationNow(
 	ctx context.Context, a ask, add decide.AddMessages,
 ) (done services.AddedMessages, err error) {
 	if a.OnPending == services.Reject {
-		state, err := s.cfg.States.Session(ctx, add.SessionID, 0)
+		add.Busy, err = s.busyIn(ctx, add.SessionID, func(t *session.Turn) bool {
+			return s.young(t) || s.working(ctx, t.ID, t.CreatedAt)
+		})
 		if err != nil {
 			return done, err
-		}
-		if slices.ContainsFunc(state.Turns, func(t *session.Turn) bool {
-			return t.Status == session.Pending && (s.young(t) || s.working(ctx, t.ID, t.CreatedAt))
-		}) {
-			return done, decide.ErrTurnPending
 		}
 	}
 	done, err = s.addOnce(ctx, a, add)

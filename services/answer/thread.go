@@ -202,7 +202,10 @@ func (m *posted) start(ctx context.Context) (turn services.Turn, err error) {
 	}
 	switch m.OnPending {
 	case services.Reject:
-		if c.Busy, err = m.busyIn(ctx, m.ThreadID); err != nil {
+		c.Busy, err = m.busyIn(ctx, m.ThreadID, func(t *session.Turn) bool {
+			return m.young(t) && m.busy(ctx, t, t.CreatedAt)
+		})
+		if err != nil {
 			return turn, err
 		}
 	case services.Interrupt:

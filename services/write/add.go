@@ -134,7 +134,7 @@ func shareAppend(waiting []*adding) (n int) {
 
 // alone reports whether the call needs an append of its own. What comes before it in the log decides what it does.
 func (a *adding) alone() bool {
-	return a.begins != nil || a.call.Repeats || a.call.Only || a.After > 0 || a.Begins
+	return a.begins != nil || a.call.Repeats || a.call.Only || a.After > 0 || a.Begins || a.Busy != nil
 }
 
 // addTogether records the messages of calls with one append. It goes on until the last of its callers has given up.

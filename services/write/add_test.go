@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/write"
 )
@@ -61,6 +62,8 @@ type crowd struct {
 	done map[int]services.AddedMessages
 	errs map[int]error
 	mu   sync.Mutex
+	// busy is that of the calls.
+	busy decide.Busy
 }
 
 func newCrowd(t *testing.T) *crowd {
@@ -93,8 +96,10 @@ func says(request string, texts ...string) decide.AddMessages {
 // add makes the call n, and returns once it waits, or is at its append.
 func (c *crowd) add(ctx context.Context, n int, call services.Call, texts ...string) {
 	c.t.Helper()
+	add := says(fmt.Sprint("r", n), texts...)
+	add.Busy = c.busy
 	c.all.Go(func() {
-		done, err := c.svc.AddMessages(ctx, says(fmt.Sprint("r", n), texts...), call)
+		done, err := c.svc.AddMessages(ctx, add, call)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.done[n], c.errs[n] = done, err
@@ -181,6 +186,25 @@ func TestSingleMessagesDoNotShareAnAppend(t *testing.T) {
 	c.release()
 	require.EqualValues(t, 6, c.log.appends.Load(), "the last one comes with a batch")
 	require.Equal(t, []string{"0", "1", "2", "3", "4", "5", "6", "7"}, c.texts())
+}
+
+// Calls that won't add to a session with a pending turn share no append: the first one's turn keeps the others out.
+// What comes again is no new turn.
+func TestCallsThatWontWaitDoNotShareAnAppend(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	c.add(t.Context(), 0, services.Call{}, "before", "yes")
+	c.busy = func(*session.Turn) bool { return true }
+	for n := range 4 {
+		c.add(t.Context(), n+1, services.Call{Key: []string{"a", "b", "c", "a"}[n]}, "q", "a", "open")
+	}
+	c.release()
+	require.NoError(t, c.errs[1])
+	require.ErrorIs(t, c.errs[2], decide.ErrTurnPending)
+	require.ErrorIs(t, c.errs[3], decide.ErrTurnPending)
+	require.NoError(t, c.errs[4])
+	require.Equal(t, c.done[1].Messages, c.done[4].Messages)
+	require.Equal(t, []string{"before", "yes", "q", "a", "open"}, c.texts())
 }
 
 // A call that comes twice at once is recorded once.

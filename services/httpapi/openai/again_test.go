@@ -9,12 +9,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/answer"
 )
@@ -44,6 +46,36 @@ func TestACallThatFailedIsSentAgainWithoutAWord(t *testing.T) {
 	require.Equal(t, []string{"q", "answer"}, texts(s.list(id, 10)))
 	s.must("POST", "/v1/responses", body)
 	require.Equal(t, []string{"q", "answer", "q", "answer"}, texts(s.list(id, 10)))
+}
+
+// A call that won't wait for others does not wait for itself: what failed is asked again on the same turn. A call with
+// another input is refused for as long as the failed one may be asked again.
+func TestACallThatWontWaitIsSentAgain(t *testing.T) {
+	t.Parallel()
+	var works atomic.Bool
+	model, m := scripted(t, func([]string) modeltest.Answer {
+		if !works.Load() {
+			return modeltest.Answer{Status: http.StatusInternalServerError}
+		}
+		return modeltest.Answer{Text: "answer"}
+	})
+	s := start(t, answeredBy(m))
+	id := s.begin()
+	ask := func(input string) reply {
+		body := `{"input":"` + input + `","conversation":"` + id + `"}`
+		return s.do("POST", "/v1/responses", body, "X-Turnledger-On-Pending", "reject")
+	}
+	for range 2 {
+		require.Equal(t, http.StatusBadGateway, ask("q").status)
+	}
+	a := ask("other")
+	require.Equal(t, "conversation_locked", a.body["error"].(map[string]any)["code"], a.raw)
+	works.Store(true)
+	require.Equal(t, http.StatusOK, ask("q").status)
+	for len(model.Asked) > 0 {
+		require.Equal(t, []string{"user: q"}, <-model.Asked)
+	}
+	require.Equal(t, []string{"q", "answer"}, texts(s.list(id, 10)))
 }
 
 // What describes a conversation, links it or branches off it is no turn: a call that failed before is sent again behind
@@ -92,6 +124,108 @@ func TestACallIsSentAgainBehindWhatIsNoTurn(t *testing.T) {
 			fails.Store(false)
 			s.must("POST", "/v1/responses", `{"input":"q"`+in)
 			require.Equal(t, c.want, texts(s.list(id, 10)))
+		})
+	}
+}
+
+// A call that failed while an earlier one is being answered is asked again behind that answer: it neither runs beside
+// it, whatever it waits for, nor takes it for its own.
+func TestACallThatFailedBehindAnEarlierOne(t *testing.T) {
+	t.Parallel()
+	for name, answered := range map[string]bool{"that is being answered": false, "that was answered since": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			held := make(chan struct{})
+			model, m := scripted(t, func(prompt []string) modeltest.Answer {
+				if last(prompt) == "user: slow" {
+					return modeltest.Answer{Text: "late", Hold: held}
+				}
+				return modeltest.Answer{Text: "ok"}
+			})
+			_, broken := scripted(t, func([]string) modeltest.Answer {
+				return modeltest.Answer{Status: http.StatusInternalServerError}
+			})
+			s := start(t, answeredBy(m))
+			failing := startOn(t, s.log, answeredBy(broken))
+			id := s.begin()
+			slow, q := `{"input":"slow","conversation":"`+id+`"}`, `{"input":"q","conversation":"`+id+`"}`
+			var all sync.WaitGroup
+			all.Go(func() { s.do("POST", "/v1/responses", slow) })
+			<-model.Asked
+			require.Equal(t, http.StatusBadGateway, failing.do("POST", "/v1/responses", q).status)
+			end := sync.OnceFunc(func() { close(held); all.Wait() })
+			if answered {
+				end()
+			}
+			again := make(chan reply, 1)
+			go func() { again <- s.do("POST", "/v1/responses", q, "X-Turnledger-On-Pending", "reject") }()
+			<-time.After(time.Second) // in which it is asked, if it does not wait
+			end()
+			a := <-again
+			require.Equal(t, http.StatusOK, a.status, a.raw)
+			require.Equal(t, []string{"user: slow", "assistant: late", "user: q"}, <-model.Asked)
+			require.Equal(t, []string{"slow", "late", "q", "ok"}, texts(s.list(id, 10)))
+		})
+	}
+}
+
+// together has the first looks at sessions wait for each other.
+type together struct {
+	answer.States
+
+	looks *atomic.Int32
+	many  int32
+	first *sync.WaitGroup
+}
+
+func (w together) Session(ctx context.Context, id string, known uint64) (*session.State, error) {
+	state, err := w.States.Session(ctx, id, known)
+	if w.looks.Add(1) <= w.many {
+		w.first.Done()
+		w.first.Wait()
+	}
+	return state, err
+}
+
+// Of calls that come at once and won't wait, one is answered, though all of them find the conversation idle.
+func TestOfCallsAtOnceThatWontWaitOneIsAnswered(t *testing.T) {
+	t.Parallel()
+	for name, one := range map[string]string{
+		"of different inputs": `[` + user("a%d") + `,` + user("b") + `]`, "of one input": `"q"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const many = 64
+			held := make(chan struct{})
+			model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "ok", Hold: held} })
+			s := start(t, answeredAs(m, func(c *answer.Config) {
+				first := &sync.WaitGroup{}
+				first.Add(many)
+				c.States = together{c.States, new(atomic.Int32), many, first}
+			}))
+			id := s.begin()
+			var all sync.WaitGroup
+			var locked, ok atomic.Int32
+			for n := range many {
+				input := one
+				if strings.Contains(one, "%") {
+					input = fmt.Sprintf(one, n)
+				}
+				all.Go(func() {
+					body := `{"input":` + input + `,"conversation":"` + id + `"}`
+					a := s.do("POST", "/v1/responses", body, "X-Turnledger-On-Pending", "reject")
+					if e, is := a.body["error"].(map[string]any); is && e["code"] == "conversation_locked" {
+						locked.Add(1)
+					} else if a.status == http.StatusOK {
+						ok.Add(1)
+					}
+				})
+			}
+			hang.Until(t, func() bool { return int(locked.Load())+len(model.Asked) >= many })
+			close(held)
+			all.Wait()
+			require.Equal(t, []int32{1, many - 1}, []int32{ok.Load(), locked.Load()})
+			require.Len(t, s.turns(id), 1)
 		})
 	}
 }
