@@ -55,13 +55,14 @@ func Filtered(t *session.Turn) bool {
 	if t.Status != session.Finalized || t.Answer == nil {
 		return false
 	}
-	if !bytes.Contains(t.AnswerMetadata, []byte(FinishFiltered)) {
+	said := t.Metadata() // that of a whole turn is one
+	if !bytes.Contains(said, []byte(FinishFiltered)) {
 		return false // most turns whose answer is messages alone
 	}
 	var metadata struct {
 		Finish string `json:"finish_reason"`
 	}
-	_ = json.Unmarshal(t.AnswerMetadata, &metadata) // another pipeline's metadata may have any form
+	_ = json.Unmarshal(said, &metadata) // another pipeline's metadata may have any form
 	if metadata.Finish != string(FinishFiltered) {
 		return false
 	}

@@ -199,7 +199,7 @@ func (l *Log) encode(a Append) (msgs []*nats.Msg, p *partition, err error) {
 	if len(a.Facts) == 0 {
 		return nil, nil, errors.New("there is nothing to append")
 	}
-	now := time.Now() // one for all: by it a reader knows facts of one append
+	now := time.Now() // one for all
 	for i, f := range a.Facts {
 		m, of, err := l.encodeFact(f, a.Salt, now)
 		if err != nil {

@@ -172,7 +172,7 @@ func finishOf(t *services.Turn) services.Finish {
 	var metadata struct {
 		Why services.Finish `json:"finish_reason"`
 	}
-	_ = json.Unmarshal(t.AnswerMetadata, &metadata) // another pipeline's metadata may have any form
+	_ = json.Unmarshal(t.Metadata(), &metadata) // another pipeline's metadata may have any form
 	return cmp.Or(metadata.Why, services.FinishStop)
 }
 

@@ -36,10 +36,21 @@ func filtered(t *testing.T, log *jetlog.Log, request string) events.Position {
 	id := events.TurnID("s", request)
 	natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: request,
 		Question: events.Question{QuestionNeutral: "refused"}})
-	return natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
-		Answer:   events.Answer{AnswerMessages: json.RawMessage(`[{"role":"assistant","content":""}]`)},
-		Metadata: json.RawMessage(`{"finish_reason":"content_filter"}`)})
+	return natstest.Append(t, log,
+		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: nothing, Metadata: json.RawMessage(why)})
 }
+
+// filteredWhole does so in one event, which has one metadata.
+func filteredWhole(t *testing.T, log *jetlog.Log, request string) events.Position {
+	t.Helper()
+	return natstest.Append(t, log, &events.TurnRecorded{TurnID: events.TurnID("s", request), SessionID: "s",
+		RequestID: request, Answer: nothing,
+		Question: events.Question{QuestionNeutral: "refused", Metadata: json.RawMessage(why)}})
+}
+
+var nothing = events.Answer{AnswerMessages: json.RawMessage(`[{"role":"assistant","content":""}]`)}
+
+const why = `{"finish_reason":"content_filter"}`
 
 // Where a call names no window, turns leave a full one in blocks: two of three prompts begin as the one before. Views,
 // the log and the past agree on the window, however many turns a view holds, and whether a turn that is never shown is
@@ -95,8 +106,12 @@ func TestFilteredTurnsTakeNoRoom(t *testing.T) {
 	var head events.Position
 	for i := range 30 {
 		head = logtest.Turn(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
-		if i >= 26 {
+		switch {
+		case i < 26:
+		case i%2 == 0:
 			head = filtered(t, log, fmt.Sprint("no", i))
+		default:
+			head = filteredWhole(t, log, fmt.Sprint("no", i))
 		}
 	}
 	for _, keep := range []int{12, 20, 100} {

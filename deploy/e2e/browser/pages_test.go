@@ -75,6 +75,7 @@ func dev(t testing.TB, env ...string) *stack.Process {
 	code, _, errs := p.Run(t, append([]string{"import"}, stack.ConversationFiles(t)...)...)
 	require.Equal(t, stack.ExitDone, code, errs)
 	tell(t, p)
+	p.WaitCaughtUp(t, "audit") // a page waits two seconds for tables that are behind
 	return p
 }
 

@@ -26,8 +26,8 @@ func TestMessagesAreReadInOnePlace(t *testing.T) {
 
 const messageRoom = "events/message"
 
-// ofMessages are the members that only messages of chats, items and their parts have, in the vendors' forms. A type with
-// role and content is a message, too.
+// ofMessages are the members that only messages of chats, items and their parts have, in the vendors' forms. A type
+// with role and content is a message, too.
 var ofMessages = []string{
 	"tool_calls", "tool_call_id", "function_call", "image_url", "input_audio", "item_ids", "tool_use_id",
 	"toolCallId", "refusal",

@@ -33,7 +33,8 @@ func chosenStatuses(all []*pkg) (findings []string) {
 			for _, d := range file.Decls {
 				if f, is := d.(*ast.FuncDecl); is && f.Body != nil && p.hasError(f) {
 					for _, at := range p.statuses(f.Body) {
-						findings = append(findings, fmt.Sprintf("%s: %s chooses a status", p.fset.Position(at), f.Name.Name))
+						where := p.fset.Position(at)
+						findings = append(findings, fmt.Sprintf("%s: %s chooses a status", where, f.Name.Name))
 					}
 				}
 			}

@@ -199,7 +199,11 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 	if row.Problem != nil {
 		e.Problem = *row.Problem
 	}
-	e.Usage = session.UsageOf(events.TextsOf(r.Fact).Metadata)
+	said := events.TextsOf(r.Fact)
+	e.Usage = session.UsageOf(said.Metadata)
+	if e.Usage == nil && said.Answer != nil && said.Question != nil { // a whole turn has one metadata
+		e.Usage = session.UsageOf(said.Question.Metadata)
+	}
 	if x.texts {
 		e.Data = json.RawMessage(row.Data)
 	}
@@ -208,10 +212,9 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 		x.asked = r.Position
 	}
 	if strings.HasPrefix(r.ID, x.TurnID.String()+".") {
-		texts := events.TextsOf(r.Fact)
-		switch more := texts.Extension; {
-		case texts.Question != nil:
-			x.Question = texts.Question.QuestionNeutral
+		switch more := said.Extension; {
+		case said.Question != nil:
+			x.Question = said.Question.QuestionNeutral
 		case more != nil && more.QuestionNeutral != "":
 			x.Question = more.QuestionNeutral
 		}
