@@ -42,7 +42,8 @@ type Start struct {
 	Busy    Busy
 }
 
-// Busy, where not nil, refuses what is new while it returns true for a turn that is pending (the policy reject).
+// Busy refuses what is new while it returns true for a turn that is pending (the policy reject). A nil one
+// refuses nothing.
 type Busy func(*session.Turn) bool
 
 // refusal returns the refusal, or nil.
