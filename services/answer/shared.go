@@ -92,12 +92,18 @@ func (s *Service) SessionOfItems(ctx context.Context, ids []string, who services
 		if err != nil {
 			return "", err
 		}
-		if !found || !s.cfg.IDs.Made(id, e.SessionID) {
+		sessionID := e.SessionID
+		if !found { // it may have left the log
+			if sessionID, err = s.cfg.SessionOf(ctx, items.SessionOf(id)); err != nil {
+				return "", err
+			}
+		}
+		if !s.cfg.IDs.Made(id, sessionID) {
 			continue
 		}
-		switch err := may(ctx, who, e.SessionID, errNoHistory); {
+		switch err := may(ctx, who, sessionID, errNoHistory); {
 		case err == nil:
-			return e.SessionID, nil
+			return sessionID, nil
 		case !errors.Is(err, errNoHistory):
 			return "", err
 		}

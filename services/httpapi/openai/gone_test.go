@@ -115,3 +115,36 @@ func TestAHistoryWithADeletedTurnBehindAnEdit(t *testing.T) {
 		}
 	}
 }
+
+// What has left the log leads to its session all the same, by the ids of its items.
+func TestAHistoryWhoseWordsHaveLeftTheLog(t *testing.T) {
+	t.Parallel()
+	r := remembers(t)
+	first, _ := r.ask("SECRET")
+	id := r.sessionOf(first)
+	r.must("DELETE", "/v1/conversations/"+id+"/items/"+ids(r.given(first))[0], "")
+	r.erasePruned(id)
+	for n, q := range []string{"q2", "q3"} {
+		made, prompt := r.ask(q)
+		require.Equal(t, dialogue("SECRET", "q2", "q3")[1:3+2*n], prompt)
+		require.Equal(t, id, r.sessionOf(made))
+	}
+}
+
+// So do ten items of a last turn that is gone, with older turns before it.
+func TestAHistoryWhoseLongLastTurnHasLeftTheLog(t *testing.T) {
+	t.Parallel()
+	model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "yes"} })
+	s := start(t, answeredBy(m))
+	id := s.begin(user("q1"), assistant("a1"))
+	s.post(id, many(10), assistant("a2"))
+	history := agentsHistory(s, id)
+	s.must("POST", "/v1/sessions/"+id+"/turns/"+s.turns(id)[1]["turn_id"].(string)+"/redact", `{}`)
+	s.erasePruned(id)
+	for n := range 2 {
+		history = append(history, user("next"))
+		s.respondTo(history)
+		require.Len(t, <-model.Asked, 3+2*n)
+		history = append(history, assistant("yes"))
+	}
+}
