@@ -37,8 +37,8 @@ func News(turns []Turn, in Input) (fresh []int) {
 }
 
 // Gone returns the places of the items of an input that turns had and have no more, by their ids, and of what stands
-// beside them, unless their turn holds it: all that answers, and the question before. An output that nothing was said to
-// is new, if the turn makes its call.
+// beside them, unless their turn holds it: all that answers, and the question before. An output that nothing was said
+// to is new, if the turn makes its call.
 func Gone(turns []Turn, in Input) (out []int) {
 	if !slices.ContainsFunc(turns, func(t Turn) bool { return t.Lacks }) {
 		return nil

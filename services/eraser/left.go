@@ -5,7 +5,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 )
 
 // leftTurns notes a session, and turns of it, whose events leave the log, while items and responses of theirs may still
@@ -16,6 +20,20 @@ type leftTurns struct {
 	noted   map[string]bool
 	// looked: erased says whether the session is erased, so that no note of it would go any more.
 	looked, erased bool
+}
+
+// noteAll notes the session of turns that are gone or pruned, and those that are pruned.
+func (l *leftTurns) noteAll(ctx context.Context, s *session.State, gone map[uuid.UUID]uint64) error {
+	for turn := range gone {
+		err := l.note(ctx, events.SessionDigest(l.session))
+		if err == nil && s.Turn(turn).Redacted == 0 {
+			err = l.note(ctx, turn.String())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // note notes the session under the id of a turn, or its own digest.

@@ -85,17 +85,8 @@ func (e *Eraser) redactAll(ctx context.Context, sessionID string, places []event
 		}
 	}
 	left := leftTurns{eraser: e, session: sessionID, noted: map[string]bool{}}
-	if len(gone) > 0 {
-		if err := left.note(ctx, events.SessionDigest(sessionID)); err != nil {
-			return false, err
-		}
-	}
-	for turn := range gone {
-		if state.Turn(turn).Redacted == 0 {
-			if err := left.note(ctx, turn.String()); err != nil {
-				return false, err
-			}
-		}
+	if err := left.noteAll(ctx, state, gone); err != nil {
+		return false, err
 	}
 	var covered []uint64
 	var summaries []*events.SessionSummarized

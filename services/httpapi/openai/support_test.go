@@ -55,7 +55,7 @@ type stack struct {
 	api      http.Handler
 	url      string
 	logs     *printed.Buffer
-	// prunedIn returns the session of a turn that was pruned, or of a digest, and notePruned notes it as the eraser does.
+	// prunedIn returns the session of a turn that was pruned, or of a digest; notePruned notes it as the eraser does.
 	prunedIn   func(ctx context.Context, name string) (string, error)
 	notePruned func(name, session string) error
 }
