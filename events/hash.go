@@ -38,3 +38,9 @@ func HashIP(key []byte, address string) string {
 func HashUserAgent(key []byte, agent string) string {
 	return KeyedHash(key, "user_agent", strings.TrimSpace(agent))
 }
+
+// SessionDigest returns a short digest of a session's id: names that are made of it do not tell the id.
+func SessionDigest(sessionID string) string {
+	sum := sha256.Sum256([]byte(sessionID))
+	return hex.EncodeToString(sum[:8])
+}

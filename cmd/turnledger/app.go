@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
@@ -265,8 +264,8 @@ func (a *app) answerer(reader *read.Reader, builder answer.Contexts) *answer.Ser
 	c.Presence, c.OnPending = presence.New(a.store.NC, a.notes), services.OnPending(a.cfg.OnPending)
 	c.Summaries, c.Output, c.Count = a.cfg.SummaryURL != "", respond.Output, a.tokens
 	c.Context, c.MaxAnswer = a.cfg.ModelContext, a.cfg.ModelMaxTokens
-	c.SessionOf = func(ctx context.Context, turn uuid.UUID) (string, error) {
-		return eraser.SessionOfErased(ctx, a.notes, turn)
+	c.SessionOf = func(ctx context.Context, name string) (string, error) {
+		return eraser.SessionOfErased(ctx, a.notes, name)
 	}
 	return answer.New(c)
 }

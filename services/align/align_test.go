@@ -134,6 +134,25 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// Which items of an input are gone, by their ids.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		session, input string
+		want           []int
+	}{
+		"nothing":             {"u q1, a a1 | !", "#t0-q u q1, #t0-a a a1, u q2, a a2, u q3", nil},
+		"with its question":   {"u q1, a a1 | !", "u gone, #t1-a a gone, u q2", []int{0, 1}},
+		"with its run":        {"!", "u gone, #t0-c c c, o c x, #t0-a a gone, u q2", []int{0, 1, 2, 3}},
+		"an answer behind it": {"!", "#t0-q u gone, a gone, u q2", []int{0, 1}},
+		"what stands stays":   {"! u q1", "u q1, #t0-a a gone, u q2", []int{1}},
+		"of another turn":     {"u q1, a a1 | !", "#t0-q u q1, #t0-a a a1, #t1-a a gone, u q2", []int{2}},
+		"a new output":        {"! u q, c c", "u q, #t0-a a gone, c c, o c x", []int{1}},
+	} {
+		require.Equal(t, c.want, align.Gone(session(t, c.session), input(t, c.input)), name)
+	}
+}
+
 // What is new of an input that is added to a session. This is the table of cases (OPENAI's clients decide them).
 func TestNews(t *testing.T) {
 	t.Parallel()
@@ -145,6 +164,9 @@ func TestNews(t *testing.T) {
 		"by ids, an answer without":         {"#t0-q u q1, #t0-a a a1", "#t0-q u q1, a a1, u q2", "u q2"},
 		"an id and another text":            {"#t0-q u q1, #t0-a a a1", "#t0-q u edited, u q2", "u edited, u q2"},
 		"an id of what is gone":             {"! #t0-q u q1", "#t0-q u q1, #t0-a a gone, u q2", "u q2"},
+		"before what is gone":               {"u p, a b | !", "u gone, c c, o c gone, #t1-a a gone, u q2", "u q2"},
+		"a new output beside what is gone":  {"! u q, c c", "u q, #t0-a a gone, c c, o c x", "o c x"},
+		"the question that is left":         {"! u q", "u q, #t0-a a gone, u q2", "u q2"},
 		"beside what is gone":               {"!", "#t0-q u gone, a gone, u q2", "u q2"},
 		"ids, and nothing new":              {"#t0-q u q1, #t0-a a a1 | #t1-q u q2", "#t0-q u q1, #t0-a a a1, #t1-q u q2", "u q2"},
 		"the question with an output":       {"u q, c c", "u q, o c x", "o c x"},

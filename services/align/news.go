@@ -12,6 +12,7 @@ import (
 //   - An item with the id of one that the turns have, and with its meaning; also one that they had.
 //   - An output that a turn has of a call, but for as many as the newest turn that makes the call waits for; and the
 //     call, if that leaves no more. A call with its output behind something new is the caller's own, of the same id.
+//   - What stands at the place of an item that is gone, as Gone finds it.
 //   - What the model said beside what comes again, and a call there that still waits for its output; if the turn lacks
 //     something, whatever was said.
 //   - The question of a turn right before what belongs to the turn, with nothing new before it.
@@ -21,14 +22,7 @@ import (
 // All else is new: users say "yes" twice. If nothing is new, the calls and outputs are, or else the last turn; but
 // never what is gone.
 func News(turns []Turn, in Input) (fresh []int) {
-	size := len(in.Items)
-	a := adding{
-		in: in, of: meanings(in.Items), again: make([]bool, size), gone: make([]bool, size), turn: make([]int, size),
-	}
-	for n, t := range turns {
-		a.turns = append(a.turns, meant{t, meanings(t.Items)})
-		a.named(n)
-	}
+	a := beside(turns, in)
 	calls := a.calls()
 	for _, i := range in.Items {
 		if c := calls[i.CallID()]; c != nil {
@@ -40,6 +34,40 @@ func News(turns []Turn, in Input) (fresh []int) {
 	a.questions()
 	a.whole()
 	return a.left()
+}
+
+// Gone returns the places of the items of an input that turns had and have no more, by their ids, and of what stands
+// beside them, unless their turn holds it: all that answers, and the question before. An output that nothing was said
+// to is new, if the turn makes its call.
+func Gone(turns []Turn, in Input) (out []int) {
+	if !slices.ContainsFunc(turns, func(t Turn) bool { return t.Lacks }) {
+		return nil
+	}
+	a := beside(turns, in)
+	for n := range in.Items {
+		if a.lost(n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// beside compares an input with turns by its ids.
+func beside(turns []Turn, in Input) *adding {
+	size := len(in.Items)
+	a := &adding{
+		in: in, of: meanings(in.Items), again: make([]bool, size), gone: make([]bool, size), turn: make([]int, size),
+	}
+	for n, t := range turns {
+		a.turns = append(a.turns, meant{t, meanings(t.Items)})
+		a.named(n)
+	}
+	for n := range in.Items {
+		if a.lost(n) {
+			a.place(n)
+		}
+	}
+	return a
 }
 
 // adding is an input beside turns. again marks which of its items they have or had, gone what they have no more, and
@@ -66,6 +94,44 @@ func (a *adding) named(turn int) {
 			a.mark(n, turn)
 			a.gone[n] = at < 0
 		}
+	}
+}
+
+// lost reports whether an item is gone from a turn that lacks something.
+func (a *adding) lost(n int) bool { return a.gone[n] && a.turns[a.turn[n]-1].Lacks }
+
+// place marks what stands at the place of an item that is gone.
+func (a *adding) place(n int) {
+	turn, all := a.turn[n]-1, a.in.Items
+	t := a.turns[turn]
+	also := func(m int) bool { // reports whether m may be the turn's
+		if a.again[m] {
+			return a.turn[m] == turn+1
+		}
+		if !a.holds(m, t) {
+			a.mark(m, turn)
+			a.gone[m] = true
+		}
+		return true
+	}
+	end := n + 1
+	for m := end; m < len(all) && !all[m].Asks(); m++ {
+		made := func(i message.Item) bool { return i.IsCall() && i.CallID() == all[m].CallID() }
+		if !all[m].IsOutput() || !slices.ContainsFunc(t.Items, made) {
+			end = m + 1
+		}
+	}
+	for m := n + 1; m < end && also(m); m++ {
+	}
+	if all[n].Asks() {
+		return
+	}
+	m := n - 1
+	for m >= 0 && !all[m].Asks() && also(m) {
+		m--
+	}
+	for m >= 0 && all[m].Asks() && a.in.IDs[m] == "" && also(m) {
+		m--
 	}
 }
 

@@ -53,8 +53,9 @@ type place struct {
 	turn      uuid.UUID
 	inherited bool
 	end       events.Position
-	// pruned, where it is after end, is what only took from the turn since.
-	pruned uint64
+	// after is the session's last event of the history, or of what only took from it since; 0 if all is inherited. The
+	// history may be tombstones, and have no turn.
+	after uint64
 	// rest is the input without what the history has of it.
 	rest []message.Item
 	// reading is what was read of the session, if it was.
@@ -117,7 +118,7 @@ func (s *Service) behind(ctx context.Context, a ask) (at place, err error) {
 	}
 	at = place{
 		session: st.session, kind: found.Head.Description().Kind, turn: st.TurnID, end: end, rest: a.Input,
-		pruned: prunedAfter(found.Turn, end),
+		after: max(end.Seq, prunedAfter(found.Turn, end)),
 	}
 	late := a.Store && st.Position.Seq > found.Turn.Final // newer turns may stand before the step
 	if !a.mayHave() && !late {

@@ -76,21 +76,28 @@ func (s *Service) added(ctx context.Context, a ask) (done services.AddedMessages
 	add := decide.AddMessages{
 		SessionID: at.session, RequestID: a.RequestID, Settings: encode(keep), Now: s.cfg.Now(),
 	}
-	if at.begins {
+	begin := func() (services.AddedMessages, error) {
 		add.Messages = items.AllAdded(withKnownIDs(at.rest))
 		return s.cfg.Messages.BeginSession(ctx, a.begins(add), a.Call)
+	}
+	if at.begins {
+		return begin()
 	}
 	add.Messages = items.AllAdded(withoutIDs(at.rest))
 	if err := s.placeOutputs(ctx, at.reading, add); err != nil {
 		return done, err
 	}
-	if at.turn == uuid.Nil {
+	if at.turn == uuid.Nil && at.after == 0 {
 		return s.inConversationNow(ctx, a, add)
 	}
-	if !at.inherited && at.kind == events.KindResponse { // nobody but responses adds to it
-		add.After = max(at.end.Seq, at.pruned)
+	if at.after > 0 && at.kind == events.KindResponse { // nobody but responses adds to it
+		add.After = at.after
 		if done, err = s.addOnce(ctx, a, add); !errors.Is(err, decide.ErrWentOn) {
 			return done, err
+		}
+		if at.turn == uuid.Nil { // nothing of it can be shared
+			add.After, add.SessionID = 0, ownSession(a.Call)
+			return begin()
 		}
 	}
 	if at.inherited {

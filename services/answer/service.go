@@ -28,8 +28,9 @@ type Config struct {
 	// Output returns the items that an answer is, as they are recorded.
 	Output func(services.ModelAnswer, services.Mint) []message.Item
 	IDs    items.Minter
-	// SessionOf returns the session of a turn that was pruned, as it was noted then, or "".
-	SessionOf func(ctx context.Context, turn uuid.UUID) (string, error)
+	// SessionOf returns the session of a turn that was pruned, by the turn's id, or one of which texts have left the
+	// log, by its digest (events.SessionDigest), as it was noted then; or "".
+	SessionOf func(ctx context.Context, name string) (string, error)
 	// OnPending applies to messages that name none; Enqueue by default.
 	OnPending services.OnPending
 	// Summaries: prompts of threads have a summary in the place of turns that the window leaves out.
@@ -69,7 +70,7 @@ func New(cfg Config) *Service {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 120*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.SessionOf == nil {
-		cfg.SessionOf = func(context.Context, uuid.UUID) (string, error) { return "", nil }
+		cfg.SessionOf = func(context.Context, string) (string, error) { return "", nil }
 	}
 	return &Service{
 		cfg: cfg, calls: calls{of: map[string][]context.Context{}},

@@ -14,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/services/items"
 )
 
-// mostLookedUp bounds the ids of an input that are looked up to find the session which it is of, and mostBranches the
-// branches of that session in which the history is looked for.
+// mostLookedUp bounds the places of an input's ids that are looked up to find the session which it is of, and
+// mostBranches the sessions, and the branches of the last, in which the history is looked for.
 const mostLookedUp, mostBranches = 8, 8
 
 // turns returns the turns of a reading for an alignment, as they were at a sequence; of each its newest version.
@@ -79,25 +79,31 @@ func (s *Service) fresh(a ask, r services.Reading, until uint64) (out []message.
 
 // SessionOfItems implements services.Responder.
 func (s *Service) SessionOfItems(ctx context.Context, ids []string, who services.Caller) (string, error) {
-	looked := 0
+	looked := map[events.Position]bool{}
 	for _, id := range slices.Backward(ids) {
 		at, looks := items.Locate(id)
-		if !looks || at.Position.Partition >= s.cfg.Log.Partitions() || at.Position.Seq == 0 {
+		if !looks || at.Position.Partition >= s.cfg.Log.Partitions() || at.Position.Seq == 0 || looked[at.Position] {
 			continue
 		}
-		if looked++; looked > mostLookedUp {
+		if looked[at.Position] = true; len(looked) > mostLookedUp {
 			break
 		}
 		e, found, err := s.cfg.Log.At(ctx, at.Position)
 		if err != nil {
 			return "", err
 		}
-		if !found || !s.cfg.IDs.Made(id, e.SessionID) {
+		sessionID := e.SessionID
+		if !found { // it may have left the log
+			if sessionID, err = s.cfg.SessionOf(ctx, items.SessionOf(id)); err != nil {
+				return "", err
+			}
+		}
+		if !s.cfg.IDs.Made(id, sessionID) {
 			continue
 		}
-		switch err := may(ctx, who, e.SessionID, errNoHistory); {
+		switch err := may(ctx, who, sessionID, errNoHistory); {
 		case err == nil:
-			return e.SessionID, nil
+			return sessionID, nil
 		case !errors.Is(err, errNoHistory):
 			return "", err
 		}
@@ -110,97 +116,151 @@ var errNoHistory = errors.New("the input has no history")
 
 // shared returns the history that an input begins with, which a client sends again with ids that it has here: whole
 // turns of a session, from the first on. They are shared and not copied, so that they stand once, and a deletion
-// reaches them. Without such turns it fails with errNoHistory, and the rest is the input without what is gone.
+// reaches them. Without such turns it fails with errNoHistory. What is gone is no part of the rest.
 func (s *Service) shared(ctx context.Context, a ask) (place, error) {
 	none := place{rest: a.Input}
-	sessionID, err := s.SessionOfItems(ctx, a.IDs, a.Caller)
-	if err != nil || sessionID == "" {
+	all, err := s.historiesOf(ctx, a)
+	if err != nil || len(all) == 0 {
 		return none, cmp.Or(err, errNoHistory)
 	}
-	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: sessionID, AllTurns: true})
-	if err != nil {
-		return none, err
+	var gone []int
+	for _, h := range all {
+		gone = append(gone, h.gone...)
 	}
-	turns, of := s.turns(reading, ^uint64(0))
-	best, h := sharedWith(a, reading, turns, of)
-	if h == nil {
-		none.rest = a.standing(turns)
+	best, diverges := a.sharedWith(all[0], gone)
+	if best == nil {
+		none.rest = a.at(a.without(gone)).Items
 		return none, errNoHistory
 	}
-	if best.Rest+1 == len(a.Input) || h.kind == events.KindResponse && !best.Diverges {
-		return *h, nil
+	if len(best.rest) == 1 || best.kind == events.KindResponse && !diverges {
+		return *best, nil
 	}
 	// Whoever went on with this history before did so in a branch.
-	left := a.without(best.Gone) // a branch may begin before the place of what is gone
-	branches := reading.State.Branches()
+	branches := all[0].State.Branches()
 	slices.SortFunc(branches, func(x, y session.Branch) int { return cmp.Compare(y.MarkedAt, x.MarkedAt) })
 	for _, b := range branches[:min(len(branches), mostBranches)] {
-		reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: b.SessionID, AllTurns: true})
+		h, err := s.historyOf(ctx, a, b.SessionID)
 		if err != nil {
 			return none, err
 		}
-		if !b.Made(reading.State) || reading.State.Erased != 0 {
+		if !b.Made(h.State) {
 			continue
 		}
-		sent := a
-		turns, of := s.turns(reading, ^uint64(0))
-		if !slices.ContainsFunc(turns, func(t align.Turn) bool { return t.Lacks }) {
-			sent = left
-		}
-		if _, in := sharedWith(sent, reading, turns, of); in != nil && len(in.rest) < len(h.rest) {
-			h = in
+		if in, _ := a.sharedWith(h, gone); in != nil && len(in.rest) < len(best.rest) {
+			best = in
 		}
 	}
-	return *h, nil
+	return *best, nil
 }
 
-// without returns the request without some items of its input.
-func (a ask) without(gone []int) ask {
-	all, ids := a.Input, a.IDs
-	a.Input, a.IDs = nil, nil
-	for n, i := range all {
+// history is a session beside an input: with is what they share, and gone the places of items that the session had.
+type history struct {
+	services.Reading
+
+	turns []align.Turn
+	of    []*session.Turn
+	with  align.Shared
+	gone  []int
+}
+
+func (s *Service) historyOf(ctx context.Context, a ask, sessionID string) (h history, err error) {
+	h.Reading, err = s.cfg.Sessions.Read(ctx, services.Ask{SessionID: sessionID, AllTurns: true})
+	if err != nil {
+		return h, err
+	}
+	in := align.Input{Items: a.Input, IDs: a.IDs}
+	h.turns, h.of = s.turns(h.Reading, ^uint64(0))
+	h.with = align.History(h.turns, in)
+	h.gone = append(align.Gone(h.turns, in), h.with.Gone...)
+	return h, nil
+}
+
+// historiesOf returns the session that the last id of an input leads to, and then those that the other ids lead to:
+// an item that is gone may be of a session that the history was taken from.
+func (s *Service) historiesOf(ctx context.Context, a ask) (all []history, err error) {
+	ids := slices.Clone(a.IDs)
+	for len(all) < mostBranches {
+		sessionID, err := s.SessionOfItems(ctx, ids, a.Caller)
+		if err != nil || sessionID == "" {
+			return all, err
+		}
+		h, err := s.historyOf(ctx, a, sessionID)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, h)
+		ids = slices.DeleteFunc(ids, func(id string) bool {
+			has := func(t align.Turn) bool { return t.Has(id) }
+			return id == "" || s.cfg.IDs.Made(id, sessionID) || slices.ContainsFunc(h.turns, has)
+		})
+	}
+	return all, nil
+}
+
+// without returns the places of the items of the input, without some.
+func (a ask) without(gone []int) (places []int) {
+	for n := range a.Input {
 		if !slices.Contains(gone, n) {
-			a.Input, a.IDs = append(a.Input, i), append(a.IDs, ids[n])
+			places = append(places, n)
 		}
 	}
-	return a
+	return places
 }
 
-// sharedWith returns what an input shares with the turns of a session, and the history; nil if that is nothing.
-func sharedWith(
-	a ask, r services.Reading, turns []align.Turn, of []*session.Turn,
-) (align.Shared, *place) {
-	with := align.History(turns, align.Input{Items: a.Input, IDs: a.IDs})
-	if with.First > 0 || r.State.Erased != 0 {
-		return with, nil
+// at returns the items at some places of the input.
+func (a ask) at(places []int) (in align.Input) {
+	for _, n := range places {
+		in.Items, in.IDs = append(in.Items, a.Input[n]), append(in.IDs, a.IDs[n])
 	}
-	for _, last := range slices.Backward(of[:with.Turns]) {
+	return in
+}
+
+// sharedWith returns what an input shares with a session, as it came or without what is gone from others: a branch may
+// begin before the place of that. It is nil if that is nothing. diverges: the session went on otherwise.
+func (a ask) sharedWith(h history, gone []int) (best *place, diverges bool) {
+	shares := func(with align.Shared, sent []int) {
+		at := h.behind(with)
+		if at == nil {
+			return
+		}
+		standing := slices.DeleteFunc(sent[with.Rest:], func(n int) bool { return slices.Contains(gone, n) })
+		if at.rest = a.at(standing).Items; best == nil || len(at.rest) < len(best.rest) {
+			best, diverges = at, with.Diverges
+		}
+	}
+	shares(h.with, a.without(nil))
+	others := slices.DeleteFunc(slices.Clone(gone), func(n int) bool { return slices.Contains(h.gone, n) })
+	if len(others) > 0 {
+		left := a.without(others)
+		shares(align.History(h.turns, a.at(left)), left)
+	}
+	return best, diverges
+}
+
+// behind returns the place behind the turns that an input shares with a session, or nil. Where only tombstones are
+// shared, it is that in a session to which only responses add.
+func (h history) behind(with align.Shared) *place {
+	state := h.State
+	if with.First > 0 || state.Erased != 0 {
+		return nil
+	}
+	at := &place{session: state.SessionID, kind: state.Description().Kind}
+	for _, last := range slices.Backward(h.of[:with.Turns]) {
+		_, partition, inherited := state.Origin(last, h.Position.Partition)
+		if !inherited {
+			at.after = max(at.after, last.Last())
+		}
 		if last.Status != session.Finalized {
 			continue // a tombstone
 		}
-		_, partition, inherited := r.State.Origin(last, r.Position.Partition)
-		h := &place{
-			session: r.State.SessionID, kind: r.State.Description().Kind, turn: last.ID, inherited: inherited,
-			end: events.Position{Partition: partition, Seq: last.Last()}, rest: a.Input[with.Rest:],
-		}
+		at.turn, at.inherited, at.end = last.ID, inherited, events.Position{Partition: partition, Seq: last.Last()}
 		if inherited {
-			h.end = r.Position
+			at.end = h.Position
 		}
-		return with, h
+		return at
 	}
-	return with, nil
-}
-
-// standing returns the input without items that the turns of a session had, by their ids, and that are gone.
-func (a ask) standing(turns []align.Turn) (out []message.Item) {
-	for n, i := range a.Input {
-		gone := func(t align.Turn) bool {
-			is := func(i message.Item) bool { return i.ID() == a.IDs[n] }
-			return t.Lacks && a.IDs[n] != "" && t.Has(a.IDs[n]) && !slices.ContainsFunc(t.Items, is)
-		}
-		if !slices.ContainsFunc(turns, gone) {
-			out = append(out, i)
-		}
+	if at.after == 0 || at.kind != events.KindResponse {
+		return nil
 	}
-	return out
+	return at
 }

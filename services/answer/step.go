@@ -154,7 +154,7 @@ func (s *Service) stood(
 	st, stands, err = s.stepAt(ctx, at.Position)
 	if err == nil && !stands { // it may have left the log
 		st.Step = at
-		st.session, err = s.cfg.SessionOf(ctx, at.TurnID)
+		st.session, err = s.cfg.SessionOf(ctx, at.TurnID.String())
 	}
 	if err == nil && (st.session == "" || st.TurnID != at.TurnID) {
 		err = none

@@ -95,8 +95,10 @@ func TestARedactedTurnLeavesTheLog(t *testing.T) {
 			require.Len(t, state.Turns, turns)
 			require.Equal(t, other, state.Turns[0].ID)
 			require.Equal(t, before.Turn, *state.Turn(gone), "the tombstone is the same as before")
+			session := must.Get(eraser.SessionOfErased(t.Context(), w.notes, events.SessionDigest("s")))(t)
+			require.Equal(t, "s", session, "by which a history that has ids of the turn's items is found")
 			if name == "a response" {
-				session := must.Get(eraser.SessionOfErased(t.Context(), w.notes, gone))(t)
+				session := must.Get(eraser.SessionOfErased(t.Context(), w.notes, gone.String()))(t)
 				require.Equal(t, "s", session, "by which a call that went on with it is found again")
 			}
 			w.extend("s", gone, "late", "SECRET")

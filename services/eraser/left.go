@@ -7,20 +7,37 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/session"
 )
 
-// leftTurns notes turns of a session whose events leave the log, while responses of theirs may still be asked for. The
-// notes go with the session.
+// leftTurns notes a session, and turns of it, whose events leave the log, while items and responses of theirs may still
+// be asked for. The notes go with the session.
 type leftTurns struct {
 	eraser  *Eraser
 	session string
-	noted   map[uuid.UUID]bool
+	noted   map[string]bool
 	// looked: erased says whether the session is erased, so that no note of it would go any more.
 	looked, erased bool
 }
 
-func (l *leftTurns) note(ctx context.Context, turn uuid.UUID) error {
+// noteAll notes the session of turns that are gone or pruned, and those that are pruned.
+func (l *leftTurns) noteAll(ctx context.Context, s *session.State, gone map[uuid.UUID]uint64) error {
+	for turn := range gone {
+		err := l.note(ctx, events.SessionDigest(l.session))
+		if err == nil && s.Turn(turn).Redacted == 0 {
+			err = l.note(ctx, turn.String())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note notes the session under the id of a turn, or its own digest.
+func (l *leftTurns) note(ctx context.Context, name string) error {
 	if !l.looked {
 		s, err := state(ctx, l.eraser.log, l.eraser.cfg.Rules, l.session)
 		if err != nil {
@@ -28,22 +45,22 @@ func (l *leftTurns) note(ctx context.Context, turn uuid.UUID) error {
 		}
 		l.looked, l.erased = true, s.Erased != 0
 	}
-	if l.erased || l.noted[turn] {
+	if l.erased || l.noted[name] {
 		return nil
 	}
-	l.noted[turn] = true
-	return l.eraser.notes.Put(ctx, leftKey(l.session, turn.String()), l.session)
+	l.noted[name] = true
+	return l.eraser.notes.Put(ctx, leftKey(l.session, name), l.session)
 }
 
-// leftKey returns the key of the note of a session's turn; either may be "*".
-func leftKey(session, turn string) string {
+// leftKey returns the key of the note of a session under a name; either may be "*".
+func leftKey(session, name string) string {
 	if session != "*" {
 		session = base64.RawURLEncoding.EncodeToString([]byte(session))
 	}
-	return "pruned." + session + "." + turn
+	return "pruned." + session + "." + name
 }
 
-// dropLeft drops the notes of a session's turns.
+// dropLeft drops the notes of a session.
 func dropLeft(ctx context.Context, notes *jetlog.Notes, session string) error {
 	var keys []string
 	err := notes.Each(ctx, leftKey(session, "*"), func(n jetlog.Note[json.RawMessage]) error {
@@ -59,9 +76,10 @@ func dropLeft(ctx context.Context, notes *jetlog.Notes, session string) error {
 }
 
 // SessionOfErased returns the session of a turn that was pruned, or redacted with a response in it, and whose events
-// have left the log; or "". The eraser notes it before they do, and of pruned turns again after the log was restored:
-// ids of responses name the turn and a position, and no session. The note goes when the session does.
-func SessionOfErased(ctx context.Context, notes *jetlog.Notes, turn uuid.UUID) (session string, err error) {
-	err = jetlog.EachNote(ctx, notes, leftKey("*", turn.String()), func(n jetlog.Note[string]) { session = n.Value })
+// have left the log, by the turn's id; or the session that lost any, by its digest; or "". The eraser notes it before
+// they leave, and after the log was restored again: ids of responses name the turn and a position, those of items a
+// position and the digest, and no session. The note goes when the session does.
+func SessionOfErased(ctx context.Context, notes *jetlog.Notes, name string) (session string, err error) {
+	err = jetlog.EachNote(ctx, notes, leftKey("*", name), func(n jetlog.Note[string]) { session = n.Value })
 	return session, err
 }

@@ -84,7 +84,7 @@ func TestWhatAPruneTookLeavesTheLog(t *testing.T) {
 			two = append(two, events.TypeSessionSummarized)
 			w.left("s", append(two, events.TypeTurnPruned)...)
 			require.Empty(t, holding(t, w.dir, "SECRET"))
-			session := must.Get(eraser.SessionOfErased(t.Context(), w.notes, turn))(t)
+			session := must.Get(eraser.SessionOfErased(t.Context(), w.notes, turn.String()))(t)
 			require.Equal(t, "s", session, "by which its responses are found")
 			w.redact("s", turn)
 			w.left("s", append(two, events.TypeTurnRedacted)...)
@@ -172,7 +172,7 @@ func TestNoNoteOutlivesAnErasure(t *testing.T) {
 		w.redact(session, redacted)
 		w.idle()
 		for _, turn := range []uuid.UUID{pruned, redacted} {
-			require.Equal(t, session, must.Get(eraser.SessionOfErased(t.Context(), w.notes, turn))(t))
+			require.Equal(t, session, must.Get(eraser.SessionOfErased(t.Context(), w.notes, turn.String()))(t))
 			traces = append(traces, turn.String())
 		}
 		w.publish(start, "late")

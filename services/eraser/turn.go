@@ -84,13 +84,9 @@ func (e *Eraser) redactAll(ctx context.Context, sessionID string, places []event
 			versions[by] = append(versions[by], t.ID)
 		}
 	}
-	left := leftTurns{eraser: e, session: sessionID, noted: map[uuid.UUID]bool{}}
-	for turn := range gone {
-		if state.Turn(turn).Redacted == 0 {
-			if err := left.note(ctx, turn); err != nil {
-				return false, err
-			}
-		}
+	left := leftTurns{eraser: e, session: sessionID, noted: map[string]bool{}}
+	if err := left.noteAll(ctx, state, gone); err != nil {
+		return false, err
 	}
 	var covered []uint64
 	var summaries []*events.SessionSummarized
@@ -108,7 +104,7 @@ func (e *Eraser) redactAll(ctx context.Context, sessionID string, places []event
 			covered = append(covered, r.Position.Seq)
 			counts[by]++
 			if len(events.TextsOf(r.Fact).Settings) > 0 { // of a response
-				if err := left.note(ctx, turn); err != nil {
+				if err := left.note(ctx, turn.String()); err != nil {
 					return false, err
 				}
 			}

@@ -24,9 +24,15 @@ type Address struct {
 	Message, Sub int
 }
 
+// SessionOf returns the digest of its session's id (events.SessionDigest) that an id has which Locate locates.
+func SessionOf(id string) string {
+	_, rest, _ := strings.Cut(id, "_")
+	return rest[:sessionWidth]
+}
+
 // The widths of an address's numbers in hex. An item's id has the look of OpenAI's: a prefix and 48 hex digits.
 const (
-	sessionWidth = 16
+	sessionWidth = 16 // of events.SessionDigest
 	subWidth     = 2
 	seqWidth     = 10
 	partWidth    = 2
@@ -48,13 +54,7 @@ func (m Minter) Item(kind, sessionID string, at Address) string {
 		sub |= answerBit
 	}
 	place := fmt.Sprintf("%02x%010x%02x%04x", sub&0xff, at.Position.Seq, at.Position.Partition, at.Message&0xffff)
-	return Prefix(kind) + sessionCut(sessionID) + place + m.cut(sessionID, place)
-}
-
-// sessionCut is what all ids of items of a session share.
-func sessionCut(sessionID string) string {
-	sum := sha256.Sum256([]byte(sessionID))
-	return hex.EncodeToString(sum[:sessionWidth/2])
+	return Prefix(kind) + events.SessionDigest(sessionID) + place + m.cut(sessionID, place)
 }
 
 func (m Minter) cut(sessionID, place string) string {

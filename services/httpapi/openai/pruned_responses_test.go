@@ -47,10 +47,11 @@ func (s *stack) erasePruned(sessionID string) {
 		}
 		all = append(all, e)
 	}
+	require.NoError(s.t, s.notePruned(events.SessionDigest(sessionID), sessionID))
 	for _, e := range all {
 		if turn, _ := session.Named(e); e.Position.Seq < pruned[turn] {
 			if !redacted[turn] || len(events.TextsOf(e.Fact).Settings) > 0 {
-				require.NoError(s.t, s.notePruned(turn, sessionID))
+				require.NoError(s.t, s.notePruned(turn.String(), sessionID))
 			}
 			_, err := overwrite.On(s.log).Erase(s.t.Context(), e.Position)
 			require.NoError(s.t, err)

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/conversations"
 	"github.com/openai/openai-go/v3/option"
@@ -56,9 +55,9 @@ type stack struct {
 	api      http.Handler
 	url      string
 	logs     *printed.Buffer
-	// prunedIn returns the session of a turn that was pruned, and notePruned notes it as the eraser does.
-	prunedIn   func(ctx context.Context, turn uuid.UUID) (string, error)
-	notePruned func(turn uuid.UUID, session string) error
+	// prunedIn returns the session of a turn that was pruned, or of a digest; notePruned notes it as the eraser does.
+	prunedIn   func(ctx context.Context, name string) (string, error)
+	notePruned func(name, session string) error
 }
 
 type setting func(*stack)
@@ -90,12 +89,12 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	}
 	notes, err := log.Notes(t.Context())
 	require.NoError(t, err)
-	s.prunedIn = func(ctx context.Context, turn uuid.UUID) (session string, err error) {
-		_, err = notes.Read(ctx, "pruned."+turn.String(), &session)
+	s.prunedIn = func(ctx context.Context, name string) (session string, err error) {
+		_, err = notes.Read(ctx, "pruned."+name, &session)
 		return session, err
 	}
-	s.notePruned = func(turn uuid.UUID, session string) error {
-		return notes.Put(t.Context(), "pruned."+turn.String(), session)
+	s.notePruned = func(name, session string) error {
+		return notes.Put(t.Context(), "pruned."+name, session)
 	}
 	s.cfg.LinkReader, s.cfg.RefusalTime = s.services.Reader, time.Millisecond
 	for _, set := range settings {
