@@ -123,7 +123,7 @@ func (s *Service) shared(ctx context.Context, a ask) (place, error) {
 	if err != nil || len(all) == 0 {
 		return none, cmp.Or(err, errNoHistory)
 	}
-	var gone []int
+	gone := slices.Clone(all[0].with.Gone)
 	for _, h := range all {
 		gone = append(gone, h.gone...)
 	}
@@ -153,7 +153,7 @@ func (s *Service) shared(ctx context.Context, a ask) (place, error) {
 	return *best, nil
 }
 
-// history is a session beside an input: with is what they share, and gone the places of items that the session had.
+// history is a session beside an input: with is what they share, and gone the places of what it had, by ids.
 type history struct {
 	services.Reading
 
@@ -171,7 +171,7 @@ func (s *Service) historyOf(ctx context.Context, a ask, sessionID string) (h his
 	in := align.Input{Items: a.Input, IDs: a.IDs}
 	h.turns, h.of = s.turns(h.Reading, ^uint64(0))
 	h.with = align.History(h.turns, in)
-	h.gone = append(align.Gone(h.turns, in), h.with.Gone...)
+	h.gone = align.Gone(h.turns, in)
 	return h, nil
 }
 
@@ -229,7 +229,9 @@ func (a ask) sharedWith(h history, gone []int) (best *place, diverges bool) {
 		}
 	}
 	shares(h.with, a.without(nil))
-	others := slices.DeleteFunc(slices.Clone(gone), func(n int) bool { return slices.Contains(h.gone, n) })
+	others := slices.DeleteFunc(slices.Clone(gone), func(n int) bool {
+		return slices.Contains(h.gone, n) || slices.Contains(h.with.Gone, n)
+	})
 	if len(others) > 0 {
 		left := a.without(others)
 		shares(align.History(h.turns, a.at(left)), left)

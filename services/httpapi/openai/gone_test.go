@@ -60,20 +60,44 @@ func TestAHistoryWhoseFirstTurnIsDeleted(t *testing.T) {
 	}
 }
 
-// Nor does it if somebody else went on behind it, where the history goes on in a session of its own.
-func TestAHistoryWhoseFirstTurnIsDeletedGoesOnTwice(t *testing.T) {
+// Nor does it if somebody else went on behind it, where the history goes on in a session or a branch of its own.
+func TestAHistoryWithADeletedTurnGoesOnTwice(t *testing.T) {
 	t.Parallel()
-	r := remembers(t)
-	first, _ := r.ask("SECRET")
-	r.must("DELETE", "/v1/responses/"+first, "")
-	before := r.history
-	for _, q := range []string{"a", "b"} {
-		r.history = before[:len(before):len(before)]
-		_, prompt := r.ask(q)
-		require.Equal(t, dialogue(q), prompt)
-		_, prompt = r.ask("more")
-		require.Equal(t, dialogue(q, "more"), prompt)
+	for _, standing := range [][]string{nil, {"q1"}} {
+		r := remembers(t)
+		for _, q := range standing {
+			r.ask(q)
+		}
+		deleted, _ := r.ask("SECRET")
+		r.must("DELETE", "/v1/responses/"+deleted, "")
+		before := r.history
+		for _, q := range []string{"a", "b"} {
+			r.history = before[:len(before):len(before)]
+			asked := standing
+			for _, q := range []string{q, "more", "again"} {
+				asked = append(asked[:len(asked):len(asked)], q)
+				_, prompt := r.ask(q)
+				require.Equal(t, dialogue(asked...), prompt)
+			}
+		}
 	}
+}
+
+// In a conversation, too, what stands before a deleted answer goes with it.
+func TestADeletedTurnComesAgainInAConversation(t *testing.T) {
+	t.Parallel()
+	model, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "yes"} })
+	s := start(t, answeredBy(m))
+	id := s.begin()
+	in := `,"conversation":"` + id + `"`
+	r := s.respondTo([]string{user("SECRET")}, in)
+	<-model.Asked
+	s.must("DELETE", "/v1/responses/"+r["id"].(string), "")
+	s.post(id, user("q2"), assistant("a2"))
+	raw, err := json.Marshal(r["output"].([]any)[0])
+	require.NoError(t, err)
+	s.respondTo([]string{user("SECRET"), string(raw), user("next")}, in)
+	require.Equal(t, []string{"user: q2", "assistant: a2", "user: next"}, <-model.Asked)
 }
 
 // A last turn that was deleted is neither a reason for a branch, nor does it come back.
