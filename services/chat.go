@@ -55,14 +55,14 @@ func Filtered(t *session.Turn) bool {
 	if t.Status != session.Finalized || t.Answer == nil {
 		return false
 	}
-	said := t.Metadata() // that of a whole turn is one
-	if !bytes.Contains(said, []byte(FinishFiltered)) {
-		return false // most turns whose answer is messages alone
+	says := func(metadata []byte) bool { return bytes.Contains(metadata, []byte(FinishFiltered)) }
+	if !says(t.AnswerMetadata) && (t.Question == nil || !says(t.Question.Metadata)) { // a whole turn has but one
+		return false // most turns, which need no joined metadata
 	}
 	var metadata struct {
 		Finish string `json:"finish_reason"`
 	}
-	_ = json.Unmarshal(said, &metadata) // another pipeline's metadata may have any form
+	_ = json.Unmarshal(t.Metadata(), &metadata) // another pipeline's metadata may have any form
 	if metadata.Finish != string(FinishFiltered) {
 		return false
 	}

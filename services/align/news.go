@@ -272,24 +272,28 @@ func (a *adding) questions() {
 
 // whole marks the history that the input begins with.
 func (a *adding) whole() {
+	known := func(n int) bool {
+		held := func(t meant) bool { return a.holds(n, t) }
+		return a.again[n] || a.in.Items[n].IsOutput() && slices.ContainsFunc(a.turns, held)
+	}
+	first := 0 // most inputs hold nothing known, and need no history
+	for first < len(a.of) && !known(first) {
+		first++
+	}
+	if first == len(a.of) || len(a.turns) == 0 {
+		return
+	}
 	turns := make([]Turn, len(a.turns))
 	for n, t := range a.turns {
 		turns[n] = t.Turn
 	}
 	s := History(turns, a.in)
-	if len(turns) == 0 || s.Turns < len(turns) {
+	if s.Turns < len(turns) || first >= s.Rest {
 		return
 	}
-	known := slices.Contains(a.again[:s.Rest], true)
 	for n := range s.Rest {
-		held := func(t meant) bool { return a.holds(n, t) }
-		known = known || a.in.Items[n].IsOutput() && slices.ContainsFunc(a.turns, held)
-	}
-	for n := range s.Rest {
-		if known {
-			a.mark(n, len(turns)-1)
-			a.gone[n] = a.gone[n] || slices.Contains(s.Gone, n)
-		}
+		a.mark(n, len(turns)-1)
+		a.gone[n] = a.gone[n] || slices.Contains(s.Gone, n)
 	}
 }
 
