@@ -2,13 +2,13 @@ package jetlog
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"slices"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // Tailer opens tails. A Log is one.
@@ -34,10 +34,12 @@ type Gaps interface {
 // has no event left up to a sequence: what was erased never comes. Events behind the sequence may come, too.
 func Until[E any](ctx context.Context, log Gaps, from Source[E], after events.Position, upTo uint64) ([]E, error) {
 	for after.Seq < upTo {
-		brief, cancel := context.WithTimeout(ctx, stillFor)
-		batch, err := from.Next(brief)
-		cancel()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		var batch []E
+		late, err := pause.Within(ctx, stillFor, func(ctx context.Context) (err error) {
+			batch, err = from.Next(ctx)
+			return err
+		})
+		if !late {
 			return batch, err
 		}
 		if still, err := log.Still(ctx, after.Partition, after.Seq, upTo); err != nil || still {

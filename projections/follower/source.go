@@ -3,11 +3,13 @@ package follower
 import (
 	"context"
 	"iter"
+	"math"
 	"sync"
 	"sync/atomic"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -32,18 +34,20 @@ func (s *tailSource) next(ctx context.Context) ([]jetlog.Message, uint64, error)
 		}
 		s.tail = tail
 	}
-	waiting := ctx
-	if !s.patient {
-		var cancel context.CancelFunc
-		waiting, cancel = context.WithTimeout(ctx, stillFor)
-		defer cancel()
+	wait := stillFor
+	if s.patient {
+		wait = math.MaxInt64
 	}
-	batch, err := s.tail.Next(waiting)
+	var batch []jetlog.Message
+	late, err := pause.Within(ctx, wait, func(ctx context.Context) (err error) {
+		batch, err = s.tail.Next(ctx)
+		return err
+	})
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, s.after, err
-	case err != nil && waiting.Err() != nil:
+	case late:
 		return nil, s.after, nil
+	case ctx.Err() != nil && err != nil:
+		return nil, s.after, err
 	case err != nil:
 		s.close()
 		return nil, s.after, err
