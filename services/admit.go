@@ -67,13 +67,16 @@ type Entry struct {
 	SessionID string
 	// IdentityID is the identity that the call names, or "".
 	IdentityID string
+	// Begins: a bound caller may name a session that does not exist, which the call then begins, linked to the caller's
+	// identity. decide.Start sees to the link.
+	Begins bool
 }
 
 // Admit lets a call in before any work is done for it: first by what its caller reaches, then by the rate of the
 // session and of its linked identity. So a caller that does not reach a session charges nobody, and learns nothing of
 // it. No call that was not admitted is answered.
 func (r Rules) Admit(ctx context.Context, e Entry) error {
-	if err := r.Reach(ctx, e.SessionID); err != nil {
+	if err := r.reach(ctx, e.SessionID, e.Begins); err != nil {
 		return err
 	}
 	if e.Kind != "" && r.Limiter != nil {
@@ -88,16 +91,25 @@ func (r Rules) Admit(ctx context.Context, e Entry) error {
 // Reach returns ErrNoSession if the caller is bound and may not know of a session: the session is linked to another
 // identity, anonymous, or missing. A link is for ever, so a permission stays true.
 func (r Rules) Reach(ctx context.Context, sessionID string) error {
+	return r.reach(ctx, sessionID, false)
+}
+
+// ReachOrBegin is Reach for a call that may begin the session, see Entry.Begins.
+func (r Rules) ReachOrBegin(ctx context.Context, sessionID string) error {
+	return r.reach(ctx, sessionID, true)
+}
+
+func (r Rules) reach(ctx context.Context, sessionID string, begins bool) error {
 	own := access.CallOf(ctx).Caller.IdentityID
 	if own == "" || sessionID == "" {
 		return nil
 	}
 	began := time.Now()
-	linked, err := r.identityOf(ctx, sessionID)
+	of, err := r.ownerOf(ctx, sessionID)
 	switch {
 	case err != nil:
 		return err
-	case linked == own:
+	case of.identity == own, begins && of.unused:
 		return nil
 	}
 	if err := even(ctx, began, r.RefusalTime); err != nil {
@@ -106,23 +118,31 @@ func (r Rules) Reach(ctx context.Context, sessionID string) error {
 	return ErrNoSession
 }
 
-// identityOf returns the identity that a session is linked to, or "". It looks once in each call.
-func (r Rules) identityOf(ctx context.Context, sessionID string) (string, error) {
+// owner is the identity that a session is linked to, or "". unused: the log has nothing of the session.
+type owner struct {
+	identity string
+	unused   bool
+}
+
+// ownerOf returns the owner of a session. It looks once in each call.
+func (r Rules) ownerOf(ctx context.Context, sessionID string) (owner, error) {
 	if events.ValidID(sessionID) != nil || r.LinkReader == nil {
-		return "", nil
+		return owner{}, nil
 	}
 	owners := &access.CallOf(ctx).Owners
-	if owner, known := owners.Load(sessionID); known {
-		return owner.(string), nil
+	if known, has := owners.Load(sessionID); has {
+		return known.(owner), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Deadline)
 	defer cancel()
 	reading, err := r.LinkReader.Read(ctx, Ask{SessionID: sessionID, Own: true})
 	if err != nil {
-		return "", err
+		return owner{}, err
 	}
-	owners.Store(sessionID, reading.State.Identity)
-	return reading.State.Identity, nil
+	st := reading.State
+	of := owner{st.Identity, st.Applied == 0 && st.Erased == 0 && st.Identity == ""}
+	owners.Store(sessionID, of)
+	return of, nil
 }
 
 // even waits until a whole number of steps has passed since a refusal began. Looking up an existing session takes
@@ -139,11 +159,11 @@ func even(ctx context.Context, began time.Time, step time.Duration) error {
 // another identity each time.)
 func (r Rules) rate(ctx context.Context, e Entry) error {
 	if e.SessionID != "" && r.LinkReader != nil && r.Limiter.ByIdentity() {
-		owner, err := r.identityOf(ctx, e.SessionID)
+		of, err := r.ownerOf(ctx, e.SessionID)
 		if err != nil {
 			return err
 		}
-		e.IdentityID = cmp.Or(owner, e.IdentityID)
+		e.IdentityID = cmp.Or(of.identity, e.IdentityID)
 	}
 	if wait, ok := r.Limiter.Allow(e.Kind, e.SessionID, e.IdentityID); !ok {
 		return &TooOften{wait}

@@ -45,6 +45,8 @@ type Ports struct {
 	DeadLetters []projections.DeadLetterQueue
 	// Keys lists the API keys without their secrets; nil if there is no file of keys.
 	Keys func() ([]access.Key, error)
+	// Tokens makes tokens for browsers; nil in a process that makes none.
+	Tokens access.TokenIssuer
 	// Rules say who is admitted. Their Deadline is 30 s by default, their RefusalTime 500 ms.
 	Rules
 	// HashKey is the key for the hashes of addresses that are recorded with refused links; by default a random key that

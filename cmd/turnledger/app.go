@@ -55,7 +55,7 @@ type app struct {
 	history   *write.Service
 	owners    *owners.Index
 	replay    *replay.Replay
-	callers   *bearer.Callers // nil if callers are not authenticated
+	callers   *bearer.Callers
 	notes     *jetlog.Notes
 	receipts  *eraser.Receipts
 	eraser    *eraser.Service // nil without the role
@@ -173,16 +173,13 @@ func (a *app) serve() error {
 	a.registry.MustRegister(a.views.Fleet, httpwire.Dependencies(checks))
 	w := httpwire.Config{
 		Registry: a.registry, Logger: a.logger, Traces: a.traces, Checks: checks,
-		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil,
-		Origins: a.cfg.CORSOrigins,
-	}
-	if a.callers != nil {
-		w.Auth = a.callers
+		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers.Open(),
+		Origins: a.cfg.CORSOrigins, Auth: a.callers,
 	}
 	api := httpwire.New(w)
 	c := v1.Config{ItemKey: string(a.itemKey), MaxBody: int64(a.cfg.MaxBody), Ports: services.Ports{
 		Projections: a.views.Fleet, Keeper: a.views.Fleet, DeadLetters: a.views.DeadLetters(), Receipts: a.receipts,
-		Lookup: reader, Keys: a.keys(), HashKey: a.hashKey, Version: version,
+		Lookup: reader, Keys: a.keys(), Tokens: a.callers.Tokens, HashKey: a.hashKey, Version: version,
 		Rules: services.Rules{Deadline: a.cfg.RequestTimeout, LinkReader: reader},
 	}}
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
@@ -289,9 +286,7 @@ func (a *app) run(ctx context.Context) (again bool, err error) {
 	if a.store.Server != nil {
 		g.Go(func() error { return a.store.Server.Run(life) })
 	}
-	if a.callers != nil {
-		g.Go(func() error { return a.callers.Run(life) })
-	}
+	g.Go(func() error { return a.callers.Run(life) })
 	if a.store.cert != nil {
 		g.Go(func() error { return a.store.cert.Run(life) })
 	}

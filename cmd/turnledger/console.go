@@ -27,7 +27,7 @@ func (a *app) mountConsole(api *httpwire.API, ports services.Ports) {
 		placeFiles:      "the files of that index",
 	}
 	c.Explain = explain.Service{Events: ports.Events, Contexts: ports.Contexts}
-	if a.callers != nil {
+	if !a.callers.Open() {
 		c.Auth = a.callers
 		if at, ok := a.cfg.Login(console.Callback); ok {
 			c.Login = login.New(at)

@@ -4,9 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"path/filepath"
 
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/bearer"
+	"github.com/turnledger/turnledger/services/access/secrets"
+	"github.com/turnledger/turnledger/services/access/tokens"
 )
 
 // itemKeyNote names the note that holds the key of the ids of items. That key can't be set by hand: with another one,
@@ -36,13 +39,33 @@ func (a *app) keepKeys(ctx context.Context) error {
 		}
 		*k.to = []byte(key)
 	}
+	return a.keepTokenKey()
+}
+
+// keepTokenKey sets the key of the tokens that are made here. Processes on an outside NATS may share no directory, so
+// they have none that was not configured: whoever reads the log's NATS could make tokens with one that is kept there.
+func (a *app) keepTokenKey() error {
+	key := a.cfg.TokenKey
+	if key == "" && a.cfg.NATSURL == "" {
+		var err error
+		if key, err = secrets.Drawn(filepath.Join(a.cfg.DataDir, "token.key")); err != nil {
+			return fmt.Errorf("keep the key of tokens: %w (set TURNLEDGER_TOKEN_KEY to keep it yourself)", err)
+		}
+	}
+	a.callers.Tokens = &tokens.Issuer{
+		Key: []byte(key), Maker: a.callers.Maker,
+		Erased: func(ctx context.Context, identityID string) (bool, error) {
+			gone, err := a.store.Log.IdentityErasedNow(ctx, identityID)
+			return gone != nil, err
+		},
+	}
 	return nil
 }
 
 // keys returns a function that lists the API keys, as turnledger keys list does. It returns nil if there is no file of
 // keys.
 func (a *app) keys() func() ([]access.Key, error) {
-	if a.callers == nil || a.callers.Keys == nil {
+	if a.callers.Keys == nil {
 		return nil
 	}
 	return func() ([]access.Key, error) {

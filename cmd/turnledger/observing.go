@@ -9,7 +9,7 @@ func (a *app) checks() []httpwire.Check {
 	for _, store := range a.views.Checks() {
 		out = append(out, httpwire.Check{Name: store.Store, Optional: true, Probe: store.Probe})
 	}
-	if a.callers != nil && a.callers.Issuer != nil {
+	if a.callers.Issuer != nil {
 		issuer, keys := a.callers.Issuer, a.callers.Keys
 		out = append(out, httpwire.Check{Name: "issuer", Optional: keys != nil, Probe: issuer.Ready})
 	}

@@ -39,7 +39,10 @@ type Start struct {
 	SourceHash string
 	// OnlyNew leaves a turn that stands as it is: it gets no answer, and its session no link.
 	OnlyNew bool
-	Busy    Busy
+	// Bound: the caller speaks for IdentityID alone, and so may begin a session, which is linked, and go on with one that
+	// is the identity's. Every other session is as one that there is not.
+	Bound bool
+	Busy  Busy
 }
 
 // Busy refuses what is new while it returns true for a turn that is pending (the policy reject). A nil one
@@ -110,6 +113,9 @@ func (c Start) final(stands *session.Turn) *events.TurnFinalized {
 }
 
 func (c Start) refused(s *session.State) (Decision, bool) {
+	if c.Bound && s.Applied > 0 && s.Identity != c.IdentityID {
+		return Decision{Err: ErrSessionNotFound}, true
+	}
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}, true
 	}

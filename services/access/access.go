@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Scopes are permissions of a caller; a call needs one or more. The zero value allows nothing.
@@ -19,10 +20,11 @@ const (
 	EventsRead                     // read the log
 	TurnsRedact                    // redact and erase
 	Admin                          // views, dead letters
+	TokensIssue                    // make tokens for browsers
 )
 
 // scopeNames are in the order of the bits.
-var scopeNames = []string{"turns:write", "context:read", "events:read", "turns:redact", "admin"}
+var scopeNames = []string{"turns:write", "context:read", "events:read", "turns:redact", "admin", "tokens:issue"}
 
 // ParseScopes reads names of scopes, such as turns:write.
 func ParseScopes(names []string) (Scopes, error) {
@@ -55,6 +57,8 @@ type Caller struct {
 	Name       string
 	Scopes     Scopes
 	IdentityID string
+	// Until is when what the caller showed ends; the zero time if it has no end.
+	Until time.Time
 }
 
 // Authenticator finds the caller that a token belongs to. Its errors are the errors below, plain or wrapped, and never
@@ -68,10 +72,15 @@ var (
 	ErrUnauthenticated = errors.New("send a valid key as Authorization: Bearer KEY (the command line takes it from " +
 		"TURNLEDGER_KEY); turnledger keys create makes one")
 	ErrKeyEnded   = errors.New("the key has expired or was revoked: turnledger keys create makes another")
-	ErrTokenEnded = errors.New("the token has expired: get another one from its issuer")
+	ErrTokenEnded = errors.New("the token has expired, or what it rests on has ended: get another one from its issuer")
 	// ErrNoKeys: the token can't be checked, since this process does not have the issuer's keys yet.
 	ErrNoKeys = errors.New("the issuer of tokens does not answer, so that they can't be checked: try again")
 )
+
+// Ended reports whether an error of an Authenticator says that the caller is not, or is no longer, authenticated.
+func Ended(err error) bool {
+	return errors.Is(err, ErrUnauthenticated) || errors.Is(err, ErrKeyEnded) || errors.Is(err, ErrTokenEnded)
+}
 
 // Attempt is what one attempt to sign in at an issuer is known by when the browser comes back. The browser keeps it.
 type Attempt struct {

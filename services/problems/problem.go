@@ -145,6 +145,8 @@ var table = []struct {
 	{access.ErrKeyEnded, "unauthenticated", "", ""},
 	{access.ErrTokenEnded, "unauthenticated", "", ""},
 	{access.ErrNoKeys, "auth_unavailable", "", ""},
+	{access.ErrNoTokenKey, "auth_unavailable", "", ""},
+	{access.ErrIdentityErased, session.CodeSessionErased, "", ""},
 	{access.ErrIssuer, "auth_unavailable", "", ""},
 	{access.ErrAttempt, CodeMalformed, "", ""},
 	{access.ErrUnauthenticated, "unauthenticated", "", ""},

@@ -28,7 +28,7 @@ func (s *Service) StartTurns(ctx context.Context, commands []decide.Start) []ser
 	var order []string
 	sessions := map[string][]*line{}
 	for i, c := range commands {
-		normal, dropped, err := s.cfg.Policy.NormalStart(c)
+		normal, dropped, err := s.cfg.Policy.NormalStart(bound(ctx, c))
 		if err != nil {
 			out[i].Err = err
 			continue

@@ -13,16 +13,19 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 )
 
 // StartTurn records the start of a turn, and links the session to an identity if the command names one. The same
-// session and request again return the same turn with its first question. Errors: a *decide.Refusal or
+// session and request again return the same turn with its first question. A caller that is bound to an identity begins
+// sessions that are linked to it, and reaches no others. Errors: a *decide.Refusal or
 // *decide.Invalid, jetlog.ErrTooLarge, jetlog.ErrUnavailable.
 func (s *Service) StartTurn(ctx context.Context, c decide.Start) (services.Turn, error) {
 	c, dropped, err := s.cfg.Policy.NormalStart(c)
 	if err != nil {
 		return services.Turn{}, err
 	}
+	c = bound(ctx, c)
 	w := s.writing(c.SessionID)
 	w.dropped = dropped
 	if c.IdentityID != "" {
@@ -47,6 +50,14 @@ func (s *Service) StartTurn(ctx context.Context, c decide.Start) (services.Turn,
 		err = w.linksBranches(ctx, c.IdentityID)
 	}
 	return t, err
+}
+
+// bound has the start of a caller that is bound to an identity speak for it.
+func bound(ctx context.Context, c decide.Start) decide.Start {
+	if own := access.CallOf(ctx).Caller.IdentityID; own != "" {
+		c.IdentityID, c.Bound = own, true
+	}
+	return c
 }
 
 // mayBegin refuses to begin a session for an identity that was erased, even if the session does not exist yet.

@@ -42,7 +42,7 @@ func (k *keyring) AfterApply() error {
 
 type keysCreateCmd struct {
 	Name     string        `arg:"" help:"Whose key it is; several may have one name."`
-	Scopes   []string      `help:"What it may do, with commas between: turns:write, context:read, events:read, turns:redact, admin." required:""`
+	Scopes   []string      `help:"What it may do, with commas between: turns:write, context:read, events:read, turns:redact, admin, tokens:issue." required:""`
 	Identity only          `help:"The one identity whose sessions it reaches; without, it reaches all."`
 	Expires  time.Duration `help:"How long it counts, such as 90d." default:"off"`
 	keyring

@@ -22,7 +22,7 @@ type bounds struct {
 	MaxConnections int              `name:"http-max-connections" help:"Connections that are open at once; more wait." default:"10000" env:"TURNLEDGER_HTTP_MAX_CONNECTIONS"`
 	OpenAIBody     units.Base2Bytes `name:"openai-body" help:"Most bytes of a request's body on OpenAI's routes." default:"16MiB" env:"TURNLEDGER_OPENAI_BODY"`
 	OpenAIStrict   bool             `name:"openai-strict" help:"OpenAI's routes refuse what OpenAI refuses, such as more than 20 items in one call." env:"TURNLEDGER_OPENAI_STRICT"`
-	CORSOrigins    []string         `name:"cors-origins" help:"Origins whose web pages may call OpenAI's routes, such as https://app.example.org." env:"TURNLEDGER_CORS_ORIGINS"`
+	CORSOrigins    []string         `name:"cors-origins" help:"Origins whose web pages may call the API, but for tokens and what operates the system, such as https://app.example.org." env:"TURNLEDGER_CORS_ORIGINS"`
 	Pprof          string           `help:"Address on loopback for profiles of this process (pprof); unset: none." env:"TURNLEDGER_PPROF"`
 }
 

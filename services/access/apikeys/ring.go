@@ -67,7 +67,9 @@ func entriesOf(keys []Key) map[string]entry {
 	entries := make(map[string]entry, len(keys))
 	for _, k := range keys {
 		scopes, _ := access.ParseScopes(k.Scopes)
-		entries[k.Prefix] = entry{k, access.Caller{Name: k.Prefix, Scopes: scopes, IdentityID: k.IdentityID}}
+		entries[k.Prefix] = entry{k, access.Caller{
+			Name: k.Prefix, Scopes: scopes, IdentityID: k.IdentityID, Until: k.ExpiresAt,
+		}}
 	}
 	return entries
 }
@@ -75,9 +77,18 @@ func entriesOf(keys []Key) map[string]entry {
 // Authenticate returns the caller that a key belongs to. The key's prefix, which is no secret, finds its entry; the
 // whole key is compared in constant time.
 func (r *Ring) Authenticate(_ context.Context, token string) (access.Caller, error) {
-	held, known := r.Value()[token[:min(prefixLen, len(token))]]
-	switch same := held.Hash.equal(digestOf(token)); {
-	case !same || !known:
+	prefix := token[:min(prefixLen, len(token))]
+	if !r.Value()[prefix].Hash.equal(digestOf(token)) {
+		return access.Caller{}, access.ErrUnauthenticated
+	}
+	return r.Named(prefix)
+}
+
+// Named returns the caller that the key with a prefix belongs to.
+func (r *Ring) Named(prefix string) (access.Caller, error) {
+	held, known := r.Value()[prefix]
+	switch {
+	case !known:
 		return access.Caller{}, access.ErrUnauthenticated
 	case held.State(r.now()) != Active:
 		return access.Caller{}, access.ErrKeyEnded

@@ -1,4 +1,5 @@
-// Package bearer authenticates callers by a bearer token: an API key, or the token of an OpenID Connect issuer.
+// Package bearer authenticates callers by a bearer token: an API key, the token of an OpenID Connect issuer, or one that
+// a caller of either kind was given for a browser.
 package bearer
 
 import (
@@ -11,13 +12,19 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/apikeys"
 	"github.com/turnledger/turnledger/services/access/jwt"
+	"github.com/turnledger/turnledger/services/access/tokens"
 )
 
-// Callers authenticates callers. Keys is nil if no API keys are configured, Issuer if no issuer of tokens is.
+// Callers authenticates callers. Keys is nil if no API keys are configured, Issuer if no issuer of tokens is. Tokens
+// checks the tokens that are made here; nil: none counts.
 type Callers struct {
 	Keys   *apikeys.Ring
 	Issuer *jwt.Issuer
+	Tokens *tokens.Issuer
 }
+
+// Open reports whether nobody needs a key.
+func (c *Callers) Open() bool { return c.Keys == nil && c.Issuer == nil }
 
 // ErrSources says that a list of sources is malformed. It does not repeat the list, which may hold a key by mistake.
 var ErrSources = errors.New("must be keys:FILE, with a file that turnledger keys create makes, " +
@@ -61,12 +68,8 @@ func (s Sources) List() ([]access.Key, error) {
 	return out, err
 }
 
-// Open opens the sources. It uses all of jwt.Config but the issuer's address. It returns nil if there are no
-// sources.
+// Open opens the sources. It uses all of jwt.Config but the issuer's address.
 func (s Sources) Open(c jwt.Config) (*Callers, error) {
-	if s == (Sources{}) {
-		return nil, nil //nolint:nilnil // without sources nobody is authenticated
-	}
 	out := &Callers{}
 	var err error
 	if s.Keys != "" {
@@ -79,11 +82,14 @@ func (s Sources) Open(c jwt.Config) (*Callers, error) {
 	return out, err
 }
 
-var _ access.Authenticator = Callers{}
+var _ access.Authenticator = (*Callers)(nil)
 
-// Authenticate implements access.Authenticator. A token has two dots; a key has none.
-func (c Callers) Authenticate(ctx context.Context, shown string) (access.Caller, error) {
+// Authenticate implements access.Authenticator. An issuer's token has two dots; a key has none.
+func (c *Callers) Authenticate(ctx context.Context, shown string) (access.Caller, error) {
+	_, made := access.TokenBody(shown)
 	switch {
+	case made && c.Tokens != nil:
+		return c.Tokens.Authenticate(ctx, shown)
 	case c.Issuer != nil && (c.Keys == nil || strings.Count(shown, ".") == 2):
 		return c.Issuer.Authenticate(ctx, shown)
 	case c.Keys != nil:
@@ -93,8 +99,23 @@ func (c Callers) Authenticate(ctx context.Context, shown string) (access.Caller,
 	}
 }
 
+// Maker returns what the maker of a token may do now, by the name that the token has of it: that of a key, as the file
+// of keys has it. What the issuer's tokens let their callers do is known from them alone, so they make none that lasts
+// longer.
+func (c *Callers) Maker(name string) (access.Caller, error) {
+	all := access.Caller{Scopes: access.TokenScopes}
+	switch {
+	case name == "" && c.Open(), c.Issuer != nil && jwt.Named(name):
+		return all, nil
+	case c.Keys != nil:
+		return c.Keys.Named(name)
+	default:
+		return access.Caller{}, access.ErrUnauthenticated
+	}
+}
+
 // Run follows the file of keys and the issuer until ctx ends.
-func (c Callers) Run(ctx context.Context) error {
+func (c *Callers) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if c.Keys != nil {
 		g.Go(func() error { return c.Keys.Run(ctx) })

@@ -65,7 +65,8 @@ func (i *Issuer) caller(subject string, c claims) (access.Caller, error) {
 	if subject == "" {
 		return access.Caller{}, access.ErrUnauthenticated
 	}
-	out := access.Caller{Name: named(subject)}
+	ends, _, _ := c.moment("exp")
+	out := access.Caller{Name: named(subject), Until: ends}
 	for _, s := range c.list(i.cfg.ScopesClaim) {
 		scope, _ := access.ParseScopes([]string{s}) // 0 for a scope that Turnledger does not know
 		out.Scopes |= scope
@@ -82,8 +83,13 @@ func (i *Issuer) caller(subject string, c claims) (access.Caller, error) {
 	return out, nil
 }
 
+// Named reports whether a name is that of a subject.
+func Named(name string) bool { return strings.HasPrefix(name, subjectName) }
+
+const subjectName = "sub_"
+
 // named returns a name for a subject. It is unique to the subject, and reveals no person.
 func named(subject string) string {
 	sum := sha256.Sum256([]byte(subject))
-	return "sub_" + hex.EncodeToString(sum[:6])
+	return subjectName + hex.EncodeToString(sum[:6])
 }

@@ -2,13 +2,18 @@
 package secrets
 
 import (
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/google/renameio/v2"
 )
 
 // most bounds a file with a secret, in bytes.
@@ -33,6 +38,23 @@ func Read(file string) (string, error) {
 	default:
 		return value, nil
 	}
+}
+
+// Drawn returns the secret that a file holds, which only the file's owner may read. It draws one if there is no file.
+func Drawn(file string) (string, error) {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		drawn := []byte(rand.Text() + rand.Text() + "\n")
+		if err := renameio.WriteFile(file, drawn, 0o600, renameio.WithStaticPermissions(0o600)); err != nil {
+			return "", err
+		}
+	case err != nil:
+		return "", err
+	case info.Mode().Perm()&0o077 != 0:
+		return "", fmt.Errorf("others than its owner may use %s: chmod 600 %s", file, file)
+	}
+	return Read(file)
 }
 
 // Placeholder returns a text that says whether a setting is set, and nothing of its value.

@@ -36,8 +36,9 @@ const (
 	follows  = access.EventsRead
 	redacts  = access.TurnsRedact
 	operates = access.Admin
+	issues   = access.TokensIssue
 
-	scopes = writes | reads | follows | redacts | operates
+	scopes = writes | reads | follows | redacts | operates | issues
 )
 
 // guarded is an API that has every call, with the callers of a ring. The token all may
@@ -56,6 +57,7 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 		c.Running = nothing{}
 		c.Erasures, c.Receipts, c.Retention = nothing{}, nothing{}, nothing{}
 		c.Streams, c.Backups = operate.On(events), nothing{}
+		c.Tokens = newIssuing(callers, "secret").Issuer
 		c.Keys = func() ([]access.Key, error) { return nil, nil }
 		c.LinkReader = read.New(events, read.Config{Rules: rules})
 	}}, more...)...)
@@ -181,6 +183,9 @@ func TestABoundKeyReachesItsOwnSessionsOnly(t *testing.T) {
 			var said []string
 			for _, session := range []string{"foreign", "foreign-branch", "anonymous", "unknown", "..",
 				strings.Repeat("i", 257)} {
+				if session == "unknown" && pattern == startTurn {
+					continue // it begins it
+				}
 				method, path := fill(pattern, session)
 				a := s.as("ada", method, path, `{"message":"m","identity_id":"ada"}`)
 				requireProblem(t, a, http.StatusNotFound, "session_not_found")
@@ -199,11 +204,10 @@ func TestABoundKeyReachesItsOwnSessionsOnly(t *testing.T) {
 	}
 	require.Equal(t, head, s.head())
 
-	for _, path := range []string{"/v1/threads/foreign/messages", "/v1/threads/anonymous/messages/stream",
-		"/v1/threads/unknown/messages"} {
+	for _, path := range []string{"/v1/threads/foreign/messages", "/v1/threads/anonymous/messages/stream"} {
 		requireProblem(t, s.as("ada", "POST", path, `{"content":"c"}`), http.StatusNotFound, "session_not_found")
 	}
-	for _, body := range []string{`{"content":"c","thread_id":"foreign"}`, `{"content":"c","thread_id":"unknown"}`} {
+	for _, body := range []string{`{"content":"c","thread_id":"foreign"}`, `{"content":"c","thread_id":"anonymous"}`} {
 		requireProblem(t, s.as("ada", "POST", "/v1/chat", body), http.StatusNotFound, "session_not_found")
 	}
 	requireProblem(t, s.do("POST", "/v1/chat/stream", `{"content":"c"}`, "Authorization", "Bearer ada", "X-Thread-Id",
@@ -346,12 +350,15 @@ const (
 	forbiddenToAll hearing = iota // the call is not for such callers
 	noSession                     // 404 session_not_found
 	noIdentity                    // 404 not_found
+	noOther                       // 403 forbidden, for another identity
 )
 
 // cell is a call of the OpenAPI document on one of the sessions.
 type cell struct {
 	method, path, body string
 	hears              hearing
+	// begins: the call begins a session that there is not.
+	begins bool
 }
 
 // cellOf puts a session, or an identity, where a call names one.
@@ -372,21 +379,29 @@ func cellOf(pattern, session string) cell {
 		c.hears, c.body = noSession, `{"content":"c","thread_id":"`+session+`"}`
 	case pattern == manyTurns:
 		c.hears, c.body = noSession, `{"session_id":"`+session+`","request_id":"m","question_neutral":"q"}`
+	case pattern == "POST /v1/tokens":
+		c.hears = noOther
+		c.body = `{"identity_id":"` + map[string]string{own: "ada"}[session] + `x","expires_in":1,"scopes":[]}`
+		c.body = strings.Replace(c.body, "adax", "ada", 1)
 	case pattern == "GET /v1/receipts/{id}":
 		c.hears = noIdentity // of no receipt, since nothing was erased here
 	case pattern == "GET /v1/events":
 		c.hears = noSession
 		c.path += "?session_id=" + session
 	}
+	c.begins = pattern == startTurn || pattern == manyTurns || strings.Contains(c.body, `{"content"`)
 	return c
 }
+
+// startTurn is the call with which a bound caller begins a session.
+const startTurn = "POST /v1/sessions/{session_id}/turns"
 
 // TestTheMatrixOfAuthorisation is made of the OpenAPI document: every call, with no scope,
 // each one and all, on a session of the caller's own, another's, an anonymous one and one
 // that there is not, by a key for all and by one that is bound to an identity. A call that
 // is new fails the test until needs says what it needs.
 func TestTheMatrixOfAuthorisation(t *testing.T) { // alone: others wait for moments
-	sets := []access.Scopes{0, writes, reads, follows, redacts, operates, writes | reads, scopes}
+	sets := []access.Scopes{0, writes, reads, follows, redacts, operates, issues, writes | reads, scopes}
 	callers := ring{}
 	for _, set := range sets {
 		callers[fmt.Sprint("free", set)] = access.Caller{Name: "free", Scopes: set}
@@ -430,11 +445,11 @@ func TestTheMatrixOfAuthorisation(t *testing.T) { // alone: others wait for mome
 						requireProblem(t, a, http.StatusForbidden, "forbidden")
 						must.Contain(t, fmt.Sprint(a.body["detail"]), (want &^ set).Names()...)
 						require.Equal(t, head, s.head(), what)
-					case who == "free", session == own && c.hears != forbiddenToAll:
+					case who == "free", session == own && c.hears != forbiddenToAll, session == unknown && c.begins:
 						require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden,
 							http.StatusInternalServerError}, a.status, what)
 						require.NotEqual(t, "session_not_found", a.body["code"], what)
-					case c.hears == forbiddenToAll:
+					case c.hears == forbiddenToAll, c.hears == noOther:
 						requireProblem(t, a, http.StatusForbidden, "forbidden")
 						require.Equal(t, head, s.head(), what)
 					default:

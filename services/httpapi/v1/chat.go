@@ -83,7 +83,10 @@ func (a *surface) chatMessage(ctx context.Context, in *chatIn) (services.ChatMes
 	if own := bound(ctx); own != "" {
 		m.UserID = own
 	}
-	return m, a.cfg.Admit(ctx, services.Entry{Kind: services.KindTurn, SessionID: thread, IdentityID: m.UserID})
+	return m, a.cfg.Admit(ctx, services.Entry{
+		Kind: services.KindTurn, SessionID: thread, IdentityID: m.UserID,
+		Begins: m.Edits == uuid.Nil && m.Regenerates == uuid.Nil,
+	})
 }
 
 // chatJSON is an answer of the model.

@@ -30,6 +30,8 @@ type operation struct {
 	anyOf access.Scopes
 	// bounds: the call itself restricts bound callers to what they may reach; later: it admits its caller itself.
 	bounds, later bool
+	// begins: a bound caller may name a session that does not exist.
+	begins bool
 	// deadline of the call; 0 for none.
 	deadline time.Duration
 	// long is how long the call may take, if that is longer than for other calls.
@@ -68,6 +70,12 @@ func (o operation) boundsItself() operation {
 	return o
 }
 
+// beginsSessions marks a call with which a bound caller may begin the session in its path.
+func (o operation) beginsSessions() operation {
+	o.begins = true
+	return o
+}
+
 // admitsItself marks a call that admits its caller once it has read which session it is about.
 func (o operation) admitsItself() operation {
 	o.later = true
@@ -84,6 +92,11 @@ func (o operation) within(d time.Duration) operation {
 func (o operation) accepted() operation {
 	o.DefaultStatus = http.StatusAccepted
 	return o
+}
+
+// forPages reports whether web pages of other origins may make the call: none that makes tokens or operates the system.
+func (o operation) forPages() bool {
+	return (o.needs|o.anyOf)&(access.Admin|access.TokensIssue) == 0 && !strings.HasPrefix(o.Path, "/v1/receipts")
 }
 
 // call adds a call that answers with JSON within its deadline.
@@ -110,7 +123,7 @@ type anyAnswer = func(huma.Context)
 func raw[O, I any](a *surface, handle func(http.ResponseWriter, *http.Request, *I) error, op operation) {
 	route := wire.Route{
 		Method: op.Method, Path: op.Path, Role: a.role, Needs: op.needs, Any: op.anyOf, Long: op.long,
-		Admit: a.admits(op), Deadline: op.deadline,
+		Admit: a.admits(op), Deadline: op.deadline, CORS: op.forPages(),
 	}
 	if a.role == "" {
 		read := reader[I](a.cfg.MaxBody, op.RequestBody != nil)

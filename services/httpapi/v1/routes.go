@@ -43,6 +43,9 @@ func (a *surface) declare() {
 	a.ofRole("context", cfg.Events != nil, a.streams)
 	call(a, a.projections, op("list-projections", access.Admin, "GET /projections", "See how far the views are"))
 	call(a, a.keys, op("list-keys", access.Admin, "GET /keys", "List the API keys, without their secrets"))
+	if cfg.Tokens != nil {
+		a.tokens()
+	}
 	a.operates()
 	if cfg.Keeper != nil {
 		a.keeping()
@@ -58,7 +61,7 @@ func (a *surface) declare() {
 // writes adds the calls that record.
 func (a *surface) writes() {
 	start := op("start-turn", access.TurnsWrite, "POST "+onSession+"/turns",
-		"Record a question", unread, conflict, gone, tooBig, tooMany)
+		"Record a question", unread, conflict, gone, tooBig, tooMany).beginsSessions()
 	start.DefaultStatus = http.StatusCreated
 	start.Responses = map[string]*huma.Response{
 		"200": {Description: "The log had it already", Content: contentOf[turnJSON](a, "application/json")},

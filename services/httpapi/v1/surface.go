@@ -76,7 +76,9 @@ func (a *surface) admits(op operation) func(*http.Request) error {
 		case !session && !identity && !op.bounds:
 			return wire.ErrBound
 		}
-		return a.cfg.Admit(r.Context(), services.Entry{SessionID: r.PathValue("session_id")})
+		return a.cfg.Admit(r.Context(), services.Entry{
+			SessionID: r.PathValue("session_id"), Begins: op.begins,
+		})
 	}
 }
 

@@ -152,7 +152,7 @@ func (a *surface) startTurn(ctx context.Context, in *startIn) (turnJSON, error) 
 	}
 	b, session, identity := &in.Body, in.SessionID.text(), in.Body.IdentityID.text()
 	if err := a.cfg.Admit(ctx, services.Entry{
-		Kind: services.KindTurn, SessionID: session, IdentityID: identity,
+		Kind: services.KindTurn, SessionID: session, IdentityID: identity, Begins: true,
 	}); err != nil {
 		return turnJSON{}, err
 	}

@@ -180,7 +180,7 @@ func (b *batcher) admit(ctx context.Context, lines []*batchLine) {
 			continue
 		}
 		l.err = b.cfg.Admit(ctx, services.Entry{
-			Kind: services.KindTurn, SessionID: session, IdentityID: l.command.IdentityID,
+			Kind: services.KindTurn, SessionID: session, IdentityID: l.command.IdentityID, Begins: true,
 		})
 		if l.err != nil && problems.Of(l.err).Retry {
 			refused[session] = l.err
@@ -205,7 +205,7 @@ func (b *batcher) unreachable(ctx context.Context, lines []*batchLine) map[strin
 		err := new(error)
 		found[session] = err
 		of.Go(func() error {
-			*err = b.cfg.Reach(ctx, session)
+			*err = b.cfg.ReachOrBegin(ctx, session)
 			return nil
 		})
 	}

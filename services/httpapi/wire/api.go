@@ -140,12 +140,13 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.finish(out, r, c, began)
 	h := w.Header()
 	h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
-	if a.preflight(out, r, c.surface) {
+	segments := segmentsOf(path)
+	page := a.mayCall(r, c.surface, segments)
+	if page && lets(out, r) {
 		return
 	}
-	segments := segmentsOf(path)
 	t, allowed, err := a.router.find(r.Method, segments)
-	if err := cmp.Or(a.turnAway(r, t), err); err != nil {
+	if err := cmp.Or(a.turnAway(r, t, page), err); err != nil {
 		if err == ErrMethod { //nolint:errorlint // as find returns it
 			h["Allow"] = []string{allowed}
 		}
@@ -156,10 +157,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.run(out, r, t)
 }
 
-// turnAway returns why a request is refused before its caller is known. t is the zero route if no route was found.
-func (a *API) turnAway(r *http.Request, t route) error {
-	// A page of another site may have made a browser send the request.
-	trusted := a.mayCall(r, CallOf(r.Context()).surface)
+// turnAway returns why a request is refused before its caller is known. t is the zero route if no route was found. A
+// page of another site may have made a browser send the request, unless that page is trusted.
+func (a *API) turnAway(r *http.Request, t route, trusted bool) error {
 	if !trusted && a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
 		return ErrForeign
 	}

@@ -24,7 +24,7 @@ type Surface struct {
 	SafeText func(err error) string
 	// Token returns the token of a request's caller. Nil means the one in the header Authorization.
 	Token func(r *http.Request) (token string, ok bool)
-	// CORS lets web pages of Config.Origins call the surface.
+	// CORS lets web pages of Config.Origins make every call of the surface.
 	CORS bool
 }
 
@@ -37,6 +37,8 @@ type Route struct {
 	// Any are scopes of which a caller must have at least one, besides those that it Needs.
 	Any    access.Scopes
 	Public bool
+	// CORS lets web pages of Config.Origins make the call.
+	CORS bool
 	// Role, if set, names the role whose processes answer the call. This process refuses it, and the route needs no
 	// other fields.
 	Role string
