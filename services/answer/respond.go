@@ -35,7 +35,8 @@ func (s *Service) Respond(
 	}
 	w := &input{Service: s, at: st, ask: ask{StepAsk: a}}
 	done, err := s.do(ctx, task{
-		session: st.session, key: st.key(), onPending: a.OnPending, own: a.RequestID, work: w,
+		session: st.session, key: st.key(), onPending: a.OnPending, own: a.RequestID, at: st.Position.Seq,
+		work: w,
 	}, to)
 	if err == nil {
 		out, err = s.recorded(ctx, st, &done.turn.Turn)
