@@ -72,6 +72,8 @@ type Answered struct {
 	Usage   session.Usage
 	Running bool
 	Err     error
+	// Pieces are the lengths of the pieces in which the answer was told, as it is recorded; "" if that is not known.
+	Pieces string
 	// Reply is what a call of the chat is told of the answer; nil where there is none.
 	Reply *ChatReply
 }
@@ -137,6 +139,13 @@ type Responder interface {
 	// ErrUnanswered, ErrNoConversation, ErrNoInput, ErrNoResponse if it was deleted meanwhile, and
 	// decide.ErrTurnPending under Reject.
 	Respond(ctx context.Context, a StepAsk, to Listener) (Answered, error)
+	// Begin is Respond, but returns once the step is recorded. The answer is made without its caller. Errors:
+	// ErrTooManyAnswers.
+	Begin(ctx context.Context, a StepAsk) (Answered, error)
+	// WatchResponse tells a listener of a response, from its beginning, as its caller was told. CancelResponse ends the
+	// answer of one that runs with what is there; one that is over stays as it is.
+	WatchResponse(ctx context.Context, id string, who Caller, to Listener) error
+	CancelResponse(ctx context.Context, id string, who Caller) (Answered, error)
 	// CountTokens counts the tokens of a step's prompt.
 	CountTokens(ctx context.Context, a StepAsk) (int64, error)
 	// The others fail with ErrNoResponse. Response returns one, InputItems a page of what it was asked with, and

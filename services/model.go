@@ -116,6 +116,8 @@ type ModelAnswer struct {
 	Usage *session.Usage
 	// Model is the name that the endpoint gave for the model that answered, or "".
 	Model string
+	// Pieces are the lengths of the pieces in which the answer was told (PieceLengths).
+	Pieces string
 }
 
 // Said reports whether a part is told to the user: a text or a refusal.

@@ -13,6 +13,8 @@ var (
 	ErrNotRunning = errors.New("no answer is being made")
 	// ErrAnswerLost: the process that made the answer has died. The turn is pending.
 	ErrAnswerLost = errors.New("the server that made the answer has ended")
+	// ErrTooManyAnswers: as many answers as may be run in the background for the caller.
+	ErrTooManyAnswers = errors.New("too many answers run in the background")
 )
 
 // RunningAnswers are the answers that are being made, whatever surface asked for them.

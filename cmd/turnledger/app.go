@@ -312,7 +312,9 @@ func (a *app) untilDone(ctx, life context.Context) error {
 	case <-a.front.ended:
 		// Connections that were still open were closed, and their requests end. The store must stay open until then,
 		// since one of these requests may be undoing a restore.
-		return a.front.Empty(ctx)
+		err := a.front.Empty(ctx)
+		a.answers.Wait() // Stop bounds what runs in the background
+		return err
 	case <-life.Done():
 		_ = a.front.close() // again: runApp returns the error
 	case <-a.replaced:

@@ -208,6 +208,7 @@ func (a *answering) answer(ctx context.Context) error {
 		a.cfg.Logger.Warn("a turn stays without an answer", kv...)
 		return err
 	}
+	answer.Pieces = a.to.lengths()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
 	defer cancel()
 	turn, err := a.record(ctx, a.turn.ID, answer)

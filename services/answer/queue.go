@@ -415,16 +415,21 @@ func (s *Service) interrupt(keys []uuid.UUID) {
 // errStopping ends answers because this process stops.
 var errStopping = fmt.Errorf("%w to the end: this server stops, send the same request again", services.ErrModelFailed)
 
-// Stop ends the running answers, and all that begin later. Their turns stay pending, and their clients get an error; a
-// client that sends the same request again gets an answer.
+// Stop ends the running answers, and all that begin later: those of which a piece was told with what is there. The turns
+// of the others stay pending, and their clients get an error; a client that sends the same request again gets an answer.
 func (s *Service) Stop() {
 	s.mu.Lock()
 	s.stopping = true
+	for _, try := range s.running {
+		if try.stop != nil && try.to.lengths() != "" {
+			try.stop(errStopped)
+		}
+	}
 	s.mu.Unlock()
 	s.EndAnswers()
 }
 
-// EndAnswers ends the running answers, as Stop does.
+// EndAnswers ends the running answers. Their turns stay pending.
 func (s *Service) EndAnswers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

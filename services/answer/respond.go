@@ -176,6 +176,7 @@ func (w *input) record(
 ) (services.Turn, error) {
 	settings := encode(told{
 		Model: w.cfg.Model.Name(), AnsweredBy: answer.Model, Usage: w.usage(answer, w.used), Finish: answer.Finish,
+		Pieces: answer.Pieces,
 	})
 	list := messages(w.cfg.Output(answer, w.told(w.at, "").Mint))
 	if w.at.extension == "" {

@@ -161,6 +161,13 @@ func (r *running) parts() (parts []services.AnswerPart) {
 	return parts
 }
 
+// lengths returns the lengths of the pieces so far.
+func (r *running) lengths() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return services.PieceLengths(r.pieces)
+}
+
 // textOf returns what pieces tell the user.
 func textOf(pieces []services.AnswerPiece) string {
 	var b strings.Builder

@@ -51,7 +51,8 @@ type Service struct {
 	cfg   Config
 	calls calls
 
-	live room
+	live       room
+	background background
 
 	mu      sync.Mutex
 	running map[uuid.UUID]*answering
@@ -77,6 +78,7 @@ func New(cfg Config) *Service {
 	}
 	return &Service{
 		cfg: cfg, calls: calls{of: map[string][]context.Context{}}, live: room{of: map[string][]*running{}},
-		running: map[uuid.UUID]*answering{}, failed: map[uuid.UUID]time.Time{},
+		background: background{of: map[string]int{}},
+		running:    map[uuid.UUID]*answering{}, failed: map[uuid.UUID]time.Time{},
 	}
 }

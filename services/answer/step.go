@@ -32,6 +32,8 @@ type told struct {
 	AnsweredBy string          `json:"answered_by,omitempty"`
 	Usage      session.Usage   `json:"usage"`
 	Finish     services.Finish `json:"finish_reason,omitempty"`
+	// Pieces are the lengths of the pieces in which the answer was told, without any text.
+	Pieces string `json:"pieces,omitempty"`
 }
 
 // step is where a response stands in the log: the fact that brought its input.
@@ -235,8 +237,12 @@ func (s *Service) recorded(ctx context.Context, st step, t *session.Turn) (out s
 	}
 	said := told{Model: s.cfg.Model.Name()}
 	_ = json.Unmarshal(a.settings, &said) // an answer of somebody else has none
+	if t.PrunedAt() > at.Seq {
+		said.Pieces = ""
+	}
 	return services.Answered{
-		Step: s.told(st, said.Model), At: a.at, Usage: said.Usage, Finish: cmp.Or(said.Finish, services.FinishStop),
+		Pieces: said.Pieces,
+		Step:   s.told(st, said.Model), At: a.at, Usage: said.Usage, Finish: cmp.Or(said.Finish, services.FinishStop),
 		Output: s.cfg.IDs.OfMessages(st.session, items.Address{Position: at, Answer: true}, a.messages),
 	}, nil
 }

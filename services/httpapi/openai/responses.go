@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/turnledger/turnledger/services"
@@ -30,9 +31,12 @@ const clientPatience = 5 * time.Second
 // declareResponses adds the routes of responses.
 func (s *surface) declareResponses() {
 	here, both := s.cfg.Responses != nil, access.TurnsWrite|access.ContextRead
-	s.call(http.MethodGet, oneResponse, both, here, answering, later, s.getResponse)
+	get := wire.Route{
+		Method: http.MethodGet, Path: oneResponse, Needs: access.ContextRead, Admit: later, Long: answerTime,
+		Deadline: answerTime, Handle: s.getResponse,
+	}
 	s.call(http.MethodDelete, oneResponse, access.TurnsRedact, here, answering, later, s.deleteResponse)
-	s.call(http.MethodPost, oneResponse+"/cancel", both, here, answering, later, s.cancelResponse)
+	s.call(http.MethodPost, oneResponse+"/cancel", access.TurnsWrite, here, answering, later, s.cancelResponse)
 	s.call(http.MethodGet, oneResponse+"/input_items", both, here, answering, later, s.inputItems)
 	s.call(http.MethodPost, responses+"/input_tokens", both, here, answering, later, s.inputTokens)
 	s.call(http.MethodPost, responses+"/compact", both, here, answering, later, s.compact)
@@ -42,9 +46,9 @@ func (s *surface) declareResponses() {
 		Handle: s.createResponse,
 	}
 	if !here {
-		create.Role = answering
+		create.Role, get.Role = answering, answering
 	}
-	s.routes = append(s.routes, create)
+	s.routes = append(s.routes, create, get)
 }
 
 // who returns the caller of a call.
@@ -126,6 +130,13 @@ func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	setRequestID(w.Header())
+	if a.Background && !a.Stream {
+		out, err := s.cfg.Responses.Begin(r.Context(), a.StepAsk)
+		if err == nil {
+			wire.WriteJSON(w, http.StatusOK, respond.Form(out, a.Include))
+		}
+		return err
+	}
 	if a.Stream {
 		sse := s.api.NewSSE(w, clientPatience)
 		defer sse.End()
@@ -168,19 +179,32 @@ func (s *streamed) Ended(a services.Answered) {
 	s.Fail(e.Code, e.Param, e.Message)
 }
 
-func (s *surface) getResponse(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
+// getResponse answers with a response, or with the events of its stream behind a number.
+func (s *surface) getResponse(w http.ResponseWriter, r *http.Request) error {
 	with, err := includesOf(r)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if r.URL.Query().Get("stream") == "true" {
-		return nil, bad("stream", "unsupported_value", "A response can't be streamed again yet.")
+	ctx, id, query := r.Context(), r.PathValue("response_id"), r.URL.Query()
+	if query.Get("stream") != "true" {
+		out, err := s.cfg.Responses.Response(ctx, id, s.who(ctx))
+		if err == nil {
+			setRequestID(w.Header())
+			wire.WriteJSON(w, http.StatusOK, respond.Form(out, with))
+		}
+		return err
 	}
-	out, err := s.cfg.Responses.Response(ctx, r.PathValue("response_id"), s.who(ctx))
-	if err != nil {
-		return nil, err
+	after := -1
+	if text := query.Get("starting_after"); text != "" {
+		if after, err = strconv.Atoi(text); err != nil || after < 0 {
+			return bad("starting_after", codeType, "'starting_after' must be a sequence number.")
+		}
 	}
-	return respond.Form(out, with), nil
+	setRequestID(w.Header())
+	sse := s.api.NewSSE(w, clientPatience)
+	defer sse.End()
+	return s.cfg.Responses.WatchResponse(ctx, id, s.who(ctx),
+		&streamed{respond.NewStream(with, sse.Events).After(after), sse})
 }
 
 // deleteResponse takes what a response brought out of its turns, and out of the log: its input and its answer.
@@ -195,10 +219,11 @@ func (s *surface) deleteResponse(ctx context.Context, r *http.Request, h http.He
 }
 
 func (s *surface) cancelResponse(ctx context.Context, r *http.Request, _ http.Header) (any, error) {
-	if _, err := s.cfg.Responses.Response(ctx, r.PathValue("response_id"), s.who(ctx)); err != nil {
+	out, err := s.cfg.Responses.CancelResponse(ctx, r.PathValue("response_id"), s.who(ctx))
+	if err != nil {
 		return nil, err
 	}
-	return nil, respond.ErrNotBackground
+	return respond.Form(out, nil), nil
 }
 
 func (s *surface) inputItems(ctx context.Context, r *http.Request, _ http.Header) (any, error) {

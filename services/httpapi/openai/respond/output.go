@@ -213,12 +213,27 @@ func Output(a services.ModelAnswer, id services.Mint) (out []message.Item) {
 
 // partsOf returns the parts of an answer that an item of it is.
 func partsOf(i message.Item) (parts []services.AnswerPart) {
-	p := services.AnswerPart{Kind: services.PartItem, Item: i.JSON(), CallID: i.CallID(), Name: i.Name()}
+	p := services.AnswerPart{
+		Kind: services.PartItem, Item: i.JSON(), CallID: i.CallID(), Name: i.Name(), ID: i.ID(),
+	}
 	switch i.Type() {
 	case typeCall:
 		p.Kind, p.Text = services.PartCall, i.Text("arguments")
 	case typeCustomCall:
 		p.Kind, p.Text = services.PartCustomCall, i.Text("input")
+	case typeReasoning:
+		for _, c := range i.Parts("summary") {
+			p.Kind, p.Text = services.PartSummary, c.Text("text")
+			parts = append(parts, p)
+		}
+		for _, c := range i.Parts("content") {
+			p.Kind, p.Text = services.PartReasoning, c.Text("text")
+			parts = append(parts, p)
+		}
+		if len(parts) == 0 {
+			p.Kind, parts = services.PartReasoning, []services.AnswerPart{p}
+		}
+		return parts
 	case typeMessage:
 		for _, c := range i.Parts("content") {
 			p.Kind, p.Text = services.PartText, c.Text("text")+c.Text("refusal")

@@ -27,8 +27,7 @@ var (
 	ErrConversation = Refuse(problems.NotFound, "", "", "There is no conversation with the id in 'conversation'.")
 	ErrTwoHistories = refuse("mutually_exclusive_parameters", "",
 		"'conversation' and 'previous_response_id' exclude each other: send one of them.")
-	ErrNotBackground = refuse("", "", "Only responses made with 'background' can be cancelled, and there are none yet.")
-	ErrTooLong       = refuse("context_length_exceeded", "input",
+	ErrTooLong = refuse("context_length_exceeded", "input",
 		"The input and its history are longer than the model's context: set 'truncation' to 'auto', or send less.")
 )
 
@@ -49,6 +48,8 @@ func Refusal(err error) *problems.Problem {
 	}{
 		{services.ErrNoResponse, ErrResponseNotFound}, {services.ErrNoPrevious, ErrPrevious},
 		{services.ErrNoConversation, ErrConversation}, {services.ErrPromptTooLong, ErrTooLong}, // by whose count it be
+		{services.ErrTooManyAnswers, Refuse(problems.RateLimited, "", "rate_limit_exceeded",
+			"Too many responses run in the background: wait for one to end.")},
 		{services.ErrNoInput, refuse("missing_required_parameter", "input", "'input' is required.")},
 		{services.ErrUnanswered, refuse("invalid_value", "previous_response_id",
 			"The response in 'previous_response_id' has no answer yet: wait for it, or send its request again.")},

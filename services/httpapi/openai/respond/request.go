@@ -19,13 +19,15 @@ import (
 type Request struct {
 	services.StepAsk
 
-	Stream  bool
+	Stream, Background bool
+
 	Include message.Includes
 }
 
 // repeated are the members of a request that its response repeats.
 var repeated = []string{
-	frequencyPenalty, "instructions", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls",
+	"background", frequencyPenalty, "instructions", "max_output_tokens", "max_tool_calls", "metadata",
+	"parallel_tool_calls",
 	presencePenalty, "prompt_cache_key", "reasoning", "safety_identifier", "service_tier", "temperature", "text",
 	"tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user",
 }
@@ -67,7 +69,7 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 		return Request{}, err
 	}
 	p := parser{members: m, sent: map[string]json.RawMessage{}}
-	r := Request{Stream: p.flag("stream"), Include: p.includes()}
+	r := Request{Stream: p.flag("stream"), Background: p.flag("background"), Include: p.includes()}
 	r.Store, r.Previous, r.Instructions = p.unless("store"), p.previous(), p.instructions()
 	r.Truncate = p.word("truncation", "disabled", "auto") == "auto"
 	r.Conversation = p.conversation()
@@ -379,8 +381,8 @@ func (p *parser) unsupported() {
 	if !message.IsNull(p.members["moderation"]) {
 		p.refuse("unsupported_parameter", "moderation", "'moderation' is not supported: ask a moderation endpoint.")
 	}
-	if p.flag("background") {
-		p.refuse("unsupported_value", "background", "Responses in the background are not supported yet.")
+	if p.flag("background") && !p.unless("store") {
+		p.refuse("invalid_value", "background", "A response in the background must be stored.")
 	}
 	p.metadata()
 }

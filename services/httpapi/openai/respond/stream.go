@@ -16,6 +16,8 @@ type Stream struct {
 	id      services.Mint
 	include message.Includes
 	number  int
+	// after is the number of the last event that is not sent.
+	after int
 	// open is the newest item, and calls are older ones whose arguments are not whole; begun is the number of items.
 	open  *outputItem
 	calls []*outputItem
@@ -32,15 +34,22 @@ var _ services.Listener = (*Stream)(nil)
 
 // NewStream makes a stream that calls send with events that come together.
 func NewStream(include message.Includes, send func(...Event)) *Stream {
-	return &Stream{include: include, send: send}
+	return &Stream{include: include, send: send, after: -1}
+}
+
+// After leaves out the events up to a number.
+func (s *Stream) After(number int) *Stream {
+	s.after = number
+	return s
 }
 
 type fields = map[string]any
 
 func (s *Stream) event(name string, f fields) {
 	f["type"], f["sequence_number"] = name, s.number
-	s.number++
-	s.unsent = append(s.unsent, Event{Name: name, Data: f})
+	if s.number++; s.number-1 > s.after {
+		s.unsent = append(s.unsent, Event{Name: name, Data: f})
+	}
 }
 
 // flush sends the events that came together.
@@ -233,7 +242,7 @@ func (s *Stream) Ended(a services.Answered) {
 	defer s.flush()
 	r := Form(a, s.include)
 	if s.parts == 0 {
-		s.items(r)
+		s.items(r, a.Pieces)
 	}
 	s.ended = true
 	status, _ := r["status"].(string)
@@ -252,13 +261,15 @@ func (s *Stream) Ended(a services.Answered) {
 	s.event("response."+status, fields{"response": r})
 }
 
-// items sends the items of a response that was answered before.
-func (s *Stream) items(r Response) {
+// items sends the items of a response that was answered before, in the pieces in which they were told.
+func (s *Stream) items(r Response, lengths string) {
 	all, _ := r["output"].([]message.Item)
+	var parts []services.AnswerPart
 	for _, i := range all {
-		s.id = func(string, string, int) string { return i.ID() }
-		for _, p := range partsOf(i) {
-			s.Piece(services.AnswerPiece{Part: s.parts, AnswerPart: p})
-		}
+		parts = append(parts, partsOf(i)...)
+	}
+	s.id = func(_, _ string, index int) string { return all[index].ID() }
+	for _, p := range services.CutInPieces(parts, lengths) {
+		s.Piece(p)
 	}
 }

@@ -1,0 +1,150 @@
+package openai_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+)
+
+// direct serves the APIs of a stack without the check of their answers, which keeps streams back until they end.
+func direct(s *stack) *stack {
+	server := httptest.NewServer(s.api)
+	s.t.Cleanup(server.Close)
+	s.url = server.URL
+	return s
+}
+
+// opened sends a request whose answer is a stream.
+func (s *stack) opened(method, path, body string) io.Reader {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	require.NoError(s.t, err)
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp.Body
+}
+
+func rest(t *testing.T, r io.Reader) string {
+	t.Helper()
+	raw, err := io.ReadAll(r)
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// readTo reads until a text has come.
+func readTo(t *testing.T, r io.Reader, text string) (read string) {
+	t.Helper()
+	for b := make([]byte, 1); !strings.HasSuffix(read, text); read += string(b) {
+		_, err := io.ReadFull(r, b)
+		require.NoError(t, err, read)
+	}
+	return read
+}
+
+// idIn returns the first id of a response in a text.
+func idIn(text string) string {
+	_, id, _ := strings.Cut(text, `"id":"resp_`)
+	id, _, _ = strings.Cut(id, `"`)
+	return "resp_" + id
+}
+
+// Whoever watches a response, from whatever event on, has exactly what the call that asked for it had: while it is
+// made, after its end, and in another process.
+func TestAWatchedResponseIsTheSame(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]modeltest.Answer{
+		"text":      {Text: "One two three, übermorgen vier."},
+		"reasoning": {Thoughts: "I think so", Text: "Yes it is."},
+		"calls": {Text: "Let me see.", Calls: []modeltest.Call{
+			{ID: "call_1", Name: "weather", Arguments: `{"city":"Bonn"}`},
+			{ID: "call_2", Name: "weather", Arguments: `{"city":"Ulm"}`},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			held := make(chan struct{})
+			answer.Hold = held
+			_, m := scripted(t, func([]string) modeltest.Answer { return answer })
+			log := natstest.Log(t, 1)
+			s := direct(startOn(t, log, answeredBy(m)))
+			first := s.opened("POST", "/v1/responses", `{"input":"q","stream":true,"tools":[{"type":"function",`+
+				`"name":"weather","parameters":{"type":"object"}}]}`)
+			told := readTo(t, first, "output_text.delta\n")
+			path := "/v1/responses/" + idIn(told) + "?stream=true"
+			live, later := s.opened("GET", path, ""), s.opened("GET", path+"&starting_after=3", "")
+			seen := readTo(t, live, "output_text.delta\n")
+			require.Equal(t, "in_progress", s.must("GET", "/v1/responses/"+idIn(told), "")["status"])
+			close(held)
+			told += rest(t, first)
+			require.Equal(t, told, seen+rest(t, live))
+			events := strings.SplitAfter(told, "\n\n")
+			require.Equal(t, strings.Join(events[4:], ""), rest(t, later))
+			require.Contains(t, told, "response.completed")
+			other := startOn(t, log, answeredBy(m))
+			for _, s := range []*stack{s, other} {
+				require.Equal(t, told, rest(t, s.opened("GET", path, "")))
+				for n := range len(events) - 1 {
+					require.Equal(t, strings.Join(events[n+1:], ""),
+						rest(t, s.opened("GET", fmt.Sprint(path, "&starting_after=", n), "")))
+				}
+			}
+		})
+	}
+}
+
+// A response that is cancelled ends with what is there, and stays so.
+func TestAResponseIsCancelled(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	defer close(held)
+	_, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "One two.", Hold: held} })
+	s := direct(start(t, answeredBy(m)))
+	first := s.opened("POST", "/v1/responses", `{"input":"q","stream":true}`)
+	told := readTo(t, first, "output_text.delta\n")
+	path := "/v1/responses/" + idIn(told)
+	for range 2 {
+		out := s.must("POST", path+"/cancel", "")
+		require.Equal(t, "cancelled", out["status"])
+		require.Equal(t, []string{"One "}, texts(out["output"].([]any)))
+	}
+	told += rest(t, first)
+	events := strings.SplitAfter(told, "\n\n")
+	require.Contains(t, events[len(events)-2], "event: response.incomplete\n")
+	require.Contains(t, events[len(events)-2], `"status":"cancelled"`)
+	require.Equal(t, told, rest(t, s.opened("GET", path+"?stream=true", "")))
+}
+
+// A response in the background is made without its caller.
+func TestAResponseInTheBackground(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	_, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "One two.", Hold: held} })
+	s := start(t, answeredBy(m))
+	out := s.must("POST", "/v1/responses", `{"input":"q","background":true}`)
+	require.Equal(t, "in_progress", out["status"])
+	require.Equal(t, true, out["background"])
+	path := "/v1/responses/" + out["id"].(string)
+	require.Equal(t, "in_progress", s.must("GET", path, "")["status"])
+	for n := range 31 {
+		s.must("POST", "/v1/responses", fmt.Sprintf(`{"input":"q%d","background":true}`, n))
+	}
+	busy := s.do("POST", "/v1/responses", `{"input":"one more","background":true}`)
+	require.Equal(t, http.StatusTooManyRequests, busy.status, busy.raw)
+	close(held)
+	hang.Until(t, func() bool { return s.must("GET", path, "")["status"] == "completed" })
+	hang.Until(t, func() bool {
+		return s.do("POST", "/v1/responses", `{"input":"one more","background":true}`).status == http.StatusOK
+	})
+	refused := s.do("POST", "/v1/responses", `{"input":"q","background":true,"store":false}`)
+	require.Equal(t, http.StatusBadRequest, refused.status)
+}
