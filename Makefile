@@ -26,7 +26,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help run test race e2e alone test-clients tested weaviate lint vuln bench bench-cluster bench-compare torture properties \
-	build fuzz cover clean deps
+	build dist fuzz cover clean deps
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,24 @@ run: build ## install PostgreSQL if it is missing, build, and start everything o
 build: ## build bin/turnledger
 	@echo "building; the first build of a machine takes some minutes"
 	CGO_ENABLED=0 $(GO) build -o bin/turnledger ./cmd/turnledger
+
+# What is released. Nothing of the machine or of the folder goes into a binary, so that every clean clone of a commit
+# gives the same sums.
+VERSION  ?= $(shell sed -n 's/^\#\# \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md | head -1)
+DIST     := bin/dist
+STAMPED  := -buildvcs=$(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo true || echo false)
+dist: export CGO_ENABLED := 0
+dist: export GOAMD64 := v1
+dist: export GOARM64 := v8.0
+dist: ## build what is released into bin/dist: static binaries for Linux and macOS, and their checksums
+	@rm -rf $(DIST) && mkdir -p $(DIST)
+	@set -e; for target in linux/amd64 linux/arm64 darwin/arm64; do \
+		file=$(DIST)/turnledger-$${target%/*}-$${target#*/}; echo "building $$file"; \
+		GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build $(STAMPED) -ldflags '-s -w -buildid= -X main.version=$(VERSION)' \
+			-o $$file ./cmd/turnledger; \
+		[ $$(wc -c <$$file) -le 94371840 ] || { echo "$$file is larger than 90 MB" >&2; exit 1; }; \
+	done
+	@cd $(DIST) && { sha256sum turnledger-* 2>/dev/null || shasum -a 256 turnledger-*; } >checksums.txt && cat checksums.txt
 
 deps: ## install what all tests need (PostgreSQL, Redis, a C compiler, Chromium, npm), where that can be done
 	@sh deploy/deps.sh e2e

@@ -59,7 +59,8 @@ func readClaude(records [][]byte, note func(...string)) (*tree, error) {
 	if err := json.Unmarshal(records[0], &c); err != nil {
 		return nil, errors.New("not a conversation of Claude")
 	}
-	noteMembers(records[0], note, "uuid", "name", "created_at", "updated_at", "chat_messages", "current_leaf_message_uuid")
+	noteMembers(records[0], note, "uuid", "name", "created_at", "updated_at", "chat_messages",
+		"current_leaf_message_uuid")
 	t := &tree{title: c.Name, current: c.Current}
 	before := ""
 	for i, raw := range c.Messages {

@@ -134,7 +134,8 @@ func (m *chainMessage) into(n *node, note func(...string)) {
 	text := paragraphs(textOf(d.Content, note))
 	var calls []toolCall
 	for i, c := range d.Calls {
-		calls = append(calls, toolCall{cmp.Or(c.ID, fmt.Sprintf("call_%s_%d", n.key(), i)), c.Name, textArgument(c.Args)})
+		id := cmp.Or(c.ID, fmt.Sprintf("call_%s_%d", n.key(), i))
+		calls = append(calls, toolCall{id, c.Name, textArgument(c.Args)})
 	}
 	if len(calls) == 0 {
 		for _, c := range d.Extra.Calls {

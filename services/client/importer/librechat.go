@@ -162,8 +162,8 @@ func (m *libreMessage) into(n *node, note func(...string)) {
 			} `json:"tool_call"`
 		}
 		_ = json.Unmarshal(raw, &p) // what is odd has no type
-		switch {
-		case p.Type == "tool_call":
+		switch p.Type {
+		case "tool_call":
 			c := toolCall{p.Call.ID, p.Call.Name, textArgument(p.Call.Args)}
 			if c.name == "" {
 				c.name, c.arguments = p.Call.Function.Name, p.Call.Function.Arguments
@@ -180,7 +180,7 @@ func (m *libreMessage) into(n *node, note func(...string)) {
 				}
 				n.in = append(n.in, gave(c.id, output))
 			}
-		case p.Type == "image_file" || p.Type == "image_url":
+		case "image_file", "image_url":
 			text = paragraphs(text, message.ImageText)
 		default:
 			text = paragraphs(text, textOf(json.RawMessage("["+string(raw)+"]"), note))

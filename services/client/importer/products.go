@@ -121,8 +121,8 @@ func gave(id, text string) messageIn {
 
 // object returns the arguments of a call, which are an object in JSON.
 func object(text string) string {
-	var any map[string]json.RawMessage
-	if json.Unmarshal([]byte(text), &any) == nil && any != nil {
+	var members map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &members) == nil && members != nil {
 		return text
 	}
 	return string(encode(map[string]string{"input": text}))

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -134,7 +135,7 @@ func (l *ledger) RecordNewTurns(_ context.Context, turns []client.WholeTurn) ([]
 	out := make([]client.Recorded, len(turns))
 	for n, t := range turns {
 		s, err := l.of(t.SessionID)
-		if err == errGone {
+		if errors.Is(err, errGone) {
 			return out, err
 		}
 		if err != nil {
@@ -275,7 +276,8 @@ func TestExportsOfOtherProducts(t *testing.T) {
 			importer.FromChatGPT, "chatgpt/conversations.json", map[string][]string{
 				boiler: append(slices.Clone(asksBoiler), "user: What does it cost?", "assistant: About 4,000 €.",
 					"user: With the flue?"),
-				fork(boiler, "b-u2"):  append(slices.Clone(asksBoiler), "user: And for two floors?", "assistant: Then 15 kW."),
+				fork(boiler, "b-u2"): append(slices.Clone(asksBoiler),
+					"user: And for two floors?", "assistant: Then 15 kW."),
 				fork(boiler, "b-a1x"): {"user: Which boiler suits 120 m²?", "assistant: That depends on the walls."},
 				chart: {
 					"user: [Image sent: photo]\n\nPlot these.\n\n[File: sales.csv]",
@@ -358,7 +360,8 @@ func TestExportsOfOtherProducts(t *testing.T) {
 				for session, path := range c.paths {
 					require.Equal(t, path, l.path(session), session)
 					require.Equal(t, "conversation", l.sessions[session].kind)
-					require.Equal(t, c.titles[session], strings.TrimPrefix(l.sessions[session].title, titleOf(l, session, c.titles)))
+					title := strings.TrimPrefix(l.sessions[session].title, titleOf(l, session, c.titles))
+					require.Equal(t, c.titles[session], title)
 				}
 			}
 			if c.order != nil {
