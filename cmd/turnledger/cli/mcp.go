@@ -3,11 +3,13 @@ package cli
 import (
 	"io"
 	"os"
+	"sync"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/turnledger/turnledger/services/client"
-	"github.com/turnledger/turnledger/services/mcp"
+	"github.com/turnledger/turnledger/services/client/mcp"
+	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 )
 
 type mcpCmd struct {
@@ -19,7 +21,7 @@ type mcpCmd struct {
 // Run speaks the Model Context Protocol on standard input and output, until the input ends.
 func (c *mcpCmd) Run(e *Env) error {
 	return remote{URL: c.URL, Key: c.Key}.dial(firstTries, func(s *client.Client) error {
-		server := mcp.New(mcp.Config{Client: s, Version: e.Version, Write: c.MCPWrite})
+		server := mcp.New(mcp.Config{Client: s, Version: e.Version, Write: c.MCPWrite, Count: AgentTokens})
 		err := server.Run(e.Ctx, &sdk.IOTransport{Reader: os.Stdin, Writer: unclosed{e.Out}})
 		if e.Ctx.Err() != nil {
 			return nil
@@ -33,3 +35,14 @@ type unclosed struct{ io.Writer }
 
 // Close implements io.Closer.
 func (unclosed) Close() error { return nil }
+
+// AgentTokens counts the tokens of what agents are answered.
+func AgentTokens(text string) int { return agentTokens()(text) }
+
+var agentTokens = sync.OnceValue(func() func(string) int {
+	counter, err := tokens.ForModel("gpt-4o")
+	if err != nil || counter == nil {
+		return func(s string) int { return len(s) } // no encoding has more tokens than bytes
+	}
+	return counter.Count
+})

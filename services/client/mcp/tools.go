@@ -223,7 +223,8 @@ func (t *tool) describe() *sdk.Tool {
 const mostTurns = 100
 
 // call calls the API, and shows as much of the answer as fits.
-func (t *tool) call(ctx context.Context, c *client.Client, members map[string]json.RawMessage) (result, error) {
+func (t *tool) call(ctx context.Context, cfg *Config, members map[string]json.RawMessage) (result, error) {
+	c := cfg.Client
 	at, err := parseCursor(plainText(members["cursor"]))
 	if err != nil {
 		return result{}, err
@@ -252,7 +253,7 @@ func (t *tool) call(ctx context.Context, c *client.Client, members map[string]js
 	if newestLast {
 		slices.Reverse(p.records)
 	}
-	out, err := p.cut(at)
+	out, err := p.cut(at, cfg.Count)
 	if newestLast {
 		slices.Reverse(out.shown)
 	}

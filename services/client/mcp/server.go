@@ -21,7 +21,9 @@ import (
 // Config of a server.
 type Config struct {
 	// Client makes the calls.
-	Client  *client.Client
+	Client *client.Client
+	// Count counts the tokens of a text, as agents do or more.
+	Count   func(text string) int
 	Version string
 	// Write adds the tool that records turns.
 	Write bool
@@ -52,7 +54,7 @@ func New(c Config) *sdk.Server {
 		})
 	for i := range described {
 		if t := &described[i]; c.Write || !t.writes {
-			sdk.AddTool(s, t.shown, t.handler(c.Client))
+			sdk.AddTool(s, t.shown, t.handler(&c))
 		}
 	}
 	s.AddResourceTemplate(&sdk.ResourceTemplate{
@@ -78,7 +80,7 @@ func describe(tools []tool) (out []describedTool) {
 	return out
 }
 
-func (t *tool) handler(c *client.Client) sdk.ToolHandlerFor[map[string]json.RawMessage, map[string]any] {
+func (t *tool) handler(c *Config) sdk.ToolHandlerFor[map[string]json.RawMessage, map[string]any] {
 	return func(ctx context.Context, _ *sdk.CallToolRequest, members map[string]json.RawMessage) (
 		*sdk.CallToolResult, map[string]any, error,
 	) {
@@ -140,7 +142,7 @@ func (c Config) session(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk
 	if at := values.Get("cursor"); at != "" {
 		members["cursor"], _ = json.Marshal(at)
 	}
-	r, err := visible.call(ctx, c.Client, members)
+	r, err := visible.call(ctx, &c, members)
 	if err != nil {
 		return nil, notRead(uri, err)
 	}

@@ -8,24 +8,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
-
-	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 )
 
 // budget is how many tokens a result may have, as text and as structured content together. Agents cut results beyond
 // 20,000 or 25,000 tokens of their own encodings, which count up to a third more than this one.
 const budget = 13_000
 
-// count counts tokens.
-var count = sync.OnceValue(func() func(string) int {
-	counter, err := tokens.ForModel("gpt-4o")
-	if err != nil || counter == nil {
-		return func(s string) int { return len(s) } // no encoding has more tokens than bytes
-	}
-	return counter.Count
-})
+// counter counts the tokens of a text.
+type counter func(string) int
 
 // cursor says where a result goes on: in a page of the API, with a record, behind some bytes of its texts.
 type cursor struct {
@@ -73,7 +64,7 @@ type result struct {
 }
 
 // cut returns as much of a page as fits, from the cursor's place on.
-func (p page) cut(at cursor) (result, error) {
+func (p page) cut(at cursor, count counter) (result, error) {
 	names := namesOf(p.records)
 	i := 0
 	if at.Record != "" {
@@ -82,14 +73,14 @@ func (p page) cut(at cursor) (result, error) {
 		}
 	}
 	out := result{head: p.head}
-	left := budget - cost(p.head)
+	left := budget - count.cost(p.head)
 	for ; i < len(p.records); i++ {
 		r := p.records[i]
 		if at.From > 0 {
 			if at.From >= r.size() {
 				return result{}, errChanged
 			}
-		} else if n := cost(r); n <= left {
+		} else if n := count.cost(r); n <= left {
 			out.shown, left = append(out.shown, r), left-n
 			continue
 		}
@@ -97,7 +88,7 @@ func (p page) cut(at cursor) (result, error) {
 			break
 		}
 		out.from, out.of = at.From, r.size()
-		out.to = end(r, out.from, left)
+		out.to = count.end(r, out.from, left)
 		out.shown = []record{r.part(out.from, out.to)}
 		if out.to < out.of {
 			out.next = cursor{at.Page, names[i], out.to}.String()
@@ -116,11 +107,11 @@ func (p page) cut(at cursor) (result, error) {
 }
 
 // end returns where the part of a record's texts ends that begins at from and fits.
-func end(r record, from, left int) int {
+func (c counter) end(r record, from, left int) int {
 	to := min(r.size(), from+4*left)
 	for {
 		to = r.boundary(from, to)
-		n := cost(r.part(from, to))
+		n := c.cost(r.part(from, to))
 		if n <= left || to-from <= utf8.UTFMax {
 			return to
 		}
@@ -145,14 +136,14 @@ func (r record) boundary(from, to int) int {
 
 // cost returns how many tokens a record takes in a result: as text, and as structured content. It does not count all of
 // what is far too long.
-func cost(r record) int {
+func (c counter) cost(r record) int {
 	if n := r.size(); n > 10*budget {
 		return n
 	}
 	var b strings.Builder
 	r.markdown(&b)
 	raw, _ := json.Marshal(map[string]any{"t": b.String(), "o": r.object()}) // JSON and strings
-	return count()(string(raw))
+	return c(string(raw))
 }
 
 // namesOf names records by what they are. A record that changes is another; equal ones have numbers.
