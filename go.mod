@@ -58,7 +58,17 @@ require (
 
 require github.com/dchest/siphash v1.2.3
 
-require github.com/tmaxmax/go-sse v0.12.0
+require (
+	github.com/google/jsonschema-go v0.4.3
+	github.com/modelcontextprotocol/go-sdk v1.8.0
+	github.com/tmaxmax/go-sse v0.12.0
+)
+
+require (
+	github.com/segmentio/asm v1.1.3 // indirect
+	github.com/segmentio/encoding v0.5.4 // indirect
+	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
+)
 
 require (
 	github.com/andybalholm/brotli v1.2.0 // indirect

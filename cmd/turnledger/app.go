@@ -25,6 +25,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/eraser"
+	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
@@ -200,6 +201,7 @@ func (a *app) serve() error {
 		c.Search, c.Similar = search, search
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
+		c.Explain = explain.Service{Events: c.Events, Contexts: c.Contexts}
 	}
 	a.answers = a.answerer(reader, builder)
 	if a.roles.has(roleChat) {
@@ -207,6 +209,7 @@ func (a *app) serve() error {
 	}
 	v1.Mount(api, c)
 	a.mountOpenAI(api, c.Ports, reader)
+	a.mountMCP(api)
 	if a.hasConsole() {
 		a.mountConsole(api, c.Ports)
 	}

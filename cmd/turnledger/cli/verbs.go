@@ -39,6 +39,7 @@ type Verbs struct {
 	Backup      backupCmd      `cmd:"" help:"Copy the log, while it is in use."`
 	Restore     restoreCmd     `cmd:"" help:"Make a backup the log of a server that has none yet."`
 	Scrub       scrubCmd       `cmd:"" help:"Before a NATS server is started: overwrite what it had begun to erase when it was killed."`
+	MCP         mcpCmd         `cmd:"" name:"mcp" help:"Let an agent read conversations: the Model Context Protocol on standard input and output."`
 	Keys        keysCmd        `cmd:"" help:"Make and end the keys that callers of the API show."`
 	Config      configCmd      `cmd:"" help:"Show the configuration, without secrets."`
 	Version     versionCmd     `cmd:"" help:"Show the version."`

@@ -50,6 +50,7 @@ type Config struct {
 	FinalizeWithoutStart bool   `help:"For development: a finalize starts a turn that was never started." env:"TURNLEDGER_FINALIZE_WITHOUT_START"`
 	SearchConfig         string `help:"Text search configuration of PostgreSQL by which searches find words: simple (as they are), english, german and so on." default:"simple" env:"TURNLEDGER_SEARCH_CONFIG"`
 	RecentShadow         string `help:"A second recent view that reads are compared with: memory, or the URL of a Redis; answers come from the first." env:"TURNLEDGER_RECENT_SHADOW" show:"url"`
+	MCPWrite             bool   `name:"mcp-write" help:"Agents at /mcp may record turns, too." env:"TURNLEDGER_MCP_WRITE"`
 	console              `embed:""`
 	auth                 `embed:""`
 	certificates         `embed:""`

@@ -41,6 +41,9 @@ func (a *surface) declare() {
 	a.ofRole("chat", cfg.Chat != nil, a.chats)
 	a.ofRole("chat", cfg.Running != nil, a.runs)
 	a.ofRole("context", cfg.Events != nil, a.streams)
+	if cfg.Explain != nil {
+		a.explains()
+	}
 	call(a, a.projections, op("list-projections", access.Admin, "GET /projections", "See how far the views are"))
 	call(a, a.keys, op("list-keys", access.Admin, "GET /keys", "List the API keys, without their secrets"))
 	if cfg.Tokens != nil {

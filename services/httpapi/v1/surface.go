@@ -155,6 +155,8 @@ type Config struct {
 	MetadataKeys []string
 	// ItemKey is the key of the ids of items, which backups hold.
 	ItemKey string
+	// Explain is nil in a process that does not read.
+	Explain services.Explainer
 	// Streams and Backups are nil in a process that does not manage the log.
 	Streams StreamKeeper
 	Backups Backups
