@@ -40,6 +40,7 @@ func (a *surface) declare() {
 	a.ofRole("context", cfg.Sessions != nil, a.across)
 	a.ofRole("chat", cfg.Chat != nil, a.chats)
 	a.ofRole("context", cfg.Events != nil, a.streams)
+	a.ofRole("context", cfg.Events != nil && cfg.Sessions != nil, a.durables)
 	call(a, a.projections, op("list-projections", access.Admin, "GET /projections", "See how far the views are"))
 	call(a, a.keys, op("list-keys", access.Admin, "GET /keys", "List the API keys, without their secrets"))
 	if cfg.Tokens != nil {
