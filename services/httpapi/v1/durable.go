@@ -311,7 +311,7 @@ func (d *durable) wait(ctx context.Context, still func(context.Context) error) (
 	return nil, nil
 }
 
-// come returns the events that come within a second, and looks whether the caller may still read and the stream goes on.
+// come returns the events that come within a second. It looks whether the caller may still read and the stream goes on.
 func (d *durable) come(
 	ctx context.Context, stream services.EventStream, still func(context.Context) error,
 ) (messages []json.RawMessage, err error) {
