@@ -72,6 +72,8 @@ type Answered struct {
 	Usage   session.Usage
 	Running bool
 	Err     error
+	// Reply is what a call of the chat is told of the answer; nil where there is none.
+	Reply *ChatReply
 }
 
 // Caller is who makes a call.

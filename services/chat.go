@@ -41,12 +41,14 @@ type ChatMessage struct {
 // Finish says why an answer ended.
 type Finish string
 
-// An answer is whole, or was cut by the model's limit of tokens, by its filter, or by a later message.
+// An answer is whole, or was cut by the model's limit of tokens, by its filter, by a later message, or by somebody who
+// stopped it.
 const (
 	FinishStop        Finish = "stop"
 	FinishLength      Finish = "length"
 	FinishFiltered    Finish = "content_filter"
 	FinishInterrupted Finish = "interrupted"
+	FinishStopped     Finish = "stopped"
 )
 
 // Filtered reports whether a model's filter left nothing of a turn's answer. Prompts leave such a turn out, since an

@@ -35,7 +35,9 @@ type Ports struct {
 	Search     Searcher
 	Similar    SimilarTurns
 	// Chat is nil in a process that asks no model.
-	Chat        Chat
+	Chat Chat
+	// Running are the answers that are being made; nil in a process that asks no model.
+	Running     RunningAnswers
 	Projections ProjectionReader
 	// Keeper is nil if no view can be rebuilt.
 	Keeper ProjectionKeeper

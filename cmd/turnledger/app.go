@@ -203,7 +203,7 @@ func (a *app) serve() error {
 	}
 	a.answers = a.answerer(reader, builder)
 	if a.roles.has(roleChat) {
-		c.Chat = a.answers
+		c.Chat, c.Running = a.answers, a.answers
 	}
 	v1.Mount(api, c)
 	a.mountOpenAI(api, c.Ports, reader)

@@ -1,12 +1,10 @@
 package answer
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +25,8 @@ type work interface {
 	answered(t *session.Turn) bool
 	// prompt returns what the model is asked. The session need be known no further than the sequence known.
 	prompt(ctx context.Context, turn uuid.UUID, known uint64) (services.Prompt, error)
+	// piece returns a piece as it is told and recorded, or false if it is neither.
+	piece(p services.AnswerPiece) (services.AnswerPiece, bool)
 	// empty reports whether an answer says nothing that can be recorded.
 	empty(answer services.ModelAnswer) bool
 	// record records the answer. If another process has recorded one first, that answer stays.
@@ -52,9 +52,9 @@ type outcome struct {
 	begun, repeated bool
 }
 
-// do has the model answer a task, and tells a listener. Once the task has begun, its answer is recorded even if ctx
-// ends. Errors: those of the work, and ErrModelFailed.
-func (s *Service) do(ctx context.Context, t task, to services.Listener) (outcome, error) {
+// do has the model answer a task, and tells whoever listens. Once the task has begun, its answer is recorded even if ctx
+// ends. The caller tells the end. Errors: those of the work, and ErrModelFailed.
+func (s *Service) do(ctx context.Context, t task, to *running) (outcome, error) {
 	a := &answering{Service: s, task: t, to: to, free: map[uuid.UUID]uint64{}}
 	if err := a.begin(ctx); err != nil {
 		return a.outcome, err
@@ -67,6 +67,7 @@ func (s *Service) do(ctx context.Context, t task, to services.Listener) (outcome
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	a.take(stop)
+	a.live.enter(a.to, a.task, a.turn.Place, stop)
 	err := a.answer(ctx)
 	a.end(err)
 	return a.outcome, err
@@ -109,9 +110,7 @@ type answering struct {
 	task
 	outcome
 
-	to services.Listener
-	// text is that of the answer so far. It is recorded if the answer is interrupted.
-	text strings.Builder
+	to *running
 
 	// callers wait for the answer, unless they have ended.
 	callers []context.Context //nolint:containedctx // one for each call
@@ -188,11 +187,14 @@ func (a *answering) answer(ctx context.Context) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // the reason for the stop explains the failure
 	}
-	if errors.Is(err, errInterrupted) || errors.Is(err, errSettled) {
-		text := cmp.Or(a.text.String(), interruptedText)
-		answer, err = services.ModelAnswer{
-			Parts: []services.AnswerPart{{Kind: services.PartText, Text: text}}, Finish: services.FinishInterrupted,
-		}, nil
+	switch {
+	case errors.Is(err, errInterrupted), errors.Is(err, errSettled):
+		answer, err = services.ModelAnswer{Parts: a.to.parts(), Finish: services.FinishInterrupted}, nil
+		if len(answer.Parts) == 0 {
+			answer.Parts = []services.AnswerPart{{Kind: services.PartText, Text: interruptedText}}
+		}
+	case errors.Is(err, errStopped):
+		answer, err = services.ModelAnswer{Parts: a.to.parts(), Finish: services.FinishStopped}.Whole(a.to.Piece), nil
 	}
 	if err != nil {
 		kv := []any{
@@ -230,17 +232,17 @@ func (a *answering) ask(ctx context.Context) (services.ModelAnswer, error) {
 	calling, stop := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { a.watch(calling, stop) })
+	a.to.asks()
 	answer, err := a.cfg.Model.Answer(calling, sent, func(p services.AnswerPiece) {
-		if p.Said() {
-			a.text.WriteString(p.Text)
+		if p, tells := a.piece(p); tells {
+			a.to.Piece(p)
 		}
-		a.to.Piece(p)
 	})
 	cause := context.Cause(calling)
 	stop(nil)
 	watching.Wait()
 	switch {
-	case errors.Is(cause, errInterrupted), errors.Is(cause, errSettled):
+	case errors.Is(cause, errInterrupted), errors.Is(cause, errSettled), errors.Is(cause, errStopped):
 		return services.ModelAnswer{}, cause
 	case err != nil:
 		return services.ModelAnswer{}, fmt.Errorf("%w: %w", services.ErrModelFailed, err)

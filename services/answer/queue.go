@@ -20,6 +20,9 @@ import (
 // errInterrupted ends an answer because a later message interrupts it.
 var errInterrupted = errors.New("a later message interrupts")
 
+// errStopped ends an answer with what is there, since somebody asked for that.
+var errStopped = errors.New("the answer is stopped")
+
 // errSettled ends an answer that the turn can no longer take. Recording the answer then returns the reason.
 var errSettled = errors.New("the turn is settled")
 

@@ -34,9 +34,11 @@ func (s *Service) Respond(
 		return out, err
 	}
 	w := &input{Service: s, at: st, ask: ask{StepAsk: a}}
+	heard := s.listen(to)
+	defer heard.leave()
 	done, err := s.do(ctx, task{
 		session: st.session, key: st.key(), onPending: a.OnPending, own: a.RequestID, work: w,
-	}, to)
+	}, heard)
 	if err == nil {
 		out, err = s.recorded(ctx, st, &done.turn.Turn)
 	}
@@ -47,7 +49,10 @@ func (s *Service) Respond(
 		out = services.Answered{Step: s.told(st, s.cfg.Model.Name()), Err: err}
 	}
 	if done.begun {
-		to.Ended(out)
+		out.Reply = &services.ChatReply{
+			ThreadID: st.session, Turn: done.turn, Model: out.Model, Finish: out.Finish, Repeated: done.repeated,
+		}
+		heard.Ended(out)
 	}
 	return out, err
 }
@@ -157,6 +162,8 @@ func (w *input) prompt(ctx context.Context, turn uuid.UUID, known uint64) (servi
 	w.used = w.tokens(w.ask, &built)
 	return promptOf(&built, w.ask.Options), err
 }
+
+func (*input) piece(p services.AnswerPiece) (services.AnswerPiece, bool) { return p, true }
 
 // empty: a model that has nothing to add to the output of a tool has answered, and so has one that was cut short.
 func (w *input) empty(answer services.ModelAnswer) bool {

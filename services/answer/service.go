@@ -51,6 +51,8 @@ type Service struct {
 	cfg   Config
 	calls calls
 
+	live room
+
 	mu      sync.Mutex
 	running map[uuid.UUID]*answering
 	// stopping is set when this process no longer completes answers.
@@ -60,8 +62,9 @@ type Service struct {
 }
 
 var (
-	_ services.Chat      = (*Service)(nil)
-	_ services.Responder = (*Service)(nil)
+	_ services.Chat           = (*Service)(nil)
+	_ services.Responder      = (*Service)(nil)
+	_ services.RunningAnswers = (*Service)(nil)
 )
 
 // New makes a service; it does no I/O.
@@ -73,7 +76,7 @@ func New(cfg Config) *Service {
 		cfg.SessionOf = func(context.Context, string) (string, error) { return "", nil }
 	}
 	return &Service{
-		cfg: cfg, calls: calls{of: map[string][]context.Context{}},
+		cfg: cfg, calls: calls{of: map[string][]context.Context{}}, live: room{of: map[string][]*running{}},
 		running: map[uuid.UUID]*answering{}, failed: map[uuid.UUID]time.Time{},
 	}
 }

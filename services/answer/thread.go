@@ -39,10 +39,12 @@ func (s *Service) Send(
 		return s.alone(ctx, m, to)
 	}
 	w := &posted{Service: s, ChatMessage: m, anew: anew}
+	heard := s.listen(to)
+	defer heard.leave()
 	done, err := s.do(ctx, task{
 		session: m.ThreadID, key: events.TurnID(m.ThreadID, m.RequestID), onPending: m.OnPending, bounded: true,
 		work: w,
-	}, to)
+	}, heard)
 	if !done.begun {
 		return services.ChatReply{}, err
 	}
@@ -54,9 +56,11 @@ func (s *Service) Send(
 	}
 	if turn.Answer != nil && done.repeated {
 		w.reply.Turn.Position.Seq = max(turn.Position.Seq, turn.Final) // the position of the answer
-		to.Piece(said(w.reply.Content))
+		heard.Piece(said(w.reply.Content))
 	}
-	to.Ended(services.Answered{Step: w.step(&turn), At: turn.FinalizedAt, Finish: w.reply.Finish, Err: err})
+	heard.Ended(services.Answered{
+		Step: w.step(&turn), At: turn.FinalizedAt, Finish: w.reply.Finish, Err: err, Reply: &w.reply,
+	})
 	return w.reply, err
 }
 
@@ -248,6 +252,11 @@ func (m *posted) record(
 		f.Answer.AnswerMessages = json.RawMessage(`[{"role":"assistant","content":""}]`)
 	}
 	return m.cfg.Turns.FinalizeTurn(ctx, f)
+}
+
+// piece: what is told to the user is one text, as it is recorded; a thread offers no tools, and keeps no reasoning.
+func (*posted) piece(p services.AnswerPiece) (services.AnswerPiece, bool) {
+	return said(p.Text), p.Said() && p.Text != ""
 }
 
 // empty: an answer that a filter left nothing of is one. The turn has ended, and no later prompt asks the same again.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
 )
 
@@ -102,7 +103,7 @@ func program(t testing.TB, dir string, command []string) string {
 	}
 	name := filepath.Join(dir, "program")
 	text := "#!/bin/sh\nexec " + strings.Join(command, " ") + ` "$@"` + "\n"
-	require.NoError(t, os.WriteFile(name, []byte(text), 0o755))
+	must.Program(t, name, text)
 	return name
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	"github.com/turnledger/turnledger/deploy/testkit/pg"
 	redistest "github.com/turnledger/turnledger/deploy/testkit/redis"
 	"github.com/turnledger/turnledger/deploy/testkit/stack"
@@ -21,7 +22,7 @@ func TestARollingRestartToAnotherBinary(t *testing.T) {
 	former := filepath.Join(t.TempDir(), "turnledger")
 	program, err := os.ReadFile(stack.Binary(t))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(former, program, 0o700))
+	must.Program(t, former, string(program))
 	env := append(stack.NewModel(t).Env(), "TURNLEDGER_REDIS_URL="+redistest.Start(t).URL(),
 		"TURNLEDGER_POSTGRES_URL="+pg.URL(t))
 	f := newDeploymentOf(t, former, map[string]int{roleAPI: 2, roleContext: 2, roleChat: 2, roleRecent: 2,

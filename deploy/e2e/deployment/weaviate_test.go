@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	core "k8s.io/api/core/v1"
 
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	weaviatetest "github.com/turnledger/turnledger/deploy/testkit/weaviate"
 )
 
@@ -25,7 +26,7 @@ func weaviateSettings(t *testing.T, c types.ServiceConfig, secrets string) (args
 	require.Len(t, c.Command, 1)
 	// What stands in the server's place prints what it is given.
 	program := filepath.Join(t.TempDir(), "weaviate")
-	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho \"ARGS=$*\"\nexec env\n"), 0o700))
+	must.Program(t, program, "#!/bin/sh\necho \"ARGS=$*\"\nexec env\n")
 	line := strings.NewReplacer("/bin/weaviate", program, "/run/secrets", secrets).Replace(c.Command[0])
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}

@@ -1,7 +1,13 @@
 // Package must holds calls in tests to how they have to end.
 package must
 
-import "github.com/stretchr/testify/require"
+import (
+	"context"
+	"os/exec"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+)
 
 // TB is a test, a benchmark or a check of a property.
 type TB interface {
@@ -67,4 +73,14 @@ func Lack(t TB, text string, parts ...string) {
 	for _, part := range parts {
 		require.NotContains(t, text, part)
 	}
+}
+
+// Program writes a file that can be run at once. A child writes it: what this process has open for writing is open in
+// every child that another test forks just then too, and the kernel runs no such file ("text file busy").
+func Program(t TB, file, text string) {
+	t.Helper()
+	write := exec.CommandContext(context.Background(), "install", "-m", "755", "/dev/stdin", file)
+	write.Stdin = strings.NewReader(text)
+	out, err := write.CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }

@@ -58,7 +58,7 @@ func TestBinariesOfTheVersionThatMadeTheCluster(t *testing.T) {
 		dir := t.TempDir()
 		script := "#!/bin/sh\necho 'postgres (PostgreSQL) " + version + "'\n"
 		for _, name := range []string{"postgres", "initdb"} {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700)) // a program
+			must.Program(t, filepath.Join(dir, name), script)
 		}
 		return dir
 	}

@@ -45,7 +45,7 @@ func Parse(line []byte) (session string, turns []client.WholeTurn, err error) {
 		return "", nil, errors.New("not a JSON object with conversation_id and messages")
 	}
 	if in.ConversationID == "" {
-		return "", nil, errors.New("conversation_id is missing")
+		return "", nil, errors.New("conversation_id is missing (examples of fine-tuning: --from openai-jsonl)")
 	}
 	if len(in.Messages) == 0 {
 		return "", nil, errors.New("the conversation has no messages")

@@ -32,6 +32,11 @@ type Config struct {
 	// in the order of the files. After ten lines of one kind of failure the others are only counted.
 	Passed func(bytes int64)
 	Failed func(where string, err error)
+	// Ordered is called when the files of another product were read once, and their conversations, of so many bytes,
+	// follow in their order.
+	Ordered func(bytes int64)
+	// Identity, where set, is the identity that the sessions of another product's export are linked to.
+	Identity string
 }
 
 // Source is what wrote the files of an import.
@@ -51,6 +56,8 @@ type Store interface {
 	Describe(ctx context.Context, d client.Describe) (client.Session, error)
 	Fork(ctx context.Context, f client.Fork) (client.Session, error)
 	Correct(ctx context.Context, r client.Correct) (client.Turn, error)
+	Turns(ctx context.Context, session string, q client.TurnQuery) (client.TurnPage, error)
+	LinkSession(ctx context.Context, identity, session string) (client.Session, error)
 }
 
 // Summary is what an import did.
@@ -60,6 +67,11 @@ type Summary struct {
 	Recorded      int64 `json:"turns_recorded"`
 	Existed       int64 `json:"turns_there"`
 	Failed        int64 `json:"lines_failed"`
+	// Branches are the forks of the conversations of another product, and Messages all that its files hold. Dropped
+	// counts those in no turn, by their kind.
+	Branches int64            `json:"branches,omitempty"`
+	Messages int64            `json:"messages,omitempty"`
+	Dropped  map[string]int64 `json:"messages_dropped,omitempty"`
 	// Redacted turns of an export stay out.
 	Redacted int64 `json:"turns_redacted"`
 	// More are the failures that Failed was not called for.
@@ -72,7 +84,11 @@ type Summary struct {
 func Import(ctx context.Context, files []string, cfg Config) (Summary, error) {
 	im := &importer{
 		Config: cfg, seen: map[string][32]byte{}, report: report{waiting: map[int][]line{}, kinds: map[string]int{}},
-		notKept: map[string]bool{}, underway: map[string]chan struct{}{},
+		notKept: map[string]bool{}, underway: map[string]chan struct{}{}, done: Summary{Dropped: map[string]int64{}},
+	}
+	if f, is := formats[cfg.From]; is {
+		err := im.importTrees(ctx, files, f)
+		return im.summary(), err
 	}
 	readAll := im.read
 	if cfg.From == FromAssistants {
@@ -106,9 +122,14 @@ func Import(ctx context.Context, files []string, cfg Config) (Summary, error) {
 		})
 	}
 	err := g.Wait()
+	return im.summary(), err
+}
+
+// summary ends the import.
+func (im *importer) summary() Summary {
 	im.reportRest()
 	im.done.NotKept = slices.Sorted(maps.Keys(im.notKept))
-	return im.done, err
+	return im.done
 }
 
 // batch gathers the next lines, one worker after the other, and returns the number of the batch.
@@ -233,6 +254,11 @@ func (im *importer) readFile(ctx context.Context, name string, f io.Reader, out 
 				return turns.add(ctx, l, t)
 			}
 			l = im.conversation(l, v.text)
+		} else if from := Recognize(v.text); v.line == 1 && from != "" {
+			l.err = &UnknownForm{l.where, from} // a zip
+		}
+		if other, is := errors.AsType[*UnknownForm](l.err); is {
+			return other
 		}
 		return errors.Join(turns.flush(ctx), turns.send(l))
 	})
@@ -248,6 +274,9 @@ func (im *importer) readFile(ctx context.Context, name string, f io.Reader, out 
 // conversation reads a conversation, each once.
 func (im *importer) conversation(l line, text []byte) line {
 	l.session, l.turns, l.err = Parse(text)
+	if from := Recognize(text); l.err != nil && from != "" && from != FromOpenAIJSONL {
+		l.err = &UnknownForm{l.where, from}
+	}
 	if l.err == nil {
 		l.err = im.once(l.session, text)
 	}

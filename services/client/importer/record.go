@@ -238,8 +238,26 @@ func (im *importer) correct(ctx context.Context, c *imported) error {
 	return nil
 }
 
-// turn records a turn, and reports whether all of it was there.
+// turn records a turn, and reports whether all of it was there. What is new comes as one fact, so that no end of this
+// process leaves a question without its answer. Only a turn that is too large for one line of a request has two calls.
 func (im *importer) turn(ctx context.Context, t client.WholeTurn) (there bool, err error) {
+	done, err := im.store().RecordNewTurns(ctx, []client.WholeTurn{t})
+	if err == nil {
+		err = done[0].Err
+	}
+	switch {
+	case err == nil && done[0].Status == http.StatusCreated:
+		im.answered.Store(true)
+		im.drop(done[0].DroppedMetadata)
+		return false, nil
+	case err != nil && !errors.Is(err, &client.Error{Code: "body_too_large"}):
+		return false, im.failed(ctx, err)
+	}
+	return im.compared(ctx, t)
+}
+
+// compared compares a turn with what stands, and records what the log lacks of it.
+func (im *importer) compared(ctx context.Context, t client.WholeTurn) (there bool, err error) {
 	turn, err := im.store().StartTurn(ctx, t.Start)
 	if err != nil {
 		return false, im.failed(ctx, err)
@@ -261,6 +279,7 @@ func (im *importer) turn(ctx context.Context, t client.WholeTurn) (there bool, e
 		again, err = im.store().FinalizeTurn(ctx, client.Finalize{
 			SessionID: t.SessionID, TurnID: turn.TurnID, AnswerNeutral: a.AnswerNeutral,
 			AnswerTranslated: a.AnswerTranslated, AnswerMessages: a.AnswerMessages,
+			AnswerTranslatedIsFallback: a.AnswerTranslatedIsFallback,
 		})
 	}
 	if errors.Is(err, &client.Error{Code: "turn_redacted"}) {

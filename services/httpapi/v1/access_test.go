@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/must"
@@ -53,6 +54,7 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 	s := startOn(t, events, append([]setting{func(c *config) {
 		c.RefusalTime = time.Millisecond
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, r, model, nothing{}
+		c.Running = nothing{}
 		c.Erasures, c.Receipts, c.Retention = nothing{}, nothing{}, nothing{}
 		c.Streams, c.Backups = operate.On(events), nothing{}
 		c.Tokens = newIssuing(callers, "secret").Issuer
@@ -294,6 +296,14 @@ func (nothing) Verify(context.Context, string, int, func(done, of uint64) error,
 	return 0, projections.ErrNoProjection
 }
 
+func (nothing) Watch(context.Context, string, uuid.UUID, services.Listener) error {
+	return services.ErrNotRunning
+}
+
+func (nothing) StopAnswer(context.Context, string, uuid.UUID) (uuid.UUID, error) {
+	return uuid.Nil, services.ErrNotRunning
+}
+
 func (nothing) EraseSession(context.Context, string, services.Erasure) (string, error) {
 	return "", projections.ErrUnavailable
 }
@@ -362,7 +372,9 @@ func cellOf(pattern, session string) cell {
 	case strings.Contains(pattern, "{identity_id}"):
 		c.hears = noIdentity
 	case strings.Contains(pattern, "{thread_id}"):
-		c.hears, c.body = noSession, `{"content":"c"}`
+		if c.hears = noSession; strings.HasPrefix(pattern, "POST ") && strings.Contains(pattern, "/messages") {
+			c.body = `{"content":"c"}`
+		}
 	case strings.HasPrefix(pattern, "POST /v1/chat"):
 		c.hears, c.body = noSession, `{"content":"c","thread_id":"`+session+`"}`
 	case pattern == manyTurns:

@@ -3,6 +3,7 @@ package v1
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -97,7 +98,7 @@ type chatJSON struct {
 	Content        string           `json:"content"`
 	Status         *string          `json:"status" doc:"Of the turn"`
 	Duplicate      bool             `json:"duplicate" doc:"The same request was answered before; that answer stands"`
-	FinishReason   *string          `json:"finish_reason" doc:"Why the answer ended: stop where it is whole; length, content_filter or interrupted where it was cut by the model's limit of tokens, its filter, or a later message; null where there is none"`
+	FinishReason   *string          `json:"finish_reason" doc:"Why the answer ended: stop where it is whole; length, content_filter, interrupted or stopped where it was cut by the model's limit of tokens, its filter, a later message, or by a stop; null where there is none"`
 	Interrupted    bool             `json:"interrupted" doc:"A later message ended the answer"`
 	Model          string           `json:"model"`
 	HistoryTurns   int              `json:"history_turns"`
@@ -157,25 +158,38 @@ const chatPatience = 5 * time.Second
 // stream answers piece by piece: begun, delta, and then done or error (a problem). A failure before the turn has begun
 // is refused as in any other call.
 func (a *surface) stream(w http.ResponseWriter, r *http.Request, in *chatIn) error {
-	to := &pieces{quietListener{ctx: r.Context()}, w.Header(), a.wire.NewSSE(w, chatPatience), false}
+	to := a.newPieces(r.Context(), w)
 	defer to.sse.End()
 	answer, err := a.ask(r.Context(), in, to)
 	switch {
 	case err == nil:
-		to.sse.Event("done", answer)
+		to.event("done", answer)
 	case to.begun:
-		to.sse.Event("error", problemOf(err))
+		to.event("error", problemOf(err))
 	}
 	return err
 }
 
-// pieces sends an answer while it is made.
+// pieces sends an answer while it is made. Its events are numbered from 1 on, whoever is told of them.
 type pieces struct {
 	quietListener
 
 	header http.Header
 	sse    *wire.SSE
 	begun  bool
+	// number is that of the last event, and behind that of the last one which is not sent.
+	number, behind int
+}
+
+func (a *surface) newPieces(ctx context.Context, w http.ResponseWriter) *pieces {
+	return &pieces{quietListener: quietListener{ctx: ctx}, header: w.Header(), sse: a.wire.NewSSE(w, chatPatience)}
+}
+
+// event sends the next event.
+func (p *pieces) event(name string, data any) {
+	if p.number++; p.number > p.behind {
+		p.sse.Events(wire.Event{Name: name, Data: data, ID: strconv.Itoa(p.number)})
+	}
 }
 
 func (p *pieces) Begun(s services.Step) {
@@ -187,11 +201,11 @@ func (p *pieces) Begun(s services.Step) {
 	if s.TurnID != uuid.Nil {
 		begun["turn_id"] = s.TurnID
 	}
-	p.sse.Event("begun", begun)
+	p.event("begun", begun)
 }
 
 func (p *pieces) Piece(of services.AnswerPiece) {
 	if of.Said() && of.Text != "" {
-		p.sse.Event("delta", map[string]string{"content": of.Text})
+		p.event("delta", map[string]string{"content": of.Text})
 	}
 }

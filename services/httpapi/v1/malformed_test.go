@@ -436,9 +436,10 @@ var (
 		"DELETE /v1/identities/{identity_id}":                    `{"reason":"asked"}`,
 		"POST /v1/sessions/{session_id}/context": `{"message":"And then?","system_prompt":"Be brief.","max_messages":10,"max_tokens":2000,"idle_timeout":"30m","language":"translated","include_pending":true,"format":"anthropic","as_of":{"position":"0:1"},` +
 			`"conversation_history":[{"role":"user","content":"Hello"},{"role":"assistant","content":"Hello."}]}`,
-		"POST /v1/threads/{thread_id}/messages":        `{"content":"Hello","user_id":"ada","request_id":"m1"}`,
-		"POST /v1/threads/{thread_id}/messages/stream": `{"content":"Hello","user_id":"ada"}`,
-		"POST /v1/chat": `{"thread_id":"new","content":"Hello","max_messages":10}`,
+		"POST /v1/threads/{thread_id}/messages":             `{"content":"Hello","user_id":"ada","request_id":"m1"}`,
+		"POST /v1/threads/{thread_id}/messages/stream":      `{"content":"Hello","user_id":"ada"}`,
+		"POST /v1/threads/{thread_id}/stop":                 `{"turn_id":"066d3201-f058-5aa0-8105-935d3d2f85fc"}`,
+		"POST /v1/chat":                                     `{"thread_id":"new","content":"Hello","max_messages":10}`,
 		"POST /v1/deadletters/{projection}/{position}/drop": `{"reason":"no turn of ours","dropped_by":"ada"}`,
 		"POST /v1/chat/stream":                              `{"thread_id":"t","content":"Hello"}`,
 	}

@@ -39,6 +39,7 @@ func (a *surface) declare() {
 	a.ofRole("context", cfg.Sessions != nil, a.reads)
 	a.ofRole("context", cfg.Sessions != nil, a.across)
 	a.ofRole("chat", cfg.Chat != nil, a.chats)
+	a.ofRole("chat", cfg.Running != nil, a.runs)
 	a.ofRole("context", cfg.Events != nil, a.streams)
 	a.ofRole("context", cfg.Events != nil && cfg.Sessions != nil, a.durables)
 	call(a, a.projections, op("list-projections", access.Admin, "GET /projections", "See how far the views are"))

@@ -87,14 +87,15 @@ func (s *SSE) Begin() {
 	s.quiet = time.AfterFunc(s.silence, func() { s.write(": heartbeat\n\n") })
 }
 
-// Event is a server-sent event, whose data is JSON.
+// Event is a server-sent event, whose data is JSON. ID may be "".
 type Event struct {
 	Name string
 	Data any
+	ID   string
 }
 
 // Event sends one event.
-func (s *SSE) Event(name string, data any) { s.Events(Event{name, data}) }
+func (s *SSE) Event(name string, data any) { s.Events(Event{Name: name, Data: data}) }
 
 // Events sends events together.
 func (s *SSE) Events(together ...Event) {
@@ -104,9 +105,19 @@ func (s *SSE) Events(together ...Event) {
 		if err != nil {
 			continue
 		}
+		if e.ID != "" {
+			text += "id: " + e.ID + "\n"
+		}
 		text += "event: " + e.Name + "\ndata: " + string(raw) + "\n\n"
 	}
 	s.write(text)
+}
+
+// GivenUp reports whether the client is given up.
+func (s *SSE) GivenUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.givenUp
 }
 
 // End stops the heartbeats, so that the server may use the connection again.

@@ -20,6 +20,7 @@ const (
 	statusDone       = "completed"
 	statusIncomplete = "incomplete"
 	statusFailed     = "failed"
+	statusCancelled  = "cancelled"
 )
 
 // outputItem is an item of an answer, made of neighbouring parts of it: what is told to the user is one message, the
@@ -201,7 +202,7 @@ func annotations(p services.AnswerPart) any {
 // Output returns the items of a whole answer.
 func Output(a services.ModelAnswer, id services.Mint) (out []message.Item) {
 	status := statusDone
-	if a.Cut() {
+	if a.Cut() || a.Finish == services.FinishStopped {
 		status = statusIncomplete
 	}
 	for _, o := range grouped(a.Parts, id) {

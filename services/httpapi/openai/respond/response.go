@@ -113,6 +113,8 @@ func (r Response) answered(a services.Answered, with message.Includes) {
 		reason = "max_output_tokens"
 	case services.FinishFiltered:
 		reason = "content_filter"
+	case services.FinishStopped:
+		r["status"], r["completed_at"] = statusCancelled, nil
 	case services.FinishStop, services.FinishInterrupted:
 	}
 	if reason != "" {

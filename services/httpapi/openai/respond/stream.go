@@ -238,13 +238,16 @@ func (s *Stream) Ended(a services.Answered) {
 	s.ended = true
 	status, _ := r["status"].(string)
 	switch status {
-	case statusIncomplete, statusFailed:
+	case statusIncomplete, statusFailed, statusCancelled:
 		s.endItems(statusIncomplete)
 	default:
 		s.endItems(statusDone)
 	}
 	if failure, ok := r["error"].(map[string]string); ok { // some clients know no other end of a failed stream
 		s.event("error", fields{"code": failure["code"], "param": nil, "message": failure["message"]})
+	}
+	if status == statusCancelled { // streams have no event of that name
+		status = statusIncomplete
 	}
 	s.event("response."+status, fields{"response": r})
 }

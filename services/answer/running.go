@@ -1,0 +1,242 @@
+package answer
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/services"
+)
+
+// room holds the answers that are being made, by their sessions.
+type room struct {
+	mu sync.Mutex
+	of map[string][]*running
+}
+
+// running is an answer that is being made. It tells the listener that asked for it, and keeps what was told for others
+// to watch. They read at their own pace what is kept once for all: a slow one holds nobody up, and costs nothing.
+type running struct {
+	asker services.Listener
+	room  *room
+
+	session string
+	key     uuid.UUID
+	// place of the turn: of several answers in a session the first one runs, and the others wait.
+	place uint64
+	stop  context.CancelCauseFunc
+
+	mu      sync.Mutex
+	changed chan struct{} // closed at the next change; nil while nobody waits for it
+	begun   bool
+	step    services.Step
+	pieces  []services.AnswerPiece
+	// asked: the model was asked, and the answer waits for no other any more.
+	asked bool
+	end   *services.Answered
+}
+
+var _ services.Listener = (*running)(nil)
+
+// listen returns the answer that a caller is to be told of; leave must be called at its end.
+func (s *Service) listen(asker services.Listener) *running {
+	return &running{asker: asker, room: &s.live}
+}
+
+// enter lets others watch an answer, and stop it by a function.
+func (r *room) enter(a *running, t task, place uint64, stop context.CancelCauseFunc) {
+	a.session, a.key, a.place, a.stop = t.session, t.key, place, stop
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.of[t.session] = append(r.of[t.session], a)
+}
+
+// leave ends the answer for those who still watch it.
+func (r *running) leave() {
+	r.Ended(services.Answered{Step: r.step, Err: services.ErrAnswerLost})
+	r.room.mu.Lock()
+	defer r.room.mu.Unlock()
+	left := slices.DeleteFunc(r.room.of[r.session], func(one *running) bool { return one == r })
+	if r.room.of[r.session] = left; len(left) == 0 {
+		delete(r.room.of, r.session)
+	}
+}
+
+// find returns the answer that runs in a session before the others, or that of a turn or of a step's key; else nil.
+func (r *room) find(sessionID string, is func(*running) bool) (first *running) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.of[sessionID] {
+		if is(one) && (first == nil || one.place < first.place) {
+			first = one
+		}
+	}
+	return first
+}
+
+// ofTurn selects the answers of a turn; the nil id selects all.
+func ofTurn(turn uuid.UUID) func(*running) bool {
+	return func(r *running) bool { return turn == uuid.Nil || r.turn() == turn }
+}
+
+func (r *running) turn() uuid.UUID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.step.TurnID
+}
+
+// change makes a change, and wakes up those who wait for it.
+func (r *running) change(make func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	make()
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+	}
+}
+
+// asks notes that the model is asked.
+func (r *running) asks() { r.change(func() { r.asked = true }) }
+
+// Begun implements services.Listener.
+func (r *running) Begun(s services.Step) {
+	r.change(func() { r.begun, r.step = true, s })
+	if r.asker != nil {
+		r.asker.Begun(s)
+	}
+}
+
+// Piece implements services.Listener.
+func (r *running) Piece(p services.AnswerPiece) {
+	if r.asker != nil {
+		r.asker.Piece(p)
+	}
+	r.change(func() { r.pieces = append(r.pieces, p) })
+}
+
+// Ended implements services.Listener; only the first call counts. What has no answer leaves nothing to be watched: it
+// may have been redacted.
+func (r *running) Ended(a services.Answered) {
+	first := false
+	r.change(func() {
+		if first = r.end == nil; !first {
+			return
+		}
+		if a.Err != nil {
+			r.pieces = nil
+		} else if a.Reply != nil && a.Reply.Content == "" {
+			reply := *a.Reply
+			reply.Content = textOf(r.pieces)
+			a.Reply = &reply
+		}
+		r.end = &a
+	})
+	if first && r.begun && r.asker != nil {
+		r.asker.Ended(a)
+	}
+}
+
+// parts returns the parts of the answer so far.
+func (r *running) parts() (parts []services.AnswerPart) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var texts []strings.Builder
+	for _, p := range r.pieces {
+		if p.Part == len(parts) {
+			parts, texts = append(parts, p.AnswerPart), append(texts, strings.Builder{})
+		}
+		texts[p.Part].WriteString(p.Text)
+		if p.Item != nil {
+			parts[p.Part].Item = p.Item
+		}
+	}
+	for n := range parts {
+		parts[n].Text = texts[n].String()
+	}
+	return parts
+}
+
+// textOf returns what pieces tell the user.
+func textOf(pieces []services.AnswerPiece) string {
+	var b strings.Builder
+	for _, p := range pieces {
+		if p.Said() {
+			b.WriteString(p.Text)
+		}
+	}
+	return b.String()
+}
+
+// watch tells a listener of the answer from its beginning until it has ended.
+func (r *running) watch(ctx context.Context, to services.Listener) error {
+	begun := false
+	for told := 0; ; {
+		r.mu.Lock()
+		step, news, end := r.step, r.pieces[min(told, len(r.pieces)):], r.end
+		var more <-chan struct{}
+		if len(news) == 0 && end == nil {
+			if r.changed == nil {
+				r.changed = make(chan struct{})
+			}
+			more = r.changed
+		}
+		begins := r.begun && !begun
+		r.mu.Unlock()
+		if begins {
+			begun = true
+			to.Begun(step)
+		}
+		for _, p := range news {
+			if ctx.Err() != nil || r.void() {
+				break
+			}
+			to.Piece(p)
+			told++
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case len(news) == 0 && end != nil && end.Err == services.ErrAnswerLost: //nolint:errorlint // as leave sets it
+			return end.Err
+		case len(news) == 0 && end != nil:
+			to.Ended(*end)
+			return nil
+		case more != nil:
+			select {
+			case <-more:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// void reports whether the answer ended without one.
+func (r *running) void() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end != nil && r.end.Err != nil
+}
+
+// Watch implements services.RunningAnswers.
+func (s *Service) Watch(ctx context.Context, sessionID string, turn uuid.UUID, to services.Listener) error {
+	r := s.live.find(sessionID, ofTurn(turn))
+	if r == nil {
+		return services.ErrNotRunning
+	}
+	return r.watch(ctx, to)
+}
+
+// StopAnswer implements services.RunningAnswers.
+func (s *Service) StopAnswer(_ context.Context, sessionID string, turn uuid.UUID) (uuid.UUID, error) {
+	r := s.live.find(sessionID, ofTurn(turn))
+	if r == nil {
+		return uuid.Nil, services.ErrNotRunning
+	}
+	r.stop(errStopped)
+	return cmp.Or(turn, r.turn()), nil
+}

@@ -1,0 +1,438 @@
+package importer
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// format is what reads the files of one product.
+type format struct {
+	// holds reports whether a file of a zip or a folder holds conversations, by its name.
+	holds func(name string) bool
+	// beside are the names of files that come with conversations and hold none.
+	beside []string
+	// head reads what a record of a file is about. Records of one id, in a format where they are parts, are one
+	// conversation.
+	head  func(raw []byte, file string) (head, error)
+	parts bool
+	// read makes a tree of the records of a conversation.
+	read func(records [][]byte, note func(names ...string)) (*tree, error)
+}
+
+// head is what a record is about: its conversation, and when that was active last.
+type head struct {
+	id   string
+	last time.Time
+}
+
+// exports are the files of an export. All were read once, and their conversations put in order.
+type exports struct {
+	*importer
+	format
+
+	files []openFile
+	units []unit
+	// bytes are those of all conversations.
+	bytes int64
+	// others are the files that hold no conversations.
+	others map[string]bool
+}
+
+// openFile is a file that any part can be read of.
+type openFile struct {
+	name string
+	*os.File
+	size int64
+	// copied: it is no file that the user named, so that its bytes count with those of the file that it is of.
+	copied bool
+}
+
+// unit is what a file has of a conversation.
+type unit struct {
+	id    string
+	last  time.Time
+	parts []part
+	err   error
+}
+
+// part is a record of a file: its place among them and in the file.
+type part struct {
+	name     string
+	file     int
+	index    int
+	off, len int64
+}
+
+func (u unit) where() string { return fmt.Sprintf("%s[%d]", u.parts[0].name, u.parts[0].index) }
+
+func (u unit) size() (n int64) {
+	for _, p := range u.parts {
+		n += p.len
+	}
+	return n
+}
+
+// openExports reads all files once, and puts their conversations in the order of their last activity; those without a
+// time come first, as they stand.
+func (im *importer) openExports(
+	ctx context.Context, files []string, f format,
+) (x *exports, err error) {
+	x = &exports{importer: im, format: f, others: map[string]bool{}}
+	defer func() {
+		if err != nil {
+			x.close()
+		}
+	}()
+	for _, name := range files {
+		if err := x.add(ctx, name); err != nil {
+			return x, fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+	byID := map[string]int{}
+	for i := range x.files {
+		if err := x.index(ctx, i, byID); err != nil {
+			return x, fmt.Errorf("read %s: %w", x.files[i].name, err)
+		}
+	}
+	for name := range x.others {
+		im.drop([]string{name})
+	}
+	slices.SortStableFunc(x.units, func(a, b unit) int { return a.last.Compare(b.last) })
+	return x, nil
+}
+
+func (x *exports) close() {
+	for _, f := range x.files {
+		_ = f.Close()
+	}
+}
+
+// add opens a file that the user named: one with conversations, a zip of such, or a folder.
+func (x *exports) add(ctx context.Context, name string) error {
+	if name == "-" {
+		return x.spool(ctx, name, os.Stdin)
+	}
+	f, err := os.Open(name) //nolint:gosec // the file that the user named
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		_ = f.Close()
+		return err
+	case info.IsDir():
+		_ = f.Close()
+		return x.addAll(ctx, name, os.DirFS(name))
+	case slices.Contains(x.beside, filepath.Base(name)):
+		x.others[filepath.Base(name)] = true
+		x.Passed(info.Size())
+		return f.Close()
+	case !info.Mode().IsRegular():
+		defer func() { _ = f.Close() }()
+		return x.spool(ctx, name, f)
+	}
+	return x.take(ctx, openFile{name, f, info.Size(), false})
+}
+
+// take takes a file, or those in it, if it is a zip.
+func (x *exports) take(ctx context.Context, f openFile) error {
+	magic := make([]byte, 4)
+	_, _ = f.ReadAt(magic, 0) // a file that is shorter is no zip
+	if string(magic) != "PK\x03\x04" {
+		x.files = append(x.files, f)
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	z, err := zip.NewReader(f, f.size)
+	if err != nil {
+		return err
+	}
+	if !f.copied {
+		x.Passed(f.size)
+	}
+	return x.addAll(ctx, f.name, z)
+}
+
+// addAll takes the files with conversations of a zip or a folder, and names the others, of which those that are no
+// JSON by what their names end with.
+func (x *exports) addAll(ctx context.Context, name string, in fs.FS) error {
+	before := len(x.files)
+	err := fs.WalkDir(in, ".", func(at string, d fs.DirEntry, err error) error {
+		base := path.Base(at)
+		switch {
+		case err != nil || d.IsDir():
+			return err
+		case slices.Contains(x.beside, base) || !x.holds(base):
+			if end := path.Ext(base); end != ".json" && end != ".html" {
+				base = "*" + end
+			}
+			x.others[base] = true
+			return nil
+		}
+		f, err := in.Open(at)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		return x.spool(ctx, name+"/"+at, f)
+	})
+	if err == nil && len(x.files) == before {
+		err = errors.New("it holds no file with conversations")
+	}
+	return err
+}
+
+// spool copies a stream to a file that goes with this process, so that any part of it can be read.
+func (x *exports) spool(ctx context.Context, name string, r io.Reader) error {
+	if f, is := r.(*os.File); is && name != "-" {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() { // in a folder
+			again, err := os.Open(f.Name())
+			if err == nil {
+				x.files = append(x.files, openFile{name, again, info.Size(), true})
+			}
+			return err
+		}
+	}
+	f, err := os.CreateTemp("", "turnledger-import-*")
+	if err != nil {
+		return err
+	}
+	_ = os.Remove(f.Name()) // it stays until it is closed
+	n, err := io.Copy(f, readerFunc(func(p []byte) (int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		return r.Read(p)
+	}))
+	if err != nil {
+		_ = f.Close()
+		return err
+	}
+	file := openFile{name, f, n, true}
+	if name == "-" {
+		return x.take(ctx, file)
+	}
+	x.files = append(x.files, file)
+	return nil
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// index notes the conversations of a file.
+func (x *exports) index(ctx context.Context, i int, byID map[string]int) error {
+	f := x.files[i]
+	known := func(raw []byte) bool {
+		_, err := x.head(raw, f.name)
+		return err == nil
+	}
+	passed := int64(0)
+	return eachRecord(f, f.size, known, func(n int, off int64, raw []byte, err error) error {
+		p := part{name: filepath.Base(f.name), file: i, index: n, off: off, len: int64(len(raw))}
+		if !f.copied {
+			x.Passed(off + p.len - passed)
+			passed = off + p.len
+		}
+		x.bytes += p.len
+		u := unit{parts: []part{p}, err: err}
+		var h head
+		if err == nil {
+			h, u.err = x.head(raw, f.name)
+		}
+		if u.err == nil && !utf8.Valid(raw) {
+			u.err = errors.New("not UTF-8: convert the file")
+		}
+		if u.err == nil {
+			u.id, u.last = h.id, h.last
+			u.err = checkID(h.id)
+		}
+		before, again := byID[u.id]
+		if u.err == nil && again && x.parts {
+			was := &x.units[before]
+			was.parts = append(was.parts, p)
+			if u.last.After(was.last) {
+				was.last = u.last
+			}
+			return ctx.Err()
+		}
+		if u.err != nil {
+			u.id = ""
+		} else {
+			byID[u.id] = len(x.units)
+		}
+		x.units = append(x.units, u)
+		return ctx.Err()
+	})
+}
+
+// read reads a conversation.
+func (x *exports) read(u unit) (*tree, error) {
+	if u.err != nil {
+		return nil, u.err
+	}
+	records := make([][]byte, len(u.parts))
+	for i, p := range u.parts {
+		records[i] = make([]byte, p.len)
+		if _, err := x.files[p.file].ReadAt(records[i], p.off); err != nil {
+			return nil, err
+		}
+	}
+	t, err := x.format.read(records, func(names ...string) { x.drop(names) })
+	if err != nil {
+		return nil, err
+	}
+	t.id = u.id
+	if t.current == "" && len(t.nodes) > 0 {
+		t.current = t.nodes[len(t.nodes)-1].id
+	}
+	return t, nil
+}
+
+// wrapper matches the beginning of a file whose conversations are a member of an object.
+var wrapper = regexp.MustCompile(`^(?:\xef\xbb\xbf)?\s*\{\s*"(?:conversations|chats)"\s*:\s*\[`)
+
+// eachRecord calls use for the objects of a file: the elements of an array, or one behind the other. Behind what is no
+// JSON it goes on with the next record that is known; err is then what is wrong with the one that it passes over.
+func eachRecord(
+	f io.ReaderAt, size int64, known func([]byte) bool, use func(n int, off int64, raw []byte, err error) error,
+) error {
+	start := make([]byte, min(size, 1<<10))
+	if _, err := f.ReadAt(start, 0); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	pos := int64(len(wrapper.Find(start)))
+	wrapped := pos > 0
+	if !wrapped && bytes.HasPrefix(start, []byte("\xef\xbb\xbf")) {
+		pos = 3
+	}
+	s := scanner{f: f, size: size, dec: jsontext.NewDecoder(bytes.NewReader(nil))}
+	for n := 0; ; n++ {
+		at, c, err := s.begin(pos)
+		if errors.Is(err, io.EOF) || wrapped && c == ']' {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		raw, err := s.value(at)
+		if err == nil {
+			if err := use(n, at, raw, nil); err != nil {
+				return err
+			}
+			pos = at + int64(len(raw))
+			continue
+		}
+		if _, broken := errors.AsType[*jsontext.SyntacticError](err); !broken && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return err
+		}
+		next, err := s.resume(at+1, known)
+		if err != nil {
+			return err
+		}
+		if err := use(n, at, nil, errBroken); err != nil {
+			return err
+		}
+		pos = next
+	}
+}
+
+var errBroken = errors.New("not JSON, up to the next conversation")
+
+// scanner finds values in a file.
+type scanner struct {
+	f    io.ReaderAt
+	size int64
+	dec  *jsontext.Decoder
+}
+
+func (s *scanner) from(at int64) *io.SectionReader { return io.NewSectionReader(s.f, at, s.size-at) }
+
+// begin returns where the next value begins behind white space, commas and the brackets of lists, and its first byte;
+// for the end of a list that byte, if it stands behind a value.
+func (s *scanner) begin(at int64) (int64, byte, error) {
+	r := bufio.NewReaderSize(s.from(at), 256)
+	end := byte(0)
+	for ; ; at++ {
+		c, err := r.ReadByte()
+		if err != nil {
+			return at, end, err
+		}
+		switch c {
+		case ']':
+			end = c
+			if at == s.size-1 {
+				return at, c, io.EOF
+			}
+		case ' ', '\t', '\r', '\n', ',', '[':
+		default:
+			return at, cmp.Or(end, c), nil
+		}
+	}
+}
+
+// value reads the value at an offset.
+func (s *scanner) value(at int64) (jsontext.Value, error) {
+	s.dec.Reset(s.from(at), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	v, err := s.dec.ReadValue()
+	return v, err
+}
+
+// resume returns where the next known record begins: an object behind a comma, a bracket, or at the beginning of a
+// line. At the end of the file there is none.
+func (s *scanner) resume(at int64, known func([]byte) bool) (int64, error) {
+	r := bufio.NewReader(s.from(at))
+	last := byte(0)
+	for ; ; at++ {
+		c, err := r.ReadByte()
+		if errors.Is(err, io.EOF) {
+			return s.size, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if c == '{' && strings.IndexByte(",[\n", last) >= 0 && last != 0 {
+			v, err := s.value(at)
+			if err == nil && known(v) {
+				return at, nil
+			}
+			if err == nil {
+				at += int64(len(v)) - 1
+				r.Reset(s.from(at + 1))
+				c = '}'
+			}
+		}
+		if c == '\n' || !bytes.ContainsAny([]byte{c}, " \t\r") {
+			last = c
+		}
+	}
+}
+
+// checkID refuses an id that no session can have.
+func checkID(id string) error {
+	if id == "" {
+		return errors.New("the conversation has no id")
+	}
+	if checkThreadID(id) != nil {
+		return errors.New("the id of the conversation can't be the id of a session")
+	}
+	return nil
+}
