@@ -168,6 +168,7 @@ var callsInOrder = []asked{
 	{"POST /v1/similar", "", `{"question":"q"}`, "views"},
 	{"GET /v1/stats", "", "", "views"},
 	{"GET /v1/events", "?session_id=own", "", "reach log"},
+	{"GET /v1/streams/sessions/{session_id}", "", "", "reach views log"},
 	{"POST /v1/threads/{thread_id}/messages", "", `{"content":"c"}`, "reach log"},
 	{"POST /v1/threads/{thread_id}/messages/stream", "", `{"content":"c"}`, "reach log"},
 	{"POST /v1/chat", "", `{"content":"c","thread_id":"own"}`, "reach log"},

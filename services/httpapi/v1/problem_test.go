@@ -457,7 +457,7 @@ func mistakesOf(op map[string]any) (out []mistake) {
 	for _, name := range names {
 		out = append(out, mistake{query: "?" + name + "s=true", field: name + "s"},
 			mistake{query: "?" + strings.ToUpper(name) + "=x", field: "query"})
-		if name != "type" { // of which there may be several
+		if name != "type" && name != "offset" { // of which there may be several, or whose protocol has another status
 			out = append(out, mistake{query: "?" + name + "=0:1&" + name + "=0:2", field: name})
 		}
 		if name != "cursor" { // of the first page

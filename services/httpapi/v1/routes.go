@@ -44,6 +44,7 @@ func (a *surface) declare() {
 	if cfg.Explain != nil {
 		a.explains()
 	}
+	a.ofRole("context", cfg.Events != nil && cfg.Sessions != nil, a.durables)
 	call(a, a.projections, op("list-projections", access.Admin, "GET /projections", "See how far the views are"))
 	call(a, a.keys, op("list-keys", access.Admin, "GET /keys", "List the API keys, without their secrets"))
 	if cfg.Tokens != nil {

@@ -60,7 +60,7 @@ var rated = map[string]string{
 var endless = []string{
 	"GET /v1/events", "GET /v1/partitions/{partition}/snapshot", "POST /v1/restore",
 	"POST /v1/projections/{name}/verify", "GET /console/log/live", "GET /console/sessions/{session_id}/live",
-	"GET /console/sessions/{session_id}/export", "GET /console/open",
+	"GET /console/sessions/{session_id}/export", "GET /console/open", "GET /v1/streams/sessions/{session_id}",
 }
 
 // theirs links each session to ada.
