@@ -43,6 +43,8 @@ type task struct {
 	own string
 	// bounded: a turn that is older than an answer may take is not waited for, whoever works on it.
 	bounded bool
+	// ends: the answer ends when the last caller has hung up. keeps: what came of it until then is recorded.
+	ends, keeps bool
 	work
 }
 
@@ -64,9 +66,17 @@ func (s *Service) do(ctx context.Context, t task, to services.Listener) (outcome
 		return a.outcome, nil
 	}
 	// From here on the answer is made for the log, and the client may disconnect.
+	caller := ctx
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	a.take(stop)
+	if t.ends {
+		defer context.AfterFunc(caller, func() {
+			if !a.isHeard() {
+				stop(errHungUp)
+			}
+		})()
+	}
 	err := a.answer(ctx)
 	a.end(err)
 	return a.outcome, err
@@ -188,7 +198,8 @@ func (a *answering) answer(ctx context.Context) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // the reason for the stop explains the failure
 	}
-	if errors.Is(err, errInterrupted) || errors.Is(err, errSettled) {
+	hungUp := errors.Is(err, errHungUp) && a.keeps && a.text.Len() > 0
+	if errors.Is(err, errInterrupted) || errors.Is(err, errSettled) || hungUp {
 		text := cmp.Or(a.text.String(), interruptedText)
 		answer, err = services.ModelAnswer{
 			Parts: []services.AnswerPart{{Kind: services.PartText, Text: text}}, Finish: services.FinishInterrupted,
@@ -250,6 +261,9 @@ func (a *answering) ask(ctx context.Context) (services.ModelAnswer, error) {
 		return answer.Whole(a.to.Piece), nil
 	}
 }
+
+// errHungUp ends an answer that nobody waits for any more.
+var errHungUp = fmt.Errorf("%w: its caller hung up", services.ErrModelFailed)
 
 const (
 	recordDeadline  = 15 * time.Second

@@ -6,7 +6,8 @@ import (
 )
 
 // exposed are the headers of an answer that a web page of another origin may read.
-const exposed = "X-Request-Id, X-Should-Retry, Retry-After, Turnledger-Receipt"
+const exposed = "X-Request-Id, X-Should-Retry, Retry-After, Turnledger-Receipt, X-Turnledger-Session, " +
+	"X-Turnledger-Turn, X-Turnledger-Position, X-Turnledger-Recorded"
 
 // mayCall reports whether a request comes from a web page that may call the surface.
 func (a *API) mayCall(r *http.Request, s *Surface) bool {

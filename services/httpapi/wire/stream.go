@@ -109,6 +109,16 @@ func (s *SSE) Events(together ...Event) {
 	s.write(text)
 }
 
+// Data sends an event without a name.
+func (s *SSE) Data(data any) {
+	if raw, err := json.Marshal(data); err == nil {
+		s.write("data: " + string(raw) + "\n\n")
+	}
+}
+
+// Done sends the end that clients of chat completions wait for.
+func (s *SSE) Done() { s.write("data: [DONE]\n\n") }
+
 // End stops the heartbeats, so that the server may use the connection again.
 func (s *SSE) End() {
 	s.mu.Lock()
