@@ -15,6 +15,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	testdata "github.com/turnledger/turnledger/deploy/testkit/stack"
 	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/message"
@@ -543,4 +544,73 @@ func TestACompletionWithATool(t *testing.T) {
 			require.Len(t, s.kept(id), 5, "question, call, output, answer")
 		}
 	}
+}
+
+// slow is a model that says a word, and then waits until its answer is ended.
+type slow struct {
+	saying
+
+	word  string
+	ended chan struct{}
+	asked chan struct{}
+}
+
+func (m *slow) Answer(
+	ctx context.Context, _ services.Prompt, emit func(services.AnswerPiece),
+) (services.ModelAnswer, error) {
+	if m.word != "" {
+		emit(services.AnswerPiece{AnswerPart: services.AnswerPart{Kind: services.PartText, Text: m.word}})
+	}
+	m.asked <- struct{}{}
+	<-ctx.Done()
+	close(m.ended)
+	return services.ModelAnswer{}, ctx.Err()
+}
+
+// A hang-up ends an answer. What was streamed stands; without a word the turn has no answer.
+func TestAHangUpEndsACompletion(t *testing.T) {
+	t.Parallel()
+	for _, streamed := range []bool{true, false} {
+		m := &slow{word: "half", ended: make(chan struct{}), asked: make(chan struct{}, 1)}
+		s := start(t, answeredBy(m))
+		ctx, hangUp := context.WithCancel(t.Context())
+		body := fmt.Sprintf(`{"messages":[{"role":"user","content":"q"}],"stream":%t}`, streamed)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+completions, strings.NewReader(body))
+		require.NoError(t, err)
+		r.Header.Set("X-Turnledger-Session", "s")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if resp, err := http.DefaultClient.Do(r); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+		}()
+		<-m.asked
+		hangUp()
+		<-done
+		<-m.ended
+		if streamed {
+			hang.Until(t, func() bool { return len(s.said("s")) == 1 })
+			require.Equal(t, []string{"q|half"}, s.said("s"))
+		} else {
+			require.Equal(t, session.Pending, s.turnsOf("s")[0].Status)
+		}
+	}
+}
+
+// A bound caller begins a session, linked to it, and another's is none to it.
+func TestABoundCallerBeginsASessionByACompletion(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	body := `{"messages":[{"role":"user","content":"q"}],"metadata":{"session_id":"adas"}}`
+	for _, want := range []int{200, 200} {
+		require.Equal(t, want, s.as("ada", "POST", completions, body).status)
+	}
+	r, err := s.services.Reader.Read(t.Context(), services.Ask{SessionID: "adas", AllTurns: true})
+	require.NoError(t, err)
+	require.Equal(t, "ada", r.State.Identity)
+	require.Len(t, r.State.Turns, 2)
+	require.Equal(t, http.StatusNotFound, s.as("bob", "POST", completions, body).status)
+	require.Len(t, s.turnsOf("adas"), 2)
 }
