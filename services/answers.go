@@ -52,7 +52,23 @@ type Step struct {
 	Settings Settings
 	// Mint makes the ids of the items of the answer.
 	Mint Mint
+	// Asked is the position of the event that brought the messages, and Recorded says what became of them.
+	Asked    events.Position
+	Recorded Recorded
 }
+
+// Recorded says what a call has recorded before its answer.
+type Recorded string
+
+// A call opens a turn, extends one, or does so in a branch that it makes; or it repeats an earlier one, or leaves
+// nothing.
+const (
+	RecordedTurn      Recorded = "turn"
+	RecordedExtension Recorded = "extension"
+	RecordedFork      Recorded = "fork"
+	RecordedAgain     Recorded = "again"
+	RecordedNone      Recorded = "none"
+)
 
 // Mint returns the id of the item with a type and an index among the items of an answer. own is the id that the model
 // gave an item which it gets back as it came, or "".
@@ -101,6 +117,8 @@ type StepAsk struct {
 	Sent map[string]json.RawMessage
 	// Conversation and Previous are ids; at most one of them is set.
 	Conversation, Previous string
+	// Completion is set for a chat completion, which names its session there.
+	Completion *Completion
 	// Store: the step and its answer are recorded.
 	Store bool
 	// Instructions stand before the history, for this step only.
@@ -114,6 +132,28 @@ type StepAsk struct {
 	// RequestID names the request; the same one is never recorded twice.
 	RequestID string
 	OnPending OnPending
+}
+
+// History says what a model is shown of a session.
+type History string
+
+// HistoryServer is what was recorded, HistoryClient what the client sent, and HistoryAuto the latter once a client of
+// the session has sent an assistant's words.
+const (
+	HistoryAuto   History = "auto"
+	HistoryServer History = "server"
+	HistoryClient History = "client"
+)
+
+// Completion is a chat completion: its messages may be a whole history. Input has no system messages.
+type Completion struct {
+	// Session need not be there yet; it is "" where nothing is stored.
+	Session string
+	History History
+	// Sent are all messages as they came, and System those of the system and the developer.
+	Sent, System []json.RawMessage
+	// Streams: the client gets the answer piece by piece.
+	Streams bool
 }
 
 // Paging asks for a page of items: at most Limit, in their order or else the other way round, behind the one of the id

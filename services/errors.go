@@ -11,6 +11,8 @@ import (
 type ModelRefusal struct {
 	Status int
 	After  time.Duration
+	// Type, Code and Param name what is wrong in the endpoint's terms; each is a name or "".
+	Type, Code, Param string
 }
 
 func (r *ModelRefusal) Error() string { return "the endpoint answered " + strconv.Itoa(r.Status) }

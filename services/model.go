@@ -28,6 +28,9 @@ type ModelOptions struct {
 	Effort, Summary, Verbosity string
 	// Others are members of a request in the form of OpenAI's Responses API. Only a model that speaks it gets them.
 	Others map[string]json.RawMessage
+	// Members are those of a chat completion as they came. Only a model that speaks these gets them, and nothing else
+	// of the options.
+	Members map[string]json.RawMessage
 }
 
 // ModelTool is a tool that the model may call. Parameters is the JSON schema of its arguments. Raw is the tool in the

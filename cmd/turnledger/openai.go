@@ -22,6 +22,7 @@ func (a *app) mountOpenAI(api *httpwire.API, ports services.Ports, reader *read.
 			Lookup: ports.Lookup, IDs: items.Minter{Key: a.itemKey}, SessionAt: a.sessionAt,
 		},
 		MaxBody: int64(a.cfg.OpenAIBody), OnPending: services.OnPending(a.cfg.OnPending),
+		ChatHistory: services.History(a.cfg.ChatHistory), SessionHeaders: a.cfg.SessionHeaders,
 	}
 	if a.roles.has(roleAPI) {
 		c.Sessions, c.Items = reader, a.answers

@@ -29,6 +29,9 @@ type Shared struct {
 	First, Turns, Rest int
 	Diverges           bool
 	Gone               []int
+	// Ends, of Chat: the input ends within the turn At, at what asks for its answer, and brings nothing new.
+	Ends bool
+	At   int
 }
 
 // History compares a whole history with the turns of a session. At least one item is new: the last turn of a history
@@ -58,6 +61,8 @@ type history struct {
 	in    Input
 	of    []meaning
 	gone  []int
+	// loose: turns are compared as Chat does it.
+	loose bool
 }
 
 // exchange reports whether the input before an item has two messages in a row of which one is the assistant's.
@@ -81,9 +86,12 @@ func (h *history) from(first, n int) Shared {
 			break
 		}
 		if n = end; n >= len(h.in.Items) {
+			if h.loose {
+				s.Ends, s.At = true, k
+			}
 			break // at least one item is new
 		}
-		if t := h.turns[k]; !t.Open || len(t.Items) == 0 {
+		if t := h.turns[k]; h.loose || !t.Open || len(t.Items) == 0 {
 			s.Turns, s.Rest = k+1, n
 		}
 	}
@@ -102,7 +110,7 @@ func (h *history) from(first, n int) Shared {
 // turn returns where the items of a turn end that stand in the input from n on, or false if they don't.
 func (h *history) turn(k, n int) (end int, is bool) {
 	t := h.turns[k]
-	end, is = h.exact(t, n)
+	end, is = h.same(k, n)
 	switch {
 	case !t.Lacks:
 	case !is || len(t.Items) == 0:
@@ -136,7 +144,15 @@ func (h *history) next(k, n int) (end int, is bool) {
 	if k+1 == len(h.turns) || len(h.turns[k+1].Items) == 0 {
 		return n, false
 	}
-	return h.exact(h.turns[k+1], n)
+	return h.same(k+1, n)
+}
+
+// same returns the end of items that are those of a turn.
+func (h *history) same(k, n int) (int, bool) {
+	if h.loose {
+		return h.loosely(k, n)
+	}
+	return h.exact(h.turns[k], n)
 }
 
 // exact returns the end of items that are those of a turn. What is neither said nor called may be left out: thoughts,

@@ -63,7 +63,7 @@ func words(i message.Item, member string) (out []any) {
 	}
 	standsFor := ""
 	for _, p := range parts {
-		said := strings.TrimSpace(p.Text("text") + p.Text("refusal"))
+		said := normal(p.Text("text") + p.Text("refusal"))
 		if standIn := p.StandIn(); standIn != "" {
 			out, standsFor = append(out, p.Type()+" "+p.Text("filename")), standIn
 			continue
@@ -97,8 +97,11 @@ func data(raw json.RawMessage) any {
 	if message.IsNull(raw) || json.Unmarshal(raw, &text) != nil {
 		return value(raw)
 	}
-	return ofText(strings.TrimSpace(text))
+	return ofText(normal(text))
 }
+
+// normal returns a text without white space at its ends, with one kind of line ends.
+func normal(text string) string { return strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")) }
 
 func ofText(said string) any {
 	if (strings.HasPrefix(said, "{") || strings.HasPrefix(said, "[")) && json.Valid([]byte(said)) {

@@ -45,6 +45,8 @@ type task struct {
 	at  uint64
 	// bounded: a turn that is older than an answer may take is not waited for, whoever works on it.
 	bounded bool
+	// ends: the answer ends when the last caller has hung up. keeps: what came of it until then is recorded.
+	ends, keeps bool
 	work
 }
 
@@ -66,10 +68,18 @@ func (s *Service) do(ctx context.Context, t task, to *running) (outcome, error) 
 		return a.outcome, nil
 	}
 	// From here on the answer is made for the log, and the client may disconnect.
+	caller := ctx
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	a.take(stop)
 	a.live.enter(a.to, a.task, a.turn.Place, stop)
+	if t.ends {
+		defer context.AfterFunc(caller, func() {
+			if !a.isHeard() {
+				stop(errHungUp)
+			}
+		})()
+	}
 	err := a.answer(ctx)
 	a.end(err)
 	return a.outcome, err
@@ -189,13 +199,14 @@ func (a *answering) answer(ctx context.Context) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // the reason for the stop explains the failure
 	}
+	hungUp := errors.Is(err, errHungUp) && a.keeps && len(a.to.parts()) > 0
 	switch {
 	case errors.Is(err, errInterrupted), errors.Is(err, errSettled):
 		answer, err = services.ModelAnswer{Parts: a.to.parts(), Finish: services.FinishInterrupted}, nil
 		if len(answer.Parts) == 0 {
 			answer.Parts = []services.AnswerPart{{Kind: services.PartText, Text: interruptedText}}
 		}
-	case errors.Is(err, errStopped):
+	case errors.Is(err, errStopped), hungUp:
 		answer, err = services.ModelAnswer{Parts: a.to.parts(), Finish: services.FinishStopped}.Whole(a.to.Piece), nil
 	}
 	if err != nil {
@@ -255,6 +266,9 @@ func (a *answering) ask(ctx context.Context) (services.ModelAnswer, error) {
 		return answer.Whole(a.to.Piece), nil
 	}
 }
+
+// errHungUp ends an answer that nobody waits for any more.
+var errHungUp = fmt.Errorf("%w: its caller hung up", services.ErrModelFailed)
 
 const (
 	recordDeadline  = 15 * time.Second

@@ -30,6 +30,12 @@ func (s *Service) recordInput(ctx context.Context, a ask) (step, error) {
 	if err != nil {
 		return step{}, err
 	}
+	return s.stepAdded(ctx, a, added)
+}
+
+// stepAdded returns the step that messages are which were added, or had been.
+func (s *Service) stepAdded(ctx context.Context, a ask, added services.AddedMessages) (step, error) {
+	var err error
 	if added.Duplicate {
 		if added.TurnID == uuid.Nil { // it has left the log
 			return step{}, services.ErrNoResponse

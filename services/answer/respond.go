@@ -29,16 +29,22 @@ func (s *Service) Respond(
 	}
 	missed, leave := s.calls.enter(ctx, a.Call.Body)
 	defer leave()
-	st, err := s.recordInput(ctx, ask{StepAsk: a, missed: missed})
+	asking := ask{StepAsk: a, missed: missed}
+	var st step
+	if a.Completion != nil {
+		st, err = s.recordCompletion(ctx, &asking)
+	} else {
+		st, err = s.recordInput(ctx, asking)
+	}
 	if err != nil {
 		return out, err
 	}
-	w := &input{Service: s, at: st, ask: ask{StepAsk: a}}
+	w := &input{Service: s, at: st, ask: asking}
 	heard := s.listen(to)
 	defer heard.leave()
 	done, err := s.do(ctx, task{
 		session: st.session, key: st.key(), onPending: a.OnPending, own: a.RequestID, at: st.Position.Seq,
-		work: w,
+		work: w, ends: a.Completion != nil, keeps: a.Completion != nil && a.Completion.Streams,
 	}, heard)
 	if err == nil {
 		out, err = s.recorded(ctx, st, &done.turn.Turn)
@@ -60,8 +66,11 @@ func (s *Service) Respond(
 
 // unstored answers a request that is not to be recorded: its history is used, and nothing is left of it.
 func (s *Service) unstored(ctx context.Context, a ask, to services.Listener) (out services.Answered, err error) {
-	built, err := s.unrecorded(ctx, a, true)
-	if err == nil && len(a.Input) == 0 && built.HistoryMessages == 0 {
+	var built services.Context
+	if a.Completion == nil {
+		built, err = s.unrecorded(ctx, a, true)
+	}
+	if err == nil && a.Completion == nil && len(a.Input) == 0 && built.HistoryMessages == 0 {
 		err = services.ErrNoInput
 	}
 	if err != nil {
@@ -80,11 +89,14 @@ func (s *Service) unstored(ctx context.Context, a ask, to services.Listener) (ou
 			return items.Prefix(kind) + hex.EncodeToString(of[:]) + suffix
 		},
 	}
-	p := promptOf(&built, a.Options)
-	p.Conversation = a.Conversation
+	p, used := promptOf(&built, a.Options), s.tokens(a, &built)
+	if p.Conversation = a.Conversation; a.Completion != nil {
+		p, used = s.exact(a)
+		out.Step.Recorded = services.RecordedNone
+	}
 	answer, err := s.aside(ctx, p, out.Step, to)
 	if out.Err = err; err == nil {
-		out.At, out.Finish, out.Usage = s.cfg.Now(), answer.Finish, s.usage(answer, s.tokens(a, &built))
+		out.At, out.Finish, out.Usage = s.cfg.Now(), answer.Finish, s.usage(answer, used)
 		out.Output = s.cfg.Output(answer, out.Mint)
 	}
 	to.Ended(out)
@@ -157,11 +169,21 @@ func (w *input) answered(t *session.Turn) bool {
 }
 
 func (w *input) prompt(ctx context.Context, turn uuid.UUID, known uint64) (services.Prompt, error) {
+	c := w.ask.Completion
+	if c != nil && c.History == services.HistoryClient {
+		p, used := w.exact(w.ask)
+		w.used = used
+		return p, nil
+	}
 	req := w.contextRequest(w.ask)
+	req.Truncate = req.Truncate || c != nil
 	req.SessionID, req.TurnID, req.KnownSeq, req.Sent = w.at.session, turn, known, w.ask.Sent
 	built, err := w.cfg.Contexts.Build(ctx, req)
 	w.used = w.tokens(w.ask, &built)
-	return promptOf(&built, w.ask.Options), err
+	if err != nil {
+		return services.Prompt{}, err
+	}
+	return w.ask.withSystem(promptOf(&built, w.ask.Options), w.cfg.Model.Format()), nil
 }
 
 func (*input) piece(p services.AnswerPiece) (services.AnswerPiece, bool) { return p, true }
@@ -178,7 +200,11 @@ func (w *input) record(
 		Model: w.cfg.Model.Name(), AnsweredBy: answer.Model, Usage: w.usage(answer, w.used), Finish: answer.Finish,
 		Pieces: answer.Pieces,
 	})
-	list := messages(w.cfg.Output(answer, w.told(w.at, "").Mint))
+	output := w.cfg.Output(answer, w.told(w.at, "").Mint)
+	if w.ask.Completion != nil { // its client is told no ids
+		output = withoutIDs(output)
+	}
+	list := messages(output)
 	if w.at.extension == "" {
 		return w.cfg.Turns.FinalizeTurn(ctx, decide.Finalize{
 			SessionID: w.at.session, TurnID: turn, FinishReason: reason(answer), Usage: answer.Usage,

@@ -19,11 +19,12 @@ import (
 const mostLookedUp, mostBranches = 8, 8
 
 // turns returns the turns of a reading for an alignment, as they were at a sequence; of each its newest version.
-func (s *Service) turns(r services.Reading, until uint64) (out []align.Turn, of []*session.Turn) {
+// Those up to a boundary are left out.
+func (s *Service) turns(r services.Reading, until, boundary uint64) (out []align.Turn, of []*session.Turn) {
 	for _, t := range r.State.Turns {
 		sessionID, partition, inherited := r.State.Origin(t, r.Position.Partition)
 		replaced := t.Status == session.Replaced || t.StatusBefore == session.Replaced
-		if t.Place <= r.State.Boundary || replaced || !inherited && session.PlaceOf(t) > until {
+		if t.Place <= boundary || replaced || !inherited && session.PlaceOf(t) > until {
 			continue
 		}
 		chain, status := r.State.Chain(t), t.Status
@@ -70,7 +71,7 @@ func (s *Service) fresh(a ask, r services.Reading, until uint64) (out []message.
 	if !a.mayHave() {
 		return a.Input
 	}
-	turns, _ := s.turns(r, until)
+	turns, _ := s.turns(r, until, r.State.Boundary)
 	for _, n := range align.News(turns, align.Input{Items: a.Input, IDs: a.IDs}) {
 		out = append(out, a.Input[n])
 	}
@@ -169,7 +170,7 @@ func (s *Service) historyOf(ctx context.Context, a ask, sessionID string) (h his
 		return h, err
 	}
 	in := align.Input{Items: a.Input, IDs: a.IDs}
-	h.turns, h.of = s.turns(h.Reading, ^uint64(0))
+	h.turns, h.of = s.turns(h.Reading, ^uint64(0), h.State.Boundary)
 	h.with = align.History(h.turns, in)
 	h.gone = align.Gone(h.turns, in)
 	return h, nil

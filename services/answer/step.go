@@ -22,6 +22,8 @@ type asked struct {
 	Request      services.Settings `json:"request"`
 	Conversation bool              `json:"conversation,omitempty"`
 	Previous     string            `json:"previous_response_id,omitempty"`
+	// History says what a chat completion was asked with.
+	History services.History `json:"history,omitempty"`
 }
 
 // told is what the log keeps of an answer beside its items: the settings of the fact that brings it.
@@ -46,6 +48,7 @@ type step struct {
 	// place of the turn.
 	place     uint64
 	duplicate bool
+	recorded  services.Recorded
 	asked     asked
 	// first is the sequence of the first event that the step's call appended.
 	first uint64
@@ -68,11 +71,20 @@ func (s *Service) told(st step, model string) services.Step {
 	out := services.Step{
 		SessionID: st.session, TurnID: st.TurnID, ResponseID: items.ResponseID(st.Step), Previous: st.asked.Previous,
 		CreatedAt: st.createdAt, Model: model, Stored: true, Settings: st.asked.Request,
+		Asked: st.Position, Recorded: st.recorded,
 		Mint: func(kind, _ string, index int) string {
 			return s.cfg.IDs.Item(kind, st.session, items.Address{
 				Position: st.Position, Answer: true, Message: outputMessages + index,
 			})
 		},
+	}
+	switch {
+	case st.duplicate:
+		out.Recorded = services.RecordedAgain
+	case st.recorded == "" && st.extension != "":
+		out.Recorded = services.RecordedExtension
+	case st.recorded == "":
+		out.Recorded = services.RecordedTurn
 	}
 	if st.asked.Conversation {
 		out.Conversation = st.session

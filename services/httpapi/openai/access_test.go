@@ -48,6 +48,7 @@ var needs = map[string]access.Scopes{
 	"GET /v1/conversations/{conversation_id}/items":              reads,
 	"GET /v1/conversations/{conversation_id}/items/{item_id}":    reads,
 	"DELETE /v1/conversations/{conversation_id}/items/{item_id}": redacts,
+	"POST /v1/chat/completions":                                  writes | reads,
 	"POST /v1/responses":                                         writes | reads,
 	"GET /v1/responses/{response_id}":                            reads,
 	"DELETE /v1/responses/{response_id}":                         redacts,

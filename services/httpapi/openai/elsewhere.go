@@ -26,7 +26,6 @@ var elsewhere = map[string]string{
 		useResponses,
 	"/v1/audio":                     useProvider,
 	"/v1/batches":                   "POST /v1/turns records many turns at once; for a model's batches, " + useProvider,
-	"/v1/chat/completions":          useResponses, // the native API has /v1/chat
 	"/v1/chatkit":                   useProvider,
 	"/v1/completions":               useResponses,
 	"/v1/containers":                useProvider,
@@ -53,7 +52,7 @@ var elsewhere = map[string]string{
 }
 
 // here are the first segments of the paths that this surface answers.
-var here = []string{conversations, responses, models}
+var here = []string{conversations, responses, models, completions}
 
 // prefixes are all paths whose errors have OpenAI's form.
 func prefixes() []string {
@@ -62,8 +61,8 @@ func prefixes() []string {
 
 // noCall returns the problem for a path that there is not: it says what is missing, and what to use.
 func noCall(r *http.Request) *problems.Problem {
-	message := "There is no such call below /v1/conversations, /v1/responses and /v1/models: docs/openai.md says " +
-		"what there is."
+	message := "There is no such call below /v1/conversations, /v1/responses, /v1/chat/completions and /v1/models: " +
+		"docs/openai.md says what there is."
 	for root, use := range elsewhere {
 		if wire.Within(root, r.URL.EscapedPath()) {
 			message = "Turnledger has no " + root + ": " + use

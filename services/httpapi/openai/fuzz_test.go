@@ -35,6 +35,9 @@ var realBodies = map[string]string{
 		"tools":[{"type":"function","name":"f","parameters":{"type":"object","properties":{}},"strict":false}],
 		"tool_choice":"auto","temperature":0.5,"metadata":{"k":"v"},"include":["reasoning.encrypted_content"],
 		"text":{"format":{"type":"json_schema","name":"n","schema":{}}},"stream":true,"truncation":"auto"}`,
+	"POST /v1/chat/completions": `{"model":"echo","messages":[{"role":"system","content":"s"},
+		{"role":"user","content":"q"}],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"auto",
+		"temperature":0.5,"metadata":{"session_id":"s"},"stream":false,"n":1,"max_tokens":9}`,
 	"POST /v1/responses/input_tokens": `{"model":"echo","input":"q","store":false}`,
 }
 

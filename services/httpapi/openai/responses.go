@@ -100,15 +100,21 @@ func (s *surface) asked(ctx context.Context, r *http.Request) (a respond.Request
 	if a.Conversation == "" && a.Previous == "" {
 		a.Call = s.beginningOf(ctx, r, asks)
 	}
-	a.Caller, a.RequestID, a.OnPending = s.who(ctx), requestID(a.Call), s.cfg.OnPending
+	a.Caller, a.RequestID = s.who(ctx), requestID(a.Call)
+	a.OnPending, err = s.onPending(r)
+	return a, err
+}
+
+// onPending returns what a request wants to happen while others are answered.
+func (s *surface) onPending(r *http.Request) (services.OnPending, error) {
 	switch p := services.OnPending(r.Header.Get(pendingHeader)); p {
 	case "":
+		return s.cfg.OnPending, nil
 	case services.Enqueue, services.Reject, services.Interrupt:
-		a.OnPending = p
+		return p, nil
 	default:
-		return a, bad(pendingHeader, codeValue, "The header "+pendingHeader+" must be reject, enqueue or interrupt.")
+		return "", bad(pendingHeader, codeValue, "The header "+pendingHeader+" must be reject, enqueue or interrupt.")
 	}
-	return a, nil
 }
 
 // whatever returns what a request asks for, however it is written and the answer is to be sent.

@@ -31,6 +31,10 @@ type Config struct {
 	HostedTools respond.HostedTools
 	// OnPending applies to requests for responses that name none; Enqueue by default.
 	OnPending services.OnPending
+	// ChatHistory is the history of chat completions that name none; HistoryAuto by default. SessionHeaders are headers
+	// of other products that name a session, beside our own.
+	ChatHistory    services.History
+	SessionHeaders []string
 	// Models are the names of the models that answer.
 	Models []string
 	// Strict refuses what OpenAI refuses and this surface would take.
@@ -63,6 +67,7 @@ func Form() wire.Surface {
 func Mount(api *wire.API, cfg Config) {
 	cfg.Ports, cfg.MaxBody = cfg.WithDefaults(), cmp.Or(cfg.MaxBody, defaultBody)
 	cfg.OnPending = cmp.Or(cfg.OnPending, services.Enqueue)
+	cfg.ChatHistory = cmp.Or(cfg.ChatHistory, services.HistoryAuto)
 	s := &surface{api: api, cfg: cfg, ids: items.Minter{Key: cfg.Key}, began: cfg.Now()}
 	s.declare()
 	form := Form()
@@ -102,6 +107,7 @@ func (s *surface) declare() {
 	s.call(http.MethodGet, models+"/{model}", 0, writes || reads, "", s.anybody, s.getModel)
 	s.list(reads)
 	s.declareResponses()
+	s.declareCompletions()
 }
 
 // list adds the list of conversations, which callers of two scopes may ask for.

@@ -42,6 +42,7 @@ var bodies = map[string]string{
 	"POST /v1/conversations/{conversation_id}/items": `{"items":[{"role":"user","content":"q"}]}`,
 	"POST /v1/responses":                             `{"input":"q","conversation":"theirs"}`,
 	"POST /v1/responses/input_tokens":                `{"input":"q","conversation":"theirs"}`,
+	"POST /v1/chat/completions":                      `{"messages":[{"role":"user","content":"q"}],"metadata":{"session_id":"theirs"}}`,
 	"POST /console/playground/send":                  "content=c&thread_id=theirs",
 	"POST /console/playground/stream":                "content=c&thread_id=theirs",
 }
@@ -53,6 +54,7 @@ var rated = map[string]string{
 	"POST /v1/threads/{thread_id}/messages/stream": "turn", "POST /v1/chat": "turn", "POST /v1/chat/stream": "turn",
 	"POST /v1/conversations": "turn", "POST /v1/conversations/{conversation_id}/items": "turn",
 	"POST /v1/responses": "turn", "POST /v1/responses/input_tokens": "turn",
+	"POST /v1/chat/completions":     "turn",
 	"POST /console/playground/send": "turn", "POST /console/playground/stream": "turn",
 }
 

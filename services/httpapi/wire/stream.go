@@ -113,6 +113,16 @@ func (s *SSE) Events(together ...Event) {
 	s.write(text)
 }
 
+// Data sends an event without a name.
+func (s *SSE) Data(data any) {
+	if raw, err := json.Marshal(data); err == nil {
+		s.write("data: " + string(raw) + "\n\n")
+	}
+}
+
+// Done sends the end that clients of chat completions wait for.
+func (s *SSE) Done() { s.write("data: [DONE]\n\n") }
+
 // GivenUp reports whether the client is given up.
 func (s *SSE) GivenUp() bool {
 	s.mu.Lock()

@@ -19,16 +19,16 @@ import (
 	"github.com/tmaxmax/go-sse"
 
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/services"
 )
 
 // Refusal is an endpoint's answer that refuses a call. Its text holds no more than the status: an endpoint may repeat
 // the prompt in its words.
 type Refusal struct {
-	Status int
-	// After is how long the endpoint asks its callers to wait; 0 if it does not say.
-	After time.Duration
-	// Type, Code and Message are the endpoint's.
-	Type, Code, Message string
+	// ModelRefusal has the endpoint's names as they came.
+	services.ModelRefusal
+
+	Message string
 }
 
 func (r *Refusal) Error() string { return "the endpoint answered " + strconv.Itoa(r.Status) }
@@ -155,18 +155,22 @@ func (c Caller) once(ctx context.Context, method, path string, raw []byte) (*htt
 
 // refusal reads an answer that is one, as far as it can be read.
 func refusal(resp *http.Response) *Refusal {
-	out := &Refusal{Status: resp.StatusCode, After: time.Duration(asksFor(resp.Header) * float64(time.Second))}
+	out := &Refusal{ModelRefusal: services.ModelRefusal{
+		Status: resp.StatusCode, After: time.Duration(asksFor(resp.Header) * float64(time.Second)),
+	}}
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, longestRefusal)) // without it the status says enough
 	var body struct {
 		Error struct {
 			Type    string
 			Code    json.RawMessage
+			Param   json.RawMessage
 			Message string
 		}
 	}
 	_ = json.Unmarshal(raw, &body) // another form has no names
 	out.Type, out.Message = body.Error.Type, body.Error.Message
 	out.Code = strings.Trim(string(body.Error.Code), `"`)
+	out.Param = strings.Trim(string(body.Error.Param), `"`)
 	return out
 }
 

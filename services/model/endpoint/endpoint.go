@@ -12,6 +12,7 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -101,8 +102,9 @@ func (m *Model) Answer(
 	case isRefusal && m.TooLong(refused):
 		err = &failure{services.ErrPromptTooLong.Error(), errors.Join(services.ErrPromptTooLong, err)}
 	case isRefusal:
-		told := &services.ModelRefusal{Status: refused.Status, After: refused.After}
-		err = &failure{m.reason(err, refused.Status), told}
+		told := refused.ModelRefusal
+		told.Type, told.Code, told.Param = name(told.Type), name(told.Code), name(told.Param)
+		err = &failure{m.reason(err, refused.Status), &told}
 	case err != nil:
 		err = &failure{m.reason(err, 0), err}
 	case a.failed:
@@ -111,6 +113,17 @@ func (m *Model) Answer(
 		err = ErrBroken
 	}
 	return a.answer(), err
+}
+
+// named matches what an endpoint names: a word or a path of members, and no text of a prompt.
+var named = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.\[\]-]{0,63}$`)
+
+// name returns a name of an endpoint, or "".
+func name(of string) string {
+	if of == "null" || !named.MatchString(of) {
+		return ""
+	}
+	return of
 }
 
 // receive reads the events of an answer, until the endpoint says that it failed.

@@ -19,7 +19,7 @@ func New(cfg endpoint.Config) services.Model {
 	return &endpoint.Model{
 		Config: cfg, Form: services.OpenAI, TooLong: TooLong,
 		Open: func(ctx context.Context, p services.Prompt) iter.Seq2[json.RawMessage, error] {
-			body := optionsOf(p.ModelOptions)
+			body := bodyOf(p.ModelOptions)
 			body["model"], body["messages"] = cfg.Name, message.Chat(message.ParseAll(p.Messages))
 			body["stream"], body["stream_options"] = true, members{"include_usage": true}
 			return caller.Events(ctx, "/chat/completions", body)

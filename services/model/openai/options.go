@@ -16,6 +16,19 @@ func (m members) set(name string, value any, given bool) members {
 	return m
 }
 
+// bodyOf returns the members of a request: those of a chat completion as they came, or else what its caller asks.
+func bodyOf(o services.ModelOptions) members {
+	if o.Members == nil {
+		return optionsOf(o)
+	}
+	m := members{}
+	for name, value := range o.Members {
+		m[name] = value
+	}
+	bounded := o.Members["max_tokens"] != nil || o.Members["max_completion_tokens"] != nil
+	return m.set("max_completion_tokens", o.MaxTokens, o.MaxTokens > 0 && !bounded)
+}
+
 // optionsOf returns what a caller asks of an answer as members of a request. Members that were not asked for are not
 // sent, since older servers refuse what they do not know.
 func optionsOf(o services.ModelOptions) members {

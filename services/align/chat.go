@@ -1,0 +1,110 @@
+package align
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/turnledger/turnledger/events/message"
+)
+
+// Chat compares the messages of a chat completion with the turns of a session. It is History for clients that keep
+// texts alone, and so looser:
+//
+//   - System messages are not compared; the input has none.
+//   - A turn is shared if its question and its last text agree. Calls, outputs and thoughts may be left out, and the
+//     answer may end early.
+//   - Of a trimmed front the place counts from which all agrees up to the newest turn, or else the most.
+//   - An answer of a last turn that has none, and the outputs of its calls, are new.
+func Chat(turns []Turn, in Input) Shared {
+	h := history{in: in, of: meanings(in.Items), loose: true}
+	for _, t := range turns {
+		t.Items = slices.DeleteFunc(slices.Clone(t.Items), func(i message.Item) bool { return i.Asks() && !i.ByUser() })
+		h.turns = append(h.turns, meant{t, meanings(t.Items)})
+	}
+	best := h.from(0, 0)
+	start := max(slices.IndexFunc(in.Items, message.Item.Asks), 0) // a front may be cut within a turn
+	for first := 1; first < len(turns) && !h.reaches(best); first++ {
+		t := h.from(first, start)
+		if h.exchange(t.Rest) && (h.reaches(t) || t.Rest > best.Rest) {
+			best = t
+		}
+	}
+	left := func(t meant) bool { return !t.Open && len(t.Items) > 0 }
+	best.Diverges = slices.ContainsFunc(h.turns[best.Turns:], left)
+	return best
+}
+
+// reaches reports whether all of the input that stands before what is new agrees up to the newest turn.
+func (h *history) reaches(s Shared) bool {
+	return s.Turns == len(h.turns) || s.Ends && s.At == len(h.turns)-1
+}
+
+// loosely returns the end of items that are those of a turn, as Chat compares them.
+func (h *history) loosely(k, n int) (int, bool) {
+	t := h.turns[k]
+	asked := 0
+	for i, one := range t.Items {
+		if one.Asks() {
+			asked = i + 1
+		}
+	}
+	for _, m := range t.meanings[:asked] {
+		if n >= len(h.of) || !h.of[n].is(m) {
+			return n, false
+		}
+		n++
+	}
+	end := n
+	for end < len(h.of) && !h.in.Items[end].Asks() {
+		end++
+	}
+	return h.answer(t, k == len(h.turns)-1, t.Items[asked:], n, end)
+}
+
+// answer is loosely for the answer of a turn, which the items of the input up to end may be.
+func (h *history) answer(t meant, last bool, had []message.Item, from, end int) (int, bool) {
+	left := t.meanings[len(t.Items)-len(had):]
+	said, at := lastText(h.in.Items[from:end])
+	whole, _ := lastText(had)
+	agrees, early := said != "" && said == whole, strings.HasPrefix(whole, said)
+	for n := from; n < end; n++ {
+		one := h.in.Items[n]
+		found := slices.IndexFunc(left, h.of[n].is)
+		switch {
+		case found >= 0:
+			left = left[found+1:]
+		case !one.ByAssistant() && one.CallID() == "": // a thought
+		case agrees && n < from+at:
+		case one.ByAssistant() && n >= from+at && early:
+		case last && (t.Open || one.IsOutput()):
+			return n, true
+		case !last && t.Open:
+			return end, true
+		default:
+			return from, false
+		}
+	}
+	return end, true
+}
+
+// lastText returns the last words of the assistant among items: all behind the last call, since some clients join what
+// came in parts. They begin at an item.
+func lastText(all []message.Item) (words string, at int) {
+	for n, i := range all {
+		switch {
+		case i.CallID() != "":
+			words, at = "", n+1
+		case i.ByAssistant():
+			for _, p := range i.Parts("content") {
+				words += p.Text("text") + p.Text("refusal")
+			}
+		}
+	}
+	return normal(words), at
+}
+
+// Digest names what an item says.
+func Digest(i message.Item) []byte {
+	m := meaningOf(i)
+	return append(m.says[:], m.shows[:]...)
+}
