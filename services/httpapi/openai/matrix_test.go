@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/deploy/testkit/openaitest"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
@@ -183,6 +184,9 @@ func TestTheMatrixOfIDs(t *testing.T) {
 		method, _, _ := strings.Cut(p.pattern, " ")
 		for kind := range own {
 			for _, id := range []string{nothing(own[kind]), foreign[kind], nobodys[kind]} {
+				if slices.Contains(beginning, p.pattern) && natstest.Fold(t, s.log, id, rules).Applied == 0 {
+					continue
+				}
 				head := s.head()
 				path, body := p.put(id)
 				a := s.as("ada", method, path, body)
@@ -209,6 +213,12 @@ func TestTheMatrixOfIDs(t *testing.T) {
 		}
 		require.True(t, differs, "%s, %s: its owner hears what strangers hear", p.pattern, p.name)
 	}
+}
+
+// beginning are the calls by which a bound caller begins the session that it names, if there is none.
+var beginning = []string{
+	"POST /v1/sessions/{session_id}/turns", "POST /v1/turns", "POST /v1/threads/{thread_id}/messages",
+	"POST /v1/threads/{thread_id}/messages/stream", "POST /v1/chat", "POST /v1/chat/stream",
 }
 
 // nothing returns an id that looks like another one, and names nothing.
