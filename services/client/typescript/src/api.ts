@@ -10,8 +10,8 @@ export interface Chat {
   content: string;
   /** The same request was answered before; that answer stands */
   duplicate: boolean;
-  /** Why the answer ended: stop where it is whole; length, content_filter or interrupted where it was cut by
-   * the model's limit of tokens, its filter, or a later message; null where there is none */
+  /** Why the answer ended: stop where it is whole; length, content_filter, interrupted or stopped where it was
+   * cut by the model's limit of tokens, its filter, a later message, or by a stop; null where there is none */
   finish_reason: string | null;
   history_turns: number;
   /** A later message ended the answer */
@@ -420,6 +420,12 @@ export interface StartBody {
   request_id?: string;
   /** The answer is wanted translated, too */
   translate_chat?: boolean;
+}
+
+export interface Stopped {
+  thread_id: string;
+  /** Whose answer ends; null where none was being made */
+  turn_id: string | null;
 }
 
 export interface Turn {

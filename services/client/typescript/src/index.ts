@@ -114,11 +114,10 @@ export class Turnledger {
     attach: (args: { thread_id: string; from?: string | number }, options?: CallOptions): AsyncGenerator<ChatEvent> =>
       readChat(this.sender, args.thread_id, undefined, args.from, options),
     /** Ends the answer that runs with what is there. */
-    stop: async (args: { thread_id: string; turn_id?: string }, options?: CallOptions) => {
+    stop: (args: { thread_id: string; turn_id?: string }, options?: CallOptions) => {
       const { thread_id, ...body } = args;
       const path = `/v1/threads/${escape(thread_id)}/stop`;
-      const text = await this.sender.text({ method: "POST", path, body }, options);
-      return (text ? JSON.parse(text) : {}) as Record<string, unknown>;
+      return this.sender.json<api.Stopped>({ method: "POST", path, body }, options);
     },
   };
 
