@@ -5,7 +5,8 @@ import { readFile, writeFile } from "node:fs/promises";
 const roots = [
   "Chat", "ChatBody", "Context", "ContextBody", "CorrectBody", "DescribeBody", "EraseBody", "Erased", "FinalizeBody",
   "ForkBody", "History", "Line", "LineBody", "LinkBody", "Listed", "Problem", "Receipt", "ResetBody", "Search",
-  "SearchQuery", "Session", "SessionsQuery", "StartBody", "Stopped", "Turn", "Turns",
+  "SearchQuery", "Session", "SessionsQuery", "StartBody", "Stopped", "Token", "TokenInBody",
+  "Turn", "Turns",
 ];
 
 const where = process.argv.slice(2).find((word) => !word.startsWith("--")) ??

@@ -428,6 +428,21 @@ export interface Stopped {
   turn_id: string | null;
 }
 
+export interface Token {
+  expires_at: string;
+  /** Shown once; sent as Authorization: Bearer TOKEN */
+  token: string;
+}
+
+export interface TokenInBody {
+  /** Seconds, 1 to 3600 */
+  expires_in: number | null;
+  /** Whom the token is bound to: it reaches sessions of this identity alone */
+  identity_id: string | null;
+  /** Of turns:write, context:read and turns:redact, those that it has; none that the caller lacks */
+  scopes: Array<string>;
+}
+
 export interface Turn {
   answer_messages: Array<Record<string, unknown>> | null;
   answer_neutral: string | null;

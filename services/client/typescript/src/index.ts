@@ -99,6 +99,12 @@ export class Turnledger {
       this.#read<api.Receipt>("GET", `/v1/receipts/${escape(args.receipt_id)}`, {}, undefined, options),
   };
 
+  readonly tokens = {
+    /** A token for a page, bound to an identity. Needs a key with the scope tokens:issue. */
+    create: (args: api.TokenInBody, options?: CallOptions) =>
+      this.sender.json<api.Token>({ method: "POST", path: "/v1/tokens", body: args }, options),
+  };
+
   readonly chat = {
     /** Asks the configured model, and waits for its whole answer. */
     send: (args: ChatArguments, options?: CallOptions) => {

@@ -48,6 +48,17 @@ test("a turn of two calls, a fork, a description, an erasure", async () => {
   });
 });
 
+test("a page with a token records its own sessions, and sees no others", async () => {
+  const { token } = await client.tokens.create({
+    identity_id: "ann", expires_in: 600, scopes: ["turns:write", "context:read"],
+  });
+  const page = new Turnledger({ url: server.url, key: async () => token });
+  await page.turns.record({ session_id: "page", question_neutral: "?", answer_neutral: "!" });
+  assert.equal((await client.sessions.get({ session_id: "page" })).identity_id, "ann");
+  await client.turns.record({ session_id: "hers", identity_id: "bea", question_neutral: "?", answer_neutral: "!" });
+  await assert.rejects(page.sessions.get({ session_id: "hers" }), { code: "session_not_found", status: 404 });
+});
+
 test("many turns are answered line by line, in order", async () => {
   const turns = Array.from({ length: 1203 }, (_, n) => ({
     session_id: `m${n % 3}`, request_id: `q${n}`, answer_neutral: "Yes.",
