@@ -110,9 +110,10 @@ alone: tested
 
 # The packages come by the lock file from npm's registry. TURNLEDGER_TEST_OPENAPI names OpenAI's own document, which
 # every answer is then compared with.
-test-clients: tested ## run the official JavaScript clients against the binary (Node 20 or newer, npm)
+test-clients: tested ## run the official JavaScript clients and our npm package against the binary (Node 20 or newer)
 	@node -e 'if (parseInt(process.versions.node) < 20) throw new Error("Node 20 or newer is needed")'
 	cd deploy/clients && npm ci --silent --no-audit --no-fund && npm test
+	cd services/client/typescript && npm ci --silent --no-audit --no-fund && npm test
 
 # A test with a long form reads TURNLEDGER_TORTURE; all tests run, so that none is missed for its name. Seeds and
 # counts go into docs/reliability.md.
