@@ -42,13 +42,13 @@ type Start struct {
 	Busy    Busy
 }
 
-// Busy refuses what is new while it returns true for a turn that is pending (the policy reject). A nil one
-// refuses nothing.
+// Busy refuses what is new while it returns true for a turn that is pending, or whose answer goes on (the policy
+// reject). A nil one refuses nothing.
 type Busy func(*session.Turn) bool
 
 // refusal returns the refusal, or nil.
 func (b Busy) refusal(s *session.State) error {
-	busy := func(t *session.Turn) bool { return b != nil && t.Status == session.Pending && b(t) }
+	busy := func(t *session.Turn) bool { return b != nil && b(t) }
 	if at := slices.IndexFunc(s.Turns, busy); at >= 0 {
 		return pendingRefusal(s.Turns[at])
 	}

@@ -39,8 +39,10 @@ type task struct {
 	session   string
 	key       uuid.UUID
 	onPending services.OnPending
-	// own is the request that recorded the step: what else it brought is not waited for.
+	// own is the request that recorded the step: what else it brought is not waited for. at is the sequence of the event
+	// that did; 0 if that opened the turn.
 	own string
+	at  uint64
 	// bounded: a turn that is older than an answer may take is not waited for, whoever works on it.
 	bounded bool
 	work
@@ -118,7 +120,7 @@ type answering struct {
 	// leave ends the announcement; done is closed when this process has finished its work on the task.
 	leave func()
 	done  chan struct{}
-	// free are turns before the task that nobody answers, as of their last events: they are asked about once.
+	// free are steps before the task that nobody answers, as of their last events: they are asked about once.
 	free map[uuid.UUID]uint64
 	// since is a sequence of the log: only interrupting messages after it concern this attempt.
 	since uint64

@@ -59,8 +59,11 @@ func (s *Service) prunedStep(ctx context.Context, st step, t *session.Turn) (ste
 
 // extensionOf returns the id under which the answer to an event extends its turn.
 func extensionOf(turn uuid.UUID, eventID string) string {
-	return "answer." + uuid.NewSHA1(turn, []byte(eventID)).String()
+	return answerPrefix + uuid.NewSHA1(turn, []byte(eventID)).String()
 }
+
+// answerPrefix begins the ids of extensions that are answers.
+const answerPrefix = "answer."
 
 // prunedAnswer returns what a prune has left of the answer that an event brought.
 func (s *Service) prunedAnswer(

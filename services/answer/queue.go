@@ -1,11 +1,13 @@
 package answer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,8 +36,9 @@ const lookEvery = 100 * time.Millisecond
 // (docs/benchmarks.md).
 const looksAtView = 10
 
-// wait returns when no earlier turn is pending any more, or nobody may answer those any more. It returns
-// the sequence up to which it knows the session. An interrupting turn ends the earlier answers of this process at once;
+// wait returns when no earlier turn is pending any more and no earlier answer goes on, or nobody may answer those any
+// more. It returns the sequence up to which it knows the session. An interrupting turn ends the earlier answers of this
+// process at once;
 // other processes see it in the log. The first look need not ask for the log's end, since all events that were
 // acknowledged before the message stand before the message in the log.
 func (a *answering) wait(ctx context.Context) (uint64, error) {
@@ -62,43 +65,101 @@ func (a *answering) wait(ctx context.Context) (uint64, error) {
 	}
 }
 
-// ahead returns the pending turns that the task, which waits since it began, has to wait for: all that it interrupts,
-// or else the newest, since each may cost a question to other processes.
+// ahead returns the keys of the steps that the task, which waits since it began, has to wait for: all that it
+// interrupts, or else the newest, since each may cost a question to other processes.
 func (a *answering) ahead(ctx context.Context, state *session.State, began time.Time) (out []uuid.UUID) {
 	for _, t := range slices.Backward(state.Turns) {
-		switch {
-		case t.Status != session.Pending, t.Place >= a.turn.Place, a.bounded && !a.young(t),
-			a.own != "" && decide.RequestOf(t.RequestID) == a.own, a.free[t.ID] == t.Last():
-			continue
-		case !a.busy(ctx, t, began):
-			a.free[t.ID] = t.Last()
+		for _, o := range openOf(t) {
+			switch {
+			case !a.behind(t, o), a.bounded && !a.young(t) && o.extension == "",
+				a.own != "" && decide.RequestOf(cmp.Or(o.extension, t.RequestID)) == a.own, a.free[o.key] == o.seq:
+				continue
+			case !a.busy(ctx, state.SessionID, t, o, began):
+				a.free[o.key] = o.seq
+				continue
+			}
+			if out = append(out, o.key); a.onPending != services.Interrupt {
+				return out
+			}
+		}
+	}
+	return out
+}
+
+// behind reports whether the task came after what is open of a turn.
+func (a *answering) behind(t *session.Turn, o open) bool {
+	if o.extension != "" {
+		return o.seq < cmp.Or(a.at, a.turn.Started)
+	}
+	return t.Place < a.turn.Place
+}
+
+// open is what a model may be asked about: a pending turn, or what was appended to an answer and has no answer itself,
+// such as a tool's output. key is that of the step, and seq that of its newest event.
+type open struct {
+	key       uuid.UUID
+	extension string
+	seq       uint64
+}
+
+// mostOpen bounds how many open extensions of an answer are looked at, the newest first: a client that adds an answer
+// item by item has no model asked about any.
+const mostOpen = 4
+
+// openOf returns what is open of a turn.
+func openOf(t *session.Turn) (out []open) {
+	if t.Status == session.Pending {
+		return []open{{key: t.ID, seq: t.Last()}}
+	}
+	if t.Status != session.Finalized || t.Last() <= t.Final {
+		return nil
+	}
+	answered := map[string]bool{}
+	for _, x := range slices.Backward(t.Extensions()) {
+		f := events.TurnExtended{TurnID: t.ID, ExtensionID: x.ID}
+		answer := extensionOf(t.ID, f.EventID())
+		if isAnswer := strings.HasPrefix(x.ID, answerPrefix); isAnswer || x.Half != events.HalfAnswer || answered[answer] {
+			answered[x.ID] = isAnswer
 			continue
 		}
-		if out = append(out, t.ID); a.onPending != services.Interrupt {
+		if out = append(out, open{uuid.NewSHA1(t.ID, []byte(answer)), x.ID, x.Seq}); len(out) == mostOpen {
 			break
 		}
 	}
 	return out
 }
 
-// busy reports whether somebody may still answer a pending turn. How another pipeline fares nobody can tell: its turn
-// is busy while it is young. Of a turn of this surface or of items a process announces that it answers it; one may be
-// about to for a while after the turn began, or, if its question grew since, after the caller began to wait.
-func (s *Service) busy(ctx context.Context, t *session.Turn, began time.Time) bool {
+// busy reports whether somebody may still answer what is open of a turn. How another pipeline fares nobody can tell:
+// its turn is busy while it is young. Of a turn of this surface or of items a process announces that it answers it; one
+// may be about to for a while after the turn began, or, if its question grew since, after the caller began to wait. An
+// extension is answered only if a model was asked with it.
+func (s *Service) busy(ctx context.Context, sessionID string, t *session.Turn, o open, began time.Time) bool {
 	q, asked := t.Question, t.CreatedAt
 	ours := q != nil && (q.PipelineName == pipeline || q.PipelineName == interrupting ||
 		q.PipelineName == "" && events.HasMessages(q.QuestionMessages))
 	if len(t.Extensions()) > 0 {
 		asked = began
 	}
-	failed, here := s.known(t.ID)
+	failed, here := s.known(o.key)
 	switch {
 	case here || failed:
 		return here
+	case o.extension != "":
+		return s.stepping(ctx, sessionID, o)
 	case !ours:
 		return s.young(t)
 	}
-	return s.working(ctx, t.ID, asked)
+	return s.working(ctx, o.key, asked)
+}
+
+// stepping reports whether somebody may still answer an extension.
+func (s *Service) stepping(ctx context.Context, sessionID string, o open) bool {
+	if s.cfg.Log == nil { // threads alone: nobody goes on with answers
+		return false
+	}
+	at := events.Position{Partition: events.Partition(sessionID, s.cfg.Log.Partitions()), Seq: o.seq}
+	st, found, err := s.stepAt(ctx, at)
+	return err != nil || found && s.working(ctx, o.key, st.createdAt)
 }
 
 // working reports whether a process works on the step of a key, also where it waits for others, or may be about to: for
@@ -132,8 +193,9 @@ func (s *Service) heard(ctx context.Context, key uuid.UUID, since time.Time) boo
 	}
 }
 
-// busyIn tells the log's decision which pending turns of a session are busy. Whether they are may cost questions to
-// other processes, so it is found out beforehand. A turn that came or grew since counts as busy.
+// busyIn tells the log's decision which turns of a session are busy: those that are pending, or whose answers go on.
+// Whether they are may cost questions to other processes, so it is found out beforehand. A turn that came or grew since
+// counts as busy.
 func (s *Service) busyIn(
 	ctx context.Context, sessionID string, busy func(*session.Turn) bool,
 ) (decide.Busy, error) {
@@ -143,9 +205,16 @@ func (s *Service) busyIn(
 	}
 	was := map[uuid.UUID]bool{}
 	for _, t := range state.Turns {
-		was[t.ID] = t.Status == session.Pending && busy(t)
+		was[t.ID] = slices.ContainsFunc(openOf(t), func(o open) bool {
+			if o.extension == "" {
+				return busy(t)
+			}
+			return s.busy(ctx, sessionID, t, o, t.CreatedAt)
+		})
 	}
-	return func(t *session.Turn) bool { return was[t.ID] || t.Last() > state.Applied }, nil
+	return func(t *session.Turn) bool {
+		return len(openOf(t)) > 0 && (was[t.ID] || t.Last() > state.Applied)
+	}, nil
 }
 
 func (s *Service) young(t *session.Turn) bool {
@@ -333,11 +402,11 @@ func (a *answering) end(err error) {
 	}
 }
 
-func (s *Service) interrupt(turns []uuid.UUID) {
+func (s *Service) interrupt(keys []uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range turns {
-		if try := s.running[id]; try != nil && try.stop != nil {
+	for _, key := range keys {
+		if try := s.running[key]; try != nil && try.stop != nil {
 			try.stop(errInterrupted)
 		}
 	}

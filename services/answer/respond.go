@@ -37,7 +37,8 @@ func (s *Service) Respond(
 	heard := s.listen(to)
 	defer heard.leave()
 	done, err := s.do(ctx, task{
-		session: st.session, key: st.key(), onPending: a.OnPending, own: a.RequestID, work: w,
+		session: st.session, key: st.key(), onPending: a.OnPending, own: a.RequestID, at: st.Position.Seq,
+		work: w,
 	}, heard)
 	if err == nil {
 		out, err = s.recorded(ctx, st, &done.turn.Turn)

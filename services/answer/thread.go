@@ -207,7 +207,7 @@ func (m *posted) start(ctx context.Context) (turn services.Turn, err error) {
 	switch m.OnPending {
 	case services.Reject:
 		c.Busy, err = m.busyIn(ctx, m.ThreadID, func(t *session.Turn) bool {
-			return m.young(t) && m.busy(ctx, t, t.CreatedAt)
+			return m.young(t) && m.busy(ctx, m.ThreadID, t, open{key: t.ID}, t.CreatedAt)
 		})
 		if err != nil {
 			return turn, err

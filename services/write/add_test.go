@@ -194,7 +194,7 @@ func TestCallsThatWontWaitDoNotShareAnAppend(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
 	c.add(t.Context(), 0, services.Call{}, "before", "yes")
-	c.busy = func(*session.Turn) bool { return true }
+	c.busy = func(t *session.Turn) bool { return t.Status == session.Pending }
 	for n := range 4 {
 		c.add(t.Context(), n+1, services.Call{Key: []string{"a", "b", "c", "a"}[n]}, "q", "a", "open")
 	}

@@ -468,11 +468,15 @@ func TestTheDeploymentSaysWhatAResponseDoesWithAPendingTurn(t *testing.T) {
 	s := start(t, answeredBy(m), func(s *stack) { s.cfg.OnPending = services.Interrupt })
 	id := s.begin()
 	var all sync.WaitGroup
-	all.Go(func() { s.do("POST", "/v1/responses", `{"input":"slow","conversation":"`+id+`"}`) })
+	var slow reply
+	all.Go(func() { slow = s.do("POST", "/v1/responses", `{"input":"slow","conversation":"`+id+`"}`) })
 	<-model.Asked
 	s.within(t, `{"input":"next","conversation":"`+id+`"}`)
 	all.Wait()
 	require.Equal(t, []string{"slow", "ok", "next", "ok"}, texts(s.list(id, 10)))
+	for _, r := range []map[string]any{slow.body, s.must("GET", "/v1/responses/"+slow.body["id"].(string), "")} {
+		require.Equal(t, []any{"incomplete", nil}, []any{r["status"], r["incomplete_details"]})
+	}
 }
 
 // An output whose call is gone ends no question that a model is being asked.

@@ -196,3 +196,53 @@ func TestAResponseHasADeadline(t *testing.T) {
 		require.LessOrEqual(t, left, 5*time.Minute, with)
 	}
 }
+
+// The answer to a tool's output is under way for others as any answer is: another message waits for it, is refused, or
+// interrupts it. An output that nobody is asked about holds up nobody.
+//
+//conformance:o22
+func TestAnotherClientSeesAStepUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"enqueue", "reject", "interrupt"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			held := make(chan struct{})
+			model, m := scripted(t, func(prompt []string) modeltest.Answer {
+				if last(prompt) == "tool: sunny" {
+					return modeltest.Answer{Text: "It is", Hold: held}
+				}
+				return modeltest.Answer{Text: "ok"}
+			})
+			s := start(t, answeredBy(m))
+			id := s.begin(user("weather?"), function("c"))
+			s.post(id, user("and there?"), function("d"))
+			s.post(id, result("d", "rain")) // no model is asked about it
+			in := `,"conversation":"` + id + `"}`
+			var all sync.WaitGroup
+			all.Go(func() { s.do("POST", "/v1/responses", `{"input":[`+result("c", "sunny")+`]`+in) })
+			<-model.Asked
+			next := make(chan reply, 1)
+			all.Go(func() {
+				next <- s.do("POST", "/v1/responses", `{"input":"next"`+in, "X-Turnledger-On-Pending", policy)
+			})
+			switch policy {
+			case "enqueue":
+				hang.Until(t, func() bool { return len(s.list(id, 10)) == 7 })
+				select {
+				case <-model.Asked:
+					require.Fail(t, "the model is asked beside the step")
+				case <-time.After(time.Second):
+				}
+				close(held)
+			case "reject":
+				a := <-next
+				require.Equal(t, "conversation_locked", a.body["error"].(map[string]any)["code"], a.raw)
+				close(held)
+			case "interrupt":
+				require.Equal(t, http.StatusOK, (<-next).status)
+				require.Contains(t, saidIn(s.list(id, 10)), "It ")
+			}
+			all.Wait()
+		})
+	}
+}

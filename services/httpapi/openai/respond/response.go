@@ -107,19 +107,19 @@ func completed(raw json.RawMessage, lacks map[string]any, kind string) json.RawM
 // answered adds the answer.
 func (r Response) answered(a services.Answered, with message.Includes) {
 	r["status"], r["completed_at"], r["usage"] = statusDone, a.At.Unix(), usageJSON(a.Usage)
-	reason := ""
+	incomplete := func(details any) {
+		r["status"], r["completed_at"], r["incomplete_details"] = statusIncomplete, nil, details
+	}
 	switch a.Finish {
 	case services.FinishLength:
-		reason = "max_output_tokens"
+		incomplete(map[string]string{"reason": "max_output_tokens"})
 	case services.FinishFiltered:
-		reason = "content_filter"
+		incomplete(map[string]string{"reason": "content_filter"})
+	case services.FinishInterrupted: // the official document has no reason for it
+		incomplete(nil)
 	case services.FinishStopped:
 		r["status"], r["completed_at"] = statusCancelled, nil
-	case services.FinishStop, services.FinishInterrupted:
-	}
-	if reason != "" {
-		r["status"], r["completed_at"] = statusIncomplete, nil
-		r["incomplete_details"] = map[string]string{"reason": reason}
+	case services.FinishStop:
 	}
 	if a.Output != nil {
 		r["output"] = Shown(a.Output, with)
