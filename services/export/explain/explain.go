@@ -32,6 +32,8 @@ type Explanation struct {
 	Root uuid.UUID `json:"-"`
 
 	texts Texts
+	// turn is the turn as it is now; nil if no event of it counted.
+	turn *session.Turn
 	// asked is where the prompt was asked for. Events before the sequence until stood then.
 	asked    events.Position
 	until    uint64
@@ -175,6 +177,7 @@ func (x *Explanation) place(today *session.State, id uuid.UUID, all []events.Rec
 	if turn == nil {
 		return
 	}
+	x.turn = turn
 	x.asked = events.Position{Partition: all[0].Position.Partition, Seq: turn.Place}
 	for _, t := range today.Turns {
 		if t.Place != turn.Place {
@@ -211,7 +214,8 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 	if x.asked.Seq == 0 { // the start never counted
 		x.asked = r.Position
 	}
-	if strings.HasPrefix(r.ID, x.TurnID.String()+".") {
+	counts := x.turn == nil || x.turn.BroughtBy(r.Position.Seq)
+	if counts && strings.HasPrefix(r.ID, x.TurnID.String()+".") {
 		switch more := said.Extension; {
 		case said.Question != nil:
 			x.Question = said.Question.QuestionNeutral

@@ -59,3 +59,23 @@ func TestTheTurnsOfThePromptAreNamed(t *testing.T) {
 		require.Equal(t, want, seen)
 	}
 }
+
+// The question of a turn is that of the event that counts, and not of a later one that says something else.
+func TestAnEventThatNeverCountedAsksNothing(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	id := events.TurnID("s", "r")
+	logtest.Turn(t, log, "s", "r", "asked", "a")
+	natstest.Append(t, log, &events.TurnExtended{TurnID: id, SessionID: "s", ExtensionID: "late",
+		Extension: events.Extension{Half: events.HalfQuestion, QuestionNeutral: "never asked",
+			Messages: json.RawMessage(`[{"role":"user","content":"never asked"}]`)}})
+	reader := read.New(log, read.Config{Rules: session.Rules{}})
+	lines := replay.New(log, owners.New(log, nil))
+	natstest.Run(t, lines.Run)
+	got := must.Get(explain.Service{
+		Events: lines, Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
+	}.Explain(t.Context(), services.ExplainAsk{SessionID: "s", TurnID: id}))(t)
+	require.Len(t, got.Events, 3)
+	last := got.Prompt.Messages[len(got.Prompt.Messages)-1]
+	require.NotContains(t, string(last.JSON()), "never asked")
+}
