@@ -29,7 +29,7 @@ type Answer struct {
 	AnswerMessages             json.RawMessage `json:"answer_messages,omitempty"`
 }
 
-// Digest is the same for equal questions, and in this process alone.
+// Digest is the same for equal questions, whatever their metadata, and in this process alone.
 func (q *Question) Digest() uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -42,7 +42,6 @@ func (q *Question) Digest() uint64 {
 		hashText(&h, s)
 	}
 	hashJSON(&h, q.QuestionMessages)
-	hashJSON(&h, q.Metadata)
 	return h.Sum64()
 }
 
