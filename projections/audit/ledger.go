@@ -104,6 +104,10 @@ func (l ledgerRow) did() string {
 		if events.TextsOf(l.e.Fact).Extension != nil {
 			return ""
 		}
+		// An answer that came in one append with its question took no time.
+		if before, _, _ := l.e.Append(); c.Kind == session.Answered && c.Turn.Started >= l.e.Position.Seq-before {
+			return session.Recorded.String()
+		}
 		return c.Kind.String()
 	case session.GroupGone:
 		// The events that started and answered a pruned turn have no row any more.

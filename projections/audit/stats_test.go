@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -116,6 +117,20 @@ func TestCountsOfTurns(t *testing.T) {
 		}
 		require.Equal(t, []int{want, 3 - want}, []int{behind[0].Started, before[0].Started}, at)
 	}
+}
+
+// An answer that came in one append with its question says nothing about how long answers take.
+func TestAnAnswerOfItsQuestionsAppendTookNoTime(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	for n, f := range []events.Fact{started("a", "r1"), finalized("a", "r1")} {
+		env := envelope(f)
+		env.Header[events.HeaderCall] = []string{fmt.Sprintf("call.%d.2.0", n)}
+		log.publish(env)
+	}
+	counts := allCounts(t, filled(t, log, 3).Audit, projections.ByNone)
+	require.Len(t, counts, 1)
+	require.Equal(t, []any{1, 1, (*float64)(nil)}, []any{counts[0].Started, counts[0].Finalized, counts[0].AnswerP50})
 }
 
 // sameCounts holds the counts against the folds of the log.

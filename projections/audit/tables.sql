@@ -137,7 +137,7 @@ select q.turn_id, q.session_id, q.identity_id, q.request_id,
 from {s}.questions q left join {s}.answers a using (turn_id);
 comment on view {s}.turns is 'the turns of linked sessions, with all their versions and tombstones';
 
--- did is what an event did to a turn, for statistics: started, answered, recorded (the answer came in one event with its
+-- did is what an event did to a turn, for statistics: started, answered, recorded (the answer came in one append with its
 -- question), corrected or redacted; null where it did nothing to one. place and started_at are those of the turn's start, the
 -- same for all its versions. Only a start names the pipeline, so that nothing does after a redaction. description_terms are
 -- what a part of a title, and metadata, is found by: a number for each run of up to three characters of the title, and for
