@@ -295,7 +295,7 @@ var calls = map[string][]string{
 	"PATCH " + onS:            {"request_id", "title", "metadata"},
 	"POST " + onS + "/fork":   {"request_id", "turn_id", "before_turn_id", "session_id"},
 	"POST /v1/sessions/query": {"identity_id", "since", "until", "title", "metadata", "limit", "cursor"},
-	"POST /v1/tokens": {"identity_id", "expires_in", "scopes"},
+	"POST /v1/tokens":         {"identity_id", "expires_in", "scopes"},
 	"POST /v1/search": {"query", "mode", "in", "identity_id", "session_id", "since", "until", "language", "limit",
 		"min_score", "cursor"},
 	"POST /v1/similar":            {"question", "identity_id", "limit", "min_score"},
