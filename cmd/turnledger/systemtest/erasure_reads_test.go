@@ -44,48 +44,54 @@ const (
 var kinds = map[string]kind{
 	"POST /v1/sessions/{session_id}/turns":                    shows, // the first question stands
 	"POST /v1/sessions/{session_id}/turns/{turn_id}/finalize": shows, // so does the first answer
-	"POST /v1/turns":                                         tells,
-	"PUT /v1/sessions/{session_id}/identity":                 tells,
-	"PATCH /v1/sessions/{session_id}":                        shows, // the title and metadata that stand
-	"GET /v1/sessions":                                       shows,
-	"POST /v1/sessions/query":                                shows,
-	"POST /v1/search":                                        shows,
-	"POST /v1/similar":                                       tells, // systemtest/meaning has its texts
-	"GET /v1/stats":                                          tells,
-	"POST /v1/sessions/{session_id}/fork":                    tells,
-	"POST /v1/sessions/{session_id}/summaries":               shows, // the first summary of the request
-	"GET /v1/sessions/{session_id}/summaries":                shows,
-	"POST /v1/sessions/{session_id}/turns/{turn_id}/redact":  tells,
-	"POST /v1/sessions/{session_id}/turns/{turn_id}/correct": tells,
-	"POST /v1/sessions/{session_id}/reset":                   tells,
-	"GET /v1/sessions/{session_id}":                          tells,
-	"GET /v1/sessions/{session_id}/turns":                    shows,
-	"GET /v1/sessions/{session_id}/history":                  shows,
-	"POST /v1/sessions/{session_id}/context":                 shows,
-	"GET /v1/identities/{identity_id}/turns":                 shows,
-	"DELETE /v1/sessions/{session_id}":                       tells,
-	"DELETE /v1/identities/{identity_id}":                    tells,
-	"GET /v1/receipts/{id}":                                  tells,
-	"GET /v1/receipts":                                       tells,
-	"GET /v1/keys":                                           tells,
-	"GET /v1/events":                                         shows,
-	"POST /v1/threads/{thread_id}/messages":                  tells,
-	"POST /v1/threads/{thread_id}/messages/stream":           tells,
-	"POST /v1/chat":                                          tells,
-	"POST /v1/chat/stream":                                   tells,
-	"GET /v1/projections":                                    tells,
-	"GET /v1/deadletters":                                    tells,
-	"GET /v1/deadletters/{projection}/{position}":            tells,
-	"POST /v1/deadletters/{projection}/{position}/retry":     operates,
-	"POST /v1/deadletters/{projection}/{position}/drop":      operates,
-	"POST /v1/projections/{name}/rebuild":                    operates,
-	"DELETE /v1/projections/{name}/rebuild":                  operates,
-	"POST /v1/projections/{name}/verify":                     tells,
-	"GET /v1/streams":                                        tells,
-	"POST /v1/streams":                                       operates,
-	"POST /v1/retention":                                     operates,
-	"GET /v1/partitions/{partition}/snapshot":                operates, // the bytes of the log, which an eraser erases
-	"POST /v1/restore":                                       operates,
+	"POST /v1/turns":                                            tells,
+	"PUT /v1/sessions/{session_id}/identity":                    tells,
+	"PATCH /v1/sessions/{session_id}":                           shows, // the title and metadata that stand
+	"GET /v1/sessions":                                          shows,
+	"POST /v1/sessions/query":                                   shows,
+	"POST /v1/search":                                           shows,
+	"POST /v1/similar":                                          tells, // systemtest/meaning has its texts
+	"GET /v1/stats":                                             tells,
+	"POST /v1/sessions/{session_id}/fork":                       tells,
+	"POST /v1/sessions/{session_id}/summaries":                  shows, // the first summary of the request
+	"GET /v1/sessions/{session_id}/summaries":                   shows,
+	"POST /v1/sessions/{session_id}/turns/{turn_id}/redact":     tells,
+	"POST /v1/sessions/{session_id}/turns/{turn_id}/correct":    tells,
+	"POST /v1/sessions/{session_id}/reset":                      tells,
+	"GET /v1/sessions/{session_id}":                             tells,
+	"GET /v1/sessions/{session_id}/turns":                       shows,
+	"GET /v1/sessions/{session_id}/history":                     shows,
+	"POST /v1/sessions/{session_id}/context":                    shows,
+	"GET /v1/identities/{identity_id}/turns":                    shows,
+	"DELETE /v1/sessions/{session_id}":                          tells,
+	"DELETE /v1/identities/{identity_id}":                       tells,
+	"GET /v1/receipts/{id}":                                     tells,
+	"GET /v1/receipts":                                          tells,
+	"GET /v1/keys":                                              tells,
+	"GET /v1/events":                                            shows,
+	"POST /v1/threads/{thread_id}/messages":                     tells,
+	"POST /v1/threads/{thread_id}/messages/stream":              tells,
+	"GET /v1/threads/{thread_id}/messages/stream":               tells, // nothing runs here
+	"POST /v1/threads/{thread_id}/stop":                         tells,
+	"GET /v1/streams/sessions/{session_id}":                     shows,
+	"HEAD /v1/streams/sessions/{session_id}":                    tells,
+	"GET /v1/sessions/{session_id}/turns/{turn_id}/explanation": shows,
+	"POST /v1/tokens":                                           tells,
+	"POST /v1/chat":                                             tells,
+	"POST /v1/chat/stream":                                      tells,
+	"GET /v1/projections":                                       tells,
+	"GET /v1/deadletters":                                       tells,
+	"GET /v1/deadletters/{projection}/{position}":               tells,
+	"POST /v1/deadletters/{projection}/{position}/retry":        operates,
+	"POST /v1/deadletters/{projection}/{position}/drop":         operates,
+	"POST /v1/projections/{name}/rebuild":                       operates,
+	"DELETE /v1/projections/{name}/rebuild":                     operates,
+	"POST /v1/projections/{name}/verify":                        tells,
+	"GET /v1/streams":                                           tells,
+	"POST /v1/streams":                                          operates,
+	"POST /v1/retention":                                        operates,
+	"GET /v1/partitions/{partition}/snapshot":                   operates, // the bytes of the log, which an eraser erases
+	"POST /v1/restore":                                          operates,
 }
 
 // reads reports whether a call shows texts and records nothing.
@@ -226,8 +232,8 @@ func TestNoCallShowsAnErasedIdentity(t *testing.T) {
 			status, raw := m.ask(t, p, pattern, receipt, l)
 			require.Less(t, status, http.StatusInternalServerError, what+raw)
 			require.NotContains(t, raw, "SECRET", what)
-			if !reads(pattern) || pattern == "GET /v1/events" { // which has the events, redacted
-				continue
+			if !reads(pattern) || pattern == "GET /v1/events" || pattern == "GET /v1/streams/sessions/{session_id}" {
+				continue // the last two have the events, redacted
 			}
 			likewise, of := nobody.ask(t, p, pattern, receipt, l)
 			require.Equal(t, likewise, status, what)
