@@ -75,7 +75,7 @@ func (s *Service) do(ctx context.Context, t task, to *running) (outcome, error) 
 	a.live.enter(a.to, a.task, a.turn.Place, stop)
 	if t.ends {
 		defer context.AfterFunc(caller, func() {
-			if !a.isHeard() {
+			if !a.isHeard() && !a.to.watched() {
 				stop(errHungUp)
 			}
 		})()
@@ -199,14 +199,17 @@ func (a *answering) answer(ctx context.Context) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // the reason for the stop explains the failure
 	}
-	hungUp := errors.Is(err, errHungUp) && a.keeps && len(a.to.parts()) > 0
 	switch {
 	case errors.Is(err, errInterrupted), errors.Is(err, errSettled):
 		answer, err = services.ModelAnswer{Parts: a.to.parts(), Finish: services.FinishInterrupted}, nil
 		if len(answer.Parts) == 0 {
 			answer.Parts = []services.AnswerPart{{Kind: services.PartText, Text: interruptedText}}
 		}
-	case errors.Is(err, errStopped), hungUp:
+	case errors.Is(err, errHungUp) && a.keeps:
+		if said := saidOf(a.to.parts()); len(said) > 0 {
+			answer, err = services.ModelAnswer{Parts: said, Finish: services.FinishStopped}, nil
+		}
+	case errors.Is(err, errStopped):
 		answer, err = services.ModelAnswer{Parts: a.to.parts(), Finish: services.FinishStopped}.Whole(a.to.Piece), nil
 	}
 	if err != nil {
@@ -219,7 +222,9 @@ func (a *answering) answer(ctx context.Context) error {
 		a.cfg.Logger.Warn("a turn stays without an answer", kv...)
 		return err
 	}
-	answer.Pieces = a.to.lengths()
+	if len(answer.Parts) >= len(a.to.parts()) { // else a call that was cut off is left out
+		answer.Pieces = a.to.lengths()
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
 	defer cancel()
 	turn, err := a.record(ctx, a.turn.ID, answer)

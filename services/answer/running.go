@@ -38,6 +38,8 @@ type running struct {
 	// asked: the model was asked, and the answer waits for no other any more.
 	asked bool
 	end   *services.Answered
+	// watchers are how many watch beside the asker.
+	watchers int
 }
 
 var _ services.Listener = (*running)(nil)
@@ -168,6 +170,23 @@ func (r *running) lengths() string {
 	return services.PieceLengths(r.pieces)
 }
 
+// watched reports whether somebody watches beside the asker.
+func (r *running) watched() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.watchers > 0
+}
+
+// saidOf returns those of the parts that tell the user something. A call that was cut off is none.
+func saidOf(parts []services.AnswerPart) (out []services.AnswerPart) {
+	for _, p := range parts {
+		if p.Said() && p.Text != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // textOf returns what pieces tell the user.
 func textOf(pieces []services.AnswerPiece) string {
 	var b strings.Builder
@@ -181,6 +200,8 @@ func textOf(pieces []services.AnswerPiece) string {
 
 // watch tells a listener of the answer from its beginning until it has ended.
 func (r *running) watch(ctx context.Context, to services.Listener) error {
+	r.change(func() { r.watchers++ })
+	defer r.change(func() { r.watchers-- })
 	begun := false
 	for told := 0; ; {
 		r.mu.Lock()

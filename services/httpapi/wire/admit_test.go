@@ -100,6 +100,12 @@ func (responder) Response(ctx context.Context, _ string, who services.Caller) (s
 	return services.Answered{}, who.May(ctx, "theirs")
 }
 
+func (responder) CancelResponse(
+	ctx context.Context, _ string, who services.Caller,
+) (services.Answered, error) {
+	return services.Answered{}, who.May(ctx, "theirs")
+}
+
 func (responder) DeleteResponse(
 	ctx context.Context, _ string, who services.Caller, _ services.Call,
 ) (events.Position, error) {
