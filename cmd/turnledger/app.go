@@ -201,7 +201,7 @@ func (a *app) serve() error {
 		c.Search, c.Similar = search, search
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
-		c.Explain = explain.Service{Events: c.Events, Contexts: c.Contexts}
+		c.Explain = explain.Service{Events: c.Events, Sessions: reader, Contexts: c.Contexts}
 	}
 	a.answers = a.answerer(reader, builder)
 	if a.roles.has(roleChat) {

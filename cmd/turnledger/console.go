@@ -26,7 +26,7 @@ func (a *app) mountConsole(api *httpwire.API, ports services.Ports) {
 		index.Name:      "the index of meanings",
 		placeFiles:      "the files of that index",
 	}
-	c.Explain = explain.Service{Events: ports.Events, Contexts: ports.Contexts}
+	c.Explain = explain.Service{Events: ports.Events, Sessions: ports.Sessions, Contexts: ports.Contexts}
 	if !a.callers.Open() {
 		c.Auth = a.callers
 		if at, ok := a.cfg.Login(console.Callback); ok {

@@ -42,7 +42,7 @@ func TestTheTurnsOfThePromptAreNamed(t *testing.T) {
 	lines := replay.New(log, owners.New(log, nil))
 	natstest.Run(t, lines.Run)
 	x := explain.Service{
-		Events: lines, Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
+		Events: lines, Sessions: reader, Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
 	}
 	for pending, want := range map[bool][]string{
 		true: {"left out by the window", "shown", "its answer was filtered", "left out by the window", "shown",
@@ -73,7 +73,7 @@ func TestAnEventThatNeverCountedAsksNothing(t *testing.T) {
 	lines := replay.New(log, owners.New(log, nil))
 	natstest.Run(t, lines.Run)
 	got := must.Get(explain.Service{
-		Events: lines, Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
+		Events: lines, Sessions: reader, Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
 	}.Explain(t.Context(), services.ExplainAsk{SessionID: "s", TurnID: id}))(t)
 	require.Len(t, got.Events, 3)
 	last := got.Prompt.Messages[len(got.Prompt.Messages)-1]

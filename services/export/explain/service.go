@@ -18,6 +18,7 @@ import (
 // Service explains turns of the log of this process.
 type Service struct {
 	Events   services.EventReader
+	Sessions services.SessionReader
 	Contexts services.ContextBuilder
 }
 
@@ -37,6 +38,14 @@ func (s Service) Explain(ctx context.Context, ask services.ExplainAsk) (out serv
 	}
 	if err != nil {
 		return out, err
+	}
+	// The events of a session don't say that its identity is erased.
+	now, err := s.Sessions.Read(ctx, services.Ask{SessionID: ask.SessionID})
+	if err != nil {
+		return out, err
+	}
+	if now.State.Erased != 0 {
+		return out, services.ErrNotExplained
 	}
 	at, err := events.ParsePosition(x.AsOf)
 	if err != nil {

@@ -154,7 +154,7 @@ func startOn(t testing.TB, log *jetlog.Log, auth *ring, settings ...func(*consol
 	events := replay.New(log, owners.New(log, nil))
 	natstest.Run(t, events.Run)
 	c.Events = events
-	c.Explain = explain.Service{Events: events, Contexts: s.services.Contexts}
+	c.Explain = explain.Service{Events: events, Sessions: s.services.Reader, Contexts: s.services.Contexts}
 	if auth != nil {
 		c.Auth = auth
 	}
