@@ -24,6 +24,8 @@ import (
 	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/export/explain"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/read"
@@ -59,7 +61,10 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 		c.Streams, c.Backups = operate.On(events), nothing{}
 		c.Tokens = newIssuing(callers, "secret").Issuer
 		c.Keys = func() ([]access.Key, error) { return nil, nil }
-		c.LinkReader = read.New(events, read.Config{Rules: rules})
+		reader := read.New(events, read.Config{Rules: rules})
+		c.LinkReader = reader
+		c.Explain = explain.Service{Events: r, Sessions: reader,
+			Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{})}
 	}}, more...)...)
 	return s, model
 }
