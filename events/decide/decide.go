@@ -39,8 +39,8 @@ type Start struct {
 	SourceHash string
 	// OnlyNew leaves a turn that stands as it is: it gets no answer, and its session no link.
 	OnlyNew bool
-	// Bound: the caller speaks for IdentityID alone, and so may begin a session, which is linked, and go on with one that
-	// is the identity's. Every other session is as one that there is not.
+	// Bound: the caller speaks for IdentityID alone, and so may begin a session, which is linked, and go on with one
+	// that is the identity's. Every other session is as one that there is not.
 	Bound bool
 	Busy  Busy
 }

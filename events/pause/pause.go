@@ -19,8 +19,8 @@ func For(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Within calls f with a context that ends after d at the latest. late: only that ended it, and err is nil. Where ctx has
-// ended, and f failed, err is ctx's error: what f says by then may only mean that d was over.
+// Within calls f with a context that ends after d at the latest. late: only that ended it, and err is nil. Where ctx
+// has ended, and f failed, err is ctx's error: what f says by then may only mean that d was over.
 func Within(ctx context.Context, d time.Duration, f func(context.Context) error) (late bool, err error) {
 	brief, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

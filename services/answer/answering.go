@@ -39,8 +39,8 @@ type task struct {
 	session   string
 	key       uuid.UUID
 	onPending services.OnPending
-	// own is the request that recorded the step: what else it brought is not waited for. at is the sequence of the event
-	// that did; 0 if that opened the turn.
+	// own is the request that recorded the step: what else it brought is not waited for. at is the sequence of the
+	// event that did; 0 if that opened the turn.
 	own string
 	at  uint64
 	// bounded: a turn that is older than an answer may take is not waited for, whoever works on it.
@@ -56,8 +56,8 @@ type outcome struct {
 	begun, repeated bool
 }
 
-// do has the model answer a task, and tells whoever listens. Once the task has begun, its answer is recorded even if ctx
-// ends. The caller tells the end. Errors: those of the work, and ErrModelFailed.
+// do has the model answer a task, and tells whoever listens. Once the task has begun, its answer is recorded even if
+// ctx ends. The caller tells the end. Errors: those of the work, and ErrModelFailed.
 func (s *Service) do(ctx context.Context, t task, to *running) (outcome, error) {
 	a := &answering{Service: s, task: t, to: to, free: map[uuid.UUID]uint64{}}
 	if err := a.begin(ctx); err != nil {

@@ -118,7 +118,8 @@ func openOf(t *session.Turn) (out []open) {
 	for _, x := range slices.Backward(t.Extensions()) {
 		f := events.TurnExtended{TurnID: t.ID, ExtensionID: x.ID}
 		answer := extensionOf(t.ID, f.EventID())
-		if isAnswer := strings.HasPrefix(x.ID, answerPrefix); isAnswer || x.Half != events.HalfAnswer || answered[answer] {
+		isAnswer := strings.HasPrefix(x.ID, answerPrefix)
+		if isAnswer || x.Half != events.HalfAnswer || answered[answer] {
 			answered[x.ID] = isAnswer
 			continue
 		}
@@ -415,8 +416,9 @@ func (s *Service) interrupt(keys []uuid.UUID) {
 // errStopping ends answers because this process stops.
 var errStopping = fmt.Errorf("%w to the end: this server stops, send the same request again", services.ErrModelFailed)
 
-// Stop ends the running answers, and all that begin later: those of which a piece was told with what is there. The turns
-// of the others stay pending, and their clients get an error; a client that sends the same request again gets an answer.
+// Stop ends the running answers, and all that begin later: those of which a piece was told with what is there. The
+// turns of the others stay pending, and their clients get an error; a client that sends the same request again gets an
+// answer.
 func (s *Service) Stop() {
 	s.mu.Lock()
 	s.stopping = true

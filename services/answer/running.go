@@ -92,10 +92,10 @@ func (r *running) turn() uuid.UUID {
 }
 
 // change makes a change, and wakes up those who wait for it.
-func (r *running) change(make func()) {
+func (r *running) change(does func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	make()
+	does()
 	if r.changed != nil {
 		close(r.changed)
 		r.changed = nil
@@ -152,7 +152,7 @@ func (r *running) parts() (parts []services.AnswerPart) {
 		if p.Part == len(parts) {
 			parts, texts = append(parts, p.AnswerPart), append(texts, strings.Builder{})
 		}
-		texts[p.Part].WriteString(p.Text)
+		_, _ = texts[p.Part].WriteString(p.Text)
 		if p.Item != nil {
 			parts[p.Part].Item = p.Item
 		}

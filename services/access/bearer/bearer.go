@@ -1,5 +1,5 @@
-// Package bearer authenticates callers by a bearer token: an API key, the token of an OpenID Connect issuer, or one that
-// a caller of either kind was given for a browser.
+// Package bearer authenticates callers by a bearer token: an API key, the token of an OpenID Connect issuer, or one
+// that a caller of either kind was given for a browser.
 package bearer
 
 import (

@@ -23,7 +23,8 @@ func TestATurnBehindOneThatStandsComesWhole(t *testing.T) {
 	s := newStore()
 	importLines(t, s, map[string]any{"conversation_id": "c", "messages": messages})
 	for n := range 3 {
-		messages = append(messages, said("user", fmt.Sprint("question ", n)), said("assistant", fmt.Sprint("answer ", n)))
+		messages = append(messages, said("user", fmt.Sprint("question ", n)),
+			said("assistant", fmt.Sprint("answer ", n)))
 	}
 	done := importLines(t, s, map[string]any{"conversation_id": "c", "messages": messages})
 	require.EqualValues(t, 3, done.Recorded)

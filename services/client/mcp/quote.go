@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// quoted returns a text between fences, which are longer than any fence in it. Links and images to elsewhere are none any
-// more, also where a reader loses the fence.
+// quoted returns a text between fences, which are longer than any fence in it. Links and images to elsewhere are none
+// any more, also where a reader loses the fence.
 func quoted(text string) string {
 	text = linked.ReplaceAllString(text, `]\($1`)
 	fence := strings.Repeat("`", max(3, longestRun(text)+1))

@@ -261,7 +261,7 @@ func (d *durable) answer(w http.ResponseWriter, status int, body []byte) {
 		}
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // an error means that the client has gone
+	_, _ = w.Write(body) //nolint:gosec // JSON, or events of JSON; an error means that the client has gone
 }
 
 // cursorAfter returns the cursor of a live answer: the number of the current stretch of time, and always above that of

@@ -90,14 +90,17 @@ func TestTokensForBrowsers(t *testing.T) {
 	require.Equal(t, http.StatusCreated, s.as(token, "POST", "/v1/sessions/mine/turns", turn).status)
 	require.Equal(t, "ada", s.as(token, "GET", "/v1/sessions/mine", nil).body["identity_id"])
 	requireProblem(t, s.as(token, "GET", "/v1/sessions/bobs", nil), http.StatusNotFound, "session_not_found")
-	requireProblem(t, s.as(token, "POST", "/v1/sessions/mine/turns/"+s.state("mine").Turns[0].ID.String()+"/redact", nil),
-		http.StatusForbidden, "forbidden")
+	redact := "/v1/sessions/mine/turns/" + s.state("mine").Turns[0].ID.String() + "/redact"
+	requireProblem(t, s.as(token, "POST", redact, nil), http.StatusForbidden, "forbidden")
 	requireProblem(t, s.as(token, "POST", "/v1/tokens", ask), http.StatusForbidden, "forbidden")
-	require.Equal(t, http.StatusOK, s.as(s.token("adas", "ada", "context:read"), "GET", "/v1/sessions/mine", nil).status)
+	readsOnly := s.token("adas", "ada", "context:read")
+	require.Equal(t, http.StatusOK, s.as(readsOnly, "GET", "/v1/sessions/mine", nil).status)
 
 	void := func(token, why string) {
 		t.Helper()
-		requireProblem(t, s.as(token, "GET", "/v1/sessions/mine", nil), http.StatusUnauthorized, "unauthenticated")
+		a := s.as(token, "GET", "/v1/sessions/mine", nil)
+		require.Equal(t, http.StatusUnauthorized, a.status, why)
+		requireProblem(t, a, http.StatusUnauthorized, "unauthenticated")
 	}
 	said, signature, _ := strings.Cut(token, ".")
 	void(said+"."+signature[1:], "another signature")
@@ -157,8 +160,8 @@ func TestABoundCallerBeginsASession(t *testing.T) {
 				"session_not_found")
 		}
 	}
-	for _, read := range []string{"GET /v1/sessions/new1", "GET /v1/sessions/new1/turns", "POST /v1/sessions/new1/context",
-		"PATCH /v1/sessions/new1", "POST /v1/sessions/new1/reset"} {
+	for _, read := range []string{"GET /v1/sessions/new1", "GET /v1/sessions/new1/turns",
+		"POST /v1/sessions/new1/context", "PATCH /v1/sessions/new1", "POST /v1/sessions/new1/reset"} {
 		method, path, _ := strings.Cut(read, " ")
 		body := ""
 		if method != "GET" {
