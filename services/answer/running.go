@@ -147,10 +147,10 @@ func (r *running) Ended(a services.Answered) {
 func (r *running) parts() (parts []services.AnswerPart) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var texts []strings.Builder
+	var texts []*strings.Builder // a Builder that has text may not be copied
 	for _, p := range r.pieces {
 		if p.Part == len(parts) {
-			parts, texts = append(parts, p.AnswerPart), append(texts, strings.Builder{})
+			parts, texts = append(parts, p.AnswerPart), append(texts, &strings.Builder{})
 		}
 		_, _ = texts[p.Part].WriteString(p.Text)
 		if p.Item != nil {
