@@ -84,6 +84,7 @@ func TestAnExportIsImportedOnceWhateverIsKilled(t *testing.T) {
 	}
 	first := p.Get(t, stack.SessionPath(ids[0])+"/turns")["turns"].([]any)[0].(map[string]any)
 	require.Equal(t, map[string]any{"original_created_at": "2023-11-14T22:13:21Z"}, first["metadata"])
+	p.WaitCaughtUp(t, "audit")
 	page := p.Must(t, http.StatusOK, http.MethodPost, "/v1/sessions/query",
 		map[string]any{"identity_id": "ada", "limit": 200})
 	listed, roots := page["sessions"].([]any), []string{}
