@@ -14,10 +14,14 @@ import (
 	"github.com/turnledger/turnledger/services/client/mcp"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/problems"
 )
 
 // callTime bounds a call, with the calls of the API that it makes.
 const callTime = 2 * time.Minute
+
+// mostBytes bounds a message.
+const mostBytes = 4 << 20
 
 // mountMCP adds /mcp to an API: the streamable HTTP of the protocol, without sessions. Each tool calls the API with the
 // caller's own credentials, so that the API admits it as any other call.
@@ -41,9 +45,19 @@ func (a *app) mountMCP(api *httpwire.API) {
 		// Whom the tools let in is decided by the calls that they make.
 		Admit: func(*http.Request) error { return nil }, Deadline: callTime, Long: callTime,
 		Handle: func(w http.ResponseWriter, r *http.Request) error {
+			body, err := httpwire.ReadBody(r, mostBytes)
+			if err != nil {
+				return err
+			}
+			// Earlier versions of the protocol know lists: thousands of calls at once, for one request's place.
+			if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
+				return problems.New(problems.CodeMalformed, "send one message a request")
+			}
 			ctx, cancel := api.UntilStopped(r.Context())
 			defer cancel()
-			served.ServeHTTP(uncached{w}, r.WithContext(ctx))
+			r = r.WithContext(ctx)
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			served.ServeHTTP(uncached{w}, r)
 			return nil
 		},
 	}}

@@ -330,7 +330,9 @@ func (d *durable) come(
 	if messages == nil || ctx.Err() != nil {
 		return messages, nil
 	}
-	return messages, d.look(ctx)
+	err = d.look(ctx)
+	d.upToDate = d.at >= d.tail // no end is told before what came meanwhile
+	return messages, err
 }
 
 // sse sends what stands behind the offset and what comes, until the stream is closed or its client goes.
@@ -359,24 +361,15 @@ type durableSSE struct {
 }
 
 func (s *durableSSE) run(ctx context.Context, still func(context.Context) error, heartbeat time.Duration) error {
-	for s.upToDate = false; !s.upToDate; {
-		messages, err := s.next(ctx)
-		if err == nil {
-			err = s.send(messages)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if s.closed {
-		return nil
+	if err := s.catchUp(ctx, still); err != nil || s.closed {
+		return err
 	}
 	stream, err := s.open(ctx, true)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
-	for sent := time.Now(); ctx.Err() == nil && !s.closed; {
+	for sent := time.Now(); ctx.Err() == nil && (!s.closed || !s.upToDate); {
 		messages, err := s.come(ctx, stream, still)
 		switch {
 		case err != nil:
@@ -384,6 +377,26 @@ func (s *durableSSE) run(ctx context.Context, still func(context.Context) error,
 			sent, err = time.Now(), s.send(messages)
 		case time.Since(sent) >= heartbeat:
 			sent, err = time.Now(), s.out.Send([]byte(": heartbeat\n\n"))
+		}
+		if err != nil {
+			return err
+		}
+		if s.closed && !s.upToDate {
+			return s.catchUp(ctx, still)
+		}
+	}
+	return nil
+}
+
+// catchUp sends what stands behind where the stream was read to.
+func (s *durableSSE) catchUp(ctx context.Context, still func(context.Context) error) error {
+	for s.upToDate = false; !s.upToDate; {
+		if err := still(ctx); err != nil {
+			return fmt.Errorf("%w: %w", errRevoked, err)
+		}
+		messages, err := s.next(ctx)
+		if err == nil {
+			err = s.send(messages)
 		}
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -35,7 +36,8 @@ func (a *surface) runs() {
 type watchIn struct {
 	ThreadID string      `path:"thread_id" doc:"The session"`
 	From     eventNumber `query:"from" doc:"Goes on behind the event of this id"`
-	LastID   eventNumber `header:"Last-Event-ID" doc:"The same; wins over from"`
+	TurnID   string      `query:"turn_id" doc:"Only the answer of this turn; else the one that runs before the others"`
+	LastID   eventNumber `header:"Last-Event-ID" doc:"The same as from; wins over it"`
 }
 
 // eventNumber is the id of an event of an answer; 0 where none was sent.
@@ -68,14 +70,19 @@ func (a *surface) watch(w http.ResponseWriter, r *http.Request, in *watchIn) err
 	if err := a.inThread(r.Context(), in.ThreadID); err != nil {
 		return err
 	}
+	turn := uuid.Nil
+	if in.TurnID != "" {
+		turn = namedTurn(&in.TurnID)
+	}
 	ctx, end := context.WithCancel(r.Context())
 	defer end()
+	go a.untilRevoked(ctx, a.wire.Still(r, access.ContextRead), end)
 	to := &watched{a.newPieces(ctx, w), end}
 	if to.behind = int(in.From); in.LastID > 0 {
 		to.behind = int(in.LastID)
 	}
 	defer to.sse.End()
-	err := a.cfg.Running.Watch(ctx, in.ThreadID, uuid.Nil, to)
+	err := a.cfg.Running.Watch(ctx, in.ThreadID, turn, to)
 	switch {
 	case errors.Is(err, services.ErrNotRunning):
 		w.WriteHeader(http.StatusNoContent)
@@ -84,6 +91,21 @@ func (a *surface) watch(w http.ResponseWriter, r *http.Request, in *watchIn) err
 		to.event("error", problemOf(err))
 	}
 	return err
+}
+
+// untilRevoked ends a long call once its caller would no longer be admitted.
+func (a *surface) untilRevoked(ctx context.Context, still func(context.Context) error, end context.CancelFunc) {
+	for look := time.NewTicker(askedAfter); ; {
+		select {
+		case <-ctx.Done():
+			look.Stop()
+			return
+		case <-look.C:
+			if access.Ended(still(ctx)) {
+				end()
+			}
+		}
+	}
 }
 
 // watched sends an answer to one who watches it, and gives up one who reads nothing.
