@@ -91,6 +91,13 @@ func TestAgentsReadConversations(t *testing.T) {
 	p.RecordTurn(t, "long", "r", "a long one", long)
 	p.RecordTurn(t, "long", "s", "a short one", "short")
 
+	list := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+"/mcp",
+		strings.NewReader(` [{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`)))(t)
+	list.Header = http.Header{"Content-Type": {"application/json"},
+		"Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2025-03-26"}}
+	resp := must.Get(p.Client.Do(list))(t)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusBadRequest, resp.StatusCode, "one message a request")
 	for name, s := range map[string]*sdk.ClientSession{
 		"http": over(all), "stdio": agent(t, &sdk.CommandTransport{Command: cmd}),
 	} {

@@ -65,6 +65,8 @@ func TestRunningAnswers(t *testing.T) {
 		told := readTo(t, first, "Donald \"}\n\n")
 		second := open(t.Context(), t, p, "GET", watching, "")
 		third := open(t.Context(), t, p, "GET", watching+"?from=2", "")
+		foreign := open(t.Context(), t, p, "GET", watching+"?turn_id=00000000-0000-4000-8000-000000000000", "")
+		require.Equal(t, http.StatusNoContent, foreign.StatusCode, "the answer of another turn")
 		seen := readTo(t, second, "Donald \"}\n\n")
 		require.Equal(t, told, seen)
 		release()

@@ -2,13 +2,14 @@ import { DefaultChatTransport } from "ai";
 import type { ModelMessage, UIMessage } from "ai";
 import type { Context, ContextBody } from "./api.js";
 import type { InSession, Turnledger } from "./index.js";
+import { segment } from "./send.js";
 
 /** The messages of a chat, oldest first, for `useChat({ messages })`. */
 export async function loadMessages<M extends UIMessage = UIMessage>(
   args: { client: Turnledger; id: string; limit?: number },
 ): Promise<M[]> {
   const all: M[] = [];
-  const path = `/v1/ui/chat/${encodeURIComponent(args.id)}/messages`;
+  const path = `/v1/ui/chat/${segment(args.id)}/messages`;
   for (let cursor: string | undefined; ;) {
     const query = { cursor, limit: args.limit };
     const page = await args.client.sender.json<{ messages: M[]; next_cursor: string | null }>({
@@ -25,14 +26,14 @@ export class TurnledgerTransport<M extends UIMessage = UIMessage> extends Defaul
   readonly #client: Turnledger;
 
   constructor(client: Turnledger) {
-    super({ api: `${client.sender.url}/v1/ui/chat`, headers: () => client.sender.headers() });
+    super({ api: `${client.sender.url}/v1/ui/chat`, headers: () => client.sender.headers(), fetch: client.sender.fetch });
     this.#client = client;
   }
 
   async stop(args: { id: string; turn_id?: string }): Promise<void> {
     const { id, ...body } = args;
-    const path = `/v1/ui/chat/${encodeURIComponent(id)}/stop`;
-    await this.#client.sender.text({ method: "POST", path, body });
+    const path = `/v1/ui/chat/${segment(id)}/stop`;
+    await this.#client.sender.text({ method: "POST", path, body, again: body.turn_id !== undefined });
   }
 }
 

@@ -2,7 +2,7 @@ import type * as api from "./api.js";
 import { readChat, type ChatEvent } from "./chat.js";
 import { readEvents, type EventsArguments, type LedgerEvent } from "./events.js";
 import { recordMany } from "./many.js";
-import { newID, Sender, type CallOptions, type Options } from "./send.js";
+import { newID, segment, Sender, type CallOptions, type Options } from "./send.js";
 
 export type * from "./api.js";
 export type { ChatEvent } from "./chat.js";
@@ -31,8 +31,6 @@ export interface ChatArguments extends Omit<api.ChatBody, "thread_id"> {
   /** Left out, or `new`: a thread with an id that this client draws, so that the call can be tried again. */
   thread_id?: string;
 }
-
-const escape = encodeURIComponent;
 
 /** A client of a Turnledger server. It holds no connection; calls may be made at once. */
 export class Turnledger {
@@ -89,14 +87,14 @@ export class Turnledger {
   readonly context = {
     build: (args: InSession & api.ContextBody & Read, options?: CallOptions) => {
       const { session_id, min_position, ...body } = args;
-      const path = `/v1/sessions/${escape(session_id)}/context`;
+      const path = `/v1/sessions/${segment(session_id)}/context`;
       return this.#read<api.Context>("POST", path, { min_position }, body, options);
     },
   };
 
   readonly receipts = {
     get: (args: { receipt_id: string }, options?: CallOptions) =>
-      this.#read<api.Receipt>("GET", `/v1/receipts/${escape(args.receipt_id)}`, {}, undefined, options),
+      this.#read<api.Receipt>("GET", `/v1/receipts/${segment(args.receipt_id)}`, {}, undefined, options),
   };
 
   readonly tokens = {
@@ -122,8 +120,9 @@ export class Turnledger {
     /** Ends the answer that runs with what is there. */
     stop: (args: { thread_id: string; turn_id?: string }, options?: CallOptions) => {
       const { thread_id, ...body } = args;
-      const path = `/v1/threads/${escape(thread_id)}/stop`;
-      return this.sender.json<api.Stopped>({ method: "POST", path, body }, options);
+      const path = `/v1/threads/${segment(thread_id)}/stop`;
+      // Sent again without a turn it might end the next answer.
+      return this.sender.json<api.Stopped>({ method: "POST", path, body, again: body.turn_id !== undefined }, options);
     },
   };
 
@@ -144,13 +143,13 @@ export class Turnledger {
 
   #onTurn(what: string, args: InTurn & object, options?: CallOptions): Promise<api.Turn> {
     const { turn_id, ...rest } = args;
-    return this.#write<api.Turn>("POST", rest, `/turns/${escape(turn_id)}/${what}`, {}, options);
+    return this.#write<api.Turn>("POST", rest, `/turns/${segment(turn_id)}/${what}`, {}, options);
   }
 
   #fork(args: InSession & { branch?: string }, options?: CallOptions): Promise<api.Session> {
     const { session_id, branch, ...rest } = args;
     const body = { request_id: newID(), ...defined(rest), ...(branch === undefined ? {} : { session_id: branch }) };
-    const path = `/v1/sessions/${escape(session_id)}/fork`;
+    const path = `/v1/sessions/${segment(session_id)}/fork`;
     return this.sender.json<api.Session>({ method: "POST", path, body }, options);
   }
 
@@ -158,13 +157,13 @@ export class Turnledger {
     method: string, args: InSession & object, below: string, defaults: object, options?: CallOptions, again = true,
   ): Promise<T> {
     const { session_id, ...body } = args;
-    const path = `/v1/sessions/${escape(session_id)}${below}`;
+    const path = `/v1/sessions/${segment(session_id)}${below}`;
     return this.sender.json<T>({ method, path, body: { ...defaults, ...defined(body) }, again }, options);
   }
 
   #ofSession<T>(below: string, args: InSession & object, options?: CallOptions): Promise<T> {
     const { session_id, ...query } = args;
-    return this.#read<T>("GET", `/v1/sessions/${escape(session_id)}${below}`, query, undefined, options);
+    return this.#read<T>("GET", `/v1/sessions/${segment(session_id)}${below}`, query, undefined, options);
   }
 
   #read<T>(method: string, path: string, query: object, body: object | undefined, options?: CallOptions): Promise<T> {
@@ -180,6 +179,6 @@ function asked(args: ChatArguments) {
   const { thread_id, ...rest } = args;
   const thread = thread_id === undefined || thread_id === "new" ? newID() : thread_id;
   return {
-    thread, path: `/v1/threads/${escape(thread)}/messages`, body: { request_id: newID(), ...defined(rest) },
+    thread, path: `/v1/threads/${segment(thread)}/messages`, body: { request_id: newID(), ...defined(rest) },
   };
 }

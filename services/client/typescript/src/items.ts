@@ -1,4 +1,4 @@
-import type { CallOptions, Sender } from "./send.js";
+import { segment, type CallOptions, type Sender } from "./send.js";
 
 /** An item of a conversation, as the server keeps it. `client` is what an adapter keeps beside it. */
 export interface Item {
@@ -22,7 +22,7 @@ export class Items {
   constructor(readonly sender: Sender, readonly session: string, readonly options?: CallOptions) {}
 
   get #path() {
-    return `/v1/conversations/${encodeURIComponent(this.session)}`;
+    return `/v1/conversations/${segment(this.session)}`;
   }
 
   /** Adds items, at most 500 in one step. The same key again adds nothing, and answers as the first time. */
@@ -39,7 +39,7 @@ export class Items {
 
   /** Makes the session exist. */
   begin(): Promise<unknown> {
-    const path = `/v1/sessions/${encodeURIComponent(this.session)}`;
+    const path = `/v1/sessions/${segment(this.session)}`;
     const body = { kind: "conversation", request_id: "turnledger-client" };
     return this.sender.json({ method: "PATCH", path, body });
   }
@@ -67,17 +67,17 @@ export class Items {
   }
 
   async remove(id: string, key: string): Promise<void> {
-    const path = `${this.#path}/items/${encodeURIComponent(id)}`;
+    const path = `${this.#path}/items/${segment(id)}`;
     await this.sender.json({ method: "DELETE", path, headers: { "idempotency-key": key } });
   }
 
   reset(): Promise<unknown> {
-    const path = `/v1/sessions/${encodeURIComponent(this.session)}/reset`;
+    const path = `/v1/sessions/${segment(this.session)}/reset`;
     return this.sender.json({ method: "POST", path, body: {}, again: false });
   }
 
   erase(): Promise<{ receipt_id: string }> {
-    return this.sender.json({ method: "DELETE", path: `/v1/sessions/${encodeURIComponent(this.session)}`, body: {} });
+    return this.sender.json({ method: "DELETE", path: `/v1/sessions/${segment(this.session)}`, body: {} });
   }
 }
 

@@ -26,8 +26,8 @@ export async function recordMany(sender: Sender, turns: ManyTurn[], options?: Ca
     for (let tries = 0; open.length > 0; tries++) {
       const body = open.map(({ text }) => `${text}\n`).join("");
       const headers = { "content-type": "application/x-ndjson" };
-      const answer = await sender.text({ method: "POST", path: "/v1/turns", body, headers, within: 180_000 }, options);
-      const answers = answer.trimEnd().split("\n").map((line) => JSON.parse(line) as Line);
+      const request = { method: "POST", path: "/v1/turns", body, headers, within: 180_000 };
+      const answers = await sender.text(request, options, (text) => linesOf(text, open.length));
       open.forEach(({ at }, n) => (out[at] = { ...(answers[n] as Line), line: at + 1 }));
       open = open.filter(({ at }) => [429, 503].includes((out[at] as Line).http_status));
       if (tries >= sender.retries) break;
@@ -37,6 +37,12 @@ export async function recordMany(sender: Sender, turns: ManyTurn[], options?: Ca
     for (const { at, session } of open) refused.set(session, out[at] as Line);
   }
   return out;
+}
+
+function linesOf(text: string, many: number): Line[] {
+  const lines = text.trimEnd().split("\n").map((line) => JSON.parse(line) as Line);
+  if (lines.length !== many) throw new Error(`${lines.length} of ${many} lines came`);
+  return lines;
 }
 
 function fitting(lines: { text: string }[]): number {

@@ -42,7 +42,7 @@ export interface Request {
   body?: unknown;
   headers?: Record<string, string>;
   again?: boolean;
-  /** Milliseconds that an answer may take; unset: no bound. */
+  /** Milliseconds that an answer may take, 60,000 if unset; of one that is read as it comes, its beginning. */
   within?: number;
 }
 
@@ -53,14 +53,14 @@ export class Sender {
   readonly url: string;
   readonly retries: number;
   readonly #key: Options["key"];
-  readonly #fetch: typeof globalThis.fetch;
+  readonly fetch: typeof globalThis.fetch;
 
   constructor(options: Options) {
     this.url = options.url.replace(/\/+$/, "");
     this.retries = options.retries ?? 6;
     this.#key = options.key;
     const own = options.fetch;
-    this.#fetch = own ?? ((input, init) => globalThis.fetch(input, init));
+    this.fetch = own ?? ((input, init) => globalThis.fetch(input, init));
   }
 
   async headers(): Promise<Record<string, string>> {
@@ -73,20 +73,24 @@ export class Sender {
     return this.#again(request, options, async (answer) => JSON.parse(await answer.text()) as T);
   }
 
-  /** The text of the answer. */
-  async text(request: Request, options?: CallOptions): Promise<string> {
-    return this.#again(request, options, (answer) => answer.text());
+  /** The text of the answer, or what is made of it: if that fails, the connection was lost in the middle. */
+  async text<T = string>(
+    request: Request, options?: CallOptions, made: (text: string) => T = (text) => text as T,
+  ): Promise<T> {
+    return this.#again(request, options, async (answer) => made(await answer.text()));
   }
 
   /** An answer whose body is still to be read. It is not bounded in time once it has begun. */
   async open(request: Request, options?: CallOptions): Promise<Response> {
-    return this.#again({ within: 0, ...request }, options, (answer) => Promise.resolve(answer));
+    return this.#again(request, options, (answer) => Promise.resolve(answer), true);
   }
 
-  async #again<T>(request: Request, options: CallOptions | undefined, read: (answer: Response) => Promise<T>) {
+  async #again<T>(
+    request: Request, options: CallOptions | undefined, read: (answer: Response) => Promise<T>, open = false,
+  ) {
     for (let tries = 0; ; tries++) {
       try {
-        return await this.#once(request, options, read);
+        return await this.#once(request, options, read, open);
       } catch (error) {
         if (options?.signal?.aborted) throw error;
         const may = error instanceof TurnledgerError && error.retryable && request.again !== false;
@@ -96,31 +100,34 @@ export class Sender {
     }
   }
 
-  async #once<T>(request: Request, options: CallOptions | undefined, read: (answer: Response) => Promise<T>) {
+  // open: the body is read later, which the caller's signal may still end.
+  async #once<T>(
+    request: Request, options: CallOptions | undefined, read: (answer: Response) => Promise<T>, open: boolean,
+  ) {
     const limit = new AbortController();
-    const within = request.within ?? attemptLimit;
-    const timer = within > 0 ? setTimeout(() => limit.abort(), within) : undefined;
+    const timer = setTimeout(() => limit.abort(), request.within ?? attemptLimit);
     const stop = () => limit.abort(options?.signal?.reason);
     options?.signal?.addEventListener("abort", stop, { once: true });
+    let begun = false;
     try {
       options?.signal?.throwIfAborted();
-      const init = await this.#init(request, within > 0 ? limit.signal : options?.signal);
-      const answer = await this.#fetch(this.url + request.path + queryOf(request.query), init);
+      const init = await this.#init(request, limit.signal);
+      const answer = await this.fetch(this.url + request.path + queryOf(request.query), init);
       if (!answer.ok) throw await refusal(answer);
+      begun = open;
       return await read(answer);
     } catch (error) {
       if (error instanceof TurnledgerError || options?.signal?.aborted) throw error;
       throw lost(error);
     } finally {
       clearTimeout(timer);
-      options?.signal?.removeEventListener("abort", stop);
+      if (!begun) options?.signal?.removeEventListener("abort", stop);
     }
   }
 
-  async #init(request: Request, signal: AbortSignal | undefined): Promise<RequestInit> {
+  async #init(request: Request, signal: AbortSignal): Promise<RequestInit> {
     const headers: Record<string, string> = { ...(await this.headers()), ...request.headers };
-    const init: RequestInit = { method: request.method, headers, redirect: "error" };
-    if (signal) init.signal = signal;
+    const init: RequestInit = { method: request.method, headers, redirect: "error", signal };
     if (request.body !== undefined) {
       headers["content-type"] ??= "application/json";
       init.body = typeof request.body === "string" ? request.body : JSON.stringify(request.body);
@@ -165,6 +172,12 @@ export function pause(seconds: number, signal?: AbortSignal): Promise<void> {
     if (signal?.aborted) end();
     else signal?.addEventListener("abort", end, { once: true });
   });
+}
+
+/** An id as a part of a path. A path can't hold these two: they would name another call. */
+export function segment(id: string): string {
+  if (id === "." || id === "..") throw new TurnledgerError(422, "invalid_argument", `an id can't be "${id}"`);
+  return encodeURIComponent(id);
 }
 
 function queryOf(query: Record<string, unknown> = {}): string {

@@ -132,3 +132,36 @@ test("attach shows the running answer from its beginning; stop ends it with what
   assert.deepEqual([answer.content, answer.finish_reason], ["one two", "stopped"]);
   assert.equal((await client.chat.stop({ thread_id: "watch" })).turn_id, null);
 });
+
+// broken is a server whose first answer breaks off behind two events; rest answers what is asked then.
+async function broken(rest) {
+  const asked = [];
+  const http = createServer(async (ask, answer) => {
+    for await (const _ of ask);
+    asked.push(`${ask.method} ${ask.url}`);
+    if (asked.length > 1) return rest(ask, answer);
+    answer.writeHead(200, { "content-type": "text/event-stream" });
+    answer.write(`id: 1\nevent: begun\ndata: {"thread_id":"t","turn_id":"a"}\n\n`);
+    answer.write(`id: 2\nevent: delta\ndata: {"content":"one"}\n\n`, () => ask.socket.destroy());
+  }).listen(0, "127.0.0.1");
+  await once(http, "listening");
+  return { asked, client: new Turnledger({ url: `http://127.0.0.1:${http.address().port}` }), stop: () => http.close() };
+}
+
+test("whoever comes back to an answer names its turn, and does not ask for ever", async () => {
+  const over = await broken((ask, answer) => {
+    if (ask.method === "GET") return answer.writeHead(204).end();
+    answer.end(`id: 9\nevent: done\ndata: {"content":"one two"}\n\n`);
+  });
+  const events = [];
+  for await (const one of over.client.chat.stream({ thread_id: "t", content: "q" })) events.push(one.type);
+  assert.deepEqual(events, ["begun", "delta", "done"]);
+  assert.equal(over.asked[1], "GET /v1/threads/t/messages/stream?from=2&turn_id=a");
+  over.stop();
+  const gone = await broken((_, answer) => answer.writeHead(404).end());
+  await assert.rejects(async () => {
+    for await (const _ of gone.client.chat.stream({ thread_id: "t", content: "q" }));
+  }, { status: 404 });
+  assert.equal(gone.asked.length, 3);
+  gone.stop();
+});

@@ -144,6 +144,32 @@ test("a write comes again with its request id after 502, 503, 504, 429 and a los
   other.stop();
 });
 
+test("a stop without a turn is sent once, and an id that would name another call is none", async () => {
+  const other = await failing(["hang up"]);
+  const one = new Turnledger({ url: other.url });
+  await assert.rejects(one.chat.stop({ thread_id: "t" }), { code: "connection_lost" });
+  await assert.rejects(async () => one.turns.record({ session_id: "..", question_neutral: "?" }), { status: 422 });
+  await assert.rejects(async () => one.sessions.turns({ session_id: "." }), { status: 422 });
+  assert.equal(other.bodies.length, 1);
+  other.stop();
+});
+
+test("an answer of many turns that came in part is asked for again", async () => {
+  let asked = 0;
+  const line = (n) => `${JSON.stringify({ line: n, http_status: 201, turn_id: "t" })}\n`;
+  const http = createServer(async (ask, answer) => {
+    for await (const _ of ask);
+    answer.end([line(1), `${line(1)}{"line":2,`, line(1) + line(2)][asked++]);
+  }).listen(0, "127.0.0.1");
+  await once(http, "listening");
+  const one = new Turnledger({ url: `http://127.0.0.1:${http.address().port}` });
+  const turn = { session_id: "s", question_neutral: "?", answer_neutral: "!" };
+  const lines = await one.turns.recordMany({ turns: [turn, turn] });
+  assert.deepEqual(lines.map((l) => l.http_status), [201, 201]);
+  assert.equal(asked, 3);
+  http.close();
+});
+
 test("what can't succeed is not tried again, and retries bounds the rest", async () => {
   for (const [failures, asked, status, retryable] of [[[409], 1, 409, false], [[503, 503], 2, 503, true]]) {
     const other = await failing(failures);
