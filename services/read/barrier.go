@@ -45,17 +45,18 @@ type Gaps interface {
 }
 
 // Behind returns the first of some positions whose events a view at other positions does not hold, or nil. Events that
-// were erased never reach a view.
+// were erased never reach a view, and one that has nothing of a partition may not even name it.
 func Behind(ctx context.Context, log Gaps, at, least []events.Position) *events.Position {
 	for i, p := range least {
 		n := slices.IndexFunc(at, func(is events.Position) bool { return is.Partition == p.Partition })
-		if n >= 0 && at[n].Seq >= p.Seq {
+		held := uint64(0)
+		if n >= 0 {
+			held = at[n].Seq
+		}
+		if held >= p.Seq {
 			continue
 		}
-		if n < 0 {
-			return &least[i]
-		}
-		if still, err := log.Still(ctx, p.Partition, at[n].Seq, p.Seq); err != nil || !still {
+		if still, err := log.Still(ctx, p.Partition, held, p.Seq); err != nil || !still {
 			return &least[i]
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
+	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -336,6 +337,18 @@ func TestAPositionOfOneOfTwoPartitions(t *testing.T) {
 	require.NoError(t, err)
 	_, err = list(t, log, &tables{applied: 9, partitions: 2}, at.Position)
 	require.NoError(t, err)
+}
+
+// Tables that were emptied under way say nothing of a partition that has no events, and nothing is missing there.
+func TestAPartitionWithoutEventsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 2)
+	at := must.Get(log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{
+		TurnID: events.TurnID("a", "r"), SessionID: "a", RequestID: "r",
+		Question: events.Question{QuestionNeutral: "q"},
+	}}}))(t)
+	require.Zero(t, at.Position.Partition, "the other one is empty")
+	must.Get(list(t, log, &tables{applied: 9, partitions: 1}, at.Position))(t)
 }
 
 // A position that the log does not hold is not reached, whatever the tables do.
