@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,6 +44,7 @@ const (
 	droppedCircle    = "in a circle"
 	droppedLarge     = "too large (its place says so)"
 	droppedErased    = "of a session that was erased here"
+	droppedRedacted  = "of a turn that was redacted here"
 	droppedThoughts  = "thoughts"
 	droppedHidden    = "hidden"
 	droppedNoMessage = "without a message"
@@ -148,7 +150,8 @@ type treeTurn struct {
 const requestPrefix = "import-"
 
 // plan lays the tree out as sessions, a fork behind what it forks. Turns that stand say which way their session went;
-// a session that is new goes to the message where the conversation stands, and a fork to its oldest.
+// a session that is new goes to the message where the conversation stands, and a fork to its oldest. What leaves a
+// branch that was erased is erased with it: it repeats its words.
 func (t *tree) plan(stands func(session string) (standing, error)) ([]*branch, error) {
 	root := t.grow()
 	if len(root.children) == 0 {
@@ -158,7 +161,7 @@ func (t *tree) plan(stands func(session string) (standing, error)) ([]*branch, e
 	for i := 0; i < len(all); i++ {
 		b := all[i]
 		has, err := stands(b.session)
-		if err != nil {
+		if b.erased = b.parent != nil && b.parent.erased || errors.Is(err, errErased); err != nil && !b.erased {
 			return nil, err
 		}
 		var wanted map[*node]bool

@@ -617,6 +617,26 @@ func TestWhatWasErasedStaysErased(t *testing.T) {
 	require.Len(t, l.sessions, 3)
 }
 
+// What a later export adds below a message that was erased or redacted brings that message's words to no new fork.
+func TestWhatWasErasedDoesNotComeBackInAFork(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(g gptTree) string { return write(t, dir, fmt.Sprint(len(g.parents)), g.json("c")) }
+	conversation := gptTree{[]int{-1, 0, 1, 2, 1, 4},
+		[]string{"user", "assistant", "user", "assistant", "user", "assistant"}, 3}
+	l := newLedger()
+	must.Get(first(l.imported(importer.FromChatGPT, file(conversation))))(t)
+	edit := events.BranchID("c", "import-"+importer.KeyOf("n4"))
+	*l.sessions[edit] = recorded{erased: true}
+	second := &l.sessions["c"].turns[1]
+	*second = client.Turn{SessionID: "c", RequestID: second.RequestID, TurnID: second.TurnID, Status: "redacted"}
+	later := gptTree{append(conversation.parents, 4, 2), append(conversation.roles, "assistant", "assistant"), 6}
+	done := must.Get(first(l.imported(importer.FromChatGPT, file(later))))(t)
+	require.Equal(t, map[string]int64{
+		"of a session that was erased here": 3, "of a turn that was redacted here": 1}, done.Dropped)
+	require.Equal(t, []string{"m0.m1."}, l.paths())
+}
+
 func first(done importer.Summary, _ []string, err error) (importer.Summary, error) { return done, err }
 
 // Broken JSON is told by its file and place, and what stands around it is imported: in an array, in lines, in a file
