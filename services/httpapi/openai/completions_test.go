@@ -163,6 +163,26 @@ func TestAModelsRefusalOfACompletion(t *testing.T) {
 	}
 }
 
+// A call that comes again asks the model with what the first did, also where the history's keeper is found out.
+func TestARetryOfACompletionSendsTheSamePrompt(t *testing.T) {
+	t.Parallel()
+	u, s := atUpstream(t)
+	body := `{"messages":[{"role":"user","content":"q1"},{"role":"assistant","content":"a1"},
+		{"role":"system","content":"late"},{"role":"user","content":"q2"}]}`
+	for header, value := range map[string]string{"X-Stainless-Retry-Count": "1", "Idempotency-Key": "k"} {
+		u.status, u.answer = http.StatusBadRequest, `{}`
+		headers := []string{"X-Turnledger-Session", "again-" + header, header, value}
+		a := s.do("POST", completions, body, headers...)
+		require.Equal(t, http.StatusBadRequest, a.status, a.body)
+		sent := u.last()["messages"]
+		u.status, u.answer = 0, hello
+		a = s.do("POST", completions, body, headers...)
+		require.Equal(t, http.StatusOK, a.status, a.body)
+		require.Equal(t, sent, u.last()["messages"])
+		require.Equal(t, "again", became(a))
+	}
+}
+
 // turnsOf returns the turns of a session.
 func (s *stack) turnsOf(id string) []*session.Turn {
 	s.t.Helper()
