@@ -679,6 +679,58 @@ func TestWhatCannotBeReadIsPassedOver(t *testing.T) {
 	}
 }
 
+// A message that can't be read is counted, and those beside and below it are imported. A record whose list is none is
+// refused.
+func TestOddMessagesAreCounted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from importer.Source
+		text string
+		odd  int64
+		path []string
+	}{
+		"LibreChat": {importer.FromLibreChat, `{"conversationId":"c","messages":[
+			{"messageId":"1","isCreatedByUser":true,"text":"q"},{"messageId":"2","parentMessageId":"1","text":5},
+			{"messageId":"3","parentMessageId":"2","text":"a"},"x",7,null]}`, 4, []string{"user: q", "assistant: a"}},
+		"LibreChat, recursive": {importer.FromLibreChat, `{"conversationId":"c","messagesTree":[{"messageId":"1",
+			"isCreatedByUser":true,"text":"q","children":["x",{"messageId":"2","content":"x",
+			"children":[{"messageId":"3","text":"a"}]}]}]}`, 2, []string{"user: q", "assistant: a"}},
+		"LibreChat, no list": {importer.FromLibreChat, `{"conversationId":"c","messages":"x"}`, 0, nil},
+		"LangChain": {importer.FromLangChain, `{"session_id":"c","messages":[{"type":"human","content":"q"},"x",
+			{"type":"ai","content":"lost","tool_calls":5},null,{"type":"ai"},{"type":"ai","content":"a"}]}`, 4,
+			[]string{"user: q", "assistant: a"}},
+		"LangChain, no list": {importer.FromLangChain, `{"session_id":"c","messages":"x"}`, 0, nil},
+		"ChatGPT": {importer.FromChatGPT, `{"id":"c","mapping":{"1":{"message":{"author":{"role":"user"},
+			"content":{"parts":["q"]}}},"2":{"parent":"1","message":5},"3":{"parent":"2","message":
+			{"author":{"role":"assistant"},"content":{"parts":["a"]}}},"4":"x"}}`, 2, []string{"user: q", "assistant: a"}},
+		"ChatGPT, a list": {importer.FromChatGPT, `{"id":"c","mapping":[]}`, 0, nil},
+		"ChatGPT, a text": {importer.FromChatGPT, `{"id":"c","mapping":"x"}`, 0, nil},
+		"null repeats nothing": {importer.FromLangChain, `{"session_id":"c","messages":[{"type":"human","content":
+			["q",null,{"text":null}]},{"type":"ai","content":"a"},{"type":"ai","content":["b",null]}]}`, 0,
+			[]string{"user: q", "assistant: a", "assistant: b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger()
+			done, wrong, err := l.imported(c.from, write(t, t.TempDir(), "x.json", []byte(c.text)))
+			require.NoError(t, err)
+			require.Equal(t, c.path, l.path("c"))
+			if c.path == nil {
+				require.Len(t, wrong, 1)
+				require.Equal(t, int64(1), done.Failed)
+				return
+			}
+			require.Empty(t, wrong)
+			odd := int64(0)
+			for kind, n := range done.Dropped {
+				require.Contains(t, kind, "not as ")
+				odd += n
+			}
+			require.Equal(t, c.odd, odd)
+		})
+	}
+}
+
 // A message of 50 MB is counted, and its place in the conversation says so; the rest is imported.
 func TestAMessageThatIsTooLargeHasANotice(t *testing.T) {
 	t.Parallel()
