@@ -242,8 +242,8 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 func (x *exports) index(ctx context.Context, i int, byID map[string]int) error {
 	f := x.files[i]
 	known := func(raw []byte) bool {
-		_, err := x.head(raw, f.name)
-		return err == nil
+		h, err := x.head(raw, "") // else a message of what is broken would be a conversation by the file's name
+		return err == nil && h.id != ""
 	}
 	passed := int64(0)
 	return eachRecord(f, f.size, known, func(n int, off int64, raw []byte, err error) error {

@@ -679,6 +679,20 @@ func TestWhatCannotBeReadIsPassedOver(t *testing.T) {
 	}
 }
 
+// The messages of a document that is broken are no session of their own.
+func TestABrokenDocumentIsNoOtherSession(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	_, wrong, err := l.imported(importer.FromLangChain, write(t, t.TempDir(), "x.jsonl", []byte(
+		`{"session_id":"a","messages":[{"type":"human","data":{"content":"q"}},{"type":"ai","data":{"content":"a"}},{"
+{"session_id":"b","messages":[{"type":"human","data":{"content":"q"}}]}
+`)))
+	require.NoError(t, err)
+	require.Equal(t, []string{"x.jsonl[0]: not JSON, up to the next conversation"}, wrong)
+	require.Len(t, l.sessions, 1)
+	require.Equal(t, []string{"user: q"}, l.path("b"))
+}
+
 // A message that can't be read is counted, and those beside and below it are imported. A record whose list is none is
 // refused.
 func TestOddMessagesAreCounted(t *testing.T) {
