@@ -22,7 +22,10 @@ var langChain = format{
 		if json.Unmarshal(raw, &r) != nil || !slices.ContainsFunc(r.messages(), (*chainMessage).known) {
 			return head{}, errors.New("not a message, a row or a history of LangChain")
 		}
-		id := cmp.Or(r.session(), strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
+		id := r.session()
+		if id == "" && file != "" {
+			id = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+		}
 		return head{id: id, last: r.Created.Time}, nil
 	},
 	read: readLangChain,

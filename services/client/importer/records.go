@@ -28,8 +28,8 @@ type format struct {
 	holds func(name string) bool
 	// beside are the names of files that come with conversations and hold none.
 	beside []string
-	// head reads what a record of a file is about. Records of one id, in a format where they are parts, are one
-	// conversation.
+	// head reads what a record of a file is about; of no file, one that does not name its conversation has no id.
+	// Records of one id, in a format where they are parts, are one conversation.
 	head  func(raw []byte, file string) (head, error)
 	parts bool
 	// read makes a tree of the records of a conversation.
