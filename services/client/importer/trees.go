@@ -369,21 +369,37 @@ func (im *importer) stands(ctx context.Context, t *treeTurn) error {
 			return errOtherAnswer
 		}
 	}
-	im.count(func(s *Summary) {
-		if there {
-			s.Existed++
-		} else {
-			s.Recorded++
-		}
-	})
+	im.stood(there)
 	return nil
 }
 
-// recordNew records turns of one session.
+// recordNew records turns of one session: by one call those that a server takes, and each of the others by itself, so
+// that nothing is recorded behind one that is refused.
 func (im *importer) recordNew(ctx context.Context, turns []client.WholeTurn) error {
-	if len(turns) == 0 {
-		return nil
+	for len(turns) > 0 {
+		n := slices.IndexFunc(turns, refusable)
+		if n == 0 {
+			there, err := im.turn(ctx, turns[0])
+			if err != nil {
+				return err
+			}
+			im.stood(there)
+			turns = turns[1:]
+			continue
+		}
+		if n < 0 {
+			n = len(turns)
+		}
+		if err := im.recordAll(ctx, turns[:n]); err != nil {
+			return err
+		}
+		turns = turns[n:]
 	}
+	return nil
+}
+
+// recordAll records turns by one call.
+func (im *importer) recordAll(ctx context.Context, turns []client.WholeTurn) error {
 	done, err := im.store().RecordNewTurns(ctx, turns)
 	for i, r := range done {
 		switch {
@@ -392,23 +408,28 @@ func (im *importer) recordNew(ctx context.Context, turns []client.WholeTurn) err
 		case r.Status == http.StatusCreated:
 			im.answered.Store(true)
 			im.drop(r.DroppedMetadata)
-			im.count(func(s *Summary) { s.Recorded++ })
+			im.stood(false)
 		case r.Status == http.StatusOK: // meanwhile another import has recorded it
 			there, err := im.compared(ctx, turns[i])
 			if err != nil {
 				return err
 			}
-			im.count(func(s *Summary) {
-				if there {
-					s.Existed++
-				} else {
-					s.Recorded++
-				}
-			})
+			im.stood(there)
 		}
 	}
 	if err != nil {
 		return im.failed(ctx, err)
 	}
 	return nil
+}
+
+// stood counts a turn that was there, or was recorded.
+func (im *importer) stood(there bool) {
+	im.count(func(s *Summary) {
+		if there {
+			s.Existed++
+		} else {
+			s.Recorded++
+		}
+	})
 }

@@ -142,6 +142,10 @@ func (l *ledger) RecordNewTurns(_ context.Context, turns []client.WholeTurn) ([]
 			out[n].Err = err
 			continue
 		}
+		if raw, err := json.Marshal(t); err != nil || len(raw) > 1<<20 {
+			out[n].Err = &client.Error{Status: 413, Code: "body_too_large"}
+			continue
+		}
 		out[n].Status = 200
 		if slices.ContainsFunc(s.turns, func(o client.Turn) bool { return o.RequestID == t.RequestID }) {
 			continue
@@ -172,8 +176,16 @@ func (l *ledger) StartTurn(_ context.Context, start client.Start) (client.Turn, 
 		return client.Turn{}, err
 	}
 	i := slices.IndexFunc(s.turns, func(t client.Turn) bool { return t.RequestID == start.RequestID })
-	out := s.turns[i]
-	out.Duplicate = true
+	if i >= 0 {
+		out := s.turns[i]
+		out.Duplicate = true
+		return out, nil
+	}
+	out := client.Turn{
+		SessionID: start.SessionID, RequestID: start.RequestID, Status: "pending", QuestionNeutral: start.QuestionNeutral,
+		TurnID: events.TurnID(start.SessionID, start.RequestID).String(), QuestionMessages: start.QuestionMessages,
+	}
+	s.turns = append(s.turns, out)
 	return out, nil
 }
 
@@ -185,6 +197,9 @@ func (l *ledger) FinalizeTurn(_ context.Context, f client.Finalize) (client.Turn
 		return client.Turn{}, err
 	}
 	i := slices.IndexFunc(s.turns, func(t client.Turn) bool { return t.TurnID == f.TurnID })
+	if raw, err := json.Marshal(f); err != nil || len(raw) > 1<<20 {
+		return client.Turn{}, &client.Error{Status: 413, Code: "body_too_large"}
+	}
 	t := &s.turns[i]
 	t.Status, t.AnswerNeutral, t.AnswerMessages = "finalized", f.AnswerNeutral, f.AnswerMessages
 	return *t, nil
@@ -757,6 +772,53 @@ func TestAMessageThatIsTooLargeHasANotice(t *testing.T) {
 	require.Equal(t, map[string]int64{"too large (its place says so)": 1}, done.Dropped)
 	require.Equal(t, []string{"user: m0.", "assistant: [A message of 52428833 bytes was not imported: it is too large]",
 		"user: m2."}, l.path("c"))
+}
+
+// No more of a large turn becomes notices than must, and none of one whose question and answer fit by themselves.
+func TestOnlyTheLargestMessagesHaveNotices(t *testing.T) {
+	t.Parallel()
+	said := func(kb int) string { return strings.Repeat("long ", kb<<10/5) }
+	for name, c := range map[string]struct {
+		kb      []int // of the question and the messages of its answer
+		dropped int64
+	}{
+		"by two calls": {[]int{600, 600}, 0}, "as much as must": {[]int{1, 300, 100, 200, 100, 250}, 2},
+		"many small": {append([]int{1}, slices.Repeat([]int{2}, 1000)...), 807},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var all []string
+			for n, kb := range c.kb {
+				role := "assistant"
+				if n == 0 {
+					role = "user"
+				}
+				all = append(all, fmt.Sprintf(`{"role":%q,"content":%q}`, role, said(kb)))
+			}
+			l := newLedger()
+			file := write(t, t.TempDir(), "x.jsonl", []byte(`{"messages":[`+strings.Join(all, ",")+`]}`))
+			for range 2 {
+				done, wrong, err := l.imported(importer.FromOpenAIJSONL, file)
+				require.NoError(t, err)
+				require.Empty(t, wrong)
+				require.Equal(t, c.dropped, done.Dropped["too large (its place says so)"])
+			}
+			require.Equal(t, 1, l.turns())
+		})
+	}
+}
+
+// Of a conversation nothing is recorded behind a turn that a server refuses.
+func TestNothingIsRecordedBehindARefusedTurn(t *testing.T) {
+	t.Parallel()
+	small := strings.Repeat(`{"role":"assistant","content":"`+strings.Repeat("x", 900)+`"},`, 1200)
+	text := `{"messages":[{"role":"user","content":"q1"},{"role":"assistant","content":"a1"},
+		{"role":"user","content":"q2"},` + small + `{"role":"user","content":"q3"},{"role":"assistant","content":"a3"}]}`
+	l := newLedger()
+	_, wrong, err := l.imported(importer.FromOpenAIJSONL, write(t, t.TempDir(), "x.json", []byte(text)))
+	require.NoError(t, err)
+	require.Len(t, wrong, 1)
+	require.Equal(t, []string{"user: q1", "assistant: a1", "user: q2"}, l.path(l.order[0]))
 }
 
 // Shards in a zip, in a folder and by their names are the same export; files without conversations are named.
