@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,8 @@ type exports struct {
 	bytes int64
 	// others are the files that hold no conversations.
 	others map[string]bool
+	// digests are those of the files that were read, of a format with parts.
+	digests map[[sha256.Size]byte]bool
 }
 
 // openFile is a file that any part can be read of.
@@ -62,6 +65,8 @@ type openFile struct {
 	size int64
 	// copied: it is no file that the user named, so that its bytes count with those of the file that it is of.
 	copied bool
+	// again: a file that says the same was read before.
+	again bool
 }
 
 // unit is what a file has of a conversation.
@@ -94,7 +99,7 @@ func (u unit) size() (n int64) {
 func (im *importer) openExports(
 	ctx context.Context, files []string, f format,
 ) (x *exports, err error) {
-	x = &exports{importer: im, format: f, others: map[string]bool{}}
+	x = &exports{importer: im, format: f, others: map[string]bool{}, digests: map[[sha256.Size]byte]bool{}}
 	defer func() {
 		if err != nil {
 			x.close()
@@ -107,7 +112,11 @@ func (im *importer) openExports(
 	}
 	byID := map[string]int{}
 	for i := range x.files {
-		if err := x.index(ctx, i, byID); err != nil {
+		err := x.recognize(&x.files[i])
+		if err == nil {
+			err = x.index(ctx, i, byID)
+		}
+		if err != nil {
 			return x, fmt.Errorf("read %s: %w", x.files[i].name, err)
 		}
 	}
@@ -149,7 +158,7 @@ func (x *exports) add(ctx context.Context, name string) error {
 		defer func() { _ = f.Close() }()
 		return x.spool(ctx, name, f)
 	}
-	return x.take(ctx, openFile{name, f, info.Size(), false})
+	return x.take(ctx, openFile{name, f, info.Size(), false, false})
 }
 
 // take takes a file, or those in it, if it is a zip.
@@ -206,7 +215,7 @@ func (x *exports) spool(ctx context.Context, name string, r io.Reader) error {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() { // in a folder
 			again, err := os.Open(f.Name())
 			if err == nil {
-				x.files = append(x.files, openFile{name, again, info.Size(), true})
+				x.files = append(x.files, openFile{name, again, info.Size(), true, false})
 			}
 			return err
 		}
@@ -226,7 +235,7 @@ func (x *exports) spool(ctx context.Context, name string, r io.Reader) error {
 		_ = f.Close()
 		return err
 	}
-	file := openFile{name, f, n, true}
+	file := openFile{name, f, n, true, false}
 	if name == "-" {
 		return x.take(ctx, file)
 	}
@@ -237,6 +246,21 @@ func (x *exports) spool(ctx context.Context, name string, r io.Reader) error {
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// recognize notes whether a file says what one before it says, where its records would be parts of a conversation
+// twice: a file that is named again, or stands in a zip and beside it.
+func (x *exports) recognize(f *openFile) error {
+	if !x.parts {
+		return nil
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, f.size)); err != nil {
+		return err
+	}
+	digest := [sha256.Size]byte(sum.Sum(nil))
+	f.again, x.digests[digest] = x.digests[digest], true
+	return nil
+}
 
 // index notes the conversations of a file.
 func (x *exports) index(ctx context.Context, i int, byID map[string]int) error {
@@ -268,6 +292,10 @@ func (x *exports) index(ctx context.Context, i int, byID map[string]int) error {
 		before, again := byID[u.id]
 		if u.err == nil && again && x.parts {
 			was := &x.units[before]
+			if f.again && was.parts[0].file != i {
+				x.bytes -= p.len
+				return ctx.Err()
+			}
 			was.parts = append(was.parts, p)
 			if u.last.After(was.last) {
 				was.last = u.last

@@ -821,6 +821,26 @@ func TestNothingIsRecordedBehindARefusedTurn(t *testing.T) {
 	require.Equal(t, []string{"user: q1", "assistant: a1", "user: q2"}, l.path(l.order[0]))
 }
 
+// A LangChain file that is given twice is recorded once; files that say the same and are sessions by their names are
+// two.
+func TestAFileThatIsGivenTwiceIsReadOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	row := `{"session_id":"s","message":{"type":"human","content":"q"}}
+{"session_id":"s","message":{"type":"ai","content":"a"}}`
+	rows, again := write(t, dir, "rows.jsonl", []byte(row)), write(t, dir, "copy.jsonl", []byte(row))
+	history := []byte(`[{"type":"human","content":"q"},{"type":"ai","content":"a"}]`)
+	one, two := write(t, dir, "one.json", history), write(t, dir, "two.json", history)
+	l := newLedger()
+	done, wrong, err := l.imported(importer.FromLangChain, rows, rows, again, one, two, dir)
+	require.NoError(t, err)
+	require.Empty(t, wrong)
+	require.Equal(t, int64(6), done.Messages)
+	for _, id := range []string{"s", "one", "two"} {
+		require.Equal(t, []string{"user: q", "assistant: a"}, l.path(id))
+	}
+}
+
 // Shards in a zip, in a folder and by their names are the same export; files without conversations are named.
 func TestShardsZipsAndFolders(t *testing.T) {
 	t.Parallel()
