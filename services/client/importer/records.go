@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -49,6 +50,7 @@ type exports struct {
 	format
 
 	files []openFile
+	open  []*os.File
 	units []unit
 	// bytes are those of all conversations.
 	bytes int64
@@ -61,7 +63,7 @@ type exports struct {
 // openFile is a file that any part can be read of.
 type openFile struct {
 	name string
-	*os.File
+	io.ReaderAt
 	size int64
 	// copied: it is no file that the user named, so that its bytes count with those of the file that it is of.
 	copied bool
@@ -128,7 +130,7 @@ func (im *importer) openExports(
 }
 
 func (x *exports) close() {
-	for _, f := range x.files {
+	for _, f := range x.open {
 		_ = f.Close()
 	}
 }
@@ -136,29 +138,40 @@ func (x *exports) close() {
 // add opens a file that the user named: one with conversations, a zip of such, or a folder.
 func (x *exports) add(ctx context.Context, name string) error {
 	if name == "-" {
-		return x.spool(ctx, name, os.Stdin)
+		return x.addStream(ctx, name, os.Stdin)
 	}
 	f, err := os.Open(name) //nolint:gosec // the file that the user named
 	if err != nil {
 		return err
 	}
+	x.open = append(x.open, f)
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		_ = f.Close()
 		return err
 	case info.IsDir():
-		_ = f.Close()
 		return x.addAll(ctx, name, os.DirFS(name))
 	case slices.Contains(x.beside, filepath.Base(name)):
 		x.others[filepath.Base(name)] = true
 		x.Passed(info.Size())
-		return f.Close()
+		return nil
 	case !info.Mode().IsRegular():
-		defer func() { _ = f.Close() }()
-		return x.spool(ctx, name, f)
+		return x.addStream(ctx, name, f)
 	}
-	return x.take(ctx, openFile{name, f, info.Size(), false, false})
+	return x.take(ctx, openFile{name: name, ReaderAt: f, size: info.Size()})
+}
+
+// addStream copies a stream to a file, so that any part of it can be read.
+func (x *exports) addStream(ctx context.Context, name string, r io.Reader) error {
+	f, err := x.temporary()
+	if err != nil {
+		return err
+	}
+	n, err := copyTo(ctx, f, r)
+	if err != nil {
+		return err
+	}
+	return x.take(ctx, openFile{name: name, ReaderAt: f, size: n, copied: true})
 }
 
 // take takes a file, or those in it, if it is a zip.
@@ -169,7 +182,6 @@ func (x *exports) take(ctx context.Context, f openFile) error {
 		x.files = append(x.files, f)
 		return nil
 	}
-	defer func() { _ = f.Close() }()
 	z, err := zip.NewReader(f, f.size)
 	if err != nil {
 		return err
@@ -181,9 +193,11 @@ func (x *exports) take(ctx context.Context, f openFile) error {
 }
 
 // addAll takes the files with conversations of a zip or a folder, and names the others, of which those that are no
-// JSON by what their names end with.
+// JSON by what their names end with. What is in a zip is copied to one file.
 func (x *exports) addAll(ctx context.Context, name string, in fs.FS) error {
 	before := len(x.files)
+	var copies *os.File
+	end := int64(0)
 	err := fs.WalkDir(in, ".", func(at string, d fs.DirEntry, err error) error {
 		base := path.Base(at)
 		switch {
@@ -200,8 +214,32 @@ func (x *exports) addAll(ctx context.Context, name string, in fs.FS) error {
 		if err != nil {
 			return err
 		}
+		info, err := f.Stat()
+		if file, is := f.(*os.File); is && err == nil && info.Mode().IsRegular() {
+			x.open = append(x.open, file)
+			x.files = append(x.files, openFile{name: name + "/" + at, ReaderAt: file, size: info.Size(), copied: true})
+			return nil
+		}
 		defer func() { _ = f.Close() }()
-		return x.spool(ctx, name+"/"+at, f)
+		if err == nil && copies == nil {
+			copies, err = x.temporary()
+		}
+		if err != nil {
+			return err
+		}
+		most := mostOf(info)
+		n, err := copyTo(ctx, copies, io.LimitReader(f, most))
+		if err == nil && n == most {
+			err = fmt.Errorf("it holds more than %d bytes, which no export does", most-1)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+		x.files = append(x.files, openFile{
+			name: name + "/" + at, ReaderAt: io.NewSectionReader(copies, end, n), size: n, copied: true,
+		})
+		end += n
+		return nil
 	})
 	if err == nil && len(x.files) == before {
 		err = errors.New("it holds no file with conversations")
@@ -209,38 +247,40 @@ func (x *exports) addAll(ctx context.Context, name string, in fs.FS) error {
 	return err
 }
 
-// spool copies a stream to a file that goes with this process, so that any part of it can be read.
-func (x *exports) spool(ctx context.Context, name string, r io.Reader) error {
-	if f, is := r.(*os.File); is && name != "-" {
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() { // in a folder
-			again, err := os.Open(f.Name())
-			if err == nil {
-				x.files = append(x.files, openFile{name, again, info.Size(), true, false})
-			}
-			return err
-		}
+// Bounds of a file in a zip, in bytes and in times of its packed size, of which the larger counts.
+const (
+	mostOfEntry = 64 << 20
+	mostPacked  = 200
+)
+
+// mostOf returns how much is read of a file in a zip, or of a stream in a folder: one byte more than it may hold.
+func mostOf(info fs.FileInfo) int64 {
+	h, is := info.Sys().(*zip.FileHeader)
+	if !is {
+		return math.MaxInt64
 	}
+	return 1 + max(mostOfEntry, mostPacked*int64(min(h.CompressedSize64, math.MaxInt32))) //nolint:gosec // bounded
+}
+
+// temporary makes a file that goes with this process.
+func (x *exports) temporary() (*os.File, error) {
 	f, err := os.CreateTemp("", "turnledger-import-*")
 	if err != nil {
-		return err
+		return nil, err
 	}
+	x.open = append(x.open, f)
 	_ = os.Remove(f.Name()) // it stays until it is closed
-	n, err := io.Copy(f, readerFunc(func(p []byte) (int, error) {
+	return f, nil
+}
+
+// copyTo copies a stream until the context ends.
+func copyTo(ctx context.Context, to io.Writer, r io.Reader) (int64, error) {
+	return io.Copy(to, readerFunc(func(p []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
 		return r.Read(p)
 	}))
-	if err != nil {
-		_ = f.Close()
-		return err
-	}
-	file := openFile{name, f, n, true, false}
-	if name == "-" {
-		return x.take(ctx, file)
-	}
-	x.files = append(x.files, file)
-	return nil
 }
 
 type readerFunc func(p []byte) (int, error)

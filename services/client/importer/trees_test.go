@@ -821,6 +821,19 @@ func TestNothingIsRecordedBehindARefusedTurn(t *testing.T) {
 	require.Equal(t, []string{"user: q1", "assistant: a1", "user: q2"}, l.path(l.order[0]))
 }
 
+// A file in a zip that unpacks to what no export does ends the import, and is named.
+func TestAZipThatUnpacksToTooMuchIsRefused(t *testing.T) {
+	t.Parallel()
+	var zipped bytes.Buffer
+	z := zip.NewWriter(&zipped)
+	must.Get(must.Get(z.Create("conversations.json"))(t).Write(bytes.Repeat([]byte(" "), 65<<20)))(t)
+	require.NoError(t, z.Close())
+	l := newLedger()
+	_, _, err := l.imported(importer.FromChatGPT, write(t, t.TempDir(), "export.zip", zipped.Bytes()))
+	require.ErrorContains(t, err, "conversations.json: it holds more than 67108864 bytes")
+	require.Empty(t, l.sessions)
+}
+
 // A LangChain file that is given twice is recorded once; files that say the same and are sessions by their names are
 // two.
 func TestAFileThatIsGivenTwiceIsReadOnce(t *testing.T) {
