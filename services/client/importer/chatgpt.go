@@ -139,7 +139,7 @@ func (m *gptMessage) into(n *node, byID map[string]*node, all map[string]*gptMes
 	case text == "":
 		n.dropped = droppedEmpty
 		if len(c.Parts) == 0 && c.Kind != "text" && c.Kind != "" && !calls {
-			n.dropped = "of the kind " + c.Kind
+			n.dropped = droppedKind
 		}
 	case calls:
 		if c.Kind == "code" && m.Recipient == "python" {
@@ -159,7 +159,7 @@ func (m *gptMessage) into(n *node, byID map[string]*node, all map[string]*gptMes
 		}
 		n.in = []messageIn{said(m.Author.Role, text)}
 	default:
-		n.dropped = "of the role " + m.Author.Role
+		n.dropped = droppedKind
 	}
 }
 

@@ -176,8 +176,11 @@ func (m *chainMessage) into(n *node, note func(...string)) {
 	case "tool", "function":
 		n.in = []messageIn{gave(cmp.Or(d.CallID, "call_"+n.key()), text)}
 		return // what gives nothing back is an answer, too
+	case "remove":
+		n.dropped = "of the type remove"
+		return
 	default:
-		n.dropped = "of the type " + m.Type
+		n.dropped = droppedKind
 		return
 	}
 	if text == "" && len(calls) == 0 {

@@ -48,6 +48,7 @@ const (
 	droppedThoughts  = "thoughts"
 	droppedHidden    = "hidden"
 	droppedNoMessage = "without a message"
+	droppedKind      = "of an unknown kind"
 )
 
 func (n *node) asks() bool { return n.in[0].role == "user" }

@@ -821,6 +821,21 @@ func TestNothingIsRecordedBehindARefusedTurn(t *testing.T) {
 	require.Equal(t, []string{"user: q1", "assistant: a1", "user: q2"}, l.path(l.order[0]))
 }
 
+// What a file calls its kinds of messages is no key of what an import did.
+func TestUnknownKindsAreOne(t *testing.T) {
+	t.Parallel()
+	text := `{"id":"c","mapping":{"1":{"message":{"author":{"role":"user"},"content":{"parts":["q"]}}},
+		"2":{"parent":"1","message":{"author":{"role":"x"},"content":{"parts":["a"]}}},
+		"3":{"parent":"1","message":{"author":{"role":"user"},"content":{"content_type":"y"}}}}}`
+	done, _, err := newLedger().imported(importer.FromChatGPT, write(t, t.TempDir(), "x.json", []byte(text)))
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"of an unknown kind": 2}, done.Dropped)
+	text = `{"session_id":"c","messages":[{"type":"human","content":"q"},{"type":"z","content":"q"}]}`
+	done, _, err = newLedger().imported(importer.FromLangChain, write(t, t.TempDir(), "x.json", []byte(text)))
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"of an unknown kind": 1}, done.Dropped)
+}
+
 // A file in a zip that unpacks to what no export does ends the import, and is named.
 func TestAZipThatUnpacksToTooMuchIsRefused(t *testing.T) {
 	t.Parallel()
