@@ -62,7 +62,8 @@ func (h *history) loosely(k, n int) (int, bool) {
 	return h.answer(t, k == len(h.turns)-1, n)
 }
 
-// said is what an input says from a place up to the next question: its last text, and where that begins and all of it ends.
+// said is what an input says from a place up to the next question: its last text, where that begins, and where all of
+// it ends.
 type said struct {
 	last    string
 	at, end int

@@ -68,7 +68,7 @@ type history struct {
 	of    []meaning
 	gone  []int
 	kinds []kind
-	// loose: turns are compared as Chat does it. said is then what the input says from each place on that was looked at.
+	// loose: turns are compared as Chat does it. said is then what the input says from each place that was looked at.
 	loose bool
 	said  []*said
 	// pairs are how often a turn was compared.

@@ -259,7 +259,7 @@ func mostOf(info fs.FileInfo) int64 {
 	if !is {
 		return math.MaxInt64
 	}
-	return 1 + max(mostOfEntry, mostPacked*int64(min(h.CompressedSize64, math.MaxInt32))) //nolint:gosec // bounded
+	return 1 + max(mostOfEntry, mostPacked*int64(min(h.CompressedSize64, math.MaxInt32)))
 }
 
 // temporary makes a file that goes with this process.

@@ -351,8 +351,8 @@ const (
 	noticeOfSize = "[A message of %d bytes was not imported: it is too large]"
 )
 
-// fitted makes a turn of messages that a server takes: by one line, or else by a start and an answer. While one of these
-// is too large, its largest messages become notices.
+// fitted makes a turn of messages that a server takes: by one line, or else by a start and an answer. While one of
+// these is too large, its largest messages become notices.
 func fitted(session string, part []*node) client.WholeTurn {
 	var all []messageIn
 	var of []*node

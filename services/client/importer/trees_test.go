@@ -182,8 +182,9 @@ func (l *ledger) StartTurn(_ context.Context, start client.Start) (client.Turn, 
 		return out, nil
 	}
 	out := client.Turn{
-		SessionID: start.SessionID, RequestID: start.RequestID, Status: "pending", QuestionNeutral: start.QuestionNeutral,
-		TurnID: events.TurnID(start.SessionID, start.RequestID).String(), QuestionMessages: start.QuestionMessages,
+		SessionID: start.SessionID, RequestID: start.RequestID, Status: "pending",
+		QuestionNeutral: start.QuestionNeutral,
+		TurnID:          events.TurnID(start.SessionID, start.RequestID).String(), QuestionMessages: start.QuestionMessages,
 	}
 	s.turns = append(s.turns, out)
 	return out, nil
