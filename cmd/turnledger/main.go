@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "turnledger: stopped")
 		return exitFailed
 	}
-	_, _ = fmt.Fprintln(stderr, "turnledger:", err)
+	_, _ = fmt.Fprintln(stderr, "turnledger:", cli.Shown(err.Error()))
 	if errors.Is(err, config.ErrUsage) || wrongArgument(err) {
 		return exitUsage
 	}

@@ -16,14 +16,22 @@ import (
 //   - Of a trimmed front the place counts from which all agrees up to the newest turn, or else the most.
 //   - An answer of a last turn that has none, and the outputs of its calls, are new.
 func Chat(turns []Turn, in Input) Shared {
-	h := history{in: in, of: meanings(in.Items), loose: true}
+	h := comparing(in)
+	h.loose, h.said = true, make([]*said, len(in.Items)+1)
 	for _, t := range turns {
 		t.Items = slices.DeleteFunc(slices.Clone(t.Items), func(i message.Item) bool { return i.Asks() && !i.ByUser() })
-		h.turns = append(h.turns, meant{t, meanings(t.Items)})
+		m := meant{Turn: t, meanings: meanings(t.Items)}
+		for n, one := range t.Items {
+			if one.Asks() {
+				m.asked = n + 1
+			}
+		}
+		m.last, _ = lastText(t.Items[m.asked:])
+		h.turns = append(h.turns, m)
 	}
 	best := h.from(0, 0)
 	start := max(slices.IndexFunc(in.Items, message.Item.Asks), 0) // a front may be cut within a turn
-	for first := 1; first < len(turns) && !h.reaches(best); first++ {
+	for first := 1; first < len(turns) && !h.reaches(best) && h.pairs < mostPairs; first++ {
 		t := h.from(first, start)
 		if h.exchange(t.Rest) && (h.reaches(t) || t.Rest > best.Rest) {
 			best = t
@@ -34,6 +42,9 @@ func Chat(turns []Turn, in Input) Shared {
 	return best
 }
 
+// mostPairs bounds how often turns are compared with a trimmed front: one may fit many places for long.
+const mostPairs = 1 << 22
+
 // reaches reports whether all of the input that stands before what is new agrees up to the newest turn.
 func (h *history) reaches(s Shared) bool {
 	return s.Turns == len(h.turns) || s.Ends && s.At == len(h.turns)-1
@@ -41,42 +52,51 @@ func (h *history) reaches(s Shared) bool {
 
 // loosely returns the end of items that are those of a turn, as Chat compares them.
 func (h *history) loosely(k, n int) (int, bool) {
-	t := h.turns[k]
-	asked := 0
-	for i, one := range t.Items {
-		if one.Asks() {
-			asked = i + 1
-		}
-	}
-	for _, m := range t.meanings[:asked] {
+	t := &h.turns[k]
+	for _, m := range t.meanings[:t.asked] {
 		if n >= len(h.of) || !h.of[n].is(m) {
 			return n, false
 		}
 		n++
 	}
-	end := n
-	for end < len(h.of) && !h.in.Items[end].Asks() {
-		end++
-	}
-	return h.answer(t, k == len(h.turns)-1, t.Items[asked:], n, end)
+	return h.answer(t, k == len(h.turns)-1, n)
 }
 
-// answer is loosely for the answer of a turn, which the items of the input up to end may be.
-func (h *history) answer(t meant, last bool, had []message.Item, from, end int) (int, bool) {
-	left := t.meanings[len(t.Items)-len(had):]
-	said, at := lastText(h.in.Items[from:end])
-	whole, _ := lastText(had)
-	agrees, early := said != "" && said == whole, strings.HasPrefix(whole, said)
+// said is what an input says from a place up to the next question: its last text, where that begins, and where all of
+// it ends.
+type said struct {
+	last    string
+	at, end int
+}
+
+func (h *history) saidFrom(n int) *said {
+	if h.said[n] == nil {
+		s := &said{end: n}
+		for s.end < len(h.kinds) && !h.kinds[s.end].asks {
+			s.end++
+		}
+		s.last, s.at = lastText(h.in.Items[n:s.end])
+		s.at += n
+		h.said[n] = s
+	}
+	return h.said[n]
+}
+
+// answer is loosely for the answer of a turn, which the items of the input up to the next question may be.
+func (h *history) answer(t *meant, last bool, from int) (int, bool) {
+	left, s := t.meanings[t.asked:], h.saidFrom(from)
+	agrees, early := s.last != "" && s.last == t.last, strings.HasPrefix(t.last, s.last)
+	end := s.end
 	for n := from; n < end; n++ {
-		one := h.in.Items[n]
+		one := h.kinds[n]
 		found := slices.IndexFunc(left, h.of[n].is)
 		switch {
 		case found >= 0:
 			left = left[found+1:]
-		case !one.ByAssistant() && one.CallID() == "": // a thought
-		case agrees && n < from+at:
-		case one.ByAssistant() && n >= from+at && early:
-		case last && (t.Open || one.IsOutput()):
+		case !one.assistant && !one.call: // a thought
+		case agrees && n < s.at:
+		case one.assistant && n >= s.at && early:
+		case last && (t.Open || one.output):
 			return n, true
 		case !last && t.Open:
 			return end, true

@@ -1,6 +1,7 @@
 package align_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,5 +58,28 @@ func TestChat(t *testing.T) {
 		got := align.Chat(turns, input(t, c.input))
 		got.Gone = nil
 		require.Equal(t, c.want, got, name)
+	}
+}
+
+// repetitive is a session of many turns alike, and messages that fit each of its places for long and none to the end.
+func repetitive(t testing.TB, pairs int) ([]align.Turn, align.Input) {
+	turns := session(t, strings.TrimPrefix(strings.Repeat("| u ping, a pong", pairs)+"| u last, a last", "|"))
+	return turns, input(t, strings.Repeat("u ping, a pong, ", pairs/2)+"u other")
+}
+
+// A turn and a place of the input are read once, however often they are compared: what is read is counted by what it
+// allocates, which grows as the session does and not as its square.
+func TestChatReadsEachTurnOnce(t *testing.T) { //nolint:paralleltest // it counts allocations
+	allocations := func(pairs int) float64 {
+		turns, in := repetitive(t, pairs)
+		return testing.AllocsPerRun(1, func() { align.Chat(turns, in) })
+	}
+	require.Less(t, allocations(200), 3*allocations(100))
+}
+
+func BenchmarkChatOfManyTurnsAlike(b *testing.B) {
+	turns, in := repetitive(b, 1000)
+	for b.Loop() {
+		align.Chat(turns, in)
 	}
 }

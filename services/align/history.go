@@ -37,9 +37,9 @@ type Shared struct {
 // History compares a whole history with the turns of a session. At least one item is new: the last turn of a history
 // that brings nothing new is given again.
 func History(turns []Turn, in Input) Shared {
-	h := history{in: in, of: meanings(in.Items)}
+	h := comparing(in)
 	for _, t := range turns {
-		h.turns = append(h.turns, meant{t, meanings(t.Items)})
+		h.turns = append(h.turns, meant{Turn: t, meanings: meanings(t.Items)})
 	}
 	s := h.from(0, 0)
 	for first := 1; s.Turns == 0 && first < len(turns); first++ {
@@ -54,22 +54,39 @@ func History(turns []Turn, in Input) Shared {
 type meant struct {
 	Turn
 	meanings []meaning
+	// asked, of Chat, is where the answer begins, and last its last text.
+	asked int
+	last  string
 }
+
+// kind is what an item is.
+type kind struct{ asks, assistant, call, output bool }
 
 type history struct {
 	turns []meant
 	in    Input
 	of    []meaning
 	gone  []int
-	// loose: turns are compared as Chat does it.
+	kinds []kind
+	// loose: turns are compared as Chat does it. said is then what the input says from each place that was looked at.
 	loose bool
+	said  []*said
+	// pairs are how often a turn was compared.
+	pairs int
+}
+
+func comparing(in Input) history {
+	h := history{in: in, of: meanings(in.Items)}
+	for _, i := range in.Items {
+		h.kinds = append(h.kinds, kind{i.Asks(), i.ByAssistant(), i.CallID() != "", i.IsOutput()})
+	}
+	return h
 }
 
 // exchange reports whether the input before an item has two messages in a row of which one is the assistant's.
 func (h *history) exchange(end int) bool {
 	for n := 1; n < end; n++ {
-		a, b := h.in.Items[n-1], h.in.Items[n]
-		if a.ByAssistant() || b.ByAssistant() {
+		if h.kinds[n-1].assistant || h.kinds[n].assistant {
 			return true
 		}
 	}
@@ -109,6 +126,7 @@ func (h *history) from(first, n int) Shared {
 
 // turn returns where the items of a turn end that stand in the input from n on, or false if they don't.
 func (h *history) turn(k, n int) (end int, is bool) {
+	h.pairs++
 	t := h.turns[k]
 	end, is = h.same(k, n)
 	switch {
@@ -122,8 +140,8 @@ func (h *history) turn(k, n int) (end int, is bool) {
 		return old, old > n || is
 	default: // it may have lost its end; an output that nothing was said to is new
 		from := end
-		for n := from; n < len(h.in.Items) && !h.in.Items[n].Asks(); n++ {
-			if !h.in.Items[n].IsOutput() {
+		for n := from; n < len(h.in.Items) && !h.kinds[n].asks; n++ {
+			if !h.kinds[n].output {
 				end = n + 1
 			}
 		}
@@ -179,7 +197,7 @@ func (h *history) place(k, n int) int {
 			at++
 		}
 	}
-	asks := func(n int) bool { return h.in.Items[n].Asks() }
+	asks := func(n int) bool { return h.kinds[n].asks }
 	answers := func(n int) bool { return !asks(n) }
 	named := func(n int) bool { return t.has(h.in.IDs[n]) }
 	while(named)

@@ -59,7 +59,7 @@ func beside(turns []Turn, in Input) *adding {
 		in: in, of: meanings(in.Items), again: make([]bool, size), gone: make([]bool, size), turn: make([]int, size),
 	}
 	for n, t := range turns {
-		a.turns = append(a.turns, meant{t, meanings(t.Items)})
+		a.turns = append(a.turns, meant{Turn: t, meanings: meanings(t.Items)})
 		a.named(n)
 	}
 	for n := range in.Items {

@@ -78,7 +78,17 @@ func (s *Service) completedBefore(ctx context.Context, a ask, sessionID string) 
 	if err != nil {
 		return st, err
 	}
-	return s.stepAdded(ctx, a, added)
+	return s.completionAdded(ctx, a, added)
+}
+
+// completionAdded is stepAdded for a chat completion. A step that stands asks its model with the history that it was
+// recorded with.
+func (s *Service) completionAdded(ctx context.Context, a ask, added services.AddedMessages) (step, error) {
+	st, err := s.stepAdded(ctx, a, added)
+	if st.asked.History != "" {
+		a.Completion.History = st.asked.History
+	}
+	return st, err
 }
 
 // sendsHistory reports whether the client of a session keeps the history itself, by what it sends or has sent before.
@@ -318,7 +328,7 @@ func (s *Service) addCompletion(ctx context.Context, a ask, to placed) (st step,
 	if err != nil {
 		return st, err
 	}
-	if st, err = s.stepAdded(ctx, a, added); to.fork != nil && !st.duplicate {
+	if st, err = s.completionAdded(ctx, a, added); to.fork != nil && !st.duplicate {
 		st.recorded = services.RecordedFork
 	}
 	return st, err

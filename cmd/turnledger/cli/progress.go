@@ -105,14 +105,14 @@ func (p *progress) show(at int64) {
 	}
 }
 
-// PrintLine prints a line above the bar.
+// PrintLine prints a line above the bar, without what a terminal would obey.
 func (p *progress) PrintLine(out io.Writer, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
-	_, _ = fmt.Fprintf(out, format+"\n", args...)
+	_, _ = fmt.Fprintln(out, Shown(fmt.Sprintf(format, args...)))
 }
 
 // Done removes the bar. Until then a full bar stays, since the work after the last event may take time.

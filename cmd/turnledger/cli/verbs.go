@@ -73,11 +73,11 @@ func (o *Output) Unwrap() io.Writer { return o.To }
 
 // print prints a line for people, without what a terminal would obey.
 func (e *Env) print(format string, args ...any) {
-	_, _ = fmt.Fprintln(e.Out, shown(fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintln(e.Out, Shown(fmt.Sprintf(format, args...)))
 }
 
-// shown returns a text with a space for each control character but newlines and tabs. Texts of turns may hold any.
-func shown(text string) string {
+// Shown returns a text with a space for each control character but newlines and tabs. Texts of turns may hold any.
+func Shown(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return ' '
@@ -86,8 +86,10 @@ func shown(text string) string {
 	}, text)
 }
 
-// printErr prints a line to standard error.
-func (e *Env) printErr(format string, args ...any) { _, _ = fmt.Fprintf(e.Err, format+"\n", args...) }
+// printErr prints a line to standard error, without what a terminal would obey.
+func (e *Env) printErr(format string, args ...any) {
+	_, _ = fmt.Fprintln(e.Err, Shown(fmt.Sprintf(format, args...)))
+}
 
 // printJSON prints a value on several lines.
 func (e *Env) printJSON(v any) error {

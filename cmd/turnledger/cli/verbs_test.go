@@ -20,6 +20,11 @@ func TestPrintedTextsAreNoCommandsOfATerminal(t *testing.T) {
 	e := &Env{Out: &Output{To: &out}}
 	e.print("Q: %s", "a\x1b[2J\x1b]0;title\x07\u009b1mb\r\x7fc\n\td ü")
 	require.Equal(t, "Q: a [2J ]0;title  1mb  c\n\td ü\n", out.String())
+	out.Reset()
+	e.Err = &out
+	e.printErr("%s", "a\x1b[2J")
+	newProgress(&out, "importing", "bytes", 1).PrintLine(&out, "%s", "b\x1b[2J")
+	require.Equal(t, "a [2J\nb [2J\n", out.String())
 }
 
 // A value of metadata may have any character.

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,7 @@ var chatGPT = format{
 	},
 	head: func(raw []byte, _ string) (head, error) {
 		var c gptConversation
-		if json.Unmarshal(raw, &c) != nil || c.Mapping == nil {
+		if json.Unmarshal(raw, &c) != nil || !bytes.HasPrefix(c.Mapping, []byte("{")) {
 			return head{}, errors.New("not a conversation of ChatGPT")
 		}
 		h := head{id: cmp.Or(c.ConversationID, c.ID), last: latest(seconds(c.CreateTime), seconds(c.UpdateTime))}
@@ -91,8 +92,8 @@ func readChatGPT(records [][]byte, note func(...string)) (*tree, error) {
 	eachMember(jsontext.Value(c.Mapping), func(name string, raw jsontext.Value, _ int) {
 		n := &node{id: name, dropped: droppedNoMessage}
 		var g gptNode
-		if json.Unmarshal(raw, &g) == nil {
-			n.parent = g.Parent
+		err := json.Unmarshal(raw, &g)
+		if n.parent = g.Parent; err == nil {
 			if g.Message != nil {
 				if g.Message.Metadata.Model != "" {
 					note("model_slug")
@@ -138,7 +139,7 @@ func (m *gptMessage) into(n *node, byID map[string]*node, all map[string]*gptMes
 	case text == "":
 		n.dropped = droppedEmpty
 		if len(c.Parts) == 0 && c.Kind != "text" && c.Kind != "" && !calls {
-			n.dropped = "of the kind " + c.Kind
+			n.dropped = droppedKind
 		}
 	case calls:
 		if c.Kind == "code" && m.Recipient == "python" {
@@ -158,7 +159,7 @@ func (m *gptMessage) into(n *node, byID map[string]*node, all map[string]*gptMes
 		}
 		n.in = []messageIn{said(m.Author.Role, text)}
 	default:
-		n.dropped = "of the role " + m.Author.Role
+		n.dropped = droppedKind
 	}
 }
 

@@ -119,12 +119,17 @@ func splitTurns(messages []messageIn) [][]messageIn {
 	return append(out, messages[from:])
 }
 
-func makeTurn(session string, i int, part []messageIn) client.WholeTurn {
+func endOfQuestion(part []messageIn) int {
 	end := len(part)
 	if last := slices.IndexFunc(part, func(m messageIn) bool { return m.role == "user" }); last >= 0 {
 		for end = last; end < len(part) && part[end].role == "user"; end++ {
 		}
 	}
+	return end
+}
+
+func makeTurn(session string, i int, part []messageIn) client.WholeTurn {
+	end := endOfQuestion(part)
 	q := makeHalf(part[:end], "user")
 	t := client.WholeTurn{Start: client.Start{
 		SessionID: session, RequestID: fmt.Sprintf("import-%d", i+1),

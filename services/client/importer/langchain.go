@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // langChain reads the messages that LangChain's histories keep, {"type", "data"}: in rows that name their session, in
@@ -16,10 +19,13 @@ var langChain = format{
 	parts: true,
 	head: func(raw []byte, file string) (head, error) {
 		var r chainRow
-		if json.Unmarshal(raw, &r) != nil || len(r.messages()) == 0 {
+		if json.Unmarshal(raw, &r) != nil || !slices.ContainsFunc(r.messages(), (*chainMessage).known) {
 			return head{}, errors.New("not a message, a row or a history of LangChain")
 		}
-		id := cmp.Or(r.session(), strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
+		id := r.session()
+		if id == "" && file != "" {
+			id = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+		}
 		return head{id: id, last: r.Created.Time}, nil
 	},
 	read: readLangChain,
@@ -77,32 +83,39 @@ func (r *chainRow) session() string {
 	return ""
 }
 
-// messages returns the messages of a row.
-func (r *chainRow) messages() (all []chainMessage) {
-	if r.Type != "" && (r.Data != nil || r.Content != nil) {
-		return []chainMessage{r.chainMessage}
+// known reports whether it is a message that could be read.
+func (m *chainMessage) known() bool { return m.Type != "" && (m.Data != nil || m.Content != nil) }
+
+// messages returns the messages of a row. One that can't be read is not known.
+func (r *chainRow) messages() (all []*chainMessage) {
+	if r.known() {
+		return []*chainMessage{&r.chainMessage}
 	}
 	for _, raw := range []json.RawMessage{r.Message, r.History, r.Messages} {
-		var text string
-		if json.Unmarshal(raw, &text) == nil {
-			raw = json.RawMessage(text) // JSON in a text column
+		if message.IsNull(raw) {
+			continue
 		}
-		var one chainMessage
 		var rows []json.RawMessage
-		if json.Unmarshal(raw, &rows) != nil {
+		if raw = inText(raw); json.Unmarshal(raw, &rows) != nil {
 			rows = []json.RawMessage{raw}
 		}
 		for _, row := range rows {
-			if json.Unmarshal(row, &text) == nil {
-				row = json.RawMessage(text)
+			one := &chainMessage{}
+			if json.Unmarshal(inText(row), one) != nil {
+				one = &chainMessage{}
 			}
-			one = chainMessage{}
-			if json.Unmarshal(row, &one) == nil && one.Type != "" && (one.Data != nil || one.Content != nil) {
-				all = append(all, one)
-			}
+			all = append(all, one)
 		}
 	}
 	return all
+}
+
+// inText returns the JSON that a text holds; else the value itself.
+func inText(raw json.RawMessage) json.RawMessage {
+	if text, is := textIn(raw); is {
+		return json.RawMessage(text)
+	}
+	return raw
 }
 
 func readLangChain(records [][]byte, note func(...string)) (*tree, error) {
@@ -127,6 +140,10 @@ func readLangChain(records [][]byte, note func(...string)) (*tree, error) {
 
 // into makes a node say what a message says, or drops it.
 func (m *chainMessage) into(n *node, note func(...string)) {
+	if !m.known() {
+		n.dropped = "not as LangChain keeps messages"
+		return
+	}
 	d := m.chainData
 	if m.Data != nil {
 		d = *m.Data
@@ -159,8 +176,11 @@ func (m *chainMessage) into(n *node, note func(...string)) {
 	case "tool", "function":
 		n.in = []messageIn{gave(cmp.Or(d.CallID, "call_"+n.key()), text)}
 		return // what gives nothing back is an answer, too
+	case "remove":
+		n.dropped = "of the type remove"
+		return
 	default:
-		n.dropped = "of the type " + m.Type
+		n.dropped = droppedKind
 		return
 	}
 	if text == "" && len(calls) == 0 {

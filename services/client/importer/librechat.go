@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/turnledger/turnledger/events/message"
 )
@@ -15,11 +16,11 @@ var libreChat = format{
 	head: func(raw []byte, _ string) (head, error) {
 		var c libreConversation
 		if json.Unmarshal(raw, &c) != nil || c.ID == "" || c.Messages == nil && c.Tree == nil {
-			return head{}, errors.New("not a conversation of LibreChat")
+			return head{}, errNotLibreChat
 		}
 		h := head{id: c.ID}
-		c.each(func(m *libreMessage, _ string) { h.last = latest(h.last, m.Created.Time) })
-		return h, nil
+		err := c.each(func(m *libreMessage, _ string) { h.last = latest(h.last, m.Created.Time) })
+		return h, err
 	},
 	read: readLibreChat,
 }
@@ -32,17 +33,35 @@ type libreConversation struct {
 }
 
 type libreMessage struct {
-	ID       string            `json:"messageId"`
-	Parent   *string           `json:"parentMessageId"`
-	User     bool              `json:"isCreatedByUser"`
-	Created  clock             `json:"createdAt"`
-	Text     string            `json:"text"`
-	Error    bool              `json:"error"`
-	Model    string            `json:"model"`
-	Content  []json.RawMessage `json:"content"`
-	Files    []libreFile       `json:"files"`
-	Attached []libreFile       `json:"attachments"`
-	Children []*libreMessage   `json:"children"`
+	ID       string                   `json:"messageId"`
+	Parent   *string                  `json:"parentMessageId"`
+	User     maybe[bool]              `json:"isCreatedByUser"`
+	Created  clock                    `json:"createdAt"`
+	Text     maybe[string]            `json:"text"`
+	Error    maybe[bool]              `json:"error"`
+	Model    maybe[string]            `json:"model"`
+	Content  maybe[[]json.RawMessage] `json:"content"`
+	Files    maybe[[]libreFile]       `json:"files"`
+	Attached maybe[[]libreFile]       `json:"attachments"`
+	Children []*libreMessage          `json:"children"`
+}
+
+// odd reports whether a message is none as LibreChat exports them.
+func (m *libreMessage) odd() bool {
+	none := m.ID == "" && m.Text.of == "" && len(m.Content.of) == 0
+	return none || m.User.odd || m.Text.odd || m.Error.odd || m.Content.odd || m.Files.odd || m.Attached.odd
+}
+
+// maybe is a member that may be of another type; then it is odd, and what stands beside it is read.
+type maybe[T any] struct {
+	of  T
+	odd bool
+}
+
+// UnmarshalJSON reads the member.
+func (m *maybe[T]) UnmarshalJSON(raw []byte) error {
+	m.odd = json.Unmarshal(raw, &m.of) != nil
+	return nil
 }
 
 type libreFile struct {
@@ -50,67 +69,76 @@ type libreFile struct {
 	Type string `json:"type"`
 }
 
-// each calls use for every message, with the id of the one that it stands below.
-func (c *libreConversation) each(use func(m *libreMessage, above string)) {
+var errNotLibreChat = errors.New("not a conversation of LibreChat")
+
+// each calls use for every message, with the id of the one that it stands below. One that can't be read is odd.
+func (c *libreConversation) each(use func(m *libreMessage, above string)) error {
 	type place struct {
 		m     *libreMessage
 		above string
 	}
-	var next []place
+	var next []place // the first on top
 	below := func(all []*libreMessage, above string) {
-		var more []place
-		for _, m := range all {
-			if m != nil {
-				more = append(more, place{m, above})
+		for _, m := range slices.Backward(all) {
+			if m == nil {
+				m = &libreMessage{}
 			}
+			next = append(next, place{m, above})
 		}
-		next = append(more, next...)
 	}
 	for _, raw := range []json.RawMessage{c.Tree, c.Messages} {
 		var all []*libreMessage
-		if json.Unmarshal(raw, &all) != nil {
-			one := &libreMessage{}
-			if json.Unmarshal(raw, one) != nil {
-				continue
+		one := &libreMessage{}
+		switch {
+		case message.IsNull(raw):
+		case raw[0] == '[':
+			_ = json.Unmarshal(raw, &all) // what is of another type is odd
+		case raw[0] == '{':
+			_ = json.Unmarshal(raw, one) // as above
+			if all = one.Children; one.ID != "" {
+				all = []*libreMessage{one}
 			}
-			if all = []*libreMessage{one}; one.ID == "" {
-				all = one.Children
-			}
+		default:
+			return errNotLibreChat
 		}
 		below(all, "")
 	}
 	for len(next) > 0 {
-		p := next[0]
-		next = next[1:]
+		p := next[len(next)-1]
+		next = next[:len(next)-1]
 		use(p.m, p.above)
 		below(p.m.Children, p.m.ID)
 	}
+	return nil
 }
 
 func readLibreChat(records [][]byte, note func(...string)) (*tree, error) {
 	var c libreConversation
 	if err := json.Unmarshal(records[0], &c); err != nil {
-		return nil, errors.New("not a conversation of LibreChat")
+		return nil, errNotLibreChat
 	}
 	noteMembers(records[0], note, "conversationId", "title", "messages", "messagesTree", "recursive", "branches",
 		"exportAt")
 	t := &tree{title: c.Title}
-	c.each(func(m *libreMessage, above string) {
+	err := c.each(func(m *libreMessage, above string) {
 		n := &node{id: m.ID, parent: above, at: m.Created.Time}
 		if n.id == "" {
 			n.id = fmt.Sprint(len(t.nodes))
+			if m.odd() {
+				n.id = "odd " + n.id // no message has it
+			}
 		}
 		if above == "" && m.Parent != nil {
 			n.parent = *m.Parent
 		}
-		if m.Model != "" {
+		if m.Model.of != "" {
 			note("model")
 		}
 		m.into(n, note)
 		t.nodes = append(t.nodes, n)
 	})
 	t.current = newest(t.nodes)
-	return t, nil
+	return t, err
 }
 
 // newest returns the id of the message that LibreChat shows last: the newest answer to the newest at each place.
@@ -142,11 +170,11 @@ func newest(nodes []*node) (id string) {
 // into makes a node say what a message says, or drops it.
 func (m *libreMessage) into(n *node, note func(...string)) {
 	role := "assistant"
-	if m.User {
+	if m.User.of {
 		role = "user"
 	}
 	text := ""
-	for i, raw := range m.Content {
+	for i, raw := range m.Content.of {
 		var p struct {
 			Type string `json:"type"`
 			Call struct {
@@ -186,17 +214,19 @@ func (m *libreMessage) into(n *node, note func(...string)) {
 			text = paragraphs(text, textOf(json.RawMessage("["+string(raw)+"]"), note))
 		}
 	}
-	if len(m.Content) == 0 {
-		text = m.Text
+	if len(m.Content.of) == 0 {
+		text = m.Text.of
 	}
-	for _, f := range append(m.Files, m.Attached...) {
+	for _, f := range append(m.Files.of, m.Attached.of...) {
 		text = paragraphs(text, fileText(f.Name))
 	}
 	if text = paragraphs(text); text != "" {
 		n.in = append(n.in, said(role, text))
 	}
 	switch {
-	case m.Error:
+	case m.odd():
+		n.in, n.dropped = nil, "not as LibreChat exports messages"
+	case m.Error.of:
 		n.in, n.dropped = nil, "of an error"
 	case len(n.in) == 0:
 		n.dropped = droppedEmpty
@@ -205,8 +235,7 @@ func (m *libreMessage) into(n *node, note func(...string)) {
 
 // textArgument returns arguments that may be a text or an object.
 func textArgument(raw json.RawMessage) string {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
+	if text, is := textIn(raw); is {
 		return text
 	}
 	if !says(raw) {

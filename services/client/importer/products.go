@@ -189,11 +189,16 @@ func latest(times ...time.Time) (last time.Time) {
 	return last
 }
 
+// textIn returns the text that a value is, if it is one; null is none.
+func textIn(raw json.RawMessage) (text string, is bool) {
+	is = len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil
+	return text, is
+}
+
 // textOf returns the text of a content: a text, or parts, of which images become what stands in their place. Kinds of
 // parts that have none are noted.
 func textOf(content json.RawMessage, note func(...string)) string {
-	var text string
-	if json.Unmarshal(content, &text) == nil {
+	if text, is := textIn(content); is {
 		return text
 	}
 	var parts []json.RawMessage
@@ -207,11 +212,12 @@ func textOf(content json.RawMessage, note func(...string)) string {
 			Text json.RawMessage
 		}
 		var value struct{ Value string }
+		text, is := textIn(raw)
+		if !is && json.Unmarshal(raw, &p) == nil {
+			text, is = textIn(p.Text)
+		}
 		switch {
-		case json.Unmarshal(raw, &text) == nil:
-			texts = append(texts, text)
-		case json.Unmarshal(raw, &p) != nil:
-		case json.Unmarshal(p.Text, &text) == nil:
+		case is:
 			texts = append(texts, text)
 		case json.Unmarshal(p.Text, &value) == nil && value.Value != "":
 			texts = append(texts, value.Value)

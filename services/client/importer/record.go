@@ -74,7 +74,7 @@ func refusable(t client.WholeTurn) bool {
 		size += len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(start.Answer.AnswerMessages)
 	}
 	_, _, err := decide.Policy{}.NormalStart(start)
-	return err != nil || size > maxTogether
+	return err != nil || size > maxTogether || size > likelySmall && len(encode(t)) > bytesOfTurn
 }
 
 func list(messages []json.RawMessage) json.RawMessage {

@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -28,8 +30,8 @@ type format struct {
 	holds func(name string) bool
 	// beside are the names of files that come with conversations and hold none.
 	beside []string
-	// head reads what a record of a file is about. Records of one id, in a format where they are parts, are one
-	// conversation.
+	// head reads what a record of a file is about; of no file, one that does not name its conversation has no id.
+	// Records of one id, in a format where they are parts, are one conversation.
 	head  func(raw []byte, file string) (head, error)
 	parts bool
 	// read makes a tree of the records of a conversation.
@@ -48,20 +50,25 @@ type exports struct {
 	format
 
 	files []openFile
+	open  []*os.File
 	units []unit
 	// bytes are those of all conversations.
 	bytes int64
 	// others are the files that hold no conversations.
 	others map[string]bool
+	// digests are those of the files that were read, of a format with parts.
+	digests map[[sha256.Size]byte]bool
 }
 
 // openFile is a file that any part can be read of.
 type openFile struct {
 	name string
-	*os.File
+	io.ReaderAt
 	size int64
 	// copied: it is no file that the user named, so that its bytes count with those of the file that it is of.
 	copied bool
+	// again: a file that says the same was read before.
+	again bool
 }
 
 // unit is what a file has of a conversation.
@@ -94,7 +101,7 @@ func (u unit) size() (n int64) {
 func (im *importer) openExports(
 	ctx context.Context, files []string, f format,
 ) (x *exports, err error) {
-	x = &exports{importer: im, format: f, others: map[string]bool{}}
+	x = &exports{importer: im, format: f, others: map[string]bool{}, digests: map[[sha256.Size]byte]bool{}}
 	defer func() {
 		if err != nil {
 			x.close()
@@ -107,7 +114,11 @@ func (im *importer) openExports(
 	}
 	byID := map[string]int{}
 	for i := range x.files {
-		if err := x.index(ctx, i, byID); err != nil {
+		err := x.recognize(&x.files[i])
+		if err == nil {
+			err = x.index(ctx, i, byID)
+		}
+		if err != nil {
 			return x, fmt.Errorf("read %s: %w", x.files[i].name, err)
 		}
 	}
@@ -119,7 +130,7 @@ func (im *importer) openExports(
 }
 
 func (x *exports) close() {
-	for _, f := range x.files {
+	for _, f := range x.open {
 		_ = f.Close()
 	}
 }
@@ -127,29 +138,40 @@ func (x *exports) close() {
 // add opens a file that the user named: one with conversations, a zip of such, or a folder.
 func (x *exports) add(ctx context.Context, name string) error {
 	if name == "-" {
-		return x.spool(ctx, name, os.Stdin)
+		return x.addStream(ctx, name, os.Stdin)
 	}
 	f, err := os.Open(name) //nolint:gosec // the file that the user named
 	if err != nil {
 		return err
 	}
+	x.open = append(x.open, f)
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		_ = f.Close()
 		return err
 	case info.IsDir():
-		_ = f.Close()
 		return x.addAll(ctx, name, os.DirFS(name))
 	case slices.Contains(x.beside, filepath.Base(name)):
 		x.others[filepath.Base(name)] = true
 		x.Passed(info.Size())
-		return f.Close()
+		return nil
 	case !info.Mode().IsRegular():
-		defer func() { _ = f.Close() }()
-		return x.spool(ctx, name, f)
+		return x.addStream(ctx, name, f)
 	}
-	return x.take(ctx, openFile{name, f, info.Size(), false})
+	return x.take(ctx, openFile{name: name, ReaderAt: f, size: info.Size()})
+}
+
+// addStream copies a stream to a file, so that any part of it can be read.
+func (x *exports) addStream(ctx context.Context, name string, r io.Reader) error {
+	f, err := x.temporary()
+	if err != nil {
+		return err
+	}
+	n, err := copyTo(ctx, f, r)
+	if err != nil {
+		return err
+	}
+	return x.take(ctx, openFile{name: name, ReaderAt: f, size: n, copied: true})
 }
 
 // take takes a file, or those in it, if it is a zip.
@@ -160,7 +182,6 @@ func (x *exports) take(ctx context.Context, f openFile) error {
 		x.files = append(x.files, f)
 		return nil
 	}
-	defer func() { _ = f.Close() }()
 	z, err := zip.NewReader(f, f.size)
 	if err != nil {
 		return err
@@ -172,9 +193,11 @@ func (x *exports) take(ctx context.Context, f openFile) error {
 }
 
 // addAll takes the files with conversations of a zip or a folder, and names the others, of which those that are no
-// JSON by what their names end with.
+// JSON by what their names end with. What is in a zip is copied to one file.
 func (x *exports) addAll(ctx context.Context, name string, in fs.FS) error {
 	before := len(x.files)
+	var copies *os.File
+	end := int64(0)
 	err := fs.WalkDir(in, ".", func(at string, d fs.DirEntry, err error) error {
 		base := path.Base(at)
 		switch {
@@ -191,8 +214,32 @@ func (x *exports) addAll(ctx context.Context, name string, in fs.FS) error {
 		if err != nil {
 			return err
 		}
+		info, err := f.Stat()
+		if file, is := f.(*os.File); is && err == nil && info.Mode().IsRegular() {
+			x.open = append(x.open, file)
+			x.files = append(x.files, openFile{name: name + "/" + at, ReaderAt: file, size: info.Size(), copied: true})
+			return nil
+		}
 		defer func() { _ = f.Close() }()
-		return x.spool(ctx, name+"/"+at, f)
+		if err == nil && copies == nil {
+			copies, err = x.temporary()
+		}
+		if err != nil {
+			return err
+		}
+		most := mostOf(info)
+		n, err := copyTo(ctx, copies, io.LimitReader(f, most))
+		if err == nil && n == most {
+			err = fmt.Errorf("it holds more than %d bytes, which no export does", most-1)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+		x.files = append(x.files, openFile{
+			name: name + "/" + at, ReaderAt: io.NewSectionReader(copies, end, n), size: n, copied: true,
+		})
+		end += n
+		return nil
 	})
 	if err == nil && len(x.files) == before {
 		err = errors.New("it holds no file with conversations")
@@ -200,50 +247,67 @@ func (x *exports) addAll(ctx context.Context, name string, in fs.FS) error {
 	return err
 }
 
-// spool copies a stream to a file that goes with this process, so that any part of it can be read.
-func (x *exports) spool(ctx context.Context, name string, r io.Reader) error {
-	if f, is := r.(*os.File); is && name != "-" {
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() { // in a folder
-			again, err := os.Open(f.Name())
-			if err == nil {
-				x.files = append(x.files, openFile{name, again, info.Size(), true})
-			}
-			return err
-		}
+// Bounds of a file in a zip, in bytes and in times of its packed size, of which the larger counts.
+const (
+	mostOfEntry = 64 << 20
+	mostPacked  = 200
+)
+
+// mostOf returns how much is read of a file in a zip, or of a stream in a folder: one byte more than it may hold.
+func mostOf(info fs.FileInfo) int64 {
+	h, is := info.Sys().(*zip.FileHeader)
+	if !is {
+		return math.MaxInt64
 	}
+	return 1 + max(mostOfEntry, mostPacked*int64(min(h.CompressedSize64, math.MaxInt32)))
+}
+
+// temporary makes a file that goes with this process.
+func (x *exports) temporary() (*os.File, error) {
 	f, err := os.CreateTemp("", "turnledger-import-*")
 	if err != nil {
-		return err
+		return nil, err
 	}
+	x.open = append(x.open, f)
 	_ = os.Remove(f.Name()) // it stays until it is closed
-	n, err := io.Copy(f, readerFunc(func(p []byte) (int, error) {
+	return f, nil
+}
+
+// copyTo copies a stream until the context ends.
+func copyTo(ctx context.Context, to io.Writer, r io.Reader) (int64, error) {
+	return io.Copy(to, readerFunc(func(p []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
 		return r.Read(p)
 	}))
-	if err != nil {
-		_ = f.Close()
-		return err
-	}
-	file := openFile{name, f, n, true}
-	if name == "-" {
-		return x.take(ctx, file)
-	}
-	x.files = append(x.files, file)
-	return nil
 }
 
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
+// recognize notes whether a file says what one before it says, where its records would be parts of a conversation
+// twice: a file that is named again, or stands in a zip and beside it.
+func (x *exports) recognize(f *openFile) error {
+	if !x.parts {
+		return nil
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, f.size)); err != nil {
+		return err
+	}
+	digest := [sha256.Size]byte(sum.Sum(nil))
+	f.again, x.digests[digest] = x.digests[digest], true
+	return nil
+}
+
 // index notes the conversations of a file.
 func (x *exports) index(ctx context.Context, i int, byID map[string]int) error {
 	f := x.files[i]
 	known := func(raw []byte) bool {
-		_, err := x.head(raw, f.name)
-		return err == nil
+		h, err := x.head(raw, "") // else a message of what is broken would be a conversation by the file's name
+		return err == nil && h.id != ""
 	}
 	passed := int64(0)
 	return eachRecord(f, f.size, known, func(n int, off int64, raw []byte, err error) error {
@@ -268,6 +332,10 @@ func (x *exports) index(ctx context.Context, i int, byID map[string]int) error {
 		before, again := byID[u.id]
 		if u.err == nil && again && x.parts {
 			was := &x.units[before]
+			if f.again && was.parts[0].file != i {
+				x.bytes -= p.len
+				return ctx.Err()
+			}
 			was.parts = append(was.parts, p)
 			if u.last.After(was.last) {
 				was.last = u.last

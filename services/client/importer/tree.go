@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,9 +44,11 @@ const (
 	droppedCircle    = "in a circle"
 	droppedLarge     = "too large (its place says so)"
 	droppedErased    = "of a session that was erased here"
+	droppedRedacted  = "of a turn that was redacted here"
 	droppedThoughts  = "thoughts"
 	droppedHidden    = "hidden"
 	droppedNoMessage = "without a message"
+	droppedKind      = "of an unknown kind"
 )
 
 func (n *node) asks() bool { return n.in[0].role == "user" }
@@ -148,7 +151,8 @@ type treeTurn struct {
 const requestPrefix = "import-"
 
 // plan lays the tree out as sessions, a fork behind what it forks. Turns that stand say which way their session went;
-// a session that is new goes to the message where the conversation stands, and a fork to its oldest.
+// a session that is new goes to the message where the conversation stands, and a fork to its oldest. What leaves a
+// branch that was erased is erased with it: it repeats its words.
 func (t *tree) plan(stands func(session string) (standing, error)) ([]*branch, error) {
 	root := t.grow()
 	if len(root.children) == 0 {
@@ -158,7 +162,7 @@ func (t *tree) plan(stands func(session string) (standing, error)) ([]*branch, e
 	for i := 0; i < len(all); i++ {
 		b := all[i]
 		has, err := stands(b.session)
-		if err != nil {
+		if b.erased = b.parent != nil && b.parent.erased || errors.Is(err, errErased); err != nil && !b.erased {
 			return nil, err
 		}
 		var wanted map[*node]bool
@@ -340,43 +344,61 @@ func (b *branch) forks(root *node, conversation string) (out []*branch) {
 	return out
 }
 
-// Bounds of a turn, below those of one line of a request: of its JSON, and of the messages of one that is measured.
+// Bounds of the JSON of a line, a start or an answer, and of the messages of a turn that is measured.
 const (
 	bytesOfTurn  = 900 << 10
 	likelySmall  = bytesOfTurn / 4
 	noticeOfSize = "[A message of %d bytes was not imported: it is too large]"
 )
 
-// fitted makes a turn of messages that a server takes. While it is too large, its largest message becomes a notice.
+// fitted makes a turn of messages that a server takes: by one line, or else by a start and an answer. While one of
+// these is too large, its largest messages become notices.
 func fitted(session string, part []*node) client.WholeTurn {
 	var all []messageIn
 	var of []*node
+	size := 0
 	for _, n := range part {
-		for range n.in {
-			of = append(of, n)
+		for _, m := range n.in {
+			of, size = append(of, n), size+len(m.raw)
 		}
 		all = append(all, n.in...)
 	}
+	if size >= likelySmall {
+		end := endOfQuestion(all)
+		shorten(all[:end], of[:end], "user")
+		shorten(all[end:], of[end:], "assistant")
+	}
+	return makeTurn(session, 0, all)
+}
+
+// shorten makes notices of the largest messages of a question or an answer while it is too large.
+func shorten(part []messageIn, of []*node, role string) {
+	bySize := make([]int, len(part))
+	for i := range part {
+		bySize[i] = i
+	}
+	slices.SortStableFunc(bySize, func(a, b int) int { return len(part[b].raw) - len(part[a].raw) })
+	takes := func(m messageIn) int { // of the half: most messages have their text in it twice
+		if m.role == role {
+			return len(m.raw) + len(m.text)
+		}
+		return len(m.raw)
+	}
 	for {
-		t := makeTurn(session, 0, all) // with a request id, as refusable wants it
-		size := 0
-		for _, m := range all {
-			size += len(m.raw)
+		h := makeHalf(part, role)
+		size := len(encode([]any{h.neutral, h.translated, h.messages}))
+		if size <= bytesOfTurn {
+			return
 		}
-		if size < likelySmall || len(encode(t)) <= bytesOfTurn && !refusable(t) {
-			return t
-		}
-		largest := 0
-		for i, m := range all {
-			if len(m.raw) > len(all[largest].raw) {
-				largest = i
+		for ; size > bytesOfTurn; bySize = bySize[1:] {
+			if len(bySize) == 0 || len(part[bySize[0]].raw) < noticed {
+				return // nothing in it is large
 			}
+			n := bySize[0]
+			notice := noticeFor(part[n])
+			size += takes(notice) - takes(part[n])
+			part[n], of[n].dropped = notice, droppedLarge
 		}
-		if len(all[largest].raw) < noticed {
-			return t // nothing in it is large
-		}
-		of[largest].dropped = droppedLarge
-		all[largest] = noticeFor(all[largest])
 	}
 }
 

@@ -24,6 +24,8 @@ type conversation struct {
 	branches []*branch
 	fresh    bool
 	erased   bool
+	// redacted are the messages of turns that were redacted in the log.
+	redacted map[*node]bool
 }
 
 // importTrees imports conversations of other products. They are read and laid out some at once, and recorded one after
@@ -140,8 +142,25 @@ func (im *importer) prepare(ctx context.Context, x *exports, u unit, c *conversa
 		}
 		return im.standing(ctx, session)
 	})
+	c.redacted = redactedIn(c.branches)
 	return err
 }
+
+func redactedIn(branches []*branch) map[*node]bool {
+	out := map[*node]bool{}
+	for _, b := range branches {
+		for _, t := range b.turns {
+			if t.redacted() {
+				for _, n := range t.nodes {
+					out[n] = true
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (t *treeTurn) redacted() bool { return t.stands != nil && t.stands.Status == statusRedacted }
 
 // errErased is a conversation, or a branch of one, that was erased. It stays erased.
 var errErased = &client.Error{Code: "session_erased"}
@@ -172,13 +191,16 @@ func cleanTitle(title string) string {
 // turnsOfPage is how many turns of a session are asked for at once.
 const turnsOfPage = 500
 
-// standing reads the turns that a session has of its own.
+// standing reads the turns that a session has of its own. It fails with errErased for one that was erased.
 func (im *importer) standing(ctx context.Context, session string) (standing, error) {
 	out := standing{}
 	for q := (client.TurnQuery{Status: "all", Limit: turnsOfPage}); ; {
 		page, err := im.store().Turns(ctx, session, q)
-		if errors.Is(err, errErased) || errors.Is(err, &client.Error{Code: "session_not_found"}) {
+		if errors.Is(err, &client.Error{Code: "session_not_found"}) {
 			return out, nil
+		}
+		if errors.Is(err, errErased) {
+			return nil, errErased
 		}
 		if err != nil {
 			return nil, im.failed(ctx, err)
@@ -237,6 +259,7 @@ func (im *importer) write(ctx context.Context, c *conversation) error {
 		}
 		run := all[:n]
 		all = all[n:]
+		b.erased = b.erased || b.parent != nil && b.parent.erased
 		err := im.writeRun(ctx, c, b, run)
 		switch {
 		case errors.Is(err, errErased) && b.parent == nil:
@@ -248,18 +271,18 @@ func (im *importer) write(ctx context.Context, c *conversation) error {
 			return fmt.Errorf("session %s: %w", b.session, err)
 		}
 		if b.erased {
-			drop(run)
+			for _, s := range run {
+				s.drop(droppedErased)
+			}
 		}
 	}
 	return nil
 }
 
-// drop counts the messages of turns whose session was erased.
-func drop(run []step) {
-	for _, s := range run {
-		for _, n := range s.turn.nodes[s.branch.fresh(s.turn):] {
-			n.dropped = cmp.Or(n.dropped, droppedErased)
-		}
+// drop counts the messages of a turn that is not recorded.
+func (s step) drop(why string) {
+	for _, n := range s.turn.nodes[s.branch.fresh(s.turn):] {
+		n.dropped = cmp.Or(n.dropped, why)
 	}
 }
 
@@ -268,11 +291,18 @@ func (b *branch) fresh(t *treeTurn) int {
 	return max(slices.Index(t.nodes, b.path[b.own]), 0)
 }
 
-// writeRun records turns of one branch.
+// writeRun records turns of one branch. A new one that would repeat words of a turn that was redacted is left out.
 func (im *importer) writeRun(ctx context.Context, c *conversation, b *branch, run []step) error {
 	if b.erased {
 		return nil
 	}
+	run = slices.DeleteFunc(slices.Clone(run), func(s step) bool {
+		again := s.turn.stands == nil && slices.ContainsFunc(s.turn.nodes, func(n *node) bool { return c.redacted[n] })
+		if again {
+			s.drop(droppedRedacted)
+		}
+		return again
+	})
 	news := slices.ContainsFunc(run, func(s step) bool { return s.turn.stands == nil })
 	if b.parent != nil && !b.opened && news {
 		if err := im.fork(ctx, c, b); err != nil {
@@ -298,14 +328,13 @@ func (im *importer) writeRun(ctx context.Context, c *conversation, b *branch, ru
 // fork makes the session of a branch. A shared turn that was redacted is left out with what follows it.
 func (im *importer) fork(ctx context.Context, c *conversation, b *branch) error {
 	f := client.Fork{Branch: b.session, RequestID: b.request, SessionID: c.tree.id}
-	redacted := func(t *treeTurn) bool { return t.stands != nil && t.stands.Status == statusRedacted }
 	for n := range b.shared {
-		if t := b.turns[b.shared-1-n]; !redacted(t) {
+		if t := b.turns[b.shared-1-n]; !t.redacted() {
 			f.SessionID, f.TurnID = t.SessionID, events.TurnID(t.SessionID, t.RequestID).String()
 			break
 		}
 	}
-	if first := c.branches[0].turns[0]; f.TurnID == "" && !redacted(first) {
+	if first := c.branches[0].turns[0]; f.TurnID == "" && !first.redacted() {
 		f.BeforeTurnID = events.TurnID(first.SessionID, first.RequestID).String()
 	}
 	if f.TurnID != "" || f.BeforeTurnID != "" {
@@ -340,21 +369,37 @@ func (im *importer) stands(ctx context.Context, t *treeTurn) error {
 			return errOtherAnswer
 		}
 	}
-	im.count(func(s *Summary) {
-		if there {
-			s.Existed++
-		} else {
-			s.Recorded++
-		}
-	})
+	im.stood(there)
 	return nil
 }
 
-// recordNew records turns of one session.
+// recordNew records turns of one session: by one call those that a server takes, and each of the others by itself, so
+// that nothing is recorded behind one that is refused.
 func (im *importer) recordNew(ctx context.Context, turns []client.WholeTurn) error {
-	if len(turns) == 0 {
-		return nil
+	for len(turns) > 0 {
+		n := slices.IndexFunc(turns, refusable)
+		if n == 0 {
+			there, err := im.turn(ctx, turns[0])
+			if err != nil {
+				return err
+			}
+			im.stood(there)
+			turns = turns[1:]
+			continue
+		}
+		if n < 0 {
+			n = len(turns)
+		}
+		if err := im.recordAll(ctx, turns[:n]); err != nil {
+			return err
+		}
+		turns = turns[n:]
 	}
+	return nil
+}
+
+// recordAll records turns by one call.
+func (im *importer) recordAll(ctx context.Context, turns []client.WholeTurn) error {
 	done, err := im.store().RecordNewTurns(ctx, turns)
 	for i, r := range done {
 		switch {
@@ -363,23 +408,28 @@ func (im *importer) recordNew(ctx context.Context, turns []client.WholeTurn) err
 		case r.Status == http.StatusCreated:
 			im.answered.Store(true)
 			im.drop(r.DroppedMetadata)
-			im.count(func(s *Summary) { s.Recorded++ })
+			im.stood(false)
 		case r.Status == http.StatusOK: // meanwhile another import has recorded it
 			there, err := im.compared(ctx, turns[i])
 			if err != nil {
 				return err
 			}
-			im.count(func(s *Summary) {
-				if there {
-					s.Existed++
-				} else {
-					s.Recorded++
-				}
-			})
+			im.stood(there)
 		}
 	}
 	if err != nil {
 		return im.failed(ctx, err)
 	}
 	return nil
+}
+
+// stood counts a turn that was there, or was recorded.
+func (im *importer) stood(there bool) {
+	im.count(func(s *Summary) {
+		if there {
+			s.Existed++
+		} else {
+			s.Recorded++
+		}
+	})
 }

@@ -142,6 +142,10 @@ func (l *ledger) RecordNewTurns(_ context.Context, turns []client.WholeTurn) ([]
 			out[n].Err = err
 			continue
 		}
+		if raw, err := json.Marshal(t); err != nil || len(raw) > 1<<20 {
+			out[n].Err = &client.Error{Status: 413, Code: "body_too_large"}
+			continue
+		}
 		out[n].Status = 200
 		if slices.ContainsFunc(s.turns, func(o client.Turn) bool { return o.RequestID == t.RequestID }) {
 			continue
@@ -172,8 +176,17 @@ func (l *ledger) StartTurn(_ context.Context, start client.Start) (client.Turn, 
 		return client.Turn{}, err
 	}
 	i := slices.IndexFunc(s.turns, func(t client.Turn) bool { return t.RequestID == start.RequestID })
-	out := s.turns[i]
-	out.Duplicate = true
+	if i >= 0 {
+		out := s.turns[i]
+		out.Duplicate = true
+		return out, nil
+	}
+	out := client.Turn{
+		SessionID: start.SessionID, RequestID: start.RequestID, Status: "pending",
+		QuestionNeutral: start.QuestionNeutral,
+		TurnID:          events.TurnID(start.SessionID, start.RequestID).String(), QuestionMessages: start.QuestionMessages,
+	}
+	s.turns = append(s.turns, out)
 	return out, nil
 }
 
@@ -185,6 +198,9 @@ func (l *ledger) FinalizeTurn(_ context.Context, f client.Finalize) (client.Turn
 		return client.Turn{}, err
 	}
 	i := slices.IndexFunc(s.turns, func(t client.Turn) bool { return t.TurnID == f.TurnID })
+	if raw, err := json.Marshal(f); err != nil || len(raw) > 1<<20 {
+		return client.Turn{}, &client.Error{Status: 413, Code: "body_too_large"}
+	}
 	t := &s.turns[i]
 	t.Status, t.AnswerNeutral, t.AnswerMessages = "finalized", f.AnswerNeutral, f.AnswerMessages
 	return *t, nil
@@ -617,6 +633,26 @@ func TestWhatWasErasedStaysErased(t *testing.T) {
 	require.Len(t, l.sessions, 3)
 }
 
+// What a later export adds below a message that was erased or redacted brings that message's words to no new fork.
+func TestWhatWasErasedDoesNotComeBackInAFork(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(g gptTree) string { return write(t, dir, fmt.Sprint(len(g.parents)), g.json("c")) }
+	conversation := gptTree{[]int{-1, 0, 1, 2, 1, 4},
+		[]string{"user", "assistant", "user", "assistant", "user", "assistant"}, 3}
+	l := newLedger()
+	must.Get(first(l.imported(importer.FromChatGPT, file(conversation))))(t)
+	edit := events.BranchID("c", "import-"+importer.KeyOf("n4"))
+	*l.sessions[edit] = recorded{erased: true}
+	second := &l.sessions["c"].turns[1]
+	*second = client.Turn{SessionID: "c", RequestID: second.RequestID, TurnID: second.TurnID, Status: "redacted"}
+	later := gptTree{append(conversation.parents, 4, 2), append(conversation.roles, "assistant", "assistant"), 6}
+	done := must.Get(first(l.imported(importer.FromChatGPT, file(later))))(t)
+	require.Equal(t, map[string]int64{
+		"of a session that was erased here": 3, "of a turn that was redacted here": 1}, done.Dropped)
+	require.Equal(t, []string{"m0.m1."}, l.paths())
+}
+
 func first(done importer.Summary, _ []string, err error) (importer.Summary, error) { return done, err }
 
 // Broken JSON is told by its file and place, and what stands around it is imported: in an array, in lines, in a file
@@ -659,6 +695,72 @@ func TestWhatCannotBeReadIsPassedOver(t *testing.T) {
 	}
 }
 
+// The messages of a document that is broken are no session of their own.
+func TestABrokenDocumentIsNoOtherSession(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	_, wrong, err := l.imported(importer.FromLangChain, write(t, t.TempDir(), "x.jsonl", []byte(
+		`{"session_id":"a","messages":[{"type":"human","data":{"content":"q"}},{"type":"ai","data":{"content":"a"}},{"
+{"session_id":"b","messages":[{"type":"human","data":{"content":"q"}}]}
+`)))
+	require.NoError(t, err)
+	require.Equal(t, []string{"x.jsonl[0]: not JSON, up to the next conversation"}, wrong)
+	require.Len(t, l.sessions, 1)
+	require.Equal(t, []string{"user: q"}, l.path("b"))
+}
+
+// A message that can't be read is counted, and those beside and below it are imported. A record whose list is none is
+// refused.
+func TestOddMessagesAreCounted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from importer.Source
+		text string
+		odd  int64
+		path []string
+	}{
+		"LibreChat": {importer.FromLibreChat, `{"conversationId":"c","messages":[
+			{"messageId":"1","isCreatedByUser":true,"text":"q"},{"messageId":"2","parentMessageId":"1","text":5},
+			{"messageId":"3","parentMessageId":"2","text":"a"},"x",7,null]}`, 4, []string{"user: q", "assistant: a"}},
+		"LibreChat, recursive": {importer.FromLibreChat, `{"conversationId":"c","messagesTree":[{"messageId":"1",
+			"isCreatedByUser":true,"text":"q","children":["x",{"messageId":"2","content":"x",
+			"children":[{"messageId":"3","text":"a"}]}]}]}`, 2, []string{"user: q", "assistant: a"}},
+		"LibreChat, no list": {importer.FromLibreChat, `{"conversationId":"c","messages":"x"}`, 0, nil},
+		"LangChain": {importer.FromLangChain, `{"session_id":"c","messages":[{"type":"human","content":"q"},"x",
+			{"type":"ai","content":"lost","tool_calls":5},null,{"type":"ai"},{"type":"ai","content":"a"}]}`, 4,
+			[]string{"user: q", "assistant: a"}},
+		"LangChain, no list": {importer.FromLangChain, `{"session_id":"c","messages":"x"}`, 0, nil},
+		"ChatGPT": {importer.FromChatGPT, `{"id":"c","mapping":{"1":{"message":{"author":{"role":"user"},
+			"content":{"parts":["q"]}}},"2":{"parent":"1","message":5},"3":{"parent":"2","message":
+			{"author":{"role":"assistant"},"content":{"parts":["a"]}}},"4":"x"}}`, 2, []string{"user: q", "assistant: a"}},
+		"ChatGPT, a list": {importer.FromChatGPT, `{"id":"c","mapping":[]}`, 0, nil},
+		"ChatGPT, a text": {importer.FromChatGPT, `{"id":"c","mapping":"x"}`, 0, nil},
+		"null repeats nothing": {importer.FromLangChain, `{"session_id":"c","messages":[{"type":"human","content":
+			["q",null,{"text":null}]},{"type":"ai","content":"a"},{"type":"ai","content":["b",null]}]}`, 0,
+			[]string{"user: q", "assistant: a", "assistant: b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger()
+			done, wrong, err := l.imported(c.from, write(t, t.TempDir(), "x.json", []byte(c.text)))
+			require.NoError(t, err)
+			require.Equal(t, c.path, l.path("c"))
+			if c.path == nil {
+				require.Len(t, wrong, 1)
+				require.Equal(t, int64(1), done.Failed)
+				return
+			}
+			require.Empty(t, wrong)
+			odd := int64(0)
+			for kind, n := range done.Dropped {
+				require.Contains(t, kind, "not as ")
+				odd += n
+			}
+			require.Equal(t, c.odd, odd)
+		})
+	}
+}
+
 // A message of 50 MB is counted, and its place in the conversation says so; the rest is imported.
 func TestAMessageThatIsTooLargeHasANotice(t *testing.T) {
 	t.Parallel()
@@ -671,6 +773,101 @@ func TestAMessageThatIsTooLargeHasANotice(t *testing.T) {
 	require.Equal(t, map[string]int64{"too large (its place says so)": 1}, done.Dropped)
 	require.Equal(t, []string{"user: m0.", "assistant: [A message of 52428833 bytes was not imported: it is too large]",
 		"user: m2."}, l.path("c"))
+}
+
+// No more of a large turn becomes notices than must, and none of one whose question and answer fit by themselves.
+func TestOnlyTheLargestMessagesHaveNotices(t *testing.T) {
+	t.Parallel()
+	said := func(kb int) string { return strings.Repeat("long ", kb<<10/5) }
+	for name, c := range map[string]struct {
+		kb      []int // of the question and the messages of its answer
+		dropped int64
+	}{
+		"by two calls": {[]int{600, 600}, 0}, "as much as must": {[]int{1, 300, 100, 200, 100, 250}, 2},
+		"many small": {append([]int{1}, slices.Repeat([]int{2}, 1000)...), 807},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var all []string
+			for n, kb := range c.kb {
+				role := "assistant"
+				if n == 0 {
+					role = "user"
+				}
+				all = append(all, fmt.Sprintf(`{"role":%q,"content":%q}`, role, said(kb)))
+			}
+			l := newLedger()
+			file := write(t, t.TempDir(), "x.jsonl", []byte(`{"messages":[`+strings.Join(all, ",")+`]}`))
+			for range 2 {
+				done, wrong, err := l.imported(importer.FromOpenAIJSONL, file)
+				require.NoError(t, err)
+				require.Empty(t, wrong)
+				require.Equal(t, c.dropped, done.Dropped["too large (its place says so)"])
+			}
+			require.Equal(t, 1, l.turns())
+		})
+	}
+}
+
+// Of a conversation nothing is recorded behind a turn that a server refuses.
+func TestNothingIsRecordedBehindARefusedTurn(t *testing.T) {
+	t.Parallel()
+	small := strings.Repeat(`{"role":"assistant","content":"`+strings.Repeat("x", 900)+`"},`, 1200)
+	text := `{"messages":[{"role":"user","content":"q1"},{"role":"assistant","content":"a1"},
+		{"role":"user","content":"q2"},` + small + `{"role":"user","content":"q3"},{"role":"assistant","content":"a3"}]}`
+	l := newLedger()
+	_, wrong, err := l.imported(importer.FromOpenAIJSONL, write(t, t.TempDir(), "x.json", []byte(text)))
+	require.NoError(t, err)
+	require.Len(t, wrong, 1)
+	require.Equal(t, []string{"user: q1", "assistant: a1", "user: q2"}, l.path(l.order[0]))
+}
+
+// What a file calls its kinds of messages is no key of what an import did.
+func TestUnknownKindsAreOne(t *testing.T) {
+	t.Parallel()
+	text := `{"id":"c","mapping":{"1":{"message":{"author":{"role":"user"},"content":{"parts":["q"]}}},
+		"2":{"parent":"1","message":{"author":{"role":"x"},"content":{"parts":["a"]}}},
+		"3":{"parent":"1","message":{"author":{"role":"user"},"content":{"content_type":"y"}}}}}`
+	done, _, err := newLedger().imported(importer.FromChatGPT, write(t, t.TempDir(), "x.json", []byte(text)))
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"of an unknown kind": 2}, done.Dropped)
+	text = `{"session_id":"c","messages":[{"type":"human","content":"q"},{"type":"z","content":"q"}]}`
+	done, _, err = newLedger().imported(importer.FromLangChain, write(t, t.TempDir(), "x.json", []byte(text)))
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"of an unknown kind": 1}, done.Dropped)
+}
+
+// A file in a zip that unpacks to what no export does ends the import, and is named.
+func TestAZipThatUnpacksToTooMuchIsRefused(t *testing.T) {
+	t.Parallel()
+	var zipped bytes.Buffer
+	z := zip.NewWriter(&zipped)
+	must.Get(must.Get(z.Create("conversations.json"))(t).Write(bytes.Repeat([]byte(" "), 65<<20)))(t)
+	require.NoError(t, z.Close())
+	l := newLedger()
+	_, _, err := l.imported(importer.FromChatGPT, write(t, t.TempDir(), "export.zip", zipped.Bytes()))
+	require.ErrorContains(t, err, "conversations.json: it holds more than 67108864 bytes")
+	require.Empty(t, l.sessions)
+}
+
+// A LangChain file that is given twice is recorded once; files that say the same and are sessions by their names are
+// two.
+func TestAFileThatIsGivenTwiceIsReadOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	row := `{"session_id":"s","message":{"type":"human","content":"q"}}
+{"session_id":"s","message":{"type":"ai","content":"a"}}`
+	rows, again := write(t, dir, "rows.jsonl", []byte(row)), write(t, dir, "copy.jsonl", []byte(row))
+	history := []byte(`[{"type":"human","content":"q"},{"type":"ai","content":"a"}]`)
+	one, two := write(t, dir, "one.json", history), write(t, dir, "two.json", history)
+	l := newLedger()
+	done, wrong, err := l.imported(importer.FromLangChain, rows, rows, again, one, two, dir)
+	require.NoError(t, err)
+	require.Empty(t, wrong)
+	require.Equal(t, int64(6), done.Messages)
+	for _, id := range []string{"s", "one", "two"} {
+		require.Equal(t, []string{"user: q", "assistant: a"}, l.path(id))
+	}
 }
 
 // Shards in a zip, in a folder and by their names are the same export; files without conversations are named.

@@ -3,6 +3,7 @@ package openai
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events/decide"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/openai/complete"
@@ -48,7 +50,10 @@ func (s *surface) declareCompletions() {
 func (s *surface) sessionOf(r *http.Request, c *complete.Request) (string, error) {
 	id, from := r.Header.Get(sessionHeader), sessionHeader
 	if id == "" {
-		id, from = c.SessionID, "metadata.session_id"
+		from = "metadata.session_id"
+		if !message.IsNull(c.Session) && (json.Unmarshal(c.Session, &id) != nil || id == "") {
+			return "", bad(from, codeValue, from+" is no id of a session.")
+		}
 	}
 	for _, name := range s.cfg.SessionHeaders {
 		if id == "" {
@@ -146,7 +151,7 @@ func (s *surface) complete(w http.ResponseWriter, r *http.Request) error {
 		to.sse.Data(map[string]*apiError{"error": errorOf(problemOf(err))})
 		return err
 	case err != nil:
-		return refuseCompletion(w, err)
+		return refuseCompletion(w, err, c.Store)
 	case c.Stream:
 		to.sse.Done()
 	default:
@@ -207,8 +212,8 @@ var passed = []int{
 }
 
 // refuseCompletion answers with the refusal of the model's endpoint where that is the caller's to mend: with its status
-// and names, and words of ours.
-func refuseCompletion(w http.ResponseWriter, err error) error {
+// and names, and words of ours. kept: the request was recorded.
+func refuseCompletion(w http.ResponseWriter, err error, kept bool) error {
 	refused, is := errors.AsType[*services.ModelRefusal](err)
 	if !is || !slices.Contains(passed, refused.Status) {
 		if errors.Is(err, services.ErrPromptTooLong) {
@@ -226,8 +231,12 @@ func refuseCompletion(w http.ResponseWriter, err error) error {
 		w.Header()["X-Should-Retry"] = []string{"false"}
 	}
 	kind := cmp.Or(refused.Type, invalidRequest)
-	wire.WriteJSON(w, refused.Status, map[string]*apiError{"error": {
-		"The model's endpoint refused the request. It is kept.", kind, optional(refused.Param), optional(refused.Code),
-	}})
+	words := "The model's endpoint refused the request."
+	if kept {
+		words += " It is kept."
+	}
+	wire.WriteJSON(w, refused.Status, map[string]*apiError{
+		"error": {words, kind, optional(refused.Param), optional(refused.Code)},
+	})
 	return err
 }

@@ -163,6 +163,49 @@ func TestAModelsRefusalOfACompletion(t *testing.T) {
 	}
 }
 
+// What can't be done is refused before the model is asked; only what was recorded is said to be kept.
+func TestRefusalsOfACompletion(t *testing.T) {
+	t.Parallel()
+	u, s := atUpstream(t)
+	const body = `{"messages":[{"role":"user","content":"q"}],%s}`
+	for more, param := range map[string]string{
+		`"metadata":{"session_id":5}`: "metadata.session_id", `"metadata":{"session_id":["x"]}`: "metadata.session_id",
+		`"metadata":{"session_id":""}`: "metadata.session_id", `"n":2`: "n",
+	} {
+		a := s.do("POST", completions, fmt.Sprintf(body, more))
+		require.Equal(t, http.StatusBadRequest, a.status, more)
+		require.Equal(t, param, a.body["error"].(map[string]any)["param"])
+	}
+	require.Empty(t, u.bodies)
+	a := s.do("POST", completions, fmt.Sprintf(body, `"metadata":{"session_id":5}`), "X-Turnledger-Session", "named")
+	require.Equal(t, http.StatusOK, a.status, "the header names it")
+	u.status, u.answer = http.StatusBadRequest, `{}`
+	for session, kept := range map[string]bool{"": false, "kept": true} {
+		a = s.do("POST", completions, fmt.Sprintf(body, `"n":1`), "X-Turnledger-Session", session)
+		require.Equal(t, kept, strings.Contains(a.body["error"].(map[string]any)["message"].(string), "It is kept."))
+	}
+}
+
+// A call that comes again asks the model with what the first did, also where the history's keeper is found out.
+func TestARetryOfACompletionSendsTheSamePrompt(t *testing.T) {
+	t.Parallel()
+	u, s := atUpstream(t)
+	body := `{"messages":[{"role":"user","content":"q1"},{"role":"assistant","content":"a1"},
+		{"role":"system","content":"late"},{"role":"user","content":"q2"}]}`
+	for header, value := range map[string]string{"X-Stainless-Retry-Count": "1", "Idempotency-Key": "k"} {
+		u.status, u.answer = http.StatusBadRequest, `{}`
+		headers := []string{"X-Turnledger-Session", "again-" + header, header, value}
+		a := s.do("POST", completions, body, headers...)
+		require.Equal(t, http.StatusBadRequest, a.status, a.body)
+		sent := u.last()["messages"]
+		u.status, u.answer = 0, hello
+		a = s.do("POST", completions, body, headers...)
+		require.Equal(t, http.StatusOK, a.status, a.body)
+		require.Equal(t, sent, u.last()["messages"])
+		require.Equal(t, "again", became(a))
+	}
+}
+
 // turnsOf returns the turns of a session.
 func (s *stack) turnsOf(id string) []*session.Turn {
 	s.t.Helper()

@@ -18,9 +18,8 @@ type Request struct {
 	// Stream: it asks for chunks, and with Usage for one that has the usage. Legacy: it offers functions, the older
 	// form of tools.
 	Stream, Usage, Legacy bool
-	// SessionID is that of the metadata, or "".
-	SessionID string
-	choices   int
+	// Session is what the metadata has as the session's id, of any type.
+	Session json.RawMessage
 }
 
 // kept are the members that no endpoint gets as they came.
@@ -51,11 +50,10 @@ func Parse(body []byte) (r Request, err error) {
 			return r, bad(name, "invalid_type", "'"+name+"' has a type that it can't have.")
 		}
 	}
-	r.Stream, r.Usage, r.choices = known.Stream, known.Options.Usage, 1
-	if known.N != nil {
-		r.choices = *known.N
+	if known.N != nil && *known.N > 1 {
+		return r, bad("n", "invalid_value", "'n' must be 1: one answer comes back.")
 	}
-	r.SessionID = message.Item(known.Metadata).Text("session_id")
+	r.Stream, r.Usage, r.Session = known.Stream, known.Options.Usage, known.Metadata["session_id"]
 	r.Completion = &services.Completion{Streams: r.Stream}
 	r.Legacy = message.IsNull(m["tools"]) && !message.IsNull(m["functions"])
 	r.Settings = services.Settings{}
@@ -120,8 +118,6 @@ func (r *Request) add(raw json.RawMessage) {
 func (r *Request) In(sessionID string, history services.History) error {
 	r.Store, r.Completion.Session, r.Completion.History = true, sessionID, history
 	switch n := len(r.Input); {
-	case r.choices > 1:
-		return bad("n", "invalid_value", "'n' must be 1 in a session: it keeps one answer.")
 	case n == 0:
 		return bad("messages", "invalid_value", "'messages' has nothing to answer.")
 	case !r.Input[n-1].Asks() && !r.Input[n-1].IsOutput():
