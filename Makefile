@@ -92,10 +92,11 @@ race: tested ## run packages with goroutines under the race detector (hunt: PKG=
 	RAPID_SEED=$(SEED) CGO_ENABLED=1 $(SHARED) $(GO) test $(LINK) -race -count=$(COUNT) -failfast -p $(P) -timeout 1h \
 		-run '$(RUN)' $(if $(filter ./...,$(PKG)),$(CONCURRENT),$(PKG))
 
-# The view in Weaviate has its tests here, so they have the race detector here.
+# One package after the other: a page of statistics does not answer in its two seconds beside a deployment that fails and
+# is filled again. The view in Weaviate has its tests here, so they have the race detector here.
 e2e: tested weaviate ## run a browser, a cluster, the deployments, Weaviate, S3, OpenAI's clients, and what measures memory
 	@sh deploy/deps.sh e2e
-	$(SHARED) $(GO) test -C deploy/e2e -count=1 -p $(P) -timeout 30m -run '$(RUN)' ./browser ./deployment ./mutate
+	$(SHARED) $(GO) test -C deploy/e2e -count=1 -p 1 -timeout 30m -run '$(RUN)' ./browser ./deployment ./mutate
 	RAPID_SEED=$(SEED) CGO_ENABLED=1 $(SHARED) $(GO) test -C deploy/e2e -race -count=1 -timeout 30m -run '$(RUN)' ./weaviate
 	@if command -v node >/dev/null; then $(MAKE) test-clients; \
 		else echo "no node on this machine: the tests of the official JavaScript clients were not run" >&2; fi
