@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,7 +43,7 @@ func rest(t *testing.T, r io.Reader) string {
 }
 
 // readTo reads until a text has come.
-func readTo(t *testing.T, r io.Reader, text string) (read string) {
+func readTo(t testing.TB, r io.Reader, text string) (read string) {
 	t.Helper()
 	for b := make([]byte, 1); !strings.HasSuffix(read, text); read += string(b) {
 		_, err := io.ReadFull(r, b)
@@ -122,6 +123,33 @@ func TestAResponseIsCancelled(t *testing.T) {
 	require.Contains(t, events[len(events)-2], "event: response.incomplete\n")
 	require.Contains(t, events[len(events)-2], `"status":"cancelled"`)
 	require.Equal(t, told, rest(t, s.opened("GET", path+"?stream=true", "")))
+}
+
+// askedTo sends a request whose answer is a stream, and reads its first piece; the caller can hang up.
+func (s *stack) askedTo(path, body string) (told string, hangUp func()) {
+	s.t.Helper()
+	ctx, hangUp := context.WithCancel(s.t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+path, strings.NewReader(body))
+	require.NoError(s.t, err)
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = resp.Body.Close() })
+	return readTo(s.t, resp.Body, "delta\n"), hangUp
+}
+
+// Whoever watches a response is told of its end also after the call that asked has hung up.
+func TestAWatchedResponseEndsWithoutItsCaller(t *testing.T) {
+	t.Parallel()
+	held, gone := make(chan struct{}), make(chan struct{}, 10)
+	_, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "One two.", Hold: held} })
+	s := direct(start(t, answeredBy(m), func(s *stack) { s.cfg.Responses = leaving{s.cfg.Responses, gone} }))
+	told, hangUp := s.askedTo("/v1/responses", `{"input":"q","stream":true}`)
+	watches := s.opened("GET", "/v1/responses/"+idIn(told)+"?stream=true", "")
+	readTo(t, watches, "output_text.delta\n")
+	hangUp()
+	<-gone
+	close(held)
+	require.Contains(t, rest(t, watches), "event: response.completed\n")
 }
 
 // A response in the background is made without its caller.
