@@ -201,16 +201,18 @@ func (a *answering) answer(ctx context.Context) error {
 	}
 	switch {
 	case errors.Is(err, errInterrupted), errors.Is(err, errSettled):
-		answer, err = services.ModelAnswer{Parts: a.to.parts(), Finish: services.FinishInterrupted}, nil
+		answer, err = services.ModelAnswer{Parts: wholeOf(a.to.parts()), Finish: services.FinishInterrupted}, nil
 		if len(answer.Parts) == 0 {
 			answer.Parts = []services.AnswerPart{{Kind: services.PartText, Text: interruptedText}}
 		}
 	case errors.Is(err, errHungUp) && a.keeps:
-		if said := saidOf(a.to.parts()); len(said) > 0 {
-			answer, err = services.ModelAnswer{Parts: said, Finish: services.FinishStopped}, nil
+		left := services.ModelAnswer{Parts: wholeOf(a.to.parts()), Finish: services.FinishStopped}
+		if left.Text() != "" {
+			answer, err = left, nil
 		}
 	case errors.Is(err, errStopped):
-		answer, err = services.ModelAnswer{Parts: a.to.parts(), Finish: services.FinishStopped}.Whole(a.to.Piece), nil
+		answer = services.ModelAnswer{Parts: wholeOf(a.to.parts()), Finish: services.FinishStopped}.Whole(a.to.Piece)
+		err = nil
 	}
 	if err != nil {
 		kv := []any{

@@ -3,6 +3,7 @@ package answer
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -177,10 +178,13 @@ func (r *running) watched() bool {
 	return r.watchers > 0
 }
 
-// saidOf returns those of the parts that tell the user something. A call that was cut off is none.
-func saidOf(parts []services.AnswerPart) (out []services.AnswerPart) {
-	for _, p := range parts {
-		if p.Said() && p.Text != "" {
+// wholeOf returns the parts of an answer that ended early without the calls that were cut off: those whose arguments
+// are no JSON, and a custom tool's as the last part, since nothing but a further part shows that its input is whole.
+func wholeOf(parts []services.AnswerPart) (out []services.AnswerPart) {
+	for n, p := range parts {
+		cut := p.Kind == services.PartCall && !json.Valid([]byte(p.Text)) ||
+			p.Kind == services.PartCustomCall && n == len(parts)-1 && p.Item == nil
+		if !cut {
 			out = append(out, p)
 		}
 	}

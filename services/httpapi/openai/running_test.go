@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/services"
 )
 
 // direct serves the APIs of a stack without the check of their answers, which keeps streams back until they end.
@@ -175,4 +176,61 @@ func TestAResponseInTheBackground(t *testing.T) {
 	})
 	refused := s.do("POST", "/v1/responses", `{"input":"q","background":true,"store":false}`)
 	require.Equal(t, http.StatusBadRequest, refused.status)
+}
+
+// unfinished is a model that tells pieces, and then waits until its answer is ended. A message "next" is answered.
+type unfinished struct {
+	saying
+
+	pieces []services.AnswerPiece
+	told   chan struct{}
+}
+
+func (m *unfinished) Answer(
+	ctx context.Context, p services.Prompt, emit func(services.AnswerPiece),
+) (services.ModelAnswer, error) {
+	if strings.Contains(string(p.Messages[len(p.Messages)-1]), "next") {
+		part := services.AnswerPart{Kind: services.PartText, Text: "ok"}
+		emit(services.AnswerPiece{AnswerPart: part})
+		return services.ModelAnswer{Finish: services.FinishStop, Parts: []services.AnswerPart{part}}, nil
+	}
+	for _, one := range m.pieces {
+		emit(one)
+	}
+	m.told <- struct{}{}
+	<-ctx.Done()
+	return services.ModelAnswer{}, ctx.Err()
+}
+
+// A call that was cut off is no part of an answer that ended early.
+func TestACallThatWasCutOffIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	text := services.AnswerPart{Kind: services.PartText, Text: "Let me see."}
+	whole := services.AnswerPart{Kind: services.PartCall, CallID: "w", Name: "f", Text: `{"a":1}`}
+	cut := services.AnswerPart{Kind: services.PartCall, CallID: "c", Name: "f", Text: `{"a":`}
+	custom := services.AnswerPart{Kind: services.PartCustomCall, CallID: "u", Name: "g", Text: "hal"}
+	for _, last := range []services.AnswerPart{cut, custom} {
+		for _, interrupted := range []bool{true, false} {
+			m := &unfinished{told: make(chan struct{}, 1)}
+			for n, p := range []services.AnswerPart{text, whole, last} {
+				m.pieces = append(m.pieces, services.AnswerPiece{Part: n, AnswerPart: p})
+			}
+			s := direct(start(t, answeredBy(m)))
+			id := s.begin()
+			in := `,"conversation":"` + id + `","stream":true}`
+			first := s.opened("POST", "/v1/responses", `{"input":"q"`+in)
+			told := readTo(t, first, "output_text.delta\n")
+			<-m.told
+			if interrupted {
+				s.must("POST", "/v1/responses", `{"input":"next","conversation":"`+id+`"}`,
+					"X-Turnledger-On-Pending", "interrupt")
+			} else {
+				s.must("POST", "/v1/responses/"+idIn(told)+"/cancel", "")
+			}
+			rest(t, first)
+			out := s.must("GET", "/v1/responses/"+idIn(told), "")["output"].([]any)
+			require.Equal(t, []string{"Let me see.", "function_call"}, texts(out))
+			require.Equal(t, "w", out[1].(map[string]any)["call_id"])
+		}
+	}
 }
