@@ -68,18 +68,11 @@ func (s *Service) do(ctx context.Context, t task, to *running) (outcome, error) 
 		return a.outcome, nil
 	}
 	// From here on the answer is made for the log, and the client may disconnect.
-	caller := ctx
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	a.take(stop)
-	a.live.enter(a.to, a.task, a.turn.Place, stop)
-	if t.ends {
-		defer context.AfterFunc(caller, func() {
-			if !a.isHeard() && !a.to.watched() {
-				stop(errHungUp)
-			}
-		})()
-	}
+	a.live.enter(a, a.turn.Place)
+	a.maybeHungUp()
 	err := a.answer(ctx)
 	a.end(err)
 	return a.outcome, err

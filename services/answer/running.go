@@ -30,6 +30,8 @@ type running struct {
 	// place of the turn: of several answers in a session the first one runs, and the others wait.
 	place uint64
 	stop  context.CancelCauseFunc
+	// left is told when a watcher leaves.
+	left func()
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change; nil while nobody waits for it
@@ -50,12 +52,13 @@ func (s *Service) listen(asker services.Listener) *running {
 	return &running{asker: asker, room: &s.live}
 }
 
-// enter lets others watch an answer, and stop it by a function.
-func (r *room) enter(a *running, t task, place uint64, stop context.CancelCauseFunc) {
-	a.session, a.key, a.place, a.stop = t.session, t.key, place, stop
+// enter lets others watch an answer of a turn's place, and stop it.
+func (r *room) enter(a *answering, place uint64) {
+	to := a.to
+	to.session, to.key, to.place, to.stop, to.left = a.session, a.key, place, a.stop, a.maybeHungUp
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.of[t.session] = append(r.of[t.session], a)
+	r.of[a.session] = append(r.of[a.session], to)
 }
 
 // leave ends the answer for those who still watch it.
@@ -205,7 +208,10 @@ func textOf(pieces []services.AnswerPiece) string {
 // watch tells a listener of the answer from its beginning until it has ended.
 func (r *running) watch(ctx context.Context, to services.Listener) error {
 	r.change(func() { r.watchers++ })
-	defer r.change(func() { r.watchers-- })
+	defer func() {
+		r.change(func() { r.watchers-- })
+		r.left()
+	}()
 	begun := false
 	for told := 0; ; {
 		r.mu.Lock()

@@ -7,14 +7,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // direct serves the APIs of a stack without the check of their answers, which keeps streams back until they end.
@@ -126,8 +130,8 @@ func TestAResponseIsCancelled(t *testing.T) {
 	require.Equal(t, told, rest(t, s.opened("GET", path+"?stream=true", "")))
 }
 
-// askedTo sends a request whose answer is a stream, and reads its first piece; the caller can hang up.
-func (s *stack) askedTo(path, body string) (told string, hangUp func()) {
+// askedTo sends a request whose answer is a stream, and reads it until a text has come; the caller can hang up.
+func (s *stack) askedTo(path, body, until string) (told string, hangUp func()) {
 	s.t.Helper()
 	ctx, hangUp := context.WithCancel(s.t.Context())
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+path, strings.NewReader(body))
@@ -135,7 +139,7 @@ func (s *stack) askedTo(path, body string) (told string, hangUp func()) {
 	resp, err := http.DefaultClient.Do(r)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = resp.Body.Close() })
-	return readTo(s.t, resp.Body, "delta\n"), hangUp
+	return readTo(s.t, resp.Body, until), hangUp
 }
 
 // Whoever watches a response is told of its end also after the call that asked has hung up.
@@ -144,7 +148,7 @@ func TestAWatchedResponseEndsWithoutItsCaller(t *testing.T) {
 	held, gone := make(chan struct{}), make(chan struct{}, 10)
 	_, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "One two.", Hold: held} })
 	s := direct(start(t, answeredBy(m), func(s *stack) { s.cfg.Responses = leaving{s.cfg.Responses, gone} }))
-	told, hangUp := s.askedTo("/v1/responses", `{"input":"q","stream":true}`)
+	told, hangUp := s.askedTo("/v1/responses", `{"input":"q","stream":true}`, "text.delta\n")
 	watches := s.opened("GET", "/v1/responses/"+idIn(told)+"?stream=true", "")
 	readTo(t, watches, "output_text.delta\n")
 	hangUp()
@@ -234,3 +238,83 @@ func TestACallThatWasCutOffIsNotRecorded(t *testing.T) {
 		}
 	}
 }
+
+// A completion ends once the last who waits for it has left: a second caller, or one who watches.
+func TestTheLastToLeaveEndsACompletion(t *testing.T) {
+	t.Parallel()
+	for _, watched := range []bool{true, false} {
+		m := &slow{word: "half", ended: make(chan struct{}), asked: make(chan struct{}, 1)}
+		gone, begun := make(chan struct{}, 10), make(chan struct{}, 10)
+		var answers *answer.Service
+		s := direct(start(t, answeredBy(m), func(s *stack) {
+			answers, _ = s.cfg.Responses.(*answer.Service)
+			s.cfg.Responses = telling{leaving{s.cfg.Responses, gone}, begun}
+		}))
+		body := `{"messages":[{"role":"user","content":"q"}],"stream":true,"metadata":{"session_id":"s"}}`
+		_, hangUp := s.askedTo(completions, body, "half")
+		<-begun
+		ctx, leave := context.WithCancel(t.Context())
+		if watched {
+			h := &hearing{heard: make(chan struct{})}
+			go func() { _ = answers.Watch(ctx, "s", uuid.Nil, h) }()
+			<-h.heard
+		} else {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+completions, strings.NewReader(body))
+			require.NoError(t, err)
+			r.Header.Set("X-Stainless-Retry-Count", "1")
+			go func() {
+				if resp, err := http.DefaultClient.Do(r); err == nil {
+					_ = resp.Body.Close()
+				}
+			}()
+			<-begun
+		}
+		hangUp()
+		<-gone
+		select {
+		case <-m.ended:
+			require.Fail(t, "somebody waits for it")
+		case <-time.After(50 * time.Millisecond):
+		}
+		leave()
+		select {
+		case <-m.ended:
+		case <-time.After(hang.Limit):
+			require.Fail(t, "it goes on for nobody", "watched: %t", watched)
+		}
+	}
+}
+
+// telling says when an answer has begun for a caller.
+type telling struct {
+	services.Responder
+
+	begun chan struct{}
+}
+
+func (b telling) Respond(
+	ctx context.Context, a services.StepAsk, to services.Listener,
+) (services.Answered, error) {
+	return b.Responder.Respond(ctx, a, begins{to, b.begun})
+}
+
+type begins struct {
+	services.Listener
+
+	begun chan struct{}
+}
+
+func (b begins) Begun(s services.Step) {
+	b.Listener.Begun(s)
+	b.begun <- struct{}{}
+}
+
+// hearing says when it has heard a piece.
+type hearing struct {
+	services.Quiet
+
+	heard chan struct{}
+	once  sync.Once
+}
+
+func (h *hearing) Piece(services.AnswerPiece) { h.once.Do(func() { close(h.heard) }) }
