@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -41,6 +42,8 @@ type running struct {
 	// asked: the model was asked, and the answer waits for no other any more.
 	asked bool
 	end   *services.Answered
+	// over is when end was set.
+	over time.Time
 	// watchers are how many watch beside the asker.
 	watchers int
 }
@@ -140,7 +143,7 @@ func (r *running) Ended(a services.Answered) {
 			reply.Content = textOf(r.pieces)
 			a.Reply = &reply
 		}
-		r.end = &a
+		r.end, r.over = &a, time.Now()
 	})
 	if first && r.begun && r.asker != nil {
 		r.asker.Ended(a)
@@ -205,14 +208,27 @@ func textOf(pieces []services.AnswerPiece) string {
 	return b.String()
 }
 
-// watch tells a listener of the answer from its beginning until it has ended.
-func (r *running) watch(ctx context.Context, to services.Listener) error {
+// standsEvery is how often a watcher that is behind the end of an answer asks whether the answer still stands.
+const standsEvery = time.Second
+
+// watch tells a listener of the answer from its beginning until it has ended. stands returns why the answer stands no
+// more, if it doesn't: whoever is told so late is told no more of it.
+func (r *running) watch(ctx context.Context, to services.Listener, stands func(context.Context) error) error {
 	r.change(func() { r.watchers++ })
 	defer func() {
 		r.change(func() { r.watchers-- })
 		r.left()
 	}()
 	begun := false
+	var gone error
+	var asked time.Time
+	ends := func() bool {
+		over, void := r.ended()
+		if !over.IsZero() && time.Since(over) > standsEvery && time.Since(asked) > standsEvery {
+			gone, asked = stands(ctx), time.Now()
+		}
+		return ctx.Err() != nil || void || gone != nil
+	}
 	for told := 0; ; {
 		r.mu.Lock()
 		step, news, end := r.step, r.pieces[min(told, len(r.pieces)):], r.end
@@ -230,15 +246,18 @@ func (r *running) watch(ctx context.Context, to services.Listener) error {
 			to.Begun(step)
 		}
 		for _, p := range news {
-			if ctx.Err() != nil || r.void() {
+			if ends() {
 				break
 			}
 			to.Piece(p)
 			told++
 		}
-		switch {
+		switch late := ends(); {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case late && gone != nil:
+			to.Ended(services.Answered{Step: step, Err: gone})
+			return nil
 		case len(news) == 0 && end != nil && end.Err == services.ErrAnswerLost: //nolint:errorlint // as leave sets it
 			return end.Err
 		case len(news) == 0 && end != nil:
@@ -253,11 +272,11 @@ func (r *running) watch(ctx context.Context, to services.Listener) error {
 	}
 }
 
-// void reports whether the answer ended without one.
-func (r *running) void() bool {
+// ended returns when the answer ended, if it has; void: without one.
+func (r *running) ended() (over time.Time, void bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.end != nil && r.end.Err != nil
+	return r.over, r.end != nil && r.end.Err != nil
 }
 
 // Watch implements services.RunningAnswers.
@@ -266,7 +285,10 @@ func (s *Service) Watch(ctx context.Context, sessionID string, turn uuid.UUID, t
 	if r == nil {
 		return services.ErrNotRunning
 	}
-	return r.watch(ctx, to)
+	return r.watch(ctx, to, func(ctx context.Context) error {
+		_, err := s.cfg.Questions.Question(ctx, sessionID, r.turn())
+		return err
+	})
 }
 
 // StopAnswer implements services.RunningAnswers.
