@@ -157,6 +157,20 @@ func TestAWatchedResponseEndsWithoutItsCaller(t *testing.T) {
 	require.Contains(t, rest(t, watches), "event: response.completed\n")
 }
 
+// Whoever may not read cancels a response all the same, and is shown none of its texts.
+func TestWhoMayNotReadCancelsAResponse(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	body := `{"input":"q","instructions":"a secret"}`
+	path := "/v1/responses/" + s.as("all", "POST", "/v1/responses", body).body["id"].(string) + "/cancel"
+	for key, shown := range map[string]int{"key-turns:write": 0, "all": 1} {
+		a := s.as(key, "POST", path, "")
+		require.Equal(t, http.StatusOK, a.status, a.raw)
+		require.Len(t, a.body["output"], shown, key)
+		require.Equal(t, shown == 1, strings.Contains(a.raw, "a secret"), key)
+	}
+}
+
 // A response in the background is made without its caller.
 func TestAResponseInTheBackground(t *testing.T) {
 	t.Parallel()
