@@ -68,18 +68,11 @@ func (s *Service) do(ctx context.Context, t task, to *running) (outcome, error) 
 		return a.outcome, nil
 	}
 	// From here on the answer is made for the log, and the client may disconnect.
-	caller := ctx
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	a.take(stop)
-	a.live.enter(a.to, a.task, a.turn.Place, stop)
-	if t.ends {
-		defer context.AfterFunc(caller, func() {
-			if !a.isHeard() && !a.to.watched() {
-				stop(errHungUp)
-			}
-		})()
-	}
+	a.live.enter(a, a.turn.Place)
+	a.maybeHungUp()
 	err := a.answer(ctx)
 	a.end(err)
 	return a.outcome, err
@@ -201,16 +194,18 @@ func (a *answering) answer(ctx context.Context) error {
 	}
 	switch {
 	case errors.Is(err, errInterrupted), errors.Is(err, errSettled):
-		answer, err = services.ModelAnswer{Parts: a.to.parts(), Finish: services.FinishInterrupted}, nil
+		answer, err = services.ModelAnswer{Parts: wholeOf(a.to.parts()), Finish: services.FinishInterrupted}, nil
 		if len(answer.Parts) == 0 {
 			answer.Parts = []services.AnswerPart{{Kind: services.PartText, Text: interruptedText}}
 		}
 	case errors.Is(err, errHungUp) && a.keeps:
-		if said := saidOf(a.to.parts()); len(said) > 0 {
-			answer, err = services.ModelAnswer{Parts: said, Finish: services.FinishStopped}, nil
+		left := services.ModelAnswer{Parts: wholeOf(a.to.parts()), Finish: services.FinishStopped}
+		if left.Text() != "" {
+			answer, err = left, nil
 		}
 	case errors.Is(err, errStopped):
-		answer, err = services.ModelAnswer{Parts: a.to.parts(), Finish: services.FinishStopped}.Whole(a.to.Piece), nil
+		answer = services.ModelAnswer{Parts: wholeOf(a.to.parts()), Finish: services.FinishStopped}.Whole(a.to.Piece)
+		err = nil
 	}
 	if err != nil {
 		kv := []any{

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
@@ -363,4 +364,46 @@ func TestAnInterruptionIsSeenPastAViewThatIsBehind(t *testing.T) {
 		t.Fatal("it goes on")
 	}
 	require.NoError(t, (<-two).err)
+}
+
+// behind is a watcher that takes its time.
+type behind struct {
+	services.Quiet
+
+	pieces int
+	heard  chan struct{}
+	goOn   chan struct{}
+	end    error
+}
+
+func (b *behind) Piece(services.AnswerPiece) {
+	if b.pieces++; b.pieces == 1 {
+		close(b.heard)
+		<-b.goOn
+	}
+}
+
+func (b *behind) Ended(a services.Answered) { b.end = a.Err }
+
+// TestARedactionEndsAWatcherThatIsBehind: the answer was recorded and redacted before the watcher has heard it.
+func TestARedactionEndsAWatcherThatIsBehind(t *testing.T) {
+	t.Parallel()
+	model := modeltest.NewScripted(t)
+	release := model.Hold()
+	c := newChat(t, natstest.Server(t), model)
+	first, one := c.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
+	<-first.first
+	b := &behind{heard: make(chan struct{}), goOn: make(chan struct{})}
+	done := make(chan error, 1)
+	go func() { done <- c.Watch(t.Context(), "s", uuid.Nil, b) }()
+	<-b.heard
+	release()
+	require.NoError(t, (<-one).err)
+	_, err := c.turns.RedactTurn(t.Context(), "s", decide.Redact{TurnID: events.TurnID("s", "r1")})
+	require.NoError(t, err)
+	<-time.After(1100 * time.Millisecond) // it asks once a second
+	close(b.goOn)
+	require.NoError(t, <-done)
+	require.ErrorIs(t, b.end, decide.ErrTurnRedacted)
+	require.Equal(t, 1, b.pieces)
 }

@@ -58,7 +58,10 @@ func (s *Service) WatchResponse(ctx context.Context, id string, who services.Cal
 			return err
 		}
 		if r := s.live.find(st.session, func(r *running) bool { return r.key == st.key() }); r != nil {
-			return r.watch(ctx, to)
+			return r.watch(ctx, to, func(ctx context.Context) error {
+				_, _, err := s.find(ctx, id, who, services.ErrNoResponse)
+				return err
+			})
 		}
 		if _, answered := st.answerAt(found.Turn); !answered && s.working(ctx, st.key(), st.createdAt) {
 			if !pause.For(ctx, lookEvery) {
@@ -87,7 +90,7 @@ func (s *Service) CancelResponse(ctx context.Context, id string, who services.Ca
 	}
 	if r := s.live.find(st.session, func(r *running) bool { return r.key == st.key() }); r != nil {
 		r.stop(errStopped)
-		if err := r.watch(ctx, services.Quiet{}); err != nil {
+		if err := r.watch(ctx, services.Quiet{}, func(context.Context) error { return nil }); err != nil {
 			return services.Answered{}, err
 		}
 	}

@@ -290,8 +290,10 @@ func (a *answering) register(ctx context.Context) (other <-chan struct{}) {
 	defer a.mu.Unlock()
 	if under := a.running[a.key]; under != nil {
 		under.callers = append(under.callers, ctx)
+		context.AfterFunc(ctx, under.maybeHungUp)
 		return under.done
 	}
+	context.AfterFunc(ctx, a.maybeHungUp)
 	a.callers = []context.Context{ctx}
 	a.leave, a.done = a.announce(), make(chan struct{})
 	a.running[a.key] = a
@@ -313,6 +315,18 @@ func (a *answering) isHeard() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.ContainsFunc(a.callers, func(c context.Context) bool { return c.Err() == nil })
+}
+
+// maybeHungUp ends an answer for which nobody waits any more, if it ends with its callers. Whoever leaves calls it.
+func (a *answering) maybeHungUp() {
+	if !a.ends || a.isHeard() || a.to.watched() {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stop != nil {
+		a.stop(errHungUp)
+	}
 }
 
 // takeOver waits while another process answers a turn, and takes the turn over once no process answers it. If several

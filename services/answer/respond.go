@@ -47,7 +47,10 @@ func (s *Service) Respond(
 		work: w, ends: a.Completion != nil, keeps: a.Completion != nil && a.Completion.Streams,
 	}, heard)
 	if err == nil {
-		out, err = s.recorded(ctx, st, &done.turn.Turn)
+		// The caller may have gone, and others watch.
+		reading, end := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
+		out, err = s.recorded(reading, st, &done.turn.Turn)
+		end()
 	}
 	if errors.Is(err, decide.ErrTurnRedacted) {
 		err = services.ErrNoResponse

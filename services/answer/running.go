@@ -3,9 +3,11 @@ package answer
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -29,6 +31,8 @@ type running struct {
 	// place of the turn: of several answers in a session the first one runs, and the others wait.
 	place uint64
 	stop  context.CancelCauseFunc
+	// left is told when a watcher leaves.
+	left func()
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change; nil while nobody waits for it
@@ -38,6 +42,8 @@ type running struct {
 	// asked: the model was asked, and the answer waits for no other any more.
 	asked bool
 	end   *services.Answered
+	// over is when end was set.
+	over time.Time
 	// watchers are how many watch beside the asker.
 	watchers int
 }
@@ -49,12 +55,13 @@ func (s *Service) listen(asker services.Listener) *running {
 	return &running{asker: asker, room: &s.live}
 }
 
-// enter lets others watch an answer, and stop it by a function.
-func (r *room) enter(a *running, t task, place uint64, stop context.CancelCauseFunc) {
-	a.session, a.key, a.place, a.stop = t.session, t.key, place, stop
+// enter lets others watch an answer of a turn's place, and stop it.
+func (r *room) enter(a *answering, place uint64) {
+	to := a.to
+	to.session, to.key, to.place, to.stop, to.left = a.session, a.key, place, a.stop, a.maybeHungUp
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.of[t.session] = append(r.of[t.session], a)
+	r.of[a.session] = append(r.of[a.session], to)
 }
 
 // leave ends the answer for those who still watch it.
@@ -136,7 +143,7 @@ func (r *running) Ended(a services.Answered) {
 			reply.Content = textOf(r.pieces)
 			a.Reply = &reply
 		}
-		r.end = &a
+		r.end, r.over = &a, time.Now()
 	})
 	if first && r.begun && r.asker != nil {
 		r.asker.Ended(a)
@@ -177,10 +184,13 @@ func (r *running) watched() bool {
 	return r.watchers > 0
 }
 
-// saidOf returns those of the parts that tell the user something. A call that was cut off is none.
-func saidOf(parts []services.AnswerPart) (out []services.AnswerPart) {
-	for _, p := range parts {
-		if p.Said() && p.Text != "" {
+// wholeOf returns the parts of an answer that ended early without the calls that were cut off: those whose arguments
+// are no JSON, and a custom tool's as the last part, since nothing but a further part shows that its input is whole.
+func wholeOf(parts []services.AnswerPart) (out []services.AnswerPart) {
+	for n, p := range parts {
+		cut := p.Kind == services.PartCall && !json.Valid([]byte(p.Text)) ||
+			p.Kind == services.PartCustomCall && n == len(parts)-1 && p.Item == nil
+		if !cut {
 			out = append(out, p)
 		}
 	}
@@ -198,11 +208,27 @@ func textOf(pieces []services.AnswerPiece) string {
 	return b.String()
 }
 
-// watch tells a listener of the answer from its beginning until it has ended.
-func (r *running) watch(ctx context.Context, to services.Listener) error {
+// standsEvery is how often a watcher that is behind the end of an answer asks whether the answer still stands.
+const standsEvery = time.Second
+
+// watch tells a listener of the answer from its beginning until it has ended. stands returns why the answer stands no
+// more, if it doesn't: whoever is told so late is told no more of it.
+func (r *running) watch(ctx context.Context, to services.Listener, stands func(context.Context) error) error {
 	r.change(func() { r.watchers++ })
-	defer r.change(func() { r.watchers-- })
+	defer func() {
+		r.change(func() { r.watchers-- })
+		r.left()
+	}()
 	begun := false
+	var gone error
+	var asked time.Time
+	ends := func() bool {
+		over, void := r.ended()
+		if !over.IsZero() && time.Since(over) > standsEvery && time.Since(asked) > standsEvery {
+			gone, asked = stands(ctx), time.Now()
+		}
+		return ctx.Err() != nil || void || gone != nil
+	}
 	for told := 0; ; {
 		r.mu.Lock()
 		step, news, end := r.step, r.pieces[min(told, len(r.pieces)):], r.end
@@ -220,15 +246,18 @@ func (r *running) watch(ctx context.Context, to services.Listener) error {
 			to.Begun(step)
 		}
 		for _, p := range news {
-			if ctx.Err() != nil || r.void() {
+			if ends() {
 				break
 			}
 			to.Piece(p)
 			told++
 		}
-		switch {
+		switch late := ends(); {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case late && gone != nil:
+			to.Ended(services.Answered{Step: step, Err: gone})
+			return nil
 		case len(news) == 0 && end != nil && end.Err == services.ErrAnswerLost: //nolint:errorlint // as leave sets it
 			return end.Err
 		case len(news) == 0 && end != nil:
@@ -243,11 +272,11 @@ func (r *running) watch(ctx context.Context, to services.Listener) error {
 	}
 }
 
-// void reports whether the answer ended without one.
-func (r *running) void() bool {
+// ended returns when the answer ended, if it has; void: without one.
+func (r *running) ended() (over time.Time, void bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.end != nil && r.end.Err != nil
+	return r.over, r.end != nil && r.end.Err != nil
 }
 
 // Watch implements services.RunningAnswers.
@@ -256,7 +285,10 @@ func (s *Service) Watch(ctx context.Context, sessionID string, turn uuid.UUID, t
 	if r == nil {
 		return services.ErrNotRunning
 	}
-	return r.watch(ctx, to)
+	return r.watch(ctx, to, func(ctx context.Context) error {
+		_, err := s.cfg.Questions.Question(ctx, sessionID, r.turn())
+		return err
+	})
 }
 
 // StopAnswer implements services.RunningAnswers.

@@ -229,6 +229,10 @@ func (s *surface) cancelResponse(ctx context.Context, r *http.Request, _ http.He
 	if err != nil {
 		return nil, err
 	}
+	if may := access.CallOf(ctx).Caller.Scopes; may != 0 && may&access.ContextRead == 0 { // 0: nobody needs a key
+		out.Output = nil
+		delete(out.Settings, "instructions")
+	}
 	return respond.Form(out, nil), nil
 }
 

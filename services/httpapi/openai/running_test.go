@@ -1,18 +1,24 @@
 package openai_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/modeltest"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/answer"
 )
 
 // direct serves the APIs of a stack without the check of their answers, which keeps streams back until they end.
@@ -42,7 +48,7 @@ func rest(t *testing.T, r io.Reader) string {
 }
 
 // readTo reads until a text has come.
-func readTo(t *testing.T, r io.Reader, text string) (read string) {
+func readTo(t testing.TB, r io.Reader, text string) (read string) {
 	t.Helper()
 	for b := make([]byte, 1); !strings.HasSuffix(read, text); read += string(b) {
 		_, err := io.ReadFull(r, b)
@@ -124,6 +130,47 @@ func TestAResponseIsCancelled(t *testing.T) {
 	require.Equal(t, told, rest(t, s.opened("GET", path+"?stream=true", "")))
 }
 
+// askedTo sends a request whose answer is a stream, and reads it until a text has come; the caller can hang up.
+func (s *stack) askedTo(path, body, until string) (told string, hangUp func()) {
+	s.t.Helper()
+	ctx, hangUp := context.WithCancel(s.t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+path, strings.NewReader(body))
+	require.NoError(s.t, err)
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = resp.Body.Close() })
+	return readTo(s.t, resp.Body, until), hangUp
+}
+
+// Whoever watches a response is told of its end also after the call that asked has hung up.
+func TestAWatchedResponseEndsWithoutItsCaller(t *testing.T) {
+	t.Parallel()
+	held, gone := make(chan struct{}), make(chan struct{}, 10)
+	_, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "One two.", Hold: held} })
+	s := direct(start(t, answeredBy(m), func(s *stack) { s.cfg.Responses = leaving{s.cfg.Responses, gone} }))
+	told, hangUp := s.askedTo("/v1/responses", `{"input":"q","stream":true}`, "text.delta\n")
+	watches := s.opened("GET", "/v1/responses/"+idIn(told)+"?stream=true", "")
+	readTo(t, watches, "output_text.delta\n")
+	hangUp()
+	<-gone
+	close(held)
+	require.Contains(t, rest(t, watches), "event: response.completed\n")
+}
+
+// Whoever may not read cancels a response all the same, and is shown none of its texts.
+func TestWhoMayNotReadCancelsAResponse(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	body := `{"input":"q","instructions":"a secret"}`
+	path := "/v1/responses/" + s.as("all", "POST", "/v1/responses", body).body["id"].(string) + "/cancel"
+	for key, shown := range map[string]int{"key-turns:write": 0, "all": 1} {
+		a := s.as(key, "POST", path, "")
+		require.Equal(t, http.StatusOK, a.status, a.raw)
+		require.Len(t, a.body["output"], shown, key)
+		require.Equal(t, shown == 1, strings.Contains(a.raw, "a secret"), key)
+	}
+}
+
 // A response in the background is made without its caller.
 func TestAResponseInTheBackground(t *testing.T) {
 	t.Parallel()
@@ -148,3 +195,140 @@ func TestAResponseInTheBackground(t *testing.T) {
 	refused := s.do("POST", "/v1/responses", `{"input":"q","background":true,"store":false}`)
 	require.Equal(t, http.StatusBadRequest, refused.status)
 }
+
+// unfinished is a model that tells pieces, and then waits until its answer is ended. A message "next" is answered.
+type unfinished struct {
+	saying
+
+	pieces []services.AnswerPiece
+	told   chan struct{}
+}
+
+func (m *unfinished) Answer(
+	ctx context.Context, p services.Prompt, emit func(services.AnswerPiece),
+) (services.ModelAnswer, error) {
+	if strings.Contains(string(p.Messages[len(p.Messages)-1]), "next") {
+		part := services.AnswerPart{Kind: services.PartText, Text: "ok"}
+		emit(services.AnswerPiece{AnswerPart: part})
+		return services.ModelAnswer{Finish: services.FinishStop, Parts: []services.AnswerPart{part}}, nil
+	}
+	for _, one := range m.pieces {
+		emit(one)
+	}
+	m.told <- struct{}{}
+	<-ctx.Done()
+	return services.ModelAnswer{}, ctx.Err()
+}
+
+// A call that was cut off is no part of an answer that ended early.
+func TestACallThatWasCutOffIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	text := services.AnswerPart{Kind: services.PartText, Text: "Let me see."}
+	whole := services.AnswerPart{Kind: services.PartCall, CallID: "w", Name: "f", Text: `{"a":1}`}
+	cut := services.AnswerPart{Kind: services.PartCall, CallID: "c", Name: "f", Text: `{"a":`}
+	custom := services.AnswerPart{Kind: services.PartCustomCall, CallID: "u", Name: "g", Text: "hal"}
+	for _, last := range []services.AnswerPart{cut, custom} {
+		for _, interrupted := range []bool{true, false} {
+			m := &unfinished{told: make(chan struct{}, 1)}
+			for n, p := range []services.AnswerPart{text, whole, last} {
+				m.pieces = append(m.pieces, services.AnswerPiece{Part: n, AnswerPart: p})
+			}
+			s := direct(start(t, answeredBy(m)))
+			id := s.begin()
+			in := `,"conversation":"` + id + `","stream":true}`
+			first := s.opened("POST", "/v1/responses", `{"input":"q"`+in)
+			told := readTo(t, first, "output_text.delta\n")
+			<-m.told
+			if interrupted {
+				s.must("POST", "/v1/responses", `{"input":"next","conversation":"`+id+`"}`,
+					"X-Turnledger-On-Pending", "interrupt")
+			} else {
+				s.must("POST", "/v1/responses/"+idIn(told)+"/cancel", "")
+			}
+			rest(t, first)
+			out := s.must("GET", "/v1/responses/"+idIn(told), "")["output"].([]any)
+			require.Equal(t, []string{"Let me see.", "function_call"}, texts(out))
+			require.Equal(t, "w", out[1].(map[string]any)["call_id"])
+		}
+	}
+}
+
+// A completion ends once the last who waits for it has left: a second caller, or one who watches.
+func TestTheLastToLeaveEndsACompletion(t *testing.T) {
+	t.Parallel()
+	for _, watched := range []bool{true, false} {
+		m := &slow{word: "half", ended: make(chan struct{}), asked: make(chan struct{}, 1)}
+		gone, begun := make(chan struct{}, 10), make(chan struct{}, 10)
+		var answers *answer.Service
+		s := direct(start(t, answeredBy(m), func(s *stack) {
+			answers, _ = s.cfg.Responses.(*answer.Service)
+			s.cfg.Responses = telling{leaving{s.cfg.Responses, gone}, begun}
+		}))
+		body := `{"messages":[{"role":"user","content":"q"}],"stream":true,"metadata":{"session_id":"s"}}`
+		_, hangUp := s.askedTo(completions, body, "half")
+		<-begun
+		ctx, leave := context.WithCancel(t.Context())
+		if watched {
+			h := &hearing{heard: make(chan struct{})}
+			go func() { _ = answers.Watch(ctx, "s", uuid.Nil, h) }()
+			<-h.heard
+		} else {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+completions, strings.NewReader(body))
+			require.NoError(t, err)
+			r.Header.Set("X-Stainless-Retry-Count", "1")
+			go func() {
+				if resp, err := http.DefaultClient.Do(r); err == nil {
+					_ = resp.Body.Close()
+				}
+			}()
+			<-begun
+		}
+		hangUp()
+		<-gone
+		select {
+		case <-m.ended:
+			require.Fail(t, "somebody waits for it")
+		case <-time.After(50 * time.Millisecond):
+		}
+		leave()
+		select {
+		case <-m.ended:
+		case <-time.After(hang.Limit):
+			require.Fail(t, "it goes on for nobody", "watched: %t", watched)
+		}
+	}
+}
+
+// telling says when an answer has begun for a caller.
+type telling struct {
+	services.Responder
+
+	begun chan struct{}
+}
+
+func (b telling) Respond(
+	ctx context.Context, a services.StepAsk, to services.Listener,
+) (services.Answered, error) {
+	return b.Responder.Respond(ctx, a, begins{to, b.begun})
+}
+
+type begins struct {
+	services.Listener
+
+	begun chan struct{}
+}
+
+func (b begins) Begun(s services.Step) {
+	b.Listener.Begun(s)
+	b.begun <- struct{}{}
+}
+
+// hearing says when it has heard a piece.
+type hearing struct {
+	services.Quiet
+
+	heard chan struct{}
+	once  sync.Once
+}
+
+func (h *hearing) Piece(services.AnswerPiece) { h.once.Do(func() { close(h.heard) }) }
