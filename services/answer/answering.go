@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 )
@@ -217,12 +218,16 @@ func (a *answering) answer(ctx context.Context) error {
 		a.cfg.Logger.Warn("a turn stays without an answer", kv...)
 		return err
 	}
-	if len(answer.Parts) >= len(a.to.parts()) { // else a call that was cut off is left out
+	if len(answer.Parts) >= a.to.count() { // else a call that was cut off is left out
 		answer.Pieces = a.to.lengths()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
 	defer cancel()
 	turn, err := a.record(ctx, a.turn.ID, answer)
+	if errors.Is(err, jetlog.ErrTooLarge) && answer.Pieces != "" { // the answer counts, not how it came
+		answer.Pieces = ""
+		turn, err = a.record(ctx, a.turn.ID, answer)
+	}
 	if err == nil {
 		a.turn = turn
 	}
@@ -246,7 +251,6 @@ func (a *answering) ask(ctx context.Context) (services.ModelAnswer, error) {
 	calling, stop := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { a.watch(calling, stop) })
-	a.to.asks()
 	answer, err := a.cfg.Model.Answer(calling, sent, func(p services.AnswerPiece) {
 		if p, tells := a.piece(p); tells {
 			a.to.Piece(p)

@@ -2,6 +2,7 @@ package answer
 
 import (
 	"context"
+	"runtime/debug"
 	"sync"
 
 	"github.com/turnledger/turnledger/events/pause"
@@ -35,6 +36,12 @@ func (s *Service) Begin(ctx context.Context, a services.StepAsk) (services.Answe
 	s.background.running.Go(func() {
 		defer close(done)
 		defer s.background.leave(who)
+		defer func() {
+			if recover() != nil { // no request's handler stands above it that would
+				s.cfg.Logger.Error("an answer in the background broke off", "stack", string(debug.Stack()))
+				err = services.ErrModelFailed
+			}
+		}()
 		out, err = s.Respond(context.WithoutCancel(ctx), a, to)
 	})
 	select {

@@ -437,7 +437,7 @@ func (s *Service) Stop() {
 	s.mu.Lock()
 	s.stopping = true
 	for _, try := range s.running {
-		if try.stop != nil && try.to.lengths() != "" {
+		if try.stop != nil && try.to.count() > 0 {
 			try.stop(errStopped)
 		}
 	}

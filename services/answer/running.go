@@ -39,8 +39,6 @@ type running struct {
 	begun   bool
 	step    services.Step
 	pieces  []services.AnswerPiece
-	// asked: the model was asked, and the answer waits for no other any more.
-	asked bool
 	end   *services.Answered
 	// over is when end was set.
 	over time.Time
@@ -109,9 +107,6 @@ func (r *running) change(does func()) {
 	}
 }
 
-// asks notes that the model is asked.
-func (r *running) asks() { r.change(func() { r.asked = true }) }
-
 // Begun implements services.Listener.
 func (r *running) Begun(s services.Step) {
 	r.change(func() { r.begun, r.step = true, s })
@@ -156,7 +151,7 @@ func (r *running) parts() (parts []services.AnswerPart) {
 	defer r.mu.Unlock()
 	var texts []*strings.Builder // a Builder that has text may not be copied
 	for _, p := range r.pieces {
-		if p.Part == len(parts) {
+		for p.Part >= len(parts) {
 			parts, texts = append(parts, p.AnswerPart), append(texts, &strings.Builder{})
 		}
 		_, _ = texts[p.Part].WriteString(p.Text)
@@ -168,6 +163,16 @@ func (r *running) parts() (parts []services.AnswerPart) {
 		parts[n].Text = texts[n].String()
 	}
 	return parts
+}
+
+// count returns how many parts the answer has so far.
+func (r *running) count() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.pieces {
+		n = max(n, p.Part+1)
+	}
+	return n
 }
 
 // lengths returns the lengths of the pieces so far.
