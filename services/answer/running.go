@@ -39,7 +39,7 @@ type running struct {
 	begun   bool
 	step    services.Step
 	pieces  []services.AnswerPiece
-	end   *services.Answered
+	end     *services.Answered
 	// over is when end was set.
 	over time.Time
 	// watchers are how many watch beside the asker.

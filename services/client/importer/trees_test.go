@@ -183,8 +183,9 @@ func (l *ledger) StartTurn(_ context.Context, start client.Start) (client.Turn, 
 	}
 	out := client.Turn{
 		SessionID: start.SessionID, RequestID: start.RequestID, Status: "pending",
-		QuestionNeutral: start.QuestionNeutral,
-		TurnID:          events.TurnID(start.SessionID, start.RequestID).String(), QuestionMessages: start.QuestionMessages,
+		QuestionNeutral:  start.QuestionNeutral,
+		TurnID:           events.TurnID(start.SessionID, start.RequestID).String(),
+		QuestionMessages: start.QuestionMessages,
 	}
 	s.turns = append(s.turns, out)
 	return out, nil
