@@ -249,6 +249,9 @@ func TestACallThatWasCutOffIsNotRecorded(t *testing.T) {
 			out := s.must("GET", "/v1/responses/"+idIn(told), "")["output"].([]any)
 			require.Equal(t, []string{"Let me see.", "function_call"}, texts(out))
 			require.Equal(t, "w", out[1].(map[string]any)["call_id"])
+			for _, one := range out {
+				require.Equal(t, "incomplete", one.(map[string]any)["status"])
+			}
 		}
 	}
 }

@@ -202,7 +202,7 @@ func annotations(p services.AnswerPart) any {
 // Output returns the items of a whole answer.
 func Output(a services.ModelAnswer, id services.Mint) (out []message.Item) {
 	status := statusDone
-	if a.Cut() || a.Finish == services.FinishStopped {
+	if a.Cut() || a.Finish == services.FinishStopped || a.Finish == services.FinishInterrupted {
 		status = statusIncomplete
 	}
 	for _, o := range grouped(a.Parts, id) {
