@@ -210,7 +210,7 @@ func verified(t *testing.T, w *world) {
 		want["turn "+o.ID.String()] = true
 	}
 	gone := events.TurnID("s", "missing")
-	require.NoError(t, w.Store.Delete(t.Context(), name, []uuid.UUID{gone}, 1<<30))
+	require.NoError(t, w.Store.Delete(t.Context(), name, []uuid.UUID{gone}))
 	want["turn "+gone.String()] = true
 	got := map[string]bool{}
 	for _, d := range w.Differences(t, v) {
