@@ -199,7 +199,9 @@ func (s *Service) forkAt(state *session.State, last *session.Turn, first []byte,
 
 // lacks reports whether the session lacks something of its turns, which an input may have at its place: a branch may
 // then have more of the input, though the session goes on as the input does.
-func (h history) lacks() bool { return slices.ContainsFunc(h.turns, func(t align.Turn) bool { return t.Lacks }) }
+func (h history) lacks() bool {
+	return slices.ContainsFunc(h.turns, func(t align.Turn) bool { return t.Lacks })
+}
 
 // behindShared returns the fork of the history behind the last turn that a branch may share.
 func (h history) behindShared() decide.ForkSession {
