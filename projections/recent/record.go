@@ -32,10 +32,28 @@ const (
 
 // Record returns the record of a turn, whole or not.
 func Record(t *session.Turn) []byte {
+	b := make([]byte, 0, sizeOfNumbers+sizeOfQuestion(t)+sizeOfAnswer(t))
 	if t.Status == session.Finalized {
-		return appendNotes(AppendAnswer(appendStart(nil, finalized, t), t), t)
+		return appendNotes(AppendAnswer(appendStart(b, finalized, t), t), t)
 	}
-	return appendNotes(appendStart(nil, pending, t), t)
+	return appendNotes(appendStart(b, pending, t), t)
+}
+
+// sizeOfNumbers is about what a record takes beside its texts.
+const sizeOfNumbers = 96
+
+func sizeOfQuestion(t *session.Turn) int {
+	q := t.Question
+	return len(t.RequestID) + len(q.PipelineName) + len(q.Consultant) + len(q.Repository) + len(q.QuestionNeutral) +
+		len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
+}
+
+func sizeOfAnswer(t *session.Turn) int {
+	a := t.Answer
+	if a == nil {
+		return 0
+	}
+	return len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(a.AnswerMessages) + len(t.AnswerMetadata)
 }
 
 // AppendExtension appends an extension of a turn, with what a view may show of it.
@@ -119,12 +137,25 @@ func AppendAnswer(b []byte, t *session.Turn) []byte {
 
 // ReadTurn reads a record of a turn.
 func ReadTurn(record string) (*session.Turn, error) {
+	p := &place{}
+	return &p.turn, p.read(record)
+}
+
+// place is the memory of a turn with both halves.
+type place struct {
+	turn     session.Turn
+	question events.Question
+	answer   events.Answer
+}
+
+// read reads a record; the texts of the turn are parts of it.
+func (p *place) read(record string) error {
 	r := &reader{unread: record}
 	if r.byte() != version {
-		return nil, errors.New("a turn of an unknown version")
+		return errors.New("a turn of an unknown version")
 	}
-	q := &events.Question{}
-	t := &session.Turn{Question: q}
+	t, q := &p.turn, &p.question
+	t.Question = q
 	state := r.byte()
 	t.ID = r.id()
 	flags := r.byte()
@@ -142,14 +173,26 @@ func ReadTurn(record string) (*session.Turn, error) {
 	q.QuestionMessages, q.Metadata = r.raw(), r.raw()
 	r.extensions(t)
 	if state == finalized {
-		r.answer(t)
+		r.answer(t, &p.answer)
 		r.extensions(t)
 	}
-	return t, r.done()
+	return r.done()
 }
 
-func (r *reader) answer(t *session.Turn) {
-	a := &events.Answer{AnswerTranslatedIsFallback: r.byte()&flagFallback != 0}
+// idOf returns the bytes of a turn's id, from its record.
+func idOf(record string) string { return record[2 : 2+len(uuid.Nil)] }
+
+// placeOf returns the place of a turn, from its record.
+func placeOf(record string) uint64 {
+	r := &reader{unread: record[2+len(uuid.Nil):]}
+	if r.byte()&flagReplaces != 0 {
+		r.id()
+	}
+	return r.uint()
+}
+
+func (r *reader) answer(t *session.Turn, a *events.Answer) {
+	a.AnswerTranslatedIsFallback = r.byte()&flagFallback != 0
 	t.Status, t.Answer = session.Finalized, a
 	t.Final, t.FinalizedAt = r.uint(), r.time()
 	a.AnswerNeutral, a.AnswerTranslated = r.text(), r.text()
