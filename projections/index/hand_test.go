@@ -108,6 +108,7 @@ type spied struct {
 	refuse func(*index.Object) bool // chooses objects that the store does not take; it takes the others
 	delete func(ids []uuid.UUID) error
 	near   func(index.Near) // of both halves at once
+	page   func()
 }
 
 // Put implements index.Objects.
@@ -149,6 +150,14 @@ func (s *spied) Near(ctx context.Context, collection string, n index.Near) ([]pr
 		s.near(n)
 	}
 	return s.Objects.Near(ctx, collection, n)
+}
+
+// Page implements index.Objects.
+func (s *spied) Page(ctx context.Context, collection string, after uuid.UUID, limit int) ([]index.Object, error) {
+	if s.page != nil {
+		s.page()
+	}
+	return s.Objects.Page(ctx, collection, after, limit)
 }
 
 // spy opens a view on a store that a test sees.
