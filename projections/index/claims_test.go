@@ -28,7 +28,8 @@ func settledAt(t testing.TB, v *index.View, partition int) uint64 {
 	return must.Get(v.Settled(t.Context(), partition))(t).Seq
 }
 
-// stoppedInUpsert: a runner is stopped in mid-upsert, another takes over, and a redaction passes. Then the upsert comes.
+// stoppedInUpsert: a runner is stopped in mid-upsert, another takes over, and a redaction passes. Then the upsert
+// comes.
 // No receipt says that the text is gone before a pass that began when no such request can come any more.
 func stoppedInUpsert(t *testing.T, w *world) {
 	now := newClock()
