@@ -17,8 +17,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		swept: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "turnledger_index_swept_total",
 			Help: "Objects and collections that a sweep has put right: differences from the log, unseen objects, " +
-				"missing vectors, " +
-				"left collections.",
+				"missing vectors, left collections.",
 		}, []string{"what"}),
 		sweeps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "turnledger_index_sweeps_total",
