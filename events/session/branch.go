@@ -122,6 +122,9 @@ func (s *State) LastBranch(prefix string) (requestID, sessionID string) {
 // (Branch.Made).
 func (s *State) Branches() []Branch { return slices.Collect(maps.Values(s.more().marks)) }
 
+// HasBranches reports whether Branches returns any.
+func (s *State) HasBranches() bool { return len(s.more().marks) > 0 }
+
 // BranchesBy returns those of Branches that some requests made.
 func (s *State) BranchesBy(by func(requestID string) bool) (out []Branch) {
 	for request, b := range s.more().marks {

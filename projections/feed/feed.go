@@ -193,7 +193,7 @@ func (f *Feed[E]) await(ctx context.Context, wait time.Duration) (quiet bool, er
 func (f *Feed[E]) ask(ctx context.Context) {
 	if f.cancel == nil {
 		f.wanted, f.came = make(chan struct{}, f.opts.Ahead), make(chan answer[E], f.opts.Ahead)
-		ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Close calls it
 		go f.call(ctx)
 	}
 	for ; f.asked < f.opts.Ahead; f.asked++ {
@@ -302,7 +302,7 @@ func (f *Feed[E]) Close() {
 	if f.cancel != nil {
 		f.cancel()
 		close(f.wanted)
-		for range f.came { //nolint:revive // what comes late is dropped
+		for range f.came { // what comes late is dropped
 		}
 	}
 	f.in.Close()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,9 +28,11 @@ type drawn struct {
 	*rand.Rand
 	tally  *room.Tally
 	left   []projections.Judged
-	erased map[uint64]bool
 	last   uint64
 	closed bool
+
+	mu     sync.Mutex
+	erased map[uint64]bool
 }
 
 var errBroken = errors.New("the log broke off")
@@ -74,6 +77,8 @@ func (d *drawn) Next(ctx context.Context) ([]projections.Judged, error) {
 
 // Still implements feed.Gaps.
 func (d *drawn) Still(_ context.Context, _ int, after, upTo uint64) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for seq := after + 1; seq <= upTo; seq++ {
 		if !d.erased[seq] {
 			return false, nil
@@ -148,7 +153,11 @@ func TestWhatWasPassedIsNotGivenLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &late{drawn: &drawn{erased: map[uint64]bool{}, tally: new(room.Room).Tally()}}
-		l.erase = func() { l.erased[1], l.erased[2] = true, true }
+		l.erase = func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.erased[1], l.erased[2] = true, true
+		}
 		f := feed.Judged(l, l, events.Position{}, feed.Options{})
 		defer f.Close()
 		require.Empty(t, must.Get(f.Next(t.Context(), 2))(t))

@@ -17,7 +17,7 @@ import (
 // each half stand its extensions. Nothing is escaped, so that a script can join the parts, and texts stay byte for
 // byte.
 const (
-	version   = 1
+	version   = 2
 	pending   = 'p'
 	finalized = 'f'
 	// extension begins an extension. No answer half begins so.
@@ -28,38 +28,23 @@ const (
 	flagTranslate = 1 << iota
 	flagFallback
 	flagReplaces
+	flagAsked
 )
 
 // Record returns the record of a turn, whole or not.
 func Record(t *session.Turn) []byte {
-	b := make([]byte, 0, sizeOfNumbers+sizeOfQuestion(t)+sizeOfAnswer(t))
 	if t.Status == session.Finalized {
-		return appendNotes(AppendAnswer(appendStart(b, finalized, t), t), t)
+		return appendNotes(AppendAnswer(appendStart(nil, finalized, t), t), t)
 	}
-	return appendNotes(appendStart(b, pending, t), t)
+	return appendNotes(appendStart(nil, pending, t), t)
 }
 
-// sizeOfNumbers is about what a record takes beside its texts.
-const sizeOfNumbers = 96
-
-func sizeOfQuestion(t *session.Turn) int {
-	q := t.Question
-	return len(t.RequestID) + len(q.PipelineName) + len(q.Consultant) + len(q.Repository) + len(q.QuestionNeutral) +
-		len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
-}
-
-func sizeOfAnswer(t *session.Turn) int {
-	a := t.Answer
-	if a == nil {
-		return 0
-	}
-	return len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(a.AnswerMessages) + len(t.AnswerMetadata)
-}
-
-// AppendExtension appends an extension of a turn, with what a view may show of it.
-func AppendExtension(b []byte, rules session.Rules, seq uint64, id string, texts events.Texts) []byte {
+// AppendExtension appends an extension of a turn, with what a view may show of it, and whether a model is asked now.
+func AppendExtension(
+	b []byte, rules session.Rules, seq uint64, id string, asked bool, texts events.Texts,
+) []byte {
 	x := texts.Extension
-	b = appendExtension(b, session.Extended{ID: id, Seq: seq, Half: x.Half})
+	b = appendExtension(b, session.Extended{ID: id, Seq: seq, Half: x.Half}, asked)
 	b = appendText(appendText(b, x.Messages), x.QuestionNeutral+x.AnswerNeutral)
 	return appendText(b, rules.Metadata(texts.Metadata))
 }
@@ -67,13 +52,17 @@ func AppendExtension(b []byte, rules session.Rules, seq uint64, id string, texts
 // appendNotes notes the extensions whose texts the halves of a record hold already.
 func appendNotes(b []byte, t *session.Turn) []byte {
 	for _, x := range t.Extensions() {
-		b = appendText(appendText(appendText(appendExtension(b, x), ""), ""), "")
+		b = appendText(appendText(appendText(appendExtension(b, x, t.Asked), ""), ""), "")
 	}
 	return b
 }
 
-func appendExtension(b []byte, x session.Extended) []byte {
-	b = appendText(append(b, extension), string(x.Half))
+func appendExtension(b []byte, x session.Extended, asked bool) []byte {
+	flags := byte(0)
+	if asked {
+		flags |= flagAsked
+	}
+	b = appendText(append(b, extension, flags), string(x.Half))
 	return appendText(binary.AppendUvarint(b, x.Seq), x.ID)
 }
 
@@ -82,6 +71,8 @@ func (r *reader) extensions(t *session.Turn) {
 	var texts []events.Fact
 	for strings.HasPrefix(r.unread, string(extension)) {
 		r.byte()
+		asked := r.byte()&flagAsked != 0
+		t.Asked = t.Asked || asked
 		f := &events.TurnExtended{Extension: events.Extension{Half: events.Half(r.text())}}
 		t.NoteExtension(session.Extended{Seq: r.uint(), ID: r.text(), Half: f.Half})
 		f.Messages = r.raw()
@@ -106,6 +97,9 @@ func appendStart(b []byte, state byte, t *session.Turn) []byte {
 	}
 	if t.Corrects() {
 		flags |= flagReplaces
+	}
+	if t.Asked {
+		flags |= flagAsked
 	}
 	b = append(b, flags)
 	if t.Corrects() {
@@ -137,29 +131,16 @@ func AppendAnswer(b []byte, t *session.Turn) []byte {
 
 // ReadTurn reads a record of a turn.
 func ReadTurn(record string) (*session.Turn, error) {
-	p := &place{}
-	return &p.turn, p.read(record)
-}
-
-// place is the memory of a turn with both halves.
-type place struct {
-	turn     session.Turn
-	question events.Question
-	answer   events.Answer
-}
-
-// read reads a record; the texts of the turn are parts of it.
-func (p *place) read(record string) error {
 	r := &reader{unread: record}
 	if r.byte() != version {
-		return errors.New("a turn of an unknown version")
+		return nil, errors.New("a turn of an unknown version")
 	}
-	t, q := &p.turn, &p.question
-	t.Question = q
+	q := &events.Question{}
+	t := &session.Turn{Question: q}
 	state := r.byte()
 	t.ID = r.id()
 	flags := r.byte()
-	t.TranslateChat = flags&flagTranslate != 0
+	t.TranslateChat, t.Asked = flags&flagTranslate != 0, flags&flagAsked != 0
 	q.TranslateChat = t.TranslateChat
 	if flags&flagReplaces != 0 {
 		t.Replaces = r.id()
@@ -173,26 +154,14 @@ func (p *place) read(record string) error {
 	q.QuestionMessages, q.Metadata = r.raw(), r.raw()
 	r.extensions(t)
 	if state == finalized {
-		r.answer(t, &p.answer)
+		r.answer(t)
 		r.extensions(t)
 	}
-	return r.done()
+	return t, r.done()
 }
 
-// idOf returns the bytes of a turn's id, from its record.
-func idOf(record string) string { return record[2 : 2+len(uuid.Nil)] }
-
-// placeOf returns the place of a turn, from its record.
-func placeOf(record string) uint64 {
-	r := &reader{unread: record[2+len(uuid.Nil):]}
-	if r.byte()&flagReplaces != 0 {
-		r.id()
-	}
-	return r.uint()
-}
-
-func (r *reader) answer(t *session.Turn, a *events.Answer) {
-	a.AnswerTranslatedIsFallback = r.byte()&flagFallback != 0
+func (r *reader) answer(t *session.Turn) {
+	a := &events.Answer{AnswerTranslatedIsFallback: r.byte()&flagFallback != 0}
 	t.Status, t.Answer = session.Finalized, a
 	t.Final, t.FinalizedAt = r.uint(), r.time()
 	a.AnswerNeutral, a.AnswerTranslated = r.text(), r.text()

@@ -44,8 +44,8 @@ func (s *Service) inBranch(
 		fork.SessionID, fork.TurnID, fork.Through = at.session, at.turn, at.end.Seq
 		done, err = s.beginBranch(ctx, a, add, fork)
 		switch erased := errors.Is(err, decide.ErrSessionErased); {
-		case errors.Is(err, decide.ErrWentOn), erased && n < len(tries) && a.Call.Key == "": // another call has taken it
-			continue
+		case errors.Is(err, decide.ErrWentOn), erased && n < len(tries) && a.Call.Key == "":
+			continue // another call has taken it
 		case erased && n < len(tries):
 			err = services.ErrNoResponse
 		case a.Previous != "" && (isGone(err) || errors.Is(err, decide.ErrTurnRedacted)): // since it was found

@@ -110,7 +110,7 @@ func (s *Service) sendsHistory(ctx context.Context, a ask) (bool, error) {
 	looked := 0
 	for _, t := range slices.Backward(reading.State.Turns) {
 		_, partition, inherited := reading.State.Origin(t, reading.Position.Partition)
-		if !t.Asked() || inherited || !shown(t) {
+		if !t.Asked || inherited || !shown(t) {
 			continue
 		}
 		st, found, err := s.stepAt(ctx, events.Position{Partition: partition, Seq: t.Started})

@@ -97,9 +97,14 @@ func (s *Service) onward(ctx context.Context, h *history, other bool) (next *his
 		return &of, nil
 	}
 	var made *history
+	var first []byte // what the item at the place told says
+	told := -1
 	for last, cut := range h.cuts() {
+		if cut != told {
+			first, told = align.Digest(h.in.Items[cut]), cut
+		}
 		for again := 0; ; again++ { // the first may be erased
-			fork := s.forkAt(h.State, last, align.Digest(h.in.Items[cut]), again)
+			fork := s.forkAt(h.State, last, first, again)
 			b, marked := h.State.Branch(fork.RequestID)
 			if !marked {
 				if h.fork.SessionID == "" {
@@ -158,7 +163,7 @@ func (h *history) cuts() iter.Seq2[*session.Turn, int] {
 			}
 			return h.of[n-1]
 		}
-		marks := len(h.State.Branches()) > 0
+		marks := h.State.HasBranches()
 		for n, cut := range slices.Backward(h.with.Cuts) {
 			if cut < len(h.in.Items) && !yield(turn(min(h.with.First, h.with.Turns)+n), cut) || !marks {
 				return
@@ -199,7 +204,9 @@ func (s *Service) forkAt(state *session.State, last *session.Turn, first []byte,
 
 // lacks reports whether the session lacks something of its turns, which an input may have at its place: a branch may
 // then have more of the input, though the session goes on as the input does.
-func (h history) lacks() bool { return slices.ContainsFunc(h.turns, func(t align.Turn) bool { return t.Lacks }) }
+func (h history) lacks() bool {
+	return slices.ContainsFunc(h.turns, func(t align.Turn) bool { return t.Lacks })
+}
 
 // behindShared returns the fork of the history behind the last turn that a branch may share.
 func (h history) behindShared() decide.ForkSession {

@@ -138,11 +138,11 @@ func (s *Service) shared(ctx context.Context, a ask) (place, error) {
 		if next == nil {
 			break
 		}
-		if in := next.behind(); in == nil {
+		there := next.behind()
+		if there == nil {
 			break
-		} else {
-			h, at = *next, in
 		}
+		h, at = *next, there
 	}
 	if at == nil {
 		none.rest = in.Without(gone).Items

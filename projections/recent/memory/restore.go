@@ -7,7 +7,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/recent"
 )
 
 // Restore implements projections.View.
@@ -25,7 +24,7 @@ func (v *View) Restore(ctx context.Context, from projections.Session) ([]events.
 		return nil, nil
 	}
 	if held != nil {
-		if turns := s.unpacked(held); turns != nil && turns.Applied > from.UpTo {
+		if state := s.unpacked(held, g.rules); state != nil && state.Applied > from.UpTo {
 			return nil, nil
 		}
 	}
@@ -42,7 +41,17 @@ func (v *View) Restore(ctx context.Context, from projections.Session) ([]events.
 // take holds a folded session.
 func (v *generation) take(s *shard, folded *session.State, expires int64) {
 	v.limits.Trim(folded)
-	held := s.add(folded.SessionID, recent.NewHeld(folded))
+	var previous *session.Turn
+	for _, t := range folded.Turns {
+		trimQuestion(t, previous)
+		if t.Answer != nil {
+			trimAnswer(t, previous)
+		}
+		previous = t
+	}
+	held := s.add(folded.SessionID, v.rules)
+	folded.SessionID = held.id
+	held.state = folded
 	s.date(held, expires)
 	s.use(held, v.open)
 }

@@ -19,11 +19,9 @@ type shard struct {
 	// left holds the sessions that were given up, with the sequence of the event that was parked last: reads of them
 	// use the log.
 	left map[string]uint64
-	// open has the sessions that are not packed, roughly in the order of their last use, and opened counts the bytes of
-	// those of all shards. Sessions that were dropped stand in open until their turn comes, or there are many; gone counts
-	// them.
+	// open has the sessions that are not packed, roughly in the order of their last use, and opened counts those of all
+	// shards. A session that was dropped stands in open until its turn comes.
 	open   []*kept
-	gone   int
 	opened *atomic.Int64
 	packer *recent.Packer
 }
@@ -31,14 +29,12 @@ type shard struct {
 // kept is a session that the view holds. Expires is in milliseconds, as in Redis.
 type kept struct {
 	id string
-	// turns is nil while the session is packed, and packed is "" while it is not.
-	turns  *recent.Held
+	// state is nil while the session is packed, and packed is "" while it is not.
+	state  *session.State
 	packed string
-	// open: the session stands in the shard's list of them, and counted are the bytes that it has there. used: since it
-	// was looked at there.
+	// open: the session stands in the shard's list of them. used: since it was looked at there.
 	open         bool
 	used         atomic.Bool
-	counted      int
 	expires      int64
 	older, newer *kept
 }
@@ -57,22 +53,33 @@ func (s *shard) load(sessionID string, rules session.Rules, shown int, now int64
 		return nil
 	}
 	held.used.Store(true)
-	turns := s.unpacked(held)
-	if turns == nil {
+	state := s.unpacked(held, rules)
+	if state == nil {
 		return nil
 	}
-	state, err := turns.State(held.id, rules, shown)
-	if err != nil {
-		return nil // as if the session was not held
+	return state.CloneLast(newest(state.Turns, shown))
+}
+
+// newest returns how many of the last turns include shown finalized ones; all turns if shown is negative.
+func newest(turns []*session.Turn, shown int) int {
+	if shown < 0 || shown >= len(turns) {
+		return len(turns)
 	}
-	return state
+	n := 0
+	for shown > 0 && n < len(turns) {
+		n++
+		if turns[len(turns)-n].Status == session.Finalized {
+			shown--
+		}
+	}
+	return n
 }
 
 // add adds a session; the caller calls date.
-func (s *shard) add(sessionID string, turns *recent.Held) *kept {
+func (s *shard) add(sessionID string, rules session.Rules) *kept {
 	// The copy frees the longer string that the id may be part of.
 	id := strings.Clone(sessionID)
-	held := &kept{id: id, turns: turns}
+	held := &kept{id: id, state: session.New(id, rules)}
 	s.sessions[id] = held
 	delete(s.left, sessionID)
 	s.append(held)
@@ -110,11 +117,8 @@ func (s *shard) sweep(now int64, most int) {
 func (s *shard) drop(held *kept) {
 	delete(s.sessions, held.id)
 	held.unlink()
-	if held.open {
-		s.close(held)
-		s.tidy()
-	}
-	held.turns, held.packed = nil, ""
+	s.close(held)
+	held.state, held.packed = nil, ""
 }
 
 func (s *shard) append(held *kept) {

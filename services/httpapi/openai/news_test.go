@@ -12,13 +12,14 @@ import (
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 )
 
-// What is new of an input is what the table in docs/contract.md#openais-surface says, row by row: own are the items that
-// the session of the response holds itself, and same whether it is the conversation's, or the one that went on before.
+// What is new of an input is what the table in docs/contract.md#openais-surface says, row by row: own are the items
+// that the session of the response holds itself, and same whether it is the conversation's, or the one that went on
+// before.
 func TestWhatIsNewOfAnInput(t *testing.T) {
 	t.Parallel()
 	const output = `{"type":"function_call_output","call_id":"c","output":"o"}`
 	const a, b, c, d = "user: a", "assistant: b", "user: c", "assistant: d"
-	const call, result, new, yes = "assistant: <nil>", "tool: o", "user: new", "assistant: yes"
+	const call, result, fresh, yes = "assistant: <nil>", "tool: o", "user: new", "assistant: yes"
 	told, run := []string{a, b, c, d}, []string{user("a"), function("c")}
 	type sent struct{ input, want []string }
 	cases := map[string]struct {
@@ -27,41 +28,41 @@ func TestWhatIsNewOfAnInput(t *testing.T) {
 		same  bool
 	}{
 		"a conversation: texts that it has, without ids": {false, func([]string) sent {
-			return sent{[]string{user("a"), assistant("b"), user("new")}, append(told, a, b, new, yes)}
+			return sent{[]string{user("a"), assistant("b"), user("new")}, append(told, a, b, fresh, yes)}
 		}, true},
 		"a conversation: its items by their ids, with the same meaning": {false, func(own []string) sent {
-			return sent{append(own, user("new")), append(told, new, yes)}
+			return sent{append(own, user("new")), append(told, fresh, yes)}
 		}, true},
 		"a conversation: an item's id with another meaning": {false, func(own []string) sent {
-			return sent{[]string{strings.Replace(own[0], `"a"`, `"x"`, 1), user("new")}, append(told, "user: x", new, yes)}
+			return sent{[]string{strings.Replace(own[0], `"a"`, `"x"`, 1), user("new")}, append(told, "user: x", fresh, yes)}
 		}, true},
 		"a conversation: a run again, with the output that it waits for": {true, func([]string) sent {
 			return sent{append(run, output), []string{a, call, result, yes}}
 		}, true},
 		"a conversation: a run again whose output it has, and a question": {true, func([]string) sent {
-			return sent{append(run, output, user("new")), []string{a, call, result, new, yes}}
+			return sent{append(run, output, user("new")), []string{a, call, result, fresh, yes}}
 		}, true},
 		"a previous response: texts of its history": {false, func([]string) sent {
-			return sent{[]string{user("a"), assistant("b"), user("new")}, []string{a, yes, a, b, new, yes}}
+			return sent{[]string{user("a"), assistant("b"), user("new")}, []string{a, yes, a, b, fresh, yes}}
 		}, true},
 		"a previous response: items of its history by their ids": {false, func(own []string) sent {
-			return sent{append(own, user("new")), []string{a, yes, new, yes}}
+			return sent{append(own, user("new")), []string{a, yes, fresh, yes}}
 		}, true},
 		"neither: a history from its first turn on, led to by an id": {false, func(own []string) sent {
-			return sent{append(own, user("new")), []string{new, yes}}
+			return sent{append(own, user("new")), []string{fresh, yes}}
 		}, false},
 		"neither: the same history, gone on with": {false, func(own []string) sent {
 			return sent{append(own, user("before"), assistant("yes"), user("new")),
-				[]string{"user: before", yes, new, yes}}
+				[]string{"user: before", yes, fresh, yes}}
 		}, true},
 		"neither: such a history, edited": {false, func(own []string) sent {
-			return sent{append(own[:2:2], user("x"), assistant("d"), user("new")), []string{"user: x", d, new, yes}}
+			return sent{append(own[:2:2], user("x"), assistant("d"), user("new")), []string{"user: x", d, fresh, yes}}
 		}, false},
 		"neither: a history without its front": {false, func(own []string) sent {
-			return sent{append(own[2:], user("new")), []string{c, d, new, yes}}
+			return sent{append(own[2:], user("new")), []string{c, d, fresh, yes}}
 		}, false},
 		"neither: a history without any id": {false, func([]string) sent {
-			return sent{[]string{user("a"), assistant("b"), user("new")}, []string{a, b, new, yes}}
+			return sent{[]string{user("a"), assistant("b"), user("new")}, []string{a, b, fresh, yes}}
 		}, false},
 		"neither: the same first words again": {false, func([]string) sent {
 			return sent{[]string{user("before")}, []string{"user: before", yes}}
