@@ -14,9 +14,9 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// A redaction, a correction and a prune, in the middle of a history and at its end; then its client, which still has the
-// words, sends it whole with ten calls, through every surface that takes a history. Nothing erased stands in the log
-// again, by its bytes, nothing forks, and nothing that was said since is lost.
+// A redaction, a correction and a prune, in the middle of a history and at its end; then its client, which still has
+// the words, sends it whole with ten calls, through every surface that takes a history. Nothing erased stands in the
+// log again, by its bytes, nothing forks, and nothing that was said since is lost.
 func TestNothingErasedComesBackHoweverOftenItIsSent(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{
@@ -43,7 +43,10 @@ func TestNothingErasedComesBackHoweverOftenItIsSent(t *testing.T) {
 				}
 				turns := c.turns(c.in)
 				at := func(n int) map[string]any { return turns[len(turns)-7+n] }
-				withdrawn := []string{c.withdraw("redact", at(1)), c.withdraw("correct", at(3)), c.withdraw("prune", at(4))}
+				var withdrawn []string
+				for n, how := range map[int]string{1: "redact", 3: "correct", 4: "prune"} {
+					withdrawn = append(withdrawn, c.withdraw(how, at(n)))
+				}
 				if end != "" {
 					withdrawn = append(withdrawn, c.withdraw(end, at(6)))
 				}
