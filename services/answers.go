@@ -51,7 +51,7 @@ type Step struct {
 	Stored   bool
 	Settings Settings
 	// Mint makes the ids of the items of the answer.
-	Mint Mint
+	Mint Mint `json:"-"`
 	// Asked is the position of the event that brought the messages, and Recorded says what became of them.
 	Asked    events.Position
 	Recorded Recorded
@@ -78,7 +78,7 @@ type Mint func(kind, own string, index int) string
 type Settings map[string]json.RawMessage
 
 // Answered is a step with its answer, as it stands in the log. Without an answer, Err says why, unless somebody still
-// works on it: Running.
+// works on it: Running, and Queued while it waits for others.
 type Answered struct {
 	Step
 
@@ -87,6 +87,7 @@ type Answered struct {
 	Finish  Finish
 	Usage   session.Usage
 	Running bool
+	Queued  bool
 	Err     error
 	// Pieces are the lengths of the pieces in which the answer was told, as it is recorded; "" if that is not known.
 	Pieces string
@@ -127,6 +128,8 @@ type StepAsk struct {
 	Truncate bool
 	Options  ModelOptions
 	Settings Settings
+	// Background: the answer is made without its caller, and counts among those that may be.
+	Background bool
 
 	Call Call
 	// RequestID names the request; the same one is never recorded twice.
@@ -179,8 +182,8 @@ type Responder interface {
 	// ErrUnanswered, ErrNoConversation, ErrNoInput, ErrNoResponse if it was deleted meanwhile, and
 	// decide.ErrTurnPending under Reject.
 	Respond(ctx context.Context, a StepAsk, to Listener) (Answered, error)
-	// Begin is Respond, but returns once the step is recorded. The answer is made without its caller. Errors:
-	// ErrTooManyAnswers.
+	// Begin is Respond, but returns once the step is recorded. The answer is made without its caller. Of a step that is
+	// being answered already it says so. Errors: ErrTooManyAnswers.
 	Begin(ctx context.Context, a StepAsk) (Answered, error)
 	// WatchResponse tells a listener of a response, from its beginning, as its caller was told. CancelResponse ends the
 	// answer of one that runs with what is there; one that is over stays as it is.

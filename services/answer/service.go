@@ -25,6 +25,8 @@ type Config struct {
 	Log       Log
 	Model     services.Model
 	Presence  Presence
+	// Relay lets processes watch and stop each other's answers; nil: none does.
+	Relay Relay
 	// Output returns the items that an answer is, as they are recorded.
 	Output func(services.ModelAnswer, services.Mint) []message.Item
 	IDs    items.Minter
@@ -52,6 +54,7 @@ type Service struct {
 	calls calls
 
 	live       room
+	mirrors    mirrors
 	background background
 
 	mu      sync.Mutex
@@ -78,6 +81,7 @@ func New(cfg Config) *Service {
 	}
 	return &Service{
 		cfg: cfg, calls: calls{of: map[string][]context.Context{}}, live: room{of: map[string][]*running{}},
+		mirrors:    mirrors{of: map[uuid.UUID]*mirror{}},
 		background: background{of: map[string]int{}},
 		running:    map[uuid.UUID]*answering{}, failed: map[uuid.UUID]time.Time{},
 	}

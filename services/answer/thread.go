@@ -196,6 +196,8 @@ func (m *posted) step(t *services.Turn) services.Step {
 	}
 }
 
+func (*posted) as(string) {}
+
 func (m *posted) start(ctx context.Context) (turn services.Turn, err error) {
 	c := decide.Start{
 		SessionID: m.ThreadID, RequestID: m.RequestID, IdentityID: m.UserID,

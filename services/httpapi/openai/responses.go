@@ -209,8 +209,14 @@ func (s *surface) getResponse(w http.ResponseWriter, r *http.Request) error {
 	setRequestID(w.Header())
 	sse := s.api.NewSSE(w, clientPatience)
 	defer sse.End()
-	return s.cfg.Responses.WatchResponse(ctx, id, s.who(ctx),
-		&streamed{respond.NewStream(with, sse.Events).After(after), sse})
+	for {
+		to := &streamed{respond.NewStream(with, sse.Events).After(after), sse}
+		err := s.cfg.Responses.WatchResponse(ctx, id, s.who(ctx), to)
+		if !errors.Is(err, services.ErrAnswerLost) {
+			return err
+		}
+		after = max(after, to.Sent())
+	}
 }
 
 // deleteResponse takes what a response brought out of its turns, and out of the log: its input and its answer.

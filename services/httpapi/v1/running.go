@@ -77,12 +77,20 @@ func (a *surface) watch(w http.ResponseWriter, r *http.Request, in *watchIn) err
 	ctx, end := context.WithCancel(r.Context())
 	defer end()
 	go a.untilRevoked(ctx, a.wire.Still(r, access.ContextRead), end)
-	to := &watched{a.newPieces(ctx, w), end}
+	to := &watched{pieces: a.newPieces(ctx, w), giveUp: end}
 	if to.behind = int(in.From); in.LastID > 0 {
 		to.behind = int(in.LastID)
 	}
 	defer to.sse.End()
 	err := a.cfg.Running.Watch(ctx, in.ThreadID, turn, to)
+	for errors.Is(err, services.ErrAnswerLost) {
+		lost := to.number
+		to.behind, to.number = max(to.behind, lost), 0
+		if err = a.cfg.Running.Watch(ctx, in.ThreadID, to.turn, to); errors.Is(err, services.ErrNotRunning) {
+			to.behind, to.number, err = 0, lost, services.ErrAnswerLost
+			break
+		}
+	}
 	switch {
 	case errors.Is(err, services.ErrNotRunning):
 		w.WriteHeader(http.StatusNoContent)
@@ -113,6 +121,13 @@ type watched struct {
 	*pieces
 
 	giveUp func()
+	turn   uuid.UUID
+}
+
+// Begun implements services.Listener.
+func (p *watched) Begun(s services.Step) {
+	p.turn = s.TurnID
+	p.pieces.Begun(s)
 }
 
 // Piece implements services.Listener.

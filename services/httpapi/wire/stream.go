@@ -66,6 +66,7 @@ type SSE struct {
 	w       http.ResponseWriter
 	out     *Patient
 	silence time.Duration
+	begun   bool
 
 	mu      sync.Mutex // guards the fields below, and writing
 	givenUp bool
@@ -78,8 +79,12 @@ func (a *API) NewSSE(w http.ResponseWriter, patience time.Duration) *SSE {
 	return &SSE{w: w, out: out, silence: a.cfg.Heartbeat}
 }
 
-// Begin sends the headers.
+// Begin sends the headers; only the first call counts.
 func (s *SSE) Begin() {
+	if s.begun {
+		return
+	}
+	s.begun = true
 	s.w.Header().Set("Content-Type", "text/event-stream")
 	s.w.WriteHeader(http.StatusOK)
 	s.mu.Lock()

@@ -16,6 +16,7 @@ const (
 )
 
 const (
+	statusQueued     = "queued"
 	statusRunning    = "in_progress"
 	statusDone       = "completed"
 	statusIncomplete = "incomplete"

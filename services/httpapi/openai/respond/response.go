@@ -52,6 +52,8 @@ func Form(a services.Answered, with message.Includes) Response {
 	switch {
 	case a.Err != nil:
 		r["status"], r["error"] = statusFailed, failure(a.Err)
+	case a.Queued:
+		r["status"] = statusQueued
 	case !a.Running:
 		r.answered(a, with)
 	}

@@ -43,6 +43,9 @@ func (s *Stream) After(number int) *Stream {
 	return s
 }
 
+// Sent returns the number of the last event.
+func (s *Stream) Sent() int { return s.number - 1 }
+
 type fields = map[string]any
 
 func (s *Stream) event(name string, f fields) {
@@ -245,6 +248,9 @@ func (s *Stream) Ended(a services.Answered) {
 		s.items(r, a.Pieces)
 	}
 	s.ended = true
+	if a.Err != nil { // its pieces may be gone, and whoever goes on behind one is told of its end
+		s.number = max(s.number, s.after+1)
+	}
 	status, _ := r["status"].(string)
 	switch status {
 	case statusIncomplete, statusFailed, statusCancelled:
