@@ -188,7 +188,9 @@ func (a *answering) mine() {
 
 // follows tells a caller that does not wait which attempt it would wait for.
 func (a *answering) follows(of Answering) error {
-	asker, goes := a.to.asker.(interface{ Follows(s services.Step, queued bool) })
+	asker, goes := a.to.asker.(interface {
+		Follows(s services.Step, queued bool)
+	})
 	if !goes || of.Attempt == undecided {
 		return nil
 	}

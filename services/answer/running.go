@@ -38,9 +38,9 @@ type running struct {
 	begun   bool
 	// queued: it waits for other answers.
 	queued bool
-	step    services.Step
-	pieces  []services.AnswerPiece
-	end     *services.Answered
+	step   services.Step
+	pieces []services.AnswerPiece
+	end    *services.Answered
 	// over is when end was set.
 	over time.Time
 	// watchers are how many watch beside the asker.

@@ -33,8 +33,8 @@ func (alone) Announce(uuid.UUID, func() answer.Answering) (func(), error) { retu
 func (alone) Present(context.Context, uuid.UUID) (_ bool, _ answer.Answering, _ error) {
 	return false, answer.Answering{}, nil
 }
-func (alone) Claimed(context.Context, uuid.UUID) (uint64, error)      { return 0, nil }
-func (alone) Claim(context.Context, uuid.UUID, uint64) (bool, error)  { return true, nil }
+func (alone) Claimed(context.Context, uuid.UUID) (uint64, error)     { return 0, nil }
+func (alone) Claim(context.Context, uuid.UUID, uint64) (bool, error) { return true, nil }
 
 // answeredBy has a model answer.
 func answeredBy(model services.Model) setting { return answeredWithin(0, model) }
