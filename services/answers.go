@@ -133,8 +133,11 @@ type StepAsk struct {
 
 	Call Call
 	// RequestID names the request; the same one is never recorded twice.
-	RequestID string
-	OnPending OnPending
+	RequestID    string
+	OnPending    OnPending
+	OnDisconnect OnDisconnect
+	// Streams: the caller gets the answer piece by piece.
+	Streams bool
 }
 
 // History says what a model is shown of a session.
@@ -155,8 +158,6 @@ type Completion struct {
 	History History
 	// Sent are all messages as they came, and System those of the system and the developer.
 	Sent, System []json.RawMessage
-	// Streams: the client gets the answer piece by piece.
-	Streams bool
 }
 
 // Paging asks for a page of items: at most Limit, in their order or else the other way round, behind the one of the id

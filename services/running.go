@@ -21,9 +21,9 @@ var (
 // RunningAnswers are the answers that are being made, whatever surface asked for them, and in whatever process.
 type RunningAnswers interface {
 	// Watch tells a listener of the answer that runs in a session, from its beginning until it has ended: that of a
-	// turn, or, for the nil id, the one that runs before the others. A listener that takes its time holds nobody up. It
-	// blocks until Ended was called, or returns ErrNotRunning before Begun was, ErrAnswerLost, or the error of ctx. After
-	// ErrAnswerLost the answer may go on, or stand in the log: watch it anew, and leave out what was told.
+	// turn, or, for the nil id, the one that runs before the others. A listener that takes its time holds nobody up.
+	// It blocks until Ended was called, or returns ErrNotRunning before Begun was, ErrAnswerLost, or the error of ctx.
+	// After ErrAnswerLost the answer may go on, or stand in the log: watch it anew, and leave out what was told.
 	Watch(ctx context.Context, sessionID string, turn uuid.UUID, to Listener) error
 	// StopAnswer ends such an answer with what is there, and returns its turn. It does not wait for the record. Errors:
 	// ErrNotRunning.

@@ -265,6 +265,7 @@ func (a *app) answerer(reader *read.Reader, builder answer.Contexts) *answer.Ser
 		Model: c.Model, Measures: answer.NewMeasures(a.registry, model.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
 	}
 	c.Presence, c.OnPending = presence.New(a.store.NC, a.notes), services.OnPending(a.cfg.OnPending)
+	c.OnDisconnect = services.OnDisconnect(a.cfg.OnDisconnect)
 	if a.streamKey != "" {
 		c.Relay = relay.New(a.store.NC, a.streamKey)
 	}

@@ -50,7 +50,7 @@ type frameEnd struct {
 	Failed bool `json:"failed,omitempty"`
 	// Error is the place of the error among errorsTold, from 1 on; 0 is another one.
 	Error   int                    `json:"error,omitempty"`
-	Refusal *services.ModelRefusal `json:"refusal,omitempty"`
+	Refused *services.ModelRefusal `json:"refused,omitempty"`
 }
 
 // frameReply is what those who watch are told of a chat's reply.
@@ -105,7 +105,7 @@ func (t telling) Ended(a services.Answered) {
 	}
 	if a.Err != nil {
 		f.Error = 1 + slices.IndexFunc(errorsTold, func(e error) bool { return errors.Is(a.Err, e) })
-		f.Refusal, _ = errors.AsType[*services.ModelRefusal](a.Err)
+		f.Refused, _ = errors.AsType[*services.ModelRefusal](a.Err)
 	}
 	t.tell(frame{End: &f})
 }
@@ -124,8 +124,8 @@ func (s *Service) ended(f *frameEnd) services.Answered {
 	}
 	switch {
 	case !f.Failed:
-	case f.Refusal != nil:
-		a.Err = errors.Join(services.ErrModelFailed, f.Refusal)
+	case f.Refused != nil:
+		a.Err = errors.Join(services.ErrModelFailed, f.Refused)
 	case f.Error > 0 && f.Error <= len(errorsTold):
 		a.Err = errorsTold[f.Error-1]
 	default:

@@ -55,8 +55,8 @@ type Relay interface {
 	// Offered reports whether a process makes an answer to a step. Stop ends that answer, if there is one.
 	Offered(ctx context.Context, step uuid.UUID) (bool, error)
 	Stop(ctx context.Context, step uuid.UUID) (bool, error)
-	// Attach calls each with what Serve sends of the answer to a step, until that is all. Errors: services.ErrNotRunning
-	// before the first frame, services.ErrAnswerLost after it, and that of ctx.
+	// Attach calls each with what Serve sends of the answer to a step, until that is all. Errors:
+	// services.ErrNotRunning before the first frame, services.ErrAnswerLost after it, and that of ctx.
 	Attach(ctx context.Context, step uuid.UUID, each func(frame []byte)) error
 }
 

@@ -299,6 +299,7 @@ func (a *answering) register(ctx context.Context) (other *answering) {
 	defer a.mu.Unlock()
 	if under := a.running[a.key]; under != nil {
 		under.callers = append(under.callers, ctx)
+		under.ends = under.ends && a.ends
 		context.AfterFunc(ctx, under.maybeHungUp)
 		return under
 	}
@@ -328,14 +329,20 @@ func (a *answering) isHeard() bool {
 
 // maybeHungUp ends an answer for which nobody waits any more, if it ends with its callers. Whoever leaves calls it.
 func (a *answering) maybeHungUp() {
-	if !a.ends || a.isHeard() || a.to.watched() {
+	if a.isHeard() || a.to.watched() {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.stop != nil {
+	if a.ends && a.stop != nil {
 		a.stop(errHungUp)
 	}
+}
+
+// endsWith reports whether an answer ends with its callers, by what a call and the deployment say and what its surface does.
+func (s *Service) endsWith(asked services.OnDisconnect, surface bool) bool {
+	said := cmp.Or(asked, s.cfg.OnDisconnect)
+	return said == services.StopOnDisconnect || said == "" && surface
 }
 
 // takeOver waits while another process answers a turn, and takes the turn over once no process answers it. If several

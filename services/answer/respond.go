@@ -52,7 +52,7 @@ func (s *Service) Respond(
 	defer heard.leave()
 	done, err := s.do(ctx, task{
 		session: st.session, key: st.key(), onPending: a.OnPending, own: a.RequestID, at: st.Position.Seq,
-		work: w, ends: a.Completion != nil, keeps: a.Completion != nil && a.Completion.Streams,
+		work: w, ends: !a.Background && s.endsWith(a.OnDisconnect, a.Completion != nil), keeps: a.Streams,
 		named: a.Completion == nil,
 	}, heard)
 	if err == nil {

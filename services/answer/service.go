@@ -35,6 +35,8 @@ type Config struct {
 	SessionOf func(ctx context.Context, name string) (string, error)
 	// OnPending applies to messages that name none; Enqueue by default.
 	OnPending services.OnPending
+	// OnDisconnect applies to calls that name none; "" is what their surface does.
+	OnDisconnect services.OnDisconnect
 	// Summaries: prompts of threads have a summary in the place of turns that the window leaves out.
 	Summaries bool
 	// Timeout of an answer; 120 s by default.

@@ -43,6 +43,7 @@ func (s *Service) Send(
 	defer heard.leave()
 	done, err := s.do(ctx, task{
 		session: m.ThreadID, key: events.TurnID(m.ThreadID, m.RequestID), onPending: m.OnPending, work: w,
+		ends: s.endsWith(m.OnDisconnect, false), keeps: m.Streams,
 	}, heard)
 	if !done.begun {
 		return services.ChatReply{}, err

@@ -1,8 +1,8 @@
 // Package relay carries answers that are being made between the processes of a deployment, over core NATS: one process
 // asks, and the process that makes the answer replies to its inbox. What is sent is sealed under a key that they share,
-// and bound to its answer, its inbox, its request and its place; what is not sealed so is ignored. So a user of the same
-// NATS account learns no piece, forges none, and stops no answer, also not by sending again what he heard. Subjects
-// hold ids that say nothing of the texts. A message that is lost is noticed, and ends the stream.
+// and bound to its answer, its inbox, its request and its place; what is not sealed so is ignored. So a user of the
+// same NATS account learns no piece, forges none, and stops no answer, also not by sending again what he heard.
+// Subjects hold ids that say nothing of the texts. A message that is lost is noticed, and ends the stream.
 package relay
 
 import (
@@ -40,8 +40,12 @@ const (
 	// listens, which a user of the account may say, too.
 	patience = time.Second
 	grace    = 150 * time.Millisecond
-	// mostAsked bounds the requests to watch one answer.
-	mostAsked = 256
+	// again is the pause before a request is sent again: the process that replies may have begun only now.
+	again = 40 * time.Millisecond
+	// lease is how long a watcher is served that does not say that it stays.
+	lease = 6 * beat
+	// mostWatching bounds those who watch one answer at the same time, and mostAsked the requests that are known.
+	mostWatching, mostAsked = 256, 1 << 14
 	// mostPending bounds what may wait for a watcher; one that is behind is dropped.
 	mostPending, mostPendingBytes = 1 << 16, 64 << 20
 )
@@ -55,14 +59,23 @@ type offer struct {
 	subject string
 	attempt id
 
-	mu    sync.Mutex
-	asked map[id]context.CancelFunc
+	mu sync.Mutex
+	// asked are the requests to watch, with what ends them; nil are those that have ended.
+	asked    map[id]*watching
+	watching int
+}
+
+// watching is somebody who watches.
+type watching struct {
+	leave context.CancelFunc
+	// since is when he last said that he stays.
+	since time.Time
 }
 
 // Offer implements answer.Relay.
 func (r *Relay) Offer(ctx context.Context, step uuid.UUID, o answer.Offer) (leave func(), err error) {
 	of := &offer{
-		Relay: r, Offer: o, ctx: ctx, subject: subject(step), attempt: newID(), asked: map[id]context.CancelFunc{},
+		Relay: r, Offer: o, ctx: ctx, subject: subject(step), attempt: newID(), asked: map[id]*watching{},
 	}
 	sub, err := r.nc.Subscribe(of.subject, of.hear)
 	if err != nil {
@@ -88,13 +101,15 @@ func (o *offer) hear(m *nats.Msg) {
 	case opWatch:
 		if ctx, first := o.enter(q.id); first {
 			to := &sending{nc: o.nc, inbox: m.Reply, series: newSeries(o.sealer, o.subject, m.Reply, q.id, newID())}
-			o.Go(func() { o.serve(ctx, to) })
+			o.Go(func() { o.serve(ctx, q.id, to) })
 		}
-	case opLeave:
+	case opLeave, opStay:
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if end := o.asked[q.id]; end != nil {
-			end()
+		if w := o.asked[q.id]; w != nil {
+			if w.since = time.Now(); q.op == opLeave {
+				w.leave()
+			}
 		}
 	}
 }
@@ -107,15 +122,34 @@ func (o *offer) reply(m *nats.Msg, q request) {
 func (o *offer) enter(request id) (ctx context.Context, first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, again := o.asked[request]; again || len(o.asked) == mostAsked {
+	if _, known := o.asked[request]; known || o.watching == mostWatching || len(o.asked) == mostAsked {
 		return nil, false
 	}
-	ctx, o.asked[request] = context.WithCancel(o.ctx)
+	ctx, leave := context.WithCancel(o.ctx)
+	o.watching++
+	o.asked[request] = &watching{leave, time.Now()}
 	return ctx, true
 }
 
+// exit ends a request to watch.
+func (o *offer) exit(request id) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked[request].leave()
+	o.asked[request] = nil
+	o.watching--
+}
+
+// stays reports whether somebody who watches has said so lately. A process that was killed says nothing.
+func (o *offer) stays(request id) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Since(o.asked[request].since) < lease
+}
+
 // serve sends an answer to an inbox, until it has ended or its watcher has left. In a silence it sends heartbeats.
-func (o *offer) serve(ctx context.Context, to *sending) {
+func (o *offer) serve(ctx context.Context, request id, to *sending) {
+	defer o.exit(request)
 	ctx, end := context.WithCancel(ctx)
 	var beating sync.WaitGroup
 	beating.Go(func() {
@@ -125,7 +159,9 @@ func (o *offer) serve(ctx context.Context, to *sending) {
 				tick.Stop()
 				return
 			case <-tick.C:
-				_ = to.send(frameBeat, nil)
+				if _ = to.send(frameBeat, nil); !o.stays(request) {
+					end()
+				}
 			}
 		}
 	})
@@ -152,12 +188,14 @@ type asking struct {
 	// heard: the process has replied. until is when the next message must be there.
 	heard bool
 	until time.Time
+	// said is when the process was last told what this one wants.
+	said time.Time
 }
 
 // ask sends a request about a step.
 func (r *Relay) ask(step uuid.UUID, q request) (a *asking, err error) {
 	q.id = newID()
-	a = &asking{Relay: r, request: q, subject: subject(step), until: time.Now().Add(patience)}
+	a = &asking{Relay: r, request: q, subject: subject(step), until: time.Now().Add(patience), said: time.Now()}
 	if a.sub, err = r.nc.SubscribeSync(r.nc.NewInbox()); err != nil {
 		return nil, fmt.Errorf("ask for an answer: %w", err)
 	}
@@ -180,7 +218,11 @@ func (a *asking) leave() { _ = a.sub.Unsubscribe() }
 // next returns the next message that read takes. It fails with services.ErrNotRunning if none comes in time.
 func (a *asking) next(ctx context.Context, read func([]byte) bool) error {
 	for {
-		within, end := context.WithDeadline(ctx, a.until)
+		until := a.until
+		if next := a.said.Add(again); !a.heard && next.Before(until) {
+			until = next
+		}
+		within, end := context.WithDeadline(ctx, until)
 		m, err := a.sub.NextMsgWithContext(within)
 		end()
 		switch {
@@ -190,6 +232,9 @@ func (a *asking) next(ctx context.Context, read func([]byte) bool) error {
 			if soon := time.Now().Add(grace); !a.heard && soon.Before(a.until) {
 				a.until = soon
 			}
+		case err != nil && until.Before(a.until):
+			a.said = time.Now()
+			_ = a.send(a.op) // or else the next one
 		case err != nil:
 			return services.ErrNotRunning
 		case read(m.Data):
@@ -260,6 +305,10 @@ func (r *Relay) Attach(ctx context.Context, step uuid.UUID, each func(frame []by
 		case kind == frameWhole:
 			each(data)
 		}
-		a.until = time.Now().Add(silence)
+		now := time.Now()
+		if a.until = now.Add(silence); now.Sub(a.said) > silence/2 {
+			a.said = now
+			_ = a.send(opStay) // or else the next one
+		}
 	}
 }

@@ -119,3 +119,41 @@ func TestFramesComeAsTheyWereSent(t *testing.T) {
 	err := relay.New(watcher, key).Attach(t.Context(), uuid.New(), func([]byte) {})
 	require.ErrorIs(t, err, services.ErrNotRunning)
 }
+
+// Who asks for an answer in the moment in which it begins finds it, also where a stranger who listens to everything
+// keeps NATS from saying that nobody replies.
+func TestAnAnswerThatBeginsIsFound(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	maker, watcher := natstest.Connect(t, server), natstest.Connect(t, server)
+	asked := make(chan struct{}, 100)
+	_, err := maker.Subscribe("turnledger.answer.*", func(*nats.Msg) { asked <- struct{}{} })
+	require.NoError(t, err)
+	require.NoError(t, maker.Flush())
+	step, found := uuid.New(), make(chan bool)
+	go func() {
+		there, _ := relay.New(watcher, key).Offered(t.Context(), step)
+		found <- there
+	}()
+	<-asked
+	_, leave := offer(t, relay.New(maker, key), step)
+	defer leave()
+	require.True(t, <-found)
+}
+
+// A watcher whose process was killed says nothing more, and is served no more.
+func TestAWatcherThatIsLostIsServedNoMore(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	maker, watcher := natstest.Connect(t, server), natstest.Connect(t, server)
+	step := uuid.New()
+	o, leave := offer(t, relay.New(maker, key), step)
+	defer leave()
+	require.NoError(t, maker.Flush())
+	o.frames <- []byte("x")
+	heard := make(chan struct{}, 1)
+	go func() { _ = relay.New(watcher, key).Attach(t.Context(), step, func([]byte) { heard <- struct{}{} }) }()
+	<-heard
+	watcher.Close()
+	o.serving.Wait()
+}

@@ -72,12 +72,13 @@ func (s sealer) open(raw, to []byte) ([]byte, bool) {
 	return plain, err == nil
 }
 
-// What a request asks for: whether the answer is made, to watch it, to watch it no more, to stop it.
+// What a request asks for: whether the answer is made, to watch it, to watch it no more, to stop it, to go on watching.
 const (
 	opAsk = iota + 1
 	opWatch
 	opLeave
 	opStop
+	opStay
 )
 
 // request asks the process that makes an answer. One that stops names the attempt that it means.

@@ -94,7 +94,9 @@ func TestAFailedResponseStaysFailed(t *testing.T) {
 	t.Parallel()
 	held := make(chan struct{})
 	defer close(held)
-	endpoint, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "One two.", Hold: held} })
+	endpoint, m := scripted(t, func([]string) modeltest.Answer {
+		return modeltest.Answer{Text: "One two.", Hold: held}
+	})
 	server := natstest.Server(t)
 	a, b := startBeside(t, server, m, streamKey), startBeside(t, server, m, streamKey)
 	const body, retries = `{"input":"q","stream":true}`, "Idempotency-Key"

@@ -20,6 +20,8 @@ const (
 	oneResponse   = responses + "/{response_id}"
 	answering     = "chat"
 	pendingHeader = "X-Turnledger-On-Pending"
+	// disconnectHeader says what happens to the answer once the client has gone.
+	disconnectHeader = "X-Turnledger-On-Disconnect"
 )
 
 // answerTime bounds a whole answer, with the time that it waits for others; the model's own bound ends it earlier.
@@ -101,8 +103,20 @@ func (s *surface) asked(ctx context.Context, r *http.Request) (a respond.Request
 		a.Call = s.beginningOf(ctx, r, asks)
 	}
 	a.Caller, a.RequestID = s.who(ctx), requestID(a.Call)
-	a.OnPending, err = s.onPending(r)
+	a.Streams = a.Stream
+	if a.OnPending, err = s.onPending(r); err == nil {
+		a.OnDisconnect, err = onDisconnect(r)
+	}
 	return a, err
+}
+
+// onDisconnect returns what a request wants to happen once its client has gone; "" where it says nothing.
+func onDisconnect(r *http.Request) (services.OnDisconnect, error) {
+	d := services.OnDisconnect(r.Header.Get(disconnectHeader))
+	if d != "" && !d.Valid() {
+		return "", bad(disconnectHeader, codeValue, "The header "+disconnectHeader+" must be stop or continue.")
+	}
+	return d, nil
 }
 
 // onPending returns what a request wants to happen while others are answered.
@@ -147,7 +161,8 @@ func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
 		sse := s.api.NewSSE(w, clientPatience)
 		defer sse.End()
 		to := &streamed{respond.NewStream(a.Include, sse.Events), sse}
-		_, err := s.cfg.Responses.Respond(r.Context(), a.StepAsk, to)
+		ctx := sse.While(r.Context(), s.api.Still(r, access.TurnsWrite|access.ContextRead))
+		_, err := s.cfg.Responses.Respond(ctx, a.StepAsk, to)
 		return err
 	}
 	out, err := s.cfg.Responses.Respond(r.Context(), a.StepAsk, services.Quiet{})
@@ -209,6 +224,7 @@ func (s *surface) getResponse(w http.ResponseWriter, r *http.Request) error {
 	setRequestID(w.Header())
 	sse := s.api.NewSSE(w, clientPatience)
 	defer sse.End()
+	ctx = sse.While(ctx, s.api.Still(r, access.ContextRead))
 	for {
 		to := &streamed{respond.NewStream(with, sse.Events).After(after), sse}
 		err := s.cfg.Responses.WatchResponse(ctx, id, s.who(ctx), to)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -74,14 +73,12 @@ func (a *surface) watch(w http.ResponseWriter, r *http.Request, in *watchIn) err
 	if in.TurnID != "" {
 		turn = namedTurn(&in.TurnID)
 	}
-	ctx, end := context.WithCancel(r.Context())
-	defer end()
-	go a.untilRevoked(ctx, a.wire.Still(r, access.ContextRead), end)
-	to := &watched{pieces: a.newPieces(ctx, w), giveUp: end}
+	to := &watched{pieces: a.newPieces(r.Context(), w)}
+	defer to.sse.End()
+	ctx := to.sse.While(r.Context(), a.wire.Still(r, access.ContextRead))
 	if to.behind = int(in.From); in.LastID > 0 {
 		to.behind = int(in.LastID)
 	}
-	defer to.sse.End()
 	err := a.cfg.Running.Watch(ctx, in.ThreadID, turn, to)
 	for errors.Is(err, services.ErrAnswerLost) {
 		lost := to.number
@@ -101,41 +98,17 @@ func (a *surface) watch(w http.ResponseWriter, r *http.Request, in *watchIn) err
 	return err
 }
 
-// untilRevoked ends a long call once its caller would no longer be admitted.
-func (a *surface) untilRevoked(ctx context.Context, still func(context.Context) error, end context.CancelFunc) {
-	for look := time.NewTicker(askedAfter); ; {
-		select {
-		case <-ctx.Done():
-			look.Stop()
-			return
-		case <-look.C:
-			if access.Ended(still(ctx)) {
-				end()
-			}
-		}
-	}
-}
-
-// watched sends an answer to one who watches it, and gives up one who reads nothing.
+// watched sends an answer to one who watches it.
 type watched struct {
 	*pieces
 
-	giveUp func()
-	turn   uuid.UUID
+	turn uuid.UUID
 }
 
 // Begun implements services.Listener.
 func (p *watched) Begun(s services.Step) {
 	p.turn = s.TurnID
 	p.pieces.Begun(s)
-}
-
-// Piece implements services.Listener.
-func (p *watched) Piece(of services.AnswerPiece) {
-	p.pieces.Piece(of)
-	if p.sse.GivenUp() {
-		p.giveUp()
-	}
 }
 
 // Ended implements services.Listener: whoever watches is told what the call that asked is told.

@@ -91,7 +91,7 @@ func (s *Stream) Piece(p services.AnswerPiece) {
 		if at.Kind == services.PartReasoning && at.Text == "" { // a reasoning that is sealed has no such part
 			s.contentPart("response.content_part.added", o)
 		}
-		at.Text += p.Text
+		o.grow(p.Text)
 		s.delta(o, p.Text)
 	}
 }
@@ -121,7 +121,7 @@ func (s *Stream) beginPart(p services.AnswerPart) {
 	p.Text = ""
 	if s.open != nil && s.open.takes(p) {
 		s.endPart(s.open)
-		s.open.parts = append(s.open.parts, p)
+		s.open.add(p)
 	} else {
 		s.leaveItem()
 		o := newOutputItem(s.begun, p, s.id)
