@@ -47,8 +47,8 @@ type task struct {
 	// event that did; 0 if that opened the turn.
 	own string
 	at  uint64
-	// ends: the answer ends when the last caller has hung up, if all of them want that. keeps: what came of it until then
-	// is recorded.
+	// ends: the answer ends when the last caller has hung up, if all of them want that. keeps: what came of it until
+	// then is recorded.
 	ends, keeps bool
 	// named: each attempt at the step has a name of its own, which is told with the step.
 	named bool

@@ -339,7 +339,8 @@ func (a *answering) maybeHungUp() {
 	}
 }
 
-// endsWith reports whether an answer ends with its callers, by what a call and the deployment say and what its surface does.
+// endsWith reports whether an answer ends with its callers, by what a call and the deployment say, and what its surface
+// does.
 func (s *Service) endsWith(asked services.OnDisconnect, surface bool) bool {
 	said := cmp.Or(asked, s.cfg.OnDisconnect)
 	return said == services.StopOnDisconnect || said == "" && surface

@@ -104,7 +104,9 @@ func TestAStreamEndsWithItsKey(t *testing.T) {
 			t.Parallel()
 			held := make(chan struct{})
 			defer close(held)
-			_, m := scripted(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "One two.", Hold: held} })
+			_, m := scripted(t, func([]string) modeltest.Answer {
+				return modeltest.Answer{Text: "One two.", Hold: held}
+			})
 			keys := &revocable{ring: ring{"k": {Name: "k", Scopes: all}, "other": {Name: "other", Scopes: all}}}
 			s := direct(start(t, answeredBy(m), func(s *stack) { s.wire.Open, s.wire.Auth = false, keys }))
 			open := func(key, method, path, body string) io.Reader {

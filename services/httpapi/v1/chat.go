@@ -70,7 +70,8 @@ func (in *chatIn) message() (m services.ChatMessage, err error) {
 		ThreadID: in.ThreadID, UserID: b.UserID.text(), Content: b.Content, SystemPrompt: b.SystemPrompt,
 		MaxMessages: int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
 		Language: services.Language(b.Language), Memory: b.Memory, Rewrite: b.Rewrite,
-		OnPending: services.OnPending(b.OnPending), OnDisconnect: services.OnDisconnect(in.OnDisconnect), Edits: namedTurn(b.Edits), Regenerates: namedTurn(b.Regenerates),
+		OnPending: services.OnPending(b.OnPending), OnDisconnect: services.OnDisconnect(in.OnDisconnect),
+		Edits: namedTurn(b.Edits), Regenerates: namedTurn(b.Regenerates),
 	}
 	switch {
 	case b.Content == "" && b.Regenerates == nil:

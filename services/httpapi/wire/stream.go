@@ -86,8 +86,8 @@ func (a *API) NewSSE(w http.ResponseWriter, patience time.Duration) *SSE {
 // admittedEvery is the pause between two looks whether the caller of a stream would still be admitted.
 const admittedEvery = time.Second
 
-// While ends the stream once still says that its caller would no longer be admitted. It returns a context that ends with
-// the stream. It must be called before Begin.
+// While ends the stream once still says that its caller would no longer be admitted. It returns a context that ends
+// with the stream. It must be called before Begin.
 func (s *SSE) While(ctx context.Context, still func(context.Context) error) context.Context {
 	ctx, s.end = context.WithCancel(ctx)
 	go func() {

@@ -41,7 +41,7 @@ func (s *Stream) delta(p services.AnswerPiece) fields {
 		s.parts, s.grown = append(s.parts, p.AnswerPart), append(s.grown, &strings.Builder{})
 	}
 	if p.Part < len(s.parts) {
-		s.grown[p.Part].WriteString(p.Text)
+		_, _ = s.grown[p.Part].WriteString(p.Text)
 		s.parts[p.Part].Text = s.grown[p.Part].String()
 	}
 	kind := s.parts[p.Part].Kind
@@ -57,7 +57,7 @@ func (s *Stream) delta(p services.AnswerPiece) fields {
 		if s.texts[member] == nil {
 			s.texts[member] = &strings.Builder{}
 		}
-		s.texts[member].WriteString(p.Text)
+		_, _ = s.texts[member].WriteString(p.Text)
 		return fields{member: p.Text}
 	case kind == services.PartCall || kind == services.PartCustomCall:
 		return s.call(p, first)

@@ -68,9 +68,9 @@ func (o *outputItem) grow(text string) {
 	last := &o.parts[len(o.parts)-1]
 	if o.grown == nil {
 		o.grown = &strings.Builder{}
-		o.grown.WriteString(last.Text)
+		_, _ = o.grown.WriteString(last.Text)
 	}
-	o.grown.WriteString(text)
+	_, _ = o.grown.WriteString(text)
 	last.Text = o.grown.String()
 }
 
