@@ -190,6 +190,9 @@ type Responder interface {
 	// answer of one that runs with what is there; one that is over stays as it is.
 	WatchResponse(ctx context.Context, id string, who Caller, to Listener) error
 	CancelResponse(ctx context.Context, id string, who Caller) (Answered, error)
+	// Compact returns a compaction of the history that a request would go on with, and of its input. Errors:
+	// ErrNoSummaries.
+	Compact(ctx context.Context, a StepAsk) (Compaction, error)
 	// CountTokens counts the tokens of a step's prompt.
 	CountTokens(ctx context.Context, a StepAsk) (int64, error)
 	// The others fail with ErrNoResponse. Response returns one, InputItems a page of what it was asked with, and

@@ -269,6 +269,9 @@ func (a *app) answerer(reader *read.Reader, builder answer.Contexts) *answer.Ser
 	if a.streamKey != "" {
 		c.Relay = relay.New(a.store.NC, a.streamKey)
 	}
+	if a.cfg.SummaryURL != "" {
+		c.Summarizer = summarizer.New(a.summarizes(reader))
+	}
 	c.Summaries, c.Output, c.Count = a.cfg.SummaryURL != "", respond.Output, a.tokens
 	c.Context, c.MaxAnswer = a.cfg.ModelContext, a.cfg.ModelMaxTokens
 	c.SessionOf = func(ctx context.Context, name string) (string, error) {

@@ -37,6 +37,8 @@ type Config struct {
 	OnPending services.OnPending
 	// OnDisconnect applies to calls that name none; "" is what their surface does.
 	OnDisconnect services.OnDisconnect
+	// Summarizer compacts histories; nil: none does.
+	Summarizer Summarizer
 	// Summaries: prompts of threads have a summary in the place of turns that the window leaves out.
 	Summaries bool
 	// Timeout of an answer; 120 s by default.

@@ -41,16 +41,16 @@ func (s *surface) declareResponses() {
 	s.call(http.MethodPost, oneResponse+"/cancel", access.TurnsWrite, here, answering, later, s.cancelResponse)
 	s.call(http.MethodGet, oneResponse+"/input_items", both, here, answering, later, s.inputItems)
 	s.call(http.MethodPost, responses+"/input_tokens", both, here, answering, later, s.inputTokens)
-	s.call(http.MethodPost, responses+"/compact", both, here, answering, later, s.compact)
 	create := wire.Route{
 		Method: http.MethodPost, Path: responses, Needs: both, Admit: later, Long: answerTime, Deadline: answerTime,
-
 		Handle: s.createResponse,
 	}
+	compact := create
+	compact.Path, compact.Handle = responses+"/compact", s.compact
 	if !here {
-		create.Role, get.Role = answering, answering
+		create.Role, get.Role, compact.Role = answering, answering, answering
 	}
-	s.routes = append(s.routes, create, get)
+	s.routes = append(s.routes, create, get, compact)
 }
 
 // who returns the caller of a call.
@@ -283,7 +283,16 @@ func (s *surface) inputTokens(ctx context.Context, r *http.Request, _ http.Heade
 	return map[string]any{"object": "response.input_tokens", "input_tokens": n}, nil
 }
 
-// compact is a call that there is not yet. Without a route of its own it would be a response of that name.
-func (s *surface) compact(context.Context, *http.Request, http.Header) (any, error) {
-	return nil, wire.ErrNoRoute
+// compact answers with a compaction of the history that a response would go on with.
+func (s *surface) compact(w http.ResponseWriter, r *http.Request) error {
+	a, err := s.asked(r.Context(), r)
+	if err != nil {
+		return err
+	}
+	c, err := s.cfg.Responses.Compact(r.Context(), a.StepAsk)
+	if err == nil {
+		setRequestID(w.Header())
+		wire.WriteJSON(w, http.StatusOK, respond.CompactionForm(c))
+	}
+	return err
 }

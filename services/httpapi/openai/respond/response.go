@@ -165,3 +165,11 @@ func usageJSON(u session.Usage) any {
 		"output_tokens_details": map[string]int64{"reasoning_tokens": u.Reasoning},
 	}
 }
+
+// CompactionForm returns a compaction as clients see it.
+func CompactionForm(c services.Compaction) any {
+	return map[string]any{
+		"id": c.ResponseID, "object": "response.compaction", "created_at": c.CreatedAt.Unix(),
+		"output": []message.Item{message.NewCompaction(c.ID, c.Content)}, "usage": usageJSON(c.Usage),
+	}
+}
