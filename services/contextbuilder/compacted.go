@@ -46,7 +46,9 @@ func compacted(
 	return out, nil
 }
 
-func hasCompaction(messages json.RawMessage) bool { return bytes.Contains(messages, []byte(`"compaction"`)) }
+func hasCompaction(messages json.RawMessage) bool {
+	return bytes.Contains(messages, []byte(`"compaction"`))
+}
 
 func uncompacted(ctx context.Context, list json.RawMessage, req services.ContextRequest) (json.RawMessage, error) {
 	var all []json.RawMessage

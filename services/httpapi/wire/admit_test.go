@@ -55,7 +55,7 @@ var rated = map[string]string{
 	"POST /v1/threads/{thread_id}/messages/stream": "turn", "POST /v1/chat": "turn", "POST /v1/chat/stream": "turn",
 	"POST /v1/conversations": "turn", "POST /v1/conversations/{conversation_id}/items": "turn",
 	"POST /v1/responses": "turn", "POST /v1/responses/input_tokens": "turn",
-	"POST /v1/responses/compact": "turn",
+	"POST /v1/responses/compact":    "turn",
 	"POST /v1/chat/completions":     "turn",
 	"POST /console/playground/send": "turn", "POST /console/playground/stream": "turn",
 }
