@@ -37,6 +37,7 @@ import (
 	"github.com/turnledger/turnledger/services/read/search"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services/whatif"
 	"github.com/turnledger/turnledger/services/write"
 )
 
@@ -64,15 +65,17 @@ type app struct {
 	// consoleKey seals the cookies of the web console.
 	consoleKey []byte
 	// itemKey makes the ids of items.
-	itemKey  []byte
-	tokens   func(text string) int // counts as prompts do
-	lists    *read.Lists
-	searcher *search.Searcher
-	handler  backup.Handler
-	traces   *traces
-	answers  *answer.Service
-	registry *prometheus.Registry
-	metrics  *runner.Metrics
+	itemKey []byte
+	// promptKey makes the digests of prompts; empty where there is none.
+	promptKey []byte
+	tokens    func(text string) int // counts as prompts do
+	lists     *read.Lists
+	searcher  *search.Searcher
+	handler   backup.Handler
+	traces    *traces
+	answers   *answer.Service
+	registry  *prometheus.Registry
+	metrics   *runner.Metrics
 	// still stops everything that follows the log; replaced is closed when the app is to be opened again.
 	still    func()
 	replaced chan struct{}
@@ -202,6 +205,7 @@ func (a *app) serve() error {
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
 		c.Explain = explain.Service{Events: c.Events, Sessions: reader, Contexts: c.Contexts}
+		c.WhatIfs = whatif.Service{Events: c.Events, Sessions: reader, Prompts: builder, Key: a.promptKey}
 	}
 	a.answers = a.answerer(reader, builder)
 	if a.roles.has(roleChat) {
@@ -218,7 +222,7 @@ func (a *app) serve() error {
 }
 
 // readSide reads from the views and the log.
-func (a *app) readSide() (*read.Reader, answer.Contexts) {
+func (a *app) readSide() (*read.Reader, *contextbuilder.Builder) {
 	rc := read.Config{Rules: a.cfg.Rules(), Logger: a.logger}
 	if a.views.recent != nil {
 		rc.View = a.views.recent
@@ -263,7 +267,7 @@ func (a *app) answerer(reader *read.Reader, builder answer.Contexts) *answer.Ser
 	}
 	c.Presence, c.OnPending = presence.New(a.store.NC, a.notes), services.OnPending(a.cfg.OnPending)
 	c.Summaries, c.Output, c.Count = a.cfg.SummaryURL != "", respond.Output, a.tokens
-	c.Context, c.MaxAnswer = a.cfg.ModelContext, a.cfg.ModelMaxTokens
+	c.Context, c.MaxAnswer, c.PromptKey = a.cfg.ModelContext, a.cfg.ModelMaxTokens, a.promptKey
 	c.SessionOf = func(ctx context.Context, name string) (string, error) {
 		return eraser.SessionOfErased(ctx, a.notes, name)
 	}

@@ -39,18 +39,35 @@ func (a *app) keepKeys(ctx context.Context) error {
 		}
 		*k.to = []byte(key)
 	}
+	key, err := a.drawnKey(a.cfg.PromptKey, "prompt.key", "the digests of prompts", "TURNLEDGER_PROMPT_KEY")
+	if a.promptKey = []byte(key); err != nil {
+		return err
+	}
+	if key == "" && a.roles.has(roleChat) {
+		a.logger.Info("answers keep no digests of their prompts, and whatif can't compare them: set TURNLEDGER_PROMPT_KEY")
+	}
 	return a.keepTokenKey()
 }
 
-// keepTokenKey sets the key of the tokens that are made here. Processes on an outside NATS may share no directory, so
-// they have none that was not configured: whoever reads the log's NATS could make tokens with one that is kept there.
+// drawnKey returns a key: the one that is configured, or one that is drawn once into a file. Processes on an outside
+// NATS may share no directory, so they have none that was not configured.
+func (a *app) drawnKey(given, file, of, setting string) (string, error) {
+	if given != "" || a.cfg.NATSURL != "" {
+		return given, nil
+	}
+	key, err := secrets.Drawn(filepath.Join(a.cfg.DataDir, file))
+	if err != nil {
+		return "", fmt.Errorf("keep the key of %s: %w (set %s to keep it yourself)", of, err, setting)
+	}
+	return key, nil
+}
+
+// keepTokenKey sets the key of the tokens that are made here. It is not kept beside the log: whoever reads the log's
+// NATS could make tokens with it.
 func (a *app) keepTokenKey() error {
-	key := a.cfg.TokenKey
-	if key == "" && a.cfg.NATSURL == "" {
-		var err error
-		if key, err = secrets.Drawn(filepath.Join(a.cfg.DataDir, "token.key")); err != nil {
-			return fmt.Errorf("keep the key of tokens: %w (set TURNLEDGER_TOKEN_KEY to keep it yourself)", err)
-		}
+	key, err := a.drawnKey(a.cfg.TokenKey, "token.key", "tokens", "TURNLEDGER_TOKEN_KEY")
+	if err != nil {
+		return err
 	}
 	a.callers.Tokens = &tokens.Issuer{
 		Key: []byte(key), Maker: a.callers.Maker,

@@ -36,6 +36,12 @@ type told struct {
 	Finish     services.Finish `json:"finish_reason,omitempty"`
 	// Pieces are the lengths of the pieces in which the answer was told, without any text.
 	Pieces string `json:"pieces,omitempty"`
+	askedWith
+}
+
+// askedWith is what the log keeps of the prompt of an answer.
+type askedWith struct {
+	Prompt *services.PromptSettings `json:"prompt,omitempty"`
 }
 
 // step is where a response stands in the log: the fact that brought its input.

@@ -163,6 +163,7 @@ func (b *Builder) recall(
 	state := reading.State
 	p = &prompt{}
 	p.SessionFound, p.Position, p.Source = state.Found() && state.Erased == 0, reading.Position, reading.Source
+	p.Position.Seq = max(p.Position.Seq, state.Applied) // a reading may have more than it promises
 	p.Others = reading.Others
 	if p.of(state, now) {
 		return p, true, nil
@@ -220,7 +221,7 @@ func (p *prompt) show(pieces []piece, b budget) (taken []piece, all bool) {
 func (b *Builder) budget(req services.ContextRequest) budget {
 	out := budget{
 		messages: min(cmp.Or(req.MaxMessages, services.DefaultMessages), services.MostMessages), tokens: req.MaxTokens,
-		blocks: b.cfg.Blocks && req.MaxMessages == 0 && req.MaxTokens == 0,
+		blocks: b.blocks(req) && req.MaxMessages == 0 && req.MaxTokens == 0,
 		keep:   keepLastPair, count: b.cfg.Tokens.Count,
 	}
 	if req.Through {

@@ -153,7 +153,7 @@ func (p past) inherit(ctx context.Context, r *Reader, m moment, reading *service
 	if p.today.Erased == 0 {
 		p.today.Inherit(list, today, math.MaxInt)
 	}
-	p.then.InheritThen(then, today)
+	p.then.InheritThen(then, today, math.MaxInt)
 	return nil
 }
 
