@@ -123,8 +123,8 @@ func lastText(all []message.Item) (words string, at int) {
 	return normal(words), at
 }
 
-// Digest names what an item says.
+// Digest names what an item says, whether the addresses of its images are told or not.
 func Digest(i message.Item) []byte {
 	m := meaningOf(i)
-	return append(m.says[:], m.shows[:]...)
+	return m.says[:]
 }
