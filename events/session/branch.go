@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -379,8 +380,8 @@ func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 
 // InheritThen adds to a branch, as it was at a moment, the turns that it shared then. then holds the sessions of its
 // segments as they were at that moment, and today as they are now; both may hold nil. Today's tell which of them are of
-// the branch's root. most is as in Inherit.
-func (s *State) InheritThen(then, today []*State, most int) {
+// the branch's root.
+func (s *State) InheritThen(then, today []*State) {
 	fork := s.Fork()
 	then = slices.Clone(then)
 	for i, now := range today {
@@ -388,7 +389,7 @@ func (s *State) InheritThen(then, today []*State, most int) {
 			then[i] = nil
 		}
 	}
-	s.Inherit(heldSegments(fork.Segments(), then, today), then, most)
+	s.Inherit(heldSegments(fork.Segments(), then, today), then, math.MaxInt)
 }
 
 // heldSegments returns the segments of a branch as older states of their sessions can show them. A redaction may have

@@ -21,14 +21,9 @@ import (
 	"github.com/turnledger/turnledger/services/read"
 )
 
-// Sessions reads a session as it was at one place after the other; *read.Reader is one.
-type Sessions interface {
-	Walk(ctx context.Context, sessionID string) (*read.Walk, error)
-}
-
 // Service implements services.WhatIfs.
 type Service struct {
-	Sessions Sessions
+	Sessions *read.Reader
 	Events   services.EventReader
 	Prompts  *contextbuilder.Builder
 	// Key is that of the digests of prompts; without it none is compared.
@@ -127,6 +122,8 @@ type walking struct {
 	prompts *contextbuilder.Builder
 	rows    []*services.WhatIf
 	steps   []step
+	// gone: a turn was redacted.
+	gone bool
 }
 
 // step is an answer of a turn, of which there are several where tools were called.
@@ -144,6 +141,7 @@ type step struct {
 func (w *walking) find() {
 	today, partition := w.walk.Today(), w.walk.Partition()
 	for _, t := range today.Turns {
+		w.gone = w.gone || t.Status == session.Redacted
 		if _, _, inherited := today.Origin(t, partition); inherited || t.Status != session.Finalized ||
 			t.FinalizedAt.Before(w.ask.Since) {
 			continue
@@ -288,7 +286,7 @@ func (w *walking) told(st step, p prompt) services.Told {
 		if contextbuilder.Seal(w.Key, said[max(0, len(said)-s.Sent):]) == s.Digest {
 			return services.ToldSame
 		}
-		if len(w.walk.Gone()) == 0 && st.turn.PrunedAt() == 0 {
+		if !w.gone && st.turn.PrunedAt() == 0 {
 			return services.ToldAssumed // the client showed something else than what was recorded
 		}
 	case contextbuilder.Digest(w.Key, p.system, p.messages) == s.Digest:

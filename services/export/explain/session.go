@@ -95,5 +95,5 @@ func (s *story) inherit(then *session.State, origins []*story, m moment) {
 		past[i], today[i] = o.then(m.holds), o.today
 	}
 	s.today.Inherit(list, today, math.MaxInt)
-	then.InheritThen(past, today, math.MaxInt)
+	then.InheritThen(past, today)
 }
