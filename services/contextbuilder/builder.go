@@ -171,7 +171,11 @@ func (b *Builder) recall(
 	turns, n := asked(req, reading, b.idle(req), now)
 	bound := b.budget(req)
 	bound.before = n.shown + n.filtered - len(turns)
-	taken, all := p.show(piecesOf(asSent(turns, req), form{lang: req.Language, items: req.Through}), bound)
+	pieces := piecesOf(asSent(turns, req), form{lang: req.Language, items: req.Through})
+	if last := len(pieces) - 1; req.Through && last >= 0 && pieces[last].turn.ID == req.TurnID {
+		bound.beside(req, pieces[last].messages)
+	}
+	taken, all := p.show(pieces, bound)
 	if p.HistoryTurns = len(taken); !all {
 		p.DroppedTurns = max(n.shown-len(taken), 0)
 	}
@@ -239,6 +243,17 @@ func (b *Builder) budget(req services.ContextRequest) budget {
 		out.tokens = min(cmp.Or(out.tokens, out.room), out.room)
 	}
 	return out
+}
+
+// beside makes the bounds of a request those of what stands before the turn that it ends with.
+func (b *budget) beside(req services.ContextRequest, own []message.Message) {
+	b.messages += len(own)
+	if req.MaxTokens > 0 {
+		b.tokens = req.MaxTokens + tokensOf(own, b.count)
+		if b.room > 0 {
+			b.tokens = min(b.tokens, b.room)
+		}
+	}
 }
 
 // systemMessage returns the message that a prompt begins with, if the request has one.

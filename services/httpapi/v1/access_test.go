@@ -30,6 +30,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services/whatif"
 )
 
 const (
@@ -63,8 +64,9 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 		c.Keys = func() ([]access.Key, error) { return nil, nil }
 		reader := read.New(events, read.Config{Rules: rules})
 		c.LinkReader = reader
-		c.Explain = explain.Service{Events: r, Sessions: reader,
-			Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{})}
+		prompts := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
+		c.Explain = explain.Service{Events: r, Sessions: reader, Contexts: prompts}
+		c.WhatIfs = whatif.Service{Events: r, Sessions: reader, Prompts: prompts}
 	}}, more...)...)
 	return s, model
 }
