@@ -11,7 +11,7 @@ import (
 )
 
 // PromptSettings are what a prompt was built with, as the log keeps them with its answer. They have the names of a
-// ContextRequest. Digest is a keyed digest of the prompt (contextbuilder.Seal), or "" where there is no key.
+// ContextRequest. Digest is a keyed digest of the prompt (align.Seal), or "" where there is no key.
 type PromptSettings struct {
 	// AsOf is the position up to which the session was read.
 	AsOf         events.Position `json:"as_of"`
@@ -61,8 +61,8 @@ const (
 	ToldPart    Told = "part"
 )
 
-// WhatIf says what a model was told of the history before an answer, and what it would have been told. LeftOut are turns
-// that it would have been told no more, BroughtIn those that it would have been told, too.
+// WhatIf says what a model was told of the history before an answer, and what it would have been told. LeftOut are
+// turns that it would have been told no more, BroughtIn those that it would have been told, too.
 type WhatIf struct {
 	SessionID  string
 	TurnID     uuid.UUID
@@ -76,8 +76,8 @@ type WhatIf struct {
 	BroughtIn  []uuid.UUID
 }
 
-// WhatIfs returns a row for each answered turn, session by session, each session's in its order. It stops at an error of
-// row. Its other errors are those of an EventReader and a ContextBuilder.
+// WhatIfs returns a row for each answered turn, session by session, each session's in its order. It stops at an error
+// of row. Its other errors are those of an EventReader and a ContextBuilder.
 type WhatIfs interface {
 	WhatIf(ctx context.Context, ask WhatIfAsk, row func(WhatIf) error) error
 }

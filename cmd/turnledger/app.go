@@ -24,6 +24,7 @@ import (
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
+	"github.com/turnledger/turnledger/services/contextbuilder/whatif"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
@@ -37,7 +38,6 @@ import (
 	"github.com/turnledger/turnledger/services/read/search"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
-	"github.com/turnledger/turnledger/services/whatif"
 	"github.com/turnledger/turnledger/services/write"
 )
 
@@ -205,7 +205,10 @@ func (a *app) serve() error {
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
 		c.Explain = explain.Service{Events: c.Events, Sessions: reader, Contexts: c.Contexts}
-		c.WhatIfs = whatif.Service{Events: c.Events, Sessions: reader, Prompts: builder, Key: a.promptKey}
+		c.WhatIfs = whatif.Service{
+			Walk:   func(ctx context.Context, id string) (whatif.Walk, error) { return reader.Walk(ctx, id) },
+			Events: c.Events, Prompts: builder, Key: a.promptKey,
+		}
 	}
 	a.answers = a.answerer(reader, builder)
 	if a.roles.has(roleChat) {

@@ -44,7 +44,7 @@ func (a *app) keepKeys(ctx context.Context) error {
 		return err
 	}
 	if key == "" && a.roles.has(roleChat) {
-		a.logger.Info("answers keep no digests of their prompts, and whatif can't compare them: set TURNLEDGER_PROMPT_KEY")
+		a.logger.Info("answers keep no digests of prompts, and whatif can't compare them: set TURNLEDGER_PROMPT_KEY")
 	}
 	return a.keepTokenKey()
 }

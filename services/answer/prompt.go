@@ -11,18 +11,17 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/align"
-	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
-// What the log keeps of a prompt beside its answer says how the prompt was built, so that it can be built again, and has
-// a digest of it, which tells whether it came out the same.
+// What the log keeps of a prompt beside its answer says how the prompt was built, so that it can be built again. Its
+// digest tells whether it came out the same.
 
 // kept returns what the log keeps of a prompt.
 func (s *Service) kept(
 	req services.ContextRequest, built *services.Context, p services.Prompt,
 ) *services.PromptSettings {
 	out := s.cfg.Contexts.Settings(req, built)
-	out.Digest = contextbuilder.Digest(s.cfg.PromptKey, p.System, p.Messages)
+	out.Digest = align.Prompt(s.cfg.PromptKey, p.System, p.Messages)
 	return &out
 }
 
@@ -55,7 +54,7 @@ func (s *Service) keptOf(
 func (s *Service) keptSent(a ask, at events.Position) *services.PromptSettings {
 	said := align.Said(a.Completion.Sent)
 	out := s.cfg.Contexts.Settings(s.contextRequest(a), &services.Context{Position: at})
-	out.Digest, out.SystemPrompt = contextbuilder.Seal(s.cfg.PromptKey, said), ""
+	out.Digest, out.SystemPrompt = align.Seal(s.cfg.PromptKey, said), ""
 	out.Format, out.Sent = services.OpenAI, len(said)
 	return &out
 }

@@ -140,7 +140,9 @@ func (w *Walk) Events(seqs []uint64) (found []events.Recorded) {
 }
 
 // To goes on to a place of the session's partition. It never goes back.
-func (w *Walk) To(seq uint64) { w.to(moment{position: &events.Position{Partition: w.Partition(), Seq: seq}}) }
+func (w *Walk) To(seq uint64) {
+	w.to(moment{position: &events.Position{Partition: w.Partition(), Seq: seq}})
+}
 
 func (w *Walk) to(m moment) {
 	w.own.to(m)

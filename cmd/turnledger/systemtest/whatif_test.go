@@ -22,16 +22,16 @@ import (
 
 // told is a line of an answer of whatif.
 type told struct {
-	SessionID  string   `json:"session_id"`
-	TurnID     string   `json:"turn_id"`
-	Position   string   `json:"position"`
-	Told       string   `json:"told"`
-	TokensTold int      `json:"tokens_told"`
-	TokensIf   int      `json:"tokens_if"`
-	TurnsTold  int      `json:"turns_told"`
-	TurnsIf    int      `json:"turns_if"`
-	LeftOut    []string `json:"left_out"`
-	BroughtIn  []string `json:"brought_in"`
+	SessionID  string         `json:"session_id"`
+	TurnID     string         `json:"turn_id"`
+	Position   string         `json:"position"`
+	Told       string         `json:"told"`
+	TokensTold int            `json:"tokens_told"`
+	TokensIf   int            `json:"tokens_if"`
+	TurnsTold  int            `json:"turns_told"`
+	TurnsIf    int            `json:"turns_if"`
+	LeftOut    []string       `json:"left_out"`
+	BroughtIn  []string       `json:"brought_in"`
 	Total      map[string]int `json:"total"`
 }
 
@@ -253,7 +253,8 @@ func TestWhatIfOfOthersPrompts(t *testing.T) {
 	require.Equal(t, []any{rows[4].Position, rows[4].LeftOut}, []any{table[at].Position, table[at].LeftOut})
 	info := must.Get(os.Stat(file))(t)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	require.Contains(t, p.Done(t, "whatif", "--since", "1h", "--system", system, "--summary", "--memory"), "10 answered")
+	said = p.Done(t, "whatif", "--since", "1h", "--system", system, "--summary", "--memory")
+	require.Contains(t, said, "10 answered")
 	for _, wrong := range [][]string{
 		nil, {"--sessions", "a", "--identity", "ada"}, {"--identity", ""}, {"--sessions", "a", "--max-messages", "1"},
 		{"--sessions", "a", "--max-tokens", "0"}, {"--sessions", "a", "--format", "parquet"},

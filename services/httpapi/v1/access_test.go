@@ -25,12 +25,12 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/contextbuilder/whatif"
 	"github.com/turnledger/turnledger/services/export/explain"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/read"
 	"github.com/turnledger/turnledger/services/replay"
-	"github.com/turnledger/turnledger/services/whatif"
 )
 
 const (
@@ -66,7 +66,10 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 		c.LinkReader = reader
 		prompts := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
 		c.Explain = explain.Service{Events: r, Sessions: reader, Contexts: prompts}
-		c.WhatIfs = whatif.Service{Events: r, Sessions: reader, Prompts: prompts}
+		c.WhatIfs = whatif.Service{Events: r, Prompts: prompts, Walk: func(ctx context.Context, id string) (whatif.Walk,
+			error) {
+			return reader.Walk(ctx, id)
+		}}
 	}}, more...)...)
 	return s, model
 }

@@ -17,23 +17,29 @@ import (
 
 // whatIfs adds the calls that say what models were told, and would have been told.
 func (a *surface) whatIfs() {
-	either := func(id, pattern, summary string, errors ...int) operation {
-		o := op(id, 0, pattern, summary, append(errors, http.StatusForbidden, notFound)...).
-			any(access.ContextRead | access.EventsRead).boundsItself().takesLong()
+	declared := func(id, pattern, summary string, errors ...int) operation {
+		o := op(id, 0, pattern, summary, append(errors, notFound)...).any(access.ContextRead | access.EventsRead).
+			boundsItself().takesLong()
 		o.Responses = map[string]*huma.Response{"200": {Content: contentOf[whatIfLine](a, ndjson)}}
 		return o
 	}
-	raw[anyAnswer](a, func(w http.ResponseWriter, r *http.Request, in *whatIfIn) error {
-		ask, err := in.ask()
-		if err != nil {
-			return err
-		}
-		return a.whatIf(w, r, ask)
-	}, either("what-if", "GET /whatif", "See what models were told of the history before their answers, and what they "+
-		"would have been told with other settings: a line for each answered turn, then the total"))
-	raw[anyAnswer](a, func(w http.ResponseWriter, r *http.Request, in *whatIfQueryIn) error {
-		return a.whatIf(w, r, in.Body.ask())
-	}, either("query-what-if", "POST /whatif", "The same, also with a system prompt", unread, tooBig))
+	raw[anyAnswer](a, a.whatIf, declared("what-if", "GET /whatif", "See what models were told of the history before "+
+		"their answers, and what they would have been told with other settings: a line for each answered turn, then the "+
+		"total"))
+	raw[anyAnswer](a, a.queryWhatIf, declared("query-what-if", "POST /whatif", "The same, also with a system prompt",
+		unread, tooBig))
+}
+
+func (a *surface) whatIf(w http.ResponseWriter, r *http.Request, in *whatIfIn) error {
+	ask, err := in.ask()
+	if err != nil {
+		return err
+	}
+	return a.tellWhatIf(w, r, ask)
+}
+
+func (a *surface) queryWhatIf(w http.ResponseWriter, r *http.Request, in *whatIfQueryIn) error {
+	return a.tellWhatIf(w, r, in.Body.ask())
 }
 
 type whatIfIn struct {
@@ -120,9 +126,9 @@ type whatIfJSON struct {
 	BroughtIn  []uuid.UUID     `json:"brought_in" nullable:"false" doc:"Turns that it would have been told, too"`
 }
 
-// whatIf answers with a line of JSON for each answered turn, and the total. It has no deadline: it ends when the client
-// goes.
-func (a *surface) whatIf(w http.ResponseWriter, r *http.Request, ask services.WhatIfAsk) error {
+// tellWhatIf answers with a line of JSON for each answered turn, and the total. It has no deadline: it ends when the
+// client goes.
+func (a *surface) tellWhatIf(w http.ResponseWriter, r *http.Request, ask services.WhatIfAsk) error {
 	ctx := r.Context()
 	if err := a.mayAskWhatIf(r, &ask); err != nil {
 		return err

@@ -2,6 +2,7 @@ package v1_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -25,11 +26,9 @@ type ifs struct {
 
 func (i *ifs) WhatIf(_ context.Context, ask services.WhatIfAsk, row func(services.WhatIf) error) error {
 	i.asked = ask
-	if err := row(services.WhatIf{SessionID: "s", Told: services.ToldSame, Position: events.Position{Seq: 3},
-		TokensTold: 9, TokensIf: 5, TurnsTold: 2, TurnsIf: 1, LeftOut: []uuid.UUID{{1}}, BroughtIn: []uuid.UUID{}}); err != nil {
-		return err
-	}
-	return i.err
+	told := services.WhatIf{SessionID: "s", Told: services.ToldSame, Position: events.Position{Seq: 3},
+		TokensTold: 9, TokensIf: 5, TurnsTold: 2, TurnsIf: 1, LeftOut: []uuid.UUID{{1}}, BroughtIn: []uuid.UUID{}}
+	return errors.Join(row(told), i.err)
 }
 
 func TestWhatIf(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -18,14 +19,24 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/align"
 	"github.com/turnledger/turnledger/services/contextbuilder"
-	"github.com/turnledger/turnledger/services/read"
 )
+
+// Walk shows a session as it was at one place in the log after the other; read.Walk says more.
+type Walk interface {
+	contextbuilder.Sessions
+	Today() *session.State
+	Partition() int
+	Events(seqs []uint64) []events.Recorded
+	To(seq uint64)
+	Now() time.Time
+	Then(turn uuid.UUID) *session.Turn
+}
 
 // Service implements services.WhatIfs.
 type Service struct {
-	Sessions *read.Reader
-	Events   services.EventReader
-	Prompts  *contextbuilder.Builder
+	Walk    func(ctx context.Context, sessionID string) (Walk, error)
+	Events  services.EventReader
+	Prompts *contextbuilder.Builder
 	// Key is that of the digests of prompts; without it none is compared.
 	Key []byte
 }
@@ -88,7 +99,7 @@ func (s Service) answered(ctx context.Context, ask services.WhatIfAsk) (ids []st
 func (s Service) session(
 	ctx context.Context, id string, ask services.WhatIfAsk, row func(services.WhatIf) error,
 ) error {
-	walk, err := s.Sessions.Walk(ctx, id)
+	walk, err := s.Walk(ctx, id)
 	if err != nil || walk.Today().Erased != 0 {
 		return err
 	}
@@ -117,7 +128,7 @@ func (s Service) session(
 type walking struct {
 	Service
 
-	walk    *read.Walk
+	walk    Walk
 	ask     services.WhatIfAsk
 	prompts *contextbuilder.Builder
 	rows    []*services.WhatIf
@@ -211,7 +222,8 @@ func (w *walking) step(ctx context.Context, st step) error {
 	}
 	r := st.row
 	r.Told = worse(r.Told, w.told(st, told))
-	r.TokensTold, r.TokensIf = w.prompts.Tokens(told.system, told.messages), w.prompts.Tokens(would.system, would.messages)
+	r.TokensTold = w.prompts.Tokens(told.system, told.messages)
+	r.TokensIf = w.prompts.Tokens(would.system, would.messages)
 	r.TurnsTold, r.TurnsIf = len(told.turns), len(would.turns)
 	r.LeftOut, r.BroughtIn = lacking(told.turns, would.turns), lacking(would.turns, told.turns)
 	return nil
@@ -279,17 +291,17 @@ func (w *walking) told(st step, p prompt) services.Told {
 	switch {
 	case st.turn.ID != st.root.ID: // what was asked is not there any more
 		return services.ToldPart
-	case s == nil, !contextbuilder.Under(w.Key, s.Digest):
+	case s == nil, !align.Under(w.Key, s.Digest):
 		return services.ToldAssumed
 	case s.Sent > 0:
 		said := align.Said(p.messages)
-		if contextbuilder.Seal(w.Key, said[max(0, len(said)-s.Sent):]) == s.Digest {
+		if align.Seal(w.Key, said[max(0, len(said)-s.Sent):]) == s.Digest {
 			return services.ToldSame
 		}
 		if !w.gone && st.turn.PrunedAt() == 0 {
 			return services.ToldAssumed // the client showed something else than what was recorded
 		}
-	case contextbuilder.Digest(w.Key, p.system, p.messages) == s.Digest:
+	case align.Prompt(w.Key, p.system, p.messages) == s.Digest:
 		return services.ToldSame
 	}
 	return services.ToldPart
