@@ -61,7 +61,9 @@ type ContextRequest struct {
 	MaxMessages  int // 0: DefaultMessages
 	MaxTokens    int // 0: no bound
 	// IdleTimeout: nil means the deployment's setting, 0 means off.
-	IdleTimeout    *time.Duration
+	IdleTimeout *time.Duration
+	// Blocks: nil means the deployment's setting.
+	Blocks         *bool
 	Language       Language
 	IncludePending bool
 	Memory         bool

@@ -121,6 +121,8 @@ type ModelAnswer struct {
 	Model string
 	// Pieces are the lengths of the pieces in which the answer was told (PieceLengths).
 	Pieces string
+	// Prompt is what the prompt was built with; nil where that is not kept.
+	Prompt *PromptSettings
 }
 
 // Said reports whether a part is told to the user: a text or a refusal.
@@ -157,6 +159,8 @@ type Prompt struct {
 	ModelOptions
 	// Conversation is the session's id, for traces. Models do not get it.
 	Conversation string
+	// Settings are what the prompt was built with, for the log; nil where nothing is recorded. Models do not get them.
+	Settings *PromptSettings
 }
 
 // Model answers prompts.

@@ -25,6 +25,7 @@ import (
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
+	"github.com/turnledger/turnledger/services/contextbuilder/whatif"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
@@ -67,15 +68,17 @@ type app struct {
 	// streamKey seals answers between processes; "": they are watched in their own.
 	streamKey string
 	// itemKey makes the ids of items.
-	itemKey  []byte
-	tokens   func(text string) int // counts as prompts do
-	lists    *read.Lists
-	searcher *search.Searcher
-	handler  backup.Handler
-	traces   *traces
-	answers  *answer.Service
-	registry *prometheus.Registry
-	metrics  *runner.Metrics
+	itemKey []byte
+	// promptKey makes the digests of prompts; empty where there is none.
+	promptKey []byte
+	tokens    func(text string) int // counts as prompts do
+	lists     *read.Lists
+	searcher  *search.Searcher
+	handler   backup.Handler
+	traces    *traces
+	answers   *answer.Service
+	registry  *prometheus.Registry
+	metrics   *runner.Metrics
 	// still stops everything that follows the log; replaced is closed when the app is to be opened again.
 	still    func()
 	replaced chan struct{}
@@ -205,6 +208,10 @@ func (a *app) serve() error {
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
 		c.Explain = explain.Service{Events: c.Events, Sessions: reader, Contexts: c.Contexts}
+		c.WhatIfs = whatif.Service{
+			Walk:   func(ctx context.Context, id string) (whatif.Walk, error) { return reader.Walk(ctx, id) },
+			Events: c.Events, Prompts: builder, Key: a.promptKey,
+		}
 	}
 	a.answers = a.answerer(reader, builder)
 	if a.roles.has(roleChat) {
@@ -221,7 +228,7 @@ func (a *app) serve() error {
 }
 
 // readSide reads from the views and the log.
-func (a *app) readSide() (*read.Reader, answer.Contexts) {
+func (a *app) readSide() (*read.Reader, *contextbuilder.Builder) {
 	rc := read.Config{Rules: a.cfg.Rules(), Logger: a.logger}
 	if a.views.recent != nil {
 		rc.View = a.views.recent
@@ -273,7 +280,7 @@ func (a *app) answerer(reader *read.Reader, builder answer.Contexts) *answer.Ser
 		c.Summarizer = summarizer.New(a.summarizes(reader))
 	}
 	c.Summaries, c.Output, c.Count = a.cfg.SummaryURL != "", respond.Output, a.tokens
-	c.Context, c.MaxAnswer = a.cfg.ModelContext, a.cfg.ModelMaxTokens
+	c.Context, c.MaxAnswer, c.PromptKey = a.cfg.ModelContext, a.cfg.ModelMaxTokens, a.promptKey
 	c.SessionOf = func(ctx context.Context, name string) (string, error) {
 		return eraser.SessionOfErased(ctx, a.notes, name)
 	}

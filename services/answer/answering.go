@@ -136,6 +136,8 @@ type answering struct {
 	since uint64
 	// attempt names the work; undecided while another may do it.
 	attempt string
+	// built is what the model was asked with; nil until it was.
+	built *services.PromptSettings
 }
 
 // undecided is the name of an attempt that has none yet.
@@ -279,14 +281,15 @@ func (a *answering) answer(ctx context.Context) error {
 		a.cfg.Logger.Warn("a turn stays without an answer", kv...)
 		return err
 	}
+	answer.Prompt = a.built
 	if len(answer.Parts) >= a.to.count() { // else a call that was cut off is left out
 		answer.Pieces = a.to.lengths()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
 	defer cancel()
 	turn, err := a.record(ctx, a.turn.ID, answer)
-	if errors.Is(err, jetlog.ErrTooLarge) && answer.Pieces != "" { // the answer counts, not how it came
-		answer.Pieces = ""
+	if errors.Is(err, jetlog.ErrTooLarge) { // the answer counts, not how it came
+		answer.Pieces, answer.Prompt = "", nil
 		turn, err = a.record(ctx, a.turn.ID, answer)
 	}
 	if err == nil {
@@ -308,7 +311,7 @@ func (a *answering) ask(ctx context.Context) (services.ModelAnswer, error) {
 	if err != nil {
 		return services.ModelAnswer{}, err
 	}
-	sent.Conversation = a.session
+	sent.Conversation, a.built = a.session, sent.Settings
 	calling, stop := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { a.watch(calling, stop) })

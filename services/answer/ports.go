@@ -72,5 +72,7 @@ type Offer struct {
 type Contexts interface {
 	// Valid returns the error that Build would return for a bad request. It is called before a message is recorded.
 	Valid(r services.ContextRequest) error
+	// Settings returns what a prompt was built with.
+	Settings(r services.ContextRequest, built *services.Context) services.PromptSettings
 	services.ContextBuilder
 }

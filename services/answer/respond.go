@@ -189,7 +189,9 @@ func (w *input) prompt(ctx context.Context, turn uuid.UUID, known uint64) (servi
 	c := w.ask.Completion
 	if c != nil && c.History == services.HistoryClient {
 		p, used := w.exact(w.ask)
-		w.used = used
+		w.used, p.Settings = used, w.keptSent(w.ask, events.Position{
+			Partition: w.at.Position.Partition, Seq: max(known, w.at.Position.Seq),
+		})
 		return p, nil
 	}
 	req := w.contextRequest(w.ask)
@@ -200,7 +202,9 @@ func (w *input) prompt(ctx context.Context, turn uuid.UUID, known uint64) (servi
 	if err != nil {
 		return services.Prompt{}, err
 	}
-	return w.ask.withSystem(promptOf(&built, w.ask.Options), w.cfg.Model.Format()), nil
+	p := w.ask.withSystem(promptOf(&built, w.ask.Options), w.cfg.Model.Format())
+	p.Settings = w.keptOf(ctx, w.ask, req, built)
+	return p, nil
 }
 
 func (*input) piece(p services.AnswerPiece) (services.AnswerPiece, bool) { return p, true }
@@ -215,7 +219,7 @@ func (w *input) record(
 ) (services.Turn, error) {
 	settings := encode(told{
 		Model: w.cfg.Model.Name(), AnsweredBy: answer.Model, Usage: w.usage(answer, w.used), Finish: answer.Finish,
-		Pieces: answer.Pieces, Attempt: w.at.Attempt,
+		Pieces: answer.Pieces, Attempt: w.at.Attempt, askedWith: askedWith{answer.Prompt},
 	})
 	output := w.cfg.Output(answer, w.told(w.at, "").Mint)
 	if w.ask.Completion != nil { // its client is told no ids

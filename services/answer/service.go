@@ -49,6 +49,8 @@ type Config struct {
 	// many tokens an answer may have that its request does not bound; 0 if the model decides.
 	Context   int
 	MaxAnswer int64
+	// PromptKey is the key of the digests of prompts. Without it answers keep none.
+	PromptKey []byte
 	Logger    *slog.Logger
 }
 

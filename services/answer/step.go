@@ -38,6 +38,12 @@ type told struct {
 	Pieces string `json:"pieces,omitempty"`
 	// Attempt names the attempt at the step that the answer ends; the others have failed.
 	Attempt string `json:"attempt,omitempty"`
+	askedWith
+}
+
+// askedWith is what the log keeps of the prompt of an answer.
+type askedWith struct {
+	Prompt *services.PromptSettings `json:"prompt,omitempty"`
 }
 
 // step is where a response stands in the log: the fact that brought its input.

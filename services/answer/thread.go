@@ -239,7 +239,9 @@ func (m *posted) prompt(ctx context.Context, turn uuid.UUID, known uint64) (serv
 	m.reply.HistoryTurns, m.reply.HistoryMessages = built.HistoryTurns, built.HistoryMessages
 	m.reply.DroppedTurns, m.reply.Source = built.DroppedTurns, built.Source
 	m.reply.RewrittenQuery = built.RewrittenQuery
-	return promptOf(&built, services.ModelOptions{}), nil
+	p := promptOf(&built, services.ModelOptions{})
+	p.Settings = m.kept(req, &built, p)
+	return p, nil
 }
 
 // record records the answer. A thread offers no tools, so an answer without a text is none.
@@ -252,6 +254,9 @@ func (m *posted) record(
 	}
 	if f.Answer.AnswerNeutral == "" {
 		f.Answer.AnswerMessages = json.RawMessage(`[{"role":"assistant","content":""}]`)
+	}
+	if answer.Prompt != nil {
+		f.Settings = encode(askedWith{answer.Prompt})
 	}
 	return m.cfg.Turns.FinalizeTurn(ctx, f)
 }

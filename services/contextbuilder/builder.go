@@ -166,6 +166,7 @@ func (b *Builder) recall(
 	state := reading.State
 	p = &prompt{}
 	p.SessionFound, p.Position, p.Source = state.Found() && state.Erased == 0, reading.Position, reading.Source
+	p.Position.Seq = max(p.Position.Seq, state.Applied) // a reading may have more than it promises
 	p.Others = reading.Others
 	if p.of(state, now) {
 		return p, true, nil
@@ -176,7 +177,11 @@ func (b *Builder) recall(
 	}
 	bound := b.budget(req)
 	bound.before = n.shown + n.filtered - len(turns)
-	taken, all := p.show(piecesOf(asSent(turns, req), form{lang: req.Language, items: req.Through}), bound)
+	pieces := piecesOf(asSent(turns, req), form{lang: req.Language, items: req.Through})
+	if last := len(pieces) - 1; req.Through && last >= 0 && pieces[last].turn.ID == req.TurnID {
+		bound.beside(req, pieces[last].messages)
+	}
+	taken, all := p.show(pieces, bound)
 	if p.HistoryTurns = len(taken); !all {
 		p.DroppedTurns = max(n.shown-len(taken), 0)
 	}
@@ -226,7 +231,7 @@ func (p *prompt) show(pieces []piece, b budget) (taken []piece, all bool) {
 func (b *Builder) budget(req services.ContextRequest) budget {
 	out := budget{
 		messages: min(cmp.Or(req.MaxMessages, services.DefaultMessages), services.MostMessages), tokens: req.MaxTokens,
-		blocks: b.cfg.Blocks && req.MaxMessages == 0 && req.MaxTokens == 0,
+		blocks: b.blocks(req) && req.MaxMessages == 0 && req.MaxTokens == 0,
 		keep:   keepLastPair, count: b.cfg.Tokens.Count,
 	}
 	if req.Through {
@@ -244,6 +249,17 @@ func (b *Builder) budget(req services.ContextRequest) budget {
 		out.tokens = min(cmp.Or(out.tokens, out.room), out.room)
 	}
 	return out
+}
+
+// beside makes the bounds of a request those of what stands before the turn that it ends with.
+func (b *budget) beside(req services.ContextRequest, own []message.Message) {
+	b.messages += len(own)
+	if req.MaxTokens > 0 {
+		b.tokens = req.MaxTokens + tokensOf(own, b.count)
+		if b.room > 0 {
+			b.tokens = min(b.tokens, b.room)
+		}
+	}
 }
 
 // systemMessage returns the message that a prompt begins with, if the request has one.

@@ -42,28 +42,36 @@ const partSuffix = ".part"
 // OpenFile opens a file. The caller calls Add for each line, and then Complete or Abandon.
 func OpenFile(c FileConfig) (*File, error) {
 	f := &File{final: c.Path, flush: func() error { return nil }}
-	to, header := c.To, true
+	header, err := f.create(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.open(c, header); err != nil {
+		return nil, errors.Join(err, f.Abandon())
+	}
+	return f, nil
+}
+
+// create opens what is written to, and says whether that is empty.
+func (f *File) create(c FileConfig) (empty bool, err error) {
+	to, empty := c.To, true
 	if c.Path != "" {
 		name, flags := c.Path+partSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
 		// A device or a pipe is written directly: renaming a file to /dev/null would replace the device.
 		if info, err := os.Stat(c.Path); c.Grows || err == nil && !info.Mode().IsRegular() {
 			name, flags = c.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND
 		}
-		var err error
 		// The file holds users' texts: only the user who asked for it may read it.
 		if f.file, err = os.OpenFile(name, flags, 0o600); err != nil { //nolint:gosec // the file that the user named
-			return nil, err
+			return false, err
 		}
 		if info, err := f.file.Stat(); err == nil {
-			header = info.Size() == 0
+			empty = info.Size() == 0
 		}
 		to = f.file
 	}
 	f.out = bufio.NewWriterSize(to, 1<<20)
-	if err := f.open(c, header); err != nil {
-		return nil, errors.Join(err, f.Abandon())
-	}
-	return f, nil
+	return empty, nil
 }
 
 func (f *File) open(c FileConfig, header bool) error {
@@ -128,6 +136,10 @@ func (f *File) Complete(rules session.Rules) error {
 	if f.fold != nil {
 		err = f.fold(rules)
 	}
+	return f.complete(err)
+}
+
+func (f *File) complete(err error) error {
 	err = errors.Join(err, f.end())
 	if err == nil && f.partial() {
 		err = os.Rename(f.Name(), f.final)

@@ -22,6 +22,7 @@ type Verbs struct {
 	Context     contextCmd     `cmd:"" help:"Show the messages that a model would be sent."`
 	History     historyCmd     `cmd:"" help:"Show a session's questions and answers."`
 	Explain     explainCmd     `cmd:"" help:"Show what a turn was made of, and what its prompt could see."`
+	Whatif      whatifCmd      `cmd:"" help:"Show what models were told before their answers, and what they would have been told with other settings."`
 	Replay      replayCmd      `cmd:"" help:"Print the log, or make a table of it."`
 	Sessions    sessionsCmd    `cmd:"" help:"List sessions, look at one, and describe it."`
 	Search      searchCmd      `cmd:"" help:"Find turns by their words or their meaning."`

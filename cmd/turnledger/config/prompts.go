@@ -13,6 +13,8 @@ import (
 type prompts struct {
 	SystemPrompt string `help:"System prompt of contexts that bring none." env:"TURNLEDGER_SYSTEM_PROMPT" show:"given"`
 
+	PromptKey string `help:"Key of the digests of prompts that answers keep, by which turnledger whatif knows a prompt again: 32 random characters or more, the same in every process; unset: one that is drawn once into prompt.key in the data directory, and with an outside NATS none: no digests." env:"TURNLEDGER_PROMPT_KEY" show:"given"`
+
 	ModelURL       string        `name:"model-url" help:"Endpoint of the chat model, up to its version; unset: dev answers with an echo." env:"TURNLEDGER_MODEL_URL" show:"url"`
 	ModelName      string        `name:"model-name" help:"Name of the model; its encoding counts max_tokens." env:"TURNLEDGER_MODEL_NAME"`
 	ModelKey       string        `name:"model-key" help:"Key of the endpoint." env:"TURNLEDGER_MODEL_KEY" show:"given"`
@@ -65,6 +67,7 @@ func (c prompts) validate(no *complaints) {
 		no.when(a[1] != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https"),
 			a[0], "must be a URL such as https://api.openai.com/v1")
 	}
+	no.unless(c.PromptKey == "" || len(c.PromptKey) >= 32, "PROMPT_KEY", "must be 32 characters or more")
 	no.when(c.ModelURL != "" && c.ModelName == "", "MODEL_NAME", "is needed with TURNLEDGER_MODEL_URL")
 	no.when(c.RewriterURL != "" && c.RewriterModel() == "", "REWRITER_NAME", "is needed with TURNLEDGER_REWRITER_URL")
 	no.when(c.SummaryURL != "" && c.SummaryModel() == "", "SUMMARY_NAME", "is needed with TURNLEDGER_SUMMARY_URL")

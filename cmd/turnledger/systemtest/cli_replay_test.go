@@ -235,6 +235,7 @@ func TestAnswersOfTheAnalystsPage(t *testing.T) {
 	run("redact", "--yes", "example-dripping-tap", first)
 	run("replay", "--format", "parquet", "-o", eventsFile)
 	run("replay", "--turns", "--format", "parquet", "-o", turnsFile)
+	require.Contains(t, string(page), run("whatif", "--sessions", "example-follow-up", "--max-messages", "2"))
 
 	events := must.Get(parquet.ReadFile[export.EventRow](eventsFile))(t)
 	types, hidden := map[string]int{}, map[string]int{}

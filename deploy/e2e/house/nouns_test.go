@@ -28,6 +28,7 @@ var apart = map[string]string{
 	"services/client": "a client's own types: programs outside import them, and the JSON of the API is " +
 		"their form",
 	"services/export.TurnRow":             "wire form: the columns of a table of turns",
+	"services/export.WhatIfRow":           "wire form: the columns of a table of what models were told",
 	"services/export.EventRow":            "wire form: the columns of a table of events",
 	"services/backup.ErasureData":         "wire form: the data of an erasure's CloudEvent in a backup",
 	"services/backup.File":                "stored: a line of a backup's manifest",

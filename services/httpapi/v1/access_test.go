@@ -25,6 +25,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/contextbuilder/whatif"
 	"github.com/turnledger/turnledger/services/export/explain"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -63,8 +64,12 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 		c.Keys = func() ([]access.Key, error) { return nil, nil }
 		reader := read.New(events, read.Config{Rules: rules})
 		c.LinkReader = reader
-		c.Explain = explain.Service{Events: r, Sessions: reader,
-			Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{})}
+		prompts := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
+		c.Explain = explain.Service{Events: r, Sessions: reader, Contexts: prompts}
+		c.WhatIfs = whatif.Service{Events: r, Prompts: prompts, Walk: func(ctx context.Context, id string) (whatif.Walk,
+			error) {
+			return reader.Walk(ctx, id)
+		}}
 	}}, more...)...)
 	return s, model
 }

@@ -408,6 +408,7 @@ var (
 		"GET /v1/identities/{identity_id}/turns": "?since=2026-01-02T03:04:05Z&until=2027-01-02T03:04:05Z&limit=5",
 		"GET /v1/events": "?session_id=s&type=turnledger.turn.started.v1&from=0:1&to=0:9" +
 			"&since=2026-01-02T03:04:05Z",
+		"GET /v1/whatif":                     "?sessions=s,t&max_messages=4",
 		"POST /v1/projections/{name}/verify": "?sample=3",
 		"GET /v1/streams":                    "?replicas=1",
 		"POST /v1/streams":                   "?replicas=1",
@@ -438,6 +439,7 @@ var (
 			`"conversation_history":[{"role":"user","content":"Hello"},{"role":"assistant","content":"Hello."}]}`,
 		"POST /v1/threads/{thread_id}/messages":             `{"content":"Hello","user_id":"ada","request_id":"m1"}`,
 		"POST /v1/threads/{thread_id}/messages/stream":      `{"content":"Hello","user_id":"ada"}`,
+		"POST /v1/whatif":                                   `{"sessions":["s"],"max_messages":4}`,
 		"POST /v1/threads/{thread_id}/stop":                 `{"turn_id":"066d3201-f058-5aa0-8105-935d3d2f85fc"}`,
 		"POST /v1/chat":                                     `{"thread_id":"new","content":"Hello","max_messages":10}`,
 		"POST /v1/deadletters/{projection}/{position}/drop": `{"reason":"no turn of ours","dropped_by":"ada"}`,

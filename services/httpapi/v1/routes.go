@@ -45,6 +45,9 @@ func (a *surface) declare() {
 		a.explains()
 	}
 	a.ofRole("context", cfg.Events != nil && cfg.Sessions != nil, a.durables)
+	if cfg.WhatIfs != nil {
+		a.whatIfs()
+	}
 	call(a, a.projections, op("list-projections", access.Admin, "GET /projections", "See how far the views are"))
 	call(a, a.keys, op("list-keys", access.Admin, "GET /keys", "List the API keys, without their secrets"))
 	if cfg.Tokens != nil {
