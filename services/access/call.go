@@ -11,8 +11,8 @@ import (
 type Call struct {
 	// Caller is the zero value if the caller is not authenticated.
 	Caller Caller
-	// Remote is the address that the call came from.
-	Remote string
+	// Remote is the address that the call came from, and Path is what it asks for.
+	Remote, Path string
 	// Admitted: the caller reaches what the call is about, and has not asked too often.
 	Admitted bool
 	// Steps measures the slow parts of the call; nil where nobody does.

@@ -40,11 +40,12 @@ func (s *Service) Respond(
 		return out, err
 	}
 	w := &input{Service: s, at: st, ask: asking}
+	hangs := a.Completion != nil && a.Completion.Chat == nil // its caller's leaving ends the answer
 	heard := s.listen(to)
 	defer heard.leave()
 	done, err := s.do(ctx, task{
 		session: st.session, key: st.key(), onPending: a.OnPending, own: a.RequestID, at: st.Position.Seq,
-		work: w, ends: a.Completion != nil, keeps: a.Completion != nil && a.Completion.Streams,
+		work: w, ends: hangs, keeps: hangs && a.Completion.Streams,
 	}, heard)
 	if err == nil {
 		// The caller may have gone, and others watch.

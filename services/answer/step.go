@@ -71,7 +71,7 @@ func (s *Service) told(st step, model string) services.Step {
 	out := services.Step{
 		SessionID: st.session, TurnID: st.TurnID, ResponseID: items.ResponseID(st.Step), Previous: st.asked.Previous,
 		CreatedAt: st.createdAt, Model: model, Stored: true, Settings: st.asked.Request,
-		Asked: st.Position, Recorded: st.recorded,
+		Asked: st.Position, Recorded: st.recorded, Extends: st.extension != "",
 		Mint: func(kind, _ string, index int) string {
 			return s.cfg.IDs.Item(kind, st.session, items.Address{
 				Position: st.Position, Answer: true, Message: outputMessages + index,
