@@ -122,6 +122,19 @@ func (s *State) LastBranch(prefix string) (requestID, sessionID string) {
 // (Branch.Made).
 func (s *State) Branches() []Branch { return slices.Collect(maps.Values(s.more().marks)) }
 
+// HasBranches reports whether Branches returns any.
+func (s *State) HasBranches() bool { return len(s.more().marks) > 0 }
+
+// BranchesBy returns those of Branches that some requests made.
+func (s *State) BranchesBy(by func(requestID string) bool) (out []Branch) {
+	for request, b := range s.more().marks {
+		if by(request) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
 // RootID returns the root of the session: of a branch that of its fork, else the session itself. An erased branch has
 // forgotten its root.
 func (s *State) RootID() string { return cmp.Or(s.Fork().Root, s.SessionID) }

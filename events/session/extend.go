@@ -193,7 +193,7 @@ func (s *State) extend(e events.Recorded, f *events.TurnExtended) Change {
 		x.undone = before(t)
 	}
 	t.note(x)
-	t.asked = t.asked || f.Half == events.HalfQuestion && len(f.Settings) > 0
+	t.Asked = t.Asked || f.Half == events.HalfQuestion && len(f.Settings) > 0
 	if !s.slim {
 		s.rules().extend(t, &f.Extension, f.Metadata, mine)
 	}

@@ -232,7 +232,7 @@ func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
 	t := &Turn{
 		ID: f.TurnID, RequestID: f.RequestID, Status: Pending, Version: 1,
 		Place: e.Position.Seq, Started: e.Position.Seq, CreatedAt: e.Time, startDigest: q,
-		TranslateChat: f.TranslateChat, asked: len(f.Settings) > 0,
+		TranslateChat: f.TranslateChat, Asked: len(f.Settings) > 0,
 	}
 	s.fill(t, f)
 	s.insert(t)

@@ -162,7 +162,7 @@ func (t *Turn) bury(e events.Recorded) {
 	t.Status, t.Redacted, t.DeletedAt = Redacted, e.Position.Seq, e.Time
 	t.Question, t.Answer, t.AnswerMetadata = nil, nil, nil
 	t.TranslateChat, t.startDigest, t.finalDigest = false, 0, 0
-	t.messages, t.asked = 0, false
+	t.messages, t.Asked = 0, false
 	t.bare()
 }
 

@@ -36,8 +36,8 @@ type Turn struct {
 	Status    Status
 	// StatusBefore is the status before a redaction.
 	StatusBefore Status
-	// asked: the event that opened the question, or the last that extended it, asked a model (it has settings).
-	asked   bool
+	// Asked: the event that opened the question, or one that extended it, asked a model (it has settings).
+	Asked   bool
 	Version int
 	// Place orders the turn in its session: the sequence of its start, or the place of the turn that it replaces.
 	Place uint64
@@ -74,9 +74,6 @@ func (t *Turn) Metadata() json.RawMessage {
 	}
 	return MergeMetadata(base, t.AnswerMetadata)
 }
-
-// Asked reports whether the event that opened the question, or the last that extended it, asked a model.
-func (t *Turn) Asked() bool { return t.asked }
 
 // LastMessages returns how many messages the half has that came last, up to 65,535, while the turn may go on.
 func (t *Turn) LastMessages() int { return int(t.messages) }

@@ -43,5 +43,16 @@ func (a *Audit) ExplainMetadata(ctx context.Context, f projections.SessionFilter
 	return plan, err
 }
 
+// ExplainCounts returns how PostgreSQL would count the turns.
+func (a *Audit) ExplainCounts(ctx context.Context, f projections.CountsFilter) (plan string, err error) {
+	_, err = a.readAt(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, byScan); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, "explain (format json) "+a.sql(countTurns), countArgs(f)).Scan(&plan)
+	})
+	return plan, err
+}
+
 // WithoutTerms leaves out what searches need.
 func (a *Audit) WithoutTerms(yes bool) { a.withoutTerms = yes }

@@ -258,8 +258,10 @@ func countArgs(f projections.CountsFilter) pgx.NamedArgs {
 	}
 }
 
-// byScan lets the planner read a large part of a table as a whole, which an index would be slower for.
-const byScan = `set local enable_seqscan = on; set local enable_hashjoin = on; set local work_mem = '64MB'`
+// byScan lets the planner read a large part of a table as a whole, which an index would be slower for. Before the first
+// ANALYZE of a table the planner expects one row and would compare each turn with each session.
+const byScan = `set local enable_seqscan = on; set local enable_hashjoin = on; set local enable_nestloop = off;
+	set local work_mem = '64MB'`
 
 // countTurns puts together what the events of each turn did, and then counts. docs/analysts.md has it for readers of
 // the tables.

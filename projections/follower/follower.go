@@ -104,11 +104,12 @@ func (f *Follower) Run(ctx context.Context) error {
 // Subscription brings one subscriber the events of a partition, each once and in order. For one goroutine.
 type Subscription[E any] struct {
 	source source[E] // nil once it is closed
-	part   *part     // nil for the reader of all
+	part   *part     // nil for one that reads by itself
 	tally  *room.Tally
 }
 
-// Tally counts what the subscriber holds of what Next has returned. The subscriber grows it; Close gives it back.
+// Tally counts what the subscriber holds of what Next has returned; nil where its own tail counts that. The subscriber
+// grows it; Close gives it back.
 func (s *Subscription[E]) Tally() *room.Tally { return s.tally }
 
 // Next returns the next events, at least one. It blocks until there are events, ctx ends, or the log fails; the next
@@ -132,6 +133,13 @@ func (s *Subscription[E]) Close() {
 		s.part.leave()
 		s.tally.Leave()
 	}
+}
+
+// Own brings the events of a partition after a sequence by a tail of its own.
+func Own(log jetlog.Tailer, partition int, after uint64, opts jetlog.TailOptions) *Subscription[jetlog.Message] {
+	return &Subscription[jetlog.Message]{source: &tailSource{
+		log: log, partition: partition, after: after, opts: opts,
+	}}
 }
 
 // Events subscribes to the events of a partition after a sequence. Opts say how a subscriber reads that is behind; one

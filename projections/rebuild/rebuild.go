@@ -160,44 +160,27 @@ func (r *Rebuild) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return feed(ctx, r.log, r.gen, r.cfg, r.letters, r.parts, func(ctx context.Context, fillers []*filler) error {
-		return r.swap(ctx, fillers, projections.SwapCheck(foreign))
+	return each(ctx, r.log, r.gen, r.cfg, r.letters, r.parts, func(ctx context.Context, fills []*fill) error {
+		return r.swap(ctx, fills, projections.SwapCheck(foreign))
 	})
 }
 
-// feed reads and judges all partitions for a sink while do runs, and stops when do returns.
-func feed(
+// each claims all partitions of a sink, and has do fill them.
+func each(
 	ctx context.Context, log *jetlog.Log, sink projections.Sink, cfg Config, letters *desk.Queue, parts []*progress,
-	do func(context.Context, []*filler) error,
+	do func(context.Context, []*fill) error,
 ) error {
-	g, ctx := errgroup.WithContext(ctx)
-	life, end := context.WithCancel(ctx)
-	defer end()
 	from := follower.Alone(log, follower.Config{Rules: cfg.Rules, Bytes: math.MaxInt64, Loads: 1})
-	fillers := make([]*filler, len(parts))
+	fills := make([]*fill, len(parts))
 	for k, p := range parts {
-		f, err := newFiller(life, log, sink, cfg, letters, p)
+		f, err := claim(ctx, log, from, sink, cfg, letters, p)
 		if err != nil {
-			end()
-			return errors.Join(err, g.Wait())
+			return err
 		}
-		fillers[k] = f
-		in := from.Judged(f.partition, f.At.Seq, f.most())
-		g.Go(func() error { return ended(f.read(life, in)) })
+		defer f.in.Close()
+		fills[k] = f
 	}
-	g.Go(func() error {
-		defer end()
-		return do(ctx, fillers)
-	})
-	return g.Wait()
-}
-
-// ended returns an error, or nil if the error only means that the work was ended on purpose.
-func ended(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	return do(ctx, fills)
 }
 
 // foreign reports whether the served generation follows another stream than the log's. Its position then means nothing.
@@ -224,9 +207,9 @@ func (r *Rebuild) foreign(ctx context.Context) (bool, error) {
 // swap catches up with the head, and swaps. While the served generation is further, it catches up with that generation
 // and tries again: the served generation's runners have been fenced, and pause. So a head that moves faster than the
 // new generation can't delay the swap for ever.
-func (r *Rebuild) swap(ctx context.Context, fillers []*filler, check projections.SwapCheck) error {
+func (r *Rebuild) swap(ctx context.Context, fills []*fill, check projections.SwapCheck) error {
 	g, each := errgroup.WithContext(ctx)
-	for _, f := range fillers {
+	for _, f := range fills {
 		g.Go(func() error { return f.catchUp(each) })
 	}
 	if err := g.Wait(); err != nil {
@@ -237,22 +220,22 @@ func (r *Rebuild) swap(ctx context.Context, fillers []*filler, check projections
 		if !errors.Is(err, projections.ErrNotCaughtUp) {
 			return err
 		}
-		if err := r.reachServed(ctx, fillers); err != nil {
+		if err := r.reachServed(ctx, fills); err != nil {
 			return err
 		}
 	}
 }
 
 // reachServed applies the log up to the position of the served generation.
-func (r *Rebuild) reachServed(ctx context.Context, fillers []*filler) error {
+func (r *Rebuild) reachServed(ctx context.Context, fills []*fill) error {
 	served, err := r.view.Served(ctx)
 	if err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, cp := range served.At {
-		if cp.Partition < len(fillers) {
-			g.Go(func() error { return fillers[cp.Partition].reach(ctx, cp.Seq) })
+		if cp.Partition < len(fills) {
+			g.Go(func() error { return fills[cp.Partition].reach(ctx, cp.Seq) })
 		}
 	}
 	return g.Wait()

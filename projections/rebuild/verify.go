@@ -43,27 +43,11 @@ func (v *Verification) Run(ctx context.Context, sample int, report func(projecti
 		defer cancel()
 		err = errors.Join(err, ref.Drop(ctx))
 	}()
-	if sample > 0 {
-		return v.sampled(ctx, ref, sample, report)
-	}
-	err = feed(ctx, v.log, ref, v.cfg, nil, v.parts, func(ctx context.Context, all []*filler) (err error) {
-		sessions, err = ref.Compare(ctx, 0, logFold{v, all}, report)
+	err = each(ctx, v.log, ref, v.cfg, nil, v.parts, func(ctx context.Context, fills []*fill) (err error) {
+		sessions, err = ref.Compare(ctx, sample, logFold{v, fills}, report)
 		return err
 	})
 	return sessions, err
-}
-
-func (v *Verification) sampled(ctx context.Context, ref projections.Reference, sample int,
-	report func(projections.Difference) error) (int, error) {
-	fillers := make([]*filler, len(v.parts))
-	for k, p := range v.parts {
-		f, err := newFiller(ctx, v.log, ref, v.cfg, nil, p)
-		if err != nil {
-			return 0, err
-		}
-		fillers[k] = f
-	}
-	return ref.Compare(ctx, sample, logFold{v, fillers}, report)
 }
 
 // Progress returns how many events were folded, and how many there are.
@@ -79,14 +63,14 @@ func (v *Verification) Progress() (done, of uint64) {
 // logFold folds the log for a reference.
 type logFold struct {
 	*Verification
-	fillers []*filler
+	fills []*fill
 }
 
 var _ projections.Fold = logFold{}
 
 // Reach implements projections.Fold.
 func (w logFold) Reach(ctx context.Context, at events.Position) error {
-	return w.fillers[at.Partition].reach(ctx, at.Seq)
+	return w.fills[at.Partition].reach(ctx, at.Seq)
 }
 
 // State implements projections.Fold.
@@ -98,7 +82,7 @@ func (w logFold) State(ctx context.Context, sessionID string, at events.Position
 
 // Session implements projections.Fold.
 func (w logFold) Session(ctx context.Context, sessionID string, at events.Position) error {
-	f := w.fillers[at.Partition]
+	f := w.fills[at.Partition]
 	judge := projections.NewJudge(w.log, w.cfg.Rules, 1)
 	b := projections.Batch{From: f.At, To: f.At}
 	b.To.Seq = at.Seq

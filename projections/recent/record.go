@@ -17,7 +17,7 @@ import (
 // each half stand its extensions. Nothing is escaped, so that a script can join the parts, and texts stay byte for
 // byte.
 const (
-	version   = 1
+	version   = 2
 	pending   = 'p'
 	finalized = 'f'
 	// extension begins an extension. No answer half begins so.
@@ -28,6 +28,7 @@ const (
 	flagTranslate = 1 << iota
 	flagFallback
 	flagReplaces
+	flagAsked
 )
 
 // Record returns the record of a turn, whole or not.
@@ -38,10 +39,12 @@ func Record(t *session.Turn) []byte {
 	return appendNotes(appendStart(nil, pending, t), t)
 }
 
-// AppendExtension appends an extension of a turn, with what a view may show of it.
-func AppendExtension(b []byte, rules session.Rules, seq uint64, id string, texts events.Texts) []byte {
+// AppendExtension appends an extension of a turn, with what a view may show of it, and whether a model is asked now.
+func AppendExtension(
+	b []byte, rules session.Rules, seq uint64, id string, asked bool, texts events.Texts,
+) []byte {
 	x := texts.Extension
-	b = appendExtension(b, session.Extended{ID: id, Seq: seq, Half: x.Half})
+	b = appendExtension(b, session.Extended{ID: id, Seq: seq, Half: x.Half}, asked)
 	b = appendText(appendText(b, x.Messages), x.QuestionNeutral+x.AnswerNeutral)
 	return appendText(b, rules.Metadata(texts.Metadata))
 }
@@ -49,13 +52,17 @@ func AppendExtension(b []byte, rules session.Rules, seq uint64, id string, texts
 // appendNotes notes the extensions whose texts the halves of a record hold already.
 func appendNotes(b []byte, t *session.Turn) []byte {
 	for _, x := range t.Extensions() {
-		b = appendText(appendText(appendText(appendExtension(b, x), ""), ""), "")
+		b = appendText(appendText(appendText(appendExtension(b, x, t.Asked), ""), ""), "")
 	}
 	return b
 }
 
-func appendExtension(b []byte, x session.Extended) []byte {
-	b = appendText(append(b, extension), string(x.Half))
+func appendExtension(b []byte, x session.Extended, asked bool) []byte {
+	flags := byte(0)
+	if asked {
+		flags |= flagAsked
+	}
+	b = appendText(append(b, extension, flags), string(x.Half))
 	return appendText(binary.AppendUvarint(b, x.Seq), x.ID)
 }
 
@@ -64,6 +71,8 @@ func (r *reader) extensions(t *session.Turn) {
 	var texts []events.Fact
 	for strings.HasPrefix(r.unread, string(extension)) {
 		r.byte()
+		asked := r.byte()&flagAsked != 0
+		t.Asked = t.Asked || asked
 		f := &events.TurnExtended{Extension: events.Extension{Half: events.Half(r.text())}}
 		t.NoteExtension(session.Extended{Seq: r.uint(), ID: r.text(), Half: f.Half})
 		f.Messages = r.raw()
@@ -88,6 +97,9 @@ func appendStart(b []byte, state byte, t *session.Turn) []byte {
 	}
 	if t.Corrects() {
 		flags |= flagReplaces
+	}
+	if t.Asked {
+		flags |= flagAsked
 	}
 	b = append(b, flags)
 	if t.Corrects() {
@@ -128,7 +140,7 @@ func ReadTurn(record string) (*session.Turn, error) {
 	state := r.byte()
 	t.ID = r.id()
 	flags := r.byte()
-	t.TranslateChat = flags&flagTranslate != 0
+	t.TranslateChat, t.Asked = flags&flagTranslate != 0, flags&flagAsked != 0
 	q.TranslateChat = t.TranslateChat
 	if flags&flagReplaces != 0 {
 		t.Replaces = r.id()

@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/feed"
 )
 
 // feed runs one partition until an error ends it.
@@ -31,8 +32,9 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	if err := f.claim(ctx); err != nil {
 		return err
 	}
-	in := gather(ctx, r.cfg.Follower.Judged(k, f.At.Seq, r.cfg.MaxBatch), &r.cfg.Feeding)
-	sub := pubsub.NewBatchSubscriber(in)
+	in := feed.Judged(r.cfg.Follower.Judged(k, f.At.Seq, r.cfg.MaxBatch), r.log, f.At.Position(), feed.Options{
+		Most: r.cfg.MaxBatch, Lag: r.cfg.Lag, Busy: r.cfg.Busy})
+	sub := pubsub.NewBatchSubscriber(endless{in})
 	defer func() { _ = sub.Close() }()
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 	if err != nil {
@@ -49,7 +51,7 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 			return err
 		}
 		if len(batch) < fullFrom {
-			in.rest(r.cfg.Rest)
+			in.Rest(r.cfg.Rest)
 		}
 		return nil
 	})
@@ -66,6 +68,16 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	watching.Wait()
 	_ = sub.Close()
 	return cmp.Or(err, f.fatal, lost, sub.Err(), errors.New("the log ended"))
+}
+
+// endless is a feed without an end, for Watermill.
+type endless struct {
+	*feed.Feed[projections.Judged]
+}
+
+// Next implements pubsub.Batches.
+func (e endless) Next(ctx context.Context) ([]projections.Judged, error) {
+	return e.Feed.Next(ctx, feed.NoEnd)
 }
 
 // watch checks from time to time that the store answers, and still has what was committed. Without it, a store that is

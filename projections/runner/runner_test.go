@@ -324,17 +324,6 @@ func TestEventsWaitWhileTheProcessorsAreTaken(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), time.Second, "it waits for its time")
 }
 
-// How long events wait is bounded by this process's clock, too: that of the log's server may be ahead.
-func TestAClockThatIsAheadLengthensNoWait(t *testing.T) {
-	t.Parallel()
-	f := runner.Feeding{MaxBatch: 2, Lag: 2 * time.Second, Busy: func() bool { return true }}
-	for _, ahead := range []time.Duration{0, time.Hour} {
-		require.True(t, f.Waits(time.Now().Add(ahead), time.Second), ahead)
-		require.False(t, f.Waits(time.Now().Add(ahead), 3*time.Second), ahead)
-	}
-	require.False(t, f.Waits(time.Now().Add(-time.Hour), 0), "an old event")
-}
-
 // Goroutines that compute on all processors let others wait.
 func TestProcessorsAreTaken(t *testing.T) {
 	var p runner.Processors
@@ -349,26 +338,6 @@ func TestProcessorsAreTaken(t *testing.T) {
 	}
 	defer done.Store(true)
 	hang.Until(t, p.Taken)
-}
-
-// Events that come one at a time are not copied again with each that comes, and a batch stays as it was taken.
-func TestGatheringCopiesLittle(t *testing.T) {
-	all := make([]projections.Judged, 1000)
-	for i := range all {
-		all[i].Position.Seq = uint64(i + 1)
-	}
-	f := runner.Feeding{MaxBatch: 40}
-	next := uint64(1)
-	for _, batch := range f.Gathered(all, 50) {
-		require.Len(t, batch, 40)
-		for _, e := range batch {
-			require.Equal(t, next, e.Position.Seq)
-			next++
-		}
-	}
-	require.Greater(t, next, uint64(900))
-	size := testing.AllocsPerRun(5, func() { runner.Feeding{MaxBatch: len(all)}.Gathered(all, len(all)) })
-	require.Less(t, size, 40.0, "they grow in steps")
 }
 
 // counted counts the batches that reach a sink.

@@ -126,8 +126,8 @@ func lastText(all []message.Item) (words string, at int) {
 // Same reports whether two items say the same.
 func Same(a, b message.Item) bool { return meaningOf(a).is(meaningOf(b)) }
 
-// Digest names what an item says.
+// Digest names what an item says, whether the addresses of its images are told or not.
 func Digest(i message.Item) []byte {
 	m := meaningOf(i)
-	return append(m.says[:], m.shows[:]...)
+	return m.says[:]
 }

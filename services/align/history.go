@@ -1,6 +1,10 @@
 package align
 
-import "github.com/turnledger/turnledger/events/message"
+import (
+	"slices"
+
+	"github.com/turnledger/turnledger/events/message"
+)
 
 // Turn is a turn of a session as it stands, with the ids of its items.
 type Turn struct {
@@ -20,6 +24,28 @@ func (t Turn) has(id string) bool { return id != "" && t.Has != nil && t.Has(id)
 type Input struct {
 	Items []message.Item
 	IDs   []string
+	// At are the places where the items stood before some were left out; nil if none were.
+	At []int
+}
+
+// Without returns the input without the items at some places.
+func (in Input) Without(places []int) (out Input) {
+	out.At = []int{}
+	for n := range in.Items {
+		if !slices.Contains(places, n) {
+			out.Items, out.IDs = append(out.Items, in.Items[n]), append(out.IDs, in.IDs[n])
+			out.At = append(out.At, in.CameAt(n))
+		}
+	}
+	return out
+}
+
+// CameAt returns where an item stood before some were left out.
+func (in Input) CameAt(n int) int {
+	if in.At == nil {
+		return n
+	}
+	return in.At[n]
 }
 
 // Shared is what a history that a client sent shares with a session: the whole turns from First up to Turns. They are
@@ -29,10 +55,15 @@ type Shared struct {
 	First, Turns, Rest int
 	Diverges           bool
 	Gone               []int
+	// Cuts are the places of the input where each of these turns begins, and where the last of them ends.
+	Cuts []int
 	// Ends, of Chat: the input ends within the turn At, at what asks for its answer, and brings nothing new.
 	Ends bool
 	At   int
 }
+
+// Stands counts the items that the session has and that are not gone from it.
+func (s Shared) Stands() int { return s.Rest - len(s.Gone) }
 
 // History compares a whole history with the turns of a session. At least one item is new: the last turn of a history
 // that brings nothing new is given again.
@@ -95,13 +126,14 @@ func (h *history) exchange(end int) bool {
 
 // from follows the turns from one on.
 func (h *history) from(first, n int) Shared {
-	s := Shared{First: first, Rest: n, Turns: first}
+	s := Shared{First: first, Rest: n, Turns: first, Cuts: []int{n}}
 	h.gone = nil
 	for k := first; k < len(h.turns); k++ {
 		end, is := h.turn(k, n)
 		if !is {
 			break
 		}
+		s.Cuts = append(s.Cuts, end)
 		if n = end; n >= len(h.in.Items) {
 			if h.loose {
 				s.Ends, s.At = true, k
@@ -112,7 +144,7 @@ func (h *history) from(first, n int) Shared {
 			s.Turns, s.Rest = k+1, n
 		}
 	}
-	if s.Turns == first {
+	if s.Cuts = s.Cuts[:s.Turns-first+1]; s.Turns == first {
 		s.Turns = 0
 	}
 	for _, n := range h.gone {

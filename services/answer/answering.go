@@ -44,8 +44,6 @@ type task struct {
 	// event that did; 0 if that opened the turn.
 	own string
 	at  uint64
-	// bounded: a turn that is older than an answer may take is not waited for, whoever works on it.
-	bounded bool
 	// ends: the answer ends when the last caller has hung up. keeps: what came of it until then is recorded.
 	ends, keeps bool
 	work

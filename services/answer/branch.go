@@ -13,38 +13,41 @@ import (
 	"github.com/turnledger/turnledger/services/items"
 )
 
-// inBranch records the input in a branch that begins with all up to a turn, as it was at a sequence (0: as it is now).
-// The last branch that a call like this one has made is tried first: it may be this call's, or a crash may have left it
+// inBranch records the input in a branch that begins with all up to its place. The branch that such an input makes is
+// tried first, and then the last that a call like this one has made: it may be this call's, or a crash may have left it
 // without an input. A call with a key has one branch for ever: once that was erased, the response is gone.
 func (s *Service) inBranch(
-	ctx context.Context, a ask, add decide.AddMessages, turn uuid.UUID, through uint64,
+	ctx context.Context, a ask, add decide.AddMessages, at place,
 ) (done services.AddedMessages, err error) {
 	fork, err := s.lastBranch(ctx, add.SessionID, a)
 	if err != nil {
 		return done, err
 	}
-	fork.SessionID, fork.TurnID, fork.Through = add.SessionID, turn, through
-	add.After, add.Begins = 0, true
-	if fork.RequestID != "" {
-		done, err = s.beginBranch(ctx, a, add, fork)
-		erased := errors.Is(err, decide.ErrSessionErased)
-		if erased && a.Call.Key != "" {
-			return done, services.ErrNoResponse
-		}
-		if !erased && !errors.Is(err, decide.ErrWentOn) {
-			return done, err
-		}
+	var tries []decide.ForkSession
+	if at.fork != nil && a.Call.Key == "" {
+		tries = append(tries, *at.fork)
 	}
-	for first := fork.RequestID == ""; ; first = false {
-		fork.RequestID = a.branches() + uuid.NewString()
-		if first && a.Call.Key != "" {
-			fork.RequestID = a.branches() // the same for all that come at once
+	if fork.RequestID != "" {
+		tries = append(tries, fork)
+	}
+	add.After, add.Begins = 0, true
+	for n := 0; ; n++ {
+		if n < len(tries) {
+			fork = tries[n]
+		} else {
+			fork.RequestID = a.branches() + uuid.NewString()
+			if n == 0 && a.Call.Key != "" {
+				fork.RequestID = a.branches() // the same for all that come at once
+			}
+			fork.ChildID = items.ConversationID(sha256.Sum256([]byte(add.SessionID + "\x00" + fork.RequestID)))
 		}
-		fork.ChildID = items.ConversationID(sha256.Sum256([]byte(fork.SessionID + "\x00" + fork.RequestID)))
+		fork.SessionID, fork.TurnID, fork.Through = at.session, at.turn, at.end.Seq
 		done, err = s.beginBranch(ctx, a, add, fork)
-		switch {
-		case errors.Is(err, decide.ErrWentOn): // another call has taken it
-			continue
+		switch erased := errors.Is(err, decide.ErrSessionErased); {
+		case errors.Is(err, decide.ErrWentOn), erased && n < len(tries) && a.Call.Key == "":
+			continue // another call has taken it
+		case erased && n < len(tries):
+			err = services.ErrNoResponse
 		case a.Previous != "" && (isGone(err) || errors.Is(err, decide.ErrTurnRedacted)): // since it was found
 			err = services.ErrNoPrevious
 		}

@@ -94,41 +94,58 @@ func (s *Service) inChat(ctx context.Context, a ask, sessionID string) (to place
 		to.again, err = s.stepOfTurn(ctx, r, t)
 		return to, err
 	}
-	fork := forkBehind(r.State, lastShared(r.State, of[:n]), to.rest[0])
-	fork.RequestID, fork.IdentityID = chatForks+strings.TrimPrefix(fork.RequestID, completionForks), a.Identity
-	if _, marked := r.State.Branch(fork.RequestID); marked {
-		return s.inBranchOfChat(ctx, a, fork.ChildID, to)
+	h := history{Reading: r, of: of, with: align.Shared{Turns: n}}
+	var last *session.Turn
+	if n > 0 {
+		last = of[n-1]
 	}
-	to.fork = &fork
-	return to, nil
-}
-
-// inBranchOfChat places a message in a branch that was made for one like it.
-func (s *Service) inBranchOfChat(
-	ctx context.Context, a ask, branch string, to placed,
-) (placed, error) {
-	r, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: branch, AllTurns: true, Pending: true})
-	if err == nil {
-		err = a.mayAddTo(r.State)
-	}
-	to.session, to.begins, to.reading = branch, false, r
-	if err != nil {
-		return to, err
-	}
-	_, of := s.turns(r, ^uint64(0), 0)
-	for n, t := range of {
-		_, _, inherited := r.State.Origin(t, r.Position.Partition)
-		switch {
-		case inherited:
-		case t.Status == session.Redacted:
-			return to, decide.ErrTurnRedacted
-		default: // the first of its own
-			to.again, err = s.stepOfTurn(ctx, r, of[n])
-			return to, err
+	for again := 0; ; again++ {
+		h.fork = s.forkAt(r.State, last, align.Digest(to.rest[0]), again)
+		h.fork.RequestID = chatForks + strings.TrimPrefix(h.fork.RequestID, inputForks)
+		b, marked := r.State.Branch(h.fork.RequestID)
+		if !marked {
+			fork := h.behindShared()
+			fork.IdentityID, to.fork, to.after, to.none = a.Identity, &fork, 0, true
+			return to, nil
+		}
+		if there, err := s.inBranchOfChat(ctx, a, b, to); err != nil || there.session == b.SessionID {
+			return there, err
 		}
 	}
-	to.none = true
-	return to, nil
+}
+
+// inBranchOfChat places a message in a branch that was made for one like it; or elsewhere, if the branch is gone, or has
+// an answer where another one is wanted.
+func (s *Service) inBranchOfChat(
+	ctx context.Context, a ask, b session.Branch, to placed,
+) (placed, error) {
+	r, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: b.SessionID, AllTurns: true, Pending: true})
+	if err != nil || !b.Made(r.State) || r.State.Erased != 0 {
+		return to, err
+	}
+	if err = a.mayAddTo(r.State); err != nil {
+		return to, err
+	}
+	own := slices.IndexFunc(r.State.Turns, func(t *session.Turn) bool {
+		_, _, inherited := r.State.Origin(t, r.Position.Partition)
+		return !inherited
+	})
+	there := to
+	there.session, there.begins, there.reading = b.SessionID, false, r
+	if own < 0 {
+		there.none = true
+		return there, nil
+	}
+	t := r.State.Turns[own]
+	chain := r.State.Chain(t)
+	switch t = chain[len(chain)-1]; {
+	case t.Status == session.Redacted:
+		return to, decide.ErrTurnRedacted
+	case a.Completion.Chat.Regenerates && t.Status != session.Pending:
+		return to, nil
+	}
+	there.again, err = s.stepOfTurn(ctx, r, t)
+	return there, err
 }
 
 // newInChat places a message that the session does not have.

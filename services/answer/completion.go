@@ -3,8 +3,6 @@ package answer
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -105,7 +103,7 @@ func (s *Service) sendsHistory(ctx context.Context, a ask) (bool, error) {
 	if slices.ContainsFunc(a.Input, said) {
 		return true, nil
 	}
-	fork, err := s.cfg.SessionWrites.LastFork(ctx, c.Session, completionForks)
+	fork, err := s.cfg.SessionWrites.LastFork(ctx, c.Session, inputForks)
 	if err != nil || fork.RequestID != "" {
 		return err == nil, err
 	}
@@ -116,7 +114,7 @@ func (s *Service) sendsHistory(ctx context.Context, a ask) (bool, error) {
 	looked := 0
 	for _, t := range slices.Backward(reading.State.Turns) {
 		_, partition, inherited := reading.State.Origin(t, reading.Position.Partition)
-		if !t.Asked() || inherited || !shown(t) {
+		if !t.Asked || inherited || !shown(t) {
 			continue
 		}
 		st, found, err := s.stepAt(ctx, events.Position{Partition: partition, Seq: t.Started})
@@ -164,42 +162,44 @@ func (s *Service) behindAll(ctx context.Context, a ask) (to placed, err error) {
 // aligned places a chat completion whose messages are a history: behind the turns that it shares with the session or
 // with the branch of it that shares the most.
 func (s *Service) aligned(ctx context.Context, a ask) (to placed, err error) {
-	in := align.Input{Items: a.Input, IDs: make([]string, len(a.Input))}
-	to.session = a.Completion.Session
+	h, err := s.historyOf(ctx, a.Completion.Session, align.Input{
+		Items: a.Input, IDs: make([]string, len(a.Input)),
+	}, true)
 	for {
-		r, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: to.session, AllTurns: true, Pending: true})
+		if err == nil {
+			err = a.mayAddTo(h.State)
+		}
 		if err != nil {
 			return to, err
 		}
-		if err = a.mayAddTo(r.State); err != nil {
-			return to, err
+		to = placed{
+			session: h.State.SessionID, reading: h.Reading, begins: !h.State.Found(), rest: h.in.Items[h.with.Rest:],
 		}
-		turns, of := s.turns(r, ^uint64(0), 0)
-		with := align.Chat(turns, in)
-		to = placed{session: to.session, reading: r, begins: !r.State.Found(), rest: in.Items[with.Rest:]}
-		if to.after = r.State.LastText(); to.after == 0 {
+		if to.after = h.State.LastText(); to.after == 0 {
 			to.none = true
 		}
-		if with.Ends {
-			if to.again, err = s.unanswered(ctx, r, of[with.At]); err != nil || to.again != nil {
+		if h.with.Ends {
+			if to.again, err = s.unanswered(ctx, h.Reading, h.of[h.with.At]); err != nil || to.again != nil {
 				return to, err
 			}
 		}
-		if !with.Diverges {
+		if !h.with.Diverges && !h.lacks() {
 			return to, nil
 		}
-		last := lastShared(r.State, of[:with.Turns])
-		fork := forkBehind(r.State, last, in.Items[with.Rest])
-		fork.IdentityID = a.Identity
-		next, err := s.branchWith(ctx, in, r.State, fork.ChildID, with)
-		if err != nil {
+		next, err := s.onward(ctx, &h, h.with.Diverges)
+		switch {
+		case err != nil:
 			return to, err
-		}
-		if next == "" {
-			to.fork, to.after, to.none = &fork, 0, true
+		case next != nil:
+			h = *next
+		default:
+			if h.with.Diverges {
+				fork := h.behindShared()
+				fork.IdentityID = a.Identity
+				to.fork, to.after, to.none = &fork, 0, true
+			}
 			return to, nil
 		}
-		to.session = next
 	}
 }
 
@@ -212,73 +212,6 @@ func (a ask) mayAddTo(s *session.State) error {
 		return services.ErrNoSession
 	}
 	return nil
-}
-
-// branchWith returns the branch of a session that shares more of an input than the session does, or "": first the one
-// that a call like this makes.
-func (s *Service) branchWith(
-	ctx context.Context, in align.Input, state *session.State, made string, with align.Shared,
-) (string, error) {
-	branches := state.Branches()
-	slices.SortFunc(branches, func(x, y session.Branch) int {
-		if (x.SessionID == made) != (y.SessionID == made) {
-			return map[bool]int{true: -1, false: 1}[x.SessionID == made]
-		}
-		return int(y.MarkedAt) - int(x.MarkedAt) //nolint:gosec // sequences of one log
-	})
-	best, most := "", with.Rest
-	for _, b := range branches[:min(len(branches), mostBranches)] {
-		r, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: b.SessionID, AllTurns: true, Pending: true})
-		if err != nil {
-			return "", err
-		}
-		if !b.Made(r.State) || r.State.Erased != 0 {
-			continue
-		}
-		if b.SessionID == made {
-			return made, nil
-		}
-		turns, _ := s.turns(r, ^uint64(0), 0)
-		shares := align.Chat(turns, in)
-		if shares.Ends {
-			shares.Rest = len(in.Items)
-		}
-		if shares.Rest > most {
-			best, most = b.SessionID, shares.Rest
-		}
-	}
-	return best, nil
-}
-
-// lastShared returns the last of some turns that a branch may share, or nil.
-func lastShared(state *session.State, of []*session.Turn) *session.Turn {
-	for _, t := range slices.Backward(of) {
-		if t.Status == session.Finalized && state.Shown(t) {
-			return t
-		}
-	}
-	return nil
-}
-
-// completionForks begins the requests of forks that chat completions make.
-const completionForks = "completion."
-
-// forkBehind returns the fork of a session behind a turn, or without any, for messages that begin with an item. The
-// same calls make the same one.
-func forkBehind(state *session.State, last *session.Turn, first message.Item) decide.ForkSession {
-	fork := decide.ForkSession{SessionID: state.SessionID}
-	if last != nil {
-		fork.TurnID = last.ID
-	} else if n := slices.IndexFunc(state.Turns, state.Shown); n >= 0 {
-		fork.BeforeTurnID = state.Turns[n].ID
-	}
-	of := sha256.New()
-	_, _ = of.Write([]byte(state.SessionID + "\x00" + fork.TurnID.String() + "\x00")) // never fails
-	_, _ = of.Write(align.Digest(first))
-	digest := [sha256.Size]byte(of.Sum(nil))
-	fork.RequestID = completionForks + hex.EncodeToString(digest[:16])
-	fork.ChildID = items.ConversationID(digest)
-	return fork
 }
 
 // unanswered returns the step of a turn that still needs its answer; nil if it has that.

@@ -202,6 +202,28 @@ func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
 	}
 }
 
+// TestATurnThatIsWorkedOnHoldsUpHoweverOldItIs: its answer may have waited for others.
+func TestATurnThatIsWorkedOnHoldsUpHoweverOldItIs(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	model, other := modeltest.NewScripted(t), modeltest.NewScripted(t)
+	release := model.Hold()
+	a := newChat(t, server, model)
+	b := newChatWith(t, server, other, func(c *answer.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Hour) }
+	})
+	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
+	<-first.first
+	_, refused := b.send("r2", "who?", services.Reject)
+	require.ErrorIs(t, (<-refused).err, decide.ErrTurnPending)
+	waits, two := b.send("r3", "Who is Donald Trump?", services.Enqueue)
+	<-waits.begun
+	release()
+	require.NoError(t, (<-one).err)
+	require.NoError(t, (<-two).err)
+	require.Len(t, <-other.Asked, 3, "it is asked behind the first answer")
+}
+
 // TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung: only its own pipeline knows how it
 // fares.
 func TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung(t *testing.T) {

@@ -58,6 +58,8 @@ type place struct {
 	after uint64
 	// rest is the input without what the history has of it.
 	rest []message.Item
+	// fork is the branch that such an input makes, for a history that came again.
+	fork *decide.ForkSession
 	// reading is what was read of the session, if it was.
 	reading services.Reading
 }

@@ -71,7 +71,7 @@ func (a *answering) ahead(ctx context.Context, state *session.State, began time.
 	for _, t := range slices.Backward(state.Turns) {
 		for _, o := range openOf(t) {
 			switch {
-			case !a.behind(t, o), a.bounded && !a.young(t) && o.extension == "",
+			case !a.behind(t, o),
 				a.own != "" && decide.RequestOf(cmp.Or(o.extension, t.RequestID)) == a.own, a.free[o.key] == o.seq:
 				continue
 			case !a.busy(ctx, state.SessionID, t, o, began):
@@ -133,7 +133,8 @@ func openOf(t *session.Turn) (out []open) {
 // busy reports whether somebody may still answer what is open of a turn. How another pipeline fares nobody can tell:
 // its turn is busy while it is young. Of a turn of this surface or of items a process announces that it answers it; one
 // may be about to for a while after the turn began, or, if its question grew since, after the caller began to wait. An
-// extension is answered only if a model was asked with it.
+// extension is answered only if a model was asked with it. If nobody can tell for as long as an answer may take, it is
+// not waited for.
 func (s *Service) busy(ctx context.Context, sessionID string, t *session.Turn, o open, began time.Time) bool {
 	q, asked := t.Question, t.CreatedAt
 	ours := q != nil && (q.PipelineName == pipeline || q.PipelineName == interrupting ||
@@ -150,7 +151,8 @@ func (s *Service) busy(ctx context.Context, sessionID string, t *session.Turn, o
 	case !ours:
 		return s.young(t)
 	}
-	return s.working(ctx, o.key, asked)
+	works, err := s.present(ctx, o.key, asked)
+	return works || err != nil && time.Since(began) < s.cfg.Timeout
 }
 
 // stepping reports whether somebody may still answer an extension.
@@ -166,12 +168,18 @@ func (s *Service) stepping(ctx context.Context, sessionID string, o open) bool {
 // working reports whether a process works on the step of a key, also where it waits for others, or may be about to: for
 // two seconds after the step was recorded, or where that can't be told.
 func (s *Service) working(ctx context.Context, key uuid.UUID, since time.Time) bool {
+	works, err := s.present(ctx, key, since)
+	return works || err != nil
+}
+
+// present is working, with an error where that can't be told.
+func (s *Service) present(ctx context.Context, key uuid.UUID, since time.Time) (bool, error) {
 	failed, here := s.known(key)
 	if here || !failed && time.Since(since) < settling {
-		return true
+		return true, nil
 	}
 	present, _, err := s.cfg.Presence.Present(ctx, key)
-	return present || err != nil
+	return present, err
 }
 
 // heard reports whether another process works on the step of a key for a caller that waits for the answer. It gives a

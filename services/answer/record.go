@@ -78,6 +78,11 @@ func (s *Service) added(ctx context.Context, a ask) (done services.AddedMessages
 	if err != nil {
 		return done, err
 	}
+	if at.fork != nil && a.again() {
+		if done, err = s.repeatedIn(ctx, at.session, a.Call); !errors.Is(err, services.ErrNotRepeated) {
+			return done, err
+		}
+	}
 	keep := asked{Request: a.Settings, Conversation: a.Conversation != "", Previous: a.Previous}
 	add := decide.AddMessages{
 		SessionID: at.session, RequestID: a.RequestID, Settings: encode(keep), Now: s.cfg.Now(),
@@ -109,7 +114,7 @@ func (s *Service) added(ctx context.Context, a ask) (done services.AddedMessages
 	if at.inherited {
 		at.end.Seq = 0
 	}
-	return s.inBranch(ctx, a, add, at.turn, at.end.Seq)
+	return s.inBranch(ctx, a, add, at)
 }
 
 // inConversationNow adds messages to a conversation, unless somebody is being answered there and the caller won't wait.

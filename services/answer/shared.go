@@ -15,8 +15,8 @@ import (
 )
 
 // mostLookedUp bounds the places of an input's ids that are looked up to find the session which it is of, and
-// mostBranches the sessions, and the branches of the last, in which the history is looked for.
-const mostLookedUp, mostBranches = 8, 8
+// mostHistories the sessions in which the history is looked for.
+const mostLookedUp, mostHistories = 8, 8
 
 // turns returns the turns of a reading for an alignment, as they were at a sequence; of each its newest version.
 // Those up to a boundary are left out.
@@ -120,135 +120,74 @@ var errNoHistory = errors.New("the input has no history")
 // reaches them. Without such turns it fails with errNoHistory. What is gone is no part of the rest.
 func (s *Service) shared(ctx context.Context, a ask) (place, error) {
 	none := place{rest: a.Input}
-	all, err := s.historiesOf(ctx, a)
+	in := align.Input{Items: a.Input, IDs: a.IDs}
+	all, gone, err := s.historiesOf(ctx, a, in)
 	if err != nil || len(all) == 0 {
 		return none, cmp.Or(err, errNoHistory)
 	}
-	gone := slices.Clone(all[0].with.Gone)
-	for _, h := range all {
-		gone = append(gone, h.gone...)
+	h := all[0]
+	if left := h.compared(in.Without(gone)); len(gone) > 0 && left.with.Stands() > h.with.Stands() {
+		h = left // a branch may begin before the place of what is gone
 	}
-	best, diverges := a.sharedWith(all[0], gone)
-	if best == nil {
-		none.rest = a.at(a.without(gone)).Items
-		return none, errNoHistory
-	}
-	if len(best.rest) == 1 || best.kind == events.KindResponse && !diverges {
-		return *best, nil
-	}
-	// Whoever went on with this history before did so in a branch.
-	branches := all[0].State.Branches()
-	slices.SortFunc(branches, func(x, y session.Branch) int { return cmp.Compare(y.MarkedAt, x.MarkedAt) })
-	for _, b := range branches[:min(len(branches), mostBranches)] {
-		h, err := s.historyOf(ctx, a, b.SessionID)
-		if err != nil {
+	at := h.behind()
+	for next := &h; at != nil && next != nil; {
+		other := h.with.Rest+1 < len(h.in.Items) && (at.kind != events.KindResponse || h.with.Diverges)
+		if next, err = s.onward(ctx, &h, other); err != nil {
 			return none, err
 		}
-		if !b.Made(h.State) {
-			continue
+		if next == nil {
+			break
 		}
-		if in, _ := a.sharedWith(h, gone); in != nil && len(in.rest) < len(best.rest) {
-			best = in
+		there := next.behind()
+		if there == nil {
+			break
+		}
+		h, at = *next, there
+	}
+	if at == nil {
+		none.rest = in.Without(gone).Items
+		return none, errNoHistory
+	}
+	fork := h.fork
+	for at.fork = &fork; h.with.Rest < len(h.in.Items); h.with.Rest++ {
+		if n := h.with.Rest; !slices.Contains(gone, h.in.CameAt(n)) {
+			at.rest = append(at.rest, h.in.Items[n])
 		}
 	}
-	return *best, nil
-}
-
-// history is a session beside an input: with is what they share, and gone the places of what it had, by ids.
-type history struct {
-	services.Reading
-
-	turns []align.Turn
-	of    []*session.Turn
-	with  align.Shared
-	gone  []int
-}
-
-func (s *Service) historyOf(ctx context.Context, a ask, sessionID string) (h history, err error) {
-	h.Reading, err = s.cfg.Sessions.Read(ctx, services.Ask{SessionID: sessionID, AllTurns: true})
-	if err != nil {
-		return h, err
-	}
-	in := align.Input{Items: a.Input, IDs: a.IDs}
-	h.turns, h.of = s.turns(h.Reading, ^uint64(0), h.State.Boundary)
-	h.with = align.History(h.turns, in)
-	h.gone = align.Gone(h.turns, in)
-	return h, nil
+	return *at, nil
 }
 
 // historiesOf returns the session that the last id of an input leads to, and then those that the other ids lead to:
-// an item that is gone may be of a session that the history was taken from.
-func (s *Service) historiesOf(ctx context.Context, a ask) (all []history, err error) {
+// an item that is gone may be of a session that the history was taken from. It returns the places of all that is gone.
+func (s *Service) historiesOf(ctx context.Context, a ask, in align.Input) (all []history, gone []int, err error) {
 	ids := slices.Clone(a.IDs)
-	for len(all) < mostBranches {
+	for len(all) < mostHistories {
 		sessionID, err := s.SessionOfItems(ctx, ids, a.Caller)
 		if err != nil || sessionID == "" {
-			return all, err
+			return all, gone, err
 		}
-		h, err := s.historyOf(ctx, a, sessionID)
+		h, err := s.historyOf(ctx, sessionID, in, false)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		all = append(all, h)
+		all, gone = append(all, h), append(gone, align.Gone(h.turns, in)...)
 		ids = slices.DeleteFunc(ids, func(id string) bool {
 			has := func(t align.Turn) bool { return t.Has(id) }
 			return id == "" || s.cfg.IDs.Made(id, sessionID) || slices.ContainsFunc(h.turns, has)
 		})
 	}
-	return all, nil
+	return all, gone, nil
 }
 
-// without returns the places of the items of the input, without some.
-func (a ask) without(gone []int) (places []int) {
-	for n := range a.Input {
-		if !slices.Contains(gone, n) {
-			places = append(places, n)
-		}
-	}
-	return places
-}
-
-// at returns the items at some places of the input.
-func (a ask) at(places []int) (in align.Input) {
-	for _, n := range places {
-		in.Items, in.IDs = append(in.Items, a.Input[n]), append(in.IDs, a.IDs[n])
-	}
-	return in
-}
-
-// sharedWith returns what an input shares with a session, as it came or without what is gone from others: a branch may
-// begin before the place of that. It is nil if that is nothing. diverges: the session went on otherwise.
-func (a ask) sharedWith(h history, gone []int) (best *place, diverges bool) {
-	shares := func(with align.Shared, sent []int) {
-		at := h.behind(with)
-		if at == nil {
-			return
-		}
-		standing := slices.DeleteFunc(sent[with.Rest:], func(n int) bool { return slices.Contains(gone, n) })
-		if at.rest = a.at(standing).Items; best == nil || len(at.rest) < len(best.rest) {
-			best, diverges = at, with.Diverges
-		}
-	}
-	shares(h.with, a.without(nil))
-	others := slices.DeleteFunc(slices.Clone(gone), func(n int) bool {
-		return slices.Contains(h.gone, n) || slices.Contains(h.with.Gone, n)
-	})
-	if len(others) > 0 {
-		left := a.without(others)
-		shares(align.History(h.turns, a.at(left)), left)
-	}
-	return best, diverges
-}
-
-// behind returns the place behind the turns that an input shares with a session, or nil. Where only tombstones are
+// behind returns the place behind the turns that the input shares with the session, or nil. Where only tombstones are
 // shared, it is that in a session to which only responses add.
-func (h history) behind(with align.Shared) *place {
+func (h history) behind() *place {
 	state := h.State
-	if with.First > 0 || state.Erased != 0 {
+	if h.with.First > 0 || state.Erased != 0 {
 		return nil
 	}
 	at := &place{session: state.SessionID, kind: state.Description().Kind}
-	for _, last := range slices.Backward(h.of[:with.Turns]) {
+	for _, last := range slices.Backward(h.of[:h.with.Turns]) {
 		_, partition, inherited := state.Origin(last, h.Position.Partition)
 		if !inherited {
 			at.after = max(at.after, last.Last())

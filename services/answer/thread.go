@@ -42,8 +42,7 @@ func (s *Service) Send(
 	heard := s.listen(to)
 	defer heard.leave()
 	done, err := s.do(ctx, task{
-		session: m.ThreadID, key: events.TurnID(m.ThreadID, m.RequestID), onPending: m.OnPending, bounded: true,
-		work: w,
+		session: m.ThreadID, key: events.TurnID(m.ThreadID, m.RequestID), onPending: m.OnPending, work: w,
 	}, heard)
 	if !done.begun {
 		return services.ChatReply{}, err
@@ -207,7 +206,7 @@ func (m *posted) start(ctx context.Context) (turn services.Turn, err error) {
 	switch m.OnPending {
 	case services.Reject:
 		c.Busy, err = m.busyIn(ctx, m.ThreadID, func(t *session.Turn) bool {
-			return m.young(t) && m.busy(ctx, m.ThreadID, t, open{key: t.ID}, t.CreatedAt)
+			return m.busy(ctx, m.ThreadID, t, open{key: t.ID}, t.CreatedAt)
 		})
 		if err != nil {
 			return turn, err

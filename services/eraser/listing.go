@@ -9,6 +9,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/feed"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -141,7 +142,8 @@ func (l *listing) next() (newest, behind *backwards) {
 func (b *backwards) read(ctx context.Context, log Log) error {
 	after := b.unread - min(b.unread, listedAtOnce)
 	first, begun := b.reached, false
-	for m, err := range (scan{log: log, partition: b.partition, after: after}).until(ctx, b.unread) {
+	from := events.Position{Partition: b.partition, Seq: after}
+	for m, err := range feed.Between(ctx, log, from, b.unread, headers, feed.Fast) {
 		if err != nil {
 			return err
 		}

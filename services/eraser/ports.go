@@ -3,6 +3,7 @@ package eraser
 import (
 	"context"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,6 +13,15 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/projections/owners"
 )
+
+const (
+	maxSeq = math.MaxUint64
+	// scannedAtOnce bounds the events of one read of a scan.
+	scannedAtOnce = 4000
+)
+
+// headers has a scan read only the headers of events.
+var headers = jetlog.TailOptions{HeadersOnly: true, MaxBatch: scannedAtOnce}
 
 // Log is what erasures, receipts and retention need of the log: one interface for each use.
 type Log struct {

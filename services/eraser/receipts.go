@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/feed"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -167,8 +168,8 @@ func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error)
 	if after.Seq >= head.Seq {
 		return events.Recorded{}, services.ErrNoReceipt
 	}
-	ahead := scan{log: r.log, partition: after.Partition, after: after.Seq, bodies: true}
-	for m, err := range ahead.until(ctx, min(head.Seq, after.Seq+nearby)) {
+	upTo, opts := min(head.Seq, after.Seq+nearby), jetlog.TailOptions{MaxBatch: scannedAtOnce}
+	for m, err := range feed.Between(ctx, r.log, after, upTo, opts, feed.Fast) {
 		if err != nil {
 			return events.Recorded{}, err
 		}

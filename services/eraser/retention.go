@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/events/session"
+	"github.com/turnledger/turnledger/projections/feed"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -167,7 +168,8 @@ func (r *Retention) window(ctx context.Context, s *sweep) error {
 		seen[id] = true
 	}
 	s.held = nil
-	for m, err := range (scan{log: r.log, partition: s.partition, after: swept.Seq, gentle: true}).until(ctx, cut) {
+	from := events.Position{Partition: s.partition, Seq: swept.Seq}
+	for m, err := range feed.Between(ctx, r.log, from, cut, headers, feed.Gentle) {
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/deploy/testkit/hang"
 	"github.com/turnledger/turnledger/deploy/testkit/leaks"
 	"github.com/turnledger/turnledger/deploy/testkit/must"
 	natstest "github.com/turnledger/turnledger/deploy/testkit/nats"
@@ -26,8 +27,11 @@ import (
 
 func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
-// patience of the tests' listings.
-const patience = 500 * time.Millisecond
+// patience of the tests' listings that find what they wait for, and of those that don't.
+const (
+	patience   = hang.Limit
+	impatience = 300 * time.Millisecond
+)
 
 // tables have applied the log up to a sequence, and hang or fail. Those that are read may be behind those that said so.
 type tables struct {
@@ -109,7 +113,7 @@ func TestASearchHoldsAllThatTheLogHolds(t *testing.T) {
 	require.Equal(t, services.SearchPage{Mode: services.SearchWords, Hits: []projections.Hit{{SessionID: "s"}},
 		Positions: []events.Position{{Seq: 3}}, NextCursor: "next"}, page)
 	of.applied = 2
-	_, err = reader.Search(t.Context(), services.SearchAsk{})
+	_, err = impatient(log, of).Search(t.Context(), services.SearchAsk{})
 	require.ErrorIs(t, err, services.ErrBehind)
 	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "ada",
 		ReceiptID: "r"}}})
@@ -169,7 +173,7 @@ func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
 	_, err = reader.Sessions(t.Context(), services.SessionsAsk{})
 	require.ErrorIs(t, err, sessions.err)
 	of.applied = 2
-	_, err = reader.Sessions(t.Context(), services.SessionsAsk{})
+	_, err = impatient(log, of).Sessions(t.Context(), services.SessionsAsk{})
 	require.ErrorIs(t, err, services.ErrBehind)
 	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "ada",
 		ReceiptID: "r"}}})
@@ -210,7 +214,7 @@ func TestStatisticsSayHowFarTheyAre(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, page.LagEvents, "the tables went on meanwhile")
 	require.Nil(t, page.Anomalies, "nobody asked for them")
-	of.applied = 2
+	of.applied, reader = 2, impatient(log, of)
 	_, err = reader.Counts(t.Context(), services.CountsAsk{MinPosition: []events.Position{{Seq: 3}}})
 	require.ErrorIs(t, err, services.ErrBehind)
 	_, err = reader.Counts(t.Context(), services.CountsAsk{MinPosition: []events.Position{{Seq: 4}}})
@@ -236,7 +240,12 @@ func logOf(t *testing.T, n int) *jetlog.Log {
 }
 
 // listsOf reads from tables.
-func listsOf(log read.ListsLog, of *tables) *read.Lists {
+func listsOf(log read.ListsLog, of *tables) *read.Lists { return listsWith(log, of, patience) }
+
+// impatient is listsOf for tables that stay behind.
+func impatient(log read.ListsLog, of *tables) *read.Lists { return listsWith(log, of, impatience) }
+
+func listsWith(log read.ListsLog, of *tables, patience time.Duration) *read.Lists {
 	return read.NewLists(log, read.ListsConfig{Patience: patience,
 		Tables: func() (read.Tables, error) { return of, nil }})
 }
@@ -263,7 +272,8 @@ func TestTablesThatAreBehindTheLogAreUnavailable(t *testing.T) {
 	log := logOf(t, 3)
 	for name, of := range map[string]*tables{"behind": {applied: 2}, "begun": {}, "hang": {hang: true}} {
 		for _, least := range [][]events.Position{nil, {{Seq: 3}}} {
-			_, err := list(t, log, of, least...)
+			_, err := impatient(log, of).IdentityTurns(t.Context(), services.IdentityAsk{IdentityID: "ada",
+				MinPosition: least})
 			require.ErrorIs(t, err, services.ErrBehind, name)
 			require.NotErrorIs(t, err, services.ErrPositionNotReached, name)
 		}
@@ -276,22 +286,21 @@ func TestAReadingCountsOnlyAtItsOwnPosition(t *testing.T) {
 	t.Parallel()
 	log := logOf(t, 3)
 	of := &tables{applied: 3}
-	reader := listsOf(log, of)
 	least := []events.Position{{Seq: 3}}
-	for name, again := range map[string]func() error{
-		"sessions": func() error { return second(reader.Sessions(t.Context(), services.SessionsAsk{})) },
-		"turns": func() error {
+	for name, again := range map[string]func(reader *read.Lists) error{
+		"sessions": func(reader *read.Lists) error { return second(reader.Sessions(t.Context(), services.SessionsAsk{})) },
+		"turns": func(reader *read.Lists) error {
 			return second(reader.IdentityTurns(t.Context(), services.IdentityAsk{IdentityID: "ada"}))
 		},
-		"search": func() error { return second(reader.Search(t.Context(), services.SearchAsk{})) },
-		"found": func() error {
+		"search": func(reader *read.Lists) error { return second(reader.Search(t.Context(), services.SearchAsk{})) },
+		"found": func(reader *read.Lists) error {
 			return second(reader.FindTurns(t.Context(), []services.TurnRef{{IdentityID: "ada"}}))
 		},
-		"recalled": func() error { return second(reader.Recall(t.Context(), "ada", "q", 1)) },
-		"counts": func() error {
+		"recalled": func(reader *read.Lists) error { return second(reader.Recall(t.Context(), "ada", "q", 1)) },
+		"counts": func(reader *read.Lists) error {
 			return second(reader.Counts(t.Context(), services.CountsAsk{MinPosition: least}))
 		},
-		"anomalies": func() error {
+		"anomalies": func(reader *read.Lists) error {
 			return second(reader.Counts(t.Context(), services.CountsAsk{MinPosition: least, WithAnomalies: true}))
 		},
 	} {
@@ -300,10 +309,10 @@ func TestAReadingCountsOnlyAtItsOwnPosition(t *testing.T) {
 			before = []uint64{0}
 		}
 		of.behind = append(before, 1, 0)
-		require.NoError(t, again(), name)
+		require.NoError(t, again(listsOf(log, of)), name)
 		require.Empty(t, of.behind, "%s is read again", name)
 		of.behind = append(before, slices.Repeat([]uint64{3}, 1000)...)
-		require.ErrorIs(t, again(), services.ErrBehind, name)
+		require.ErrorIs(t, again(impatient(log, of)), services.ErrBehind, name)
 	}
 }
 
@@ -322,7 +331,7 @@ func TestErasedEventsAreNotWaitedFor(t *testing.T) {
 	_, err := reader.Sessions(t.Context(), services.SessionsAsk{})
 	require.NoError(t, err)
 	of.applied = 0
-	_, err = reader.Sessions(t.Context(), services.SessionsAsk{})
+	_, err = impatient(erasedTail{logOf(t, 3)}, of).Sessions(t.Context(), services.SessionsAsk{})
 	require.ErrorIs(t, err, services.ErrBehind)
 }
 
@@ -357,7 +366,8 @@ func TestAPositionThatTheLogDoesNotHoldIsNotReached(t *testing.T) {
 	log := logOf(t, 3)
 	for _, of := range []*tables{{applied: 3}, {hang: true}} {
 		for _, least := range []events.Position{{Seq: 4}, {Partition: 7, Seq: 1}, {Partition: 1, Seq: 1}} {
-			_, err := list(t, log, of, least)
+			_, err := impatient(log, of).IdentityTurns(t.Context(), services.IdentityAsk{IdentityID: "ada",
+				MinPosition: []events.Position{least}})
 			require.ErrorIs(t, err, services.ErrPositionNotReached)
 			require.NotErrorIs(t, err, services.ErrBehind)
 		}

@@ -482,8 +482,8 @@ func fused(t *testing.T, words wordly, n *near, q services.MemoryQuery) (service
 	t.Helper()
 	free := func(context.Context, recall.Scoped) (bool, error) { return true, nil }
 	check := projections.ErasureCheck{Log: natstest.Log(t, 1)}
-	s := recall.NewSnippets(check, words, free, map[bool]time.Duration{true: time.Second, false: hang.Limit}[n.hangs]).
-		WithMeaning(recall.Meaning{Turns: n})
+	budget := map[bool]time.Duration{true: 5 * time.Second, false: hang.Limit}[n.hangs]
+	s := recall.NewSnippets(check, words, free, budget).WithMeaning(recall.Meaning{Turns: n})
 	q.Message = "a question"
 	return s.Snippet(t.Context(), q)
 }

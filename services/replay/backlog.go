@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/feed"
 	"github.com/turnledger/turnledger/projections/follower"
 )
 
@@ -17,19 +18,13 @@ type backlog struct {
 	after, end uint64
 	options    jetlog.TailOptions
 	// gaps says whether any of the events is missing for ever.
-	gaps jetlog.Gaps
+	gaps feed.Gaps
 
-	tail  tail
+	feed  *feed.Feed[jetlog.Message]
 	ready []jetlog.Message
 	// pull and stop read the backlog of a single session, which needs no tail.
 	pull func() (events.Recorded, error, bool)
 	stop func()
-}
-
-// tail brings the events of a partition, in order.
-type tail interface {
-	Next(ctx context.Context) ([]jetlog.Message, error)
-	Close()
 }
 
 // ofSession makes the backlog read only one session's subject.
@@ -45,7 +40,7 @@ type sessionGaps struct {
 	id  string
 }
 
-// Still implements jetlog.Gaps.
+// Still implements feed.Gaps.
 func (g sessionGaps) Still(ctx context.Context, partition int, after, upTo uint64) (bool, error) {
 	head, err := g.log.Head(ctx, partition)
 	if err != nil || head.Seq < upTo {
@@ -55,33 +50,20 @@ func (g sessionGaps) Still(ctx context.Context, partition int, after, upTo uint6
 	return err == nil && last <= after, err
 }
 
-// more reports whether there is a next message up to the end; it reads until it knows. Messages after the end stay for
-// a follower.
+// more reports whether there is a next message up to the end; it reads until it knows.
 func (b *backlog) more(ctx context.Context) (bool, error) {
-	for len(b.ready) == 0 {
-		if b.after >= b.end {
-			return false, nil
-		}
+	for len(b.ready) == 0 && b.after < b.end {
 		if err := b.fill(ctx); err != nil {
 			return false, err
 		}
 	}
-	return b.ready[0].Position.Seq <= b.end, nil
+	return len(b.ready) > 0, nil
 }
 
 // fill reads the next messages up to the end, or moves on to the end when no event is left before it.
 func (b *backlog) fill(ctx context.Context) error {
 	if b.pull != nil {
 		return b.fillSession(ctx)
-	}
-	if b.tail == nil {
-		still, err := b.log.Still(ctx, b.partition, b.after, b.end)
-		if still {
-			b.after = b.end
-		}
-		if still || err != nil {
-			return err
-		}
 	}
 	err := b.read(ctx, b.end)
 	if err == nil && len(b.ready) == 0 {
@@ -109,33 +91,25 @@ func (b *backlog) fillSession(ctx context.Context) error {
 
 // goLive lets the backlog take what comes from the follower that others read with too, unless it reads one session.
 func (b *backlog) goLive(f *follower.Follower) {
-	if b.pull != nil {
-		return
+	if b.pull == nil {
+		b.from(f.Events(b.partition, b.after, b.options))
 	}
-	if b.tail != nil {
-		b.tail.Close()
-	}
-	last := b.after
-	if len(b.ready) > 0 {
-		last = b.ready[len(b.ready)-1].Position.Seq
-	}
-	b.tail = f.Events(b.partition, last, b.options)
 }
 
-// read waits for the next messages up to a sequence, and reads none if none are left; 0: there is no end.
+// from has the backlog read on from a subscription.
+func (b *backlog) from(in *follower.Subscription[jetlog.Message]) {
+	if b.feed != nil {
+		b.feed.Close()
+	}
+	b.feed = feed.Messages(in, b.gaps, events.Position{Partition: b.partition, Seq: b.after})
+}
+
+// read waits for the next messages up to a sequence, and reads none if none are left.
 func (b *backlog) read(ctx context.Context, upTo uint64) (err error) {
-	if b.tail == nil {
-		if b.tail, err = b.log.Tail(ctx, b.partition, b.after, b.options); err != nil {
-			b.tail = nil
-			return err
-		}
+	if b.feed == nil {
+		b.from(follower.Own(b.log, b.partition, b.after, b.options))
 	}
-	if upTo == 0 {
-		b.ready, err = b.tail.Next(ctx)
-		return err
-	}
-	at := events.Position{Partition: b.partition, Seq: b.after}
-	b.ready, err = jetlog.Until(ctx, b.gaps, b.tail, at, upTo)
+	b.ready, err = b.feed.Next(ctx, upTo)
 	return err
 }
 
@@ -151,7 +125,7 @@ func (b *backlog) close() {
 	if b.stop != nil {
 		b.stop()
 	}
-	if b.tail != nil {
-		b.tail.Close()
+	if b.feed != nil {
+		b.feed.Close()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/feed"
 	"github.com/turnledger/turnledger/projections/follower"
 	"github.com/turnledger/turnledger/services"
 )
@@ -50,7 +51,10 @@ func goLive(
 // pump forwards the events of a partition until the query ends there or an error occurs.
 func (l *live) pump(ctx context.Context, b *backlog) {
 	to, bounded := boundOf(l.query.To, b.partition)
-	for !bounded || b.after < to {
+	if !bounded {
+		to = feed.NoEnd
+	}
+	for b.after < to {
 		var a arrival
 		if len(b.ready) == 0 {
 			if a.err = b.read(ctx, to); a.err == nil && len(b.ready) == 0 {
@@ -59,7 +63,7 @@ func (l *live) pump(ctx context.Context, b *backlog) {
 		}
 		if a.err == nil {
 			a.Message = b.take()
-			if bounded && a.Position.Seq > to || !l.query.Until.IsZero() && !a.Time.Before(l.query.Until) {
+			if !l.query.Until.IsZero() && !a.Time.Before(l.query.Until) {
 				return
 			}
 		}

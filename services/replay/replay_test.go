@@ -181,7 +181,7 @@ func TestFollowerEndsAtItsBounds(t *testing.T) {
 	w := newWorld(t, 1)
 	w.add(asked("a", "1", "q"))
 	to := w.open(services.EventQuery{Follow: true, To: []events.Position{{Seq: 3}}})
-	until := w.open(services.EventQuery{Follow: true, Until: time.Now().Add(300 * time.Millisecond)})
+	until := w.open(services.EventQuery{Follow: true, Until: time.Now().Add(5 * time.Second)})
 	w.add(asked("a", "2", "q"), asked("a", "3", "q"), asked("a", "4", "q"))
 	require.Len(t, rest(t, to), 3)
 	require.Len(t, rest(t, until), 4)

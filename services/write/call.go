@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/session"
+	"github.com/turnledger/turnledger/projections/feed"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -308,21 +309,19 @@ func (s *Service) seekIn(ctx context.Context, partition int, all []*beginning) e
 		return err
 	}
 	from := events.Position{Partition: partition, Seq: after}
-	for batch, err := range jetlog.Between(ctx, s.log, from, head.Seq, jetlog.TailOptions{HeadersOnly: true}) {
+	opts := jetlog.TailOptions{HeadersOnly: true}
+	for m, err := range feed.Between(ctx, s.log, from, head.Seq, opts, feed.Fast) {
 		if err != nil {
 			return errors.Join(jetlog.ErrUnavailable, err)
 		}
-		for n := range batch {
-			m := &batch[n]
-			of, called := parseCall(m.Call())
-			id, identity, err := events.ParseSubject(m.Subject)
-			if !called || m.Type() != events.TypeSessionDescribed || identity || err != nil {
-				continue
-			}
-			for _, b := range all {
-				if b.call == of.call && m.Time.After(b.begun) && m.Time.After(b.since) {
-					b.session, b.begun = strings.Clone(id), m.Time
-				}
+		of, called := parseCall(m.Call())
+		id, identity, err := events.ParseSubject(m.Subject)
+		if !called || m.Type() != events.TypeSessionDescribed || identity || err != nil {
+			continue
+		}
+		for _, b := range all {
+			if b.call == of.call && m.Time.After(b.begun) && m.Time.After(b.since) {
+				b.session, b.begun = strings.Clone(id), m.Time
 			}
 		}
 	}

@@ -163,7 +163,7 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 		log.Append(rt, &events.TurnExtended{TurnID: drawTurn(rt, s), SessionID: session,
 			ExtensionID: rapid.SampledFrom([]string{fresh, "e1", "e2"}).Draw(rt, "extension"),
 			Extension:   viewtest.DrawExtension(rt, rapid.String().Draw(rt, "text")),
-			Metadata:    metadata.Draw(rt, "metadata"),
+			Metadata:    metadata.Draw(rt, "metadata"), Settings: settings.Draw(rt, "settings"),
 		}, at)
 	case "prune":
 		drawPrune(rt, log, s, at)
@@ -265,10 +265,13 @@ var messages = rapid.SampledFrom([]json.RawMessage{
 var metadata = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"channel":"web"}`),
 	json.RawMessage(`{"channel":"tel","x":[1,{}]}`)})
 
+// settings are those of a question that a model is asked.
+var settings = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"model":"m"}`)})
+
 func started(rt *rapid.T, session, request string) *events.TurnStarted {
 	text := func(label string) string { return rapid.String().Draw(rt, label) }
 	return &events.TurnStarted{TurnID: ID(session, request), SessionID: session, RequestID: request,
-		Question: events.Question{
+		Settings: settings.Draw(rt, "settings"), Question: events.Question{
 			PipelineName: rapid.SampledFrom([]string{"", "p"}).Draw(rt, "pipeline"), Repository: text("repository"),
 			Consultant: text("consultant"), TranslateChat: rapid.Bool().Draw(rt, "translate"),
 			QuestionNeutral: text("neutral") + ".", QuestionTranslated: text("translated"),

@@ -311,7 +311,7 @@ func TestRecordsComeBack(t *testing.T) {
 		turn := &session.Turn{
 			ID: uuid.New(), RequestID: text("id"), Version: rapid.IntRange(1, 1000).Draw(rt, "v"),
 			Place: number("place"), Started: number("started"), CreatedAt: at("created"),
-			TranslateChat: q.TranslateChat, Question: q,
+			TranslateChat: q.TranslateChat, Asked: rapid.Bool().Draw(rt, "asked"), Question: q,
 		}
 		if rapid.Bool().Draw(rt, "corrects") {
 			turn.Replaces = uuid.New()
