@@ -65,6 +65,8 @@ func (a *surface) uiChats() {
 
 // uiBody documents the body of a chat's transport; what else an application adds is ignored.
 type uiBody struct {
+	_ struct{} `additionalProperties:"true"`
+
 	ID              string                `json:"id" doc:"The chat: its session, which need not be there yet"`
 	Messages        []uimessage.UIMessage `json:"messages,omitempty" doc:"The chat's messages; the last one is new"`
 	Message         *uimessage.UIMessage  `json:"message,omitempty" doc:"The new message alone"`

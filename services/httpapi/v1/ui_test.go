@@ -380,7 +380,7 @@ func TestAClientsHistoryIsNotBelieved(t *testing.T) {
 			return []map[string]any{m[0], m[1], said1("m2", "user", "lies"), m[3]}
 		},
 		"nothing": func([]map[string]any) []map[string]any { return nil },
-		"its ids are the client's own": func(m []map[string]any) []map[string]any {
+		"its ids are those of the client": func(m []map[string]any) []map[string]any {
 			return []map[string]any{said1("x", "user", "one"), said1("y", "assistant", "1 one"), m[2], m[3]}
 		},
 		"without the data of the application": func(m []map[string]any) []map[string]any {
@@ -605,7 +605,7 @@ func TestAToolOfTheClient(t *testing.T) {
 		parts := s.ok(http.StatusOK, "GET", "/v1/ui/chat/"+c.id+"/messages", nil)["messages"].([]any)[1].(map[string]any)["parts"].([]any)
 		require.Equal(t, []string{"step-start", "text", "tool-weather", "step-start", "text"}, column(parts, "type"))
 		require.Equal(t, done.state, parts[2].(map[string]any)["state"])
-		c.messages[1] = said1(a.id, "assistant", "Let me see.") // a client that drops calls and outputs
+		c.n, c.messages[1] = 1, said1(a.id, "assistant", "Let me see.") // a client that drops calls and outputs
 		require.Equal(t, "turn", c.say("thanks").recorded(), name)
 		require.Empty(t, c.current())
 	}
@@ -620,7 +620,7 @@ func TestAnErasedBranchIsNotCurrent(t *testing.T) {
 	old := c.listed()
 	branch := c.edit("m1", "else").header.Get("X-Turnledger-Session")
 	require.Equal(t, branch, c.current())
-	require.Equal(t, http.StatusAccepted, s.do("POST", "/v1/sessions/"+branch+"/erase", map[string]any{"request_id": "e"}).status)
+	require.Equal(t, http.StatusAccepted, s.do("DELETE", "/v1/sessions/"+branch, nil).status)
 	require.Equal(t, old, c.listed())
 	c.messages = nil
 	a := c.post(map[string]any{"message": said1("m2", "user", "on"), "messages": nil})
@@ -714,7 +714,7 @@ func TestAttachmentsOfAChat(t *testing.T) {
 	parts := s.ok(http.StatusOK, "GET", "/v1/ui/chat/c/messages", nil)["messages"].([]any)[0].(map[string]any)["parts"]
 	require.Equal(t, []string{"text", "text", "text"}, column(parts, "type"), "%s", raw)
 	require.Contains(t, fmt.Sprint(parts), "a.pdf")
-	c.messages = c.messages[:2]
+	c.messages, c.n = c.messages[:2], 1
 	require.Equal(t, "turn", c.say("and now?").recorded())
 	require.Empty(t, c.current())
 }

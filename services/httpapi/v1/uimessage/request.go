@@ -252,10 +252,11 @@ func (p *part) items() (call, output message.Item) {
 		input = p.Raw
 	}
 	call = message.Item{}.With("type", "function_call").With("call_id", p.CallID).With("name", name).
-		With("arguments", plain(input))
+		With("arguments", plain(input)).Normal()
 	said, has := p.output()
 	if has {
-		output = message.Item{}.With("type", "function_call_output").With("call_id", p.CallID).With("output", said)
+		output = message.Item{}.With("type", "function_call_output").With("call_id", p.CallID).
+			With("output", said).Normal()
 	}
 	return call, output
 }
