@@ -163,8 +163,8 @@ type Completion struct {
 // ChatTurn is what a client asks of a chat that people see. Its messages have ids: that of a question is its request,
 // that of an answer its turn.
 type ChatTurn struct {
-	// Message is the id of the user's message that is to be answered; "" where tools' outputs are, or where an answer is
-	// regenerated whose question was not sent. IDs are those of the messages that the items of the input came with.
+	// Message is the id of the user's message that is to be answered; "" where tools' outputs are, or where an answer
+	// is regenerated whose question was not sent. IDs are those of the messages that the items of the input came with.
 	Message string
 	IDs     []string
 	// Regenerates: the question is asked again, in a branch before its turn; that is Answer where no message is named.

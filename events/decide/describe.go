@@ -18,7 +18,7 @@ type Describe struct {
 	Title *string
 	// Metadata is laid over the session's. A nil value takes its key away.
 	Metadata map[string]*string
-	// CurrentBranch, where not nil, is the branch that the session's chat goes on in; an empty one is the session itself.
+	// CurrentBranch, where not nil, is the branch that the session's chat goes on in; "" is the session itself.
 	CurrentBranch *string
 }
 

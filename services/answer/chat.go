@@ -114,8 +114,8 @@ func (s *Service) inChat(ctx context.Context, a ask, sessionID string) (to place
 	}
 }
 
-// inBranchOfChat places a message in a branch that was made for one like it; or elsewhere, if the branch is gone, or has
-// an answer where another one is wanted.
+// inBranchOfChat places a message in a branch that was made for one like it; or leaves it where it was, if the branch
+// is gone, or has an answer where another one is wanted.
 func (s *Service) inBranchOfChat(
 	ctx context.Context, a ask, b session.Branch, to placed,
 ) (placed, error) {

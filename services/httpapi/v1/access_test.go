@@ -78,8 +78,8 @@ func (s *stack) as(token, method, path string, body any) answer {
 // fill puts values into a pattern.
 func fill(pattern string, session string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
-	return method, strings.NewReplacer("{session_id}", session, "{thread_id}", session, "{chat_id}", session, "{turn_id}",
-		events.TurnID(session, "r").String(),
+	return method, strings.NewReplacer("{session_id}", session, "{thread_id}", session, "{chat_id}", session,
+		"{turn_id}", events.TurnID(session, "r").String(),
 		"{identity_id}", "ada", "{name}", "recent", "{projection}", "recent", "{position}", "0:1", "{partition}",
 		"0").Replace(path)
 }

@@ -223,7 +223,7 @@ func (a *surface) readAnswer(
 ) error {
 	d := &durable{surface: a, upToDate: true}
 	_, end, closed, _ := t.from(0)
-	d.tail, d.closed = uint64(end), closed
+	d.tail, d.closed = uint64(end), closed //nolint:gosec // counts chunks
 	at, err := d.offset(in.Offset)
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (a *surface) readAnswer(
 // take returns the chunks behind where the stream was read to, which then is its end.
 func (d *durable) take(t *told) []json.RawMessage {
 	news, end, closed, _ := t.from(int(d.at)) //nolint:gosec // counts chunks
-	d.at, d.tail, d.closed = uint64(end), uint64(end), closed
+	d.at, d.tail, d.closed = uint64(end), uint64(end), closed //nolint:gosec // counts chunks
 	if len(news) == 0 {
 		return nil
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/turnledger/turnledger/services/read"
 )
 
-var sessionMembers = []string{"created_at", "current_branch", "forked_from", "found", "identity_id", "last_active_at", "metadata",
-	"pending", "position",
+var sessionMembers = []string{"created_at", "current_branch", "forked_from", "found", "identity_id", "last_active_at",
+	"metadata", "pending", "position",
 	"session_id", "title", "turns"}
 
 // written are the members of an answer to a write on a session.

@@ -164,8 +164,8 @@ type Config struct {
 	Backups Backups
 	// MaxBody bounds the body of a request in bytes; 1 MiB by default.
 	MaxBody int64
-	// Responses answers chats of UI messages; nil in a process that asks no model. MaxChatBody bounds their bodies, which
-	// may hold images; 16 MiB by default.
+	// Responses answers chats of UI messages; nil in a process that asks no model. MaxChatBody bounds their bodies,
+	// which may hold images; 16 MiB by default.
 	Responses   services.Responder
 	MaxChatBody int64
 }

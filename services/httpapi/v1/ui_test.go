@@ -239,8 +239,8 @@ func TestAChatOfUIMessages(t *testing.T) {
 	require.Equal(t, http.StatusOK, first.status, "%s", first.raw)
 	require.Equal(t, "turn", first.recorded())
 	require.Equal(t, "1 one", first.text)
-	require.Equal(t, []string{"start", "start-step", "text-start", "text-delta", "text-delta", "text-end", "finish-step",
-		"finish"}, first.types())
+	require.Equal(t, []string{"start", "start-step", "text-start", "text-delta", "text-delta", "text-end",
+		"finish-step", "finish"}, first.types())
 	require.Equal(t, "3 two", c.say("two").text)
 	require.Equal(t, c.kept(), c.listed())
 	turn := s.ok(http.StatusOK, "GET", "/v1/sessions/c/turns", nil)["turns"].([]any)[0].(map[string]any)
@@ -583,8 +583,8 @@ func TestAToolOfTheClient(t *testing.T) {
 		c := s.chat("c-" + strings.ReplaceAll(name, " ", "-"))
 		c.messages = []map[string]any{said1("m1", "user", "weather?")}
 		a := c.post(map[string]any{"tools": tools})
-		require.Equal(t, []string{"start", "start-step", "text-start", "text-delta", "text-delta", "text-delta", "text-end",
-			"tool-input-start", "tool-input-delta", "tool-input-delta", "tool-input-available", "tool-approval-request",
+		require.Equal(t, []string{"start", "start-step", "text-start", "text-delta", "text-delta", "text-delta",
+			"text-end", "tool-input-start", "tool-input-delta", "tool-input-delta", "tool-input-available", "tool-approval-request",
 			"finish-step", "finish"}, a.types(), "%s", a.raw)
 		require.Equal(t, "tool-calls", a.chunks[13]["finishReason"])
 		require.Equal(t, map[string]any{"city": "Bonn"}, a.chunks[10]["input"])
@@ -602,7 +602,8 @@ func TestAToolOfTheClient(t *testing.T) {
 		require.Equal(t, []string{"again", second.text}, []string{again.recorded(), again.text}, name)
 		require.Equal(t, second.chunks, again.chunks)
 		require.Equal(t, []string{"u:m1:weather?", "a:" + a.id + ":Let me see.It is tool: " + done.says}, c.listed())
-		parts := s.ok(http.StatusOK, "GET", "/v1/ui/chat/"+c.id+"/messages", nil)["messages"].([]any)[1].(map[string]any)["parts"].([]any)
+		listed := s.ok(http.StatusOK, "GET", "/v1/ui/chat/"+c.id+"/messages", nil)["messages"].([]any)
+		parts := listed[1].(map[string]any)["parts"].([]any)
 		require.Equal(t, []string{"step-start", "text", "tool-weather", "step-start", "text"}, column(parts, "type"))
 		require.Equal(t, done.state, parts[2].(map[string]any)["state"])
 		c.n, c.messages[1] = 1, said1(a.id, "assistant", "Let me see.") // a client that drops calls and outputs
@@ -701,7 +702,8 @@ func TestAttachmentsOfAChat(t *testing.T) {
 	c.messages = []map[string]any{{"id": "m1", "role": "user", "parts": []any{
 		map[string]any{"type": "text", "text": "what is it?"},
 		map[string]any{"type": "file", "mediaType": "image/png", "url": pixel},
-		map[string]any{"type": "file", "mediaType": "application/pdf", "filename": "a.pdf", "url": "data:application/pdf;base64,JVBERg=="},
+		map[string]any{"type": "file", "mediaType": "application/pdf", "filename": "a.pdf",
+			"url": "data:application/pdf;base64,JVBERg=="},
 	}}}
 	a := c.post(nil)
 	require.Equal(t, http.StatusOK, a.status, "%s", a.raw)
