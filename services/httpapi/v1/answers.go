@@ -259,7 +259,7 @@ func (a *surface) readAnswer(
 
 // take returns the chunks behind where the stream was read to, which then is its end.
 func (d *durable) take(t *told) []json.RawMessage {
-	news, end, closed, _ := t.from(int(d.at)) //nolint:gosec // counts chunks
+	news, end, closed, _ := t.from(int(d.at))                 //nolint:gosec // counts chunks
 	d.at, d.tail, d.closed = uint64(end), uint64(end), closed //nolint:gosec // counts chunks
 	if len(news) == 0 {
 		return nil
