@@ -39,6 +39,14 @@ func CallOf(ctx context.Context) *Call {
 	return &Call{}
 }
 
+// Behind returns a context for work that goes on when a call has been answered: it knows the call's caller, and has a
+// call of its own.
+func Behind(ctx context.Context) context.Context {
+	c := CallOf(ctx)
+	own := &Call{Caller: c.Caller, Remote: c.Remote, Path: c.Path, Admitted: c.Admitted, Steps: c.Steps}
+	return context.WithValue(context.WithoutCancel(ctx), CallKey{}, own)
+}
+
 // MissingScopes are the scopes that a caller lacks.
 type MissingScopes struct{ Scopes Scopes }
 

@@ -25,7 +25,7 @@ func (b begun) Begun(s services.Step) { b.step <- s }
 
 // Begin implements services.Responder.
 func (s *Service) Begin(ctx context.Context, a services.StepAsk) (services.Answered, error) {
-	who := access.CallOf(ctx).Caller.Name
+	who, behind := access.CallOf(ctx).Caller.Name, access.Behind(ctx)
 	if !s.background.enter(who) {
 		return services.Answered{}, services.ErrTooManyAnswers
 	}
@@ -42,7 +42,7 @@ func (s *Service) Begin(ctx context.Context, a services.StepAsk) (services.Answe
 				err = services.ErrModelFailed
 			}
 		}()
-		out, err = s.Respond(context.WithoutCancel(ctx), a, to)
+		out, err = s.Respond(behind, a, to)
 	})
 	select {
 	case step := <-to.step:
