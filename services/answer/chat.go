@@ -70,7 +70,9 @@ func (s *Service) inChat(ctx context.Context, a ask, sessionID string) (to place
 	to = placed{session: sessionID, begins: !r.State.Found(), reading: r}
 	turns, of := s.turns(r, ^uint64(0), 0)
 	if chat.Message == "" && !chat.Regenerates {
-		to.rest = s.fresh(a, r, ^uint64(0))
+		to.rest = slices.DeleteFunc(slices.Clone(s.fresh(a, r, ^uint64(0))), func(i message.Item) bool {
+			return !slices.ContainsFunc(turns, func(t align.Turn) bool { return makes(t, i.CallID()) })
+		})
 		return to, nil
 	}
 	n := turnOf(chat, r.State, of)
@@ -216,6 +218,11 @@ func known(id string, asks bool, turns []align.Turn, of []*session.Turn) (k int,
 		}
 	}
 	return -1, asks
+}
+
+// makes reports whether a turn makes a call.
+func makes(t align.Turn, callID string) bool {
+	return slices.ContainsFunc(t.Items, func(i message.Item) bool { return i.IsCall() && i.CallID() == callID })
 }
 
 // question returns what asks among the items of a turn.

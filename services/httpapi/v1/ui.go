@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/decide"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
@@ -193,6 +194,8 @@ type chunks struct {
 	sse    *wire.SSE
 	begun  bool
 	giveUp func()
+	// before is the message that the answer goes on with, to be sent first.
+	before uimessage.UIMessage
 }
 
 func (a *surface) newChunks(ctx context.Context, w http.ResponseWriter) *chunks {
@@ -212,7 +215,9 @@ func (c *chunks) Begun(s services.Step) {
 	h := c.header
 	h.Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
 	stands(h, s)
-	c.sse.Begin()
+	if c.sse.Begin(); c.before.ID != "" {
+		c.Replay(c.before)
+	}
 	c.Stream.Begun(s)
 }
 
@@ -238,53 +243,84 @@ type uiWatchIn struct {
 	Stream string `header:"X-Turnledger-Stream" doc:"durable: answer with the Location of the answer's stream"`
 }
 
-// watchUI sends the answer that is being made, as the call that asked for it sends it.
+// watchUI sends the answer that is being made, as the call that asked for it sends it; the steps before it come first,
+// where it goes on with an answer.
 func (a *surface) watchUI(w http.ResponseWriter, r *http.Request, in *uiWatchIn) error {
-	nothing := func() error {
-		w.WriteHeader(http.StatusNoContent)
-		return nil
-	}
 	durable, err := (&uiIn{Stream: in.Stream}).durable()
 	if err != nil {
 		return err
 	}
 	current, err := a.inChat(r.Context(), in.ChatID)
 	if errors.Is(err, services.ErrNoSession) { // whoever asks whether something runs is told that nothing does
-		if err := a.cfg.Admit(r.Context(), services.Entry{}); err != nil {
-			return err
-		}
-		return nothing()
+		err = cmp.Or(a.cfg.Admit(r.Context(), services.Entry{}), services.ErrNotRunning)
 	}
+	if err == nil {
+		err = a.watchChat(w, r, current, durable)
+	}
+	if errors.Is(err, services.ErrNotRunning) {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return err
+}
+
+func (a *surface) watchChat(w http.ResponseWriter, r *http.Request, current string, durable bool) error {
+	ctx, end := context.WithCancel(r.Context())
+	defer end()
+	step, err := a.runningIn(ctx, current)
 	if err != nil {
 		return err
 	}
-	ctx, end := context.WithCancel(r.Context())
-	defer end()
+	before, err := a.before(ctx, current, step)
+	if err != nil {
+		return err
+	}
 	if durable {
-		to := &beginning{end: end}
-		if err := a.cfg.Running.Watch(ctx, current, uuid.Nil, to); to.step.TurnID == uuid.Nil {
-			if errors.Is(err, services.ErrNotRunning) {
-				return nothing()
-			}
-			return err
-		}
-		return a.locate(w, r, http.StatusOK, to.step)
+		return a.locate(w, r, http.StatusOK, step)
 	}
 	go a.untilRevoked(ctx, a.wire.Still(r, access.ContextRead), end)
 	to := a.newChunks(ctx, w)
-	to.giveUp = end
+	to.before, to.giveUp = before, end
 	defer to.sse.End()
-	err = a.cfg.Running.Watch(ctx, current, uuid.Nil, to)
-	switch {
-	case errors.Is(err, services.ErrNotRunning):
-		return nothing()
-	case err != nil && to.begun && ctx.Err() == nil:
+	err = a.cfg.Running.Watch(ctx, current, step.TurnID, to)
+	if err != nil && to.begun && ctx.Err() == nil {
 		to.Ended(services.Answered{Err: err})
 	}
 	if to.begun {
 		to.sse.Done()
 	}
 	return err
+}
+
+// runningIn returns what is being answered in a session.
+func (a *surface) runningIn(ctx context.Context, sessionID string) (services.Step, error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	to := &beginning{end: end}
+	if err := a.cfg.Running.Watch(ctx, sessionID, uuid.Nil, to); to.step.TurnID == uuid.Nil {
+		return to.step, err
+	}
+	return to.step, nil
+}
+
+// before returns the message that an answer which is being made goes on with; or services.ErrNotRunning, once it is
+// recorded: its watcher has it already.
+func (a *surface) before(ctx context.Context, sessionID string, s services.Step) (m uimessage.UIMessage, err error) {
+	reading, err := a.read(ctx, services.Ask{SessionID: sessionID, AllTurns: true})
+	if err != nil {
+		return m, err
+	}
+	t := reading.State.Turn(s.TurnID)
+	later := func(x session.Extended) bool { return x.Seq > s.Asked.Seq }
+	if t == nil || !s.Extends && t.Status != session.Pending || s.Extends && slices.ContainsFunc(t.Extensions(), later) {
+		return m, services.ErrNotRunning
+	}
+	if s.Extends {
+		for _, listed := range a.messagesOf(&reading, t) {
+			m = listed.UIMessage // the answer is the last one
+		}
+	}
+	return m, nil
 }
 
 // beginning notes what is being answered, and listens no longer.
@@ -384,7 +420,29 @@ func (a *surface) uiMessages(ctx context.Context, in *uiMessagesIn) (out uiMessa
 	for _, m := range all {
 		out.Messages = append(out.Messages, m.UIMessage)
 	}
-	return out, nil
+	return out, a.asksIn(ctx, &reading, out.Messages)
+}
+
+// asksIn makes calls of the newest answer ask for approval, if they wait for that.
+func (a *surface) asksIn(ctx context.Context, r *services.Reading, messages []uimessage.UIMessage) error {
+	n := len(messages) - 1
+	if n < 0 || !uimessage.Open(messages[n]) {
+		return nil
+	}
+	turn, _ := uuid.Parse(messages[n].ID) // that of an answer is its turn
+	t := r.State.Turn(turn)
+	if t == nil {
+		return nil
+	}
+	_, partition, _ := r.State.Origin(t, r.Position.Partition)
+	step := items.Step{Position: events.Position{Partition: partition, Seq: t.Started}, TurnID: turn}
+	who := services.Caller{May: func(context.Context, string) error { return nil }}
+	asked, err := a.cfg.Responses.Response(ctx, items.ResponseID(step), who)
+	if errors.Is(err, services.ErrNoResponse) { // no call of a surface asked
+		return nil
+	}
+	uimessage.Asks(messages[n], asked.Settings)
+	return err
 }
 
 // messagesOf returns the messages of a turn, if it is shown.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -574,10 +575,10 @@ func TestAToolOfTheClient(t *testing.T) {
 		"output": {map[string]any{"state": "output-available", "output": map[string]any{"warm": true}}, `{"warm":true}`,
 			"output-available"},
 		"a text":   {map[string]any{"state": "output-available", "output": "sunny"}, "sunny", "output-available"},
-		"error":    {map[string]any{"state": "output-error", "errorText": "no network"}, "no network", "output-available"},
+		"error":    {map[string]any{"state": "output-error", "errorText": "no network"}, "no network", "output-error"},
 		"approval": {map[string]any{"state": "approval-responded", "approval": map[string]any{"id": "call_1", "approved": true}}, `{"approved":true}`, "output-available"},
 		"denial": {map[string]any{"state": "output-denied", "approval": map[string]any{"id": "call_1", "approved": false, "reason": "no"}},
-			`{"approved":false,"reason":"no"}`, "output-available"},
+			`{"approved":false,"reason":"no"}`, "output-denied"},
 	} {
 		calls = []modeltest.Call{{ID: "call_1", Name: "weather", Arguments: `{"city":"Bonn"}`}}
 		c := s.chat("c-" + strings.ReplaceAll(name, " ", "-"))
@@ -589,6 +590,10 @@ func TestAToolOfTheClient(t *testing.T) {
 		require.Equal(t, "tool-calls", a.chunks[13]["finishReason"])
 		require.Equal(t, map[string]any{"city": "Bonn"}, a.chunks[10]["input"])
 		part := map[string]any{"type": "tool-weather", "toolCallId": "call_1", "input": map[string]any{"city": "Bonn"}}
+		reloaded := s.ok(http.StatusOK, "GET", "/v1/ui/chat/"+c.id+"/messages", nil)["messages"].([]any)[1]
+		require.Equal(t, map[string]any{"type": "tool-weather", "toolCallId": "call_1", "state": "approval-requested",
+			"input": map[string]any{"city": "Bonn"}, "approval": map[string]any{"id": "call_1"}},
+			reloaded.(map[string]any)["parts"].([]any)[2], "who reloads may still approve")
 		for k, v := range done.part {
 			part[k] = v
 		}
@@ -610,6 +615,68 @@ func TestAToolOfTheClient(t *testing.T) {
 		require.Equal(t, "turn", c.say("thanks").recorded(), name)
 		require.Empty(t, c.current())
 	}
+}
+
+// An output of a call that the chat has not made is no output.
+func TestOutputsOfNoCallAreRefused(t *testing.T) {
+	t.Parallel()
+	s := startUI(t, echoing)
+	c := s.chat("c")
+	a := c.say("one")
+	head := s.head()
+	c.messages[1]["parts"] = append(c.messages[1]["parts"].([]any), map[string]any{"type": "tool-weather",
+		"toolCallId": "call_9", "state": "output-available", "input": map[string]any{}, "output": "lies"})
+	refused := c.post(map[string]any{"messageId": a.id})
+	require.Equal(t, http.StatusUnprocessableEntity, refused.status, "%s", refused.raw)
+	require.Equal(t, head, s.head())
+}
+
+// Whoever comes back while a model answers to a tool's output is sent the whole message, and once it is recorded none.
+func TestWhoComesBackInTheSecondStepGetsBoth(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	s := startUI(t, func(prompt []string) modeltest.Answer {
+		if strings.HasPrefix(prompt[len(prompt)-1], "tool: ") {
+			return modeltest.Answer{Text: "It is warm.", Hold: held}
+		}
+		return modeltest.Answer{Text: "Let me see.", Calls: []modeltest.Call{
+			{ID: "call_1", Name: "weather", Arguments: `{"city":"Bonn"}`}, {ID: "call_2", Name: "weather", Arguments: `{}`}}}
+	})
+	c := s.chat("c")
+	c.messages = []map[string]any{said1("m1", "user", "weather?")}
+	a := c.post(nil)
+	for n, part := range []map[string]any{
+		{"state": "output-available", "output": map[string]any{"warm": true}},
+		{"state": "output-error", "errorText": "no city"},
+	} {
+		part["type"], part["toolCallId"] = "tool-weather", fmt.Sprint("call_", n+1)
+		c.messages[1]["parts"] = append(c.messages[1]["parts"].([]any), part)
+	}
+	second := c.post(map[string]any{"messageId": a.id}, "X-Turnledger-Stream", "durable")
+	require.Equal(t, http.StatusCreated, second.status, "%s", second.raw)
+	at := second.header.Get("Location")
+	hang.Until(t, func() bool { return strings.Contains(string(s.do("GET", at, nil).raw), "It ") }, "the first word")
+	resp, err := http.Get(s.url + "/v1/ui/chat/c/stream") //nolint:noctx // of this test
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	seen := readUntil(t, resp.Body, `"It "`)
+	located := s.do("GET", "/v1/ui/chat/c/stream", nil, "X-Turnledger-Stream", "durable")
+	require.Equal(t, http.StatusOK, located.status)
+	require.Contains(t, located.header.Get("Location"), url.PathEscape(a.id)+"@", "its own chunks alone")
+	close(held)
+	rest, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	whole := uiAnswer{answer: answer{header: resp.Header, raw: append([]byte(seen), rest...)}}
+	whole.read(t)
+	require.Equal(t, "Let me see.It is warm.", whole.text)
+	require.Equal(t, a.id, whole.id)
+	types := whole.types()
+	require.Equal(t, []string{"start", "start-step", "text-start", "text-delta", "text-end", "tool-input-available",
+		"tool-output-available", "tool-input-available", "tool-output-error", "finish-step", "start-step", "text-start"},
+		types[:12])
+	require.Equal(t, []string{"text-end", "finish-step", "finish"}, types[len(types)-3:])
+	require.Equal(t, map[string]any{"warm": true}, whole.chunks[6]["output"])
+	require.Equal(t, http.StatusNoContent, s.do("GET", "/v1/ui/chat/c/stream", nil).status)
 }
 
 // A current branch that was erased is none any more.

@@ -53,11 +53,17 @@ type part struct {
 	Approval  *approval       `json:"approval"`
 }
 
+// approval is a person's answer to a call that needs it. Without an id it is what the call puts out.
 type approval struct {
-	ID       string `json:"id"`
+	ID       string `json:"id,omitempty"`
 	Approved *bool  `json:"approved,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 }
+
+func (a *approval) granted() bool { return a.Approved != nil && *a.Approved }
+
+// failed is the status of an output that says why there is none.
+const failed = "incomplete"
 
 const regenerate = "regenerate-message"
 
@@ -160,11 +166,11 @@ func (r *Request) regenerating(a services.StepAsk) (services.StepAsk, []string, 
 func (r *Request) outputs(a services.StepAsk, m *Message) (services.StepAsk, []string, error) {
 	named := []string{"outputs", m.ID}
 	for n := range m.Parts {
-		call, output := m.Parts[n].items()
+		_, output := m.Parts[n].items()
 		if output == nil {
 			continue
 		}
-		a.Input = append(a.Input, call, output)
+		a.Input = append(a.Input, output)
 		named = append(named, string(output.JSON()))
 	}
 	if len(a.Input) == 0 {
@@ -255,8 +261,11 @@ func (p *part) items() (call, output message.Item) {
 		With("arguments", plain(input)).Normal()
 	said, has := p.output()
 	if has {
-		output = message.Item{}.With("type", "function_call_output").With("call_id", p.CallID).
-			With("output", said).Normal()
+		output = message.Item{}.With("type", "function_call_output").With("call_id", p.CallID).With("output", said)
+		if p.State == "output-error" || p.Approval != nil && p.State != "output-available" && !p.Approval.granted() {
+			output = output.With("status", failed)
+		}
+		output = output.Normal()
 	}
 	return call, output
 }
@@ -272,11 +281,8 @@ func (p *part) output() (said string, has bool) {
 		if p.Approval == nil {
 			return "", false
 		}
-		said := map[string]any{"approved": p.Approval.Approved != nil && *p.Approval.Approved}
-		if p.Approval.Reason != "" {
-			said["reason"] = p.Approval.Reason
-		}
-		raw, _ := json.Marshal(said) // made of texts
+		granted := p.Approval.granted()
+		raw, _ := json.Marshal(approval{Approved: &granted, Reason: p.Approval.Reason}) // made of texts
 		return string(raw), true
 	}
 	return "", false

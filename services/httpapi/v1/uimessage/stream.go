@@ -14,10 +14,12 @@ type fields = map[string]any
 // Stream turns an answer into the chunks of a UI message stream while it arrives. Whoever is told of an answer, early
 // or late, is told the same chunks. Its methods must not be called at the same time.
 type Stream struct {
-	send  func(chunk any)
-	says  func(error) string
-	asks  []string
-	parts []streamed
+	send func(chunk any)
+	says func(error) string
+	asks []string
+	// replayed: the steps before were sent.
+	replayed bool
+	parts    []streamed
 }
 
 // streamed is a part of the answer. Chunks know a text by its id.
@@ -35,9 +37,16 @@ func NewStream(send func(chunk any), says func(error) string) *Stream {
 
 // Begun implements services.Listener. A message of an answer has the id of its turn.
 func (s *Stream) Begun(step services.Step) {
-	_ = json.Unmarshal(step.Settings[approved], &s.asks) // else there are none
-	s.send(fields{"type": "start", "messageId": step.TurnID.String()})
+	if s.asks = needApproval(step.Settings); !s.replayed {
+		s.send(fields{"type": "start", "messageId": step.TurnID.String()})
+	}
 	s.send(fields{"type": "start-step"})
+}
+
+// needApproval returns the tools whose calls a person approves, by the settings of a request.
+func needApproval(settings services.Settings) (tools []string) {
+	_ = json.Unmarshal(settings[approved], &tools) // else there are none
+	return tools
 }
 
 // Piece implements services.Listener.
