@@ -193,7 +193,7 @@ func asRecorded(
 	last := len(input) - 1
 	for n := 0; n < last; n++ {
 		k, asks := known(c.IDs[n], input[n].Asks(), turns, of)
-		if k < 0 {
+		if k < 0 || asks && n+1 < last && isAnotherTurn(c.IDs[n+1], of[k]) {
 			out = append(out, input[n])
 			continue
 		}
@@ -218,6 +218,13 @@ func known(id string, asks bool, turns []align.Turn, of []*session.Turn) (k int,
 		}
 	}
 	return -1, asks
+}
+
+// isAnotherTurn reports whether the id of an answer is that of another turn: the same question has been answered anew
+// since, in another branch.
+func isAnotherTurn(id string, t *session.Turn) bool {
+	turn, err := uuid.Parse(id)
+	return err == nil && turn != t.ID
 }
 
 // makes reports whether a turn makes a call.

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -363,6 +365,67 @@ func TestAnAnswerIsRegenerated(t *testing.T) {
 	c.messages = c.messages[:2]
 	require.Equal(t, "fork", c.regenerate().recorded(), "the first one")
 	require.Len(t, c.listed(), 2)
+}
+
+// However often an answer is made anew, in however many tabs, the branches stay flat, and the newest answer stands.
+func TestAnswersAreMadeAnewManyTimes(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	s := startUI(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: fmt.Sprint("answer ", n.Add(1))} })
+	c := s.chat("c")
+	c.say("one")
+	c.say("two")
+	old := append([]map[string]any{}, c.messages...)
+	for range 40 {
+		require.Equal(t, "fork", c.regenerate().recorded())
+	}
+	require.Equal(t, c.kept(), c.listed())
+	for n := range 40 {
+		require.Equal(t, "fork", c.edit("m2", fmt.Sprint("two, ", n)).recorded())
+	}
+	require.Equal(t, c.kept(), c.listed())
+	other := s.chat("c") // a tab that saw nothing of it
+	other.messages, other.n = old, 10
+	require.Equal(t, []string{"turn", "c"}, strings.Fields(func() string {
+		a := other.say("three")
+		return a.recorded() + " " + a.header.Get("X-Turnledger-Session")
+	}()))
+	require.Equal(t, other.kept(), c.listed())
+	other.messages = other.messages[:4]
+	anew := other.regenerate()
+	require.Equal(t, "fork", anew.recorded(), "%s", anew.raw)
+	require.Equal(t, fmt.Sprint("answer ", n.Load()), anew.text, "it is a new one")
+	require.Equal(t, other.kept(), c.listed())
+}
+
+// The same message at once, as of a client that lost its connection, is one turn and one answer.
+func TestTheSameMessageAtOnceIsOneTurn(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	s := startUI(t, func([]string) modeltest.Answer {
+		asked.Add(1)
+		return modeltest.Answer{Text: "one two", Every: 20 * time.Millisecond}
+	})
+	s.chat("c").say("zero")
+	for _, edit := range []string{"m1", "m2"} {
+		before := asked.Load()
+		answers := make(chan answer, 8)
+		for range cap(answers) {
+			go func() {
+				a, _ := s.try("POST", "/v1/ui/chat", map[string]any{"id": "c", "message": said1(edit, "user", "new")})
+				answers <- a
+			}()
+		}
+		ids := map[string]bool{}
+		for range cap(answers) {
+			a := uiAnswer{answer: <-answers}
+			a.read(t)
+			require.Equal(t, "one two", a.text)
+			ids[a.id] = true
+		}
+		require.Len(t, ids, 1)
+		require.Equal(t, before+1, asked.Load(), edit)
+	}
 }
 
 // What stands before the new message is the log's to say.
