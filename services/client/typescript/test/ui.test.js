@@ -1,7 +1,5 @@
 // Chats of the AI SDK, unmodified, by turnledgerTransport and loadMessages against the binary.
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import {
   AbstractChat, lastAssistantMessageIsCompleteWithApprovalResponses, lastAssistantMessageIsCompleteWithToolCalls,
@@ -9,6 +7,7 @@ import {
 } from "ai";
 import { Turnledger } from "@turnledger/client";
 import { loadMessages, turnledgerTransport } from "@turnledger/client/ai";
+import { gate, scripted, stateOf, until, words } from "../../../../deploy/clients/chats.js";
 import { start } from "../../../../deploy/clients/server.js";
 
 let model, server, client;
@@ -22,50 +21,12 @@ after(async () => {
   model?.stop();
 });
 
-// scripted is a model that answers by model.script(messages): texts and calls in pieces, of which a promise holds back
-// what follows.
-async function scripted() {
-  const model = { script: () => ["Hello."] };
-  const http = createServer(async (ask, answer) => {
-    let body = "";
-    for await (const part of ask) body += part;
-    answer.writeHead(200, { "content-type": "text/event-stream" });
-    const send = (delta, finish_reason = null) => answer.write(`data: ${JSON.stringify({
-      id: "c", object: "chat.completion.chunk", choices: [{ index: 0, delta: { role: "assistant", ...delta }, finish_reason }],
-    })}\n\n`);
-    let reason = "stop";
-    for (const piece of model.script(JSON.parse(body).messages)) {
-      if (piece instanceof Promise) await piece;
-      else if (typeof piece === "string") send({ content: piece });
-      else {
-        reason = "tool_calls";
-        send({ tool_calls: [{ index: 0, type: "function", ...piece }] });
-      }
-    }
-    send({}, reason);
-    answer.end("data: [DONE]\n\n");
-  }).listen(0, "127.0.0.1");
-  await once(http, "listening");
-  model.url = `http://127.0.0.1:${http.address().port}`;
-  model.stop = () => http.closeAllConnections() || http.close();
-  return model;
-}
-
 const call = (name, args) => ({ id: "call_1", function: { name, arguments: JSON.stringify(args) } });
 
 // Chat is a chat as a framework keeps it.
 class Chat extends AbstractChat {
   constructor(init) {
-    super({
-      transport: turnledgerTransport({ client }), ...init,
-      state: {
-        status: "ready", error: undefined, messages: init.messages ?? [],
-        pushMessage(message) { this.messages = [...this.messages, message]; },
-        popMessage() { this.messages = this.messages.slice(0, -1); },
-        replaceMessage(n, message) { this.messages = this.messages.with(n, structuredClone(message)); },
-        snapshot: (thing) => structuredClone(thing),
-      },
-    });
+    super({ transport: turnledgerTransport({ client }), ...init, state: stateOf(init.messages) });
   }
 }
 
@@ -79,23 +40,7 @@ async function reloaded(id, init = {}) {
   return new Chat({ id, messages, ...init });
 }
 
-const words = (message) => message.parts.map((part) => part.text ?? "").join("");
 const said = (chat) => chat.messages.map((message) => `${message.id} ${message.role}: ${words(message)}`);
-
-async function until(holds, what) {
-  for (let tries = 0; tries < 1000; tries++) {
-    if (await holds()) return;
-    await new Promise((done) => setTimeout(done, 10));
-  }
-  assert.fail(`not in 10 s: ${what}`);
-}
-
-// gate is a promise that open() ends.
-function gate() {
-  let open;
-  const closed = new Promise((done) => (open = done));
-  return { closed, open };
-}
 
 const echo = (messages) => [`${messages.length} `, String(messages.at(-1).content)];
 
