@@ -32,7 +32,8 @@ const (
 // description, which then leaves the log, so it also carries what the fold needs of those: Earlier has the hashes of
 // their requests (RequestHash), oldest first, and CreatedAt is when the session began. After is the session's last
 // position when the description was decided: a description that was decided before the one that stands has no effect.
-// Kind, once set, is the same in every later description.
+// Kind, once set, is the same in every later description. CurrentBranch is the branch of the session that its chat goes
+// on in; left out where that is the session itself.
 type SessionDescribed struct {
 	SessionID string            `json:"session_id"`
 	RequestID string            `json:"request_id"`
@@ -42,6 +43,8 @@ type SessionDescribed struct {
 	CreatedAt *time.Time        `json:"created_at,omitempty"`
 	Earlier   []string          `json:"earlier,omitempty"`
 	Kind      SessionKind       `json:"kind,omitempty"`
+
+	CurrentBranch string `json:"current_branch,omitempty"`
 }
 
 // Type implements Fact.
@@ -65,7 +68,7 @@ func (f *SessionDescribed) check([]byte) Problem {
 func (f *SessionDescribed) malformed() bool {
 	if (f.CreatedAt == nil) != (len(f.Earlier) == 0) || len(f.Earlier) > maxRequestsOfBefore ||
 		utf8.RuneCountInString(f.Title) > MaxTitle || strings.ContainsRune(f.Title, 0) ||
-		len(f.Metadata) > MaxMetadataKeys || !f.Kind.known() {
+		len(f.Metadata) > MaxMetadataKeys || !f.Kind.known() || f.CurrentBranch != "" && badID(f.CurrentBranch) != "" {
 		return true
 	}
 	for _, h := range f.Earlier {

@@ -51,8 +51,10 @@ func fullFacts() []events.Fact {
 		&events.ErasureReceipt{IdentityID: "alice@example.org", SessionID: "s1", ReceiptID: "x2", Place: "log",
 			Erased: 12, Sessions: 1, Branches: 2, SharedTurns: 5},
 		&events.SessionDescribed{SessionID: "s1", RequestID: "d2", After: at(9), Title: "Quarks",
-			Kind:     events.KindConversation,
-			Metadata: map[string]string{"folder": "physics"}, CreatedAt: &recordedAt,
+			Kind: events.KindConversation,
+
+			CurrentBranch: "b1",
+			Metadata:      map[string]string{"folder": "physics"}, CreatedAt: &recordedAt,
 			Earlier: []string{events.RequestHash("d1")}},
 		&events.SessionForked{SessionID: "s2", RequestID: "f1", FromSessionID: "s1", Root: "s0", Segments: lineage()},
 		&events.SessionBranched{SessionID: "s1", ChildSessionID: "s2", RequestID: "f1", At: at(9), FromSessionID: "s1",

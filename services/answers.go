@@ -55,6 +55,8 @@ type Step struct {
 	// Asked is the position of the event that brought the messages, and Recorded says what became of them.
 	Asked    events.Position
 	Recorded Recorded
+	// Extends: the messages go on with a turn that has an answer.
+	Extends bool
 }
 
 // Recorded says what a call has recorded before its answer.
@@ -158,6 +160,20 @@ type Completion struct {
 	History History
 	// Sent are all messages as they came, and System those of the system and the developer.
 	Sent, System []json.RawMessage
+	// Chat is set where the messages are those of a chat that people see, which goes on in its current branch.
+	Chat *ChatTurn
+}
+
+// ChatTurn is what a client asks of a chat that people see. Its messages have ids: that of a question is its request,
+// that of an answer its turn.
+type ChatTurn struct {
+	// Message is the id of the user's message that is to be answered; "" where tools' outputs are, or where an answer
+	// is regenerated whose question was not sent. IDs are those of the messages that the items of the input came with.
+	Message string
+	IDs     []string
+	// Regenerates: the question is asked again, in a branch before its turn; that is Answer where no message is named.
+	Regenerates bool
+	Answer      uuid.UUID
 }
 
 // Paging asks for a page of items: at most Limit, in their order or else the other way round, behind the one of the id

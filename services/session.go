@@ -55,6 +55,27 @@ type Ask struct {
 	KnownSeq uint64
 }
 
+// CurrentBranch returns the session that a chat goes on in: the branch that was made current last while it stands, else
+// the chat's own session.
+func CurrentBranch(ctx context.Context, sessions SessionReader, chat string) (string, error) {
+	of, err := sessions.Read(ctx, Ask{SessionID: chat, Own: true})
+	if err != nil {
+		return "", err
+	}
+	id := of.State.Description().CurrentBranch
+	if id == "" || of.State.Erased != 0 {
+		return chat, nil
+	}
+	branch, err := sessions.Read(ctx, Ask{SessionID: id, Own: true})
+	if err != nil {
+		return "", err
+	}
+	if s := branch.State; s.Erased != 0 || s.Fork().Root != of.State.RootID() {
+		return chat, nil
+	}
+	return id, nil
+}
+
 // Source is where a reading comes from.
 type Source string
 

@@ -215,7 +215,8 @@ func (a *app) serve() error {
 	}
 	a.answers = a.answerer(reader, builder)
 	if a.roles.has(roleChat) {
-		c.Chat, c.Running = a.answers, a.answers
+		c.Chat, c.Running, c.Responses = a.answers, a.answers, a.answers
+		c.MaxChatBody = int64(a.cfg.OpenAIBody)
 	}
 	v1.Mount(api, c)
 	a.mountOpenAI(api, c.Ports, reader)

@@ -20,6 +20,8 @@ import (
 type AddMessages struct {
 	SessionID, RequestID string
 	Messages             []AddedMessage
+	// Named: the turn that the last message opens has the request's id as it is.
+	Named bool
 	// Settings are those of the last fact, which asks a model with them: the turn's question takes no more messages.
 	Settings json.RawMessage
 	// After, above 0, is the last event that brought the session texts (State.LastText). If others came since, nothing
@@ -249,6 +251,9 @@ func (a *adding) asking(g *growing) bool {
 // start opens a turn.
 func (a *adding) start(i int, m AddedMessage) {
 	request := requestOfMessage(a.RequestID, i)
+	if a.Named && i == len(a.Messages)-1 {
+		request = a.RequestID
+	}
 	g := &growing{
 		id: events.TurnID(a.SessionID, request), pending: true, order: newTurns + uint64(len(a.facts)),
 		opening: len(a.state.Turns) == 0 && a.goes == nil && a.state.Fork().Root == "",

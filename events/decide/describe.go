@@ -18,6 +18,8 @@ type Describe struct {
 	Title *string
 	// Metadata is laid over the session's. A nil value takes its key away.
 	Metadata map[string]*string
+	// CurrentBranch, where not nil, is the branch that the session's chat goes on in; "" is the session itself.
+	CurrentBranch *string
 }
 
 // NormalDescribe checks a description by the rules that need no state.
@@ -30,7 +32,7 @@ func NormalDescribe(c Describe) (Describe, error) {
 	default:
 		return c, &Invalid{"kind", "must be conversation or response"}
 	}
-	if c.Title == nil && c.Metadata == nil && c.Kind == "" {
+	if c.Title == nil && c.Metadata == nil && c.Kind == "" && c.CurrentBranch == nil {
 		return c, &Invalid{"title", "or metadata is required: send what is to change"}
 	}
 	if c.Title != nil && utf8.RuneCountInString(*c.Title) > events.MaxTitle {
@@ -69,6 +71,10 @@ func (c Describe) On(s *session.State, partition int) Decision {
 	f := &events.SessionDescribed{
 		SessionID: s.SessionID, RequestID: c.RequestID, After: events.Position{Partition: partition, Seq: s.Applied},
 		Title: now.Title, Metadata: now.Object(), Kind: cmp.Or(c.Kind, now.Kind),
+		CurrentBranch: now.CurrentBranch,
+	}
+	if c.CurrentBranch != nil {
+		f.CurrentBranch = *c.CurrentBranch
 	}
 	if c.Title != nil {
 		f.Title = *c.Title

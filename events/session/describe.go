@@ -53,6 +53,8 @@ type Description struct {
 	// descriptions can be compared.
 	Metadata string
 	Kind     events.SessionKind
+	// CurrentBranch is the branch that the session's chat goes on in, or "".
+	CurrentBranch string
 }
 
 // describing is what a state remembers of the requests of descriptions, for retries.
@@ -107,7 +109,7 @@ func (s *State) describe(e events.Recorded, f *events.SessionDescribed) Change {
 	more := s.more()
 	more.described = &describing{digest: e.Digest, last: hash, earlier: f.Earlier}
 	s.rare = &more
-	now := Description{e.Position.Seq, f.Title, MetadataText(f.Metadata), f.Kind}
+	now := Description{e.Position.Seq, f.Title, MetadataText(f.Metadata), f.Kind, f.CurrentBranch}
 	s.HeldDescription = DescribedBy(now).ForkedBy(s.Fork())
 	switch {
 	case f.CreatedAt != nil:

@@ -189,7 +189,7 @@ const listedSessions = `with page as materialized (select s.* from {s}.sessions 
 		page.created_at, page.created_ns,
 		page.last_active_at, page.last_active_ns,
 		page.finalized, page.pending, coalesce(page.described_position, 0), coalesce(page.title, ''),
-		page.metadata, coalesce(page.kind, ''),
+		page.metadata, coalesce(page.kind, ''), coalesce(page.current_branch, ''),
 		` + forkColumns + `, page.partition, c.seq, t.turn_id, t.answered, t.question, t.answer
 	from page join {s}.projection_checkpoints c on c.partition = page.partition and c.projection = @name
 	left join lateral (select q.turn_id, a.turn_id is not null as answered, left(q.question_neutral, @text) as question,
@@ -256,7 +256,7 @@ func scanSession(row pgx.CollectableRow) (s projections.ListedSession, err error
 	var answered *bool
 	var question, answer zeronull.Text
 	err = row.Scan(&s.SessionID, (*zeronull.Text)(&s.Identity), &created.at, &created.ns, &active.at, &active.ns,
-		&s.Finalized, &s.Pending, &is.DescribedAt, &is.Title, &metadata, &is.Kind,
+		&s.Finalized, &s.Pending, &is.DescribedAt, &is.Title, &metadata, &is.Kind, &is.CurrentBranch,
 		&fork.ForkedAt, &fork.RequestID, &fork.From, &fork.Root, &fork.Lineage,
 		&s.Position.Partition, &s.Position.Seq,
 		&turn, &answered, &question, &answer)

@@ -58,6 +58,7 @@ var sessionTable = rows.Table[judged]{Name: "sessions", Key: "session_id", Colum
 	rows.Col("fork_segments", "text", func(b *buffer, e judged) { b.Optional(e.Head.Fork().Lineage) }),
 	rows.Col("kind", "text", func(b *buffer, e judged) { b.Optional(string(e.Head.Description().Kind)) }),
 	rows.Col("metadata", "jsonb", func(b *buffer, e judged) { b.JSONB([]byte(e.Head.Description().Metadata)) }),
+	rows.Col("current_branch", "text", func(b *buffer, e judged) { b.Optional(e.Head.Description().CurrentBranch) }),
 }}
 
 // activityTable has the columns of a session that change when turns come and go.

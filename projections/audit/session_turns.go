@@ -52,6 +52,7 @@ func (a *Audit) head(
 			coalesce(erased_position, 0), created_at, created_ns, last_active_at, last_active_ns, erased_at, erased_ns,
 			finalized, pending, shown_finalized, shown_pending, identity_id, partition, c.seq,
 			coalesce(described_position, 0), coalesce(title, ''), metadata, coalesce(kind, ''),
+			coalesce(current_branch, ''),
 			`+forkColumns+`
 		from {s}.sessions s join {s}.projection_checkpoints c using (partition)
 		where s.session_id = $1 and c.projection = $2
@@ -59,7 +60,7 @@ func (a *Audit) head(
 		&h.LinkedAt, &h.Boundary, &h.ResetAt, &h.Erased,
 		&created.at, &created.ns, &active.at, &active.ns, &gone.at, &gone.ns,
 		&h.Finalized, &h.Pending, &h.ShownFinalized, &h.ShownPending, (*zeronull.Text)(&h.Identity),
-		&at.Partition, &at.Seq, &is.DescribedAt, &is.Title, &metadata, &is.Kind,
+		&at.Partition, &at.Seq, &is.DescribedAt, &is.Title, &metadata, &is.Kind, &is.CurrentBranch,
 		&fork.ForkedAt, &fork.RequestID, &fork.From, &fork.Root, &fork.Lineage)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, events.Position{}, nil

@@ -3,7 +3,8 @@
 
 -- Lists show every session, in the order of listed_at: its last activity, or its beginning if it had none. It is null where
 -- the session was erased. Of a branch the fork's columns say where it comes from: what its first event says. kind is what
--- the session is for, conversation or response; null where it has no kind.
+-- the session is for, conversation or response; null where it has no kind. current_branch is the branch that its chat
+-- goes on in; null where that is the session.
 create table {s}.sessions (
     linked_position    bigint,
     boundary           bigint not null,
@@ -32,6 +33,7 @@ create table {s}.sessions (
     fork_root          text,
     fork_segments      text,
     title              text,
+    current_branch     text,
     metadata           jsonb
 ) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02);
 comment on table {s}.sessions is 'all sessions, and the closed row of erased ones';

@@ -182,7 +182,7 @@ func AppendHead(b []byte, h session.Head) []byte {
 	}
 	is, from := h.Description(), h.Fork()
 	b = binary.AppendUvarint(b, is.DescribedAt)
-	for _, text := range []string{is.Title, is.Metadata, string(is.Kind)} {
+	for _, text := range []string{is.Title, is.Metadata, string(is.Kind), is.CurrentBranch} {
 		b = appendText(b, text)
 	}
 	b = binary.AppendUvarint(b, from.ForkedAt)
@@ -210,6 +210,7 @@ func ReadHead(record string) (h session.Head, err error) {
 	}
 	is := session.Description{
 		DescribedAt: r.uint(), Title: r.text(), Metadata: r.text(), Kind: events.SessionKind(r.text()),
+		CurrentBranch: r.text(),
 	}
 	from := session.Fork{
 		ForkedAt: r.uint(), RequestID: r.text(), From: r.text(), Root: r.text(), Lineage: r.text(),

@@ -59,6 +59,9 @@ type Caller struct {
 	IdentityID string
 	// Until is when what the caller showed ends; the zero time if it has no end.
 	Until time.Time
+	// Maker is who made the token that the caller showed; Token: it was one of a TokenIssuer.
+	Maker string
+	Token bool
 }
 
 // Authenticator finds the caller that a token belongs to. Its errors are the errors below, plain or wrapped, and never

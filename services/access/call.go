@@ -11,8 +11,8 @@ import (
 type Call struct {
 	// Caller is the zero value if the caller is not authenticated.
 	Caller Caller
-	// Remote is the address that the call came from.
-	Remote string
+	// Remote is the address that the call came from, and Path is what it asks for.
+	Remote, Path string
 	// Admitted: the caller reaches what the call is about, and has not asked too often.
 	Admitted bool
 	// Steps measures the slow parts of the call; nil where nobody does.
@@ -37,6 +37,14 @@ func CallOf(ctx context.Context) *Call {
 		return c
 	}
 	return &Call{}
+}
+
+// Behind returns a context for work that goes on when a call has been answered: it knows the call's caller, and has a
+// call of its own.
+func Behind(ctx context.Context) context.Context {
+	c := CallOf(ctx)
+	own := &Call{Caller: c.Caller, Remote: c.Remote, Path: c.Path, Admitted: c.Admitted, Steps: c.Steps}
+	return context.WithValue(context.WithoutCancel(ctx), CallKey{}, own)
 }
 
 // MissingScopes are the scopes that a caller lacks.

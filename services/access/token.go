@@ -25,6 +25,8 @@ type TokenAsk struct {
 	IdentityID string
 	Scopes     Scopes
 	Life       time.Duration
+	// Path, if set, makes the token a ticket: it opens this one path, and its identity is that of its maker, if any.
+	Path string
 }
 
 // Token is a token that was made. It is good until ExpiresAt, unless what it rests on ends before.

@@ -139,6 +139,9 @@ func lastText(all []message.Item) (words string, at int) {
 	return normal(words), at
 }
 
+// Same reports whether two items say the same.
+func Same(a, b message.Item) bool { return meaningOf(a).is(meaningOf(b)) }
+
 // Digest names what an item says, whether the addresses of its images are told or not.
 func Digest(i message.Item) []byte {
 	m := meaningOf(i)

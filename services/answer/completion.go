@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,9 @@ func (s *Service) recordCompletion(ctx context.Context, a *ask) (st step, err er
 
 func (s *Service) placeCompletion(ctx context.Context, a *ask) (st step, err error) {
 	c := a.Completion
+	if c.Chat != nil {
+		return s.placeChat(ctx, a)
+	}
 	if st, err = s.completedBefore(ctx, *a, c.Session); !errors.Is(err, services.ErrNotRepeated) {
 		return st, err
 	}
@@ -132,6 +136,8 @@ type placed struct {
 	begins  bool
 	rest    []message.Item
 	again   *step
+	// request of the turn, where that is not the call's.
+	request string
 	// after is the last text that was read of the session, and none that there was none. Neither: it does not matter.
 	after   uint64
 	none    bool
@@ -236,7 +242,8 @@ func (s *Service) addCompletion(ctx context.Context, a ask, to placed) (st step,
 		return st, services.ErrNoInput
 	}
 	add := decide.AddMessages{
-		SessionID: to.session, RequestID: a.RequestID, Now: s.cfg.Now(),
+		SessionID: to.session, RequestID: cmp.Or(to.request, a.RequestID), Now: s.cfg.Now(),
+		Named:    a.Completion.Chat != nil,
 		Messages: items.AllAdded(withoutIDs(to.rest)),
 		Settings: encode(asked{Request: a.Settings, History: a.Completion.History}),
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -42,7 +43,7 @@ func (b *begun) Follows(s services.Step, queued bool) {
 
 // Begin implements services.Responder.
 func (s *Service) Begin(ctx context.Context, a services.StepAsk) (services.Answered, error) {
-	to := &begun{at: make(chan services.Answered, 1)}
+	to, behind := &begun{at: make(chan services.Answered, 1)}, access.Behind(ctx)
 	var out services.Answered
 	var err error
 	done := make(chan struct{})
@@ -54,7 +55,7 @@ func (s *Service) Begin(ctx context.Context, a services.StepAsk) (services.Answe
 				err = services.ErrModelFailed
 			}
 		}()
-		out, err = s.Respond(context.WithoutCancel(ctx), a, to)
+		out, err = s.Respond(behind, a, to)
 	})
 	select {
 	case at := <-to.at:

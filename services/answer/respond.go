@@ -48,12 +48,12 @@ func (s *Service) Respond(
 		return out, err
 	}
 	w := &input{Service: s, at: st, ask: asking}
+	hangs := a.Completion != nil && a.Completion.Chat == nil // of itself, its caller's leaving ends the answer
 	heard := s.listen(to)
 	defer heard.leave()
 	done, err := s.do(ctx, task{
 		session: st.session, key: st.key(), onPending: a.OnPending, own: a.RequestID, at: st.Position.Seq,
-		work: w, ends: !a.Background && s.endsWith(a.OnDisconnect, a.Completion != nil), keeps: a.Streams,
-		named: a.Completion == nil,
+		work: w, ends: !a.Background && s.endsWith(a.OnDisconnect, hangs), keeps: a.Streams, named: a.Completion == nil,
 	}, heard)
 	if err == nil {
 		// The caller may have gone, and others watch.

@@ -38,6 +38,8 @@ var mayRead = map[string]string{
 	messageRoom:                "it reads messages",
 	"services/model/openai":    "pieces of an answer, as compatible servers stream them",
 	"services/client/importer": "threads of the Assistants API, whose parts no other door takes",
+
+	"services/httpapi/v1/uimessage": "the parts of UI messages, each a call with its output, which no other door takes",
 }
 
 func messageReaders(all []*pkg) (findings []string) {

@@ -38,6 +38,8 @@ type claims struct {
 	Maker    string   `json:"by,omitempty"`
 	Scopes   []string `json:"scp"`
 	Expires  int64    `json:"exp"` // Unix seconds
+	// Path is the one that a ticket opens.
+	Path string `json:"pth,omitempty"`
 }
 
 func (i *Issuer) now() time.Time {
@@ -56,7 +58,11 @@ func (i *Issuer) IssueToken(ctx context.Context, ask access.TokenAsk) (access.To
 	if len(i.Key) == 0 {
 		return access.Token{}, access.ErrNoTokenKey
 	}
-	erased, err := i.Erased(ctx, ask.IdentityID)
+	name := maker.Name
+	if maker.Token {
+		name = maker.Maker
+	}
+	erased, err := i.erased(ctx, ask.IdentityID)
 	if err == nil && erased {
 		err = access.ErrIdentityErased
 	}
@@ -67,7 +73,7 @@ func (i *Issuer) IssueToken(ctx context.Context, ask access.TokenAsk) (access.To
 	if !maker.Until.IsZero() && maker.Until.Before(ends) {
 		ends = maker.Until
 	}
-	raw, err := json.Marshal(claims{ask.IdentityID, maker.Name, ask.Scopes.Names(), ends.Unix()})
+	raw, err := json.Marshal(claims{ask.IdentityID, name, ask.Scopes.Names(), ends.Unix(), ask.Path})
 	if err != nil {
 		return access.Token{}, err
 	}
@@ -86,7 +92,7 @@ func (i *Issuer) sign(said string) []byte {
 // Authenticate returns the caller that a token belongs to.
 func (i *Issuer) Authenticate(ctx context.Context, token string) (access.Caller, error) {
 	c, scopes, ok := i.read(token)
-	if !ok {
+	if !ok || c.Path != "" && c.Path != access.CallOf(ctx).Path {
 		return access.Caller{}, access.ErrUnauthenticated
 	}
 	ends := time.Unix(c.Expires, 0)
@@ -97,7 +103,7 @@ func (i *Issuer) Authenticate(ctx context.Context, token string) (access.Caller,
 	case err != nil:
 		return access.Caller{}, err
 	}
-	erased, err := i.Erased(ctx, c.Identity)
+	erased, err := i.erased(ctx, c.Identity)
 	if err == nil && erased {
 		err = access.ErrTokenEnded
 	}
@@ -106,8 +112,16 @@ func (i *Issuer) Authenticate(ctx context.Context, token string) (access.Caller,
 	}
 	return access.Caller{
 		Name: "token of " + c.Maker, Scopes: scopes & maker.Scopes & access.TokenScopes, IdentityID: c.Identity,
-		Until: ends,
+		Until: ends, Maker: c.Maker, Token: true,
 	}, nil
+}
+
+// erased reports whether an identity is erased; a ticket may have none.
+func (i *Issuer) erased(ctx context.Context, identityID string) (bool, error) {
+	if identityID == "" {
+		return false, nil
+	}
+	return i.Erased(ctx, identityID)
 }
 
 // read returns what a token says, if it was signed here.

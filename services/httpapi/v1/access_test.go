@@ -57,13 +57,13 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 	s := startOn(t, events, append([]setting{func(c *config) {
 		c.RefusalTime = time.Millisecond
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, r, model, nothing{}
-		c.Running = nothing{}
+		c.Running, c.Responses = nothing{}, unanswered{}
 		c.Erasures, c.Receipts, c.Retention = nothing{}, nothing{}, nothing{}
 		c.Streams, c.Backups = operate.On(events), nothing{}
 		c.Tokens = newIssuing(callers, "secret").Issuer
 		c.Keys = func() ([]access.Key, error) { return nil, nil }
 		reader := read.New(events, read.Config{Rules: rules})
-		c.LinkReader = reader
+		c.LinkReader, c.Lookup = reader, reader
 		prompts := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
 		c.Explain = explain.Service{Events: r, Sessions: reader, Contexts: prompts}
 		c.WhatIfs = whatif.Service{Events: r, Prompts: prompts, Walk: func(ctx context.Context, id string) (whatif.Walk,
@@ -83,8 +83,8 @@ func (s *stack) as(token, method, path string, body any) answer {
 // fill puts values into a pattern.
 func fill(pattern string, session string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
-	return method, strings.NewReplacer("{session_id}", session, "{thread_id}", session, "{turn_id}",
-		events.TurnID(session, "r").String(),
+	return method, strings.NewReplacer("{session_id}", session, "{thread_id}", session, "{chat_id}", session,
+		"{turn_id}", events.TurnID(session, "r").String(),
 		"{identity_id}", "ada", "{name}", "recent", "{projection}", "recent", "{position}", "0:1", "{partition}",
 		"0").Replace(path)
 }
@@ -293,6 +293,17 @@ func (s *silentModel) Send(_ context.Context, m services.ChatMessage, _ services
 // nothing has no views and erases nothing.
 type nothing struct{}
 
+// unanswered has no answers.
+type unanswered struct{ services.Responder }
+
+func (unanswered) Respond(context.Context, services.StepAsk, services.Listener) (services.Answered, error) {
+	return services.Answered{}, services.ErrModelFailed
+}
+
+func (unanswered) WatchResponse(context.Context, string, services.Caller, services.Listener) error {
+	return services.ErrNoResponse
+}
+
 func (nothing) Rebuild(context.Context, string) (uint64, error) {
 	return 0, projections.ErrNoProjection
 }
@@ -361,6 +372,7 @@ const (
 	noSession                     // 404 session_not_found
 	noIdentity                    // 404 not_found
 	noOther                       // 403 forbidden, for another identity
+	nothingRuns                   // 204
 )
 
 // cell is a call of the OpenAPI document on one of the sessions.
@@ -385,6 +397,13 @@ func cellOf(pattern, session string) cell {
 		if c.hears = noSession; strings.HasPrefix(pattern, "POST ") && strings.Contains(pattern, "/messages") {
 			c.body = `{"content":"c"}`
 		}
+	case pattern == "GET /v1/ui/chat/{chat_id}/stream":
+		c.hears = nothingRuns
+	case strings.Contains(pattern, "{chat_id}"):
+		c.hears = noSession
+	case pattern == "POST /v1/ui/chat":
+		c.hears = noSession
+		c.body = `{"id":"` + session + `","message":{"id":"m","role":"user","parts":[{"type":"text","text":"q"}]}}`
 	case strings.HasPrefix(pattern, "POST /v1/chat"):
 		c.hears, c.body = noSession, `{"content":"c","thread_id":"`+session+`"}`
 	case pattern == manyTurns:
@@ -399,7 +418,8 @@ func cellOf(pattern, session string) cell {
 		c.hears = noSession
 		c.path += "?session_id=" + session
 	}
-	c.begins = pattern == startTurn || pattern == manyTurns || strings.Contains(c.body, `{"content"`)
+	c.begins = pattern == startTurn || pattern == manyTurns || strings.Contains(c.body, `{"content"`) ||
+		pattern == "POST /v1/ui/chat"
 	return c
 }
 
@@ -425,7 +445,7 @@ func TestTheMatrixOfAuthorisation(t *testing.T) { // alone: others wait for mome
 				map[string]any{"identity_id": identity}).status)
 		}
 	}
-	require.ElementsMatch(t, []string{"Counts", "Identities", "Limiter", "Lists", "Lookup", "Messages", "Projections",
+	require.ElementsMatch(t, []string{"Counts", "Identities", "Limiter", "Lists", "Messages", "Projections",
 		"Search", "Similar"}, unset(s.cfg.v1Config, s.cfg.Ports, s.cfg.Rules),
 		"give guarded what else there is, so that its calls are here")
 	require.Equal(t, []string{"Traces"}, unset(s.cfg.wireConfig))
@@ -459,6 +479,9 @@ func TestTheMatrixOfAuthorisation(t *testing.T) { // alone: others wait for mome
 						require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden,
 							http.StatusInternalServerError}, a.status, what)
 						require.NotEqual(t, "session_not_found", a.body["code"], what)
+					case c.hears == nothingRuns:
+						require.Equal(t, http.StatusNoContent, a.status, what)
+						require.Empty(t, a.raw)
 					case c.hears == forbiddenToAll, c.hears == noOther:
 						requireProblem(t, a, http.StatusForbidden, "forbidden")
 						require.Equal(t, head, s.head(), what)

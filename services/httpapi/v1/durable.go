@@ -125,11 +125,8 @@ func (a *surface) openDurable(ctx context.Context, in *durableIn) (*durable, err
 	if caller == "" && scopes&access.EventsRead == 0 {
 		return nil, &access.MissingScopes{Scopes: access.EventsRead}
 	}
-	if in.Live != "" && in.Live != longPoll && in.Live != liveSSE {
-		return nil, problems.New(problems.CodeMalformed, "live: must be long-poll or sse")
-	}
-	if in.Live != "" && len(in.Offset) == 0 {
-		return nil, problems.New(problems.CodeMalformed, "offset: is required with live")
+	if err := validLive(in.Live, in.Offset); err != nil {
+		return nil, err
 	}
 	d := &durable{surface: a, session: in.SessionID.text(), bare: scopes&access.EventsRead == 0}
 	if err := d.look(ctx); err != nil {
@@ -138,6 +135,17 @@ func (a *surface) openDurable(ctx context.Context, in *durableIn) (*durable, err
 	at, err := d.offset(in.Offset)
 	d.at = min(at, d.tail)
 	return d, err
+}
+
+// validLive refuses a mode that there is not, or one without an offset.
+func validLive(live string, offset []string) error {
+	if live != "" && live != longPoll && live != liveSSE {
+		return problems.New(problems.CodeMalformed, "live: must be long-poll or sse")
+	}
+	if live != "" && len(offset) == 0 {
+		return problems.New(problems.CodeMalformed, "offset: is required with live")
+	}
+	return nil
 }
 
 // scopes returns what the caller may do: everything on a server that asks nobody.

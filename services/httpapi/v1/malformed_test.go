@@ -442,6 +442,7 @@ var (
 		"POST /v1/whatif":                                   `{"sessions":["s"],"max_messages":4}`,
 		"POST /v1/threads/{thread_id}/stop":                 `{"turn_id":"066d3201-f058-5aa0-8105-935d3d2f85fc"}`,
 		"POST /v1/chat":                                     `{"thread_id":"new","content":"Hello","max_messages":10}`,
+		"POST /v1/ui/chat":                                  `{"id":"s","messages":[{"id":"m9","role":"user","parts":[{"type":"text","text":"Hello"}]}],"trigger":"submit-message"}`,
 		"POST /v1/deadletters/{projection}/{position}/drop": `{"reason":"no turn of ours","dropped_by":"ada"}`,
 		"POST /v1/chat/stream":                              `{"thread_id":"t","content":"Hello"}`,
 	}

@@ -232,7 +232,7 @@ func TestImports(t *testing.T) {
 			require.Contains(t, []string{
 				"events", "events/decide", "events/session", "events/convoy", "events/jetlog", "events/jetlog/operate",
 				"events/message", "events/pause", "events/quote", "events/room", "projections", "services",
-				"services/access", "services/problems", "services/httpapi/wire", "services/httpapi/v1",
+				"services/access", "services/items", "services/problems", "services/httpapi/v1/uimessage", "services/httpapi/wire", "services/httpapi/v1",
 			}, rest)
 
 		}

@@ -24,12 +24,12 @@ import (
 	"github.com/turnledger/turnledger/services/read"
 )
 
-var sessionMembers = []string{"created_at", "forked_from", "found", "identity_id", "last_active_at", "metadata",
-	"pending", "position",
+var sessionMembers = []string{"created_at", "current_branch", "forked_from", "found", "identity_id", "last_active_at",
+	"metadata", "pending", "position",
 	"session_id", "title", "turns"}
 
 // written are the members of an answer to a write on a session.
-func written() []string { return slices.Insert(slices.Clone(sessionMembers), 1, "duplicate") }
+func written() []string { return slices.Insert(slices.Clone(sessionMembers), 2, "duplicate") }
 
 func TestSession(t *testing.T) {
 	t.Parallel()
@@ -38,7 +38,7 @@ func TestSession(t *testing.T) {
 		require.Equal(t, map[string]any{
 			"session_id": "nobody", "identity_id": nil, "found": false, "turns": 0.0, "pending": 0.0,
 			"created_at": nil, "last_active_at": nil, "position": "0:0", "title": nil, "metadata": map[string]any{},
-			"forked_from": nil,
+			"forked_from": nil, "current_branch": nil,
 		}, unknown)
 		require.Zero(t, s.head())
 

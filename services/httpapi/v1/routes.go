@@ -40,6 +40,7 @@ func (a *surface) declare() {
 	a.ofRole("context", cfg.Sessions != nil, a.across)
 	a.ofRole("chat", cfg.Chat != nil, a.chats)
 	a.ofRole("chat", cfg.Running != nil, a.runs)
+	a.ofRole("chat", cfg.Responses != nil && cfg.Sessions != nil, a.uiChats)
 	a.ofRole("context", cfg.Events != nil, a.streams)
 	if cfg.Explain != nil {
 		a.explains()

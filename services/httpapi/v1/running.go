@@ -146,14 +146,19 @@ func (a *surface) stop(ctx context.Context, in *stopIn) (out stoppedJSON, err er
 	if err := a.inThread(ctx, in.ThreadID); err != nil {
 		return out, err
 	}
-	out.ThreadID = in.ThreadID
+	return a.stopIn(ctx, in.ThreadID, in.Body.TurnID)
+}
+
+// stopIn ends the answer that is being made in a session: that of a turn, or the one that runs.
+func (a *surface) stopIn(ctx context.Context, sessionID string, named *string) (out stoppedJSON, err error) {
+	out.ThreadID = sessionID
 	turn := uuid.Nil
-	if in.Body.TurnID != nil {
-		if turn = namedTurn(in.Body.TurnID); turn == uuid.Nil {
+	if named != nil {
+		if turn = namedTurn(named); turn == uuid.Nil {
 			return out, invalid("turn_id", "must be the id of a turn")
 		}
 	}
-	stopped, err := a.cfg.Running.StopAnswer(ctx, in.ThreadID, turn)
+	stopped, err := a.cfg.Running.StopAnswer(ctx, sessionID, turn)
 	if errors.Is(err, services.ErrNotRunning) {
 		return out, nil
 	}

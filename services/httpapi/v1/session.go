@@ -20,18 +20,19 @@ import (
 
 // sessionJSON is a session in the form of docs/contract.md#reading.
 type sessionJSON struct {
-	SessionID    string     `json:"session_id"`
-	IdentityID   *string    `json:"identity_id"`
-	Found        bool       `json:"found" doc:"The log knows the session, and it was not erased"`
-	Title        *string    `json:"title"`
-	Metadata     rawObject  `json:"metadata"`
-	Turns        int        `json:"turns" doc:"Turns with and without an answer; redacted ones are none"`
-	Pending      int        `json:"pending" doc:"Turns without an answer"`
-	CreatedAt    *time.Time `json:"created_at"`
-	LastActiveAt *time.Time `json:"last_active_at"`
-	ForkedFrom   forkedFrom `json:"forked_from" doc:"Of a branch; null of any other session"`
-	Position     positions  `json:"position" example:"0:42" doc:"Of a branch, of all partitions that were read"`
-	Duplicate    *bool      `json:"duplicate,omitempty" doc:"In answers to writes: the log had it already"`
+	SessionID     string     `json:"session_id"`
+	IdentityID    *string    `json:"identity_id"`
+	Found         bool       `json:"found" doc:"The log knows the session, and it was not erased"`
+	Title         *string    `json:"title"`
+	Metadata      rawObject  `json:"metadata"`
+	Turns         int        `json:"turns" doc:"Turns with and without an answer; redacted ones are none"`
+	Pending       int        `json:"pending" doc:"Turns without an answer"`
+	CreatedAt     *time.Time `json:"created_at"`
+	LastActiveAt  *time.Time `json:"last_active_at"`
+	CurrentBranch *string    `json:"current_branch" doc:"The branch that the session's chat goes on in (/v1/ui); null where that is the session"`
+	ForkedFrom    forkedFrom `json:"forked_from" doc:"Of a branch; null of any other session"`
+	Position      positions  `json:"position" example:"0:42" doc:"Of a branch, of all partitions that were read"`
+	Duplicate     *bool      `json:"duplicate,omitempty" doc:"In answers to writes: the log had it already"`
 }
 
 func newSessionJSON(id string, h session.Head, at events.Position, others ...events.Position) sessionJSON {
@@ -41,7 +42,8 @@ func newSessionJSON(id string, h session.Head, at events.Position, others ...eve
 		Title: optional(&is.Title), Metadata: rawObject{json.RawMessage(cmp.Or(is.Metadata, "{}"))},
 		Turns: h.Finalized + h.Pending, Pending: h.Pending,
 		CreatedAt: optionalTime(h.CreatedAt), LastActiveAt: optionalTime(h.LastActive),
-		ForkedFrom: forkedFrom{h.Fork()}, Position: readAt(at, others),
+		CurrentBranch: optional(&is.CurrentBranch),
+		ForkedFrom:    forkedFrom{h.Fork()}, Position: readAt(at, others),
 	}
 }
 

@@ -39,12 +39,14 @@ func Form() wire.Surface {
 		Prefixes: []string{"/"},
 		Refuse:   refuse,
 		SafeText: safeText,
+		Token:    tokenOf,
 	}
 }
 
 // Mount adds the native surface to an API; it does no I/O.
 func Mount(api *wire.API, cfg Config) {
 	cfg.Ports, cfg.MaxBody = cfg.WithDefaults(), cmp.Or(cfg.MaxBody, defaultBody)
+	cfg.MaxChatBody = cmp.Or(cfg.MaxChatBody, defaultChatBody)
 	a := &surface{cfg: cfg, wire: api, spec: newSpec(cfg.Version)}
 	a.declare()
 	a.document()
@@ -164,7 +166,13 @@ type Config struct {
 	Backups Backups
 	// MaxBody bounds the body of a request in bytes; 1 MiB by default.
 	MaxBody int64
+	// Responses answers chats of UI messages; nil in a process that asks no model. MaxChatBody bounds their bodies,
+	// which may hold images; 16 MiB by default.
+	Responses   services.Responder
+	MaxChatBody int64
 }
+
+const defaultChatBody = 16 << 20
 
 // defaultBody bounds a request's body (docs/contract.md#http).
 const defaultBody = 1 << 20

@@ -66,7 +66,7 @@ func (s *Surface) token(r *http.Request) (string, bool) {
 	if s.Token != nil {
 		return s.Token(r)
 	}
-	return bearer(r.Header)
+	return Bearer(r.Header)
 }
 
 // Still returns a function for long calls. The function authenticates the caller again, and returns an error once the
@@ -85,8 +85,8 @@ func (a *API) Still(r *http.Request, needs access.Scopes) func(context.Context) 
 	}
 }
 
-// bearer returns the token in the header. A request with two such headers has no token.
-func bearer(h http.Header) (string, bool) {
+// Bearer returns the token in the header. A request with two such headers has no token.
+func Bearer(h http.Header) (string, bool) {
 	values := h["Authorization"]
 	if len(values) != 1 {
 		return "", false

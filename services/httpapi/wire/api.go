@@ -133,7 +133,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, span := a.begin(r)
 	defer span.End()
 	c := &Call{
-		Context: ctx, Call: access.Call{Remote: r.RemoteAddr, Steps: a.steps}, surface: surfaceOf(a.surfaces, path),
+		Context: ctx, Call: access.Call{Remote: r.RemoteAddr, Path: r.URL.Path, Steps: a.steps},
+		surface: surfaceOf(a.surfaces, path),
 	}
 	r = r.WithContext(c)
 	out := &answer{ResponseWriter: w}

@@ -90,20 +90,23 @@ const admittedEvery = time.Second
 // with the stream. It must be called before Begin.
 func (s *SSE) While(ctx context.Context, still func(context.Context) error) context.Context {
 	ctx, s.end = context.WithCancel(ctx)
-	go func() {
-		for look := time.NewTicker(admittedEvery); ; {
-			select {
-			case <-ctx.Done():
-				look.Stop()
-				return
-			case <-look.C:
-				if access.Ended(still(ctx)) {
-					s.giveUpBegun()
-				}
+	go UntilRevoked(ctx, still, s.giveUpBegun)
+	return ctx
+}
+
+// UntilRevoked calls end whenever still says that the caller of a long call would no longer be admitted, until ctx ends.
+func UntilRevoked(ctx context.Context, still func(context.Context) error, end func()) {
+	for look := time.NewTicker(admittedEvery); ; {
+		select {
+		case <-ctx.Done():
+			look.Stop()
+			return
+		case <-look.C:
+			if access.Ended(still(ctx)) {
+				end()
 			}
 		}
-	}()
-	return ctx
+	}
 }
 
 func (s *SSE) giveUpBegun() {

@@ -356,6 +356,8 @@ export interface SearchQuery {
 
 export interface Session {
   created_at: string | null;
+  /** The branch that the session's chat goes on in (/v1/ui); null where that is the session */
+  current_branch: string | null;
   /** In answers to writes: the log had it already */
   duplicate?: boolean;
   /** Of a branch; null of any other session */
