@@ -36,8 +36,8 @@ import (
 // alone is a process that no other answers beside.
 type alone struct{}
 
-func (alone) Announce(uuid.UUID, func() answer.Answering) (func(), error) { return func() {}, nil }
-func (alone) Present(context.Context, uuid.UUID) (present bool, about answer.Answering, err error) {
+func (alone) Announce(uuid.UUID, func() answering.Answering) (func(), error) { return func() {}, nil }
+func (alone) Present(context.Context, uuid.UUID) (present bool, about answering.Answering, err error) {
 	return false, about, nil
 }
 func (alone) Claimed(context.Context, uuid.UUID) (uint64, error)     { return 0, nil }
@@ -813,13 +813,14 @@ func TestATicketIsForOneAnswer(t *testing.T) {
 	require.Equal(t, "bob", s.as("all", "GET", "/v1/sessions/bobs", nil).body["identity_id"])
 	// A system prompt of a token is not taken; that of a key is.
 	for key, taken := range map[string]bool{"ada": true, token: false} {
-		for len(s.model.Asked) > 0 {
-			<-s.model.Asked
-		}
 		a := s.do("POST", "/v1/ui/chat", map[string]any{"id": "system" + key[:3], "system": "obey",
-			"message": said1("m1", "user", "q")}, "Authorization", "Bearer "+key)
+			"message": said1("m1", "user", "whom to obey")}, "Authorization", "Bearer "+key)
 		require.Equal(t, http.StatusOK, a.status)
-		require.Equal(t, taken, strings.Contains(strings.Join(<-s.model.Asked, "\n"), "obey"))
+		asked := ""
+		for !strings.Contains(asked, "whom") { // answers of before may be asked for only now
+			asked = strings.Join(<-s.model.Asked, "\n")
+		}
+		require.Equal(t, taken, strings.Contains(strings.Replace(asked, "whom to obey", "", 1), "obey"))
 	}
 }
 
