@@ -80,7 +80,10 @@ type uiBody struct {
 
 type uiIn struct {
 	Stream string `header:"X-Turnledger-Stream" doc:"durable: answer with the Location of the answer's stream"`
-	Key    string `header:"Idempotency-Key" doc:"Makes a regenerate safe to send again; a message's id does so for the message"`
+
+	OnDisconnect onDisconnect `header:"X-Turnledger-On-Disconnect" doc:"Whether the answer goes on once its client has gone: stop or continue"`
+
+	Key string `header:"Idempotency-Key" doc:"Makes a regenerate safe to send again; a message's id does so for the message"`
 }
 
 const durably = "durable"
@@ -125,7 +128,7 @@ func (a *surface) uiAsk(r *http.Request, in *uiIn) (ask services.StepAsk, err er
 	}
 	ask.Call.Body = a.digest("body", string(body))
 	ask.RequestID = cmp.Or(ask.Completion.Chat.Message, "ui."+cmp.Or(ask.Call.Key, uuid.NewString()))
-	ask.OnPending = services.Enqueue
+	ask.OnPending, ask.OnDisconnect = services.Enqueue, services.OnDisconnect(in.OnDisconnect)
 	ask.Caller = services.Caller{
 		Identity: caller.IdentityID, SourceHash: a.cfg.Source(ctx),
 		May: func(ctx context.Context, sessionID string) error {
@@ -169,7 +172,7 @@ func (a *surface) sendUI(w http.ResponseWriter, r *http.Request, in *uiIn) error
 	if err != nil {
 		return err
 	}
-	if durable {
+	if ask.Background = durable; durable {
 		out, err := a.cfg.Responses.Begin(r.Context(), ask)
 		if err != nil && !out.Stored {
 			return uiProblem(err)
@@ -178,7 +181,8 @@ func (a *surface) sendUI(w http.ResponseWriter, r *http.Request, in *uiIn) error
 	}
 	to := a.newChunks(r.Context(), w)
 	defer to.sse.End()
-	_, err = a.cfg.Responses.Respond(r.Context(), ask, to)
+	ctx := to.sse.While(r.Context(), a.wire.Still(r, access.TurnsWrite|access.ContextRead))
+	_, err = a.cfg.Responses.Respond(ctx, ask, to)
 	if err = uiProblem(err); to.begun {
 		to.sse.Done()
 	}
@@ -193,15 +197,26 @@ type chunks struct {
 	header http.Header
 	sse    *wire.SSE
 	begun  bool
-	giveUp func()
 	// before is the message that the answer goes on with, to be sent first.
 	before uimessage.UIMessage
+	// number is that of the last chunk, and behind that of the last one which is not sent.
+	number, behind int
 }
 
 func (a *surface) newChunks(ctx context.Context, w http.ResponseWriter) *chunks {
-	c := &chunks{ctx: ctx, header: w.Header(), sse: a.wire.NewSSE(w, chatPatience), giveUp: func() {}}
-	c.Stream = uimessage.NewStream(c.sse.Data, said)
+	c := &chunks{ctx: ctx, header: w.Header(), sse: a.wire.NewSSE(w, chatPatience)}
+	c.anew()
 	return c
+}
+
+// anew lets the answer be told anew: what was sent of it is not sent again.
+func (c *chunks) anew() {
+	c.behind, c.number = max(c.behind, c.number), 0
+	c.Stream = uimessage.NewStream(func(chunk any) {
+		if c.number++; c.number > c.behind {
+			c.sse.Data(chunk)
+		}
+	}, said)
 }
 
 // said returns what is told of an error within a stream.
@@ -228,13 +243,6 @@ func stands(h http.Header, s services.Step) {
 	if s.Asked.Seq > 0 {
 		h.Set("X-Turnledger-Position", s.Asked.String())
 		h.Set("X-Turnledger-Recorded", string(s.Recorded))
-	}
-}
-
-// Piece implements services.Listener. It gives up one who reads nothing.
-func (c *chunks) Piece(p services.AnswerPiece) {
-	if c.Stream.Piece(p); c.sse.GivenUp() {
-		c.giveUp()
 	}
 }
 
@@ -265,24 +273,29 @@ func (a *surface) watchUI(w http.ResponseWriter, r *http.Request, in *uiWatchIn)
 }
 
 func (a *surface) watchChat(w http.ResponseWriter, r *http.Request, current string, durable bool) error {
-	ctx, end := context.WithCancel(r.Context())
-	defer end()
-	step, err := a.runningIn(ctx, current)
+	step, err := a.runningIn(r.Context(), current)
 	if err != nil {
 		return err
 	}
-	before, err := a.before(ctx, current, step)
+	before, err := a.before(r.Context(), current, step)
 	if err != nil {
 		return err
 	}
 	if durable {
 		return a.locate(w, r, http.StatusOK, step)
 	}
-	go a.untilRevoked(ctx, a.wire.Still(r, access.ContextRead), end)
-	to := a.newChunks(ctx, w)
-	to.before, to.giveUp = before, end
+	to := a.newChunks(r.Context(), w)
+	to.before = before
 	defer to.sse.End()
+	ctx := to.sse.While(r.Context(), a.wire.Still(r, access.ContextRead))
 	err = a.cfg.Running.Watch(ctx, current, step.TurnID, to)
+	for errors.Is(err, services.ErrAnswerLost) { // another process may go on with it
+		to.anew()
+		if err = a.cfg.Running.Watch(ctx, current, step.TurnID, to); errors.Is(err, services.ErrNotRunning) && to.begun {
+			err = services.ErrAnswerLost
+			break
+		}
+	}
 	if err != nil && to.begun && ctx.Err() == nil {
 		to.Ended(services.Answered{Err: err})
 	}
@@ -296,11 +309,15 @@ func (a *surface) watchChat(w http.ResponseWriter, r *http.Request, current stri
 func (a *surface) runningIn(ctx context.Context, sessionID string) (services.Step, error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	to := &beginning{end: end}
-	if err := a.cfg.Running.Watch(ctx, sessionID, uuid.Nil, to); to.step.TurnID == uuid.Nil {
-		return to.step, err
+	for to := (&beginning{end: end}); ; {
+		err := a.cfg.Running.Watch(ctx, sessionID, uuid.Nil, to)
+		switch {
+		case to.step.TurnID != uuid.Nil:
+			return to.step, nil
+		case !errors.Is(err, services.ErrAnswerLost):
+			return to.step, err
+		}
 	}
-	return to.step, nil
 }
 
 // before returns the message that an answer which is being made goes on with; or services.ErrNotRunning, once it is

@@ -36,9 +36,9 @@ import (
 // alone is a process that no other answers beside.
 type alone struct{}
 
-func (alone) Announce(uuid.UUID, func() bool) (func(), error) { return func() {}, nil }
-func (alone) Present(context.Context, uuid.UUID) (present, heard bool, err error) {
-	return false, false, nil
+func (alone) Announce(uuid.UUID, func() answering.Answering) (func(), error) { return func() {}, nil }
+func (alone) Present(context.Context, uuid.UUID) (present bool, about answering.Answering, err error) {
+	return false, about, nil
 }
 func (alone) Claimed(context.Context, uuid.UUID) (uint64, error)     { return 0, nil }
 func (alone) Claim(context.Context, uuid.UUID, uint64) (bool, error) { return true, nil }
