@@ -53,7 +53,8 @@ func (s *Service) Respond(
 	defer heard.leave()
 	done, err := s.do(ctx, task{
 		session: st.session, key: st.key(), onPending: a.OnPending, own: a.RequestID, at: st.Position.Seq,
-		work: w, ends: !a.Background && s.endsWith(a.OnDisconnect, hangs), keeps: a.Streams, named: a.Completion == nil,
+		work: w, ends: !a.Background && s.endsWith(a.OnDisconnect, hangs), keeps: a.Streams,
+		named: a.Completion == nil,
 	}, heard)
 	if err == nil {
 		// The caller may have gone, and others watch.

@@ -79,7 +79,8 @@ func (s *Service) told(st step, model string) services.Step {
 	out := services.Step{
 		SessionID: st.session, TurnID: st.TurnID, ResponseID: items.ResponseID(st.Step), Previous: st.asked.Previous,
 		CreatedAt: st.createdAt, Model: model, Stored: true, Settings: st.asked.Request,
-		Asked: st.Position, Recorded: st.recorded, Extends: st.extension != "", Mint: s.mint(st.session, st.Position),
+		Asked: st.Position, Recorded: st.recorded, Extends: st.extension != "",
+		Mint: s.mint(st.session, st.Position),
 	}
 	switch {
 	case st.duplicate:

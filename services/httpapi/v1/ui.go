@@ -80,9 +80,10 @@ type uiBody struct {
 
 type uiIn struct {
 	Stream string `header:"X-Turnledger-Stream" doc:"durable: answer with the Location of the answer's stream"`
-	Key    string `header:"Idempotency-Key" doc:"Makes a regenerate safe to send again; a message's id does so for the message"`
 
 	OnDisconnect onDisconnect `header:"X-Turnledger-On-Disconnect" doc:"Whether the answer goes on once its client has gone: stop or continue"`
+
+	Key string `header:"Idempotency-Key" doc:"Makes a regenerate safe to send again; a message's id does so for the message"`
 }
 
 const durably = "durable"
@@ -171,7 +172,7 @@ func (a *surface) sendUI(w http.ResponseWriter, r *http.Request, in *uiIn) error
 	if err != nil {
 		return err
 	}
-	if ask.Background, ask.Streams = durable, !durable; durable {
+	if ask.Background = durable; durable {
 		out, err := a.cfg.Responses.Begin(r.Context(), ask)
 		if err != nil && !out.Stored {
 			return uiProblem(err)
@@ -196,11 +197,10 @@ type chunks struct {
 	header http.Header
 	sse    *wire.SSE
 	begun  bool
-	// told counts the chunks of this watch of the answer, and sent those that were sent: an answer whose maker was lost
-	// is watched anew, from its beginning.
-	told, sent int
 	// before is the message that the answer goes on with, to be sent first.
 	before uimessage.UIMessage
+	// number is that of the last chunk, and behind that of the last one which is not sent.
+	number, behind int
 }
 
 func (a *surface) newChunks(ctx context.Context, w http.ResponseWriter) *chunks {
@@ -209,12 +209,11 @@ func (a *surface) newChunks(ctx context.Context, w http.ResponseWriter) *chunks 
 	return c
 }
 
-// anew has the answer be told from its beginning. What was sent is not sent again.
+// anew lets the answer be told anew: what was sent of it is not sent again.
 func (c *chunks) anew() {
-	c.told = 0
+	c.behind, c.number = max(c.behind, c.number), 0
 	c.Stream = uimessage.NewStream(func(chunk any) {
-		if c.told++; c.told > c.sent {
-			c.sent = c.told
+		if c.number++; c.number > c.behind {
 			c.sse.Data(chunk)
 		}
 	}, said)
@@ -290,9 +289,9 @@ func (a *surface) watchChat(w http.ResponseWriter, r *http.Request, current stri
 	defer to.sse.End()
 	ctx := to.sse.While(r.Context(), a.wire.Still(r, access.ContextRead))
 	err = a.cfg.Running.Watch(ctx, current, step.TurnID, to)
-	for errors.Is(err, services.ErrAnswerLost) {
+	for errors.Is(err, services.ErrAnswerLost) { // another process may go on with it
 		to.anew()
-		if err = a.cfg.Running.Watch(ctx, current, step.TurnID, to); errors.Is(err, services.ErrNotRunning) {
+		if err = a.cfg.Running.Watch(ctx, current, step.TurnID, to); errors.Is(err, services.ErrNotRunning) && to.begun {
 			err = services.ErrAnswerLost
 			break
 		}
@@ -310,11 +309,15 @@ func (a *surface) watchChat(w http.ResponseWriter, r *http.Request, current stri
 func (a *surface) runningIn(ctx context.Context, sessionID string) (services.Step, error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	to := &beginning{end: end}
-	if err := a.cfg.Running.Watch(ctx, sessionID, uuid.Nil, to); to.step.TurnID == uuid.Nil {
-		return to.step, err
+	for to := (&beginning{end: end}); ; {
+		err := a.cfg.Running.Watch(ctx, sessionID, uuid.Nil, to)
+		switch {
+		case to.step.TurnID != uuid.Nil:
+			return to.step, nil
+		case !errors.Is(err, services.ErrAnswerLost):
+			return to.step, err
+		}
 	}
-	return to.step, nil
 }
 
 // before returns the message that an answer which is being made goes on with; or services.ErrNotRunning, once it is

@@ -8,15 +8,24 @@ import {
 import { Turnledger } from "@turnledger/client";
 import { loadMessages, turnledgerTransport } from "@turnledger/client/ai";
 import { gate, scripted, stateOf, until, words } from "../../../../deploy/clients/chats.js";
-import { start } from "../../../../deploy/clients/server.js";
+import { freePort, start } from "../../../../deploy/clients/server.js";
 
-let model, server, client;
+// Two processes: the one that answers, and another on the same log, by which pages are loaded again.
+let model, server, beside, client, elsewhere;
 before(async () => {
   model = await scripted();
-  server = await start({ TURNLEDGER_MODEL_URL: `${model.url}/v1`, TURNLEDGER_MODEL_NAME: "any" });
+  const nats = `127.0.0.1:${await freePort()}`;
+  const env = {
+    TURNLEDGER_MODEL_URL: `${model.url}/v1`, TURNLEDGER_MODEL_NAME: "any", TURNLEDGER_STREAM_KEY: "k".repeat(32),
+    TURNLEDGER_TOKEN_KEY: "t".repeat(32),
+  };
+  server = await start({ ...env, TURNLEDGER_NATS_LISTEN: nats, TURNLEDGER_SYNC: "always" });
+  beside = await start({ ...env, TURNLEDGER_NATS_URL: `nats://${nats}` }, ["serve", "--roles", "api,context,chat"]);
   client = new Turnledger({ url: server.url });
+  elsewhere = new Turnledger({ url: beside.url });
 });
 after(async () => {
+  await beside?.stop();
   await server?.stop();
   model?.stop();
 });
@@ -30,14 +39,14 @@ class Chat extends AbstractChat {
   }
 }
 
-// reloaded is the chat as another page loads it, whose messages the SDK's own validator takes.
+// reloaded is the chat as another page loads it from the other process, whose messages the SDK's own validator takes.
 async function reloaded(id, init = {}) {
-  const messages = await loadMessages({ client, id });
+  const messages = await loadMessages({ client: elsewhere, id });
   if (messages.length > 0) {
     const valid = await safeValidateUIMessages({ messages });
     assert.ok(valid.success, valid.error?.message);
   }
-  return new Chat({ id, messages, ...init });
+  return new Chat({ id, messages, transport: turnledgerTransport({ client: elsewhere }), ...init });
 }
 
 const said = (chat) => chat.messages.map((message) => `${message.id} ${message.role}: ${words(message)}`);
@@ -84,7 +93,7 @@ test("stop ends the answer at the server, and what was said stays", async () => 
   const chat = new Chat({ id: "stop", onFinish: (end) => (ended = end) });
   const sent = chat.sendMessage({ text: "count" });
   await until(() => chat.lastMessage?.role === "assistant" && words(chat.lastMessage) === "one ", "the first word");
-  await chat.transport.stop({ id: "stop" });
+  await turnledgerTransport({ client: elsewhere }).stop({ id: "stop" });
   await sent;
   open();
   assert.equal(ended.isError, false);

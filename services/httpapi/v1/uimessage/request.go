@@ -95,7 +95,7 @@ func Parse(body []byte) (r Request, err error) {
 func (r *Request) Ask() (a services.StepAsk, named []string, err error) {
 	a = services.StepAsk{
 		Store: true, Sent: map[string]json.RawMessage{}, Settings: services.Settings{}, Instructions: r.System,
-		Completion: &services.Completion{Session: r.ID},
+		Completion: &services.Completion{Session: r.ID}, Streams: true,
 	}
 	chat := &services.ChatTurn{Regenerates: r.Trigger == regenerate}
 	a.Completion.Chat = chat
