@@ -6,8 +6,6 @@ import (
 	"errors"
 
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/turnledger/turnledger/events/session"
 )
 
 // Packer turns sessions into compressed texts, and back. Safe for concurrent use.
@@ -33,45 +31,41 @@ func NewPacker() *Packer {
 	return &Packer{encoder, decoder}
 }
 
-// Pack returns what a view holds of a session as one compressed text. It takes less memory than the state, most of all
-// where the turns are few or alike.
-func (p *Packer) Pack(s *session.State) string {
+// Pack returns what a view holds of a session as one compressed text. It takes less memory, most of all where the turns
+// are few or alike.
+func (p *Packer) Pack(h *Held) string {
 	whole := byte(0)
-	if s.Whole {
+	if h.Whole {
 		whole = 1
 	}
-	b := append(binary.AppendUvarint(nil, s.Applied), whole)
-	b = appendText(b, json.RawMessage(AppendHead(nil, s.Head())))
-	for _, t := range s.Turns {
-		b = appendText(b, json.RawMessage(Record(t)))
+	b := append(binary.AppendUvarint(make([]byte, 0, h.bytes+packedRoom), h.Applied), whole)
+	b = appendText(b, json.RawMessage(AppendHead(nil, h.head)))
+	for _, t := range h.turns {
+		b = append(append(binary.AppendUvarint(b, uint64(t.size())), t.record...), t.more...)
 	}
 	return string(p.encoder.EncodeAll(b, make([]byte, 0, len(b))))
 }
 
-// Unpack returns the state that Pack was given, as far as a view shows it: like a state from Redis, it does not tell
-// the repeat of an event from another event.
-func (p *Packer) Unpack(sessionID string, rules session.Rules, packed string) (*session.State, error) {
+// packedRoom is about what Pack adds to the records.
+const packedRoom = 256
+
+// Unpack returns what Pack was given.
+func (p *Packer) Unpack(packed string) (*Held, error) {
 	b, err := p.decoder.DecodeAll([]byte(packed), nil)
 	if err != nil {
 		return nil, err
 	}
 	r := &reader{unread: string(b)}
-	s := session.New(sessionID, rules)
-	s.Applied, s.Whole = r.uint(), r.byte() == 1
-	h, err := ReadHead(r.text())
-	if err != nil {
+	h := &Held{Applied: r.uint(), Whole: r.byte() == 1}
+	if h.head, err = ReadHead(r.text()); err != nil {
 		return nil, err
 	}
-	s.Adopt(h)
 	for r.unread != "" {
-		t, err := ReadTurn(r.text())
-		if err != nil {
-			return nil, err
-		}
-		s.Turns = append(s.Turns, t)
+		t := heldTurn{record: r.text()}
+		h.turns, h.bytes = append(h.turns, t), h.bytes+t.size()
 	}
 	if r.bad {
 		return nil, errors.New("a packed session is cut")
 	}
-	return s, nil
+	return h, nil
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // A record of a turn is: version, state, turn id, the question half, and for a finalized turn the answer half. Behind
-// each half stand the number of its messages, and then its extensions. Nothing is escaped, so that a script can join the
-// parts, and texts stay byte for byte.
+// each half stand the number of its messages, and then its extensions. Nothing is escaped, so that a script can join
+// the parts, and texts stay byte for byte.
 const (
 	version   = 3
 	pending   = 'p'
@@ -38,7 +38,8 @@ func Record(t *session.Turn) []byte {
 	if t.Status == session.Finalized {
 		state = finalized
 	}
-	b := appendCount(appendStart(nil, state, &base), t)
+	b := make([]byte, 0, sizeOfNumbers+sizeOfQuestion(t)+sizeOfAnswer(t))
+	b = appendCount(appendStart(b, state, &base), t)
 	if state == finalized {
 		b = AppendAnswer(b, &base)
 	}
@@ -48,7 +49,26 @@ func Record(t *session.Turn) []byte {
 	return b
 }
 
-func appendCount(b []byte, t *session.Turn) []byte { return binary.AppendUvarint(b, uint64(t.LastMessages)) }
+// sizeOfNumbers is about what a record takes beside its texts.
+const sizeOfNumbers = 96
+
+func sizeOfQuestion(t *session.Turn) int {
+	q := t.Question
+	return len(t.RequestID) + len(q.PipelineName) + len(q.Consultant) + len(q.Repository) + len(q.QuestionNeutral) +
+		len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
+}
+
+func sizeOfAnswer(t *session.Turn) int {
+	a := t.Answer
+	if a == nil {
+		return 0
+	}
+	return len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(a.AnswerMessages) + len(t.AnswerMetadata)
+}
+
+func appendCount(b []byte, t *session.Turn) []byte {
+	return binary.AppendUvarint(b, uint64(t.LastMessages))
+}
 
 // AppendExtension appends the extension that an event has just added to a turn, as far as a view may show it.
 func AppendExtension(b []byte, rules session.Rules, t *session.Turn, texts events.Texts) []byte {
@@ -132,12 +152,25 @@ func appendAnswer(b []byte, t *session.Turn) []byte {
 
 // ReadTurn reads a record of a turn.
 func ReadTurn(record string) (*session.Turn, error) {
+	p := &place{}
+	return &p.turn, p.read(record)
+}
+
+// place is the memory of a turn with both halves.
+type place struct {
+	turn     session.Turn
+	question events.Question
+	answer   events.Answer
+}
+
+// read reads a record; the texts of the turn are parts of it.
+func (p *place) read(record string) error {
 	r := &reader{unread: record}
 	if r.byte() != version {
-		return nil, errors.New("a turn of an unknown version")
+		return errors.New("a turn of an unknown version")
 	}
-	q := &events.Question{}
-	t := &session.Turn{Question: q}
+	t, q := &p.turn, &p.question
+	t.Question = q
 	state := r.byte()
 	t.ID = r.id()
 	flags := r.byte()
@@ -156,17 +189,29 @@ func ReadTurn(record string) (*session.Turn, error) {
 	r.count(t)
 	r.parts(t)
 	if state == finalized {
-		r.answer(t)
+		r.answer(t, &p.answer)
 		r.count(t)
 		r.parts(t)
 	}
-	return t, r.done()
+	return r.done()
 }
 
 func (r *reader) count(t *session.Turn) { t.LastMessages = uint16(r.uint()) } //nolint:gosec // as written
 
-func (r *reader) answer(t *session.Turn) {
-	a := &events.Answer{AnswerTranslatedIsFallback: r.byte()&flagFallback != 0}
+// idOf returns the bytes of a turn's id, from its record.
+func idOf(record string) string { return record[2 : 2+len(uuid.Nil)] }
+
+// placeOf returns the place of a turn, from its record.
+func placeOf(record string) uint64 {
+	r := &reader{unread: record[2+len(uuid.Nil):]}
+	if r.byte()&flagReplaces != 0 {
+		r.id()
+	}
+	return r.uint()
+}
+
+func (r *reader) answer(t *session.Turn, a *events.Answer) {
+	a.AnswerTranslatedIsFallback = r.byte()&flagFallback != 0
 	t.Status, t.Answer = session.Finalized, a
 	t.Final, t.FinalizedAt = r.uint(), r.time()
 	a.AnswerNeutral, a.AnswerTranslated = r.text(), r.text()

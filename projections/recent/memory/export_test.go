@@ -7,12 +7,12 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// NewPacked makes a view that leaves some sessions unpacked.
+// NewPacked makes a view that leaves so many bytes of sessions unpacked.
 func NewPacked(limits recent.Limits, rules session.Rules, now func() time.Time, open int64) *View {
 	return packing(limits, rules, now, open)
 }
 
-// Open returns the sessions that are not packed, and how many the view counts.
+// Open returns the sessions that are not packed, and how many of their bytes the view counts.
 func (v *View) Open() (ids []string, counted int64) {
 	g := v.served.Load()
 	for k := range g.parts {

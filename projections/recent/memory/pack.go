@@ -1,56 +1,60 @@
 package memory
 
 import (
-	"github.com/turnledger/turnledger/events/session"
+	"slices"
+
+	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// A view packs sessions that were not used for long, since most sessions are never continued. openSessions is how many
-// it leaves as they are, roughly. A session of more than packedTurns turns is never packed: it would gain little, and
-// its next event would have to unpack it all.
+// A view packs sessions that were not used for long, since most sessions are never continued. openBytes is about how
+// many bytes of sessions it leaves as they are. A session of more than packedBytes is never packed: its next event would
+// have to unpack it all.
 const (
-	openSessions = 16384
-	packedTurns  = 64
+	openBytes   = 32 << 20
+	packedBytes = 256 << 10
 )
 
-// unpacked returns the state of a session, which is the caller's own if the session is packed. It is nil if the packed
-// text can't be read; the view then does not hold the session.
-func (s *shard) unpacked(held *kept, rules session.Rules) *session.State {
+// unpacked returns what is held of a session, which is the caller's own if the session is packed. It is nil if the
+// packed text can't be read; the view then does not hold the session.
+func (s *shard) unpacked(held *kept) *recent.Held {
 	if held.packed == "" {
-		return held.state
+		return held.turns
 	}
-	state, err := s.packer.Unpack(held.id, rules, held.packed)
+	turns, err := s.packer.Unpack(held.packed)
 	if err != nil {
 		return nil
 	}
-	return state
+	return turns
 }
 
-// unpack makes a session one that can be folded on, and reports whether it is.
-func (s *shard) unpack(held *kept, rules session.Rules) bool {
-	held.state, held.packed = s.unpacked(held, rules), ""
-	return held.state != nil
+// unpack makes a session one that events can be applied to, and reports whether it is.
+func (s *shard) unpack(held *kept) bool {
+	held.turns, held.packed = s.unpacked(held), ""
+	return held.turns != nil
 }
 
 // use notes that an event changed a session, and packs sessions of the shard that were not used for longer, until few
-// enough are open in the view. A session that was used since it was looked at last is passed over.
+// enough bytes are open in the view. A session that was used since it was looked at last is passed over.
 func (s *shard) use(held *kept, most int64) {
 	if held.open {
 		held.used.Store(true)
 	} else {
 		held.open, s.open = true, append(s.open, held)
-		s.opened.Add(1)
 	}
+	s.opened.Add(int64(held.turns.Bytes() - held.counted))
+	held.counted = held.turns.Bytes()
 	for looks := len(s.open); looks > 0 && s.opened.Load() > most; looks-- {
 		oldest := s.open[0]
 		s.open[0], s.open = nil, s.open[1:]
 		switch {
 		case !oldest.open: // dropped
+			s.gone--
 		case oldest.used.Swap(false):
 			s.open = append(s.open, oldest)
 		default:
 			s.close(oldest)
-			if len(oldest.state.Turns) <= packedTurns {
-				oldest.packed, oldest.state = s.packer.Pack(oldest.state), nil
+			if oldest.turns.Bytes() <= packedBytes {
+				oldest.packed, oldest.turns = s.packer.Pack(oldest.turns), nil
 			}
 		}
 	}
@@ -58,8 +62,13 @@ func (s *shard) use(held *kept, most int64) {
 
 // close takes a session from those that are open.
 func (s *shard) close(held *kept) {
-	if held.open {
-		held.open = false
-		s.opened.Add(-1)
+	s.opened.Add(-int64(held.counted))
+	held.open, held.counted = false, 0
+}
+
+// tidy takes dropped sessions out of the list once they are half of it.
+func (s *shard) tidy() {
+	if s.gone++; s.gone > len(s.open)/2 {
+		s.open, s.gone = slices.DeleteFunc(s.open, func(held *kept) bool { return !held.open }), 0
 	}
 }

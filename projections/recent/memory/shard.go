@@ -19,9 +19,11 @@ type shard struct {
 	// left holds the sessions that were given up, with the sequence of the event that was parked last: reads of them
 	// use the log.
 	left map[string]uint64
-	// open has the sessions that are not packed, roughly in the order of their last use, and opened counts those of all
-	// shards. A session that was dropped stands in open until its turn comes.
+	// open has the sessions that are not packed, roughly in the order of their last use, and opened counts the bytes of
+	// those of all shards. Sessions that were dropped stand in open until their turn comes, or there are many; gone counts
+	// them.
 	open   []*kept
+	gone   int
 	opened *atomic.Int64
 	packer *recent.Packer
 }
@@ -29,12 +31,14 @@ type shard struct {
 // kept is a session that the view holds. Expires is in milliseconds, as in Redis.
 type kept struct {
 	id string
-	// state is nil while the session is packed, and packed is "" while it is not.
-	state  *session.State
+	// turns is nil while the session is packed, and packed is "" while it is not.
+	turns  *recent.Held
 	packed string
-	// open: the session stands in the shard's list of them. used: since it was looked at there.
+	// open: the session stands in the shard's list of them, and counted are the bytes that it has there. used: since it
+	// was looked at there.
 	open         bool
 	used         atomic.Bool
+	counted      int
 	expires      int64
 	older, newer *kept
 }
@@ -53,33 +57,22 @@ func (s *shard) load(sessionID string, rules session.Rules, shown int, now int64
 		return nil
 	}
 	held.used.Store(true)
-	state := s.unpacked(held, rules)
-	if state == nil {
+	turns := s.unpacked(held)
+	if turns == nil {
 		return nil
 	}
-	return state.CloneLast(newest(state.Turns, shown))
-}
-
-// newest returns how many of the last turns include shown finalized ones; all turns if shown is negative.
-func newest(turns []*session.Turn, shown int) int {
-	if shown < 0 || shown >= len(turns) {
-		return len(turns)
+	state, err := turns.State(held.id, rules, shown)
+	if err != nil {
+		return nil // as if the session was not held
 	}
-	n := 0
-	for shown > 0 && n < len(turns) {
-		n++
-		if turns[len(turns)-n].Status == session.Finalized {
-			shown--
-		}
-	}
-	return n
+	return state
 }
 
 // add adds a session; the caller calls date.
-func (s *shard) add(sessionID string, rules session.Rules) *kept {
+func (s *shard) add(sessionID string, turns *recent.Held) *kept {
 	// The copy frees the longer string that the id may be part of.
 	id := strings.Clone(sessionID)
-	held := &kept{id: id, state: session.New(id, rules)}
+	held := &kept{id: id, turns: turns}
 	s.sessions[id] = held
 	delete(s.left, sessionID)
 	s.append(held)
@@ -117,8 +110,11 @@ func (s *shard) sweep(now int64, most int) {
 func (s *shard) drop(held *kept) {
 	delete(s.sessions, held.id)
 	held.unlink()
-	s.close(held)
-	held.state, held.packed = nil, ""
+	if held.open {
+		s.close(held)
+		s.tidy()
+	}
+	held.turns, held.packed = nil, ""
 }
 
 func (s *shard) append(held *kept) {

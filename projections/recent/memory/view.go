@@ -34,7 +34,7 @@ type generation struct {
 	number uint64
 	store  string
 	view   *View // the view to swap into; nil for the first generation
-	open   int64 // how many sessions are left unpacked
+	open   int64 // how many bytes of records are left unpacked
 	opened atomic.Int64
 	packer *recent.Packer
 	parts  [events.Buckets]atomic.Pointer[partition]
@@ -49,10 +49,10 @@ var errPartition = errors.New("no such partition")
 
 // New makes an empty view. now is the clock by which sessions expire; time.Now by default.
 func New(limits recent.Limits, rules session.Rules, now func() time.Time) *View {
-	return packing(limits, rules, now, openSessions)
+	return packing(limits, rules, now, openBytes)
 }
 
-// packing makes a view that leaves some sessions unpacked.
+// packing makes a view that leaves so many bytes of sessions unpacked.
 func packing(limits recent.Limits, rules session.Rules, now func() time.Time, open int64) *View {
 	if now == nil {
 		now = time.Now
