@@ -1,9 +1,11 @@
 package recent
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -12,7 +14,11 @@ import (
 type Packer struct {
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
+	buffers sync.Pool // of *packing
 }
+
+// packing are the buffers of one call.
+type packing struct{ plain, packed []byte }
 
 // packWindow is how far back in a session the same words are found.
 const packWindow = 256 << 10
@@ -28,33 +34,36 @@ func NewPacker() *Packer {
 	if err != nil {
 		panic(err)
 	}
-	return &Packer{encoder, decoder}
+	return &Packer{encoder: encoder, decoder: decoder, buffers: sync.Pool{New: func() any { return &packing{} }}}
 }
 
 // Pack returns what a view holds of a session as one compressed text. It takes less memory, most of all where the turns
 // are few or alike.
-func (p *Packer) Pack(h *Held) string {
+func (p *Packer) Pack(h *Held) []byte {
+	buf := p.buffers.Get().(*packing)
+	defer p.buffers.Put(buf)
 	whole := byte(0)
 	if h.Whole {
 		whole = 1
 	}
-	b := append(binary.AppendUvarint(make([]byte, 0, h.bytes+packedRoom), h.Applied), whole)
+	b := append(binary.AppendUvarint(buf.plain[:0], h.Applied), whole)
 	b = appendText(b, json.RawMessage(AppendHead(nil, h.head)))
 	for _, t := range h.turns {
 		b = append(append(binary.AppendUvarint(b, uint64(t.size())), t.record...), t.more...)
 	}
-	return string(p.encoder.EncodeAll(b, make([]byte, 0, len(b))))
+	buf.plain, buf.packed = b, p.encoder.EncodeAll(b, buf.packed[:0])
+	return bytes.Clone(buf.packed)
 }
 
-// packedRoom is about what Pack adds to the records.
-const packedRoom = 256
-
 // Unpack returns what Pack was given.
-func (p *Packer) Unpack(packed string) (*Held, error) {
-	b, err := p.decoder.DecodeAll([]byte(packed), nil)
+func (p *Packer) Unpack(packed []byte) (*Held, error) {
+	buf := p.buffers.Get().(*packing)
+	defer p.buffers.Put(buf)
+	b, err := p.decoder.DecodeAll(packed, buf.plain[:0])
 	if err != nil {
 		return nil, err
 	}
+	buf.plain = b
 	r := &reader{unread: string(b)}
 	h := &Held{Applied: r.uint(), Whole: r.byte() == 1}
 	if h.head, err = ReadHead(r.text()); err != nil {

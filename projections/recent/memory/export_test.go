@@ -19,7 +19,7 @@ func (v *View) Open() (ids []string, counted int64) {
 		if p := g.parts[k].Load(); p != nil {
 			for i := range p.shards {
 				for id, held := range p.shards[i].sessions {
-					if held.packed == "" {
+					if held.packed == nil {
 						ids = append(ids, id)
 					}
 				}

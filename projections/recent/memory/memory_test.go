@@ -81,6 +81,10 @@ func TestWhatIsUsedStaysOpen(t *testing.T) {
 	}
 	require.Contains(t, holdsMost(), "read")
 	require.Len(t, f.load("0").Turns, 1)
+	require.NotContains(t, holdsMost(), "0", "who asks for all turns leaves a session packed")
+	snap := must.Get(f.view.Load(t.Context(), "0", 0, 1))(t)
+	require.Len(t, snap.State.Turns, 1)
+	require.Contains(t, holdsMost(), "0", "who asks for a window opens it")
 
 	f.clock = f.clock.Add(2 * ttl)
 	for n := range sessions {

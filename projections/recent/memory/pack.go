@@ -17,7 +17,7 @@ const (
 // unpacked returns what is held of a session, which is the caller's own if the session is packed. It is nil if the
 // packed text can't be read; the view then does not hold the session.
 func (s *shard) unpacked(held *kept) *recent.Held {
-	if held.packed == "" {
+	if held.packed == nil {
 		return held.turns
 	}
 	turns, err := s.packer.Unpack(held.packed)
@@ -29,7 +29,7 @@ func (s *shard) unpacked(held *kept) *recent.Held {
 
 // unpack makes a session one that events can be applied to, and reports whether it is.
 func (s *shard) unpack(held *kept) bool {
-	held.turns, held.packed = s.unpacked(held), ""
+	held.turns, held.packed = s.unpacked(held), nil
 	return held.turns != nil
 }
 

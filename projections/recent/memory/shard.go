@@ -31,9 +31,9 @@ type shard struct {
 // kept is a session that the view holds. Expires is in milliseconds, as in Redis.
 type kept struct {
 	id string
-	// turns is nil while the session is packed, and packed is "" while it is not.
+	// turns is nil while the session is packed, and packed is nil while it is not.
 	turns  *recent.Held
-	packed string
+	packed []byte
 	// open: the session stands in the shard's list of them, and counted are the bytes that it has there. used: since it
 	// was looked at there.
 	open         bool
@@ -49,23 +49,39 @@ func (s *shard) begin(opened *atomic.Int64, packer *recent.Packer) {
 	s.ends.older, s.ends.newer = &s.ends, &s.ends
 }
 
-func (s *shard) load(sessionID string, rules session.Rules, shown int, now int64) *session.State {
+// load returns what is held of a session, or nil. A session that was packed is open from then on, unless all of its turns
+// were asked for: who does that looks at many sessions.
+func (s *shard) load(sessionID string, rules session.Rules, shown int, now, most int64) *session.State {
+	held, packed, state := s.read(sessionID, rules, shown, now)
+	if packed && shown != recent.AllTurns {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if held.packed != nil && s.unpack(held) {
+			s.use(held, most)
+		}
+	}
+	return state
+}
+
+// read returns what is held of a session, and whether it is packed.
+func (s *shard) read(
+	sessionID string, rules session.Rules, shown int, now int64,
+) (held *kept, packed bool, state *session.State) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	held := s.sessions[sessionID]
-	if held == nil || held.expires < now {
-		return nil
+	if held = s.sessions[sessionID]; held == nil || held.expires < now {
+		return nil, false, nil
 	}
 	held.used.Store(true)
 	turns := s.unpacked(held)
 	if turns == nil {
-		return nil
+		return nil, false, nil
 	}
 	state, err := turns.State(held.id, rules, shown)
 	if err != nil {
-		return nil // as if the session was not held
+		return nil, false, nil // as if the session was not held
 	}
-	return state
+	return held, held.packed != nil, state
 }
 
 // add adds a session; the caller calls date.
@@ -114,7 +130,7 @@ func (s *shard) drop(held *kept) {
 		s.close(held)
 		s.tidy()
 	}
-	held.turns, held.packed = nil, ""
+	held.turns, held.packed = nil, nil
 }
 
 func (s *shard) append(held *kept) {

@@ -136,7 +136,7 @@ func (v *View) Load(ctx context.Context, sessionID string, partition, shown int)
 		return recent.Snapshot{}, fmt.Errorf("load a session from memory: %w", err)
 	}
 	seq, state := p.snapshot(func() *session.State {
-		return p.shard(g.hash(sessionID)).load(sessionID, g.rules, shown, g.now().UnixMilli())
+		return p.shard(g.hash(sessionID)).load(sessionID, g.rules, shown, g.now().UnixMilli(), g.open)
 	})
 	return recent.Snapshot{Applied: events.Position{Partition: partition, Seq: seq}, State: state}, nil
 }
