@@ -49,7 +49,7 @@ func (p *Packer) Pack(h *Held) []byte {
 	b := append(binary.AppendUvarint(buf.plain[:0], h.Applied), whole)
 	b = appendText(b, json.RawMessage(AppendHead(nil, h.head)))
 	for _, t := range h.turns {
-		b = append(append(binary.AppendUvarint(b, uint64(t.size())), t.record...), t.more...)
+		b = appendText(b, t.whole())
 	}
 	buf.plain, buf.packed = b, p.encoder.EncodeAll(b, buf.packed[:0])
 	return bytes.Clone(buf.packed)

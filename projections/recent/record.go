@@ -94,7 +94,8 @@ func (r *reader) parts(t *session.Turn) {
 		asked := r.byte()&flagAsked != 0
 		t.Asked = t.Asked || asked
 		p := session.Part{Extended: session.Extended{
-			Half: events.Half(r.text()), Seq: r.uint(), ID: r.text(), Messages: int(r.uint()), //nolint:gosec // as written
+			Half: events.Half(r.text()), Seq: r.uint(), ID: r.text(),
+			Messages: int(r.uint()), //nolint:gosec // as written
 		}}
 		p.Texts = events.Extension{Half: p.Half, Messages: r.raw()}
 		if p.Half == events.HalfQuestion {

@@ -169,15 +169,7 @@ func drawEvent(rt *rapid.T, log *Log, kinds []string, at time.Time) {
 	case "answer":
 		log.Append(rt, answered(rt, session, request()), at)
 	case "extend":
-		f := &events.TurnExtended{TurnID: drawTurn(rt, s), SessionID: session,
-			ExtensionID: rapid.SampledFrom([]string{fresh, "e1", "e2"}).Draw(rt, "extension"),
-			Extension:   viewtest.DrawExtension(rt, rapid.String().Draw(rt, "text")),
-			Metadata:    metadata.Draw(rt, "metadata"), Settings: settings.Draw(rt, "settings"),
-		}
-		if t := s.Turn(f.TurnID); f.AnswerNeutral != "" && t != nil && t.Answer != nil && rapid.Bool().Draw(rt, "same") {
-			f.AnswerNeutral = t.Answer.AnswerNeutral
-		}
-		log.Append(rt, f, at)
+		log.Append(rt, drawExtension(rt, s, fresh), at)
 	case "prune":
 		drawPrune(rt, log, s, at)
 	case "redact":
@@ -216,6 +208,20 @@ func drawEvent(rt *rapid.T, log *Log, kinds []string, at time.Time) {
 	case "identity":
 		log.Append(rt, &events.IdentityErased{IdentityID: "me", ReceiptID: "receipt"}, at)
 	}
+}
+
+// drawExtension extends a turn, now and then with the text that the answer has.
+func drawExtension(rt *rapid.T, s *session.State, fresh string) *events.TurnExtended {
+	f := &events.TurnExtended{TurnID: drawTurn(rt, s), SessionID: s.SessionID,
+		ExtensionID: rapid.SampledFrom([]string{fresh, "e1", "e2"}).Draw(rt, "extension"),
+		Extension:   viewtest.DrawExtension(rt, rapid.String().Draw(rt, "text")),
+		Metadata:    metadata.Draw(rt, "metadata"), Settings: settings.Draw(rt, "settings"),
+	}
+	t := s.Turn(f.TurnID)
+	if f.AnswerNeutral != "" && t != nil && t.Answer != nil && rapid.Bool().Draw(rt, "same") {
+		f.AnswerNeutral = t.Answer.AnswerNeutral
+	}
+	return f
 }
 
 func drawCorrection(rt *rapid.T, log *Log, s *session.State, request string, at time.Time) {
