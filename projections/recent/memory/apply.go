@@ -15,7 +15,7 @@ func (v *generation) applyTogether(s *shard, list []projections.Judged, after ui
 		}
 	}
 	if held := s.sessions[list[0].SessionID]; held != nil && held.turns != nil {
-		s.use(held, v.open)
+		s.opened.use(s, held)
 	}
 }
 

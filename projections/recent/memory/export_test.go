@@ -26,7 +26,7 @@ func (v *View) Open() (ids []string, counted int64) {
 			}
 		}
 	}
-	return ids, g.opened.Load()
+	return ids, g.opened.bytes.Load()
 }
 
 // Held counts the sessions that take memory.

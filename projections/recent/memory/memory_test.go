@@ -94,6 +94,18 @@ func TestWhatIsUsedStaysOpen(t *testing.T) {
 	holdsMost()
 }
 
+// TestTheNewestStayOpen: the sessions that were used longest ago are packed, wherever the view has them.
+func TestTheNewestStayOpen(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 40_000)
+	for n := range 200 {
+		f.start(fmt.Sprint(n))
+		f.feed.All(1)
+		ids, _ := f.view.Open()
+		require.Contains(t, ids, fmt.Sprint(n))
+	}
+}
+
 // TestLargeSessionsStayOpen: a session of more than 256 KB is never packed.
 func TestLargeSessionsStayOpen(t *testing.T) {
 	t.Parallel()

@@ -44,5 +44,5 @@ func (v *generation) take(s *shard, folded *session.State, expires int64) {
 	v.limits.Trim(folded)
 	held := s.add(folded.SessionID, recent.NewHeld(folded))
 	s.date(held, expires)
-	s.use(held, v.open)
+	s.opened.use(s, held)
 }

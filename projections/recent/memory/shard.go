@@ -18,14 +18,8 @@ type shard struct {
 	ends kept
 	// left holds the sessions that were given up, with the sequence of the event that was parked last: reads of them
 	// use the log.
-	left map[string]uint64
-	// open has the sessions that are not packed, roughly in the order of their last use, and opened counts the bytes of
-	// those of all shards. Sessions that were dropped stand in open until their turn comes, or there are many; gone counts
-	// them.
-	open   []*kept
-	gone   int
-	opened *atomic.Int64
-	packer *recent.Packer
+	left   map[string]uint64
+	opened *opened
 }
 
 // kept is a session that the view holds. Expires is in milliseconds, as in Redis.
@@ -34,30 +28,29 @@ type kept struct {
 	// turns is nil while the session is packed, and packed is nil while it is not.
 	turns  *recent.Held
 	packed []byte
-	// open: the session stands in the shard's list of them, and counted are the bytes that it has there. used: since it
-	// was looked at there.
-	open         bool
-	used         atomic.Bool
+	// open: the session is one of the opened, and counted are the bytes that it has there. used: since it was looked at
+	// there.
+	open, used   atomic.Bool
 	counted      int
 	expires      int64
 	older, newer *kept
 }
 
-func (s *shard) begin(opened *atomic.Int64, packer *recent.Packer) {
-	s.opened, s.packer = opened, packer
+func (s *shard) begin(opened *opened) {
+	s.opened = opened
 	s.sessions, s.left = map[string]*kept{}, map[string]uint64{}
 	s.ends.older, s.ends.newer = &s.ends, &s.ends
 }
 
-// load returns what is held of a session, or nil. A session that was packed is open from then on, unless all of its turns
-// were asked for: who does that looks at many sessions.
-func (s *shard) load(sessionID string, rules session.Rules, shown int, now, most int64) *session.State {
+// load returns what is held of a session, or nil. A session that was packed is open from then on, unless all of its
+// turns were asked for: who does that looks at many sessions.
+func (s *shard) load(sessionID string, rules session.Rules, shown int, now int64) *session.State {
 	held, packed, state := s.read(sessionID, rules, shown, now)
 	if packed && shown != recent.AllTurns {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if held.packed != nil && s.unpack(held) {
-			s.use(held, most)
+			s.opened.use(s, held)
 		}
 	}
 	return state
@@ -126,10 +119,7 @@ func (s *shard) sweep(now int64, most int) {
 func (s *shard) drop(held *kept) {
 	delete(s.sessions, held.id)
 	held.unlink()
-	if held.open {
-		s.close(held)
-		s.tidy()
-	}
+	s.opened.close(held)
 	held.turns, held.packed = nil, nil
 }
 

@@ -34,9 +34,7 @@ type generation struct {
 	number uint64
 	store  string
 	view   *View // the view to swap into; nil for the first generation
-	open   int64 // how many bytes of records are left unpacked
-	opened atomic.Int64
-	packer *recent.Packer
+	opened opened
 	parts  [events.Buckets]atomic.Pointer[partition]
 }
 
@@ -62,7 +60,7 @@ func packing(limits recent.Limits, rules session.Rules, now func() time.Time, op
 	v.last.Store(1)
 	v.served.Store(&generation{
 		limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1,
-		store: uuid.NewString(), open: open, packer: recent.NewPacker(),
+		store: uuid.NewString(), opened: opened{most: open, packer: recent.NewPacker()},
 	})
 	return v
 }
@@ -136,7 +134,7 @@ func (v *View) Load(ctx context.Context, sessionID string, partition, shown int)
 		return recent.Snapshot{}, fmt.Errorf("load a session from memory: %w", err)
 	}
 	seq, state := p.snapshot(func() *session.State {
-		return p.shard(g.hash(sessionID)).load(sessionID, g.rules, shown, g.now().UnixMilli(), g.open)
+		return p.shard(g.hash(sessionID)).load(sessionID, g.rules, shown, g.now().UnixMilli())
 	})
 	return recent.Snapshot{Applied: events.Position{Partition: partition, Seq: seq}, State: state}, nil
 }
@@ -178,7 +176,7 @@ func (v *generation) part(k int) (*partition, error) {
 	}
 	p := v.parts[k].Load()
 	if p == nil {
-		v.parts[k].CompareAndSwap(nil, newPartition(k, &v.opened, v.packer))
+		v.parts[k].CompareAndSwap(nil, newPartition(k, &v.opened))
 		p = v.parts[k].Load()
 	}
 	return p, nil
