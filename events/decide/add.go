@@ -166,7 +166,7 @@ type growing struct {
 func growingOf(s *session.State, t *session.Turn) *growing {
 	g := &growing{
 		Turn: t, id: t.ID, pending: t.Status == session.Pending, order: t.Place, asked: t.Asked,
-		count: t.LastMessages(), begun: t.Begun(events.HalfQuestion),
+		count: int(t.LastMessages), begun: t.Begun(events.HalfQuestion),
 		opening: len(s.Turns) == 1 && s.Fork().Root == "",
 	}
 	if !g.pending {

@@ -84,19 +84,20 @@ type Extended struct {
 	Seq uint64
 	// Half is empty in a tombstone, and where the turn was pruned.
 	Half events.Half
+	// Messages that it brought, or that a prune has left of it; 0 if that is not known.
+	Messages int
 }
 
 // Extensions returns the extensions of the turn, oldest first.
 func (t *Turn) Extensions() (list []Extended) {
 	for x := range t.extended.back() {
-		list = append(list, Extended{x.id, x.seq, x.half})
+		list = append(list, x.shown())
 	}
 	slices.Reverse(list)
 	return list
 }
 
-// NoteExtension notes an extension that the turn's texts include already, for views that store turns.
-func (t *Turn) NoteExtension(x Extended) { t.note(extension{id: x.ID, seq: x.Seq, half: x.Half}) }
+func (x *extension) shown() Extended { return Extended{x.id, x.seq, x.half, x.messages} }
 
 func (t *Turn) note(x extension) {
 	x.number, x.before, x.prunedAt, x.ids = 1, t.extended, 0, nil
@@ -188,16 +189,21 @@ func (s *State) extend(e events.Recorded, f *events.TurnExtended) Change {
 	x := extension{
 		seq: e.Position.Seq, id: f.ExtensionID, half: f.Half, digest: e.Digest, messages: t.countMessages(f),
 	}
+	t.Asked = t.Asked || f.Half == events.HalfQuestion && len(f.Settings) > 0
+	s.rules().take(t, x, &f.Extension, f.Metadata)
+	return Change{Kind: WasExtended, Turn: t}
+}
+
+// take adds an extension to a turn, with its texts unless the rules are slim.
+func (r Rules) take(t *Turn, x extension, texts *events.Extension, metadata json.RawMessage) {
 	mine := t.ownsAnswer()
-	if f.Half == events.HalfAnswer && t.Answer != nil {
+	if x.half == events.HalfAnswer && t.Answer != nil {
 		x.undone = before(t)
 	}
 	t.note(x)
-	t.Asked = t.Asked || f.Half == events.HalfQuestion && len(f.Settings) > 0
-	if !s.slim {
-		s.rules().extend(t, &f.Extension, f.Metadata, mine)
+	if !r.Slim {
+		r.extend(t, texts, metadata, mine)
 	}
-	return Change{Kind: WasExtended, Turn: t}
 }
 
 // ownsAnswer reports whether the last extension made the turn's answer, and no copy of the turn has it.
@@ -244,10 +250,10 @@ type AnswerPart struct {
 
 // AnswerParts returns what the events brought to the answer of a finalized turn, in order; nil if that is not known.
 func (t *Turn) AnswerParts() (parts []AnswerPart) {
-	if t.Status != Finalized || t.messages == math.MaxUint16 {
+	if t.Status != Finalized || t.LastMessages == math.MaxUint16 {
 		return nil
 	}
-	end, first := int(t.messages), t.Begun(events.HalfAnswer)
+	end, first := int(t.LastMessages), t.Begun(events.HalfAnswer)
 	for x := range t.extended.back() {
 		if x.seq <= first {
 			break
@@ -266,6 +272,84 @@ func (t *Turn) AnswerParts() (parts []AnswerPart) {
 	return parts
 }
 
+// Part is an extension of a turn with what it brought, for views that store turns.
+type Part struct {
+	Extended
+
+	// Texts has no messages if the halves of the turn have them already.
+	Texts    events.Extension
+	Metadata json.RawMessage
+}
+
+// PartOf returns the part that an event has just added to a turn, as far as views may show it.
+func (r Rules) PartOf(t *Turn, texts events.Texts) Part {
+	return Part{t.extended.shown(), *texts.Extension, r.Metadata(texts.Metadata)}
+}
+
+// Parts returns the turn as it was before events extended its answer, as far as the last prune has left that, and the
+// turn's extensions, oldest first. Added to that turn they make the turn again.
+func (t *Turn) Parts() (Turn, []Part) {
+	parts := make([]Part, t.extensions())
+	if len(parts) == 0 {
+		return *t, nil
+	}
+	begun, i := t.Begun(events.HalfAnswer), len(parts)
+	for x, a, m, list := t.extended, t.Answer, t.AnswerMetadata, json.RawMessage(nil); x != nil; x = x.before {
+		i--
+		parts[i].Extended = x.shown()
+		u := x.undone
+		if u == nil || x.seq <= begun {
+			continue
+		}
+		if list == nil {
+			list, _ = openList(a.AnswerMessages)
+		}
+		parts[i].Texts, parts[i].Metadata = u.since(a, list), differing(m, u.metadata)
+		a, m, list = &u.answer, u.metadata, list[:u.cut]
+	}
+	base := *t
+	if t.Answer != nil {
+		base.shorten(begun)
+	}
+	return base, parts
+}
+
+// since returns what made an answer with a list of messages, which is open, of what it was before.
+func (u *undone) since(now *events.Answer, list json.RawMessage) events.Extension {
+	x := events.Extension{Half: events.HalfAnswer}
+	cut := u.cut
+	if cut == 0 && u.answer.AnswerNeutral != "" { // a text became the first message
+		h := half{role: "assistant", neutral: &u.answer.AnswerNeutral, translated: &u.answer.AnswerTranslated}
+		cut = len("[") + len(h.first())
+	}
+	x.Messages = append(append(json.RawMessage("["), list[cut+1:]...), ']')
+	if now.AnswerNeutral != u.answer.AnswerNeutral || now.AnswerTranslated != u.answer.AnswerTranslated {
+		x.AnswerNeutral = now.AnswerNeutral
+	}
+	return x
+}
+
+func differing(raw, before json.RawMessage) json.RawMessage {
+	if bytes.Equal(raw, before) {
+		return nil
+	}
+	return raw
+}
+
+// Add adds a part to a turn, as the fold adds the event. It does not tell the repeat of the event from another event.
+func (t *Turn) Add(p Part) {
+	x := extension{seq: p.Seq, id: p.ID, half: p.Half, messages: p.Messages}
+	switch {
+	case p.Texts.Messages != nil:
+		t.LastMessages = uint16(min(int(t.LastMessages)+p.Messages, math.MaxUint16)) //nolint:gosec // cut
+		Rules{}.take(t, x, &p.Texts, p.Metadata)
+	default:
+		if t.note(x); p.Half == "" {
+			t.undo()
+		}
+	}
+}
+
 // shorten takes the extensions after a sequence from the turn, which is the caller's own copy. What a prune took stays
 // away.
 func (t *Turn) shorten(after uint64) {
@@ -281,7 +365,7 @@ func (t *Turn) shorten(after uint64) {
 			}
 			t.Answer, t.AnswerMetadata = &was, u.metadata
 		}
-		t.messages -= min(t.messages, uint16(min(x.messages, math.MaxUint16))) //nolint:gosec // not negative
+		t.LastMessages -= min(t.LastMessages, uint16(min(x.messages, math.MaxUint16))) //nolint:gosec // not negative
 		t.extended = x.before
 	}
 	for _, x := range slices.Backward(prunes) {
@@ -336,10 +420,12 @@ type half struct {
 
 // extend appends messages. A neutral text takes the place of the half's, whose translation goes, unless it is only a
 // copy.
-func (h half) extend(more json.RawMessage, neutral string) {
+func (h half) extend(list json.RawMessage, neutral string) {
 	joined, some := openList(*h.messages)
-	added, _ := openList(more)
+	added, more := openList(list)
 	switch {
+	case !more: // no event is so
+		return
 	case !some && *h.neutral != "":
 		joined, some = append(json.RawMessage("["), h.first()...), true
 	case !h.mine:
@@ -380,5 +466,8 @@ func openList(raw json.RawMessage) (json.RawMessage, bool) {
 		return nil, false
 	}
 	open := raw[:len(raw)-1]
-	return open, len(bytes.TrimSpace(open)) > 1
+	if len(bytes.TrimSpace(open)) == 1 {
+		return nil, false
+	}
+	return open, true
 }

@@ -289,14 +289,14 @@ func (s *State) fill(t *Turn, f events.Fact) {
 func (t *Turn) countMessages(f events.Fact) (more int) {
 	texts := events.TextsOf(f)
 	if q := texts.Question; q != nil {
-		t.messages = countMessages(q.QuestionMessages, q.QuestionNeutral)
+		t.LastMessages = countMessages(q.QuestionMessages, q.QuestionNeutral)
 	}
 	if a := texts.Answer; a != nil {
-		t.messages = countMessages(a.AnswerMessages, a.AnswerNeutral)
+		t.LastMessages = countMessages(a.AnswerMessages, a.AnswerNeutral)
 	}
 	if x := texts.Extension; x != nil {
 		more = int(countMessages(x.Messages, ""))
-		t.messages = uint16(min(int(t.messages)+more, math.MaxUint16)) //nolint:gosec // cut
+		t.LastMessages = uint16(min(int(t.LastMessages)+more, math.MaxUint16)) //nolint:gosec // cut
 	}
 	return more
 }
@@ -360,7 +360,7 @@ func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
 		TranslateChat: f.TranslateChat,
 	}
 	s.fill(t, f)
-	old.Status, old.ReplacedBy, old.messages = Replaced, t.ID, 0
+	old.Status, old.ReplacedBy, old.LastMessages = Replaced, t.ID, 0
 	s.insert(t)
 	return Change{Kind: Corrected, Turn: t, Turns: []*Turn{old}}
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/message"
@@ -95,38 +96,42 @@ func (s *State) pruned(f *events.TurnPruned, e events.Recorded) *Turn {
 	own := f.Tombstones[len(f.Tombstones)-1]
 	t := fromTombstone(own)
 	t.fromTombstone, t.extended, t.TranslateChat = false, nil, f.TranslateChat
-	s.fill(t, f)
-	before := s.undo(f)
 	for i, at := range own.Extended {
-		t.note(extension{seq: at.Seq, id: f.Parts[i].ID, half: f.Parts[i].Half, undone: before[i]})
+		part := f.Parts[i]
+		t.note(extension{seq: at.Seq, id: part.ID, half: part.Half, messages: part.Messages})
 	}
 	t.note(extension{seq: e.Position.Seq, id: f.PruneID, digest: e.Digest})
+	s.fill(t, f)
 	return t
 }
 
-// undo returns what the answer was before each extension, as far as its messages are left; nil in a slim state.
-func (s *State) undo(f *events.TurnPruned) []*undone {
-	out := make([]*undone, len(f.Parts))
-	if s.slim || f.Pending() {
-		return out
+// undo notes what the answer of a turn that was just pruned was before each extension, as far as its messages are left.
+func (t *Turn) undo() {
+	if t.Answer == nil {
+		return
 	}
-	ends := endsOf(f.AnswerMessages)
-	n := len(ends)
-	for i := len(f.Parts) - 1; i >= 0; i-- {
-		if f.Parts[i].Half != events.HalfAnswer {
+	list := slices.Collect(t.extended.back())
+	messages := t.Answer.AnswerMessages
+	ends := endsOf(messages)
+	for i, n := 0, len(ends); i < len(list); i++ {
+		own := *list[i]
+		if list[i] = &own; own.half != events.HalfAnswer {
 			continue
 		}
-		u := &undone{answer: f.Answer}
+		u := &undone{answer: *t.Answer}
 		u.answer.AnswerMessages = nil
-		if n -= f.Parts[i].Messages; n < len(ends) {
-			u.answer = events.Answer{AnswerNeutral: message.AnswerText(cutAfter(f.AnswerMessages, ends[:n]))}
+		if n = max(0, n-own.messages); n < len(ends) {
+			u.answer = events.Answer{AnswerNeutral: message.AnswerText(cutAfter(messages, ends[:n]))}
 		}
 		if n > 0 {
 			u.cut = ends[n-1]
 		}
-		out[i] = u
+		own.undone = u
 	}
-	return out
+	t.extended = nil
+	for _, x := range slices.Backward(list) {
+		t.note(*x)
+	}
 }
 
 // cutAfter returns the messages of a list whose ends are given.
@@ -162,7 +167,7 @@ func (t *Turn) bury(e events.Recorded) {
 	t.Status, t.Redacted, t.DeletedAt = Redacted, e.Position.Seq, e.Time
 	t.Question, t.Answer, t.AnswerMetadata = nil, nil, nil
 	t.TranslateChat, t.startDigest, t.finalDigest = false, 0, 0
-	t.messages, t.Asked = 0, false
+	t.LastMessages, t.Asked = 0, false
 	t.bare()
 }
 

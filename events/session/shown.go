@@ -134,6 +134,9 @@ func (r Rules) Fill(t *Turn, facts ...events.Fact) {
 			r.extend(t, x, texts.Metadata, mine)
 			mine = mine || x.Half == events.HalfAnswer
 		}
+		if _, pruned := f.(*events.TurnPruned); pruned {
+			t.undo()
+		}
 	}
 }
 

@@ -123,9 +123,6 @@ func (s *State) insert(t *Turn) {
 	s.makeIndex()
 }
 
-// Take puts a turn of another state into its place, for a view that takes turns as others have folded them.
-func (s *State) Take(t *Turn) { s.insert(t) }
-
 // makeIndex makes the map of the turns if there are enough of them.
 func (s *State) makeIndex() {
 	s.index = nil

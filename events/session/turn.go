@@ -48,9 +48,9 @@ type Turn struct {
 	CreatedAt, FinalizedAt, DeletedAt time.Time
 	Replaces, ReplacedBy              uuid.UUID
 	TranslateChat, fromTombstone      bool
-	// messages counts those of the half that came last, up to 65,535, while the turn may go on. It stands where the
+	// LastMessages counts those of the half that came last, up to 65,535, while the turn may go on. It stands where the
 	// struct has room.
-	messages uint16
+	LastMessages uint16
 
 	Question *events.Question
 	Answer   *events.Answer
@@ -75,13 +75,10 @@ func (t *Turn) Metadata() json.RawMessage {
 	return MergeMetadata(base, t.AnswerMetadata)
 }
 
-// LastMessages returns how many messages the half has that came last, up to 65,535, while the turn may go on.
-func (t *Turn) LastMessages() int { return int(t.messages) }
-
 // LeastMessages returns how many messages a pending or finalized turn has, as far as a state without texts knows: those
 // of the half that came last, and one of a question that has an answer.
 func (t *Turn) LeastMessages() int {
-	n := int(t.messages)
+	n := int(t.LastMessages)
 	if t.Status == Finalized && t.PrunedAt() == 0 {
 		n++
 	}

@@ -231,9 +231,10 @@ func (f *Feed[E]) hold(a answer[E]) {
 	more := a.events[f.upTo(a.events, f.at.Seq):]
 	f.tally.Grow(f.bytes(more) - f.bytes(a.events))
 	if len(f.held) == 0 {
-		f.since = time.Now()
+		f.held, f.since = slices.Clip(more), time.Now() // others may have them, too
+	} else {
+		f.held = append(f.held, more...)
 	}
-	f.held = append(f.held, more...)
 	f.urgent = f.urgent || slices.ContainsFunc(more, f.of.urgent)
 }
 

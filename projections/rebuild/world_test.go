@@ -207,7 +207,7 @@ func plainTurn(t *session.Turn) any {
 		q.Metadata = nil // spaces are PostgreSQL's own
 		u.Question = &q
 	}
-	u.AnswerMetadata = nil
+	u.AnswerMetadata, u.LastMessages = nil, 0
 	s.Turns = []*session.Turn{&u}
 	turn, _ := recenttest.Plain(s).(map[string]any)["turns"].([]any)
 	return turn[0] // what follows says which events extended it: the tables don't hold that

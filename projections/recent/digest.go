@@ -51,7 +51,7 @@ func (b *buffer) question(t *session.Turn) Digest {
 
 // answered combines the digest of the question half with the answer half.
 func (b *buffer) answered(question Digest, t *session.Turn) Digest {
-	*b = AppendAnswer(append((*b)[:0], question[:]...), t)
+	*b = appendAnswer(append((*b)[:0], question[:]...), t)
 	return b.sum()
 }
 

@@ -1,20 +1,24 @@
 package recent
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/turnledger/turnledger/events/session"
 )
 
 // Packer turns sessions into compressed texts, and back. Safe for concurrent use.
 type Packer struct {
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
+	buffers sync.Pool // of *packing
 }
+
+// packing are the buffers of one call.
+type packing struct{ plain, packed []byte }
 
 // packWindow is how far back in a session the same words are found.
 const packWindow = 256 << 10
@@ -30,48 +34,47 @@ func NewPacker() *Packer {
 	if err != nil {
 		panic(err)
 	}
-	return &Packer{encoder, decoder}
+	return &Packer{encoder: encoder, decoder: decoder, buffers: sync.Pool{New: func() any { return &packing{} }}}
 }
 
-// Pack returns what a view holds of a session as one compressed text. It takes less memory than the state, most of all
-// where the turns are few or alike.
-func (p *Packer) Pack(s *session.State) string {
+// Pack returns what a view holds of a session as one compressed text. It takes less memory, most of all where the turns
+// are few or alike.
+func (p *Packer) Pack(h *Held) []byte {
+	buf := p.buffers.Get().(*packing)
+	defer p.buffers.Put(buf)
 	whole := byte(0)
-	if s.Whole {
+	if h.Whole {
 		whole = 1
 	}
-	b := append(binary.AppendUvarint(nil, s.Applied), whole)
-	b = appendText(b, json.RawMessage(AppendHead(nil, s.Head())))
-	for _, t := range s.Turns {
-		b = appendText(b, json.RawMessage(Record(t)))
+	b := append(binary.AppendUvarint(buf.plain[:0], h.Applied), whole)
+	b = appendText(b, json.RawMessage(AppendHead(nil, h.head)))
+	for _, t := range h.turns {
+		b = appendText(b, t.whole())
 	}
-	return string(p.encoder.EncodeAll(b, make([]byte, 0, len(b))))
+	buf.plain, buf.packed = b, p.encoder.EncodeAll(b, buf.packed[:0])
+	return bytes.Clone(buf.packed)
 }
 
-// Unpack returns the state that Pack was given, as far as a view shows it: like a state from Redis, it does not tell
-// the repeat of an event from another event.
-func (p *Packer) Unpack(sessionID string, rules session.Rules, packed string) (*session.State, error) {
-	b, err := p.decoder.DecodeAll([]byte(packed), nil)
+// Unpack returns what Pack was given.
+func (p *Packer) Unpack(packed []byte) (*Held, error) {
+	buf := p.buffers.Get().(*packing)
+	defer p.buffers.Put(buf)
+	b, err := p.decoder.DecodeAll(packed, buf.plain[:0])
 	if err != nil {
 		return nil, err
 	}
+	buf.plain = b
 	r := &reader{unread: string(b)}
-	s := session.New(sessionID, rules)
-	s.Applied, s.Whole = r.uint(), r.byte() == 1
-	h, err := ReadHead(r.text())
-	if err != nil {
+	h := &Held{Applied: r.uint(), Whole: r.byte() == 1}
+	if h.head, err = ReadHead(r.text()); err != nil {
 		return nil, err
 	}
-	s.Adopt(h)
 	for r.unread != "" {
-		t, err := ReadTurn(r.text())
-		if err != nil {
-			return nil, err
-		}
-		s.Turns = append(s.Turns, t)
+		t := heldTurn{record: r.text()}
+		h.turns, h.bytes = append(h.turns, t), h.bytes+t.size()
 	}
 	if r.bad {
 		return nil, errors.New("a packed session is cut")
 	}
-	return s, nil
+	return h, nil
 }

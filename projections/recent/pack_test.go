@@ -30,19 +30,19 @@ func TestShortSessionsArePackedToo(t *testing.T) {
 	at := func() time.Time { return time.Unix(draw.Int64N(1<<31), draw.Int64N(1e9)).UTC() }
 	packer := recent.NewPacker()
 	for range 100 {
-		sessionID := session.New("s", session.Rules{})
-		sessionID.Applied = 8
-		sessionID.Adopt(session.Head{CreatedAt: at(), LastActive: at(), Counts: session.Counts{Finalized: 1}})
+		state := session.New("s", session.Rules{})
+		state.Applied = 8
+		state.Adopt(session.Head{CreatedAt: at(), LastActive: at(), Counts: session.Counts{Finalized: 1}})
 		turn := &session.Turn{
 			ID: events.TurnID("s", "r"), RequestID: "r", Status: session.Finalized, Place: 7, Started: 7, Final: 8,
 			CreatedAt: at(), FinalizedAt: at(), Question: &events.Question{QuestionNeutral: said(120)},
 			Answer: &events.Answer{AnswerNeutral: said(600)},
 		}
-		sessionID.Take(turn)
-		packed := packer.Pack(sessionID)
+		state.Turns = []*session.Turn{turn}
+		packed := packer.Pack(recent.NewHeld(state))
 		require.LessOrEqual(t, len(packed), 720*3/4+100)
-		got := must.Get(packer.Unpack("s", session.Rules{}, packed))(t)
-		require.Equal(t, sessionID.Head(), got.Head())
+		got := must.Get(must.Get(packer.Unpack(packed))(t).State("s", session.Rules{}, recent.AllTurns))(t)
+		require.Equal(t, state.Head(), got.Head())
 		require.Equal(t, recent.Record(turn), recent.Record(got.Turns[0]))
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/turnledger/turnledger/events/session"
 )
 
-// A record in Redis is: version, state, turn id, the question half, and for a finalized turn the answer half. Behind
-// each half stand its extensions. Nothing is escaped, so that a script can join the parts, and texts stay byte for
-// byte.
+// A record of a turn is: version, state, turn id, the question half, and for a finalized turn the answer half. Behind
+// each half stand the number of its messages, and then its extensions. Nothing is escaped, so that a script can join
+// the parts, and texts stay byte for byte.
 const (
-	version   = 2
+	version   = 3
 	pending   = 'p'
 	finalized = 'f'
 	// extension begins an extension. No answer half begins so.
@@ -33,59 +33,79 @@ const (
 
 // Record returns the record of a turn, whole or not.
 func Record(t *session.Turn) []byte {
+	base, parts := t.Parts()
+	state := byte(pending)
 	if t.Status == session.Finalized {
-		return appendNotes(AppendAnswer(appendStart(nil, finalized, t), t), t)
+		state = finalized
 	}
-	return appendNotes(appendStart(nil, pending, t), t)
-}
-
-// AppendExtension appends an extension of a turn, with what a view may show of it, and whether a model is asked now.
-func AppendExtension(
-	b []byte, rules session.Rules, seq uint64, id string, asked bool, texts events.Texts,
-) []byte {
-	x := texts.Extension
-	b = appendExtension(b, session.Extended{ID: id, Seq: seq, Half: x.Half}, asked)
-	b = appendText(appendText(b, x.Messages), x.QuestionNeutral+x.AnswerNeutral)
-	return appendText(b, rules.Metadata(texts.Metadata))
-}
-
-// appendNotes notes the extensions whose texts the halves of a record hold already.
-func appendNotes(b []byte, t *session.Turn) []byte {
-	for _, x := range t.Extensions() {
-		b = appendText(appendText(appendText(appendExtension(b, x, t.Asked), ""), ""), "")
+	b := make([]byte, 0, sizeOfNumbers+sizeOfQuestion(t)+sizeOfAnswer(t))
+	b = appendCount(appendStart(b, state, &base), t)
+	if state == finalized {
+		b = AppendAnswer(b, &base)
+	}
+	for _, p := range parts {
+		b = appendPart(b, p, t.Asked)
 	}
 	return b
 }
 
-func appendExtension(b []byte, x session.Extended, asked bool) []byte {
+// sizeOfNumbers is about what a record takes beside its texts.
+const sizeOfNumbers = 96
+
+func sizeOfQuestion(t *session.Turn) int {
+	q := t.Question
+	return len(t.RequestID) + len(q.PipelineName) + len(q.Consultant) + len(q.Repository) + len(q.QuestionNeutral) +
+		len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
+}
+
+func sizeOfAnswer(t *session.Turn) int {
+	a := t.Answer
+	if a == nil {
+		return 0
+	}
+	return len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(a.AnswerMessages) + len(t.AnswerMetadata)
+}
+
+func appendCount(b []byte, t *session.Turn) []byte {
+	return binary.AppendUvarint(b, uint64(t.LastMessages))
+}
+
+// AppendExtension appends the extension that an event has just added to a turn, as far as a view may show it.
+func AppendExtension(b []byte, rules session.Rules, t *session.Turn, texts events.Texts) []byte {
+	return appendPart(b, rules.PartOf(t, texts), t.Asked)
+}
+
+// appendPart appends an extension, and whether a model is asked now.
+func appendPart(b []byte, p session.Part, asked bool) []byte {
 	flags := byte(0)
 	if asked {
 		flags |= flagAsked
 	}
-	b = appendText(append(b, extension, flags), string(x.Half))
-	return appendText(binary.AppendUvarint(b, x.Seq), x.ID)
+	b = appendText(append(b, extension, flags), string(p.Half))
+	b = appendText(binary.AppendUvarint(b, p.Seq), p.ID)
+	b = appendText(binary.AppendUvarint(b, uint64(p.Messages)), p.Texts.Messages) //nolint:gosec // not negative
+	return appendText(appendText(b, p.Texts.QuestionNeutral+p.Texts.AnswerNeutral), p.Metadata)
 }
 
-// extensions reads the extensions that come next.
-func (r *reader) extensions(t *session.Turn) {
-	var texts []events.Fact
+// parts reads the extensions that come next.
+func (r *reader) parts(t *session.Turn) {
 	for strings.HasPrefix(r.unread, string(extension)) {
 		r.byte()
 		asked := r.byte()&flagAsked != 0
 		t.Asked = t.Asked || asked
-		f := &events.TurnExtended{Extension: events.Extension{Half: events.Half(r.text())}}
-		t.NoteExtension(session.Extended{Seq: r.uint(), ID: r.text(), Half: f.Half})
-		f.Messages = r.raw()
-		f.AnswerNeutral = r.text()
-		if f.Half == events.HalfQuestion {
-			f.QuestionNeutral, f.AnswerNeutral = f.AnswerNeutral, ""
+		p := session.Part{Extended: session.Extended{
+			Half: events.Half(r.text()), Seq: r.uint(), ID: r.text(),
+			Messages: int(r.uint()), //nolint:gosec // as written
+		}}
+		p.Texts = events.Extension{Half: p.Half, Messages: r.raw()}
+		if p.Half == events.HalfQuestion {
+			p.Texts.QuestionNeutral = r.text()
+		} else {
+			p.Texts.AnswerNeutral = r.text()
 		}
-		f.Metadata = r.raw()
-		if f.Messages != nil {
-			texts = append(texts, f)
-		}
+		p.Metadata = r.raw()
+		t.Add(p)
 	}
-	session.Rules{}.Fill(t, texts...)
 }
 
 func appendStart(b []byte, state byte, t *session.Turn) []byte {
@@ -117,7 +137,9 @@ func appendStart(b []byte, state byte, t *session.Turn) []byte {
 }
 
 // AppendAnswer appends the answer half of a record.
-func AppendAnswer(b []byte, t *session.Turn) []byte {
+func AppendAnswer(b []byte, t *session.Turn) []byte { return appendCount(appendAnswer(b, t), t) }
+
+func appendAnswer(b []byte, t *session.Turn) []byte {
 	a, flags := t.Answer, byte(0)
 	if a.AnswerTranslatedIsFallback {
 		flags |= flagFallback
@@ -131,12 +153,25 @@ func AppendAnswer(b []byte, t *session.Turn) []byte {
 
 // ReadTurn reads a record of a turn.
 func ReadTurn(record string) (*session.Turn, error) {
+	p := &place{}
+	return &p.turn, p.read(record)
+}
+
+// place is the memory of a turn with both halves.
+type place struct {
+	turn     session.Turn
+	question events.Question
+	answer   events.Answer
+}
+
+// read reads a record; the texts of the turn are parts of it.
+func (p *place) read(record string) error {
 	r := &reader{unread: record}
 	if r.byte() != version {
-		return nil, errors.New("a turn of an unknown version")
+		return errors.New("a turn of an unknown version")
 	}
-	q := &events.Question{}
-	t := &session.Turn{Question: q}
+	t, q := &p.turn, &p.question
+	t.Question = q
 	state := r.byte()
 	t.ID = r.id()
 	flags := r.byte()
@@ -152,16 +187,32 @@ func ReadTurn(record string) (*session.Turn, error) {
 		*s = r.text()
 	}
 	q.QuestionMessages, q.Metadata = r.raw(), r.raw()
-	r.extensions(t)
+	r.count(t)
+	r.parts(t)
 	if state == finalized {
-		r.answer(t)
-		r.extensions(t)
+		r.answer(t, &p.answer)
+		r.count(t)
+		r.parts(t)
 	}
-	return t, r.done()
+	return r.done()
 }
 
-func (r *reader) answer(t *session.Turn) {
-	a := &events.Answer{AnswerTranslatedIsFallback: r.byte()&flagFallback != 0}
+func (r *reader) count(t *session.Turn) { t.LastMessages = uint16(r.uint()) } //nolint:gosec // as written
+
+// idOf returns the bytes of a turn's id, from its record.
+func idOf(record string) string { return record[2 : 2+len(uuid.Nil)] }
+
+// placeOf returns the place of a turn, from its record.
+func placeOf(record string) uint64 {
+	r := &reader{unread: record[2+len(uuid.Nil):]}
+	if r.byte()&flagReplaces != 0 {
+		r.id()
+	}
+	return r.uint()
+}
+
+func (r *reader) answer(t *session.Turn, a *events.Answer) {
+	a.AnswerTranslatedIsFallback = r.byte()&flagFallback != 0
 	t.Status, t.Answer = session.Finalized, a
 	t.Final, t.FinalizedAt = r.uint(), r.time()
 	a.AnswerNeutral, a.AnswerTranslated = r.text(), r.text()

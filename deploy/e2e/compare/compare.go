@@ -43,6 +43,9 @@ func compare(ctx context.Context, s settings) (err error) {
 		defer func() { _ = os.RemoveAll(s.dir) }()
 	}
 	c := &comparison{settings: s}
+	if c.wants(c.workloads, "counted") {
+		return c.counted(ctx)
+	}
 	defer func() { err = errors.Join(err, c.stop()) }()
 	if err := c.start(ctx); err != nil {
 		return err

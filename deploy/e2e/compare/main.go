@@ -2,7 +2,8 @@
 // bare Redis list, bare JetStream publishes) and prints the figures of each. All run in one run, in turns, each as
 // processes of its own, with the clients on the same processors. `make bench-compare` runs it. The workloads are named
 // as in docs/benchmarks.md: W records turns of 120 and 600 bytes, R reads the last 12 messages of 200, L writes to
-// sessions of 1,000 turns, and import records conversations of one turn each by `turnledger import`.
+// sessions of 1,000 turns, import records conversations of one turn each by `turnledger import`, and counted records a
+// fixed number of turns, and says what they take of memory and of the processor.
 package main
 
 import (
@@ -28,6 +29,8 @@ type settings struct {
 	conns     string
 	dir       string
 	linked    bool
+	turns     int
+	profiles  string
 }
 
 func main() {
@@ -37,11 +40,13 @@ func main() {
 	flag.DurationVar(&s.warm, "warm", 2*time.Second, "how long it runs before it is measured")
 	flag.IntVar(&s.runs, "runs", 3, "how often; the systems take turns, and medians are printed")
 	flag.IntVar(&s.imports, "imports", 300_000, "conversations of the import")
-	flag.StringVar(&s.workloads, "workloads", "W,R,L,import", "which to run")
+	flag.StringVar(&s.workloads, "workloads", "W,R,L,import", "which to run; counted runs alone")
 	flag.StringVar(&s.systems, "systems", "dev,serve,pgx,redis,nats", "which to measure")
 	flag.StringVar(&s.conns, "conns", "1,16,64", "connections of W and R")
 	flag.StringVar(&s.dir, "dir", "", "where the systems keep their data; empty: a temporary folder")
 	flag.BoolVar(&s.linked, "linked", false, "give each session of W and L an identity; not those of batches")
+	flag.IntVar(&s.turns, "turns", 50_000, "turns that counted records in each way")
+	flag.StringVar(&s.profiles, "profiles", "", "a folder for the profiles of counted; empty: none")
 	serveNATS := flag.String("nats", "", "(internal) serve JetStream from this folder, with an fsync for each write")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

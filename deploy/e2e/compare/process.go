@@ -87,21 +87,30 @@ func stat(path string) ([]string, error) {
 // processor returns the processor time of a process and its descendants, including descendants that have ended.
 func processor(pid int) time.Duration {
 	kids := children()
-	var ticks int64
+	var all time.Duration
 	var walk func(int)
 	walk = func(pid int) {
-		if fields, err := stat(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
-			for _, f := range fields[11:15] { // utime, stime, cutime, cstime
-				n, _ := strconv.ParseInt(f, 10, 64)
-				ticks += n
-			}
-		}
+		all += ticks(pid, 4)
 		for _, k := range kids[pid] {
 			walk(k)
 		}
 	}
 	walk(pid)
-	return time.Duration(ticks) * (time.Second / 100) // USER_HZ is 100 on every Linux
+	return all
+}
+
+// ticks returns the first n of the times of a process: utime, stime, and those of its ended children, cutime, cstime.
+func ticks(pid, n int) time.Duration {
+	fields, err := stat(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	var all int64
+	for _, f := range fields[11 : 11+n] {
+		t, _ := strconv.ParseInt(f, 10, 64)
+		all += t
+	}
+	return time.Duration(all) * (time.Second / 100) // USER_HZ is 100 on every Linux
 }
 
 // peak returns the highest memory of a process so far (VmHWM), in bytes.

@@ -25,6 +25,7 @@ import (
 type turnledger struct {
 	binary  string
 	outside bool
+	env     []string // more settings
 
 	command func() (*process, error)
 	process *process
@@ -57,7 +58,7 @@ func (t *turnledger) start(ctx context.Context, dir string) error {
 	}
 	t.dir, t.url = dir, "http://"+addr
 	t.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, MaxIdleConns: 256}}
-	env := []string{"TURNLEDGER_LISTEN=" + addr, "TURNLEDGER_DATA_DIR=" + filepath.Join(dir, "data")}
+	env := append(t.env, "TURNLEDGER_LISTEN="+addr, "TURNLEDGER_DATA_DIR="+filepath.Join(dir, "data"))
 	verb := []string{"dev"}
 	if t.outside {
 		verb = []string{"serve"}

@@ -126,6 +126,7 @@ func drawLog(rt *rapid.T) (*Log, time.Time) {
 	hours := rapid.SampledFrom([]int{0, 5, 23, 30, 60}).Draw(rt, "hours")
 	at := now.Add(-time.Duration(hours)*time.Hour - 7*time.Minute)
 	log := NewLog(rules)
+	kinds := rapid.SampledFrom([][]string{allKinds, growing}).Draw(rt, "kinds")
 	for range rapid.IntRange(1, 60).Draw(rt, "events") {
 		gap := rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 1, 11, 25}).Draw(rt, "gap")
 		if gap > hours {
@@ -135,21 +136,29 @@ func drawLog(rt *rapid.T) (*Log, time.Time) {
 		// The recorded time may also stand still or go back.
 		ms := rapid.IntRange(-1000, 1000).Draw(rt, "ms")
 		at = at.Add(time.Duration(gap)*time.Hour + time.Duration(ms)*time.Millisecond)
-		drawEvent(rt, log, at)
+		drawEvent(rt, log, kinds, at)
 	}
 	return log, now
 }
 
-func drawEvent(rt *rapid.T, log *Log, at time.Time) {
+var (
+	allKinds = []string{
+		"turn", "turn", "turn", "turn", "turn", "turn", "start", "start", "start", "answer", "answer", "redact",
+		"correct", "correct", "extend", "extend", "extend", "prune", "prune",
+		"whole", "whole", "link", "reset", "describe", "fork", "erase", "refused", "garbage", "again", "identity",
+	}
+	// growing makes few turns, which go on for long.
+	growing = []string{
+		"turn", "start", "answer", "extend", "extend", "extend", "extend", "extend", "extend", "prune", "correct",
+	}
+)
+
+func drawEvent(rt *rapid.T, log *Log, kinds []string, at time.Time) {
 	session := rapid.SampledFrom(sessions).Draw(rt, "session")
 	s := log.State(session)
 	request := func() string { return fmt.Sprintf("r%d", rapid.IntRange(0, 9).Draw(rt, "request")) }
 	fresh := fmt.Sprintf("n%d", len(log.Events))
-	switch rapid.SampledFrom([]string{
-		"turn", "turn", "turn", "turn", "turn", "turn", "start", "start", "start", "answer", "answer", "redact",
-		"correct", "correct", "extend", "extend", "extend", "prune", "prune",
-		"whole", "whole", "link", "reset", "describe", "fork", "erase", "refused", "garbage", "again", "identity",
-	}).Draw(rt, "event") {
+	switch rapid.SampledFrom(kinds).Draw(rt, "event") {
 	case "turn":
 		log.Append(rt, started(rt, session, fresh), at)
 		log.Append(rt, answered(rt, session, fresh), at)
@@ -160,11 +169,7 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 	case "answer":
 		log.Append(rt, answered(rt, session, request()), at)
 	case "extend":
-		log.Append(rt, &events.TurnExtended{TurnID: drawTurn(rt, s), SessionID: session,
-			ExtensionID: rapid.SampledFrom([]string{fresh, "e1", "e2"}).Draw(rt, "extension"),
-			Extension:   viewtest.DrawExtension(rt, rapid.String().Draw(rt, "text")),
-			Metadata:    metadata.Draw(rt, "metadata"), Settings: settings.Draw(rt, "settings"),
-		}, at)
+		log.Append(rt, drawExtension(rt, s, fresh), at)
 	case "prune":
 		drawPrune(rt, log, s, at)
 	case "redact":
@@ -203,6 +208,20 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 	case "identity":
 		log.Append(rt, &events.IdentityErased{IdentityID: "me", ReceiptID: "receipt"}, at)
 	}
+}
+
+// drawExtension extends a turn, now and then with the text that the answer has.
+func drawExtension(rt *rapid.T, s *session.State, fresh string) *events.TurnExtended {
+	f := &events.TurnExtended{TurnID: drawTurn(rt, s), SessionID: s.SessionID,
+		ExtensionID: rapid.SampledFrom([]string{fresh, "e1", "e2"}).Draw(rt, "extension"),
+		Extension:   viewtest.DrawExtension(rt, rapid.String().Draw(rt, "text")),
+		Metadata:    metadata.Draw(rt, "metadata"), Settings: settings.Draw(rt, "settings"),
+	}
+	t := s.Turn(f.TurnID)
+	if f.AnswerNeutral != "" && t != nil && t.Answer != nil && rapid.Bool().Draw(rt, "same") {
+		f.AnswerNeutral = t.Answer.AnswerNeutral
+	}
+	return f
 }
 
 func drawCorrection(rt *rapid.T, log *Log, s *session.State, request string, at time.Time) {

@@ -311,9 +311,22 @@ func Plain(s *session.State) any {
 	}
 	turns := []any{}
 	for _, t := range s.Turns {
-		turns = append(turns, plain(reflect.ValueOf(t)), t.Extensions())
+		turns = append(turns, plain(reflect.ValueOf(t)), t.Extensions(), t.AnswerParts(), asOf(t))
 	}
 	out["turns"] = turns
+	return out
+}
+
+// asOf returns a turn as it was at each event that opened, answered, extended or pruned it.
+func asOf(t *session.Turn) (out []any) {
+	all := []uint64{t.Started, t.Final}
+	for _, x := range t.Extensions() {
+		all = append(all, x.Seq)
+	}
+	for _, seq := range all {
+		then := t.Until(seq, t.Final != 0 && t.Final <= seq)
+		out = append(out, seq, plain(reflect.ValueOf(then)), then.Extensions(), then.AnswerParts())
+	}
 	return out
 }
 

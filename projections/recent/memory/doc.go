@@ -2,6 +2,5 @@
 // serve reads without a Redis.
 //
 // Nothing is stored. A new process has no checkpoint, so its runner begins at the first event since now − TTL. Sessions
-// that began before that are held in part, and are not Whole. Readers share the questions and answers with the view,
-// and must not change them.
+// that began before that are held in part, and are not Whole.
 package memory

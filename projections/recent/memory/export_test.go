@@ -7,26 +7,26 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// NewPacked makes a view that leaves some sessions unpacked.
+// NewPacked makes a view that leaves so many bytes of sessions unpacked.
 func NewPacked(limits recent.Limits, rules session.Rules, now func() time.Time, open int64) *View {
 	return packing(limits, rules, now, open)
 }
 
-// Open returns the sessions that are not packed, and how many the view counts.
+// Open returns the sessions that are not packed, and how many of their bytes the view counts.
 func (v *View) Open() (ids []string, counted int64) {
 	g := v.served.Load()
 	for k := range g.parts {
 		if p := g.parts[k].Load(); p != nil {
 			for i := range p.shards {
 				for id, held := range p.shards[i].sessions {
-					if held.packed == "" {
+					if held.packed == nil {
 						ids = append(ids, id)
 					}
 				}
 			}
 		}
 	}
-	return ids, g.opened.Load()
+	return ids, g.opened.bytes.Load()
 }
 
 // Held counts the sessions that take memory.

@@ -31,7 +31,8 @@ func (v *View) NewGeneration(context.Context) (projections.Generation, error) {
 	served := v.served.Load()
 	g := &generation{
 		limits: served.limits, rules: served.rules, now: served.now, seed: maphash.MakeSeed(),
-		number: v.last.Add(1), store: served.store, view: v, open: served.open, packer: served.packer,
+		number: v.last.Add(1), store: served.store, view: v,
+		opened: opened{most: served.opened.most, packer: served.opened.packer},
 	}
 	if !v.next.CompareAndSwap(nil, g) {
 		return nil, projections.ErrRebuilding

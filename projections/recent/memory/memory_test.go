@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ type fixture struct {
 	clock time.Time
 }
 
-// newFixture makes a view that leaves so many sessions unpacked; all of them if the number is negative.
+// newFixture makes a view that leaves so many bytes of sessions unpacked; all of them if the number is negative.
 func newFixture(t *testing.T, open int64) *fixture {
 	t.Helper()
 	f := &fixture{t: t, log: recenttest.NewLog(rules), clock: time.Now().UTC()}
@@ -62,39 +63,64 @@ func (f *fixture) load(sessionID string) *session.State {
 // those that have expired take no room.
 func TestWhatIsUsedStaysOpen(t *testing.T) {
 	t.Parallel()
-	const most = 200
+	const sessions, most = 1000, 100_000
 	f := newFixture(t, most)
+	holdsMost := func() (ids []string) {
+		ids, counted := f.view.Open()
+		require.LessOrEqual(t, counted, int64(most))
+		require.Greater(t, counted, int64(most*9/10))
+		require.Greater(t, len(ids), most/1000)
+		require.Less(t, len(ids), most/500)
+		return ids
+	}
 	f.start("read")
-	for n := range 5 * most {
+	for n := range sessions {
 		f.start(fmt.Sprint(n))
 		f.feed.All(1)
 		require.NotNil(t, f.load("read"))
 	}
-	open, counted := f.view.Open()
-	require.Contains(t, open, "read")
-	require.Len(t, open, most)
-	require.EqualValues(t, most, counted)
+	require.Contains(t, holdsMost(), "read")
 	require.Len(t, f.load("0").Turns, 1)
+	require.NotContains(t, holdsMost(), "0", "who asks for all turns leaves a session packed")
+	snap := must.Get(f.view.Load(t.Context(), "0", 0, 1))(t)
+	require.Len(t, snap.State.Turns, 1)
+	require.Contains(t, holdsMost(), "0", "who asks for a window opens it")
 
 	f.clock = f.clock.Add(2 * ttl)
-	for n := range 2 * most {
+	for n := range sessions {
 		f.start(fmt.Sprint("late", n))
 		f.feed.All(1)
 	}
-	open, counted = f.view.Open()
-	require.Len(t, open, most)
-	require.EqualValues(t, most, counted)
+	holdsMost()
 }
 
-// TestLongSessionsStayOpen: a session of more than 64 turns is never packed.
-func TestLongSessionsStayOpen(t *testing.T) {
+// TestTheNewestStayOpen: the sessions that were used longest ago are packed, wherever the view has them.
+func TestTheNewestStayOpen(t *testing.T) {
 	t.Parallel()
-	for turns, open := range map[int]int{64: 0, 65: 3} {
-		view := memory.NewPacked(limits, rules, nil, 0)
-		recenttest.Traffic{Sessions: 3, Turns: turns}.Feed(t, view)
-		ids, counted := view.Open()
-		require.Len(t, ids, open)
+	f := newFixture(t, 40_000)
+	for n := range 200 {
+		f.start(fmt.Sprint(n))
+		f.feed.All(1)
+		ids, _ := f.view.Open()
+		require.Contains(t, ids, fmt.Sprint(n))
+	}
+}
+
+// TestLargeSessionsStayOpen: a session of more than 256 KB is never packed.
+func TestLargeSessionsStayOpen(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 0)
+	for _, c := range []struct {
+		session string
+		length  int
+		open    int
+	}{{"small", 250 << 10, 0}, {"large", 260 << 10, 1}} {
+		f.log.Append(t, turntest.Started(c.session, "1", strings.Repeat("q", c.length)), f.clock)
+		f.feed.All(1)
+		ids, counted := f.view.Open()
+		require.Len(t, ids, c.open)
 		require.Zero(t, counted)
+		require.Len(t, f.load(c.session).Turns[0].Question.QuestionNeutral, c.length)
 	}
 }
 

@@ -1,65 +1,128 @@
 package memory
 
 import (
-	"github.com/turnledger/turnledger/events/session"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// A view packs sessions that were not used for long, since most sessions are never continued. openSessions is how many
-// it leaves as they are, roughly. A session of more than packedTurns turns is never packed: it would gain little, and
-// its next event would have to unpack it all.
+// A view packs sessions that were not used for long, since most sessions are never continued. openBytes is about how
+// many bytes of sessions it leaves as they are. A session of more than packedBytes is never packed: its next event
+// would have to unpack it all.
 const (
-	openSessions = 16384
-	packedTurns  = 64
+	openBytes   = 32 << 20
+	packedBytes = 256 << 10
 )
 
-// unpacked returns the state of a session, which is the caller's own if the session is packed. It is nil if the packed
-// text can't be read; the view then does not hold the session.
-func (s *shard) unpacked(held *kept, rules session.Rules) *session.State {
-	if held.packed == "" {
-		return held.state
+// unpacked returns what is held of a session, which is the caller's own if the session is packed. It is nil if the
+// packed text can't be read; the view then does not hold the session.
+func (s *shard) unpacked(held *kept) *recent.Held {
+	if held.packed == nil {
+		return held.turns
 	}
-	state, err := s.packer.Unpack(held.id, rules, held.packed)
+	turns, err := s.opened.packer.Unpack(held.packed)
 	if err != nil {
 		return nil
 	}
-	return state
+	return turns
 }
 
-// unpack makes a session one that can be folded on, and reports whether it is.
-func (s *shard) unpack(held *kept, rules session.Rules) bool {
-	held.state, held.packed = s.unpacked(held, rules), ""
-	return held.state != nil
+// unpack makes a session one that events can be applied to, and reports whether it is.
+func (s *shard) unpack(held *kept) bool {
+	held.turns, held.packed = s.unpacked(held), nil
+	return held.turns != nil
 }
 
-// use notes that an event changed a session, and packs sessions of the shard that were not used for longer, until few
-// enough are open in the view. A session that was used since it was looked at last is passed over.
-func (s *shard) use(held *kept, most int64) {
-	if held.open {
+// opened are the sessions of a view that are not packed, roughly in the order of their last use.
+type opened struct {
+	most   int64 // bytes
+	bytes  atomic.Int64
+	packer *recent.Packer
+
+	mu   sync.Mutex
+	list []inShard
+}
+
+// inShard is a session with its shard. A session that was dropped stands in a list until its turn comes, or the list
+// is full.
+type inShard struct {
+	*kept
+
+	of *shard
+}
+
+// use notes that a session of a shard was changed or opened, and packs sessions that were not used for longer, until
+// few enough bytes are open. A session that was used since it was looked at last is passed over. The caller holds the
+// lock of the shard.
+func (o *opened) use(s *shard, held *kept) {
+	size := held.turns.Bytes()
+	bytes := o.bytes.Add(int64(size - held.counted))
+	held.counted = size
+	if held.open.Swap(true) {
 		held.used.Store(true)
 	} else {
-		held.open, s.open = true, append(s.open, held)
-		s.opened.Add(1)
+		o.append(inShard{held, s})
 	}
-	for looks := len(s.open); looks > 0 && s.opened.Load() > most; looks-- {
-		oldest := s.open[0]
-		s.open[0], s.open = nil, s.open[1:]
-		switch {
-		case !oldest.open: // dropped
-		case oldest.used.Swap(false):
-			s.open = append(s.open, oldest)
-		default:
-			s.close(oldest)
-			if len(oldest.state.Turns) <= packedTurns {
-				oldest.packed, oldest.state = s.packer.Pack(oldest.state), nil
-			}
+	if bytes <= o.most {
+		return
+	}
+	o.mu.Lock()
+	looks := len(o.list)
+	o.mu.Unlock()
+	for ; looks > 0 && o.bytes.Load() > o.most; looks-- {
+		if oldest, some := o.oldest(); some && !o.pack(oldest, s) {
+			o.append(oldest)
 		}
 	}
 }
 
-// close takes a session from those that are open.
-func (s *shard) close(held *kept) {
-	if held.open {
-		held.open = false
-		s.opened.Add(-1)
+func (o *opened) append(held inShard) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.list) == cap(o.list) {
+		o.list = slices.DeleteFunc(o.list, func(held inShard) bool { return !held.open.Load() })
 	}
+	o.list = append(o.list, held)
+}
+
+// oldest takes the first session from the list.
+func (o *opened) oldest() (first inShard, some bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if some = len(o.list) > 0; some {
+		first, o.list[0] = o.list[0], inShard{}
+		o.list = o.list[1:]
+	}
+	return first, some
+}
+
+// pack packs a session, and reports whether it is to leave the list. It does not wait for the lock of another shard,
+// whose holder may wait for this one.
+func (o *opened) pack(held inShard, locked *shard) bool {
+	if held.of != locked {
+		if !held.of.mu.TryLock() {
+			return false
+		}
+		defer held.of.mu.Unlock()
+	}
+	switch {
+	case !held.open.Load(): // dropped
+	case held.used.Swap(false):
+		return false
+	default:
+		o.close(held.kept)
+		if held.turns.Bytes() <= packedBytes {
+			held.packed, held.turns = o.packer.Pack(held.turns), nil
+		}
+	}
+	return true
+}
+
+// close takes what is open of a session from the bytes that are.
+func (o *opened) close(held *kept) {
+	o.bytes.Add(-int64(held.counted))
+	held.counted = 0
+	held.open.Store(false)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/recent"
 )
 
 // partition is what the view holds of one partition of the log. Each partition has its own shards, since only the
@@ -26,10 +25,10 @@ type partition struct {
 
 const shards = 64
 
-func newPartition(k int, opened *atomic.Int64, packer *recent.Packer) *partition {
+func newPartition(k int, opened *opened) *partition {
 	p := &partition{at: projections.Checkpoint{Partition: k}, moved: make(chan struct{})}
 	for i := range p.shards {
-		p.shards[i].begin(opened, packer)
+		p.shards[i].begin(opened)
 	}
 	return p
 }

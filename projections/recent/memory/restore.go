@@ -7,6 +7,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
 )
 
 // Restore implements projections.View.
@@ -24,7 +25,7 @@ func (v *View) Restore(ctx context.Context, from projections.Session) ([]events.
 		return nil, nil
 	}
 	if held != nil {
-		if state := s.unpacked(held, g.rules); state != nil && state.Applied > from.UpTo {
+		if turns := s.unpacked(held); turns != nil && turns.Applied > from.UpTo {
 			return nil, nil
 		}
 	}
@@ -41,17 +42,7 @@ func (v *View) Restore(ctx context.Context, from projections.Session) ([]events.
 // take holds a folded session.
 func (v *generation) take(s *shard, folded *session.State, expires int64) {
 	v.limits.Trim(folded)
-	var previous *session.Turn
-	for _, t := range folded.Turns {
-		trimQuestion(t, previous)
-		if t.Answer != nil {
-			trimAnswer(t, previous)
-		}
-		previous = t
-	}
-	held := s.add(folded.SessionID, v.rules)
-	folded.SessionID = held.id
-	held.state = folded
+	held := s.add(folded.SessionID, recent.NewHeld(folded))
 	s.date(held, expires)
-	s.use(held, v.open)
+	s.opened.use(s, held)
 }

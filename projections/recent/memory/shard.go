@@ -18,68 +18,70 @@ type shard struct {
 	ends kept
 	// left holds the sessions that were given up, with the sequence of the event that was parked last: reads of them
 	// use the log.
-	left map[string]uint64
-	// open has the sessions that are not packed, roughly in the order of their last use, and opened counts those of all
-	// shards. A session that was dropped stands in open until its turn comes.
-	open   []*kept
-	opened *atomic.Int64
-	packer *recent.Packer
+	left   map[string]uint64
+	opened *opened
 }
 
 // kept is a session that the view holds. Expires is in milliseconds, as in Redis.
 type kept struct {
 	id string
-	// state is nil while the session is packed, and packed is "" while it is not.
-	state  *session.State
-	packed string
-	// open: the session stands in the shard's list of them. used: since it was looked at there.
-	open         bool
-	used         atomic.Bool
+	// turns is nil while the session is packed, and packed is nil while it is not.
+	turns  *recent.Held
+	packed []byte
+	// open: the session is one of the opened, and counted are the bytes that it has there. used: since it was looked at
+	// there.
+	open, used   atomic.Bool
+	counted      int
 	expires      int64
 	older, newer *kept
 }
 
-func (s *shard) begin(opened *atomic.Int64, packer *recent.Packer) {
-	s.opened, s.packer = opened, packer
+func (s *shard) begin(opened *opened) {
+	s.opened = opened
 	s.sessions, s.left = map[string]*kept{}, map[string]uint64{}
 	s.ends.older, s.ends.newer = &s.ends, &s.ends
 }
 
+// load returns what is held of a session, or nil. A session that was packed is open from then on, unless all of its
+// turns were asked for: who does that looks at many sessions.
 func (s *shard) load(sessionID string, rules session.Rules, shown int, now int64) *session.State {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	held := s.sessions[sessionID]
-	if held == nil || held.expires < now {
-		return nil
-	}
-	held.used.Store(true)
-	state := s.unpacked(held, rules)
-	if state == nil {
-		return nil
-	}
-	return state.CloneLast(newest(state.Turns, shown))
-}
-
-// newest returns how many of the last turns include shown finalized ones; all turns if shown is negative.
-func newest(turns []*session.Turn, shown int) int {
-	if shown < 0 || shown >= len(turns) {
-		return len(turns)
-	}
-	n := 0
-	for shown > 0 && n < len(turns) {
-		n++
-		if turns[len(turns)-n].Status == session.Finalized {
-			shown--
+	held, packed, state := s.read(sessionID, rules, shown, now)
+	if packed && shown != recent.AllTurns {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if held.packed != nil && s.unpack(held) {
+			s.opened.use(s, held)
 		}
 	}
-	return n
+	return state
+}
+
+// read returns what is held of a session, and whether it is packed.
+func (s *shard) read(
+	sessionID string, rules session.Rules, shown int, now int64,
+) (held *kept, packed bool, state *session.State) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if held = s.sessions[sessionID]; held == nil || held.expires < now {
+		return nil, false, nil
+	}
+	held.used.Store(true)
+	turns := s.unpacked(held)
+	if turns == nil {
+		return nil, false, nil
+	}
+	state, err := turns.State(held.id, rules, shown)
+	if err != nil {
+		return nil, false, nil // as if the session was not held
+	}
+	return held, held.packed != nil, state
 }
 
 // add adds a session; the caller calls date.
-func (s *shard) add(sessionID string, rules session.Rules) *kept {
+func (s *shard) add(sessionID string, turns *recent.Held) *kept {
 	// The copy frees the longer string that the id may be part of.
 	id := strings.Clone(sessionID)
-	held := &kept{id: id, state: session.New(id, rules)}
+	held := &kept{id: id, turns: turns}
 	s.sessions[id] = held
 	delete(s.left, sessionID)
 	s.append(held)
@@ -117,8 +119,8 @@ func (s *shard) sweep(now int64, most int) {
 func (s *shard) drop(held *kept) {
 	delete(s.sessions, held.id)
 	held.unlink()
-	s.close(held)
-	held.state, held.packed = nil, ""
+	s.opened.close(held)
+	held.turns, held.packed = nil, nil
 }
 
 func (s *shard) append(held *kept) {

@@ -34,9 +34,7 @@ type generation struct {
 	number uint64
 	store  string
 	view   *View // the view to swap into; nil for the first generation
-	open   int64 // how many sessions are left unpacked
-	opened atomic.Int64
-	packer *recent.Packer
+	opened opened
 	parts  [events.Buckets]atomic.Pointer[partition]
 }
 
@@ -49,10 +47,10 @@ var errPartition = errors.New("no such partition")
 
 // New makes an empty view. now is the clock by which sessions expire; time.Now by default.
 func New(limits recent.Limits, rules session.Rules, now func() time.Time) *View {
-	return packing(limits, rules, now, openSessions)
+	return packing(limits, rules, now, openBytes)
 }
 
-// packing makes a view that leaves some sessions unpacked.
+// packing makes a view that leaves so many bytes of sessions unpacked.
 func packing(limits recent.Limits, rules session.Rules, now func() time.Time, open int64) *View {
 	if now == nil {
 		now = time.Now
@@ -62,7 +60,7 @@ func packing(limits recent.Limits, rules session.Rules, now func() time.Time, op
 	v.last.Store(1)
 	v.served.Store(&generation{
 		limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1,
-		store: uuid.NewString(), open: open, packer: recent.NewPacker(),
+		store: uuid.NewString(), opened: opened{most: open, packer: recent.NewPacker()},
 	})
 	return v
 }
@@ -178,7 +176,7 @@ func (v *generation) part(k int) (*partition, error) {
 	}
 	p := v.parts[k].Load()
 	if p == nil {
-		v.parts[k].CompareAndSwap(nil, newPartition(k, &v.opened, v.packer))
+		v.parts[k].CompareAndSwap(nil, newPartition(k, &v.opened))
 		p = v.parts[k].Load()
 	}
 	return p, nil

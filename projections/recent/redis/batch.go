@@ -85,9 +85,7 @@ func (v *View) text(g *sessionOps, e *projections.Judged) {
 	t, texts := e.Change.Turn, events.TextsOf(e.Fact)
 	switch {
 	case texts.Extension != nil:
-		data := recent.AppendExtension(
-			nil, v.cfg.Rules, e.Position.Seq, events.NamesOf(e.Fact).ExtensionID, t.Asked, texts)
-		g.operation("extend", e, operand{t.Place, t.ID[:], data})
+		g.operation("extend", e, operand{t.Place, t.ID[:], recent.AppendExtension(nil, v.cfg.Rules, t, texts)})
 	case texts.Question == nil:
 		g.operation("answer", e, operand{t.Place, t.ID[:], recent.AppendAnswer(nil, t)})
 	case t.Corrects():

@@ -208,7 +208,7 @@ func TestForeignValuesAreAnError(t *testing.T) {
 	f := newFixture(t)
 	f.turns(t, "s", 1)
 	f.feed.All(2)
-	f.do(t, "HSET", f.view.Key(1, "h", "s"), "head", "\x02from a later version")
+	f.do(t, "HSET", f.view.Key(1, "h", "s"), "head", "\x04from a later version")
 	_, err := f.view.Load(t.Context(), "s", 0, 1)
 	require.ErrorIs(t, err, redis.ErrAnswer)
 	require.False(t, strings.Contains(err.Error(), "later version"))
@@ -312,6 +312,7 @@ func TestRecordsComeBack(t *testing.T) {
 			ID: uuid.New(), RequestID: text("id"), Version: rapid.IntRange(1, 1000).Draw(rt, "v"),
 			Place: number("place"), Started: number("started"), CreatedAt: at("created"),
 			TranslateChat: q.TranslateChat, Asked: rapid.Bool().Draw(rt, "asked"), Question: q,
+			LastMessages: rapid.Uint16().Draw(rt, "messages"),
 		}
 		if rapid.Bool().Draw(rt, "corrects") {
 			turn.Replaces = uuid.New()
