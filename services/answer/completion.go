@@ -96,16 +96,25 @@ func (s *Service) sendsHistory(ctx context.Context, a ask) (bool, error) {
 	if c.History != services.HistoryAuto {
 		return c.History == services.HistoryClient, nil
 	}
-	if slices.ContainsFunc(a.Input, said) {
+	outputs := a.hasOutput() && !slices.ContainsFunc(a.Input, message.Item.Asks)
+	if !outputs && slices.ContainsFunc(a.Input, said) {
 		return true, nil
-	}
-	fork, err := s.cfg.SessionWrites.LastFork(ctx, c.Session, inputForks)
-	if err != nil || fork.RequestID != "" {
-		return err == nil, err
 	}
 	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: c.Session, Shown: 1, Pending: true})
 	if err != nil {
 		return false, err
+	}
+	if outputs {
+		if s.newestCalls(reading, a.Input) {
+			return false, nil
+		}
+		if slices.ContainsFunc(a.Input, said) {
+			return true, nil
+		}
+	}
+	fork, err := s.cfg.SessionWrites.LastFork(ctx, c.Session, inputForks)
+	if err != nil || fork.RequestID != "" {
+		return err == nil, err
 	}
 	looked := 0
 	for _, t := range slices.Backward(reading.State.Turns) {
@@ -122,6 +131,21 @@ func (s *Service) sendsHistory(ctx context.Context, a ask) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// newestCalls reports whether the newest turn of a session makes the calls of all outputs among items.
+func (s *Service) newestCalls(r services.Reading, all []message.Item) bool {
+	turns := r.State.Turns
+	if len(turns) == 0 {
+		return false
+	}
+	t := turns[len(turns)-1]
+	from, partition, _ := r.State.Origin(t, r.Position.Partition)
+	of := s.cfg.IDs.OfTurn(from, partition, t)
+	return !slices.ContainsFunc(all, func(output message.Item) bool {
+		makes := func(i message.Item) bool { return i.IsCall() && i.CallID() == output.CallID() }
+		return output.IsOutput() && !slices.ContainsFunc(of, makes)
+	})
 }
 
 // placed is where a chat completion belongs: in a session, in a branch of it that may have to be made, or nowhere anew
