@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,4 +49,27 @@ func TestOutputsOfTheNewestTurnAreShownItsHistory(t *testing.T) {
 	require.NotEqual(t, "none", became(a))
 	a = s.chatWith("other", []any{map[string]any{"role": "tool", "tool_call_id": "unknown", "content": "sunny"}})
 	require.Equal(t, "fork", became(a), "an output of no call of the newest turn is a history of its own")
+}
+
+// The name of a speaker stays with what was said: in the log, in the items, and in each later prompt.
+func TestNamesOfSpeakersStay(t *testing.T) {
+	t.Parallel()
+	m := &saying{}
+	s := start(t, answeredBy(m))
+	m.says("a")
+	said := func(name, text string) any { return map[string]any{"role": "user", "name": name, "content": text} }
+	s.chatWith("chat", []any{said("Ann", "q1")})
+	s.chatWith("chat", []any{said("Bob", "q2")})
+	require.Equal(t, http.StatusCreated, s.do("POST", "/v1/sessions/native/turns", `{"request_id":"1","question_neutral":"q1","answer_neutral":"a",
+		"question_messages":[{"role":"user","name":"Ann","content":"q1"}]}`).status)
+	s.chatWith("native", []any{said("Bob", "q2")})
+	for _, id := range []string{"chat", "native"} {
+		require.Contains(t, string(s.turnsOf(id)[1].Question.QuestionMessages), `"name":"Bob"`)
+		list := s.do("GET", "/v1/conversations/"+id+"/items?order=asc", "")
+		require.Equal(t, "Ann", list.body["data"].([]any)[0].(map[string]any)["name"], list.body)
+	}
+	for _, p := range []services.Prompt{m.prompts[1], m.prompts[2]} {
+		require.Contains(t, string(p.Messages[0]), `"name":"Ann"`)
+		require.Contains(t, string(p.Messages[2]), `"name":"Bob"`)
+	}
 }
