@@ -154,6 +154,8 @@ func (a ModelAnswer) Text() string {
 type Prompt struct {
 	System   string
 	Messages []json.RawMessage
+	// Exact: an endpoint that takes OpenAI's chat completions gets the messages as they are.
+	Exact bool
 	ModelOptions
 	// Conversation is the session's id, for traces. Models do not get it.
 	Conversation string

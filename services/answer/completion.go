@@ -328,7 +328,7 @@ func (s *Service) exact(a ask) (p services.Prompt, tokens int64) {
 	for _, m := range sent {
 		tokens += int64(s.cfg.Count(m.Words()))
 	}
-	p = services.Prompt{Messages: a.Completion.Sent, ModelOptions: a.Options}
+	p = services.Prompt{Messages: a.Completion.Sent, Exact: true, ModelOptions: a.Options}
 	if s.cfg.Model.Format() == services.Anthropic {
 		p.System, sent = message.Anthropic(sent)
 		p.Messages = nil

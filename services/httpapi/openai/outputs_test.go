@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"testing"
 
@@ -71,5 +72,27 @@ func TestNamesOfSpeakersStay(t *testing.T) {
 	for _, p := range []services.Prompt{m.prompts[1], m.prompts[2]} {
 		require.Contains(t, string(p.Messages[0]), `"name":"Ann"`)
 		require.Contains(t, string(p.Messages[2]), `"name":"Bob"`)
+	}
+}
+
+// A prompt that the client brings itself reaches an endpoint of chat completions as it came, with members and parts that
+// nobody here knows.
+func TestAPromptOfTheClientIsSentAsItCame(t *testing.T) {
+	t.Parallel()
+	const messages = `[{"role":"system","content":"S","cache_control":{"type":"ephemeral"}},
+		{"role":"user","content":[{"type":"text","text":"q1"},{"type":"video_url","video_url":{"url":"https://example.org"}}]},
+		{"role":"assistant","content":"","function_call":{"name":"f","arguments":"{}"},"reasoning_content":"t"},
+		{"role":"function","name":"f","content":"o"},{"role":"assistant","content":"a1","audio":{"id":"au"},"prefix":true},
+		{"role":"user","content":"","extra":1},{"role":"user","content":"q2"}]`
+	u, s := atUpstream(t)
+	for name, headers := range map[string][]string{
+		"no session": nil, "client": {"X-Turnledger-Session", "c", "X-Turnledger-History", "client"},
+		"auto": {"X-Turnledger-Session", "a"}, "off": {"X-Turnledger-Session", "o", "X-Turnledger-History", "off"},
+	} {
+		a := s.do("POST", completions, `{"messages":`+messages+`}`, headers...)
+		require.Equal(t, http.StatusOK, a.status, a.body)
+		sent, err := json.Marshal(u.last()["messages"])
+		require.NoError(t, err)
+		require.JSONEq(t, messages, string(sent), name)
 	}
 }

@@ -20,7 +20,9 @@ func New(cfg endpoint.Config) services.Model {
 		Config: cfg, Form: services.OpenAI, TooLong: TooLong,
 		Open: func(ctx context.Context, p services.Prompt) iter.Seq2[json.RawMessage, error] {
 			body := bodyOf(p.ModelOptions)
-			body["model"], body["messages"] = cfg.Name, message.Chat(message.ParseAll(p.Messages))
+			if body["model"], body["messages"] = cfg.Name, p.Messages; !p.Exact {
+				body["messages"] = message.Chat(message.ParseAll(p.Messages))
+			}
 			body["stream"], body["stream_options"] = true, members{"include_usage": true}
 			return caller.Events(ctx, "/chat/completions", body)
 		},
