@@ -339,10 +339,19 @@ func (s *Service) exact(a ask) (p services.Prompt, tokens int64) {
 	return p, tokens
 }
 
-// withSystem returns a prompt with the system messages of a chat completion as they came, in the place of their texts.
-func (a ask) withSystem(p services.Prompt, format services.Format) services.Prompt {
-	if c := a.Completion; c != nil && len(c.System) > 0 && a.Instructions != "" && format == services.OpenAI {
+// withSent returns a prompt that tells which messages a chat completion brings, with its system messages in the place of
+// their texts.
+func (a ask) withSent(p services.Prompt, format services.Format) services.Prompt {
+	c := a.Completion
+	if c == nil || format != services.OpenAI {
+		return p
+	}
+	if len(c.System) > 0 && a.Instructions != "" {
 		p.Messages = append(slices.Clone(c.System), p.Messages[1:]...)
+	}
+	p.Sent = map[string]bool{}
+	for _, raw := range c.Sent {
+		p.Sent[string(raw)], p.Sent[string(events.Raw(raw))] = true, true // or as the builder writes it
 	}
 	return p
 }

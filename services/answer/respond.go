@@ -200,7 +200,7 @@ func (w *input) prompt(ctx context.Context, turn uuid.UUID, known uint64) (servi
 	if err != nil {
 		return services.Prompt{}, err
 	}
-	return w.ask.withSystem(promptOf(&built, w.ask.Options), w.cfg.Model.Format()), nil
+	return w.ask.withSent(promptOf(&built, w.ask.Options), w.cfg.Model.Format()), nil
 }
 
 func (*input) piece(p services.AnswerPiece) (services.AnswerPiece, bool) { return p, true }

@@ -96,3 +96,18 @@ func TestAPromptOfTheClientIsSentAsItCame(t *testing.T) {
 		require.JSONEq(t, messages, string(sent), name)
 	}
 }
+
+// Behind a recorded history, too, what the system and the user say now is sent as it came.
+func TestWhatIsSentBehindAHistoryIsSentAsItCame(t *testing.T) {
+	t.Parallel()
+	const system, question = `{"role":"system","content":"S","cache_control":{"type":"ephemeral"}}`, `{"role":"user",
+		"content":[{"type":"text","text":"q2"},{"type":"video_url","video_url":{"url":"https://example.org"}}],"extra":1}`
+	u, s := atUpstream(t)
+	headers := []string{"X-Turnledger-Session", "s", "X-Turnledger-History", "server"}
+	s.must("POST", completions, `{"messages":[{"role":"user","content":"q1"}]}`, headers...)
+	s.must("POST", completions, `{"messages":[`+system+`,`+question+`]}`, headers...)
+	sent, err := json.Marshal(u.last()["messages"])
+	require.NoError(t, err)
+	require.JSONEq(t, `[`+system+`,{"role":"user","content":"q1"},{"role":"assistant","content":"Hello"},`+question+`]`,
+		string(sent))
+}
