@@ -339,7 +339,7 @@ func (s *Service) exact(a ask) (p services.Prompt, tokens int64) {
 	return p, tokens
 }
 
-// withSent returns a prompt that tells which messages a chat completion brings, with its system messages in the place of
+// withSent returns a prompt that tells which messages a chat completion brings, with its system messages in place of
 // their texts.
 func (a ask) withSent(p services.Prompt, format services.Format) services.Prompt {
 	c := a.Completion

@@ -938,7 +938,9 @@ func TestRecognize(t *testing.T) {
 		require.NoError(t, err)
 		var zipped bytes.Buffer
 		z := zip.NewWriter(&zipped)
-		for name, text := range map[string]string{"users.json": `[{"uuid":"u"}]`, "export/" + filepath.Base(file): string(raw)} {
+		for name, text := range map[string]string{
+			"users.json": `[{"uuid":"u"}]`, "export/" + filepath.Base(file): string(raw),
+		} {
 			w, err := z.Create(name)
 			require.NoError(t, err)
 			_, err = w.Write([]byte(text))

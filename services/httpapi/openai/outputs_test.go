@@ -61,8 +61,8 @@ func TestNamesOfSpeakersStay(t *testing.T) {
 	said := func(name, text string) any { return map[string]any{"role": "user", "name": name, "content": text} }
 	s.chatWith("chat", []any{said("Ann", "q1")})
 	s.chatWith("chat", []any{said("Bob", "q2")})
-	require.Equal(t, http.StatusCreated, s.do("POST", "/v1/sessions/native/turns", `{"request_id":"1","question_neutral":"q1","answer_neutral":"a",
-		"question_messages":[{"role":"user","name":"Ann","content":"q1"}]}`).status)
+	require.Equal(t, http.StatusCreated, s.do("POST", "/v1/sessions/native/turns", `{"request_id":"1",
+		"question_neutral":"q1","answer_neutral":"a","question_messages":[{"role":"user","name":"Ann","content":"q1"}]}`).status)
 	s.chatWith("native", []any{said("Bob", "q2")})
 	for _, id := range []string{"chat", "native"} {
 		require.Contains(t, string(s.turnsOf(id)[1].Question.QuestionMessages), `"name":"Bob"`)
@@ -75,12 +75,13 @@ func TestNamesOfSpeakersStay(t *testing.T) {
 	}
 }
 
-// A prompt that the client brings itself reaches an endpoint of chat completions as it came, with members and parts that
-// nobody here knows.
+// A prompt that the client brings itself reaches an endpoint of chat completions as it came, with members and parts
+// that nobody here knows.
 func TestAPromptOfTheClientIsSentAsItCame(t *testing.T) {
 	t.Parallel()
 	const messages = `[{"role":"system","content":"S","cache_control":{"type":"ephemeral"}},
-		{"role":"user","content":[{"type":"text","text":"q1"},{"type":"video_url","video_url":{"url":"https://example.org"}}]},
+		{"role":"user","content":[{"type":"text","text":"q1"},
+			{"type":"video_url","video_url":{"url":"https://example.org"}}]},
 		{"role":"assistant","content":"","function_call":{"name":"f","arguments":"{}"},"reasoning_content":"t"},
 		{"role":"function","name":"f","content":"o"},{"role":"assistant","content":"a1","audio":{"id":"au"},"prefix":true},
 		{"role":"user","content":"","extra":1},{"role":"user","content":"q2"}]`
