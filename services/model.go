@@ -156,6 +156,10 @@ func (a ModelAnswer) Text() string {
 type Prompt struct {
 	System   string
 	Messages []json.RawMessage
+	// Exact: an endpoint that takes OpenAI's chat completions gets the messages as they are; else it gets so what the
+	// system and the user say in those that are Sent.
+	Exact bool
+	Sent  map[string]bool
 	ModelOptions
 	// Conversation is the session's id, for traces. Models do not get it.
 	Conversation string

@@ -118,7 +118,7 @@ func silent(content json.RawMessage) bool {
 // inChat returns what a message is in a chat: mostly one message, and one more for each result of a tool that stands
 // among its parts. underWay says that no message of the user follows.
 func (m Message) inChat(underWay bool) (out []*chatMessage) {
-	if m.stored == nil {
+	if m.stored == nil || m.asSent {
 		return []*chatMessage{{Message: m, role: m.role}}
 	}
 	if m.role == Tool || m.role == Function {

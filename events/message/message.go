@@ -23,6 +23,14 @@ type Message struct {
 	stored *stored
 	// joins: the message only makes calls, and further ones of the same answer may join them.
 	joins bool
+	// asSent: an endpoint of OpenAI's chat gets the message with all that its client wrote.
+	asSent bool
+}
+
+// AsSent returns what a system or a user says as a message that Chat leaves as it is, and other messages as they were.
+func (m Message) AsSent() Message {
+	m.asSent = m.stored != nil && slices.Contains([]string{System, Developer, User}, m.stored.Role)
+	return m
 }
 
 // stored is a message as it came, with the members that the window and the output forms need.

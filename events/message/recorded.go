@@ -96,7 +96,7 @@ func (i Item) WithData() (json.RawMessage, bool) {
 func (i Item) chat() Item {
 	switch i.Type() {
 	case typeMessage:
-		return Item{"role": i["role"], "content": chatContent(i["content"], true)}
+		return Item{"role": i["role"], "content": chatContent(i["content"], true)}.and(i, "name")
 	case typeCall:
 		return Item{"role": asText(Assistant), "content": nil, "tool_calls": events.Raw([]Item{{
 			"id": i["call_id"], "type": asText("function"),
@@ -302,9 +302,11 @@ func (m Message) derived(kind string) (out []Item) {
 		}
 	}
 	if len(content) > 0 || len(calls) == 0 {
-		out = append(out, Item{
-			"type": asText(typeMessage), "role": asText(role), "status": done, "content": events.Raw(content),
-		})
+		said := Item{"type": asText(typeMessage), "role": asText(role), "status": done, "content": events.Raw(content)}
+		if m.stored.Name != "" {
+			said["name"] = asText(m.stored.Name)
+		}
+		out = append(out, said)
 	}
 	return append(out, calls...)
 }

@@ -100,16 +100,25 @@ func (s *Service) sendsHistory(ctx context.Context, a ask) (bool, error) {
 	if c.History != services.HistoryAuto {
 		return c.History == services.HistoryClient, nil
 	}
-	if slices.ContainsFunc(a.Input, said) {
+	outputs := a.hasOutput() && !slices.ContainsFunc(a.Input, message.Item.Asks)
+	if !outputs && slices.ContainsFunc(a.Input, said) {
 		return true, nil
-	}
-	fork, err := s.cfg.SessionWrites.LastFork(ctx, c.Session, inputForks)
-	if err != nil || fork.RequestID != "" {
-		return err == nil, err
 	}
 	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: c.Session, Shown: 1, Pending: true})
 	if err != nil {
 		return false, err
+	}
+	if outputs {
+		if s.newestCalls(reading, a.Input) {
+			return false, nil
+		}
+		if slices.ContainsFunc(a.Input, said) {
+			return true, nil
+		}
+	}
+	fork, err := s.cfg.SessionWrites.LastFork(ctx, c.Session, inputForks)
+	if err != nil || fork.RequestID != "" {
+		return err == nil, err
 	}
 	looked := 0
 	for _, t := range slices.Backward(reading.State.Turns) {
@@ -126,6 +135,21 @@ func (s *Service) sendsHistory(ctx context.Context, a ask) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// newestCalls reports whether the newest turn of a session makes the calls of all outputs among items.
+func (s *Service) newestCalls(r services.Reading, all []message.Item) bool {
+	turns := r.State.Turns
+	if len(turns) == 0 {
+		return false
+	}
+	t := turns[len(turns)-1]
+	from, partition, _ := r.State.Origin(t, r.Position.Partition)
+	of := s.cfg.IDs.OfTurn(from, partition, t)
+	return !slices.ContainsFunc(all, func(output message.Item) bool {
+		makes := func(i message.Item) bool { return i.IsCall() && i.CallID() == output.CallID() }
+		return output.IsOutput() && !slices.ContainsFunc(of, makes)
+	})
 }
 
 // placed is where a chat completion belongs: in a session, in a branch of it that may have to be made, or nowhere anew
@@ -311,7 +335,7 @@ func (s *Service) exact(a ask) (p services.Prompt, tokens int64) {
 	for _, m := range sent {
 		tokens += int64(s.cfg.Count(m.Words()))
 	}
-	p = services.Prompt{Messages: a.Completion.Sent, ModelOptions: a.Options}
+	p = services.Prompt{Messages: a.Completion.Sent, Exact: true, ModelOptions: a.Options}
 	if s.cfg.Model.Format() == services.Anthropic {
 		p.System, sent = message.Anthropic(sent)
 		p.Messages = nil
@@ -322,10 +346,19 @@ func (s *Service) exact(a ask) (p services.Prompt, tokens int64) {
 	return p, tokens
 }
 
-// withSystem returns a prompt with the system messages of a chat completion as they came, in the place of their texts.
-func (a ask) withSystem(p services.Prompt, format services.Format) services.Prompt {
-	if c := a.Completion; c != nil && len(c.System) > 0 && a.Instructions != "" && format == services.OpenAI {
+// withSent returns a prompt that tells which messages a chat completion brings, with its system messages in place of
+// their texts.
+func (a ask) withSent(p services.Prompt, format services.Format) services.Prompt {
+	c := a.Completion
+	if c == nil || format != services.OpenAI {
+		return p
+	}
+	if len(c.System) > 0 && a.Instructions != "" {
 		p.Messages = append(slices.Clone(c.System), p.Messages[1:]...)
+	}
+	p.Sent = map[string]bool{}
+	for _, raw := range c.Sent {
+		p.Sent[string(raw)], p.Sent[string(events.Raw(raw))] = true, true // or as the builder writes it
 	}
 	return p
 }

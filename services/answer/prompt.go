@@ -38,7 +38,7 @@ func (s *Service) keptOf(
 		}
 	}
 	format := s.cfg.Model.Format()
-	out := s.kept(req, &built, a.withSystem(promptOf(&built, a.Options), format))
+	out := s.kept(req, &built, a.withSent(promptOf(&built, a.Options), format))
 	var said string
 	if a.Instructions != "" && json.Unmarshal(a.Settings["instructions"], &said) == nil && said == a.Instructions {
 		out.SystemPrompt = ""

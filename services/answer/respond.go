@@ -203,7 +203,7 @@ func (w *input) prompt(ctx context.Context, turn uuid.UUID, known uint64) (servi
 	if err != nil {
 		return services.Prompt{}, err
 	}
-	p := w.ask.withSystem(promptOf(&built, w.ask.Options), w.cfg.Model.Format())
+	p := w.ask.withSent(promptOf(&built, w.ask.Options), w.cfg.Model.Format())
 	p.Settings = w.keptOf(ctx, w.ask, req, built)
 	return p, nil
 }

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -258,6 +259,7 @@ func (im *importer) readFile(ctx context.Context, name string, f io.Reader, out 
 			l.err = &UnknownForm{l.where, from} // a zip
 		}
 		if other, is := errors.AsType[*UnknownForm](l.err); is {
+			other.From = cmp.Or(recognizeZip(f), other.From)
 			return other
 		}
 		return errors.Join(turns.flush(ctx), turns.send(l))

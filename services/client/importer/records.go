@@ -192,6 +192,37 @@ func (x *exports) take(ctx context.Context, f openFile) error {
 	return x.addAll(ctx, f.name, z)
 }
 
+// recognizeZip returns what wrote the conversations in a zip; "" if that is not known, as of a stream.
+func recognizeZip(r io.Reader) (from Source) {
+	f, is := r.(*os.File)
+	if !is {
+		return ""
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	z, err := zip.NewReader(f, info.Size())
+	if err != nil {
+		return ""
+	}
+	for _, packed := range z.File {
+		if from != "" || !anyJSON(packed.Name) {
+			continue
+		}
+		if in, err := packed.Open(); err == nil {
+			_ = eachValue(io.LimitReader(in, mostOf(packed.FileInfo())), func(v value) error { // the first that says it
+				if from = Recognize(v.text); from != "" {
+					return io.EOF
+				}
+				return nil
+			})
+			_ = in.Close()
+		}
+	}
+	return from
+}
+
 // addAll takes the files with conversations of a zip or a folder, and names the others, of which those that are no
 // JSON by what their names end with. What is in a zip is copied to one file.
 func (x *exports) addAll(ctx context.Context, name string, in fs.FS) error {

@@ -934,10 +934,27 @@ func TestRecognize(t *testing.T) {
 		"librechat-flat.json": importer.FromLibreChat, "librechat-tree.json": importer.FromLibreChat,
 		"langchain.jsonl": importer.FromLangChain,
 	} {
-		_, _, err := newLedger().imported("", filepath.Join("testdata", file))
-		var other *importer.UnknownForm
-		require.ErrorAs(t, err, &other, file)
-		require.Equal(t, from, other.From, file)
+		raw, err := os.ReadFile(filepath.Join("testdata", file))
+		require.NoError(t, err)
+		var zipped bytes.Buffer
+		z := zip.NewWriter(&zipped)
+		for name, text := range map[string]string{
+			"users.json": `[{"uuid":"u"}]`, "export/" + filepath.Base(file): string(raw),
+		} {
+			w, err := z.Create(name)
+			require.NoError(t, err)
+			_, err = w.Write([]byte(text))
+			require.NoError(t, err)
+		}
+		require.NoError(t, z.Close())
+		packed := filepath.Join(t.TempDir(), "export.zip")
+		require.NoError(t, os.WriteFile(packed, zipped.Bytes(), 0o600))
+		for _, file := range []string{filepath.Join("testdata", file), packed} {
+			_, _, err := newLedger().imported("", file)
+			var other *importer.UnknownForm
+			require.ErrorAs(t, err, &other, file)
+			require.Equal(t, from, other.From, file)
+		}
 	}
 	_, wrong, err := newLedger().imported("", "testdata/finetuning.jsonl")
 	require.NoError(t, err)

@@ -48,7 +48,11 @@ func (s *surface) declareCompletions() {
 
 // sessionOf returns the session that a chat completion names, or "".
 func (s *surface) sessionOf(r *http.Request, c *complete.Request) (string, error) {
-	id, from := r.Header.Get(sessionHeader), sessionHeader
+	named, from := r.Header.Values(sessionHeader), sessionHeader
+	id := r.Header.Get(sessionHeader)
+	if len(named) > 1 || len(named) == 1 && id == "" {
+		return "", bad(from, codeValue, from+" is no id of a session.")
+	}
 	if id == "" {
 		from = "metadata.session_id"
 		if !message.IsNull(c.Session) && (json.Unmarshal(c.Session, &id) != nil || id == "") {

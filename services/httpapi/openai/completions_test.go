@@ -176,12 +176,20 @@ func TestRefusalsOfACompletion(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, a.status, more)
 		require.Equal(t, param, a.body["error"].(map[string]any)["param"])
 	}
+	for _, id := range []string{"", ".", "a%0Ab", "%ZZ"} {
+		a := s.do("POST", completions, fmt.Sprintf(body, `"n":1`), "X-Turnledger-Session", id)
+		require.Equal(t, http.StatusBadRequest, a.status, "an id %q would record nothing, or elsewhere", id)
+	}
 	require.Empty(t, u.bodies)
 	a := s.do("POST", completions, fmt.Sprintf(body, `"metadata":{"session_id":5}`), "X-Turnledger-Session", "named")
 	require.Equal(t, http.StatusOK, a.status, "the header names it")
 	u.status, u.answer = http.StatusBadRequest, `{}`
-	for session, kept := range map[string]bool{"": false, "kept": true} {
-		a = s.do("POST", completions, fmt.Sprintf(body, `"n":1`), "X-Turnledger-Session", session)
+	for _, kept := range []bool{false, true} {
+		var headers []string
+		if kept {
+			headers = []string{"X-Turnledger-Session", "kept"}
+		}
+		a = s.do("POST", completions, fmt.Sprintf(body, `"n":1`), headers...)
 		require.Equal(t, kept, strings.Contains(a.body["error"].(map[string]any)["message"].(string), "It is kept."))
 	}
 }

@@ -107,21 +107,6 @@ func (a *surface) answerStream(w http.ResponseWriter, r *http.Request, in *answe
 	return a.readAnswer(ctx, w, r, in, t)
 }
 
-// untilRevoked ends a reading once its caller may not read any more.
-func (*surface) untilRevoked(ctx context.Context, still func(context.Context) error, end context.CancelFunc) {
-	for look := time.NewTicker(askedAfter); ; {
-		select {
-		case <-ctx.Done():
-			look.Stop()
-			return
-		case <-look.C:
-			if access.Ended(still(ctx)) {
-				end()
-			}
-		}
-	}
-}
-
 // settled is how long nothing comes of an answer that was told up to where it is.
 const settled = 100 * time.Millisecond
 

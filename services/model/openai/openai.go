@@ -20,12 +20,26 @@ func New(cfg endpoint.Config) services.Model {
 		Config: cfg, Form: services.OpenAI, TooLong: TooLong,
 		Open: func(ctx context.Context, p services.Prompt) iter.Seq2[json.RawMessage, error] {
 			body := bodyOf(p.ModelOptions)
-			body["model"], body["messages"] = cfg.Name, message.Chat(message.ParseAll(p.Messages))
+			body["model"], body["messages"] = cfg.Name, messagesOf(p)
 			body["stream"], body["stream_options"] = true, members{"include_usage": true}
 			return caller.Events(ctx, "/chat/completions", body)
 		},
 		Read: func(a *endpoint.Answering) endpoint.Reader { return (&reader{answer: a}).read },
 	}
+}
+
+// messagesOf returns the messages of a prompt as the endpoint takes them.
+func messagesOf(p services.Prompt) []json.RawMessage {
+	if p.Exact {
+		return p.Messages
+	}
+	all := message.ParseAll(p.Messages)
+	for n, raw := range p.Messages {
+		if p.Sent[string(raw)] {
+			all[n] = all[n].AsSent()
+		}
+	}
+	return message.Chat(all)
 }
 
 // TooLong reports whether an endpoint refused a prompt for its length: by OpenAI's code, by llama.cpp's type, or in the
