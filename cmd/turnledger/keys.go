@@ -39,18 +39,29 @@ func (a *app) keepKeys(ctx context.Context) error {
 		}
 		*k.to = []byte(key)
 	}
+	streamKey, err := a.drawn(a.cfg.StreamKey, "stream.key")
+	if err != nil {
+		return fmt.Errorf("keep the key of streams: %w (set TURNLEDGER_STREAM_KEY to keep it yourself)", err)
+	}
+	a.streamKey = streamKey
 	return a.keepTokenKey()
 }
 
-// keepTokenKey sets the key of the tokens that are made here. Processes on an outside NATS may share no directory, so
-// they have none that was not configured: whoever reads the log's NATS could make tokens with one that is kept there.
+// drawn returns the key that is configured, or else one that a file of the data directory holds. Processes on an
+// outside NATS may share no directory, so they have none that was not configured: whoever reads the log's NATS could
+// use one that is kept there.
+func (a *app) drawn(given, file string) (string, error) {
+	if given != "" || a.cfg.NATSURL != "" {
+		return given, nil
+	}
+	return secrets.Drawn(filepath.Join(a.cfg.DataDir, file))
+}
+
+// keepTokenKey sets the key of the tokens that are made here.
 func (a *app) keepTokenKey() error {
-	key := a.cfg.TokenKey
-	if key == "" && a.cfg.NATSURL == "" {
-		var err error
-		if key, err = secrets.Drawn(filepath.Join(a.cfg.DataDir, "token.key")); err != nil {
-			return fmt.Errorf("keep the key of tokens: %w (set TURNLEDGER_TOKEN_KEY to keep it yourself)", err)
-		}
+	key, err := a.drawn(a.cfg.TokenKey, "token.key")
+	if err != nil {
+		return fmt.Errorf("keep the key of tokens: %w (set TURNLEDGER_TOKEN_KEY to keep it yourself)", err)
 	}
 	a.callers.Tokens = &tokens.Issuer{
 		Key: []byte(key), Maker: a.callers.Maker,

@@ -2,6 +2,7 @@ package complete
 
 import (
 	"encoding/json"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events/message"
@@ -15,9 +16,11 @@ type Stream struct {
 	step    services.Step
 	begun   bool
 	parts   []services.AnswerPart
+	// grown are the texts of the parts.
+	grown []*strings.Builder
 	// calls are the indices of the calls among all calls, by their parts, and texts what was said, by members.
 	calls map[int]int
-	texts map[string]string
+	texts map[string]*strings.Builder
 	// cited are the pages that the answer cites.
 	cited []any
 }
@@ -39,9 +42,11 @@ func (s *Stream) Piece(p services.AnswerPiece) {
 func (s *Stream) delta(p services.AnswerPiece) fields {
 	first := p.Part == len(s.parts)
 	if first {
-		s.parts = append(s.parts, p.AnswerPart)
-	} else if p.Part < len(s.parts) {
-		s.parts[p.Part].Text += p.Text
+		s.parts, s.grown = append(s.parts, p.AnswerPart), append(s.grown, &strings.Builder{})
+	}
+	if p.Part < len(s.parts) {
+		_, _ = s.grown[p.Part].WriteString(p.Text)
+		s.parts[p.Part].Text = s.grown[p.Part].String()
 	}
 	cited := s.cites(p)
 	kind := s.parts[p.Part].Kind
@@ -52,9 +57,12 @@ func (s *Stream) delta(p services.AnswerPiece) fields {
 	switch member := members[kind]; {
 	case member != "" && p.Text != "":
 		if s.texts == nil {
-			s.texts = map[string]string{}
+			s.texts = map[string]*strings.Builder{}
 		}
-		s.texts[member] += p.Text
+		if s.texts[member] == nil {
+			s.texts[member] = &strings.Builder{}
+		}
+		_, _ = s.texts[member].WriteString(p.Text)
 		if len(cited) > 0 {
 			return fields{member: p.Text, "annotations": cited}
 		}
@@ -71,10 +79,13 @@ func (s *Stream) delta(p services.AnswerPiece) fields {
 // places count from the beginning of all that the answer says.
 func (s *Stream) cites(p services.AnswerPiece) (out []any) {
 	text := s.parts[p.Part].Text
-	if s.parts[p.Part].Kind != services.PartText {
+	if p.Item == nil || s.parts[p.Part].Kind != services.PartText {
 		return nil
 	}
-	before := utf8.RuneCountInString(s.texts["content"]) + utf8.RuneCountInString(p.Text) - utf8.RuneCountInString(text)
+	before := utf8.RuneCountInString(p.Text) - utf8.RuneCountInString(text)
+	if said := s.texts["content"]; said != nil {
+		before += utf8.RuneCountInString(said.String())
+	}
 	for _, c := range itemOf(p.Item).Parts("content") {
 		if c.Text("text") != text {
 			continue
