@@ -165,8 +165,8 @@ func isDataURL(v any) bool {
 
 func isData(raw json.RawMessage) bool { return isDataURL(textIn(raw)) }
 
-// HoldsMoreThanText reports whether a message of a list has a part without text, such as an image, or stands for one, or
-// has no text at all.
+// HoldsMoreThanText reports whether a message of a list has a part without text, such as an image, or what stands for
+// one, or no text at all.
 func HoldsMoreThanText(messages json.RawMessage) bool {
 	isText := func(kind string) bool { return kind == chatText || kind == partInput }
 	return slices.ContainsFunc(ParseList(messages), func(m Message) bool {

@@ -189,8 +189,8 @@ func (t exportedTurn) whole() client.WholeTurn {
 	return w
 }
 
-// unlessEmpty returns the messages of a half. One whose items were all deleted becomes a message that says nothing, since
-// a turn is not recorded without it.
+// unlessEmpty returns the messages of a half. A half whose items were all deleted becomes a message that says nothing,
+// since no turn is recorded without it.
 func unlessEmpty(neutral, translated string, messages []json.RawMessage, role string) []json.RawMessage {
 	if neutral+translated != "" || len(messages) > 0 {
 		return messages
