@@ -81,7 +81,8 @@ const (
 //     than one question, since a branch shares no question without an answer.
 //   - Any other message answers: after a pending turn it finalizes it, after a finalized one it extends its answer. The
 //     output of a call of an earlier turn extends the answer of that turn, and so does what follows it until a
-//     message asks. The output of a call that no turn makes opens a turn while a model is asked for the newest one.
+//     message asks, also in later commands. The output of a call that no turn makes opens a turn while a model is asked
+//     for the newest one.
 //   - Messages that answer before any user has spoken, such as a greeting, are part of the first turn's question.
 //
 // All facts are one append, which expects the session's last sequence.
@@ -117,10 +118,11 @@ func (c AddMessages) On(s *session.State) Added {
 
 // command adds the messages of a command, behind those of the commands before it.
 func (a *adding) command(c AddMessages) Added {
-	a.AddMessages, a.at, a.firsts, a.behind, a.made = c, nil, nil, nil, map[string]*growing{}
+	a.AddMessages, a.at, a.firsts, a.made = c, nil, nil, map[string]*growing{}
 	if len(a.facts) == 0 {
 		if a.goes = goesOn(a.state, c.Now); a.goes != nil {
 			a.turns[a.goes.id] = a.goes
+			a.behind = a.late()
 		}
 	}
 	first := len(a.facts)
@@ -143,7 +145,18 @@ func goesOn(s *session.State, now time.Time) *growing {
 	return nil
 }
 
-// growingOf is a turn as the facts of an append leave it.
+// late returns the turn of behind, as the session has it: an earlier one, if the last texts went to its answer.
+func (a *adding) late() *growing {
+	t := a.state.LastTold()
+	if t == nil || t.ID == a.goes.id || t.Status != session.Finalized || !t.AnswerGrew() || !a.state.Shown(t) {
+		return nil
+	}
+	g := growingOf(a.state, t)
+	a.turns[t.ID] = g
+	return g
+}
+
+// growing is a turn as the facts of an append leave it.
 type growing struct {
 	*session.Turn
 
@@ -259,7 +272,7 @@ func (a *adding) start(i int, m AddedMessage) {
 		opening: len(a.state.Turns) == 0 && a.goes == nil && a.state.Fork().Root == "",
 	}
 	g.open = &addedFact{turn: g, id: g.id, request: request, starts: true, half: events.HalfQuestion}
-	g.first = g.open
+	g.first, a.behind = g.open, nil
 	a.facts, a.goes, a.turns[g.id] = append(a.facts, g.open), g, g
 	a.put(g, m)
 }
@@ -359,6 +372,9 @@ func (a *adding) added(from int) Added {
 			f.turn.asked = f.turn.asked || f.half == events.HalfQuestion
 		}
 		f.turn.open, out.Place = nil, f.turn.place()
+		if a.behind = f.turn; a.behind == a.goes {
+			a.behind = nil
+		}
 		out.Facts, out.Bases = append(out.Facts, f.fact(a.SessionID)), append(out.Bases, f.base)
 	}
 	return out

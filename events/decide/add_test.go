@@ -149,6 +149,14 @@ func TestMessagesBecomeTurns(t *testing.T) {
 			[]string{"q (q) | +t+a (a)", "n (n)"}},
 		"a late output": {[][]string{{"U q", "A call"}, {"U n", "A m"}, {"T>1 t", "A o", "T>1 u"}},
 			[]string{"q (q) | call+t+o+u (o)", "n (n) | m (m)"}},
+		"what follows a late output, call by call": {
+			[][]string{{"U q", "A call"}, {"U n"}, {"A m"}, {"T>1 t"}, {"A o"}, {"A p"}, {"U l"}, {"A z"}},
+			[]string{"q (q) | call+t+o+p (p)", "n (n) | m (m)", "l (l) | z (z)"},
+		},
+		"what follows a late output before the newer answer": {
+			[][]string{{"U q", "A call"}, {"U n"}, {"T>1 t"}, {"A o"}, {"U m"}, {"A a"}},
+			[]string{"q (q) | call+t+o (o)", "n+m (n/m) | a (a)"},
+		},
 		"an output of a call at once": {[][]string{{"U q", "A=c call", "U n", "T=c t", "A m", "T=c u"}},
 			[]string{"q (q) | call+t+m+u (m)", "n (n)"}},
 		"an output of the newer call": {[][]string{{"U q", "A=c call"}, {"U n", "A=c again", "T=c t"}},

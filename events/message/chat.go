@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -360,17 +361,22 @@ func chatArguments(arguments string) string {
 }
 
 // known are the members of an item of a call that a chat's form says, or has no word for.
-var known = []string{"type", "id", "status", "call_id", "name", "arguments", "input", "phase", "namespace", "caller"}
-
-// carry gives a call the members of its item that nobody here knows: they came with the call, and its model
-// wants to see them again.
-func (c *chatCall) carry(item json.RawMessage) {
-	for name, value := range asMembers(item) {
-		if !slices.Contains(known, name) && !IsNull(value) {
-			c.all[name] = value
-		}
-	}
+var known = []string{
+	"type", "id", "status", "call_id", "name", "arguments", "input", "phase", "namespace", "caller", upstream,
 }
+
+// More returns the members of an item of a call that nobody here knows: they came with the call, and its model wants to
+// see them again.
+func (i Item) More() Item {
+	more := maps.Clone(i)
+	maps.DeleteFunc(more, func(name string, value json.RawMessage) bool {
+		return slices.Contains(known, name) || IsNull(value)
+	})
+	return more
+}
+
+// carry gives a call what its model wants to see again.
+func (c *chatCall) carry(item json.RawMessage) { maps.Copy(c.all, asMembers(item).More()) }
 
 // addCalls adds calls to those of a message.
 func (c *chatMessage) addCalls(more []*chatCall) {

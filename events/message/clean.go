@@ -165,11 +165,15 @@ func isDataURL(v any) bool {
 
 func isData(raw json.RawMessage) bool { return isDataURL(textIn(raw)) }
 
-// HoldsMoreThanText reports whether a message of a list has a part without text, such as an image, or no text at all.
+// HoldsMoreThanText reports whether a message of a list has a part without text, such as an image, or what stands for
+// one, or no text at all.
 func HoldsMoreThanText(messages json.RawMessage) bool {
+	isText := func(kind string) bool { return kind == chatText || kind == partInput }
 	return slices.ContainsFunc(ParseList(messages), func(m Message) bool {
-		noText := func(p part) bool { return p.Type != chatText && p.Type != partInput }
-		return len(m.Texts()) == 0 || slices.ContainsFunc(m.stored.parts, noText)
+		noText := func(p part) bool { return !isText(p.Type) || p.Text == ImageText }
+		ofItem := func(p Item) bool { return p.Type() != "" && !isText(p.Type()) }
+		return len(m.Texts()) == 0 || slices.ContainsFunc(m.stored.parts, noText) ||
+			slices.ContainsFunc(asMembers(m.stored.Item).Parts("content"), ofItem)
 	})
 }
 

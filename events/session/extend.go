@@ -135,6 +135,11 @@ func (t *Turn) Last() uint64 {
 	return last
 }
 
+// AnswerGrew reports whether the newest event that brought the turn texts extended its answer.
+func (t *Turn) AnswerGrew() bool {
+	return t.extended != nil && t.extended.half == events.HalfAnswer && t.extended.seq == t.Last()
+}
+
 // extension returns the turn's extension of an id, or nil.
 func (t *Turn) extension(id string) *extension {
 	for x := range t.extended.back() {

@@ -355,10 +355,18 @@ func (s *State) sizeOfRare() (n int) {
 
 // LastText returns the sequence of the session's last event that brought its turns texts, or 0. What redacts a turn, or
 // describes the session, is none.
-func (s *State) LastText() (last uint64) {
+func (s *State) LastText() uint64 {
+	if t := s.LastTold(); t != nil {
+		return t.Last()
+	}
+	return 0
+}
+
+// LastTold returns the turn that the session's last event with texts brought them, or nil.
+func (s *State) LastTold() (last *Turn) {
 	for _, t := range s.Turns {
-		if _, _, inherited := s.Origin(t, 0); !inherited {
-			last = max(last, t.Last())
+		if _, _, inherited := s.Origin(t, 0); !inherited && t.Last() > 0 && (last == nil || t.Last() > last.Last()) {
+			last = t
 		}
 	}
 	return last

@@ -111,6 +111,24 @@ func TestASettingBoundsAnswers(t *testing.T) {
 	}
 }
 
+// An answer ends where the caller of a chat completion says, also at Anthropic's, which refuses blank texts.
+func TestAnAnswerStopsWhereAChatSays(t *testing.T) {
+	t.Parallel()
+	for stop, want := range map[string]any{
+		`"END"`: []any{"END"}, `["a"," ","b"]`: []any{"a", "b"}, `"\n"`: nil, `null`: nil, `7`: nil,
+	} {
+		server := modeltest.New(t, always(modeltest.Answer{Text: "x"}))
+		p := prompt(`{"role":"user","content":"q"}`)
+		p.Members = map[string]json.RawMessage{"stop": json.RawMessage(stop)}
+		m := anthropic.New(endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m"})
+		_, err := m.Answer(t.Context(), p, func(services.AnswerPiece) {})
+		require.NoError(t, err)
+		var got map[string]any
+		require.NoError(t, json.Unmarshal(<-server.Bodies, &got))
+		require.Equal(t, want, got["stop_sequences"], stop)
+	}
+}
+
 func TestPenaltiesReachAChat(t *testing.T) {
 	t.Parallel()
 	server := modeltest.New(t, always(modeltest.Answer{Text: "x"}))

@@ -361,6 +361,62 @@ func TestTheTurnsOfAReplayAreImportedAgain(t *testing.T) {
 		"events.jsonl:1: an event of the log, which is not imported: make the file with replay")
 }
 
+// So are turns of items: questions of files and images, and what deleted items left of a turn.
+func TestTurnsThatLackTextsAreImportedAgain(t *testing.T) {
+	t.Parallel()
+	p, other := stack.Serve(t, nil), stack.Serve(t, nil)
+	item := func(role string, content any) map[string]any { return map[string]any{"role": role, "content": content} }
+	part := func(kind, name, value string) []any { return []any{map[string]any{"type": kind, name: value}} }
+	image := part("image_url", "image_url", "data:image/png;base64,iVBORw0KGgo"+strings.Repeat("A", 80))
+	id := p.Must(t, http.StatusOK, http.MethodPost, "/v1/conversations", nil)["id"].(string)
+	var made []string
+	for _, items := range [][]any{
+		{item("user", part("input_file", "file_id", "file_1")), item("assistant", "A file.")},
+		{item("user", "gone"), item("assistant", "It stays.")},
+		{item("user", "It stays, too."), item("assistant", "gone")},
+		{item("user", part("unheard", "of", "x")), item("assistant", "The last.")},
+	} {
+		for _, i := range p.Must(t, http.StatusOK, http.MethodPost, "/v1/conversations/"+id+"/items",
+			map[string]any{"items": items})["data"].([]any) {
+			made = append(made, i.(map[string]any)["id"].(string))
+		}
+	}
+	for _, gone := range []string{made[2], made[5]} {
+		p.Must(t, http.StatusOK, http.MethodDelete, "/v1/conversations/"+id+"/items/"+gone, nil)
+	}
+	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath(id)+"/turns", map[string]any{
+		"request_id": "native", "question_messages": []any{item("user", image)}, "answer_neutral": "An image.",
+	})
+	file := filepath.Join(t.TempDir(), "turns.jsonl")
+	p.Done(t, "replay", "--turns", "-o", file)
+	before := p.Get(t, stack.SessionPath(id))["position"]
+	require.Contains(t, p.Done(t, "import", file), "0 turns recorded, 5 were there already")
+	require.Equal(t, before, p.Get(t, stack.SessionPath(id))["position"])
+	require.Contains(t, other.Done(t, "import", file), "5 turns recorded")
+	require.Contains(t, other.Done(t, "import", file), "0 turns recorded, 5 were there already")
+
+	said := func(p *stack.Process) (all []any) {
+		for _, m := range p.Context(t, id) {
+			if m.(map[string]any)["content"] != "" { // what stands for a half that was emptied
+				all = append(all, m)
+			}
+		}
+		return all
+	}
+	require.Len(t, said(p), 8)
+	require.Equal(t, withoutItems(said(p)), withoutItems(said(other)))
+	history := other.Get(t, stack.SessionPath(id)+"/history")["history"]
+	require.Equal(t, p.Get(t, stack.SessionPath(id)+"/history")["history"], history)
+}
+
+// withoutItems returns messages without the ids of deleted items' neighbours, which are of one log.
+func withoutItems(messages []any) (out []string) {
+	for _, m := range messages {
+		out = append(out, fmt.Sprint(m.(map[string]any)["role"], m.(map[string]any)["content"]))
+	}
+	return out
+}
+
 func firstTurn(t *testing.T, p *stack.Process) string {
 	t.Helper()
 	return p.Get(t, stack.SessionPath("s")+"/turns?status=all")["turns"].([]any)[0].(map[string]any)["turn_id"].(string)

@@ -179,12 +179,23 @@ func (t exportedTurn) whole() client.WholeTurn {
 		}
 	}
 	if t.Status != statusPending {
+		w.QuestionMessages = unlessEmpty(t.QuestionNeutral, t.QuestionTranslated, t.QuestionMessages, "user")
 		w.Answer = &client.Answer{
 			AnswerNeutral: t.AnswerNeutral, AnswerTranslated: t.AnswerTranslated,
-			AnswerTranslatedIsFallback: t.AnswerTranslatedIsFallback, AnswerMessages: t.AnswerMessages,
+			AnswerTranslatedIsFallback: t.AnswerTranslatedIsFallback,
+			AnswerMessages:             unlessEmpty(t.AnswerNeutral, t.AnswerTranslated, t.AnswerMessages, "assistant"),
 		}
 	}
 	return w
+}
+
+// unlessEmpty returns the messages of a half. A half whose items were all deleted becomes a message that says nothing,
+// since no turn is recorded without it.
+func unlessEmpty(neutral, translated string, messages []json.RawMessage, role string) []json.RawMessage {
+	if neutral+translated != "" || len(messages) > 0 {
+		return messages
+	}
+	return []json.RawMessage{json.RawMessage(`{"role":"` + role + `","content":""}`)}
 }
 
 // correction returns what makes a turn of the one that it replaces.

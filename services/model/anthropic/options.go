@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
@@ -16,8 +17,8 @@ const longest = 8192
 // members of a JSON object.
 type members = map[string]any
 
-// requestOf returns the body of a request. What the API has no word for is left out: verbosity, and the form of an
-// answer that is any JSON.
+// requestOf returns the body of a request. What the API has no word for is left out: verbosity, the form of an answer
+// that is any JSON, and members of a chat completion but for those where it stops.
 func requestOf(model string, p services.Prompt) members {
 	o := p.ModelOptions
 	m := members{"model": model, "stream": true, "max_tokens": cmp.Or(o.MaxTokens, longest)}
@@ -31,6 +32,8 @@ func requestOf(model string, p services.Prompt) members {
 		m["temperature"] = min(*o.Temperature, 1) // OpenAI's goes up to 2
 	}
 	set("top_p", o.TopP, o.TopP != nil)
+	stops := stopsOf(o.Members["stop"])
+	set("stop_sequences", stops, len(stops) > 0)
 	output, thinks := members{}, slices.Contains(efforts, o.Effort)
 	if thinks {
 		output["effort"], m["thinking"] = o.Effort, thinkingOf(o)
@@ -45,6 +48,17 @@ func requestOf(model string, p services.Prompt) members {
 		m["tools"], m["tool_choice"] = tools, choiceOf(o)
 	}
 	return m
+}
+
+// stopsOf returns the texts at which a caller's answer ends: a text, or a list. The API refuses those that are blank.
+func stopsOf(raw json.RawMessage) (stops []string) {
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		stops = []string{one}
+	} else {
+		_ = json.Unmarshal(raw, &stops) // there may be none
+	}
+	return slices.DeleteFunc(stops, func(s string) bool { return strings.TrimSpace(s) == "" })
 }
 
 // efforts are OpenAI's words for the effort of reasoning that the API has, too. The others ask for none.

@@ -63,6 +63,7 @@ func TestDialects(t *testing.T) {
 		"whole.json":              {services.FinishStop, []part{text("Hello")}},
 		"max-tokens.sse":          {services.FinishLength, []part{text("Hel")}},
 		"model-length.sse":        {services.FinishLength, []part{text("Hel")}},
+		"reason-in-capitals.sse":  {services.FinishLength, []part{text("Hel")}},
 		"another-reason.sse":      {"eos", []part{text("Hello")}},
 		"filtered.sse":            {services.FinishFiltered, nil},
 		"failed-reason.sse":       {failed, []part{text("Hel")}},
@@ -95,7 +96,7 @@ func TestDialects(t *testing.T) {
 			require.Equal(t, want.parts[i], p, name)
 		}
 	}
-	require.Len(t, must.Get(filepath.Glob("testdata/*"))(t), 29, "each file has its row")
+	require.Len(t, must.Get(filepath.Glob("testdata/*"))(t), 30, "each file has its row")
 }
 
 // answerOf returns the answer of a model whose endpoint sends a file.

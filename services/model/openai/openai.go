@@ -143,9 +143,11 @@ func (r *reader) end(reason string) {
 	if len(r.cited) > 0 {
 		r.answer.Annotate(r.cited)
 	}
-	switch reason {
+	switch known := strings.ToLower(reason); known { // some servers spell them in capitals
 	case "tool_calls", "function_call":
 		r.answer.End(services.FinishStop)
+	case "stop", "length", "content_filter":
+		r.answer.End(services.Finish(known))
 	case "max_tokens", "model_length":
 		r.answer.End(services.FinishLength)
 	case "error", "insufficient_system_resource":

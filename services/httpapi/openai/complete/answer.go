@@ -21,6 +21,9 @@ func (r *Request) Form(a services.Answered) any {
 	for kind, text := range s.texts {
 		m[kind] = text.String()
 	}
+	if len(s.cited) > 0 {
+		m["annotations"] = s.cited
+	}
 	if calls := s.whole(); len(calls) > 0 && r.Legacy {
 		m["function_call"] = calls[0]["function"]
 	} else if len(calls) > 0 {
@@ -59,7 +62,7 @@ func (p part) piece(n int) services.AnswerPiece {
 // partsOf returns the parts of an answer that a chat completion has a form for.
 func partsOf(all []message.Item) (out []part) {
 	for _, i := range all {
-		p := part{CallID: i.CallID(), Name: i.Name()}
+		p := part{CallID: i.CallID(), Name: i.Name(), Item: i.JSON()}
 		switch {
 		case i.Type() == "function_call":
 			p.Kind, p.Text = services.PartCall, i.Text("arguments")

@@ -1,7 +1,9 @@
 package complete
 
 import (
+	"encoding/json"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
@@ -19,6 +21,8 @@ type Stream struct {
 	// calls are the indices of the calls among all calls, by their parts, and texts what was said, by members.
 	calls map[int]int
 	texts map[string]*strings.Builder
+	// cited are the pages that the answer cites.
+	cited []any
 }
 
 // NewStream makes a stream that calls send with each chunk.
@@ -44,6 +48,7 @@ func (s *Stream) delta(p services.AnswerPiece) fields {
 		_, _ = s.grown[p.Part].WriteString(p.Text)
 		s.parts[p.Part].Text = s.grown[p.Part].String()
 	}
+	cited := s.cites(p)
 	kind := s.parts[p.Part].Kind
 	members := map[services.PartKind]string{
 		services.PartText: "content", services.PartRefusal: "refusal",
@@ -58,11 +63,56 @@ func (s *Stream) delta(p services.AnswerPiece) fields {
 			s.texts[member] = &strings.Builder{}
 		}
 		_, _ = s.texts[member].WriteString(p.Text)
+		if len(cited) > 0 {
+			return fields{member: p.Text, "annotations": cited}
+		}
 		return fields{member: p.Text}
+	case len(cited) > 0:
+		return fields{"annotations": cited}
 	case kind == services.PartCall || kind == services.PartCustomCall:
 		return s.call(p, first)
 	}
 	return nil
+}
+
+// cites returns the pages that the model cites beside a text, by a piece that brings them, in the form of a chat. Their
+// places count from the beginning of all that the answer says.
+func (s *Stream) cites(p services.AnswerPiece) (out []any) {
+	text := s.parts[p.Part].Text
+	if p.Item == nil || s.parts[p.Part].Kind != services.PartText {
+		return nil
+	}
+	before := utf8.RuneCountInString(p.Text) - utf8.RuneCountInString(text)
+	if said := s.texts["content"]; said != nil {
+		before += utf8.RuneCountInString(said.String())
+	}
+	for _, c := range itemOf(p.Item).Parts("content") {
+		if c.Text("text") != text {
+			continue
+		}
+		for _, a := range c.Parts("annotations") {
+			if a.Type() != citation {
+				continue
+			}
+			for _, place := range []string{"start_index", "end_index"} {
+				var at int
+				if json.Unmarshal(a[place], &at) == nil {
+					a = a.With(place, before+at)
+				}
+			}
+			delete(a, "type")
+			out = append(out, fields{"type": citation, citation: a})
+		}
+	}
+	s.cited = append(s.cited, out...)
+	return out
+}
+
+const citation = "url_citation"
+
+func itemOf(raw json.RawMessage) (i message.Item) {
+	_ = json.Unmarshal(raw, &i) // there may be none
+	return i
 }
 
 // call returns what a chunk says of a piece of a call.
@@ -72,10 +122,14 @@ func (s *Stream) call(p services.AnswerPiece, first bool) fields {
 			s.calls = map[int]int{}
 		}
 		s.calls[p.Part] = len(s.calls)
-	} else if p.Text == "" {
+	}
+	of, more := s.parts[p.Part], itemOf(p.Item).More()
+	if !first && p.Text == "" && len(more) == 0 {
 		return nil
 	}
-	of := s.parts[p.Part]
+	if p.Item != nil {
+		s.parts[p.Part].Item = p.Item
+	}
 	kind, member := "function", "arguments"
 	if of.Kind == services.PartCustomCall {
 		kind, member = "custom", "input"
@@ -91,7 +145,15 @@ func (s *Stream) call(p services.AnswerPiece, first bool) fields {
 	if first {
 		call["id"], call["type"] = of.CallID, kind
 	}
-	return fields{"tool_calls": []any{call}}
+	return fields{"tool_calls": []any{with(call, more)}}
+}
+
+// with adds to a call the members that its model wants to see again, from whoever keeps the history.
+func with(call fields, more message.Item) fields {
+	for name, value := range more {
+		call[name] = value
+	}
+	return call
 }
 
 // whole returns the calls of the answer.
@@ -100,10 +162,10 @@ func (s *Stream) whole() (out []fields) {
 		switch p.Kind {
 		case services.PartCall:
 			f := fields{"name": p.Name, "arguments": p.Text}
-			out = append(out, fields{"id": p.CallID, "type": "function", "function": f})
+			out = append(out, with(fields{"id": p.CallID, "type": "function", "function": f}, itemOf(p.Item).More()))
 		case services.PartCustomCall:
 			f := fields{"name": p.Name, "input": p.Text}
-			out = append(out, fields{"id": p.CallID, "type": "custom", "custom": f})
+			out = append(out, with(fields{"id": p.CallID, "type": "custom", "custom": f}, itemOf(p.Item).More()))
 		case services.PartText, services.PartRefusal, services.PartReasoning, services.PartSummary, services.PartItem:
 		}
 	}
