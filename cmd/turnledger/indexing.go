@@ -66,7 +66,8 @@ func (a *app) openIndex(ctx context.Context) error {
 			MaxBatch: indexBatch, Rest: auditRest, Lag: indexLag, Busy: (&runner.Processors{}).Taken,
 		},
 		Feeds: a.roles.has(roleIndex), Reads: a.reads(),
-		Outdated: m.view.Outdated, Store: "weaviate", Reason: "Weaviate does not answer, or holds no index yet",
+		Outdated: m.view.Outdated, Final: m.view.Settled, Store: "weaviate",
+		Reason: "Weaviate does not answer, or holds no index yet",
 	}
 	if entry.Feeds {
 		entry.Open = func(ctx context.Context) error {

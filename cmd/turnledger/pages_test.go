@@ -74,11 +74,11 @@ func TestConformanceIsMadeFromTheTests(t *testing.T) {
 	require.Equal(t, out.String(), string(page), "run it with -update, or mend the comments of the tests")
 }
 
-// shownBy names the first two tests of a row, and how many more there are.
+// shownBy names the first test of a row, and how many more there are.
 func shownBy(tests []string) string {
 	more := ""
-	if n := len(tests) - 2; n > 0 {
-		tests, more = tests[:2], fmt.Sprintf(" and %d more", n)
+	if n := len(tests) - 1; n > 0 {
+		tests, more = tests[:1], fmt.Sprintf(" +%d", n)
 	}
 	return strings.Replace(" "+strings.Join(tests, ", ")+more+" ", "  ", " ", 1)
 }

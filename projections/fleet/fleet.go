@@ -52,6 +52,8 @@ type Entry struct {
 	// Letters bounds the dead letters of a partition; beyond it the oldest are removed. 0: no bound.
 	Letters int
 	runner.Feeding
+	// Final returns the position up to which what was deleted does not come back; nil: what is applied does not.
+	Final func(ctx context.Context, partition int) (events.Position, error)
 	// Close closes the connections to the view's store; nil: there are none.
 	Close func()
 }
@@ -96,7 +98,7 @@ func (f *Fleet) Add(ctx context.Context, e Entry) (*ManagedView, error) {
 	}
 	letters := m.desk.Queue(source{e.View, m}, f.cfg.Log, f.cfg.Rules)
 	f.views = append(f.views, m)
-	f.places = append(f.places, Place{f.cfg.Log, e.View.Name(), m.Applied})
+	f.places = append(f.places, Place{f.cfg.Log, e.View.Name(), m.final})
 	f.letters = append(f.letters, letters)
 	if !e.Feeds && !e.Reads {
 		return m, nil

@@ -62,6 +62,17 @@ func (m *ManagedView) Applied(ctx context.Context, partition int) (events.Positi
 	return m.View.Applied(ctx, partition)
 }
 
+// final returns how far deletions are final, once the view is open.
+func (m *ManagedView) final(ctx context.Context, partition int) (events.Position, error) {
+	if m.Final == nil {
+		return m.Applied(ctx, partition)
+	}
+	if err := m.open(); err != nil {
+		return events.Position{}, err
+	}
+	return m.Final(ctx, partition)
+}
+
 // open returns ErrUnopened until this process has opened the view's store.
 func (m *ManagedView) open() error {
 	if m.Open != nil && (m.Feeds || m.Reads) && !m.opened.Load() {

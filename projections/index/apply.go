@@ -4,18 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Apply implements projections.Sink. Objects are written first, then the canary, then the checkpoint. A batch that does
-// not come to its end is applied again under a new claim, and what the first try still writes later is found by Sweep.
+// Apply implements projections.Sink. Objects are written first, then the checkpoint. A batch that does not come to its
+// end is applied again under a new claim, and what the first try still writes later is found by Sweep.
 func (v *View) Apply(ctx context.Context, b projections.Batch) error {
 	v.mu.Lock()
 	c := v.claims[b.From.Partition]
@@ -43,22 +43,30 @@ func (v *View) apply(ctx context.Context, c *claim, b projections.Batch) error {
 	if deleted, err = c.withParked(ctx, b.Parked, out, deleted); err != nil {
 		return err
 	}
-	if written, err = v.asTheyWere(ctx, c, b.To.Seq, written); err != nil {
-		return err
-	}
 	again := writtenBefore(b.From.Seq < c.doubtful)
 	if err := v.write(ctx, c, written, deleted, again, v.embedder(batchPatience)); err != nil {
 		return err
 	}
-	if err := v.kept(ctx, c); err != nil {
+	if len(written) > 0 {
+		if err := v.flush(ctx, c); err != nil {
+			return err
+		}
+	}
+	at := c.at
+	at.Created, at.Seq, at.EventID, at.Deleted = b.To.Created, b.To.Seq, b.To.EventID, max(at.Deleted, out.deleted)
+	if c.fills {
+		at.Settled = at.Seq
+	}
+	if err := c.commit(ctx, at); err != nil {
 		return err
 	}
-	if err := v.putCanary(ctx, c, b.To.Seq); err != nil {
-		return err
+	if out.deleted > 0 {
+		select {
+		case v.deleted <- struct{}{}:
+		default:
+		}
 	}
-	at := c.at.forward(b.To, v.cfg.Now())
-	at.Deleted = max(at.Deleted, out.deleted)
-	return c.commit(ctx, at)
+	return nil
 }
 
 // withParked adds what parked events delete. An event is parked since the store refuses an object that it brings; what
@@ -75,49 +83,6 @@ func (c *claim) withParked(
 	return append(deleted, more...), nil
 }
 
-// lookedAhead bounds how long a batch waits for the sessions that asTheyWere reads: it has half a minute in all.
-const lookedAhead = 10 * time.Second
-
-// asTheyWere returns the objects of a batch up to a sequence. If a former runner has applied a deletion behind it,
-// those of the same session are as of that: a text that was taken out must not come back until it is taken out again.
-func (v *View) asTheyWere(ctx context.Context, c *claim, to uint64, written []Object) (out []Object, err error) {
-	if to >= c.at.Deleted {
-		return written, nil
-	}
-	begun, sessions := time.Now(), map[string]*changes{}
-	for i := range written {
-		session := written[i].Session
-		then, known := sessions[session]
-		if !known && time.Since(begun) < lookedAhead {
-			if then, err = v.withDeletions(ctx, c, session, to); err != nil {
-				return nil, err
-			}
-			sessions[session] = then
-		}
-		if then == nil {
-			out = append(out, written[i])
-		} else if o := then.objects[written[i].ID]; o != nil {
-			o.Seq = to
-			out = append(out, *o)
-		}
-	}
-	return out, nil
-}
-
-// withDeletions plans a session's events up to the last deletion that was applied. It returns nil if none of those
-// after a sequence deletes anything.
-func (v *View) withDeletions(ctx context.Context, c *claim, session string, after uint64) (*changes, error) {
-	for e, err := range v.cfg.Log.Session(ctx, session, after, c.at.Deleted) {
-		if err != nil {
-			return nil, failed(err, "read a session")
-		}
-		if events.Withdraws(e.Type) {
-			return v.replayed(ctx, c.partition, session, c.at.Deleted)
-		}
-	}
-	return nil, nil
-}
-
 // writtenBefore says whether objects may have been written before, with vectors that can be taken over.
 type writtenBefore bool
 
@@ -130,17 +95,14 @@ func (v *View) write(
 ) error {
 	name := c.of.collection().Name
 	if len(deleted) > 0 {
-		if err := v.cfg.Store.Delete(ctx, name, deleted, c.deletes()); err != nil {
+		if err := v.cfg.Store.Delete(ctx, name, deleted); err != nil {
 			return err
 		}
 	}
 	if len(written) == 0 {
 		return nil
 	}
-	for i := range written {
-		written[i].Epoch = c.epoch
-	}
-	var stand []uuid.UUID
+	var stand map[uuid.UUID]digest
 	if again == mayStand || c.reuse != name {
 		var err error
 		if stand, err = v.takeOver(ctx, c, written); err != nil {
@@ -153,7 +115,7 @@ func (v *View) write(
 	if c.reuse == name {
 		// A store that broke off while it wrote may have an object without its vectors, and would take the same
 		// vectors for no change (docs/decisions.md#what-may-stand-is-deleted-before-it-is-written-again).
-		if err := v.cfg.Store.Delete(ctx, name, stand, c.deletes()); err != nil {
+		if err := v.cfg.Store.Delete(ctx, name, slices.Collect(maps.Keys(stand))); err != nil {
 			return err
 		}
 	}
@@ -192,7 +154,7 @@ func (v *View) put(ctx context.Context, c *claim, objects []Object) error {
 			for _, id := range ids {
 				c.refused[id] = true
 			}
-			return cmp.Or(v.cfg.Store.Delete(ctx, name, ids, c.deletes()), projections.Permanent(err))
+			return cmp.Or(v.cfg.Store.Delete(ctx, name, ids), projections.Permanent(err))
 		}
 		if !pause.For(ctx, refusalPauses[n]) {
 			return err
@@ -211,12 +173,14 @@ func (v *View) probe(ctx context.Context, c *claim) error {
 	if there, err := v.holds(ctx, c.of); err != nil || !there {
 		return cmp.Or(err, projections.Unavailable(errLost))
 	}
-	return v.cfg.Store.Put(ctx, c.of.collection().Name, []Object{{ID: probeID, Partition: c.partition}})
+	return v.flush(ctx, c)
 }
 
 // takeOver copies the vectors that the claim's former collection has of the same texts by the same model. It returns
-// which of the objects that collection has.
-func (v *View) takeOver(ctx context.Context, c *claim, objects []Object) (stand []uuid.UUID, err error) {
+// which of the objects that collection has, and as what.
+func (v *View) takeOver(
+	ctx context.Context, c *claim, objects []Object,
+) (stand map[uuid.UUID]digest, err error) {
 	byID := make(map[uuid.UUID]*Object, len(objects))
 	ids := make([]uuid.UUID, len(objects))
 	for i := range objects {
@@ -226,8 +190,9 @@ func (v *View) takeOver(ctx context.Context, c *claim, objects []Object) (stand 
 	if err != nil {
 		return nil, err
 	}
+	stand = map[uuid.UUID]digest{}
 	for _, h := range have {
-		stand = append(stand, h.ID)
+		stand[h.ID] = h.digest()
 		o := byID[h.ID]
 		for _, pair := range [][2]*Half{{&o.Question, &h.Question}, {&o.Answer, &h.Answer}} {
 			if pair[0].Digest == pair[1].Digest && pair[0].Vector == nil && pair[1].Vector != nil &&

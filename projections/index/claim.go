@@ -3,9 +3,6 @@ package index
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
-	"strconv"
 	"sync"
 	"time"
 
@@ -32,6 +29,10 @@ type claim struct {
 	notes     desk.Notes
 	revision  uint64
 	at        place
+	// since is when the partition was claimed. alone: nobody had claimed it before. fills: a rebuild fills it, beside
+	// which nobody writes.
+	since        time.Time
+	alone, fills bool
 	// doubtful is the sequence up to which objects may have been written before.
 	doubtful uint64
 	plans    *planner
@@ -61,15 +62,6 @@ func (v *View) Claim(ctx context.Context, partition int) (projections.Checkpoint
 	return c.at.checkpoint(p, partition, c.epoch), nil
 }
 
-// deletes returns up to which epoch the claim may delete what was written. Restore has no epoch and deletes all: the
-// next sweep settles it.
-func (c *claim) deletes() uint64 {
-	if c.epoch == 0 {
-		return math.MaxInt32
-	}
-	return c.epoch
-}
-
 // largestBatch bounds the events of a batch that a former runner may have written without a checkpoint.
 const largestBatch = 2000
 
@@ -83,6 +75,7 @@ func (v *View) claim(
 ) (*claim, error) {
 	c := &claim{
 		of: p, partition: partition, notes: notes, plans: newPlanner(&v.cfg, partition), reuse: p.collection().Name,
+		since: v.cfg.Now(),
 	}
 	var now claimed
 	revision, err := notes.Read(ctx, p.key("claim", partition), &now)
@@ -90,7 +83,7 @@ func (v *View) claim(
 		err = touch(ctx, notes, p)
 	}
 	if err == nil {
-		c.epoch = now.Epoch + 1
+		c.epoch, c.alone = now.Epoch+1, now.Epoch == 0
 		c.revision, err = notes.Write(ctx, p.key("claim", partition), claimed{Epoch: c.epoch}, revision)
 	}
 	if err != nil {
@@ -99,17 +92,8 @@ func (v *View) claim(
 	if _, err := notes.Read(ctx, p.key("at", partition), &c.at); err != nil {
 		return nil, err
 	}
-	known, err := v.canary(ctx, p, partition)
-	if err != nil {
-		return nil, err
-	}
 	c.doubtful = c.at.Seq + largestBatch
-	c.at = c.at.back(known).take(c.epoch - 1)
-	if err := c.commit(ctx, c.at); err != nil {
-		return nil, err
-	}
-	// The canary goes back with the checkpoint, so that a store that loses it is noticed.
-	return c, v.putCanary(ctx, c, c.at.Seq)
+	return c, c.commit(ctx, c.at)
 }
 
 // touch writes the pointer again, so that a swap that closed the generation begins anew. It fails if another generation
@@ -153,44 +137,13 @@ func fenced(err error) error {
 	return err
 }
 
-// canaries is the namespace of the ids of canaries.
-var canaries = uuid.NewSHA1(uuid.NameSpaceOID, []byte("turnledger.index.canary"))
+// probeID is the id of an object that is no turn. A store that takes it takes objects.
+var probeID = uuid.NewSHA1(uuid.NameSpaceOID, []byte("turnledger.index.probe"))
 
-// canaryID is the id of a partition's canary: an object without vectors that is written with each batch and carries the
-// batch's end. So a store that was restored from a copy, or has lost its last writes, tells how far it is.
-func canaryID(partition int) uuid.UUID {
-	return uuid.NewSHA1(canaries, []byte(strconv.Itoa(partition)))
+// isProbe reports whether an object is the probe.
+func isProbe(o *Object) bool { return o.Session == "" }
+
+// flush writes the probe, behind which the store keeps what was written before, and its vectors.
+func (v *View) flush(ctx context.Context, c *claim) error {
+	return v.cfg.Store.Put(ctx, c.of.collection().Name, []Object{{ID: probeID, Partition: c.partition}})
 }
-
-// probeID is the id of the object that shows that the store takes objects.
-var probeID = uuid.NewSHA1(canaries, []byte("probe"))
-
-// canary returns the sequence that the store knows of a partition; 0 if it knows none.
-func (v *View) canary(ctx context.Context, p pointer, partition int) (uint64, error) {
-	found, err := v.cfg.Store.ByID(ctx, p.collection().Name, []uuid.UUID{canaryID(partition)}, WithoutVectors)
-	if err != nil || len(found) == 0 {
-		return 0, err
-	}
-	return found[0].StartSeq, nil
-}
-
-// kept fails if the store has not kept what the claim has written: it was emptied or restored from a copy meanwhile. A
-// new claim then goes back to what the store knows.
-func (v *View) kept(ctx context.Context, c *claim) error {
-	known, err := v.canary(ctx, c.of, c.partition)
-	if err == nil && known != c.at.Seq {
-		err = projections.Unavailable(fmt.Errorf("index: the store knows partition %d up to %d, and not up to %d",
-			c.partition, known, c.at.Seq))
-	}
-	return err
-}
-
-// putCanary writes the canary. The sequence stands in StartSeq; Seq is 0, so that no canary counts as written late.
-func (v *View) putCanary(ctx context.Context, c *claim, seq uint64) error {
-	return v.cfg.Store.Put(ctx, c.of.collection().Name, []Object{{
-		ID: canaryID(c.partition), Partition: c.partition, StartSeq: seq, Written: Written{Epoch: c.epoch},
-	}})
-}
-
-// isCanary reports whether an object is a canary or a probe, and no turn.
-func isCanary(o *Object) bool { return o.Session == "" }

@@ -3,14 +3,13 @@
 // keeps it in Weaviate.
 //
 // A store of vectors has no transactions and no conditional writes, and may lose its last minute with its host. So the
-// checkpoints lie in the log's notes, and three things make up for what the store lacks:
+// checkpoints lie in the log's notes, objects are upserted and deleted by id, and one thing makes up for what the store
+// lacks: a sweep pages through the ids and digests of all objects, compares them with a fold of the log, and writes
+// what differs as the log has it, whoever wrote it last. It is also what verifies the index. A receipt says that the
+// index has forgotten a text after a sweep that began behind the redaction, once no request of a former runner can
+// arrive any more.
 //
-//   - A claim goes back two minutes, or to the last position that the store itself still knows (a canary), whichever
-//     is older. Objects are written again from there; writing one twice is harmless.
-//   - Each object carries the epoch and the sequence of its writing. A runner that was taken over may still write,
-//     late. Sweep finds such objects by these two numbers, and puts what the log says in their place.
-//   - No search shows what an object holds. A hit is an id; the turn's state and text come from the tables or the
-//     log.
+// No search shows what an object holds. A hit is an id; the turn's state and text come from the tables or the log.
 //
 // A generation is a collection of its own. The note of the served generation names it, and every read goes by that
 // note.

@@ -3,7 +3,6 @@ package index
 import (
 	"context"
 	"errors"
-	"math"
 
 	"github.com/google/uuid"
 
@@ -50,5 +49,5 @@ func (v *View) Forget(ctx context.Context, sessionID string, upTo events.Positio
 	if err := v.cfg.Notes.Put(ctx, forgottenKey, p.Last); err != nil {
 		return failed(err, "note that the files are to be scrubbed")
 	}
-	return v.cfg.Store.Delete(ctx, p.collection().Name, ids, math.MaxInt32)
+	return v.cfg.Store.Delete(ctx, p.collection().Name, ids)
 }

@@ -3,8 +3,6 @@ package index
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -102,7 +100,7 @@ func (g *generation) Claim(ctx context.Context, partition int) (projections.Chec
 	if err != nil {
 		return projections.Checkpoint{}, err
 	}
-	c.reuse, c.dimensions = g.former.collection().Name, g.dimensions
+	c.reuse, c.dimensions, c.fills = g.former.collection().Name, g.dimensions, true
 	g.claiming.Lock()
 	defer g.claiming.Unlock()
 	g.own[partition] = c
@@ -137,11 +135,7 @@ func (g *generation) Swap(ctx context.Context, check projections.SwapCheck) erro
 			return projections.ErrNotCaughtUp
 		}
 	}
-	for _, k := range slices.Sorted(maps.Keys(g.own)) {
-		if err := g.settled(ctx, g.own[k]); err != nil {
-			return err
-		}
-	}
+	g.of.ServedAt = g.cfg.Now().UTC()
 	err = g.notes.Commit(ctx, pointerKey, g.of, pointerKey, revision)
 	if errors.Is(err, jetlog.ErrConflict) {
 		return projections.ErrNotCaughtUp
@@ -175,20 +169,6 @@ func (g *generation) closeFormer(ctx context.Context, partition int) (behind boo
 	}
 	own := g.own[partition]
 	return own == nil && at.Seq > 0 || own != nil && at.Seq > own.at.Seq, err
-}
-
-// settled lets the runner that claims the partition after the swap begin at its end, and not two minutes of filling
-// before it: the canary shows objects that were lost meanwhile.
-func (g *generation) settled(ctx context.Context, c *claim) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := g.kept(ctx, c); err != nil {
-		return err
-	}
-	at := c.at
-	at.Marks = []mark{at.mark}
-	at.Marks[0].At = at.At.Add(-flushed)
-	return c.commit(ctx, at)
 }
 
 // Drop implements projections.Generation.

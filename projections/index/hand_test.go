@@ -106,10 +106,9 @@ type spied struct {
 	index.Objects
 	put    func([]index.Object) error
 	refuse func(*index.Object) bool // chooses objects that the store does not take; it takes the others
-	delete func(ids []uuid.UUID, epoch uint64) error
+	delete func(ids []uuid.UUID) error
 	near   func(index.Near) // of both halves at once
-	// found is called after each read of the turns that differ, before the answer comes.
-	found func(context.Context)
+	page   func()
 }
 
 // Put implements index.Objects.
@@ -136,13 +135,13 @@ func (s *spied) Put(ctx context.Context, collection string, objects []index.Obje
 }
 
 // Delete implements index.Objects.
-func (s *spied) Delete(ctx context.Context, collection string, ids []uuid.UUID, epoch uint64) error {
+func (s *spied) Delete(ctx context.Context, collection string, ids []uuid.UUID) error {
 	if s.delete != nil {
-		if err := s.delete(ids, epoch); err != nil {
+		if err := s.delete(ids); err != nil {
 			return err
 		}
 	}
-	return s.Objects.Delete(ctx, collection, ids, epoch)
+	return s.Objects.Delete(ctx, collection, ids)
 }
 
 // Near implements index.Objects.
@@ -153,15 +152,12 @@ func (s *spied) Near(ctx context.Context, collection string, n index.Near) ([]pr
 	return s.Objects.Near(ctx, collection, n)
 }
 
-// ByID implements index.Objects.
-func (s *spied) ByID(
-	ctx context.Context, collection string, ids []uuid.UUID, vectors index.Vectors,
-) ([]index.Object, error) {
-	found, err := s.Objects.ByID(ctx, collection, ids, vectors)
-	if s.found != nil && vectors == index.WithoutVectors && len(ids) > 1 { // no canary, and no embedding is taken over
-		s.found(ctx)
+// Page implements index.Objects.
+func (s *spied) Page(ctx context.Context, collection string, after uuid.UUID, limit int) ([]index.Object, error) {
+	if s.page != nil {
+		s.page()
 	}
-	return found, err
+	return s.Objects.Page(ctx, collection, after, limit)
 }
 
 // spy opens a view on a store that a test sees.

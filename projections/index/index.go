@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/follower"
 )
 
 // Name of the view.
@@ -28,8 +29,8 @@ type Config struct {
 	Embedder Embedder
 	// Notes keep the checkpoints.
 	Notes desk.Notes
-	// Log is read where a batch does not hold all of a turn.
-	Log        projections.LogReader
+	// Log is read where a batch does not hold all of a turn, and as a whole to compare the index with it.
+	Log        Log
 	Partitions int
 	Rules      session.Rules
 	// Anonymous: turns of sessions without an identity are in the index, too.
@@ -44,8 +45,14 @@ type Config struct {
 	// Registry takes the metrics; nil: none.
 	Registry prometheus.Registerer
 	Logger   *slog.Logger
-	// Now is the clock by which marks are old enough to go back to, and pauses end; time.Now by default.
+	// Now is the clock by which pauses end; time.Now by default.
 	Now func() time.Time
+}
+
+// Log is what an index reads. A jetlog.Log is one.
+type Log interface {
+	projections.LogReader
+	follower.Log
 }
 
 const defaultMaxChars = 8000
@@ -65,6 +72,14 @@ type View struct {
 	otherLength  uint64
 	// found is when the store was last seen to look at the vectors that it holds.
 	found time.Time
+
+	// sweeping is held by a sweep. It folds the log into what the store has to hold, by partitions, and keeps that for
+	// the next one. deleted says that a batch has deleted objects.
+	sweeping sync.Mutex
+	passes   uint32
+	folds    map[int]*fold
+	reader   *follower.Follower
+	deleted  chan struct{}
 }
 
 var (
@@ -82,7 +97,11 @@ func New(cfg Config) *View {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &View{cfg: cfg, metrics: newMetrics(cfg.Registry), claims: map[int]*claim{}}
+	return &View{
+		cfg: cfg, metrics: newMetrics(cfg.Registry), claims: map[int]*claim{}, folds: map[int]*fold{}, passes: 1,
+		deleted: make(chan struct{}, 1),
+		reader:  follower.Alone(cfg.Log, follower.Config{Rules: cfg.Rules, Bytes: foldBytes, Loads: 1}),
+	}
 }
 
 // Name implements projections.View.
@@ -158,8 +177,7 @@ func (v *View) Served(ctx context.Context) (projections.Served, error) {
 	return out, nil
 }
 
-// Applied implements projections.Projection. It goes by the checkpoint and by what the store itself still knows, so
-// that a store that has lost objects is further back than it was, and is filled again.
+// Applied implements projections.Projection. A store that has lost the collection has applied nothing.
 func (v *View) Applied(ctx context.Context, partition int) (events.Position, error) {
 	out := events.Position{Partition: partition}
 	p, notes, err := v.served(ctx)
@@ -173,8 +191,27 @@ func (v *View) Applied(ctx context.Context, partition int) (events.Position, err
 	if _, err := notes.Read(ctx, p.key("at", partition), &at); err != nil {
 		return out, err
 	}
-	known, err := v.canary(ctx, p, partition)
-	out.Seq = min(at.Seq, known)
+	out.Seq = at.Seq
+	return out, nil
+}
+
+// Settled returns the position up to which nothing that was deleted is found any more, whoever may still write: behind
+// the last deletion a pass has compared the store with the log, when no request of a runner that was taken over could
+// arrive any more.
+func (v *View) Settled(ctx context.Context, partition int) (events.Position, error) {
+	out := events.Position{Partition: partition}
+	p, notes, err := v.served(ctx)
+	if err != nil {
+		return out, err
+	}
+	if there, err := v.holds(ctx, p); err != nil || !there {
+		return out, err
+	}
+	var at place
+	_, err = notes.Read(ctx, p.key("at", partition), &at)
+	if out.Seq = at.Settled; at.Settled >= at.Deleted {
+		out.Seq = at.Seq
+	}
 	return out, err
 }
 

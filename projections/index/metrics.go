@@ -16,8 +16,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"how"}),
 		swept: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "turnledger_index_swept_total",
-			Help: "Objects and collections that a sweep has put right: late writes, unseen objects, missing vectors, " +
-				"left collections.",
+			Help: "Objects and collections that a sweep has put right: differences from the log, unseen objects, " +
+				"missing vectors, left collections.",
 		}, []string{"what"}),
 		sweeps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "turnledger_index_sweeps_total",

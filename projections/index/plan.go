@@ -189,7 +189,6 @@ func (c *Config) session(ctx context.Context, id string, upTo uint64) (*session.
 // put writes a turn, if it is finalized. A turn whose text has left the log is one that a later event redacts.
 func (p *planner) put(out *changes, e *projections.Judged, t *session.Turn) {
 	if o, ok := p.cfg.object(e.SessionID, e.Head.Identity, p.partition, t); ok {
-		o.Seq = e.Position.Seq
 		out.put(o)
 	}
 }

@@ -32,6 +32,8 @@ type pointer struct {
 	// Clean are the positions up to which nothing that was erased has ever been in this generation's files.
 	Clean   []uint64  `json:"clean,omitempty"`
 	BegunAt time.Time `json:"begun_at"`
+	// ServedAt is when it came in the place of the one before; zero if there was none.
+	ServedAt time.Time `json:"served_at,omitzero"`
 }
 
 // contents says what of the turns of anonymous sessions, and of the texts of turns, a generation holds. Each process
@@ -245,11 +247,11 @@ func (v *View) clean(ctx context.Context) (out []uint64, err error) {
 }
 
 // Files returns the position up to which no file of the store holds what was erased: that of the served generation's
-// begin, once no other collection of the index is left.
+// begin, once no other collection of the index is left, and no runner of the one before can write any more.
 func (v *View) Files(ctx context.Context, partition int) (events.Position, error) {
 	out := events.Position{Partition: partition}
 	p, _, err := v.served(ctx)
-	if err != nil {
+	if err != nil || v.cfg.Now().Sub(p.ServedAt) < arrived {
 		return out, err
 	}
 	all, err := v.cfg.Store.List(ctx)
@@ -265,21 +267,12 @@ func (v *View) Files(ctx context.Context, partition int) (events.Position, error
 // place is the note of a partition's checkpoint.
 type place struct {
 	Created time.Time `json:"stream_created"`
-	mark
-	// Deleted is the sequence of the last event that deleted an object, whose bytes may still be in the store's
-	// files.
-	Deleted uint64 `json:"deleted,omitempty"`
-	// Marks are former checkpoints: the newest one that is older than flushed, and all younger ones.
-	Marks []mark `json:"marks,omitempty"`
-	// Floors bound what runners that were taken over may have written, by their epochs.
-	Floors []Written `json:"floors,omitempty"`
-}
-
-// mark is a checkpoint with the time at which it was written.
-type mark struct {
 	Seq     uint64    `json:"seq"`
 	EventID string    `json:"event_id,omitempty"`
-	At      time.Time `json:"at"`
+	// Deleted is the sequence of the last event that deleted an object, whose bytes may still be in the store's
+	// files. Settled is a sequence up to which no object that was deleted can come back.
+	Deleted uint64 `json:"deleted,omitempty"`
+	Settled uint64 `json:"settled,omitempty"`
 }
 
 func (p place) checkpoint(of pointer, partition int, epoch uint64) projections.Checkpoint {
@@ -287,48 +280,4 @@ func (p place) checkpoint(of pointer, partition int, epoch uint64) projections.C
 		Partition: partition, Created: p.Created, Seq: p.Seq, EventID: p.EventID, Epoch: epoch, Store: of.Store,
 		Generation: of.Generation,
 	}
-}
-
-const (
-	// flushed is the age from which a store has surely written to the disk what it acknowledged, with room: Weaviate
-	// does so within a minute.
-	flushed = 2 * time.Minute
-	// markEvery is the least time between two marks.
-	markEvery = 15 * time.Second
-	// mostFloors bounds the floors of a place. No write comes as late as so many takeovers.
-	mostFloors = 32
-)
-
-// forward moves a place to a checkpoint.
-func (p place) forward(to projections.Checkpoint, now time.Time) place {
-	if n := len(p.Marks); n == 0 || now.Sub(p.Marks[n-1].At) >= markEvery {
-		p.Marks = append(slices.Clip(p.Marks), p.mark)
-	}
-	for len(p.Marks) > 1 && now.Sub(p.Marks[1].At) >= flushed {
-		p.Marks = p.Marks[1:]
-	}
-	p.Created, p.mark = to.Created, mark{to.Seq, to.EventID, now}
-	return p
-}
-
-// back moves a place to its newest mark that the store has surely kept, and not beyond a position that the store knows.
-func (p place) back(known uint64) place {
-	last := p.At
-	for len(p.Marks) > 0 && (p.Seq > known || last.Sub(p.At) < flushed) {
-		n := len(p.Marks) - 1
-		p.mark, p.Marks = p.Marks[n], p.Marks[:n]
-	}
-	if p.Seq > known {
-		p.mark, p.Marks = mark{}, nil
-	}
-	return p
-}
-
-// take notes that from now on runners up to an epoch must not have written anything after the place.
-func (p place) take(epoch uint64) place {
-	p.Floors = slices.DeleteFunc(slices.Clone(p.Floors), func(f Written) bool { return f.Seq >= p.Seq })
-	if p.Floors = append(p.Floors, Written{epoch, p.Seq}); len(p.Floors) > mostFloors {
-		p.Floors = slices.Delete(p.Floors, 1, 2)
-	}
-	return p
 }

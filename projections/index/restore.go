@@ -2,7 +2,6 @@ package index
 
 import (
 	"context"
-	"math"
 
 	"github.com/google/uuid"
 
@@ -11,11 +10,8 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// unsettled marks an object that no runner wrote: every sweep takes it for a late write, and settles it.
-var unsettled = Written{Epoch: 0, Seq: math.MaxInt32}
-
-// Restore implements projections.View. It writes the session's turns as the log has them, to be settled by the next
-// sweep of the runner, which excludes its own batches meanwhile.
+// Restore implements projections.View. It writes the session's turns as the log has them. What a runner writes at the
+// same time is put right by the next sweep.
 func (v *View) Restore(ctx context.Context, s projections.Session) (settled []events.Position, err error) {
 	p, notes, err := v.served(ctx)
 	if err != nil {
@@ -35,9 +31,6 @@ func (v *View) Restore(ctx context.Context, s projections.Session) (settled []ev
 	written, deleted, err := v.replanned(ctx, s)
 	if err != nil {
 		return nil, err
-	}
-	for i := range written {
-		written[i].Seq = unsettled.Seq
 	}
 	if err := v.write(ctx, c, written, deleted, mayStand, v.embedder(batchPatience)); err != nil {
 		return nil, err

@@ -22,7 +22,6 @@ type Object struct {
 	// PipelineName, Consultant and Repository are what the turn's start named, for those who read the store themselves.
 	PipelineName, Consultant, Repository string
 	Question, Answer                     Half
-	Written
 }
 
 // Half is a half of a turn. Its texts are empty in what a store returns, and where the index keeps no texts.
@@ -40,9 +39,6 @@ func (h *Half) isBare() bool { return h.Digest != "" && h.Vector == nil && !h.Re
 
 // Bare reports whether a half waits for its vector.
 func (o *Object) Bare() bool { return o.Question.isBare() || o.Answer.isBare() }
-
-// Written says who wrote an object, and for which event: the epoch of the writer's claim, and the event's sequence.
-type Written struct{ Epoch, Seq uint64 }
 
 // Collection is a collection of objects. Its mark says which index and generation it belongs to; a collection that the
 // store has made by itself has no such mark.
@@ -62,13 +58,6 @@ type Near struct {
 type Filter struct {
 	IdentityID, SessionID string
 	projections.Period
-}
-
-// Late selects the objects of a partition that a runner wrote which had been taken over: those of an epoch up to Epoch
-// for an event after Seq.
-type Late struct {
-	Partition int
-	Written
 }
 
 // Refused is the error of a store that did not take some objects of a Put. The error does not say why, since the
@@ -100,17 +89,15 @@ type Objects interface {
 	// some of them. It has written the others, and may have written parts of the refused ones. What a Put has written
 	// outlives a kill of the store once another Put has returned.
 	Put(ctx context.Context, collection string, objects []Object) error
-	// Delete removes those of the objects that were written in an epoch up to this one, so that a deletion that comes
-	// late leaves what a later runner has written. Missing objects are no error.
-	Delete(ctx context.Context, collection string, ids []uuid.UUID, epoch uint64) error
+	// Delete removes objects. Missing ones are no error.
+	Delete(ctx context.Context, collection string, ids []uuid.UUID) error
 	// Near returns the nearest objects, the nearest first: their ids, the half, and as Score the cosine.
 	Near(ctx context.Context, collection string, n Near) ([]projections.Hit, error)
 	// ByID returns those of the objects that there are, in any order.
 	ByID(ctx context.Context, collection string, ids []uuid.UUID, vectors Vectors) ([]Object, error)
 	// Page returns up to limit objects after an id, in the order of the store.
 	Page(ctx context.Context, collection string, after uuid.UUID, limit int) ([]Object, error)
-	// Late returns up to limit objects that Late selects, and Bare those of a partition that wait for vectors.
-	Late(ctx context.Context, collection string, l Late, limit int) ([]Object, error)
+	// Bare returns up to limit objects of a partition that wait for vectors.
 	Bare(ctx context.Context, collection string, partition, limit int) ([]Object, error)
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -210,13 +211,30 @@ func verified(t *testing.T, w *world) {
 		want["turn "+o.ID.String()] = true
 	}
 	gone := events.TurnID("s", "missing")
-	require.NoError(t, w.Store.Delete(t.Context(), name, []uuid.UUID{gone}, 1<<30))
+	require.NoError(t, w.Store.Delete(t.Context(), name, []uuid.UUID{gone}))
 	want["turn "+gone.String()] = true
 	got := map[string]bool{}
 	for _, d := range w.Differences(t, v) {
 		got[d.What] = true
 	}
 	require.Equal(t, want, got)
+}
+
+// verifiedMeanwhile: what a view writes and deletes between the fold and the look at the store is no difference.
+func verifiedMeanwhile(t *testing.T, w *world) {
+	v, store := w.spy(t)
+	w.Append(t, annAsks("volcanoes", "yes")...)
+	h := w.claim(t, v, "s").must(t)
+	var once sync.Once
+	store.page = func() {
+		once.Do(func() {
+			w.Append(t, redacted("1"))
+			w.Append(t, turntest.Turn("s", "2", "rivers", "an answer")...)
+			h.must(t)
+		})
+	}
+	require.Empty(t, w.Differences(t, v))
+	require.Equal(t, []string{events.TurnID("s", "2").String()}, w.Found(t, v, "rivers", "ann"))
 }
 
 // promptly is how soon a deletion has to be in the index while the embedder hangs, on a busy machine. One call of an

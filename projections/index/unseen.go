@@ -20,10 +20,10 @@ const (
 	foundFor = time.Second
 )
 
-// unseen returns a function that returns objects of the claim's partition which the store holds with their vectors, and
-// whose vectors it does not look at (docs/decisions.md#what-no-search-finds-is-written-again). It looks at a sample
+// findUnseen returns a function that returns objects of the claim's partition which the store holds with their vectors,
+// and whose vectors it does not look at (docs/decisions.md#what-no-search-finds-is-written-again). It looks at a sample
 // first, and goes on only if that shows one.
-func (v *View) unseen(c *claim) func(context.Context) ([]Object, error) {
+func (v *View) findUnseen(c *claim) func(context.Context) ([]Object, error) {
 	begun, after := false, uuid.Nil
 	name := c.of.collection().Name
 	return func(ctx context.Context) ([]Object, error) {
@@ -57,7 +57,7 @@ func (v *View) unseen(c *claim) func(context.Context) ([]Object, error) {
 func (v *View) unseenOf(ctx context.Context, c *claim, page []Object) ([]Object, error) {
 	var ids []uuid.UUID
 	for i := range page {
-		if page[i].Partition == c.partition && !isCanary(&page[i]) {
+		if page[i].Partition == c.partition && !isProbe(&page[i]) {
 			ids = append(ids, page[i].ID)
 		}
 	}
@@ -117,7 +117,7 @@ func (v *View) mayMiss(ctx context.Context, p pointer) error {
 	}
 	ids := make([]uuid.UUID, 0, len(page))
 	for i := range page {
-		if !isCanary(&page[i]) {
+		if !isProbe(&page[i]) {
 			ids = append(ids, page[i].ID)
 		}
 	}

@@ -33,10 +33,12 @@ func TestSettingsPage(t *testing.T) {
 	head, _, found := strings.Cut(string(page), "| variable |")
 	require.True(t, found)
 	var b strings.Builder
-	b.WriteString(head + "| variable | flag | default | what it is |\n| --- | --- | --- | --- |\n")
+	b.WriteString(head + "| variable | default | what it is |\n| --- | --- | --- |\n")
 	for _, f := range settings(t) {
 		require.Len(t, f.Envs, 1, f.Name)
-		name := "`--" + f.Name + "`"
+		name := "`" + f.Envs[0] + "`"
+		flagged := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(f.Envs[0], "TURNLEDGER_")), "_", "-")
+		require.Equal(t, flagged, f.Name, "the page says so of all")
 		if f.Short != 0 {
 			name += ", `-" + string(f.Short) + "`"
 		}
@@ -44,7 +46,7 @@ func TestSettingsPage(t *testing.T) {
 		if f.Default != "" {
 			value = "`" + f.Default + "`"
 		}
-		_, _ = fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Envs[0], name, value, strings.ReplaceAll(f.Help, "|",
+		_, _ = fmt.Fprintf(&b, "| %s | %s | %s |\n", name, value, strings.ReplaceAll(f.Help, "|",
 			`\|`))
 	}
 	if *update {

@@ -8,9 +8,11 @@ import (
 	"hash/fnv"
 	"math"
 	mathrand "math/rand/v2"
+	"runtime"
 	"runtime/metrics"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,6 +130,7 @@ func BenchmarkIndex(b *testing.B) {
 	<-time.After(atRest)
 	searches(b, w, v, e, objects, "")
 	b.ReportMetric(recall(b, w, e, objects), "recall-of-10")
+	sweeps(b, w, e)
 
 	began = time.Now()
 	r, err := rebuild.Begin(b.Context(), w.Log, v, v, rebuild.Config{Rules: w.Rules})
@@ -211,6 +214,36 @@ func feed(b *testing.B, w *indextest.World, v *index.View) {
 	}
 	cancel()
 	require.NoError(b, <-done)
+}
+
+// sweeps compares the whole index with the log, as a process does that has just started, and once more. It reports the
+// processor time of this process, with its log, and what it keeps from one sweep to the next.
+func sweeps(b *testing.B, w *indextest.World, e index.Embedder) {
+	b.Helper()
+	v := w.Open(b, func(c *index.Config) { c.Embedder = e })
+	for k := range w.Log.Partitions() {
+		_, err := v.Claim(b.Context(), k)
+		require.NoError(b, err)
+	}
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, name := range []string{"first-sweep", "sweep"} {
+		used := processorTime(b)
+		require.NoError(b, v.Sweep(b.Context()))
+		b.ReportMetric(float64((processorTime(b)-used).Microseconds())/float64(b.N), name+"-us/turn")
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric((float64(after.HeapAlloc)-float64(before.HeapAlloc))/float64(b.N), "sweep-B/turn")
+	runtime.KeepAlive(v)
+}
+
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // watchHeap looks each second at what the last collection found live, the embedded log's memory included, until stop is

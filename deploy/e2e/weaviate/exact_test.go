@@ -63,7 +63,7 @@ func TestASearchMissesNothing(t *testing.T) {
 			for _, o := range there[:few] {
 				gone = append(gone, o.ID)
 			}
-			require.NoError(t, w.Delete(t.Context(), c.Name, gone, math.MaxInt32))
+			require.NoError(t, w.Delete(t.Context(), c.Name, gone))
 			there = all[few:]
 		}
 		n := index.Near{Half: projections.QuestionHalf, Vector: random(), Limit: most}

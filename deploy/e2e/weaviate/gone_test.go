@@ -2,7 +2,6 @@ package weaviate_test
 
 import (
 	"encoding/binary"
-	"math"
 	"sync/atomic"
 	"testing"
 
@@ -52,7 +51,7 @@ func TestVectorsOfGoneObjectsTakeNoPlace(t *testing.T) {
 		}()
 		for last := false; !last; {
 			last = written.Load()
-			require.NoError(t, w.Delete(t.Context(), c.Name, ids, math.MaxInt32))
+			require.NoError(t, w.Delete(t.Context(), c.Name, ids))
 		}
 		require.NoError(t, <-done)
 	}

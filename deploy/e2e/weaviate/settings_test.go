@@ -43,7 +43,7 @@ func TestTheSettingsOfTheIndex(t *testing.T) {
 	require.Equal(t, "s", hit["session_id"], "the origin, and not its branch")
 	page, err := w.Client().Page(t.Context(), "TurnledgerTurns", [16]byte{}, 100)
 	require.NoError(t, err)
-	require.Len(t, page, 3, "two turns, and a canary")
+	require.Len(t, page, 3, "two turns, and the probe")
 	ask := body{"query": long, "mode": "meaning", "session_id": branch["session_id"]}
 	require.Empty(t, found("/v1/search", ask), "the branch has no turn of its own")
 

@@ -26,9 +26,8 @@ func Contract(t *testing.T, open func(t testing.TB) index.Store) {
 		"objects are kept with all but their texts":                        keepsObjects,
 		"vectors are kept as they are":                                     keepsVectors,
 		"many objects are written, paged and deleted":                      keepsMany,
-		"late objects are those of a partition, an epoch and an event":     selectsLate,
 		"bare objects are those of a partition that wait for a vector":     selectsBare,
-		"a deletion leaves what a later epoch has written":                 deletesByEpoch,
+		"a deletion takes objects away, and from searches":                 deletes,
 		"filters bound a search":                                           filters,
 		"filters compare whole names":                                      filtersNames,
 		"the score is the cosine of a half":                                scores,
@@ -53,7 +52,6 @@ func Object(i int, identity string) index.Object {
 		Answer: index.Half{
 			Neutral: "yes", Digest: fmt.Sprint("a", i), Vector: embeddingstest.Vector("yes "+text, Dimensions),
 		},
-		Written: index.Written{Epoch: uint64(1 + i%3), Seq: uint64(i + 2)},
 	}
 }
 
@@ -151,7 +149,7 @@ func missesCollections(t *testing.T, s index.Store) {
 	must.Fail(s.Page(t.Context(), name, uuid.Nil, 10))(t, projections.ErrUnavailable)
 	must.Fail(s.ByID(t.Context(), name, idsOf(objects(2)), index.WithVectors))(t, projections.ErrUnavailable)
 	must.Fail(s.Near(t.Context(), name, Near("question")))(t, projections.ErrUnavailable)
-	require.ErrorIs(t, s.Delete(t.Context(), name, idsOf(objects(2)), 9), projections.ErrUnavailable)
+	require.ErrorIs(t, s.Delete(t.Context(), name, idsOf(objects(2))), projections.ErrUnavailable)
 	require.Empty(t, must.Get(s.List(t.Context()))(t))
 }
 
@@ -215,34 +213,8 @@ func keepsMany(t *testing.T, s index.Store) {
 	require.NoError(t, err, "after an object that is not there")
 	require.Subset(t, seen, idsOf(some))
 	require.Len(t, byID(t, s, name, idsOf(all), index.WithoutVectors), many)
-	require.NoError(t, s.Delete(t.Context(), name, idsOf(all), 3))
+	require.NoError(t, s.Delete(t.Context(), name, idsOf(all)))
 	require.Empty(t, page(t, s, name))
-}
-
-func selectsLate(t *testing.T, s index.Store) {
-	name := filled(t, s, objects(60)...)
-	for _, c := range []struct {
-		late  index.Late
-		limit int
-		want  []int
-	}{
-		// Objects of partition 1 are odd ones; 3, 9, … are of epoch 1. Each is of the event behind its number + 1.
-		{index.Late{Partition: 1, Written: index.Written{Epoch: 1, Seq: 50}}, 10, []int{51, 57}},
-		{index.Late{Partition: 1, Written: index.Written{Epoch: 1, Seq: 53}}, 10, []int{57}}, // not of this event
-		{index.Late{Partition: 1, Written: index.Written{Epoch: 2, Seq: 53}}, 10, []int{55, 57}},
-		{index.Late{Partition: 0, Written: index.Written{Epoch: 3, Seq: 56}}, 10, []int{56, 58}},
-		{index.Late{Partition: 0, Written: index.Written{Epoch: 3, Seq: 60}}, 10, nil},
-		{index.Late{Partition: 0, Written: index.Written{Epoch: 0}}, 10, nil},
-	} {
-		got := must.Get(s.Late(t.Context(), name, c.late, c.limit))(t)
-		var want []uuid.UUID
-		for _, i := range c.want {
-			want = append(want, Object(i, "").ID)
-		}
-		require.ElementsMatch(t, want, idsOf(got), c.late)
-	}
-	got := must.Get(s.Late(t.Context(), name, index.Late{Partition: 1, Written: index.Written{Epoch: 3}}, 7))(t)
-	require.Len(t, got, 7)
 }
 
 func selectsBare(t *testing.T, s index.Store) {
@@ -262,18 +234,15 @@ func selectsBare(t *testing.T, s index.Store) {
 	require.Equal(t, []uuid.UUID{all[3].ID}, bare(1, 10))
 }
 
-func deletesByEpoch(t *testing.T, s index.Store) {
+func deletes(t *testing.T, s index.Store) {
 	all := objects(5)
 	name := filled(t, s, all...)
 	there := func() []uuid.UUID { return idsOf(byID(t, s, name, idsOf(all), index.WithoutVectors)) }
-	require.Equal(t, uint64(3), all[2].Epoch)
-	require.NoError(t, s.Delete(t.Context(), name, []uuid.UUID{all[2].ID, uuid.New()}, 2))
-	require.Len(t, there(), 5, "a later epoch has written it")
-	require.NoError(t, s.Delete(t.Context(), name, []uuid.UUID{all[2].ID, uuid.New()}, 3))
+	require.NoError(t, s.Delete(t.Context(), name, []uuid.UUID{all[2].ID, uuid.New()}))
 	require.ElementsMatch(t, idsOf(slices.Delete(slices.Clone(all), 2, 3)), there())
 	found := near(t, s, name, index.Near{Vector: all[2].Question.Vector})
 	require.ElementsMatch(t, there(), turnsOf(found), "and no search finds it")
-	require.NoError(t, s.Delete(t.Context(), name, idsOf(all), 1<<31-1))
+	require.NoError(t, s.Delete(t.Context(), name, idsOf(all)))
 	require.Empty(t, there())
 }
 

@@ -187,13 +187,11 @@ func (c *kept) takes(half projections.Half, v []float32) bool {
 }
 
 // Delete implements index.Objects.
-func (m *Memory) Delete(ctx context.Context, collection string, ids []uuid.UUID, epoch uint64) error {
+func (m *Memory) Delete(ctx context.Context, collection string, ids []uuid.UUID) error {
 	return m.in(ctx, collection, func(c *kept) error {
 		for _, id := range ids {
-			if o, ok := c.objects[id]; ok && o.Epoch <= epoch {
-				delete(c.objects, id)
-				delete(c.bare, id)
-			}
+			delete(c.objects, id)
+			delete(c.bare, id)
 		}
 		return nil
 	})
@@ -259,13 +257,6 @@ func (m *Memory) ByID(
 func (m *Memory) Page(ctx context.Context, collection string, after uuid.UUID, limit int) ([]index.Object, error) {
 	return m.some(ctx, collection, limit, index.WithoutVectors, func(_ *kept, o *index.Object) bool {
 		return bytes.Compare(o.ID[:], after[:]) > 0
-	})
-}
-
-// Late implements index.Objects.
-func (m *Memory) Late(ctx context.Context, collection string, l index.Late, limit int) ([]index.Object, error) {
-	return m.some(ctx, collection, limit, index.WithoutVectors, func(_ *kept, o *index.Object) bool {
-		return o.Partition == l.Partition && o.Epoch <= l.Epoch && o.Seq > l.Seq
 	})
 }
 

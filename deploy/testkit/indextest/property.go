@@ -209,8 +209,8 @@ func (l *lossy) Put(_ context.Context, collection string, objects []index.Object
 }
 
 // Delete implements index.Objects.
-func (l *lossy) Delete(_ context.Context, collection string, ids []uuid.UUID, epoch uint64) error {
-	return l.write(func(ctx context.Context) error { return l.Objects.Delete(ctx, collection, ids, epoch) })
+func (l *lossy) Delete(_ context.Context, collection string, ids []uuid.UUID) error {
+	return l.write(func(ctx context.Context) error { return l.Objects.Delete(ctx, collection, ids) })
 }
 
 // sessions are those of a random log.

@@ -95,8 +95,6 @@ func (w *Weaviate) message(collection string, o *index.Object) *pb.BatchObject {
 	number(propPartition, uint64(o.Partition)) //nolint:gosec // never negative
 	number(propStarted, o.StartSeq)
 	number(propVersion, uint64(o.Version)) //nolint:gosec // never negative
-	number(propEpoch, o.Epoch)
-	number(propSeq, o.Seq)
 	fields[propBare] = structpb.NewBoolValue(o.Bare())
 	out := &pb.BatchObject{
 		Uuid: o.ID.String(), Collection: collection,
@@ -147,12 +145,11 @@ func stamp(t time.Time) string {
 }
 
 // Delete implements index.Objects.
-func (w *Weaviate) Delete(ctx context.Context, collection string, ids []uuid.UUID, epoch uint64) error {
+func (w *Weaviate) Delete(ctx context.Context, collection string, ids []uuid.UUID) error {
 	for len(ids) > 0 {
 		n := min(len(ids), atOnce)
 		reply, err := w.api.BatchDelete(w.signed(ctx), &pb.BatchDeleteRequest{
-			Collection: collection,
-			Filters:    all(byID(ids[:n]), number(propEpoch, pb.Filters_OPERATOR_LESS_THAN_EQUAL, epoch)),
+			Collection: collection, Filters: byID(ids[:n]),
 		})
 		if err != nil {
 			return failure("delete objects", err)
@@ -175,7 +172,6 @@ func newObject(r *pb.SearchResult) (o index.Object, err error) {
 	o.Session, o.Identity = fields[propSession].GetTextValue(), fields[propIdentity].GetTextValue()
 	o.Partition, o.StartSeq = int(fields[propPartition].GetIntValue()), number(propStarted)
 	o.Version = int(fields[propVersion].GetIntValue())
-	o.Written = index.Written{Epoch: number(propEpoch), Seq: number(propSeq)}
 	o.PipelineName, o.Consultant = fields[propPipeline].GetTextValue(), fields[propConsultant].GetTextValue()
 	o.Repository = fields[propRepository].GetTextValue()
 	o.Question.Digest, o.Answer.Digest = fields[propDigestQ].GetTextValue(), fields[propDigestA].GetTextValue()

@@ -65,8 +65,6 @@ const (
 	propPipeline   = "pipeline_name"
 	propConsultant = "consultant"
 	propRepository = "repository"
-	propEpoch      = "written_epoch"
-	propSeq        = "written_seq"
 	propBare       = "bare"
 	propDigestQ    = "question_digest"
 	propDigestA    = "answer_digest"
@@ -104,8 +102,6 @@ func newClass(c index.Collection) class {
 			{Name: propCreated, DataType: []string{"date"}, Filterable: true, Range: false},
 			{Name: propPartition, DataType: []string{"int"}, Filterable: true},
 			{Name: propStarted, DataType: []string{"int"}}, {Name: propVersion, DataType: []string{"int"}},
-			{Name: propEpoch, DataType: []string{"int"}, Range: true},
-			{Name: propSeq, DataType: []string{"int"}, Range: true},
 			word(propPipeline, true), word(propConsultant, true), word(propRepository, true),
 			word(propDigestQ, false), word(propDigestA, false),
 			{Name: propBare, DataType: []string{"boolean"}, Filterable: true},

@@ -15,7 +15,7 @@ import (
 // kept are the properties that an object is read with: all but its texts.
 var kept = []string{
 	propSession, propIdentity, propCreated, propPartition, propStarted, propVersion, propPipeline, propConsultant,
-	propRepository, propEpoch, propSeq, propDigestQ, propDigestA,
+	propRepository, propDigestQ, propDigestA,
 }
 
 // request asks for the objects of a collection with some properties.
@@ -95,17 +95,6 @@ func (w *Weaviate) Page(ctx context.Context, collection string, after uuid.UUID,
 	if req.After = after.String(); after == uuid.Nil {
 		req.After = uuid.Nil.String()
 	}
-	return w.objects(ctx, req)
-}
-
-// Late implements index.Objects.
-func (w *Weaviate) Late(ctx context.Context, collection string, l index.Late, limit int) ([]index.Object, error) {
-	req := request(collection, limit, kept...)
-	req.Filters = all(
-		number(propPartition, pb.Filters_OPERATOR_EQUAL, uint64(l.Partition)), //nolint:gosec // never negative
-		number(propEpoch, pb.Filters_OPERATOR_LESS_THAN_EQUAL, l.Epoch),
-		number(propSeq, pb.Filters_OPERATOR_GREATER_THAN, l.Seq),
-	)
 	return w.objects(ctx, req)
 }
 
