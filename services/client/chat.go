@@ -20,7 +20,7 @@ import (
 	"github.com/turnledger/turnledger/events/pause"
 )
 
-// ErrNotRunning: no answer is being made there (any more).
+// ErrNotRunning says that no answer is being made there (any more).
 var ErrNotRunning = errors.New("no answer is being made")
 
 // ChatMessage is what a user says in a thread. Without a ThreadID a new one is made; a RequestID is drawn if it is

@@ -31,8 +31,8 @@ const (
 	leaveLine = "/leave"
 )
 
-// Run holds a conversation, a line a message, until the input ends or a line says /leave. Whoever leaves in the middle of
-// an answer finds it when he comes back: it is made all the same.
+// Run holds a conversation, a line a message, until the input ends or a line says /leave. Whoever leaves in the middle
+// of an answer finds it when he comes back: it is made all the same.
 func (c *chatCmd) Run(e *Env) error {
 	joins := c.Thread != ""
 	if !joins {

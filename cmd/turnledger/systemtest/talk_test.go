@@ -51,8 +51,8 @@ func (c *talking) ends() {
 	require.NoError(c.t, c.cmd.Wait(), c.err.String())
 }
 
-// A conversation in the terminal is left in the middle of an answer, by Ctrl-C or by a word, and joined again, where the
-// answer comes from its beginning; it is stopped, and read from a pipe.
+// A conversation in the terminal is left in the middle of an answer, by Ctrl-C or by a word, and joined again, where
+// the answer comes from its beginning; it is stopped, and read from a pipe.
 func TestAConversationInTheTerminal(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
