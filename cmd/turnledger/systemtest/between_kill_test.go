@@ -57,8 +57,10 @@ func eventsOf(from io.Reader, each func(sse) bool) {
 
 // ended reports whether an event is the last of its stream.
 func (e sse) ended() bool {
-	return strings.HasPrefix(e.raw, "event: response.completed") || strings.HasPrefix(e.raw, "event: response.failed") ||
-		strings.HasPrefix(e.raw, "event: response.incomplete")
+	name, _, _ := strings.Cut(e.raw, "\n")
+	return slices.Contains([]string{
+		"event: response.completed", "event: response.failed", "event: response.incomplete",
+	}, name)
 }
 
 // watching follows a response of a process from behind a number, and leaves and comes back at random.
@@ -120,8 +122,8 @@ func TestWatchersHaveWhatTheCallerHad(t *testing.T) {
 		at := time.Duration(50+rng.IntN(900)) * time.Millisecond
 		name := fmt.Sprintf("round %d: %s after %s", round, what, at)
 		ask := func(p *stack.Process) *http.Response {
-			body := fmt.Sprintf(`{"input":"question %d","stream":true}`, round)
-			r := must.Get(http.NewRequestWithContext(t.Context(), "POST", p.URL+"/v1/responses", strings.NewReader(body)))(t)
+			body := strings.NewReader(fmt.Sprintf(`{"input":"question %d","stream":true}`, round))
+			r := must.Get(http.NewRequestWithContext(t.Context(), "POST", p.URL+"/v1/responses", body))(t)
 			r.Header.Set("Idempotency-Key", fmt.Sprint("round ", round))
 			return must.Get(http.DefaultClient.Do(r))(t)
 		}
