@@ -9,7 +9,7 @@ import (
 	"github.com/turnledger/turnledger/events/session"
 )
 
-// ErrNoSummaries: no model is configured that summarises.
+// ErrNoSummaries says that no model is configured that summarises.
 var ErrNoSummaries = errors.New("no model is configured that summarises")
 
 // Compaction stands for a history. Its Content is sealed: only its caller can use it, and only while the turns that it

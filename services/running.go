@@ -14,6 +14,8 @@ var (
 	ErrNotRunning = errors.New("no answer is being made")
 	// ErrAnswerLost: the process that made the answer has died. The turn is pending.
 	ErrAnswerLost = fmt.Errorf("%w: the server that made the answer has ended", ErrModelFailed)
+	// ErrWatchElsewhere: this process stops, and the answer is made by another one: watch it there.
+	ErrWatchElsewhere = errors.New("this server stops: watch the answer from another one")
 	// ErrTooManyAnswers: as many answers as may be run in the background for the caller.
 	ErrTooManyAnswers = errors.New("too many answers run in the background")
 )

@@ -311,7 +311,10 @@ func (a *app) run(ctx context.Context) (again bool, err error) {
 	if a.store.cert != nil {
 		g.Go(func() error { return a.store.cert.Run(life) })
 	}
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(answersDeadline, a.answers.Stop) })()
+	defer context.AfterFunc(ctx, func() {
+		a.answers.Leave()
+		time.AfterFunc(answersDeadline, a.answers.Stop)
+	})()
 	a.front.open(ctx, a.handler)
 	g.Go(func() error {
 		// The handlers' dependencies live until the handlers are done.

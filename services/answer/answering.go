@@ -80,8 +80,9 @@ func (s *Service) do(ctx context.Context, t task, to *running) (outcome, error) 
 	defer a.offer(ctx)()
 	a.tell()
 	a.maybeHungUp()
-	err := a.answer(ctx)
-	a.end(err)
+	err := services.ErrModelFailed // if it panics
+	defer func() { a.end(err) }()
+	err = a.answer(ctx)
 	return a.outcome, err
 }
 

@@ -175,6 +175,8 @@ func stands(context.Context) error { return nil }
 type mirrors struct {
 	mu sync.Mutex
 	of map[uuid.UUID]*mirror
+	// left: this process stops, and watches no more.
+	left bool
 }
 
 // mirror is an answer that another process makes.
@@ -191,7 +193,9 @@ func (s *Service) mirrored(ctx context.Context, key uuid.UUID) (m *mirror, leave
 	if s.cfg.Relay == nil {
 		return nil, nil, services.ErrNotRunning
 	}
-	m = s.mirror(ctx, key)
+	if m = s.mirror(ctx, key); m == nil {
+		return nil, nil, errLeft
+	}
 	leave = func() {
 		s.mirrors.mu.Lock()
 		defer s.mirrors.mu.Unlock()
@@ -209,10 +213,26 @@ func (s *Service) mirrored(ctx context.Context, key uuid.UUID) (m *mirror, leave
 	return m, leave, nil
 }
 
-// mirror returns the mirror of a step's answer for one more who watches it.
+// errLeft ends the watching of answers that other processes make, since this one stops.
+var errLeft = errors.Join(jetlog.ErrUnavailable, services.ErrWatchElsewhere)
+
+// Leave ends the watching of answers that other processes make. Those that this one makes are watched on.
+func (s *Service) Leave() {
+	s.mirrors.mu.Lock()
+	defer s.mirrors.mu.Unlock()
+	s.mirrors.left = true
+	for _, m := range s.mirrors.of {
+		m.leave()
+	}
+}
+
+// mirror returns the mirror of a step's answer for one more who watches it; nil once this process stops.
 func (s *Service) mirror(ctx context.Context, key uuid.UUID) *mirror {
 	s.mirrors.mu.Lock()
 	defer s.mirrors.mu.Unlock()
+	if s.mirrors.left {
+		return nil
+	}
 	if m := s.mirrors.of[key]; m != nil && !m.isOver() {
 		m.watched++
 		return m

@@ -279,7 +279,8 @@ func (s *Service) usage(answer services.ModelAnswer, input int64) session.Usage 
 func (s *Service) contextRequest(a ask) services.ContextRequest {
 	off := time.Duration(0)
 	req := services.ContextRequest{
-		Compacted: s.uncompacted(a.Identity), SystemPrompt: a.Instructions, MaxMessages: math.MaxInt, IdleTimeout: &off, IncludePending: true, Through: true,
+		Compacted: s.uncompacted(a.Identity), SystemPrompt: a.Instructions, MaxMessages: math.MaxInt,
+		IdleTimeout: &off, IncludePending: true, Through: true,
 		Format: s.cfg.Model.Format(), Truncate: a.Truncate,
 	}
 	if req.MaxPrompt = s.room(a.Options.MaxTokens, 0); req.MaxPrompt > 0 {

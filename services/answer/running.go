@@ -36,7 +36,7 @@ type running struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change; nil while nobody waits for it
 	begun   bool
-	// queued: it waits for other answers.
+	// queued: it waits for other answers, or may have to.
 	queued bool
 	step   services.Step
 	pieces []services.AnswerPiece
@@ -51,7 +51,7 @@ var _ services.Listener = (*running)(nil)
 
 // listen returns the answer that a caller is to be told of; leave must be called at its end.
 func (s *Service) listen(asker services.Listener) *running {
-	return &running{asker: asker, room: &s.live}
+	return &running{asker: asker, room: &s.live, queued: true}
 }
 
 // enter lets others watch an answer of a turn's place, and stop it.

@@ -46,10 +46,17 @@ func startOn(t testing.TB, log *jetlog.Log, more services.Ports, wrap func(http.
 	var h http.Handler = servicetest.Start(t, log, servicetest.Config{
 		History: write.Config{Rules: rules}, Reader: read.Config{Rules: rules},
 	}).API(wire.Config{Open: true}, v1.Config{Ports: more})
+	s := startAPI(t, h, wrap)
+	s.log = log
+	return s
+}
+
+func startAPI(t testing.TB, h http.Handler, wrap func(http.Handler) http.Handler) *server {
+	t.Helper()
 	if wrap != nil {
 		h = wrap(h)
 	}
-	s := &server{httptest.NewServer(h), t, log}
+	s := &server{Server: httptest.NewServer(h), t: t}
 	t.Cleanup(s.Close)
 	return s
 }

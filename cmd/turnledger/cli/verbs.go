@@ -19,6 +19,7 @@ import (
 // Verbs are the verbs in the order of the help.
 type Verbs struct {
 	Import      importCmd      `cmd:"" help:"Record conversations from files: JSON Lines, or what OpenAI's Assistants API gave."`
+	Chat        chatCmd        `cmd:"" help:"Talk with the model in a thread, line by line; leave it, and join it again."`
 	Context     contextCmd     `cmd:"" help:"Show the messages that a model would be sent."`
 	History     historyCmd     `cmd:"" help:"Show a session's questions and answers."`
 	Explain     explainCmd     `cmd:"" help:"Show what a turn was made of, and what its prompt could see."`

@@ -40,6 +40,19 @@ func TestAnswersOfOtherProcesses(t *testing.T) {
 	require.NotNil(t, b.Must(t, http.StatusAccepted, "POST", "/v1/threads/w/stop", map[string]any{})["turn_id"])
 	require.Contains(t, all(t, first), `"finish_reason":"stopped"`)
 
+	// A process that is asked to stop lets go of the watchers of others' answers, who come back elsewhere.
+	c := join()
+	left := open(t.Context(), t, a, "POST", thread, ask)
+	readTo(t, left, "Donald \"}\n\n")
+	leaving := open(t.Context(), t, c, "GET", thread, "")
+	readTo(t, leaving, "Donald \"}\n\n")
+	stopping := time.Now()
+	c.Stop(t)
+	require.Less(t, time.Since(stopping), 9*time.Second)
+	require.NotContains(t, all(t, leaving), "event: error")
+	b.Must(t, http.StatusAccepted, "POST", "/v1/threads/w/stop", map[string]any{})
+	all(t, left)
+
 	open(t.Context(), t, a, "POST", thread, ask)
 	killed := open(t.Context(), t, b, "GET", thread, "")
 	readTo(t, killed, "Donald \"}\n\n")

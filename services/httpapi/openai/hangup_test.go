@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -277,3 +278,29 @@ type hears struct {
 }
 
 func (h hears) Piece(services.AnswerPiece) { h.pieces <- struct{}{} }
+
+// An answer that breaks off in a panic is over: the same call again is answered.
+func TestAPanicEndsAnAnswer(t *testing.T) {
+	t.Parallel()
+	m := &breaking{}
+	s := start(t, answeredBy(m))
+	const body, retries = `{"input":"q"}`, "Idempotency-Key"
+	require.Equal(t, http.StatusInternalServerError, s.do("POST", "/v1/responses", body, retries, "k").status)
+	require.Equal(t, "completed", s.must("POST", "/v1/responses", body, retries, "k")["status"])
+}
+
+// breaking is a model that panics the first time.
+type breaking struct {
+	answer.Echo
+
+	times atomic.Int32
+}
+
+func (m *breaking) Answer(
+	ctx context.Context, p services.Prompt, emit func(services.AnswerPiece),
+) (services.ModelAnswer, error) {
+	if m.times.Add(1) == 1 {
+		panic("a bug")
+	}
+	return m.Echo.Answer(ctx, p, emit)
+}

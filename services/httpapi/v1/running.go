@@ -92,6 +92,8 @@ func (a *surface) watch(w http.ResponseWriter, r *http.Request, in *watchIn) err
 	case errors.Is(err, services.ErrNotRunning):
 		w.WriteHeader(http.StatusNoContent)
 		return nil
+	case errors.Is(err, services.ErrWatchElsewhere) && to.begun:
+		return nil // whoever is cut off comes back
 	case err != nil && to.begun:
 		to.event("error", problemOf(err))
 	}
