@@ -83,10 +83,10 @@ func (c *exportCmd) unpack(f *zip.File) error {
 	if err != nil {
 		return err
 	}
-	to, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	to, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // in the folder of the user
 	if err != nil {
 		return errors.Join(err, from.Close())
 	}
-	_, err = io.Copy(to, from)
+	_, err = io.Copy(to, from) //nolint:gosec // as long as what the server keeps of the person
 	return errors.Join(err, from.Close(), to.Close())
 }

@@ -102,7 +102,8 @@ func TestThePersonsData(t *testing.T) {
 		"request_id": "r2", "question_neutral": "not answered"})
 	p.LinkIdentity(t, odd, "ada")
 	p.LinkIdentity(t, "bobs", "bob")
-	p.Must(t, http.StatusConflict, http.MethodPut, stack.SessionPath(odd)+"/identity", map[string]any{"identity_id": "bob"})
+	p.Must(t, http.StatusConflict, http.MethodPut, stack.SessionPath(odd)+"/identity",
+		map[string]any{"identity_id": "bob"})
 	p.Must(t, http.StatusOK, http.MethodPatch, stack.SessionPath(odd), map[string]any{"title": "A # title",
 		"metadata": map[string]any{"k": "v"}})
 	turns := p.Get(t, stack.SessionPath(odd)+"/turns")["turns"].([]any)

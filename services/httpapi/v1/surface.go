@@ -157,10 +157,6 @@ type Config struct {
 	ItemKey string
 	// Explain is nil in a process that does not read.
 	Explain services.Explainer
-	// WhatIfs is nil in a process that does not read.
-	WhatIfs services.WhatIfs
-	// People is nil in a process that does not read.
-	People services.PersonalData
 	// Streams and Backups are nil in a process that does not manage the log.
 	Streams StreamKeeper
 	Backups Backups
