@@ -51,7 +51,7 @@ type Step struct {
 	Stored   bool
 	Settings Settings
 	// Mint makes the ids of the items of the answer.
-	Mint Mint
+	Mint Mint `json:"-"`
 	// Asked is the position of the event that brought the messages, and Recorded says what became of them.
 	Asked    events.Position
 	Recorded Recorded
@@ -78,7 +78,7 @@ type Mint func(kind, own string, index int) string
 type Settings map[string]json.RawMessage
 
 // Answered is a step with its answer, as it stands in the log. Without an answer, Err says why, unless somebody still
-// works on it: Running.
+// works on it: Running, and Queued while it waits for others.
 type Answered struct {
 	Step
 
@@ -87,6 +87,7 @@ type Answered struct {
 	Finish  Finish
 	Usage   session.Usage
 	Running bool
+	Queued  bool
 	Err     error
 	// Pieces are the lengths of the pieces in which the answer was told, as it is recorded; "" if that is not known.
 	Pieces string
@@ -127,11 +128,16 @@ type StepAsk struct {
 	Truncate bool
 	Options  ModelOptions
 	Settings Settings
+	// Background: the answer is made without its caller, and counts among those that may be.
+	Background bool
 
 	Call Call
 	// RequestID names the request; the same one is never recorded twice.
-	RequestID string
-	OnPending OnPending
+	RequestID    string
+	OnPending    OnPending
+	OnDisconnect OnDisconnect
+	// Streams: the caller gets the answer piece by piece.
+	Streams bool
 }
 
 // History says what a model is shown of a session.
@@ -152,8 +158,6 @@ type Completion struct {
 	History History
 	// Sent are all messages as they came, and System those of the system and the developer.
 	Sent, System []json.RawMessage
-	// Streams: the client gets the answer piece by piece.
-	Streams bool
 }
 
 // Paging asks for a page of items: at most Limit, in their order or else the other way round, behind the one of the id
@@ -179,13 +183,16 @@ type Responder interface {
 	// ErrUnanswered, ErrNoConversation, ErrNoInput, ErrNoResponse if it was deleted meanwhile, and
 	// decide.ErrTurnPending under Reject.
 	Respond(ctx context.Context, a StepAsk, to Listener) (Answered, error)
-	// Begin is Respond, but returns once the step is recorded. The answer is made without its caller. Errors:
-	// ErrTooManyAnswers.
+	// Begin is Respond, but returns once the step is recorded. The answer is made without its caller. Of a step that is
+	// being answered already it says so. Errors: ErrTooManyAnswers.
 	Begin(ctx context.Context, a StepAsk) (Answered, error)
 	// WatchResponse tells a listener of a response, from its beginning, as its caller was told. CancelResponse ends the
 	// answer of one that runs with what is there; one that is over stays as it is.
 	WatchResponse(ctx context.Context, id string, who Caller, to Listener) error
 	CancelResponse(ctx context.Context, id string, who Caller) (Answered, error)
+	// Compact returns a compaction of the history that a request would go on with, and of its input. Errors:
+	// ErrNoSummaries.
+	Compact(ctx context.Context, a StepAsk) (Compaction, error)
 	// CountTokens counts the tokens of a step's prompt.
 	CountTokens(ctx context.Context, a StepAsk) (int64, error)
 	// The others fail with ErrNoResponse. Response returns one, InputItems a page of what it was asked with, and

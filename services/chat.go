@@ -23,6 +23,19 @@ const (
 	Interrupt OnPending = "interrupt"
 )
 
+// OnDisconnect decides what happens to an answer that is being made once nobody is connected any more who asked for it
+// or watches it: it is stopped, or goes on.
+type OnDisconnect string
+
+// The answers of a surface that says nothing of it go on, but for chat completions.
+const (
+	StopOnDisconnect     OnDisconnect = "stop"
+	ContinueOnDisconnect OnDisconnect = "continue"
+)
+
+// Valid reports whether it is one of these.
+func (d OnDisconnect) Valid() bool { return d == StopOnDisconnect || d == ContinueOnDisconnect }
+
 // ChatMessage is what a user says in a thread, with the options of a context. With an empty ThreadID or "new" a new
 // thread is made; an empty RequestID is replaced by a new one.
 type ChatMessage struct {
@@ -31,11 +44,14 @@ type ChatMessage struct {
 	// without Content. The answer is given in a branch that begins right before that turn.
 	Edits, Regenerates     uuid.UUID
 	OnPending              OnPending
+	OnDisconnect           OnDisconnect
 	SystemPrompt           string
 	Language               Language
 	MaxMessages, MaxTokens int
 	IdleTimeout            *time.Duration
 	Memory, Rewrite        bool
+	// Streams: the caller gets the answer piece by piece.
+	Streams bool
 }
 
 // Finish says why an answer ended.

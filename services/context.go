@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/message"
 )
 
 // Language of the texts of a context.
@@ -48,6 +49,9 @@ type ContextRequest struct {
 	// Sent are messages that the model gets in the place of the turn's own, by these as the log keeps them: with the
 	// images that the log does not keep. Only with Through.
 	Sent map[string]json.RawMessage
+	// Compacted returns the text that a compaction stands for, or "" where it stands for none (any more). Without it, no
+	// compaction stands for any.
+	Compacted func(ctx context.Context, compaction message.Item) (string, error)
 	// MaxPrompt bounds the tokens of the whole prompt; 0: no bound. With Truncate, a longer prompt loses its oldest
 	// turns, and what tools answered is shortened. What is too long even so is refused with ErrPromptTooLong, but only
 	// with Through.

@@ -21,6 +21,7 @@ import (
 	"github.com/turnledger/turnledger/services/access/bearer"
 	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/answer/presence"
+	"github.com/turnledger/turnledger/services/answer/relay"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
@@ -65,6 +66,8 @@ type app struct {
 	hashKey   []byte
 	// consoleKey seals the cookies of the web console.
 	consoleKey []byte
+	// streamKey seals answers between processes; "": they are watched in their own.
+	streamKey string
 	// itemKey makes the ids of items.
 	itemKey []byte
 	// promptKey makes the digests of prompts; empty where there is none.
@@ -271,6 +274,13 @@ func (a *app) answerer(reader *read.Reader, builder answer.Contexts) *answer.Ser
 		Model: c.Model, Measures: answer.NewMeasures(a.registry, model.Provider(a.cfg.ModelAPI, a.cfg.ModelURL)),
 	}
 	c.Presence, c.OnPending = presence.New(a.store.NC, a.notes), services.OnPending(a.cfg.OnPending)
+	c.OnDisconnect = services.OnDisconnect(a.cfg.OnDisconnect)
+	if a.streamKey != "" {
+		c.Relay = relay.New(a.store.NC, a.streamKey)
+	}
+	if a.cfg.SummaryURL != "" {
+		c.Summarizer = summarizer.New(a.summarizes(reader))
+	}
 	c.Summaries, c.Output, c.Count = a.cfg.SummaryURL != "", respond.Output, a.tokens
 	c.Context, c.MaxAnswer, c.PromptKey = a.cfg.ModelContext, a.cfg.ModelMaxTokens, a.promptKey
 	c.SessionOf = func(ctx context.Context, name string) (string, error) {

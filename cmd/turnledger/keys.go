@@ -39,35 +39,37 @@ func (a *app) keepKeys(ctx context.Context) error {
 		}
 		*k.to = []byte(key)
 	}
-	key, err := a.drawnKey(a.cfg.PromptKey, "prompt.key", "the digests of prompts", "TURNLEDGER_PROMPT_KEY")
-	if a.promptKey = []byte(key); err != nil {
-		return err
+	streamKey, err := a.drawn(a.cfg.StreamKey, "stream.key")
+	if err != nil {
+		return fmt.Errorf("keep the key of streams: %w (set TURNLEDGER_STREAM_KEY to keep it yourself)", err)
 	}
-	if key == "" && a.roles.has(roleChat) {
+	a.streamKey = streamKey
+	promptKey, err := a.drawn(a.cfg.PromptKey, "prompt.key")
+	if err != nil {
+		return fmt.Errorf("keep the key of prompts: %w (set TURNLEDGER_PROMPT_KEY to keep it yourself)", err)
+	}
+	if promptKey == "" && a.roles.has(roleChat) {
 		a.logger.Info("answers keep no digests of prompts, and whatif can't compare them: set TURNLEDGER_PROMPT_KEY")
 	}
+	a.promptKey = []byte(promptKey)
 	return a.keepTokenKey()
 }
 
-// drawnKey returns a key: the one that is configured, or one that is drawn once into a file. Processes on an outside
-// NATS may share no directory, so they have none that was not configured.
-func (a *app) drawnKey(given, file, of, setting string) (string, error) {
+// drawn returns the key that is configured, or else one that a file of the data directory holds. Processes on an
+// outside NATS may share no directory, so they have none that was not configured: whoever reads the log's NATS could
+// use one that is kept there.
+func (a *app) drawn(given, file string) (string, error) {
 	if given != "" || a.cfg.NATSURL != "" {
 		return given, nil
 	}
-	key, err := secrets.Drawn(filepath.Join(a.cfg.DataDir, file))
-	if err != nil {
-		return "", fmt.Errorf("keep the key of %s: %w (set %s to keep it yourself)", of, err, setting)
-	}
-	return key, nil
+	return secrets.Drawn(filepath.Join(a.cfg.DataDir, file))
 }
 
-// keepTokenKey sets the key of the tokens that are made here. It is not kept beside the log: whoever reads the log's
-// NATS could make tokens with it.
+// keepTokenKey sets the key of the tokens that are made here.
 func (a *app) keepTokenKey() error {
-	key, err := a.drawnKey(a.cfg.TokenKey, "token.key", "tokens", "TURNLEDGER_TOKEN_KEY")
+	key, err := a.drawn(a.cfg.TokenKey, "token.key")
 	if err != nil {
-		return err
+		return fmt.Errorf("keep the key of tokens: %w (set TURNLEDGER_TOKEN_KEY to keep it yourself)", err)
 	}
 	a.callers.Tokens = &tokens.Issuer{
 		Key: []byte(key), Maker: a.callers.Maker,

@@ -41,15 +41,8 @@ func (a *app) openSummaries(reader *read.Reader) error {
 	if a.cfg.SummaryURL == "" || !a.roles.has(roleAPI) {
 		return nil
 	}
-	model := openai.New(endpoint.Config{
-		URL: a.cfg.SummaryURL, Key: a.cfg.SummaryKey, Name: a.cfg.SummaryModel(), Idle: a.cfg.ModelSilence,
-		Setting: "TURNLEDGER_SUMMARY_URL",
-	})
 	a.summaries = summarizer.NewService(a.store.Log, summarizer.ServiceConfig{
-		Config: summarizer.Config{
-			Model: model, Sessions: reader, Summaries: a.history, After: a.cfg.SummaryAfter,
-			Logger: a.logger,
-		},
+		Config: a.summarizes(reader),
 		Feed: runner.Config{Rules: a.cfg.Rules(), Follower: a.follower, Metrics: a.metrics, Logger: a.logger,
 			Desk: a.views.Desk()},
 		Registry: a.registry,
@@ -58,6 +51,17 @@ func (a *app) openSummaries(reader *read.Reader) error {
 		Name: a.summaries.Name(), Runner: a.summaries.Feed, Letters: a.summaries.Letters,
 	})
 	return nil
+}
+
+// summarizes returns what summarises sessions.
+func (a *app) summarizes(reader *read.Reader) summarizer.Config {
+	return summarizer.Config{
+		Model: openai.New(endpoint.Config{
+			URL: a.cfg.SummaryURL, Key: a.cfg.SummaryKey, Name: a.cfg.SummaryModel(), Idle: a.cfg.ModelSilence,
+			Setting: "TURNLEDGER_SUMMARY_URL",
+		}),
+		Sessions: reader, Summaries: a.history, After: a.cfg.SummaryAfter, Count: a.tokens, Logger: a.logger,
+	}
 }
 
 // snippets returns the memory of prompts: the external memory, else the audit tables and the index of meanings, or nil

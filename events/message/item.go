@@ -21,6 +21,7 @@ const (
 	typeCustomOutput   = "custom_tool_call_output"
 	typeReference      = "item_reference"
 	typeTrigger        = "compaction_trigger"
+	typeCompaction     = "compaction"
 	typeReasoning      = "reasoning"
 	typeImage          = "image_generation_call"
 	typeComputerOutput = "computer_call_output"
@@ -89,6 +90,14 @@ func (i Item) Refers() bool { return i.Type() == typeReference }
 // Listed reports whether a conversation keeps the item. A compaction_trigger is an instruction, and no part of the
 // conversation.
 func (i Item) Listed() bool { return i.Type() != typeTrigger }
+
+// IsCompaction reports whether the item stands for older ones.
+func (i Item) IsCompaction() bool { return i.Type() == typeCompaction }
+
+// NewCompaction returns a compaction.
+func NewCompaction(id, content string) Item {
+	return Item{"type": asText(typeCompaction), "id": asText(id), "encrypted_content": asText(content)}
+}
 
 // Asks reports whether the item belongs to a question: it is a message of the user or of the program that asks. All
 // other items belong to an answer.

@@ -101,7 +101,7 @@ func (i Item) Carried() Item {
 // of its own, or what else only it has.
 func (i Item) IsSentWhole() bool {
 	switch kind := i.Type(); kind {
-	case typeMessage, typeCall, typeCustom, typeReasoning:
+	case typeMessage, typeCall, typeCustom, typeReasoning, typeCompaction:
 		return false
 	default:
 		return !strings.HasSuffix(kind, "_output")

@@ -62,6 +62,22 @@ func (h *history) loosely(k, n int) (int, bool) {
 	return h.answer(t, k == len(h.turns)-1, n)
 }
 
+// answerOf returns where the answer of a turn begins whose question was pruned, as Chat compares them: behind the
+// question that the input has at its place.
+func (h *history) answerOf(k, n int) int {
+	t, at := &h.turns[k], n
+	if !h.loose || !t.Lacks || t.asked > 0 || len(t.Items) == 0 {
+		return n
+	}
+	for at < len(h.kinds) && h.kinds[at].asks {
+		at++
+	}
+	if end, is := h.answer(t, k == len(h.turns)-1, at); !is || end == at {
+		return n
+	}
+	return at
+}
+
 // said is what an input says from a place up to the next question: its last text, where that begins, and where all of
 // it ends.
 type said struct {

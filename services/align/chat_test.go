@@ -47,6 +47,8 @@ func TestChat(t *testing.T) {
 		"a tombstone at the end":             {"u q1, a a1 |!", "u q1, a a1, u gone, a gone, u q2", align.Shared{Turns: 2, Rest: 4}},
 		"a corrected turn":                   {"u q1, a a1 |! u q2, a right", "u q1, a a1, u q2, a wrong, u q3", align.Shared{Turns: 2, Rest: 4}},
 		"a pruned answer":                    {"u q1, a a1 |! u q2, c c1 | u q3, a a3", "u q1, a a1, u q2, a gone, u q3, a a3, u q4", align.Shared{Turns: 3, Rest: 6}},
+		"a pruned question":                  {"! a a1 | u q2, a a2", "u gone, a a1, u q2, a a2, u q3", align.Shared{Turns: 2, Rest: 4}},
+		"a pruned question at the end":       {"u q1, a a1 |! a a2", "u q1, a a1, u gone, a a2, u q3", align.Shared{Turns: 2, Rest: 4}},
 		"nothing of an empty session":        {"", "u q1, a a1, u q2", align.Shared{}},
 		"two exchanges alike, then another":  {"u yes, a ok | u yes, a ok", "u yes, a ok, u yes, a ok, u yes", align.Shared{Turns: 2, Rest: 4}},
 		"two exchanges alike, the last anew": {"u yes, a ok | u yes, a ok", "u yes, a ok, u yes", align.Shared{Turns: 1, Rest: 2, Diverges: true, Ends: true, At: 1}},

@@ -160,6 +160,10 @@ func (h *history) from(first, n int) Shared {
 func (h *history) turn(k, n int) (end int, is bool) {
 	h.pairs++
 	t := h.turns[k]
+	if at := h.answerOf(k, n); at > n {
+		h.forget(n, at)
+		n = at
+	}
 	end, is = h.same(k, n)
 	switch {
 	case !t.Lacks:

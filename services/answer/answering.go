@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/items"
 )
 
 // work is a step that a model has to answer: a message that opens a turn, or one that goes on with a turn.
@@ -22,6 +23,8 @@ type work interface {
 	start(ctx context.Context) (services.Turn, error)
 	// step says what a listener is told of a turn that was started.
 	step(t *services.Turn) services.Step
+	// as names the attempt at the step.
+	as(attempt string)
 	// answered reports whether a turn needs no answer to the step any more, since it has one or is gone.
 	answered(t *session.Turn) bool
 	// prompt returns what the model is asked. The session need be known no further than the sequence known.
@@ -44,8 +47,11 @@ type task struct {
 	// event that did; 0 if that opened the turn.
 	own string
 	at  uint64
-	// ends: the answer ends when the last caller has hung up. keeps: what came of it until then is recorded.
+	// ends: the answer ends when the last caller has hung up, if all of them want that. keeps: what came of it until
+	// then is recorded.
 	ends, keeps bool
+	// named: each attempt at the step has a name of its own, which is told with the step.
+	named bool
 	work
 }
 
@@ -58,7 +64,7 @@ type outcome struct {
 // do has the model answer a task, and tells whoever listens. Once the task has begun, its answer is recorded even if
 // ctx ends. The caller tells the end. Errors: those of the work, and ErrModelFailed.
 func (s *Service) do(ctx context.Context, t task, to *running) (outcome, error) {
-	a := &answering{Service: s, task: t, to: to, free: map[uuid.UUID]uint64{}}
+	a := &answering{Service: s, task: t, to: to, free: map[uuid.UUID]uint64{}, attempt: undecided}
 	if err := a.begin(ctx); err != nil {
 		return a.outcome, err
 	}
@@ -71,6 +77,8 @@ func (s *Service) do(ctx context.Context, t task, to *running) (outcome, error) 
 	defer stop(nil)
 	a.take(stop)
 	a.live.enter(a, a.turn.Place)
+	defer a.offer(ctx)()
+	a.tell()
 	a.maybeHungUp()
 	err := a.answer(ctx)
 	a.end(err)
@@ -128,18 +136,68 @@ type answering struct {
 	since uint64
 	// built is what the model was asked with; nil until it was.
 	built *services.PromptSettings
+	// attempt names the work; undecided while another may do it.
+	attempt string
 }
+
+// undecided is the name of an attempt that has none yet.
+const undecided = "-"
+
+// errFollowed: the step is being answered already, and its caller does not wait.
+var errFollowed = errors.New("the step is being answered")
 
 // open reports whether the task still needs an answer.
 func (a *answering) open() bool { return !a.answered(&a.turn.Turn) }
 
-// look starts the work, and tells the listener when the step is in the log.
+// look starts the work. Whoever asked for a step again hears at once that it is waited for, unless it matters which
+// attempt answers it.
 func (a *answering) look(ctx context.Context) (err error) {
-	if a.turn, err = a.work.start(ctx); err == nil && !a.begun {
+	if a.turn, err = a.work.start(ctx); err == nil && a.turn.Duplicate && !a.named {
+		a.tell()
+	}
+	return err
+}
+
+// tell tells the listener that the step is in the log.
+func (a *answering) tell() {
+	if !a.begun {
 		a.begun = true
 		a.to.Begun(a.step(&a.turn))
 	}
-	return err
+}
+
+// about says how this process answers the step.
+func (a *answering) about() Answering {
+	about := Answering{Heard: a.isHeard(), Queued: a.to.isQueued()}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	about.Attempt = a.attempt
+	return about
+}
+
+// mine names the attempt of this process: the first one has no name.
+func (a *answering) mine() {
+	name := ""
+	if a.named && a.turn.Duplicate {
+		name = items.NewAttempt(time.Now())
+	}
+	a.mu.Lock()
+	a.attempt = name
+	a.mu.Unlock()
+	a.as(name)
+}
+
+// follows tells a caller that does not wait which attempt it would wait for.
+func (a *answering) follows(of Answering) error {
+	asker, goes := a.to.asker.(interface {
+		Follows(s services.Step, queued bool)
+	})
+	if !goes || of.Attempt == undecided {
+		return nil
+	}
+	a.as(of.Attempt)
+	asker.Follows(a.step(&a.turn), of.Queued)
+	return errFollowed
 }
 
 // begin records the step, and announces that this process answers it. If it is being answered already, here or by
@@ -148,11 +206,15 @@ func (a *answering) begin(ctx context.Context) error {
 	other := a.register(ctx)
 	err := a.look(ctx)
 	for other != nil && err == nil && a.open() {
+		if err = a.follows(other.about()); err != nil {
+			break
+		}
 		select {
-		case <-other:
+		case <-other.done:
 			if other = a.register(ctx); other == nil {
 				err = a.look(ctx)
 			}
+		case <-time.After(lookEvery):
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -166,6 +228,7 @@ func (a *answering) begin(ctx context.Context) error {
 		}
 	}
 	if err == nil && a.open() {
+		a.mine()
 		a.since, err = a.begins(ctx)
 	}
 	if err != nil || !a.open() {

@@ -22,6 +22,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/answer"
 	"github.com/turnledger/turnledger/services/answer/presence"
+	"github.com/turnledger/turnledger/services/answer/relay"
 	"github.com/turnledger/turnledger/services/model/endpoint"
 	"github.com/turnledger/turnledger/services/model/openai"
 	"github.com/turnledger/turnledger/services/read"
@@ -36,6 +37,9 @@ type chatInstance struct {
 	turns *write.Service
 	stop  func()
 }
+
+// streamKey is what the processes of a deployment share.
+const streamKey = "a key of 32 characters and a few more"
 
 // newChat returns the chat of a process of its own.
 func newChat(t *testing.T, server *embedded.Server, model *modeltest.Scripted) *chatInstance {
@@ -62,7 +66,7 @@ func newChatWith(t *testing.T, server *embedded.Server, model *modeltest.Scripte
 	cfg := answer.Config{
 		Ports:  services.Ports{Turns: s.History, SessionWrites: s.History},
 		States: s.Reader, Questions: s.Reader, Contexts: s.Contexts, Model: m,
-		Presence: presence.New(nc, notes),
+		Presence: presence.New(nc, notes), Relay: relay.New(nc, streamKey),
 	}
 	change(&cfg)
 	c := &chatInstance{t: t, model: model, turns: s.History, Service: answer.New(cfg)}

@@ -53,6 +53,7 @@ func (a *answering) wait(ctx context.Context) (uint64, error) {
 		}
 		known = max(known, state.Applied)
 		ahead := a.ahead(ctx, state, began)
+		a.to.placed(len(ahead) > 0)
 		if len(ahead) == 0 {
 			return known, nil
 		}
@@ -190,11 +191,11 @@ func (s *Service) heard(ctx context.Context, key uuid.UUID, since time.Time) boo
 		if here {
 			return false
 		}
-		present, heard, err := s.cfg.Presence.Present(ctx, key)
+		present, about, err := s.cfg.Presence.Present(ctx, key)
 		if err != nil { // it may have ended while it was asked
 			silent++
 		} else if present || failed || time.Since(since) > announcing {
-			return heard
+			return about.Heard
 		}
 		if silent == mostSilent || !pause.For(ctx, lookEvery) {
 			return err != nil
@@ -292,14 +293,15 @@ func (a *answering) over(ctx context.Context, state *session.State) error {
 }
 
 // register notes and announces that this process works on the turn. If the process did so already, register returns
-// the channel that is closed when that work ends; the caller waits for it, too.
-func (a *answering) register(ctx context.Context) (other <-chan struct{}) {
+// that work; the caller waits for its end, too.
+func (a *answering) register(ctx context.Context) (other *answering) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if under := a.running[a.key]; under != nil {
 		under.callers = append(under.callers, ctx)
+		under.ends = under.ends && a.ends
 		context.AfterFunc(ctx, under.maybeHungUp)
-		return under.done
+		return under
 	}
 	context.AfterFunc(ctx, a.maybeHungUp)
 	a.callers = []context.Context{ctx}
@@ -310,7 +312,7 @@ func (a *answering) register(ctx context.Context) (other <-chan struct{}) {
 
 // announce announces that this process answers a turn, until leave is called.
 func (a *answering) announce() (leave func()) {
-	leave, err := a.cfg.Presence.Announce(a.key, a.isHeard)
+	leave, err := a.cfg.Presence.Announce(a.key, a.about)
 	if err != nil {
 		a.cfg.Logger.Warn("others may not wait for a turn", "turn_id", a.key, "err", err)
 		return func() {}
@@ -327,14 +329,21 @@ func (a *answering) isHeard() bool {
 
 // maybeHungUp ends an answer for which nobody waits any more, if it ends with its callers. Whoever leaves calls it.
 func (a *answering) maybeHungUp() {
-	if !a.ends || a.isHeard() || a.to.watched() {
+	if a.isHeard() || a.to.watched() {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.stop != nil {
+	if a.ends && a.stop != nil {
 		a.stop(errHungUp)
 	}
+}
+
+// endsWith reports whether an answer ends with its callers, by what a call and the deployment say, and what its surface
+// does.
+func (s *Service) endsWith(asked services.OnDisconnect, surface bool) bool {
+	said := cmp.Or(asked, s.cfg.OnDisconnect)
+	return said == services.StopOnDisconnect || said == "" && surface
 }
 
 // takeOver waits while another process answers a turn, and takes the turn over once no process answers it. If several
@@ -344,9 +353,9 @@ func (a *answering) takeOver(ctx context.Context) (mine bool, err error) {
 	a.leave()
 	for waited, silent := false, 0; silent < mostSilent; {
 		since, err := a.cfg.Presence.Claimed(ctx, a.key)
-		present := false
+		present, about := false, Answering{}
 		if err == nil {
-			present, _, err = a.cfg.Presence.Present(ctx, a.key)
+			present, about, err = a.cfg.Presence.Present(ctx, a.key)
 		}
 		if err == nil && !present && !waited {
 			if mine, err = a.claim(ctx, since); err == nil {
@@ -357,6 +366,9 @@ func (a *answering) takeOver(ctx context.Context) (mine bool, err error) {
 		case err != nil:
 			silent++
 		case present:
+			if err := a.follows(about); err != nil {
+				return false, err
+			}
 			waited, silent = true, 0
 		default:
 			return false, nil

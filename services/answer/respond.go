@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -24,6 +25,13 @@ import (
 func (s *Service) Respond(
 	ctx context.Context, a services.StepAsk, to services.Listener,
 ) (out services.Answered, err error) {
+	if a.Background {
+		who := access.CallOf(ctx).Caller.Name
+		if !s.background.enter(who) {
+			return out, services.ErrTooManyAnswers
+		}
+		defer s.background.leave(who)
+	}
 	if !a.Store {
 		return s.unstored(ctx, ask{StepAsk: a}, to)
 	}
@@ -44,7 +52,8 @@ func (s *Service) Respond(
 	defer heard.leave()
 	done, err := s.do(ctx, task{
 		session: st.session, key: st.key(), onPending: a.OnPending, own: a.RequestID, at: st.Position.Seq,
-		work: w, ends: a.Completion != nil, keeps: a.Completion != nil && a.Completion.Streams,
+		work: w, ends: !a.Background && s.endsWith(a.OnDisconnect, a.Completion != nil), keeps: a.Streams,
+		named: a.Completion == nil,
 	}, heard)
 	if err == nil {
 		// The caller may have gone, and others watch.
@@ -56,7 +65,10 @@ func (s *Service) Respond(
 		err = services.ErrNoResponse
 	}
 	if err != nil {
-		out = services.Answered{Step: s.told(st, s.cfg.Model.Name()), Err: err}
+		out = services.Answered{Step: s.told(w.at, s.cfg.Model.Name()), Err: err}
+	} else if !done.begun {
+		done.begun = true
+		heard.Begun(out.Step)
 	}
 	if done.begun {
 		out.Reply = &services.ChatReply{
@@ -141,6 +153,8 @@ type input struct {
 	used int64
 }
 
+func (w *input) as(attempt string) { w.at.Attempt = attempt }
+
 func (w *input) step(*services.Turn) services.Step { return w.told(w.at, w.cfg.Model.Name()) }
 
 // start finds the step, which stands in the log already; after the first call its turn is looked up, without its texts.
@@ -205,7 +219,7 @@ func (w *input) record(
 ) (services.Turn, error) {
 	settings := encode(told{
 		Model: w.cfg.Model.Name(), AnsweredBy: answer.Model, Usage: w.usage(answer, w.used), Finish: answer.Finish,
-		Pieces: answer.Pieces, askedWith: askedWith{answer.Prompt},
+		Pieces: answer.Pieces, Attempt: w.at.Attempt, askedWith: askedWith{answer.Prompt},
 	})
 	output := w.cfg.Output(answer, w.told(w.at, "").Mint)
 	if w.ask.Completion != nil { // its client is told no ids
@@ -264,7 +278,7 @@ func (s *Service) usage(answer services.ModelAnswer, input int64) session.Usage 
 func (s *Service) contextRequest(a ask) services.ContextRequest {
 	off := time.Duration(0)
 	req := services.ContextRequest{
-		SystemPrompt: a.Instructions, MaxMessages: math.MaxInt, IdleTimeout: &off, IncludePending: true, Through: true,
+		Compacted: s.uncompacted(a.Identity), SystemPrompt: a.Instructions, MaxMessages: math.MaxInt, IdleTimeout: &off, IncludePending: true, Through: true,
 		Format: s.cfg.Model.Format(), Truncate: a.Truncate,
 	}
 	if req.MaxPrompt = s.room(a.Options.MaxTokens, 0); req.MaxPrompt > 0 {

@@ -1,7 +1,6 @@
 package answer
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -37,9 +36,11 @@ type running struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change; nil while nobody waits for it
 	begun   bool
-	step    services.Step
-	pieces  []services.AnswerPiece
-	end     *services.Answered
+	// queued: it waits for other answers.
+	queued bool
+	step   services.Step
+	pieces []services.AnswerPiece
+	end    *services.Answered
 	// over is when end was set.
 	over time.Time
 	// watchers are how many watch beside the asker.
@@ -88,6 +89,31 @@ func (r *room) find(sessionID string, is func(*running) bool) (first *running) {
 // ofTurn selects the answers of a turn; the nil id selects all.
 func ofTurn(turn uuid.UUID) func(*running) bool {
 	return func(r *running) bool { return turn == uuid.Nil || r.turn() == turn }
+}
+
+// ofResponse selects the answer of a response.
+func ofResponse(id string) func(*running) bool {
+	return func(r *running) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.step.ResponseID == id
+	}
+}
+
+// placed notes whether the answer waits for others.
+func (r *running) placed(queued bool) {
+	r.mu.Lock()
+	r.queued = queued
+	r.mu.Unlock()
+	if asker, waits := r.asker.(interface{ Placed(queued bool) }); waits {
+		asker.Placed(queued)
+	}
+}
+
+func (r *running) isQueued() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.queued
 }
 
 func (r *running) turn() uuid.UUID {
@@ -263,7 +289,7 @@ func (r *running) watch(ctx context.Context, to services.Listener, stands func(c
 		case late && gone != nil:
 			to.Ended(services.Answered{Step: step, Err: gone})
 			return nil
-		case len(news) == 0 && end != nil && end.Err == services.ErrAnswerLost: //nolint:errorlint // as leave sets it
+		case len(news) == 0 && end != nil && gaveUp(end.Err):
 			return end.Err
 		case len(news) == 0 && end != nil:
 			to.Ended(*end)
@@ -277,6 +303,41 @@ func (r *running) watch(ctx context.Context, to services.Listener, stands func(c
 	}
 }
 
+// gaveUp reports whether nobody knows the end of an answer, since its process has left it.
+func gaveUp(err error) bool {
+	return err == services.ErrAnswerLost || err == services.ErrNotRunning //nolint:errorlint // as they are set here
+}
+
+// known returns once it is known what is answered, or that it is not.
+func (r *running) known(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		begun, end := r.begun, r.end
+		if r.changed == nil {
+			r.changed = make(chan struct{})
+		}
+		more := r.changed
+		r.mu.Unlock()
+		switch {
+		case begun:
+			return nil
+		case end != nil:
+			return end.Err
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (r *running) isOver() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end != nil
+}
+
 // ended returns when the answer ended, if it has; void: without one.
 func (r *running) ended() (over time.Time, void bool) {
 	r.mu.Lock()
@@ -286,22 +347,61 @@ func (r *running) ended() (over time.Time, void bool) {
 
 // Watch implements services.RunningAnswers.
 func (s *Service) Watch(ctx context.Context, sessionID string, turn uuid.UUID, to services.Listener) error {
-	r := s.live.find(sessionID, ofTurn(turn))
-	if r == nil {
-		return services.ErrNotRunning
+	r, _, leave, err := s.runs(ctx, sessionID, turn)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	return r.watch(ctx, to, func(ctx context.Context) error {
 		_, err := s.cfg.Questions.Question(ctx, sessionID, r.turn())
 		return err
 	})
 }
 
-// StopAnswer implements services.RunningAnswers.
-func (s *Service) StopAnswer(_ context.Context, sessionID string, turn uuid.UUID) (uuid.UUID, error) {
-	r := s.live.find(sessionID, ofTurn(turn))
-	if r == nil {
-		return uuid.Nil, services.ErrNotRunning
+// runs returns the answer that runs in a session before the others, or that of a turn, or services.ErrNotRunning. Where
+// one of this process waits for others, these may be elsewhere.
+func (s *Service) runs(
+	ctx context.Context, sessionID string, turn uuid.UUID,
+) (r *running, key uuid.UUID, leave func(), err error) {
+	here := s.live.find(sessionID, ofTurn(turn))
+	if here != nil && (turn != uuid.Nil || !here.isQueued()) {
+		return here, here.key, func() {}, nil
 	}
-	r.stop(errStopped)
-	return cmp.Or(turn, r.turn()), nil
+	key, _, err = s.elsewhere(ctx, sessionID, turn)
+	if err == nil && (here == nil || key != here.key) {
+		var m *mirror
+		if m, leave, err = s.mirrored(ctx, key); err == nil {
+			return m.running, key, leave, nil
+		}
+	}
+	if here != nil {
+		return here, here.key, func() {}, nil
+	}
+	return nil, key, nil, err
+}
+
+// StopAnswer implements services.RunningAnswers.
+func (s *Service) StopAnswer(ctx context.Context, sessionID string, turn uuid.UUID) (uuid.UUID, error) {
+	r, key, leave, err := s.runs(ctx, sessionID, turn)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	defer leave()
+	if err := s.halt(ctx, r, key); err != nil {
+		return uuid.Nil, err
+	}
+	return r.turn(), nil
+}
+
+// halt ends an answer with what is there, wherever it is made.
+func (s *Service) halt(ctx context.Context, r *running, key uuid.UUID) error {
+	if r.stop != nil {
+		r.stop(errStopped)
+		return nil
+	}
+	stopped, err := s.cfg.Relay.Stop(ctx, key)
+	if err == nil && !stopped {
+		err = services.ErrNotRunning
+	}
+	return err
 }

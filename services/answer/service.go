@@ -25,6 +25,8 @@ type Config struct {
 	Log       Log
 	Model     services.Model
 	Presence  Presence
+	// Relay lets processes watch and stop each other's answers; nil: none does.
+	Relay Relay
 	// Output returns the items that an answer is, as they are recorded.
 	Output func(services.ModelAnswer, services.Mint) []message.Item
 	IDs    items.Minter
@@ -33,6 +35,10 @@ type Config struct {
 	SessionOf func(ctx context.Context, name string) (string, error)
 	// OnPending applies to messages that name none; Enqueue by default.
 	OnPending services.OnPending
+	// OnDisconnect applies to calls that name none; "" is what their surface does.
+	OnDisconnect services.OnDisconnect
+	// Summarizer compacts histories; nil: none does.
+	Summarizer Summarizer
 	// Summaries: prompts of threads have a summary in the place of turns that the window leaves out.
 	Summaries bool
 	// Timeout of an answer; 120 s by default.
@@ -54,6 +60,7 @@ type Service struct {
 	calls calls
 
 	live       room
+	mirrors    mirrors
 	background background
 
 	mu      sync.Mutex
@@ -80,6 +87,7 @@ func New(cfg Config) *Service {
 	}
 	return &Service{
 		cfg: cfg, calls: calls{of: map[string][]context.Context{}}, live: room{of: map[string][]*running{}},
+		mirrors:    mirrors{of: map[uuid.UUID]*mirror{}},
 		background: background{of: map[string]int{}},
 		running:    map[uuid.UUID]*answering{}, failed: map[uuid.UUID]time.Time{},
 	}

@@ -187,6 +187,9 @@ func (h history) behind() *place {
 		return nil
 	}
 	at := &place{session: state.SessionID, kind: state.Description().Kind}
+	if h.with.Turns == len(h.of) { // an earlier turn may have been corrected since
+		at.after = state.LastText()
+	}
 	for _, last := range slices.Backward(h.of[:h.with.Turns]) {
 		_, partition, inherited := state.Origin(last, h.Position.Partition)
 		if !inherited {

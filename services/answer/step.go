@@ -36,6 +36,8 @@ type told struct {
 	Finish     services.Finish `json:"finish_reason,omitempty"`
 	// Pieces are the lengths of the pieces in which the answer was told, without any text.
 	Pieces string `json:"pieces,omitempty"`
+	// Attempt names the attempt at the step that the answer ends; the others have failed.
+	Attempt string `json:"attempt,omitempty"`
 	askedWith
 }
 
@@ -78,11 +80,7 @@ func (s *Service) told(st step, model string) services.Step {
 		SessionID: st.session, TurnID: st.TurnID, ResponseID: items.ResponseID(st.Step), Previous: st.asked.Previous,
 		CreatedAt: st.createdAt, Model: model, Stored: true, Settings: st.asked.Request,
 		Asked: st.Position, Recorded: st.recorded,
-		Mint: func(kind, _ string, index int) string {
-			return s.cfg.IDs.Item(kind, st.session, items.Address{
-				Position: st.Position, Answer: true, Message: outputMessages + index,
-			})
-		},
+		Mint: s.mint(st.session, st.Position),
 	}
 	switch {
 	case st.duplicate:
@@ -172,6 +170,7 @@ func (s *Service) stood(
 		return st, false, none
 	}
 	st, stands, err = s.stepAt(ctx, at.Position)
+	st.Attempt = at.Attempt
 	if err == nil && !stands { // it may have left the log
 		st.Step = at
 		st.session, err = s.cfg.SessionOf(ctx, at.TurnID.String())
@@ -231,14 +230,37 @@ func (s *Service) Response(ctx context.Context, id string, who services.Caller) 
 	if err != nil {
 		return services.Answered{}, err
 	}
-	if _, answered := st.answerAt(found.Turn); answered {
-		return s.recorded(ctx, st, found.Turn)
-	}
 	out := services.Answered{Step: s.told(st, s.cfg.Model.Name())}
-	if out.Running = s.working(ctx, st.key(), st.createdAt); !out.Running {
+	if _, answered := st.answerAt(found.Turn); answered {
+		if done, err := s.recorded(ctx, st, found.Turn); err != nil || done.ResponseID == out.ResponseID {
+			return done, err
+		}
+	} else {
+		out.Running, out.Queued = s.attempted(ctx, st)
+	}
+	if !out.Running { // or another attempt has answered
 		out.Err = services.ErrModelFailed
 	}
 	return out, nil
+}
+
+// attempted reports whether a process works on an attempt at a step, or may be about to, and whether it waits for
+// others.
+func (s *Service) attempted(ctx context.Context, st step) (running, queued bool) {
+	if r := s.live.find(st.session, ofResponse(items.ResponseID(st.Step))); r != nil {
+		return true, r.isQueued()
+	}
+	present, about, err := s.cfg.Presence.Present(ctx, st.key())
+	if err != nil || present && about.Attempt == st.Attempt {
+		return true, about.Queued
+	}
+	since := time.Since(st.createdAt)
+	if st.Attempt != "" {
+		since = items.SinceAttempt(st.Attempt, time.Now())
+	}
+	failed, _ := s.known(st.key())
+	other := present && about.Attempt != undecided
+	return !failed && !other && since < settling, false
 }
 
 // recorded returns a response with its answer.
@@ -258,6 +280,7 @@ func (s *Service) recorded(ctx context.Context, st step, t *session.Turn) (out s
 	if t.PrunedAt() > at.Seq {
 		said.Pieces = ""
 	}
+	st.Attempt = said.Attempt
 	return services.Answered{
 		Pieces: said.Pieces,
 		Step:   s.told(st, said.Model), At: a.at, Usage: said.Usage, Finish: cmp.Or(said.Finish, services.FinishStop),

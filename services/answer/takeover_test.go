@@ -132,8 +132,8 @@ type jointClaims struct {
 	silent        int
 }
 
-func (g *jointClaims) Present(ctx context.Context, turn uuid.UUID) (present, heard bool, err error) {
-	present, heard, err = g.Presence.Present(ctx, turn)
+func (g *jointClaims) Present(ctx context.Context, turn uuid.UUID) (present bool, about answer.Answering, err error) {
+	present, about, err = g.Presence.Present(ctx, turn)
 	switch {
 	case err != nil:
 	case present:
@@ -144,7 +144,7 @@ func (g *jointClaims) Present(ctx context.Context, turn uuid.UUID) (present, hea
 			g.free.Wait()
 		}
 	}
-	return present, heard, err
+	return present, about, err
 }
 
 // TestAnAnswerIsHeardWhileItsCallerWaits: other processes are told, too, and wait until they could have been.

@@ -43,6 +43,7 @@ func (s *Service) Send(
 	defer heard.leave()
 	done, err := s.do(ctx, task{
 		session: m.ThreadID, key: events.TurnID(m.ThreadID, m.RequestID), onPending: m.OnPending, work: w,
+		ends: s.endsWith(m.OnDisconnect, false), keeps: m.Streams,
 	}, heard)
 	if !done.begun {
 		return services.ChatReply{}, err
@@ -194,6 +195,8 @@ func (m *posted) step(t *services.Turn) services.Step {
 		SessionID: m.ThreadID, TurnID: t.ID, CreatedAt: t.CreatedAt, Model: m.cfg.Model.Name(), Stored: true,
 	}
 }
+
+func (*posted) as(string) {}
 
 func (m *posted) start(ctx context.Context) (turn services.Turn, err error) {
 	c := decide.Start{

@@ -68,6 +68,9 @@ func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (servi
 			return err
 		}
 		req.SystemPrompt = cmp.Or(req.SystemPrompt, b.cfg.SystemPrompt)
+		if req.Append, err = uncompactedAll(ctx, req.Append, req); err != nil {
+			return err
+		}
 		read, err := b.history(ctx, req)
 		if err != nil {
 			return err
@@ -169,6 +172,9 @@ func (b *Builder) recall(
 		return p, true, nil
 	}
 	turns, n := asked(req, reading, b.idle(req), now)
+	if turns, err = compacted(ctx, turns, req); err != nil {
+		return nil, false, err
+	}
 	bound := b.budget(req)
 	bound.before = n.shown + n.filtered - len(turns)
 	pieces := piecesOf(asSent(turns, req), form{lang: req.Language, items: req.Through})

@@ -63,5 +63,8 @@ func summaryMessage(m *session.Summary, lang services.Language) message.Message 
 	if lang == services.Translated && m.Fact.SummaryTranslated != "" {
 		text = m.Fact.SummaryTranslated
 	}
-	return message.New(message.System, "Summary of the conversation so far:\n"+text)
+	return message.New(message.System, summaryBegins+text)
 }
+
+// summaryBegins stands before a summary in a prompt.
+const summaryBegins = "Summary of the conversation so far:\n"

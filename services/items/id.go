@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -110,10 +111,30 @@ func NewConversationID() string {
 	return ConversationID(drawn)
 }
 
-// Step is where a response stands: the turn, and the event that brought the response's output.
+// Step is where a response stands: the turn, and the event that brought its input. Attempt names a further attempt at
+// it; "" is the first.
 type Step struct {
 	Position events.Position
 	TurnID   uuid.UUID
+	Attempt  string
+}
+
+// attemptWidth is the width of an attempt's name: the time at which it began, in milliseconds.
+const attemptWidth = 9
+
+// NewAttempt returns the name of an attempt that begins at a time.
+func NewAttempt(at time.Time) string {
+	return fmt.Sprintf("%0*x", attemptWidth, at.UnixMilli()&(1<<(4*attemptWidth)-1))
+}
+
+// SinceAttempt returns how long before a time the attempt of a name began; 0 if it did later.
+func SinceAttempt(name string, now time.Time) time.Duration {
+	began, _ := strconv.ParseInt(name, 16, 64)
+	const most = 1 << (4 * attemptWidth)
+	if ago := (now.UnixMilli() - began) & (most - 1); ago < most/2 {
+		return time.Duration(ago) * time.Millisecond
+	}
+	return 0
 }
 
 const (
@@ -121,12 +142,12 @@ const (
 	responseVersion = "02"
 )
 
-var responseID = regexp.MustCompile(`^resp_[0-9a-f]{46}02$`)
+var responseID = regexp.MustCompile(`^resp_[0-9a-f]{46}02([0-9a-f]{9})?$`)
 
 // ResponseID returns the id of a response.
 func ResponseID(s Step) string {
-	return fmt.Sprintf("%s%02x%012x%s%s", responsePrefix, s.Position.Partition, s.Position.Seq,
-		hex.EncodeToString(s.TurnID[:]), responseVersion)
+	return fmt.Sprintf("%s%02x%012x%s%s%s", responsePrefix, s.Position.Partition, s.Position.Seq,
+		hex.EncodeToString(s.TurnID[:]), responseVersion, s.Attempt)
 }
 
 // ParseResponseID returns where the response of an id stands, if the id looks like one of ours.
@@ -134,11 +155,14 @@ func ParseResponseID(id string) (Step, bool) {
 	if !responseID.MatchString(id) {
 		return Step{}, false
 	}
-	raw, err := hex.DecodeString(id[len(responsePrefix):])
+	const first = len(responsePrefix) + 2*23 + len(responseVersion)
+	raw, err := hex.DecodeString(id[len(responsePrefix):first])
 	if err != nil {
 		return Step{}, false
 	}
-	s := Step{Position: events.Position{Partition: int(raw[0])}, TurnID: uuid.UUID(raw[7:23])}
+	s := Step{
+		Position: events.Position{Partition: int(raw[0])}, TurnID: uuid.UUID(raw[7:23]), Attempt: id[first:],
+	}
 	for _, b := range raw[1:7] {
 		s.Position.Seq = s.Position.Seq<<8 | uint64(b)
 	}

@@ -17,6 +17,7 @@ type auth struct {
 	AuthIdentityClaim string        `help:"The claim of a token that is the user's identity_id." default:"sub" env:"TURNLEDGER_AUTH_IDENTITY_CLAIM"`
 	AuthScopesClaim   string        `help:"The claim that names the scopes." default:"scope" env:"TURNLEDGER_AUTH_SCOPES_CLAIM"`
 	AuthServices      []string      `help:"Subjects of tokens that are programs: they reach all sessions." env:"TURNLEDGER_AUTH_SERVICES"`
+	StreamKey         string        `help:"Key under which processes tell each other of answers that are being made, 32 random characters or more, the same in every process; unset: one that is drawn once into stream.key in the data directory, and with an outside NATS none: answers are watched and stopped in their own process only." env:"TURNLEDGER_STREAM_KEY" show:"given"`
 	TokenKey          string        `help:"Key that signs the tokens of POST /v1/tokens, 32 random characters or more, the same in every process; unset: one that is drawn once into token.key in the data directory, and with an outside NATS none: no tokens." env:"TURNLEDGER_TOKEN_KEY" show:"given"`
 	AuthLeeway        time.Duration `help:"How far the issuer's clock may be from ours." default:"1m" env:"TURNLEDGER_AUTH_LEEWAY"`
 }

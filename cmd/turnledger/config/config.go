@@ -68,6 +68,7 @@ func (c Config) Validate() error {
 	var no complaints
 	power := c.Partitions >= 1 && c.Partitions <= events.Buckets && c.Partitions&(c.Partitions-1) == 0
 	no.unless(power, "PARTITIONS", "must be a power of two from 1 to %d", events.Buckets)
+	no.unless(c.StreamKey == "" || len(c.StreamKey) >= 32, "STREAM_KEY", "must be 32 characters or more")
 	no.unless(c.TokenKey == "" || len(c.TokenKey) >= 32, "TOKEN_KEY", "must be 32 characters or more")
 	no.unless(within(c.Replicas, 1, 5), "REPLICAS", "must be 1 to 5")
 	no.when(c.Replicas > 1 && c.NATSURL == "", "REPLICAS", "above 1 needs a cluster: set TURNLEDGER_NATS_URL")

@@ -23,6 +23,7 @@ type prompts struct {
 	ModelContext   int           `name:"model-context" help:"Tokens that the model takes, with those of its answer: threads and OpenAI's routes leave out what is longer, or refuse it; 0: they leave that to the endpoint." default:"0" env:"TURNLEDGER_MODEL_CONTEXT"`
 	ModelMaxTokens int64         `name:"model-max-tokens" help:"Tokens that an answer may have whose caller names no bound; 0 leaves it to the model (Anthropic's API, which wants to be told: 8192)." default:"0" env:"TURNLEDGER_MODEL_MAX_TOKENS"`
 	OnPending      string        `name:"on-pending" help:"What happens to a message while another is being answered: reject, enqueue or interrupt." default:"enqueue" env:"TURNLEDGER_ON_PENDING"`
+	OnDisconnect   string        `name:"on-disconnect" help:"What happens to an answer once nobody is connected who asked for it or watches it: stop or continue; unset: a chat completion stops, and others continue." env:"TURNLEDGER_ON_DISCONNECT"`
 	ChatHistory    string        `name:"chat-history" help:"What a chat completion in a session is shown that names nothing: auto, server, client or off." default:"auto" env:"TURNLEDGER_CHAT_HISTORY"`
 	SessionHeaders []string      `name:"session-headers" help:"Headers of other products that name a chat completion's session, in their order, behind X-Turnledger-Session and the body." env:"TURNLEDGER_SESSION_HEADERS"`
 
@@ -54,6 +55,8 @@ func (c prompts) SummaryModel() string { return cmp.Or(c.SummaryName, c.ModelNam
 func (c prompts) validate(no *complaints) {
 	no.unless(slices.Contains([]string{"reject", "enqueue", "interrupt"}, c.OnPending),
 		"ON_PENDING", "must be reject, enqueue or interrupt")
+	no.unless(slices.Contains([]string{"", "stop", "continue"}, c.OnDisconnect),
+		"ON_DISCONNECT", "must be stop or continue")
 	no.unless(slices.Contains([]string{"auto", "server", "client", "off"}, c.ChatHistory),
 		"CHAT_HISTORY", "must be auto, server, client or off")
 	for _, a := range [][2]string{

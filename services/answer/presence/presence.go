@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,35 +36,53 @@ const patience = time.Second
 
 // Announce implements answer.Presence. Other processes see the announcement before anything that the caller publishes
 // later, since NATS keeps a connection's order.
-func (p *Presence) Announce(turn uuid.UUID, heard func() bool) (leave func(), err error) {
-	sub, err := p.nc.Subscribe(subject(turn), func(m *nats.Msg) {
-		if heard() {
-			_ = m.Respond([]byte(isHeard))
-			return
-		}
-		_ = m.Respond(nil)
-	})
+func (p *Presence) Announce(turn uuid.UUID, about func() answer.Answering) (leave func(), err error) {
+	sub, err := p.nc.Subscribe(subject(turn), func(m *nats.Msg) { _ = m.Respond([]byte(told(about()))) })
 	if err != nil {
 		return nil, fmt.Errorf("announce a turn: %w", err)
 	}
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
-// isHeard is what a process says of an answer that a caller waits for.
-const isHeard = "heard"
+// Words of what a process says of an answer.
+const (
+	isHeard, isQueued = "heard", "queued"
+	attempt           = "attempt="
+)
+
+func told(a answer.Answering) string {
+	words := []string{attempt + a.Attempt}
+	if a.Heard {
+		words = append(words, isHeard)
+	}
+	if a.Queued {
+		words = append(words, isQueued)
+	}
+	return strings.Join(words, " ")
+}
+
+func heard(said string) (a answer.Answering) {
+	for word := range strings.FieldsSeq(said) {
+		a.Heard, a.Queued = a.Heard || word == isHeard, a.Queued || word == isQueued
+		if name, is := strings.CutPrefix(word, attempt); is {
+			a.Attempt = name
+		}
+	}
+	return a
+}
 
 // Present implements answer.Presence.
-func (p *Presence) Present(ctx context.Context, turn uuid.UUID) (present, heard bool, err error) {
+func (p *Presence) Present(ctx context.Context, turn uuid.UUID) (present bool, about answer.Answering, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	m, err := p.nc.RequestWithContext(ctx, subject(turn), nil)
 	switch {
 	case err == nil:
-		return true, string(m.Data) == isHeard, nil
+		return true, heard(string(m.Data)), nil
 	case errors.Is(err, nats.ErrNoResponders):
-		return false, false, nil
+		return false, about, nil
 	default:
-		return false, false, fmt.Errorf("ask who answers a turn: %w", err)
+		return false, about, fmt.Errorf("ask who answers a turn: %w", err)
 	}
 }
 

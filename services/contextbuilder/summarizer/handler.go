@@ -58,6 +58,8 @@ type Config struct {
 	Oldest time.Duration
 	// Timeout of one call of the model, a minute by default; Pause before it is called again, a second.
 	Timeout, Pause time.Duration
+	// Count counts the tokens of a text, for those who are told what a summary cost; optional.
+	Count func(string) int
 	// Done, if set, is called with the outcome of each try.
 	Done   func(made bool)
 	Now    func() time.Time
@@ -86,6 +88,9 @@ func New(cfg Config) *Handler {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Count == nil {
+		cfg.Count = func(string) int { return 0 }
 	}
 	if cfg.Done == nil {
 		cfg.Done = func(bool) {}
@@ -153,7 +158,7 @@ func (h *Handler) session(ctx context.Context, id string) {
 		if p == nil {
 			return
 		}
-		err = h.make(ctx, p)
+		_, err = h.make(ctx, p)
 		if _, refused := errors.AsType[*decide.Refusal](err); refused && replanned < tries {
 			replanned++ // what the model has read has changed meanwhile
 			continue
@@ -198,6 +203,8 @@ type plan struct {
 	request       string
 	covered, read []*session.Turn
 	last          *events.SessionSummarized
+	// standing is the summary of last.
+	standing session.Summary
 }
 
 // plan returns the next summary of a session, or nil if none is due.
@@ -217,12 +224,7 @@ func (h *Handler) plan(s *session.State) *plan {
 		}
 	}
 	p := &plan{session: s.SessionID}
-	from := 0
-	for _, m := range s.Standing() {
-		if m.Fact != nil && m.Turns > from {
-			p.last, from = m.Fact, m.Turns
-		}
-	}
+	from := p.behind(s, len(final))
 	if missing := h.cfg.After - (len(final) - from); missing > 0 {
 		h.remember(s.SessionID, ownShown(s)+missing)
 		return nil
@@ -236,32 +238,51 @@ func (h *Handler) plan(s *session.State) *plan {
 		h.remember(s.SessionID, ownShown(s)+1)
 		return nil
 	}
-	p.covered, p.read = final[:to], final[from:to]
-	p.request = requestID(s, p.covered)
+	p.cover(s, final, from, to)
 	return p
 }
 
+// behind lets the plan go on behind the standing summary that covers the most turns, but not more than most. It returns
+// how many these are.
+func (p *plan) behind(s *session.State, most int) (from int) {
+	for _, m := range s.Standing() {
+		if m.Fact != nil && m.Turns > from && m.Turns <= most {
+			p.last, p.standing, from = m.Fact, m, m.Turns
+		}
+	}
+	return from
+}
+
+func (p *plan) cover(s *session.State, final []*session.Turn, from, to int) {
+	p.covered, p.read = final[:to], final[from:to]
+	p.request = requestID(s, p.covered)
+}
+
 // make has the model write a summary, and records it.
-func (h *Handler) make(ctx context.Context, p *plan) error {
+func (h *Handler) make(ctx context.Context, p *plan) (out services.Written, err error) {
 	f := events.SessionSummarized{SessionID: p.session, RequestID: p.request, Model: h.cfg.Model.Name()}
 	var before events.SessionSummarized
 	if p.last != nil {
 		before = *p.last
 	}
-	var err error
-	if f.SummaryNeutral, err = h.write(ctx, quote(p.read, services.Neutral, before.SummaryNeutral)); err != nil {
-		return err
+	q := quote(p.read, services.Neutral, before.SummaryNeutral)
+	if f.SummaryNeutral, err = h.write(ctx, q); err != nil {
+		return out, err
 	}
+	out.Usage = h.used(q, f.SummaryNeutral)
 	if before.SummaryTranslated != "" || translated(p.read) {
 		soFar := cmp.Or(before.SummaryTranslated, before.SummaryNeutral)
-		if f.SummaryTranslated, err = h.write(ctx, quote(p.read, services.Translated, soFar)); err != nil {
-			return err
+		q = quote(p.read, services.Translated, soFar)
+		if f.SummaryTranslated, err = h.write(ctx, q); err != nil {
+			return out, err
 		}
+		out.Usage = out.Usage.Plus(h.used(q, f.SummaryTranslated))
 	}
-	_, err = h.cfg.Summaries.SummarizeSession(ctx, decide.Summarize{
+	made, err := h.cfg.Summaries.SummarizeSession(ctx, decide.Summarize{
 		ThroughTurnID: p.covered[len(p.covered)-1].ID, Read: idsOf(p.covered), Summary: f,
 	})
-	return err
+	out.Summary = made.ID
+	return out, err
 }
 
 // write asks the model until it writes a summary, a few times at most. A model that does not answer in time is asked

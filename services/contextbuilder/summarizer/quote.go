@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/events/session"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -43,8 +44,12 @@ type quotes struct {
 }
 
 func quote(turns []*session.Turn, lang services.Language, soFar string) quoted {
+	return quoteAll(contextbuilder.MessagesOf(turns, lang), soFar)
+}
+
+func quoteAll(messages []message.Message, soFar string) quoted {
 	out := quoted{SoFar: soFar}
-	for _, m := range contextbuilder.MessagesOf(turns, lang) {
+	for _, m := range messages {
 		if words := []rune(m.Words()); len(words) > 0 {
 			out.Messages = append(out.Messages, quotes{m.Role(), string(words[:min(len(words), longestMessage)])})
 		}

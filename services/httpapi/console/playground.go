@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -174,7 +175,8 @@ func (s *surface) stream(w http.ResponseWriter, r *http.Request) error {
 	policy(w.Header())
 	to := &pieces{sse: s.api.NewSSE(w, livePatience)}
 	defer to.sse.End()
-	reply, err := s.chat(r, to)
+	still := s.api.Still(r, access.TurnsWrite|access.ContextRead)
+	reply, err := s.chat(r.WithContext(to.sse.While(r.Context(), still)), to)
 	switch {
 	case err == nil:
 		if !to.begun {

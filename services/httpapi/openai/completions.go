@@ -108,7 +108,10 @@ func (s *surface) completionOf(ctx context.Context, r *http.Request) (c complete
 	}
 	c.Call = s.callOf(ctx, r, append([]byte(session+"\x00"), whatever(raw)...))
 	c.Caller, c.RequestID = s.who(ctx), requestID(c.Call)
-	if c.OnPending, err = s.onPending(r); err != nil {
+	if c.OnPending, err = s.onPending(r); err == nil {
+		c.OnDisconnect, err = onDisconnect(r)
+	}
+	if err != nil {
 		return c, err
 	}
 	return c, s.enter(ctx, c.Completion.Session)
@@ -137,17 +140,16 @@ func (s *surface) complete(w http.ResponseWriter, r *http.Request) error {
 	}
 	setRequestID(w.Header())
 	to := &completing{header: w.Header(), ctx: r.Context()}
+	ctx := r.Context()
 	if c.Stream {
 		to.sse = s.api.NewSSE(w, clientPatience)
 		defer to.sse.End()
-		to.stream = c.NewStream(func(chunk any) {
-			to.begin()
-			to.sse.Data(chunk)
-		})
+		ctx = to.sse.While(ctx, s.api.Still(r, access.TurnsWrite|access.ContextRead))
+		to.stream = c.NewStream(to.sse.Data)
 	}
-	out, err := s.cfg.Responses.Respond(r.Context(), c.StepAsk, to)
+	out, err := s.cfg.Responses.Respond(ctx, c.StepAsk, to)
 	switch {
-	case err != nil && to.begun:
+	case err != nil && c.Stream && !to.sse.Refused():
 		to.sse.Data(map[string]*apiError{"error": errorOf(problemOf(err))})
 		return err
 	case err != nil:
@@ -166,14 +168,6 @@ type completing struct {
 	ctx    context.Context //nolint:containedctx // notes the session in the log line
 	sse    *wire.SSE
 	stream *complete.Stream
-	begun  bool
-}
-
-func (c *completing) begin() {
-	if !c.begun {
-		c.begun = true
-		c.sse.Begin()
-	}
 }
 
 // Begun implements services.Listener.
@@ -188,6 +182,7 @@ func (c *completing) Begun(step services.Step) {
 	}
 	if c.stream != nil {
 		c.stream.Begun(step)
+		c.sse.BeginLater() // the model may refuse before its first word
 	}
 }
 

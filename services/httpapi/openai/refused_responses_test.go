@@ -147,7 +147,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	require.Empty(t, s.list(id, 10), "what is refused leaves nothing")
 	first := s.must("POST", "/v1/responses", `{"input":"a"}`)["id"].(string)
 	for call, want := range map[string][3]any{
-		"POST /v1/responses/compact": {404, "unknown_url", nil},
+		"POST /v1/responses/compact": {400, "unsupported_value", nil},
 		"GET /v1/responses/resp_1":   {404, nil, nil}, "DELETE /v1/responses/resp_1": {404, nil, nil},
 		"POST /v1/responses/resp_1/cancel": {404, nil, nil}, "GET /v1/responses/resp_1/input_items": {404, nil, nil},
 	} {

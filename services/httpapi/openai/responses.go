@@ -20,6 +20,8 @@ const (
 	oneResponse   = responses + "/{response_id}"
 	answering     = "chat"
 	pendingHeader = "X-Turnledger-On-Pending"
+	// disconnectHeader says what happens to the answer once the client has gone.
+	disconnectHeader = "X-Turnledger-On-Disconnect"
 )
 
 // answerTime bounds a whole answer, with the time that it waits for others; the model's own bound ends it earlier.
@@ -39,16 +41,16 @@ func (s *surface) declareResponses() {
 	s.call(http.MethodPost, oneResponse+"/cancel", access.TurnsWrite, here, answering, later, s.cancelResponse)
 	s.call(http.MethodGet, oneResponse+"/input_items", both, here, answering, later, s.inputItems)
 	s.call(http.MethodPost, responses+"/input_tokens", both, here, answering, later, s.inputTokens)
-	s.call(http.MethodPost, responses+"/compact", both, here, answering, later, s.compact)
 	create := wire.Route{
 		Method: http.MethodPost, Path: responses, Needs: both, Admit: later, Long: answerTime, Deadline: answerTime,
-
 		Handle: s.createResponse,
 	}
+	compact := create
+	compact.Path, compact.Handle = responses+"/compact", s.compact
 	if !here {
-		create.Role, get.Role = answering, answering
+		create.Role, get.Role, compact.Role = answering, answering, answering
 	}
-	s.routes = append(s.routes, create, get)
+	s.routes = append(s.routes, create, get, compact)
 }
 
 // who returns the caller of a call.
@@ -101,8 +103,20 @@ func (s *surface) asked(ctx context.Context, r *http.Request) (a respond.Request
 		a.Call = s.beginningOf(ctx, r, asks)
 	}
 	a.Caller, a.RequestID = s.who(ctx), requestID(a.Call)
-	a.OnPending, err = s.onPending(r)
+	a.Streams = a.Stream
+	if a.OnPending, err = s.onPending(r); err == nil {
+		a.OnDisconnect, err = onDisconnect(r)
+	}
 	return a, err
+}
+
+// onDisconnect returns what a request wants to happen once its client has gone; "" where it says nothing.
+func onDisconnect(r *http.Request) (services.OnDisconnect, error) {
+	d := services.OnDisconnect(r.Header.Get(disconnectHeader))
+	if d != "" && !d.Valid() {
+		return "", bad(disconnectHeader, codeValue, "The header "+disconnectHeader+" must be stop or continue.")
+	}
+	return d, nil
 }
 
 // onPending returns what a request wants to happen while others are answered.
@@ -147,7 +161,8 @@ func (s *surface) createResponse(w http.ResponseWriter, r *http.Request) error {
 		sse := s.api.NewSSE(w, clientPatience)
 		defer sse.End()
 		to := &streamed{respond.NewStream(a.Include, sse.Events), sse}
-		_, err := s.cfg.Responses.Respond(r.Context(), a.StepAsk, to)
+		ctx := sse.While(r.Context(), s.api.Still(r, access.TurnsWrite|access.ContextRead))
+		_, err := s.cfg.Responses.Respond(ctx, a.StepAsk, to)
 		return err
 	}
 	out, err := s.cfg.Responses.Respond(r.Context(), a.StepAsk, services.Quiet{})
@@ -209,8 +224,15 @@ func (s *surface) getResponse(w http.ResponseWriter, r *http.Request) error {
 	setRequestID(w.Header())
 	sse := s.api.NewSSE(w, clientPatience)
 	defer sse.End()
-	return s.cfg.Responses.WatchResponse(ctx, id, s.who(ctx),
-		&streamed{respond.NewStream(with, sse.Events).After(after), sse})
+	ctx = sse.While(ctx, s.api.Still(r, access.ContextRead))
+	for {
+		to := &streamed{respond.NewStream(with, sse.Events).After(after), sse}
+		err := s.cfg.Responses.WatchResponse(ctx, id, s.who(ctx), to)
+		if !errors.Is(err, services.ErrAnswerLost) {
+			return err
+		}
+		after = max(after, to.Sent())
+	}
 }
 
 // deleteResponse takes what a response brought out of its turns, and out of the log: its input and its answer.
@@ -261,7 +283,16 @@ func (s *surface) inputTokens(ctx context.Context, r *http.Request, _ http.Heade
 	return map[string]any{"object": "response.input_tokens", "input_tokens": n}, nil
 }
 
-// compact is a call that there is not yet. Without a route of its own it would be a response of that name.
-func (s *surface) compact(context.Context, *http.Request, http.Header) (any, error) {
-	return nil, wire.ErrNoRoute
+// compact answers with a compaction of the history that a response would go on with.
+func (s *surface) compact(w http.ResponseWriter, r *http.Request) error {
+	a, err := s.asked(r.Context(), r)
+	if err != nil {
+		return err
+	}
+	c, err := s.cfg.Responses.Compact(r.Context(), a.StepAsk)
+	if err == nil {
+		setRequestID(w.Header())
+		wire.WriteJSON(w, http.StatusOK, respond.CompactionForm(c))
+	}
+	return err
 }

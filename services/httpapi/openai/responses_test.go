@@ -29,10 +29,12 @@ import (
 // alone is the presence of the only process.
 type alone struct{}
 
-func (alone) Announce(uuid.UUID, func() bool) (func(), error)         { return func() {}, nil }
-func (alone) Present(context.Context, uuid.UUID) (_, _ bool, _ error) { return false, false, nil }
-func (alone) Claimed(context.Context, uuid.UUID) (uint64, error)      { return 0, nil }
-func (alone) Claim(context.Context, uuid.UUID, uint64) (bool, error)  { return true, nil }
+func (alone) Announce(uuid.UUID, func() answer.Answering) (func(), error) { return func() {}, nil }
+func (alone) Present(context.Context, uuid.UUID) (_ bool, _ answer.Answering, _ error) {
+	return false, answer.Answering{}, nil
+}
+func (alone) Claimed(context.Context, uuid.UUID) (uint64, error)     { return 0, nil }
+func (alone) Claim(context.Context, uuid.UUID, uint64) (bool, error) { return true, nil }
 
 // answeredBy has a model answer.
 func answeredBy(model services.Model) setting { return answeredWithin(0, model) }

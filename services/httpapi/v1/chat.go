@@ -6,24 +6,44 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // threadIn is a chatIn whose thread is in the path.
 type threadIn struct {
-	ThreadID       string `path:"thread_id" doc:"The session; new makes one"`
-	IdempotencyKey string `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
+	ThreadID       string       `path:"thread_id" doc:"The session; new makes one"`
+	IdempotencyKey string       `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
+	OnDisconnect   onDisconnect `header:"X-Turnledger-On-Disconnect" doc:"Whether the answer goes on once its client has gone: stop or continue"`
 	Body           chatBody
 }
 
 type chatIn struct {
-	ThreadID       string `header:"X-Thread-Id" doc:"The session, where the body has none; without either, or new, one is made"`
-	IdempotencyKey string `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
+	ThreadID       string       `header:"X-Thread-Id" doc:"The session, where the body has none; without either, or new, one is made"`
+	IdempotencyKey string       `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
+	OnDisconnect   onDisconnect `header:"X-Turnledger-On-Disconnect" doc:"Whether the answer goes on once its client has gone: stop or continue"`
 	Body           chatBody
+}
+
+// onDisconnect says what happens to an answer once its client has gone.
+type onDisconnect services.OnDisconnect
+
+// UnmarshalText reads stop or continue.
+func (d *onDisconnect) UnmarshalText(b []byte) error {
+	if *d = onDisconnect(b); !services.OnDisconnect(*d).Valid() {
+		return invalid("", "must be stop or continue")
+	}
+	return nil
+}
+
+// Schema documents it.
+func (onDisconnect) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Enum: []any{services.StopOnDisconnect, services.ContinueOnDisconnect}}
 }
 
 // chatBody is a message, with the options of a context.
@@ -50,7 +70,8 @@ func (in *chatIn) message() (m services.ChatMessage, err error) {
 		ThreadID: in.ThreadID, UserID: b.UserID.text(), Content: b.Content, SystemPrompt: b.SystemPrompt,
 		MaxMessages: int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
 		Language: services.Language(b.Language), Memory: b.Memory, Rewrite: b.Rewrite,
-		OnPending: services.OnPending(b.OnPending), Edits: namedTurn(b.Edits), Regenerates: namedTurn(b.Regenerates),
+		OnPending: services.OnPending(b.OnPending), OnDisconnect: services.OnDisconnect(in.OnDisconnect),
+		Edits: namedTurn(b.Edits), Regenerates: namedTurn(b.Regenerates),
 	}
 	switch {
 	case b.Content == "" && b.Regenerates == nil:
@@ -128,6 +149,7 @@ func (a *surface) ask(ctx context.Context, in *chatIn, to services.Listener) (ch
 	if err != nil {
 		return chatJSON{}, err
 	}
+	_, m.Streams = to.(*pieces)
 	r, err := a.cfg.Chat.Send(ctx, m, to)
 	if err != nil {
 		return chatJSON{}, err
@@ -160,7 +182,7 @@ const chatPatience = 5 * time.Second
 func (a *surface) stream(w http.ResponseWriter, r *http.Request, in *chatIn) error {
 	to := a.newPieces(r.Context(), w)
 	defer to.sse.End()
-	answer, err := a.ask(r.Context(), in, to)
+	answer, err := a.ask(to.sse.While(r.Context(), a.wire.Still(r, access.TurnsWrite|access.ContextRead)), in, to)
 	switch {
 	case err == nil:
 		to.event("done", answer)

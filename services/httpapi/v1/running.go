@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -74,15 +73,21 @@ func (a *surface) watch(w http.ResponseWriter, r *http.Request, in *watchIn) err
 	if in.TurnID != "" {
 		turn = namedTurn(&in.TurnID)
 	}
-	ctx, end := context.WithCancel(r.Context())
-	defer end()
-	go a.untilRevoked(ctx, a.wire.Still(r, access.ContextRead), end)
-	to := &watched{a.newPieces(ctx, w), end}
+	to := &watched{pieces: a.newPieces(r.Context(), w)}
+	defer to.sse.End()
+	ctx := to.sse.While(r.Context(), a.wire.Still(r, access.ContextRead))
 	if to.behind = int(in.From); in.LastID > 0 {
 		to.behind = int(in.LastID)
 	}
-	defer to.sse.End()
 	err := a.cfg.Running.Watch(ctx, in.ThreadID, turn, to)
+	for errors.Is(err, services.ErrAnswerLost) {
+		lost := to.number
+		to.behind, to.number = max(to.behind, lost), 0
+		if err = a.cfg.Running.Watch(ctx, in.ThreadID, to.turn, to); errors.Is(err, services.ErrNotRunning) {
+			to.behind, to.number, err = 0, lost, services.ErrAnswerLost
+			break
+		}
+	}
 	switch {
 	case errors.Is(err, services.ErrNotRunning):
 		w.WriteHeader(http.StatusNoContent)
@@ -93,34 +98,17 @@ func (a *surface) watch(w http.ResponseWriter, r *http.Request, in *watchIn) err
 	return err
 }
 
-// untilRevoked ends a long call once its caller would no longer be admitted.
-func (a *surface) untilRevoked(ctx context.Context, still func(context.Context) error, end context.CancelFunc) {
-	for look := time.NewTicker(askedAfter); ; {
-		select {
-		case <-ctx.Done():
-			look.Stop()
-			return
-		case <-look.C:
-			if access.Ended(still(ctx)) {
-				end()
-			}
-		}
-	}
-}
-
-// watched sends an answer to one who watches it, and gives up one who reads nothing.
+// watched sends an answer to one who watches it.
 type watched struct {
 	*pieces
 
-	giveUp func()
+	turn uuid.UUID
 }
 
-// Piece implements services.Listener.
-func (p *watched) Piece(of services.AnswerPiece) {
-	p.pieces.Piece(of)
-	if p.sse.GivenUp() {
-		p.giveUp()
-	}
+// Begun implements services.Listener.
+func (p *watched) Begun(s services.Step) {
+	p.turn = s.TurnID
+	p.pieces.Begun(s)
 }
 
 // Ended implements services.Listener: whoever watches is told what the call that asked is told.

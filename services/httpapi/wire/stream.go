@@ -1,12 +1,15 @@
 package wire
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/turnledger/turnledger/services/access"
 )
 
 // writeTime bounds how long it may take to send an answer after a long call has made it.
@@ -60,14 +63,16 @@ func (p *Patient) within(set func(time.Time) error, move func([]byte) (int, erro
 }
 
 // SSE writes server-sent events. During a silence it writes comments, so that no proxy takes the waiting stream for a
-// dead connection. A client that reads nothing for too long is given up: later events are thrown away. Safe for
-// concurrent use after Begin.
+// dead connection. A client that reads nothing for too long is given up: its connection ends, and later events are
+// thrown away. Safe for concurrent use after Begin.
 type SSE struct {
 	w       http.ResponseWriter
 	out     *Patient
 	silence time.Duration
+	end     context.CancelFunc
 
 	mu      sync.Mutex // guards the fields below, and writing
+	begun   bool
 	givenUp bool
 	quiet   *time.Timer
 }
@@ -75,16 +80,90 @@ type SSE struct {
 // NewSSE makes a stream. Its client may read nothing for at most patience, or for StreamPatience if that is less.
 func (a *API) NewSSE(w http.ResponseWriter, patience time.Duration) *SSE {
 	out := &Patient{w, nil, http.NewResponseController(w), min(patience, a.cfg.StreamPatience)}
-	return &SSE{w: w, out: out, silence: a.cfg.Heartbeat}
+	return &SSE{w: w, out: out, silence: a.cfg.Heartbeat, end: func() {}}
 }
 
-// Begin sends the headers.
-func (s *SSE) Begin() {
-	s.w.Header().Set("Content-Type", "text/event-stream")
-	s.w.WriteHeader(http.StatusOK)
+// admittedEvery is the pause between two looks whether the caller of a stream would still be admitted.
+const admittedEvery = time.Second
+
+// While ends the stream once still says that its caller would no longer be admitted. It returns a context that ends
+// with the stream. It must be called before Begin.
+func (s *SSE) While(ctx context.Context, still func(context.Context) error) context.Context {
+	ctx, s.end = context.WithCancel(ctx)
+	go func() {
+		for look := time.NewTicker(admittedEvery); ; {
+			select {
+			case <-ctx.Done():
+				look.Stop()
+				return
+			case <-look.C:
+				if access.Ended(still(ctx)) {
+					s.giveUpBegun()
+				}
+			}
+		}
+	}()
+	return ctx
+}
+
+func (s *SSE) giveUpBegun() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.quiet = time.AfterFunc(s.silence, func() { s.write(": heartbeat\n\n") })
+	if s.begun && !s.givenUp {
+		s.giveUp()
+	}
+}
+
+// giveUp ends the connection of the client, whatever its handler still does.
+func (s *SSE) giveUp() {
+	s.givenUp = true
+	s.end()
+	s.quiet.Stop()
+	if conn, _, err := s.out.c.Hijack(); err == nil {
+		_ = conn.Close()
+		return
+	}
+	_ = s.out.c.SetWriteDeadline(time.Unix(1, 0)) // ends a stream of HTTP/2
+}
+
+// Begin sends the headers; only the first call counts.
+func (s *SSE) Begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin()
+}
+
+func (s *SSE) begin() {
+	if s.begun || s.givenUp {
+		return
+	}
+	s.begun = true
+	s.w.Header().Set("Content-Type", "text/event-stream")
+	s.w.WriteHeader(http.StatusOK)
+	s.beats()
+}
+
+// beats lets the heart beat at the end of a silence.
+func (s *SSE) beats() {
+	if s.quiet == nil {
+		s.quiet = time.AfterFunc(s.silence, func() { s.write(": heartbeat\n\n") })
+	}
+}
+
+// BeginLater begins with the first event or heartbeat. Until then headers must not be changed, unless Refused says that
+// nothing was sent.
+func (s *SSE) BeginLater() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beats()
+}
+
+// Refused reports whether nothing was sent; then nothing is.
+func (s *SSE) Refused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.givenUp = s.givenUp || !s.begun
+	return !s.begun
 }
 
 // Event is a server-sent event, whose data is JSON. ID may be "".
@@ -123,22 +202,18 @@ func (s *SSE) Data(data any) {
 // Done sends the end that clients of chat completions wait for.
 func (s *SSE) Done() { s.write("data: [DONE]\n\n") }
 
-// GivenUp reports whether the client is given up.
-func (s *SSE) GivenUp() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.givenUp
-}
-
 // End stops the heartbeats, so that the server may use the connection again.
 func (s *SSE) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.givenUp = true
+	s.end()
 	if s.quiet != nil {
 		s.quiet.Stop()
+	}
+	if s.begun && !s.givenUp {
 		s.out.End()
 	}
+	s.givenUp = true
 }
 
 func (s *SSE) write(text string) {
@@ -147,8 +222,10 @@ func (s *SSE) write(text string) {
 	if s.givenUp {
 		return
 	}
-	s.givenUp = s.out.Send([]byte(text)) != nil
-	if s.quiet != nil {
-		s.quiet.Reset(s.silence)
+	s.begin()
+	if s.out.Send([]byte(text)) != nil {
+		s.giveUp()
+		return
 	}
+	s.quiet.Reset(s.silence)
 }

@@ -19,7 +19,7 @@ func (r *Request) Form(a services.Answered) any {
 	}
 	m := fields{"role": message.Assistant, "content": nil, "refusal": nil}
 	for kind, text := range s.texts {
-		m[kind] = text
+		m[kind] = text.String()
 	}
 	if calls := s.whole(); len(calls) > 0 && r.Legacy {
 		m["function_call"] = calls[0]["function"]

@@ -54,7 +54,7 @@ func Parse(body []byte) (r Request, err error) {
 		return r, bad("n", "invalid_value", "'n' must be 1: one answer comes back.")
 	}
 	r.Stream, r.Usage, r.Session = known.Stream, known.Options.Usage, known.Metadata["session_id"]
-	r.Completion = &services.Completion{Streams: r.Stream}
+	r.Completion, r.Streams = &services.Completion{}, r.Stream
 	r.Legacy = message.IsNull(m["tools"]) && !message.IsNull(m["functions"])
 	r.Settings = services.Settings{}
 	if r.Options, err = options(m); err != nil {

@@ -1,6 +1,8 @@
 package complete
 
 import (
+	"strings"
+
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
 )
@@ -12,9 +14,11 @@ type Stream struct {
 	step    services.Step
 	begun   bool
 	parts   []services.AnswerPart
+	// grown are the texts of the parts.
+	grown []*strings.Builder
 	// calls are the indices of the calls among all calls, by their parts, and texts what was said, by members.
 	calls map[int]int
-	texts map[string]string
+	texts map[string]*strings.Builder
 }
 
 // NewStream makes a stream that calls send with each chunk.
@@ -34,9 +38,11 @@ func (s *Stream) Piece(p services.AnswerPiece) {
 func (s *Stream) delta(p services.AnswerPiece) fields {
 	first := p.Part == len(s.parts)
 	if first {
-		s.parts = append(s.parts, p.AnswerPart)
-	} else if p.Part < len(s.parts) {
-		s.parts[p.Part].Text += p.Text
+		s.parts, s.grown = append(s.parts, p.AnswerPart), append(s.grown, &strings.Builder{})
+	}
+	if p.Part < len(s.parts) {
+		_, _ = s.grown[p.Part].WriteString(p.Text)
+		s.parts[p.Part].Text = s.grown[p.Part].String()
 	}
 	kind := s.parts[p.Part].Kind
 	members := map[services.PartKind]string{
@@ -46,9 +52,12 @@ func (s *Stream) delta(p services.AnswerPiece) fields {
 	switch member := members[kind]; {
 	case member != "" && p.Text != "":
 		if s.texts == nil {
-			s.texts = map[string]string{}
+			s.texts = map[string]*strings.Builder{}
 		}
-		s.texts[member] += p.Text
+		if s.texts[member] == nil {
+			s.texts[member] = &strings.Builder{}
+		}
+		_, _ = s.texts[member].WriteString(p.Text)
 		return fields{member: p.Text}
 	case kind == services.PartCall || kind == services.PartCustomCall:
 		return s.call(p, first)

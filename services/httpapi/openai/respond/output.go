@@ -2,6 +2,7 @@ package respond
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/turnledger/turnledger/events/message"
 	"github.com/turnledger/turnledger/services"
@@ -16,6 +17,7 @@ const (
 )
 
 const (
+	statusQueued     = "queued"
 	statusRunning    = "in_progress"
 	statusDone       = "completed"
 	statusIncomplete = "incomplete"
@@ -30,15 +32,16 @@ type outputItem struct {
 	id    string
 	// first is the index of the first part in the answer.
 	first int
-	// parts are those of the answer that the item is made of.
+	// parts are those of the answer that the item is made of, and grown is the text of the last one while it comes.
 	parts []services.AnswerPart
+	grown *strings.Builder
 }
 
 // grouped returns the items of an answer.
 func grouped(parts []services.AnswerPart, id services.Mint) (out []outputItem) {
 	for _, p := range parts {
 		if last := len(out) - 1; last >= 0 && out[last].takes(p) {
-			out[last].parts = append(out[last].parts, p)
+			out[last].add(p)
 			continue
 		}
 		out = append(out, newOutputItem(len(out), p, id))
@@ -53,6 +56,22 @@ func (o outputItem) takes(p services.AnswerPart) bool {
 		return p.ID != "" && p.ID == first.ID
 	}
 	return first.Said() && p.Said() && p.ID == first.ID
+}
+
+// add adds a part.
+func (o *outputItem) add(p services.AnswerPart) {
+	o.parts, o.grown = append(o.parts, p), nil
+}
+
+// grow adds to the text of the last part.
+func (o *outputItem) grow(text string) {
+	last := &o.parts[len(o.parts)-1]
+	if o.grown == nil {
+		o.grown = &strings.Builder{}
+		_, _ = o.grown.WriteString(last.Text)
+	}
+	_, _ = o.grown.WriteString(text)
+	last.Text = o.grown.String()
 }
 
 // at returns where the last part stands.
@@ -85,7 +104,9 @@ func newOutputItem(index int, p services.AnswerPart, id services.Mint) outputIte
 	if p.Kind == services.PartItem {
 		own = itemOf(p).ID()
 	}
-	return outputItem{index: index, parts: []services.AnswerPart{p}, id: id(kindOf(p), own, index)}
+	o := outputItem{index: index, id: id(kindOf(p), own, index)}
+	o.add(p)
+	return o
 }
 
 func itemOf(p services.AnswerPart) (i message.Item) {

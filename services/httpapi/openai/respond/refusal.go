@@ -50,6 +50,8 @@ func Refusal(err error) *problems.Problem {
 		{services.ErrNoConversation, ErrConversation}, {services.ErrPromptTooLong, ErrTooLong}, // by whose count it be
 		{services.ErrTooManyAnswers, Refuse(problems.RateLimited, "", "rate_limit_exceeded",
 			"Too many responses run in the background: wait for one to end.")},
+		{services.ErrNoSummaries, refuse("unsupported_value", "",
+			"No model is configured that summarises: the server needs TURNLEDGER_SUMMARY_URL.")},
 		{services.ErrNoInput, refuse("missing_required_parameter", "input", "'input' is required.")},
 		{services.ErrUnanswered, refuse("invalid_value", "previous_response_id",
 			"The response in 'previous_response_id' has no answer yet: wait for it, or send its request again.")},

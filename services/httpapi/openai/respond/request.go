@@ -19,7 +19,7 @@ import (
 type Request struct {
 	services.StepAsk
 
-	Stream, Background bool
+	Stream bool
 
 	Include message.Includes
 }
@@ -69,7 +69,8 @@ func Parse(body []byte, hosted HostedTools, refer Refer) (Request, error) {
 		return Request{}, err
 	}
 	p := parser{members: m, sent: map[string]json.RawMessage{}}
-	r := Request{Stream: p.flag("stream"), Background: p.flag("background"), Include: p.includes()}
+	r := Request{Stream: p.flag("stream"), Include: p.includes()}
+	r.Background = p.flag("background")
 	r.Store, r.Previous, r.Instructions = p.unless("store"), p.previous(), p.instructions()
 	r.Truncate = p.word("truncation", "disabled", "auto") == "auto"
 	r.Conversation = p.conversation()

@@ -52,6 +52,8 @@ func Form(a services.Answered, with message.Includes) Response {
 	switch {
 	case a.Err != nil:
 		r["status"], r["error"] = statusFailed, failure(a.Err)
+	case a.Queued:
+		r["status"] = statusQueued
 	case !a.Running:
 		r.answered(a, with)
 	}
@@ -161,5 +163,13 @@ func usageJSON(u session.Usage) any {
 		"input_tokens": u.Input, "output_tokens": u.Output, "total_tokens": u.Input + u.Output,
 		"input_tokens_details":  map[string]int64{"cached_tokens": u.Cached, "cache_write_tokens": 0},
 		"output_tokens_details": map[string]int64{"reasoning_tokens": u.Reasoning},
+	}
+}
+
+// CompactionForm returns a compaction as clients see it.
+func CompactionForm(c services.Compaction) any {
+	return map[string]any{
+		"id": c.ResponseID, "object": "response.compaction", "created_at": c.CreatedAt.Unix(),
+		"output": []message.Item{message.NewCompaction(c.ID, c.Content)}, "usage": usageJSON(c.Usage),
 	}
 }

@@ -43,6 +43,9 @@ func (s *Stream) After(number int) *Stream {
 	return s
 }
 
+// Sent returns the number of the last event.
+func (s *Stream) Sent() int { return s.number - 1 }
+
 type fields = map[string]any
 
 func (s *Stream) event(name string, f fields) {
@@ -88,7 +91,7 @@ func (s *Stream) Piece(p services.AnswerPiece) {
 		if at.Kind == services.PartReasoning && at.Text == "" { // a reasoning that is sealed has no such part
 			s.contentPart("response.content_part.added", o)
 		}
-		at.Text += p.Text
+		o.grow(p.Text)
 		s.delta(o, p.Text)
 	}
 }
@@ -118,7 +121,7 @@ func (s *Stream) beginPart(p services.AnswerPart) {
 	p.Text = ""
 	if s.open != nil && s.open.takes(p) {
 		s.endPart(s.open)
-		s.open.parts = append(s.open.parts, p)
+		s.open.add(p)
 	} else {
 		s.leaveItem()
 		o := newOutputItem(s.begun, p, s.id)
@@ -245,6 +248,9 @@ func (s *Stream) Ended(a services.Answered) {
 		s.items(r, a.Pieces)
 	}
 	s.ended = true
+	if a.Err != nil { // its pieces may be gone, and whoever goes on behind one is told of its end
+		s.number = max(s.number, s.after+1)
+	}
 	status, _ := r["status"].(string)
 	switch status {
 	case statusIncomplete, statusFailed, statusCancelled:
