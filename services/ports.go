@@ -28,6 +28,8 @@ type Ports struct {
 	Sessions SessionReader
 	Contexts ContextBuilder
 	Events   EventReader
+	WhatIfs  WhatIfs
+	People   PersonalData
 	// These are nil where no Postgres is configured, and Similar where no index is.
 	Identities IdentityReader
 	Lists      SessionLister

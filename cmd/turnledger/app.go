@@ -27,6 +27,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/contextbuilder/whatif"
 	"github.com/turnledger/turnledger/services/eraser"
+	"github.com/turnledger/turnledger/services/export"
 	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/httpapi/openai/respond"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
@@ -208,6 +209,7 @@ func (a *app) serve() error {
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
 		c.Explain = explain.Service{Events: c.Events, Sessions: reader, Contexts: c.Contexts}
+		c.People = export.People{Events: c.Events, Sessions: reader, Receipts: a.receipts}
 		c.WhatIfs = whatif.Service{
 			Walk:   func(ctx context.Context, id string) (whatif.Walk, error) { return reader.Walk(ctx, id) },
 			Events: c.Events, Prompts: builder, Key: a.promptKey,

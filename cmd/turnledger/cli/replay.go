@@ -172,16 +172,3 @@ func (c *replayCmd) finish(e *Env, reading *client.Events, out *export.File, err
 	}
 	return c.explain(e.Ctx, err)
 }
-
-type exportCmd struct {
-	Identity only   `help:"Whose turns." required:""`
-	Output   string `help:"Write to a file instead of standard output." short:"o"`
-	remote
-}
-
-// Run prints all turns of an identity as JSON Lines: folded from the log, with their
-// positions and times, all versions and tombstones.
-func (c *exportCmd) Run(e *Env) error {
-	r := replayCmd{Identity: c.Identity, Output: c.Output, Format: "jsonl", Turns: true, remote: c.remote}
-	return r.Run(e)
-}

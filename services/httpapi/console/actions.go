@@ -267,6 +267,9 @@ func (s *surface) sessionActions(ctx context.Context, id, identity string) (list
 	if s.cfg.Explain != nil && s.allows(ctx, access.EventsRead) {
 		list = append(list, link{"What a prompt sees", at + "/explain"})
 	}
+	if s.cfg.WhatIfs != nil && s.allows(ctx, access.ContextRead) {
+		list = append(list, link{"What if", at + "/whatif"})
+	}
 	if s.cfg.SessionWrites != nil && s.allows(ctx, access.TurnsWrite) {
 		list = append(list, link{"Title and metadata", at + "/describe"}, link{"Reset", at + "/reset"})
 	}

@@ -356,6 +356,8 @@ var needs = map[string]need{
 	"POST /console/sessions/{session_id}/reset":                   {all: records, bound: true},
 	"GET /console/sessions/{session_id}/erase":                    {all: redacts, bound: true},
 	"POST /console/sessions/{session_id}/erase":                   {all: redacts, bound: true},
+	"GET /console/identities/{identity_id}/archive":               {all: reads, bound: true},
+	"GET /console/sessions/{session_id}/whatif":                   {all: reads, bound: true},
 	"GET /console/identities/{identity_id}/erase":                 {all: redacts, bound: true},
 	"POST /console/identities/{identity_id}/erase":                {all: redacts, bound: true},
 	"GET /console/views/{name}/rebuild":                           {all: operates},

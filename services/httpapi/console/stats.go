@@ -112,21 +112,21 @@ func chartsOf(page services.CountsPage, since time.Time, size time.Duration, buc
 		}
 	}
 	name := func(i int) string { return since.Add(time.Duration(i) * size).Format("2006-01-02 15:04") }
-	times := draw("Answer times, 95 of 100 are below", "ms", slow, name)
+	times := draw("Answer times, 95 of 100 are below", "ms", slow, 0, name)
 	times.None = !timed
 	return []chart{
-		draw("Turns that started", "turns", started, name),
-		draw("Of these without an answer yet", "turns", pending, name),
+		draw("Turns that started", "turns", started, 0, name),
+		draw("Of these without an answer yet", "turns", pending, 0, name),
 		times,
-		draw("Events without effect", "events", without, name),
+		draw("Events without effect", "events", without, 0, name),
 	}
 }
 
-// draw returns a bar chart of values.
-func draw(title, unit string, values []float64, name func(int) string) chart {
+// draw returns a bar chart of values, which has room for at least the value least.
+func draw(title, unit string, values []float64, least float64, name func(int) string) chart {
 	const width, height, top = 360, 120, 14
 	out := chart{Title: title, Width: width, Height: height, From: name(0), To: name(len(values) - 1)}
-	highest := slices.Max(values)
+	highest := max(slices.Max(values), least)
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) + " " + unit }
 	out.Highest = number(highest)
 	step := float64(width) / float64(len(values))

@@ -30,6 +30,8 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/contextbuilder/whatif"
+	"github.com/turnledger/turnledger/services/export"
 	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/httpapi/console"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
@@ -155,6 +157,12 @@ func startOn(t testing.TB, log *jetlog.Log, auth *ring, settings ...func(*consol
 	natstest.Run(t, events.Run)
 	c.Events = events
 	c.Explain = explain.Service{Events: events, Sessions: s.services.Reader, Contexts: s.services.Contexts}
+	c.WhatIfs = whatif.Service{
+		Walk: func(ctx context.Context, id string) (whatif.Walk, error) {
+			return s.services.Reader.Walk(ctx, id)
+		},
+		Events: events, Prompts: s.services.Contexts,
+	}
 	if auth != nil {
 		c.Auth = auth
 	}
@@ -162,6 +170,7 @@ func startOn(t testing.TB, log *jetlog.Log, auth *ring, settings ...func(*consol
 	c.Places = map[string]string{"audit": "the tables in PostgreSQL"}
 	none := &operated{}
 	c.Projections, c.Receipts, c.Keeper = none, none, none
+	c.People = export.People{Events: events, Sessions: s.services.Reader, Receipts: none}
 	c.DeadLetters = []projections.DeadLetterQueue{none}
 	c.Turns, c.SessionWrites, c.Erasures = s.services.History, s.services.History, s.services.History
 	c.Tokens, c.Contexts = contextbuilder.Estimate{}.Count, s.services.Contexts

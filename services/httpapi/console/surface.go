@@ -98,6 +98,15 @@ func (s *surface) declare() {
 	s.lives(onSession, s.own)
 	s.file(onSession+"/events/{position}", s.cfg.Deadline, s.wholeEvent)
 	s.file(onSession+"/export", 0, s.export)
+	if s.cfg.WhatIfs != nil {
+		s.page(http.MethodGet, onSession+"/whatif", access.ContextRead, 0, s.own, s.whatIf)
+	}
+	if s.cfg.People != nil {
+		s.routes = append(s.routes, wire.Route{
+			Method: http.MethodGet, Path: root + "/identities/{identity_id}/archive", Needs: access.ContextRead,
+			Admit: s.ownIdentity, Long: liveTime, Handle: s.person,
+		})
+	}
 	s.actions()
 	s.keeping()
 	if s.cfg.Chat != nil && s.cfg.Contexts != nil {

@@ -60,6 +60,7 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 		c.Running, c.Responses = nothing{}, unanswered{}
 		c.Erasures, c.Receipts, c.Retention = nothing{}, nothing{}, nothing{}
 		c.Streams, c.Backups = operate.On(events), nothing{}
+		c.People = nothing{}
 		c.Tokens = newIssuing(callers, "secret").Issuer
 		c.Keys = func() ([]access.Key, error) { return nil, nil }
 		reader := read.New(events, read.Config{Rules: rules})
@@ -324,6 +325,8 @@ func (nothing) Watch(context.Context, string, uuid.UUID, services.Listener) erro
 func (nothing) StopAnswer(context.Context, string, uuid.UUID) (uuid.UUID, error) {
 	return uuid.Nil, services.ErrNotRunning
 }
+
+func (nothing) Archive(context.Context, string, io.Writer) error { return projections.ErrUnavailable }
 
 func (nothing) EraseSession(context.Context, string, services.Erasure) (string, error) {
 	return "", projections.ErrUnavailable

@@ -49,6 +49,9 @@ func (a *surface) declare() {
 	if cfg.WhatIfs != nil {
 		a.whatIfs()
 	}
+	if cfg.People != nil {
+		a.people()
+	}
 	call(a, a.projections, op("list-projections", access.Admin, "GET /projections", "See how far the views are"))
 	call(a, a.keys, op("list-keys", access.Admin, "GET /keys", "List the API keys, without their secrets"))
 	if cfg.Tokens != nil {

@@ -159,8 +159,6 @@ type Config struct {
 	ItemKey string
 	// Explain is nil in a process that does not read.
 	Explain services.Explainer
-	// WhatIfs is nil in a process that does not read.
-	WhatIfs services.WhatIfs
 	// Streams and Backups are nil in a process that does not manage the log.
 	Streams StreamKeeper
 	Backups Backups
