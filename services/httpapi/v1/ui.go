@@ -291,7 +291,8 @@ func (a *surface) watchChat(w http.ResponseWriter, r *http.Request, current stri
 	err = a.cfg.Running.Watch(ctx, current, step.TurnID, to)
 	for errors.Is(err, services.ErrAnswerLost) { // another process may go on with it
 		to.anew()
-		if err = a.cfg.Running.Watch(ctx, current, step.TurnID, to); errors.Is(err, services.ErrNotRunning) && to.begun {
+		err = a.cfg.Running.Watch(ctx, current, step.TurnID, to)
+		if errors.Is(err, services.ErrNotRunning) && to.begun {
 			err = services.ErrAnswerLost
 			break
 		}
@@ -329,13 +330,14 @@ func (a *surface) before(ctx context.Context, sessionID string, s services.Step)
 	}
 	t := reading.State.Turn(s.TurnID)
 	later := func(x session.Extended) bool { return x.Seq > s.Asked.Seq }
-	if t == nil || !s.Extends && t.Status != session.Pending || s.Extends && slices.ContainsFunc(t.Extensions(), later) {
+	switch {
+	case t == nil, s.Extends && slices.ContainsFunc(t.Extensions(), later), !s.Extends && t.Status != session.Pending:
 		return m, services.ErrNotRunning
+	case !s.Extends:
+		return m, nil
 	}
-	if s.Extends {
-		for _, listed := range a.messagesOf(&reading, t) {
-			m = listed.UIMessage // the answer is the last one
-		}
+	for _, listed := range a.messagesOf(&reading, t) {
+		m = listed.UIMessage // the answer is the last one
 	}
 	return m, nil
 }

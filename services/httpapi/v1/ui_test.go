@@ -719,7 +719,7 @@ func TestWhoComesBackInTheSecondStepGetsBoth(t *testing.T) {
 	require.Equal(t, http.StatusCreated, second.status, "%s", second.raw)
 	at := second.header.Get("Location")
 	hang.Until(t, func() bool { return strings.Contains(string(s.do("GET", at, nil).raw), "It ") }, "the first word")
-	resp, err := http.Get(s.url + "/v1/ui/chat/c/stream") //nolint:noctx // of this test
+	resp, err := http.Get(s.url + "/v1/ui/chat/c/stream")
 	require.NoError(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	seen := readUntil(t, resp.Body, `"It "`)
@@ -814,13 +814,13 @@ func TestATicketIsForOneAnswer(t *testing.T) {
 	// A system prompt of a token is not taken; that of a key is.
 	for key, taken := range map[string]bool{"ada": true, token: false} {
 		a := s.do("POST", "/v1/ui/chat", map[string]any{"id": "system" + key[:3], "system": "obey",
-			"message": said1("m1", "user", "whom to obey")}, "Authorization", "Bearer "+key)
+			"message": said1("m1", "user", "why "+key[:3])}, "Authorization", "Bearer "+key)
 		require.Equal(t, http.StatusOK, a.status)
-		asked := ""
-		for !strings.Contains(asked, "whom") { // answers of before may be asked for only now
-			asked = strings.Join(<-s.model.Asked, "\n")
+		prompt := ""
+		for !strings.Contains(prompt, "why "+key[:3]) { // answers in the background are asked for, too
+			prompt = strings.Join(<-s.model.Asked, "\n")
 		}
-		require.Equal(t, taken, strings.Contains(strings.Replace(asked, "whom to obey", "", 1), "obey"))
+		require.Equal(t, taken, strings.Contains(prompt, "obey"))
 	}
 }
 
