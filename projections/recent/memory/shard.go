@@ -43,38 +43,39 @@ func (s *shard) begin(opened *opened) {
 }
 
 // load returns what is held of a session, or nil. A session that was packed is open from then on, unless all of its
-// turns were asked for: who does that looks at many sessions.
+// turns are asked for: who does that looks at many sessions.
 func (s *shard) load(sessionID string, rules session.Rules, shown int, now int64) *session.State {
-	held, packed, state := s.read(sessionID, rules, shown, now)
-	if packed && shown != recent.AllTurns {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if held.packed != nil && s.unpack(held) {
-			s.opened.use(s, held)
-		}
+	s.mu.RLock()
+	held := s.sessions[sessionID]
+	if held == nil || held.packed == nil || shown == recent.AllTurns {
+		defer s.mu.RUnlock()
+		return s.state(held, rules, shown, now)
 	}
-	return state
+	s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if held = s.sessions[sessionID]; held != nil && held.packed != nil && s.unpack(held) {
+		held.used.Store(true)
+		s.opened.use(s, held)
+	}
+	return s.state(held, rules, shown, now)
 }
 
-// read returns what is held of a session, and whether it is packed.
-func (s *shard) read(
-	sessionID string, rules session.Rules, shown int, now int64,
-) (held *kept, packed bool, state *session.State) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if held = s.sessions[sessionID]; held == nil || held.expires < now {
-		return nil, false, nil
+// state returns the session, or nil if it is over or can't be read: then it is as if it was not held.
+func (s *shard) state(held *kept, rules session.Rules, shown int, now int64) *session.State {
+	if held == nil || held.expires < now {
+		return nil
 	}
 	held.used.Store(true)
 	turns := s.unpacked(held)
 	if turns == nil {
-		return nil, false, nil
+		return nil
 	}
 	state, err := turns.State(held.id, rules, shown)
 	if err != nil {
-		return nil, false, nil // as if the session was not held
+		return nil
 	}
-	return held, held.packed != nil, state
+	return state
 }
 
 // add adds a session; the caller calls date.
