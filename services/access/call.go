@@ -39,6 +39,14 @@ func CallOf(ctx context.Context) *Call {
 	return &Call{}
 }
 
+// Detached returns a context for work that outlasts the call of a context: it knows the caller, and neither ends with
+// the call nor measures anything for it.
+func Detached(ctx context.Context) context.Context {
+	c := CallOf(ctx)
+	of := &Call{Caller: c.Caller, Remote: c.Remote, Admitted: c.Admitted}
+	return context.WithValue(context.WithoutCancel(ctx), CallKey{}, of)
+}
+
 // MissingScopes are the scopes that a caller lacks.
 type MissingScopes struct{ Scopes Scopes }
 

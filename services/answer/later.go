@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/items"
 )
 
@@ -54,7 +55,7 @@ func (s *Service) Begin(ctx context.Context, a services.StepAsk) (services.Answe
 				err = services.ErrModelFailed
 			}
 		}()
-		out, err = s.Respond(context.WithoutCancel(ctx), a, to)
+		out, err = s.Respond(access.Detached(ctx), a, to)
 	})
 	select {
 	case at := <-to.at:
