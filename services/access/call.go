@@ -39,12 +39,12 @@ func CallOf(ctx context.Context) *Call {
 	return &Call{}
 }
 
-// Behind returns a context for work that goes on when a call has been answered: it knows the call's caller, and has a
-// call of its own.
-func Behind(ctx context.Context) context.Context {
+// Detached returns a context for work that outlasts the call of a context: it knows the caller, and neither ends with
+// the call nor measures anything for it.
+func Detached(ctx context.Context) context.Context {
 	c := CallOf(ctx)
-	own := &Call{Caller: c.Caller, Remote: c.Remote, Path: c.Path, Admitted: c.Admitted, Steps: c.Steps}
-	return context.WithValue(context.WithoutCancel(ctx), CallKey{}, own)
+	of := &Call{Caller: c.Caller, Remote: c.Remote, Path: c.Path, Admitted: c.Admitted}
+	return context.WithValue(context.WithoutCancel(ctx), CallKey{}, of)
 }
 
 // MissingScopes are the scopes that a caller lacks.

@@ -43,7 +43,7 @@ func (b *begun) Follows(s services.Step, queued bool) {
 
 // Begin implements services.Responder.
 func (s *Service) Begin(ctx context.Context, a services.StepAsk) (services.Answered, error) {
-	behind := access.Behind(ctx)
+	behind := access.Detached(ctx)
 	to := &begun{at: make(chan services.Answered, 1)}
 	var out services.Answered
 	var err error

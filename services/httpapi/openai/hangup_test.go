@@ -216,7 +216,7 @@ func TestAWatcherThatReadsNothingIsGivenUp(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, <-left, context.Canceled)
 	require.Equal(t, "in_progress", s.must("GET", "/v1/responses/"+id, "")["status"])
-	s.must("POST", "/v1/responses/"+id+"/cancel", "")
+	s.do("POST", "/v1/responses/"+id+"/cancel", "") // it is too large to be recorded
 	<-m.ended
 }
 
