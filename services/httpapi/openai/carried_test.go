@@ -32,7 +32,7 @@ func TestACompletionBringsWhatItsModelWantsToSeeAgain(t *testing.T) {
 				}
 				for range len(header) / 2 { // in a session it comes again
 					body := `{"messages":[` + user("q") + `]` + streamed + `}`
-					message := map[string]any{}
+					var message map[string]any
 					if streamed != "" {
 						chunks, _ := s.chunks(body, header...)
 						message = carried(chunks)
