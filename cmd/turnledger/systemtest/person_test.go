@@ -111,8 +111,8 @@ func TestThePersonsData(t *testing.T) {
 	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath(odd)+"/fork", map[string]any{"request_id": "f",
 		"turn_id": id(5), "session_id": "Branch"})
 	p.RecordTurn(t, "Branch", "r50", "question 50", "answer 50")
-	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath(odd)+"/summaries", map[string]any{"request_id": "s",
-		"through_turn_id": id(7), "summary_neutral": "in short"})
+	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath(odd)+"/summaries", map[string]any{
+		"request_id": "s", "through_turn_id": id(7), "summary_neutral": "in short"})
 	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath(odd)+"/turns/"+id(11)+"/correct", map[string]any{
 		"request_id": "c", "answer_neutral": "corrected"})
 
@@ -144,7 +144,8 @@ func TestThePersonsData(t *testing.T) {
 	go func() {
 		defer close(done)
 		for n := range 8 {
-			status, _, err := p.Call(t.Context(), http.MethodPost, stack.SessionPath(odd)+"/turns/"+id(n)+"/redact", nil)
+			at := stack.SessionPath(odd) + "/turns/" + id(n) + "/redact"
+			status, _, err := p.Call(t.Context(), http.MethodPost, at, nil)
 			if err == nil && status == http.StatusOK {
 				gone <- id(n)
 			}

@@ -114,7 +114,7 @@ func (s *surface) listing(ctx context.Context, f sessionFilter) (view, error) {
 		return out, nil
 	}
 	if at := ask.IdentityID; at != "" && s.cfg.People != nil && s.allows(ctx, access.ContextRead) {
-		shown.Identity = append(shown.Identity, link{"All that is kept of this person (zip)", identityHref(at) + "/archive"})
+		shown.Identity = append(shown.Identity, link{"All that is kept of them (zip)", identityHref(at) + "/archive"})
 	}
 	if at := ask.IdentityID; at != "" && s.cfg.Erasures != nil && s.allows(ctx, access.TurnsRedact) {
 		shown.Identity = append(shown.Identity, link{"Erase this identity", identityHref(at) + "/erase"})
