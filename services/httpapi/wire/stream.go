@@ -94,7 +94,8 @@ func (s *SSE) While(ctx context.Context, still func(context.Context) error) cont
 	return ctx
 }
 
-// UntilRevoked calls end whenever still says that the caller of a long call would no longer be admitted, until ctx ends.
+// UntilRevoked calls end whenever still says that the caller of a long call would no longer be admitted. It returns
+// once ctx ends.
 func UntilRevoked(ctx context.Context, still func(context.Context) error, end func()) {
 	for look := time.NewTicker(admittedEvery); ; {
 		select {
