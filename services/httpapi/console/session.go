@@ -140,20 +140,27 @@ func (s *surface) session(ctx context.Context, r *http.Request) (view, error) {
 	return view{"session", "Session", out}, err
 }
 
+// reading reads a session that there is.
+func (s *surface) reading(ctx context.Context, id string) (services.Reading, error) {
+	if events.ValidID(id) != nil {
+		return services.Reading{}, errNothing
+	}
+	r, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: id, AllTurns: true})
+	switch {
+	case err != nil:
+	case r.State.Erased != 0:
+		err = &erasedError{events.Position{Partition: r.Position.Partition, Seq: r.State.Erased}}
+	case !r.State.Found():
+		err = services.ErrNoSession
+	}
+	return r, err
+}
+
 // conversation reads a page of a session, by the parameters of the request's address.
 func (s *surface) conversation(ctx context.Context, r *http.Request, id string) (*sessionView, error) {
-	if events.ValidID(id) != nil {
-		return nil, errNothing
-	}
-	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: id, AllTurns: true})
+	reading, err := s.reading(ctx, id)
 	if err != nil {
 		return nil, err
-	}
-	if at := reading.State.Erased; at != 0 {
-		return nil, &erasedError{events.Position{Partition: reading.Position.Partition, Seq: at}}
-	}
-	if !reading.State.Found() {
-		return nil, services.ErrNoSession
 	}
 	query := r.URL.Query()
 	p := &sessionPage{

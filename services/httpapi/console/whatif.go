@@ -37,8 +37,8 @@ type whatIfRow struct {
 func (s *surface) whatIf(ctx context.Context, r *http.Request) (view, error) {
 	id, query := r.PathValue("session_id"), r.URL.Query()
 	wire.CallOf(ctx).SetAttribute("session_id", id)
-	if events.ValidID(id) != nil {
-		return view{}, errNothing
+	if _, err := s.reading(ctx, id); err != nil {
+		return view{}, err
 	}
 	options, err := optionsOf(query)
 	if err != nil {

@@ -26,7 +26,9 @@ func TestWhatIfIsDrawn(t *testing.T) {
 	must.Contain(t, a.body, "3 answered turns: 0 told the same, 3 assumed", "1 turns left out", "answer 3: ",
 		`<a href="/console/sessions/s?at=0:5#t-`, "What models were told", `value="2"`)
 	require.Equal(t, 6, strings.Count(a.body, `<rect class="bar"`))
-	must.Contain(t, s.page("/console/sessions/none/whatif", "").body, "No turn of the session has an answer.")
+	s.turn("asked", "1", "a question", "")
+	must.Contain(t, s.page("/console/sessions/asked/whatif", "").body, "No turn of the session has an answer.")
+	require.Equal(t, http.StatusNotFound, s.page("/console/sessions/none/whatif", "").status)
 	for _, wrong := range []string{"?max_messages=1", "?max_tokens=x"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.page("/console/sessions/s/whatif"+wrong, "").status)
 	}

@@ -212,13 +212,13 @@ func TestAnotherClientSeesAStepUnderWay(t *testing.T) {
 				}
 				return modeltest.Answer{Text: "ok"}
 			})
-			s := start(t, answeredBy(m))
+			s := direct(start(t, answeredBy(m)))
 			id := s.begin(user("weather?"), function("c"))
 			s.post(id, user("and there?"), function("d"))
 			s.post(id, result("d", "rain")) // no model is asked about it
 			in := `,"conversation":"` + id + `"}`
 			var all sync.WaitGroup
-			all.Go(func() { s.do("POST", "/v1/responses", `{"input":[`+result("c", "sunny")+`]`+in) })
+			s.askedTo("/v1/responses", `{"stream":true,"input":[`+result("c", "sunny")+`]`+in, "It ")
 			<-model.Asked
 			next := make(chan reply, 1)
 			all.Go(func() {
