@@ -43,10 +43,10 @@ type opened struct {
 
 	mu   sync.Mutex
 	list []inShard
+	gone int // sessions that were dropped since the list was cleared of them
 }
 
-// inShard is a session with its shard. A session that was dropped stands in a list until its turn comes, or the list
-// is full.
+// inShard is a session with its shard.
 type inShard struct {
 	*kept
 
@@ -81,9 +81,6 @@ func (o *opened) use(s *shard, held *kept) {
 func (o *opened) append(held inShard) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.list) == cap(o.list) {
-		o.list = slices.DeleteFunc(o.list, func(held inShard) bool { return !held.open.Load() })
-	}
 	o.list = append(o.list, held)
 }
 
@@ -118,6 +115,19 @@ func (o *opened) pack(held inShard, locked *shard) bool {
 		}
 	}
 	return true
+}
+
+// drop forgets a session that the view drops. At most about half of the list are such sessions.
+func (o *opened) drop(held *kept) {
+	if !held.open.Load() {
+		return
+	}
+	o.close(held)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone++; 2*o.gone > len(o.list) {
+		o.list, o.gone = slices.Clone(slices.DeleteFunc(o.list, func(h inShard) bool { return !h.open.Load() })), 0
+	}
 }
 
 // close takes what is open of a session from the bytes that are.

@@ -120,7 +120,7 @@ func (s *shard) sweep(now int64, most int) {
 func (s *shard) drop(held *kept) {
 	delete(s.sessions, held.id)
 	held.unlink()
-	s.opened.close(held)
+	s.opened.drop(held)
 	held.turns, held.packed = nil, nil
 }
 
