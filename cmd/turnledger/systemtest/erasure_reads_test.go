@@ -168,9 +168,9 @@ func (m subject) looks(pattern string) []look {
 func (m subject) ask(t *testing.T, p *stack.Process, pattern, receipt string, l look) (int, string) {
 	t.Helper()
 	method, path, _ := strings.Cut(pattern, " ")
-	path = strings.NewReplacer("{session_id}", m.session, "{thread_id}", m.session, "{chat_id}", m.session, "{identity_id}", m.identity,
-		"{turn_id}", m.turn, "{id}", receipt, "{name}", "recent", "{projection}", "recent", "{position}",
-		"0:1").Replace(path)
+	path = strings.NewReplacer("{session_id}", m.session, "{thread_id}", m.session, "{chat_id}", m.session,
+		"{identity_id}", m.identity, "{turn_id}", m.turn, "{id}", receipt, "{name}", "recent", "{projection}", "recent",
+		"{position}", "0:1").Replace(path)
 	require.NotContains(t, path, "{", "what stands there in a path of this test?")
 	req := must.Get(http.NewRequestWithContext(t.Context(), method, p.URL+path+l.query, strings.NewReader(l.body)))(t)
 	resp := must.Get(http.DefaultClient.Do(req))(t)
