@@ -175,7 +175,7 @@ func TestWhatIfWithTheSettingsInForce(t *testing.T) {
 			ask(fmt.Sprint(kind, most[kind]), spoken(c))
 		}
 	}
-	require.Greater(t, asked, 200)
+	require.GreaterOrEqual(t, asked, len(surfaces)*len(most), "each conversation has a question")
 	rows, total := whatIf(t, p, "?since=2000-01-01T00:00:00Z", nil)
 	for _, r := range rows {
 		require.Equal(t, "same", r.Told, "%+v", r)
@@ -201,7 +201,7 @@ func TestWhatIfWithTheSettingsInForce(t *testing.T) {
 		require.Equal(t, r.TurnsTold-len(r.LeftOut)+len(r.BroughtIn), r.TurnsIf, "%+v", r)
 		require.Equal(t, "same", r.Told, "%+v", r)
 	}
-	require.Greater(t, compared, 50)
+	require.Greater(t, compared, len(most))
 }
 
 // What a pipeline built its prompts with is assumed; what was withdrawn since leaves a part. The command line says the
